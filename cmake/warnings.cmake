@@ -1,0 +1,12 @@
+# Flags every target of ours is built with: warnings are errors, and the sanitizers the preset asked for.
+add_library(zinc_flags INTERFACE)
+target_compile_options(zinc_flags INTERFACE -Wall -Wextra -Wconversion -Werror -fno-math-errno)
+target_include_directories(zinc_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+if(ZINC_SANITIZE)
+  target_compile_options(zinc_flags INTERFACE -fsanitize=${ZINC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(zinc_flags INTERFACE -fsanitize=${ZINC_SANITIZE})
+endif()
+if(ZINC_FUZZ)
+  target_compile_options(zinc_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(zinc_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

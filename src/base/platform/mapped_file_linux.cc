@@ -1,0 +1,54 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/mapped_file.h"
+
+namespace zinc {
+
+Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const ErrorCode code = errno == ENOENT ? ErrorCode::not_found : ErrorCode::io;
+    return fail(code, "{}: cannot open the file: {}", path.string(), std::strerror(errno));
+  }
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) {
+    const int reason = errno;
+    ::close(fd);
+    return fail(ErrorCode::io, "{}: cannot read the file's size: {}", path.string(), std::strerror(reason));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    ::close(fd);
+    return fail(ErrorCode::invalid_input, "{}: is not a regular file", path.string());
+  }
+  const size_t n_bytes = static_cast<size_t>(status.st_size);
+  if (n_bytes == 0) {  // mmap refuses an empty range; an empty file is an empty span
+    ::close(fd);
+    return MappedFile({});
+  }
+  void* address = ::mmap(nullptr, n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int reason = errno;
+  ::close(fd);
+  if (address == MAP_FAILED) {
+    return fail(ErrorCode::out_of_memory, "{}: cannot map {} bytes: {}", path.string(), n_bytes, std::strerror(reason));
+  }
+  return MappedFile({static_cast<const std::byte*>(address), n_bytes});
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace zinc

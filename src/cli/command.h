@@ -1,0 +1,26 @@
+// One record per command; a file src/cli/command/<stem>.cc defines `k_<stem>` and the folder listing registers it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace zinc {
+
+struct Command {
+  std::string_view path;     // words as typed: "run", "debug eval"
+  std::string_view summary;  // one line for --help
+  // Declares options on `app` and returns what runs once they are parsed. An Error becomes one line on stderr and
+  // exit code 1; wrong usage is found by CLI11 and exits with 2.
+  std::function<Status()> (*declare)(CLI::App& app);
+};
+
+extern const Command* const kCommands[];  // every command, ended by nullptr
+
+// Parses the arguments and runs the command. Returns the process's exit code.
+int run_cli(int argc, char** argv);
+
+}  // namespace zinc
