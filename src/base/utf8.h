@@ -1,0 +1,29 @@
+// UTF-8, strictly: overlong forms, surrogates and values above U+10FFFF are invalid. Invalid input is replaced by
+// U+FFFD once per maximal subpart (Unicode 15, section 3.9, tables 3-8 to 3-11), as browsers and Python do.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace zinc {
+
+constexpr char32_t kReplacement = 0xFFFD;
+
+struct Utf8Char {
+  char32_t code;  // kReplacement where the bytes are invalid
+  int n_bytes;    // bytes consumed, at least 1
+  bool valid;
+};
+
+// The character at the start of `text`. REQUIRES: !text.empty().
+Utf8Char next_utf8(std::string_view text);
+
+// How many bytes at the end of `text` are a character that has begun correctly and may still be completed (0 to 3).
+size_t incomplete_utf8_suffix(std::string_view text);
+
+bool is_valid_utf8(std::string_view text);
+void append_utf8(std::string& out, char32_t code);  // REQUIRES: code is a Unicode scalar value
+std::string replace_invalid_utf8(std::string_view text);
+
+}  // namespace zinc
