@@ -1,0 +1,110 @@
+// Builds a Graph. An architecture file calls it in execution order; each call returns the value it makes.
+// The builder keeps the first error (a missing or misshapen weight, shapes that do not fit) and ignores every later
+// call, so architecture files have no error plumbing; finish() returns the Graph or that error. Whatever a hostile
+// file's metadata says, the builder answers with an error, never with a crash.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "graph/graph.h"
+
+namespace zinc {
+
+// Finds a weight by name; nullptr: the file has none of that name.
+using WeightSource = std::function<const TensorView*(std::string_view name)>;
+
+class GraphBuilder;
+
+// The weights of one layer: w("attn_q.weight", shape) is "blk.<layer>.attn_q.weight".
+class LayerWeights {
+ public:
+  Value operator()(std::string_view name, const Shape& shape) const;
+  Value optional(std::string_view name, const Shape& shape) const;  // none if the file has no such weight
+  bool has(std::string_view name) const;
+
+ private:
+  friend class GraphBuilder;
+  LayerWeights(GraphBuilder& builder, int layer) : builder_(builder), prefix_("blk." + std::to_string(layer) + ".") {}
+  GraphBuilder& builder_;
+  std::string prefix_;
+};
+
+class GraphBuilder {
+ public:
+  GraphBuilder(std::string file_name, WeightSource source);
+
+  LayerWeights layer(int layer);  // following nodes belong to this layer
+  void end_layers();              // following nodes belong to none
+
+  Value weight(std::string_view name, const Shape& shape);
+  Value optional_weight(std::string_view name, const Shape& shape);  // none if absent
+  Value weight_or(std::string_view name, std::string_view fallback, const Shape& shape);
+  bool has_weight(std::string_view name) const;
+
+  Value embed(Value table);
+  Value hidden_in(int64_t dim);
+  Value linear(Value x, Value weight, Value bias = {});
+  Value rms_norm(Value x, Value weight, float eps);  // weight none: plain
+  Value l2_norm(Value x, float eps);
+  Value rope(Value x, const RopeParams& params, Value freq_factors = {});
+  struct AttentionInputs {
+    Value q, k, v;  // k and v none: read what `cache_layer` wrote
+    Value sinks = {};
+  };
+  Value attention(const AttentionInputs& in, const AttentionParams& params);
+  Value gated_act(Act act, Value gate, Value up);
+  struct Route {
+    Value ids, weights;
+  };
+  Route moe_route(Value logits, const MoeRouteParams& params);
+  struct ExpertWeights {
+    Value weight;
+    Value bias = {}, scale = {};
+  };
+  Value moe_linear(Value x, const ExpertWeights& experts, Value ids);
+  Value moe_combine(Value x, Value weights);
+  Value short_conv(Value x, Value weight, const ShortConvParams& params);
+  struct DeltaNetInputs {
+    Value q, k, v, alpha, beta, dt_bias, a;
+  };
+  Value delta_net(const DeltaNetInputs& in, const DeltaNetParams& params);
+  Value add(Value a, Value b);
+  Value mul(Value x, Value weight);
+  Value scale(Value x, float factor);
+  Value softcap(Value x, float cap);
+  Value view(Value x, const Shape& shape);
+  Value heads(Value x, int64_t n_heads);  // [T, n] -> [T, n_heads, n / n_heads]
+  Value flat(Value x);                    // [T, a, b] -> [T, a*b]
+  Value slice(Value x, int64_t begin, int64_t length);
+  Value concat(Value a, Value b);
+  Value rows(Value x);
+
+  void label(Value v, std::string name);  // names an activation for traces and tests
+  void hidden(Value v);                   // the state after the final norm, [T, dim]
+  void logits(Value v);                   // [R, vocab]; ends the graph with a sample node
+
+  void fail_with(Error error);  // keeps the first error
+  Result<Graph> finish();
+
+ private:
+  Value add_value(ValueInfo info);
+  Value add_node(Op op, std::initializer_list<Value> in, OpParams params, ValueInfo out);
+  bool usable(Op op, std::initializer_list<Value> required, std::initializer_list<Value> optional = {});
+  bool require(bool condition, Op op, std::string_view what);
+  const ValueInfo& info(Value v) const { return graph_.info(v); }
+  ValueInfo like(Value v, const Shape& shape) const;  // an activation with v's rows
+  LayerCache& cache(int layer);
+
+  std::string file_name_;
+  WeightSource source_;
+  Graph graph_;
+  std::unordered_map<std::string, Value> weights_;
+  int16_t layer_ = -1;
+  Status status_ = ok_status();
+};
+
+}  // namespace zinc
