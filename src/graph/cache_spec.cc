@@ -22,8 +22,8 @@ size_t page_bytes(const PageGroup& group, std::span<const LayerCache> layers, co
   size_t bytes = 0;
   for (int layer : group.layers) {
     const AttentionCache& cache = layers[static_cast<size_t>(layer)].attention;
-    const size_t row = row_bytes(kv_format, static_cast<size_t>(cache.k_dim)) +
-                       row_bytes(kv_format, static_cast<size_t>(cache.v_dim));
+    const size_t row =
+        row_bytes(kv_format, static_cast<size_t>(cache.k_dim)) + row_bytes(kv_format, static_cast<size_t>(cache.v_dim));
     bytes += row * static_cast<size_t>(cache.kv_heads) * kPageTokens;
   }
   return bytes;

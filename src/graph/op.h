@@ -15,7 +15,8 @@ enum class Op : uint8_t {
   linear,       // x [.., in], weight [out, in], bias? [out] -> [.., out]
   norm,         // x, weight? -> x's shape: each innermost row normalised
   rope,         // x [T, heads, head_dim], freq_factors? [n_dims/2] -> same: rotated by position
-  attention,    // q [T, heads, k_dim], k? [T, kv_heads, k_dim], v? [T, kv_heads, v_dim], sinks? [heads] -> [T, heads*v_dim]
+  attention,    // q [T, heads, k_dim], k? [T, kv_heads, k_dim], v? [T, kv_heads, v_dim], sinks? [heads] -> [T,
+                // heads*v_dim]
   gated_act,    // gate, up -> up's shape: act(gate) * up; a gate of width 1 is spread over the row
   moe_route,    // logits [T, experts] -> ids [T, used], weights [T, used]
   moe_linear,   // x [T, in] or [T, used, in], weight [experts, out, in], ids, bias? [experts, out], scale? [experts]

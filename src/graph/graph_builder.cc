@@ -1,0 +1,352 @@
+#include "graph/graph_builder.h"
+
+#include <utility>
+
+namespace zinc {
+namespace {
+
+constexpr int kMaxLayers = 1024;  // far above any published model; bounds what hostile metadata can ask for
+
+ValueInfo activation(Rows rows, const Shape& shape, Element element = Element::f32) {
+  ValueInfo info;
+  info.rows = rows;
+  info.element = element;
+  info.shape = shape;
+  return info;
+}
+
+// `shape` with its innermost dimension replaced.
+Shape with_inner(const Shape& shape, int64_t inner) {
+  std::array<int64_t, Shape::kMaxDims> dims{};
+  for (int i = 0; i < shape.n_dims(); ++i) dims[static_cast<size_t>(i)] = shape[i];
+  dims[static_cast<size_t>(shape.n_dims() - 1)] = inner;
+  return Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(shape.n_dims())));
+}
+
+}  // namespace
+
+Value LayerWeights::operator()(std::string_view name, const Shape& shape) const {
+  return builder_.weight(prefix_ + std::string(name), shape);
+}
+Value LayerWeights::optional(std::string_view name, const Shape& shape) const {
+  return builder_.optional_weight(prefix_ + std::string(name), shape);
+}
+bool LayerWeights::has(std::string_view name) const { return builder_.has_weight(prefix_ + std::string(name)); }
+
+GraphBuilder::GraphBuilder(std::string file_name, WeightSource source)
+    : file_name_(std::move(file_name)), source_(std::move(source)) {}
+
+LayerWeights GraphBuilder::layer(int layer) {
+  if (layer < 0 || layer >= kMaxLayers) {
+    fail_with(fail(ErrorCode::invalid_input, "{}: layer {} is outside the supported 0..{}", file_name_, layer,
+                   kMaxLayers - 1));
+  }
+  layer_ = static_cast<int16_t>(layer);
+  return LayerWeights(*this, layer);
+}
+
+void GraphBuilder::end_layers() { layer_ = -1; }
+
+void GraphBuilder::fail_with(Error error) {
+  if (status_.ok()) status_ = std::move(error);
+}
+
+Result<Graph> GraphBuilder::finish() {
+  if (status_.ok() && !graph_.logits_) {
+    fail_with(fail(ErrorCode::unsupported, "{}: the architecture built a graph without logits", file_name_));
+  }
+  if (!status_.ok()) return status_.error();
+  return std::move(graph_);
+}
+
+// ---- weights ----
+
+bool GraphBuilder::has_weight(std::string_view name) const { return source_(name) != nullptr; }
+
+Value GraphBuilder::optional_weight(std::string_view name, const Shape& shape) {
+  return has_weight(name) ? weight(name, shape) : Value{};
+}
+
+Value GraphBuilder::weight_or(std::string_view name, std::string_view fallback, const Shape& shape) {
+  return weight(has_weight(name) ? name : fallback, shape);
+}
+
+Value GraphBuilder::weight(std::string_view name, const Shape& shape) {
+  if (!status_.ok()) return {};
+  if (const auto known = weights_.find(std::string(name)); known != weights_.end()) return known->second;
+  const TensorView* view = source_(name);
+  if (view == nullptr) {
+    fail_with(fail(ErrorCode::invalid_input,
+                   "{}: tensor '{}' is missing, expected {}; the file may be cut short or made for another program",
+                   file_name_, name, shape.to_string()));
+    return {};
+  }
+  if (view->shape != shape) {
+    fail_with(fail(ErrorCode::invalid_input, "{}: tensor '{}' is {}, expected {}; it does not fit the file's metadata",
+                   file_name_, name, view->shape.to_string(), shape.to_string()));
+    return {};
+  }
+  ValueInfo info;
+  info.shape = shape;
+  info.weight = *view;
+  info.name = std::string(name);
+  const Value value = add_value(std::move(info));
+  weights_.emplace(name, value);
+  return value;
+}
+
+// ---- nodes ----
+
+Value GraphBuilder::add_value(ValueInfo info) {
+  graph_.values_.push_back(std::move(info));
+  return Value{static_cast<int32_t>(graph_.values_.size() - 1)};
+}
+
+Value GraphBuilder::add_node(Op op, std::initializer_list<Value> in, OpParams params, ValueInfo out) {
+  Node node{.op = op, .layer = layer_, .out = {}, .in = {}, .params = std::move(params)};
+  std::copy(in.begin(), in.end(), node.in.begin());
+  node.out[0] = add_value(std::move(out));
+  graph_.nodes_.push_back(node);
+  return node.out[0];
+}
+
+bool GraphBuilder::require(bool condition, Op op, std::string_view what) {
+  if (!condition) {
+    fail_with(fail(ErrorCode::invalid_input, "{}: layer {}: {}: {}; the file's metadata does not fit this architecture",
+                   file_name_, layer_, op_name(op), what));
+  }
+  return condition && status_.ok();
+}
+
+bool GraphBuilder::usable(Op op, std::initializer_list<Value> required, std::initializer_list<Value> optional) {
+  if (!status_.ok()) return false;
+  for (Value v : required) {
+    if (!require(bool(v), op, "an input is missing")) return false;
+  }
+  for (Value v : optional) {
+    if (v && !require(info(v).is_weight(), op, "an optional input must be a weight")) return false;
+  }
+  return true;
+}
+
+ValueInfo GraphBuilder::like(Value v, const Shape& shape) const { return activation(info(v).rows, shape); }
+
+LayerCache& GraphBuilder::cache(int layer) {
+  if (graph_.caches_.size() <= static_cast<size_t>(layer)) graph_.caches_.resize(static_cast<size_t>(layer) + 1);
+  return graph_.caches_[static_cast<size_t>(layer)];
+}
+
+Value GraphBuilder::embed(Value table) {
+  if (!usable(Op::embed, {table})) return {};
+  if (!require(info(table).shape.n_dims() == 2, Op::embed, "the table must be a matrix")) return {};
+  return add_node(Op::embed, {table}, {}, activation(Rows::tokens, {info(table).shape[1]}));
+}
+
+Value GraphBuilder::hidden_in(int64_t dim) {
+  if (!usable(Op::hidden_in, {}) || !require(dim > 0, Op::hidden_in, "the width must be positive")) return {};
+  return add_node(Op::hidden_in, {}, {}, activation(Rows::tokens, {dim}));
+}
+
+Value GraphBuilder::linear(Value x, Value weight, Value bias) {
+  if (!usable(Op::linear, {x, weight}, {bias})) return {};
+  const Shape& w = info(weight).shape;
+  if (!require(w.n_dims() == 2 && w[1] == info(x).shape.inner(), Op::linear, "weight and input widths differ"))
+    return {};
+  if (bias && !require(info(bias).shape == Shape{w[0]}, Op::linear, "the bias has another width")) return {};
+  return add_node(Op::linear, {x, weight, bias}, {}, like(x, with_inner(info(x).shape, w[0])));
+}
+
+Value GraphBuilder::rms_norm(Value x, Value weight, float eps) {
+  if (!usable(Op::norm, {x}, {weight})) return {};
+  const bool fits = !weight || info(weight).shape == Shape{info(x).shape.inner()};
+  if (!require(fits, Op::norm, "the weight has another width")) return {};
+  return add_node(Op::norm, {x, weight}, NormParams{NormKind::rms, eps}, like(x, info(x).shape));
+}
+
+Value GraphBuilder::l2_norm(Value x, float eps) {
+  if (!usable(Op::norm, {x})) return {};
+  return add_node(Op::norm, {x}, NormParams{NormKind::l2, eps}, like(x, info(x).shape));
+}
+
+Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors) {
+  if (!usable(Op::rope, {x}, {freq_factors})) return {};
+  const Shape& shape = info(x).shape;
+  const bool dims_fit = params.n_dims > 0 && params.n_dims % 2 == 0 && params.n_dims <= shape.inner();
+  if (!require(shape.n_dims() == 2 && dims_fit, Op::rope, "the rotated dimensions do not fit the heads")) return {};
+  if (!require(params.theta > 0 && params.position_scale > 0, Op::rope, "base and scale must be positive")) return {};
+  const bool factors_fit = !freq_factors || info(freq_factors).shape == Shape{params.n_dims / 2};
+  if (!require(factors_fit, Op::rope, "there must be one frequency factor per rotated pair")) return {};
+  return add_node(Op::rope, {x, freq_factors}, params, like(x, shape));
+}
+
+Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& params) {
+  constexpr Op kOp = Op::attention;
+  if (!usable(kOp, {in.q}, {in.sinks})) return {};
+  if (!require(bool(in.k) == bool(in.v), kOp, "keys and values come together")) return {};
+  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
+  const Shape& q = info(in.q).shape;
+  if (!require(q.n_dims() == 2, kOp, "queries must be split into heads")) return {};
+  AttentionCache& kv = cache(params.cache_layer).attention;
+  if (in.k) {
+    const Shape& k = info(in.k).shape;
+    const Shape& v = info(in.v).shape;
+    if (!require(k.n_dims() == 2 && v.n_dims() == 2 && k[0] == v[0], kOp, "keys and values differ in heads")) return {};
+    kv = {static_cast<int>(k[0]), static_cast<int>(k[1]), static_cast<int>(v[1]), params.window};
+  }
+  if (!require(kv.kv_heads > 0, kOp, "the layer whose cache is read has none")) return {};
+  if (!require(q[0] % kv.kv_heads == 0, kOp, "heads are not a multiple of the key heads")) return {};
+  if (!require(q[1] == kv.k_dim, kOp, "query and key head sizes differ")) return {};
+  if (!require(kv.window == params.window, kOp, "a shared cache has another window")) return {};
+  if (in.sinks && !require(info(in.sinks).shape == Shape{q[0]}, kOp, "there must be one sink per head")) return {};
+  return add_node(kOp, {in.q, in.k, in.v, in.sinks}, params, like(in.q, {q[0] * kv.v_dim}));
+}
+
+Value GraphBuilder::gated_act(Act act, Value gate, Value up) {
+  if (!usable(Op::gated_act, {gate, up})) return {};
+  const Shape& g = info(gate).shape;
+  const bool fits = g.elems() == info(up).shape.elems() || g.elems() == 1;
+  if (!require(fits, Op::gated_act, "gate and input widths differ")) return {};
+  return add_node(Op::gated_act, {gate, up}, GatedActParams{act}, like(up, info(up).shape));
+}
+
+GraphBuilder::Route GraphBuilder::moe_route(Value logits, const MoeRouteParams& params) {
+  if (!usable(Op::moe_route, {logits})) return {};
+  const Shape& shape = info(logits).shape;
+  const bool fits = shape.n_dims() == 1 && params.n_used > 0 && params.n_used <= shape[0];
+  if (!require(fits, Op::moe_route, "the experts used must be between 1 and their count")) return {};
+  const Rows rows = info(logits).rows;
+  const Value ids = add_node(Op::moe_route, {logits}, params, activation(rows, {params.n_used}, Element::i32));
+  const Value weights = add_value(activation(rows, {params.n_used}));
+  graph_.nodes_.back().out[1] = weights;
+  return {ids, weights};
+}
+
+Value GraphBuilder::moe_linear(Value x, const ExpertWeights& experts, Value ids) {
+  constexpr Op kOp = Op::moe_linear;
+  if (!usable(kOp, {x, experts.weight, ids}, {experts.bias, experts.scale})) return {};
+  const Shape& w = info(experts.weight).shape;
+  const Shape& in = info(x).shape;
+  const int64_t n_used = info(ids).shape[0];
+  if (!require(w.n_dims() == 3 && w[2] == in.inner(), kOp, "weight and input widths differ")) return {};
+  if (!require(in.n_dims() == 1 || in[0] == n_used, kOp, "input rows must be one, or one per chosen expert")) return {};
+  const bool bias_fits = !experts.bias || info(experts.bias).shape == Shape{w[0], w[1]};
+  const bool scale_fits = !experts.scale || info(experts.scale).shape == Shape{w[0]};
+  if (!require(bias_fits && scale_fits, kOp, "bias or scale do not fit the experts")) return {};
+  return add_node(kOp, {x, experts.weight, ids, experts.bias, experts.scale}, {}, like(x, {n_used, w[1]}));
+}
+
+Value GraphBuilder::moe_combine(Value x, Value weights) {
+  if (!usable(Op::moe_combine, {x, weights})) return {};
+  const Shape& shape = info(x).shape;
+  const bool fits = shape.n_dims() == 2 && info(weights).shape == Shape{shape[0]};
+  if (!require(fits, Op::moe_combine, "there must be one weight per chosen expert")) return {};
+  return add_node(Op::moe_combine, {x, weights}, {}, like(x, {shape[1]}));
+}
+
+Value GraphBuilder::short_conv(Value x, Value weight, const ShortConvParams& params) {
+  constexpr Op kOp = Op::short_conv;
+  if (!usable(kOp, {x, weight})) return {};
+  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
+  const Shape& w = info(weight).shape;
+  if (!require(w.n_dims() == 2 && info(x).shape == Shape{w[0]}, kOp, "weight and input channels differ")) return {};
+  RecurrentCache& state = cache(params.cache_layer).recurrent;
+  state.conv_channels = static_cast<int>(w[0]);
+  state.conv_taps = static_cast<int>(w[1]);
+  return add_node(kOp, {x, weight}, params, like(x, info(x).shape));
+}
+
+Value GraphBuilder::delta_net(const DeltaNetInputs& in, const DeltaNetParams& params) {
+  constexpr Op kOp = Op::delta_net;
+  if (!usable(kOp, {in.q, in.k, in.v, in.alpha, in.beta, in.dt_bias, in.a})) return {};
+  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
+  const Shape& k = info(in.k).shape;
+  const Shape& v = info(in.v).shape;
+  const bool heads_fit = k.n_dims() == 2 && v.n_dims() == 2 && info(in.q).shape == k && v[0] % k[0] == 0;
+  if (!require(heads_fit, kOp, "value heads are not a multiple of the key heads")) return {};
+  for (Value per_head : {in.alpha, in.beta, in.dt_bias, in.a}) {
+    if (!require(info(per_head).shape == Shape{v[0]}, kOp, "gates must have one number per value head")) return {};
+  }
+  RecurrentCache& state = cache(params.cache_layer).recurrent;
+  state.heads = static_cast<int>(v[0]);
+  state.k_dim = static_cast<int>(k[1]);
+  state.v_dim = static_cast<int>(v[1]);
+  return add_node(kOp, {in.q, in.k, in.v, in.alpha, in.beta, in.dt_bias, in.a}, params, like(in.v, v));
+}
+
+Value GraphBuilder::add(Value a, Value b) {
+  if (!usable(Op::add, {a, b})) return {};
+  if (!require(info(a).shape == info(b).shape && info(a).rows == info(b).rows, Op::add, "shapes differ")) return {};
+  return add_node(Op::add, {a, b}, {}, like(a, info(a).shape));
+}
+
+Value GraphBuilder::mul(Value x, Value weight) {
+  if (!usable(Op::mul, {x, weight})) return {};
+  const int64_t n = info(weight).shape.elems();
+  const bool fits = info(weight).is_weight() && (n == 1 || n == info(x).shape.inner());
+  if (!require(fits, Op::mul, "the weight has another width")) return {};
+  return add_node(Op::mul, {x, weight}, {}, like(x, info(x).shape));
+}
+
+Value GraphBuilder::scale(Value x, float factor) {
+  if (!usable(Op::scale, {x})) return {};
+  return add_node(Op::scale, {x}, ScaleParams{factor}, like(x, info(x).shape));
+}
+
+Value GraphBuilder::softcap(Value x, float cap) {
+  if (!usable(Op::softcap, {x}) || !require(cap > 0, Op::softcap, "the cap must be positive")) return {};
+  return add_node(Op::softcap, {x}, SoftcapParams{cap}, like(x, info(x).shape));
+}
+
+Value GraphBuilder::view(Value x, const Shape& shape) {
+  if (!usable(Op::view, {x})) return {};
+  if (!require(shape.elems() == info(x).shape.elems(), Op::view, "element counts differ")) return {};
+  if (shape == info(x).shape) return x;
+  return add_node(Op::view, {x}, {}, like(x, shape));
+}
+
+Value GraphBuilder::heads(Value x, int64_t n_heads) {
+  if (!usable(Op::view, {x})) return {};
+  const int64_t n = info(x).shape.elems();
+  if (!require(n_heads > 0 && n % n_heads == 0, Op::view, "the width is not a multiple of the heads")) return {};
+  return view(x, {n_heads, n / n_heads});
+}
+
+Value GraphBuilder::flat(Value x) { return usable(Op::view, {x}) ? view(x, {info(x).shape.elems()}) : Value{}; }
+
+Value GraphBuilder::slice(Value x, int64_t begin, int64_t length) {
+  if (!usable(Op::slice, {x})) return {};
+  const int64_t inner = info(x).shape.inner();
+  const bool fits = begin >= 0 && length > 0 && begin <= inner && length <= inner - begin;
+  if (!require(fits, Op::slice, "the part lies outside the row")) return {};
+  if (length == inner) return x;
+  return add_node(Op::slice, {x}, SliceParams{begin}, like(x, with_inner(info(x).shape, length)));
+}
+
+Value GraphBuilder::concat(Value a, Value b) {
+  if (!usable(Op::concat, {a, b})) return {};
+  const Shape& sa = info(a).shape;
+  const int64_t inner_b = info(b).shape.inner();
+  if (!require(info(b).shape == with_inner(sa, inner_b), Op::concat, "outer shapes differ")) return {};
+  return add_node(Op::concat, {a, b}, {}, like(a, with_inner(sa, sa.inner() + inner_b)));
+}
+
+Value GraphBuilder::rows(Value x) {
+  if (!usable(Op::rows, {x})) return {};
+  return add_node(Op::rows, {x}, {}, activation(Rows::outputs, info(x).shape));
+}
+
+void GraphBuilder::label(Value v, std::string name) {
+  if (status_.ok() && v) graph_.values_[static_cast<size_t>(v.id)].name = std::move(name);
+}
+
+void GraphBuilder::hidden(Value v) {
+  if (status_.ok()) graph_.hidden_ = v;
+}
+
+void GraphBuilder::logits(Value v) {
+  if (!usable(Op::sample, {v})) return;
+  graph_.logits_ = v;
+  add_node(Op::sample, {v}, {}, activation(Rows::outputs, {1}, Element::i32));
+}
+
+}  // namespace zinc

@@ -1,0 +1,20 @@
+// Where each activation lies in one arena, reusing the place of values no later node reads. Decided once, at compile.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace zinc {
+
+struct MemoryPlan {
+  std::vector<size_t> offsets;  // per value, in 4-byte elements; unspecified for weights
+  size_t n_elems = 0;           // of the arena
+};
+
+// REQUIRES: max_tokens, max_outputs > 0. With `keep_all` every value has a place of its own, so that a trace can read
+// them after the step.
+MemoryPlan plan_memory(const Graph& graph, int max_tokens, int max_outputs, bool keep_all);
+
+}  // namespace zinc
