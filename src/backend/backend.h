@@ -1,0 +1,75 @@
+// One device: it takes weights, keeps caches, and compiles graphs into plans. Called by one thread only.
+// A backend is a folder backend/<name>/ whose backend.cc defines k_<name>; the folder listing makes kBackends.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/plan.h"
+#include "base/result.h"
+#include "graph/graph.h"
+
+namespace zinc {
+
+struct DeviceInfo {
+  std::string name;
+  size_t memory_bytes = 0;
+};
+
+// The weights of one or more graphs on the device, found by tensor name.
+class DeviceWeights {
+ public:
+  virtual ~DeviceWeights() = default;
+  virtual size_t device_bytes() const = 0;  // memory taken beyond the mapped file
+};
+
+struct CacheSizes {
+  std::vector<int> n_pages;           // per page group
+  int n_slots = 1;                    // recurrent states and last sampled tokens
+  const Format* kv_format = nullptr;  // how keys and values are kept
+};
+
+// Memory of the caches of one model: KV pages per group, recurrent states per slot. A snapshot of a state is a copy
+// into another slot; a page shared by two sequences is copied before it is written. What leaves the device is opaque
+// bytes that only the same backend, model and format can take back.
+class CacheMemory {
+ public:
+  virtual ~CacheMemory() = default;
+  virtual void copy_page(int group, PageId from, PageId to) = 0;
+  virtual void copy_state(int from_slot, int to_slot) = 0;
+  virtual size_t page_bytes(int group) const = 0;
+  virtual size_t state_bytes() const = 0;
+  virtual Status read_page(int group, PageId page, std::span<std::byte> out) = 0;
+  virtual Status write_page(int group, PageId page, std::span<const std::byte> in) = 0;
+  virtual Status read_state(int slot, std::span<std::byte> out) = 0;
+  virtual Status write_state(int slot, std::span<const std::byte> in) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual DeviceInfo info() const = 0;
+  // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result.
+  virtual Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs) = 0;
+  virtual Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
+                                                              const CacheSizes& sizes) = 0;
+  // An op or format the backend cannot run is an `unsupported` error here, at load, that names both.
+  // Weights, cache and graph must outlive the plan.
+  virtual Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
+                                                const Bucket& bucket) = 0;
+};
+
+struct BackendInfo {
+  std::string_view name;
+  std::string_view summary;
+  Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
+};
+
+extern const BackendInfo* const kBackends[];  // every backend built in, ended by nullptr
+// The backend of that name; the error lists those there are.
+Result<const BackendInfo*> find_backend(std::string_view name);
+
+}  // namespace zinc

@@ -1,0 +1,60 @@
+// The reference interpreter's kernels: one function per op, plain loops in float32 that say what the op means. They are
+// the oracle of every other backend, so nothing here is clever; a weight row is decoded, used, forgotten.
+// Determinism: every output element is computed by one thread in one fixed order, whatever else is in the step.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backend/reference/reference_cache.h"
+#include "backend/step.h"
+#include "graph/graph.h"
+
+namespace zinc::reference {
+
+// One running step as a kernel sees it.
+struct StepState {
+  const Graph& graph;
+  const StepInputs& inputs;
+  ReferenceCache& cache;
+  std::span<float* const> data;            // per value: its numbers, row after row; nullptr for weights
+  std::span<const int32_t> seq_of_token;   // [T]
+
+  int n_rows(Value v) const;               // rows of an activation in this step
+  size_t width(Value v) const { return static_cast<size_t>(graph.info(v).shape.elems()); }
+  std::span<float> f32(Value v) const;     // all rows. REQUIRES: an f32 activation
+  std::span<int32_t> i32(Value v) const;   // all rows. REQUIRES: an i32 activation
+  std::span<float> row(Value v, int r) const;
+};
+
+using Kernel = void (*)(const Node&, const StepState&);
+Kernel find_kernel(Op op);
+
+// Row `r` of a weight (its innermost dimension) as floats; a whole small weight as floats.
+void decode_row(const TensorView& weight, int64_t r, std::span<float> out);
+std::vector<float> decode_all(const TensorView& weight);
+float dot(std::span<const float> a, std::span<const float> b);
+
+void run_embed(const Node&, const StepState&);
+void run_hidden_in(const Node&, const StepState&);
+void run_linear(const Node&, const StepState&);
+void run_norm(const Node&, const StepState&);
+void run_rope(const Node&, const StepState&);
+void run_attention(const Node&, const StepState&);
+void run_gated_act(const Node&, const StepState&);
+void run_moe_route(const Node&, const StepState&);
+void run_moe_linear(const Node&, const StepState&);
+void run_moe_combine(const Node&, const StepState&);
+void run_short_conv(const Node&, const StepState&);
+void run_delta_net(const Node&, const StepState&);
+void run_add(const Node&, const StepState&);
+void run_mul(const Node&, const StepState&);
+void run_scale(const Node&, const StepState&);
+void run_softcap(const Node&, const StepState&);
+void run_view(const Node&, const StepState&);
+void run_slice(const Node&, const StepState&);
+void run_concat(const Node&, const StepState&);
+void run_rows(const Node&, const StepState&);
+void run_sample(const Node&, const StepState&);
+
+}  // namespace zinc::reference

@@ -1,0 +1,60 @@
+// Caches of the reference backend: plain host memory. A page of a layer holds kPageTokens positions, each kv_heads key
+// rows then kv_heads value rows in the KV format; a slot holds each recurrent layer's convolution inputs (oldest first,
+// [taps-1, channels]) and delta state ([heads, k_dim, v_dim]).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace zinc::reference {
+
+class ReferenceCache final : public CacheMemory {
+ public:
+  ReferenceCache(std::span<const LayerCache> layers, CacheSizes sizes);
+
+  void copy_page(int group, PageId from, PageId to) override;
+  void copy_state(int from_slot, int to_slot) override;
+  size_t page_bytes(int group) const override;
+  size_t state_bytes() const override { return state_floats_ * sizeof(float); }
+  Status read_page(int group, PageId page, std::span<std::byte> out) override;
+  Status write_page(int group, PageId page, std::span<const std::byte> in) override;
+  Status read_state(int slot, std::span<std::byte> out) override;
+  Status write_state(int slot, std::span<const std::byte> in) override;
+
+  const Format& kv_format() const { return *sizes_.kv_format; }
+  const LayerCache& layer(int layer) const { return layers_[static_cast<size_t>(layer)]; }
+  int group_of(int layer) const { return places_[static_cast<size_t>(layer)].group; }
+
+  // One head's key or value row at `offset` (0 .. kPageTokens-1) of a page. REQUIRES: page is one of the group's.
+  std::span<std::byte> key_row(int layer, PageId page, int offset, int head);
+  std::span<std::byte> value_row(int layer, PageId page, int offset, int head);
+  std::span<float> conv_state(int layer, int slot);
+  std::span<float> delta_state(int layer, int slot);
+  TokenId& last_sampled(int slot) { return last_sampled_[static_cast<size_t>(slot)]; }
+
+ private:
+  struct Place {         // where a layer's part lies
+    int group = -1;      // page group, -1: no attention
+    size_t in_page = 0;  // bytes from the start of a page
+    size_t in_state = 0;  // floats from the start of a slot
+  };
+  struct Group {
+    size_t page_bytes = 0;
+    int n_pages = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::span<std::byte> page(int group, PageId page);
+  std::span<float> state(int slot);
+
+  std::vector<LayerCache> layers_;
+  CacheSizes sizes_;
+  std::vector<Place> places_;
+  std::vector<Group> groups_;
+  size_t state_floats_ = 0;
+  std::vector<float> states_;
+  std::vector<TokenId> last_sampled_;
+};
+
+}  // namespace zinc::reference
