@@ -1,0 +1,43 @@
+// IEEE-754 binary16 and bfloat16 to and from float, bit by bit: every subnormal, infinity and NaN kept (a signalling
+// NaN becomes quiet), rounding to nearest even. Plain integer arithmetic that compilers vectorise; no F16C assumed.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace zinc {
+
+// The value is placed in a float's low exponent range and scaled by a power of two, which normalises subnormals.
+constexpr float half_to_float(uint16_t half) {
+  const uint32_t sign = (half & 0x8000u) << 16;
+  const uint32_t magnitude = (half & 0x7FFFu) << 13;
+  constexpr float kScale = 0x1p112f;  // 2^(127 - 15)
+  const uint32_t finite = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * kScale);
+  const uint32_t special = magnitude | 0x7F800000u;  // infinity or NaN
+  return std::bit_cast<float>(sign | (magnitude >= 0x0F800000u ? special : finite));
+}
+
+constexpr uint16_t float_to_half(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x1FFu));  // NaN
+  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // 65520 and above round to infinity
+  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 makes the hardware round to a multiple of 2^-24
+    const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3F000000u));
+  }
+  const uint32_t odd = (magnitude >> 13) & 1;
+  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13));
+}
+
+constexpr float bfloat_to_float(uint16_t bfloat) { return std::bit_cast<float>(uint32_t{bfloat} << 16); }
+
+constexpr uint16_t float_to_bfloat(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // NaN, made quiet
+  const uint32_t odd = (bits >> 16) & 1;
+  return static_cast<uint16_t>((bits + 0x7FFFu + odd) >> 16);
+}
+
+}  // namespace zinc
