@@ -15,22 +15,23 @@ namespace zinc {
 // In StepInputs::tokens: the token this sequence's slot sampled last. It never leaves the device.
 inline constexpr TokenId kFromDevice = -1;
 
-// Pages of S sequences in one page group, row-major: position p of sequence s lies in entries[s * stride + p / kPageTokens].
+// Pages of S sequences in one page group, row-major: position p of sequence s lies in entries[s * stride + p /
+// kPageTokens].
 struct PageTable {
   std::span<const PageId> entries;
   int stride = 0;
 };
 
 struct StepInputs {
-  std::span<const TokenId> tokens;             // [T]
-  std::span<const int32_t> positions;          // [T]; consecutive within a sequence's run
-  std::span<const int32_t> seq_begin;          // [S+1]: sequence s owns tokens seq_begin[s] .. seq_begin[s+1]-1
-  std::span<const int32_t> slots;              // [S]: which slot holds its recurrent state and last sampled token
-  std::span<const PageTable> page_tables;      // one per page group, in the order of page_groups()
-  std::span<const int32_t> output_rows;        // [R]: tokens whose next token is wanted, ascending
-  std::span<const int32_t> logit_rows;         // which of the R rows' logits are wanted on the host, ascending
-  std::span<const float> hidden;               // [T, dim], for graphs with a hidden_in node; else empty
-  bool wants_hidden = false;                   // give back the hidden states of all T tokens
+  std::span<const TokenId> tokens;         // [T]
+  std::span<const int32_t> positions;      // [T]; consecutive within a sequence's run
+  std::span<const int32_t> seq_begin;      // [S+1]: sequence s owns tokens seq_begin[s] .. seq_begin[s+1]-1
+  std::span<const int32_t> slots;          // [S]: which slot holds its recurrent state and last sampled token
+  std::span<const PageTable> page_tables;  // one per page group, in the order of page_groups()
+  std::span<const int32_t> output_rows;    // [R]: tokens whose next token is wanted, ascending
+  std::span<const int32_t> logit_rows;     // which of the R rows' logits are wanted on the host, ascending
+  std::span<const float> hidden;           // [T, dim], for graphs with a hidden_in node; else empty
+  bool wants_hidden = false;               // give back the hidden states of all T tokens
 };
 
 // Valid until the second start() after the step's own.

@@ -182,6 +182,7 @@ Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors) 
 Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& params) {
   constexpr Op kOp = Op::attention;
   if (!usable(kOp, {in.q}, {in.sinks})) return {};
+  if (!require(params.window >= 0 && params.window < (int64_t{1} << 31), kOp, "the window is out of range")) return {};
   if (!require(bool(in.k) == bool(in.v), kOp, "keys and values come together")) return {};
   if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
   const Shape& q = info(in.q).shape;
@@ -191,7 +192,7 @@ Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& 
     const Shape& k = info(in.k).shape;
     const Shape& v = info(in.v).shape;
     if (!require(k.n_dims() == 2 && v.n_dims() == 2 && k[0] == v[0], kOp, "keys and values differ in heads")) return {};
-    kv = {static_cast<int>(k[0]), static_cast<int>(k[1]), static_cast<int>(v[1]), params.window};
+    kv = {static_cast<int>(k[0]), static_cast<int>(k[1]), static_cast<int>(v[1]), static_cast<int>(params.window)};
   }
   if (!require(kv.kv_heads > 0, kOp, "the layer whose cache is read has none")) return {};
   if (!require(q[0] % kv.kv_heads == 0, kOp, "heads are not a multiple of the key heads")) return {};

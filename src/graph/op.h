@@ -46,27 +46,26 @@ struct NormParams {
 // Which two elements of a head form a rotated pair.
 enum class RopePairs : uint8_t { adjacent, halves };
 
-// YaRN: dimensions that turn slowly are interpolated, fast ones kept, a ramp between; amplitude grows with the stretch.
+// YaRN: pairs that turn slowly over the original context are stretched, fast ones kept, a ramp between.
 struct YarnParams {
-  float original_context = 0;  // 0: no YaRN
+  float original_context = 0;  // 0: no YaRN, every pair is stretched
   float beta_fast = 32, beta_slow = 1;
-  float extrapolation = 1;
 };
 
 struct RopeParams {
   RopePairs pairs = RopePairs::halves;
-  int n_dims = 0;  // rotated leading dimensions of each head
+  int64_t n_dims = 0;  // rotated leading dimensions of each head
   float theta = 10000;
   float position_scale = 1;  // 1 / the factor by which the context was stretched
-  float amplitude = 1;
+  float amplitude = 1;       // factor on the rotated pairs
   YarnParams yarn = {};
 };
 
 struct AttentionParams {
   int cache_layer = 0;  // whose keys and values are read (and written, where k and v are given)
   float scale = 1;
-  int window = 0;     // 0: all earlier positions; else the last `window`, this one included
-  float softcap = 0;  // 0: none
+  int64_t window = 0;  // 0: all earlier positions; else the last `window`, this one included
+  float softcap = 0;   // 0: none
 };
 
 // silu: g*sigmoid(g). gelu: tanh form. sigmoid. swiglu_oai: min(g,7)*sigmoid(1.702*min(g,7)), times clamp(up,-7,7)+1.
@@ -82,7 +81,7 @@ enum class RouteWeights : uint8_t {
   softmax_of_chosen,   // softmax over the chosen experts' logits alone
 };
 struct MoeRouteParams {
-  int n_used = 0;
+  int64_t n_used = 0;
   RouteWeights weights = RouteWeights::softmax_normalised;
   float scale = 1;
 };

@@ -8,6 +8,7 @@
 
 #include "backend/reference/reference_cache.h"
 #include "backend/step.h"
+#include "base/thread_pool.h"
 #include "graph/graph.h"
 
 namespace zinc::reference {
@@ -17,13 +18,14 @@ struct StepState {
   const Graph& graph;
   const StepInputs& inputs;
   ReferenceCache& cache;
-  std::span<float* const> data;            // per value: its numbers, row after row; nullptr for weights
-  std::span<const int32_t> seq_of_token;   // [T]
+  ThreadPool& threads;
+  std::span<float* const> data;           // per value: its numbers, row after row; nullptr for weights
+  std::span<const int32_t> seq_of_token;  // [T]
 
-  int n_rows(Value v) const;               // rows of an activation in this step
+  int n_rows(Value v) const;  // rows of an activation in this step
   size_t width(Value v) const { return static_cast<size_t>(graph.info(v).shape.elems()); }
-  std::span<float> f32(Value v) const;     // all rows. REQUIRES: an f32 activation
-  std::span<int32_t> i32(Value v) const;   // all rows. REQUIRES: an i32 activation
+  std::span<float> f32(Value v) const;    // all rows. REQUIRES: an f32 activation
+  std::span<int32_t> i32(Value v) const;  // all rows. REQUIRES: an i32 activation
   std::span<float> row(Value v, int r) const;
 };
 

@@ -35,9 +35,9 @@ class ReferenceCache final : public CacheMemory {
   TokenId& last_sampled(int slot) { return last_sampled_[static_cast<size_t>(slot)]; }
 
  private:
-  struct Place {         // where a layer's part lies
-    int group = -1;      // page group, -1: no attention
-    size_t in_page = 0;  // bytes from the start of a page
+  struct Place {          // where a layer's part lies
+    int group = -1;       // page group, -1: no attention
+    size_t in_page = 0;   // bytes from the start of a page
     size_t in_state = 0;  // floats from the start of a slot
   };
   struct Group {

@@ -1,0 +1,55 @@
+// norm and rope: what happens to one row or one head at a time.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/reference/kernels.h"
+#include "graph/rope.h"
+
+namespace zinc::reference {
+
+// rms: x / sqrt(mean(x^2) + eps) * weight. l2: x / max(|x|, eps).
+void run_norm(const Node& node, const StepState& step) {
+  const NormParams& params = node.as<NormParams>();
+  const std::span<const float> x = step.f32(node.in[0]);
+  const std::span<float> out = step.f32(node.out[0]);
+  const size_t n = static_cast<size_t>(step.graph.info(node.in[0]).shape.inner());
+  const std::vector<float> weight =
+      node.in[1] ? decode_all(step.graph.info(node.in[1]).weight) : std::vector<float>(n, 1.0f);
+  for (size_t begin = 0; begin < x.size(); begin += n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += double{x[begin + i]} * x[begin + i];
+    const double eps = params.eps;
+    const double norm =
+        params.kind == NormKind::rms ? std::sqrt(sum / static_cast<double>(n) + eps) : std::max(std::sqrt(sum), eps);
+    const float factor = static_cast<float>(1.0 / norm);
+    for (size_t i = 0; i < n; ++i) out[begin + i] = x[begin + i] * factor * weight[i];
+  }
+}
+
+void run_rope(const Node& node, const StepState& step) {
+  const RopeParams& p = node.as<RopeParams>();
+  const std::vector<float> factors = node.in[1] ? decode_all(step.graph.info(node.in[1]).weight) : std::vector<float>();
+  const std::vector<double> frequency = rope_frequencies(p, factors);
+  const Shape& shape = step.graph.info(node.in[0]).shape;
+  const size_t n_heads = static_cast<size_t>(shape[0]), head_dim = static_cast<size_t>(shape[1]);
+  const size_t n_pairs = frequency.size();
+  for (int t = 0; t < step.n_rows(node.in[0]); ++t) {
+    const std::span<const float> x = step.row(node.in[0], t);
+    const std::span<float> out = step.row(node.out[0], t);
+    std::ranges::copy(x, out.begin());
+    for (size_t i = 0; i < n_pairs; ++i) {
+      const double angle = step.inputs.positions[static_cast<size_t>(t)] * frequency[i];
+      const float c = static_cast<float>(std::cos(angle) * p.amplitude),
+                  s = static_cast<float>(std::sin(angle) * p.amplitude);
+      const size_t first = p.pairs == RopePairs::adjacent ? 2 * i : i;
+      const size_t second = p.pairs == RopePairs::adjacent ? 2 * i + 1 : i + n_pairs;
+      for (size_t h = 0; h < n_heads; ++h) {
+        const float a = x[h * head_dim + first], b = x[h * head_dim + second];
+        out[h * head_dim + first] = a * c - b * s;
+        out[h * head_dim + second] = a * s + b * c;
+      }
+    }
+  }
+}
+
+}  // namespace zinc::reference

@@ -1,0 +1,24 @@
+#include "base/memory_info.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+namespace zinc {
+
+size_t physical_memory_bytes() {
+  return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+size_t available_memory_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  size_t kib = 0;
+  while (meminfo >> key >> kib >> unit) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return physical_memory_bytes();
+}
+
+}  // namespace zinc

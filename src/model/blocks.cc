@@ -1,0 +1,75 @@
+#include "model/blocks.h"
+
+#include <cmath>
+
+namespace zinc {
+
+RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
+  RopeParams rope;
+  rope.pairs = pairs;
+  rope.n_dims = m.count_or("rope.dimension_count", head_dim);
+  rope.theta = m.real_or("rope.freq_base", 10000.0f);
+  const std::string scaling = m.text_or("rope.scaling.type", "linear");
+  const float factor = m.real_or("rope.scaling.factor", m.real_or("rope.scale_linear", 0));
+  if (scaling != "none" && factor > 0) rope.position_scale = 1 / factor;
+  rope.amplitude = m.real_or("rope.scaling.attn_factor", 1);
+  if (scaling == "yarn") {
+    rope.yarn.original_context = m.real_or("rope.scaling.original_context_length", m.real_or("context_length", 0));
+    rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
+    rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
+    rope.amplitude *= 1 + 0.1f * std::log(1 / rope.position_scale);
+  } else if (scaling != "none" && scaling != "linear") {
+    m.fail_with(fail(ErrorCode::unsupported, "{}: rope scaling '{}' is not supported; supported are none, linear, yarn",
+                     m.file().name(), scaling));
+  }
+  return rope;
+}
+
+Value gated_ffn(GraphBuilder& g, const LayerWeights& w, Value x, Act act, int64_t dim, int64_t ff_dim) {
+  const Value gate = g.linear(x, w("ffn_gate.weight", {ff_dim, dim}), w.optional("ffn_gate.bias", {ff_dim}));
+  const Value up = g.linear(x, w("ffn_up.weight", {ff_dim, dim}), w.optional("ffn_up.bias", {ff_dim}));
+  const Value h = g.gated_act(act, gate, up);  // [T, ff_dim]
+  return g.linear(h, w("ffn_down.weight", {dim, ff_dim}), w.optional("ffn_down.bias", {dim}));
+}
+
+Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, const MoeDims& d, const MoeOptions& options) {
+  const Value bias = options.biases ? w("ffn_gate_inp.bias", {d.n_experts}) : Value{};
+  const Value logits = g.linear(x, w("ffn_gate_inp.weight", {d.n_experts, d.dim}), bias);  // [T, experts]
+  return routed_experts(g, w, x, logits, d, options);
+}
+
+Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, Value logits, const MoeDims& d,
+                     const MoeOptions& options) {
+  const auto experts = [&](const std::string& name, int64_t n_out, int64_t n_in) {
+    return GraphBuilder::ExpertWeights{
+        .weight = w(name + ".weight", {d.n_experts, n_out, n_in}),
+        .bias = options.biases ? w(name + ".bias", {d.n_experts, n_out}) : Value{},
+        .scale = w.optional(name + ".scale", {d.n_experts}),
+    };
+  };
+  const auto [ids, weights] = g.moe_route(logits, options.route);  // [T, used]
+  Value gate, up;                                                  // [T, used, ff_dim]
+  if (w.has("ffn_gate_up_exps.weight")) {
+    const Value both = g.moe_linear(x, experts("ffn_gate_up_exps", 2 * d.ff_dim, d.dim), ids);
+    gate = g.slice(both, 0, d.ff_dim);
+    up = g.slice(both, d.ff_dim, d.ff_dim);
+  } else {
+    gate = g.moe_linear(x, experts("ffn_gate_exps", d.ff_dim, d.dim), ids);
+    up = g.moe_linear(x, experts("ffn_up_exps", d.ff_dim, d.dim), ids);
+  }
+  const Value h = g.gated_act(options.act, gate, up);
+  const Value out = g.moe_linear(h, experts("ffn_down_exps", d.dim, d.ff_dim), ids);  // [T, used, dim]
+  return g.moe_combine(out, weights);
+}
+
+void finish_with_logits(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap) {
+  g.end_layers();
+  x = g.rms_norm(x, g.weight("output_norm.weight", {c.dim}), norm_eps);  // [T, dim]
+  g.label(x, "result_norm");
+  g.hidden(x);
+  Value logits = g.linear(g.rows(x), g.weight_or("output.weight", "token_embd.weight", {c.vocab_size, c.dim}));
+  if (softcap > 0) logits = g.softcap(logits, softcap);
+  g.logits(logits);  // [R, vocab]
+}
+
+}  // namespace zinc

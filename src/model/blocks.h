@@ -1,0 +1,32 @@
+// Pieces that several architectures share. A piece only one architecture uses lives in that architecture's file.
+#pragma once
+
+#include "graph/graph_builder.h"
+#include "model/architecture.h"
+
+namespace zinc {
+
+// Rotation as the keys rope.freq_base, rope.dimension_count and rope.scaling.* describe it.
+RopeParams read_rope(Metadata& metadata, RopePairs pairs, int64_t head_dim);
+
+// down(act(gate x) * up x), biases where the file has them.
+Value gated_ffn(GraphBuilder& g, const LayerWeights& w, Value x, Act act, int64_t dim, int64_t ff_dim);
+
+// The routed experts of a layer: ffn_gate_inp, ffn_{gate,up,down}_exps, or ffn_gate_up_exps where they are fused.
+struct MoeDims {
+  int64_t dim, n_experts, ff_dim;
+};
+struct MoeOptions {
+  Act act = Act::silu;
+  MoeRouteParams route;
+  bool biases = false;  // router and experts carry biases
+};
+Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, const MoeDims& dims, const MoeOptions& options);
+// The same with router logits made by the caller.
+Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, Value logits, const MoeDims& dims,
+                     const MoeOptions& options);
+
+// Final norm, rows to sample, output matrix (or the token table where there is none), softcap if > 0.
+void finish_with_logits(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap = 0);
+
+}  // namespace zinc

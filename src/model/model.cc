@@ -1,0 +1,84 @@
+#include "model/model.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace zinc {
+namespace {
+
+constexpr int kMaxBlocks = 1024;  // far above any published model; bounds what hostile metadata can ask for
+
+Result<const Architecture*> find_architecture(const GgufFile& file) {
+  ZINC_TRY(name, file.get<std::string_view>("general.architecture"));
+  std::string known;
+  for (const Architecture* const* a = kArchitectures; *a; ++a) {
+    if ((*a)->gguf_name == name) return *a;
+    known += (known.empty() ? "" : ", ") + std::string((*a)->gguf_name);
+  }
+  return fail(ErrorCode::unsupported, "{}: the model architecture '{}' is not supported; supported are: {}",
+              file.name(), name, known);
+}
+
+Result<ModelConfig> read_config(const GgufFile& file, Metadata& metadata) {
+  ModelConfig config;
+  config.dim = metadata.count("embedding_length");
+  const int64_t n_layers = metadata.count("block_count");
+  config.max_context = metadata.count("context_length");
+  if (!metadata.status().ok()) return metadata.status().error();
+  if (n_layers > kMaxBlocks) {
+    return fail(ErrorCode::invalid_input, "{}: the file claims {} layers, at most {} are supported", file.name(),
+                n_layers, kMaxBlocks);
+  }
+  config.n_layers = static_cast<int>(n_layers);
+  ZINC_TRY(table, file.tensor("token_embd.weight"));
+  if (table.shape.n_dims() != 2 || table.shape[0] > std::numeric_limits<int32_t>::max()) {
+    return fail(ErrorCode::invalid_input, "{}: tensor 'token_embd.weight' is {}, expected [vocabulary,{}]", file.name(),
+                table.shape.to_string(), config.dim);
+  }
+  config.vocab_size = table.shape[0];
+  return config;
+}
+
+using BuildFunction = void (*)(const ModelConfig&, Metadata&, GraphBuilder&);
+
+Result<Graph> build_graph(const GgufFile& file, const ModelConfig& config, Metadata& metadata, BuildFunction build) {
+  GraphBuilder builder(file.name(), [&file](std::string_view name) -> const TensorView* {
+    const GgufTensor* tensor = file.find_tensor(name);
+    return tensor ? &tensor->view : nullptr;
+  });
+  build(config, metadata, builder);
+  if (!metadata.status().ok()) return metadata.status().error();
+  return builder.finish();
+}
+
+// Both graphs speak of the same blocks; a draft block is used by the draft graph alone.
+std::vector<LayerCache> merge_caches(std::span<const LayerCache> a, std::span<const LayerCache> b) {
+  std::vector<LayerCache> merged(std::max(a.size(), b.size()));
+  std::ranges::copy(a, merged.begin());
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (b[i] != LayerCache{}) merged[i] = b[i];
+  }
+  return merged;
+}
+
+}  // namespace
+
+Result<Model> read_model(const GgufFile& file) {
+  Model model;
+  ZINC_TRY(architecture, find_architecture(file));
+  model.architecture = architecture;
+  Metadata metadata(file, architecture->gguf_name);
+  ZINC_TRY(config, read_config(file, metadata));
+  model.config = config;
+  ZINC_TRY(graph, build_graph(file, config, metadata, architecture->build));
+  model.graph = std::move(graph);
+  if (architecture->build_draft && architecture->has_draft(metadata)) {
+    ZINC_TRY(draft, build_graph(file, config, metadata, architecture->build_draft));
+    model.draft = std::move(draft);
+  }
+  const std::span<const LayerCache> draft_caches = model.draft ? model.draft->caches() : std::span<const LayerCache>();
+  model.caches = merge_caches(model.graph.caches(), draft_caches);
+  return model;
+}
+
+}  // namespace zinc
