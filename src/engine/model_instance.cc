@@ -1,0 +1,33 @@
+#include "engine/model_instance.h"
+
+#include <array>
+
+#include "base/memory_info.h"
+
+namespace zinc {
+
+Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, const LoadOptions& options) {
+  ModelInstance instance;
+  ZINC_TRY(file, GgufFile::open(path));
+  instance.file_ = std::make_unique<GgufFile>(std::move(file));
+  ZINC_TRY(model, read_model(*instance.file_));
+  instance.model_ = std::make_unique<Model>(std::move(model));
+  instance.memory_limit_ = options.memory_limit > 0 ? options.memory_limit : available_memory_bytes();
+  if (instance.file_->file_bytes() > instance.memory_limit_) {
+    return fail(ErrorCode::out_of_memory,
+                "{}: the model's {} bytes do not fit the {} bytes of memory available; take a smaller model or a "
+                "smaller quantization",
+                path.string(), instance.file_->file_bytes(), instance.memory_limit_);
+  }
+  instance.kv_format_ = options.kv_format ? options.kv_format : &k_f32;
+  ZINC_TRY(info, find_backend(options.backend));
+  ZINC_TRY(backend, info->open(options.n_threads));
+  instance.backend_ = std::move(backend);
+  std::vector<const Graph*> graphs = {&instance.model_->graph};
+  if (instance.model_->draft) graphs.push_back(&*instance.model_->draft);
+  ZINC_TRY(weights, instance.backend_->upload(graphs));
+  instance.weights_ = std::move(weights);
+  return instance;
+}
+
+}  // namespace zinc

@@ -1,0 +1,43 @@
+// A model file loaded on a backend: file, graph, weights. What every way of running it starts from. Movable; whatever
+// is made from it must not outlive it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "gguf/gguf_file.h"
+#include "model/model.h"
+
+namespace zinc {
+
+struct LoadOptions {
+  std::string backend = "reference";
+  int n_threads = 0;                  // 0: one per core
+  size_t memory_limit = 0;            // bytes the model may take in all; 0: what the machine has available
+  const Format* kv_format = nullptr;  // nullptr: f32 on the reference backend
+};
+
+class ModelInstance {
+ public:
+  static Result<ModelInstance> load(const std::filesystem::path& path, const LoadOptions& options);
+
+  const GgufFile& file() const { return *file_; }
+  const Model& model() const { return *model_; }
+  Backend& backend() const { return *backend_; }
+  DeviceWeights& weights() const { return *weights_; }
+  const Format& kv_format() const { return *kv_format_; }
+  size_t memory_limit() const { return memory_limit_; }
+
+ private:
+  ModelInstance() = default;
+  std::unique_ptr<GgufFile> file_;  // behind pointers: graphs and plans refer to them across moves
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<DeviceWeights> weights_;
+  const Format* kv_format_ = nullptr;
+  size_t memory_limit_ = 0;
+};
+
+}  // namespace zinc

@@ -1,0 +1,100 @@
+#include "engine/sequence.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace zinc {
+
+Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceOptions& options) {
+  Sequence sequence;
+  const Model& model = instance.model();
+  const int64_t wanted =
+      options.context > 0 ? options.context : std::min<int64_t>(model.config.max_context, kDefaultContext);
+  sequence.model_ = &instance;
+  sequence.context_ = static_cast<int>(wanted);
+  sequence.chunk_tokens_ = std::min(options.chunk_tokens, sequence.context_);
+  const int n_pages = (sequence.context_ + kPageTokens - 1) / kPageTokens;
+  const std::vector<PageGroup> groups = page_groups(model.caches);
+
+  size_t cache_bytes = state_bytes(model.caches);
+  for (const PageGroup& group : groups) {
+    cache_bytes += page_bytes(group, model.caches, instance.kv_format()) * static_cast<size_t>(n_pages);
+  }
+  if (cache_bytes + instance.file().file_bytes() > instance.memory_limit()) {
+    return fail(
+        ErrorCode::out_of_memory,
+        "a context of {} tokens needs {} bytes beside the model's {}, but only {} are available; give a smaller "
+        "context with -c",
+        sequence.context_, cache_bytes, instance.file().file_bytes(), instance.memory_limit());
+  }
+  const CacheSizes sizes{
+      .n_pages = std::vector<int>(groups.size(), n_pages), .n_slots = 1, .kv_format = &instance.kv_format()};
+  ZINC_TRY(cache, instance.backend().allocate_cache(model.caches, sizes));
+  sequence.cache_ = std::move(cache);
+  const Bucket bucket{.max_tokens = sequence.chunk_tokens_,
+                      .max_seqs = 1,
+                      .max_outputs = sequence.chunk_tokens_,
+                      .keep_values = options.keep_values};
+  ZINC_TRY(plan, instance.backend().compile(model.graph, instance.weights(), *sequence.cache_, bucket));
+  sequence.plan_ = std::move(plan);
+  sequence.pages_.resize(static_cast<size_t>(n_pages));
+  std::iota(sequence.pages_.begin(), sequence.pages_.end(), 0);
+  sequence.page_tables_.assign(groups.size(), PageTable{sequence.pages_, n_pages});
+  return sequence;
+}
+
+Status Sequence::check_room(size_t n_tokens) const {
+  const size_t room = static_cast<size_t>(context_ - position_);
+  if (n_tokens <= room) return ok_status();
+  return fail(ErrorCode::invalid_input,
+              "{} tokens do not fit: the context has {} positions and {} are taken; give a larger one with -c or a "
+              "shorter prompt",
+              n_tokens, context_, position_);
+}
+
+Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, bool all_logits) {
+  const int32_t n = static_cast<int32_t>(tokens.size());
+  std::vector<int32_t> positions(tokens.size()), output_rows, logit_rows;
+  std::iota(positions.begin(), positions.end(), position_);
+  output_rows.resize(all_logits ? tokens.size() : 1);
+  std::iota(output_rows.begin(), output_rows.end(), all_logits ? 0 : n - 1);
+  logit_rows.resize(output_rows.size());
+  std::iota(logit_rows.begin(), logit_rows.end(), 0);
+  const std::array<int32_t, 2> seq_begin = {0, n};
+  const std::array<int32_t, 1> slots = {0};
+  plan_->start({.tokens = tokens,
+                .positions = positions,
+                .seq_begin = seq_begin,
+                .slots = slots,
+                .page_tables = page_tables_,
+                .output_rows = output_rows,
+                .logit_rows = logit_rows,
+                .hidden = {}});
+  position_ += n;
+  return plan_->wait();
+}
+
+Result<std::span<const float>> Sequence::feed(std::span<const TokenId> tokens) {
+  if (Status room = check_room(tokens.size()); !room.ok()) return room.error();
+  std::span<const float> logits;
+  for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
+    const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
+    ZINC_TRY(output, step(tokens.subspan(begin, n), false));
+    logits = output.logits;
+  }
+  return logits;
+}
+
+Result<std::vector<float>> Sequence::feed_with_all_logits(std::span<const TokenId> tokens) {
+  if (Status room = check_room(tokens.size()); !room.ok()) return room.error();
+  std::vector<float> logits;
+  for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
+    const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
+    ZINC_TRY(output, step(tokens.subspan(begin, n), true));
+    logits.insert(logits.end(), output.logits.begin(), output.logits.end());
+  }
+  return logits;
+}
+
+}  // namespace zinc

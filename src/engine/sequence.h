@@ -1,0 +1,50 @@
+// One sequence with a cache of its own: tokens in, logits out. The single-user way to run a model; it uses the same
+// steps and plans as a server would, with one sequence per step and pages in order.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/token_id.h"
+#include "engine/model_instance.h"
+
+namespace zinc {
+
+struct SequenceOptions {
+  int context = 0;        // positions; 0: as many as the model was trained for, at most kDefaultContext
+  int chunk_tokens = 64;  // prompt tokens per step
+  bool keep_values = false;
+};
+inline constexpr int kDefaultContext = 4096;
+
+class Sequence {
+ public:
+  // The model must outlive the sequence. Fails if the caches do not fit the memory limit.
+  static Result<Sequence> create(const ModelInstance& model, const SequenceOptions& options);
+
+  // Feeds tokens after those fed before. The result is the logits after the last of them, valid until the next call.
+  // REQUIRES: tokens not empty and in the vocabulary. Fails if they exceed the context; then nothing is fed.
+  Result<std::span<const float>> feed(std::span<const TokenId> tokens);
+  // The same, with the logits after every token, row after row.
+  Result<std::vector<float>> feed_with_all_logits(std::span<const TokenId> tokens);
+
+  int position() const { return position_; }  // tokens fed
+  int context() const { return context_; }
+  const Plan& plan() const { return *plan_; }
+
+ private:
+  Sequence() = default;
+  Status check_room(size_t n_tokens) const;
+  Result<StepOutput> step(std::span<const TokenId> tokens, bool all_logits);
+
+  const ModelInstance* model_ = nullptr;
+  int context_ = 0, chunk_tokens_ = 0, position_ = 0;
+  std::unique_ptr<CacheMemory> cache_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<PageId> pages_;  // 0, 1, 2, ...: the same for every group
+  std::vector<PageTable> page_tables_;
+};
+
+}  // namespace zinc

@@ -1,0 +1,190 @@
+// Every tiny model of the oracle through every backend: logits, teacher-forced decoding, greedy ids, perplexity and the
+// residual stream after each layer, against the figures recorded for the same file.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "engine/model_instance.h"
+#include "engine/sequence.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Allowed against `exact` for an engine with f32 activations and KV.
+constexpr double kMaxLogitError = 0.002, kMaxRelativeError = 2e-4, kMaxNllError = 1e-3;
+
+struct Oracle {
+  fs::path model;
+  json::value expected;
+  std::vector<float> data;
+
+  std::span<const float> floats(const json::value& place) const {
+    const size_t offset = place.at("offset").to_number<size_t>(), count = place.at("count").to_number<size_t>();
+    return std::span(data).subspan(offset / sizeof(float), count);
+  }
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+Oracle read_oracle(const fs::path& root, const std::string& name) {
+  Oracle oracle;
+  oracle.model = root / "models" / (name + ".gguf");
+  oracle.expected = parse_json(read_file(root / "expected" / (name + ".json"))).value();
+  const std::string bytes = read_file(root / "expected" / (name + ".f32"));
+  oracle.data.resize(bytes.size() / sizeof(float));
+  std::memcpy(oracle.data.data(), bytes.data(), bytes.size());
+  return oracle;
+}
+
+std::vector<TokenId> tokens_of(const json::value& list) {
+  std::vector<TokenId> out;
+  for (const json::value& id : list.as_array()) out.push_back(id.to_number<TokenId>());
+  return out;
+}
+
+struct Difference {
+  double largest = 0, relative = 0;
+  void merge(const Difference& other) {
+    largest = std::max(largest, other.largest);
+    relative = std::max(relative, other.relative);
+  }
+};
+
+// Relative: L2 of the difference over L2 of the mean-free expectation.
+Difference compare(std::span<const float> got, std::span<const float> expected) {
+  EXPECT_EQ(got.size(), expected.size());
+  double mean = 0, error = 0, norm = 0;
+  for (float e : expected) mean += e / static_cast<double>(expected.size());
+  Difference difference;
+  for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    const double d = double{got[i]} - expected[i];
+    if (!(std::abs(d) <= difference.largest)) difference.largest = std::abs(d);
+    error += d * d;
+    norm += (expected[i] - mean) * (expected[i] - mean);
+  }
+  difference.relative = std::sqrt(error / norm);
+  return difference;
+}
+
+TokenId argmax(std::span<const float> logits) {
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+double mean_nll(std::span<const float> logits, std::span<const TokenId> tokens, size_t vocab) {
+  double sum = 0;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const std::span<const float> row = logits.subspan(i * vocab, vocab);
+    const double largest = *std::ranges::max_element(row);
+    double total = 0;
+    for (float x : row) total += std::exp(x - largest);
+    sum -= row[static_cast<size_t>(tokens[i + 1])] - largest - std::log(total);
+  }
+  return sum / static_cast<double>(tokens.size() - 1);
+}
+
+struct PromptOutcome {
+  Difference logits, after;
+  int n_greedy_equal = 0;
+  bool near_tie = false;
+};
+
+// Feeds the prompt, then the recorded greedy ids one by one; compares the argmax at each step until a near-tie.
+PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const json::value& prompt) {
+  const std::vector<TokenId> tokens = tokens_of(prompt.at("tokens"));
+  const json::value& exact = prompt.at("exact");
+  const std::vector<TokenId> greedy = tokens_of(exact.at("greedy"));
+  Result<Sequence> sequence = Sequence::create(model, {.context = 256, .chunk_tokens = 32});
+  EXPECT_TRUE(sequence.ok()) << sequence.error().message;
+  PromptOutcome outcome;
+  Result<std::span<const float>> logits = sequence.value().feed(tokens);
+  outcome.logits = compare(logits.value(), oracle.floats(exact.at("logits")));
+  for (size_t i = 0; i < greedy.size(); ++i) {
+    if (exact.at("margin").at(i).to_number<double>() < 2 * kMaxLogitError) outcome.near_tie = true;
+    if (!outcome.near_tie) {
+      EXPECT_EQ(argmax(logits.value()), greedy[i]) << "greedy step " << i;
+      if (argmax(logits.value()) == greedy[i]) ++outcome.n_greedy_equal;
+    }
+    logits = sequence.value().feed({&greedy[i], 1});
+  }
+  outcome.after = compare(logits.value(), oracle.floats(exact.at("logits_after")));
+  if (!exact.at("nll").is_null()) {
+    Sequence fresh = std::move(Sequence::create(model, {.context = 256, .chunk_tokens = 32}).value());
+    const std::vector<float> all = fresh.feed_with_all_logits(tokens).value();
+    const double nll = mean_nll(all, tokens, static_cast<size_t>(model.model().config.vocab_size));
+    EXPECT_NEAR(nll, exact.at("nll").to_number<double>(), kMaxNllError);
+  }
+  return outcome;
+}
+
+// Names the first layer whose residual stream differs.
+void check_activations(const ModelInstance& model, const Oracle& oracle) {
+  const json::value* activations = oracle.expected.as_object().if_contains("activations");
+  if (!activations) return;
+  Sequence sequence =
+      std::move(Sequence::create(model, {.context = 64, .chunk_tokens = 17, .keep_values = true}).value());
+  ASSERT_TRUE(sequence.feed(tokens_of(oracle.expected.at("prompts").at(1).at("tokens"))).ok());
+  for (const auto& [name, place] : activations->as_object()) {
+    const Value value = model.model().graph.find(std::string_view(name));
+    if (!place.is_object() || !place.as_object().contains("offset")) continue;
+    ASSERT_TRUE(bool(value)) << "the graph labels no value '" << name << "'";
+    const std::span<const float> all = sequence.plan().value(value);
+    const std::span<const float> expected = oracle.floats(place);
+    const Difference difference = compare(all.last(expected.size()), expected);
+    EXPECT_LT(difference.relative, kMaxRelativeError) << "first seen at " << name;
+    if (difference.relative >= kMaxRelativeError) return;
+  }
+}
+
+void check_model(const fs::path& root, const std::string& name) {
+  const Oracle oracle = read_oracle(root, name);
+  Result<ModelInstance> model = ModelInstance::load(oracle.model, {});
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  check_activations(model.value(), oracle);
+  Difference logits, after;
+  std::string greedy;
+  for (const json::value& prompt : oracle.expected.at("prompts").as_array()) {
+    SCOPED_TRACE(name + " " + std::string(prompt.at("name").as_string()));
+    const PromptOutcome outcome = run_prompt(model.value(), oracle, prompt);
+    logits.merge(outcome.logits);
+    after.merge(outcome.after);
+    greedy += fmt::format(" {}{}", outcome.n_greedy_equal, outcome.near_tie ? "~" : "");
+  }
+  fmt::print("{:24} max {:.6f} nmse {:.1e}  decode max {:.6f} nmse {:.1e}  greedy equal{}\n", name, logits.largest,
+             logits.relative * logits.relative, after.largest, after.relative * after.relative, greedy);
+  EXPECT_LE(logits.largest, kMaxLogitError) << name;
+  EXPECT_LE(logits.relative, kMaxRelativeError) << name;
+  EXPECT_LE(after.largest, kMaxLogitError) << name;
+  EXPECT_LE(after.relative, kMaxRelativeError) << name;
+}
+
+std::vector<std::string> model_names(const fs::path& root) {
+  std::vector<std::string> names;
+  if (!fs::exists(root / "models")) return names;
+  for (const auto& entry : fs::directory_iterator(root / "models")) names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+const fs::path kShared = fs::path(ZINC_SOURCE_DIR) / ".." / "shared" / "oracle";
+
+class OracleTest : public testing::TestWithParam<std::string> {};
+TEST_P(OracleTest, model_matches_the_recorded_figures) { check_model(kShared, GetParam()); }
+INSTANTIATE_TEST_SUITE_P(Shared, OracleTest, testing::ValuesIn(model_names(kShared)), [](const auto& info) {
+  std::string name = info.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OracleTest);
+
+}  // namespace
+}  // namespace zinc
