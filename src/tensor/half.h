@@ -1,5 +1,6 @@
-// IEEE-754 binary16 and bfloat16 to and from float, bit by bit: every subnormal, infinity and NaN kept (a signalling
-// NaN becomes quiet), rounding to nearest even. Plain integer arithmetic that compilers vectorise; no F16C assumed.
+// IEEE-754 binary16 and bfloat16 to and from float, bit by bit: subnormals, infinities and NaN payloads are kept,
+// rounding is to nearest even. Plain arithmetic that compilers vectorise: no F16C is assumed, and no float is ever
+// subnormal on the way, so that a thread that flushes those to zero reads the same weights.
 #pragma once
 
 #include <bit>
@@ -7,23 +8,24 @@
 
 namespace zinc {
 
-// The value is placed in a float's low exponent range and scaled by a power of two, which normalises subnormals.
 constexpr float half_to_float(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;
-  const uint32_t magnitude = (half & 0x7FFFu) << 13;
-  constexpr float kScale = 0x1p112f;  // 2^(127 - 15)
-  const uint32_t finite = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * kScale);
-  const uint32_t special = magnitude | 0x7F800000u;  // infinity or NaN
-  return std::bit_cast<float>(sign | (magnitude >= 0x0F800000u ? special : finite));
+  const uint32_t exponent = half & 0x7C00u;
+  const uint32_t magnitude = half & 0x7FFFu;
+  const uint32_t normal = (magnitude << 13) + ((127u - 15u) << 23);
+  const uint32_t special = (magnitude << 13) | 0x7F800000u;  // infinity or NaN
+  const uint32_t subnormal = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
+  const uint32_t finite = exponent == 0 ? subnormal : normal;
+  return std::bit_cast<float>(sign | (exponent == 0x7C00u ? special : finite));
 }
 
 constexpr uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x1FFu));  // NaN
+  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));  // NaN
   if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // 65520 and above round to infinity
-  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 makes the hardware round to a multiple of 2^-24
+  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 makes the addition round to a multiple of 2^-24
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3F000000u));
   }
