@@ -1,6 +1,7 @@
-// IEEE-754 binary16 and bfloat16 to and from float, bit by bit: subnormals, infinities and NaN payloads are kept,
-// rounding is to nearest even. Plain arithmetic that compilers vectorise: no F16C is assumed, and no float is ever
-// subnormal on the way, so that a thread that flushes those to zero reads the same weights.
+// IEEE-754 binary16 and bfloat16 to and from float, bit by bit: subnormals, infinities and NaN payloads are kept (a
+// signalling NaN becomes quiet), rounding is to nearest even. Plain arithmetic that compilers vectorise: no F16C is
+// assumed, and no float is ever subnormal on the way, so that a thread that flushes those to zero reads the same
+// weights.
 #pragma once
 
 #include <bit>
@@ -8,15 +9,18 @@
 
 namespace zinc {
 
+// The exponent is moved to a float's bias. A subnormal half is first read as if it had the leading 1 of 2^-14, which is
+// then subtracted; the subtraction is unconditional (of 0 elsewhere) because conditional float arithmetic would keep
+// the compiler from vectorising.
 constexpr float half_to_float(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;
-  const uint32_t exponent = half & 0x7C00u;
-  const uint32_t magnitude = half & 0x7FFFu;
-  const uint32_t normal = (magnitude << 13) + ((127u - 15u) << 23);
-  const uint32_t special = (magnitude << 13) | 0x7F800000u;  // infinity or NaN
-  const uint32_t subnormal = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  const uint32_t finite = exponent == 0 ? subnormal : normal;
-  return std::bit_cast<float>(sign | (exponent == 0x7C00u ? special : finite));
+  const uint32_t magnitude = (half & 0x7FFFu) << 13;
+  const bool is_subnormal = magnitude < 0x00800000u;
+  const bool is_special = magnitude >= 0x0F800000u;  // infinity or NaN: the exponent becomes all ones
+  const uint32_t bias = is_special ? 224u << 23 : is_subnormal ? 113u << 23 : 112u << 23;
+  const float leading = std::bit_cast<float>(is_subnormal ? 0x38800000u : 0u);
+  const float value = std::bit_cast<float>(magnitude + bias) - leading;
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(value));
 }
 
 constexpr uint16_t float_to_half(float value) {
