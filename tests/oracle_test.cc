@@ -17,8 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Allowed against `exact` for an engine with f32 activations and KV.
-constexpr double kMaxLogitError = 0.002, kMaxRelativeError = 2e-4, kMaxNllError = 1e-3;
+// Allowed against `exact`: the oracle's two rows for f32 and for f16 activations.
+struct Tolerance {
+  double logit, relative, nll;
+};
+constexpr Tolerance kF32{0.002, 2e-4, 1e-3}, kF16{0.15, 0.008, 0.01};
+
+// The recorded Gemma figures went through a GELU table over f16 arguments and results, so they are exact to half
+// precision only: rounding our GELU the same way brings the difference down from 0.016 to 0.001..0.007, what remains
+// being arguments that f32 noise pushes over a rounding boundary. Our GELU stays in f32.
+Tolerance tolerance_of(std::string_view model) { return model.starts_with("gemma") ? kF16 : kF32; }
 
 struct Oracle {
   fs::path model;
@@ -99,7 +107,8 @@ struct PromptOutcome {
 };
 
 // Feeds the prompt, then the recorded greedy ids one by one; compares the argmax at each step until a near-tie.
-PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const json::value& prompt) {
+PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const json::value& prompt,
+                         const Tolerance& allowed) {
   const std::vector<TokenId> tokens = tokens_of(prompt.at("tokens"));
   const json::value& exact = prompt.at("exact");
   const std::vector<TokenId> greedy = tokens_of(exact.at("greedy"));
@@ -109,7 +118,7 @@ PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const
   Result<std::span<const float>> logits = sequence.value().feed(tokens);
   outcome.logits = compare(logits.value(), oracle.floats(exact.at("logits")));
   for (size_t i = 0; i < greedy.size(); ++i) {
-    if (exact.at("margin").at(i).to_number<double>() < 2 * kMaxLogitError) outcome.near_tie = true;
+    if (exact.at("margin").at(i).to_number<double>() < 2 * allowed.logit) outcome.near_tie = true;
     if (!outcome.near_tie) {
       EXPECT_EQ(argmax(logits.value()), greedy[i]) << "greedy step " << i;
       if (argmax(logits.value()) == greedy[i]) ++outcome.n_greedy_equal;
@@ -121,13 +130,13 @@ PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const
     Sequence fresh = std::move(Sequence::create(model, {.context = 256, .chunk_tokens = 32}).value());
     const std::vector<float> all = fresh.feed_with_all_logits(tokens).value();
     const double nll = mean_nll(all, tokens, static_cast<size_t>(model.model().config.vocab_size));
-    EXPECT_NEAR(nll, exact.at("nll").to_number<double>(), kMaxNllError);
+    EXPECT_NEAR(nll, exact.at("nll").to_number<double>(), allowed.nll);
   }
   return outcome;
 }
 
 // Names the first layer whose residual stream differs.
-void check_activations(const ModelInstance& model, const Oracle& oracle) {
+void check_activations(const ModelInstance& model, const Oracle& oracle, const Tolerance& allowed) {
   const json::value* activations = oracle.expected.as_object().if_contains("activations");
   if (!activations) return;
   Sequence sequence =
@@ -140,8 +149,8 @@ void check_activations(const ModelInstance& model, const Oracle& oracle) {
     const std::span<const float> all = sequence.plan().value(value);
     const std::span<const float> expected = oracle.floats(place);
     const Difference difference = compare(all.last(expected.size()), expected);
-    EXPECT_LT(difference.relative, kMaxRelativeError) << "first seen at " << name;
-    if (difference.relative >= kMaxRelativeError) return;
+    EXPECT_LT(difference.relative, allowed.relative) << "first seen at " << name;
+    if (difference.relative >= allowed.relative) return;
   }
 }
 
@@ -149,22 +158,23 @@ void check_model(const fs::path& root, const std::string& name) {
   const Oracle oracle = read_oracle(root, name);
   Result<ModelInstance> model = ModelInstance::load(oracle.model, {});
   ASSERT_TRUE(model.ok()) << model.error().message;
-  check_activations(model.value(), oracle);
+  const Tolerance allowed = tolerance_of(name);
+  check_activations(model.value(), oracle, allowed);
   Difference logits, after;
   std::string greedy;
   for (const json::value& prompt : oracle.expected.at("prompts").as_array()) {
     SCOPED_TRACE(name + " " + std::string(prompt.at("name").as_string()));
-    const PromptOutcome outcome = run_prompt(model.value(), oracle, prompt);
+    const PromptOutcome outcome = run_prompt(model.value(), oracle, prompt, allowed);
     logits.merge(outcome.logits);
     after.merge(outcome.after);
     greedy += fmt::format(" {}{}", outcome.n_greedy_equal, outcome.near_tie ? "~" : "");
   }
   fmt::print("{:24} max {:.6f} nmse {:.1e}  decode max {:.6f} nmse {:.1e}  greedy equal{}\n", name, logits.largest,
              logits.relative * logits.relative, after.largest, after.relative * after.relative, greedy);
-  EXPECT_LE(logits.largest, kMaxLogitError) << name;
-  EXPECT_LE(logits.relative, kMaxRelativeError) << name;
-  EXPECT_LE(after.largest, kMaxLogitError) << name;
-  EXPECT_LE(after.relative, kMaxRelativeError) << name;
+  EXPECT_LE(logits.largest, allowed.logit) << name;
+  EXPECT_LE(logits.relative, allowed.relative) << name;
+  EXPECT_LE(after.largest, allowed.logit) << name;
+  EXPECT_LE(after.relative, allowed.relative) << name;
 }
 
 std::vector<std::string> model_names(const fs::path& root) {
