@@ -106,7 +106,7 @@ install() {
     has_command sudo || stop "missing: $*. Installing them needs root and there is no sudo; as root run: $0 ${purposes[*]}"
     as_root=(sudo)
   fi
-  echo "zinc: installing what is missing: $*" >&2
+  echo "zinc: installing what is missing: ${*//@/}" >&2
   # sudo drops the environment, so env sets what apt needs behind it. A list that cannot be refreshed may still do.
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 || true
   for name in "$@"; do
