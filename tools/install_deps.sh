@@ -99,14 +99,14 @@ clang_packages() {
 }
 
 install() {
-  local packages=() name as_root=()
-  has_command apt-get || stop "missing: $*. Install these, or what your system calls them (@boost: Boost headers" \
-    "$min_boost or newer; @clang: clang 14 or newer with its fuzzer runtime), and try again."
+  local packages=() name as_root=() names=${*//@/}
+  has_command apt-get || stop "missing: $names. Install these, or what your system calls them (boost: the headers of" \
+    "$min_boost or newer; clang: 14 or newer with its fuzzer runtime), and try again."
   if [ "$(id -u)" != 0 ]; then
-    has_command sudo || stop "missing: $*. Installing them needs root and there is no sudo; as root run: $0 ${purposes[*]}"
+    has_command sudo || stop "missing: $names. Installing them needs root and there is no sudo; as root run: $0 ${purposes[*]}"
     as_root=(sudo)
   fi
-  echo "zinc: installing what is missing: ${*//@/}" >&2
+  echo "zinc: installing what is missing: $names" >&2
   # sudo drops the environment, so env sets what apt needs behind it. A list that cannot be refreshed may still do.
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 || true
   for name in "$@"; do
