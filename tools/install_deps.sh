@@ -87,7 +87,7 @@ boost_package() {
   version=${name#libboost}
   version=${version%-dev}
   if [ -n "$version" ] && at_least "$version" $min_boost; then echo "$name"; return; fi
-  stop "zinc needs the Boost headers, version $min_boost or newer; this system offers ${version:-none}." \
+  stop "needs the Boost headers, version $min_boost or newer; this system offers ${version:-none}." \
     "Debian 12 and Ubuntu 24.04 have them; or put newer headers into /usr/local/include."
 }
 
@@ -129,7 +129,7 @@ install() {
 }
 
 too_old_cmake() {
-  stop "zinc needs CMake $min_cmake or newer; this system has ${1:-none}. Debian 12 and Ubuntu 24.04 have it;" \
+  stop "needs CMake $min_cmake or newer; this system has ${1:-none}. Debian 12 and Ubuntu 24.04 have it;" \
     "or put a newer cmake first on PATH."
 }
 
@@ -140,7 +140,7 @@ check_versions() {
   if [ -z "${CXX:-}" ]; then
     version=$(g++ -dumpversion)
     at_least "$version" $min_gxx ||
-      stop "zinc needs g++ $min_gxx or clang 14 or newer; g++ here is $version. Name another compiler: CXX=clang++ make"
+      stop "needs g++ $min_gxx or clang 14 or newer; g++ here is $version. Name another compiler: CXX=clang++ make"
   fi
 }
 
