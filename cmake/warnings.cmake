@@ -1,6 +1,6 @@
 # Flags every target of ours is built with: warnings are errors, and the sanitizers the preset asked for.
 add_library(zinc_flags INTERFACE)
-target_compile_options(zinc_flags INTERFACE -Wall -Wextra -Wconversion -Werror -fno-math-errno)
+target_compile_options(zinc_flags INTERFACE -Wall -Wextra -Wconversion -Werror -fno-math-errno -fno-trapping-math)
 target_include_directories(zinc_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 if(ZINC_SANITIZE)
   target_compile_options(zinc_flags INTERFACE -fsanitize=${ZINC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

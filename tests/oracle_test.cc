@@ -19,8 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Allowed against `exact` for an engine with f32 activations and KV.
-constexpr double kMaxLogitError = 0.002, kMaxRelativeError = 2e-4, kMaxNllError = 1e-3;
+// Allowed against `exact`: the oracle's two rows for f32 and for f16 activations.
+struct Tolerance {
+  double logit, relative, nll;
+};
+constexpr Tolerance kF32{0.002, 2e-4, 1e-3}, kF16{0.15, 0.008, 0.01};
+
+// The recorded Gemma figures went through a GELU table over f16 arguments and results, so they are exact to half
+// precision only: rounding our GELU the same way brings the difference down from 0.016 to 0.001..0.007, what remains
+// being arguments that f32 noise pushes over a rounding boundary. Our GELU stays in f32.
+Tolerance tolerance_of(std::string_view model) { return model.starts_with("gemma") ? kF16 : kF32; }
 
 struct Oracle {
   fs::path model;
@@ -100,8 +108,10 @@ struct PromptOutcome {
   bool near_tie = false;
 };
 
-// Feeds the prompt, then the recorded greedy ids one by one; compares the argmax at each step until a near-tie.
-PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const json::value& prompt) {
+// Feeds the prompt, then the recorded greedy ids one by one; compares the argmax at each step until one whose two best
+// are closer than twice the largest difference seen.
+PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const json::value& prompt,
+                         const Tolerance& allowed) {
   const std::vector<TokenId> tokens = tokens_of(prompt.at("tokens"));
   const json::value& exact = prompt.at("exact");
   const std::vector<TokenId> greedy = tokens_of(exact.at("greedy"));
@@ -110,20 +120,24 @@ PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const
   PromptOutcome outcome;
   Result<std::span<const float>> logits = sequence.value().feed(tokens);
   outcome.logits = compare(logits.value(), oracle.floats(exact.at("logits")));
-  for (size_t i = 0; i < greedy.size(); ++i) {
-    if (exact.at("margin").at(i).to_number<double>() < 2 * kMaxLogitError) outcome.near_tie = true;
-    if (!outcome.near_tie) {
-      EXPECT_EQ(argmax(logits.value()), greedy[i]) << "greedy step " << i;
-      if (argmax(logits.value()) == greedy[i]) ++outcome.n_greedy_equal;
-    }
-    logits = sequence.value().feed({&greedy[i], 1});
+  std::vector<TokenId> chosen;
+  for (const TokenId& id : greedy) {
+    chosen.push_back(argmax(logits.value()));
+    logits = sequence.value().feed({&id, 1});
   }
   outcome.after = compare(logits.value(), oracle.floats(exact.at("logits_after")));
+  const double seen = std::max(outcome.logits.largest, outcome.after.largest);
+  for (size_t i = 0; i < greedy.size() && !outcome.near_tie; ++i) {
+    outcome.near_tie = exact.at("margin").at(i).to_number<double>() < 2 * seen;
+    if (outcome.near_tie) break;
+    EXPECT_EQ(chosen[i], greedy[i]) << "greedy step " << i;
+    if (chosen[i] == greedy[i]) ++outcome.n_greedy_equal;
+  }
   if (!exact.at("nll").is_null()) {
     Sequence fresh = std::move(Sequence::create(model, {.context = 256, .chunk_tokens = 32}).value());
     const std::vector<float> all = fresh.feed_with_all_logits(tokens).value();
     const double nll = mean_nll(all, tokens, static_cast<size_t>(model.model().config.vocab_size));
-    EXPECT_NEAR(nll, exact.at("nll").to_number<double>(), kMaxNllError);
+    EXPECT_NEAR(nll, exact.at("nll").to_number<double>(), allowed.nll);
   }
   return outcome;
 }
@@ -173,7 +187,7 @@ class LoneSequence {
 };
 
 // Names the first layer whose residual stream differs.
-void check_activations(const ModelInstance& model, const Oracle& oracle) {
+void check_activations(const ModelInstance& model, const Oracle& oracle, const Tolerance& allowed) {
   const json::value* activations = oracle.expected.as_object().if_contains("activations");
   if (!activations) return;
   Sequence sequence =
@@ -186,7 +200,7 @@ void check_activations(const ModelInstance& model, const Oracle& oracle) {
     const std::span<const float> all = sequence.plan().value(value);
     const std::span<const float> expected = oracle.floats(place);
     ASSERT_GE(all.size(), expected.size()) << name;
-    ASSERT_LT(compare(all.last(expected.size()), expected).relative, kMaxRelativeError) << "first seen at " << name;
+    ASSERT_LT(compare(all.last(expected.size()), expected).relative, allowed.relative) << "first seen at " << name;
   }
 }
 
@@ -207,12 +221,13 @@ void check_model(const fs::path& root, const std::string& name) {
   const Oracle oracle = read_oracle(root, name);
   Result<ModelInstance> model = ModelInstance::load(oracle.model, {});
   ASSERT_TRUE(model.ok()) << model.error().message;
-  check_activations(model.value(), oracle);
+  const Tolerance allowed = tolerance_of(name);
+  check_activations(model.value(), oracle, allowed);
   Difference logits, after, draft;
   std::string greedy;
   for (const json::value& prompt : oracle.expected.at("prompts").as_array()) {
     SCOPED_TRACE(name + " " + std::string(prompt.at("name").as_string()));
-    const PromptOutcome outcome = run_prompt(model.value(), oracle, prompt);
+    const PromptOutcome outcome = run_prompt(model.value(), oracle, prompt, allowed);
     logits.merge(outcome.logits);
     after.merge(outcome.after);
     greedy += fmt::format(" {}{}", outcome.n_greedy_equal, outcome.near_tie ? "~" : "");
@@ -223,12 +238,10 @@ void check_model(const fs::path& root, const std::string& name) {
   fmt::print("{:24} max {:.6f} nmse {:.1e}  decode max {:.6f} nmse {:.1e}  greedy equal{}{}\n", name, logits.largest,
              logits.relative * logits.relative, after.largest, after.relative * after.relative, greedy,
              model.value().model().draft ? fmt::format("  draft max {:.6f}", draft.largest) : "");
-  EXPECT_LE(logits.largest, kMaxLogitError) << name;
-  EXPECT_LE(logits.relative, kMaxRelativeError) << name;
-  EXPECT_LE(after.largest, kMaxLogitError) << name;
-  EXPECT_LE(after.relative, kMaxRelativeError) << name;
-  EXPECT_LE(draft.largest, kMaxLogitError) << name;
-  EXPECT_LE(draft.relative, kMaxRelativeError) << name;
+  for (const Difference& difference : {logits, after, draft}) {
+    EXPECT_LE(difference.largest, allowed.logit) << name;
+    EXPECT_LE(difference.relative, allowed.relative) << name;
+  }
 }
 
 std::vector<std::string> model_names(const fs::path& root) {

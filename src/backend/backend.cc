@@ -2,13 +2,19 @@
 
 namespace zinc {
 
+std::string backend_names() {
+  std::string names;
+  for (const BackendInfo* const* b = kBackends; *b; ++b) {
+    names += (names.empty() ? "" : ", ") + std::string((*b)->name);
+  }
+  return names;
+}
+
 Result<const BackendInfo*> find_backend(std::string_view name) {
-  std::string known;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
     if ((*b)->name == name) return *b;
-    known += (known.empty() ? "" : ", ") + std::string((*b)->name);
   }
-  return fail(ErrorCode::not_found, "no backend is called '{}'; this program has: {}", name, known);
+  return fail(ErrorCode::not_found, "no backend is called '{}'; this program has: {}", name, backend_names());
 }
 
 }  // namespace zinc

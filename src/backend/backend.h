@@ -69,6 +69,7 @@ struct BackendInfo {
 };
 
 extern const BackendInfo* const kBackends[];  // every backend built in, ended by nullptr
+std::string backend_names();                  // "reference, cpu"
 // The backend of that name; the error lists those there are.
 Result<const BackendInfo*> find_backend(std::string_view name);
 

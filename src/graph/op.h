@@ -68,7 +68,8 @@ struct AttentionParams {
   float softcap = 0;   // 0: none
 };
 
-// silu: g*sigmoid(g). gelu: tanh form. sigmoid. swiglu_oai: min(g,7)*sigmoid(1.702*min(g,7)), times clamp(up,-7,7)+1.
+// silu: g*sigmoid(g). gelu: tanh form. sigmoid. swiglu_oai:
+// min(g,7)*sigmoid(1.702*min(g,7)), times clamp(up,-7,7)+1.
 enum class Act : uint8_t { silu, gelu, sigmoid, swiglu_oai };
 struct GatedActParams {
   Act act = Act::silu;

@@ -25,6 +25,33 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
   return rope;
 }
 
+float default_attention_scale(int64_t head_dim) { return 1 / std::sqrt(static_cast<float>(head_dim)); }
+
+bool is_window_layer(int layer, int64_t period) { return period == 0 || layer % period < period - 1; }
+
+Value attention_block(GraphBuilder& g, const LayerWeights& w, int layer, Value x, const AttentionDims& d,
+                      const AttentionOptions& options) {
+  const int64_t q_dim = d.heads * d.head_dim, kv_dim = d.kv_heads * d.head_dim;
+  const auto project = [&](const std::string& name, int64_t n_out, int64_t n_heads) {
+    const Value bias = w.optional(name + ".bias", {n_out});
+    return g.heads(g.linear(x, w(name + ".weight", {n_out, d.dim}), bias), n_heads);
+  };
+  Value q = project("attn_q", q_dim, d.heads);  // [T, heads, head_dim]
+  Value k = project("attn_k", kv_dim, d.kv_heads);
+  const Value v = project("attn_v", kv_dim, d.kv_heads);
+  if (options.eps_qk > 0) {
+    q = g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), options.eps_qk);
+    k = g.rms_norm(k, w("attn_k_norm.weight", {d.head_dim}), options.eps_qk);
+  }
+  if (options.rotate) {
+    q = g.rope(q, options.rope, options.freq_factors);
+    k = g.rope(k, options.rope, options.freq_factors);
+  }
+  const Value a = g.attention({q, k, v, options.sinks},
+                              {.cache_layer = layer, .scale = options.scale, .window = options.window});  // [T, q_dim]
+  return g.linear(a, w("attn_output.weight", {d.dim, q_dim}), w.optional("attn_output.bias", {d.dim}));
+}
+
 Value gated_ffn(GraphBuilder& g, const LayerWeights& w, Value x, Act act, int64_t dim, int64_t ff_dim) {
   const Value gate = g.linear(x, w("ffn_gate.weight", {ff_dim, dim}), w.optional("ffn_gate.bias", {ff_dim}));
   const Value up = g.linear(x, w("ffn_up.weight", {ff_dim, dim}), w.optional("ffn_up.bias", {ff_dim}));

@@ -9,6 +9,29 @@ namespace zinc {
 // Rotation as the keys rope.freq_base, rope.dimension_count and rope.scaling.* describe it.
 RopeParams read_rope(Metadata& metadata, RopePairs pairs, int64_t head_dim);
 
+// 1 / sqrt(head_dim): what attention scores are multiplied by unless a family says otherwise.
+float default_attention_scale(int64_t head_dim);
+
+// Whether a layer slides where every `period`-th layer does not; period 0: all slide.
+bool is_window_layer(int layer, int64_t period);
+
+// Grouped attention of one layer: q, k, v projections, norms on each head where eps_qk > 0, rotation, attention over
+// the layer's own cache, output projection; biases where the file has them. x is already normalised.
+struct AttentionDims {
+  int64_t dim, heads, kv_heads, head_dim;
+};
+struct AttentionOptions {
+  RopeParams rope;
+  bool rotate = true;
+  Value freq_factors = {};
+  float eps_qk = 0;
+  float scale = 1;
+  int64_t window = 0;
+  Value sinks = {};
+};
+Value attention_block(GraphBuilder& g, const LayerWeights& w, int layer, Value x, const AttentionDims& dims,
+                      const AttentionOptions& options);
+
 // down(act(gate x) * up x), biases where the file has them.
 Value gated_ffn(GraphBuilder& g, const LayerWeights& w, Value x, Act act, int64_t dim, int64_t ff_dim);
 

@@ -9,15 +9,18 @@ namespace {
 
 float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
+float gelu(float x) {  // the tanh form
+  constexpr float kRootTwoOverPi = 0.79788456080286535588f, kCubic = 0.044715f;
+  return 0.5f * x * (1.0f + std::tanh(kRootTwoOverPi * x * (1.0f + kCubic * x * x)));
+}
+
 float gated(Act act, float gate, float up) {
   constexpr float kOaiLimit = 7.0f, kOaiSlope = 1.702f;  // gpt-oss's clamped SwiGLU
   switch (act) {
     case Act::silu:
       return gate * sigmoid(gate) * up;
-    case Act::gelu: {
-      constexpr float kRootTwoOverPi = 0.79788456080286535588f;
-      return 0.5f * gate * (1.0f + std::tanh(kRootTwoOverPi * gate * (1.0f + 0.044715f * gate * gate))) * up;
-    }
+    case Act::gelu:
+      return gelu(gate) * up;
     case Act::sigmoid:
       return sigmoid(gate) * up;
     case Act::swiglu_oai: {

@@ -17,7 +17,7 @@ static_assert(sizeof(Block) == 56);
 
 float block_scale(const Block& block) {
   uint32_t bits = 0;
-  for (size_t i = 0; i < 4; ++i) bits |= (block.scales[i] >> 12u) << 4 * i;
+  for (size_t i = 0; i < 4; ++i) bits |= (uint32_t{block.scales[i]} >> 12) << 4 * i;
   return half_to_float(static_cast<uint16_t>(bits));
 }
 

@@ -1,0 +1,81 @@
+# The two commands of the README are `make run` and `make test`; everything else is for development.
+# Each installs what it misses (tools/install_deps.sh), builds what it needs and then does its job.
+
+PROMPT ?= Explain in two sentences why the sky is blue.
+FUZZ_SECONDS ?= 60
+JOBS ?= $(shell nproc)
+
+# The prompt goes to the program as typed: a dollar sign in it means a dollar sign, not a variable of make.
+export ZINC_PROMPT = $(value PROMPT)
+unexport PROMPT
+
+CLANGXX = $(shell tools/find_clang.sh)
+DEPS = tools/install_deps.sh
+CTEST = ctest --output-on-failure -j $(JOBS)
+configured = [ -e $(2)/build.ninja ] || cmake --preset $(1) $(3)
+FORMATTED = git ls-files -z '*.cc' '*.h'
+
+.PHONY: build run test check layers format fmt fuzz asan bench clean
+
+build:
+	@$(DEPS) build
+	@$(call configured,release,build)
+	@cmake --build --preset release -j $(JOBS) --target zinc
+
+# What the build says goes to standard error, so that `make -s run >answer.txt` holds the answer alone.
+run:
+	@$(DEPS) build run
+	@{ $(call configured,release,build); } >&2
+	@cmake --build --preset release -j $(JOBS) --target zinc >&2
+	@build/zinc run "$$ZINC_PROMPT"
+
+test:
+	@$(DEPS) build test
+	@$(call configured,release,build)
+	@cmake --build --preset release -j $(JOBS)
+	@$(CTEST) --test-dir build
+	@python3 tools/check_layers.py
+
+check: format layers
+	@python3 tools/check_sizes.py
+
+layers:
+	@python3 tools/check_layers.py
+
+format:
+	@$(DEPS) check
+	@$(FORMATTED) | xargs -0 clang-format --dry-run -Werror
+
+fmt:
+	@$(DEPS) check
+	@$(FORMATTED) | xargs -0 clang-format -i
+
+# The unit tests, the committed fuzz inputs and the error paths of the program under AddressSanitizer and UBSan.
+asan:
+	@$(DEPS) build test
+	@$(call configured,asan,build-asan)
+	@cmake --build --preset asan -j $(JOBS) --target sanitized_tests
+	@$(CTEST) --test-dir build-asan -L sanitized
+
+# Every fuzz target for FUZZ_SECONDS each. What it finds interesting goes to build-fuzz/found, what breaks it to
+# build-fuzz/broken; a broken input belongs into tests/fuzz/corpus together with its fix.
+fuzz:
+	@$(DEPS) build fuzz
+	@$(call configured,fuzz,build-fuzz,-DCMAKE_CXX_COMPILER=$(CLANGXX))
+	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
+	@set -e; for target in build-fuzz/*_fuzz; do \
+	  name=$$(basename $$target _fuzz); \
+	  mkdir -p build-fuzz/found/$$name build-fuzz/broken; \
+	  echo "== $$name: $(FUZZ_SECONDS) s"; \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+	    -artifact_prefix=build-fuzz/broken/$$name- build-fuzz/found/$$name tests/fuzz/corpus/$$name; \
+	done
+
+bench:
+	@$(DEPS) build bench
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target benches
+	@set -e; for program in build/*_bench; do echo "== $$program"; $$program; done
+
+clean:
+	rm -rf build build-dev build-asan build-tsan build-clang build-fuzz

@@ -1,0 +1,37 @@
+// A file that appears whole or not at all. Bytes go to a temporary file beside `path`; commit() makes them durable and
+// renames it into place, replacing what was there. Without commit() the old file stays and the temporary one is
+// removed; a process killed in between leaves at most `<path>.part-*`. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace zinc {
+
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::filesystem::path& path);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();
+
+  Status write(std::span<const std::byte> bytes);
+  Status commit();  // no write() may follow
+
+ private:
+  AtomicFile(std::filesystem::path path, std::filesystem::path temporary, int fd);
+  std::filesystem::path path_, temporary_;
+  int fd_;  // -1 once committed or moved from
+};
+
+Status write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+// Makes `finished` (written and closed by anyone, on the same file system) durable and renames it to `path`.
+Status rename_durably(const std::filesystem::path& finished, const std::filesystem::path& path);
+
+}  // namespace zinc

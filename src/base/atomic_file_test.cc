@@ -1,0 +1,100 @@
+#include "base/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  size_t n_files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  fs::path folder_ = fs::path(testing::TempDir()) / "zinc_atomic_file_test";
+  fs::path path_ = folder_ / "file";
+};
+
+TEST_F(AtomicFileTest, a_committed_file_has_all_its_bytes_and_is_alone) {
+  ASSERT_TRUE(write_file_atomically(path_, "old").ok());
+  Result<AtomicFile> file = AtomicFile::create(path_);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(file.value().write(bytes_of("new ")).ok());
+  ASSERT_TRUE(file.value().write(bytes_of("bytes")).ok());
+  EXPECT_EQ(contents(path_), "old") << "visible before commit";
+  ASSERT_TRUE(file.value().commit().ok());
+  EXPECT_EQ(contents(path_), "new bytes");
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, a_file_dropped_before_commit_leaves_the_old_one_and_no_rest) {
+  ASSERT_TRUE(write_file_atomically(path_, "old").ok());
+  {
+    Result<AtomicFile> file = AtomicFile::create(path_);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file.value().write(bytes_of("half of the new b")).ok());
+  }
+  EXPECT_EQ(contents(path_), "old");
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, a_process_killed_while_writing_leaves_the_old_file_whole) {
+  ASSERT_TRUE(write_file_atomically(path_, "old").ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Result<AtomicFile> file = AtomicFile::create(path_);
+    if (!file.ok() || !file.value().write(bytes_of("half of the new b")).ok()) ::_exit(1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "the child could not write";
+  EXPECT_EQ(contents(path_), "old");
+  ASSERT_TRUE(write_file_atomically(path_, "new").ok());
+  EXPECT_EQ(contents(path_), "new");
+}
+
+TEST_F(AtomicFileTest, a_failure_names_the_file_and_leaves_nothing) {
+  const fs::path missing = folder_ / "no such folder" / "file";
+  const Status status = write_file_atomically(missing, "text");
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::io);
+  EXPECT_NE(status.error().message.find(missing.string()), std::string::npos) << status.error().message;
+
+  fs::create_directory(path_);  // a folder in the way: the rename cannot succeed
+  EXPECT_FALSE(write_file_atomically(path_, "text").ok());
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, a_finished_file_is_moved_over_the_old_one) {
+  std::ofstream(folder_ / "finished") << "new";
+  ASSERT_TRUE(write_file_atomically(path_, "old").ok());
+  ASSERT_TRUE(rename_durably(folder_ / "finished", path_).ok());
+  EXPECT_EQ(contents(path_), "new");
+  EXPECT_EQ(n_files(), 1u);
+  EXPECT_FALSE(rename_durably(folder_ / "finished", path_).ok());
+}
+
+}  // namespace
+}  // namespace zinc

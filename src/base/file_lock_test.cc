@@ -1,0 +1,48 @@
+#include "base/file_lock.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace zinc {
+namespace {
+
+TEST(FileLock, a_second_process_waits_until_the_first_is_gone_even_if_it_was_killed) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "zinc_file_lock_test";
+  int locked[2];
+  ASSERT_EQ(::pipe(locked), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Result<FileLock> lock = FileLock::acquire(path, [] {});
+    [[maybe_unused]] const ssize_t n = ::write(locked[1], "x", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char byte;
+  ASSERT_EQ(::read(locked[0], &byte, 1), 1);
+  bool waited = false;
+  const Result<FileLock> lock = FileLock::acquire(path, [&] {
+    waited = true;
+    ::kill(child, SIGKILL);
+  });
+  ::waitpid(child, nullptr, 0);
+  ::close(locked[0]);
+  ::close(locked[1]);
+  EXPECT_TRUE(lock.ok());
+  EXPECT_TRUE(waited);
+  std::filesystem::remove(path);
+}
+
+TEST(FileLock, a_released_lock_is_free_and_an_impossible_one_is_an_error) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "zinc_file_lock_test_2";
+  const auto must_not_wait = [] { ADD_FAILURE() << "the lock was not released"; };
+  for (int i = 0; i < 2; ++i) {
+    const Result<FileLock> lock = FileLock::acquire(path, must_not_wait);
+    EXPECT_TRUE(lock.ok());
+  }
+  std::filesystem::remove(path);
+  EXPECT_FALSE(FileLock::acquire(path / "file as folder", must_not_wait).ok());
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,105 @@
+#include "base/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error io_error(const fs::path& path, const char* what) {
+  return fail(ErrorCode::io, "{}: cannot {}: {}", path.string(), what, std::strerror(errno));
+}
+
+// Without this a crash may undo a rename that has already been reported as done.
+Status sync_folder(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return io_error(folder, "open the folder");
+  const bool synced = ::fsync(fd) == 0 || errno == EINVAL;  // EINVAL: this file system cannot sync folders
+  Status status = synced ? ok_status() : Status(io_error(folder, "make the folder durable"));
+  ::close(fd);
+  return status;
+}
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// A name nobody else uses: what a killed process of the same id left behind is stepped over, not written into.
+constexpr int kMaxNameTries = 1000;
+
+}  // namespace
+
+AtomicFile::AtomicFile(fs::path path, fs::path temporary, int fd)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)), fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(temporary_, other.temporary_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+Result<AtomicFile> AtomicFile::create(const fs::path& path) {
+  static std::atomic<unsigned> n_created = 0;
+  for (int i = 0; i < kMaxNameTries; ++i) {
+    fs::path temporary = path;
+    temporary += fmt::format(".part-{}-{}", ::getpid(), n_created++);
+    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0) return AtomicFile(path, std::move(temporary), fd);
+    if (errno != EEXIST) break;
+  }
+  return io_error(path, "create the file");
+}
+
+Status AtomicFile::write(std::span<const std::byte> bytes) {
+  ZINC_CHECK(fd_ >= 0);
+  while (!bytes.empty()) {
+    const ssize_t n_written = ::write(fd_, bytes.data(), bytes.size());
+    if (n_written < 0 && errno == EINTR) continue;
+    if (n_written < 0) return io_error(path_, "write the file");
+    bytes = bytes.subspan(static_cast<size_t>(n_written));
+  }
+  return ok_status();
+}
+
+Status AtomicFile::commit() {
+  ZINC_CHECK(fd_ >= 0);
+  if (::fsync(fd_) != 0) return io_error(path_, "make the file durable");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "put the finished file in place");
+  ::close(std::exchange(fd_, -1));
+  return sync_folder(folder_of(path_));
+}
+
+Status write_file_atomically(const fs::path& path, std::string_view text) {
+  ZINC_TRY(file, AtomicFile::create(path));
+  ZINC_TRY(written, file.write(std::as_bytes(std::span(text))));
+  return file.commit();
+}
+
+Status rename_durably(const fs::path& finished, const fs::path& path) {
+  const int fd = ::open(finished.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return io_error(finished, "open the file");
+  const bool synced = ::fsync(fd) == 0;
+  const int reason = errno;
+  ::close(fd);
+  errno = reason;
+  if (!synced) return io_error(finished, "make the file durable");
+  if (::rename(finished.c_str(), path.c_str()) != 0) return io_error(path, "put the finished file in place");
+  return sync_folder(folder_of(path));
+}
+
+}  // namespace zinc

@@ -1,0 +1,117 @@
+// `zinc debug eval`: the numbers behind a model's answer, for tests and comparisons. Prints one JSON object.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "base/atomic_file.h"
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/model_options.h"
+#include "engine/sequence.h"
+
+namespace zinc {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<TokenId> tokens;
+  std::string logits_out;
+  int n_greedy = 0;
+  bool nll = false;
+};
+
+TokenId argmax(std::span<const float> logits) {
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+// Mean of -ln p(tokens[i] | tokens before it) over i >= 1. logits: one row per token.
+double mean_nll(std::span<const float> logits, std::span<const TokenId> tokens) {
+  const size_t vocab = logits.size() / tokens.size();
+  double sum = 0;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const std::span<const float> row = logits.subspan(i * vocab, vocab);
+    const double largest = *std::ranges::max_element(row);
+    double total = 0;
+    for (float x : row) total += std::exp(x - largest);
+    sum -= row[static_cast<size_t>(tokens[i + 1])] - largest - std::log(total);
+  }
+  return sum / static_cast<double>(tokens.size() - 1);
+}
+
+Status check_tokens(const Options& options, int64_t vocab_size) {
+  for (TokenId id : options.tokens) {
+    if (id >= 0 && id < vocab_size) continue;
+    return fail(ErrorCode::invalid_input, "--tokens: {} is not a token; the vocabulary has 0 to {}", id,
+                vocab_size - 1);
+  }
+  if (options.nll && options.tokens.size() < 2) {
+    return fail(ErrorCode::invalid_input, "--nll needs at least two tokens, --tokens gives {}", options.tokens.size());
+  }
+  return ok_status();
+}
+
+Result<json::array> decode_greedily(Sequence& sequence, std::span<const float> logits, int n) {
+  json::array ids;
+  for (int i = 0; i < n; ++i) {
+    const TokenId id = argmax(logits);
+    ids.push_back(id);
+    if (i + 1 == n) break;
+    ZINC_TRY(next, sequence.feed({&id, 1}));
+    logits = next;
+  }
+  return ids;
+}
+
+Status run(const Options& options) {
+  ZINC_TRY(model, load_model(options.model));
+  if (Status valid = check_tokens(options, model.model().config.vocab_size); !valid.ok()) return valid;
+  const int context = static_cast<int>(options.tokens.size()) + options.n_greedy;
+  ZINC_TRY(sequence, Sequence::create(model, {.context = context}));
+  json::object report;
+  report["model"] = options.model.path;
+  report["backend"] = options.model.backend;
+  report["n_tokens"] = options.tokens.size();
+  std::vector<float> last;
+  if (options.nll) {
+    ZINC_TRY(all, sequence.feed_with_all_logits(options.tokens));
+    report["nll"] = mean_nll(all, options.tokens);
+    last.assign(all.end() - static_cast<ptrdiff_t>(all.size() / options.tokens.size()), all.end());
+  } else {
+    ZINC_TRY(logits, sequence.feed(options.tokens));
+    last.assign(logits.begin(), logits.end());
+  }
+  report["top"] = argmax(last);
+  report["top_logit"] = last[static_cast<size_t>(argmax(last))];
+  if (options.n_greedy > 0) {
+    ZINC_TRY(ids, decode_greedily(sequence, last, options.n_greedy));
+    report["greedy"] = std::move(ids);
+  }
+  if (!options.logits_out.empty()) {
+    if (Status written = write_file_atomically(options.logits_out, std::as_bytes(std::span(last))); !written.ok()) {
+      return written;
+    }
+    report["logits_out"] = options.logits_out;
+  }
+  fmt::print("{}\n", to_json(report));
+  return ok_status();
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("model", options->model.path, "a GGUF file")->required();
+  app.add_option("--tokens", options->tokens, "token ids, separated by commas")->required()->delimiter(',');
+  app.add_option("--logits-out", options->logits_out, "write the last position's logits as little-endian float32");
+  app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")->check(CLI::Range(0, 1 << 20));
+  app.add_flag("--nll", options->nll, "mean negative log-likelihood of the tokens");
+  declare_model_options(app, options->model);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+extern const Command k_debug_eval = {
+    .path = "debug eval", .summary = "logits, greedy ids and likelihood of given tokens, as JSON", .declare = declare};
+
+}  // namespace zinc

@@ -1,0 +1,23 @@
+// The options every command that runs a model shares: which file, which backend, how many threads.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+#include "engine/model_instance.h"
+
+namespace zinc {
+
+struct ModelOptions {
+  std::string path;
+  std::string backend = "reference";
+  std::string kv_format = "f32";
+  int n_threads = 0;
+};
+
+// Declares --backend, --threads and --kv on `app`.
+void declare_model_options(CLI::App& app, ModelOptions& options);
+Result<ModelInstance> load_model(const ModelOptions& options);
+
+}  // namespace zinc

@@ -1,0 +1,152 @@
+// Gemma 4, dense, with per-layer embeddings, or with routed experts beside the dense feed-forward. Sliding and full
+// layers differ in head size, rotation and key heads; the last layers may read the keys and values of earlier ones.
+#include <cmath>
+
+#include "model/blocks.h"
+
+namespace zinc {
+namespace {
+
+struct LayerDims {
+  bool sliding;
+  int64_t heads, kv_heads, head_dim, ff_dim;
+  RopeParams rope;
+  int64_t window;
+  int kv_layer;  // whose keys and values are read
+};
+
+struct Dims {
+  float eps;
+  int64_t per_layer_dim;  // width of a layer's own token embedding, 0: none
+  MoeDims experts;
+  MoeOptions moe;
+  std::vector<LayerDims> layers;
+};
+
+// Layers from the first shared one on read the last layer of their own kind that still writes: the two before it are
+// one of each kind.
+int kv_layer_of(int layer, int n_writing, bool sliding) {
+  return layer < n_writing ? layer : n_writing - (sliding ? 2 : 1);
+}
+
+std::vector<LayerDims> read_layers(const ModelConfig& c, Metadata& m) {
+  const std::vector<int64_t> heads = m.per_layer("attention.head_count", c.n_layers);
+  const std::vector<int64_t> kv_heads = m.per_layer("attention.head_count_kv", c.n_layers);
+  const std::vector<int64_t> ff_dims = m.per_layer("feed_forward_length", c.n_layers);
+  const std::vector<int64_t> sliding = m.per_layer("attention.sliding_window_pattern", c.n_layers);
+  const int64_t n_shared = m.count_or("attention.shared_kv_layers", 0);
+  if (n_shared > 0 && n_shared > c.n_layers - 2) {
+    m.fail_with(fail(ErrorCode::invalid_input,
+                     "{}: {} layers share keys and values, but at least 2 of {} must write them", m.file().name(),
+                     n_shared, c.n_layers));
+    return {};
+  }
+  const int n_writing = c.n_layers - static_cast<int>(n_shared);
+  const int64_t full_dim = m.count("attention.key_length"), sliding_dim = m.count("attention.key_length_swa");
+  RopeParams full_rope = read_rope(m, RopePairs::halves, full_dim);
+  RopeParams sliding_rope = full_rope;
+  sliding_rope.theta = m.real_or("rope.freq_base_swa", 10000.0f);
+  sliding_rope.n_dims = m.count_or("rope.dimension_count_swa", sliding_dim);
+  sliding_rope.position_scale = 1;
+  const int64_t window = m.count("attention.sliding_window");
+  std::vector<LayerDims> layers;
+  for (int l = 0; l < c.n_layers; ++l) {
+    const size_t i = static_cast<size_t>(l);
+    const bool slides = sliding[i] != 0;
+    layers.push_back({.sliding = slides,
+                      .heads = heads[i],
+                      .kv_heads = kv_heads[i],
+                      .head_dim = slides ? sliding_dim : full_dim,
+                      .ff_dim = ff_dims[i],
+                      .rope = slides ? sliding_rope : full_rope,
+                      .window = slides ? window : 0,
+                      .kv_layer = kv_layer_of(l, n_writing, slides)});
+  }
+  return layers;
+}
+
+Dims read_dims(const ModelConfig& c, Metadata& m) {
+  Dims d;
+  d.eps = m.real("attention.layer_norm_rms_epsilon");
+  d.per_layer_dim = m.count_or("embedding_length_per_layer_input", 0);
+  d.experts = {c.dim, m.count_or("expert_count", 0), m.count_or("expert_feed_forward_length", 0)};
+  d.moe = {.act = Act::gelu, .route = {.n_used = m.count_or("expert_used_count", 0)}};
+  d.layers = read_layers(c, m);
+  return d;
+}
+
+// Scores are not scaled: the norms on q and k take that part. A layer without a value matrix uses its keys, plainly
+// normalised.
+Value attention(GraphBuilder& g, const LayerWeights& w, int l, Value x, int64_t dim, const Dims& dims) {
+  const LayerDims& d = dims.layers[static_cast<size_t>(l)];
+  const int64_t q_dim = d.heads * d.head_dim, kv_dim = d.kv_heads * d.head_dim;
+  const Value factors = d.sliding ? Value{} : g.weight("rope_freqs.weight", {d.rope.n_dims / 2});
+  Value q = g.heads(g.linear(x, w("attn_q.weight", {q_dim, dim})), d.heads);  // [T, heads, head_dim]
+  q = g.rope(g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), dims.eps), d.rope, factors);
+  Value k, v;
+  if (d.kv_layer == l) {
+    const Value keys = g.heads(g.linear(x, w("attn_k.weight", {kv_dim, dim})), d.kv_heads);
+    v = w.has("attn_v.weight") ? g.heads(g.linear(x, w("attn_v.weight", {kv_dim, dim})), d.kv_heads) : keys;
+    v = g.rms_norm(v, {}, dims.eps);
+    k = g.rope(g.rms_norm(keys, w("attn_k_norm.weight", {d.head_dim}), dims.eps), d.rope, factors);
+  }
+  const Value a = g.attention({q, k, v}, {.cache_layer = d.kv_layer, .scale = 1, .window = d.window});  // [T, q_dim]
+  return g.linear(a, w("attn_output.weight", {dim, q_dim}));
+}
+
+// The dense feed-forward, and beside it the experts where the layer has them. The router sees the residual stream with
+// a norm and scale of its own.
+Value feed_forward(GraphBuilder& g, const LayerWeights& w, Value x, int64_t dim, int64_t ff_dim, const Dims& dims) {
+  const Value dense = gated_ffn(g, w, g.rms_norm(x, w("ffn_norm.weight", {dim}), dims.eps), Act::gelu, dim, ff_dim);
+  if (!w.has("ffn_gate_inp.weight")) return dense;
+  Value route = g.scale(g.rms_norm(x, {}, dims.eps), 1 / std::sqrt(static_cast<float>(dim)));
+  route = g.mul(route, w("ffn_gate_inp.scale", {dim}));
+  const Value logits = g.linear(route, w("ffn_gate_inp.weight", {dims.experts.n_experts, dim}));  // [T, experts]
+  const Value h = g.rms_norm(x, w("pre_ffw_norm_2.weight", {dim}), dims.eps);
+  const Value routed = routed_experts(g, w, h, logits, dims.experts, dims.moe);
+  return g.add(g.rms_norm(dense, w("post_ffw_norm_1.weight", {dim}), dims.eps),
+               g.rms_norm(routed, w("post_ffw_norm_2.weight", {dim}), dims.eps));
+}
+
+// Each layer's own input: its slice of a second token embedding, mixed with a projection of the first. [T, layers, n].
+Value per_layer_inputs(GraphBuilder& g, const ModelConfig& c, Value x, const Dims& d) {
+  const int64_t n = d.per_layer_dim, all = n * c.n_layers;
+  const Value own =
+      g.scale(g.embed(g.weight("per_layer_token_embd.weight", {c.vocab_size, all})), std::sqrt(static_cast<float>(n)));
+  Value mixed = g.linear(x, g.weight("per_layer_model_proj.weight", {all, c.dim}));
+  mixed = g.heads(g.scale(mixed, 1 / std::sqrt(static_cast<float>(c.dim))), c.n_layers);
+  mixed = g.rms_norm(mixed, g.weight("per_layer_proj_norm.weight", {n}), d.eps);
+  return g.scale(g.add(mixed, g.heads(own, c.n_layers)), 1 / std::sqrt(2.0f));
+}
+
+Value add_per_layer_input(GraphBuilder& g, const LayerWeights& w, Value x, Value input, int64_t dim, const Dims& d) {
+  const Value gate = g.linear(x, w("inp_gate.weight", {d.per_layer_dim, dim}));  // [T, n]
+  const Value h = g.linear(g.gated_act(Act::gelu, gate, input), w("proj.weight", {dim, d.per_layer_dim}));
+  return g.add(x, g.rms_norm(h, w("post_norm.weight", {dim}), d.eps));
+}
+
+void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
+  const Dims d = read_dims(c, m);
+  if (!m.status().ok()) return;
+  const Value table = g.weight("token_embd.weight", {c.vocab_size, c.dim});
+  Value x = g.scale(g.embed(table), std::sqrt(static_cast<float>(c.dim)));  // [T, dim]
+  const Value inputs = d.per_layer_dim > 0 ? g.flat(per_layer_inputs(g, c, x, d)) : Value{};
+  for (int l = 0; l < c.n_layers; ++l) {
+    const LayerWeights w = g.layer(l);
+    Value h = g.rms_norm(x, w("attn_norm.weight", {c.dim}), d.eps);
+    h = attention(g, w, l, h, c.dim, d);
+    x = g.add(x, g.rms_norm(h, w("post_attention_norm.weight", {c.dim}), d.eps));
+    h = feed_forward(g, w, x, c.dim, d.layers[static_cast<size_t>(l)].ff_dim, d);
+    x = g.add(x, g.rms_norm(h, w("post_ffw_norm.weight", {c.dim}), d.eps));
+    if (inputs) x = add_per_layer_input(g, w, x, g.slice(inputs, l * d.per_layer_dim, d.per_layer_dim), c.dim, d);
+    if (w.has("layer_output_scale.weight")) x = g.mul(x, w("layer_output_scale.weight", {1}));
+    g.label(x, "l_out-" + std::to_string(l));
+  }
+  finish_with_logits(g, c, x, d.eps, m.real_or("final_logit_softcapping", 0));
+}
+
+}  // namespace
+
+extern const Architecture k_gemma4 = {.gguf_name = "gemma4", .build = build};
+
+}  // namespace zinc

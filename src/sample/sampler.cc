@@ -1,0 +1,104 @@
+#include "sample/sampler.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+
+#include "sample/rng.h"
+
+namespace zinc {
+namespace {
+
+constexpr float kNearLogits = 9.0f;  // e^-9: a ten-thousandth of the best token
+
+bool top_k_cuts(const SamplingParams& p, size_t n_vocab) {
+  return p.top_k > 0 && static_cast<size_t>(p.top_k) < n_vocab;
+}
+
+// The lowest logit min-p lets through.
+float min_p_threshold(const SamplingParams& p, float max) {
+  return p.min_p > 0.0f ? std::max(max + std::log(p.min_p), -FLT_MAX) : -FLT_MAX;
+}
+
+// Tokens lighter than (1 - p) / n_vocab of the mass have less than 1 - p of it together, so the tokens that make up p
+// are all at or above this logit. Halved to stay clear of rounding.
+float top_p_bound(const SamplingParams& p, float max, double mass, size_t n_vocab) {
+  const double lightest = 0.5 * (1.0 - double{p.top_p}) * mass / static_cast<double>(n_vocab);
+  return std::max(max + static_cast<float>(std::log(lightest)), -FLT_MAX);
+}
+
+}  // namespace
+
+Result<TokenId> Sampler::pick(std::span<float> logits, const SamplingParams& params, const Draw& draw) {
+  static const TokenSet kNoBreakers;
+  const PenalizedLogits penalized(logits, params, draw.history,
+                                  draw.dry_breakers != nullptr ? *draw.dry_breakers : kNoBreakers, penalty_scratch_);
+  scan_.read(logits);
+  if (scan_.empty()) {
+    return fail(ErrorCode::invalid_input,
+                "no token can be chosen at position {}: all {} logits are NaN or -infinity; the model file or the "
+                "device's arithmetic is broken",
+                draw.position, logits.size());
+  }
+  if (params.temperature <= kGreedyTemperature) return scan_.argmax();
+
+  const double share = Rng(params.seed, draw.stream).uniform(draw.position);
+  const bool cuts = top_k_cuts(params, logits.size()) || params.top_p < 1.0f || params.min_p > 0.0f;
+  if (cuts) return pick_from_cut(logits.size(), params, share);
+  scan_.mass(params.temperature);
+  return scan_.token_at(share);
+}
+
+TokenId Sampler::pick_from_cut(size_t n_vocab, const SamplingParams& params, double share) {
+  const float min_p_logit = min_p_threshold(params, scan_.max());
+  if (top_k_cuts(params, n_vocab)) {
+    const auto k = static_cast<size_t>(params.top_k);
+    candidates_.gather(scan_, n_vocab, scan_.value_reached_by(k));
+    candidates_.keep_top_k(k);
+    if (params.top_p < 1.0f) candidates_.keep_top_p(params.top_p, candidates_.mass());
+  } else if (params.top_p < 1.0f) {
+    gather_top_p(n_vocab, params, min_p_logit);
+  } else {
+    candidates_.gather(scan_, n_vocab, min_p_logit);
+  }
+  candidates_.keep_above(min_p_logit);
+  return candidates_.token_at(params.temperature, share);
+}
+
+// Top-p over the whole vocabulary. The tokens near the best one nearly always suffice; the second try takes all that
+// could matter. What min-p drops afterwards need not be gathered.
+void Sampler::gather_top_p(size_t n_vocab, const SamplingParams& params, float min_p_logit) {
+  const double mass = scan_.mass(1.0f);
+  const float near = scan_.max() - kNearLogits;
+  const float far = std::max(min_p_logit, top_p_bound(params, scan_.max(), mass, n_vocab));
+  candidates_.gather(scan_, n_vocab, std::max(near, far));
+  if (far < near && candidates_.mass() < params.top_p * mass) candidates_.gather(scan_, n_vocab, far);
+  candidates_.keep_top_p(params.top_p, mass);
+}
+
+void Sampler::logprobs(std::span<const float> logits, TokenId chosen, int n_top, Logprobs& out) {
+  constexpr float kRuledOut = -std::numeric_limits<float>::infinity();
+  out.chosen = kRuledOut;
+  out.top.clear();
+  scan_.read(logits);
+  if (scan_.empty()) return;
+
+  const double log_mass = std::log(scan_.mass(1.0f));
+  const auto logprob = [&](float logit) {
+    return static_cast<float>(std::min(double{logit}, double{FLT_MAX}) - double{scan_.max()} - log_mass);
+  };
+  const float logit = logits[static_cast<size_t>(chosen)];
+  if (!std::isnan(logit)) out.chosen = logprob(logit);
+  if (n_top <= 0) return;
+
+  const auto k = static_cast<size_t>(n_top);
+  candidates_.gather(scan_, logits.size(), scan_.value_reached_by(k));
+  candidates_.keep_top_k(k);
+  for (const Candidate& c : candidates_.list()) out.top.push_back({c.token, logprob(c.logit)});
+  std::sort(out.top.begin(), out.top.end(), [](const TokenLogprob& a, const TokenLogprob& b) {
+    return a.logprob > b.logprob || (a.logprob == b.logprob && a.token < b.token);
+  });
+}
+
+}  // namespace zinc

@@ -1,0 +1,32 @@
+#include "sample/softmax_exp.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace zinc {
+namespace {
+
+TEST(SoftmaxExp, is_within_3e_7_of_the_exact_value) {
+  double worst = 0.0;
+  for (double d = -85.99; d <= 0.0; d += 0.00013) {
+    const auto x = static_cast<float>(d);
+    worst = std::max(worst, std::abs(double{softmax_exp(x)} / std::exp(double{x}) - 1.0));
+  }
+  EXPECT_LT(worst, 3e-7);
+  EXPECT_EQ(softmax_exp(0.0f), 1.0f);
+}
+
+TEST(SoftmaxExp, absent_logits_weigh_nothing) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(softmax_exp(-87.0f), 0.0f);
+  EXPECT_EQ(softmax_exp(-kInf), 0.0f);
+  EXPECT_EQ(softmax_exp(std::numeric_limits<float>::quiet_NaN()), 0.0f);
+  EXPECT_EQ(logit_distance(kInf, FLT_MAX), 0.0f);
+  EXPECT_EQ(softmax_exp(logit_distance(-FLT_MAX, FLT_MAX)), 0.0f);
+  EXPECT_TRUE(std::isnan(logit_distance(std::numeric_limits<float>::quiet_NaN(), 1.0f)));
+}
+
+}  // namespace
+}  // namespace zinc

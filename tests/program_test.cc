@@ -1,0 +1,216 @@
+// The program as a black box on bad input: exit code 2 for wrong usage, 1 with one line on standard error for anything
+// the outside world got wrong, standard output empty, no file left behind, and never a crash or a hang.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/subprocess.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+// Every command that opens a model, applied to `file`.
+std::vector<Arguments> commands_on(const std::string& file) {
+  return {{"inspect", file},
+          {"inspect", file, "--json"},
+          {"graph", file, "--json"},
+          {"graph", file, "--dot"},
+          {"graph", file, "--cost"},
+          {"run", file, "hello"},
+          {"debug", "eval", file, "--tokens", "1,2,3"}};
+}
+
+std::string text_of(const Arguments& arguments) {
+  std::string text = "zinc";
+  for (const std::string& argument : arguments) text += " " + argument;
+  return text;
+}
+
+// Bytes of a GGUF header, written field by field. GGUF is little-endian, as is every machine the tests run on.
+class GgufBytes {
+ public:
+  GgufBytes(uint64_t n_tensors, uint64_t n_keys) : bytes_("GGUF") {
+    append(uint32_t{3});
+    append(n_tensors);
+    append(n_keys);
+  }
+  GgufBytes& string_key(std::string_view key, std::string_view value) {
+    constexpr uint32_t kStringType = 8;
+    append_string(key);
+    append(kStringType);
+    append_string(value);
+    return *this;
+  }
+  const std::string& str() const { return bytes_; }
+
+ private:
+  template <class T>
+  void append(T number) {
+    bytes_.append(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+  void append_string(std::string_view text) {
+    append(uint64_t{text.size()});
+    bytes_ += text;
+  }
+  std::string bytes_;
+};
+
+class ProgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) /
+              fmt::format("zinc_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  ProcessEnd zinc(const Arguments& arguments) const {
+    Process process{.argv = {ZINC_PROGRAM}, .folder = folder_};
+    process.argv.insert(process.argv.end(), arguments.begin(), arguments.end());
+    process.time_limit = std::chrono::seconds(60);
+    const Result<ProcessEnd> end = run_process(process);
+    EXPECT_TRUE(end.ok()) << end.error().message;
+    return end.ok() ? end.value() : ProcessEnd{.exit_code = -1};
+  }
+
+  std::string file(std::string_view name, std::string_view bytes) const {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return (folder_ / name).string();
+  }
+
+  // Runs it and expects exit code 1 with one line; returns the line.
+  std::string refusal(const Arguments& arguments) const {
+    const ProcessEnd end = zinc(arguments);
+    EXPECT_EQ(end.exit_code, 1) << text_of(arguments);
+    EXPECT_FALSE(end.timed_out) << text_of(arguments);
+    EXPECT_EQ(end.out, "") << text_of(arguments);
+    EXPECT_EQ(end.err.rfind("zinc: ", 0), 0u) << text_of(arguments) << ": " << end.err;
+    EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << text_of(arguments) << ": " << end.err;
+    return end.err;
+  }
+
+  void expect_refused_by_name(const std::string& path) const {
+    for (const Arguments& arguments : commands_on(path)) {
+      const std::string line = refusal(arguments);
+      EXPECT_NE(line.find(path), std::string::npos) << text_of(arguments) << ": " << line;
+    }
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ProgramTest, version_and_help_succeed_on_standard_output) {
+  const ProcessEnd version = zinc({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.out.rfind("zinc ", 0), 0u) << version.out;
+  for (const Arguments& arguments : std::vector<Arguments>{
+           {"--help"}, {"run", "--help"}, {"inspect", "--help"}, {"graph", "--help"}, {"debug", "eval", "--help"}}) {
+    const ProcessEnd help = zinc(arguments);
+    EXPECT_EQ(help.exit_code, 0) << text_of(arguments);
+    EXPECT_GT(help.out.size(), 40u) << text_of(arguments);
+    EXPECT_EQ(help.err, "") << text_of(arguments);
+  }
+}
+
+TEST_F(ProgramTest, wrong_usage_exits_with_two_and_says_why_on_standard_error) {
+  const std::string model = file("model.gguf", "");
+  const std::vector<Arguments> wrong = {{},
+                                        {"no-such-command"},
+                                        {"--no-such-option"},
+                                        {"debug"},
+                                        {"debug", "no-such-command"},
+                                        {"inspect"},
+                                        {"inspect", model, "--no-such-option"},
+                                        {"inspect", model, "one file too many"},
+                                        {"graph"},
+                                        {"run", model, "hello", "--temp", "hot"},
+                                        {"run", model, "hello", "--top-k", "1.5"},
+                                        {"run", model, "hello", "-n"},
+                                        {"run", model, "hello", "--seed", "x"},
+                                        {"debug", "eval"},
+                                        {"debug", "eval", model, "--tokens"}};
+  for (const Arguments& arguments : wrong) {
+    const ProcessEnd end = zinc(arguments);
+    EXPECT_EQ(end.exit_code, 2) << text_of(arguments) << ": " << end.err;
+    EXPECT_EQ(end.out, "") << text_of(arguments);
+    EXPECT_NE(end.err, "") << text_of(arguments);
+  }
+}
+
+TEST_F(ProgramTest, a_model_file_that_is_not_there_is_named) {
+  expect_refused_by_name((folder_ / "not there.gguf").string());
+  expect_refused_by_name((folder_ / "no folder" / "model.gguf").string());
+}
+
+TEST_F(ProgramTest, a_folder_as_model_is_refused_by_name) { expect_refused_by_name(folder_.string()); }
+
+TEST_F(ProgramTest, a_file_that_is_no_gguf_is_refused_by_name) {
+  expect_refused_by_name(file("empty.gguf", ""));
+  expect_refused_by_name(file("short.gguf", "GG"));
+  expect_refused_by_name(file("text.gguf", "# A text file that someone renamed.\n"));
+  expect_refused_by_name(file("zeros.gguf", std::string(4096, '\0')));
+}
+
+TEST_F(ProgramTest, a_gguf_cut_short_anywhere_is_refused_by_name) {
+  const std::string whole = GgufBytes(1, 2)
+                                .string_key("general.architecture", "llama")
+                                .string_key("general.name", "a name that is cut")
+                                .str();
+  // One cut inside each kind of field: version, counts, key length, key, type, value length, value, tensor list.
+  for (const size_t n_bytes : {size_t{6}, size_t{12}, size_t{20}, size_t{28}, size_t{40}, size_t{54}, size_t{60},
+                               size_t{66}, whole.size() - 3, whole.size()}) {
+    expect_refused_by_name(file(fmt::format("cut at {}.gguf", n_bytes), whole.substr(0, n_bytes)));
+  }
+}
+
+TEST_F(ProgramTest, counts_that_no_file_could_hold_are_refused_at_once) {
+  expect_refused_by_name(file("tensors.gguf", GgufBytes(UINT64_MAX, 0).str()));
+  expect_refused_by_name(file("keys.gguf", GgufBytes(0, uint64_t{1} << 60).str()));
+}
+
+TEST_F(ProgramTest, an_unknown_architecture_is_named_beside_the_known_ones) {
+  const std::string model =
+      file("model.gguf", GgufBytes(0, 1).string_key("general.architecture", "no-such-arch").str());
+  for (const Arguments& arguments : commands_on(model)) {
+    if (arguments[0] == "inspect") continue;  // shows what is in the file, of whatever architecture
+    const std::string line = refusal(arguments);
+    for (const char* name : {"no-such-arch", "llama", "qwen3"}) {
+      EXPECT_NE(line.find(name), std::string::npos) << text_of(arguments) << ": " << line;
+    }
+  }
+}
+
+TEST_F(ProgramTest, a_gguf_without_an_architecture_says_which_key_is_missing) {
+  const std::string model = file("model.gguf", GgufBytes(0, 1).string_key("general.name", "nameless").str());
+  EXPECT_NE(refusal({"run", model, "hello"}).find("general.architecture"), std::string::npos);
+  EXPECT_NE(refusal({"graph", model, "--json"}).find("general.architecture"), std::string::npos);
+}
+
+TEST_F(ProgramTest, a_failed_evaluation_leaves_no_output_file) {
+  const std::string model = file("model.gguf", GgufBytes(0, 0).str());
+  for (const char* tokens : {"1,2,3", "1,x", "", ",", "-1", "99999999999999999999"}) {
+    const ProcessEnd end = zinc({"debug", "eval", model, "--tokens", tokens, "--logits-out", "logits.f32"});
+    EXPECT_TRUE(end.exit_code == 1 || end.exit_code == 2) << "--tokens '" << tokens << "': " << end.exit_code;
+    EXPECT_EQ(end.out, "");
+    EXPECT_NE(end.err, "");
+    for (const auto& entry : fs::directory_iterator(folder_)) EXPECT_EQ(entry.path().string(), model);
+  }
+}
+
+TEST_F(ProgramTest, a_hostile_name_or_value_in_a_file_reaches_the_terminal_on_one_line) {
+  const std::string model = file(
+      "model.gguf", GgufBytes(0, 1).string_key("general.architecture", "two\nlines \x1b[2J and a \xff byte").str());
+  const std::string line = refusal({"run", model, "hello"});
+  EXPECT_EQ(line.find('\x1b'), std::string::npos) << "an escape sequence of the file was passed on";
+}
+
+}  // namespace
+}  // namespace zinc
