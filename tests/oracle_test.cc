@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "base/json.h"
 #include "engine/model_instance.h"
@@ -140,6 +142,50 @@ PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const
   return outcome;
 }
 
+// One sequence whose steps run either graph of a model over the same cache, from position 0.
+class LoneSequence {
+ public:
+  LoneSequence(const ModelInstance& model, int n_tokens) : model_(model), n_tokens_(n_tokens) {
+    const std::vector<PageGroup> groups = page_groups(model.model().caches);
+    pages_.resize(static_cast<size_t>((n_tokens + kPageTokens - 1) / kPageTokens));
+    std::iota(pages_.begin(), pages_.end(), 0);
+    tables_.assign(groups.size(), PageTable{pages_, static_cast<int>(pages_.size())});
+    const CacheSizes sizes{.n_pages = std::vector<int>(groups.size(), static_cast<int>(pages_.size())),
+                           .n_slots = 1,
+                           .kv_format = &model.kv_format()};
+    cache_ = std::move(model.backend().allocate_cache(model.model().caches, sizes).value());
+  }
+
+  // All hidden states, and the logits after the last token. Valid until the next step.
+  StepOutput step(const Graph& graph, std::span<const TokenId> tokens, std::span<const float> hidden) {
+    const Bucket bucket{.max_tokens = n_tokens_};
+    plan_ = std::move(model_.backend().compile(graph, model_.weights(), *cache_, bucket).value());
+    std::vector<int32_t> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    const int32_t n = static_cast<int32_t>(tokens.size());
+    const std::array<int32_t, 2> seq_begin = {0, n};
+    const std::array<int32_t, 1> slots = {0}, last_row = {n - 1}, first_output = {0};
+    plan_->start({.tokens = tokens,
+                  .positions = positions,
+                  .seq_begin = seq_begin,
+                  .slots = slots,
+                  .page_tables = tables_,
+                  .output_rows = last_row,
+                  .logit_rows = first_output,
+                  .hidden = hidden,
+                  .wants_hidden = true});
+    return plan_->wait().value();
+  }
+
+ private:
+  const ModelInstance& model_;
+  int n_tokens_;
+  std::vector<PageId> pages_;
+  std::vector<PageTable> tables_;
+  std::unique_ptr<CacheMemory> cache_;
+  std::unique_ptr<Plan> plan_;
+};
+
 // Names the first layer whose residual stream differs.
 void check_activations(const ModelInstance& model, const Oracle& oracle, const Tolerance& allowed) {
   const json::value* activations = oracle.expected.as_object().if_contains("activations");
@@ -147,16 +193,28 @@ void check_activations(const ModelInstance& model, const Oracle& oracle, const T
   Sequence sequence =
       std::move(Sequence::create(model, {.context = 64, .chunk_tokens = 17, .keep_values = true}).value());
   ASSERT_TRUE(sequence.feed(tokens_of(oracle.expected.at("prompts").at(1).at("tokens"))).ok());
-  for (const auto& [name, place] : activations->as_object()) {
-    const Value value = model.model().graph.find(std::string_view(name));
-    if (!place.is_object() || !place.as_object().contains("offset")) continue;
+  for (const json::value& place : activations->at("arrays").as_array()) {
+    const std::string_view name = place.at("name").as_string();
+    const Value value = model.model().graph.find(name);
     ASSERT_TRUE(bool(value)) << "the graph labels no value '" << name << "'";
     const std::span<const float> all = sequence.plan().value(value);
     const std::span<const float> expected = oracle.floats(place);
-    const Difference difference = compare(all.last(expected.size()), expected);
-    EXPECT_LT(difference.relative, allowed.relative) << "first seen at " << name;
-    if (difference.relative >= allowed.relative) return;
+    ASSERT_GE(all.size(), expected.size()) << name;
+    ASSERT_LT(compare(all.last(expected.size()), expected).relative, allowed.relative) << "first seen at " << name;
   }
+}
+
+// The trunk over the prompt, then the MTP block over the prompt and the first greedy id: row k is token k with the
+// trunk's hidden state of position k-1, zeros for k = 0.
+Difference run_draft(const ModelInstance& model, const Oracle& oracle, const json::value& mtp) {
+  const std::vector<TokenId> tokens = tokens_of(mtp.at("tokens"));
+  const size_t dim = static_cast<size_t>(model.model().config.dim);
+  LoneSequence run(model, static_cast<int>(tokens.size()));
+  const std::span<const TokenId> prompt = std::span(tokens).first(tokens.size() - 1);
+  const StepOutput trunk = run.step(model.model().graph, prompt, {});
+  std::vector<float> hidden(dim, 0.0f);
+  hidden.insert(hidden.end(), trunk.hidden.begin(), trunk.hidden.end());
+  return compare(run.step(*model.model().draft, tokens, hidden).logits, oracle.floats(mtp.at("exact")));
 }
 
 void check_model(const fs::path& root, const std::string& name) {
@@ -165,7 +223,7 @@ void check_model(const fs::path& root, const std::string& name) {
   ASSERT_TRUE(model.ok()) << model.error().message;
   const Tolerance allowed = tolerance_of(name);
   check_activations(model.value(), oracle, allowed);
-  Difference logits, after;
+  Difference logits, after, draft;
   std::string greedy;
   for (const json::value& prompt : oracle.expected.at("prompts").as_array()) {
     SCOPED_TRACE(name + " " + std::string(prompt.at("name").as_string()));
@@ -173,13 +231,17 @@ void check_model(const fs::path& root, const std::string& name) {
     logits.merge(outcome.logits);
     after.merge(outcome.after);
     greedy += fmt::format(" {}{}", outcome.n_greedy_equal, outcome.near_tie ? "~" : "");
+    const json::value* mtp = prompt.as_object().if_contains("mtp");
+    ASSERT_EQ(mtp != nullptr, model.value().model().draft.has_value());
+    if (mtp) draft.merge(run_draft(model.value(), oracle, *mtp));
   }
-  fmt::print("{:24} max {:.6f} nmse {:.1e}  decode max {:.6f} nmse {:.1e}  greedy equal{}\n", name, logits.largest,
-             logits.relative * logits.relative, after.largest, after.relative * after.relative, greedy);
-  EXPECT_LE(logits.largest, allowed.logit) << name;
-  EXPECT_LE(logits.relative, allowed.relative) << name;
-  EXPECT_LE(after.largest, allowed.logit) << name;
-  EXPECT_LE(after.relative, allowed.relative) << name;
+  fmt::print("{:24} max {:.6f} nmse {:.1e}  decode max {:.6f} nmse {:.1e}  greedy equal{}{}\n", name, logits.largest,
+             logits.relative * logits.relative, after.largest, after.relative * after.relative, greedy,
+             model.value().model().draft ? fmt::format("  draft max {:.6f}", draft.largest) : "");
+  for (const Difference& difference : {logits, after, draft}) {
+    EXPECT_LE(difference.largest, allowed.logit) << name;
+    EXPECT_LE(difference.relative, allowed.relative) << name;
+  }
 }
 
 std::vector<std::string> model_names(const fs::path& root) {

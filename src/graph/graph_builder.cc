@@ -23,6 +23,15 @@ Shape with_inner(const Shape& shape, int64_t inner) {
   return Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(shape.n_dims())));
 }
 
+// What a file can tell: GGUF does not distinguish a vector from a matrix of one row.
+Shape without_leading_ones(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < shape.n_dims(); ++i) {
+    if (!dims.empty() || shape[i] != 1 || i == shape.n_dims() - 1) dims.push_back(shape[i]);
+  }
+  return Shape(dims);
+}
+
 }  // namespace
 
 Value LayerWeights::operator()(std::string_view name, const Shape& shape) const {
@@ -81,14 +90,14 @@ Value GraphBuilder::weight(std::string_view name, const Shape& shape) {
                    file_name_, name, shape.to_string()));
     return {};
   }
-  if (view->shape != shape) {
+  if (without_leading_ones(view->shape) != without_leading_ones(shape)) {
     fail_with(fail(ErrorCode::invalid_input, "{}: tensor '{}' is {}, expected {}; it does not fit the file's metadata",
                    file_name_, name, view->shape.to_string(), shape.to_string()));
     return {};
   }
   ValueInfo info;
   info.shape = shape;
-  info.weight = *view;
+  info.weight = {view->format, shape, view->bytes};
   info.name = std::string(name);
   const Value value = add_value(std::move(info));
   weights_.emplace(name, value);
