@@ -97,33 +97,42 @@ Result<GgufFile> GgufFile::open(const std::filesystem::path& first_shard) {
   GgufFile file;
   file.name_ = first_shard.string();
   ZINC_TRY(first, file.map_shard(first_shard));
-  const int64_t n_shards = file.get_or<int64_t>("split.count", 1);
-  if (n_shards <= 1) return file;
-  const int64_t shard = file.get_or<int64_t>("split.no", 0);
-  if (n_shards > kMaxShards || shard < 0 || shard >= n_shards) {
-    return fail(ErrorCode::invalid_input, "{}: split.no is {} and split.count is {}; expected at most {} shards",
-                file.name_, shard, n_shards, kMaxShards);
+  if (!file.find("split.count")) return file;
+  ZINC_TRY(n_shards, file.get<int64_t>("split.count"));
+  if (n_shards == 0 || n_shards == 1) return file;
+  ZINC_TRY(rest, file.map_other_shards(n_shards));
+  return file;
+}
+
+Status GgufFile::map_other_shards(int64_t n_shards) {
+  ZINC_TRY(prefix, path_prefix(n_shards));
+  for (int64_t i = 1; i < n_shards; ++i) {
+    ZINC_TRY(mapped, map_shard(prefix + shard_suffix(i, n_shards)));
+  }
+  if (!find("split.tensors.count")) return ok_status();
+  ZINC_TRY(n_tensors, get<int64_t>("split.tensors.count"));
+  if (std::cmp_equal(n_tensors, tensors_.size())) return ok_status();
+  return fail(ErrorCode::invalid_input, "{}: split.tensors.count is {}, but the {} shards hold {} tensors", name_,
+              n_tensors, n_shards, tensors_.size());
+}
+
+// What the paths of all shards begin with; an error unless this is the first and named as one.
+Result<std::string> GgufFile::path_prefix(int64_t n_shards) const {
+  ZINC_TRY(shard, get<int64_t>("split.no"));
+  if (n_shards < 0 || n_shards > kMaxShards || shard < 0 || shard >= n_shards) {
+    return fail(ErrorCode::invalid_input, "{}: split.no is {} and split.count is {}; expected a shard of at most {}",
+                name_, shard, n_shards, kMaxShards);
   }
   const std::string suffix = shard_suffix(shard, n_shards);
-  if (!file.name_.ends_with(suffix)) {
+  if (!name_.ends_with(suffix)) {
     return fail(ErrorCode::invalid_input,
-                "{}: is shard {} of {} of a split model, so its name must end in '{}' for the others to be found",
-                file.name_, shard + 1, n_shards, suffix);
+                "{}: is shard {} of {} of a split model; its name must end in '{}' for the others to be found", name_,
+                shard + 1, n_shards, suffix);
   }
-  const std::string prefix = file.name_.substr(0, file.name_.size() - suffix.size());
-  if (shard != 0) {
-    return fail(ErrorCode::invalid_input, "{}: is shard {} of {}; give the first one, {}{}", file.name_, shard + 1,
-                n_shards, prefix, shard_suffix(0, n_shards));
-  }
-  for (int64_t i = 1; i < n_shards; ++i) {
-    ZINC_TRY(mapped, file.map_shard(prefix + shard_suffix(i, n_shards)));
-  }
-  const int64_t n_tensors = file.get_or<int64_t>("split.tensors.count", -1);
-  if (n_tensors >= 0 && static_cast<uint64_t>(n_tensors) != file.tensors_.size()) {
-    return fail(ErrorCode::invalid_input, "{}: split.tensors.count is {}, but the {} shards hold {} tensors",
-                file.name_, n_tensors, n_shards, file.tensors_.size());
-  }
-  return file;
+  const std::string prefix = name_.substr(0, name_.size() - suffix.size());
+  if (shard == 0) return prefix;
+  return fail(ErrorCode::invalid_input, "{}: is shard {} of {}; give the first one, {}{}", name_, shard + 1, n_shards,
+              prefix, shard_suffix(0, n_shards));
 }
 
 Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
@@ -136,7 +145,7 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::string n
 Status GgufFile::map_shard(const std::filesystem::path& path) {
   Result<MappedFile> mapped = MappedFile::open(path);
   if (!mapped.ok() && !shard_names_.empty()) {
-    return fail(mapped.error().code, "{}: its shard {} is missing: {}", name_, shard_names_.size() + 1,
+    return fail(mapped.error().code, "{}: shard {} of the model cannot be read: {}", name_, shard_names_.size() + 1,
                 mapped.error().message);
   }
   if (!mapped.ok()) return mapped.error();

@@ -46,6 +46,8 @@ class GgufFile {
   GgufFile() = default;
   Status add_shard(std::span<const std::byte> bytes, const std::string& name);
   Status map_shard(const std::filesystem::path& path);
+  Status map_other_shards(int64_t n_shards);
+  Result<std::string> path_prefix(int64_t n_shards) const;
   Status check_continuation(const GgufShard& shard, std::string_view name, int number) const;
 
   std::string name_;

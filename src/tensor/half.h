@@ -1,5 +1,7 @@
-// IEEE-754 binary16 and bfloat16 to and from float, bit by bit: every subnormal, infinity and NaN kept (a signalling
-// NaN becomes quiet), rounding to nearest even. Plain integer arithmetic that compilers vectorise; no F16C assumed.
+// IEEE-754 binary16 and bfloat16 to and from float, bit by bit: subnormals, infinities and NaN payloads are kept (a
+// signalling NaN becomes quiet), rounding is to nearest even. Plain arithmetic that compilers vectorise: no F16C is
+// assumed, and no float is ever subnormal on the way, so that a thread that flushes those to zero reads the same
+// weights.
 #pragma once
 
 #include <bit>
@@ -7,23 +9,27 @@
 
 namespace zinc {
 
-// The value is placed in a float's low exponent range and scaled by a power of two, which normalises subnormals.
+// The exponent is moved to a float's bias. A subnormal half is first read as if it had the leading 1 of 2^-14, which is
+// then subtracted; the subtraction is unconditional (of 0 elsewhere) because conditional float arithmetic would keep
+// the compiler from vectorising.
 constexpr float half_to_float(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;
   const uint32_t magnitude = (half & 0x7FFFu) << 13;
-  constexpr float kScale = 0x1p112f;  // 2^(127 - 15)
-  const uint32_t finite = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * kScale);
-  const uint32_t special = magnitude | 0x7F800000u;  // infinity or NaN
-  return std::bit_cast<float>(sign | (magnitude >= 0x0F800000u ? special : finite));
+  const bool is_subnormal = magnitude < 0x00800000u;
+  const bool is_special = magnitude >= 0x0F800000u;  // infinity or NaN: the exponent becomes all ones
+  const uint32_t bias = is_special ? 224u << 23 : is_subnormal ? 113u << 23 : 112u << 23;
+  const float leading = std::bit_cast<float>(is_subnormal ? 0x38800000u : 0u);
+  const float value = std::bit_cast<float>(magnitude + bias) - leading;
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(value));
 }
 
 constexpr uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x1FFu));  // NaN
+  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));  // NaN
   if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // 65520 and above round to infinity
-  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 makes the hardware round to a multiple of 2^-24
+  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 makes the addition round to a multiple of 2^-24
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3F000000u));
   }

@@ -1,0 +1,33 @@
+// IQ2_S: 256 elements in 16 groups of 16, each two points of an 8-dimensional grid with free signs and a 4-bit scale.
+#include "tensor/block.h"
+#include "tensor/half.h"
+#include "tensor/iq_grids.h"
+
+namespace zinc {
+namespace {
+
+struct Block {
+  static constexpr size_t kElems = 256;
+  uint16_t d;         // f16
+  uint8_t codes[32];  // low byte of the grid index
+  uint8_t signs[32];
+  uint8_t high[8];    // two more bits of four indices
+  uint8_t scales[8];  // low half: first group of 16, high half: second
+};
+static_assert(sizeof(Block) == 82);
+
+void decode_block(const Block& block, Decoded<Block> out) {
+  const float d = half_to_float(block.d);
+  for (size_t i = 0; i < 32; ++i) {
+    const int nibble = block.scales[i / 4] >> i % 4 / 2 * 4 & 15;
+    const float scale = d * (0.5f + static_cast<float>(nibble)) * 0.25f;
+    const size_t index = block.codes[i] | (block.high[i / 4] >> i % 4 * 2 & 3u) << 8;
+    write_signed(kIq2SGrid[index], block.signs[i], scale, out.data() + i * 8);
+  }
+}
+
+}  // namespace
+
+extern const Format k_iq2_s = block_format<Block, decode_block>("iq2_s", 22);
+
+}  // namespace zinc
