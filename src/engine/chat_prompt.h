@@ -1,0 +1,31 @@
+// Messages become a model's prompt: the chat template of its file, then its tokenizer. What a message says can never
+// become a control token; what the template itself writes can.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "gguf/gguf_file.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace zinc {
+
+class ChatPrompt {
+ public:
+  // The file's own template, else ChatML.
+  static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
+
+  const ChatTemplate& chat_template() const { return template_; }
+  Result<std::vector<TokenId>> tokens(const ChatInput& input) const;
+
+ private:
+  ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)
+      : template_(std::move(chat_template)), tokenizer_(std::move(tokenizer)) {}
+  ChatTemplate template_;
+  Tokenizer tokenizer_;
+};
+
+}  // namespace zinc
