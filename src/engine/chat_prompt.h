@@ -1,5 +1,5 @@
 // Messages become a model's prompt: the chat template of its file, then its tokenizer. What a message says can never
-// become a control token; what the template itself writes can.
+// become a control token; what the template itself writes can. Immutable; any thread may ask.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ class ChatPrompt {
   static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
 
   const ChatTemplate& chat_template() const { return template_; }
-  Result<std::vector<TokenId>> tokens(const ChatInput& input) const;
+  // `request` without its begin and end tokens, which are the model's.
+  Result<std::vector<TokenId>> tokens(ChatRequestData request) const;
 
  private:
   ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)

@@ -47,7 +47,7 @@ Value gated_attention(GraphBuilder& g, const LayerWeights& w, Value x, const Hyb
   const Value v = g.heads(g.linear(x, w("attn_v.weight", {kv_dim, d.dim})), d.kv_heads);
   q = g.rope(g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), d.norm_eps), d.rope);
   k = g.rope(g.rms_norm(k, w("attn_k_norm.weight", {d.head_dim}), d.norm_eps), d.rope);
-  const float scale = 1 / std::sqrt(static_cast<float>(d.head_dim));
+  const float scale = default_attention_scale(d.head_dim);
   const Value a = g.attention({q, k, v}, {.cache_layer = layer, .scale = scale});  // [T, q_dim]
   return g.linear(g.gated_act(Act::sigmoid, gate, a), w("attn_output.weight", {d.dim, q_dim}));
 }

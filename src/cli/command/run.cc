@@ -72,7 +72,9 @@ Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInst
   json::array messages;
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", options.prompt}});
-  return chat.tokens(messages);
+  ChatRequestData request;
+  request.messages = std::move(messages);
+  return chat.tokens(std::move(request));
 }
 
 void print_figures(const Generation& made) {

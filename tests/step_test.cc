@@ -1,0 +1,372 @@
+// The plan seam: whatever a step mixes, in whatever pages and slots things lie, each sequence's logits are bit for bit
+// those of the sequence run alone. Over every tiny model, so over every kind of cache.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "tests/support/step_runner.h"
+#include "tests/support/tiny_model.h"
+
+namespace zinc {
+namespace {
+
+using Logits = std::vector<float>;
+
+const LoadedModel& loaded(const std::string& name, int n_threads = 1) {
+  static std::map<std::pair<std::string, int>, std::unique_ptr<LoadedModel>> models;
+  std::unique_ptr<LoadedModel>& model = models[{name, n_threads}];
+  if (!model) {
+    model = std::move(
+        LoadedModel::load(make_gguf(tiny_model(name)), *find_backend("reference").value(), n_threads).value());
+  }
+  return *model;
+}
+
+std::vector<TokenId> part(const std::vector<TokenId>& tokens, size_t begin, size_t end) {
+  return {tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.begin() + static_cast<ptrdiff_t>(end)};
+}
+
+void append(Logits& out, const Logits& more) { out.insert(out.end(), more.begin(), more.end()); }
+
+// Feeds tokens from position `begin` on in chunks; the logits after each of them.
+Logits feed(StepRunner& runner, TestSequence& sequence, const std::vector<TokenId>& tokens, size_t begin,
+            size_t chunk = StepRunner::kMaxTokens) {
+  Logits out;
+  for (size_t at = begin; at < tokens.size(); at += chunk) {
+    const size_t end = std::min(tokens.size(), at + chunk);
+    append(out, runner.step({{&sequence, static_cast<int32_t>(at), part(tokens, at, end)}})[0].logits);
+  }
+  return out;
+}
+
+Logits run_alone(const LoadedModel& model, const std::vector<TokenId>& tokens) {
+  StepRunner runner(model);
+  TestSequence sequence = runner.new_sequence(0);
+  return feed(runner, sequence, tokens, 0);
+}
+
+// The logits after the first `begin` tokens' own.
+Logits tail(const Logits& logits, size_t begin) {
+  return {logits.begin() + static_cast<ptrdiff_t>(begin * kTinyVocabulary), logits.end()};
+}
+
+// EXPECT_EQ on vectors of thousands of floats would print them.
+void expect_equal(const Logits& got, const Logits& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  const auto [g, e] = std::ranges::mismatch(got, expected);
+  if (g == got.end()) return;
+  const size_t at = static_cast<size_t>(g - got.begin());
+  ADD_FAILURE() << "first difference at row " << at / kTinyVocabulary << ", token " << at % kTinyVocabulary << ": "
+                << *g << " instead of " << *e;
+}
+
+class StepTest : public testing::TestWithParam<std::string> {
+ protected:
+  const LoadedModel& model() const { return loaded(GetParam()); }
+};
+class RecurrentStepTest : public StepTest {};
+class SlidingStepTest : public StepTest {};
+class DraftStepTest : public StepTest {};
+
+TEST_P(StepTest, logits_differ_from_row_to_row_and_are_finite) {
+  const Logits logits = run_alone(model(), random_tokens(80, 1));
+  for (float x : logits) ASSERT_TRUE(std::isfinite(x));
+  const Logits last = tail(logits, 79);
+  for (size_t row = 0; row < 79; ++row) {
+    const auto begin = logits.begin() + static_cast<ptrdiff_t>(row * kTinyVocabulary);
+    EXPECT_FALSE(std::equal(last.begin(), last.end(), begin)) << "row " << row;
+  }
+}
+
+TEST_P(StepTest, prefill_chunks_and_decode_rows_in_one_step_do_not_touch_each_other) {
+  const std::vector<TokenId> a = random_tokens(9, 1), b = random_tokens(75, 2), c = random_tokens(50, 3);
+  StepRunner runner(model());
+  TestSequence sa = runner.new_sequence(2), sb = runner.new_sequence(0), sc = runner.new_sequence(4);
+  std::array<Logits, 3> got;
+  struct Plan3 {  // where each sequence stands after the step
+    size_t a, b, c;
+  };
+  Plan3 at{0, 0, 0};
+  for (const Plan3& to : {Plan3{6, 20, 0}, Plan3{7, 21, 33}, Plan3{8, 70, 34}, Plan3{9, 75, 50}}) {
+    std::vector<TokenRun> runs;
+    std::vector<Logits*> outputs;
+    const auto add = [&](TestSequence& s, const std::vector<TokenId>& tokens, size_t begin, size_t end, Logits& out) {
+      if (begin == end) return;
+      runs.push_back({&s, static_cast<int32_t>(begin), part(tokens, begin, end)});
+      outputs.push_back(&out);
+    };
+    add(sc, c, at.c, to.c, got[2]);
+    add(sa, a, at.a, to.a, got[0]);
+    add(sb, b, at.b, to.b, got[1]);
+    const std::vector<RunOutput> step = runner.step(runs);
+    for (size_t i = 0; i < runs.size(); ++i) append(*outputs[i], step[i].logits);
+    at = to;
+  }
+  expect_equal(got[0], run_alone(model(), a));
+  expect_equal(got[1], run_alone(model(), b));
+  expect_equal(got[2], run_alone(model(), c));
+}
+
+TEST_P(StepTest, any_chunk_size_gives_the_same_logits) {
+  const std::vector<TokenId> tokens = random_tokens(100, 4);
+  const Logits whole = run_alone(model(), tokens);
+  for (size_t chunk : {1, 7, 32}) {
+    SCOPED_TRACE(chunk);
+    StepRunner runner(model());
+    TestSequence sequence = runner.new_sequence(1);
+    expect_equal(feed(runner, sequence, tokens, 0, chunk), whole);
+  }
+}
+
+TEST_P(StepTest, pages_may_lie_in_any_order) {
+  const std::vector<TokenId> tokens = random_tokens(100, 5);
+  StepRunner runner(model(), StepRunner::PageOrder::shuffled);
+  TestSequence sequence = runner.new_sequence(0);
+  expect_equal(feed(runner, sequence, tokens, 0, 32), run_alone(model(), tokens));
+}
+
+TEST_P(StepTest, a_slot_and_pages_used_before_start_fresh_at_position_0) {
+  const std::vector<TokenId> first = random_tokens(70, 6), second = random_tokens(70, 7);
+  StepRunner runner(model());
+  TestSequence sequence = runner.new_sequence(0);
+  feed(runner, sequence, first, 0);
+  expect_equal(feed(runner, sequence, second, 0), run_alone(model(), second));
+}
+
+// Two sequences with a common beginning: full pages are shared, a part-full one is copied.
+TEST_P(StepTest, shared_and_copied_pages_serve_a_second_sequence) {
+  constexpr size_t kShared = 70;  // two full pages and 6 tokens of a third
+  const std::vector<TokenId> beginning = random_tokens(kShared, 8);
+  std::vector<TokenId> a = beginning, b = beginning;
+  for (TokenId token : random_tokens(30, 9)) a.push_back(token);
+  for (TokenId token : random_tokens(30, 10)) b.push_back(token);
+  StepRunner runner(model());
+  TestSequence sa = runner.new_sequence(0), sb = runner.new_sequence(3);
+  feed(runner, sa, beginning, 0);
+  for (size_t g = 0; g < runner.groups().size(); ++g) {
+    sb.pages[g] = sa.pages[g];
+    sb.pages[g][2] = runner.take_page(static_cast<int>(g));
+    runner.cache().copy_page(static_cast<int>(g), sa.pages[g][2], sb.pages[g][2]);
+  }
+  runner.cache().copy_state(sa.slot, sb.slot);
+  Logits got_a, got_b;
+  for (size_t at = kShared; at < a.size(); at += 10) {  // both in one step, each writing its own pages
+    const int32_t position = static_cast<int32_t>(at);
+    const std::vector<RunOutput> step =
+        runner.step({{&sa, position, part(a, at, at + 10)}, {&sb, position, part(b, at, at + 10)}});
+    append(got_a, step[0].logits);
+    append(got_b, step[1].logits);
+  }
+  expect_equal(got_a, tail(run_alone(model(), a), kShared));
+  expect_equal(got_b, tail(run_alone(model(), b), kShared));
+}
+
+TEST_P(RecurrentStepTest, a_copied_state_continues_as_the_original) {
+  constexpr size_t kPrefix = 37;
+  const std::vector<TokenId> tokens = random_tokens(60, 11);
+  const Logits expected = tail(run_alone(model(), tokens), kPrefix);
+  StepRunner runner(model());
+  TestSequence sequence = runner.new_sequence(0);
+  feed(runner, sequence, part(tokens, 0, kPrefix), 0);
+  runner.cache().copy_state(0, 5);
+  expect_equal(feed(runner, sequence, tokens, kPrefix), expected);  // moves slot 0 on, not its copy
+  sequence.slot = 5;
+  expect_equal(feed(runner, sequence, tokens, kPrefix), expected);
+}
+
+TEST_P(RecurrentStepTest, the_recurrent_state_matters) {
+  const std::vector<TokenId> tokens = random_tokens(60, 12);
+  StepRunner runner(model());
+  TestSequence sequence = runner.new_sequence(0);
+  feed(runner, sequence, part(tokens, 0, 37), 0);
+  sequence.slot = 5;  // never written
+  EXPECT_NE(feed(runner, sequence, tokens, 37), tail(run_alone(model(), tokens), 37));
+}
+
+TEST_P(StepTest, pages_and_states_go_to_host_memory_and_come_back) {
+  constexpr size_t kPrefix = 45;
+  const std::vector<TokenId> tokens = random_tokens(70, 13);
+  StepRunner runner(model());
+  CacheMemory& cache = runner.cache();
+  TestSequence sequence = runner.new_sequence(0);
+  feed(runner, sequence, part(tokens, 0, kPrefix), 0);
+  std::vector<std::byte> state(cache.state_bytes());
+  ASSERT_TRUE(cache.read_state(0, state).ok());
+  std::vector<std::vector<std::byte>> pages;
+  for (size_t g = 0; g < runner.groups().size(); ++g) {
+    for (PageId page : sequence.pages[g]) {
+      pages.emplace_back(cache.page_bytes(static_cast<int>(g)));
+      ASSERT_TRUE(cache.read_page(static_cast<int>(g), page, pages.back()).ok());
+    }
+  }
+  feed(runner, sequence, random_tokens(70, 14), 0);  // overwrites all of it
+  TestSequence restored = runner.new_sequence(4);
+  ASSERT_TRUE(cache.write_state(4, state).ok());
+  size_t next = 0;
+  for (size_t g = 0; g < runner.groups().size(); ++g) {
+    for (size_t i = 0; i < 2; ++i, ++next) {
+      restored.pages[g].push_back(runner.take_page(static_cast<int>(g)));
+      ASSERT_TRUE(cache.write_page(static_cast<int>(g), restored.pages[g].back(), pages[next]).ok());
+    }
+  }
+  expect_equal(feed(runner, restored, tokens, kPrefix), tail(run_alone(model(), tokens), kPrefix));
+}
+
+// What a greedy decoder does that waits for each token and sends it back.
+struct Greedy {
+  std::vector<TokenId> tokens;
+  Logits logits;  // of the decode rows
+};
+Greedy decode_on_host(const LoadedModel& model, const std::vector<TokenId>& prompt, size_t n_steps) {
+  StepRunner runner(model);
+  TestSequence sequence = runner.new_sequence(0);
+  Greedy out{{runner.step({{&sequence, 0, prompt}})[0].sampled.back()}, {}};
+  for (size_t i = 0; i < n_steps; ++i) {
+    const int32_t position = static_cast<int32_t>(prompt.size() + i);
+    const RunOutput step = runner.step({{&sequence, position, {out.tokens.back()}}})[0];
+    out.tokens.push_back(step.sampled[0]);
+    append(out.logits, step.logits);
+  }
+  return out;
+}
+
+TEST_P(StepTest, tokens_fed_on_the_device_with_two_steps_in_flight_equal_tokens_fed_by_the_host) {
+  constexpr size_t kSteps = 12;
+  const std::vector<TokenId> prompt_a = random_tokens(40, 15), prompt_b = random_tokens(21, 16);
+  StepRunner runner(model());
+  TestSequence a = runner.new_sequence(1), b = runner.new_sequence(3);
+  std::array<Greedy, 2> got;
+  const auto keep = [&](const StepOutput& out) {  // two decode rows
+    for (size_t i = 0; i < 2; ++i) {
+      got[i].tokens.push_back(out.sampled[i]);
+      const std::span<const float> row = out.logits.subspan(i * kTinyVocabulary, kTinyVocabulary);
+      got[i].logits.insert(got[i].logits.end(), row.begin(), row.end());
+    }
+  };
+  runner.start({{&a, 0, prompt_a}, {&b, 0, prompt_b}});
+  for (size_t i = 0; i < kSteps; ++i) {
+    const int32_t step = static_cast<int32_t>(i);
+    runner.start({{&a, 40 + step, {kFromDevice}}, {&b, 21 + step, {kFromDevice}}});
+    const StepOutput out = runner.wait();
+    if (i > 0) {
+      keep(out);
+    } else {
+      got[0].tokens.push_back(out.sampled[39]);
+      got[1].tokens.push_back(out.sampled[60]);
+    }
+  }
+  keep(runner.wait());
+  const Greedy expected_a = decode_on_host(model(), prompt_a, kSteps);
+  const Greedy expected_b = decode_on_host(model(), prompt_b, kSteps);
+  EXPECT_EQ(got[0].tokens, expected_a.tokens);
+  EXPECT_EQ(got[1].tokens, expected_b.tokens);
+  expect_equal(got[0].logits, expected_a.logits);
+  expect_equal(got[1].logits, expected_b.logits);
+}
+
+TEST_P(StepTest, an_output_stays_valid_until_the_second_start_after_its_own) {
+  const std::vector<TokenId> tokens = random_tokens(50, 17);
+  const Logits expected = run_alone(model(), tokens);
+  StepRunner runner(model());
+  TestSequence sequence = runner.new_sequence(0);
+  runner.start({{&sequence, 0, part(tokens, 0, 20)}});
+  runner.start({{&sequence, 20, part(tokens, 20, 50)}});
+  const StepOutput first = runner.wait();
+  const StepOutput second = runner.wait();
+  Logits got(first.logits.begin(), first.logits.end());
+  got.insert(got.end(), second.logits.begin(), second.logits.end());
+  expect_equal(got, expected);
+}
+
+TEST_P(StepTest, the_number_of_threads_changes_nothing) {
+  const std::vector<TokenId> tokens = random_tokens(60, 18);
+  expect_equal(run_alone(loaded(GetParam(), 2), tokens), run_alone(model(), tokens));
+}
+
+// Pages whose every position is older than the window of the step's first row.
+void give_back_old_pages(const StepRunner& runner, TestSequence& sequence, int position) {
+  for (size_t g = 0; g < runner.groups().size(); ++g) {
+    const int window = runner.groups()[g].window;
+    if (window == 0) continue;
+    const int oldest = std::max(0, position - window + 1);
+    for (int page = 0; page < oldest / kPageTokens; ++page) sequence.pages[g][static_cast<size_t>(page)] = kNoPage;
+  }
+}
+
+TEST_P(SlidingStepTest, pages_older_than_the_window_are_never_read) {
+  const std::vector<TokenId> tokens = random_tokens(130, 19);
+  StepRunner runner(model());
+  TestSequence sequence = runner.new_sequence(0);
+  Logits got;
+  for (size_t at = 0; at < tokens.size(); at += 13) {
+    const int32_t position = static_cast<int32_t>(at);
+    give_back_old_pages(runner, sequence, position);
+    append(got, runner.step({{&sequence, position, part(tokens, at, at + 13)}})[0].logits);
+  }
+  EXPECT_EQ(std::ranges::count(sequence.pages.back(), kNoPage), 3);  // of five: window 20, last step from 117 on
+  expect_equal(got, run_alone(model(), tokens));
+}
+
+// Row k: token k with the trunk's hidden state of position k - 1.
+Logits draft(StepRunner& runner, TestSequence& sequence, const std::vector<TokenId>& tokens,
+             const std::vector<float>& hidden, size_t chunk) {
+  const size_t dim = hidden.size() / tokens.size();
+  Logits out;
+  for (size_t at = 0; at < tokens.size(); at += chunk) {
+    const size_t end = std::min(tokens.size(), at + chunk);
+    const std::vector<float> rows(hidden.begin() + static_cast<ptrdiff_t>(at * dim),
+                                  hidden.begin() + static_cast<ptrdiff_t>(end * dim));
+    append(out, runner.draft_step({{&sequence, static_cast<int32_t>(at), part(tokens, at, end), rows}})[0].logits);
+  }
+  return out;
+}
+
+TEST_P(DraftStepTest, the_draft_graph_shares_pages_with_the_trunk_and_takes_any_chunk_size) {
+  const std::vector<TokenId> tokens = random_tokens(60, 20);
+  StepRunner runner(model());
+  TestSequence sequence = runner.new_sequence(0);
+  const RunOutput trunk = runner.step({{&sequence, 0, part(tokens, 0, 40)}})[0];
+  std::vector<float> hidden(trunk.hidden.size() / 40, 0.0f);  // zeros for the first row
+  hidden.insert(hidden.end(), trunk.hidden.begin(), trunk.hidden.end());
+  const std::vector<TokenId> drafted = part(tokens, 0, 41);
+  const Logits whole = draft(runner, sequence, drafted, hidden, 41);
+  for (size_t chunk : {1, 7, 32}) {
+    SCOPED_TRACE(chunk);
+    expect_equal(draft(runner, sequence, drafted, hidden, chunk), whole);
+  }
+  expect_equal(feed(runner, sequence, tokens, 40), tail(run_alone(model(), tokens), 40));  // the trunk is untouched
+}
+
+bool has_state(const Model& model) { return state_bytes(model.caches) > 0; }
+bool slides(const Model& model) { return page_groups(model.caches).back().window > 0; }
+bool drafts(const Model& model) { return model.draft.has_value(); }
+
+// A suite without a model fails by itself: GoogleTest reports it as uninstantiated.
+std::vector<std::string> models_that(bool (*fits)(const Model&)) {
+  std::vector<std::string> names;
+  for (const TinyModel& model : tiny_models()) {
+    if (fits(loaded(model.name).model())) names.push_back(model.name);
+  }
+  return names;
+}
+std::vector<std::string> all_models() {
+  return models_that([](const Model&) { return true; });
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::ranges::replace_if(
+      name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(TinyModels, StepTest, testing::ValuesIn(all_models()), test_name);
+INSTANTIATE_TEST_SUITE_P(TinyModels, RecurrentStepTest, testing::ValuesIn(models_that(has_state)), test_name);
+INSTANTIATE_TEST_SUITE_P(TinyModels, SlidingStepTest, testing::ValuesIn(models_that(slides)), test_name);
+INSTANTIATE_TEST_SUITE_P(TinyModels, DraftStepTest, testing::ValuesIn(models_that(drafts)), test_name);
+
+}  // namespace
+}  // namespace zinc

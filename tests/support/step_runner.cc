@@ -1,0 +1,152 @@
+#include "tests/support/step_runner.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "tests/support/tiny_model.h"
+
+namespace zinc {
+
+struct StepRunner::Arrays {
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> positions, seq_begin = {0}, slots, rows;
+  std::vector<std::vector<PageId>> pages;  // per group
+  std::vector<PageTable> tables;
+  std::vector<float> hidden;
+
+  StepInputs inputs() const {
+    return {.tokens = tokens,
+            .positions = positions,
+            .seq_begin = seq_begin,
+            .slots = slots,
+            .page_tables = tables,
+            .output_rows = rows,
+            .logit_rows = rows,
+            .hidden = hidden,
+            .wants_hidden = true};
+  }
+};
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const BackendInfo& info, int n_threads) {
+  auto loaded = std::make_unique<LoadedModel>();
+  loaded->bytes_ = std::move(bytes);
+  ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(loaded->bytes_)), "tiny.gguf"));
+  loaded->file_ = std::make_unique<GgufFile>(std::move(file));
+  ZINC_TRY(model, read_model(*loaded->file_));
+  loaded->model_ = std::move(model);
+  ZINC_TRY(backend, info.open(n_threads));
+  loaded->backend_ = std::move(backend);
+  std::vector<const Graph*> graphs = {&loaded->model_.graph};
+  if (loaded->model_.draft) graphs.push_back(&*loaded->model_.draft);
+  ZINC_TRY(weights, loaded->backend_->upload(graphs));
+  loaded->weights_ = std::move(weights);
+  return loaded;
+}
+
+std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> tokens(n);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % kTinyVocabulary);
+  return tokens;
+}
+
+StepRunner::StepRunner(const LoadedModel& model, PageOrder order)
+    : model_(model), groups_(page_groups(model.model().caches)) {
+  std::mt19937 random(1);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    std::vector<PageId> pages(kPages);
+    std::iota(pages.rbegin(), pages.rend(), 0);
+    if (order == PageOrder::shuffled) std::ranges::shuffle(pages, random);
+    free_pages_.push_back(std::move(pages));
+  }
+  const CacheSizes sizes{.n_pages = std::vector<int>(groups_.size(), kPages), .n_slots = kSlots, .kv_format = &k_f32};
+  Backend& backend = model.backend();
+  cache_ = std::move(backend.allocate_cache(model.model().caches, sizes).value());
+  const Bucket bucket{.max_tokens = kMaxTokens, .max_seqs = kSlots, .max_outputs = kMaxTokens};
+  plan_ = std::move(backend.compile(model.model().graph, model.weights(), *cache_, bucket).value());
+  if (!model.model().draft) return;
+  draft_plan_ = std::move(backend.compile(*model.model().draft, model.weights(), *cache_, bucket).value());
+}
+
+TestSequence StepRunner::new_sequence(int slot) const {
+  ZINC_CHECK(slot < kSlots);
+  return {slot, std::vector<std::vector<PageId>>(groups_.size())};
+}
+
+PageId StepRunner::take_page(int group) {
+  std::vector<PageId>& pages = free_pages_[static_cast<size_t>(group)];
+  ZINC_CHECK(!pages.empty());
+  const PageId page = pages.back();
+  pages.pop_back();
+  return page;
+}
+
+void StepRunner::add_pages(TestSequence& sequence, int32_t end_position) {
+  const size_t wanted = static_cast<size_t>((end_position + kPageTokens - 1) / kPageTokens);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    while (sequence.pages[g].size() < wanted) sequence.pages[g].push_back(take_page(static_cast<int>(g)));
+  }
+}
+
+std::unique_ptr<StepRunner::Arrays> StepRunner::prepare(const std::vector<TokenRun>& runs) {
+  auto arrays = std::make_unique<Arrays>();
+  for (const TokenRun& run : runs) {
+    for (size_t i = 0; i < run.tokens.size(); ++i) {
+      arrays->tokens.push_back(run.tokens[i]);
+      arrays->positions.push_back(run.position + static_cast<int32_t>(i));
+    }
+    arrays->seq_begin.push_back(static_cast<int32_t>(arrays->tokens.size()));
+    arrays->slots.push_back(run.sequence->slot);
+    arrays->hidden.insert(arrays->hidden.end(), run.hidden.begin(), run.hidden.end());
+    add_pages(*run.sequence, run.position + static_cast<int32_t>(run.tokens.size()));
+  }
+  arrays->rows.resize(arrays->tokens.size());
+  std::iota(arrays->rows.begin(), arrays->rows.end(), 0);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    size_t stride = 0;
+    for (const TokenRun& run : runs) stride = std::max(stride, run.sequence->pages[g].size());
+    std::vector<PageId>& entries = arrays->pages.emplace_back();
+    for (const TokenRun& run : runs) {
+      entries.insert(entries.end(), run.sequence->pages[g].begin(), run.sequence->pages[g].end());
+      entries.resize(entries.size() + stride - run.sequence->pages[g].size(), kNoPage);
+    }
+    arrays->tables.push_back({entries, static_cast<int>(stride)});
+  }
+  return arrays;
+}
+
+std::vector<RunOutput> StepRunner::run_on(Plan& plan, const std::vector<TokenRun>& runs) {
+  const std::unique_ptr<Arrays> arrays = prepare(runs);
+  plan.start(arrays->inputs());
+  const StepOutput all = plan.wait().value();
+  const size_t n_tokens = arrays->tokens.size();
+  const size_t vocab = all.logits.size() / n_tokens, dim = all.hidden.size() / n_tokens;
+  std::vector<RunOutput> out;
+  size_t begin = 0;
+  for (const TokenRun& run : runs) {
+    const size_t n = run.tokens.size();
+    const std::span<const float> logits = all.logits.subspan(begin * vocab, n * vocab);
+    const std::span<const float> hidden = all.hidden.subspan(begin * dim, n * dim);
+    const std::span<const TokenId> sampled = all.sampled.subspan(begin, n);
+    out.push_back({{logits.begin(), logits.end()}, {hidden.begin(), hidden.end()}, {sampled.begin(), sampled.end()}});
+    begin += n;
+  }
+  return out;
+}
+
+std::vector<RunOutput> StepRunner::step(const std::vector<TokenRun>& runs) { return run_on(*plan_, runs); }
+std::vector<RunOutput> StepRunner::draft_step(const std::vector<TokenRun>& runs) { return run_on(*draft_plan_, runs); }
+
+void StepRunner::start(const std::vector<TokenRun>& runs) {
+  in_flight_.push_back(prepare(runs));
+  plan_->start(in_flight_.back()->inputs());
+}
+
+StepOutput StepRunner::wait() {
+  StepOutput output = plan_->wait().value();
+  in_flight_.pop_front();
+  return output;
+}
+
+}  // namespace zinc

@@ -1,0 +1,55 @@
+// Small random models for tests: for each architecture one or more configurations as metadata. Which weights a
+// configuration has is not written down: read_model is asked again and again, and each missing tensor is read off the
+// error that names it. So a new architecture needs metadata only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "tensor/tensor_view.h"
+
+namespace zinc {
+
+using TinyValue = std::variant<uint32_t, int64_t, float, bool, std::string, std::vector<uint32_t>, std::vector<bool>>;
+
+struct TinyKey {
+  std::string name;  // without the architecture's prefix
+  TinyValue value;
+  bool required = true;  // the architecture refuses a file without it
+};
+
+struct TinyTensor {
+  std::string name;
+  Shape shape;
+  bool required = true;
+};
+
+struct TinyModel {
+  std::string name;  // of the configuration: "gemma4 with experts"
+  std::string architecture;
+  std::vector<TinyKey> metadata;
+  std::vector<TinyTensor> optional_tensors = {};  // "blk.*.x" stands for every layer
+
+  const TinyKey* find(std::string_view key) const;  // nullptr: absent
+};
+
+inline constexpr int64_t kTinyVocabulary = 97;
+inline constexpr int kTinyContext = 256;
+
+const std::vector<TinyModel>& tiny_models();
+const TinyModel& tiny_model(std::string_view name);  // REQUIRES: there is one
+
+// The tensors the configuration has, its optional ones included. The error is one that no tensor would help.
+Result<std::vector<TinyTensor>> find_tensors(const TinyModel& model);
+
+// A GGUF file with random weights of these shapes: matrices in f32, f16 and q8_0, the rest in f32. A tensor's numbers
+// depend on its name alone.
+std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors);
+std::string make_gguf(const TinyModel& model);  // REQUIRES: find_tensors succeeds
+
+}  // namespace zinc
