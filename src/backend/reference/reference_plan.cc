@@ -21,7 +21,7 @@ void ReferencePlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
-  ZINC_CHECK(finished_.size() < 2);
+  ZINC_CHECK(n_started_ - n_waited_ < outcomes_.size());
 }
 
 void ReferencePlan::start(const StepInputs& inputs) {
@@ -52,7 +52,8 @@ void ReferencePlan::run_nodes(const StepInputs& inputs) {
 }
 
 void ReferencePlan::keep_outcome(const StepInputs& in) {
-  Outcome outcome;
+  Outcome& outcome = outcomes_[n_started_++ % outcomes_.size()];
+  outcome = {};
   const StepState step{graph_, in, cache_, threads_, data_, seq_of_token_};
   if (n_outputs_ > 0) {
     const std::span<const int32_t> sampled = step.i32(graph_.nodes().back().out[0]);
@@ -71,14 +72,12 @@ void ReferencePlan::keep_outcome(const StepInputs& in) {
     const size_t seq = static_cast<size_t>(seq_of_token_[static_cast<size_t>(in.output_rows[r])]);
     cache_.last_sampled(in.slots[seq]) = outcome.sampled[r];
   }
-  finished_.push_back(std::move(outcome));
 }
 
 Result<StepOutput> ReferencePlan::wait() {
-  ZINC_CHECK(!finished_.empty());
-  current_ = std::move(finished_.front());
-  finished_.pop_front();
-  return StepOutput{current_.sampled, current_.logits, current_.hidden};
+  ZINC_CHECK(n_waited_ < n_started_);
+  const Outcome& outcome = outcomes_[n_waited_++ % outcomes_.size()];
+  return StepOutput{outcome.sampled, outcome.logits, outcome.hidden};
 }
 
 std::span<const float> ReferencePlan::value(Value v) const {

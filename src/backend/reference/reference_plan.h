@@ -1,7 +1,7 @@
 // Runs a graph's nodes one after the other, each by its kernel. start() computes the whole step; wait() hands it over.
 #pragma once
 
-#include <deque>
+#include <array>
 #include <vector>
 
 #include "backend/plan.h"
@@ -35,8 +35,8 @@ class ReferencePlan final : public Plan {
   std::vector<TokenId> tokens_;  // of the step, kFromDevice resolved
   std::vector<int32_t> seq_of_token_;
   size_t n_tokens_ = 0, n_outputs_ = 0;  // of the last step
-  std::deque<Outcome> finished_;
-  Outcome current_;
+  std::array<Outcome, 2> outcomes_;      // of step k at k % 2: valid until the second start() after its own
+  size_t n_started_ = 0, n_waited_ = 0;
 };
 
 }  // namespace zinc::reference
