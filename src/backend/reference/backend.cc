@@ -1,7 +1,7 @@
 // The reference backend: interprets the graph node by node. Slow, obvious, and right.
 #include "backend/backend.h"
 
-#include <deque>
+#include <array>
 
 #include "backend/reference/kernels.h"
 #include "backend/reference/reference_cache.h"
@@ -44,8 +44,8 @@ class ReferencePlan final : public Plan {
   std::vector<TokenId> tokens_;  // of the step, kFromDevice resolved
   std::vector<int32_t> seq_of_token_;
   size_t n_tokens_ = 0, n_outputs_ = 0;  // of the last step
-  std::deque<Outcome> finished_;
-  Outcome current_;
+  std::array<Outcome, 2> outcomes_;      // step k's is [k % 2]: it stays until step k + 2 starts
+  int64_t n_started_ = 0, n_waited_ = 0;
 };
 
 ReferencePlan::ReferencePlan(const Graph& graph, ReferenceCache& cache, ThreadPool& threads, const Bucket& bucket)
@@ -65,7 +65,7 @@ void ReferencePlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
-  ZINC_CHECK(finished_.size() < 2);
+  ZINC_CHECK(n_started_ - n_waited_ < 2);
 }
 
 void ReferencePlan::start(const StepInputs& inputs) {
@@ -96,7 +96,8 @@ void ReferencePlan::run_nodes(const StepInputs& inputs) {
 }
 
 void ReferencePlan::keep_outcome(const StepInputs& in) {
-  Outcome outcome;
+  Outcome& outcome = outcomes_[static_cast<size_t>(n_started_++ % 2)];
+  outcome = {};
   const StepState step{graph_, in, cache_, threads_, data_, seq_of_token_};
   if (n_outputs_ > 0) {
     const std::span<const int32_t> sampled = step.i32(graph_.nodes().back().out[0]);
@@ -115,14 +116,12 @@ void ReferencePlan::keep_outcome(const StepInputs& in) {
     const size_t seq = static_cast<size_t>(seq_of_token_[static_cast<size_t>(in.output_rows[r])]);
     cache_.last_sampled(in.slots[seq]) = outcome.sampled[r];
   }
-  finished_.push_back(std::move(outcome));
 }
 
 Result<StepOutput> ReferencePlan::wait() {
-  ZINC_CHECK(!finished_.empty());
-  current_ = std::move(finished_.front());
-  finished_.pop_front();
-  return StepOutput{current_.sampled, current_.logits, current_.hidden};
+  ZINC_CHECK(n_waited_ < n_started_);
+  const Outcome& outcome = outcomes_[static_cast<size_t>(n_waited_++ % 2)];
+  return StepOutput{outcome.sampled, outcome.logits, outcome.hidden};
 }
 
 std::span<const float> ReferencePlan::value(Value v) const {
