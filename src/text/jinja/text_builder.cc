@@ -1,0 +1,149 @@
+#include "text/jinja/text_builder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "text/jinja/runtime.h"
+
+namespace zinc::jinja {
+namespace {
+
+constexpr size_t kNoPlace = std::string_view::npos;
+// Up to this length the library's search is quick whatever the text; beyond it could be made to take n * m steps.
+constexpr size_t kPlainSearchBytes = 16;
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+void add_run(std::vector<Run>& runs, size_t end, bool from_input) {
+  if (!runs.empty() && runs.back().from_input == from_input) {
+    runs.back().end = end;
+  } else {
+    runs.push_back({end, from_input});
+  }
+}
+
+// Knuth, Morris and Pratt: linear in both lengths.
+size_t find_linear(std::string_view text, std::string_view wanted, size_t from) {
+  std::vector<size_t> border(wanted.size(), 0);
+  for (size_t i = 1, n = 0; i < wanted.size(); ++i) {
+    while (n > 0 && wanted[i] != wanted[n]) n = border[n - 1];
+    if (wanted[i] == wanted[n]) ++n;
+    border[i] = n;
+  }
+  for (size_t i = from, n = 0; i < text.size(); ++i) {
+    while (n > 0 && text[i] != wanted[n]) n = border[n - 1];
+    if (text[i] == wanted[n]) ++n;
+    if (n == wanted.size()) return i + 1 - n;
+  }
+  return kNoPlace;
+}
+
+const Text* make_text(Runtime& rt, std::string_view bytes, std::span<const Run> runs, bool is_markup) {
+  if (runs.size() > 1) return rt.arena().make<Text>(bytes, rt.arena().copy(runs), false, is_markup);
+  const bool from_input = !runs.empty() && runs[0].from_input;
+  return rt.arena().make<Text>(bytes, std::span<const Run>{}, from_input, is_markup);
+}
+
+}  // namespace
+
+void TextBuilder::append(std::string_view bytes, bool from_input) {
+  if (bytes.empty() || !rt_.charge_bytes(bytes.size()) || !rt_.reserve(bytes_.size() + bytes.size(), 1)) return;
+  bytes_.append(bytes);
+  add_run(runs_, bytes_.size(), from_input);
+}
+
+void TextBuilder::append(const Text& text) { append(text, 0, text.bytes.size()); }
+
+void TextBuilder::append(const Text& text, size_t begin, size_t end) {
+  for_each_run(text, begin, end, [this](std::string_view piece, bool from_input) { append(piece, from_input); });
+}
+
+void TextBuilder::append_repeated(const Text& text, size_t n) {
+  if (text.bytes.empty() || n == 0 || !rt_.reserve(n, text.bytes.size())) return;
+  for (size_t i = 0; i < n && rt_.charge(1); ++i) append(text);
+}
+
+void TextBuilder::pad(size_t n, std::string_view fill) { append_repeated(Text{fill, {}}, n); }
+
+Value TextBuilder::finish(bool is_markup) {
+  if (rt_.failed()) return Value();
+  return Value(make_text(rt_, rt_.arena().copy(std::string_view(bytes_)), runs_, is_markup));
+}
+
+Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end) {
+  const std::string_view bytes = text.bytes.substr(begin, end - begin);
+  if (text.runs.empty()) {
+    return Value(rt.arena().make<Text>(bytes, std::span<const Run>{}, text.from_input, text.is_markup));
+  }
+  std::vector<Run> runs;
+  size_t n_bytes = 0;
+  for_each_run(text, begin, end, [&](std::string_view piece, bool from_input) {
+    n_bytes += piece.size();
+    runs.push_back({n_bytes, from_input});
+  });
+  rt.charge(1 + text.runs.size() / 8);
+  return Value(make_text(rt, bytes, runs, text.is_markup));
+}
+
+Value concat_texts(Runtime& rt, std::span<const Text* const> texts, bool is_markup) {
+  size_t n_bytes = 0, n_runs = 0;
+  for (const Text* text : texts) {
+    n_bytes += text->bytes.size();
+    n_runs += std::max<size_t>(1, text->runs.size());
+  }
+  if (!rt.charge_bytes(n_bytes) || !rt.reserve(n_bytes, 1) || !rt.charge(n_runs / 8)) return Value();
+  char* const bytes = static_cast<char*>(rt.arena().allocate(n_bytes));
+  std::vector<Run> runs;
+  size_t end = 0;
+  for (const Text* text : texts) {
+    if (text->bytes.empty()) continue;
+    std::memcpy(bytes + end, text->bytes.data(), text->bytes.size());
+    for_each_run(*text, 0, text->bytes.size(), [&](std::string_view piece, bool from_input) {
+      end += piece.size();
+      add_run(runs, end, from_input);
+    });
+  }
+  return Value(make_text(rt, {bytes, n_bytes}, runs, is_markup));
+}
+
+size_t n_chars(Runtime& rt, std::string_view text) {
+  rt.charge(text.size() / kBytesPerStep);
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); }));
+}
+
+size_t byte_offset(Runtime& rt, std::string_view text, size_t n_chars) {
+  size_t at = 0;
+  for (; n_chars > 0 && at < text.size(); --n_chars) {
+    do {
+      ++at;
+    } while (at < text.size() && is_continuation(text[at]));
+  }
+  rt.charge(at / kBytesPerStep);
+  return at;
+}
+
+size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) return kNoPlace;
+  const bool is_plain = wanted.size() <= kPlainSearchBytes;
+  const size_t found = is_plain ? text.find(wanted, from) : find_linear(text, wanted, from);
+  const size_t n_seen = (found == kNoPlace ? text.size() : found) - from;
+  rt.charge((n_seen + (is_plain ? 0 : wanted.size())) / kBytesPerStep);
+  return found;
+}
+
+size_t rfind_text(Runtime& rt, std::string_view text, std::string_view wanted) {
+  size_t last = kNoPlace;
+  if (wanted.empty()) return text.size();
+  if (wanted.size() <= kPlainSearchBytes) {
+    const size_t found = text.rfind(wanted);
+    rt.charge((text.size() - (found == kNoPlace ? 0 : found)) / kBytesPerStep);
+    return found;
+  }
+  for (size_t at = find_text(rt, text, wanted, 0); at != kNoPlace && rt.charge(1);) {
+    last = at;
+    at = find_text(rt, text, wanted, at + 1);
+  }
+  return last;
+}
+
+}  // namespace zinc::jinja

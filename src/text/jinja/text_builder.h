@@ -1,0 +1,74 @@
+// Makes texts piece by piece and keeps every piece's origin: template or input. Counts what it makes against the
+// rendering's budget; once that is spent it takes no more.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/utf8.h"
+#include "text/jinja/value.h"
+
+namespace zinc::jinja {
+
+class Runtime;
+
+class TextBuilder {
+ public:
+  explicit TextBuilder(Runtime& rt) : rt_(rt) {}
+
+  void append(std::string_view bytes, bool from_input);
+  void append(const Text& text);
+  void append(const Text& text, size_t begin, size_t end);  // bytes begin..end
+  void append_repeated(const Text& text, size_t n);
+  void pad(size_t n, std::string_view fill = " ");  // n times `fill`, as the template's
+
+  size_t size() const { return bytes_.size(); }
+  const std::string& bytes() const { return bytes_; }
+  const std::vector<Run>& runs() const { return runs_; }
+  Value finish(bool is_markup = false);  // the text, in the arena
+
+ private:
+  Runtime& rt_;
+  std::string bytes_;
+  std::vector<Run> runs_;
+};
+
+// Calls `visit(piece, from_input)` for the pieces of text[begin..end) with one origin each.
+template <class Visit>
+void for_each_run(const Text& text, size_t begin, size_t end, Visit&& visit) {
+  if (begin >= end) return;
+  if (text.runs.empty()) return visit(text.bytes.substr(begin, end - begin), text.from_input);
+  size_t from = 0;
+  for (const Run& run : text.runs) {
+    const size_t first = std::max(from, begin), last = std::min(run.end, end);
+    if (first < last) visit(text.bytes.substr(first, last - first), run.from_input);
+    from = run.end;
+    if (from >= end) return;
+  }
+}
+
+// Calls `visit(char, bytes, from_input)` for every character.
+template <class Visit>
+void for_each_char(const Text& text, Visit&& visit) {
+  for_each_run(text, 0, text.bytes.size(), [&](std::string_view piece, bool from_input) {
+    while (!piece.empty()) {
+      const Utf8Char c = next_utf8(piece);
+      visit(c.code, piece.substr(0, static_cast<size_t>(c.n_bytes)), from_input);
+      piece.remove_prefix(static_cast<size_t>(c.n_bytes));
+    }
+  });
+}
+
+// Bytes begin..end of a text, sharing its bytes.
+Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end);
+// All of these in a row. The fast way for a few whole texts.
+Value concat_texts(Runtime& rt, std::span<const Text* const> texts, bool is_markup = false);
+
+// Characters and bytes of UTF-8: counted anew each time, and charged for.
+size_t n_chars(Runtime& rt, std::string_view text);
+size_t byte_offset(Runtime& rt, std::string_view text, size_t n_chars);  // of the n-th character, or the end
+size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from);  // npos: not there
+size_t rfind_text(Runtime& rt, std::string_view text, std::string_view wanted);
+
+}  // namespace zinc::jinja

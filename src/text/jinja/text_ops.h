@@ -1,0 +1,29 @@
+// Operations on texts that filters and methods share. Every byte of a result keeps the origin it had.
+#pragma once
+
+#include "text/jinja/runtime.h"
+#include "text/unicode_case.h"
+
+namespace zinc::jinja {
+
+Value to_case(Runtime& rt, const Text& text, Case wanted);  // upper or lower
+Value to_title(Runtime& rt, const Text& text);              // as str.title: every word
+Value to_title_words(Runtime& rt, const Text& text);        // as the filter: words begin after spaces, - ( { [ <
+Value capitalize(Runtime& rt, const Text& text);
+
+enum class Side : uint8_t { both, left, right };
+Value strip(Runtime& rt, const Text& text, Side side, const Value& chars);  // chars: missing or none for white space
+
+Value replace(Runtime& rt, const Text& text, const Text& old, const Text& with, int64_t max_count);
+Value split(Runtime& rt, const Text& text, const Text& separator, int64_t max_splits, bool from_right);
+Value split_at_spaces(Runtime& rt, const Text& text, int64_t max_splits, bool from_right);
+Value split_lines(Runtime& rt, const Text& text, bool keeps_ends);
+Value center(Runtime& rt, const Text& text, int64_t width, const Text& fill);
+
+// The text of an argument; failed where it is none. The result is never null.
+const Text& text_arg(Runtime& rt, const Value& value);
+// An optional whole number: `otherwise` where it is missing or none.
+int64_t integer_arg(Runtime& rt, const Args& args, size_t i, int64_t otherwise);
+bool flag_arg(const Args& args, size_t i, bool otherwise);
+
+}  // namespace zinc::jinja
