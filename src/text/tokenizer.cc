@@ -185,16 +185,17 @@ void Tokenizer::encode(std::span<const TextSegment> segments, bool add_special, 
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
   std::string text;
-  bool at_start = tables_->space_prefix;
+  bool after_special = true;  // where encode() puts a space
   for (const TokenId id : ids) {
     if (is_control(id)) {
-      at_start = tables_->space_prefix;
+      after_special = true;
       continue;
     }
     std::string_view piece = bytes(id);
-    if (at_start && piece.starts_with(' ')) piece.remove_prefix(1);
+    const bool special = tables_->vocab.is_token(id) && is_special(tables_->vocab.type(id));
+    if (tables_->space_prefix && after_special && !special && piece.starts_with(' ')) piece.remove_prefix(1);
     text += piece;
-    at_start = false;
+    after_special = special;
   }
   return text;
 }
