@@ -20,7 +20,7 @@ void decode_row(benchmark::State& state, const Format* format) {
     benchmark::DoNotOptimize(out.data());
     benchmark::ClobberMemory();
   }
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kElems));
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(kElems));
 }
 
 const int kRegistered = [] {

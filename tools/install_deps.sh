@@ -87,7 +87,7 @@ boost_package() {
   version=${name#libboost}
   version=${version%-dev}
   if [ -n "$version" ] && at_least "$version" $min_boost; then echo "$name"; return; fi
-  stop "zinc needs the Boost headers, version $min_boost or newer; this system offers ${version:-none}." \
+  stop "needs the Boost headers, version $min_boost or newer; this system offers ${version:-none}." \
     "Debian 12 and Ubuntu 24.04 have them; or put newer headers into /usr/local/include."
 }
 
@@ -99,14 +99,14 @@ clang_packages() {
 }
 
 install() {
-  local packages=() name as_root=()
-  has_command apt-get || stop "missing: $*. Install these, or what your system calls them (@boost: Boost headers" \
-    "$min_boost or newer; @clang: clang 14 or newer with its fuzzer runtime), and try again."
+  local packages=() name as_root=() names=${*//@/}
+  has_command apt-get || stop "missing: $names. Install these, or what your system calls them (boost: the headers of" \
+    "$min_boost or newer; clang: 14 or newer with its fuzzer runtime), and try again."
   if [ "$(id -u)" != 0 ]; then
-    has_command sudo || stop "missing: $*. Installing them needs root and there is no sudo; as root run: $0 ${purposes[*]}"
+    has_command sudo || stop "missing: $names. Installing them needs root and there is no sudo; as root run: $0 ${purposes[*]}"
     as_root=(sudo)
   fi
-  echo "zinc: installing what is missing: ${*//@/}" >&2
+  echo "zinc: installing what is missing: $names" >&2
   # sudo drops the environment, so env sets what apt needs behind it. A list that cannot be refreshed may still do.
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 || true
   for name in "$@"; do
@@ -129,7 +129,7 @@ install() {
 }
 
 too_old_cmake() {
-  stop "zinc needs CMake $min_cmake or newer; this system has ${1:-none}. Debian 12 and Ubuntu 24.04 have it;" \
+  stop "needs CMake $min_cmake or newer; this system has ${1:-none}. Debian 12 and Ubuntu 24.04 have it;" \
     "or put a newer cmake first on PATH."
 }
 
@@ -140,7 +140,7 @@ check_versions() {
   if [ -z "${CXX:-}" ]; then
     version=$(g++ -dumpversion)
     at_least "$version" $min_gxx ||
-      stop "zinc needs g++ $min_gxx or clang 14 or newer; g++ here is $version. Name another compiler: CXX=clang++ make"
+      stop "needs g++ $min_gxx or clang 14 or newer; g++ here is $version. Name another compiler: CXX=clang++ make"
   fi
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/command.h"
-#include "cli/printable.h"
+#include "cli/one_line.h"
 #include "cli/version.h"
 
 namespace zinc {
@@ -50,7 +50,7 @@ int run_cli(int argc, char** argv) {
   }
   const Status status = chosen();
   if (status.ok()) return 0;
-  fmt::print(stderr, "zinc: {}\n", printable(status.error().message));
+  fmt::print(stderr, "zinc: {}\n", one_line(status.error().message));
   return kExitFailure;
 }
 

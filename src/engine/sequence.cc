@@ -75,10 +75,11 @@ Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, bool all_logi
   return plan_->wait();
 }
 
-Result<std::span<const float>> Sequence::feed(std::span<const TokenId> tokens) {
+Result<std::span<const float>> Sequence::feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled) {
   if (Status room = check_room(tokens.size()); !room.ok()) return room.error();
   std::span<const float> logits;
   for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
+    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "stopped while reading the prompt");
     const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
     ZINC_TRY(output, step(tokens.subspan(begin, n), false));
     logits = output.logits;

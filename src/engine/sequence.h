@@ -2,6 +2,7 @@
 // steps and plans as a server would, with one sequence per step and pages in order.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,7 +27,8 @@ class Sequence {
 
   // Feeds tokens after those fed before. The result is the logits after the last of them, valid until the next call.
   // REQUIRES: tokens not empty and in the vocabulary. Fails if they exceed the context; then nothing is fed.
-  Result<std::span<const float>> feed(std::span<const TokenId> tokens);
+  // `cancelled` is asked between steps; where it says so, the result is an ErrorCode::cancelled.
+  Result<std::span<const float>> feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled = {});
   // The same, with the logits after every token, row after row.
   Result<std::vector<float>> feed_with_all_logits(std::span<const TokenId> tokens);
 

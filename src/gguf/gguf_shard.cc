@@ -116,8 +116,7 @@ class ShardParser {
     ZINC_TRY(type, read_type(key));
     const size_t value_at = reader_.at();
     ZINC_TRY(checked, check_value(key, type, 0));
-    std::span<const std::byte> encoded = reader_.since(value_at);
-    shard_.metadata.emplace_back(key, take_gguf_value(type, encoded));
+    shard_.metadata.emplace_back(key, gguf_value(type, reader_.since(value_at)));
     return ok_status();
   }
 

@@ -104,6 +104,13 @@ GgufValue take_gguf_value(GgufType type, std::span<const std::byte>& bytes) {
   return {type, false};
 }
 
+GgufValue gguf_value(GgufType type, std::span<const std::byte> bytes) {
+  if (type != GgufType::array) return take_gguf_value(type, bytes);
+  const GgufType element_type{take<uint32_t>(bytes)};
+  const uint64_t size = take<uint64_t>(bytes);
+  return {type, GgufArray(element_type, size, bytes)};
+}
+
 std::vector<GgufValue> GgufArray::first(uint64_t n_elems) const {
   std::vector<GgufValue> out;
   n_elems = std::min(n_elems, size_);

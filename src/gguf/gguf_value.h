@@ -65,6 +65,8 @@ struct GgufValue {
 
 // Decodes the checked value of `type` at the front of `bytes` and takes it off.
 GgufValue take_gguf_value(GgufType type, std::span<const std::byte>& bytes);
+// The checked value of `type` that is all of `bytes`; does not walk over an array's elements.
+GgufValue gguf_value(GgufType type, std::span<const std::byte> bytes);
 
 template <class Visit>
 void GgufArray::for_each(Visit visit) const {

@@ -1,5 +1,7 @@
 #include "graph/graph_builder.h"
 
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace zinc {
@@ -14,6 +16,9 @@ ValueInfo activation(Rows rows, const Shape& shape, Element element = Element::f
   info.shape = shape;
   return info;
 }
+
+bool is_positive(float x) { return x > 0 && std::isfinite(x); }
+bool fits_int(int64_t n) { return n <= std::numeric_limits<int>::max(); }
 
 // `shape` with its innermost dimension replaced.
 Shape with_inner(const Shape& shape, int64_t inner) {
@@ -82,7 +87,6 @@ Value GraphBuilder::weight_or(std::string_view name, std::string_view fallback, 
 
 Value GraphBuilder::weight(std::string_view name, const Shape& shape) {
   if (!status_.ok()) return {};
-  if (const auto known = weights_.find(std::string(name)); known != weights_.end()) return known->second;
   const TensorView* view = source_(name);
   if (view == nullptr) {
     fail_with(fail(ErrorCode::invalid_input,
@@ -95,6 +99,7 @@ Value GraphBuilder::weight(std::string_view name, const Shape& shape) {
                    file_name_, name, view->shape.to_string(), shape.to_string()));
     return {};
   }
+  if (const auto known = weights_.find(std::string(name)); known != weights_.end()) return known->second;
   ValueInfo info;
   info.shape = shape;
   info.weight = {view->format, shape, view->bytes};
@@ -121,20 +126,41 @@ Value GraphBuilder::add_node(Op op, std::initializer_list<Value> in, OpParams pa
 
 bool GraphBuilder::require(bool condition, Op op, std::string_view what) {
   if (!condition) {
-    fail_with(fail(ErrorCode::invalid_input, "{}: layer {}: {}: {}; the file's metadata does not fit this architecture",
-                   file_name_, layer_, op_name(op), what));
+    const std::string place = layer_ < 0 ? "outside the layers" : fmt::format("layer {}", layer_);
+    fail_with(fail(ErrorCode::invalid_input, "{}: {}: {}: {}; the file's metadata does not fit this architecture",
+                   file_name_, place, op_name(op), what));
   }
   return condition && status_.ok();
 }
 
-bool GraphBuilder::usable(Op op, std::initializer_list<Value> required, std::initializer_list<Value> optional) {
+bool GraphBuilder::usable(Op op, const Inputs& in) {
   if (!status_.ok()) return false;
-  for (Value v : required) {
+  for (Value v : in.activations) {
     if (!require(bool(v), op, "an input is missing")) return false;
+    const bool is_f32 = !info(v).is_weight() && info(v).element == Element::f32;
+    if (!require(is_f32, op, "an input that must be an f32 activation is not")) return false;
+    const bool same_rows = info(v).rows == info(*in.activations.begin()).rows;
+    if (!require(same_rows, op, "an input has rows for all tokens, another only for outputs")) return false;
   }
-  for (Value v : optional) {
+  for (Value v : in.weights) {
+    if (!require(v && info(v).is_weight(), op, "an input that must be a weight is not")) return false;
+  }
+  for (Value v : in.optional_weights) {
     if (v && !require(info(v).is_weight(), op, "an optional input must be a weight")) return false;
   }
+  return true;
+}
+
+// Ops that look at a token's position or sequence.
+bool GraphBuilder::by_token(Op op, Value v) {
+  return require(info(v).rows == Rows::tokens, op, "the input must have a row for every token");
+}
+
+// A layer's cache has one shape, whoever writes it.
+template <class Cache>
+bool GraphBuilder::claim(Op op, Cache& cache, const Cache& wanted, bool is_new) {
+  if (!require(is_new || cache == wanted, op, "two nodes write the same cache in different shapes")) return false;
+  cache = wanted;
   return true;
 }
 
@@ -146,7 +172,7 @@ LayerCache& GraphBuilder::cache(int layer) {
 }
 
 Value GraphBuilder::embed(Value table) {
-  if (!usable(Op::embed, {table})) return {};
+  if (!usable(Op::embed, {.weights = {table}})) return {};
   if (!require(info(table).shape.n_dims() == 2, Op::embed, "the table must be a matrix")) return {};
   return add_node(Op::embed, {table}, {}, activation(Rows::tokens, {info(table).shape[1]}));
 }
@@ -157,7 +183,7 @@ Value GraphBuilder::hidden_in(int64_t dim) {
 }
 
 Value GraphBuilder::linear(Value x, Value weight, Value bias) {
-  if (!usable(Op::linear, {x, weight}, {bias})) return {};
+  if (!usable(Op::linear, {.activations = {x}, .weights = {weight}, .optional_weights = {bias}})) return {};
   const Shape& w = info(weight).shape;
   if (!require(w.n_dims() == 2 && w[1] == info(x).shape.inner(), Op::linear, "weight and input widths differ"))
     return {};
@@ -166,7 +192,7 @@ Value GraphBuilder::linear(Value x, Value weight, Value bias) {
 }
 
 Value GraphBuilder::rms_norm(Value x, Value weight, float eps) {
-  if (!usable(Op::norm, {x}, {weight})) return {};
+  if (!usable(Op::norm, {.activations = {x}, .optional_weights = {weight}})) return {};
   const bool fits = !weight || info(weight).shape == Shape{info(x).shape.inner()};
   if (!require(fits, Op::norm, "the weight has another width")) return {};
   if (!require(eps >= 0, Op::norm, "the epsilon is negative")) return {};
@@ -174,16 +200,19 @@ Value GraphBuilder::rms_norm(Value x, Value weight, float eps) {
 }
 
 Value GraphBuilder::l2_norm(Value x, float eps) {
-  if (!usable(Op::norm, {x}) || !require(eps >= 0, Op::norm, "the epsilon is negative")) return {};
+  if (!usable(Op::norm, {.activations = {x}})) return {};
+  if (!require(eps >= 0, Op::norm, "the epsilon is negative")) return {};
   return add_node(Op::norm, {x}, NormParams{NormKind::l2, eps}, like(x, info(x).shape));
 }
 
 Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors) {
-  if (!usable(Op::rope, {x}, {freq_factors})) return {};
+  if (!usable(Op::rope, {.activations = {x}, .optional_weights = {freq_factors}}) || !by_token(Op::rope, x)) return {};
   const Shape& shape = info(x).shape;
   const bool dims_fit = params.n_dims > 0 && params.n_dims % 2 == 0 && params.n_dims <= shape.inner();
   if (!require(shape.n_dims() == 2 && dims_fit, Op::rope, "the rotated dimensions do not fit the heads")) return {};
-  if (!require(params.theta > 0 && params.position_scale > 0, Op::rope, "base and scale must be positive")) return {};
+  if (!require(is_positive(params.theta) && is_positive(params.position_scale), Op::rope,
+               "base and scale must be positive"))
+    return {};
   const bool factors_fit = !freq_factors || info(freq_factors).shape == Shape{params.n_dims / 2};
   if (!require(factors_fit, Op::rope, "there must be one frequency factor per rotated pair")) return {};
   return add_node(Op::rope, {x, freq_factors}, params, like(x, shape));
@@ -191,9 +220,10 @@ Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors) 
 
 Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& params) {
   constexpr Op kOp = Op::attention;
-  if (!usable(kOp, {in.q}, {in.sinks})) return {};
-  if (!require(params.window >= 0 && params.window < (int64_t{1} << 31), kOp, "the window is out of range")) return {};
   if (!require(bool(in.k) == bool(in.v), kOp, "keys and values come together")) return {};
+  if (!usable(kOp, {.activations = {in.q}, .optional_weights = {in.sinks}}) || !by_token(kOp, in.q)) return {};
+  if (in.k && !usable(kOp, {.activations = {in.q, in.k, in.v}})) return {};
+  if (!require(params.window >= 0 && fits_int(params.window), kOp, "the window is out of range")) return {};
   if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
   const Shape& q = info(in.q).shape;
   if (!require(q.n_dims() == 2, kOp, "queries must be split into heads")) return {};
@@ -202,7 +232,10 @@ Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& 
     const Shape& k = info(in.k).shape;
     const Shape& v = info(in.v).shape;
     if (!require(k.n_dims() == 2 && v.n_dims() == 2 && k[0] == v[0], kOp, "keys and values differ in heads")) return {};
-    kv = {static_cast<int>(k[0]), static_cast<int>(k[1]), static_cast<int>(v[1]), static_cast<int>(params.window)};
+    if (!require(fits_int(k.elems()) && fits_int(v.elems()), kOp, "keys and values are too wide")) return {};
+    const AttentionCache wanted = {static_cast<int>(k[0]), static_cast<int>(k[1]), static_cast<int>(v[1]),
+                                   static_cast<int>(params.window)};
+    if (!claim(kOp, kv, wanted, kv.kv_heads == 0)) return {};
   }
   if (!require(kv.kv_heads > 0, kOp, "the layer whose cache is read has none")) return {};
   if (!require(q[0] % kv.kv_heads == 0, kOp, "heads are not a multiple of the key heads")) return {};
@@ -213,7 +246,7 @@ Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& 
 }
 
 Value GraphBuilder::gated_act(Act act, Value gate, Value up) {
-  if (!usable(Op::gated_act, {gate, up})) return {};
+  if (!usable(Op::gated_act, {.activations = {gate, up}})) return {};
   const Shape& g = info(gate).shape;
   const bool fits = g.elems() == info(up).shape.elems() || g.elems() == 1;
   if (!require(fits, Op::gated_act, "gate and input widths differ")) return {};
@@ -221,7 +254,7 @@ Value GraphBuilder::gated_act(Act act, Value gate, Value up) {
 }
 
 GraphBuilder::Route GraphBuilder::moe_route(Value logits, const MoeRouteParams& params) {
-  if (!usable(Op::moe_route, {logits})) return {};
+  if (!usable(Op::moe_route, {.activations = {logits}})) return {};
   const Shape& shape = info(logits).shape;
   const bool fits = shape.n_dims() == 1 && params.n_used > 0 && params.n_used <= shape[0];
   if (!require(fits, Op::moe_route, "the experts used must be between 1 and their count")) return {};
@@ -234,7 +267,12 @@ GraphBuilder::Route GraphBuilder::moe_route(Value logits, const MoeRouteParams& 
 
 Value GraphBuilder::moe_linear(Value x, const ExpertWeights& experts, Value ids) {
   constexpr Op kOp = Op::moe_linear;
-  if (!usable(kOp, {x, experts.weight, ids}, {experts.bias, experts.scale})) return {};
+  if (!usable(kOp,
+              {.activations = {x}, .weights = {experts.weight}, .optional_weights = {experts.bias, experts.scale}})) {
+    return {};
+  }
+  const bool ids_fit = ids && info(ids).element == Element::i32 && info(ids).rows == info(x).rows;
+  if (!require(ids_fit, kOp, "the expert ids are not those of a route over the same rows")) return {};
   const Shape& w = info(experts.weight).shape;
   const Shape& in = info(x).shape;
   const int64_t n_used = info(ids).shape[0];
@@ -247,7 +285,7 @@ Value GraphBuilder::moe_linear(Value x, const ExpertWeights& experts, Value ids)
 }
 
 Value GraphBuilder::moe_combine(Value x, Value weights) {
-  if (!usable(Op::moe_combine, {x, weights})) return {};
+  if (!usable(Op::moe_combine, {.activations = {x, weights}})) return {};
   const Shape& shape = info(x).shape;
   const bool fits = shape.n_dims() == 2 && info(weights).shape == Shape{shape[0]};
   if (!require(fits, Op::moe_combine, "there must be one weight per chosen expert")) return {};
@@ -256,19 +294,23 @@ Value GraphBuilder::moe_combine(Value x, Value weights) {
 
 Value GraphBuilder::short_conv(Value x, Value weight, const ShortConvParams& params) {
   constexpr Op kOp = Op::short_conv;
-  if (!usable(kOp, {x, weight})) return {};
+  if (!usable(kOp, {.activations = {x}, .weights = {weight}}) || !by_token(kOp, x)) return {};
   if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
   const Shape& w = info(weight).shape;
   if (!require(w.n_dims() == 2 && info(x).shape == Shape{w[0]}, kOp, "weight and input channels differ")) return {};
+  if (!require(fits_int(w.elems()), kOp, "the weight is too large")) return {};
   RecurrentCache& state = cache(params.cache_layer).recurrent;
-  state.conv_channels = static_cast<int>(w[0]);
-  state.conv_taps = static_cast<int>(w[1]);
+  RecurrentCache wanted = state;
+  wanted.conv_channels = static_cast<int>(w[0]);
+  wanted.conv_taps = static_cast<int>(w[1]);
+  if (!claim(kOp, state, wanted, state.conv_channels == 0)) return {};
   return add_node(kOp, {x, weight}, params, like(x, info(x).shape));
 }
 
 Value GraphBuilder::delta_net(const DeltaNetInputs& in, const DeltaNetParams& params) {
   constexpr Op kOp = Op::delta_net;
-  if (!usable(kOp, {in.q, in.k, in.v, in.alpha, in.beta, in.dt_bias, in.a})) return {};
+  if (!usable(kOp, {.activations = {in.q, in.k, in.v, in.alpha, in.beta}, .weights = {in.dt_bias, in.a}})) return {};
+  if (!by_token(kOp, in.q)) return {};
   if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
   const Shape& k = info(in.k).shape;
   const Shape& v = info(in.v).shape;
@@ -277,55 +319,61 @@ Value GraphBuilder::delta_net(const DeltaNetInputs& in, const DeltaNetParams& pa
   for (Value per_head : {in.alpha, in.beta, in.dt_bias, in.a}) {
     if (!require(info(per_head).shape == Shape{v[0]}, kOp, "gates must have one number per value head")) return {};
   }
+  if (!require(fits_int(k.elems()) && fits_int(v.elems()), kOp, "keys and values are too wide")) return {};
   RecurrentCache& state = cache(params.cache_layer).recurrent;
-  state.heads = static_cast<int>(v[0]);
-  state.k_dim = static_cast<int>(k[1]);
-  state.v_dim = static_cast<int>(v[1]);
+  RecurrentCache wanted = state;
+  wanted.heads = static_cast<int>(v[0]);
+  wanted.k_dim = static_cast<int>(k[1]);
+  wanted.v_dim = static_cast<int>(v[1]);
+  if (!claim(kOp, state, wanted, state.heads == 0)) return {};
   return add_node(kOp, {in.q, in.k, in.v, in.alpha, in.beta, in.dt_bias, in.a}, params, like(in.v, v));
 }
 
 Value GraphBuilder::add(Value a, Value b) {
-  if (!usable(Op::add, {a, b})) return {};
-  if (!require(info(a).shape == info(b).shape && info(a).rows == info(b).rows, Op::add, "shapes differ")) return {};
+  if (!usable(Op::add, {.activations = {a, b}})) return {};
+  if (!require(info(a).shape == info(b).shape, Op::add, "shapes differ")) return {};
   return add_node(Op::add, {a, b}, {}, like(a, info(a).shape));
 }
 
 Value GraphBuilder::mul(Value x, Value weight) {
-  if (!usable(Op::mul, {x, weight})) return {};
+  if (!usable(Op::mul, {.activations = {x}, .weights = {weight}})) return {};
   const int64_t n = info(weight).shape.elems();
-  const bool fits = info(weight).is_weight() && (n == 1 || n == info(x).shape.inner());
+  const bool fits = n == 1 || n == info(x).shape.inner();
   if (!require(fits, Op::mul, "the weight has another width")) return {};
   return add_node(Op::mul, {x, weight}, {}, like(x, info(x).shape));
 }
 
 Value GraphBuilder::scale(Value x, float factor) {
-  if (!usable(Op::scale, {x})) return {};
+  if (!usable(Op::scale, {.activations = {x}})) return {};
   return add_node(Op::scale, {x}, ScaleParams{factor}, like(x, info(x).shape));
 }
 
 Value GraphBuilder::softcap(Value x, float cap) {
-  if (!usable(Op::softcap, {x}) || !require(cap > 0, Op::softcap, "the cap must be positive")) return {};
+  if (!usable(Op::softcap, {.activations = {x}}) || !require(cap > 0, Op::softcap, "the cap must be positive"))
+    return {};
   return add_node(Op::softcap, {x}, SoftcapParams{cap}, like(x, info(x).shape));
 }
 
 Value GraphBuilder::view(Value x, const Shape& shape) {
-  if (!usable(Op::view, {x})) return {};
+  if (!usable(Op::view, {.activations = {x}})) return {};
   if (!require(shape.elems() == info(x).shape.elems(), Op::view, "element counts differ")) return {};
   if (shape == info(x).shape) return x;
   return add_node(Op::view, {x}, {}, like(x, shape));
 }
 
 Value GraphBuilder::heads(Value x, int64_t n_heads) {
-  if (!usable(Op::view, {x})) return {};
+  if (!usable(Op::view, {.activations = {x}})) return {};
   const int64_t n = info(x).shape.elems();
   if (!require(n_heads > 0 && n % n_heads == 0, Op::view, "the width is not a multiple of the heads")) return {};
   return view(x, {n_heads, n / n_heads});
 }
 
-Value GraphBuilder::flat(Value x) { return usable(Op::view, {x}) ? view(x, {info(x).shape.elems()}) : Value{}; }
+Value GraphBuilder::flat(Value x) {
+  return usable(Op::view, {.activations = {x}}) ? view(x, {info(x).shape.elems()}) : Value{};
+}
 
 Value GraphBuilder::slice(Value x, int64_t begin, int64_t length) {
-  if (!usable(Op::slice, {x})) return {};
+  if (!usable(Op::slice, {.activations = {x}})) return {};
   const int64_t inner = info(x).shape.inner();
   const bool fits = begin >= 0 && length > 0 && begin <= inner && length <= inner - begin;
   if (!require(fits, Op::slice, "the part lies outside the row")) return {};
@@ -334,7 +382,7 @@ Value GraphBuilder::slice(Value x, int64_t begin, int64_t length) {
 }
 
 Value GraphBuilder::concat(Value a, Value b) {
-  if (!usable(Op::concat, {a, b})) return {};
+  if (!usable(Op::concat, {.activations = {a, b}})) return {};
   const Shape& sa = info(a).shape;
   const int64_t inner_b = info(b).shape.inner();
   if (!require(info(b).shape == with_inner(sa, inner_b), Op::concat, "outer shapes differ")) return {};
@@ -342,7 +390,7 @@ Value GraphBuilder::concat(Value a, Value b) {
 }
 
 Value GraphBuilder::rows(Value x) {
-  if (!usable(Op::rows, {x})) return {};
+  if (!usable(Op::rows, {.activations = {x}}) || !by_token(Op::rows, x)) return {};
   return add_node(Op::rows, {x}, {}, activation(Rows::outputs, info(x).shape));
 }
 
@@ -351,11 +399,14 @@ void GraphBuilder::label(Value v, std::string name) {
 }
 
 void GraphBuilder::hidden(Value v) {
-  if (status_.ok()) graph_.hidden_ = v;
+  if (!usable(Op::rows, {.activations = {v}}) || !by_token(Op::rows, v)) return;
+  graph_.hidden_ = v;
 }
 
 void GraphBuilder::logits(Value v) {
-  if (!usable(Op::sample, {v})) return;
+  if (!usable(Op::sample, {.activations = {v}})) return;
+  const bool fits = info(v).rows == Rows::outputs && info(v).shape.n_dims() == 1 && !graph_.logits_;
+  if (!require(fits, Op::sample, "logits are one row per output, given once")) return;
   graph_.logits_ = v;
   add_node(Op::sample, {v}, {}, activation(Rows::outputs, {1}, Element::i32));
 }

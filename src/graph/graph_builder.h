@@ -93,7 +93,14 @@ class GraphBuilder {
  private:
   Value add_value(ValueInfo info);
   Value add_node(Op op, std::initializer_list<Value> in, OpParams params, ValueInfo out);
-  bool usable(Op op, std::initializer_list<Value> required, std::initializer_list<Value> optional = {});
+  struct Inputs {
+    std::initializer_list<Value> activations = {}, weights = {}, optional_weights = {};
+  };
+  // Whether nothing failed so far and the inputs are there and of their kind, the activations with the same rows.
+  bool usable(Op op, const Inputs& in);
+  bool by_token(Op op, Value v);
+  template <class Cache>
+  bool claim(Op op, Cache& cache, const Cache& wanted, bool is_new);
   bool require(bool condition, Op op, std::string_view what);
   const ValueInfo& info(Value v) const { return graph_.info(v); }
   ValueInfo like(Value v, const Shape& shape) const;  // an activation with v's rows

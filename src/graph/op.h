@@ -3,6 +3,7 @@
 // row whose logits are wanted; activations are float32, ids int32.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <variant>
@@ -35,6 +36,7 @@ enum class Op : uint8_t {
   rows,         // x [T, ..] -> [R, ..]: the rows whose outputs are wanted
   sample,       // logits [R, vocab] -> ids [R]: the largest, the lowest id among equals
 };
+inline constexpr size_t kOpCount = 21;
 std::string_view op_name(Op op);
 
 enum class NormKind : uint8_t { rms, l2 };

@@ -35,7 +35,10 @@ TEST(SamplingParams, defaults_are_valid_and_neutral) {
 }
 
 TEST(SamplingParams, every_float_refuses_nan_and_infinity_by_name) {
-  const std::pair<const char*, float SamplingParams::*> fields[] = {
+  const struct {
+    const char* name;
+    float SamplingParams::*field;
+  } rows[] = {
       {"temperature", &SamplingParams::temperature},
       {"top_p", &SamplingParams::top_p},
       {"min_p", &SamplingParams::min_p},
@@ -45,10 +48,10 @@ TEST(SamplingParams, every_float_refuses_nan_and_infinity_by_name) {
       {"dry_multiplier", &SamplingParams::dry_multiplier},
       {"dry_base", &SamplingParams::dry_base},
   };
-  for (const auto& [name, field] : fields) {
+  for (const auto& row : rows) {
     for (const float bad : {kNan, kInf, -kInf, 1e30f, -1e30f}) {
-      const std::string message = error_of([&](SamplingParams& p) { p.*field = bad; });
-      EXPECT_TRUE(message.starts_with(std::string(name) + " is ")) << name << " = " << bad << ": " << message;
+      const std::string message = error_of([&](SamplingParams& p) { p.*row.field = bad; });
+      EXPECT_TRUE(message.starts_with(std::string(row.name) + " is ")) << row.name << " = " << bad << ": " << message;
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "model/blocks.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace zinc {
@@ -18,7 +19,7 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
     rope.yarn.original_context = static_cast<float>(original);
     rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
     rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
-    rope.amplitude *= 1 + 0.1f * std::log(1 / rope.position_scale);
+    rope.amplitude *= 1 + 0.1f * std::log(std::max(1.0f, 1 / rope.position_scale));  // only a stretch is amplified
   } else if (scaling != "none" && scaling != "linear") {
     m.fail_with(fail(ErrorCode::unsupported, "{}: metadata '{}' is '{}'; supported are none, linear, yarn",
                      m.file().name(), m.full_key("rope.scaling.type"), scaling));

@@ -16,6 +16,10 @@ void* operator new(size_t n_bytes) {
   if (void* memory = std::malloc(n_bytes)) return memory;
   std::abort();
 }
+void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept {
+  ++n_allocations;
+  return std::malloc(n_bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 

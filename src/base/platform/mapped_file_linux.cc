@@ -16,7 +16,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::not_found : ErrorCode::io;
     return fail(code, "{}: cannot open the file: {}", path.string(), std::strerror(errno));
   }
-  struct stat status {};
+  struct stat status = {};
   if (::fstat(fd, &status) != 0) {
     const int reason = errno;
     ::close(fd);

@@ -40,6 +40,10 @@ double mean_nll(std::span<const float> logits, std::span<const TokenId> tokens) 
   return sum / static_cast<double>(tokens.size() - 1);
 }
 
+std::string_view as_text(const std::vector<float>& floats) {
+  return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
+}
+
 Status check_tokens(const Options& options, int64_t vocab_size) {
   for (TokenId id : options.tokens) {
     if (id >= 0 && id < vocab_size) continue;
@@ -89,7 +93,7 @@ Status run(const Options& options) {
     report["greedy"] = std::move(ids);
   }
   if (!options.logits_out.empty()) {
-    if (Status written = write_file_atomically(options.logits_out, std::as_bytes(std::span(last))); !written.ok()) {
+    if (Status written = write_file_atomically(options.logits_out, as_text(last)); !written.ok()) {
       return written;
     }
     report["logits_out"] = options.logits_out;

@@ -1,4 +1,4 @@
-#include "cli/printable.h"
+#include "cli/one_line.h"
 
 #include <fmt/core.h>
 
@@ -11,11 +11,11 @@ bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0
 
 }  // namespace
 
-std::string printable(std::string_view text) {
+std::string one_line(std::string_view message) {
   std::string out;
-  while (!text.empty()) {
-    const Utf8Char c = next_utf8(text);
-    text.remove_prefix(static_cast<size_t>(c.n_bytes));
+  while (!message.empty()) {
+    const Utf8Char c = next_utf8(message);
+    message.remove_prefix(static_cast<size_t>(c.n_bytes));
     if (c.code == '\n') {
       out += "\\n";
     } else if (c.code == '\t') {

@@ -1,0 +1,90 @@
+#include "backend/reference/reference_plan.h"
+
+#include "graph/memory_plan.h"
+
+namespace zinc::reference {
+
+ReferencePlan::ReferencePlan(const Graph& graph, ReferenceCache& cache, ThreadPool& threads, const Bucket& bucket)
+    : graph_(graph), cache_(cache), threads_(threads), bucket_(bucket) {
+  const MemoryPlan plan = plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values);
+  arena_.resize(plan.n_elems);
+  for (int i = 0; i < graph.n_values(); ++i) {
+    const bool is_weight = graph.info(Value{i}).is_weight();
+    data_.push_back(is_weight ? nullptr : arena_.data() + plan.offsets[static_cast<size_t>(i)]);
+  }
+  for (const Node& node : graph.nodes()) kernels_.push_back(find_kernel(node.op));
+}
+
+void ReferencePlan::check(const StepInputs& in) const {
+  const size_t n_tokens = in.tokens.size(), n_seqs = in.slots.size();
+  ZINC_CHECK(n_tokens > 0 && n_tokens <= static_cast<size_t>(bucket_.max_tokens));
+  ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
+  ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
+  ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
+  ZINC_CHECK(n_started_ - n_waited_ < outcomes_.size());
+}
+
+void ReferencePlan::start(const StepInputs& inputs) {
+  check(inputs);
+  tokens_.assign(inputs.tokens.begin(), inputs.tokens.end());
+  seq_of_token_.resize(inputs.tokens.size());
+  for (size_t s = 0; s < inputs.slots.size(); ++s) {
+    for (size_t t = static_cast<size_t>(inputs.seq_begin[s]); t < static_cast<size_t>(inputs.seq_begin[s + 1]); ++t) {
+      seq_of_token_[t] = static_cast<int32_t>(s);
+      if (tokens_[t] == kFromDevice) tokens_[t] = cache_.last_sampled(inputs.slots[s]);
+    }
+  }
+  StepInputs resolved = inputs;
+  resolved.tokens = tokens_;
+  run_nodes(resolved);
+  keep_outcome(resolved);
+}
+
+void ReferencePlan::run_nodes(const StepInputs& inputs) {
+  const StepState step{graph_, inputs, cache_, threads_, data_, seq_of_token_};
+  n_tokens_ = inputs.tokens.size();
+  n_outputs_ = inputs.output_rows.size();
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    const Node& node = graph_.nodes()[i];
+    if (graph_.info(node.out[0]).rows == Rows::outputs && n_outputs_ == 0) continue;
+    kernels_[i](node, step);
+  }
+}
+
+void ReferencePlan::keep_outcome(const StepInputs& in) {
+  Outcome& outcome = outcomes_[n_started_++ % outcomes_.size()];
+  outcome = {};
+  const StepState step{graph_, in, cache_, threads_, data_, seq_of_token_};
+  if (n_outputs_ > 0) {
+    const std::span<const int32_t> sampled = step.i32(graph_.nodes().back().out[0]);
+    outcome.sampled.assign(sampled.begin(), sampled.end());
+  }
+  for (int32_t r : in.logit_rows) {
+    const std::span<const float> row = step.row(graph_.logits(), r);
+    outcome.logits.insert(outcome.logits.end(), row.begin(), row.end());
+  }
+  if (in.wants_hidden) {
+    ZINC_CHECK(bool(graph_.hidden()));
+    const std::span<const float> hidden = step.f32(graph_.hidden());
+    outcome.hidden.assign(hidden.begin(), hidden.end());
+  }
+  for (size_t r = 0; r < n_outputs_; ++r) {
+    const size_t seq = static_cast<size_t>(seq_of_token_[static_cast<size_t>(in.output_rows[r])]);
+    cache_.last_sampled(in.slots[seq]) = outcome.sampled[r];
+  }
+}
+
+Result<StepOutput> ReferencePlan::wait() {
+  ZINC_CHECK(n_waited_ < n_started_);
+  const Outcome& outcome = outcomes_[n_waited_++ % outcomes_.size()];
+  return StepOutput{outcome.sampled, outcome.logits, outcome.hidden};
+}
+
+std::span<const float> ReferencePlan::value(Value v) const {
+  ZINC_CHECK(bucket_.keep_values && v && !graph_.info(v).is_weight());
+  const ValueInfo& info = graph_.info(v);
+  const size_t n_rows = info.rows == Rows::outputs ? n_outputs_ : n_tokens_;
+  return {data_[static_cast<size_t>(v.id)], n_rows * static_cast<size_t>(info.shape.elems())};
+}
+
+}  // namespace zinc::reference

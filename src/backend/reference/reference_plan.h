@@ -1,0 +1,42 @@
+// Runs a graph's nodes one after the other, each by its kernel. start() computes the whole step; wait() hands it over.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "backend/plan.h"
+#include "backend/reference/kernels.h"
+
+namespace zinc::reference {
+
+class ReferencePlan final : public Plan {
+ public:
+  ReferencePlan(const Graph& graph, ReferenceCache& cache, ThreadPool& threads, const Bucket& bucket);
+  void start(const StepInputs& inputs) override;
+  Result<StepOutput> wait() override;
+  std::span<const float> value(Value v) const override;
+
+ private:
+  struct Outcome {
+    std::vector<TokenId> sampled;
+    std::vector<float> logits, hidden;
+  };
+  void check(const StepInputs& inputs) const;
+  void run_nodes(const StepInputs& inputs);
+  void keep_outcome(const StepInputs& inputs);
+
+  const Graph& graph_;
+  ReferenceCache& cache_;
+  ThreadPool& threads_;
+  Bucket bucket_;
+  std::vector<float> arena_;
+  std::vector<float*> data_;
+  std::vector<Kernel> kernels_;
+  std::vector<TokenId> tokens_;  // of the step, kFromDevice resolved
+  std::vector<int32_t> seq_of_token_;
+  size_t n_tokens_ = 0, n_outputs_ = 0;  // of the last step
+  std::array<Outcome, 2> outcomes_;      // of step k at k % 2: valid until the second start() after its own
+  size_t n_started_ = 0, n_waited_ = 0;
+};
+
+}  // namespace zinc::reference

@@ -1,0 +1,103 @@
+// zinc graph: what a model file computes, as JSON, DOT or a table of costs. Only metadata and shapes are read.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/command.h"
+#include "gguf/gguf_file.h"
+#include "graph/cost_table.h"
+#include "graph/graph_export.h"
+#include "model/model.h"
+
+namespace zinc {
+namespace {
+
+constexpr int64_t kMaxCount = 1 << 30;  // tokens, sequences and positions
+
+struct Options {
+  std::string model;
+  bool json = false, dot = false, cost = false, draft = false, weights = false;
+  StepShape step;
+  double bandwidth_gb = DeviceSpeed{}.bytes_per_s / 1e9, gflops = DeviceSpeed{}.flops_per_s / 1e9;
+  std::string kv_format = "f16";
+};
+
+// Keys and values are kept in whole blocks of the format.
+Result<const Format*> choose_kv_format(const std::string& name, std::span<const LayerCache> layers) {
+  const Format* format = find_format(name);
+  if (format == nullptr || format->encode == nullptr) {
+    std::string known;
+    for (const Format* const* f = kFormats; *f; ++f) {
+      if ((*f)->encode) known += (known.empty() ? "" : ", ") + std::string((*f)->name);
+    }
+    return fail(ErrorCode::invalid_input, "--kv-format {}: keys and values cannot be kept so; possible are: {}", name,
+                known);
+  }
+  for (const LayerCache& layer : layers) {
+    const AttentionCache& kv = layer.attention;
+    if (kv.k_dim % format->block_elems == 0 && kv.v_dim % format->block_elems == 0) continue;
+    return fail(ErrorCode::unsupported, "--kv-format {} holds blocks of {}, but a head has {} keys and {} values", name,
+                format->block_elems, kv.k_dim, kv.v_dim);
+  }
+  return format;
+}
+
+Result<std::string> describe(const Options& options) {
+  ZINC_TRY(file, GgufFile::open(options.model));
+  ZINC_TRY(model, read_model(file));
+  if (options.draft && !model.draft) {
+    return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; leave out --draft", options.model);
+  }
+  const Graph& graph = options.draft ? *model.draft : model.graph;
+  const std::string title =
+      fmt::format("{} ({}{})", options.model, model.architecture->gguf_name, options.draft ? ", draft" : "");
+  if (options.dot) return graph_to_dot(graph, title, {.weights = options.weights});
+  if (options.step.n_tokens < options.step.n_seqs) {
+    return fail(ErrorCode::invalid_input, "--tokens {} is fewer than --sequences {}; each sequence needs a token",
+                options.step.n_tokens, options.step.n_seqs);
+  }
+  StepShape step = options.step;
+  ZINC_TRY(kv_format, choose_kv_format(options.kv_format, graph.caches()));
+  step.kv_format = kv_format;
+  const GraphCost cost = cost_graph(graph, step, {options.bandwidth_gb * 1e9, options.gflops * 1e9});
+  if (options.json) return to_pretty_json(graph_to_json(graph, cost, title)) + "\n";
+  return title + "\n" + cost_table(graph, cost);
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("model", options->model, "GGUF file")->required();
+  CLI::Option_group* form = app.add_option_group("form", "What is printed");
+  form->add_flag("--json", options->json, "every node, edge and cost, as JSON");
+  form->add_flag("--dot", options->dot, "the graph for Graphviz: dot -Tsvg");
+  form->add_flag("--cost", options->cost, "costs per op and per layer (default)");
+  form->require_option(0, 1);
+  app.add_option("--tokens", options->step.n_tokens, "tokens in the step (default 1)")
+      ->check(CLI::Range(int64_t{1}, kMaxCount));
+  app.add_option("--sequences", options->step.n_seqs, "sequences the tokens are dealt to (default 1)")
+      ->check(CLI::Range(int64_t{1}, kMaxCount));
+  app.add_option("--depth", options->step.depth, "positions already in the cache (default 0)")
+      ->check(CLI::Range(int64_t{0}, kMaxCount));
+  app.add_option("--bandwidth", options->bandwidth_gb, "memory bandwidth in GB/s (default 100)")
+      ->check(CLI::Range(1e-3, 1e9));
+  app.add_option("--flops", options->gflops, "arithmetic speed in GFLOP/s (default 1000)")
+      ->check(CLI::Range(1e-3, 1e12));
+  app.add_option("--kv-format", options->kv_format, "how keys and values are kept (default f16)");
+  app.add_flag("--draft", options->draft, "the draft (MTP) graph instead of the main one");
+  app.add_flag("--weights", options->weights, "with --dot: a box for each weight");
+  return [options]() -> Status {
+    ZINC_TRY(text, describe(*options));
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+      return fail(ErrorCode::io, "writing the graph to standard output failed");
+    }
+    return ok_status();
+  };
+}
+
+}  // namespace
+
+extern const Command k_graph = {
+    .path = "graph", .summary = "show what a model computes and what it costs", .declare = declare};
+
+}  // namespace zinc

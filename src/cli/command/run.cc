@@ -1,0 +1,181 @@
+// `zinc run [MODEL] [PROMPT]`: one question, one answer. The answer streams to standard output, the figures to
+// standard error.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/default_model.h"
+#include "cli/model_options.h"
+#include "cli/sampling_options.h"
+#include "engine/chat_prompt.h"
+#include "engine/generator.h"
+
+namespace zinc {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<std::string> positionals;  // [MODEL] [PROMPT]
+  std::string prompt;
+  std::string system;
+  bool raw = false;
+  bool json = false;
+  int max_tokens = 512;
+  int context = 0;
+  std::vector<std::string> stop;
+  SamplingOptions sampling;
+};
+
+std::atomic<bool> g_interrupted = false;
+
+// A file, or something that can only be meant as one.
+bool names_model(const std::string& word) {
+  return word.ends_with(".gguf") || std::filesystem::exists(std::filesystem::path(word));
+}
+
+// One word may be either: it is the model if it names a file, else the prompt. Standard input is the prompt where none
+// is given and it is not a terminal.
+Status sort_positionals(Options& options) {
+  std::vector<std::string>& words = options.positionals;
+  std::optional<std::string> prompt;
+  if (words.size() == 2) {
+    options.model.path = words[0];
+    prompt = words[1];
+  } else if (words.size() == 1 && names_model(words[0])) {
+    options.model.path = words[0];
+  } else if (words.size() == 1) {
+    prompt = words[0];
+  }
+  if (!prompt && ::isatty(STDIN_FILENO)) {
+    return fail(ErrorCode::invalid_input, "no prompt: give it as an argument, zinc run [MODEL] 'PROMPT', or on standard input");
+  }
+  options.prompt = prompt ? *prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
+  return ok_status();
+}
+
+Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInstance& model, const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens;
+  if (options.raw) {
+    tokenizer.encode(options.prompt, {.add_special = true, .parse_special = false}, tokens);
+    return tokens;
+  }
+  ZINC_TRY(chat, ChatPrompt::load(model.file(), tokenizer));
+  json::array messages;
+  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
+  messages.push_back({{"role", "user"}, {"content", options.prompt}});
+  ChatRequestData request;
+  request.messages = std::move(messages);
+  return chat.tokens(std::move(request));
+}
+
+void print_figures(const Generation& made) {
+  const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
+  fmt::print(stderr, "\nprompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({})\n", made.n_prompt_tokens,
+             rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), made.tokens.size(),
+             rate(made.tokens.size(), made.decode_s), stop_reason_name(made.reason));
+}
+
+void print_report(const Options& options, const Generation& made, const std::string& text) {
+  json::object report;
+  report["model"] = options.model.path;
+  report["text"] = text;
+  report["finish_reason"] = stop_reason_name(made.reason);
+  report["seed"] = options.sampling.params.seed;
+  report["prompt_tokens"] = made.n_prompt_tokens;
+  report["prompt_seconds"] = made.prompt_s;
+  report["generated_tokens"] = made.tokens.size();
+  report["generated_seconds"] = made.decode_s;
+  report["tokens"] = json::array(made.tokens.begin(), made.tokens.end());
+  fmt::print("{}\n", to_json(report));
+}
+
+// Ctrl-C ends the answer, not the program: what was made so far is kept and the figures are printed.
+class InterruptWatch {
+ public:
+  InterruptWatch() {
+    g_interrupted = false;
+    previous_ = std::signal(SIGINT, [](int) { g_interrupted = true; });
+  }
+  ~InterruptWatch() { std::signal(SIGINT, previous_); }
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+ private:
+  void (*previous_)(int);
+};
+
+Status answer(const Options& options) {
+  ZINC_TRY(model, load_model(options.model));
+  ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
+  const int32_t n_vocab = static_cast<int32_t>(model.model().config.vocab_size);
+  if (Status valid = validate(options.sampling.params, n_vocab); !valid.ok()) return valid;
+  ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
+  ZINC_TRY(sequence, Sequence::create(model, {.context = options.context}));
+  std::string text;
+  const InterruptWatch watch;
+  const GenerateHooks hooks{.text =
+                                [&](std::string_view piece) {
+                                  if (options.json) {
+                                    text += piece;
+                                  } else {
+                                    std::fwrite(piece.data(), 1, piece.size(), stdout);
+                                    std::fflush(stdout);
+                                  }
+                                },
+                            .cancelled = [] { return g_interrupted.load(); }};
+  const GenerateOptions how{.sampling = options.sampling.params, .max_tokens = options.max_tokens, .stop = options.stop};
+  const Result<Generation> made = generate(sequence, tokenizer, prompt, how, hooks);
+  if (!made.ok()) return made.error();
+  if (options.json) {
+    print_report(options, made.value(), text);
+  } else {
+    fmt::print("\n");
+    print_figures(made.value());
+  }
+  return ok_status();
+}
+
+Status run(Options& options) {
+  if (Status sorted = sort_positionals(options); !sorted.ok()) return sorted;
+  if (options.model.path.empty()) {
+    ZINC_TRY(path, fetch_default_model([](std::string_view line) { fmt::print(stderr, "{}\n", line); }));
+    options.model.path = path.string();
+  }
+  options.sampling.settle_seed();
+  return answer(options);
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  options->sampling.params.temperature = 0;  // a question asked twice gets the same answer
+  app.add_option("model_and_prompt", options->positionals, "[MODEL] [PROMPT]: a GGUF file (else the default model), and "
+                 "the question (else standard input)")->expected(0, 2);
+  app.add_option("--system", options->system, "the system message");
+  app.add_flag("--raw", options->raw, "continue the prompt as it is, without the chat template");
+  app.add_option("-n,--max-tokens", options->max_tokens, "stop after so many tokens (0: when the context is full)")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("-c,--context", options->context, "positions of the context (0: the model's own, at most 4096)")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--stop", options->stop, "end the answer before this text; may be given several times");
+  app.add_flag("--json", options->json, "print one JSON object instead of streaming");
+  declare_sampling_options(app, options->sampling);
+  declare_model_options(app, options->model);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+extern const Command k_run = {.path = "run", .summary = "answer a prompt", .declare = declare};
+
+}  // namespace zinc

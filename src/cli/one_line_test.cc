@@ -1,0 +1,29 @@
+#include "cli/one_line.h"
+
+#include <gtest/gtest.h>
+
+namespace zinc {
+namespace {
+
+using std::string_literals::operator""s;
+
+TEST(OneLine, ordinary_text_of_any_script_is_unchanged) {
+  EXPECT_EQ(one_line("a/b c.gguf: größe, 大小 \\ \"x\""), "a/b c.gguf: größe, 大小 \\ \"x\"");
+  EXPECT_EQ(one_line(""), "");
+}
+
+TEST(OneLine, nothing_that_moves_the_cursor_gets_through) {
+  EXPECT_EQ(one_line("two\nlines\tand\r"), "two\\nlines\\tand\\x0d");
+  EXPECT_EQ(one_line("\x1b[2J"), "\\x1b[2J");
+  EXPECT_EQ(one_line("\0\x7f"s), "\\x00\\x7f");
+  EXPECT_EQ(one_line("\xc2\x9b"
+                     "2J"),
+            "\\x9b2J");  // CSI as one character of the C1 set
+  EXPECT_EQ(one_line("a\xff"
+                     "b\xe2\x82"),
+            "a\uFFFD"
+            "b\uFFFD");
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,43 @@
+// One prompt becomes one answer, on the caller's thread: feed, sample, decode, until an end token, a stop string, a
+// limit or the caller's wish. Text leaves through a sink, in whole characters, as it is made.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/sequence.h"
+#include "graph/sampling_params.h"
+#include "text/tokenizer.h"
+
+namespace zinc {
+
+struct GenerateOptions {
+  SamplingParams sampling;
+  int max_tokens = 0;  // 0: until the context is full
+  std::vector<std::string> stop;
+  bool show_control = false;  // control tokens say their text
+};
+
+enum class StopReason : uint8_t { end_token, stop_string, max_tokens, context_full, cancelled };
+std::string_view stop_reason_name(StopReason reason);  // "end_token"
+
+struct Generation {
+  std::vector<TokenId> tokens;  // an end token not included
+  StopReason reason = StopReason::end_token;
+  int n_prompt_tokens = 0;
+  double prompt_s = 0, decode_s = 0;  // reading the prompt; making the answer, its first token included
+};
+
+struct GenerateHooks {
+  std::function<void(std::string_view)> text;  // final text, never half a character
+  std::function<bool()> cancelled;             // asked between steps
+};
+
+// REQUIRES: validate(options.sampling, vocabulary) is ok. Fails if the prompt is empty or longer than the context.
+Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
+                            const GenerateOptions& options, const GenerateHooks& hooks);
+
+}  // namespace zinc

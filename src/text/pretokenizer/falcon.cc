@@ -1,0 +1,27 @@
+// Falcon: runs of punctuation, then GPT-2's pattern, then digits by three.
+#include "text/pretokenizer.h"
+#include "text/pretokenizer/words.h"
+
+namespace zinc {
+namespace {
+
+// [\p{P}\$\+<=>\^~\|`]+
+const char* punctuation(const char* at, const char* end) {
+  return skip(at, end, [](const Char& c) { return c.is(kPunctuation) || (c.is(kSymbol) && c.n_bytes == 1); });
+}
+
+void split(std::string_view text, WordSink& sink) {
+  isolate(text, punctuation, [&sink](std::string_view piece) {
+    cut(piece, gpt2_word_end, [&sink](std::string_view word) {
+      isolate(word, three_digits, [&sink](std::string_view part) { sink.word(part); });
+    });
+  });
+}
+
+constexpr PretokenizerName kNames[] = {{"falcon"}};
+
+}  // namespace
+
+extern const Pretokenizer k_falcon = {.names = kNames, .split = split};
+
+}  // namespace zinc

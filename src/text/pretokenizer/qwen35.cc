@@ -1,0 +1,19 @@
+// Qwen 3.5: as Qwen 2, but combining marks belong to words.
+// (?i:'s|...|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+#include "text/pretokenizer.h"
+#include "text/pretokenizer/words.h"
+
+namespace zinc {
+namespace {
+
+void split(std::string_view text, WordSink& sink) {
+  cut(text, word_end<WordPattern{.word = kLetter | kMark}>, [&sink](std::string_view word) { sink.word(word); });
+}
+
+constexpr PretokenizerName kNames[] = {{"qwen35"}};
+
+}  // namespace
+
+extern const Pretokenizer k_qwen35 = {.names = kNames, .split = split};
+
+}  // namespace zinc

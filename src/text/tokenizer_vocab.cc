@@ -1,0 +1,214 @@
+#include "text/tokenizer_vocab.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "base/utf8.h"
+
+namespace zinc {
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+constexpr size_t kMaxArena = std::numeric_limits<uint32_t>::max();
+
+uint64_t load64(const char* at) {
+  uint64_t value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+uint64_t load_tail(const char* at, size_t n_bytes) {  // REQUIRES: 1 <= n_bytes <= 8
+  if (n_bytes == 8) return load64(at);
+  if (n_bytes >= 4) {
+    uint32_t low, high;
+    std::memcpy(&low, at, sizeof low);
+    std::memcpy(&high, at + n_bytes - 4, sizeof high);
+    return low | (uint64_t{high} << 32);
+  }
+  const auto byte = [at](size_t i) { return uint64_t{static_cast<uint8_t>(at[i])}; };
+  return byte(0) | (byte(n_bytes / 2) << 8) | (byte(n_bytes - 1) << 16);
+}
+
+// GPT-2's alphabet: printable bytes stand for themselves, the others for U+0100 and up, in order.
+constexpr int kByteLevelCodes = 0x144;
+std::array<int16_t, kByteLevelCodes> make_byte_level_bytes() {
+  std::array<int16_t, kByteLevelCodes> byte_of;
+  byte_of.fill(-1);
+  int16_t next = 0x100;
+  for (int16_t byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    byte_of[static_cast<size_t>(printable ? byte : next++)] = byte;
+  }
+  return byte_of;
+}
+
+bool unspell_byte_level(std::string_view text, std::string& out) {
+  static const std::array<int16_t, kByteLevelCodes> byte_of = make_byte_level_bytes();
+  bool exact = true;
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<uint8_t>(text[at]);
+    const Utf8Char c = lead < 0x80 ? Utf8Char{lead, 1, true} : next_utf8(text.substr(at));
+    const auto n_bytes = static_cast<size_t>(c.n_bytes);
+    const int16_t byte = c.valid && c.code < kByteLevelCodes ? byte_of[c.code] : int16_t{-1};
+    if (byte >= 0) {
+      out.push_back(static_cast<char>(byte));
+    } else {
+      out.append(text.substr(at, n_bytes));
+      exact = false;
+    }
+    at += n_bytes;
+  }
+  return exact;
+}
+
+bool unspell_spaced(std::string_view text, std::string& out) {
+  const bool exact = text.find(' ') == std::string_view::npos;
+  for (size_t at = 0; at < text.size();) {
+    const size_t mark = std::min(text.find(kSpaceMark, at), text.size());
+    out.append(text.substr(at, mark - at));
+    if (mark < text.size()) out.push_back(' ');
+    at = mark + kSpaceMark.size();
+  }
+  return exact;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+// The bytes a token stands for. Returns whether plain text of these bytes may become the token.
+bool token_bytes(Spelling spelling, std::string_view text, TokenType type, std::string& bytes) {
+  switch (type) {
+    case TokenType::byte:
+      if (const int byte = byte_of_text(text); byte >= 0) bytes.push_back(static_cast<char>(byte));
+      return false;
+    case TokenType::unused:  // empty: no text becomes it, and a model that samples it says nothing
+      return false;
+    case TokenType::unknown:
+    case TokenType::control:
+    case TokenType::open_control:
+      bytes = text;
+      return false;
+    case TokenType::user_defined:
+      if (spelling == Spelling::spaced) return unspell(spelling, text, bytes);
+      bytes = text;  // written as it is; findable if it reads the same in the byte alphabet
+      return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x21 && c <= 0x7E; });
+    case TokenType::undefined:
+    case TokenType::normal:
+      break;
+  }
+  return unspell(spelling, text, bytes);
+}
+
+}  // namespace
+
+int byte_of_text(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
+  const int high = hex_digit(text[3]), low = hex_digit(text[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+uint64_t hash_bytes(std::string_view bytes) {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15u, kFinal = 0xD6E8FEB86659FD93u;
+  uint64_t hash = bytes.size() * kFactor;
+  const char* at = bytes.data();
+  size_t n_left = bytes.size();
+  for (; n_left > 8; n_left -= 8, at += 8) {
+    hash = (hash ^ load64(at)) * kFactor;
+    hash ^= hash >> 32;
+  }
+  if (n_left > 0) hash = (hash ^ load_tail(at, n_left)) * kFactor;
+  hash = (hash ^ (hash >> 32)) * kFinal;
+  return hash ^ (hash >> 32);
+}
+
+bool unspell(Spelling spelling, std::string_view text, std::string& out) {
+  return spelling == Spelling::byte_level ? unspell_byte_level(text, out) : unspell_spaced(text, out);
+}
+
+Result<Vocabulary> Vocabulary::build(Spelling spelling, const std::vector<std::string_view>& texts,
+                                     const std::vector<TokenType>& types) {
+  Vocabulary vocab;
+  vocab.n_tokens_ = static_cast<int32_t>(texts.size());
+  vocab.types_ = types;
+  vocab.byte_tokens_.fill(kNone);
+  vocab.begins_.reserve(texts.size() + 1);
+  vocab.slots_.resize(std::bit_ceil(texts.size() + texts.size() / 2 + 2));
+  std::vector<TokenId> user_defined;
+  std::string bytes;
+  for (int32_t id = 0; id < vocab.n_tokens_; ++id) {
+    const TokenType type = types[static_cast<size_t>(id)];
+    bytes.clear();
+    const bool findable = token_bytes(spelling, texts[static_cast<size_t>(id)], type, bytes) && !bytes.empty();
+    if (!vocab.append(bytes)) return fail(ErrorCode::unsupported, "the vocabulary's texts are over 4 GiB");
+    if (type == TokenType::byte && bytes.size() == 1) {
+      TokenId& of_byte = vocab.byte_tokens_[static_cast<uint8_t>(bytes[0])];
+      if (of_byte == kNone) of_byte = id;
+    } else if (findable && type == TokenType::user_defined) {
+      user_defined.push_back(id);
+    } else if (findable) {
+      vocab.insert(id);
+    }
+  }
+  // After the others: plain text becomes an ordinary token where both spell it.
+  for (const TokenId id : user_defined) vocab.insert(id);
+  return vocab;
+}
+
+bool Vocabulary::append(std::string_view bytes) {
+  if (bytes.size() > kMaxArena - arena_.size()) return false;
+  arena_.append(bytes);
+  begins_.push_back(static_cast<uint32_t>(arena_.size()));
+  max_bytes_ = std::max(max_bytes_, bytes.size());
+  return true;
+}
+
+int32_t Vocabulary::find(std::string_view text) const {
+  const uint64_t hash = hash_bytes(text);
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  for (size_t at = hash;; ++at) {
+    const Slot& slot = slots_[at & (slots_.size() - 1)];
+    if (slot.symbol == kNone) return kNone;
+    if (slot.tag == tag && bytes(slot.symbol) == text) return slot.symbol;
+  }
+}
+
+void Vocabulary::insert(int32_t symbol) {
+  const std::string_view text = bytes(symbol);
+  const uint64_t hash = hash_bytes(text);
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  for (size_t at = hash;; ++at) {
+    Slot& slot = slots_[at & (slots_.size() - 1)];
+    if (slot.symbol == kNone) {
+      slot = {tag, symbol};
+      ++n_indexed_;
+      return;
+    }
+    if (slot.tag == tag && bytes(slot.symbol) == text) return;
+  }
+}
+
+int32_t Vocabulary::intern(std::string_view text) {
+  if (const int32_t known = find(text); known != kNone) return known;
+  const auto symbol = static_cast<int32_t>(begins_.size() - 1);
+  if (begins_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) || !append(text)) return kNone;
+  if ((n_indexed_ + 1) * 4 > slots_.size() * 3) grow();
+  insert(symbol);
+  return symbol;
+}
+
+void Vocabulary::grow() {
+  std::vector<Slot> old(slots_.size() * 2);
+  old.swap(slots_);
+  n_indexed_ = 0;
+  for (const Slot& slot : old) {
+    if (slot.symbol != kNone) insert(slot.symbol);
+  }
+}
+
+}  // namespace zinc

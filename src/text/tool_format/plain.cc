@@ -1,0 +1,20 @@
+// No tool calls; a thought in <think> tags is recognised, as many fine-tunes write one.
+#include "text/tagged_parser.h"
+#include "text/tool_format.h"
+
+namespace zinc {
+namespace {
+
+std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
+  return std::make_unique<TaggedParser>(TaggedSyntax{.thinking = kThinkTags}, context, nullptr);
+}
+
+}  // namespace
+
+extern const ToolFormat k_plain = {
+    .name = "plain",
+    .thinking = kThinkTags,
+    .make_parser = make_parser,
+};
+
+}  // namespace zinc

@@ -1,0 +1,25 @@
+// Qwen3.5: calls as Qwen3-Coder writes them, after a thought that the prompt has already opened.
+#include "text/tool_format.h"
+#include "text/xml_call_reader.h"
+
+namespace zinc {
+namespace {
+
+std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
+  TaggedSyntax syntax = xml_call_syntax();
+  syntax.thinking = kThinkTags;
+  return std::make_unique<TaggedParser>(std::move(syntax), context, std::make_unique<XmlCallReader>());
+}
+
+}  // namespace
+
+extern const ToolFormat k_qwen3_5 = {
+    .name = "qwen3.5",
+    .template_has = {"<function=", "<parameter=", "<think>"},
+    .architecture = "qwen35",
+    .thinking = kThinkTags,
+    .reasoning_starts_open = true,
+    .make_parser = make_parser,
+};
+
+}  // namespace zinc

@@ -1,0 +1,22 @@
+// Qwen3-Coder: <tool_call>\n<function=name>\n<parameter=key>\nvalue\n</parameter>\n</function>\n</tool_call>; no
+// thought.
+#include "text/tool_format.h"
+#include "text/xml_call_reader.h"
+
+namespace zinc {
+namespace {
+
+std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
+  return std::make_unique<TaggedParser>(xml_call_syntax(), context, std::make_unique<XmlCallReader>());
+}
+
+}  // namespace
+
+extern const ToolFormat k_qwen3_coder = {
+    .name = "qwen3-coder",
+    .template_has = {"<tool_call>", "<function=", "<parameter="},
+    .template_lacks = {"<think>"},
+    .make_parser = make_parser,
+};
+
+}  // namespace zinc

@@ -1,0 +1,56 @@
+#include "text/tool_schema.h"
+
+#include <gtest/gtest.h>
+
+namespace zinc {
+namespace {
+
+JsonTypes types_of(std::string_view schema) {
+  const std::string tools =
+      "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"p\": " +
+      std::string(schema) + "}}}}]";
+  return ToolSchemas::read(parse_json(tools).value()).value().types("f", "p");
+}
+
+TEST(ToolSchemas, types_come_from_the_schema) {
+  EXPECT_EQ(types_of(R"({"type": "string"})"), kStringType);
+  EXPECT_EQ(types_of(R"({"type": "integer"})"), kNumberType);
+  EXPECT_EQ(types_of(R"({"type": ["string", "null"]})"), kStringType | kNullType);
+  EXPECT_EQ(types_of(R"({"enum": ["a", "b"]})"), kStringType);
+  EXPECT_EQ(types_of(R"({"const": 3})"), kNumberType);
+  EXPECT_EQ(types_of(R"({"anyOf": [{"type": "array"}, {"type": "null"}]})"), kArrayType | kNullType);
+}
+
+TEST(ToolSchemas, odd_schemas_mean_any_type) {
+  for (const char* schema : {"{}", "3", "null", R"({"type": "strnig"})", R"({"type": 5})", R"({"type": [[]]})",
+                             R"({"anyOf": [{"type": "string"}, {}]})", R"({"anyOf": 1})", R"({"$ref": "#/x"})"}) {
+    EXPECT_EQ(types_of(schema), 0) << schema;
+  }
+}
+
+TEST(ToolSchemas, deep_alternatives_end) {
+  std::string schema = "{\"type\": \"string\"}";
+  for (int i = 0; i < 12; ++i) schema = "{\"anyOf\": [" + schema + "]}";
+  EXPECT_EQ(types_of(schema), 0);
+}
+
+TEST(ToolSchemas, functions_may_come_without_their_wrapper) {
+  const ToolSchemas tools = ToolSchemas::read(parse_json(R"([{"name": "f"}])").value()).value();
+  EXPECT_TRUE(tools.offers("f"));
+  EXPECT_FALSE(tools.offers("g"));
+  EXPECT_EQ(tools.types("f", "x"), 0);
+  EXPECT_EQ(tools.types("g", "x"), kStringType);
+}
+
+TEST(ToolSchemas, what_is_no_list_of_functions_is_an_error) {
+  for (const char* text :
+       {"{}", "3", "[3]", "[{}]", R"([{"name": 3}])", R"([{"name": ""}])", R"([{"function": {}}])"}) {
+    const Result<ToolSchemas> tools = ToolSchemas::read(parse_json(text).value());
+    ASSERT_FALSE(tools.ok()) << text;
+    EXPECT_NE(tools.error().message.find("tools"), std::string::npos);
+  }
+  EXPECT_TRUE(ToolSchemas::read(nullptr).value().empty());
+}
+
+}  // namespace
+}  // namespace zinc
