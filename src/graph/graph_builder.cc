@@ -195,11 +195,13 @@ Value GraphBuilder::rms_norm(Value x, Value weight, float eps) {
   if (!usable(Op::norm, {.activations = {x}, .optional_weights = {weight}})) return {};
   const bool fits = !weight || info(weight).shape == Shape{info(x).shape.inner()};
   if (!require(fits, Op::norm, "the weight has another width")) return {};
+  if (!require(eps >= 0, Op::norm, "the epsilon is negative")) return {};
   return add_node(Op::norm, {x, weight}, NormParams{NormKind::rms, eps}, like(x, info(x).shape));
 }
 
 Value GraphBuilder::l2_norm(Value x, float eps) {
   if (!usable(Op::norm, {.activations = {x}})) return {};
+  if (!require(eps >= 0, Op::norm, "the epsilon is negative")) return {};
   return add_node(Op::norm, {x}, NormParams{NormKind::l2, eps}, like(x, info(x).shape));
 }
 

@@ -15,13 +15,14 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
   if (scaling != "none" && factor > 0) rope.position_scale = 1 / factor;
   rope.amplitude = m.real_or("rope.scaling.attn_factor", 1);
   if (scaling == "yarn") {
-    rope.yarn.original_context = m.real_or("rope.scaling.original_context_length", m.real_or("context_length", 0));
+    const int64_t original = m.count_or("rope.scaling.original_context_length", m.count("context_length"));
+    rope.yarn.original_context = static_cast<float>(original);
     rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
     rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
     rope.amplitude *= 1 + 0.1f * std::log(std::max(1.0f, 1 / rope.position_scale));  // only a stretch is amplified
   } else if (scaling != "none" && scaling != "linear") {
-    m.fail_with(fail(ErrorCode::unsupported, "{}: rope scaling '{}' is not supported; supported are none, linear, yarn",
-                     m.file().name(), scaling));
+    m.fail_with(fail(ErrorCode::unsupported, "{}: metadata '{}' is '{}'; supported are none, linear, yarn",
+                     m.file().name(), m.full_key("rope.scaling.type"), scaling));
   }
   return rope;
 }

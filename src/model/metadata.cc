@@ -47,7 +47,7 @@ float Metadata::real(std::string_view key) {
     fail_with(value.error());
     return 1;
   }
-  if (!std::isfinite(value.value())) {
+  if (!(std::abs(value.value()) <= std::numeric_limits<float>::max())) {
     fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' is not a finite number", file_.name(), full_key(key)));
     return 1;
   }
@@ -57,7 +57,10 @@ float Metadata::real(std::string_view key) {
 float Metadata::real_or(std::string_view key, float fallback) { return has(key) ? real(key) : fallback; }
 
 std::string Metadata::text_or(std::string_view key, std::string_view fallback) {
-  return std::string(file_.get_or<std::string_view>(full_key(key), fallback));
+  if (!has(key)) return std::string(fallback);
+  const Result<std::string_view> value = file_.get<std::string_view>(full_key(key));
+  if (!value.ok()) fail_with(value.error());
+  return std::string(value.ok() ? value.value() : fallback);
 }
 
 std::vector<int64_t> Metadata::per_layer(std::string_view key, int n_layers) {

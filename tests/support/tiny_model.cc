@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <regex>
 #include <sstream>
@@ -49,11 +50,10 @@ Keys with(Keys keys, const Keys& more) {
 const Keys kExperts = {{"expert_count", 5u}, {"expert_used_count", 2u}, {"expert_feed_forward_length", 32u}};
 const Keys kSharedExpert = {{"expert_count", 5u},
                             {"expert_used_count", 2u},
-                            {"feed_forward_length", 64u, false},
                             {"expert_feed_forward_length", 32u, false},
                             {"expert_shared_feed_forward_length", 32u, false}};
 
-// Layers recurrent, attention, recurrent, and then whatever `n_blocks` adds.
+// What the Qwen hybrids say; which layers are recurrent, and what the feed-forward is, stands in `more`.
 Keys hybrid(uint32_t n_blocks, const Keys& more) {
   return with(transformer(n_blocks, {{"attention.head_count_kv", 2u},
                                      {"rope.dimension_count", 16u, false},
@@ -61,8 +61,7 @@ Keys hybrid(uint32_t n_blocks, const Keys& more) {
                                      {"ssm.inner_size", 96u},
                                      {"ssm.state_size", 16u},
                                      {"ssm.time_step_rank", 6u},
-                                     {"ssm.group_count", 2u},
-                                     {"full_attention_interval", 2u, false}}),
+                                     {"ssm.group_count", 2u}}),
               more);
 }
 
@@ -91,7 +90,7 @@ std::vector<TinyTensor> with(std::vector<TinyTensor> tensors, const TinyTensor& 
 }
 
 std::vector<TinyModel> make_tiny_models() {
-  const TinyKey mtp = {"nextn_predict_layers", 1u, false};
+  const Keys interval_and_mtp = {{"full_attention_interval", 2u, false}, {"nextn_predict_layers", 1u, false}};
   return {
       {"llama", "llama", dense(2), {{"rope_freqs.weight", {16}}, kOutput}},
       {"llama with experts", "llama", with(dense(2), {{"expert_count", 5u, false}, {"expert_used_count", 2u}})},
@@ -127,19 +126,12 @@ std::vector<TinyModel> make_tiny_models() {
                                       {"rope.scaling.factor", 8.0f, false},
                                       {"rope.scaling.original_context_length", 64u, false}})),
        with(kBiases, {"blk.*.attn_output.bias", {kDim}})},
-      {"qwen3next", "qwen3next", hybrid(4, with(kSharedExpert, {mtp}))},
-      {"qwen35", "qwen35", hybrid(4, {{"feed_forward_length", kFeedForward}, mtp})},
-      {"qwen35moe", "qwen35moe", hybrid(4, with(kSharedExpert, {mtp})), {kOutput}},
+      {"qwen3next", "qwen3next", hybrid(4, with(kSharedExpert, interval_and_mtp))},
+      {"qwen35", "qwen35", hybrid(4, with({{"feed_forward_length", kFeedForward}}, interval_and_mtp))},
+      {"qwen35moe", "qwen35moe", hybrid(4, with(kSharedExpert, interval_and_mtp)), {kOutput}},
       {"qwen35moe without MTP", "qwen35moe",
        hybrid(3, with(kSharedExpert, {{"attention.recurrent_layers", std::vector<bool>{true, true, false}, false}}))},
   };
-}
-
-void add_metadata(GgufWriter& writer, const TinyModel& model) {
-  writer.add("general.architecture", model.architecture);
-  for (const TinyKey& key : model.metadata) {
-    std::visit([&](const auto& value) { writer.add(model.architecture + "." + key.name, value); }, key.value);
-  }
 }
 
 // FNV-1a: the same everywhere.
@@ -168,6 +160,19 @@ const Format& choose_format(const TinyTensor& tensor) {
   static const Format* const kChoices[] = {&k_f32, &k_f16, find_format("q8_0")};
   if (tensor.shape.n_dims() == 1 || tensor.shape.inner() % 32 != 0) return k_f32;
   return *kChoices[hash_of(tensor.name) % std::size(kChoices)];
+}
+
+// Encoding is most of the cost of a file, and the tests make thousands that differ in one tensor or key.
+const std::string& encoded_weights(const TinyTensor& tensor) {
+  static std::map<std::string, std::string> cache;
+  const auto [place, is_new] = cache.try_emplace(tensor.name + tensor.shape.to_string());
+  if (is_new) {
+    const Format& format = choose_format(tensor);
+    const std::vector<float> weights = random_weights(tensor);
+    place->second.resize(row_bytes(format, weights.size()));
+    format.encode(weights, std::as_writable_bytes(std::span(place->second)));
+  }
+  return place->second;
 }
 
 std::vector<TinyTensor> expand(const TinyModel& model, const TinyTensor& tensor) {
@@ -232,11 +237,18 @@ Result<std::vector<TinyTensor>> find_tensors(const TinyModel& model) {
   }
 }
 
+void add_metadata(GgufWriter& writer, const TinyModel& model) {
+  writer.add("general.architecture", model.architecture);
+  for (const TinyKey& key : model.metadata) {
+    std::visit([&](const auto& value) { writer.add(model.architecture + "." + key.name, value); }, key.value);
+  }
+}
+
 std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors) {
   GgufWriter writer;
   add_metadata(writer, model);
   for (const TinyTensor& tensor : tensors) {
-    writer.add_tensor(tensor.name, tensor.shape, choose_format(tensor), random_weights(tensor));
+    writer.add_tensor(tensor.name, tensor.shape, choose_format(tensor), std::string_view(encoded_weights(tensor)));
   }
   return writer.bytes();
 }

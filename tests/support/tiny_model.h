@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "tensor/tensor_view.h"
+#include "tests/support/gguf_writer.h"
 
 namespace zinc {
 
@@ -46,6 +47,8 @@ const TinyModel& tiny_model(std::string_view name);  // REQUIRES: there is one
 
 // The tensors the configuration has, its optional ones included. The error is one that no tensor would help.
 Result<std::vector<TinyTensor>> find_tensors(const TinyModel& model);
+
+void add_metadata(GgufWriter& writer, const TinyModel& model);
 
 // A GGUF file with random weights of these shapes: matrices in f32, f16 and q8_0, the rest in f32. A tensor's numbers
 // depend on its name alone.

@@ -15,7 +15,7 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const int64_t head_dim = m.count_or("attention.key_length", c.dim / std::max<int64_t>(1, heads[0]));
   const int64_t n_experts = m.count_or("expert_count", 0);
   const float eps = m.real("attention.layer_norm_rms_epsilon");
-  const MoeOptions moe{.route = {.n_used = m.count_or("expert_used_count", 0)}};
+  const MoeOptions moe{.route = {.n_used = n_experts > 0 ? m.count("expert_used_count") : 0}};
   AttentionOptions attention{.rope = read_rope(m, RopePairs::adjacent, head_dim),
                              .scale = default_attention_scale(head_dim)};
   attention.freq_factors = g.optional_weight("rope_freqs.weight", {attention.rope.n_dims / 2});
