@@ -244,8 +244,8 @@ TEST(MessageParser, only_what_may_become_a_marker_is_held_back) {
               (*f)->name == "plain" || (*f)->name.starts_with("mistral") ? "x <" : "x ");
     EXPECT_EQ(first_content(**f, lead + "x [TOOL"), (*f)->name.starts_with("mistral") ? "x " : "x [TOOL");
   }
-  EXPECT_EQ(first_content(k_plain, "see <thi"), "see <thi");  // a thought only begins where a message does
-  EXPECT_EQ(first_content(k_plain, "<thi"), "");
+  EXPECT_EQ(first_content(k_tool_format_plain, "see <thi"), "see <thi");  // a thought only begins where a message does
+  EXPECT_EQ(first_content(k_tool_format_plain, "<thi"), "");
 }
 
 TEST(MessageParser, bytes_that_are_no_utf8_become_replacement_characters) {

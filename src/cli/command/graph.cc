@@ -97,7 +97,7 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_graph = {
+extern const Command k_command_graph = {
     .path = "graph", .summary = "show what a model computes and what it costs", .declare = declare};
 
 }  // namespace zinc

@@ -222,7 +222,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_gpt_oss = {
+extern const ToolFormat k_tool_format_gpt_oss = {
     .name = "gpt-oss",
     .template_has = {"<|channel|>", "<|message|>", "<|start|>"},
     .architecture = "gpt-oss",

@@ -46,7 +46,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_llama3 = {
+extern const ToolFormat k_tool_format_llama3 = {
     .name = "llama3",
     .template_has = {"<|start_header_id|>", "\"parameters\""},
     .template_lacks = {"<tool_call>", "<function=", ">>>"},

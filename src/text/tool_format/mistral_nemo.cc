@@ -52,7 +52,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_mistral_nemo = {
+extern const ToolFormat k_tool_format_mistral_nemo = {
     .name = "mistral-nemo",
     .template_has = {"[TOOL_CALLS]"},
     .template_lacks = {"[ARGS]"},

@@ -51,7 +51,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_qwen3 = {
+extern const ToolFormat k_tool_format_qwen3 = {
     .name = "qwen3",
     .template_has = {"<tool_call>", "arguments"},
     .template_lacks = {"<function=", "<arg_key>", "tool_sep"},
