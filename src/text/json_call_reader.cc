@@ -126,7 +126,8 @@ bool JsonCallReader::end_member(MessageWriter& writer) {
       return true;
     }
     case Member::type:
-      return true;
+      if (value_ == "\"function\"") return true;
+      break;
     case Member::unknown:
       break;
   }
