@@ -87,7 +87,7 @@ bool JsonCallReader::begin_member() {
   if (!key) return false;
   const bool is_open = phase_ == Phase::unnamed;
   member_ = Member::unknown;
-  if (*key == "id") {
+  if (*key == "id" && id_.empty()) {
     member_ = Member::id;
   } else if (*key == "type") {
     member_ = Member::type;
