@@ -27,7 +27,7 @@ class BareJsonReader : public CallReader {
   }
 
   bool finish(MessageWriter& writer) override {
-    if (!object_.is_settled()) return false;
+    if (!object_.may_end()) return false;
     writer.warn(WarningCode::missing_end, "the JSON object of a tool call was not closed");
     return true;
   }

@@ -29,7 +29,7 @@ class JsonListReader : public CallReader {
   }
 
   bool finish(MessageWriter& writer) override {
-    if (at_ != At::between && !object_.is_settled()) return false;
+    if (at_ != At::between && !object_.may_end()) return false;
     writer.warn(WarningCode::missing_end, "the list of tool calls was not closed");
     return true;
   }
