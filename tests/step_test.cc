@@ -113,7 +113,7 @@ TEST_P(StepTest, prefill_chunks_and_decode_rows_in_one_step_do_not_touch_each_ot
 TEST_P(StepTest, any_chunk_size_gives_the_same_logits) {
   const std::vector<TokenId> tokens = random_tokens(100, 4);
   const Logits whole = run_alone(model(), tokens);
-  for (size_t chunk : {1, 7, 32}) {
+  for (const size_t chunk : {1u, 7u, 32u}) {
     SCOPED_TRACE(chunk);
     StepRunner runner(model());
     TestSequence sequence = runner.new_sequence(1);
@@ -333,7 +333,7 @@ TEST_P(DraftStepTest, the_draft_graph_shares_pages_with_the_trunk_and_takes_any_
   hidden.insert(hidden.end(), trunk.hidden.begin(), trunk.hidden.end());
   const std::vector<TokenId> drafted = part(tokens, 0, 41);
   const Logits whole = draft(runner, sequence, drafted, hidden, 41);
-  for (size_t chunk : {1, 7, 32}) {
+  for (const size_t chunk : {1u, 7u, 32u}) {
     SCOPED_TRACE(chunk);
     expect_equal(draft(runner, sequence, drafted, hidden, chunk), whole);
   }

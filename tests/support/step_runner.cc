@@ -51,8 +51,7 @@ std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {
   return tokens;
 }
 
-StepRunner::StepRunner(const LoadedModel& model, PageOrder order)
-    : model_(model), groups_(page_groups(model.model().caches)) {
+StepRunner::StepRunner(const LoadedModel& model, PageOrder order) : groups_(page_groups(model.model().caches)) {
   std::mt19937 random(1);
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<PageId> pages(kPages);

@@ -73,7 +73,6 @@ class StepRunner {
   std::unique_ptr<Arrays> prepare(const std::vector<TokenRun>& runs);
   void add_pages(TestSequence& sequence, int32_t end_position);
 
-  const LoadedModel& model_;
   std::vector<PageGroup> groups_;
   std::vector<std::vector<PageId>> free_pages_;  // per group, taken from the back
   std::unique_ptr<CacheMemory> cache_;
