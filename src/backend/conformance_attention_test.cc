@@ -54,7 +54,7 @@ Numbers attend(const Token& token, const AttentionShape& s, const Numbers& sinks
   return out;
 }
 
-Case make_attention(std::string_view name, const AttentionShape& s, const std::vector<std::vector<Run>>& steps) {
+Case make_attention(std::string_view name, const AttentionShape& s, const std::vector<std::vector<TokenRun>>& steps) {
   CaseMaker m(name);
   m.kv_format(*s.kv_format);
   m.tolerance(5e-6);
@@ -117,8 +117,9 @@ Case make_two_groups(std::string_view name) {
 
 std::vector<CaseSource> attention_cases() {
   std::vector<CaseSource> cases;
-  const std::vector<std::vector<Run>> chunks = {{{0, 0, 7}}, {{0, 7, 1}}, {{0, 8, 60}}, {{0, 68, 1}}};
-  const auto add = [&](std::string_view what, const AttentionShape& s, const std::vector<std::vector<Run>>& steps) {
+  const std::vector<std::vector<TokenRun>> chunks = {{{0, 0, 7}}, {{0, 7, 1}}, {{0, 8, 60}}, {{0, 68, 1}}};
+  const auto add = [&](std::string_view what, const AttentionShape& s,
+                       const std::vector<std::vector<TokenRun>>& steps) {
     cases.push_back(
         {fmt::format("attention {}", what), [=](std::string_view name) { return make_attention(name, s, steps); }});
   };

@@ -50,7 +50,7 @@ Case make_route(std::string_view name, const RouteShape& s) {
   m.draw(1, [](std::mt19937&) { return 1.0f; });
   std::vector<float> numbers(static_cast<size_t>(s.n_experts));
   std::iota(numbers.begin(), numbers.end(), 0.0f);
-  const Value counting = m.weight({s.n_experts, 1, 1}, numbers);
+  const Value counting = m.weight_of({s.n_experts, 1, 1}, numbers);
   const auto [ids, weights] = m.g().moe_route(in[0], {.n_used = s.n_used, .weights = s.weights, .scale = s.scale});
   const Value seen = m.g().flat(m.g().moe_linear(in[1], {counting}, ids));  // [T, used]: the ids as numbers
   return m.finish(m.g().concat(seen, weights), {{{0, 0, 25}}}, [=](const Token& token) {

@@ -46,8 +46,8 @@ Case make_rope(std::string_view name, const RopeParams& params, int64_t head_dim
   const Value x = m.inputs({{kHeads, head_dim}})[0];
   std::vector<float> divisors;
   for (int64_t i = 0; i < params.n_dims / 2; ++i) divisors.push_back(1 + 0.5f * static_cast<float>(i % 4));
-  const Value factor_weight = factors ? m.weight({params.n_dims / 2}, divisors) : Value{};
-  const std::vector<std::vector<Run>> steps = {{{0, 0, 3}, {1, 1000, 2}}, {{0, 3, 1}}, {{1, 4095, 1}}};
+  const Value factor_weight = factors ? m.weight_of({params.n_dims / 2}, divisors) : Value{};
+  const std::vector<std::vector<TokenRun>> steps = {{{0, 0, 3}, {1, 1000, 2}}, {{0, 3, 1}}, {{1, 4095, 1}}};
   return m.finish(m.g().rope(x, params, factor_weight), steps, [=](const Token& token) {
     Numbers out = token.in[0];
     const size_t n_pairs = static_cast<size_t>(params.n_dims / 2), dim = static_cast<size_t>(head_dim);

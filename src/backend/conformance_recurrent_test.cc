@@ -9,7 +9,7 @@
 namespace zinc::conformance {
 namespace {
 
-const std::vector<std::vector<Run>> kSteps = {
+const std::vector<std::vector<TokenRun>> kSteps = {
     {{0, 0, 5}, {1, 0, 1}}, {{1, 1, 1}, {0, 5, 1}}, {{0, 6, 2}}, {{1, 2, 4}}, {{0, 0, 3}}, {{0, 3, 1}, {1, 6, 2}}};
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -70,7 +70,7 @@ Case make_delta(std::string_view name, const DeltaShape& s) {
   const Value dt_bias = m.weight({n(s.v_heads)});
   std::vector<float> a_numbers;
   for (size_t h = 0; h < s.v_heads; ++h) a_numbers.push_back(-0.05f * static_cast<float>(h + 1));
-  const Value a = m.weight({n(s.v_heads)}, a_numbers);
+  const Value a = m.weight_of({n(s.v_heads)}, a_numbers);
   const Numbers bias = m.numbers(dt_bias), rate = m.numbers(a);
   const auto states = std::make_shared<std::map<std::pair<int, size_t>, Matrix>>();
   const DeltaNetParams params{.cache_layer = 3, .sharing = s.sharing, .q_scale = s.q_scale};

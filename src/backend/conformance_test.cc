@@ -46,7 +46,7 @@ std::vector<std::byte> random_blocks(const Format& format, size_t n_blocks, std:
 int n_slots(const Case& c) {
   int n = 0;
   for (const CaseStep& step : c.steps) {
-    for (const Run& run : step.runs) n = std::max(n, run.slot + 1);
+    for (const TokenRun& run : step.runs) n = std::max(n, run.slot + 1);
   }
   return n;
 }
@@ -54,7 +54,7 @@ int n_slots(const Case& c) {
 int n_columns(const Case& c) {
   int n = 0;
   for (const CaseStep& step : c.steps) {
-    for (const Run& run : step.runs) n = std::max(n, (run.first_position + run.n_tokens - 1) / kPageTokens + 1);
+    for (const TokenRun& run : step.runs) n = std::max(n, (run.first_position + run.n_tokens - 1) / kPageTokens + 1);
   }
   return n;
 }
@@ -63,7 +63,7 @@ int n_columns(const Case& c) {
 std::vector<PageId> page_entries(const Case& c, const CaseStep& step, int window) {
   const int columns = n_columns(c), n_pages = n_slots(c) * columns;
   std::vector<PageId> entries;
-  for (const Run& run : step.runs) {
+  for (const TokenRun& run : step.runs) {
     const int oldest = window > 0 ? std::max(0, run.first_position - window + 1) : 0;
     for (int column = 0; column < columns; ++column) {
       const bool is_past = (column + 1) * kPageTokens <= oldest;
@@ -103,7 +103,7 @@ Result<Loaded> load(const Case& c, Backend& backend) {
 
 Result<StepOutput> run_step(const Case& c, const CaseStep& step, Plan& plan) {
   std::vector<int32_t> positions, seq_begin = {0}, slots, logit_rows(step.output_rows.size());
-  for (const Run& run : step.runs) {
+  for (const TokenRun& run : step.runs) {
     for (int t = 0; t < run.n_tokens; ++t) positions.push_back(run.first_position + t);
     seq_begin.push_back(static_cast<int32_t>(positions.size()));
     slots.push_back(run.slot);
@@ -215,7 +215,7 @@ Value CaseMaker::weight(const Shape& shape, const Format& format) {
   return value;
 }
 
-Value CaseMaker::weight(const Shape& shape, const std::vector<float>& numbers) {
+Value CaseMaker::weight_of(const Shape& shape, const std::vector<float>& numbers) {
   const std::string name = fmt::format("w{}", weight_names_.size());
   case_.weights->add(name, shape, numbers);
   const Value value = g_.weight(name, shape);
@@ -230,10 +230,10 @@ Numbers CaseMaker::numbers(Value weight) const {
   return Numbers(decoded.begin(), decoded.end());
 }
 
-void CaseMaker::add_step(std::vector<Run> runs, const Expect& expect, const std::function<bool(int)>& wanted) {
+void CaseMaker::add_step(std::vector<TokenRun> runs, const Expect& expect, const std::function<bool(int)>& wanted) {
   CaseStep step;
   step.runs = std::move(runs);
-  for (const Run& run : step.runs) {
+  for (const TokenRun& run : step.runs) {
     for (int t = 0; t < run.n_tokens; ++t) {
       Token token{
           run.slot, run.first_position + t, static_cast<TokenId>(random_() % static_cast<uint32_t>(n_vocabulary_)), {}};
@@ -255,14 +255,14 @@ void CaseMaker::add_step(std::vector<Run> runs, const Expect& expect, const std:
   case_.steps.push_back(std::move(step));
 }
 
-Case CaseMaker::finish(Value out, std::vector<std::vector<Run>> steps, const Expect& expect,
+Case CaseMaker::finish(Value out, std::vector<std::vector<TokenRun>> steps, const Expect& expect,
                        const std::function<bool(int)>& wanted) {
   g_.logits(g_.rows(g_.flat(out)));
   Result<Graph> graph = g_.finish();
   if (!graph.ok()) fmt::print(stderr, "{}\n", graph.error().message);
   ZINC_CHECK(graph.ok());
   case_.graph = std::move(graph.value());
-  for (std::vector<Run>& runs : steps) add_step(std::move(runs), expect, wanted);
+  for (std::vector<TokenRun>& runs : steps) add_step(std::move(runs), expect, wanted);
   return std::move(case_);
 }
 

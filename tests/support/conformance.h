@@ -30,14 +30,14 @@ struct ExpectedRow {
 };
 
 // Consecutive tokens of the sequence that owns `slot`, within one step.
-struct Run {
+struct TokenRun {
   int slot = 0;
   int32_t first_position = 0;
   int n_tokens = 1;
 };
 
 struct CaseStep {
-  std::vector<Run> runs;
+  std::vector<TokenRun> runs;
   std::vector<TokenId> tokens;        // [T]
   std::vector<float> hidden;          // [T, hidden_dim]
   std::vector<int32_t> output_rows;   // tokens whose results are compared
@@ -72,7 +72,7 @@ class CaseMaker {
   void draw(size_t input, Draw draw) { draws_[input] = std::move(draw); }
   // A weight of random numbers; formats that cannot be encoded take blocks from tests/data/quants.
   Value weight(const Shape& shape, const Format& format = k_f32);
-  Value weight(const Shape& shape, const std::vector<float>& numbers);
+  Value weight_of(const Shape& shape, const std::vector<float>& numbers);
   Numbers numbers(Value weight) const;  // decoded
 
   void kv_format(const Format& format) { case_.kv_format = &format; }
@@ -80,11 +80,11 @@ class CaseMaker {
   void vocabulary(int n_tokens) { n_vocabulary_ = n_tokens; }  // token ids are drawn below it; default 1
 
   // REQUIRES: no error in the builder. Each step is a list of runs; `wanted` picks the rows compared (default: all).
-  Case finish(Value out, std::vector<std::vector<Run>> steps, const Expect& expect,
+  Case finish(Value out, std::vector<std::vector<TokenRun>> steps, const Expect& expect,
               const std::function<bool(int row)>& wanted = {});
 
  private:
-  void add_step(std::vector<Run> runs, const Expect& expect, const std::function<bool(int)>& wanted);
+  void add_step(std::vector<TokenRun> runs, const Expect& expect, const std::function<bool(int)>& wanted);
 
   std::mt19937 random_;
   Case case_;
