@@ -47,8 +47,9 @@ float Metadata::real(std::string_view key) {
     fail_with(value.error());
     return 1;
   }
-  if (!std::isfinite(value.value())) {
-    fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' is not a finite number", file_.name(), full_key(key)));
+  if (!(std::abs(value.value()) <= std::numeric_limits<float>::max())) {  // NaN too
+    fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' is {}, expected a finite 32-bit number", file_.name(),
+                   full_key(key), value.value()));
     return 1;
   }
   return static_cast<float>(value.value());
@@ -57,7 +58,11 @@ float Metadata::real(std::string_view key) {
 float Metadata::real_or(std::string_view key, float fallback) { return has(key) ? real(key) : fallback; }
 
 std::string Metadata::text_or(std::string_view key, std::string_view fallback) {
-  return std::string(file_.get_or<std::string_view>(full_key(key), fallback));
+  if (!has(key)) return std::string(fallback);
+  const Result<std::string_view> value = file_.get<std::string_view>(full_key(key));
+  if (value.ok()) return std::string(value.value());
+  fail_with(value.error());
+  return std::string(fallback);
 }
 
 std::vector<int64_t> Metadata::per_layer(std::string_view key, int n_layers) {
