@@ -47,9 +47,8 @@ float Metadata::real(std::string_view key) {
     fail_with(value.error());
     return 1;
   }
-  if (!(std::abs(value.value()) <= std::numeric_limits<float>::max())) {  // NaN too
-    fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' is {}, expected a finite 32-bit number", file_.name(),
-                   full_key(key), value.value()));
+  if (!(std::abs(value.value()) <= std::numeric_limits<float>::max())) {
+    fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' is not a finite number", file_.name(), full_key(key)));
     return 1;
   }
   return static_cast<float>(value.value());
@@ -60,9 +59,8 @@ float Metadata::real_or(std::string_view key, float fallback) { return has(key) 
 std::string Metadata::text_or(std::string_view key, std::string_view fallback) {
   if (!has(key)) return std::string(fallback);
   const Result<std::string_view> value = file_.get<std::string_view>(full_key(key));
-  if (value.ok()) return std::string(value.value());
-  fail_with(value.error());
-  return std::string(fallback);
+  if (!value.ok()) fail_with(value.error());
+  return std::string(value.ok() ? value.value() : fallback);
 }
 
 std::vector<int64_t> Metadata::per_layer(std::string_view key, int n_layers) {

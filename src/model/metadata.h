@@ -19,6 +19,7 @@ class Metadata {
 
   const GgufFile& file() const { return file_; }
   bool has(std::string_view key) const;
+  std::string full_key(std::string_view key) const { return architecture_ + "." + std::string(key); }
 
   int64_t count(std::string_view key);                       // required, 1 .. 2^31-1
   int64_t count_or(std::string_view key, int64_t fallback);  // 0 .. 2^31-1
@@ -33,7 +34,6 @@ class Metadata {
   const Status& status() const { return status_; }
 
  private:
-  std::string full_key(std::string_view key) const { return architecture_ + "." + std::string(key); }
   int64_t checked(std::string_view key, int64_t value, int64_t smallest);
 
   const GgufFile& file_;
