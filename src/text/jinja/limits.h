@@ -20,10 +20,10 @@ struct Limits {
   int depth = 700;  // nested evaluation, macro calls included
 };
 
-constexpr int kMaxNesting = 100;          // of expressions and statements in the template's text
-constexpr int kMaxExpressionDepth = 200;  // of an expression's tree: a chain a + b + ... nests to the left
-constexpr int kMaxValueDepth = 200;       // of a value printed, compared or taken from JSON
-constexpr int64_t kMaxRange = 100'000;    // items of range(), as in Python's sandbox
+constexpr int kMaxNesting = 100;                  // of expressions and statements in the template's text
+constexpr int kMaxExpressionDepth = 200;          // of an expression's tree: a chain a + b + ... nests to the left
+constexpr int kMaxValueDepth = 200;               // of a value printed, compared or taken from JSON
+constexpr int64_t kMaxRange = 100'000;            // items of range(), as in Python's sandbox
 constexpr size_t kMaxTemplateBytes = 256u << 10;  // published ones have up to 30 KiB
 constexpr size_t kBytesPerStep = 64;
 
