@@ -15,19 +15,27 @@ struct Tokenizer::Tables {
   TokenRoles roles;
   SpecialTokenFinder specials;
   std::unique_ptr<const TokenizerKind> kind;
-  bool space_prefix = false;
 
   void encode(std::string_view text, const TrustedText& trust, std::vector<TokenId>& out) const {
     Workspace space(text.size());
     bool at_start = true;
     size_t at = 0, range = 0;
     while (const auto match = specials.next(text, at, trust, range)) {
-      if (match->begin > at) kind->encode(text.substr(at, match->begin - at), at_start, space, out);
+      encode_plain(text.substr(at, match->begin - at), at_start, space, out);
       out.push_back(match->id);
       at = match->end;
       at_start = true;
     }
-    if (at < text.size()) kind->encode(text.substr(at), at_start, space, out);
+    encode_plain(text.substr(at), at_start, space, out);
+  }
+
+  void encode_plain(std::string_view text, bool at_start, Workspace& space, std::vector<TokenId>& out) const {
+    constexpr size_t kMaxPiece = size_t{1} << 30;  // offsets in a word have 32 bits
+    for (; !text.empty(); at_start = false) {
+      const std::string_view piece = text.substr(0, kMaxPiece);
+      kind->encode(piece, at_start, space, out);
+      text.remove_prefix(piece.size());
+    }
   }
 };
 
@@ -39,19 +47,24 @@ using Texts = std::vector<std::string_view>;
 struct KindRow {
   std::string_view model;
   Spelling spelling;
-  bool has_pretokenizer;
-  std::string_view fixed_pre;  // not empty: tokenizer.ggml.pre is not read
+  std::string_view pre;  // empty: the file says it in tokenizer.ggml.pre
+  RoleDefaults roles;
+  LoadTokenizerKind* load;
 };
 constexpr KindRow kKinds[] = {
-    {"gpt2", Spelling::byte_level, true, ""},
-    {"gemma4", Spelling::spaced, true, "gemma4"},
-    {"llama", Spelling::spaced, false, ""},
+    {"gpt2", Spelling::byte_level, "", {}, load_byte_bpe},
+    // Gemma 4 files were published that do not want begin of text; the model is of no use without it.
+    {"gemma4", Spelling::spaced, "gemma4", {.force_bos = true}, load_char_bpe},
+    // Has no words: the rule is never asked.
+    {"llama", Spelling::spaced, "default", {.bos = 1, .eos = 2, .unknown = 0, .add_bos = true}, load_scored},
 };
 
 Result<const KindRow*> read_kind(const GgufFile& file) {
   ZINC_TRY(model, file.get<std::string_view>("tokenizer.ggml.model"));
+  // Some converters say gpt2 and leave the rest to the rule.
+  const bool is_gemma4 = model == "gpt2" && file.get_or("tokenizer.ggml.pre", std::string_view()) == "gemma4";
   for (const KindRow& row : kKinds) {
-    if (row.model == model) return &row;
+    if (row.model == (is_gemma4 ? "gemma4" : model)) return &row;
   }
   return fail(ErrorCode::unsupported,
               "{}: tokenizer.ggml.model is '{}', which is not supported; known are gpt2, llama and gemma4", file.name(),
@@ -59,8 +72,8 @@ Result<const KindRow*> read_kind(const GgufFile& file) {
 }
 
 Result<FoundPretokenizer> read_pretokenizer(const GgufFile& file, const KindRow& kind) {
-  std::string_view name = kind.fixed_pre;
-  if (name.empty()) name = file.get_or("tokenizer.ggml.pre", std::string_view("default"));
+  std::string_view name = kind.pre;
+  if (name.empty()) name = file.get_or("tokenizer.ggml.pre", std::string_view());
   const FoundPretokenizer found = find_pretokenizer(name.empty() ? "default" : name);
   if (found.rule) return found;
   return fail(ErrorCode::unsupported, "{}: tokenizer.ggml.pre is '{}', which is not supported; known are {}",
@@ -90,18 +103,6 @@ Result<std::vector<TokenType>> read_types(const GgufFile& file, const Texts& tex
   return types;
 }
 
-RoleDefaults role_defaults(const KindRow& kind, const FoundPretokenizer& pretokenizer) {
-  RoleDefaults defaults;
-  if (!kind.has_pretokenizer) {
-    defaults = {.bos = 1, .eos = 2, .unknown = 0, .add_bos = true};
-  } else {
-    defaults.add_bos = pretokenizer.name->add_bos;
-    // Gemma 4 files were published that say false; the model is of no use without it.
-    defaults.force_bos = kind.fixed_pre == "gemma4";
-  }
-  return defaults;
-}
-
 // Phi-3's special tokens swallow the white space after them, but for these; the file does not say so.
 bool strips_after(std::string_view text) { return text != "<unk>" && text != "<s>" && text != "<|endoftext|>"; }
 
@@ -121,35 +122,25 @@ SpecialTokenFinder make_finder(const GgufFile& file, const Texts& texts, const s
   return finder;
 }
 
-TokenizerKindResult load_kind(const GgufFile& file, const KindRow& kind, const FoundPretokenizer& pretokenizer,
-                              Vocabulary& vocab) {
-  if (!kind.has_pretokenizer) return load_scored(file, vocab);
-  if (kind.spelling == Spelling::spaced) return load_char_bpe(file, pretokenizer, vocab);
-  return load_byte_bpe(file, pretokenizer, vocab);
-}
-
 }  // namespace
 
 Result<Tokenizer> Tokenizer::load(const GgufFile& file) {
   ZINC_TRY(kind, read_kind(file));
-  FoundPretokenizer pretokenizer = {nullptr, nullptr};
-  if (kind->has_pretokenizer) {
-    ZINC_TRY(found, read_pretokenizer(file, *kind));
-    pretokenizer = found;
-  }
+  ZINC_TRY(pretokenizer, read_pretokenizer(file, *kind));
   ZINC_TRY(texts, file.get<Texts>("tokenizer.ggml.tokens"));
   if (texts.empty() || texts.size() > static_cast<size_t>(std::numeric_limits<TokenId>::max())) {
     return fail(ErrorCode::invalid_input, "{}: tokenizer.ggml.tokens has {} entries", file.name(), texts.size());
   }
   ZINC_TRY(types, read_types(file, texts, kind->spelling));
+  RoleDefaults defaults = kind->roles;
+  defaults.add_bos = defaults.add_bos || pretokenizer.name->add_bos;
   const auto tables = std::make_shared<Tables>();
-  tables->roles = read_roles(file, role_defaults(*kind, pretokenizer), texts, types);
+  tables->roles = read_roles(file, defaults, texts, types);
   tables->specials = make_finder(file, texts, types);
   ZINC_TRY(vocab, Vocabulary::build(kind->spelling, texts, types));
   tables->vocab = std::move(vocab);
-  ZINC_TRY(loaded, load_kind(file, *kind, pretokenizer, tables->vocab));
+  ZINC_TRY(loaded, kind->load(file, pretokenizer, tables->vocab));
   tables->kind = std::move(loaded);
-  tables->space_prefix = !kind->has_pretokenizer && file.get_or("tokenizer.ggml.add_space_prefix", true);
   return Tokenizer(tables);
 }
 
@@ -193,7 +184,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids) const {
     }
     std::string_view piece = bytes(id);
     const bool special = tables_->vocab.is_token(id) && is_special(tables_->vocab.type(id));
-    if (tables_->space_prefix && after_special && !special && piece.starts_with(' ')) piece.remove_prefix(1);
+    if (tables_->kind->adds_space() && after_special && !special && piece.starts_with(' ')) piece.remove_prefix(1);
     text += piece;
     after_special = special;
   }

@@ -20,7 +20,7 @@ struct TokenRoles {
 
 // What holds where the file says nothing.
 struct RoleDefaults {
-  std::optional<TokenId> bos, eos, unknown;
+  std::optional<TokenId> bos = {}, eos = {}, unknown = {};
   bool add_bos = false;
   bool force_bos = false;  // whatever the file says
 };

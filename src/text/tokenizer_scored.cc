@@ -40,6 +40,8 @@ class Scored final : public TokenizerKind {
     }
   }
 
+  bool adds_space() const override { return space_prefix_; }
+
  private:
   void encode_sound(std::string_view text, Workspace& space, std::vector<TokenId>& out) const {
     text = unify_spaces(text, space.text);
@@ -113,7 +115,7 @@ class Scored final : public TokenizerKind {
 
 }  // namespace
 
-TokenizerKindResult load_scored(const GgufFile& file, Vocabulary& vocab) {
+TokenizerKindResult load_scored(const GgufFile& file, const FoundPretokenizer&, Vocabulary& vocab) {
   ZINC_TRY(scores, file.get<std::vector<double>>("tokenizer.ggml.scores"));
   if (scores.size() < static_cast<size_t>(vocab.n_tokens())) {
     return fail(ErrorCode::invalid_input,

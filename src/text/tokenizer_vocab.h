@@ -1,5 +1,5 @@
 // The tokens of a vocabulary: what bytes each stands for, and which token spells given bytes. Built by
-// tokenizer_load.cc, constant afterwards. Merge rules may speak of pieces that are no token; they are interned here as
+// tokenizer.cc, constant afterwards. Merge rules may speak of pieces that are no token; they are interned here as
 // symbols with ids from n_tokens() up, so that merging needs nothing but ids.
 #pragma once
 

@@ -20,13 +20,13 @@ TEST(UnicodeCategory, one_character_of_each_class) {
 }
 
 TEST(UnicodeCategory, white_space_is_nothing_else) {
-  for (const char32_t code : {0x09, 0x0A, 0x0D, 0x20, 0x85, 0xA0, 0x2003, 0x2028, 0x3000}) {
+  for (const char32_t code : {0x09u, 0x0Au, 0x0Du, 0x20u, 0x85u, 0xA0u, 0x2003u, 0x2028u, 0x3000u}) {
     EXPECT_EQ(unicode_class(code), kSpace) << static_cast<uint32_t>(code);
   }
 }
 
 TEST(UnicodeCategory, controls_format_characters_and_what_lies_outside_have_no_class) {
-  for (const char32_t code : {0x00, 0x1C, 0x7F, 0x200B, 0x200D, 0xFEFF, 0xD800, 0xE000, 0x10FFFF, 0x110000}) {
+  for (const char32_t code : {0x00u, 0x1Cu, 0x7Fu, 0x200Bu, 0x200Du, 0xFEFFu, 0xD800u, 0xE000u, 0x10FFFFu, 0x110000u}) {
     EXPECT_EQ(unicode_class(code), 0) << static_cast<uint32_t>(code);
   }
 }
