@@ -38,8 +38,8 @@ class PercentFormatter {
       if (percent < text_.size()) convert();
     }
     // Python takes anything that has items for a mapping, whose use is up to the format.
-    const bool may_be_unused = values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) ||
-                               values_.is(Kind::undefined);
+    const bool may_be_unused =
+        values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) || values_.is(Kind::undefined);
     if (!rt_.failed() && !uses_names_ && n_used_ < n_values() && !may_be_unused) {
       return rt_.fail("not all arguments converted during string formatting");
     }
