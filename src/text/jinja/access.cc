@@ -4,6 +4,7 @@
 
 #include "text/jinja/loop.h"
 #include "text/jinja/operators.h"
+#include "text/jinja/print.h"
 
 namespace zinc::jinja {
 namespace {
@@ -26,7 +27,8 @@ Value index_sequence(Runtime& rt, const Value& object, int64_t index) {
   const int64_t n = length_of(rt, object);
   const int64_t at = index < 0 ? index + n : index;
   if (at < 0 || at >= n) {
-    return rt.undefined({Undefined::Why::element, {}, object, Value(index)});
+    const Value shown = to_repr(rt, Value(index));
+    return rt.failed() ? Value() : Value::undefined(Absence::element, shown.text, object.kind);
   }
   if (object.is_sequence()) return object.list->items[static_cast<size_t>(at)];
   if (object.is(Kind::range)) return Items(*object.range)[static_cast<size_t>(at)];
@@ -133,7 +135,7 @@ Value find_attribute(Runtime& rt, const Value& object, const Text& name) {
     return Value(rt.arena().make<Method>(method, object));
   }
   if (is_unsafe_attribute(object, name.bytes)) {
-    return rt.undefined({Undefined::Why::is_unsafe, name.bytes, object, {}});
+    return Value::undefined(Absence::is_unsafe, &name, object.kind);
   }
   return Value::missing();
 }
@@ -146,7 +148,7 @@ Value get_attribute(Runtime& rt, const Value& object, const Text& name) {
   if (object.is(Kind::dict)) {
     if (const Value* const value = object.dict->find(name.bytes)) return *value;
   }
-  return rt.undefined({Undefined::Why::attribute, name.bytes, object, {}});
+  return Value::undefined(Absence::attribute, &name, object.kind);
 }
 
 Value get_item(Runtime& rt, const Value& object, const Value& key) {
@@ -156,10 +158,13 @@ Value get_item(Runtime& rt, const Value& object, const Value& key) {
     if (const Value* const value = object.dict->find(key)) return *value;
   }
   if (key.is_integral() && has_index(object)) return index_sequence(rt, object, key.integer);
-  if (!key.is(Kind::text)) return rt.undefined({Undefined::Why::element, {}, object, key});
+  if (!key.is(Kind::text)) {
+    const Value shown = to_repr(rt, key);
+    return rt.failed() ? Value() : Value::undefined(Absence::element, shown.text, object.kind);
+  }
   const Value attribute = find_attribute(rt, object, *key.text);
   if (!attribute.is(Kind::missing)) return attribute;
-  return rt.undefined({Undefined::Why::attribute, key.text->bytes, object, {}});
+  return Value::undefined(Absence::attribute, key.text, object.kind);
 }
 
 Value get_slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {

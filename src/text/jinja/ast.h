@@ -2,6 +2,7 @@
 // parsed; any number of renderings may walk it at the same time.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,7 +55,7 @@ struct ConstantExpr : Expr {
 
 struct NameExpr : Expr {
   Symbol symbol = 0;
-  std::string_view name;
+  const Text* name = nullptr;  // in Program::names
   Value eval(Runtime& rt) const override;
 };
 
@@ -87,12 +88,15 @@ struct SliceExpr : Expr {
   Value eval(Runtime& rt) const override;
 };
 
+// Room for the arguments of nearly every call, on the stack of the caller.
+using ArgRoom = std::array<Value, 4>;
+
 struct CallArgs {
   std::vector<ExprPtr> positional;
   std::vector<std::pair<TextPtr, ExprPtr>> named;
   ExprPtr more_positional, more_named;  // *args and **kwargs
-  // `first_named`: put before the others; the `caller` of a call block. False: failed.
-  bool eval(Runtime& rt, Args& out, const NamedValue* first_named = nullptr) const;
+  // `first_named`: put before the others; the `caller` of a call block. False: failed. `out` may point into `room`.
+  bool eval(Runtime& rt, ArgRoom& room, Args& out, const NamedValue* first_named = nullptr) const;
 };
 
 struct CallExpr : Expr {
@@ -267,7 +271,7 @@ struct LoadStmt : Stmt {
 
 struct Program {
   Body body;
-  std::vector<std::unique_ptr<std::string>> names;  // by Symbol; their addresses are stable
+  std::vector<TextPtr> names;  // by Symbol
   Symbol loop = 0, caller = 0, varargs = 0, kwargs = 0;
 
   const Symbol* find(std::string_view name) const;  // nullptr: the template does not use that name

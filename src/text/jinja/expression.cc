@@ -42,7 +42,7 @@ bool add_more_named(Runtime& rt, const Value& more, std::vector<NamedValue>& nam
 
 Value NameExpr::eval(Runtime& rt) const {
   const Value value = rt.lookup(symbol);
-  return value.is(Kind::missing) ? rt.undefined({Undefined::Why::name, name, {}, {}}) : value;
+  return value.is(Kind::missing) ? Value::undefined(Absence::variable, name) : value;
 }
 
 Value ListExpr::eval(Runtime& rt) const {
@@ -85,9 +85,11 @@ Value SliceExpr::eval(Runtime& rt) const {
   return get_slice(rt, value, from, to, by);
 }
 
-bool CallArgs::eval(Runtime& rt, Args& out, const NamedValue* first_named) const {
+bool CallArgs::eval(Runtime& rt, ArgRoom& room, Args& out, const NamedValue* first_named) const {
   if (!more_positional && !more_named && named.empty() && !first_named) {  // nearly always
-    const std::span<Value> values = rt.arena().array<Value>(positional.size());
+    const bool fits = positional.size() <= room.size();
+    const std::span<Value> values =
+        fits ? std::span(room).first(positional.size()) : rt.arena().array<Value>(positional.size());
     for (size_t i = 0; i < values.size(); ++i) values[i] = rt.eval(*positional[i]);
     out.positional = values;
     return !rt.failed();
@@ -108,24 +110,27 @@ bool CallArgs::eval(Runtime& rt, Args& out, const NamedValue* first_named) const
 
 Value CallExpr::call(Runtime& rt, const NamedValue* caller) const {
   const Value function = rt.eval(*callee);
+  ArgRoom room;
   Args values;
-  if (!args.eval(rt, values, caller)) return Value();
+  if (!args.eval(rt, room, values, caller)) return Value();
   return rt.call(function, values);
 }
 
 Value FilterExpr::eval(Runtime& rt) const {
   if (!filter) return rt.fail("No filter named '{}'.", name);
   const Value value = rt.eval(*subject);
+  ArgRoom room;
   Args values;
-  if (!args.eval(rt, values)) return Value();
+  if (!args.eval(rt, room, values)) return Value();
   return rt.call_builtin(*filter, value, values);
 }
 
 Value TestExpr::eval(Runtime& rt) const {
   if (!test) return rt.fail("No test named '{}'.", name);
   const Value value = rt.eval(*subject);
+  ArgRoom room;
   Args values;
-  if (!args.eval(rt, values)) return Value();
+  if (!args.eval(rt, room, values)) return Value();
   return rt.call_builtin(*test, value, values);
 }
 
@@ -160,13 +165,13 @@ Value CompareExpr::eval(Runtime& rt) const {
 Value ConcatExpr::eval(Runtime& rt) const {
   const std::span<const Text*> texts = rt.arena().array<const Text*>(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) texts[i] = &to_text(rt, rt.eval(*parts[i]));
-  return rt.failed() ? Value() : concat_texts(rt, texts);
+  return rt.failed() ? Value() : rt.join(texts);
 }
 
 Value ConditionalExpr::eval(Runtime& rt) const {
   if (is_true(rt.eval(*test))) return rt.eval(*yes);
   if (no) return rt.eval(*no);
-  return rt.undefined_hint("the inline if-expression evaluated to false and no else section was defined");
+  return rt.undefined_because("the inline if-expression evaluated to false and no else section was defined");
 }
 
 }  // namespace zinc::jinja

@@ -10,10 +10,11 @@ namespace zinc::jinja {
 struct Limits {
   // One step is one node of the template run, one item or 64 bytes of text looked at: 15 to 40 ns each.
   uint64_t steps = 1'500'000;
-  uint64_t steps_per_input_value = 500;
-  uint64_t most_steps = 50'000'000;
+  uint64_t steps_per_input_value = 2'000;  // templates that look back over all messages at each one exist
+  uint64_t most_steps = 100'000'000;
   // All texts, lists and scopes ever made; nothing is freed before the end.
   uint64_t memory_bytes = 32u << 20;
+  uint64_t memory_per_input_value = 4096;
   uint64_t memory_per_input_byte = 32;
   uint64_t text_bytes = 2u << 20;  // one text or list, and the output
   uint64_t text_per_input_byte = 8;

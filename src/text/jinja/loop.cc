@@ -127,8 +127,8 @@ Value Loop::attribute(Runtime& rt, std::string_view name) {
   if (name == "revindex0") return Value(length(rt) - index0_ - 1);
   if (name == "depth") return Value(int64_t{depth0_} + 1);
   if (name == "depth0") return Value(int64_t{depth0_});
-  if (name == "previtem") return index0_ > 0 ? before_ : rt.undefined_hint("there is no previous item");
-  if (name == "nextitem") return peek(rt) ? after_ : rt.undefined_hint("there is no next item");
+  if (name == "previtem") return index0_ > 0 ? before_ : rt.undefined_because("there is no previous item");
+  if (name == "nextitem") return peek(rt) ? after_ : rt.undefined_because("there is no next item");
   return Value::missing();
 }
 

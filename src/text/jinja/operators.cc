@@ -138,11 +138,11 @@ Value add_lists(Runtime& rt, const Value& a, const Value& b) {
 Value add_texts(Runtime& rt, const Text& a, const Text& b) {
   if (!a.is_markup && !b.is_markup) {
     const Text* const both[] = {&a, &b};
-    return concat_texts(rt, both);
+    return rt.join(both);
   }
   const Text left = escape_html(rt, a), right = escape_html(rt, b);
   const Text* const both[] = {&left, &right};
-  return concat_texts(rt, both, true);
+  return rt.join(both, true);
 }
 
 bool equal_lists(Runtime& rt, const List& a, const List& b, int depth) {

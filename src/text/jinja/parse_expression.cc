@@ -212,7 +212,7 @@ ExprPtr Parser::parse_name() {
   if (token.text == "none" || token.text == "None") return constant(token.pos, Value::none());
   auto node = make<NameExpr>(token.pos);
   node->symbol = symbol_of(token.text);
-  node->name = *program_.names[node->symbol];
+  node->name = &program_.names[node->symbol]->text;
   for (MacroNode* macro : macros_) {
     macro->uses_caller |= node->symbol == program_.caller;
     macro->uses_varargs |= node->symbol == program_.varargs;

@@ -16,7 +16,7 @@ Parser::Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
 Result<Program> Parser::run() {
   program_.body = parse_body({});
   if (error_) return *error_;
-  for (const auto& [name, symbol] : symbols_) program_.sorted_names.emplace_back(*program_.names[symbol], symbol);
+  for (const auto& [name, symbol] : symbols_) program_.sorted_names.emplace_back(program_.names[symbol]->bytes, symbol);
   return std::move(program_);
 }
 
@@ -83,7 +83,7 @@ Symbol Parser::symbol_of(std::string_view name) {
   const auto found = symbols_.find(name);
   if (found != symbols_.end()) return found->second;
   const Symbol symbol = static_cast<Symbol>(program_.names.size());
-  program_.names.push_back(std::make_unique<std::string>(name));
+  program_.names.push_back(own(std::string(name)));
   symbols_.emplace(name, symbol);
   return symbol;
 }

@@ -59,7 +59,7 @@ bool Runtime::reserve(size_t n, size_t n_each) {
 
 void Runtime::allow_input(size_t n_bytes) {
   limits_.steps = std::min(limits_.steps + limits_.steps_per_input_value + n_bytes, limits_.most_steps);
-  limits_.memory_bytes += sizeof(Entry) * 4 + n_bytes * limits_.memory_per_input_byte;
+  limits_.memory_bytes += limits_.memory_per_input_value + n_bytes * limits_.memory_per_input_byte;
   limits_.text_bytes += n_bytes * limits_.text_per_input_byte;
 }
 
@@ -145,14 +145,16 @@ Value Runtime::call_builtin(const Builtin& function, const Value& self, const Ar
   if (function.params == Builtin::kAnything) return function.run(*this, self, args);
   const size_t n_params = function.n_params();
   if (n_params == 0 && args.positional.empty() && args.named.empty()) return function.run(*this, self, args);
-  const std::span<Value> bound = arena_.array<Value>(n_params);
+  ArgRoom room;
+  ZINC_CHECK(n_params <= room.size());  // a matter of our own tables
+  const std::span<Value> bound = std::span(room).first(n_params);
   if (!bind(function, args, bound)) return Value();
   return function.run(*this, self, Args{bound, {}});
 }
 
 // What was given beyond the parameters, as far as the macro's body asks for it.
 bool Runtime::bind_macro_extras(const MacroNode& node, const Args& args, std::span<const NamedValue> unused) {
-  Value caller = undefined_hint("No caller defined");
+  Value caller = undefined_because("No caller defined");
   std::vector<Entry> kwargs;
   for (const NamedValue& arg : unused) {
     if (node.uses_caller && arg.name->bytes == "caller") {
@@ -197,9 +199,8 @@ bool Runtime::bind_macro(const MacroNode& node, const Args& args) {
   }
   if (!bind_macro_extras(node, args, unused)) return false;
   for (const Param* param : without_value) {
-    assign(param->symbol, param->default_value
-                              ? eval(*param->default_value)
-                              : undefined({Undefined::Why::hint, "a parameter was not provided", {}, {}}));
+    assign(param->symbol,
+           param->default_value ? eval(*param->default_value) : undefined_because("a parameter was not provided"));
   }
   return !failed_;
 }
@@ -290,25 +291,24 @@ Value Runtime::dict(std::span<const Entry> entries) {
 Value Runtime::literal(std::string_view bytes) { return Value(arena_.make<Text>(bytes)); }
 
 Value Runtime::fail_undefined(const Value& value) {
-  if (!value.undefined) return fail("value is undefined");
-  const Undefined& why = *value.undefined;
-  const std::string_view type = why.object.is(Kind::none) ? "None" : type_name(why.object);
-  const std::string_view suffix = why.object.is(Kind::none) ? "" : " object";
-  switch (why.why) {
-    case Undefined::Why::name:
-      return fail("'{}' is undefined", why.text);
-    case Undefined::Why::attribute:
-      return fail("'{}{}' has no attribute '{}'", type, suffix, why.text);
-    case Undefined::Why::element: {
-      const Value key = to_repr(*this, why.key);
-      return fail("{}{} has no element {}", type, suffix, key.is(Kind::text) ? key.text->bytes : "");
-    }
-    case Undefined::Why::is_unsafe:
-      return fail("access to attribute '{}' of '{}' object is unsafe.", why.text, type_name(why.object));
-    case Undefined::Why::hint:
+  const std::string_view what = value.absence == Absence::unknown ? "" : value.text->bytes;
+  const std::string_view type = value.owner == Kind::none ? "None" : type_name(value.owner);
+  const std::string_view suffix = value.owner == Kind::none ? "" : " object";
+  switch (value.absence) {
+    case Absence::variable:
+      return fail("'{}' is undefined", what);
+    case Absence::attribute:
+      return fail("'{}{}' has no attribute '{}'", type, suffix, what);
+    case Absence::element:
+      return fail("{}{} has no element {}", type, suffix, what);
+    case Absence::is_unsafe:
+      return fail("access to attribute '{}' of '{}' object is unsafe.", what, type);
+    case Absence::other:
+      return fail("{}", what);
+    case Absence::unknown:
       break;
   }
-  return fail("{}", why.text);
+  return fail("value is undefined");
 }
 
 }  // namespace zinc::jinja

@@ -16,6 +16,7 @@
 #include "text/jinja/clock.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/text_builder.h"
+#include "text/jinja/text_joiner.h"
 #include "text/jinja/value.h"
 
 namespace zinc::jinja {
@@ -97,9 +98,12 @@ class Runtime {
   Value tuple(std::span<const Value> items) { return Value::make_tuple(arena_.make<List>(arena_.copy(items))); }
   Value dict(std::span<const Entry> entries);  // REQUIRES: distinct keys
   Value generator(std::span<const Value> items) { return Value(arena_.make<Generator>(arena_.copy(items))); }
-  Value undefined(Undefined why) { return Value(arena_.make<Undefined>(why)); }
-  Value undefined_hint(std::string_view hint) { return undefined({Undefined::Why::hint, hint, {}, {}}); }
+  Value undefined_because(std::string_view why) { return Value::undefined(Absence::other, literal(why).text); }
   Value fail_undefined(const Value& value);  // REQUIRES: an undefined; says why it is
+
+  Value join(std::span<const Text* const> texts, bool is_markup = false) {
+    return joiner_.join(*this, texts, is_markup);
+  }
 
   const Program& program() const { return program_; }
   const Limits& limits() const { return limits_; }
@@ -124,6 +128,7 @@ class Runtime {
   std::vector<Value> globals_;  // by Symbol
   Scope* scope_ = nullptr;
   TextBuilder* output_ = nullptr;
+  TextJoiner joiner_;
 
   friend class Output;
 };

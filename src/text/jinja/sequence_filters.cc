@@ -21,12 +21,12 @@ Value first(Runtime& rt, Self self, const Args&) {
   if (self.is(Kind::generator)) {
     Generator& generator = *self.generator;
     if (generator.n_taken < generator.items.size()) return generator.items[generator.n_taken++];
-    return rt.undefined_hint("No first item, sequence was empty.");
+    return rt.undefined_because("No first item, sequence was empty.");
   }
   if (self.is(Kind::text) && !self.text->bytes.empty()) return get_item(rt, self, Value(int64_t{0}));
   Items items;
   if (!items_of(rt, self, items)) return Value();
-  return items.size() > 0 ? items[0] : rt.undefined_hint("No first item, sequence was empty.");
+  return items.size() > 0 ? items[0] : rt.undefined_because("No first item, sequence was empty.");
 }
 
 Value last(Runtime& rt, Self self, const Args&) {
@@ -34,7 +34,7 @@ Value last(Runtime& rt, Self self, const Args&) {
   if (self.is(Kind::text) && !self.text->bytes.empty()) return get_item(rt, self, Value(int64_t{-1}));
   Items items;
   if (!items_of(rt, self, items)) return Value();
-  return items.size() > 0 ? items[items.size() - 1] : rt.undefined_hint("No last item, sequence was empty.");
+  return items.size() > 0 ? items[items.size() - 1] : rt.undefined_because("No last item, sequence was empty.");
 }
 
 Value list(Runtime& rt, Self self, const Args&) { return rt.list(collect(rt, self)); }
@@ -118,7 +118,7 @@ Value unique(Runtime& rt, Self self, const Args& args) {
 Value extreme(Runtime& rt, Self self, const Args& args, bool wants_max) {
   const std::vector<Value> values = collect(rt, self);
   if (rt.failed()) return Value();
-  if (values.empty()) return rt.undefined_hint("No aggregated item, sequence was empty.");
+  if (values.empty()) return rt.undefined_because("No aggregated item, sequence was empty.");
   const AttributePath path(rt, args[1]);
   const bool keeps_case = flag_arg(args, 0, false);
   size_t best = 0;
@@ -239,7 +239,7 @@ Value attribute(Runtime& rt, Self self, const Args& args) {
   if (self.is(Kind::undefined) && !is_dunder) return rt.fail_undefined(self);
   const Value value = self.is(Kind::undefined) ? Value::missing() : find_attribute(rt, self, name);
   if (!value.is(Kind::missing)) return value;
-  return rt.undefined({Undefined::Why::attribute, name.bytes, self, {}});
+  return Value::undefined(Absence::attribute, &name, self.kind);
 }
 
 constexpr Builtin kFilters[] = {

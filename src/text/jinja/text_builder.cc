@@ -1,7 +1,6 @@
 #include "text/jinja/text_builder.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "text/jinja/runtime.h"
 
@@ -110,27 +109,6 @@ Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end) {
   });
   rt.charge(1 + text.runs.size() / 8);
   return Value(make_text(rt, bytes, runs, text.is_markup));
-}
-
-Value concat_texts(Runtime& rt, std::span<const Text* const> texts, bool is_markup) {
-  size_t n_bytes = 0, n_runs = 0;
-  for (const Text* text : texts) {
-    n_bytes += text->bytes.size();
-    n_runs += std::max<size_t>(1, text->runs.size());
-  }
-  if (!rt.charge_bytes(n_bytes) || !rt.reserve(n_bytes, 1) || !rt.charge(n_runs / 8)) return Value();
-  char* const bytes = static_cast<char*>(rt.arena().allocate(n_bytes));
-  std::vector<Run> runs;
-  size_t end = 0;
-  for (const Text* text : texts) {
-    if (text->bytes.empty()) continue;
-    std::memcpy(bytes + end, text->bytes.data(), text->bytes.size());
-    for_each_run(*text, 0, text->bytes.size(), [&](std::string_view piece, bool from_input) {
-      end += piece.size();
-      add_run(runs, end, from_input);
-    });
-  }
-  return Value(make_text(rt, {bytes, n_bytes}, runs, is_markup));
 }
 
 size_t n_chars(Runtime& rt, std::string_view text) {

@@ -83,8 +83,6 @@ void for_each_char(Runtime& rt, const Text& text, Visit&& visit) {
 
 // Bytes begin..end of a text, sharing its bytes.
 Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end);
-// All of these in a row. The fast way for a few whole texts.
-Value concat_texts(Runtime& rt, std::span<const Text* const> texts, bool is_markup = false);
 
 // Characters and bytes of UTF-8: counted anew each time, and charged for.
 size_t n_chars(Runtime& rt, std::string_view text);

@@ -62,7 +62,7 @@ Value indent(Runtime& rt, Self self, const Args& args) {
   // A newline is added before splitting: a text that ends in one has an empty last line.
   const Text newline{"\n", {}};
   const Text* const both[] = {&text, &newline};
-  const Value ended = concat_texts(rt, both);
+  const Value ended = rt.join(both);
   if (rt.failed()) return Value();
   const Value lines = split_lines(rt, *ended.text, false);
   if (rt.failed()) return Value();

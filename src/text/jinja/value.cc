@@ -146,8 +146,8 @@ Value* Space::find(std::string_view name) {
   return nullptr;
 }
 
-std::string_view type_name(const Value& value) {
-  switch (value.kind) {
+std::string_view type_name(Kind kind) {
+  switch (kind) {
     case Kind::missing:
     case Kind::undefined:
       return "Undefined";
@@ -161,7 +161,7 @@ std::string_view type_name(const Value& value) {
     case Kind::real:
       return "float";
     case Kind::text:
-      return value.text->is_markup ? "Markup" : "str";
+      return "str";
     case Kind::list:
       return "list";
     case Kind::tuple:
@@ -169,9 +169,7 @@ std::string_view type_name(const Value& value) {
     case Kind::dict:
       return "dict";
     case Kind::view:
-      return value.view->part == View::Part::keys
-                 ? "dict_keys"
-                 : (value.view->part == View::Part::values ? "dict_values" : "dict_items");
+      return "dict_view";
     case Kind::range:
       return "range";
     case Kind::generator:
@@ -188,6 +186,13 @@ std::string_view type_name(const Value& value) {
       return "LoopContext";
   }
   return "object";
+}
+
+std::string_view type_name(const Value& value) {
+  static constexpr std::string_view kViews[] = {"dict_keys", "dict_values", "dict_items"};
+  if (value.is(Kind::text) && value.text->is_markup) return "Markup";
+  if (value.is(Kind::view)) return kViews[static_cast<size_t>(value.view->part)];
+  return type_name(value.kind);
 }
 
 bool is_true(const Value& value) {

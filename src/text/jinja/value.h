@@ -39,6 +39,9 @@ enum class Kind : uint8_t {
   loop
 };
 
+// Why a value is undefined, for the message should it be used. Text names what is missing.
+enum class Absence : uint8_t { unknown, variable, attribute, element, is_unsafe, other };
+
 struct Run {
   size_t end;  // first byte after the run
   bool from_input;
@@ -60,10 +63,11 @@ struct Generator;
 struct Space;
 struct Macro;
 struct Method;
-struct Undefined;
 
 struct Value {
   Kind kind = Kind::undefined;
+  Absence absence = Absence::unknown;  // of an undefined: the reason, ...
+  Kind owner = Kind::none;             // ... and what has no such attribute or element
   union {
     int64_t integer;
     uint64_t big_integer;
@@ -79,10 +83,9 @@ struct Value {
     const Builtin* builtin;
     const Method* method;
     Loop* loop;
-    const Undefined* undefined;  // nullptr: no more is known
   };
 
-  Value() : undefined(nullptr) {}
+  Value() : integer(0) {}
   Value(Kind k, int64_t i) : kind(k), integer(i) {}
   explicit Value(bool b) : kind(Kind::boolean), integer(b ? 1 : 0) {}
   explicit Value(int64_t i) : kind(Kind::integer), integer(i) {}
@@ -97,9 +100,15 @@ struct Value {
   explicit Value(const Builtin* b) : kind(Kind::builtin), builtin(b) {}
   explicit Value(const Method* m) : kind(Kind::method), method(m) {}
   explicit Value(Loop* l) : kind(Kind::loop), loop(l) {}
-  explicit Value(const Undefined* u) : kind(Kind::undefined), undefined(u) {}
   static Value none() { return Value(Kind::none, 0); }
   static Value missing() { return Value(Kind::missing, 0); }
+  static Value undefined(Absence why, const Text* what, Kind owner = Kind::none) {
+    Value value;
+    value.absence = why;
+    value.owner = owner;
+    value.text = what;
+    return value;
+  }
   static Value make_list(const List* l) {
     Value value;
     value.kind = Kind::list;
@@ -177,13 +186,8 @@ struct Method {
   Value self;
 };
 
-struct Undefined {
-  enum class Why : uint8_t { name, attribute, element, is_unsafe, hint } why;
-  std::string_view text;  // the name, or the whole message of a hint
-  Value object, key;
-};
-
 std::string_view type_name(const Value& value);  // as Python calls it: "str", "NoneType"
+std::string_view type_name(Kind kind);
 bool is_true(const Value& value);
 bool is_hashable(const Value& value);  // may be a key; also false for very large tuples
 
