@@ -1,5 +1,5 @@
 // One device: it takes weights, keeps caches, and compiles graphs into plans. Called by one thread only.
-// A backend is a folder backend/<name>/ whose backend.cc defines k_<name>; the folder listing makes kBackends.
+// A backend is a folder backend/<name>/ whose backend.cc defines k_backend_<name>; the folder listing makes kBackends.
 #pragma once
 
 #include <memory>

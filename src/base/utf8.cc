@@ -52,6 +52,8 @@ Prefix read_prefix(std::string_view text) {
 
 Utf8Char next_utf8(std::string_view text) {
   ZINC_DCHECK(!text.empty());
+  const uint8_t first = static_cast<uint8_t>(text[0]);
+  if (first < 0x80) return {first, 1, true};
   const Prefix prefix = read_prefix(text);
   if (prefix.n_bytes == prefix.lead.n_continuation + 1) return {prefix.code, prefix.n_bytes, true};
   return {kReplacement, prefix.n_bytes, false};
@@ -98,6 +100,7 @@ void append_utf8(std::string& out, char32_t code) {
 }
 
 std::string replace_invalid_utf8(std::string_view text) {
+  if (is_valid_utf8(text)) return std::string(text);
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {

@@ -1,4 +1,5 @@
-// One record per command; a file src/cli/command/<stem>.cc defines `k_<stem>` and the folder listing registers it.
+// One record per command; a file src/cli/command/<stem>.cc defines `k_command_<stem>` and the folder listing registers
+// it.
 #pragma once
 
 #include <CLI/CLI.hpp>

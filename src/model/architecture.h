@@ -1,5 +1,5 @@
-// One record per model family, found by the file's general.architecture. A file model/arch/<stem>.cc defines k_<stem>;
-// the folder listing makes kArchitectures, so adding a family touches nothing else.
+// One record per model family, found by the file's general.architecture. A file model/arch/<stem>.cc defines
+// k_architecture_<stem>; the folder listing makes kArchitectures, so adding a family touches nothing else.
 #pragma once
 
 #include <string_view>

@@ -87,7 +87,7 @@ bool JsonCallReader::begin_member() {
   if (!key) return false;
   const bool is_open = phase_ == Phase::unnamed;
   member_ = Member::unknown;
-  if (*key == "id") {
+  if (*key == "id" && id_.empty()) {
     member_ = Member::id;
   } else if (*key == "type") {
     member_ = Member::type;
@@ -126,7 +126,8 @@ bool JsonCallReader::end_member(MessageWriter& writer) {
       return true;
     }
     case Member::type:
-      return true;
+      if (value_ == "\"function\"") return true;
+      break;
     case Member::unknown:
       break;
   }

@@ -1,7 +1,7 @@
 // Reads one call written as a JSON object, {"name": ..., "arguments": {...}}, byte by byte. Members may come in any
-// order; "parameters" means "arguments", "id" is the call's id, "type" is skipped, other members are warned about. The
-// call is settled when name and arguments are known; the arguments are passed on as they come once the name is.
-// JsonArgumentsReader is for formats that name the function outside of the JSON.
+// order; "parameters" means "arguments", "id" is the call's id, other members are warned about. The call is settled
+// when name and arguments are known; the arguments are passed on as they come once the name is. JsonArgumentsReader is
+// for formats that name the function outside of the JSON.
 #pragma once
 
 #include <string>
@@ -24,6 +24,8 @@ class JsonCallReader {
   Step push(char c, MessageWriter& writer);
 
   bool is_settled() const { return phase_ == Phase::ended; }  // the call was written; the object may still go on
+  // The call was written, and nothing of another member has come: the output may end here without a loss.
+  bool may_end() const { return is_settled() && (at_ == At::after_value || at_ == At::next_key); }
   bool was_announced() const { return phase_ != Phase::unnamed; }
 
  private:

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -244,8 +244,8 @@ TEST(MessageParser, only_what_may_become_a_marker_is_held_back) {
               (*f)->name == "plain" || (*f)->name.starts_with("mistral") ? "x <" : "x ");
     EXPECT_EQ(first_content(**f, lead + "x [TOOL"), (*f)->name.starts_with("mistral") ? "x " : "x [TOOL");
   }
-  EXPECT_EQ(first_content(k_plain, "see <thi"), "see <thi");  // a thought only begins where a message does
-  EXPECT_EQ(first_content(k_plain, "<thi"), "");
+  EXPECT_EQ(first_content(k_tool_format_plain, "see <thi"), "see <thi");  // a thought only begins where a message does
+  EXPECT_EQ(first_content(k_tool_format_plain, "<thi"), "");
 }
 
 TEST(MessageParser, bytes_that_are_no_utf8_become_replacement_characters) {
@@ -269,9 +269,19 @@ TEST(MessageParser, reasoning_open_is_the_prompts_word_against_the_formats_habit
   EXPECT_EQ(parse_message(qwen35, {.reasoning_open = false}, "yes").content, "yes");
 }
 
-// Hostile outputs, a byte at a time and at once: linear work takes some 10 ms, a square a
-// second.
-TEST(MessageParser, time_is_linear_in_the_text) {
+// Seconds of processor time to parse `n_bytes` of a repeated pattern, a byte at a time and at once.
+double parse_seconds(const ToolFormat& format, const std::string& pattern, size_t n_bytes) {
+  std::string text;
+  while (text.size() < n_bytes) text += pattern;
+  const std::clock_t begin = std::clock();
+  MessageParser parser(format, {.tools = weather_tools(), .reasoning_open = false});
+  for (const char c : text) parser.push(std::string_view(&c, 1));
+  parser.finish();
+  parse_message(format, {.tools = weather_tools()}, text);
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+TEST(MessageParser, time_is_linear_in_hostile_text) {
   const std::string patterns[] = {
       "<",
       "{",
@@ -294,22 +304,14 @@ TEST(MessageParser, time_is_linear_in_the_text) {
       "<tool_call>\n<function=write_file>\n<parameter=text>\n</parameter>",
       "<tool_call>{\"name\":\"now\",\"arguments\":{}}</tool_call>",
   };
-  constexpr double kLimit = 0.4;  // seconds
-  constexpr size_t kBytes = 50'000;
+  constexpr size_t kBytes = 20'000;
+  constexpr double kPlentySeconds = 0.05;  // linear work takes a few milliseconds, unless a sanitizer slows it down
   for (const ToolFormat* const* f = kToolFormats; *f; ++f) {
     for (const std::string& pattern : patterns) {
-      std::string text;
-      while (text.size() < kBytes) text += pattern;
-      const auto begin = std::chrono::steady_clock::now();
-      MessageParser parser(**f, {.tools = weather_tools(), .reasoning_open = false});
-      for (const char c : text) parser.push(std::string_view(&c, 1));
-      parser.finish();
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-      EXPECT_LT(seconds.count(), kLimit) << (*f)->name << ": " << pattern;
-      const auto middle = std::chrono::steady_clock::now();
-      parse_message(**f, {.tools = weather_tools()}, text);
-      const std::chrono::duration<double> at_once = std::chrono::steady_clock::now() - middle;
-      EXPECT_LT(at_once.count(), kLimit) << (*f)->name << ": " << pattern;
+      const double seconds = parse_seconds(**f, pattern, kBytes);
+      if (seconds < kPlentySeconds) continue;
+      const double quarter = parse_seconds(**f, pattern, kBytes / 4);
+      EXPECT_LT(seconds, 9 * quarter) << (*f)->name << ": " << pattern;  // linear: 4, quadratic: 16
     }
   }
 }

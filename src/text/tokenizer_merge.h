@@ -73,7 +73,7 @@ class Workspace {
 };
 
 // Up to so many symbols the best pair is searched for, not kept in a queue: measured with bench/tokenizer_bench.cc.
-constexpr size_t kShortWord = 40;
+constexpr size_t kShortWord = 32;
 
 // find(left, right) returns the Merge of two neighbours, or one that never happens.
 template <class Find>

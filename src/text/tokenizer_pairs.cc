@@ -1,31 +1,77 @@
 #include "text/tokenizer_pairs.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
 namespace zinc {
+namespace {
+
+// One line of the merge list on its way into the table. Half a million lines are looked up in tables that no processor
+// cache holds, so they go through in batches: each step asks for the memory of the next one.
+struct Line {
+  std::string text;  // both pieces
+  size_t n_left;
+  uint64_t left_hash, right_hash;
+  uint32_t rank;
+  int32_t left, right;
+
+  std::string_view left_text() const { return std::string_view(text).substr(0, n_left); }
+  std::string_view right_text() const { return std::string_view(text).substr(n_left); }
+};
+constexpr size_t kBatch = 64;
+
+// False if no text is spelled so.
+bool read_line(Spelling spelling, std::string_view text, Line& line) {
+  const size_t space = text.find(' ', 1);  // a piece may itself begin with a space
+  if (space == std::string_view::npos) return false;
+  line.text.clear();
+  const bool left_exact = unspell(spelling, text.substr(0, space), line.text);
+  line.n_left = line.text.size();
+  const bool right_exact = unspell(spelling, text.substr(space + 1), line.text);
+  line.left_hash = hash_bytes(line.left_text());
+  line.right_hash = hash_bytes(line.right_text());
+  return left_exact && right_exact && line.n_left > 0 && line.n_left < line.text.size();
+}
+
+// The symbol of the merged text. Most lists name the merged tokens in order, so a guess saves a search.
+int32_t merged_symbol(const std::string& text, int32_t previous, Vocabulary& vocab) {
+  for (const int32_t guess : {previous, previous + 1}) {
+    if (vocab.is_token(guess) && vocab.bytes(guess) == text && vocab.type(guess) == TokenType::normal) return guess;
+  }
+  return vocab.intern(text, hash_bytes(text));
+}
+
+}  // namespace
 
 Result<MergeTable> MergeTable::load(const GgufFile& file, Spelling spelling, Vocabulary& vocab) {
-  ZINC_TRY(lines, file.get<std::vector<std::string_view>>("tokenizer.ggml.merges"));
+  ZINC_TRY(texts, file.get<std::vector<std::string_view>>("tokenizer.ggml.merges"));
   MergeTable table;
-  table.slots_.resize(std::bit_ceil(lines.size() + lines.size() / 2 + 2));
-  std::string both;
-  for (size_t rank = 0; rank < lines.size(); ++rank) {
-    const std::string_view line = lines[rank];
-    const size_t space = line.find(' ', 1);  // a piece may itself begin with a space
-    if (space == std::string_view::npos) continue;
-    both.clear();
-    const bool left_exact = unspell(spelling, line.substr(0, space), both);
-    const size_t n_left = both.size();
-    const bool right_exact = unspell(spelling, line.substr(space + 1), both);
-    if (!left_exact || !right_exact || both.size() == n_left) continue;  // no text is spelled so
-    const std::string_view text = both;
-    const int32_t left = vocab.intern(text.substr(0, n_left)), right = vocab.intern(text.substr(n_left));
-    const int32_t symbol = vocab.intern(text);
-    if (left < 0 || right < 0 || symbol < 0) {
-      return fail(ErrorCode::unsupported, "{}: tokenizer.ggml.merges has over 4 GiB of text", file.name());
+  table.slots_.resize(std::bit_ceil(texts.size() + texts.size() / 2 + 2));
+  std::vector<Line> lines(kBatch);
+  int32_t merged = Vocabulary::kNone;
+  for (size_t next = 0; next < texts.size();) {
+    size_t n_lines = 0;
+    for (; next < texts.size() && n_lines < kBatch; ++next) {
+      Line& line = lines[n_lines];
+      if (!read_line(spelling, texts[next], line)) continue;
+      line.rank = static_cast<uint32_t>(next);
+      vocab.prefetch(line.left_hash);
+      vocab.prefetch(line.right_hash);
+      ++n_lines;
     }
-    table.add(left, right, {static_cast<uint32_t>(rank), symbol});
+    for (size_t i = 0; i < n_lines; ++i) {
+      lines[i].left = vocab.intern(lines[i].left_text(), lines[i].left_hash);
+      lines[i].right = vocab.intern(lines[i].right_text(), lines[i].right_hash);
+      table.prefetch(lines[i].left, lines[i].right);
+    }
+    for (size_t i = 0; i < n_lines; ++i) {
+      merged = merged_symbol(lines[i].text, merged, vocab);
+      if (std::min({lines[i].left, lines[i].right, merged}) < 0) {
+        return fail(ErrorCode::unsupported, "{}: tokenizer.ggml.merges has over 4 GiB of text", file.name());
+      }
+      table.add(lines[i].left, lines[i].right, {lines[i].rank, merged});
+    }
   }
   return table;
 }

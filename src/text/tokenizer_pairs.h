@@ -48,6 +48,9 @@ class MergeTable {
     return key ^ (key >> 32);
   }
   void add(int32_t left, int32_t right, Merge merge);  // the first of equal pairs counts
+  void prefetch(int32_t left, int32_t right) const {
+    __builtin_prefetch(&slots_[hash_of(key_of(left, right)) & (slots_.size() - 1)]);
+  }
 
   std::vector<Slot> slots_;
 };

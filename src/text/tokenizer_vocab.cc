@@ -5,8 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "base/utf8.h"
-
 namespace zinc {
 namespace {
 
@@ -31,6 +29,13 @@ uint64_t load_tail(const char* at, size_t n_bytes) {  // REQUIRES: 1 <= n_bytes 
   return byte(0) | (byte(n_bytes / 2) << 8) | (byte(n_bytes - 1) << 16);
 }
 
+uint64_t load_head(std::string_view bytes) {  // the first eight, zeros where there are fewer
+  if (bytes.size() >= sizeof(uint64_t)) return load64(bytes.data());
+  uint64_t head = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) head |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+  return head;
+}
+
 // GPT-2's alphabet: printable bytes stand for themselves, the others for U+0100 and up, in order.
 constexpr int kByteLevelCodes = 0x144;
 std::array<int16_t, kByteLevelCodes> make_byte_level_bytes() {
@@ -47,19 +52,24 @@ std::array<int16_t, kByteLevelCodes> make_byte_level_bytes() {
 bool unspell_byte_level(std::string_view text, std::string& out) {
   static const std::array<int16_t, kByteLevelCodes> byte_of = make_byte_level_bytes();
   bool exact = true;
+  const size_t n_before = out.size();
+  out.resize(n_before + text.size());  // no character becomes longer
+  char* to = out.data() + n_before;
   for (size_t at = 0; at < text.size();) {
     const auto lead = static_cast<uint8_t>(text[at]);
-    const Utf8Char c = lead < 0x80 ? Utf8Char{lead, 1, true} : next_utf8(text.substr(at));
-    const auto n_bytes = static_cast<size_t>(c.n_bytes);
-    const int16_t byte = c.valid && c.code < kByteLevelCodes ? byte_of[c.code] : int16_t{-1};
+    const bool is_pair = lead >= 0xC2 && lead <= 0xC5 && at + 1 < text.size() &&
+                         (static_cast<uint8_t>(text[at + 1]) & 0xC0u) == 0x80;  // the whole alphabet beside ASCII
+    const uint32_t code = is_pair ? (lead & 0x1Fu) << 6 | (static_cast<uint8_t>(text[at + 1]) & 0x3Fu) : lead;
+    const int16_t byte = code < kByteLevelCodes && (is_pair || lead < 0x80) ? byte_of[code] : int16_t{-1};
     if (byte >= 0) {
-      out.push_back(static_cast<char>(byte));
+      *to++ = static_cast<char>(byte);
+      at += is_pair ? 2 : 1;
     } else {
-      out.append(text.substr(at, n_bytes));
+      *to++ = text[at++];
       exact = false;
     }
-    at += n_bytes;
   }
+  out.resize(static_cast<size_t>(to - out.data()));
   return exact;
 }
 
@@ -139,25 +149,32 @@ Result<Vocabulary> Vocabulary::build(Spelling spelling, const std::vector<std::s
   vocab.byte_tokens_.fill(kNone);
   vocab.begins_.reserve(texts.size() + 1);
   vocab.slots_.resize(std::bit_ceil(texts.size() + texts.size() / 2 + 2));
-  std::vector<TokenId> user_defined;
+  std::vector<TokenId> findable, user_defined;
   std::string bytes;
   for (int32_t id = 0; id < vocab.n_tokens_; ++id) {
     const TokenType type = types[static_cast<size_t>(id)];
     bytes.clear();
-    const bool findable = token_bytes(spelling, texts[static_cast<size_t>(id)], type, bytes) && !bytes.empty();
+    const bool is_findable = token_bytes(spelling, texts[static_cast<size_t>(id)], type, bytes) && !bytes.empty();
     if (!vocab.append(bytes)) return fail(ErrorCode::unsupported, "the vocabulary's texts are over 4 GiB");
+    if (is_findable) (type == TokenType::user_defined ? user_defined : findable).push_back(id);
     if (type == TokenType::byte && bytes.size() == 1) {
       TokenId& of_byte = vocab.byte_tokens_[static_cast<uint8_t>(bytes[0])];
       if (of_byte == kNone) of_byte = id;
-    } else if (findable && type == TokenType::user_defined) {
-      user_defined.push_back(id);
-    } else if (findable) {
-      vocab.insert(id);
     }
   }
-  // After the others: plain text becomes an ordinary token where both spell it.
-  for (const TokenId id : user_defined) vocab.insert(id);
+  vocab.index(findable);
+  vocab.index(user_defined);  // later: plain text becomes an ordinary token where both spell it
   return vocab;
+}
+
+void Vocabulary::index(const std::vector<TokenId>& ids) {
+  std::vector<uint64_t> hashes(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) hashes[i] = hash_bytes(bytes(ids[i]));
+  constexpr size_t kAhead = 16;  // the table does not fit into a processor's cache
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + kAhead < ids.size()) prefetch(hashes[i + kAhead]);
+    insert(ids[i], hashes[i]);
+  }
 }
 
 bool Vocabulary::append(std::string_view bytes) {
@@ -168,37 +185,46 @@ bool Vocabulary::append(std::string_view bytes) {
   return true;
 }
 
-int32_t Vocabulary::find(std::string_view text) const {
-  const uint64_t hash = hash_bytes(text);
-  const auto tag = static_cast<uint32_t>(hash >> 32);
+Vocabulary::Slot Vocabulary::slot_of(std::string_view bytes, uint64_t hash) {
+  constexpr uint32_t kLengthMask = 0xFF;
+  const auto length = static_cast<uint32_t>(std::min<size_t>(bytes.size(), kLengthMask));
+  return {load_head(bytes), (static_cast<uint32_t>(hash >> 32) & ~kLengthMask) | length, kNone};
+}
+
+bool Vocabulary::is_at(const Slot& slot, const Slot& wanted, std::string_view text) const {
+  if (slot.tag != wanted.tag || slot.head != wanted.head) return false;
+  return text.size() <= sizeof slot.head || bytes(slot.symbol) == text;
+}
+
+int32_t Vocabulary::find(std::string_view text, uint64_t hash) const {
+  const Slot wanted = slot_of(text, hash);
   for (size_t at = hash;; ++at) {
     const Slot& slot = slots_[at & (slots_.size() - 1)];
-    if (slot.symbol == kNone) return kNone;
-    if (slot.tag == tag && bytes(slot.symbol) == text) return slot.symbol;
+    if (slot.symbol == kNone || is_at(slot, wanted, text)) return slot.symbol;
   }
 }
 
-void Vocabulary::insert(int32_t symbol) {
+void Vocabulary::insert(int32_t symbol, uint64_t hash) {
   const std::string_view text = bytes(symbol);
-  const uint64_t hash = hash_bytes(text);
-  const auto tag = static_cast<uint32_t>(hash >> 32);
+  Slot wanted = slot_of(text, hash);
   for (size_t at = hash;; ++at) {
     Slot& slot = slots_[at & (slots_.size() - 1)];
     if (slot.symbol == kNone) {
-      slot = {tag, symbol};
+      wanted.symbol = symbol;
+      slot = wanted;
       ++n_indexed_;
       return;
     }
-    if (slot.tag == tag && bytes(slot.symbol) == text) return;
+    if (is_at(slot, wanted, text)) return;
   }
 }
 
-int32_t Vocabulary::intern(std::string_view text) {
-  if (const int32_t known = find(text); known != kNone) return known;
+int32_t Vocabulary::intern(std::string_view text, uint64_t hash) {
+  if (const int32_t known = find(text, hash); known != kNone) return known;
   const auto symbol = static_cast<int32_t>(begins_.size() - 1);
   if (begins_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) || !append(text)) return kNone;
   if ((n_indexed_ + 1) * 4 > slots_.size() * 3) grow();
-  insert(symbol);
+  insert(symbol, hash);
   return symbol;
 }
 
@@ -207,7 +233,7 @@ void Vocabulary::grow() {
   old.swap(slots_);
   n_indexed_ = 0;
   for (const Slot& slot : old) {
-    if (slot.symbol != kNone) insert(slot.symbol);
+    if (slot.symbol != kNone) insert(slot.symbol, hash_bytes(bytes(slot.symbol)));
   }
 }
 

@@ -60,19 +60,26 @@ class Vocabulary {
   }
   // The symbol that plain text of these bytes may become; kNone if there is none. Control, unknown, unused and byte
   // tokens are never found.
-  int32_t find(std::string_view bytes) const;
+  int32_t find(std::string_view bytes) const { return find(bytes, hash_bytes(bytes)); }
+  int32_t find(std::string_view bytes, uint64_t hash) const;
+  void prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]); }
   TokenId byte_token(uint8_t byte) const { return byte_tokens_[byte]; }  // kNone: the vocabulary has none
 
   // Only while loading: the symbol of `bytes`, made if missing. kNone: over 4 GiB of text.
-  int32_t intern(std::string_view bytes);
+  int32_t intern(std::string_view bytes, uint64_t hash);
 
  private:
+  // Short texts are compared without leaving the slot.
   struct Slot {
-    uint32_t tag = 0;  // upper half of the hash
+    uint64_t head = 0;  // the first eight bytes
+    uint32_t tag = 0;   // of the hash, with the length in the low byte
     int32_t symbol = kNone;
   };
+  static Slot slot_of(std::string_view bytes, uint64_t hash);  // without symbol
+  bool is_at(const Slot& slot, const Slot& wanted, std::string_view bytes) const;
   bool append(std::string_view bytes);  // as bytes of the next symbol; false: over 4 GiB of text
-  void insert(int32_t symbol);          // the first of equal symbols is found
+  void index(const std::vector<TokenId>& ids);
+  void insert(int32_t symbol, uint64_t hash);  // the first of equal symbols is found
   void grow();
 
   int32_t n_tokens_ = 0;

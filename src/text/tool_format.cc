@@ -38,7 +38,7 @@ const ToolFormat& detect_tool_format(std::string_view template_source, std::stri
     if (recognises(**f, template_source)) return **f;
     if (template_source.empty() && !architecture.empty() && (*f)->architecture == architecture) return **f;
   }
-  return k_plain;
+  return k_tool_format_plain;
 }
 
 bool prompt_opens_reasoning(const ToolFormat& format, std::string_view prompt) {

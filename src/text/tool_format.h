@@ -22,12 +22,12 @@ struct ToolFormat {
 };
 
 extern const ToolFormat* const kToolFormats[];  // every format, ended by nullptr
-extern const ToolFormat k_plain;                // text and <think>, no calls
+extern const ToolFormat k_tool_format_plain;    // text and <think>, no calls
 
 const ToolFormat* find_tool_format(std::string_view name);  // nullptr: unknown
 std::string tool_format_names();                            // "gemma4, gpt-oss, ..."
 
-// The format of the model with this template; k_plain where none is recognised.
+// The format of the model with this template; k_tool_format_plain where none is recognised.
 const ToolFormat& detect_tool_format(std::string_view template_source, std::string_view architecture);
 
 // Whether a rendered prompt ends inside a thought that the model will go on writing.

@@ -62,7 +62,7 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
 }  // namespace
 }  // namespace reference
 
-extern const BackendInfo k_reference = {
+extern const BackendInfo k_backend_reference = {
     .name = "reference", .summary = "float32 interpreter: slow, the oracle of the others", .open = reference::open};
 
 }  // namespace zinc

@@ -11,7 +11,8 @@
 namespace zinc {
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Not blocking: opening a pipe that nobody writes to would wait forever. It does not change how files are read.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::not_found : ErrorCode::io;
     return fail(code, "{}: cannot open the file: {}", path.string(), std::strerror(errno));

@@ -115,7 +115,7 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_debug_eval = {
+extern const Command k_command_debug_eval = {
     .path = "debug eval", .summary = "logits, greedy ids and likelihood of given tokens, as JSON", .declare = declare};
 
 }  // namespace zinc

@@ -56,7 +56,7 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_debug_parse = {
+extern const Command k_command_debug_parse = {
     .path = "debug parse", .summary = "read model output from stdin, print the message as JSON", .declare = declare};
 
 }  // namespace zinc

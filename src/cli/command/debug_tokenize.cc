@@ -91,7 +91,7 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_debug_tokenize = {
+extern const Command k_command_debug_tokenize = {
     .path = "debug tokenize", .summary = "token ids of JSON lines on stdin", .declare = declare};
 
 }  // namespace zinc

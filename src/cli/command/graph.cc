@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/printable.h"
 #include "cli/command.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost_table.h"
@@ -14,6 +15,7 @@ namespace zinc {
 namespace {
 
 constexpr int64_t kMaxCount = 1 << 30;  // tokens, sequences and positions
+constexpr size_t kMaxTitleBytes = 4096;
 
 struct Options {
   std::string model;
@@ -50,8 +52,8 @@ Result<std::string> describe(const Options& options) {
     return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; leave out --draft", options.model);
   }
   const Graph& graph = options.draft ? *model.draft : model.graph;
-  const std::string title =
-      fmt::format("{} ({}{})", options.model, model.architecture->gguf_name, options.draft ? ", draft" : "");
+  const std::string title = fmt::format("{} ({}{})", printable(options.model, kMaxTitleBytes),
+                                        model.architecture->gguf_name, options.draft ? ", draft" : "");
   if (options.dot) return graph_to_dot(graph, title, {.weights = options.weights});
   if (options.step.n_tokens < options.step.n_seqs) {
     return fail(ErrorCode::invalid_input, "--tokens {} is fewer than --sequences {}; each sequence needs a token",
@@ -63,6 +65,19 @@ Result<std::string> describe(const Options& options) {
   const GraphCost cost = cost_graph(graph, step, {options.bandwidth_gb * 1e9, options.gflops * 1e9});
   if (options.json) return to_pretty_json(graph_to_json(graph, cost, title)) + "\n";
   return title + "\n" + cost_table(graph, cost);
+}
+
+// CLI::Range lets "nan" through: it compares false with both ends.
+CLI::Validator number_between(double low, double high) {
+  const std::string range = fmt::format("{:g} to {:g}", low, high);
+  return CLI::Validator(
+      [=](std::string& text) {
+        double number = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, number);
+        return is_number && number >= low && number <= high ? std::string()
+                                                            : fmt::format("'{}' is not {}", text, range);
+      },
+      range);
 }
 
 std::function<Status()> declare(CLI::App& app) {
@@ -80,9 +95,9 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--depth", options->step.depth, "positions already in the cache (default 0)")
       ->check(CLI::Range(int64_t{0}, kMaxCount));
   app.add_option("--bandwidth", options->bandwidth_gb, "memory bandwidth in GB/s (default 100)")
-      ->check(CLI::Range(1e-3, 1e9));
+      ->check(number_between(1e-3, 1e9));
   app.add_option("--flops", options->gflops, "arithmetic speed in GFLOP/s (default 1000)")
-      ->check(CLI::Range(1e-3, 1e12));
+      ->check(number_between(1e-3, 1e12));
   app.add_option("--kv-format", options->kv_format, "how keys and values are kept (default f16)");
   app.add_flag("--draft", options->draft, "the draft (MTP) graph instead of the main one");
   app.add_flag("--weights", options->weights, "with --dot: a box for each weight");
@@ -97,7 +112,7 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_graph = {
+extern const Command k_command_graph = {
     .path = "graph", .summary = "show what a model computes and what it costs", .declare = declare};
 
 }  // namespace zinc

@@ -230,7 +230,7 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_inspect = {
+extern const Command k_command_inspect = {
     .path = "inspect", .summary = "show the metadata and tensors of a GGUF file", .declare = declare};
 
 }  // namespace zinc

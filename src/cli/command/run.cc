@@ -56,13 +56,15 @@ Status sort_positionals(Options& options) {
     prompt = words[0];
   }
   if (!prompt && ::isatty(STDIN_FILENO)) {
-    return fail(ErrorCode::invalid_input, "no prompt: give it as an argument, zinc run [MODEL] 'PROMPT', or on standard input");
+    return fail(ErrorCode::invalid_input,
+                "no prompt: give it as an argument, zinc run [MODEL] 'PROMPT', or on standard input");
   }
   options.prompt = prompt ? *prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
   return ok_status();
 }
 
-Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInstance& model, const Tokenizer& tokenizer) {
+Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInstance& model,
+                                         const Tokenizer& tokenizer) {
   std::vector<TokenId> tokens;
   if (options.raw) {
     tokenizer.encode(options.prompt, {.add_special = true, .parse_special = false}, tokens);
@@ -132,7 +134,8 @@ Status answer(const Options& options) {
                                   }
                                 },
                             .cancelled = [] { return g_interrupted.load(); }};
-  const GenerateOptions how{.sampling = options.sampling.params, .max_tokens = options.max_tokens, .stop = options.stop};
+  const GenerateOptions how{
+      .sampling = options.sampling.params, .max_tokens = options.max_tokens, .stop = options.stop};
   const Result<Generation> made = generate(sequence, tokenizer, prompt, how, hooks);
   if (!made.ok()) return made.error();
   if (options.json) {
@@ -157,8 +160,10 @@ Status run(Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->sampling.params.temperature = 0;  // a question asked twice gets the same answer
-  app.add_option("model_and_prompt", options->positionals, "[MODEL] [PROMPT]: a GGUF file (else the default model), and "
-                 "the question (else standard input)")->expected(0, 2);
+  app.add_option("model_and_prompt", options->positionals,
+                 "[MODEL] [PROMPT]: a GGUF file (else the default model), and "
+                 "the question (else standard input)")
+      ->expected(0, 2);
   app.add_option("--system", options->system, "the system message");
   app.add_flag("--raw", options->raw, "continue the prompt as it is, without the chat template");
   app.add_option("-n,--max-tokens", options->max_tokens, "stop after so many tokens (0: when the context is full)")
@@ -176,6 +181,6 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_run = {.path = "run", .summary = "answer a prompt", .declare = declare};
+extern const Command k_command_run = {.path = "run", .summary = "answer a prompt", .declare = declare};
 
 }  // namespace zinc

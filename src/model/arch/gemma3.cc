@@ -42,6 +42,6 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_gemma3 = {.gguf_name = "gemma3", .build = build};
+extern const Architecture k_architecture_gemma3 = {.gguf_name = "gemma3", .build = build};
 
 }  // namespace zinc

@@ -147,6 +147,6 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_gemma4 = {.gguf_name = "gemma4", .build = build};
+extern const Architecture k_architecture_gemma4 = {.gguf_name = "gemma4", .build = build};
 
 }  // namespace zinc

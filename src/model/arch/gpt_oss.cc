@@ -35,6 +35,6 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_gpt_oss = {.gguf_name = "gpt-oss", .build = build};
+extern const Architecture k_architecture_gpt_oss = {.gguf_name = "gpt-oss", .build = build};
 
 }  // namespace zinc

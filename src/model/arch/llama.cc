@@ -37,6 +37,6 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_llama = {.gguf_name = "llama", .build = build};
+extern const Architecture k_architecture_llama = {.gguf_name = "llama", .build = build};
 
 }  // namespace zinc

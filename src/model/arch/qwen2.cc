@@ -27,6 +27,6 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_qwen2 = {.gguf_name = "qwen2", .build = build};
+extern const Architecture k_architecture_qwen2 = {.gguf_name = "qwen2", .build = build};
 
 }  // namespace zinc

@@ -25,7 +25,7 @@ void build_draft(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_qwen35 = {
+extern const Architecture k_architecture_qwen35 = {
     .gguf_name = "qwen35", .build = build, .build_draft = build_draft, .has_draft = has_mtp_block};
 
 }  // namespace zinc

@@ -24,7 +24,7 @@ void build_draft(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_qwen35moe = {
+extern const Architecture k_architecture_qwen35moe = {
     .gguf_name = "qwen35moe", .build = build, .build_draft = build_draft, .has_draft = has_mtp_block};
 
 }  // namespace zinc

@@ -28,6 +28,6 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_qwen3moe = {.gguf_name = "qwen3moe", .build = build};
+extern const Architecture k_architecture_qwen3moe = {.gguf_name = "qwen3moe", .build = build};
 
 }  // namespace zinc

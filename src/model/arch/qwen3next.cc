@@ -57,7 +57,7 @@ void build_draft(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_qwen3next = {
+extern const Architecture k_architecture_qwen3next = {
     .gguf_name = "qwen3next", .build = build, .build_draft = build_draft, .has_draft = has_mtp_block};
 
 }  // namespace zinc

@@ -30,6 +30,6 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
 
 }  // namespace
 
-extern const Architecture k_smollm3 = {.gguf_name = "smollm3", .build = build};
+extern const Architecture k_architecture_smollm3 = {.gguf_name = "smollm3", .build = build};
 
 }  // namespace zinc

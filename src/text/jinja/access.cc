@@ -89,7 +89,7 @@ Value slice_list(Runtime& rt, const Value& object, const SliceSteps& steps) {
 }
 
 Value slice_chars(Runtime& rt, const Text& text, const SliceSteps& steps) {
-  if (steps.n == 0) return rt.literal("");
+  if (steps.n == 0) return slice_text(rt, text, 0, 0);
   if (steps.step == 1) {
     const size_t begin = byte_offset(rt, text.bytes, static_cast<size_t>(steps.start));
     return slice_text(rt, text, begin, begin + byte_offset(rt, text.bytes.substr(begin), steps.n));
@@ -165,7 +165,8 @@ Value get_item(Runtime& rt, const Value& object, const Value& key) {
 Value get_slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {
   if (rt.failed()) return Value();
   if (object.is(Kind::undefined)) return rt.fail_undefined(object);
-  if (!has_index(object)) return rt.undefined_hint("the object cannot be sliced");
+  if (object.is(Kind::dict)) return rt.fail("unhashable type: 'slice'");
+  if (!has_index(object)) return rt.fail("'{}' object is not subscriptable", type_name(object));
   SliceSteps steps{};
   if (!resolve_slice(rt, start, stop, step, length_of(rt, object), steps)) return Value();
   if (object.is(Kind::text)) return slice_chars(rt, *object.text, steps);

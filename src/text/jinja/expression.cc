@@ -59,7 +59,7 @@ Value DictExpr::eval(Runtime& rt) const {
     put(rt, made, {k, rt.eval(*value)});
     if (rt.failed()) return Value();
   }
-  return Value(make_dict(rt.arena(), rt.arena().copy(std::span<const Entry>(made)), false));
+  return rt.dict(made);
 }
 
 Value AttributeExpr::eval(Runtime& rt) const {

@@ -37,7 +37,10 @@ class PercentFormatter {
       at_ = percent + 1;
       if (percent < text_.size()) convert();
     }
-    if (!rt_.failed() && !uses_names_ && n_used_ < n_values() && !values_.is(Kind::dict)) {
+    // Python takes anything that has items for a mapping, whose use is up to the format.
+    const bool may_be_unused =
+        values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) || values_.is(Kind::undefined);
+    if (!rt_.failed() && !uses_names_ && n_used_ < n_values() && !may_be_unused) {
       return rt_.fail("not all arguments converted during string formatting");
     }
     return out_.finish(format_.is_markup);

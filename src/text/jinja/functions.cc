@@ -38,6 +38,7 @@ std::vector<Entry> gather_entries(Runtime& rt, const Args& args) {
   };
   if (args.positional.size() > 1) rt.fail("dict expected at most 1 argument, got {}", args.positional.size());
   if (!args.positional.empty() && args[0].is(Kind::dict)) {
+    rt.charge(args[0].dict->entries.size() / 4);
     entries.assign(args[0].dict->entries.begin(), args[0].dict->entries.end());
   } else if (!args.positional.empty()) {
     for (const Value& pair : collect(rt, args[0])) {
@@ -53,8 +54,7 @@ std::vector<Entry> gather_entries(Runtime& rt, const Args& args) {
 
 Value dict(Runtime& rt, Self, const Args& args) {
   const std::vector<Entry> entries = gather_entries(rt, args);
-  if (rt.failed()) return Value();
-  return Value(make_dict(rt.arena(), rt.arena().copy(std::span<const Entry>(entries)), false));
+  return rt.failed() ? Value() : rt.dict(entries);
 }
 
 Value make_namespace(Runtime& rt, Self, const Args& args) {

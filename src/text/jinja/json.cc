@@ -78,6 +78,7 @@ class JsonWriter {
     static constexpr std::string_view kPlain = "\"\\\n\r\t\b\f", kLetters = "\"\\nrtbf";
     const size_t letter = code < 0x80 ? kPlain.find(static_cast<char>(code)) : std::string_view::npos;
     const auto number = static_cast<uint32_t>(code);
+    rt_.charge(1);
     if (letter != std::string_view::npos) {
       const char escape[] = {'\\', kLetters[letter]};
       out_.append({escape, 2}, from_input);

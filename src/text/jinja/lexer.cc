@@ -164,6 +164,7 @@ class Lexer {
 
   void skip_comment(size_t open) {
     // The sign of the opening may also be the sign of the end: "{#-#}" is a whole comment.
+    if (at_ == text_.size()) return;  // jinja2 lets a comment that opens at the very end pass
     const size_t end = text_.find("#}", at_);
     if (end == std::string_view::npos) return fail(open, "Missing end of comment tag");
     const char sign = end > at_ ? text_[end - 1] : '\0';

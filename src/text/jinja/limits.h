@@ -13,18 +13,18 @@ struct Limits {
   uint64_t steps_per_input_value = 500;
   uint64_t most_steps = 50'000'000;
   // All texts, lists and scopes ever made; nothing is freed before the end.
-  uint64_t memory_bytes = 48u << 20;
+  uint64_t memory_bytes = 32u << 20;
   uint64_t memory_per_input_byte = 32;
-  uint64_t text_bytes = 16u << 20;  // one text, and the output
+  uint64_t text_bytes = 2u << 20;  // one text or list, and the output
   uint64_t text_per_input_byte = 8;
   int depth = 700;  // nested evaluation, macro calls included
 };
 
-constexpr int kMaxNesting = 100;          // of expressions and statements in the template's text
-constexpr int kMaxExpressionDepth = 200;  // of an expression's tree: a chain a + b + ... nests to the left
-constexpr int kMaxValueDepth = 200;       // of a value printed, compared or taken from JSON
-constexpr int64_t kMaxRange = 100'000;    // items of range(), as in Python's sandbox
-constexpr size_t kMaxTemplateBytes = 4u << 20;
+constexpr int kMaxNesting = 100;                  // of expressions and statements in the template's text
+constexpr int kMaxExpressionDepth = 200;          // of an expression's tree: a chain a + b + ... nests to the left
+constexpr int kMaxValueDepth = 200;               // of a value printed, compared or taken from JSON
+constexpr int64_t kMaxRange = 100'000;            // items of range(), as in Python's sandbox
+constexpr size_t kMaxTemplateBytes = 256u << 10;  // published ones have up to 30 KiB
 constexpr size_t kBytesPerStep = 64;
 
 }  // namespace zinc::jinja

@@ -9,9 +9,9 @@ namespace {
 
 std::span<const Value> chars_of(Runtime& rt, const Text& text) {
   std::vector<Value> chars;
-  for_each_char(text, [&](char32_t, std::string_view bytes, bool from_input) {
+  for_each_char(rt, text, [&](char32_t, std::string_view bytes, bool from_input) {
     if (!rt.charge(1)) return;
-    chars.push_back(Value(rt.arena().make<Text>(bytes, std::span<const Run>{}, from_input, text.is_markup)));
+    chars.push_back(Value(rt.arena().make<Text>(bytes, std::span<const Run>{}, from_input)));
   });
   return rt.arena().copy(std::span<const Value>(chars));
 }

@@ -156,8 +156,10 @@ Value round(Runtime& rt, Self self, const Args& args) {
 Value filesizeformat(Runtime& rt, Self self, const Args& args) {
   static constexpr std::array kUnits = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
   static constexpr std::array kBinaryUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
-  const Value number = to_float(rt, self, Args{});
+  const Value not_a_number[] = {Value::none()};
+  const Value number = to_float(rt, self, Args{not_a_number, {}});
   if (rt.failed()) return Value();
+  if (!number.is(Kind::real)) return rt.fail("filesizeformat: '{}' is no number", type_name(self));
   const bool is_binary = flag_arg(args, 0, false);
   const double base = is_binary ? 1024 : 1000;
   if (number.real == 1) return rt.literal("1 Byte");

@@ -14,12 +14,12 @@ namespace {
 constexpr int kLeastExponent = -4;
 constexpr int kEndExponent = 16;
 
-void append_quoted(TextBuilder& out, const Text& text, bool from_input) {
+void append_quoted(Runtime& rt, TextBuilder& out, const Text& text, bool from_input) {
   const bool has_single = text.bytes.find('\'') != std::string_view::npos;
   const bool has_double = text.bytes.find('"') != std::string_view::npos;
   const char quote = has_single && !has_double ? '"' : '\'';
   out.append({&quote, 1}, from_input);
-  for_each_char(text, [&](char32_t code, std::string_view bytes, bool is_input) {
+  for_each_char(rt, text, [&](char32_t code, std::string_view bytes, bool is_input) {
     const auto number = static_cast<uint32_t>(code);
     if (code == static_cast<char32_t>(quote) || code == '\\') {
       out.append("\\", is_input);
@@ -28,7 +28,7 @@ void append_quoted(TextBuilder& out, const Text& text, bool from_input) {
       out.append(code == '\n' ? "\\n" : (code == '\r' ? "\\r" : "\\t"), is_input);
     } else if (is_printable(code)) {
       out.append(bytes, is_input);
-    } else {
+    } else if (rt.charge(4)) {
       out.append(number < 0x100
                      ? fmt::format("\\x{:02x}", number)
                      : (number < 0x10000 ? fmt::format("\\u{:04x}", number) : fmt::format("\\U{:08x}", number)),
@@ -66,7 +66,7 @@ void append_space(Runtime& rt, TextBuilder& out, Space& space, int depth) {
   for (size_t i = 0; i < space.attributes.size() && rt.charge(1); ++i) {
     const NamedValue attribute = space.attributes.view()[i];
     if (i > 0) out.append(", ", false);
-    append_quoted(out, *attribute.name, false);
+    append_quoted(rt, out, *attribute.name, false);
     out.append(": ", false);
     append_repr(rt, out, attribute.value, false, depth + 1);
   }
@@ -154,7 +154,7 @@ void append_repr(Runtime& rt, TextBuilder& out, const Value& value, bool from_in
   switch (value.kind) {
     case Kind::text:
       if (value.text->is_markup) out.append("Markup(", from_input);
-      append_quoted(out, *value.text, from_input);
+      append_quoted(rt, out, *value.text, from_input);
       if (value.text->is_markup) out.append(")", from_input);
       return;
     case Kind::list:

@@ -8,6 +8,8 @@
 namespace zinc::jinja {
 namespace {
 
+constexpr size_t kBindingsPerStep = 16;  // variables of a scope looked through in the time of a step
+
 // Index of `name` among the words of `params`; npos if it is none of them.
 size_t param_index(std::string_view params, std::string_view name) {
   size_t index = 0;
@@ -164,7 +166,7 @@ bool Runtime::bind_macro_extras(const MacroNode& node, const Args& args, std::sp
   }
   if (node.uses_caller) assign(program_.caller, caller);
   if (node.uses_kwargs) {
-    assign(program_.kwargs, Value(make_dict(arena_, arena_.copy(std::span<const Entry>(kwargs)), false)));
+    assign(program_.kwargs, dict(kwargs));
   }
   const size_t n_taken = std::min(args.positional.size(), node.params.size());
   if (node.uses_varargs) {
@@ -217,8 +219,9 @@ Scope* Runtime::enter_scope(Scope* parent) {
   return previous;
 }
 
-Value Runtime::lookup(Symbol symbol) const {
+Value Runtime::lookup(Symbol symbol) {
   for (Scope* scope = scope_; scope; scope = scope->parent) {
+    if (scope->variables.size() >= kBindingsPerStep) charge(scope->variables.size() / kBindingsPerStep);
     for (const Binding& binding : scope->variables.view()) {
       if (binding.symbol == symbol) return binding.value;
     }
@@ -231,6 +234,7 @@ void Runtime::assign(Symbol symbol, Value value) {
     globals_[symbol] = value;
     return;
   }
+  if (scope_->variables.size() >= kBindingsPerStep) charge(scope_->variables.size() / kBindingsPerStep);
   for (Binding& binding : scope_->variables) {
     if (binding.symbol != symbol) continue;
     binding.value = value;
@@ -275,6 +279,12 @@ void Runtime::set_global(std::string_view name, Value value) {
 Value Runtime::text(std::string_view bytes, bool from_input) {
   if (!charge_bytes(bytes.size())) return Value();
   return Value(arena_.make<Text>(arena_.copy(bytes), std::span<const Run>{}, from_input));
+}
+
+Value Runtime::dict(std::span<const Entry> entries) {
+  const size_t n_sorted = entries.size() > kSearchedEntries ? entries.size() : 0;
+  if (!charge(entries.size() / 4 + n_sorted * 4)) return Value();
+  return Value(make_dict(arena_, arena_.copy(entries), false));
 }
 
 Value Runtime::literal(std::string_view bytes) { return Value(arena_.make<Text>(bytes)); }

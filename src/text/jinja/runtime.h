@@ -83,7 +83,7 @@ class Runtime {
   Scope* scope() { return scope_; }
   Scope* enter_scope(Scope* parent);  // makes a scope and runs in it; returns the one that was current
   void leave_scope(Scope* previous) { scope_ = previous; }
-  Value lookup(Symbol symbol) const;  // missing where there is none
+  Value lookup(Symbol symbol);  // missing where there is none
   void assign(Symbol symbol, Value value);
   void assign(const Target& target, const Value& value);
   Scope* capture_scope();  // the current one, to be kept by a macro
@@ -95,6 +95,7 @@ class Runtime {
   Value literal(std::string_view bytes);                        // REQUIRES: bytes live as long as the rendering
   Value list(std::span<const Value> items) { return Value::make_list(arena_.make<List>(arena_.copy(items))); }
   Value tuple(std::span<const Value> items) { return Value::make_tuple(arena_.make<List>(arena_.copy(items))); }
+  Value dict(std::span<const Entry> entries);  // REQUIRES: distinct keys
   Value generator(std::span<const Value> items) { return Value(arena_.make<Generator>(arena_.copy(items))); }
   Value undefined(Undefined why) { return Value(arena_.make<Undefined>(why)); }
   Value undefined_hint(std::string_view hint) { return undefined({Undefined::Why::hint, hint, {}, {}}); }

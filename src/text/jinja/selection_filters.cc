@@ -24,7 +24,7 @@ Value map_attribute(Runtime& rt, Self self, const Args& args) {
 }
 
 Value map(Runtime& rt, Self self, const Args& args) {
-  if (self.is(Kind::undefined)) return rt.generator({});
+  if (!is_true(self)) return rt.generator({});
   if (args.positional.empty() && find_named(args, "attribute")) return map_attribute(rt, self, args);
   if (args.positional.empty()) return rt.fail("map requires a filter argument");
   const std::string_view name = text_arg(rt, args[0]).bytes;

@@ -84,7 +84,7 @@ std::vector<Value> sort_keys(Runtime& rt, const std::vector<Value>& values, cons
       parts.push_back(keeps_case ? part : without_case(rt, part));
     }
     if (!rt.charge(1)) return {};
-    keys.push_back(parts.size() == 1 ? parts[0] : rt.list(parts));
+    keys.push_back(rt.list(parts));  // also a single one: undefined values compare as equal inside a list
   }
   return keys;
 }
@@ -109,7 +109,7 @@ Value unique(Runtime& rt, Self self, const Args& args) {
     Value key = path.get(rt, value);
     if (!keeps_case) key = without_case(rt, key);
     if (!is_hashable(key)) return rt.fail("unhashable type: '{}'", type_name(key));
-    if (!rt.charge(1)) return Value();
+    if (!rt.charge(16)) return Value();  // what finding a place in a large set costs
     if (seen.insert(key).second) kept.push_back(value);
   }
   return rt.generator(kept);

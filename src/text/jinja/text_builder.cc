@@ -9,8 +9,9 @@ namespace zinc::jinja {
 namespace {
 
 constexpr size_t kNoPlace = std::string_view::npos;
-// Up to this length the library's search is quick whatever the text; beyond it could be made to take n * m steps.
-constexpr size_t kPlainSearchBytes = 16;
+constexpr size_t kSearchBytesPerStep = 16;
+constexpr size_t kFreeTries = 64;  // a search may be wrong this often, and once per so many bytes
+constexpr size_t kBytesPerTry = 8;
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
@@ -22,18 +23,30 @@ void add_run(std::vector<Run>& runs, size_t end, bool from_input) {
   }
 }
 
-// Knuth, Morris and Pratt: linear in both lengths.
-size_t find_linear(std::string_view text, std::string_view wanted, size_t from) {
+// Knuth, Morris and Pratt: linear in both lengths. Positions count from the right where `from_right`.
+size_t find_linear(std::string_view text, std::string_view wanted, size_t from, bool from_right) {
+  const auto at = [from_right](std::string_view s, size_t i) { return from_right ? s[s.size() - 1 - i] : s[i]; };
   std::vector<size_t> border(wanted.size(), 0);
   for (size_t i = 1, n = 0; i < wanted.size(); ++i) {
-    while (n > 0 && wanted[i] != wanted[n]) n = border[n - 1];
-    if (wanted[i] == wanted[n]) ++n;
+    while (n > 0 && at(wanted, i) != at(wanted, n)) n = border[n - 1];
+    if (at(wanted, i) == at(wanted, n)) ++n;
     border[i] = n;
   }
   for (size_t i = from, n = 0; i < text.size(); ++i) {
-    while (n > 0 && text[i] != wanted[n]) n = border[n - 1];
-    if (text[i] == wanted[n]) ++n;
+    while (n > 0 && at(text, i) != at(wanted, n)) n = border[n - 1];
+    if (at(text, i) == at(wanted, n)) ++n;
     if (n == wanted.size()) return i + 1 - n;
+  }
+  return kNoPlace;
+}
+
+// By the first byte, which is much faster where it is rare; by the linear search once it turns out not to be.
+size_t find_quickly(std::string_view text, std::string_view wanted, size_t from) {
+  if (wanted.empty()) return from;
+  size_t n_tries = 0;
+  for (size_t at = text.find(wanted[0], from); at != kNoPlace; at = text.find(wanted[0], at + 1)) {
+    if (text.substr(at).starts_with(wanted)) return at;
+    if (++n_tries > kFreeTries && n_tries * kBytesPerTry > at - from) return find_linear(text, wanted, at + 1, false);
   }
   return kNoPlace;
 }
@@ -60,7 +73,15 @@ void TextBuilder::append(const Text& text, size_t begin, size_t end) {
 
 void TextBuilder::append_repeated(const Text& text, size_t n) {
   if (text.bytes.empty() || n == 0 || !rt_.reserve(n, text.bytes.size())) return;
-  for (size_t i = 0; i < n && rt_.charge(1); ++i) append(text);
+  if (!text.runs.empty()) {
+    for (size_t i = 0; i < n && rt_.charge(1); ++i) append(text);
+    return;
+  }
+  const size_t n_bytes = n * text.bytes.size();
+  if (!rt_.charge_bytes(n_bytes) || !rt_.reserve(bytes_.size() + n_bytes, 1)) return;
+  bytes_.reserve(bytes_.size() + n_bytes);
+  for (size_t i = 0; i < n; ++i) bytes_.append(text.bytes);
+  add_run(runs_, bytes_.size(), text.from_input);
 }
 
 void TextBuilder::pad(size_t n, std::string_view fill) { append_repeated(Text{fill, {}}, n); }
@@ -68,6 +89,12 @@ void TextBuilder::pad(size_t n, std::string_view fill) { append_repeated(Text{fi
 Value TextBuilder::finish(bool is_markup) {
   if (rt_.failed()) return Value();
   return Value(make_text(rt_, rt_.arena().copy(std::string_view(bytes_)), runs_, is_markup));
+}
+
+bool CharMeter::settle() {
+  const size_t n_steps = n_eighths_ / 8;
+  n_eighths_ = 0;
+  return rt_.charge(n_steps);
 }
 
 Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end) {
@@ -124,26 +151,17 @@ size_t byte_offset(Runtime& rt, std::string_view text, size_t n_chars) {
 
 size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from) {
   if (from > text.size()) return kNoPlace;
-  const bool is_plain = wanted.size() <= kPlainSearchBytes;
-  const size_t found = is_plain ? text.find(wanted, from) : find_linear(text, wanted, from);
+  const size_t found = find_quickly(text, wanted, from);
   const size_t n_seen = (found == kNoPlace ? text.size() : found) - from;
-  rt.charge((n_seen + (is_plain ? 0 : wanted.size())) / kBytesPerStep);
+  rt.charge((n_seen + wanted.size()) / kSearchBytesPerStep);
   return found;
 }
 
 size_t rfind_text(Runtime& rt, std::string_view text, std::string_view wanted) {
-  size_t last = kNoPlace;
-  if (wanted.empty()) return text.size();
-  if (wanted.size() <= kPlainSearchBytes) {
-    const size_t found = text.rfind(wanted);
-    rt.charge((text.size() - (found == kNoPlace ? 0 : found)) / kBytesPerStep);
-    return found;
-  }
-  for (size_t at = find_text(rt, text, wanted, 0); at != kNoPlace && rt.charge(1);) {
-    last = at;
-    at = find_text(rt, text, wanted, at + 1);
-  }
-  return last;
+  size_t found = wanted.empty() ? 0 : find_linear(text, wanted, 0, true);
+  if (found != kNoPlace) found = text.size() - found - wanted.size();
+  rt.charge((text.size() - (found == kNoPlace ? 0 : found) + wanted.size()) / kSearchBytesPerStep);
+  return found;
 }
 
 }  // namespace zinc::jinja

@@ -48,12 +48,33 @@ void for_each_run(const Text& text, size_t begin, size_t end, Visit&& visit) {
   }
 }
 
-// Calls `visit(char, bytes, from_input)` for every character.
+// Counts characters against the budget, in bundles: one step for 8 of ASCII or 1 other, which cost about the same.
+class CharMeter {
+ public:
+  explicit CharMeter(Runtime& rt) : rt_(rt) {}
+  ~CharMeter() { settle(); }
+  CharMeter(const CharMeter&) = delete;
+  CharMeter& operator=(const CharMeter&) = delete;
+  bool count(char32_t code) {  // false: failed
+    n_eighths_ += code < 0x80 ? 1 : 8;
+    return n_eighths_ < kBundle || settle();
+  }
+
+ private:
+  static constexpr size_t kBundle = 1024;
+  bool settle();
+  Runtime& rt_;
+  size_t n_eighths_ = 0;
+};
+
+// Calls `visit(char, bytes, from_input)` for every character, as long as the budget lasts.
 template <class Visit>
-void for_each_char(const Text& text, Visit&& visit) {
+void for_each_char(Runtime& rt, const Text& text, Visit&& visit) {
+  CharMeter meter(rt);
   for_each_run(text, 0, text.bytes.size(), [&](std::string_view piece, bool from_input) {
     while (!piece.empty()) {
       const Utf8Char c = next_utf8(piece);
+      if (!meter.count(c.code)) return;
       visit(c.code, piece.substr(0, static_cast<size_t>(c.n_bytes)), from_input);
       piece.remove_prefix(static_cast<size_t>(c.n_bytes));
     }

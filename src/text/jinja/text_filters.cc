@@ -80,14 +80,14 @@ Value indent(Runtime& rt, Self self, const Args& args) {
 
 Value truncate(Runtime& rt, Self self, const Args& args) {
   static const Text kDots{"...", {}};
-  const Text& text = text_arg(rt, self);
   const Text& end = args.has(2) ? text_arg(rt, args[2]) : kDots;
   const int64_t length = integer_arg(rt, args, 0, 255), leeway = integer_arg(rt, args, 3, 5);
   const int64_t n_end = static_cast<int64_t>(n_chars(rt, end.bytes));
   if (length < n_end) return rt.fail("truncate: expected length >= {}, got {}", n_end, length);
   if (leeway < 0) return rt.fail("truncate: expected leeway >= 0, got {}", leeway);
-  const int64_t n = static_cast<int64_t>(n_chars(rt, text.bytes));
-  if (n <= leeway || n - leeway <= length) return self;
+  const int64_t n = length_of(rt, self);
+  if (n >= 0 && (n <= leeway || n - leeway <= length)) return self;
+  const Text& text = text_arg(rt, self);
   size_t kept = byte_offset(rt, text.bytes, static_cast<size_t>(length - n_end));
   if (!flag_arg(args, 1, false)) {
     const size_t space = text.bytes.substr(0, kept).rfind(' ');
@@ -103,8 +103,7 @@ Value wordcount(Runtime& rt, Self self, const Args&) {
   int64_t n_words = 0;
   bool is_inside = false;
   const Text& text = to_text(rt, self);
-  rt.charge(text.bytes.size() / 8);
-  for_each_char(text, [&](char32_t code, std::string_view, bool) {
+  for_each_char(rt, text, [&](char32_t code, std::string_view, bool) {
     const bool is_word = code == '_' || is_alpha(code) || is_numeric(code) || is_decimal(code);
     n_words += is_word && !is_inside ? 1 : 0;
     is_inside = is_word;
@@ -120,8 +119,7 @@ Value format(Runtime& rt, Self self, const Args& args) {
   }
   std::vector<Entry> entries;
   for (const NamedValue& arg : args.named) entries.push_back({Value(arg.name), arg.value});
-  return format_percent(rt, text,
-                        Value(make_dict(rt.arena(), rt.arena().copy(std::span<const Entry>(entries)), false)));
+  return format_percent(rt, text, rt.dict(entries));
 }
 
 // Where the tag or comment that opens at text[at] ends; npos: it does not.
@@ -162,7 +160,7 @@ Value striptags(Runtime& rt, Self self, const Args&) {
   return result;
 }
 
-void append_url(TextBuilder& out, const Text& text, bool is_query) {
+void append_url(Runtime& rt, TextBuilder& out, const Text& text, bool is_query) {
   for_each_run(text, 0, text.bytes.size(), [&](std::string_view piece, bool from_input) {
     for (const char c : piece) {
       const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -171,7 +169,7 @@ void append_url(TextBuilder& out, const Text& text, bool is_query) {
         out.append({&c, 1}, from_input);
       } else if (c == ' ' && is_query) {
         out.append("+", from_input);
-      } else {
+      } else if (rt.charge(3)) {
         out.append(fmt::format("%{:02X}", static_cast<unsigned char>(c)), from_input);
       }
     }
@@ -181,7 +179,7 @@ void append_url(TextBuilder& out, const Text& text, bool is_query) {
 Value urlencode(Runtime& rt, Self self, const Args&) {
   TextBuilder out(rt);
   if (self.is(Kind::text) || !is_iterable(self)) {
-    append_url(out, to_text(rt, self), false);
+    append_url(rt, out, to_text(rt, self), false);
     return out.finish();
   }
   Value pairs = self;
@@ -192,9 +190,9 @@ Value urlencode(Runtime& rt, Self self, const Args&) {
     const Value pair = items[i];
     if (!pair.is_sequence() || pair.list->items.size() != 2) return rt.fail("urlencode: expected pairs");
     if (i > 0) out.append("&", false);
-    append_url(out, to_text(rt, pair.list->items[0]), true);
+    append_url(rt, out, to_text(rt, pair.list->items[0]), true);
     out.append("=", false);
-    append_url(out, to_text(rt, pair.list->items[1]), true);
+    append_url(rt, out, to_text(rt, pair.list->items[1]), true);
   }
   return out.finish();
 }

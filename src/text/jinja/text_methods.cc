@@ -20,7 +20,7 @@ Value strip_right(Runtime& rt, Self self, const Args& args) { return strip(rt, *
 Value swapcase(Runtime& rt, Self self, const Args&) {
   TextBuilder out(rt);
   std::string mapped;
-  for_each_char(*self.text, [&](char32_t code, std::string_view, bool from_input) {
+  for_each_char(rt, *self.text, [&](char32_t code, std::string_view, bool from_input) {
     mapped.clear();
     append_in_case(mapped, code, is_upper(code) ? Case::lower : Case::upper);
     out.append(mapped, from_input);
@@ -145,7 +145,7 @@ Value expandtabs(Runtime& rt, Self self, const Args& args) {
   const int64_t width = integer_arg(rt, args, 0, 8);
   TextBuilder out(rt);
   int64_t column = 0;
-  for_each_char(*self.text, [&](char32_t code, std::string_view bytes, bool from_input) {
+  for_each_char(rt, *self.text, [&](char32_t code, std::string_view bytes, bool from_input) {
     if (rt.failed()) return;
     if (code == '\t' && width > 0) {
       out.pad(static_cast<size_t>(width - column % width));

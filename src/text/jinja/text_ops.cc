@@ -8,7 +8,8 @@ namespace zinc::jinja {
 namespace {
 
 constexpr char32_t kCapitalSigma = 0x3A3;
-constexpr std::string_view kFinalSigma = "\xCF\x82";
+constexpr std::string_view kFinalSigma = "\xCF\x82", kSmallSigma = "\xCF\x83";
+constexpr uint64_t kSigmaSteps = 8;  // looking at the letters around it
 
 // The character that ends at text[..end).
 Utf8Char last_utf8(std::string_view text) {
@@ -37,21 +38,20 @@ Value map_chars(Runtime& rt, const Text& text, Choose&& choose) {
   TextBuilder out(rt);
   std::string mapped;
   size_t at = 0;
+  CharMeter meter(rt);
   for_each_run(text, 0, text.bytes.size(), [&](std::string_view piece, bool from_input) {
-    if (!rt.charge(piece.size() / 8)) return;
     mapped.clear();
-    while (!piece.empty()) {
+    for (size_t n_bytes = 0; !piece.empty(); piece.remove_prefix(n_bytes), at += n_bytes) {
       const Utf8Char c = next_utf8(piece);
-      const size_t n_bytes = static_cast<size_t>(c.n_bytes);
+      n_bytes = static_cast<size_t>(c.n_bytes);
+      if (!meter.count(c.code)) return;
       const Case wanted = choose(c.code);
-      if (c.code == kCapitalSigma && wanted == Case::lower &&
-          ends_word(text.bytes.substr(0, at), text.bytes.substr(at + n_bytes))) {
-        mapped += kFinalSigma;
-      } else {
+      if (c.code != kCapitalSigma || wanted != Case::lower) {
         append_in_case(mapped, c.code, wanted);
+      } else if (rt.charge(kSigmaSteps)) {
+        const bool is_last = ends_word(text.bytes.substr(0, at), text.bytes.substr(at + n_bytes));
+        mapped += is_last ? kFinalSigma : kSmallSigma;
       }
-      piece.remove_prefix(n_bytes);
-      at += n_bytes;
     }
     out.append(mapped, from_input);
   });
@@ -61,9 +61,9 @@ Value map_chars(Runtime& rt, const Text& text, Choose&& choose) {
 // Which characters strip() takes away.
 class CharSet {
  public:
-  explicit CharSet(const Value& chars) : is_spaces_(!chars.is(Kind::text)) {
+  CharSet(Runtime& rt, const Value& chars) : is_spaces_(!chars.is(Kind::text)) {
     if (is_spaces_) return;
-    for_each_char(*chars.text, [this](char32_t code, std::string_view, bool) { codes_.push_back(code); });
+    for_each_char(rt, *chars.text, [this](char32_t code, std::string_view, bool) { codes_.push_back(code); });
     std::sort(codes_.begin(), codes_.end());
   }
   bool has(char32_t code) const {
@@ -92,7 +92,7 @@ size_t line_end_length(std::string_view text) {
 Value replace_between_chars(Runtime& rt, const Text& text, const Text& with, int64_t max_count) {
   TextBuilder out(rt);
   int64_t n_left = max_count < 0 ? static_cast<int64_t>(text.bytes.size()) + 1 : max_count;
-  for_each_char(text, [&](char32_t, std::string_view bytes, bool from_input) {
+  for_each_char(rt, text, [&](char32_t, std::string_view bytes, bool from_input) {
     if (n_left-- > 0) out.append(with);
     out.append(bytes, from_input);
   });
@@ -175,17 +175,20 @@ Value strip(Runtime& rt, const Text& text, Side side, const Value& chars) {
   if (!chars.is(Kind::text) && !chars.is(Kind::missing) && !chars.is(Kind::none)) {
     return rt.fail("strip arg must be None or str");
   }
-  if (chars.is(Kind::text)) rt.charge(chars.text->bytes.size() / 4);
-  const CharSet set(chars);
+  if (chars.is(Kind::text)) rt.charge(chars.text->bytes.size());  // to sort them
+  const CharSet set(rt, chars);
   const std::string_view bytes = text.bytes;
   size_t begin = 0, end = bytes.size();
-  while (side != Side::right && begin < end && set.has(next_utf8(bytes.substr(begin)).code)) {
-    begin += static_cast<size_t>(next_utf8(bytes.substr(begin)).n_bytes);
+  while (side != Side::right && begin < end && rt.charge(1)) {
+    const Utf8Char c = next_utf8(bytes.substr(begin));
+    if (!set.has(c.code)) break;
+    begin += static_cast<size_t>(c.n_bytes);
   }
-  while (side != Side::left && begin < end && set.has(last_utf8(bytes.substr(begin, end - begin)).code)) {
-    end -= static_cast<size_t>(last_utf8(bytes.substr(begin, end - begin)).n_bytes);
+  while (side != Side::left && begin < end && rt.charge(1)) {
+    const Utf8Char c = last_utf8(bytes.substr(begin, end - begin));
+    if (!set.has(c.code)) break;
+    end -= static_cast<size_t>(c.n_bytes);
   }
-  rt.charge((bytes.size() - (end - begin)) / 8);
   return begin == 0 && end == bytes.size() ? Value(&text) : slice_text(rt, text, begin, end);
 }
 
@@ -222,14 +225,14 @@ Value split(Runtime& rt, const Text& text, const Text& separator, int64_t max_sp
 }
 
 Value split_at_spaces(Runtime& rt, const Text& text, int64_t max_splits, bool from_right) {
-  if (!rt.charge(text.bytes.size() / 8)) return Value();
+  if (!rt.charge(text.bytes.size() / 2)) return Value();
   return from_right ? split_spaces_from_right(rt, text, max_splits) : split_spaces_from_left(rt, text, max_splits);
 }
 
 Value split_lines(Runtime& rt, const Text& text, bool keeps_ends) {
   std::vector<Value> lines;
   const std::string_view bytes = text.bytes;
-  if (!rt.charge(bytes.size() / 8)) return Value();
+  if (!rt.charge(bytes.size() / 4)) return Value();
   size_t begin = 0;
   for (size_t at = 0; at < bytes.size() && !rt.failed();) {
     const size_t n_end = line_end_length(bytes.substr(at));

@@ -79,8 +79,7 @@ Value count(Runtime& rt, Self self, const Args& args) {
 template <bool (*kHolds)(char32_t)>
 Value all_are(Runtime& rt, Self self, const Args&) {
   bool holds = !self.text->bytes.empty();
-  rt.charge(self.text->bytes.size() / 8);
-  for_each_char(*self.text, [&](char32_t code, std::string_view, bool) { holds = holds && kHolds(code); });
+  for_each_char(rt, *self.text, [&](char32_t code, std::string_view, bool) { holds = holds && kHolds(code); });
   return Value(holds);
 }
 
@@ -90,8 +89,7 @@ bool is_ascii(char32_t code) { return code < 0x80; }
 // Every letter that has a case has the wanted one, and there is such a letter.
 Value is_in_case(Runtime& rt, Self self, bool (*is_wanted)(char32_t)) {
   bool has_cased = false, all_wanted = true;
-  rt.charge(self.text->bytes.size() / 8);
-  for_each_char(*self.text, [&](char32_t code, std::string_view, bool) {
+  for_each_char(rt, *self.text, [&](char32_t code, std::string_view, bool) {
     if (!is_cased(code)) return;
     has_cased = true;
     all_wanted = all_wanted && is_wanted(code);
@@ -104,8 +102,7 @@ Value islower(Runtime& rt, Self self, const Args&) { return is_in_case(rt, self,
 // Capitals begin words and nothing else does.
 Value istitle(Runtime& rt, Self self, const Args&) {
   bool is_inside = false, has_cased = false, holds = true;
-  rt.charge(self.text->bytes.size() / 8);
-  for_each_char(*self.text, [&](char32_t code, std::string_view, bool) {
+  for_each_char(rt, *self.text, [&](char32_t code, std::string_view, bool) {
     const bool begins_word = is_cased(code) && !is_lower(code);
     holds = holds && (begins_word ? !is_inside : (!is_lower(code) || is_inside));
     is_inside = is_cased(code);

@@ -1,6 +1,7 @@
 // The tests of `is`: defined, string, mapping, divisibleby, ...
 #include "text/jinja/loop.h"
 #include "text/jinja/operators.h"
+#include "text/jinja/print.h"
 #include "text/jinja/text_ops.h"
 
 namespace zinc::jinja {
@@ -40,8 +41,7 @@ Value even(Runtime& rt, Self self, const Args&) { return remainder_is(rt, self, 
 Value divisibleby(Runtime& rt, Self self, const Args& args) { return remainder_is(rt, self, args[0], 0); }
 
 Value text_is(Runtime& rt, Self self, std::string_view method) {
-  if (!self.is(Kind::text)) return Value(false);
-  return rt.call_builtin(*find_method(Kind::text, method), self, Args{});
+  return rt.call_builtin(*find_method(Kind::text, method), Value(&to_text(rt, self)), Args{});
 }
 Value upper(Runtime& rt, Self self, const Args&) { return text_is(rt, self, "isupper"); }
 Value lower(Runtime& rt, Self self, const Args&) { return text_is(rt, self, "islower"); }

@@ -41,6 +41,6 @@ constexpr PretokenizerName kNames[] = {{"deepseek-coder"}};
 
 }  // namespace
 
-extern const Pretokenizer k_deepseek_coder = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_deepseek_coder = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -100,6 +100,6 @@ constexpr PretokenizerName kNames[] = {{"deepseek-llm"}};
 
 }  // namespace
 
-extern const Pretokenizer k_deepseek_llm = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_deepseek_llm = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -51,6 +51,6 @@ constexpr PretokenizerName kNames[] = {{"deepseek-v3"}, {"hunyuan-dense"}, {"joy
 
 }  // namespace
 
-extern const Pretokenizer k_deepseek_v3 = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_deepseek_v3 = {.names = kNames, .split = split};
 
 }  // namespace zinc

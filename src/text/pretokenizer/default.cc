@@ -28,6 +28,6 @@ constexpr PretokenizerName kNames[] = {{"default"}};
 
 }  // namespace
 
-extern const Pretokenizer k_default = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_default = {.names = kNames, .split = split};
 
 }  // namespace zinc

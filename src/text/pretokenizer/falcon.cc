@@ -22,6 +22,6 @@ constexpr PretokenizerName kNames[] = {{"falcon"}};
 
 }  // namespace
 
-extern const Pretokenizer k_falcon = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_falcon = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -19,6 +19,6 @@ constexpr PretokenizerName kNames[] = {{.name = "gemma4", .add_bos = true}};
 
 }  // namespace
 
-extern const Pretokenizer k_gemma4 = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_gemma4 = {.names = kNames, .split = split};
 
 }  // namespace zinc

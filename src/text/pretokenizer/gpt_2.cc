@@ -15,6 +15,6 @@ constexpr PretokenizerName kNames[] = {{"gpt-2"},          {"phi-2"},   {"mpt"},
 
 }  // namespace
 
-extern const Pretokenizer k_gpt_2 = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_gpt_2 = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -21,6 +21,6 @@ constexpr PretokenizerName kNames[] = {{"gpt-4o"}, {"o200k"}, {"llama4"}, {"kana
 
 }  // namespace
 
-extern const Pretokenizer k_gpt_4o = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_gpt_4o = {.names = kNames, .split = split};
 
 }  // namespace zinc

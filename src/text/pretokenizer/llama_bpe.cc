@@ -27,6 +27,6 @@ constexpr PretokenizerName kNames[] = {{"llama-bpe", kWholeWords, kAddBos},
 
 }  // namespace
 
-extern const Pretokenizer k_llama_bpe = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_llama_bpe = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -15,6 +15,6 @@ constexpr PretokenizerName kNames[] = {{"qwen2"},     {"deepseek-r1-qwen"}, {"ko
 
 }  // namespace
 
-extern const Pretokenizer k_qwen2 = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_qwen2 = {.names = kNames, .split = split};
 
 }  // namespace zinc

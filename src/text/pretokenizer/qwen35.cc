@@ -14,6 +14,6 @@ constexpr PretokenizerName kNames[] = {{"qwen35"}};
 
 }  // namespace
 
-extern const Pretokenizer k_qwen35 = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_qwen35 = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -20,6 +20,6 @@ constexpr PretokenizerName kNames[] = {{"starcoder"}, {"smollm"}, {"refact"},   
 
 }  // namespace
 
-extern const Pretokenizer k_starcoder = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_starcoder = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -18,6 +18,6 @@ constexpr PretokenizerName kNames[] = {{.name = "tekken", .whole_words = true, .
 
 }  // namespace
 
-extern const Pretokenizer k_tekken = {.names = kNames, .split = split};
+extern const Pretokenizer k_pretokenizer_tekken = {.names = kNames, .split = split};
 
 }  // namespace zinc

@@ -85,7 +85,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_deepseek_r1 = {
+extern const ToolFormat k_tool_format_deepseek_r1 = {
     .name = "deepseek-r1-distill",
     .template_has = {kListBegin, kSeparator, "```json"},
     .thinking = kThinkTags,

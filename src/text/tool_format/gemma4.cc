@@ -151,7 +151,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_gemma4 = {
+extern const ToolFormat k_tool_format_gemma4 = {
     .name = "gemma4",
     .template_has = {"<|tool_call>", "<tool_call|>"},
     .architecture = "gemma4",

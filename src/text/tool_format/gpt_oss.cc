@@ -29,29 +29,24 @@ bool is_any(std::string_view word, std::initializer_list<std::string_view> words
 // Reads the words between <|start|> and <|message|>. nullopt: something in there is not known.
 std::optional<Header> read_header(std::string_view text) {
   Header header{};
-  bool is_constraint = false;
   while (!text.empty()) {
-    if (is_json_space(text[0]) || text.starts_with(kStart) || text.starts_with(kChannel)) {
-      text.remove_prefix(is_json_space(text[0]) ? 1 : text.find('>') + 1);
-      continue;
-    }
-    if (text.starts_with(kConstrain)) {
-      text.remove_prefix(kConstrain.size());
-      is_constraint = true;
+    const std::string_view markers[] = {kStart, kChannel, kConstrain};
+    const MarkerHit hit = marker_at_start(text, markers);
+    if (is_json_space(text[0]) || !hit.marker.empty()) {
+      text.remove_prefix(hit.marker.empty() ? 1 : hit.marker.size());
       continue;
     }
     const std::string_view word = text.substr(0, std::min(text.find_first_of("< \n\r\t"), text.size()));
     if (word.empty()) return std::nullopt;  // '<' that opens nothing known
     text.remove_prefix(word.size());
-    if (word.starts_with(kRecipient)) {
-      header.recipient = word.substr(kRecipient.size());
-    } else if (is_any(word, {"analysis", "commentary", "final"})) {
+    if (is_any(word, {"analysis", "commentary", "final"})) {
       header.channel = word;
-    } else if (!is_constraint && !is_any(word, {"assistant", "json", "code"})) {
+    } else if (word.starts_with(kRecipient) && header.recipient.empty()) {
+      if (word != "to=assistant") header.recipient = word.substr(kRecipient.size());
+    } else if (!is_any(word, {"assistant", "json", "code"})) {
       return std::nullopt;
     }
   }
-  if (header.recipient == "assistant") header.recipient = {};
   if (header.channel.empty()) return std::nullopt;
   return header;
 }
@@ -222,7 +217,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_gpt_oss = {
+extern const ToolFormat k_tool_format_gpt_oss = {
     .name = "gpt-oss",
     .template_has = {"<|channel|>", "<|message|>", "<|start|>"},
     .architecture = "gpt-oss",

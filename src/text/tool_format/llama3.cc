@@ -27,7 +27,7 @@ class BareJsonReader : public CallReader {
   }
 
   bool finish(MessageWriter& writer) override {
-    if (!object_.is_settled()) return false;
+    if (!object_.may_end()) return false;
     writer.warn(WarningCode::missing_end, "the JSON object of a tool call was not closed");
     return true;
   }
@@ -46,7 +46,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_llama3 = {
+extern const ToolFormat k_tool_format_llama3 = {
     .name = "llama3",
     .template_has = {"<|start_header_id|>", "\"parameters\""},
     .template_lacks = {"<tool_call>", "<function=", ">>>"},

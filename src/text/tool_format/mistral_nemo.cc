@@ -29,7 +29,7 @@ class JsonListReader : public CallReader {
   }
 
   bool finish(MessageWriter& writer) override {
-    if (at_ != At::between && !object_.is_settled()) return false;
+    if (at_ != At::between && !object_.may_end()) return false;
     writer.warn(WarningCode::missing_end, "the list of tool calls was not closed");
     return true;
   }
@@ -52,7 +52,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_mistral_nemo = {
+extern const ToolFormat k_tool_format_mistral_nemo = {
     .name = "mistral-nemo",
     .template_has = {"[TOOL_CALLS]"},
     .template_lacks = {"[ARGS]"},

@@ -47,7 +47,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_mistral_small = {
+extern const ToolFormat k_tool_format_mistral_small = {
     .name = "mistral-small-3.2",
     .template_has = {"[TOOL_CALLS]", "[ARGS]"},
     .make_parser = make_parser,

@@ -11,7 +11,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_plain = {
+extern const ToolFormat k_tool_format_plain = {
     .name = "plain",
     .thinking = kThinkTags,
     .make_parser = make_parser,

@@ -24,7 +24,7 @@ class TaggedJsonReader : public CallReader {
       in_object_ = false;
       if (step == Step::done) return Step::more;
       // A forgotten outer brace: the call itself is whole.
-      if (c != '<' || !object_.is_settled()) return Step::failed;
+      if (c != '<' || !object_.may_end()) return Step::failed;
       writer.warn(WarningCode::missing_end, "the JSON object of a tool call was not closed");
     }
     const LiteralMatch::Step step = close_.push(c);
@@ -33,7 +33,7 @@ class TaggedJsonReader : public CallReader {
   }
 
   bool finish(MessageWriter& writer) override {
-    if (!object_.is_settled()) return false;
+    if (in_object_ && !object_.may_end()) return false;
     writer.warn(WarningCode::missing_end, "the output ended before </tool_call>");
     return true;
   }
@@ -51,7 +51,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_qwen3 = {
+extern const ToolFormat k_tool_format_qwen3 = {
     .name = "qwen3",
     .template_has = {"<tool_call>", "arguments"},
     .template_lacks = {"<function=", "<arg_key>", "tool_sep"},

@@ -13,7 +13,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_qwen3_5 = {
+extern const ToolFormat k_tool_format_qwen3_5 = {
     .name = "qwen3.5",
     .template_has = {"<function=", "<parameter=", "<think>"},
     .architecture = "qwen35",

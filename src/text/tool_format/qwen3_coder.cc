@@ -12,7 +12,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 
 }  // namespace
 
-extern const ToolFormat k_qwen3_coder = {
+extern const ToolFormat k_tool_format_qwen3_coder = {
     .name = "qwen3-coder",
     .template_has = {"<tool_call>", "<function=", "<parameter="},
     .template_lacks = {"<think>"},

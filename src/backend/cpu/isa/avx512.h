@@ -62,7 +62,9 @@ inline I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
 inline I i_load_u8(const uint8_t* p) {  // 16 bytes as int32
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-inline I i_load_s8(const int8_t* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+inline I i_load_s8(const int8_t* p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 inline void i_store_s8(int8_t* p, I a) {  // saturating
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a));
 }

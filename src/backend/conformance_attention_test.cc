@@ -1,0 +1,151 @@
+// Cases of attention: grouped heads, windows, sinks, softcap, cache formats, pages and several sequences.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "tests/support/conformance.h"
+
+namespace zinc::conformance {
+namespace {
+
+struct AttentionShape {
+  int64_t heads = 4, kv_heads = 2, k_dim = 8, v_dim = 8;
+  int64_t window = 0;
+  float softcap = 0, scale = 0.35f, size = 1;
+  bool sinks = false;
+  const Format* kv_format = &k_f32;
+};
+
+// What the cache gives back for these numbers.
+Numbers rounded(const Numbers& numbers, const Format& format) {
+  const std::vector<float> in(numbers.begin(), numbers.end());
+  std::vector<std::byte> blocks(row_bytes(format, in.size()));
+  std::vector<float> out(in.size());
+  format.encode(in, blocks);
+  format.decode(blocks, out);
+  return Numbers(out.begin(), out.end());
+}
+
+using History = std::map<int, std::vector<std::pair<Numbers, Numbers>>>;  // slot -> keys and values by position
+
+// Probabilities over the visible positions (and the sink, which takes its share and gives nothing).
+Numbers attend(const Token& token, const AttentionShape& s, const Numbers& sinks, const History& history) {
+  const auto& past = history.at(token.slot);
+  const size_t k_dim = static_cast<size_t>(s.k_dim), v_dim = static_cast<size_t>(s.v_dim);
+  const size_t heads = static_cast<size_t>(s.heads), per_group = heads / static_cast<size_t>(s.kv_heads);
+  Numbers out(heads * v_dim);
+  for (size_t h = 0; h < heads; ++h) {
+    Numbers weights(past.size());
+    double total = sinks.empty() ? 0 : std::exp(sinks[h]);
+    for (size_t p = 0; p < past.size(); ++p) {
+      if (s.window > 0 && static_cast<int64_t>(past.size() - p) > s.window) continue;
+      double score = 0;
+      for (size_t i = 0; i < k_dim; ++i) score += token.in[0][h * k_dim + i] * past[p].first[h / per_group * k_dim + i];
+      score *= s.scale;
+      if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
+      total += weights[p] = std::exp(score);
+    }
+    for (size_t p = 0; p < past.size(); ++p) {
+      for (size_t i = 0; i < v_dim; ++i)
+        out[h * v_dim + i] += weights[p] / total * past[p].second[h / per_group * v_dim + i];
+    }
+  }
+  return out;
+}
+
+Case make_attention(std::string_view name, const AttentionShape& s, const std::vector<std::vector<TokenRun>>& steps) {
+  CaseMaker m(name);
+  m.kv_format(*s.kv_format);
+  m.tolerance(5e-6);
+  const std::vector<Value> in = m.inputs({{s.heads, s.k_dim}, {s.kv_heads, s.k_dim}, {s.kv_heads, s.v_dim}});
+  m.draw(0, [size = s.size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
+  const Value sinks = s.sinks ? m.weight({s.heads}) : Value{};
+  const Numbers sink_numbers = s.sinks ? m.numbers(sinks) : Numbers();
+  const AttentionParams params{.cache_layer = 2, .scale = s.scale, .window = s.window, .softcap = s.softcap};
+  const auto history = std::make_shared<History>();
+  return m.finish(m.g().attention({in[0], in[1], in[2], sinks}, params), steps, [=](const Token& token) {
+    auto& past = (*history)[token.slot];
+    past.resize(static_cast<size_t>(token.position));  // a run at 0 begins anew
+    past.emplace_back(rounded(token.in[1], *s.kv_format), rounded(token.in[2], *s.kv_format));
+    return attend(token, s, sink_numbers, *history);
+  });
+}
+
+// One layer writes, a later one reads the same keys and values with its own queries.
+Case make_shared(std::string_view name) {
+  const AttentionShape s;
+  CaseMaker m(name);
+  const std::vector<Value> in =
+      m.inputs({{s.heads, s.k_dim}, {s.kv_heads, s.k_dim}, {s.kv_heads, s.v_dim}, {s.heads, s.k_dim}});
+  const AttentionParams params{.cache_layer = 0, .scale = s.scale};
+  const Value first = m.g().attention({in[0], in[1], in[2]}, params);
+  const Value second = m.g().attention({in[3], {}, {}}, params);
+  const auto history = std::make_shared<History>();
+  return m.finish(m.g().concat(first, second), {{{0, 0, 5}}, {{0, 5, 1}}, {{0, 6, 30}}}, [=](const Token& token) {
+    auto& past = (*history)[token.slot];
+    past.emplace_back(token.in[1], token.in[2]);
+    Numbers out = attend(token, s, {}, *history);
+    Token other = token;
+    other.in[0] = token.in[3];
+    const Numbers more = attend(other, s, {}, *history);
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  });
+}
+
+// Two layers with different windows, so two page groups.
+Case make_two_groups(std::string_view name) {
+  const AttentionShape all, windowed{.window = 5};
+  CaseMaker m(name);
+  const std::vector<Value> in =
+      m.inputs({{all.heads, all.k_dim}, {all.kv_heads, all.k_dim}, {all.kv_heads, all.v_dim}});
+  const Value a = m.g().attention({in[0], in[1], in[2]}, {.cache_layer = 1, .scale = all.scale});
+  const Value b = m.g().attention({in[0], in[1], in[2]}, {.cache_layer = 0, .scale = all.scale, .window = 5});
+  const auto history = std::make_shared<History>();
+  return m.finish(m.g().concat(a, b), {{{1, 0, 40}, {0, 0, 3}}, {{0, 3, 1}, {1, 40, 40}}, {{1, 80, 1}}},
+                  [=](const Token& token) {
+                    (*history)[token.slot].emplace_back(token.in[1], token.in[2]);
+                    Numbers out = attend(token, all, {}, *history);
+                    const Numbers more = attend(token, windowed, {}, *history);
+                    out.insert(out.end(), more.begin(), more.end());
+                    return out;
+                  });
+}
+
+}  // namespace
+
+std::vector<CaseSource> attention_cases() {
+  std::vector<CaseSource> cases;
+  const std::vector<std::vector<TokenRun>> chunks = {{{0, 0, 7}}, {{0, 7, 1}}, {{0, 8, 60}}, {{0, 68, 1}}};
+  const auto add = [&](std::string_view what, const AttentionShape& s,
+                       const std::vector<std::vector<TokenRun>>& steps) {
+    cases.push_back(
+        {fmt::format("attention {}", what), [=](std::string_view name) { return make_attention(name, s, steps); }});
+  };
+  add("one token", {}, {{{0, 0, 1}}});
+  add("own keys for each head", {.heads = 3, .kv_heads = 3, .k_dim = 5, .v_dim = 5}, chunks);
+  add("one key head for all", {.heads = 7, .kv_heads = 1, .k_dim = 16, .v_dim = 16}, chunks);
+  add("values narrower than keys", {.k_dim = 12, .v_dim = 3}, chunks);
+  add("values wider than keys", {.k_dim = 4, .v_dim = 20}, chunks);
+  add("window within a page", {.window = 3}, chunks);
+  add("window of one", {.window = 1}, chunks);
+  add("window over pages", {.window = 40}, chunks);
+  add("window given back", {.window = 9}, {{{0, 0, 60}}, {{0, 60, 1}}, {{0, 61, 50}}, {{0, 111, 1}}});
+  add("sinks", {.sinks = true}, chunks);
+  add("sinks and window", {.window = 4, .sinks = true}, chunks);
+  add("softcap", {.softcap = 2, .size = 8}, chunks);
+  add("large scores", {.scale = 1, .size = 20}, chunks);
+  add("several sequences", {}, {{{0, 0, 3}, {2, 0, 40}, {1, 0, 1}}, {{1, 1, 2}, {0, 3, 1}, {2, 40, 30}}, {{2, 70, 1}}});
+  add("a slot begins anew", {}, {{{0, 0, 40}}, {{0, 0, 5}}, {{0, 5, 1}}});
+  for (const char* format : {"f32", "f16", "q8_0"}) {
+    add(fmt::format("cache {}", format), {.k_dim = 32, .v_dim = 64, .kv_format = find_format(format)}, chunks);
+  }
+  add("cache q8_0 windowed with sinks",
+      {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = find_format("q8_0")}, chunks);
+  cases.push_back({"attention to another layer's cache", make_shared});
+  cases.push_back({"attention in two page groups", make_two_groups});
+  return cases;
+}
+
+}  // namespace zinc::conformance

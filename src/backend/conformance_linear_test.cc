@@ -1,0 +1,136 @@
+// Cases of embed, linear and moe_linear: every weight format, odd shapes, biases and scales.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/conformance.h"
+
+namespace zinc::conformance {
+namespace {
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+double magnitude_of_dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] * b[i]);
+  return sum;
+}
+
+// Row o of [.., n_in] numbers.
+std::span<const double> row(const Numbers& numbers, size_t o, size_t n_in) {
+  return std::span(numbers).subspan(o * n_in, n_in);
+}
+
+struct LinearShape {
+  int64_t n_in, n_out;
+  int n_tokens;
+  int64_t n_heads = 1;  // inputs per token
+  bool bias = false;
+};
+
+Case make_linear(std::string_view name, const Format& format, const LinearShape& s) {
+  CaseMaker m(name);
+  const std::vector<Value> in = s.n_heads > 1 ? m.inputs({{s.n_heads, s.n_in}}) : m.inputs({{s.n_in}});
+  const Value weight = m.weight({s.n_out, s.n_in}, format);
+  const Value bias = s.bias ? m.weight({s.n_out}) : Value{};
+  const Numbers w = m.numbers(weight), b = s.bias ? m.numbers(bias) : Numbers(static_cast<size_t>(s.n_out));
+  return m.finish(m.g().linear(in[0], weight, bias), {{{0, 0, s.n_tokens}}}, [=](const Token& token) {
+    const size_t n_in = static_cast<size_t>(s.n_in);
+    Numbers out;
+    double magnitude = 0;
+    for (size_t h = 0; h < static_cast<size_t>(s.n_heads); ++h) {
+      for (size_t o = 0; o < b.size(); ++o) {
+        out.push_back(dot(row(token.in[0], h, n_in), row(w, o, n_in)) + b[o]);
+        magnitude = std::max(magnitude, magnitude_of_dot(row(token.in[0], h, n_in), row(w, o, n_in)));
+      }
+    }
+    return ExpectedRow(out, magnitude);
+  });
+}
+
+Case make_embed(std::string_view name, const Format& format) {
+  constexpr int kVocabulary = 11;
+  CaseMaker m(name);
+  m.vocabulary(kVocabulary);
+  const size_t width = format.block_elems * size_t{2};
+  const Value table = m.weight({kVocabulary, static_cast<int64_t>(width)}, format);
+  const Numbers numbers = m.numbers(table);
+  return m.finish(m.g().embed(table), {{{0, 0, 9}}}, [=](const Token& token) {
+    const std::span<const double> r = row(numbers, static_cast<size_t>(token.id), width);
+    return Numbers(r.begin(), r.end());
+  });
+}
+
+struct ExpertShape {
+  bool input_per_expert, bias, scale;
+};
+
+Case make_moe_linear(std::string_view name, const Format& format, const ExpertShape& s) {
+  constexpr int64_t kExperts = 5, kUsed = 2, kOut = 3;
+  const int64_t n_in = format.block_elems * int64_t{2};
+  CaseMaker m(name);
+  const std::vector<Value> in =
+      s.input_per_expert ? m.inputs({{kExperts}, {kUsed, n_in}}) : m.inputs({{kExperts}, {n_in}});
+  const Value weight = m.weight({kExperts, kOut, n_in}, format);
+  const Value bias = s.bias ? m.weight({kExperts, kOut}) : Value{}, scale = s.scale ? m.weight({kExperts}) : Value{};
+  const Numbers w = m.numbers(weight);
+  const Numbers b = s.bias ? m.numbers(bias) : Numbers(kExperts * kOut);
+  const Numbers f = s.scale ? m.numbers(scale) : Numbers(kExperts, 1.0);
+  const Value ids = m.g().moe_route(in[0], {.n_used = kUsed}).ids;
+  return m.finish(m.g().moe_linear(in[1], {weight, bias, scale}, ids), {{{0, 0, 6}}}, [=](const Token& token) {
+    Numbers logits = token.in[0], out;
+    double magnitude = 0;
+    for (size_t u = 0; u < kUsed; ++u) {
+      const size_t e = static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      logits[e] = -1e9;
+      const size_t n = static_cast<size_t>(n_in);
+      const std::span<const double> x = row(token.in[1], s.input_per_expert ? u : 0, n);
+      for (size_t o = 0; o < kOut; ++o) {
+        out.push_back(dot(x, row(w, e * kOut + o, n)) * f[e] + b[e * kOut + o]);
+        magnitude = std::max(magnitude, magnitude_of_dot(x, row(w, e * kOut + o, n)));
+      }
+    }
+    return ExpectedRow(out, magnitude);
+  });
+}
+
+}  // namespace
+
+std::vector<CaseSource> linear_cases() {
+  std::vector<CaseSource> cases;
+  const auto add_linear = [&](const Format& format, const LinearShape& s) {
+    cases.push_back({fmt::format("linear {} {}x{} T{} heads{}{}", format.name, s.n_in, s.n_out, s.n_tokens, s.n_heads,
+                                 s.bias ? " bias" : ""),
+                     [&format, s](std::string_view name) { return make_linear(name, format, s); }});
+  };
+  for (const Format* format : weight_formats()) {
+    const int64_t block = format->block_elems;
+    add_linear(*format, {.n_in = block, .n_out = 1, .n_tokens = 1});
+    add_linear(*format, {.n_in = 3 * block, .n_out = 7, .n_tokens = 5, .bias = true});
+    cases.push_back(
+        {fmt::format("embed {}", format->name), [format](std::string_view name) { return make_embed(name, *format); }});
+    cases.push_back({fmt::format("moe_linear {}", format->name), [format](std::string_view name) {
+                       return make_moe_linear(name, *format, {false, false, false});
+                     }});
+  }
+  for (const int64_t n_in : {7, 33, 130}) add_linear(k_f32, {.n_in = n_in, .n_out = 33, .n_tokens = 3});
+  for (const int64_t n_in : {7, 33, 130}) add_linear(k_f16, {.n_in = n_in, .n_out = 65, .n_tokens = 2});
+  add_linear(*find_format("q8_0"), {.n_in = 64, .n_out = 5, .n_tokens = 3, .n_heads = 3, .bias = true});
+  add_linear(k_f32, {.n_in = 16, .n_out = 4, .n_tokens = 70});
+  for (const ExpertShape s :
+       {ExpertShape{true, false, false}, {false, true, false}, {true, true, true}, {false, false, true}}) {
+    for (const Format* format : {&k_f32, find_format("q8_0")}) {
+      cases.push_back({fmt::format("moe_linear {}{}{}{}", format->name, s.input_per_expert ? " own inputs" : "",
+                                   s.bias ? " bias" : "", s.scale ? " scale" : ""),
+                       [format, s](std::string_view name) { return make_moe_linear(name, *format, s); }});
+    }
+  }
+  return cases;
+}
+
+}  // namespace zinc::conformance

@@ -1,0 +1,99 @@
+// Cases of moe_route and moe_combine. The chosen ids are seen through experts that multiply 1 by their own number.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "tests/support/conformance.h"
+
+namespace zinc::conformance {
+namespace {
+
+struct RouteShape {
+  RouteWeights weights;
+  int64_t n_experts = 8, n_used = 3;
+  float scale = 1;
+  bool ties = false;
+};
+
+// Picks the largest again and again; the first of equals comes first.
+std::vector<size_t> largest(Numbers logits, size_t n) {
+  std::vector<size_t> chosen;
+  for (size_t u = 0; u < n; ++u) {
+    size_t best = logits.size();
+    for (size_t e = 0; e < logits.size(); ++e) {
+      const bool is_free = std::find(chosen.begin(), chosen.end(), e) == chosen.end();
+      if (is_free && (best == logits.size() || logits[e] > logits[best])) best = e;
+    }
+    chosen.push_back(best);
+  }
+  return chosen;
+}
+
+Numbers expected_weights(const Numbers& logits, const std::vector<size_t>& chosen, const RouteShape& s) {
+  double of_all = 0, of_chosen = 0;
+  for (double x : logits) of_all += std::exp(x);
+  for (size_t e : chosen) of_chosen += std::exp(logits[e]);
+  // Normalised shares of a softmax over all are the softmax over the chosen.
+  const double total = s.weights == RouteWeights::softmax ? of_all : of_chosen;
+  Numbers out;
+  for (size_t e : chosen) out.push_back(std::exp(logits[e]) / total * double{s.scale});
+  return out;
+}
+
+Case make_route(std::string_view name, const RouteShape& s) {
+  CaseMaker m(name);
+  const std::vector<Value> in = m.inputs({{s.n_experts}, {1}});
+  m.draw(0, [ties = s.ties](std::mt19937& r) {
+    return ties ? static_cast<float>(r() % 3) : std::uniform_real_distribution<float>(-4, 4)(r);
+  });
+  m.draw(1, [](std::mt19937&) { return 1.0f; });
+  std::vector<float> numbers(static_cast<size_t>(s.n_experts));
+  std::iota(numbers.begin(), numbers.end(), 0.0f);
+  const Value counting = m.weight_of({s.n_experts, 1, 1}, numbers);
+  const auto [ids, weights] = m.g().moe_route(in[0], {.n_used = s.n_used, .weights = s.weights, .scale = s.scale});
+  const Value seen = m.g().flat(m.g().moe_linear(in[1], {counting}, ids));  // [T, used]: the ids as numbers
+  return m.finish(m.g().concat(seen, weights), {{{0, 0, 25}}}, [=](const Token& token) {
+    const std::vector<size_t> chosen = largest(token.in[0], static_cast<size_t>(s.n_used));
+    Numbers out(chosen.begin(), chosen.end());
+    const Numbers shares = expected_weights(token.in[0], chosen, s);
+    out.insert(out.end(), shares.begin(), shares.end());
+    return out;
+  });
+}
+
+Case make_combine(std::string_view name) {
+  CaseMaker m(name);
+  const std::vector<Value> in = m.inputs({{3, 7}, {3}});
+  return m.finish(m.g().moe_combine(in[0], in[1]), {{{0, 0, 5}}}, [](const Token& token) {
+    Numbers out(7);
+    for (size_t i = 0; i < 21; ++i) out[i % 7] += token.in[0][i] * token.in[1][i / 7];
+    return out;
+  });
+}
+
+}  // namespace
+
+std::vector<CaseSource> moe_cases() {
+  std::vector<CaseSource> cases;
+  struct Mode {
+    const char* name;
+    RouteWeights weights;
+  };
+  for (const Mode& mode : {Mode{"softmax", RouteWeights::softmax},
+                           {"softmax_normalised", RouteWeights::softmax_normalised},
+                           {"softmax_of_chosen", RouteWeights::softmax_of_chosen}}) {
+    const auto add = [&](std::string_view what, const RouteShape& s) {
+      cases.push_back({fmt::format("moe_route {} {}", mode.name, what),
+                       [s](std::string_view name) { return make_route(name, s); }});
+    };
+    add("3 of 8", {.weights = mode.weights});
+    add("1 of 5 scaled", {.weights = mode.weights, .n_experts = 5, .n_used = 1, .scale = 2.5f});
+    add("all of 4", {.weights = mode.weights, .n_experts = 4, .n_used = 4});
+    add("ties", {.weights = mode.weights, .n_experts = 16, .n_used = 6, .ties = true});
+  }
+  cases.push_back({"moe_combine", make_combine});
+  return cases;
+}
+
+}  // namespace zinc::conformance

@@ -1,0 +1,84 @@
+#include "base/mapped_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+namespace zinc {
+namespace {
+
+class MappedFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / fmt::format("zinc_mapped_file_test_{}", ::getpid());
+    std::filesystem::create_directory(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path write(const char* name, std::string_view bytes) {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return folder_ / name;
+  }
+
+  std::filesystem::path folder_;
+};
+
+std::string text_of(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+TEST_F(MappedFileTest, bytes_are_those_of_the_file) {
+  std::string bytes(100'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 % 251);
+  const Result<MappedFile> file = MappedFile::open(write("data", bytes));
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(text_of(file.value()), bytes);
+}
+
+TEST_F(MappedFileTest, an_empty_file_is_an_empty_span) {
+  const Result<MappedFile> file = MappedFile::open(write("empty", ""));
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(file.value().bytes().empty());
+}
+
+TEST_F(MappedFileTest, moving_hands_the_bytes_over) {
+  MappedFile a = std::move(MappedFile::open(write("a", "first")).value());
+  MappedFile b = std::move(a);
+  EXPECT_EQ(text_of(b), "first");
+  MappedFile c = std::move(MappedFile::open(write("c", "second")).value());
+  c = std::move(b);
+  EXPECT_EQ(text_of(c), "first");
+}
+
+TEST_F(MappedFileTest, the_bytes_outlive_the_name) {
+  const std::filesystem::path path = write("gone", "still here");
+  const Result<MappedFile> file = MappedFile::open(path);
+  std::filesystem::remove(path);
+  EXPECT_EQ(text_of(file.value()), "still here");
+}
+
+TEST_F(MappedFileTest, a_missing_file_is_named) {
+  const Result<MappedFile> file = MappedFile::open(folder_ / "nothing.gguf");
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.error().code, ErrorCode::not_found);
+  EXPECT_NE(file.error().message.find("nothing.gguf"), std::string::npos);
+}
+
+TEST_F(MappedFileTest, what_is_no_regular_file_is_refused) {
+  EXPECT_EQ(MappedFile::open(folder_).error().code, ErrorCode::invalid_input);
+  EXPECT_EQ(MappedFile::open("/dev/zero").error().code, ErrorCode::invalid_input);
+}
+
+TEST_F(MappedFileTest, a_pipe_without_a_writer_is_refused_and_not_waited_for) {
+  const std::filesystem::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ::alarm(20);  // ends the test program should open() wait
+  EXPECT_EQ(MappedFile::open(pipe).error().code, ErrorCode::invalid_input);
+  ::alarm(0);
+}
+
+}  // namespace
+}  // namespace zinc

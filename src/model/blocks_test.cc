@@ -1,0 +1,108 @@
+#include "model/blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/gguf_writer.h"
+#include "tests/support/says.h"
+
+namespace zinc {
+namespace {
+
+struct RopeOutcome {
+  RopeParams rope;
+  std::string error;
+};
+
+RopeOutcome read(const GgufWriter& writer, int64_t head_dim = 64) {
+  const std::string bytes = writer.bytes();
+  const GgufFile file = std::move(GgufFile::parse(std::as_bytes(std::span(bytes)), "toy.gguf").value());
+  Metadata metadata(file, "toy");
+  const RopeParams rope = read_rope(metadata, RopePairs::adjacent, head_dim);
+  return {rope, metadata.status().ok() ? "" : metadata.status().error().message};
+}
+
+TEST(ReadRope, defaults_to_the_whole_head_and_no_stretch) {
+  const auto [rope, error] = read(GgufWriter(), 96);
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(rope.pairs, RopePairs::adjacent);
+  EXPECT_EQ(rope.n_dims, 96);
+  EXPECT_EQ(rope.theta, 10000);
+  EXPECT_EQ(rope.position_scale, 1);
+  EXPECT_EQ(rope.amplitude, 1);
+  EXPECT_EQ(rope.yarn.original_context, 0);
+}
+
+TEST(ReadRope, takes_base_and_dimensions_from_the_file) {
+  const auto [rope, error] =
+      read(GgufWriter().add("toy.rope.freq_base", 5e5f).add("toy.rope.dimension_count", uint32_t{32}));
+  EXPECT_EQ(rope.theta, 5e5f);
+  EXPECT_EQ(rope.n_dims, 32);
+}
+
+TEST(ReadRope, stretches_linearly_by_the_factor_also_where_no_type_is_given) {
+  EXPECT_EQ(read(GgufWriter().add("toy.rope.scaling.factor", 8.0f)).rope.position_scale, 0.125f);
+  const auto [rope, error] =
+      read(GgufWriter().add("toy.rope.scaling.type", "linear").add("toy.rope.scaling.factor", 4.0f));
+  EXPECT_EQ(rope.position_scale, 0.25f);
+  EXPECT_EQ(rope.amplitude, 1);
+  EXPECT_EQ(rope.yarn.original_context, 0);
+}
+
+TEST(ReadRope, knows_the_older_key_of_the_linear_factor) {
+  EXPECT_EQ(read(GgufWriter().add("toy.rope.scale_linear", 2.0f)).rope.position_scale, 0.5f);
+}
+
+TEST(ReadRope, a_factor_of_zero_means_none) {
+  EXPECT_EQ(read(GgufWriter().add("toy.rope.scaling.factor", 0.0f)).rope.position_scale, 1);
+}
+
+TEST(ReadRope, ignores_the_factor_where_the_type_is_none) {
+  const auto [rope, error] =
+      read(GgufWriter().add("toy.rope.scaling.type", "none").add("toy.rope.scaling.factor", 4.0f));
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(rope.position_scale, 1);
+}
+
+TEST(ReadRope, yarn_takes_the_original_context_and_amplifies_by_the_stretch) {
+  const auto [rope, error] = read(GgufWriter()
+                                      .add("toy.rope.scaling.type", "yarn")
+                                      .add("toy.rope.scaling.factor", 4.0f)
+                                      .add("toy.rope.scaling.original_context_length", uint32_t{4096})
+                                      .add("toy.rope.scaling.yarn_beta_fast", 16.0f)
+                                      .add("toy.rope.scaling.yarn_beta_slow", 2.0f)
+                                      .add("toy.rope.scaling.attn_factor", 0.5f));
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(rope.position_scale, 0.25f);
+  EXPECT_EQ(rope.yarn.original_context, 4096);
+  EXPECT_EQ(rope.yarn.beta_fast, 16);
+  EXPECT_EQ(rope.yarn.beta_slow, 2);
+  EXPECT_NEAR(rope.amplitude, 0.5 * (1 + 0.1 * std::log(4.0)), 1e-6);
+}
+
+TEST(ReadRope, yarn_without_an_original_context_takes_the_models) {
+  const auto [rope, error] = read(GgufWriter()
+                                      .add("toy.rope.scaling.type", "yarn")
+                                      .add("toy.rope.scaling.factor", 4.0f)
+                                      .add("toy.context_length", uint32_t{8192}));
+  EXPECT_EQ(rope.yarn.original_context, 8192);
+  EXPECT_EQ(rope.yarn.beta_fast, 32);
+  EXPECT_EQ(rope.yarn.beta_slow, 1);
+}
+
+TEST(ReadRope, yarn_that_does_not_stretch_does_not_amplify) {
+  for (const float factor : {1.0f, 0.5f}) {
+    const auto [rope, error] =
+        read(GgufWriter().add("toy.rope.scaling.type", "yarn").add("toy.rope.scaling.factor", factor));
+    EXPECT_EQ(rope.amplitude, 1) << factor;
+  }
+}
+
+TEST(ReadRope, an_unknown_type_is_named_with_the_known_ones) {
+  EXPECT_TRUE(says(read(GgufWriter().add("toy.rope.scaling.type", "longrope")).error,
+                   {"toy.gguf", "longrope", "none, linear, yarn"}));
+}
+
+}  // namespace
+}  // namespace zinc

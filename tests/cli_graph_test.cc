@@ -1,0 +1,92 @@
+// zinc graph as a user runs it, on a tiny file made here.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/json.h"
+#include "tests/support/dot_checks.h"
+#include "tests/support/says.h"
+#include "tests/support/tiny_llama.h"
+
+namespace zinc {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string text;  // stdout and stderr
+};
+
+class GraphCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::path(testing::TempDir()) / fmt::format("zinc_graph_{}.gguf", getpid());
+    TinyLlama{}.file().write(path_);
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  Outcome graph(const std::string& arguments) const { return run(path_.string() + " " + arguments); }
+  static Outcome run(const std::string& arguments) {
+    const std::string command = std::string(ZINC_PROGRAM) + " graph " + arguments + " 2>&1";
+    FILE* pipe = popen(command.c_str(), "r");
+    Outcome outcome;
+    std::array<char, 4096> buffer;
+    while (const size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) outcome.text.append(buffer.data(), n);
+    outcome.exit_code = WEXITSTATUS(pclose(pipe));
+    return outcome;
+  }
+
+  std::filesystem::path path_;
+};
+
+TEST_F(GraphCommand, prints_costs_unless_told_otherwise) {
+  const Outcome outcome = graph("");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_TRUE(says(outcome.text, {"(llama)", "tokens 1, sequences 1, depth 0", "KV cache per token           128 bytes",
+                                  "tokens/s, upper bound"}));
+  EXPECT_EQ(graph("--cost").text, outcome.text);
+}
+
+TEST_F(GraphCommand, takes_the_step_and_the_device_from_its_options) {
+  const Outcome outcome =
+      graph("--json --tokens 6 --sequences 2 --depth 100 --bandwidth 576 --flops 48000 --kv-format f32");
+  ASSERT_EQ(outcome.exit_code, 0);
+  const json::value report = parse_json(outcome.text).value();
+  EXPECT_EQ(report.at("step"), json::parse(R"({"n_tokens":6,"n_seqs":2,"depth":100,"kv_format":"f32"})"));
+  EXPECT_EQ(report.at("device").at("bytes_per_s").to_number<double>(), 576e9);
+  EXPECT_EQ(report.at("device").at("flops_per_s").to_number<double>(), 48e12);
+  EXPECT_EQ(report.at("memory").at("kv_bytes_per_token").to_number<int>(), 256);
+}
+
+TEST_F(GraphCommand, draws_dot) {
+  const Outcome plain = graph("--dot"), weights = graph("--dot --weights");
+  EXPECT_EQ(read_dot(plain.text).error, "");
+  EXPECT_EQ(read_dot(weights.text).error, "");
+  EXPECT_GT(read_dot(weights.text).nodes.size(), read_dot(plain.text).nodes.size());
+}
+
+TEST_F(GraphCommand, wrong_usage_exits_with_two) {
+  for (const char* wrong : {"--json --dot", "--tokens 0", "--tokens x", "--depth -1", "--bandwidth 0", "--flops nan",
+                            "--tokens 99999999999999999999"}) {
+    EXPECT_EQ(graph(wrong).exit_code, 2) << wrong;
+  }
+  EXPECT_EQ(run("").exit_code, 2);
+}
+
+TEST_F(GraphCommand, what_the_file_cannot_give_is_one_line_and_exit_code_one) {
+  EXPECT_TRUE(says(graph("--draft").text, {"no draft"}));
+  EXPECT_TRUE(says(graph("--tokens 1 --sequences 2").text, {"--tokens 1", "--sequences 2"}));
+  EXPECT_TRUE(says(graph("--kv-format q8_0").text, {"q8_0", "32"}));  // heads of 8
+  EXPECT_TRUE(says(graph("--kv-format q9").text, {"q9", "f16", "f32"}));
+  for (const char* wrong : {"--draft", "--kv-format q9", "--tokens 1 --sequences 2"}) {
+    const Outcome outcome = graph(wrong);
+    EXPECT_EQ(outcome.exit_code, 1) << wrong;
+    EXPECT_EQ(std::count(outcome.text.begin(), outcome.text.end(), '\n'), 1) << outcome.text;
+  }
+  EXPECT_EQ(run("absent.gguf").exit_code, 1);
+}
+
+}  // namespace
+}  // namespace zinc
