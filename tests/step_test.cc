@@ -298,16 +298,20 @@ void give_back_old_pages(const StepRunner& runner, TestSequence& sequence, int p
 
 TEST_P(SlidingStepTest, pages_older_than_the_window_are_never_read) {
   const std::vector<TokenId> tokens = random_tokens(130, 19);
-  StepRunner runner(model());
-  TestSequence sequence = runner.new_sequence(0);
-  Logits got;
-  for (size_t at = 0; at < tokens.size(); at += 13) {
-    const int32_t position = static_cast<int32_t>(at);
-    give_back_old_pages(runner, sequence, position);
-    append(got, runner.step({{&sequence, position, part(tokens, at, at + 13)}})[0].logits);
+  const Logits expected = run_alone(model(), tokens);
+  for (const size_t chunk : {1u, 13u}) {  // one by one, every position is the first of its step
+    SCOPED_TRACE(chunk);
+    StepRunner runner(model());
+    TestSequence sequence = runner.new_sequence(0);
+    Logits got;
+    for (size_t at = 0; at < tokens.size(); at += chunk) {
+      const int32_t position = static_cast<int32_t>(at);
+      give_back_old_pages(runner, sequence, position);
+      append(got, runner.step({{&sequence, position, part(tokens, at, at + chunk)}})[0].logits);
+    }
+    EXPECT_EQ(std::ranges::count(sequence.pages.back(), kNoPage), 3);  // of five, the window being 20
+    expect_equal(got, expected);
   }
-  EXPECT_EQ(std::ranges::count(sequence.pages.back(), kNoPage), 3);  // of five: window 20, last step from 117 on
-  expect_equal(got, run_alone(model(), tokens));
 }
 
 // Row k: token k with the trunk's hidden state of position k - 1.
