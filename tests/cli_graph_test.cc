@@ -1,10 +1,12 @@
 // zinc graph as a user runs it, on a tiny file made here.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 
 #include "base/json.h"
 #include "tests/support/dot_checks.h"

@@ -70,6 +70,7 @@ TEST(ReadRope, yarn_takes_the_original_context_and_amplifies_by_the_stretch) {
                                       .add("toy.rope.scaling.type", "yarn")
                                       .add("toy.rope.scaling.factor", 4.0f)
                                       .add("toy.rope.scaling.original_context_length", uint32_t{4096})
+                                      .add("toy.context_length", uint32_t{16384})
                                       .add("toy.rope.scaling.yarn_beta_fast", 16.0f)
                                       .add("toy.rope.scaling.yarn_beta_slow", 2.0f)
                                       .add("toy.rope.scaling.attn_factor", 0.5f));
@@ -93,8 +94,11 @@ TEST(ReadRope, yarn_without_an_original_context_takes_the_models) {
 
 TEST(ReadRope, yarn_that_does_not_stretch_does_not_amplify) {
   for (const float factor : {1.0f, 0.5f}) {
-    const auto [rope, error] =
-        read(GgufWriter().add("toy.rope.scaling.type", "yarn").add("toy.rope.scaling.factor", factor));
+    const auto [rope, error] = read(GgufWriter()
+                                        .add("toy.rope.scaling.type", "yarn")
+                                        .add("toy.rope.scaling.factor", factor)
+                                        .add("toy.context_length", uint32_t{4096}));
+    EXPECT_EQ(error, "");
     EXPECT_EQ(rope.amplitude, 1) << factor;
   }
 }
