@@ -89,7 +89,7 @@ std::function<Status()> declare(CLI::App& app) {
 }  // namespace
 
 extern const Command k_command_debug_render;
-const Command k_debug_render{"debug render", "chat template over JSON lines from stdin: {\"text\"} or {\"error\"} each",
-                             declare};
+const Command k_command_debug_render{
+    "debug render", "chat template over JSON lines from stdin: {\"text\"} or {\"error\"} each", declare};
 
 }  // namespace zinc
