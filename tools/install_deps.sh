@@ -55,6 +55,7 @@ missing_for() {
       has_header fmt/core.h || echo libfmt-dev
       has_header CLI/CLI.hpp || echo libcli11-dev
       has_header gtest/gtest.h || echo libgtest-dev
+      has_header zlib.h || echo zlib1g-dev
       has_boost || echo @boost
       ;;
     run)

@@ -15,7 +15,8 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
   if (scaling != "none" && factor > 0) rope.position_scale = 1 / factor;
   rope.amplitude = m.real_or("rope.scaling.attn_factor", 1);
   if (scaling == "yarn") {
-    const int64_t original = m.count_or("rope.scaling.original_context_length", m.count("context_length"));
+    constexpr std::string_view kOriginal = "rope.scaling.original_context_length";
+    const int64_t original = m.count(m.has(kOriginal) ? kOriginal : "context_length");
     rope.yarn.original_context = static_cast<float>(original);
     rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
     rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
