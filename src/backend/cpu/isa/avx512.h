@@ -15,6 +15,8 @@ using F = __m512;   // 16 floats
 using I = __m512i;  // 16 int32
 using B = __m512i;  // 64 bytes
 
+inline constexpr int kTileColumns = 8;  // columns of a matrix product computed together: what the registers hold
+
 inline F f_zero() { return _mm512_setzero_ps(); }
 inline F f_set(float x) { return _mm512_set1_ps(x); }
 inline F f_load(const float* p) { return _mm512_loadu_ps(p); }
@@ -68,15 +70,25 @@ inline I i_load_s8(const int8_t* p) {
 inline void i_store_s8(int8_t* p, I a) {  // saturating
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a));
 }
+inline F f_from_exponent(I e) {  // 2^(e - 128) for e = 1 .. 255; 0 for e = 0 and 1
+  const I shifted = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_max_epi32(e, _mm512_set1_epi32(1)), _mm512_set1_epi32(1)), 23);
+  return _mm512_castsi512_ps(shifted);
+}
 inline int32_t i_sum(I a) { return _mm512_reduce_add_epi32(a); }
 
 inline B b_load(const uint8_t* p) { return _mm512_loadu_si512(p); }
 inline B b_set(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
 inline B b_and(B a, B b) { return _mm512_and_si512(a, b); }
 inline B b_or(B a, B b) { return _mm512_or_si512(a, b); }
-inline B b_shift_right4(B a) { return _mm512_srli_epi16(a, 4); }  // bits cross bytes: mask after it
-inline B b_shift_right(B a, int n) { return _mm512_srl_epi16(a, _mm_cvtsi32_si128(n)); }
-inline B b_shift_left(B a, int n) { return _mm512_sll_epi16(a, _mm_cvtsi32_si128(n)); }
+// Bits cross from byte to byte: mask after it.
+template <int n>
+B b_shift_right(B a) {
+  return _mm512_srli_epi16(a, n);
+}
+template <int n>
+B b_shift_left(B a) {
+  return _mm512_slli_epi16(a, n);
+}
 inline B b_table(const uint8_t* table16) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table16)));
 }

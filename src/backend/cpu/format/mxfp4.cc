@@ -1,0 +1,24 @@
+// MXFP4: blocks of 32: x = 2^(e - 127) * E2M1[q]. Scales below 2^-126 count as 0.
+#include "backend/cpu/format/nibble_blocks.h"
+
+namespace zinc::cpu::ZINC_ISA {
+namespace {
+
+struct Kind : PlainCodes {
+  static constexpr int kOffset = kByteOffset;
+  static constexpr size_t kHeadBytes = 16;
+  struct Source {
+    uint8_t e;
+    uint8_t q[16];
+  };
+  static B value(B code) { return b_lookup(b_table(kE2m1PlusOffset), code); }
+  static F scale(const uint8_t* w) { return f_from_exponent(i_load_u8(w)); }  // half of it: table values are doubled
+  static void pack_head(const Source& source, size_t row, uint8_t* out) { out[row] = source.e; }
+};
+
+}  // namespace
+
+extern const PanelFormat k_panel_mxfp4;
+const PanelFormat k_panel_mxfp4 = panel_format<NibbleBlock<Kind>>("mxfp4");
+
+}  // namespace zinc::cpu::ZINC_ISA

@@ -1,0 +1,46 @@
+// Q8_0: blocks of 32: x = d * q. Quants are raised by 128 to be unsigned.
+#include <cstring>
+
+#include "backend/cpu/format/tables.h"
+#include "backend/cpu/panel_kernel.h"
+
+namespace zinc::cpu::ZINC_ISA {
+namespace {
+
+// d f16[16], then 8 vectors of quants 4v..4v+3 of each row. 544 bytes, as many as on disk.
+struct Block {
+  static constexpr ColumnKind kColumnKind = ColumnKind::q8_blocks_of_32;
+  static constexpr uint16_t kBlockElems = 32, kPanelBlockBytes = 544;
+
+  static void pack(const std::byte* const* row_blocks, uint8_t* out) {
+    for (size_t r = 0; r < kPanelRows; ++r) {
+      uint8_t source[34];
+      std::memcpy(source, row_blocks[r], sizeof source);
+      std::memcpy(out + r * 2, source, 2);
+      for (size_t k = 0; k < 32; ++k) {
+        out[32 + k / 4 * 64 + r * 4 + k % 4] = static_cast<uint8_t>(source[2 + k] ^ kByteOffset);
+      }
+    }
+  }
+
+  template <int N>
+  static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N]) {
+    I dots[N];
+    for (int n = 0; n < N; ++n) dots[n] = i_set(-kByteOffset * c[n].sum32[block]);
+    for (int v = 0; v < 8; ++v) {
+      const B q = b_load(w + 32 + v * 64);
+      for (int n = 0; n < N; ++n) dots[n] = dot4(dots[n], q, c[n].q + block * 32 + v * 4);
+    }
+    const F d = f_load_half(reinterpret_cast<const uint16_t*>(w));
+    for (int n = 0; n < N; ++n) {
+      acc[n] = f_fma(f_mul(d, f_set(c[n].scale[block])), i_to_f(dots[n]), acc[n]);
+    }
+  }
+};
+
+}  // namespace
+
+extern const PanelFormat k_panel_q8_0;
+const PanelFormat k_panel_q8_0 = panel_format<Block>("q8_0");
+
+}  // namespace zinc::cpu::ZINC_ISA

@@ -1,0 +1,23 @@
+// The kernels of one instruction set, for the table that names them (kernel/table.cc). See backend/cpu/kernels.h.
+#pragma once
+
+#include "backend/cpu/kernels.h"
+
+namespace zinc::cpu::ZINC_ISA {
+
+void quantize(const float* x, size_t n, ColumnKind kind, int8_t* q, float* scale, int16_t* sum16, int16_t* sum32);
+void rms_norm(const float* x, const float* weight, float eps, size_t n, float* out);
+void l2_norm(const float* x, float eps, size_t n, float* out);
+void gated_act(Act act, const float* gate, const float* up, size_t n, float* out);
+void add(const float* a, const float* b, size_t n, float* out);
+void mul(const float* a, const float* b, size_t n, float* out);
+void scale(const float* x, float factor, size_t n, float* out);
+void add_scaled(const float* x, float factor, size_t n, float* sum);
+void short_conv(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
+void attention(const KvLayout& layout, const AttentionTask& task);
+void delta_net(const DeltaTask& task);
+const KvLayout* kv_layout(std::string_view format);
+
+extern const PanelFormat* const kPanelFormats[];
+
+}  // namespace zinc::cpu::ZINC_ISA

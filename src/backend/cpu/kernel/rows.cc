@@ -1,0 +1,121 @@
+// Kernels over one row of activations: quantization, norms, activations, sums.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/kernel/functions.h"
+#include "backend/cpu/kernel/vector_math.h"
+
+namespace zinc::cpu::ZINC_ISA {
+
+// q = round(x * 127 / max|x|) in each block.
+void quantize(const float* x, size_t n, ColumnKind kind, int8_t* q, float* scale, int16_t* sum16, int16_t* sum32) {
+  const size_t block = kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
+  for (size_t b = 0; b * block < n; ++b) {
+    const float* in = x + b * block;
+    F largest = f_zero();
+    for (size_t i = 0; i < block; i += 16) largest = f_max(largest, f_abs(f_load(in + i)));
+    const float most = f_largest(largest);
+    scale[b] = most / 127.0f;
+    const F inverse = f_set(most > 0 ? 127.0f / most : 0.0f);
+    for (size_t i = 0; i < block; i += 16) {
+      const I rounded = f_to_i(f_round(f_mul(f_load(in + i), inverse)));
+      i_store_s8(q + b * block + i, rounded);
+      sum16[(b * block + i) / 16] = static_cast<int16_t>(i_sum(rounded));
+    }
+  }
+  for (size_t i = 0; i < n / 32; ++i) sum32[i] = static_cast<int16_t>(sum16[2 * i] + sum16[2 * i + 1]);
+}
+
+namespace {
+
+float sum_of_squares(const float* x, size_t n) {
+  F sum = f_zero();
+  for_each_16(n, [&](size_t i, size_t m) {
+    const F v = f_load_some(x + i, m);
+    sum = f_fma(v, v, sum);
+  });
+  return f_sum(sum);
+}
+
+}  // namespace
+
+void rms_norm(const float* x, const float* weight, float eps, size_t n, float* out) {
+  const F factor = f_set(1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps));
+  for_each_16(n, [&](size_t i, size_t m) {
+    const F scaled = f_mul(f_load_some(x + i, m), factor);
+    f_store_some(out + i, weight ? f_mul(scaled, f_load_some(weight + i, m)) : scaled, m);
+  });
+}
+
+void l2_norm(const float* x, float eps, size_t n, float* out) {
+  scale(x, 1.0f / std::max(std::sqrt(sum_of_squares(x, n)), eps), n, out);
+}
+
+void scale(const float* x, float factor, size_t n, float* out) {
+  for_each_16(n, [&](size_t i, size_t m) { f_store_some(out + i, f_mul(f_load_some(x + i, m), f_set(factor)), m); });
+}
+
+void add(const float* a, const float* b, size_t n, float* out) {
+  for_each_16(n, [&](size_t i, size_t m) {
+    f_store_some(out + i, f_add(f_load_some(a + i, m), f_load_some(b + i, m)), m);
+  });
+}
+
+void mul(const float* a, const float* b, size_t n, float* out) {
+  for_each_16(n, [&](size_t i, size_t m) {
+    f_store_some(out + i, f_mul(f_load_some(a + i, m), f_load_some(b + i, m)), m);
+  });
+}
+
+void add_scaled(const float* x, float factor, size_t n, float* sum) {
+  for_each_16(n, [&](size_t i, size_t m) {
+    f_store_some(sum + i, f_fma(f_load_some(x + i, m), f_set(factor), f_load_some(sum + i, m)), m);
+  });
+}
+
+namespace {
+
+F gelu(F x) {  // the tanh form
+  const F inner = f_mul(f_mul(x, f_set(0.79788456f)), f_fma(f_mul(x, x), f_set(0.044715f), f_set(1.0f)));
+  return f_mul(f_mul(x, f_set(0.5f)), f_add(f_set(1.0f), f_tanh(inner)));
+}
+
+F swiglu_oai(F gate, F up) {
+  const F limit = f_set(7.0f), g = f_min(gate, limit);
+  const F u = f_min(f_max(up, f_set(-7.0f)), limit);
+  return f_mul(f_mul(g, f_sigmoid(f_mul(g, f_set(1.702f)))), f_add(u, f_set(1.0f)));
+}
+
+template <class Fn>
+void apply(const float* gate, const float* up, size_t n, float* out, const Fn& fn) {
+  for_each_16(n, [&](size_t i, size_t m) {
+    f_store_some(out + i, fn(f_load_some(gate + i, m), f_load_some(up + i, m)), m);
+  });
+}
+
+}  // namespace
+
+void gated_act(Act act, const float* gate, const float* up, size_t n, float* out) {
+  switch (act) {
+    case Act::silu:
+      return apply(gate, up, n, out, [](F g, F u) { return f_mul(f_mul(g, f_sigmoid(g)), u); });
+    case Act::gelu:
+      return apply(gate, up, n, out, [](F g, F u) { return f_mul(gelu(g), u); });
+    case Act::sigmoid:
+      return apply(gate, up, n, out, [](F g, F u) { return f_mul(f_sigmoid(g), u); });
+    case Act::swiglu_oai:
+      return apply(gate, up, n, out, [](F g, F u) { return swiglu_oai(g, u); });
+  }
+}
+
+void short_conv(const float* const* x, const float* weight, int n_taps, size_t n, float* out) {
+  for_each_16(n, [&](size_t i, size_t m) {
+    F sum = f_zero();
+    for (int j = 0; j < n_taps; ++j) {
+      sum = f_fma(f_load_some(weight + static_cast<size_t>(j) * n + i, m), f_load_some(x[j] + i, m), sum);
+    }
+    f_store_some(out + i, f_mul(sum, f_sigmoid(sum)), m);
+  });
+}
+
+}  // namespace zinc::cpu::ZINC_ISA

@@ -1,0 +1,54 @@
+// Functions of 16 numbers at once. Included after an instruction set's vocabulary.
+#pragma once
+
+#include <limits>
+
+namespace zinc::cpu::ZINC_ISA {
+
+// e^x: x = n ln 2 + r, a polynomial of degree 6 for e^r. Relative error below 2e-7; 0 below -87.
+inline F f_exp(F x) {
+  const F n = f_round(f_mul(x, f_set(1.44269504f)));
+  F r = f_fnma(n, f_set(0.693359375f), x);  // ln 2 in two parts
+  r = f_fnma(n, f_set(-2.12194440e-4f), r);
+  F p = f_set(1.3981999507e-3f);
+  p = f_fma(p, r, f_set(8.3334519073e-3f));
+  p = f_fma(p, r, f_set(4.1665795894e-2f));
+  p = f_fma(p, r, f_set(1.6666665459e-1f));
+  p = f_fma(p, r, f_set(5.0000001201e-1f));
+  p = f_fma(f_mul(r, r), p, f_add(r, f_set(1.0f)));
+  const F scaled = f_scale_exp2(p, f_to_i(n));
+  return f_below(x, f_set(-87.0f), f_zero(), f_below(f_set(88.0f), x, f_set(std::numeric_limits<float>::infinity()), scaled));
+}
+
+inline F f_sigmoid(F x) { return f_div(f_set(1.0f), f_add(f_set(1.0f), f_exp(f_sub(f_zero(), x)))); }
+
+// tanh x = 1 - 2 / (e^2x + 1), kept from overflowing.
+inline F f_tanh(F x) {
+  const F clamped = f_min(f_max(x, f_set(-20.0f)), f_set(20.0f));
+  const F e = f_exp(f_add(clamped, clamped));
+  return f_sub(f_set(1.0f), f_div(f_set(2.0f), f_add(e, f_set(1.0f))));
+}
+
+// Calls fn(i, load, store) for 16 numbers at a time; the last few go through a buffer padded with zeros.
+template <class Fn>
+void for_each_16(size_t n, const Fn& fn) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) fn(i, size_t{16});
+  if (i < n) fn(i, n - i);
+}
+
+inline F f_load_some(const float* p, size_t n) {
+  if (n == 16) return f_load(p);
+  float padded[16] = {};
+  std::memcpy(padded, p, n * sizeof(float));
+  return f_load(padded);
+}
+
+inline void f_store_some(float* p, F x, size_t n) {
+  if (n == 16) return f_store(p, x);
+  float padded[16];
+  f_store(padded, x);
+  std::memcpy(p, padded, n * sizeof(float));
+}
+
+}  // namespace zinc::cpu::ZINC_ISA

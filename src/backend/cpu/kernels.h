@@ -1,0 +1,81 @@
+// What an instruction set offers: one table of functions, the same list for each, filled by kernel/*.cc and format/*.cc
+// compiled with that set's vocabulary (isa/*.h). Chosen once, when the backend opens. Every function computes each
+// output element in one fixed order, so results do not depend on threads or batching.
+#pragma once
+
+#include <span>
+
+#include "backend/cpu/panel.h"
+#include "graph/op.h"
+
+namespace zinc::cpu {
+
+// One kv head, some query rows of one sequence. Keys lie dimension-major in a page ([k_dim][kPageTokens]), values
+// position-major ([kPageTokens][v_dim]).
+struct AttentionTask {
+  const float* const* q;        // [n_rows] -> k_dim numbers
+  float* const* out;            // [n_rows] -> v_dim numbers
+  const int32_t* positions;     // [n_rows]
+  const float* sinks = nullptr;  // [n_rows], or none
+  int n_rows = 0;
+  int k_dim = 0, v_dim = 0;
+  float scale = 1, softcap = 0;
+  int64_t window = 0;
+  const std::byte* const* pages;  // this head's keys in each page of the sequence; its values follow
+  float* scratch;                 // attention_scratch_floats()
+};
+inline constexpr int kMaxAttentionRows = 32;
+
+// One value head over the tokens of one sequence.
+struct DeltaTask {
+  const float *q, *k, *v, *alpha, *beta;  // of the first token
+  size_t qk_stride, v_stride, gate_stride;  // from token to token
+  float* out;
+  size_t out_stride;
+  float* state;  // [k_dim][v_dim]
+  int n_tokens, k_dim, v_dim;
+  float a, dt_bias, q_scale;
+};
+
+struct KvLayout;  // how a format's keys and values lie in a page
+
+struct Kernels {
+  std::string_view isa;
+  const PanelFormat* const* panel_formats;  // ended by nullptr
+  int tile_columns;
+
+  // Quants, scales and sums of one column; which blocks, `kind` says.
+  void (*quantize)(const float* x, size_t n, ColumnKind kind, int8_t* q, float* scale, int16_t* sum16, int16_t* sum32);
+  void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* out);  // weight may be nullptr
+  void (*l2_norm)(const float* x, float eps, size_t n, float* out);
+  void (*gated_act)(Act act, const float* gate, const float* up, size_t n, float* out);
+  void (*add)(const float* a, const float* b, size_t n, float* out);
+  void (*mul)(const float* a, const float* b, size_t n, float* out);
+  void (*scale)(const float* x, float factor, size_t n, float* out);
+  void (*add_scaled)(const float* x, float factor, size_t n, float* sum);  // sum += factor * x
+  // out[c] = silu(sum over j of weight[j][c] * x[j][c]), taps rows of n channels each.
+  void (*short_conv)(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
+  void (*attention)(const KvLayout& layout, const AttentionTask& task);
+  void (*delta_net)(const DeltaTask& task);
+  const KvLayout* (*kv_layout)(std::string_view format);  // nullptr: not offered
+};
+
+// Keys and values of one head in one page, in some format.
+struct KvLayout {
+  std::string_view format;
+  size_t (*head_bytes)(int k_dim, int v_dim);  // of a page
+  size_t (*value_offset)(int k_dim);           // from the head's keys to its values
+  void (*write_key)(const float* k, int k_dim, int offset, std::byte* keys);
+  void (*write_value)(const float* v, int v_dim, int offset, std::byte* values);
+  void (*read_keys)(const std::byte* keys, int k_dim, float* out);      // [k_dim][kPageTokens]
+  void (*read_values)(const std::byte* values, int v_dim, float* out);  // [kPageTokens][v_dim]
+};
+
+constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
+  return static_cast<size_t>(k_dim + v_dim) * 32 + static_cast<size_t>(v_dim) * kMaxAttentionRows;
+}
+
+extern const Kernels* const kInstructionSets[];  // best first, ended by nullptr
+const Kernels* choose_kernels();                 // the best this processor runs; nullptr: none
+
+}  // namespace zinc::cpu

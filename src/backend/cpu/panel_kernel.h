@@ -1,0 +1,43 @@
+// The loop over a panel's blocks, shared by all formats. Included by format/*.cc only, which are compiled once per
+// instruction set with that set's vocabulary (isa/*.h) included first.
+#pragma once
+
+#include "backend/cpu/panel.h"
+
+namespace zinc::cpu::ZINC_ISA {
+
+// Block: `template <int N> static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N])`.
+template <class Block, int N>
+void multiply_panel(const uint8_t* panel, size_t n_blocks, const Column* columns, float* const* out) {
+  F acc[N];
+  for (int n = 0; n < N; ++n) acc[n] = f_zero();
+  for (size_t b = 0; b < n_blocks; ++b) {
+    Block::template multiply<N>(panel + b * Block::kPanelBlockBytes, b, columns, acc);
+  }
+  for (int n = 0; n < N; ++n) f_store(out[n], acc[n]);
+}
+
+template <class Block>
+constexpr PanelFormat panel_format(std::string_view format) {
+  PanelFormat record{.format = format,
+                     .column_kind = Block::kColumnKind,
+                     .block_elems = Block::kBlockElems,
+                     .panel_block_bytes = Block::kPanelBlockBytes,
+                     .pack = Block::pack,
+                     .kernels = {}};
+  record.kernels[0] = multiply_panel<Block, 1>;
+  if constexpr (kTileColumns >= 2) record.kernels[1] = multiply_panel<Block, 2>;
+  if constexpr (kTileColumns >= 4) {
+    record.kernels[2] = multiply_panel<Block, 3>;
+    record.kernels[3] = multiply_panel<Block, 4>;
+  }
+  if constexpr (kTileColumns >= 8) {
+    record.kernels[4] = multiply_panel<Block, 5>;
+    record.kernels[5] = multiply_panel<Block, 6>;
+    record.kernels[6] = multiply_panel<Block, 7>;
+    record.kernels[7] = multiply_panel<Block, 8>;
+  }
+  return record;
+}
+
+}  // namespace zinc::cpu::ZINC_ISA
