@@ -18,10 +18,11 @@ struct Limits {
   uint64_t memory_per_input_byte = 32;
   uint64_t text_bytes = 2u << 20;  // one text or list, and the output
   uint64_t text_per_input_byte = 8;
-  int depth = 700;  // nested evaluation, macro calls included
+  int depth = 600;  // nested evaluation; macro calls count several times
 };
 
-constexpr int kMaxNesting = 100;                  // of expressions and statements in the template's text
+constexpr int kLevelsPerCapture = 4;  // a macro call or captured block needs as much stack as so many levels of others
+constexpr int kMaxNesting = 100;      // of expressions and statements in the template's text
 constexpr int kMaxExpressionDepth = 200;          // of an expression's tree: a chain a + b + ... nests to the left
 constexpr int kMaxValueDepth = 200;               // of a value printed, compared or taken from JSON
 constexpr int64_t kMaxRange = 100'000;            // items of range(), as in Python's sandbox

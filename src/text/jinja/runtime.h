@@ -149,10 +149,12 @@ class Output {
 template <class Function>
 Value Runtime::capture(Function&& run) {
   TextBuilder builder(*this);
+  depth_ += kLevelsPerCapture;
   {
     const Output redirected(*this, builder);
     run();
   }
+  depth_ -= kLevelsPerCapture;
   return builder.finish();
 }
 

@@ -1,0 +1,177 @@
+// Hostile templates: each must end in an error that names a place, and soon.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "text/jinja/template.h"
+
+namespace zinc::jinja {
+namespace {
+
+struct Outcome {
+  std::string message;  // empty: it rendered
+  std::string text;
+  double seconds;
+};
+
+Outcome run(std::string_view source, const json::value& x = nullptr) {
+  const auto begin = std::chrono::steady_clock::now();
+  Outcome outcome;
+  const Result<Template> compiled = Template::compile(source);
+  if (compiled.ok()) {
+    const Result<std::vector<Segment>> segments = compiled.value().render({{"x", &x, true}}, LocalTime{});
+    if (segments.ok()) {
+      for (const Segment& segment : segments.value()) outcome.text += segment.text;
+    } else {
+      outcome.message = segments.error().message;
+    }
+  } else {
+    outcome.message = compiled.error().message;
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return outcome;
+}
+
+// A release build takes less than 0.1 s for each; sanitizers and a busy machine get twenty times that.
+constexpr double kLongest = 2.0;
+
+void expect_stopped(std::string_view source) {
+  const Outcome outcome = run(source);
+  unsigned line = 0, column = 0;
+  EXPECT_EQ(std::sscanf(outcome.message.c_str(), "template:%u:%u: ", &line, &column), 2)
+      << source.substr(0, 200) << "\n"
+      << outcome.message;
+  EXPECT_LT(outcome.seconds, kLongest) << source.substr(0, 200);
+}
+
+std::string repeat(std::string_view text, size_t n) {
+  std::string repeated;
+  for (size_t i = 0; i < n; ++i) repeated += text;
+  return repeated;
+}
+
+TEST(JinjaBudget, endless_loops_run_out_of_steps) {
+  expect_stopped("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
+  expect_stopped("{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}");
+  expect_stopped(repeat("{% for x in [1,2,3,4] %}", 60) + "x" + repeat("{% endfor %}", 60));
+  expect_stopped("{% for i in range(100000) %}{% set y = -1 in range(100000) %}{% endfor %}");
+  expect_stopped("{% for i in range(1000) %}{% set x = range(100000)|sort(reverse=true) %}{% endfor %}");
+  expect_stopped("{% for i in range(1000) %}{% set x = range(100000)|unique|list %}{% endfor %}");
+}
+
+TEST(JinjaBudget, recursion_is_bounded) {
+  expect_stopped("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
+  expect_stopped("{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}");
+  expect_stopped("{% macro f(n) %}{% call f(n) %}{{ caller() }}{% endcall %}{% endmacro %}{{ f(0) }}");
+  expect_stopped("{% macro f(n) %}{{ [[[[[[f(n)|upper|lower]]]]]]|join|trim }}{% endmacro %}{{ f(0) }}");
+  expect_stopped(
+      "{% macro f(n) %}{% for i in [1] %}{% if true %}{% set x %}{% filter upper %}{{ f(n) }}{% endfilter %}"
+      "{% endset %}{% endif %}{% endfor %}{% endmacro %}{{ f(0) }}");
+  expect_stopped("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}");
+  expect_stopped("{% macro f(n=f()) %}{% endmacro %}{{ f() }}");
+}
+
+TEST(JinjaBudget, texts_and_lists_are_bounded) {
+  expect_stopped("{{ ('x' * 1000000 * 1000000)|length }}");
+  expect_stopped("{% for i in range(100000) %}{% set x = 'x' * 1000000 %}{% endfor %}");
+  expect_stopped("{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}");
+  expect_stopped("{% set n = namespace(s=[1]) %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}");
+  expect_stopped("{{ [0] * 10000000000 }}");
+  expect_stopped("{{ 'x'.center(10000000000) }}");
+  expect_stopped("{{ 'x'.zfill(10000000000) }}");
+  expect_stopped("{{ '%9999999999d' % 1 }}");
+  expect_stopped("{{ '{:>9999999999}'.format(1) }}");
+  expect_stopped("{{ '{:.999999999f}'.format(1.5) }}");
+  expect_stopped("{{ ('a' * 100000).replace('a', 'b' * 100000) }}");
+  expect_stopped("{{ 'a\nb'|indent(10000000000) }}");
+  expect_stopped("{{ [1]|batch(10000000000, 0)|list }}");
+  expect_stopped("{{ [1]|slice(10000000000)|list }}");
+  expect_stopped("{% for i in range(100000) %}{{ 'x' * 100000 }}{% endfor %}");
+}
+
+TEST(JinjaBudget, small_values_that_are_huge_when_walked_are_bounded) {
+  const std::string doubling =
+      "{% set n = namespace(s=(1,), t=(1,)) %}{% for i in range(60) %}{% set n.s = (n.s, n.s) %}"
+      "{% set n.t = (n.t, n.t) %}{% endfor %}";
+  expect_stopped(doubling + "{{ n.s }}");
+  expect_stopped(doubling + "{{ n.s|tojson }}");
+  expect_stopped(doubling + "{{ n.s == n.t }}");
+  expect_stopped(doubling + "{{ n.s < n.t }}");
+  expect_stopped(doubling + "{{ {n.s: 1, n.t: 2} }}");
+  expect_stopped(doubling + "{{ [n.s, n.t]|unique|list }}");
+  expect_stopped("{% set n = namespace() %}{% set n.a = [n, n] %}{{ n }}");
+  expect_stopped("{% set n = namespace(s=[]) %}{% for i in range(9999) %}{% set n.s = [n.s] %}{% endfor %}{{ n.s }}");
+}
+
+TEST(JinjaBudget, searches_are_linear) {
+  expect_stopped(
+      "{% set a = 'a' * 2000000 %}{% set b = 'a' * 1000000 ~ 'b' %}"
+      "{% for i in range(1000) %}{{ a.find(b) }}{{ a.rfind(b) }}{{ a.count(b) }}{% endfor %}");
+  const Outcome once = run("{{ ('a' * 1000000).find('a' * 500000 ~ 'b') }}");
+  EXPECT_EQ(once.text, "-1");
+  EXPECT_LT(once.seconds, kLongest);
+}
+
+TEST(JinjaBudget, numbers_that_do_not_fit_are_errors) {
+  expect_stopped("{{ 10 ** (10 ** 10) }}");
+  expect_stopped("{{ 10 ** 10 ** 10 }}");
+  expect_stopped("{{ (-9223372036854775807 - 1) // -1 }}");
+  expect_stopped("{{ -(-9223372036854775807 - 1) }}");
+  expect_stopped("{{ 9223372036854775807 + 1 }}");
+  expect_stopped("{{ 1e300|int }}");
+  expect_stopped("{{ 99999999999999999999 }}");
+  EXPECT_EQ(run("{{ (-9223372036854775807 - 1) % -1 }}").text, "0");
+  EXPECT_EQ(run("{{ 'abc'[::9223372036854775807] }}{{ [1, 2][::-9223372036854775807] }}").text, "a[2]");
+}
+
+TEST(JinjaBudget, deep_nesting_of_the_text_is_an_error) {
+  const size_t n = 20'000;
+  for (const std::string_view piece : {"(", "[", "{'a':", "not ", "- ", "1 if 0 else ", "a[", "f("}) {
+    expect_stopped("{{ " + repeat(piece, n));
+  }
+  for (const std::string_view piece : {" + 1", "|upper", ".a", "[0]", "()", " and 1", " ** 1", " is none"}) {
+    expect_stopped("{{ 1" + repeat(piece, n) + " }}");
+  }
+  for (const std::string_view piece : {"{% if 1 %}", "{% for x in y %}", "{% set x %}", "{% macro f() %}"}) {
+    expect_stopped(repeat(piece, n));
+  }
+  expect_stopped("{% set " + repeat("(", n) + "a");
+}
+
+TEST(JinjaBudget, a_template_larger_than_any_real_one_is_refused) {
+  EXPECT_NE(run(std::string(kMaxTemplateBytes + 1, 'x')).message, "");
+  EXPECT_EQ(run(std::string(kMaxTemplateBytes, 'x')).message, "");
+}
+
+TEST(JinjaBudget, deep_input_is_an_error) {
+  json::value deep = 1;
+  for (int i = 0; i < 1000; ++i) deep = json::array{std::move(deep)};
+  EXPECT_NE(run("{{ x }}", deep).message.find("nested too deeply"), std::string::npos);
+}
+
+TEST(JinjaBudget, a_long_input_has_a_budget_to_match) {
+  const json::value x = json::value_from(std::string(8'000'000, 'x'));
+  EXPECT_EQ(run("{% set y = x|trim ~ '.' %}{{ y|upper }}", x).text.size(), 8'000'001u);
+}
+
+TEST(JinjaBudget, a_thousand_messages_may_each_look_back_at_all_others) {
+  json::array messages;
+  for (int i = 0; i < 1000; ++i) messages.push_back(json::object{{"role", "user"}, {"content", "hi"}});
+  const Outcome outcome =
+      run("{% for m in x %}{% set n = namespace(c=0) %}{% for o in x[:loop.index] %}{% if o.role == 'user' %}"
+          "{% set n.c = n.c + 1 %}{% endif %}{% endfor %}{{ n.c }} {% endfor %}",
+          messages);
+  EXPECT_EQ(outcome.message, "");
+  EXPECT_TRUE(outcome.text.ends_with(" 1000 "));
+}
+
+TEST(JinjaErrors, name_the_line_and_column) {
+  EXPECT_EQ(run("a\n  {{ 1 +  }}").message, "template:2:11: unexpected 'end of print statement'");
+  EXPECT_EQ(run("{{ 'é' }}{{ y.z }}").message, "template:1:14: 'y' is undefined");
+  EXPECT_EQ(run("{% if 1 %}\n{% if 2 %}\n{% endif %}").message.substr(0, 15), "template:3:12: ");
+  EXPECT_EQ(run("\r\n\r\n{{ raise_exception('no') }}").message, "template:3:19: no");
+  EXPECT_EQ(run("{% macro f() %}\n{{ 1 / 0 }}{% endmacro %}{{ f() }}").message, "template:2:6: division by zero");
+}
+
+}  // namespace
+}  // namespace zinc::jinja
