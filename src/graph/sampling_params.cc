@@ -1,5 +1,6 @@
 #include "graph/sampling_params.h"
 
+#include <limits>
 #include <string_view>
 
 namespace zinc {
@@ -9,6 +10,7 @@ constexpr float kMaxRepeatPenalty = 100.0f;  // far past any use; keeps logits f
 constexpr float kMinRepeatPenalty = 0.01f;
 constexpr float kMaxDryMultiplier = 1000.0f;
 constexpr float kMaxDryBase = 100.0f;
+constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 
 struct FloatRange {
   std::string_view field;
@@ -17,7 +19,7 @@ struct FloatRange {
 
 struct IntRange {
   std::string_view field;
-  int32_t value, low;
+  int32_t value, low, high;
   std::string_view meaning;  // of the special values
 };
 
@@ -44,14 +46,18 @@ Status check_floats(const SamplingParams& p) {
 
 Status check_ints(const SamplingParams& p) {
   const IntRange ranges[] = {
-      {"top_k", p.top_k, 0, "0 turns it off"},
-      {"repeat_last_n", p.repeat_last_n, kWholeHistory, "0 turns the penalties off, -1 means the whole history"},
-      {"dry_allowed_length", p.dry_allowed_length, 1, "the longest repetition that costs nothing, plus one"},
-      {"dry_last_n", p.dry_last_n, kWholeHistory, "0 turns DRY off, -1 means the whole history"},
+      {"top_k", p.top_k, 0, kNoLimit, "0 turns it off"},
+      {"repeat_last_n", p.repeat_last_n, kWholeHistory, kNoLimit,
+       "0 turns the penalties off, -1 means the whole history"},
+      {"dry_allowed_length", p.dry_allowed_length, 1, kMaxDryMatch, "shorter repetitions cost nothing"},
+      {"dry_last_n", p.dry_last_n, kWholeHistory, kNoLimit, "0 turns DRY off, -1 means the whole history"},
   };
   for (const IntRange& r : ranges) {
     if (r.value < r.low) {
       return fail(ErrorCode::invalid_input, "{} is {}; expected {} or more ({})", r.field, r.value, r.low, r.meaning);
+    }
+    if (r.value > r.high) {
+      return fail(ErrorCode::invalid_input, "{} is {}; expected at most {} ({})", r.field, r.value, r.high, r.meaning);
     }
   }
   return ok_status();

@@ -18,7 +18,8 @@ constexpr float kMaxTemperature = 2.0f;      // OpenAI's range
 constexpr float kMaxCountPenalty = 2.0f;     // OpenAI's range for frequency and presence, both signs
 constexpr float kMaxLogitBias = 100.0f;      // OpenAI's range, both signs
 constexpr int32_t kWholeHistory = -1;        // as a window: all tokens so far, the prompt's among them
-constexpr size_t kMaxDryBreakers = 64;       // each is searched in every token of the vocabulary
+constexpr int32_t kMaxDryMatch = 50;    // longer repetitions count as this long: the penalty is overwhelming before
+constexpr size_t kMaxDryBreakers = 64;  // each is searched in every token of the vocabulary
 constexpr size_t kMaxDryBreakerBytes = 64;
 
 struct LogitBias {

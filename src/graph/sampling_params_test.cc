@@ -81,6 +81,9 @@ TEST(SamplingParams, floats_accept_their_range_and_refuse_the_next_number) {
 TEST(SamplingParams, negative_counts_are_refused_except_minus_one_for_windows) {
   EXPECT_EQ(error_of([](SamplingParams& p) { p.top_k = -1; }), "top_k is -1; expected 0 or more (0 turns it off)");
   EXPECT_NE(error_of([](SamplingParams& p) { p.dry_allowed_length = 0; }), "");
+  EXPECT_EQ(error_of([](SamplingParams& p) { p.dry_allowed_length = kMaxDryMatch; }), "");
+  EXPECT_EQ(error_of([](SamplingParams& p) { p.dry_allowed_length = kMaxDryMatch + 1; }),
+            "dry_allowed_length is 51; expected at most 50 (shorter repetitions cost nothing)");
   EXPECT_EQ(error_of([](SamplingParams& p) { p.repeat_last_n = -1; }), "");
   EXPECT_NE(error_of([](SamplingParams& p) { p.repeat_last_n = -2; }), "");
   EXPECT_EQ(error_of([](SamplingParams& p) { p.dry_last_n = -1; }), "");

@@ -14,12 +14,9 @@
 
 namespace zinc {
 
-// Longer repetitions count as this long: the penalty is overwhelming well before, and the search stays linear with
-// constant memory.
-constexpr int32_t kMaxDryMatch = 50;
-
 // For every token that followed an earlier occurrence of the history's end: the longest such end, where it has at least
-// `allowed_length` tokens. Breaker tokens are never in `longest`. Linear in the history, whatever its content.
+// `allowed_length` tokens; longer ones than kMaxDryMatch count as that long. Breaker tokens are never in `longest`.
+// Linear in the history, whatever its content.
 void find_repetitions(std::span<const TokenId> history, int32_t allowed_length, const TokenSet& breakers,
                       TokenCounts& longest);
 

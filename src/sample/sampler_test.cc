@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cfloat>
 #include <cmath>
@@ -85,10 +86,11 @@ Logits log_of(std::vector<double> probabilities) {
 Logits random_logits(std::mt19937& engine) {
   constexpr size_t kSizes[] = {1, 2, 63, 64, 65, 129, 1000, 5000};
   Logits logits(kSizes[engine() % std::size(kSizes)]);
-  std::normal_distribution<float> normal(0.0f, std::array{0.0f, 0.5f, 3.0f, 10.0f}[engine() % 4]);
+  std::normal_distribution<float> normal;
+  const float spread = std::array{0.0f, 0.5f, 3.0f, 10.0f}[engine() % 4];
   const bool ties = engine() % 3 == 0;
   for (float& logit : logits) {
-    logit = normal(engine);
+    logit = spread * normal(engine);
     if (ties) logit = std::round(logit);
   }
   if (engine() % 3 == 0) {  // holes, but never everywhere
