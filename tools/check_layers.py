@@ -13,6 +13,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "model": "base tensor gguf graph",
     "backend": "base tensor graph",
     "backend/reference": "base tensor graph backend",
+    "backend/cpu": "base tensor graph backend",
     "sample": "base graph text",
     "engine": "base tensor gguf text graph model backend sample",
     "cli": "base tensor gguf text graph model backend sample engine",

@@ -65,6 +65,7 @@ class Backend {
 struct BackendInfo {
   std::string_view name;
   std::string_view summary;
+  std::string_view default_kv_format;                       // how it keeps keys and values unless asked
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
 };
 

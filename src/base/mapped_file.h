@@ -25,4 +25,7 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// The pages of `bytes`, part of some MappedFile, need not stay in memory: reading them again reads the file again.
+void release_mapped_pages(std::span<const std::byte> bytes);
+
 }  // namespace zinc

@@ -9,15 +9,16 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("-t,--threads", options.n_threads, "CPU threads (0: one per core)")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
-  app.add_option("--kv", options.kv_format, "how keys and values are kept: f32, f16 or q8_0")
-      ->capture_default_str()
+  app.add_option("--kv", options.kv_format,
+                 "how keys and values are kept: f32, f16 or q8_0 (default: what the backend prefers)")
       ->check(CLI::IsMember({"f32", "f16", "q8_0"}));
 }
 
 Result<ModelInstance> load_model(const ModelOptions& options) {
-  return ModelInstance::load(
-      options.path,
-      {.backend = options.backend, .n_threads = options.n_threads, .kv_format = find_format(options.kv_format)});
+  return ModelInstance::load(options.path,
+                             {.backend = options.backend,
+                              .n_threads = options.n_threads,
+                              .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format)});
 }
 
 }  // namespace zinc

@@ -12,7 +12,7 @@ namespace zinc {
 struct ModelOptions {
   std::string path;
   std::string backend = "reference";
-  std::string kv_format = "f32";
+  std::string kv_format;  // empty: the backend's own
   int n_threads = 0;
 };
 

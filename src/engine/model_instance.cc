@@ -19,8 +19,8 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
                 "smaller quantization",
                 path.string(), instance.file_->file_bytes(), instance.memory_limit_);
   }
-  instance.kv_format_ = options.kv_format ? options.kv_format : &k_f32;
   ZINC_TRY(info, find_backend(options.backend));
+  instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
   ZINC_TRY(backend, info->open(options.n_threads));
   instance.backend_ = std::move(backend);
   std::vector<const Graph*> graphs = {&instance.model_->graph};

@@ -16,7 +16,7 @@ struct LoadOptions {
   std::string backend = "reference";
   int n_threads = 0;                  // 0: one per core
   size_t memory_limit = 0;            // bytes the model may take in all; 0: what the machine has available
-  const Format* kv_format = nullptr;  // nullptr: f32 on the reference backend
+  const Format* kv_format = nullptr;  // nullptr: what the backend keeps unless asked
 };
 
 class ModelInstance {

@@ -62,7 +62,9 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
 }  // namespace
 }  // namespace reference
 
-extern const BackendInfo k_backend_reference = {
-    .name = "reference", .summary = "float32 interpreter: slow, the oracle of the others", .open = reference::open};
+extern const BackendInfo k_backend_reference = {.name = "reference",
+                                                .summary = "float32 interpreter: slow, the oracle of the others",
+                                                .default_kv_format = "f32",
+                                                .open = reference::open};
 
 }  // namespace zinc

@@ -1,0 +1,119 @@
+#include "backend/cpu/cpu_cache.h"
+
+#include <algorithm>
+
+namespace zinc::cpu {
+namespace {
+
+// What the kernels ask of a head: whole vectors of dimensions, whole blocks of a quantized format.
+Status check_head(const AttentionCache& kv, const Format& format) {
+  const int unit = std::max<int>(16, format.block_elems);
+  if (kv.k_dim % unit == 0 && kv.v_dim % unit == 0) return ok_status();
+  return fail(ErrorCode::unsupported,
+              "the cpu backend keeps {} keys and values in multiples of {}, but a head has {} and {}", format.name,
+              unit, kv.k_dim, kv.v_dim);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                                                     const Kernels& kernels) {
+  auto cache = std::make_unique<CpuCache>();
+  cache->layers_.assign(layers.begin(), layers.end());
+  cache->places_.resize(layers.size());
+  cache->layout_ = kernels.kv_layout(sizes.kv_format->name);
+  if (cache->layout_ == nullptr) {
+    return fail(ErrorCode::unsupported, "the cpu backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0",
+                sizes.kv_format->name);
+  }
+  const std::vector<PageGroup> groups = page_groups(layers);
+  ZINC_CHECK(groups.size() == sizes.n_pages.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Group group;
+    for (int layer : groups[g].layers) {
+      const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
+      if (Status fits = check_head(kv, *sizes.kv_format); !fits.ok()) return fits.error();
+      const size_t head_bytes = cache->layout_->head_bytes(kv.k_dim, kv.v_dim);
+      cache->places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.page_bytes, head_bytes, 0};
+      group.page_bytes += head_bytes * static_cast<size_t>(kv.kv_heads);
+    }
+    group.n_pages = sizes.n_pages[g];
+    const size_t n_bytes = group.page_bytes * static_cast<size_t>(group.n_pages);
+    group.slab = AlignedBuffer::allocate(n_bytes);
+    if (group.slab.size() < n_bytes) {
+      return fail(ErrorCode::out_of_memory, "{} bytes for keys and values were refused", n_bytes);
+    }
+    cache->groups_.push_back(std::move(group));
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    cache->places_[i].in_state = cache->state_floats_;
+    cache->state_floats_ += static_cast<size_t>(layers[i].recurrent.conv_floats() + layers[i].recurrent.delta_floats());
+  }
+  cache->n_slots_ = sizes.n_slots;
+  const size_t n_bytes = cache->state_bytes() * static_cast<size_t>(sizes.n_slots);
+  cache->states_ = AlignedBuffer::allocate(n_bytes);
+  if (cache->states_.size() < n_bytes) {
+    return fail(ErrorCode::out_of_memory, "{} bytes for recurrent states were refused", n_bytes);
+  }
+  cache->last_sampled_.resize(static_cast<size_t>(sizes.n_slots), 0);
+  return cache;
+}
+
+std::span<std::byte> CpuCache::page(int group, PageId page_id) const {
+  const Group& g = groups_[static_cast<size_t>(group)];
+  ZINC_CHECK(page_id >= 0 && page_id < g.n_pages);
+  return g.slab.bytes().subspan(static_cast<size_t>(page_id) * g.page_bytes, g.page_bytes);
+}
+
+std::span<std::byte> CpuCache::state(int slot) const {
+  ZINC_CHECK(slot >= 0 && slot < n_slots_);
+  return states_.bytes().subspan(static_cast<size_t>(slot) * state_bytes(), state_bytes());
+}
+
+std::byte* CpuCache::keys(int layer, PageId page_id, int head) const {
+  const Place& place = places_[static_cast<size_t>(layer)];
+  return page(place.group, page_id).data() + place.in_page + static_cast<size_t>(head) * place.head_bytes;
+}
+
+float* CpuCache::conv_state(int layer, int slot) const {
+  return reinterpret_cast<float*>(state(slot).data()) + places_[static_cast<size_t>(layer)].in_state;
+}
+
+float* CpuCache::delta_state(int layer, int slot) const {
+  return conv_state(layer, slot) + layers_[static_cast<size_t>(layer)].recurrent.conv_floats();
+}
+
+void CpuCache::copy_page(int group, PageId from, PageId to) {
+  std::ranges::copy(page(group, from), page(group, to).begin());
+}
+
+void CpuCache::copy_state(int from_slot, int to_slot) {
+  std::ranges::copy(state(from_slot), state(to_slot).begin());
+  last_sampled(to_slot) = last_sampled(from_slot);
+}
+
+Status CpuCache::read_page(int group, PageId page_id, std::span<std::byte> out) {
+  ZINC_CHECK(out.size() == page_bytes(group));
+  std::ranges::copy(page(group, page_id), out.begin());
+  return ok_status();
+}
+
+Status CpuCache::write_page(int group, PageId page_id, std::span<const std::byte> in) {
+  ZINC_CHECK(in.size() == page_bytes(group));
+  std::ranges::copy(in, page(group, page_id).begin());
+  return ok_status();
+}
+
+Status CpuCache::read_state(int slot, std::span<std::byte> out) {
+  ZINC_CHECK(out.size() == state_bytes());
+  std::ranges::copy(state(slot), out.begin());
+  return ok_status();
+}
+
+Status CpuCache::write_state(int slot, std::span<const std::byte> in) {
+  ZINC_CHECK(in.size() == state_bytes());
+  std::ranges::copy(in, state(slot).begin());
+  return ok_status();
+}
+
+}  // namespace zinc::cpu

@@ -1,0 +1,60 @@
+// Caches of the CPU backend. Per page group one slab; a page holds its layers' heads one after the other, each head's
+// keys then its values as the KV layout puts them (backend/cpu/kernels.h). Per slot each recurrent layer's convolution
+// inputs ([taps-1][channels], oldest first) and delta state ([heads][k_dim][v_dim]).
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "base/aligned_buffer.h"
+
+namespace zinc::cpu {
+
+class CpuCache final : public CacheMemory {
+ public:
+  static Result<std::unique_ptr<CpuCache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                                                    const Kernels& kernels);
+
+  void copy_page(int group, PageId from, PageId to) override;
+  void copy_state(int from_slot, int to_slot) override;
+  size_t page_bytes(int group) const override { return groups_[static_cast<size_t>(group)].page_bytes; }
+  size_t state_bytes() const override { return state_floats_ * sizeof(float); }
+  Status read_page(int group, PageId page, std::span<std::byte> out) override;
+  Status write_page(int group, PageId page, std::span<const std::byte> in) override;
+  Status read_state(int slot, std::span<std::byte> out) override;
+  Status write_state(int slot, std::span<const std::byte> in) override;
+
+  const KvLayout& layout() const { return *layout_; }
+  const LayerCache& layer(int layer) const { return layers_[static_cast<size_t>(layer)]; }
+  int group_of(int layer) const { return places_[static_cast<size_t>(layer)].group; }
+  std::byte* keys(int layer, PageId page, int head) const;  // REQUIRES: page is one of the layer's group's
+  float* conv_state(int layer, int slot) const;
+  float* delta_state(int layer, int slot) const;
+  TokenId& last_sampled(int slot) { return last_sampled_[static_cast<size_t>(slot)]; }
+
+ private:
+  struct Place {
+    int group = -1;
+    size_t in_page = 0, head_bytes = 0;
+    size_t in_state = 0;  // floats
+  };
+  struct Group {
+    size_t page_bytes = 0;
+    int n_pages = 0;
+    AlignedBuffer slab;
+  };
+  std::span<std::byte> page(int group, PageId page) const;
+  std::span<std::byte> state(int slot) const;
+
+  std::vector<LayerCache> layers_;
+  std::vector<Place> places_;
+  std::vector<Group> groups_;
+  const KvLayout* layout_ = nullptr;
+  int n_slots_ = 0;
+  size_t state_floats_ = 0;
+  AlignedBuffer states_;
+  std::vector<TokenId> last_sampled_;
+};
+
+}  // namespace zinc::cpu

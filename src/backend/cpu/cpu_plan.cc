@@ -1,0 +1,272 @@
+#include "backend/cpu/cpu_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/plan_rows.h"
+#include "graph/memory_plan.h"
+#include "graph/rope.h"
+
+namespace zinc::cpu {
+namespace {
+
+constexpr size_t kLine = 64;  // bytes of a cache line
+constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Bytes of one 8-bit column of n numbers: quants, scales, sums over 16 and over 32.
+size_t column_bytes(size_t n, ColumnKind kind) {
+  const size_t block = kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
+  return round_up(n, kLine) + round_up((n + block - 1) / block * 4, kLine) + round_up(n / 16 * 2 + 2, kLine) +
+         round_up(n / 32 * 2 + 4, kLine);
+}
+
+Column column_at(std::byte* at, size_t n, ColumnKind kind) {
+  const size_t block = kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
+  Column column;
+  column.q = reinterpret_cast<const int8_t*>(at);
+  at += round_up(n, kLine);
+  column.scale = reinterpret_cast<const float*>(at);
+  at += round_up((n + block - 1) / block * 4, kLine);
+  column.sum16 = reinterpret_cast<const int16_t*>(at);
+  at += round_up(n / 16 * 2 + 2, kLine);
+  column.sum32 = reinterpret_cast<const int16_t*>(at);
+  return column;
+}
+
+bool same_rope(const RopeParams& a, const RopeParams& b) {
+  return a.pairs == b.pairs && a.n_dims == b.n_dims && a.theta == b.theta && a.position_scale == b.position_scale &&
+         a.amplitude == b.amplitude && a.yarn.original_context == b.yarn.original_context &&
+         a.yarn.beta_fast == b.yarn.beta_fast && a.yarn.beta_slow == b.yarn.beta_slow;
+}
+
+}  // namespace
+
+CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache, const Kernels& kernels,
+                 ThreadPool& threads, const Bucket& bucket)
+    : graph_(graph), cache_(cache), kernels_(kernels), threads_(threads), bucket_(bucket) {
+  const MemoryPlan plan = plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values);
+  arena_ = AlignedBuffer::allocate(std::max<size_t>(1, plan.n_elems) * sizeof(float));
+  ZINC_CHECK(arena_.data() != nullptr);
+  for (int i = 0; i < graph.n_values(); ++i) {
+    const bool is_weight = graph.info(Value{i}).is_weight();
+    data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
+  }
+  bind(weights);
+  reserve_columns();
+  const size_t n_tokens = static_cast<size_t>(bucket.max_tokens);
+  tokens_.reserve(n_tokens);
+  seq_of_token_.reserve(n_tokens);
+  tiles_.reserve(n_tokens);
+}
+
+void CpuPlan::bind(const CpuWeights& weights) {
+  for (const Node& n : graph_.nodes()) {
+    Bound bound;
+    bound.run = find_run(n.op);
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      if (!n.in[i] || !graph_.info(n.in[i]).is_weight()) continue;
+      const std::string& name = graph_.info(n.in[i]).name;
+      if (i == 1 && (n.op == Op::linear || n.op == Op::moe_linear)) {
+        bound.matrix = weights.matrix(name);
+      } else {
+        bound.vectors[i] = weights.vector(name);
+      }
+    }
+    if (n.op == Op::rope) {
+      const std::vector<float>* factors = bound.vectors[1];
+      bound.rope_table =
+          rope_table_for(n.as<RopeParams>(), factors ? std::span<const float>(*factors) : std::span<const float>());
+    }
+    if (n.op == Op::short_conv) {
+      const std::vector<float>& by_channel = *bound.vectors[1];
+      const size_t n_channels = width(n.in[0]), n_taps = by_channel.size() / n_channels;
+      bound.conv_weight.resize(by_channel.size());
+      for (size_t c = 0; c < n_channels; ++c) {
+        for (size_t j = 0; j < n_taps; ++j) bound.conv_weight[j * n_channels + c] = by_channel[c * n_taps + j];
+      }
+    }
+    bound_.push_back(std::move(bound));
+  }
+}
+
+int CpuPlan::rope_table_for(const RopeParams& params, std::span<const float> factors) {
+  std::vector<double> frequencies = rope_frequencies(params, factors);
+  for (size_t i = 0; i < rope_tables_.size(); ++i) {
+    if (same_rope(rope_tables_[i].params, params) && rope_tables_[i].frequencies == frequencies)
+      return static_cast<int>(i);
+  }
+  RopeTable table{.params = params, .frequencies = std::move(frequencies), .cos = {}, .sin = {}};
+  table.cos.resize(table.frequencies.size() * static_cast<size_t>(bucket_.max_tokens));
+  table.sin.resize(table.cos.size());
+  rope_tables_.push_back(std::move(table));
+  return static_cast<int>(rope_tables_.size() - 1);
+}
+
+// Room for the largest set of columns of each kind, and for the pairs of expert products.
+void CpuPlan::reserve_columns() {
+  std::array<size_t, 3> most_bytes{}, most_columns{};
+  size_t most_pairs = 0, most_experts = 0, most_outs = 0;
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Node& n = node(i);
+    if (n.op == Op::moe_route) most_experts = std::max(most_experts, width(n.in[0]));
+    if (!bound_[i].matrix) continue;
+    const size_t n_in = static_cast<size_t>(bound_[i].matrix->n_in);
+    const size_t rows =
+        static_cast<size_t>(graph_.info(n.in[0]).rows == Rows::outputs ? bucket_.max_outputs : bucket_.max_tokens);
+    const size_t n_columns = rows * width(n.in[0]) / n_in;
+    const ColumnKind kind = bound_[i].matrix->format ? bound_[i].matrix->format->column_kind : ColumnKind::f32;
+    const size_t k = static_cast<size_t>(kind);
+    most_columns[k] = std::max(most_columns[k], n_columns);
+    if (kind != ColumnKind::f32) most_bytes[k] = std::max(most_bytes[k], n_columns * column_bytes(n_in, kind));
+    most_outs = std::max(most_outs, n_columns);
+    if (n.op == Op::moe_linear) most_pairs = std::max(most_pairs, rows * width(n.in[2]));
+  }
+  for (size_t k = 0; k < column_sets_.size(); ++k) {
+    column_sets_[k].columns.resize(most_columns[k]);
+    column_sets_[k].storage = AlignedBuffer::allocate(most_bytes[k]);
+  }
+  out_rows_.resize(std::max(most_outs, most_pairs));
+  pair_order_.resize(most_pairs);
+  sorted_columns_.resize(most_pairs);
+  sorted_outs_.resize(most_pairs);
+  expert_begin_.resize(most_experts + 1);
+  active_experts_.reserve(most_experts);
+  route_order_.resize(most_experts);
+  route_scores_.resize(most_experts);
+}
+
+CpuPlan::Run CpuPlan::find_run(Op op) {
+  struct Row {
+    Op op;
+    Run run;
+  };
+  static constexpr Row kRows[] = {
+      {Op::embed, &CpuPlan::run_embed},
+      {Op::hidden_in, &CpuPlan::run_hidden_in},
+      {Op::linear, &CpuPlan::run_linear},
+      {Op::norm, &CpuPlan::run_norm},
+      {Op::rope, &CpuPlan::run_rope},
+      {Op::attention, &CpuPlan::run_attention},
+      {Op::gated_act, &CpuPlan::run_gated_act},
+      {Op::moe_route, &CpuPlan::run_moe_route},
+      {Op::moe_linear, &CpuPlan::run_moe_linear},
+      {Op::moe_combine, &CpuPlan::run_moe_combine},
+      {Op::short_conv, &CpuPlan::run_short_conv},
+      {Op::delta_net, &CpuPlan::run_delta_net},
+      {Op::add, &CpuPlan::run_add},
+      {Op::mul, &CpuPlan::run_mul},
+      {Op::scale, &CpuPlan::run_scale},
+      {Op::softcap, &CpuPlan::run_softcap},
+      {Op::view, &CpuPlan::run_view},
+      {Op::slice, &CpuPlan::run_slice},
+      {Op::concat, &CpuPlan::run_concat},
+      {Op::rows, &CpuPlan::run_rows},
+      {Op::sample, &CpuPlan::run_sample},
+  };
+  for (const Row& row : kRows) {
+    if (row.op == op) return row.run;
+  }
+  ZINC_CHECK(false);
+}
+
+size_t CpuPlan::n_rows(Value v) const {
+  return graph_.info(v).rows == Rows::outputs ? in_.output_rows.size() : tokens_.size();
+}
+
+void CpuPlan::read_inputs(const StepInputs& inputs) {
+  const size_t n_tokens = inputs.tokens.size(), n_seqs = inputs.slots.size();
+  ZINC_CHECK(n_tokens > 0 && n_tokens <= static_cast<size_t>(bucket_.max_tokens));
+  ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && inputs.seq_begin.size() == n_seqs + 1);
+  ZINC_CHECK(inputs.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
+  ZINC_CHECK(n_started_ - n_waited_ < outcomes_.size());
+  in_ = inputs;
+  tokens_.assign(inputs.tokens.begin(), inputs.tokens.end());
+  seq_of_token_.resize(n_tokens);
+  for (size_t s = 0; s < n_seqs; ++s) {
+    for (size_t t = static_cast<size_t>(inputs.seq_begin[s]); t < static_cast<size_t>(inputs.seq_begin[s + 1]); ++t) {
+      seq_of_token_[t] = static_cast<int32_t>(s);
+      if (tokens_[t] == kFromDevice) tokens_[t] = cache_.last_sampled(inputs.slots[s]);
+    }
+  }
+}
+
+void CpuPlan::fill_rope_tables() {
+  for (RopeTable& table : rope_tables_) {
+    const size_t n_pairs = table.frequencies.size();
+    for (size_t t = 0; t < tokens_.size(); ++t) {
+      for (size_t i = 0; i < n_pairs; ++i) {
+        const double angle = in_.positions[t] * table.frequencies[i];
+        table.cos[t * n_pairs + i] = static_cast<float>(std::cos(angle) * table.params.amplitude);
+        table.sin[t * n_pairs + i] = static_cast<float>(std::sin(angle) * table.params.amplitude);
+      }
+    }
+  }
+}
+
+void CpuPlan::start(const StepInputs& inputs) {
+  read_inputs(inputs);
+  fill_rope_tables();
+  for (ColumnSet& set : column_sets_) set.of = -1;
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    if (graph_.info(node(i).out[0]).rows == Rows::outputs && in_.output_rows.empty()) continue;
+    (this->*bound_[i].run)(i);
+  }
+  keep_outcome();
+}
+
+void CpuPlan::keep_outcome() {
+  Outcome& outcome = outcomes_[n_started_++ % outcomes_.size()];
+  const size_t n_outputs = in_.output_rows.size();
+  const int32_t* sampled = ids(graph_.nodes().back().out[0]);
+  outcome.sampled.assign(sampled, sampled + n_outputs);
+  outcome.logits.clear();
+  const size_t n_vocab = width(graph_.logits());
+  for (int32_t r : in_.logit_rows) {
+    const float* row = data(graph_.logits()) + static_cast<size_t>(r) * n_vocab;
+    outcome.logits.insert(outcome.logits.end(), row, row + n_vocab);
+  }
+  outcome.hidden.clear();
+  if (in_.wants_hidden) {
+    const float* hidden = data(graph_.hidden());
+    outcome.hidden.assign(hidden, hidden + tokens_.size() * width(graph_.hidden()));
+  }
+  for (size_t r = 0; r < n_outputs; ++r) {
+    const size_t seq = static_cast<size_t>(seq_of_token_[static_cast<size_t>(in_.output_rows[r])]);
+    cache_.last_sampled(in_.slots[seq]) = outcome.sampled[r];
+  }
+}
+
+Result<StepOutput> CpuPlan::wait() {
+  ZINC_CHECK(n_waited_ < n_started_);
+  const Outcome& outcome = outcomes_[n_waited_++ % outcomes_.size()];
+  return StepOutput{outcome.sampled, outcome.logits, outcome.hidden};
+}
+
+std::span<const float> CpuPlan::value(Value v) const {
+  ZINC_CHECK(bucket_.keep_values && v && !graph_.info(v).is_weight());
+  return {data(v), n_rows(v) * width(v)};
+}
+
+// Rows as columns for a product. Consecutive products of the same activation (q, k and v) share one quantization.
+std::span<const Column> CpuPlan::columns_of(Value x, ColumnKind kind, size_t n_in) {
+  ColumnSet& set = column_sets_[static_cast<size_t>(kind)];
+  const size_t n = n_rows(x) * width(x) / n_in;
+  if (set.of == x.id && set.n_in == n_in) return {set.columns.data(), n};
+  set.of = x.id;
+  set.n_in = n_in;
+  const float* rows = data(x);
+  if (kind == ColumnKind::f32) {
+    for (size_t i = 0; i < n; ++i) set.columns[i] = Column{.f32 = rows + i * n_in};
+    return {set.columns.data(), n};
+  }
+  const size_t stride = column_bytes(n_in, kind);
+  for_each_row(n, [&](size_t i) {
+    const Column column = column_at(set.storage.data() + i * stride, n_in, kind);
+    kernels_.quantize(rows + i * n_in, n_in, kind, const_cast<int8_t*>(column.q), const_cast<float*>(column.scale),
+                      const_cast<int16_t*>(column.sum16), const_cast<int16_t*>(column.sum32));
+    set.columns[i] = column;
+  });
+  return {set.columns.data(), n};
+}
+
+}  // namespace zinc::cpu

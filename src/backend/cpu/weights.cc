@@ -1,0 +1,98 @@
+#include "backend/cpu/weights.h"
+
+#include <array>
+
+#include "base/mapped_file.h"
+
+namespace zinc::cpu {
+namespace {
+
+const PanelFormat* find_panel_format(const Kernels& kernels, std::string_view name) {
+  for (const PanelFormat* const* f = kernels.panel_formats; *f; ++f) {
+    if ((*f)->format == name) return *f;
+  }
+  return nullptr;
+}
+
+void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byte* zeros) {
+  const Format& format = *matrix.view.format;
+  const size_t row_size = row_bytes(format, static_cast<size_t>(matrix.n_in));
+  const size_t n_blocks = static_cast<size_t>(matrix.n_in) / matrix.format->block_elems;
+  uint8_t* out = const_cast<uint8_t*>(matrix.panel(stack, panel));
+  std::array<const std::byte*, kPanelRows> rows;
+  for (size_t b = 0; b < n_blocks; ++b) {
+    for (size_t r = 0; r < kPanelRows; ++r) {
+      const size_t row = panel * kPanelRows + r;
+      const size_t all = stack * static_cast<size_t>(matrix.n_out) + row;
+      const bool inside = row < static_cast<size_t>(matrix.n_out);
+      rows[r] = inside ? matrix.view.bytes.data() + all * row_size + b * format.block_bytes : zeros;
+    }
+    matrix.format->pack(rows.data(), out + b * matrix.format->panel_block_bytes);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuWeights>> CpuWeights::pack(std::span<const Graph* const> graphs, const Kernels& kernels,
+                                                     ThreadPool& threads) {
+  auto weights = std::make_unique<CpuWeights>();
+  for (const Graph* graph : graphs) {
+    for (const Node& node : graph->nodes()) {
+      const bool multiplies = node.op == Op::linear || node.op == Op::moe_linear;
+      for (size_t i = 0; i < node.in.size(); ++i) {
+        if (!node.in[i] || !graph->info(node.in[i]).is_weight()) continue;
+        const ValueInfo& info = graph->info(node.in[i]);
+        if (multiplies && i == 1) {
+          if (Status added = weights->add_matrix(info, kernels, threads); !added.ok()) return added.error();
+        } else if (node.op != Op::embed && !weights->vectors_.contains(info.name)) {
+          std::vector<float> floats(static_cast<size_t>(info.shape.elems()));
+          info.weight.format->decode(info.weight.bytes, floats);
+          weights->vectors_.emplace(info.name, std::move(floats));
+        }
+      }
+    }
+  }
+  return weights;
+}
+
+Status CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels, ThreadPool& threads) {
+  if (matrices_.contains(info.name)) return ok_status();
+  Matrix matrix;
+  matrix.view = info.weight;
+  const Shape& shape = info.shape;
+  matrix.n_stack = shape.n_dims() == 3 ? shape[0] : 1;
+  matrix.n_out = shape[shape.n_dims() - 2];
+  matrix.n_in = shape.inner();
+  matrix.format = find_panel_format(kernels, info.weight.format->name);
+  if (matrix.format) {
+    matrix.panel_bytes =
+        static_cast<size_t>(matrix.n_in) / matrix.format->block_elems * matrix.format->panel_block_bytes;
+    const size_t n_panels = static_cast<size_t>(matrix.n_stack) * matrix.n_panels();
+    matrix.panels = AlignedBuffer::allocate(n_panels * matrix.panel_bytes);
+    if (matrix.panels.size() == 0) {
+      return fail(ErrorCode::out_of_memory, "tensor '{}': {} bytes of memory were refused", info.name,
+                  n_panels * matrix.panel_bytes);
+    }
+    const std::vector<std::byte> zeros(info.weight.format->block_bytes);
+    threads.parallel_for(n_panels, [&](size_t begin, size_t end) {
+      for (size_t p = begin; p < end; ++p)
+        pack_panel(matrix, p / matrix.n_panels(), p % matrix.n_panels(), zeros.data());
+    });
+    device_bytes_ += matrix.panels.size();
+    release_mapped_pages(info.weight.bytes);
+  }
+  matrices_.emplace(info.name, std::move(matrix));
+  return ok_status();
+}
+
+const Matrix* CpuWeights::matrix(std::string_view name) const {
+  const auto found = matrices_.find(std::string(name));
+  return found == matrices_.end() ? nullptr : &found->second;
+}
+
+const std::vector<float>* CpuWeights::vector(std::string_view name) const {
+  const auto found = vectors_.find(std::string(name));
+  return found == vectors_.end() ? nullptr : &found->second;
+}
+
+}  // namespace zinc::cpu

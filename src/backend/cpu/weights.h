@@ -1,0 +1,46 @@
+// Weights on the CPU: matrices packed into panels (backend/cpu/panel.h) where a panel format exists, left in the mapped
+// file and decoded row by row where none does; small vectors as floats. Found by tensor name, shared by all graphs.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+
+namespace zinc::cpu {
+
+// A stack of matrices of equal shape (experts), or one.
+struct Matrix {
+  TensorView view;
+  int64_t n_stack = 1, n_out = 0, n_in = 0;
+  const PanelFormat* format = nullptr;  // nullptr: not packed
+  AlignedBuffer panels;
+  size_t panel_bytes = 0;
+
+  size_t n_panels() const { return static_cast<size_t>((n_out + kPanelRows - 1) / kPanelRows); }  // of one matrix
+  const uint8_t* panel(size_t matrix, size_t p) const {
+    return panels.as<const uint8_t>() + (matrix * n_panels() + p) * panel_bytes;
+  }
+};
+
+class CpuWeights final : public DeviceWeights {
+ public:
+  static Result<std::unique_ptr<CpuWeights>> pack(std::span<const Graph* const> graphs, const Kernels& kernels,
+                                                  ThreadPool& threads);
+  size_t device_bytes() const override { return device_bytes_; }
+
+  const Matrix* matrix(std::string_view name) const;              // nullptr: not one
+  const std::vector<float>* vector(std::string_view name) const;  // nullptr: not one
+
+ private:
+  Status add_matrix(const ValueInfo& info, const Kernels& kernels, ThreadPool& threads);
+  std::unordered_map<std::string, Matrix> matrices_;
+  std::unordered_map<std::string, std::vector<float>> vectors_;
+  size_t device_bytes_ = 0;
+};
+
+}  // namespace zinc::cpu
