@@ -65,7 +65,8 @@ class Backend {
 struct BackendInfo {
   std::string_view name;
   std::string_view summary;
-  std::string_view default_kv_format;                       // how it keeps keys and values unless asked
+  std::string_view default_kv_format;  // how it keeps keys and values unless asked
+  int product_bits;  // of the activations in products with block-quantized weights: 32, or 8 where it rounds them
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
 };
 

@@ -53,7 +53,10 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
 }  // namespace
 }  // namespace cpu
 
-extern const BackendInfo k_backend_cpu = {
-    .name = "cpu", .summary = "vectorised kernels on packed weights", .default_kv_format = "f16", .open = cpu::open};
+extern const BackendInfo k_backend_cpu = {.name = "cpu",
+                                          .summary = "vectorised kernels on packed weights",
+                                          .default_kv_format = "f16",
+                                          .product_bits = 8,
+                                          .open = cpu::open};
 
 }  // namespace zinc

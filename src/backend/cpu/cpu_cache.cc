@@ -5,13 +5,11 @@
 namespace zinc::cpu {
 namespace {
 
-// What the kernels ask of a head: whole vectors of dimensions, whole blocks of a quantized format.
+// A quantized format holds whole blocks of a head.
 Status check_head(const AttentionCache& kv, const Format& format) {
-  const int unit = std::max<int>(16, format.block_elems);
-  if (kv.k_dim % unit == 0 && kv.v_dim % unit == 0) return ok_status();
-  return fail(ErrorCode::unsupported,
-              "the cpu backend keeps {} keys and values in multiples of {}, but a head has {} and {}", format.name,
-              unit, kv.k_dim, kv.v_dim);
+  if (kv.k_dim % format.block_elems == 0 && kv.v_dim % format.block_elems == 0) return ok_status();
+  return fail(ErrorCode::unsupported, "KV format {} holds blocks of {}, but a head has {} keys and {} values",
+              format.name, format.block_elems, kv.k_dim, kv.v_dim);
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
 extern const BackendInfo k_backend_reference = {.name = "reference",
                                                 .summary = "float32 interpreter: slow, the oracle of the others",
                                                 .default_kv_format = "f32",
+                                                .product_bits = 32,
                                                 .open = reference::open};
 
 }  // namespace zinc

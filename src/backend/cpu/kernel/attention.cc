@@ -58,10 +58,11 @@ void add_values(const float* values, const float* weights, int begin, int end, i
     }
     for (int i = 0; i < 8; ++i) f_store(acc + d + i * 16, sums[i]);
   }
-  for (; d + 16 <= v_dim; d += 16) {
-    F sum = f_mul(f_load(acc + d), shrink);
-    for (int p = begin; p < end; ++p) sum = f_fma(f_load(values + p * v_dim + d), f_set(weights[p]), sum);
-    f_store(acc + d, sum);
+  for (; d < v_dim; d += 16) {
+    const size_t n = static_cast<size_t>(std::min(16, v_dim - d));
+    F sum = f_mul(f_load_some(acc + d, n), shrink);
+    for (int p = begin; p < end; ++p) sum = f_fma(f_load_some(values + p * v_dim + d, n), f_set(weights[p]), sum);
+    f_store_some(acc + d, sum, n);
   }
 }
 
@@ -126,7 +127,8 @@ void attention(const KvLayout& layout, const AttentionTask& task) {
       }
     }
   }
-  for (int r = 0; r < task.n_rows; ++r) scale(accs + static_cast<size_t>(r) * v_dim, 1.0f / rows[r].sum, v_dim, task.out[r]);
+  for (int r = 0; r < task.n_rows; ++r)
+    scale(accs + static_cast<size_t>(r) * v_dim, 1.0f / rows[r].sum, v_dim, task.out[r]);
 }
 
 }  // namespace zinc::cpu::ZINC_ISA

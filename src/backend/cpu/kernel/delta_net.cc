@@ -1,6 +1,7 @@
 // The gated delta rule of one head, token after token, 32 value dimensions at a time so that their part of the state
 // stays in the first-level cache. With S the state, per token: u = S^T k, o = S^T q (one pass over S);
 // d = beta * (v - decay * u); S <- decay * S + k d^T; out = q_scale * (decay * o + (k . q) d).
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/kernel/functions.h"
@@ -24,12 +25,16 @@ Gates gates_of(const DeltaTask& t, const float* k, const float* q, float alpha, 
   const float x = alpha + t.dt_bias;
   const float softplus = x > 20.0f ? x : std::log1p(std::exp(x));
   F kq = f_zero();
-  for (int i = 0; i < t.k_dim; i += 16) kq = f_fma(f_load(k + i), f_load(q + i), kq);
+  for_each_16(static_cast<size_t>(t.k_dim),
+              [&](size_t i, size_t n) { kq = f_fma(f_load_some(k + i, n), f_load_some(q + i, n), kq); });
   return {one(f_exp(f_set(t.a * softplus))), one(f_sigmoid(f_set(beta))), f_sum(kq)};
 }
 
-template <int V>  // vectors of value dimensions
-void run_slice(const DeltaTask& t, int begin) {
+// Value dimensions begin .. begin + 16 * (V - 1) + n_last - 1.
+template <int V>
+void run_slice(const DeltaTask& t, int begin, size_t n_last) {
+  const auto load = [n_last](const float* p, int j) { return f_load_some(p + j * 16, j + 1 < V ? 16 : n_last); };
+  const auto store = [n_last](float* p, int j, F x) { f_store_some(p + j * 16, x, j + 1 < V ? 16 : n_last); };
   const size_t v_dim = static_cast<size_t>(t.v_dim);
   for (int token = 0; token < t.n_tokens; ++token) {
     const size_t at = static_cast<size_t>(token);
@@ -41,7 +46,7 @@ void run_slice(const DeltaTask& t, int begin) {
     for (int i = 0; i < t.k_dim; ++i) {
       const F ki = f_set(k[i]), qi = f_set(q[i]);
       for (int j = 0; j < V; ++j) {
-        const F s = f_load(state + static_cast<size_t>(i) * v_dim + j * 16);
+        const F s = load(state + static_cast<size_t>(i) * v_dim, j);
         u[j] = f_fma(s, ki, u[j]);
         o[j] = f_fma(s, qi, o[j]);
       }
@@ -50,14 +55,14 @@ void run_slice(const DeltaTask& t, int begin) {
     F d[V];
     float* out = t.out + at * t.out_stride + begin;
     for (int j = 0; j < V; ++j) {
-      d[j] = f_mul(f_set(g.beta), f_fnma(decay, u[j], f_load(v + j * 16)));
-      f_store(out + j * 16, f_mul(f_set(t.q_scale), f_fma(decay, o[j], f_mul(f_set(g.kq), d[j]))));
+      d[j] = f_mul(f_set(g.beta), f_fnma(decay, u[j], load(v, j)));
+      store(out, j, f_mul(f_set(t.q_scale), f_fma(decay, o[j], f_mul(f_set(g.kq), d[j]))));
     }
     for (int i = 0; i < t.k_dim; ++i) {
       const F ki = f_set(k[i]);
       for (int j = 0; j < V; ++j) {
-        float* s = state + static_cast<size_t>(i) * v_dim + j * 16;
-        f_store(s, f_fma(ki, d[j], f_mul(decay, f_load(s))));
+        float* s = state + static_cast<size_t>(i) * v_dim;
+        store(s, j, f_fma(ki, d[j], f_mul(decay, load(s, j))));
       }
     }
   }
@@ -67,8 +72,9 @@ void run_slice(const DeltaTask& t, int begin) {
 
 void delta_net(const DeltaTask& task) {
   int begin = 0;
-  for (; begin + 32 <= task.v_dim; begin += 32) run_slice<2>(task, begin);
-  for (; begin < task.v_dim; begin += 16) run_slice<1>(task, begin);
+  for (; begin + 32 <= task.v_dim; begin += 32) run_slice<2>(task, begin, 16);
+  for (; begin < task.v_dim; begin += 16)
+    run_slice<1>(task, begin, static_cast<size_t>(std::min(16, task.v_dim - begin)));
 }
 
 }  // namespace zinc::cpu::ZINC_ISA

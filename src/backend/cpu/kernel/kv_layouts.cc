@@ -26,7 +26,8 @@ void write_key_f32(const float* k, int k_dim, int offset, std::byte* keys) {
   for (int d = 0; d < k_dim; ++d) out[static_cast<size_t>(d) * kP] = k[d];
 }
 void write_value_f32(const float* v, int v_dim, int offset, std::byte* values) {
-  std::memcpy(values + static_cast<size_t>(offset * v_dim) * sizeof(float), v, static_cast<size_t>(v_dim) * sizeof(float));
+  std::memcpy(values + static_cast<size_t>(offset * v_dim) * sizeof(float), v,
+              static_cast<size_t>(v_dim) * sizeof(float));
 }
 void read_f32(const std::byte* in, int dim, float* out) {
   std::memcpy(out, in, static_cast<size_t>(dim) * kP * sizeof(float));
@@ -38,7 +39,9 @@ void write_key_f16(const float* k, int k_dim, int offset, std::byte* keys) {
 }
 void write_value_f16(const float* v, int v_dim, int offset, std::byte* values) {
   uint16_t* out = reinterpret_cast<uint16_t*>(values) + offset * v_dim;
-  for (int d = 0; d < v_dim; d += 16) f_store_half(out + d, f_load(v + d));
+  int d = 0;
+  for (; d + 16 <= v_dim; d += 16) f_store_half(out + d, f_load(v + d));
+  for (; d < v_dim; ++d) out[d] = float_to_half(v[d]);
 }
 void read_f16(const std::byte* in, int dim, float* out) {
   const uint16_t* halves = reinterpret_cast<const uint16_t*>(in);
