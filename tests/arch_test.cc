@@ -16,8 +16,9 @@ namespace zinc {
 namespace {
 
 constexpr size_t kTokens = 40, kChunk = 13;
-// Backends may round activations to 8 bits; a wrong graph differs by about 1.
-constexpr double kMaxRelativeError = 0.15;
+// Backends may round activations to 8 bits, which now and then also changes the choice of an expert; a wrong graph
+// differs by about 1.
+constexpr double kMaxRelativeError = 0.3;
 
 const BackendInfo& reference() { return *find_backend("reference").value(); }
 

@@ -19,13 +19,12 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  // The file need not stay in memory: what is read again is read from the file again.
+  void release_pages() const;
 
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::span<const std::byte> bytes_;
 };
-
-// The pages of `bytes`, part of some MappedFile, need not stay in memory: reading them again reads the file again.
-void release_mapped_pages(std::span<const std::byte> bytes);
 
 }  // namespace zinc

@@ -27,6 +27,7 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   if (instance.model_->draft) graphs.push_back(&*instance.model_->draft);
   ZINC_TRY(weights, instance.backend_->upload(graphs));
   instance.weights_ = std::move(weights);
+  instance.file_->release_pages();
   return instance;
 }
 

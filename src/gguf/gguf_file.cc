@@ -188,6 +188,10 @@ Status GgufFile::check_continuation(const GgufShard& shard, std::string_view nam
               n_shards, found_number, found_count);
 }
 
+void GgufFile::release_pages() const {
+  for (const MappedFile& shard : mapped_) shard.release_pages();
+}
+
 const GgufValue* GgufFile::find(std::string_view key) const {
   const auto entry = metadata_index_.find(key);
   return entry == metadata_index_.end() ? nullptr : &metadata_[entry->second].second;

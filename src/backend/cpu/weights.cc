@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "base/mapped_file.h"
-
 namespace zinc::cpu {
 namespace {
 
@@ -79,7 +77,6 @@ Status CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels, Thr
         pack_panel(matrix, p / matrix.n_panels(), p % matrix.n_panels(), zeros.data());
     });
     device_bytes_ += matrix.panels.size();
-    release_mapped_pages(info.weight.bytes);
   }
   matrices_.emplace(info.name, std::move(matrix));
   return ok_status();
