@@ -74,6 +74,10 @@ TEST(ChatTemplate, abilities_are_found_out_when_compiled) {
   EXPECT_FALSE(compile("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}").supports_system());
 }
 
+TEST(ChatTemplate, a_template_that_needs_a_list_of_tools_may_still_support_system_messages) {
+  EXPECT_TRUE(compile("{% for t in tools %}{% endfor %}{{ messages[0].content }}").supports_system());
+}
+
 TEST(ChatTemplate, dates_come_from_the_request) {
   using namespace std::chrono;
   ChatRequestData request = conversation(1);

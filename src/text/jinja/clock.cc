@@ -16,65 +16,84 @@ constexpr std::array<std::string_view, 12> kMonths = {"January",   "February", "
                                                       "September", "October",  "November", "December"};
 
 struct Fields {
-  int year, month, day, hour, minute, second, weekday, day_of_year;  // month and day from 1, weekday from Sunday = 0
+  int year, year_of_century, month, day, hour, hour_of_half, minute, second;
+  int weekday, iso_weekday;  // Sunday is 0, or 7
+  int day_of_year, week_from_sunday, week_from_monday;
 };
 
 Fields split(LocalTime time) {
   const auto midnight = std::chrono::floor<days>(time);
   const std::chrono::year_month_day date(midnight);
   const std::chrono::hh_mm_ss clock(time - midnight);
-  const auto new_year = std::chrono::local_days(date.year() / std::chrono::January / 1);
-  return {static_cast<int>(date.year()),
-          static_cast<int>(static_cast<unsigned>(date.month())),
-          static_cast<int>(static_cast<unsigned>(date.day())),
-          static_cast<int>(clock.hours().count()),
-          static_cast<int>(clock.minutes().count()),
-          static_cast<int>(clock.seconds().count()),
-          static_cast<int>(std::chrono::weekday(midnight).c_encoding()),
-          static_cast<int>((midnight - new_year).count())};
+  Fields f{};
+  f.year = static_cast<int>(date.year());
+  f.year_of_century = ((f.year % 100) + 100) % 100;
+  f.month = static_cast<int>(static_cast<unsigned>(date.month()));
+  f.day = static_cast<int>(static_cast<unsigned>(date.day()));
+  f.hour = static_cast<int>(clock.hours().count());
+  f.hour_of_half = f.hour % 12 == 0 ? 12 : f.hour % 12;
+  f.minute = static_cast<int>(clock.minutes().count());
+  f.second = static_cast<int>(clock.seconds().count());
+  f.weekday = static_cast<int>(std::chrono::weekday(midnight).c_encoding());
+  f.iso_weekday = f.weekday == 0 ? 7 : f.weekday;
+  f.day_of_year = static_cast<int>((midnight - std::chrono::local_days(date.year() / 1 / 1)).count()) + 1;
+  f.week_from_sunday = (f.day_of_year + 6 - f.weekday) / 7;
+  f.week_from_monday = (f.day_of_year + 7 - f.iso_weekday) / 7;
+  return f;
 }
 
-// A number of `width` digits; with "%-d" none are added.
-std::string number(int value, int width, bool is_bare) { return fmt::format("{:0{}}", value, is_bare ? 1 : width); }
+struct Number {
+  char letter;
+  int Fields::*field;
+  int n_digits;
+  char fill;
+};
+constexpr Number kNumbers[] = {
+    {'Y', &Fields::year, 4, '0'},
+    {'y', &Fields::year_of_century, 2, '0'},
+    {'m', &Fields::month, 2, '0'},
+    {'d', &Fields::day, 2, '0'},
+    {'e', &Fields::day, 2, ' '},
+    {'H', &Fields::hour, 2, '0'},
+    {'I', &Fields::hour_of_half, 2, '0'},
+    {'M', &Fields::minute, 2, '0'},
+    {'S', &Fields::second, 2, '0'},
+    {'j', &Fields::day_of_year, 3, '0'},
+    {'w', &Fields::weekday, 1, '0'},
+    {'u', &Fields::iso_weekday, 1, '0'},
+    {'U', &Fields::week_from_sunday, 2, '0'},
+    {'W', &Fields::week_from_monday, 2, '0'},
+};
 
+struct Shorthand {
+  char letter;
+  std::string_view format;
+};
+constexpr Shorthand kShorthands[] = {
+    {'F', "%Y-%m-%d"},
+    {'T', "%H:%M:%S"},
+    {'X', "%H:%M:%S"},
+    {'D', "%m/%d/%y"},
+    {'x', "%m/%d/%y"},
+    {'R', "%H:%M"},
+    {'c', "%a %b %e %H:%M:%S %Y"},
+};
+
+// `is_bare`: "%-d", a number without leading zeros.
 std::string expand(LocalTime time, char letter, bool is_bare) {
-  const Fields f = split(time);
-  const int hour12 = f.hour % 12 == 0 ? 12 : f.hour % 12;
-  const std::string_view month = kMonths[static_cast<size_t>(f.month - 1)];
-  const std::string_view weekday = kDays[static_cast<size_t>(f.weekday)];
+  const Fields fields = split(time);
+  for (const Number& number : kNumbers) {
+    if (number.letter != letter) continue;
+    const std::string digits = fmt::format("{}", fields.*number.field);
+    const size_t n_wanted = is_bare ? 0 : static_cast<size_t>(number.n_digits);
+    return digits.size() < n_wanted ? std::string(n_wanted - digits.size(), number.fill) + digits : digits;
+  }
+  for (const Shorthand& shorthand : kShorthands) {
+    if (shorthand.letter == letter) return format_time(time, shorthand.format);
+  }
+  const std::string_view month = kMonths[static_cast<size_t>(fields.month - 1)];
+  const std::string_view weekday = kDays[static_cast<size_t>(fields.weekday)];
   switch (letter) {
-    case 'Y':
-      return number(f.year, 4, is_bare);
-    case 'y':
-      return number(((f.year % 100) + 100) % 100, 2, is_bare);
-    case 'm':
-      return number(f.month, 2, is_bare);
-    case 'd':
-      return number(f.day, 2, is_bare);
-    case 'e':
-      return is_bare ? number(f.day, 1, true) : fmt::format("{:2}", f.day);
-    case 'H':
-      return number(f.hour, 2, is_bare);
-    case 'I':
-      return number(hour12, 2, is_bare);
-    case 'M':
-      return number(f.minute, 2, is_bare);
-    case 'S':
-      return number(f.second, 2, is_bare);
-    case 'f':
-      return "000000";
-    case 'j':
-      return number(f.day_of_year + 1, 3, is_bare);
-    case 'U':
-      return number((f.day_of_year + 7 - f.weekday) / 7, 2, is_bare);
-    case 'W':
-      return number((f.day_of_year + 7 - (f.weekday + 6) % 7) / 7, 2, is_bare);
-    case 'w':
-      return fmt::format("{}", f.weekday);
-    case 'u':
-      return fmt::format("{}", f.weekday == 0 ? 7 : f.weekday);
-    case 'p':
-      return f.hour < 12 ? "AM" : "PM";
     case 'B':
       return std::string(month);
     case 'b':
@@ -84,27 +103,15 @@ std::string expand(LocalTime time, char letter, bool is_bare) {
       return std::string(weekday);
     case 'a':
       return std::string(weekday.substr(0, 3));
-    case 'F':
-      return format_time(time, "%Y-%m-%d");
-    case 'T':
-    case 'X':
-      return format_time(time, "%H:%M:%S");
-    case 'D':
-    case 'x':
-      return format_time(time, "%m/%d/%y");
-    case 'R':
-      return format_time(time, "%H:%M");
-    case 'c':
-      return format_time(time, "%a %b %e %H:%M:%S %Y");
-    case 'n':
-      return "\n";
-    case 't':
-      return "\t";
-    case '%':
-      return "%";
+    case 'p':
+      return fields.hour < 12 ? "AM" : "PM";
+    case 'f':
+      return "000000";  // microseconds, which nobody has
     case 'Z':
     case 'z':
-      return "";
+      return "";  // the time carries no zone
+    case '%':
+      return "%";
     default:
       return {'%', letter};
   }

@@ -106,7 +106,6 @@ class Runtime {
   }
 
   const Program& program() const { return program_; }
-  const Limits& limits() const { return limits_; }
   LocalTime now{};  // what strftime_now() shows
   Value captured;   // the text a filter block's filters work on
 
