@@ -1,5 +1,6 @@
-// The program as a black box on bad input: exit code 2 for wrong usage, 1 with one line on standard error for anything
-// the outside world got wrong, standard output empty, no file left behind, and never a crash or a hang.
+// The program as a black box. On bad input: exit code 2 for wrong usage, 1 with one line on standard error for anything
+// the outside world got wrong, standard output empty, no file left behind, and never a crash or a hang. `zinc run`:
+// where the prompt comes from, what ends the answer, and what becomes of it when nobody reads or wants it any more.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/subprocess.h"
+#include "tests/support/says.h"
 
 namespace zinc {
 namespace {
@@ -26,6 +29,8 @@ std::vector<Arguments> commands_on(const std::string& file) {
           {"run", file, "hello"},
           {"debug", "eval", file, "--tokens", "1,2,3"}};
 }
+
+const std::string kModel = ZINC_SOURCE_DIR "/tests/data/oracle/models/qwen2-f16.gguf";
 
 std::string text_of(const Arguments& arguments) {
   std::string text = "zinc";
@@ -73,12 +78,34 @@ class ProgramTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   ProcessEnd zinc(const Arguments& arguments) const {
-    Process process{.argv = {ZINC_PROGRAM}, .folder = folder_};
-    process.argv.insert(process.argv.end(), arguments.begin(), arguments.end());
+    Arguments argv = {ZINC_PROGRAM};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return run_to_the_end({.argv = argv});
+  }
+
+  // A shell's command line, where $ZINC is the program and $MODEL a tiny model that never ends its answer by itself.
+  ProcessEnd shell(const std::string& line) const {
+    const ProcessEnd end =
+        run_to_the_end({.argv = {"sh", "-c", line}, .environment = {{"ZINC", ZINC_PROGRAM}, {"MODEL", kModel}}});
+    EXPECT_FALSE(end.timed_out) << line;
+    return end;
+  }
+
+  ProcessEnd run_to_the_end(Process process) const {
+    process.folder = folder_;
     process.time_limit = std::chrono::seconds(60);
     const Result<ProcessEnd> end = run_process(process);
     EXPECT_TRUE(end.ok()) << end.error().message;
     return end.ok() ? end.value() : ProcessEnd{.exit_code = -1};
+  }
+
+  // What `zinc run $MODEL <words> --json` reports.
+  json::object report(const std::string& words) const {
+    const ProcessEnd end = shell("$ZINC run $MODEL " + words + " --json");
+    EXPECT_EQ(end.exit_code, 0) << words << ": " << end.err;
+    const Result<json::value> value = parse_json(end.out);
+    EXPECT_TRUE(value.ok()) << end.out;
+    return value.ok() ? value.value().as_object() : json::object{};
   }
 
   std::string file(std::string_view name, std::string_view bytes) const {
@@ -210,6 +237,109 @@ TEST_F(ProgramTest, a_hostile_name_or_value_in_a_file_reaches_the_terminal_on_on
       "model.gguf", GgufBytes(0, 1).string_key("general.architecture", "two\nlines \x1b[2J and a \xff byte").str());
   const std::string line = refusal({"run", model, "hello"});
   EXPECT_EQ(line.find('\x1b'), std::string::npos) << "an escape sequence of the file was passed on";
+}
+
+TEST_F(ProgramTest, run_takes_the_prompt_as_an_argument_or_from_standard_input) {
+  const json::object argument = report("hello -n 8");
+  EXPECT_EQ(argument.at("generated_tokens").as_int64(), 8);
+  EXPECT_EQ(argument.at("finish_reason").as_string(), "max_tokens");
+  file("prompt.txt", "hello\n");  // the newline is not part of the question
+  const json::object piped = report("-n 8 <prompt.txt");
+  EXPECT_EQ(piped.at("tokens"), argument.at("tokens"));
+  EXPECT_EQ(piped.at("prompt_tokens"), argument.at("prompt_tokens"));
+}
+
+TEST_F(ProgramTest, run_streams_the_text_it_reports) {
+  const json::value text = report("hello -n 8").at("text");
+  const ProcessEnd streamed = shell("$ZINC run $MODEL hello -n 8");
+  EXPECT_EQ(streamed.exit_code, 0);
+  EXPECT_EQ(streamed.out, std::string(text.as_string()) + "\n");
+  EXPECT_TRUE(says(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens"}));
+}
+
+TEST_F(ProgramTest, run_wraps_the_prompt_in_the_chat_template_unless_it_is_raw) {
+  const int64_t chat = report("hello -n 1").at("prompt_tokens").as_int64();
+  const int64_t raw = report("hello -n 1 --raw").at("prompt_tokens").as_int64();
+  const int64_t system = report("hello -n 1 --system 'Be brief.'").at("prompt_tokens").as_int64();
+  EXPECT_LT(raw, 6);
+  EXPECT_GT(chat, raw + 8) << "no roles around the prompt";
+  EXPECT_GT(system, chat + 8) << "no system message";
+}
+
+TEST_F(ProgramTest, run_ends_the_answer_before_a_stop_string) {
+  const std::string whole(report("hello -n 8").at("text").as_string());
+  const std::string stop = whole.substr(1, 2);
+  const json::object cut = report(fmt::format("hello -n 8 --stop nowhere --stop '{}'", stop));
+  EXPECT_EQ(cut.at("finish_reason").as_string(), "stop_string");
+  EXPECT_EQ(cut.at("text").as_string(), whole.substr(0, whole.find(stop)));
+}
+
+TEST_F(ProgramTest, a_context_too_small_for_the_prompt_is_refused_with_both_numbers) {
+  const int64_t n = report("hello -n 1").at("prompt_tokens").as_int64();
+  EXPECT_TRUE(says(refusal({"run", kModel, "hello", "-c", "5"}), {fmt::format("{} tokens", n), "5 positions", "-c"}));
+  // One position for each prompt token leaves the answer its first one.
+  EXPECT_EQ(report(fmt::format("hello -n 0 -c {}", n)).at("finish_reason").as_string(), "context_full");
+}
+
+TEST_F(ProgramTest, an_empty_or_unreadable_prompt_is_refused) {
+  EXPECT_TRUE(says(refusal({"run", kModel, ""}), {"prompt is empty"}));
+  EXPECT_TRUE(says(refusal({"run", kModel, "--raw", ""}), {"prompt is empty"}));
+  for (const char* input : {"</dev/null", "<.", "<&-", "</dev/zero"}) {
+    const ProcessEnd end = shell(fmt::format("$ZINC run $MODEL {}", input));
+    EXPECT_EQ(end.exit_code, 1) << input;
+    EXPECT_TRUE(says(end.err, {"zinc: the prompt"})) << input;
+  }
+}
+
+TEST_F(ProgramTest, a_prompt_longer_than_any_file_name_is_a_prompt) {
+  const std::string prompt(70'000, 'a');
+  EXPECT_TRUE(says(refusal({"run", kModel, prompt}), {"do not fit"}));
+  // Alone it could be a model or a prompt; without a model, one would be fetched, and PATH leads nowhere.
+  const ProcessEnd end =
+      run_to_the_end({.argv = {ZINC_PROGRAM, "run", prompt},
+                      .environment = {{"PATH", folder_.string()}, {"XDG_CACHE_HOME", folder_.string()}}});
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_TRUE(says(end.err, {"fetching the model"}));
+}
+
+TEST_F(ProgramTest, bytes_that_are_no_text_are_taken_as_a_prompt) {
+  const ProcessEnd end = shell("printf 'caf\\351 \\377\\376 \\000' | $ZINC run $MODEL -n 2");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+}
+
+TEST_F(ProgramTest, output_that_cannot_be_written_is_a_failure) {
+  for (const char* command : {"run $MODEL hello -n 4 >/dev/full", "run $MODEL hello -n 4 --json >/dev/full",
+                              "run $MODEL hello -n 4 >&-", "inspect $MODEL --json >/dev/full"}) {
+    const ProcessEnd end = shell(fmt::format("$ZINC {}", command));
+    EXPECT_EQ(end.exit_code, 1) << command;
+    EXPECT_TRUE(says(end.err, {"zinc: standard output could not be written"})) << command;
+  }
+  EXPECT_EQ(shell("$ZINC run $MODEL hello -n 4 2>/dev/full").exit_code, 0) << "only the figures are lost";
+}
+
+TEST_F(ProgramTest, an_answer_nobody_reads_any_more_ends) {
+  const ProcessEnd end = shell("$ZINC run $MODEL hello -n 0 -c 100000 | head -c 5");
+  EXPECT_EQ(end.out.size(), 5u);
+}
+
+TEST_F(ProgramTest, interrupting_the_answer_keeps_it_and_prints_the_figures) {
+  const std::string interrupted = "timeout --preserve-status -s INT 1.5 $ZINC run $MODEL hello -n 0 -c 100000";
+  const ProcessEnd end = shell(interrupted);
+  EXPECT_EQ(end.exit_code, 130);
+  EXPECT_GT(end.out.size(), 5u);
+  EXPECT_EQ(end.out.back(), '\n');
+  EXPECT_TRUE(says(end.err, {"prompt ", "(cancelled)", "zinc: interrupted"}));
+  const ProcessEnd reported = shell(interrupted + " --json");
+  EXPECT_EQ(reported.exit_code, 130);
+  EXPECT_TRUE(says(reported.out, {"\"finish_reason\":\"cancelled\""}));
+}
+
+TEST_F(ProgramTest, interrupting_the_prompt_prints_how_far_it_was_read) {
+  const ProcessEnd end =
+      shell("yes word | head -c 90000 | timeout --preserve-status -s INT 1.5 $ZINC run $MODEL -n 0 -c 100000");
+  EXPECT_EQ(end.exit_code, 130);
+  EXPECT_EQ(end.out, "\n");
+  EXPECT_TRUE(says(end.err, {"generated 0 tokens", "(cancelled)", "zinc: interrupted"}));
 }
 
 }  // namespace

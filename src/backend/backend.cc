@@ -10,6 +10,15 @@ std::string backend_names() {
   return names;
 }
 
+const BackendInfo& default_backend() {
+  const BackendInfo* best = nullptr;
+  for (const BackendInfo* const* b = kBackends; *b; ++b) {
+    if ((!best || (*b)->rank > best->rank) && (*b)->open(1).ok()) best = *b;
+  }
+  ZINC_CHECK(best != nullptr);  // the reference backend always opens
+  return *best;
+}
+
 Result<const BackendInfo*> find_backend(std::string_view name) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
     if ((*b)->name == name) return *b;

@@ -67,11 +67,14 @@ struct BackendInfo {
   std::string_view summary;
   std::string_view default_kv_format;  // how it keeps keys and values unless asked
   int product_bits;  // of the activations in products with block-quantized weights: 32, or 8 where it rounds them
+  int rank;          // the default backend is the highest that opens
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
 };
 
 extern const BackendInfo* const kBackends[];  // every backend built in, ended by nullptr
-std::string backend_names();                  // "reference, cpu"
+// The fastest backend that works here: what runs where none is asked for.
+const BackendInfo& default_backend();
+std::string backend_names();  // "reference, cpu"
 // The backend of that name; the error lists those there are.
 Result<const BackendInfo*> find_backend(std::string_view name);
 

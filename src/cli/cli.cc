@@ -1,11 +1,12 @@
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <map>
 #include <string>
+#include <system_error>
 
 #include "cli/command.h"
 #include "cli/one_line.h"
+#include "cli/output.h"
 #include "cli/version.h"
 
 namespace zinc {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitInterrupted = 130;  // as if SIGINT had ended the program
 
 // The app a command hangs on: the root for "run", the group "debug" (made when first needed) for "debug eval".
 CLI::App* parent_app(CLI::App& root, std::string_view path, std::map<std::string, CLI::App*>& groups) {
@@ -25,6 +27,15 @@ CLI::App* parent_app(CLI::App& root, std::string_view path, std::map<std::string
     entry->second->require_subcommand(1);
   }
   return entry->second;
+}
+
+Status run_command(const std::function<Status()>& command) {
+  try {
+    const Status status = command();
+    return status.ok() ? flush_output() : status;
+  } catch (const std::system_error& error) {  // {fmt} throws where a stream does not take what it prints
+    return fail(ErrorCode::io, "standard output could not be written: {}", error.code().message());
+  }
 }
 
 }  // namespace
@@ -48,10 +59,10 @@ int run_cli(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
-  const Status status = chosen();
+  const Status status = run_command(chosen);
   if (status.ok()) return 0;
-  fmt::print(stderr, "zinc: {}\n", one_line(status.error().message));
-  return kExitFailure;
+  note(fmt::format("zinc: {}", one_line(status.error().message)));
+  return status.error().code == ErrorCode::cancelled ? kExitInterrupted : kExitFailure;
 }
 
 }  // namespace zinc

@@ -15,7 +15,7 @@ struct Command {
   std::string_view path;     // words as typed: "run", "debug eval"
   std::string_view summary;  // one line for --help
   // Declares options on `app` and returns what runs once they are parsed. An Error becomes one line on stderr and
-  // exit code 1; wrong usage is found by CLI11 and exits with 2.
+  // exit code 1 (130 if the code is `cancelled`); wrong usage is found by CLI11 and exits with 2.
   std::function<Status()> (*declare)(CLI::App& app);
 };
 

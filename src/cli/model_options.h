@@ -11,7 +11,7 @@ namespace zinc {
 
 struct ModelOptions {
   std::string path;
-  std::string backend = "reference";
+  std::string backend;    // empty: the default backend
   std::string kv_format;  // empty: the backend's own
   int n_threads = 0;
 };

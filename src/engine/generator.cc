@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 
 #include "sample/sampler.h"
 #include "sample/token_set.h"
@@ -13,6 +14,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Why the answer is over after its last token, if it is.
+std::optional<StopReason> reason_to_stop(const Generation& made, const StreamDecoder& decoder,
+                                         const GenerateOptions& options, const Sequence& sequence) {
+  if (decoder.stopped()) return StopReason::stop_string;
+  if (options.max_tokens > 0 && static_cast<int>(made.tokens.size()) == options.max_tokens) {
+    return StopReason::max_tokens;
+  }
+  if (sequence.position() == sequence.context()) return StopReason::context_full;
+  return std::nullopt;
+}
+
+TokenSet dry_breakers_of(const SamplingParams& sampling, const Tokenizer& tokenizer) {
+  if (sampling.dry_multiplier <= 0) return {};
+  return tokens_containing(sampling.dry_breakers, tokenizer.n_vocab(), [&](TokenId id) { return tokenizer.bytes(id); });
+}
 
 }  // namespace
 
@@ -26,21 +43,23 @@ Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std:
                             const GenerateOptions& options, const GenerateHooks& hooks) {
   if (prompt.empty()) return fail(ErrorCode::invalid_input, "the prompt is empty: there is nothing to continue");
   Generation made;
-  made.n_prompt_tokens = static_cast<int>(prompt.size());
   const auto cancelled = [&] { return hooks.cancelled && hooks.cancelled(); };
 
+  const int n_before = sequence.position();
   const Clock::time_point prompt_start = Clock::now();
-  ZINC_TRY(fed, sequence.feed(prompt, cancelled));
-  std::vector<float> logits(fed.begin(), fed.end());
+  const Result<std::span<const float>> fed = sequence.feed(prompt, cancelled);
   made.prompt_s = seconds_since(prompt_start);
+  made.n_prompt_tokens = sequence.position() - n_before;
+  if (!fed.ok()) {
+    if (fed.error().code != ErrorCode::cancelled) return fed.error();
+    made.reason = StopReason::cancelled;
+    return made;
+  }
+  std::vector<float> logits(fed.value().begin(), fed.value().end());
 
   const Clock::time_point decode_start = Clock::now();
   Sampler sampler;
-  TokenSet breakers;
-  if (options.sampling.dry_multiplier > 0) {
-    breakers = tokens_containing(options.sampling.dry_breakers, tokenizer.n_vocab(),
-                                 [&](TokenId id) { return tokenizer.bytes(id); });
-  }
+  const TokenSet breakers = dry_breakers_of(options.sampling, tokenizer);
   StreamDecoder decoder(tokenizer, {.stop = options.stop, .show_control = options.show_control});
   std::vector<TokenId> history(prompt.begin(), prompt.end());
   while (true) {
@@ -57,16 +76,8 @@ Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std:
     made.tokens.push_back(id);
     history.push_back(id);
     if (const std::string_view text = decoder.push(id); !text.empty()) hooks.text(text);
-    if (decoder.stopped()) {
-      made.reason = StopReason::stop_string;
-      break;
-    }
-    if (options.max_tokens > 0 && static_cast<int>(made.tokens.size()) == options.max_tokens) {
-      made.reason = StopReason::max_tokens;
-      break;
-    }
-    if (sequence.position() == sequence.context()) {
-      made.reason = StopReason::context_full;
+    if (const std::optional<StopReason> reason = reason_to_stop(made, decoder, options, sequence)) {
+      made.reason = *reason;
       break;
     }
     ZINC_TRY(next, sequence.feed({&id, 1}));

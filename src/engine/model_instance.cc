@@ -19,7 +19,9 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
                 "smaller quantization",
                 path.string(), instance.file_->file_bytes(), instance.memory_limit_);
   }
-  ZINC_TRY(info, find_backend(options.backend));
+  const std::string_view name = options.backend.empty() ? default_backend().name : std::string_view(options.backend);
+  ZINC_TRY(info, find_backend(name));
+  instance.backend_name_ = info->name;
   instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
   ZINC_TRY(backend, info->open(options.n_threads));
   instance.backend_ = std::move(backend);

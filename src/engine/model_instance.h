@@ -13,7 +13,7 @@
 namespace zinc {
 
 struct LoadOptions {
-  std::string backend = "reference";
+  std::string backend;                // empty: the default backend
   int n_threads = 0;                  // 0: one per core
   size_t memory_limit = 0;            // bytes the model may take in all; 0: what the machine has available
   const Format* kv_format = nullptr;  // nullptr: what the backend keeps unless asked
@@ -26,6 +26,7 @@ class ModelInstance {
   const GgufFile& file() const { return *file_; }
   const Model& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
+  std::string_view backend_name() const { return backend_name_; }
   DeviceWeights& weights() const { return *weights_; }
   const Format& kv_format() const { return *kv_format_; }
   size_t memory_limit() const { return memory_limit_; }
@@ -35,6 +36,7 @@ class ModelInstance {
   std::unique_ptr<GgufFile> file_;  // behind pointers: graphs and plans refer to them across moves
   std::unique_ptr<Model> model_;
   std::unique_ptr<Backend> backend_;
+  std::string_view backend_name_;
   std::unique_ptr<DeviceWeights> weights_;
   const Format* kv_format_ = nullptr;
   size_t memory_limit_ = 0;

@@ -57,6 +57,7 @@ extern const BackendInfo k_backend_cpu = {.name = "cpu",
                                           .summary = "vectorised kernels on packed weights",
                                           .default_kv_format = "f16",
                                           .product_bits = 8,
+                                          .rank = 1,
                                           .open = cpu::open};
 
 }  // namespace zinc

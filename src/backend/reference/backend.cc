@@ -66,6 +66,7 @@ extern const BackendInfo k_backend_reference = {.name = "reference",
                                                 .summary = "float32 interpreter: slow, the oracle of the others",
                                                 .default_kv_format = "f32",
                                                 .product_bits = 32,
+                                                .rank = 0,
                                                 .open = reference::open};
 
 }  // namespace zinc

@@ -75,7 +75,7 @@ Status run(const Options& options) {
   ZINC_TRY(sequence, Sequence::create(model, {.context = context}));
   json::object report;
   report["model"] = options.model.path;
-  report["backend"] = options.model.backend;
+  report["backend"] = model.backend_name();
   report["n_tokens"] = options.tokens.size();
   std::vector<float> last;
   if (options.nll) {
@@ -104,6 +104,7 @@ Status run(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
+  options->model.backend = "reference";  // what is checked against the oracle unless another is asked for
   app.add_option("model", options->model.path, "a GGUF file")->required();
   app.add_option("--tokens", options->tokens, "token ids, separated by commas")->required()->delimiter(',');
   app.add_option("--logits-out", options->logits_out, "write the last position's logits as little-endian float32");

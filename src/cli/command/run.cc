@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -15,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
@@ -39,7 +42,31 @@ std::atomic<bool> g_interrupted = false;
 
 // A file, or something that can only be meant as one.
 bool names_model(const std::string& word) {
-  return word.ends_with(".gguf") || std::filesystem::exists(std::filesystem::path(word));
+  std::error_code unreadable;  // a long prompt is no valid file name
+  return word.ends_with(".gguf") || std::filesystem::exists(std::filesystem::path(word), unreadable);
+}
+
+constexpr size_t kMaxInputBytes = size_t{64} << 20;  // more than any model's context holds
+
+Result<std::string> read_input() {
+  std::string text;
+  std::array<char, 1 << 16> block;
+  while (const size_t n = std::fread(block.data(), 1, block.size(), stdin)) {
+    text.append(block.data(), n);
+    if (text.size() > kMaxInputBytes) {
+      return fail(ErrorCode::invalid_input, "the prompt on standard input is longer than {} bytes", kMaxInputBytes);
+    }
+  }
+  if (std::ferror(stdin)) {
+    return fail(ErrorCode::io, "the prompt could not be read from standard input: {}", std::strerror(errno));
+  }
+  return text;
+}
+
+// What `echo` or an editor put at the end is not part of the question.
+void drop_last_newline(std::string& text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
 }
 
 // One word may be either: it is the model if it names a file, else the prompt. Standard input is the prompt where none
@@ -59,7 +86,16 @@ Status sort_positionals(Options& options) {
     return fail(ErrorCode::invalid_input,
                 "no prompt: give it as an argument, zinc run [MODEL] 'PROMPT', or on standard input");
   }
-  options.prompt = prompt ? *prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
+  if (prompt) {
+    options.prompt = std::move(*prompt);
+  } else {
+    ZINC_TRY(text, read_input());
+    options.prompt = std::move(text);
+    if (!options.raw) drop_last_newline(options.prompt);
+  }
+  if (options.prompt.empty() && !options.raw) {
+    return fail(ErrorCode::invalid_input, "the prompt is empty; give a question as an argument or on standard input");
+  }
   return ok_status();
 }
 
@@ -79,14 +115,14 @@ Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInst
   return chat.tokens(std::move(request));
 }
 
-void print_figures(const Generation& made) {
+std::string figures_of(const Generation& made) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
-  fmt::print(stderr, "\nprompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({})\n", made.n_prompt_tokens,
-             rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), made.tokens.size(),
-             rate(made.tokens.size(), made.decode_s), stop_reason_name(made.reason));
+  return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({})", made.n_prompt_tokens,
+                     rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), made.tokens.size(),
+                     rate(made.tokens.size(), made.decode_s), stop_reason_name(made.reason));
 }
 
-void print_report(const Options& options, const Generation& made, const std::string& text) {
+std::string report_of(const Options& options, const Generation& made, const std::string& text) {
   json::object report;
   report["model"] = options.model.path;
   report["text"] = text;
@@ -97,15 +133,19 @@ void print_report(const Options& options, const Generation& made, const std::str
   report["generated_tokens"] = made.tokens.size();
   report["generated_seconds"] = made.decode_s;
   report["tokens"] = json::array(made.tokens.begin(), made.tokens.end());
-  fmt::print("{}\n", to_json(report));
+  return to_json(report) + "\n";
 }
 
-// Ctrl-C ends the answer, not the program: what was made so far is kept and the figures are printed.
+// Ctrl-C ends the answer, not the program: what was made so far is kept and the figures are printed. A second one,
+// while a long step still runs, ends the program.
 class InterruptWatch {
  public:
   InterruptWatch() {
     g_interrupted = false;
-    previous_ = std::signal(SIGINT, [](int) { g_interrupted = true; });
+    previous_ = std::signal(SIGINT, [](int) {
+      g_interrupted = true;
+      std::signal(SIGINT, SIG_DFL);
+    });
   }
   ~InterruptWatch() { std::signal(SIGINT, previous_); }
   InterruptWatch(const InterruptWatch&) = delete;
@@ -115,42 +155,58 @@ class InterruptWatch {
   void (*previous_)(int);
 };
 
+// Streams the answer or keeps it for the report.
+class AnswerSink {
+ public:
+  explicit AnswerSink(bool keeps) : keeps_(keeps) {}
+  void take(std::string_view piece) {
+    if (keeps_) {
+      text_ += piece;
+    } else if (written_.ok()) {
+      written_ = write_output(piece);
+    }
+  }
+  const std::string& text() const { return text_; }
+  const Status& written() const { return written_; }
+
+ private:
+  bool keeps_;
+  std::string text_;
+  Status written_ = ok_status();
+};
+
 Status answer(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
-  const int32_t n_vocab = static_cast<int32_t>(model.model().config.vocab_size);
-  if (Status valid = validate(options.sampling.params, n_vocab); !valid.ok()) return valid;
+  const ModelConfig& config = model.model().config;
+  if (Status valid = validate(options.sampling.params, static_cast<int32_t>(config.vocab_size)); !valid.ok()) {
+    return valid;
+  }
   ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
+  if (options.context > config.max_context) {
+    note(fmt::format("zinc: the model was trained for {} positions, -c asks for {}", config.max_context,
+                     options.context));
+  }
   ZINC_TRY(sequence, Sequence::create(model, {.context = options.context}));
-  std::string text;
+  AnswerSink sink(options.json);
   const InterruptWatch watch;
-  const GenerateHooks hooks{.text =
-                                [&](std::string_view piece) {
-                                  if (options.json) {
-                                    text += piece;
-                                  } else {
-                                    std::fwrite(piece.data(), 1, piece.size(), stdout);
-                                    std::fflush(stdout);
-                                  }
-                                },
-                            .cancelled = [] { return g_interrupted.load(); }};
+  const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.take(piece); },
+                            .cancelled = [&] { return g_interrupted.load() || !sink.written().ok(); }};
   const GenerateOptions how{
       .sampling = options.sampling.params, .max_tokens = options.max_tokens, .stop = options.stop};
   const Result<Generation> made = generate(sequence, tokenizer, prompt, how, hooks);
   if (!made.ok()) return made.error();
-  if (options.json) {
-    print_report(options, made.value(), text);
-  } else {
-    fmt::print("\n");
-    print_figures(made.value());
-  }
-  return ok_status();
+  if (!sink.written().ok()) return sink.written();
+  Status written = write_output(options.json ? report_of(options, made.value(), sink.text()) : "\n");
+  if (!options.json) note(figures_of(made.value()));
+  if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
+  return written;
 }
 
 Status run(Options& options) {
   if (Status sorted = sort_positionals(options); !sorted.ok()) return sorted;
   if (options.model.path.empty()) {
-    ZINC_TRY(path, fetch_default_model([](std::string_view line) { fmt::print(stderr, "{}\n", line); }));
+    ZINC_TRY(path, fetch_default_model(note));
     options.model.path = path.string();
   }
   options.sampling.settle_seed();

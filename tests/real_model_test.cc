@@ -1,0 +1,87 @@
+// The default model, where `zinc run` has fetched it before: chat template, tokenizer, logits and greedy answers
+// against what llama.cpp made of the same file. Never downloads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "base/json.h"
+#include "cli/default_model.h"
+#include "engine/chat_prompt.h"
+#include "engine/model_instance.h"
+#include "engine/sequence.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Logits have a standard deviation of 3 to 4; the reference backend differs by 5e-5.
+constexpr double kLogitTolerance = 0.002;
+constexpr double kNearTie = 2 * kLogitTolerance;  // a smaller margin may be decided by rounding
+
+json::value recorded() {
+  std::ifstream file(ZINC_SOURCE_DIR "/tests/data/smollm2_greedy.json");
+  return parse_json(std::string(std::istreambuf_iterator<char>(file), {})).value();
+}
+
+std::vector<TokenId> tokens_of(const json::value& list) {
+  std::vector<TokenId> out;
+  for (const json::value& id : list.as_array()) out.push_back(id.to_number<TokenId>());
+  return out;
+}
+
+TokenId argmax(std::span<const float> logits) {
+  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
+}
+
+class RealModelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<fs::path> path = default_model_path();
+    if (!path.ok() || !fs::exists(path.value())) {
+      GTEST_SKIP() << "the default model is absent; `zinc run hi` fetches it";
+    }
+    ASSERT_EQ(figures_.at("sha256").as_string(), kDefaultModel.sha256) << "the figures are of another file";
+    Result<ModelInstance> model = ModelInstance::load(path.value(), {.backend = "reference"});
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    model_ = std::make_unique<ModelInstance>(std::move(model.value()));
+  }
+
+  const json::value figures_ = recorded();
+  std::unique_ptr<ModelInstance> model_;
+};
+
+TEST_F(RealModelTest, messages_become_the_recorded_prompts) {
+  const Tokenizer tokenizer = Tokenizer::load(model_->file()).value();
+  const ChatPrompt chat = ChatPrompt::load(model_->file(), tokenizer).value();
+  for (const json::value& prompt : figures_.at("prompts").as_array()) {
+    ChatRequestData request;
+    request.messages = prompt.at("messages").as_array();
+    const Result<std::vector<TokenId>> tokens = chat.tokens(std::move(request));
+    ASSERT_TRUE(tokens.ok()) << tokens.error().message;
+    EXPECT_EQ(tokens.value(), tokens_of(prompt.at("tokens"))) << to_json(prompt.at("messages"));
+  }
+}
+
+TEST_F(RealModelTest, greedy_answers_are_the_recorded_ones_up_to_the_first_near_tie) {
+  for (const json::value& prompt : figures_.at("prompts").as_array()) {
+    SCOPED_TRACE(to_json(prompt.at("messages")));
+    Sequence sequence = std::move(Sequence::create(*model_, {.context = 256}).value());
+    std::span<const float> logits = sequence.feed(tokens_of(prompt.at("tokens"))).value();
+    for (const json::value& top : prompt.at("top").as_array()) {
+      EXPECT_NEAR(logits[top.at(0).to_number<size_t>()], top.at(1).to_number<double>(), kLogitTolerance);
+    }
+    const std::vector<TokenId> greedy = tokens_of(prompt.at("greedy"));
+    for (size_t i = 0; i < greedy.size() && prompt.at("margin").at(i).to_number<double>() >= kNearTie; ++i) {
+      ASSERT_EQ(argmax(logits), greedy[i]) << "step " << i;
+      logits = sequence.feed({&greedy[i], 1}).value();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zinc
