@@ -228,9 +228,17 @@ Difference run_draft(const ModelInstance& model, const Oracle& oracle, const jso
   return compare(run.step(*model.model().draft, tokens, hidden).logits, oracle.floats(mtp.at("exact")));
 }
 
+bool multiplies_quantized(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    const bool multiplies = node.op == Op::linear || node.op == Op::moe_linear;
+    return multiplies && graph.info(node.in[1]).weight.format->block_elems > 1;
+  });
+}
+
 // A backend that keeps f16 keys and values, or rounds activations to 8 bits, is held to those rows.
-const Tolerance& tolerance_of(const OracleSet& set, const std::string& name, const BackendInfo& backend) {
-  if (backend.product_bits == 8 && !name.ends_with("-f16")) return kEightBits;
+const Tolerance& tolerance_of(const OracleSet& set, const std::string& name, const BackendInfo& backend,
+                              const Graph& graph) {
+  if (backend.product_bits == 8 && multiplies_quantized(graph)) return kEightBits;
   if (backend.default_kv_format != "f32") return kF16;
   return name.starts_with("gemma") ? set.gemma : set.others;
 }
@@ -239,7 +247,7 @@ void check_model(const OracleSet& set, const std::string& name, const BackendInf
   const Oracle oracle = read_oracle(set.root, name);
   Result<ModelInstance> model = ModelInstance::load(oracle.model, {.backend = std::string(backend.name)});
   ASSERT_TRUE(model.ok()) << model.error().message;
-  const Tolerance& allowed = tolerance_of(set, name, backend);
+  const Tolerance& allowed = tolerance_of(set, name, backend, model.value().model().graph);
   check_activations(model.value(), oracle, allowed);
   Difference logits, after, draft;
   std::string greedy;

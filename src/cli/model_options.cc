@@ -8,7 +8,8 @@ namespace zinc {
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--backend", options.backend,
-                 fmt::format("what computes: {} (default: {})", backend_names(), default_backend().name));
+                 fmt::format("what computes: {} (default: {})", backend_names(),
+                             options.backend.empty() ? default_backend().name : std::string_view(options.backend)));
   app.add_option("-t,--threads", options.n_threads, "CPU threads (0: one per core)")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
