@@ -43,11 +43,12 @@ class CpuBackend final : public Backend {
 };
 
 Result<std::unique_ptr<Backend>> open(int n_threads) {
-  const Kernels* kernels = choose_kernels();
-  if (kernels == nullptr) {
-    return fail(ErrorCode::unsupported, "the cpu backend has no kernels for this processor; use --backend reference");
+  const std::vector<const Kernels*> usable = usable_kernels();
+  if (usable.empty()) {
+    return fail(ErrorCode::unsupported,
+                "the cpu backend has no kernels for this processor (it needs AVX2); use --backend reference");
   }
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*kernels, n_threads));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*usable.front(), n_threads));
 }
 
 }  // namespace

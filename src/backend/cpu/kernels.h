@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "backend/cpu/panel.h"
 #include "graph/op.h"
@@ -13,9 +14,9 @@ namespace zinc::cpu {
 // One kv head, some query rows of one sequence. Keys lie dimension-major in a page ([k_dim][kPageTokens]), values
 // position-major ([kPageTokens][v_dim]).
 struct AttentionTask {
-  const float* const* q;        // [n_rows] -> k_dim numbers
-  float* const* out;            // [n_rows] -> v_dim numbers
-  const int32_t* positions;     // [n_rows]
+  const float* const* q;         // [n_rows] -> k_dim numbers
+  float* const* out;             // [n_rows] -> v_dim numbers
+  const int32_t* positions;      // [n_rows]
   const float* sinks = nullptr;  // [n_rows], or none
   int n_rows = 0;
   int k_dim = 0, v_dim = 0;
@@ -28,7 +29,7 @@ inline constexpr int kMaxAttentionRows = 32;
 
 // One value head over the tokens of one sequence.
 struct DeltaTask {
-  const float *q, *k, *v, *alpha, *beta;  // of the first token
+  const float *q, *k, *v, *alpha, *beta;    // of the first token
   size_t qk_stride, v_stride, gate_stride;  // from token to token
   float* out;
   size_t out_stride;
@@ -75,7 +76,6 @@ constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
   return static_cast<size_t>(k_dim + v_dim) * 32 + static_cast<size_t>(v_dim) * kMaxAttentionRows;
 }
 
-extern const Kernels* const kInstructionSets[];  // best first, ended by nullptr
-const Kernels* choose_kernels();                 // the best this processor runs; nullptr: none
+std::vector<const Kernels*> usable_kernels();  // those this processor runs, the best first
 
 }  // namespace zinc::cpu

@@ -1,0 +1,127 @@
+// Every instruction set against the best one, bit for bit: the same operations in the same order, whatever the width.
+#include "backend/cpu/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tensor/format.h"
+#include "tensor/half.h"
+
+namespace zinc::cpu {
+namespace {
+
+constexpr size_t kColumns = 5;
+
+std::vector<float> random_floats(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> out(n);
+  for (float& x : out) x = normal(random);
+  return out;
+}
+
+// One panel of random blocks, packed.
+std::vector<uint8_t> random_panel(const PanelFormat& panel, const Format& format, size_t n_blocks) {
+  std::mt19937 random(panel.block_elems);
+  std::vector<std::vector<std::byte>> rows(kPanelRows, std::vector<std::byte>(format.block_bytes * n_blocks));
+  for (auto& row : rows) {
+    if (format.encode) {
+      const std::vector<float> x = random_floats(n_blocks * format.block_elems, static_cast<uint32_t>(random()));
+      format.encode(x, row);
+    } else {
+      for (std::byte& b : row) b = static_cast<std::byte>(random() % 0x60);  // halves stay finite
+    }
+  }
+  std::vector<uint8_t> out(panel.panel_block_bytes * n_blocks);
+  for (size_t b = 0; b < n_blocks; ++b) {
+    const std::byte* blocks[kPanelRows];
+    for (size_t r = 0; r < kPanelRows; ++r) blocks[r] = rows[r].data() + b * format.block_bytes;
+    panel.pack(blocks, out.data() + b * panel.panel_block_bytes);
+  }
+  return out;
+}
+
+struct Quantized {
+  std::vector<float> f32, scale;
+  std::vector<int8_t> q;
+  std::vector<int16_t> sum16, sum32;
+  Column column() const { return {f32.data(), q.data(), scale.data(), sum16.data(), sum32.data()}; }
+};
+
+Quantized quantized(const Kernels& kernels, ColumnKind kind, size_t n, uint32_t seed) {
+  Quantized c{.f32 = random_floats(n, seed), .scale = {}, .q = {}, .sum16 = {}, .sum32 = {}};
+  c.scale.resize(n / 32 + 1);
+  c.q.resize(n + 64);
+  c.sum16.resize(n / 16 + 2);
+  c.sum32.resize(n / 32 + 2);
+  if (kind != ColumnKind::f32) {
+    kernels.quantize(c.f32.data(), n, kind, c.q.data(), c.scale.data(), c.sum16.data(), c.sum32.data());
+  }
+  return c;
+}
+
+// The 16 outputs of each column, computed `tile` columns at a time.
+std::vector<float> multiply(const Kernels& kernels, const PanelFormat& panel, const std::vector<uint8_t>& weights,
+                            size_t n_blocks, size_t tile) {
+  std::vector<Quantized> data;
+  std::vector<Column> columns;
+  for (size_t c = 0; c < kColumns; ++c) {
+    data.push_back(quantized(kernels, panel.column_kind, n_blocks * panel.block_elems, static_cast<uint32_t>(c)));
+  }
+  for (const Quantized& d : data) columns.push_back(d.column());
+  std::vector<float> out(kColumns * kPanelRows);
+  for (size_t c = 0; c < kColumns; c += tile) {
+    const size_t n = std::min(tile, kColumns - c);
+    float* rows[kMaxTileColumns];
+    for (size_t j = 0; j < n; ++j) rows[j] = out.data() + (c + j) * kPanelRows;
+    panel.kernels[n - 1](weights.data(), n_blocks, columns.data() + c, rows);
+  }
+  return out;
+}
+
+TEST(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
+  const std::vector<const Kernels*> usable = usable_kernels();
+  ASSERT_FALSE(usable.empty()) << "this processor has no AVX2";
+  for (const PanelFormat* const* f = usable[0]->panel_formats; *f; ++f) {
+    const Format& format = *find_format((*f)->format);
+    const size_t n_blocks = (*f)->block_elems == 1 ? 96 : 3;
+    const std::vector<uint8_t> weights = random_panel(**f, format, n_blocks);
+    const std::vector<float> expected = multiply(*usable[0], **f, weights, n_blocks, 1);
+    for (const Kernels* kernels : usable) {
+      size_t i = 0;
+      while (kernels->panel_formats[i]->format != (*f)->format) ++i;
+      const PanelFormat& other = *kernels->panel_formats[i];
+      EXPECT_EQ(random_panel(other, format, n_blocks), weights) << kernels->isa << " packs " << format.name;
+      for (size_t tile = 1; tile <= static_cast<size_t>(kernels->tile_columns); ++tile) {
+        if (!other.kernels[tile - 1]) continue;
+        EXPECT_EQ(multiply(*kernels, other, weights, n_blocks, tile), expected)
+            << kernels->isa << " " << format.name << " by " << tile;
+      }
+    }
+  }
+}
+
+TEST(CpuKernels, every_instruction_set_computes_rows_alike) {
+  const std::vector<const Kernels*> usable = usable_kernels();
+  for (const Kernels* kernels : usable) {
+    for (size_t n : {1, 15, 16, 17, 48, 200}) {
+      const std::vector<float> x = random_floats(n, 1), y = random_floats(n, 2);
+      std::vector<float> out(n), expected(n);
+      const auto same = [&](const char* what) {
+        EXPECT_EQ(out, expected) << kernels->isa << " " << what << " of " << n;
+      };
+      usable[0]->rms_norm(x.data(), y.data(), 1e-6f, n, expected.data());
+      kernels->rms_norm(x.data(), y.data(), 1e-6f, n, out.data());
+      same("rms_norm");
+      for (Act act : {Act::silu, Act::gelu, Act::sigmoid, Act::swiglu_oai}) {
+        usable[0]->gated_act(act, x.data(), y.data(), n, expected.data());
+        kernels->gated_act(act, x.data(), y.data(), n, out.data());
+        same("gated_act");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zinc::cpu
