@@ -15,12 +15,19 @@ namespace {
 
 using Logits = std::vector<float>;
 
-const LoadedModel& loaded(const std::string& name, int n_threads = 1) {
-  static std::map<std::pair<std::string, int>, std::unique_ptr<LoadedModel>> models;
-  std::unique_ptr<LoadedModel>& model = models[{name, n_threads}];
+struct Subject {
+  std::string backend, model;
+  auto operator<=>(const Subject&) const = default;
+};
+
+void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.model << " on " << subject.backend; }
+
+const LoadedModel& loaded(const Subject& subject, int n_threads = 1) {
+  static std::map<std::pair<Subject, int>, std::unique_ptr<LoadedModel>> models;
+  std::unique_ptr<LoadedModel>& model = models[{subject, n_threads}];
   if (!model) {
-    model = std::move(
-        LoadedModel::load(make_gguf(tiny_model(name)), *find_backend("reference").value(), n_threads).value());
+    const BackendInfo& backend = *find_backend(subject.backend).value();
+    model = std::move(LoadedModel::load(make_gguf(tiny_model(subject.model)), backend, n_threads).value());
   }
   return *model;
 }
@@ -63,7 +70,7 @@ void expect_equal(const Logits& got, const Logits& expected) {
                 << *g << " instead of " << *e;
 }
 
-class StepTest : public testing::TestWithParam<std::string> {
+class StepTest : public testing::TestWithParam<Subject> {
  protected:
   const LoadedModel& model() const { return loaded(GetParam()); }
 };
@@ -348,20 +355,24 @@ bool has_state(const Model& model) { return state_bytes(model.caches) > 0; }
 bool slides(const Model& model) { return page_groups(model.caches).back().window > 0; }
 bool drafts(const Model& model) { return model.draft.has_value(); }
 
-// A suite without a model fails by itself: GoogleTest reports it as uninstantiated.
-std::vector<std::string> models_that(bool (*fits)(const Model&)) {
-  std::vector<std::string> names;
-  for (const TinyModel& model : tiny_models()) {
-    if (fits(loaded(model.name).model())) names.push_back(model.name);
+// On every backend that opens here. A suite without a model fails by itself: GoogleTest reports it as uninstantiated.
+std::vector<Subject> models_that(bool (*fits)(const Model&)) {
+  std::vector<Subject> subjects;
+  for (const BackendInfo* const* backend = kBackends; *backend; ++backend) {
+    if (!(*backend)->open(1).ok()) continue;
+    for (const TinyModel& model : tiny_models()) {
+      const Subject subject{std::string((*backend)->name), model.name};
+      if (fits(loaded(subject).model())) subjects.push_back(subject);
+    }
   }
-  return names;
+  return subjects;
 }
-std::vector<std::string> all_models() {
+std::vector<Subject> all_models() {
   return models_that([](const Model&) { return true; });
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
+std::string test_name(const testing::TestParamInfo<Subject>& info) {
+  std::string name = info.param.backend + "_" + info.param.model;
   std::ranges::replace_if(
       name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
