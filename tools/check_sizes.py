@@ -26,7 +26,11 @@ def function_lengths(lines):
             first = i
             while first > 0 and lines[first - 1].strip() and lines[first - 1].rstrip().endswith((",", "(")):
                 first -= 1  # a signature over several lines
-            closing = match[1] + "}"
+            indent = len(lines[first]) - len(lines[first].lstrip())  # the signature's, not its last line's
+            if indent not in (0, 2):
+                i += 1
+                continue
+            closing = " " * indent + "}"
             end = next((j for j in range(i + 1, len(lines)) if lines[j].startswith(closing)), len(lines) - 1)
             name = re.search(r"([\w:~]+)\(", " ".join(lines[first:i + 1]))
             yield first + 1, name[1] if name else "?", end - first + 1
