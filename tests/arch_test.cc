@@ -46,13 +46,6 @@ double relative_difference(const std::vector<float>& got, const std::vector<floa
   return std::sqrt(error / norm);
 }
 
-TEST(Architectures, each_has_a_tiny_model) {
-  for (const Architecture* const* a = kArchitectures; *a; ++a) {
-    EXPECT_NE(std::ranges::find(tiny_models(), (*a)->gguf_name, &TinyModel::architecture), tiny_models().end())
-        << "architecture '" << (*a)->gguf_name << "' has no configuration in tests/support/tiny_model.cc";
-  }
-}
-
 class ArchTest : public testing::TestWithParam<std::string> {
  protected:
   const TinyModel& tiny() const { return tiny_model(GetParam()); }

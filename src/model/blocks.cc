@@ -92,6 +92,29 @@ Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, Value logi
   return g.moe_combine(out, weights);
 }
 
+SharedExpertDims read_shared_expert_dims(const ModelConfig& c, Metadata& m, RouteWeights weights) {
+  SharedExpertDims d;
+  d.route = {.n_used = m.count("expert_used_count"), .weights = weights};
+  const auto ff_dim = [&](std::string_view key, int64_t share) {
+    return m.has(key) ? m.count(key) : m.count("feed_forward_length") / share;
+  };
+  d.routed = {.dim = c.dim,
+              .n_experts = m.count("expert_count"),
+              .ff_dim = ff_dim("expert_feed_forward_length", d.route.n_used)};
+  d.shared_ff_dim = ff_dim("expert_shared_feed_forward_length", 1);
+  return d;
+}
+
+Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& d) {
+  const int64_t dim = d.routed.dim, ff_dim = d.shared_ff_dim;
+  const Value routed = routed_experts(g, w, x, d.routed, {.route = d.route});
+  const Value gate = g.linear(x, w("ffn_gate_shexp.weight", {ff_dim, dim}));
+  const Value up = g.linear(x, w("ffn_up_shexp.weight", {ff_dim, dim}));
+  const Value shared = g.linear(g.gated_act(Act::silu, gate, up), w("ffn_down_shexp.weight", {dim, ff_dim}));
+  const Value weight = g.linear(x, w("ffn_gate_inp_shexp.weight", {1, dim}));  // [T, 1]
+  return g.add(routed, g.gated_act(Act::sigmoid, weight, shared));
+}
+
 void finish_with_logits(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap) {
   g.end_layers();
   x = g.rms_norm(x, g.weight("output_norm.weight", {c.dim}), norm_eps);  // [T, dim]

@@ -49,6 +49,15 @@ Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, const MoeD
 Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, Value logits, const MoeDims& dims,
                      const MoeOptions& options);
 
+// Routed experts and one expert for every token, weighed by its own gate.
+struct SharedExpertDims {
+  MoeDims routed;
+  MoeRouteParams route;
+  int64_t shared_ff_dim;
+};
+SharedExpertDims read_shared_expert_dims(const ModelConfig& config, Metadata& metadata, RouteWeights weights);
+Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& dims);
+
 // Final norm, rows to sample, output matrix (or the token table where there is none), softcap if > 0.
 void finish_with_logits(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap = 0);
 

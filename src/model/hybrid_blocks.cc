@@ -117,28 +117,6 @@ DeltaNetProjections separate_projections(GraphBuilder& g, const LayerWeights& w,
           .beta = g.linear(x, w("ssm_beta.weight", {d.v_heads, d.dim}))};
 }
 
-SharedExpertDims read_shared_expert_dims(const ModelConfig& c, Metadata& m) {
-  SharedExpertDims d;
-  d.n_used = width(m, "expert_used_count");
-  const auto ff_dim = [&](std::string_view key, int64_t share) {
-    return m.has(key) ? width(m, key) : width(m, "feed_forward_length") / share;
-  };
-  d.routed = {
-      .dim = c.dim, .n_experts = width(m, "expert_count"), .ff_dim = ff_dim("expert_feed_forward_length", d.n_used)};
-  d.shared_ff_dim = ff_dim("expert_shared_feed_forward_length", 1);
-  return d;
-}
-
-Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& d) {
-  const int64_t dim = d.routed.dim, ff_dim = d.shared_ff_dim;
-  const Value routed = routed_experts(g, w, x, d.routed, {.route = {.n_used = d.n_used}});
-  const Value gate = g.linear(x, w("ffn_gate_shexp.weight", {ff_dim, dim}));
-  const Value up = g.linear(x, w("ffn_up_shexp.weight", {ff_dim, dim}));
-  const Value shared = g.linear(g.gated_act(Act::silu, gate, up), w("ffn_down_shexp.weight", {dim, ff_dim}));
-  const Value weight = g.linear(x, w("ffn_gate_inp_shexp.weight", {1, dim}));  // [T, 1]
-  return g.add(routed, g.gated_act(Act::sigmoid, weight, shared));
-}
-
 void build_hybrid(GraphBuilder& g, const ModelConfig& c, const HybridDims& d, const HybridFamily& family) {
   Value x = g.embed(g.weight("token_embd.weight", {c.vocab_size, d.dim}));  // [T, dim]
   for (int l = 0; l < d.n_trunk; ++l) {

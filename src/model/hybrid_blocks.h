@@ -45,14 +45,6 @@ struct HybridFamily {
 // A matrix for each of q+k+v, z, alpha, beta.
 DeltaNetProjections separate_projections(GraphBuilder& g, const LayerWeights& w, Value x, const HybridDims& dims);
 
-// Routed experts and one expert for every token, weighed by its own gate.
-struct SharedExpertDims {
-  MoeDims routed;
-  int64_t n_used, shared_ff_dim;
-};
-SharedExpertDims read_shared_expert_dims(const ModelConfig& config, Metadata& metadata);
-Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& dims);
-
 // The whole model, and the MTP block: it reads a token with the trunk's hidden state one position earlier.
 void build_hybrid(GraphBuilder& g, const ModelConfig& config, const HybridDims& dims, const HybridFamily& family);
 void build_mtp_block(GraphBuilder& g, const ModelConfig& config, const HybridDims& dims, const HybridFamily& family);
