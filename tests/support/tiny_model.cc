@@ -211,14 +211,14 @@ const TinyKey* TinyModel::find(std::string_view key) const {
   return found == metadata.end() ? nullptr : &*found;
 }
 
-// The table's models, and for an architecture that is not in it a plain one with all the usual keys.
+// The table's models, and for an architecture that is not in it a plain one with experts.
 const std::vector<TinyModel>& tiny_models() {
   static const std::vector<TinyModel> kModels = [] {
     std::vector<TinyModel> models = make_tiny_models();
     for (const Architecture* const* a = kArchitectures; *a; ++a) {
       const std::string name((*a)->gguf_name);
       if (std::ranges::find(models, name, &TinyModel::architecture) != models.end()) continue;
-      Keys usual = dense(2, with(kSharedExpert, {{"attention.sliding_window", kWindow}}));
+      Keys usual = dense(2, kSharedExpert);
       for (TinyKey& key : usual) key.required = false;  // nobody said which of them this one needs
       models.push_back({name, name, std::move(usual)});
     }
