@@ -228,7 +228,8 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("-c,--context", options->context, "positions of the context (0: the model's own, at most 4096)")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("--stop", options->stop, "end the answer before this text; may be given several times");
+  app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
+      ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);
