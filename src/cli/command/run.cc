@@ -119,7 +119,7 @@ std::string figures_of(const Generation& made) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
   return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({})", made.n_prompt_tokens,
                      rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), made.tokens.size(),
-                     rate(made.tokens.size(), made.decode_s), stop_reason_name(made.reason));
+                     rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason));
 }
 
 std::string report_of(const Options& options, const Generation& made, const std::string& text) {
