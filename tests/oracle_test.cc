@@ -29,6 +29,7 @@ struct Tolerance {
 };
 constexpr Tolerance kF32{0.002, 2e-4, 1e-3}, kF16{0.15, 0.008, 0.01}, kEightBits{2.5, 0.15, 0.3};
 constexpr Tolerance kNarrow{3e-4, 3e-5, 1e-4};
+constexpr Tolerance kGeluTable{0.03, 0.002, 0.003};  // seen: 0.016 and 9.5e-4
 
 struct OracleSet {
   fs::path root;
@@ -39,7 +40,7 @@ struct OracleSet {
 // precision only: rounding our GELU the same way brings the difference down from 0.016 to 0.001..0.007, what remains
 // being arguments that f32 noise pushes over a rounding boundary. Our GELU stays in f32, as in our own set.
 const OracleSet kOwn{fs::path(ZINC_SOURCE_DIR) / "tests" / "data" / "oracle", kNarrow, kNarrow};
-const OracleSet kShared{fs::path(ZINC_SOURCE_DIR) / ".." / "shared" / "oracle", kF16, kF32};
+const OracleSet kShared{fs::path(ZINC_SOURCE_DIR) / ".." / "shared" / "oracle", kGeluTable, kF32};
 
 struct Oracle {
   fs::path model;
@@ -75,9 +76,9 @@ std::vector<TokenId> tokens_of(const json::value& list) {
 
 struct Difference {
   double largest = 0, relative = 0;
-  void merge(const Difference& other) {
-    largest = std::max(largest, other.largest);
-    relative = std::max(relative, other.relative);
+  void merge(const Difference& other) {  // what is not a number stays, so that no limit holds for it
+    if (std::isnan(other.largest) || other.largest > largest) largest = other.largest;
+    if (std::isnan(other.relative) || other.relative > relative) relative = other.relative;
   }
 };
 
@@ -90,6 +91,7 @@ Difference compare(std::span<const float> got, std::span<const float> expected) 
   for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
     const double d = double{got[i]} - expected[i];
     if (!(std::abs(d) <= difference.largest)) difference.largest = std::abs(d);
+    if (std::isnan(difference.largest)) return {difference.largest, difference.largest};
     error += d * d;
     norm += (expected[i] - mean) * (expected[i] - mean);
   }

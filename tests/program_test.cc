@@ -169,7 +169,28 @@ TEST_F(ProgramTest, wrong_usage_exits_with_two_and_says_why_on_standard_error) {
     EXPECT_EQ(end.exit_code, 2) << text_of(arguments) << ": " << end.err;
     EXPECT_EQ(end.out, "") << text_of(arguments);
     EXPECT_NE(end.err, "") << text_of(arguments);
+    EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << "one line: " << end.err;
+    EXPECT_TRUE(says(end.err, {"zinc: ", "--help"})) << text_of(arguments);
   }
+}
+
+TEST_F(ProgramTest, a_wrong_word_is_named_beside_the_help_that_lists_the_right_ones) {
+  EXPECT_TRUE(says(zinc({"frob"}).err, {"'frob'", "`zinc --help`"}));
+  EXPECT_TRUE(says(zinc({"debug", "frob"}).err, {"'frob'", "`zinc debug --help`"}));
+  EXPECT_TRUE(says(zinc({"debug"}).err, {"missing", "`zinc debug --help`"}));
+  EXPECT_TRUE(says(zinc({"graph", kModel, "--json", "--dot"}).err, {"--json", "--dot", "`zinc graph --help`"}));
+  EXPECT_TRUE(says(zinc({"run", "hello", "--frob"}).err, {"--frob", "`zinc run --help`"}));
+  for (const char* seed : {"-1", "18446744073709551616", "1.5", ""}) {
+    const ProcessEnd end = zinc({"run", kModel, "hello", "--seed", seed});
+    EXPECT_EQ(end.exit_code, 2) << seed;
+    EXPECT_TRUE(says(end.err, {"--seed", "18446744073709551615"})) << seed;
+  }
+}
+
+TEST_F(ProgramTest, stop_takes_one_word_and_leaves_model_and_prompt_alone) {
+  const ProcessEnd before = zinc({"run", "--stop", "zzz", kModel, "hello", "-n", "4"});
+  EXPECT_EQ(before.exit_code, 0) << before.err;
+  EXPECT_EQ(before.out, zinc({"run", kModel, "hello", "-n", "4"}).out);
 }
 
 TEST_F(ProgramTest, a_model_file_that_is_not_there_is_named) {

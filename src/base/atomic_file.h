@@ -1,6 +1,7 @@
 // A file that appears whole or not at all. Bytes go to a temporary file beside `path`; commit() makes them durable and
 // renames it into place, replacing what was there. Without commit() the old file stays and the temporary one is
-// removed; a process killed in between leaves at most `<path>.part-*`. One thread at a time.
+// removed; a process killed in between leaves at most `<path>.part-*`. A link is followed, and what is no regular file
+// (a device, a pipe, a folder) is refused rather than replaced. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace zinc {
 
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::filesystem::path& path);
+  static Result<AtomicFile> create(const std::filesystem::path& wanted);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;

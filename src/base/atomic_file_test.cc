@@ -1,6 +1,7 @@
 #include "base/atomic_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,9 +83,27 @@ TEST_F(AtomicFileTest, a_failure_names_the_file_and_leaves_nothing) {
   EXPECT_EQ(status.error().code, ErrorCode::io);
   EXPECT_NE(status.error().message.find(missing.string()), std::string::npos) << status.error().message;
 
-  fs::create_directory(path_);  // a folder in the way: the rename cannot succeed
+  fs::create_directory(path_);
   EXPECT_FALSE(write_file_atomically(path_, "text").ok());
   EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, what_is_no_regular_file_is_refused_and_stays) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const Status status = write_file_atomically(path_, "text");
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("not a regular file"), std::string::npos) << status.error().message;
+  EXPECT_TRUE(fs::is_fifo(path_));
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(AtomicFileTest, a_link_stays_a_link_and_its_target_is_replaced) {
+  ASSERT_TRUE(write_file_atomically(path_, "old").ok());
+  fs::create_symlink("file", folder_ / "link");
+  ASSERT_TRUE(write_file_atomically(folder_ / "link", "new").ok());
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(contents(path_), "new");
+  EXPECT_EQ(n_files(), 2u);
 }
 
 TEST_F(AtomicFileTest, a_finished_file_is_moved_over_the_old_one) {

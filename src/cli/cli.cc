@@ -38,6 +38,25 @@ Status run_command(const std::function<Status()>& command) {
   }
 }
 
+// The innermost command the words named, for pointing at its help.
+const CLI::App& named_app(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : named_app(*chosen.front());
+}
+
+// One line that says what was wrong and where the right usage is.
+std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
+  const CLI::App& app = named_app(root);
+  std::string path = app.get_name();
+  for (const CLI::App* a = app.get_parent(); a; a = a->get_parent()) path = a->get_name() + " " + path;
+  std::string what = error.what();
+  if (app.get_require_subcommand_min() > 0) {  // a group, and none of its commands followed
+    const std::vector<std::string> unknown = root.remaining(true);
+    what = unknown.empty() ? "a command is missing" : fmt::format("'{}' is no command", unknown.front());
+  }
+  return fmt::format("zinc: {}; `{} --help` lists what is possible", one_line(what), path);
+}
+
 }  // namespace
 
 int run_cli(int argc, char** argv) {
@@ -57,7 +76,9 @@ int run_cli(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    note(usage_error(app, error));
+    return kExitUsage;
   }
   const Status status = run_command(chosen);
   if (status.ok()) return 0;

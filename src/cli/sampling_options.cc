@@ -1,8 +1,23 @@
 #include "cli/sampling_options.h"
 
+#include <fmt/core.h>
+
+#include <charconv>
+
 #include "sample/rng.h"
 
 namespace zinc {
+namespace {
+
+// CLI11 would take -1 and numbers past the last one for 2^64-1.
+std::string seed_text(const std::string& word) {
+  uint64_t seed = 0;
+  const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), seed);
+  if (code == std::errc() && end == word.data() + word.size()) return {};
+  return fmt::format("'{}' is no seed; expected a whole number from 0 to 18446744073709551615", word);
+}
+
+}  // namespace
 
 void SamplingOptions::settle_seed() { params.seed = seed ? *seed : fresh_seed(); }
 
@@ -23,7 +38,9 @@ void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
   add("--dry-base", p.dry_base, "growth of that penalty with the run's length");
   add("--dry-allowed-length", p.dry_allowed_length, "runs up to this length cost nothing");
   add("--dry-last-n", p.dry_last_n, "how far back DRY looks (-1: everything)");
-  app.add_option("--seed", options.seed, "of the random draws (default: a new one each time)")->group("Sampling");
+  app.add_option("--seed", options.seed, "of the random draws (default: a new one each time)")
+      ->check(seed_text)
+      ->group("Sampling");
 }
 
 }  // namespace zinc

@@ -81,6 +81,7 @@ Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std:
       break;
     }
     ZINC_TRY(next, sequence.feed({&id, 1}));
+    ++made.n_decode_steps;
     logits.assign(next.begin(), next.end());
   }
   if (const std::string_view rest = decoder.finish(); !rest.empty()) hooks.text(rest);

@@ -27,8 +27,9 @@ std::string_view stop_reason_name(StopReason reason);  // "end_token"
 struct Generation {
   std::vector<TokenId> tokens;  // an end token not included
   StopReason reason = StopReason::end_token;
-  int n_prompt_tokens = 0;            // read; fewer than the prompt has if cancelled there
-  double prompt_s = 0, decode_s = 0;  // reading the prompt; making the answer, its first token included
+  int n_prompt_tokens = 0;  // read; fewer than the prompt has if cancelled there
+  int n_decode_steps = 0;   // tokens fed back; the first token of the answer comes out of the prompt's last step
+  double prompt_s = 0, decode_s = 0;  // reading the prompt; all that came after it
 };
 
 struct GenerateHooks {

@@ -19,6 +19,18 @@ Result<const Architecture*> find_architecture(const GgufFile& file) {
               file.name(), name, known);
 }
 
+// A token without a row in the table would be looked up behind its end. Fewer tokens than rows are common: padding.
+Status check_vocabulary(const GgufFile& file, int64_t vocab_size) {
+  const GgufValue* tokens = file.find("tokenizer.ggml.tokens");
+  const GgufArray* texts = tokens ? std::get_if<GgufArray>(&tokens->data) : nullptr;
+  if (!texts || texts->size() <= static_cast<uint64_t>(vocab_size)) return ok_status();
+  return fail(
+      ErrorCode::invalid_input,
+      "{}: tokenizer.ggml.tokens has {} entries, tensor 'token_embd.weight' only {} rows; the file is damaged or "
+      "was converted with another model's tokenizer",
+      file.name(), texts->size(), vocab_size);
+}
+
 Result<ModelConfig> read_config(const GgufFile& file, Metadata& metadata) {
   ModelConfig config;
   config.dim = metadata.count("embedding_length");
@@ -36,6 +48,7 @@ Result<ModelConfig> read_config(const GgufFile& file, Metadata& metadata) {
                 table.shape.to_string(), config.dim);
   }
   config.vocab_size = table.shape[0];
+  if (Status valid = check_vocabulary(file, config.vocab_size); !valid.ok()) return valid.error();
   return config;
 }
 

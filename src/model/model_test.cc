@@ -74,6 +74,15 @@ TEST(ReadModel, a_token_table_of_another_width_is_refused) {
   EXPECT_TRUE(says(Reading(w).error(), {"token_embd.weight", "[40,16]", "[40,32]"}));
 }
 
+TEST(ReadModel, a_token_without_a_row_in_the_table_is_refused) {
+  const auto with_tokens = [](size_t n) {
+    return Reading(TinyLlama{}.file().add("tokenizer.ggml.tokens", std::vector<std::string>(n, "x"))).error();
+  };
+  EXPECT_EQ(with_tokens(39), "") << "rows without a token are padding";
+  EXPECT_EQ(with_tokens(40), "");
+  EXPECT_TRUE(says(with_tokens(41), {"tiny.gguf", "tokenizer.ggml.tokens", "41", "token_embd.weight", "40"}));
+}
+
 TEST(ReadModel, every_missing_tensor_is_named) {
   for (const char* name :
        {"blk.1.attn_norm.weight", "blk.0.attn_v.weight", "blk.1.ffn_down.weight", "output_norm.weight"}) {

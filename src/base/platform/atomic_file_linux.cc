@@ -53,8 +53,14 @@ AtomicFile::~AtomicFile() {
   ::unlink(temporary_.c_str());
 }
 
-Result<AtomicFile> AtomicFile::create(const fs::path& path) {
+Result<AtomicFile> AtomicFile::create(const fs::path& wanted) {
   static std::atomic<unsigned> n_created = 0;
+  std::error_code unreadable;  // then creating the file says why
+  const fs::path canonical = fs::weakly_canonical(wanted, unreadable);
+  const fs::path path = fs::is_symlink(wanted, unreadable) && !canonical.empty() ? canonical : wanted;
+  if (const fs::file_status there = fs::status(path, unreadable); fs::exists(there) && !fs::is_regular_file(there)) {
+    return fail(ErrorCode::io, "{}: is not a regular file, so it cannot be replaced; name a file", path.string());
+  }
   for (int i = 0; i < kMaxNameTries; ++i) {
     fs::path temporary = path;
     temporary += fmt::format(".part-{}-{}", ::getpid(), n_created++);

@@ -119,7 +119,7 @@ std::string figures_of(const Generation& made) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
   return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({})", made.n_prompt_tokens,
                      rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), made.tokens.size(),
-                     rate(made.tokens.size(), made.decode_s), stop_reason_name(made.reason));
+                     rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason));
 }
 
 std::string report_of(const Options& options, const Generation& made, const std::string& text) {
@@ -228,7 +228,8 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("-c,--context", options->context, "positions of the context (0: the model's own, at most 4096)")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("--stop", options->stop, "end the answer before this text; may be given several times");
+  app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
+      ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);
