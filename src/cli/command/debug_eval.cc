@@ -2,8 +2,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/json.h"
@@ -16,6 +18,7 @@ namespace {
 
 struct Options {
   ModelOptions model;
+  std::string tokens_text;
   std::vector<TokenId> tokens;
   std::string logits_out;
   int n_greedy = 0;
@@ -42,6 +45,25 @@ double mean_nll(std::span<const float> logits, std::span<const TokenId> tokens) 
 
 std::string_view as_text(const std::vector<float>& floats) {
   return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
+}
+
+// "1,2,3"; nullopt for anything else.
+std::optional<std::vector<TokenId>> parse_tokens(std::string_view text) {
+  std::vector<TokenId> tokens;
+  while (true) {
+    TokenId id = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    if (error != std::errc()) return std::nullopt;
+    tokens.push_back(id);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (text.empty()) return tokens;
+    if (text[0] != ',') return std::nullopt;
+    text.remove_prefix(1);
+  }
+}
+
+std::string is_token_list(const std::string& text) {  // as CLI11 checks: what is wrong, or nothing
+  return parse_tokens(text) ? "" : fmt::format("'{}' is no list of numbers like 1,2,3", text);
 }
 
 Status check_tokens(const Options& options, int64_t vocab_size) {
@@ -106,12 +128,15 @@ std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->model.backend = "reference";  // what is checked against the oracle unless another is asked for
   app.add_option("model", options->model.path, "a GGUF file")->required();
-  app.add_option("--tokens", options->tokens, "token ids, separated by commas")->required()->delimiter(',');
+  app.add_option("--tokens", options->tokens_text, "token ids, separated by commas")->required()->check(is_token_list);
   app.add_option("--logits-out", options->logits_out, "write the last position's logits as little-endian float32");
   app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")->check(CLI::Range(0, 1 << 20));
   app.add_flag("--nll", options->nll, "mean negative log-likelihood of the tokens");
   declare_model_options(app, options->model);
-  return [options] { return run(*options); };
+  return [options] {
+    options->tokens = *parse_tokens(options->tokens_text);  // checked above
+    return run(*options);
+  };
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// What the formats with blocks of 256 share. Nibbles lie in four pairs of groups of 32, a pair in 8 vectors of 64 bytes:
-// vector v holds quants 4v..4v+3 of each of the 16 rows, the even group's in the low halves, the odd one's in the high.
+// What the formats with blocks of 256 share. Nibbles lie in four pairs of groups of 32, a pair in 8 vectors of 64
+// bytes: vector v holds quants 4v..4v+3 of each of the 16 rows, the even group's in the low halves, the odd one's in
+// the high.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,5 @@
-// Values of 4-bit codes, raised by 128 so that they are unsigned bytes; kernels take 128 * (sum of the column) off again.
+// Values of 4-bit codes, raised by 128 so that they are unsigned bytes; kernels take 128 * (sum of the column) off
+// again.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,8 @@ inline void i_store_s8(int8_t* p, I a) {  // saturating
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a));
 }
 inline F f_from_exponent(I e) {  // 2^(e - 128) for e = 1 .. 255; 0 for e = 0 and 1
-  const I shifted = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_max_epi32(e, _mm512_set1_epi32(1)), _mm512_set1_epi32(1)), 23);
+  const I shifted =
+      _mm512_slli_epi32(_mm512_sub_epi32(_mm512_max_epi32(e, _mm512_set1_epi32(1)), _mm512_set1_epi32(1)), 23);
   return _mm512_castsi512_ps(shifted);
 }
 inline int32_t i_sum(I a) { return _mm512_reduce_add_epi32(a); }

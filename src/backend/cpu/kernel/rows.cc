@@ -56,15 +56,13 @@ void scale(const float* x, float factor, size_t n, float* out) {
 }
 
 void add(const float* a, const float* b, size_t n, float* out) {
-  for_each_16(n, [&](size_t i, size_t m) {
-    f_store_some(out + i, f_add(f_load_some(a + i, m), f_load_some(b + i, m)), m);
-  });
+  for_each_16(
+      n, [&](size_t i, size_t m) { f_store_some(out + i, f_add(f_load_some(a + i, m), f_load_some(b + i, m)), m); });
 }
 
 void mul(const float* a, const float* b, size_t n, float* out) {
-  for_each_16(n, [&](size_t i, size_t m) {
-    f_store_some(out + i, f_mul(f_load_some(a + i, m), f_load_some(b + i, m)), m);
-  });
+  for_each_16(
+      n, [&](size_t i, size_t m) { f_store_some(out + i, f_mul(f_load_some(a + i, m), f_load_some(b + i, m)), m); });
 }
 
 void add_scaled(const float* x, float factor, size_t n, float* sum) {
@@ -88,9 +86,8 @@ F swiglu_oai(F gate, F up) {
 
 template <class Fn>
 void apply(const float* gate, const float* up, size_t n, float* out, const Fn& fn) {
-  for_each_16(n, [&](size_t i, size_t m) {
-    f_store_some(out + i, fn(f_load_some(gate + i, m), f_load_some(up + i, m)), m);
-  });
+  for_each_16(
+      n, [&](size_t i, size_t m) { f_store_some(out + i, fn(f_load_some(gate + i, m), f_load_some(up + i, m)), m); });
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ inline F f_exp(F x) {
   p = f_fma(p, r, f_set(5.0000001201e-1f));
   p = f_fma(f_mul(r, r), p, f_add(r, f_set(1.0f)));
   const F scaled = f_scale_exp2(p, f_to_i(n));
-  return f_below(x, f_set(-87.0f), f_zero(), f_below(f_set(88.0f), x, f_set(std::numeric_limits<float>::infinity()), scaled));
+  return f_below(x, f_set(-87.0f), f_zero(),
+                 f_below(f_set(88.0f), x, f_set(std::numeric_limits<float>::infinity()), scaled));
 }
 
 inline F f_sigmoid(F x) { return f_div(f_set(1.0f), f_add(f_set(1.0f), f_exp(f_sub(f_zero(), x)))); }
