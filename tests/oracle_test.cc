@@ -285,7 +285,7 @@ using Parameter = std::tuple<const BackendInfo*, std::string>;
 std::vector<const BackendInfo*> usable_backends() {
   std::vector<const BackendInfo*> usable;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if ((*b)->open(1).ok()) usable.push_back(*b);
+    if ((*b)->usable()) usable.push_back(*b);
   }
   return usable;
 }

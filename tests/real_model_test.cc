@@ -40,7 +40,7 @@ TokenId argmax(std::span<const float> logits) {
 std::vector<const BackendInfo*> usable_backends() {
   std::vector<const BackendInfo*> usable;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if ((*b)->open(1).ok()) usable.push_back(*b);
+    if ((*b)->usable()) usable.push_back(*b);
   }
   return usable;
 }

@@ -359,7 +359,7 @@ bool drafts(const Model& model) { return model.draft.has_value(); }
 std::vector<Subject> models_that(bool (*fits)(const Model&)) {
   std::vector<Subject> subjects;
   for (const BackendInfo* const* backend = kBackends; *backend; ++backend) {
-    if (!(*backend)->open(1).ok()) continue;
+    if (!(*backend)->usable()) continue;
     for (const TinyModel& model : tiny_models()) {
       const Subject subject{std::string((*backend)->name), model.name};
       if (fits(loaded(subject).model())) subjects.push_back(subject);

@@ -67,7 +67,8 @@ struct BackendInfo {
   std::string_view summary;
   std::string_view default_kv_format;  // how it keeps keys and values unless asked
   int product_bits;  // of the activations in products with block-quantized weights: 32, or 8 where it rounds them
-  int rank;          // the default backend is the highest that opens
+  int rank;          // the default backend is the highest that is usable
+  bool (*usable)();  // on this machine; asked often, so it opens nothing
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
 };
 

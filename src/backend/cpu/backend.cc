@@ -59,6 +59,7 @@ extern const BackendInfo k_backend_cpu = {.name = "cpu",
                                           .default_kv_format = "f16",
                                           .product_bits = 8,
                                           .rank = 1,
+                                          .usable = [] { return !cpu::usable_kernels().empty(); },
                                           .open = cpu::open};
 
 }  // namespace zinc

@@ -67,6 +67,7 @@ extern const BackendInfo k_backend_reference = {.name = "reference",
                                                 .default_kv_format = "f32",
                                                 .product_bits = 32,
                                                 .rank = 0,
+                                                .usable = [] { return true; },
                                                 .open = reference::open};
 
 }  // namespace zinc

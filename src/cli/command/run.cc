@@ -219,7 +219,8 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("model_and_prompt", options->positionals,
                  "[MODEL] [PROMPT]: a GGUF file (else the default model), and "
                  "the question (else standard input)")
-      ->expected(0, 2);
+      ->expected(0, 2)
+      ->option_text("[MODEL] [PROMPT]");
   app.add_option("--system", options->system, "the system message");
   app.add_flag("--raw", options->raw, "continue the prompt as it is, without the chat template");
   app.add_option("-n,--max-tokens", options->max_tokens, "stop after so many tokens (0: when the context is full)")
