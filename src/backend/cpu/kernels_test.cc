@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "tensor/format.h"
@@ -21,10 +22,11 @@ std::vector<float> random_floats(size_t n, uint32_t seed) {
   return out;
 }
 
-// One panel of random blocks, packed.
-std::vector<uint8_t> random_panel(const PanelFormat& panel, const Format& format, size_t n_blocks) {
-  std::mt19937 random(panel.block_elems);
-  std::vector<std::vector<std::byte>> rows(kPanelRows, std::vector<std::byte>(format.block_bytes * n_blocks));
+using Rows = std::vector<std::vector<std::byte>>;
+
+Rows random_rows(const Format& format, size_t n_blocks) {
+  std::mt19937 random(format.block_elems);
+  Rows rows(kPanelRows, std::vector<std::byte>(format.block_bytes * n_blocks));
   for (auto& row : rows) {
     if (format.encode) {
       const std::vector<float> x = random_floats(n_blocks * format.block_elems, static_cast<uint32_t>(random()));
@@ -33,6 +35,12 @@ std::vector<uint8_t> random_panel(const PanelFormat& panel, const Format& format
       for (std::byte& b : row) b = static_cast<std::byte>(random() % 0x60);  // halves stay finite
     }
   }
+  return rows;
+}
+
+// The 16 rows, packed.
+std::vector<uint8_t> random_panel(const PanelFormat& panel, const Format& format, size_t n_blocks) {
+  const Rows rows = random_rows(format, n_blocks);
   std::vector<uint8_t> out(panel.panel_block_bytes * n_blocks);
   for (size_t b = 0; b < n_blocks; ++b) {
     const std::byte* blocks[kPanelRows];
@@ -97,6 +105,35 @@ TEST(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
         if (!other.kernels[tile - 1]) continue;
         EXPECT_EQ(multiply(*kernels, other, weights, n_blocks, tile), expected)
             << kernels->isa << " " << format.name << " by " << tile;
+      }
+    }
+  }
+}
+
+// The kernels' only rounding beside f32 sums is that of the columns: with the columns as rounded, products are exact.
+TEST(CpuKernels, a_product_is_that_of_the_decoded_weights_and_the_rounded_column) {
+  constexpr size_t kBlocks = 3;
+  const Kernels& kernels = *usable_kernels().front();
+  for (const PanelFormat* const* f = kernels.panel_formats; *f; ++f) {
+    const Format& format = *find_format((*f)->format);
+    const size_t n = kBlocks * format.block_elems,
+                 column_block = (*f)->column_kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
+    const Rows rows = random_rows(format, kBlocks);
+    const std::vector<float> got = multiply(kernels, **f, random_panel(**f, format, kBlocks), kBlocks, 1);
+    for (size_t c = 0; c < kColumns; ++c) {
+      const Quantized column = quantized(kernels, (*f)->column_kind, n, static_cast<uint32_t>(c));
+      for (size_t r = 0; r < kPanelRows; ++r) {
+        std::vector<float> weights(n);
+        format.decode(rows[r], weights);
+        double sum = 0, magnitude = 0;
+        for (size_t k = 0; k < n; ++k) {
+          const double x = (*f)->column_kind == ColumnKind::f32
+                               ? double{column.f32[k]}
+                               : static_cast<double>(column.q[k]) * column.scale[k / column_block];
+          sum += weights[k] * x;
+          magnitude += std::abs(weights[k] * x);
+        }
+        EXPECT_NEAR(got[c * kPanelRows + r], sum, 2e-6 * magnitude) << format.name << " row " << r << " column " << c;
       }
     }
   }
