@@ -115,6 +115,25 @@ Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const
   return g.add(routed, g.gated_act(Act::sigmoid, weight, shared));
 }
 
+AttentionDims read_attention_dims(const ModelConfig& c, Metadata& m) {
+  const int64_t heads = m.count("attention.head_count");
+  return {.dim = c.dim,
+          .heads = heads,
+          .kv_heads = m.count_or("attention.head_count_kv", heads),
+          .head_dim = m.count_or("attention.key_length", c.dim / heads)};
+}
+
+void build_decoder(GraphBuilder& g, const ModelConfig& c, float eps, const DecoderLayer& layer) {
+  Value x = g.embed(g.weight("token_embd.weight", {c.vocab_size, c.dim}));  // [T, dim]
+  for (int l = 0; l < c.n_layers; ++l) {
+    const LayerWeights w = g.layer(l);
+    x = g.add(x, layer.mix(w, l, g.rms_norm(x, w("attn_norm.weight", {c.dim}), eps)));
+    x = g.add(x, layer.feed(w, l, g.rms_norm(x, w(layer.feed_norm, {c.dim}), eps)));
+    g.label(x, "l_out-" + std::to_string(l));
+  }
+  finish_with_logits(g, c, x, eps);
+}
+
 void finish_with_logits(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap) {
   g.end_layers();
   x = g.rms_norm(x, g.weight("output_norm.weight", {c.dim}), norm_eps);  // [T, dim]

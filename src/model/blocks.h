@@ -1,6 +1,9 @@
 // Pieces that several architectures share. A piece only one architecture uses lives in that architecture's file.
 #pragma once
 
+#include <functional>
+#include <string_view>
+
 #include "graph/graph_builder.h"
 #include "model/architecture.h"
 
@@ -57,6 +60,18 @@ struct SharedExpertDims {
 };
 SharedExpertDims read_shared_expert_dims(const ModelConfig& config, Metadata& metadata, RouteWeights weights);
 Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& dims);
+
+// One head count and size for all layers: attention.head_count, head_count_kv, key_length.
+AttentionDims read_attention_dims(const ModelConfig& config, Metadata& metadata);
+
+// The whole of a plain decoder: token embedding, then per layer x += mix(norm x); x += feed(norm x), then the logits.
+// The residual stream after layer i is labelled "l_out-<i>".
+struct DecoderLayer {
+  std::function<Value(const LayerWeights&, int layer, Value x)> mix;
+  std::function<Value(const LayerWeights&, int layer, Value x)> feed;
+  std::string_view feed_norm = "ffn_norm.weight";
+};
+void build_decoder(GraphBuilder& g, const ModelConfig& config, float norm_eps, const DecoderLayer& layer);
 
 // Final norm, rows to sample, output matrix (or the token table where there is none), softcap if > 0.
 void finish_with_logits(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap = 0);

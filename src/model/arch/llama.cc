@@ -20,19 +20,18 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
                              .scale = default_attention_scale(head_dim)};
   attention.freq_factors = g.optional_weight("rope_freqs.weight", {attention.rope.n_dims / 2});
 
-  Value x = g.embed(g.weight("token_embd.weight", {c.vocab_size, c.dim}));  // [T, dim]
-  for (int l = 0; l < c.n_layers; ++l) {
-    const LayerWeights w = g.layer(l);
-    const size_t i = static_cast<size_t>(l);
-    Value h = g.rms_norm(x, w("attn_norm.weight", {c.dim}), eps);
-    x = g.add(x, attention_block(g, w, l, h, {c.dim, heads[i], kv_heads[i], head_dim}, attention));
-    h = g.rms_norm(x, w("ffn_norm.weight", {c.dim}), eps);
-    h = n_experts > 0 ? routed_experts(g, w, h, {c.dim, n_experts, ff_dims[i]}, moe)
-                      : gated_ffn(g, w, h, Act::silu, c.dim, ff_dims[i]);
-    x = g.add(x, h);
-    g.label(x, "l_out-" + std::to_string(l));
-  }
-  finish_with_logits(g, c, x, eps);
+  build_decoder(g, c, eps,
+                {.mix =
+                     [&](const LayerWeights& w, int l, Value x) {
+                       const size_t i = static_cast<size_t>(l);
+                       return attention_block(g, w, l, x, {c.dim, heads[i], kv_heads[i], head_dim}, attention);
+                     },
+                 .feed =
+                     [&](const LayerWeights& w, int l, Value x) {
+                       const int64_t ff_dim = ff_dims[static_cast<size_t>(l)];
+                       return n_experts > 0 ? routed_experts(g, w, x, {c.dim, n_experts, ff_dim}, moe)
+                                            : gated_ffn(g, w, x, Act::silu, c.dim, ff_dim);
+                     }});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// SmolLM3: the blocks of llama, but every fourth layer does not rotate.
+// SmolLM3: the decoder of llama, but every fourth layer does not rotate.
 #include "model/blocks.h"
 
 namespace zinc {
@@ -7,25 +7,20 @@ namespace {
 constexpr int kUnrotatedPeriod = 4;
 
 void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
-  const int64_t heads = m.count("attention.head_count");
-  const int64_t kv_heads = m.count_or("attention.head_count_kv", heads);
-  const int64_t head_dim = m.count_or("attention.key_length", c.dim / heads);
+  const AttentionDims dims = read_attention_dims(c, m);
   const float eps = m.real("attention.layer_norm_rms_epsilon");
   const int64_t ff_dim = m.count("feed_forward_length");
-  AttentionOptions attention{.rope = read_rope(m, RopePairs::adjacent, head_dim),
-                             .scale = default_attention_scale(head_dim)};
-
-  Value x = g.embed(g.weight("token_embd.weight", {c.vocab_size, c.dim}));  // [T, dim]
-  for (int l = 0; l < c.n_layers; ++l) {
-    const LayerWeights w = g.layer(l);
-    attention.rotate = (l + 1) % kUnrotatedPeriod != 0;
-    Value h = g.rms_norm(x, w("attn_norm.weight", {c.dim}), eps);
-    x = g.add(x, attention_block(g, w, l, h, {c.dim, heads, kv_heads, head_dim}, attention));
-    h = g.rms_norm(x, w("ffn_norm.weight", {c.dim}), eps);
-    x = g.add(x, gated_ffn(g, w, h, Act::silu, c.dim, ff_dim));
-    g.label(x, "l_out-" + std::to_string(l));
-  }
-  finish_with_logits(g, c, x, eps);
+  const AttentionOptions rotated{.rope = read_rope(m, RopePairs::adjacent, dims.head_dim),
+                                 .scale = default_attention_scale(dims.head_dim)};
+  AttentionOptions unrotated = rotated;
+  unrotated.rotate = false;
+  build_decoder(
+      g, c, eps,
+      {.mix =
+           [&](const LayerWeights& w, int l, Value x) {
+             return attention_block(g, w, l, x, dims, (l + 1) % kUnrotatedPeriod == 0 ? unrotated : rotated);
+           },
+       .feed = [&](const LayerWeights& w, int, Value x) { return gated_ffn(g, w, x, Act::silu, c.dim, ff_dim); }});
 }
 
 }  // namespace
