@@ -19,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
+const std::string kModel = ZINC_SOURCE_DIR "/tests/data/oracle/models/qwen2-f16.gguf";
+
 // Every command that opens a model, applied to `file`.
 std::vector<Arguments> commands_on(const std::string& file) {
   return {{"inspect", file},
@@ -27,10 +29,10 @@ std::vector<Arguments> commands_on(const std::string& file) {
           {"graph", file, "--dot"},
           {"graph", file, "--cost"},
           {"run", file, "hello"},
+          {"bench", file, "-p", "4", "-n", "2", "-r", "1"},
+          {"perplexity", file, kModel},
           {"debug", "eval", file, "--tokens", "1,2,3"}};
 }
-
-const std::string kModel = ZINC_SOURCE_DIR "/tests/data/oracle/models/qwen2-f16.gguf";
 
 std::string text_of(const Arguments& arguments) {
   std::string text = "zinc";
@@ -138,8 +140,13 @@ TEST_F(ProgramTest, version_and_help_succeed_on_standard_output) {
   const ProcessEnd version = zinc({"--version"});
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_EQ(version.out.rfind("zinc ", 0), 0u) << version.out;
-  for (const Arguments& arguments : std::vector<Arguments>{
-           {"--help"}, {"run", "--help"}, {"inspect", "--help"}, {"graph", "--help"}, {"debug", "eval", "--help"}}) {
+  for (const Arguments& arguments : std::vector<Arguments>{{"--help"},
+                                                           {"run", "--help"},
+                                                           {"inspect", "--help"},
+                                                           {"graph", "--help"},
+                                                           {"bench", "--help"},
+                                                           {"perplexity", "--help"},
+                                                           {"debug", "eval", "--help"}}) {
     const ProcessEnd help = zinc(arguments);
     EXPECT_EQ(help.exit_code, 0) << text_of(arguments);
     EXPECT_GT(help.out.size(), 40u) << text_of(arguments);

@@ -19,6 +19,13 @@ struct DeviceInfo {
   size_t memory_bytes = 0;
 };
 
+// What the device does at most, measured just now. 0: not known.
+struct DevicePeaks {
+  double read_bytes_per_s = 0;          // from memory, no cache
+  double flops_per_s = 0;               // of the arithmetic its matrix products use; a product counts two
+  std::string_view arithmetic = "f32";  // which that is: "f32", "int8"
+};
+
 // The weights of one or more graphs on the device, found by tensor name.
 class DeviceWeights {
  public:
@@ -52,6 +59,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual DeviceInfo info() const = 0;
+  virtual DevicePeaks measure_peaks() = 0;  // a fraction of a second, all threads
   // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result.
   virtual Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs) = 0;
   virtual Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,

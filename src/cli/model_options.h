@@ -16,7 +16,9 @@ struct ModelOptions {
   int n_threads = 0;
 };
 
-// Declares --backend, --threads and --kv on `app`.
+// Declares --backend and --kv on `app`.
+void declare_backend_options(CLI::App& app, ModelOptions& options);
+// These and --threads.
 void declare_model_options(CLI::App& app, ModelOptions& options);
 Result<ModelInstance> load_model(const ModelOptions& options);
 

@@ -53,6 +53,11 @@ Status Sequence::check_room(size_t n_tokens) const {
               n_tokens, context_, position_);
 }
 
+void Sequence::move_to(int position) {
+  ZINC_CHECK(position >= 0 && position <= n_filled_);
+  position_ = position;
+}
+
 Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, bool all_logits) {
   const int32_t n = static_cast<int32_t>(tokens.size());
   std::vector<int32_t> positions(tokens.size()), output_rows, logit_rows;
@@ -72,6 +77,7 @@ Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, bool all_logi
                 .logit_rows = logit_rows,
                 .hidden = {}});
   position_ += n;
+  n_filled_ = std::max(n_filled_, position_);
   return plan_->wait();
 }
 

@@ -32,6 +32,11 @@ class Sequence {
   // The same, with the logits after every token, row after row.
   Result<std::vector<float>> feed_with_all_logits(std::span<const TokenId> tokens);
 
+  // The next token fed takes `position`; before it stand the keys and values last fed there. Recurrent states go back
+  // only to the start: at any other position they stay as they are, which is enough for measuring speed.
+  // REQUIRES: every position before it has been fed.
+  void move_to(int position);
+
   int position() const { return position_; }  // tokens fed
   int context() const { return context_; }
   const Plan& plan() const { return *plan_; }
@@ -43,6 +48,7 @@ class Sequence {
 
   const ModelInstance* model_ = nullptr;
   int context_ = 0, chunk_tokens_ = 0, position_ = 0;
+  int n_filled_ = 0;  // positions ever fed
   std::unique_ptr<CacheMemory> cache_;
   std::unique_ptr<Plan> plan_;
   std::vector<PageId> pages_;  // 0, 1, 2, ...: the same for every group

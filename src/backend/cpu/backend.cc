@@ -1,15 +1,39 @@
 // The CPU backend: packed weights, 8-bit activations, kernels for the best instruction set this processor has.
 #include "backend/backend.h"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
 #include "backend/cpu/cpu_cache.h"
 #include "backend/cpu/cpu_plan.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/weights.h"
 #include "base/memory_info.h"
+#include "base/read_speed.h"
 
 namespace zinc {
 namespace cpu {
 namespace {
+
+// The best of a few bursts, each some milliseconds, of all threads together.
+double measure_products_per_s(const Kernels& kernels, ThreadPool& threads) {
+  using Clock = std::chrono::steady_clock;
+  constexpr size_t kRounds = 100'000;
+  constexpr int kBursts = 8;
+  double best = 0;
+  for (int burst = 0; burst < kBursts; ++burst) {
+    std::atomic<size_t> n_products = 0;
+    const Clock::time_point start = Clock::now();
+    threads.parallel_for(static_cast<size_t>(threads.n_threads()), [&](size_t, size_t) {
+      int32_t sum = 0;
+      n_products += kernels.run_dot_products(kRounds, &sum);
+    });
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::max(best, static_cast<double>(n_products) / seconds);
+  }
+  return best;
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -18,6 +42,12 @@ class CpuBackend final : public Backend {
 
   DeviceInfo info() const override {
     return {fmt::format("CPU, {}, {} threads", kernels_.isa, threads_.n_threads()), physical_memory_bytes()};
+  }
+
+  DevicePeaks measure_peaks() override {
+    return {.read_bytes_per_s = measure_read_bytes_per_s(threads_),
+            .flops_per_s = 2 * measure_products_per_s(kernels_, threads_),
+            .arithmetic = "int8"};
   }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs) override {

@@ -59,6 +59,8 @@ struct Kernels {
   void (*attention)(const KvLayout& layout, const AttentionTask& task);
   void (*delta_net)(const DeltaTask& task);
   const KvLayout* (*kv_layout)(std::string_view format);  // nullptr: not offered
+  // 8-bit dot products as fast as they go, for measuring; returns how many products (multiply and add) they held.
+  size_t (*run_dot_products)(size_t n_rounds, int32_t* sink);
 };
 
 // Keys and values of one head in one page, in some format.

@@ -4,6 +4,7 @@
 #include "backend/reference/reference_cache.h"
 #include "backend/reference/reference_plan.h"
 #include "base/memory_info.h"
+#include "base/read_speed.h"
 #include "base/thread_pool.h"
 
 namespace zinc {
@@ -20,6 +21,8 @@ class ReferenceBackend final : public Backend {
   explicit ReferenceBackend(int n_threads) : threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
   DeviceInfo info() const override { return {"reference interpreter", physical_memory_bytes()}; }
+
+  DevicePeaks measure_peaks() override { return {.read_bytes_per_s = measure_read_bytes_per_s(threads_)}; }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>) override {
     return std::unique_ptr<DeviceWeights>(std::make_unique<ReferenceWeights>());

@@ -17,6 +17,7 @@ void short_conv(const float* const* x, const float* weight, int n_taps, size_t n
 void attention(const KvLayout& layout, const AttentionTask& task);
 void delta_net(const DeltaTask& task);
 const KvLayout* kv_layout(std::string_view format);
+size_t run_dot_products(size_t n_rounds, int32_t* sink);
 
 extern const PanelFormat* const kPanelFormats[];
 

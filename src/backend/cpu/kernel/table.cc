@@ -20,6 +20,7 @@ const Kernels k_kernels = {.isa = ZINC_NAME(ZINC_ISA),
                            .short_conv = short_conv,
                            .attention = attention,
                            .delta_net = delta_net,
-                           .kv_layout = kv_layout};
+                           .kv_layout = kv_layout,
+                           .run_dot_products = run_dot_products};
 
 }  // namespace zinc::cpu::ZINC_ISA

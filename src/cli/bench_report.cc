@@ -1,0 +1,118 @@
+#include "cli/bench_report.h"
+
+#include <filesystem>
+
+#include "base/printable.h"
+
+namespace zinc {
+namespace {
+
+constexpr size_t kMaxNameBytes = 200;
+
+// Medians of one row, put in relation.
+struct Figures {
+  double bytes_per_s, flops_per_s;
+  double bandwidth_share, flop_share;  // of the peaks; 0 where the peak is not known
+  double ratio;                        // to the peer; 0 where there is none
+};
+
+double share_of(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+Figures figures_of(const BenchRun& run, const BenchRow& row) {
+  const double rate = row.rates.median();
+  Figures f{};
+  f.bytes_per_s = rate * row.cost_per_token.memory_only_bytes();
+  f.flops_per_s = rate * row.cost_per_token.flops;
+  f.bandwidth_share = share_of(f.bytes_per_s, run.read_bytes_per_s.median());
+  f.flop_share = share_of(f.flops_per_s, run.flops_per_s.median());
+  f.ratio = share_of(rate, row.peer_rates.median());
+  return f;
+}
+
+std::string percent(double share) { return share > 0 ? fmt::format("{:.1f} %", share * 100) : "?"; }
+
+std::string rate_cells(const Samples& rates) {
+  return fmt::format(" {:.2f} | {:.1f} % |", rates.median(), rates.spread() * 100);
+}
+
+std::string row_line(const BenchRun& run, const BenchRow& row, bool has_peer) {
+  const Figures f = figures_of(run, row);
+  const std::string file = std::filesystem::path(run.model).filename().string();
+  std::string line =
+      fmt::format("| {} | {} | {} | {} |", printable(file, kMaxNameBytes), run.backend, run.n_threads, row.test.name());
+  line += rate_cells(row.rates);
+  line += fmt::format(" {:.2f} | {} | {:.1f} | {} |", f.bytes_per_s / 1e9, percent(f.bandwidth_share),
+                      f.flops_per_s / 1e9, percent(f.flop_share));
+  if (has_peer) line += rate_cells(row.peer_rates) + fmt::format(" {:.2f} |", f.ratio);
+  return line + "\n";
+}
+
+std::string peaks_line(const BenchRun& run) {
+  const double flops_per_s = run.flops_per_s.median();
+  std::string line =
+      fmt::format("{} ({}): reads {:.1f} GB/s", run.backend, run.device, run.read_bytes_per_s.median() / 1e9);
+  if (flops_per_s > 0) line += fmt::format(", {} {:.0f} GFLOP/s", run.arithmetic, flops_per_s / 1e9);
+  return line + fmt::format("; medians of {} measurements between the runs\n", run.read_bytes_per_s.values.size());
+}
+
+json::value share_or_null(double share) { return share > 0 ? json::value(share) : json::value(nullptr); }
+
+json::array values_of(const Samples& samples) { return json::array(samples.values.begin(), samples.values.end()); }
+
+json::object row_json(const BenchRun& run, const BenchRow& row) {
+  const Figures f = figures_of(run, row);
+  json::object entry{{"model", run.model},
+                     {"backend", run.backend},
+                     {"n_prompt", row.test.n_prompt},
+                     {"n_gen", row.test.n_gen},
+                     {"depth", row.test.depth},
+                     {"tokens_per_second", row.rates.median()},
+                     {"spread", row.rates.spread()},
+                     {"bandwidth_share", share_or_null(f.bandwidth_share)},
+                     {"flop_share", share_or_null(f.flop_share)},
+                     {"n_threads", run.n_threads},
+                     {"samples", values_of(row.rates)},
+                     {"bytes_per_token", row.cost_per_token.memory_only_bytes()},
+                     {"flops_per_token", row.cost_per_token.flops},
+                     {"device", run.device},
+                     {"peak_bytes_per_second", share_or_null(run.read_bytes_per_s.median())},
+                     {"peak_flops_per_second", share_or_null(run.flops_per_s.median())},
+                     {"peak_arithmetic", run.arithmetic}};
+  if (!row.peer_rates.values.empty()) {
+    entry["peer"] = json::object{{"tokens_per_second", row.peer_rates.median()},
+                                 {"spread", row.peer_rates.spread()},
+                                 {"samples", values_of(row.peer_rates)}};
+    entry["ratio"] = f.ratio;
+  }
+  return entry;
+}
+
+bool has_peer_rates(std::span<const BenchRun> runs) {
+  return !runs.empty() && !runs[0].rows.empty() && !runs[0].rows[0].peer_rates.values.empty();
+}
+
+}  // namespace
+
+std::string bench_markdown(std::span<const BenchRun> runs) {
+  const bool has_peer = has_peer_rates(runs);
+  std::string text = "| model | backend | threads | test | tok/s | spread | GB/s | of peak | GFLOP/s | of peak |";
+  text += has_peer ? " peer tok/s | spread | ratio |\n" : "\n";
+  text += "|---|---|--:|---|--:|--:|--:|--:|--:|--:|";
+  text += has_peer ? "--:|--:|--:|\n" : "\n";
+  for (const BenchRun& run : runs) {
+    for (const BenchRow& row : run.rows) text += row_line(run, row, has_peer);
+  }
+  text += "\n";
+  for (const BenchRun& run : runs) text += peaks_line(run);
+  return text;
+}
+
+json::array bench_json(std::span<const BenchRun> runs) {
+  json::array entries;
+  for (const BenchRun& run : runs) {
+    for (const BenchRow& row : run.rows) entries.push_back(row_json(run, row));
+  }
+  return entries;
+}
+
+}  // namespace zinc

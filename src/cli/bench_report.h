@@ -1,0 +1,31 @@
+// What `zinc bench` found, for people (a Markdown table) and for programs (JSON).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/bench.h"
+
+namespace zinc {
+
+struct BenchRow {
+  BenchTest test;
+  Cost cost_per_token = {};
+  Samples rates = {};       // tokens per second, one for each round
+  Samples peer_rates = {};  // empty: nobody to compare with
+};
+
+// The tests of one model with one number of threads, and the peaks measured between them.
+struct BenchRun {
+  std::string model, backend, device, arithmetic;
+  int n_threads = 0;
+  Samples read_bytes_per_s = {}, flops_per_s = {};
+  std::vector<BenchRow> rows = {};
+};
+
+std::string bench_markdown(std::span<const BenchRun> runs);
+json::array bench_json(std::span<const BenchRun> runs);
+
+}  // namespace zinc

@@ -1,0 +1,142 @@
+// `zinc bench MODEL...`: how fast models are here, beside what the machine can do and, on request, another engine.
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/thread_pool.h"
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/model_options.h"
+#include "cli/one_line.h"
+#include "cli/peer_bench.h"
+
+namespace zinc {
+namespace {
+
+constexpr int kMaxTokens = 1 << 20;
+
+struct Options {
+  ModelOptions model;  // path and n_threads change from run to run
+  std::vector<std::string> models;
+  std::vector<int> n_prompts = {512}, n_gens = {128}, depths = {0}, n_threads = {0};
+  int n_rounds = 5;
+  std::string against;
+  bool json = false, markdown = false;
+};
+
+std::vector<BenchTest> tests_of(const Options& options) {
+  std::vector<BenchTest> tests;
+  for (const int depth : options.depths) {
+    for (const int n : options.n_prompts) {
+      if (n > 0) tests.push_back({.n_prompt = n, .n_gen = 0, .depth = depth});
+    }
+    for (const int n : options.n_gens) {
+      if (n > 0) tests.push_back({.n_prompt = 0, .n_gen = n, .depth = depth});
+    }
+  }
+  return tests;
+}
+
+// Every test once, and the peer's after each: what slows the machine for a while slows both. Peaks are taken in every
+// round for the same reason.
+Status measure_round(BenchRun& run, ModelBench& bench, Backend& backend, const std::optional<PeerBench>& peer) {
+  const DevicePeaks peaks = backend.measure_peaks();
+  run.arithmetic = peaks.arithmetic;
+  run.read_bytes_per_s.values.push_back(peaks.read_bytes_per_s);
+  run.flops_per_s.values.push_back(peaks.flops_per_s);
+  for (BenchRow& row : run.rows) {
+    ZINC_TRY(rate, bench.tokens_per_s(row.test));
+    row.rates.values.push_back(rate);
+    if (!peer) continue;
+    ZINC_TRY(peer_rate, peer->tokens_per_s(run.model, row.test, run.n_threads));
+    row.peer_rates.values.push_back(peer_rate);
+  }
+  return ok_status();
+}
+
+Result<BenchRun> measure_model(const Options& options, const ModelOptions& model,
+                               const std::optional<PeerBench>& peer) {
+  const std::vector<BenchTest> tests = tests_of(options);
+  ZINC_TRY(instance, load_model(model));
+  ZINC_TRY(bench, ModelBench::prepare(instance, tests));
+  BenchRun run{.model = model.path,
+               .backend = std::string(instance.backend_name()),
+               .device = instance.backend().info().name,
+               .arithmetic = {},
+               .n_threads = model.n_threads > 0 ? model.n_threads : default_thread_count()};
+  for (const BenchTest& test : tests) {
+    if (Status warm = bench.warm_up(test); !warm.ok()) return warm.error();
+    run.rows.push_back({.test = test, .cost_per_token = bench.cost_per_token(test)});
+  }
+  for (int round = 0; round < options.n_rounds; ++round) {
+    fmt::print(stderr, "{}: round {} of {}\n", one_line(model.path), round + 1, options.n_rounds);
+    if (Status measured = measure_round(run, bench, instance.backend(), peer); !measured.ok()) return measured.error();
+  }
+  return run;
+}
+
+Status run(const Options& options) {
+  if (tests_of(options).empty()) {
+    return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
+  }
+  std::optional<PeerBench> peer;
+  if (!options.against.empty()) {
+    ZINC_TRY(parsed, PeerBench::parse(options.against));
+    peer = std::move(parsed);
+  }
+  std::vector<BenchRun> runs;
+  for (const std::string& path : options.models) {
+    for (const int n_threads : options.n_threads) {
+      ModelOptions model = options.model;
+      model.path = path;
+      model.n_threads = n_threads;
+      ZINC_TRY(measured, measure_model(options, model, peer));
+      runs.push_back(std::move(measured));
+    }
+  }
+  fmt::print("{}", options.json ? to_pretty_json(bench_json(runs)) + "\n" : bench_markdown(runs));
+  return ok_status();
+}
+
+void declare_list(CLI::App& app, const char* names, std::vector<int>& list, const char* what, int most) {
+  app.add_option(names, list, what)
+      ->delimiter(',')
+      ->allow_extra_args(false)  // the next word is not one of them
+      ->check(CLI::Range(0, most))
+      ->capture_default_str();
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("models", options->models, "GGUF files")->required();
+  declare_list(app, "-p,--n-prompt", options->n_prompts, "tokens of the prompts read (0: none)", kMaxTokens);
+  declare_list(app, "-n,--n-gen", options->n_gens, "tokens made one by one (0: none)", kMaxTokens);
+  declare_list(app, "-d,--n-depth", options->depths, "tokens already in the cache", kMaxTokens);
+  declare_list(app, "-t,--threads", options->n_threads, "CPU threads (0: one per core)", 1024);
+  app.add_option("-r,--repetitions", options->n_rounds, "how often each is measured, after a warm-up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--against", options->against,
+                 "a peer's program with llama-bench's options, run in turn with ours: 'llama-bench -fa 1'");
+  CLI::Option_group* form = app.add_option_group("form", "What is printed");
+  form->add_flag("--markdown", options->markdown, "a table (default)");
+  form->add_flag("--json", options->json, "a list with every sample");
+  form->require_option(0, 1);
+  declare_backend_options(app, options->model);
+  app.footer(
+      "-p, -n, -d and -t take lists: -d 0,4096. Figures are medians of the repetitions; spread is the largest minus "
+      "the "
+      "smallest, as a share of the median. GB/s counts weights (as in the file) and cache, each read once per step; "
+      "the "
+      "peaks are measured in the same run.");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+extern const Command k_command_bench = {.path = "bench",
+                                        .summary = "measure speed: prompts, tokens, depth; beside the machine's peaks",
+                                        .declare = declare};
+
+}  // namespace zinc

@@ -1,0 +1,145 @@
+// `zinc perplexity MODEL FILE`: how well a model predicts a text, and how far it is from a saved baseline.
+#include <fmt/core.h>
+
+#include <cmath>
+#include <memory>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "cli/command.h"
+#include "cli/model_options.h"
+#include "engine/perplexity.h"
+#include "text/tokenizer.h"
+
+namespace zinc {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string text_path;
+  int window = 512, max_windows = 0;
+  std::string save_path, baseline_path;
+  bool json = false;
+};
+
+Result<WindowedText> read_text(const Options& options, const ModelInstance& model) {
+  ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
+  ZINC_TRY(file, MappedFile::open(options.text_path));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::vector<TokenId> tokens;
+  tokenizer.encode(text, {.add_special = true, .parse_special = false}, tokens);
+  const std::optional<TokenId> bos = tokenizer.adds_bos() ? tokenizer.bos() : std::nullopt;
+  Result<WindowedText> windows = cut_into_windows(std::move(tokens), options.window, options.max_windows, bos);
+  if (!windows.ok()) return fail(windows.error().code, "{}: {}", options.text_path, windows.error().message);
+  const auto largest = std::ranges::max(windows.value().tokens);
+  if (largest >= model.model().config.vocab_size) {
+    return fail(ErrorCode::invalid_input, "{}: the tokenizer makes token {}, but the model knows only {}",
+                options.model.path, largest, model.model().config.vocab_size);
+  }
+  return windows;
+}
+
+// A baseline says something about this run only if both predicted the same tokens.
+Result<std::optional<PredictionFile>> open_baseline(const Options& options, const WindowedText& text, int64_t n_vocab) {
+  if (options.baseline_path.empty()) return std::optional<PredictionFile>();
+  ZINC_TRY(file, PredictionFile::open(options.baseline_path));
+  if (file.window() != text.window || file.n_windows() != text.n_windows()) {
+    return fail(ErrorCode::invalid_input,
+                "{}: the baseline has {} windows of {} tokens, this run {} of {}; give the same text, -c and --windows",
+                options.baseline_path, file.n_windows(), file.window(), text.n_windows(), text.window);
+  }
+  if (file.n_vocab() != n_vocab || file.tokens() != text.tokens) {
+    return fail(ErrorCode::invalid_input, "{}: the baseline was made from other tokens: another text or vocabulary",
+                options.baseline_path);
+  }
+  return std::optional<PredictionFile>(std::move(file));
+}
+
+double share_of(int part, size_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
+
+json::object report_of(const Options& options, const WindowedText& text, const TextScores& scores,
+                       std::string_view backend) {
+  const double mean = mean_of(scores.nll);
+  json::object report{{"model", options.model.path},
+                      {"backend", backend},
+                      {"window", text.window},
+                      {"n_windows", text.n_windows()},
+                      {"n_scored", scores.nll.size()},
+                      {"nll", mean},
+                      {"nll_error", error_of_mean(scores.nll)},
+                      {"perplexity", std::exp(mean)}};
+  if (scores.divergence.empty()) return report;
+  report["baseline_nll"] = mean_of(scores.baseline_nll);
+  report["kl_mean"] = mean_of(scores.divergence);
+  report["kl_median"] = quantile(scores.divergence, 0.5);
+  report["kl_p99"] = quantile(scores.divergence, 0.99);
+  report["kl_max"] = quantile(scores.divergence, 1);
+  report["top1_agreement"] = share_of(scores.n_same_top, scores.divergence.size());
+  return report;
+}
+
+void print_scores(const TextScores& scores) {
+  const double mean = mean_of(scores.nll), error = error_of_mean(scores.nll);
+  fmt::print("perplexity {:.4f} +/- {:.4f}, mean nll {:.6f} over {} tokens\n", std::exp(mean), std::exp(mean) * error,
+             mean, scores.nll.size());
+  if (scores.divergence.empty()) return;
+  fmt::print("baseline perplexity {:.4f}\n", std::exp(mean_of(scores.baseline_nll)));
+  fmt::print("KL divergence mean {:.6f}, median {:.6f}, p99 {:.6f}, max {:.6f}\n", mean_of(scores.divergence),
+             quantile(scores.divergence, 0.5), quantile(scores.divergence, 0.99), quantile(scores.divergence, 1));
+  fmt::print("top-1 agreement {:.2f} %\n", 100 * share_of(scores.n_same_top, scores.divergence.size()));
+}
+
+Status run(const Options& options) {
+  ZINC_TRY(model, load_model(options.model));
+  ZINC_TRY(text, read_text(options, model));
+  const int n_vocab = static_cast<int>(model.model().config.vocab_size);
+  ZINC_TRY(baseline, open_baseline(options, text, n_vocab));
+  ZINC_TRY(sequence, Sequence::create(model, {.context = options.window, .chunk_tokens = 128}));
+  std::optional<PredictionWriter> writer;
+  if (!options.save_path.empty()) {
+    ZINC_TRY(created, PredictionWriter::create(options.save_path, n_vocab, text.window, text.tokens));
+    writer = std::move(created);
+  }
+  const auto progress = [&](int n_done, const TextScores& so_far) {
+    fmt::print(stderr, "window {} of {}: perplexity {:.4f}\n", n_done, text.n_windows(), std::exp(mean_of(so_far.nll)));
+  };
+  ZINC_TRY(scores, score_text(sequence, text,
+                              {.save = writer ? &*writer : nullptr,
+                               .baseline = baseline ? &*baseline : nullptr,
+                               .progress = progress}));
+  if (writer) {
+    if (Status saved = writer->commit(); !saved.ok()) return saved;
+  }
+  if (options.json) {
+    fmt::print("{}\n", to_json(report_of(options, text, scores, model.backend_name())));
+  } else {
+    print_scores(scores);
+  }
+  return ok_status();
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("model", options->model.path, "a GGUF file")->required();
+  app.add_option("file", options->text_path, "the text")->required();
+  app.add_option("-c,--context", options->window, "tokens per window; the second half of each is scored")
+      ->check(CLI::Range(kMinWindow, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--windows", options->max_windows, "stop after so many windows (0: the whole text)")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  CLI::Option* save = app.add_option("--save-baseline", options->save_path, "keep the predictions in this file");
+  app.add_option("--baseline", options->baseline_path, "compare with the predictions in this file: KL divergence")
+      ->excludes(save);
+  app.add_flag("--json", options->json, "print one JSON object");
+  declare_model_options(app, options->model);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+extern const Command k_command_perplexity = {.path = "perplexity",
+                                             .summary = "how well a model predicts a text; KL divergence to a baseline",
+                                             .declare = declare};
+
+}  // namespace zinc

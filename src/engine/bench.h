@@ -1,0 +1,53 @@
+// Times a model: reading prompts, making tokens, and both at some depth of the cache. Tokens are random: speed does not
+// depend on them. One thread.
+#pragma once
+
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/sequence.h"
+#include "graph/cost.h"
+
+namespace zinc {
+
+// Reads n_prompt tokens in large steps or makes n_gen tokens one by one, after `depth` others. One of the two is 0.
+struct BenchTest {
+  int n_prompt = 0, n_gen = 0, depth = 0;
+
+  int n_tokens() const { return n_prompt + n_gen; }
+  std::string name() const;  // "pp512", "tg128 @ d4096"
+};
+
+// What repeated measurements say.
+struct Samples {
+  std::vector<double> values;
+
+  double median() const;  // 0 where there are none
+  double spread() const;  // largest minus smallest, as a share of the median
+};
+
+class ModelBench {
+ public:
+  // Makes a sequence that holds every test and fills it to the deepest one's depth. The model must outlive it.
+  static Result<ModelBench> prepare(const ModelInstance& model, std::span<const BenchTest> tests);
+
+  // One run; only the test's own tokens are timed. REQUIRES: a test that was prepared for.
+  Result<double> tokens_per_s(const BenchTest& test);
+  // The same, shorter where that does as well, to fill caches and wake the processor.
+  Status warm_up(const BenchTest& test);
+
+  // Per token: bytes of weights and cache that have to be read and written, FLOPs.
+  Cost cost_per_token(const BenchTest& test) const;
+
+ private:
+  ModelBench(const ModelInstance& model, Sequence sequence) : model_(&model), sequence_(std::move(sequence)) {}
+  std::vector<TokenId> draw_tokens(int n);
+
+  const ModelInstance* model_;
+  Sequence sequence_;
+  std::minstd_rand random_;
+};
+
+}  // namespace zinc

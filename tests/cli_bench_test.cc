@@ -1,0 +1,306 @@
+// zinc bench and zinc perplexity as a user runs them, on tiny models.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+#include "base/json.h"
+#include "base/subprocess.h"
+#include "tests/support/says.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+const std::string kModels = ZINC_SOURCE_DIR "/tests/data/oracle/models/";
+const std::string kModel = kModels + "qwen3-q8_0.gguf";
+const std::string kHybrid = kModels + "qwen35-f16.gguf";
+
+class ProgramRunner : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) /
+              fmt::format("zinc_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  ProcessEnd zinc(const Arguments& arguments) const {
+    Process process{.argv = {ZINC_PROGRAM}, .folder = folder_, .time_limit = std::chrono::seconds(60)};
+    process.argv.insert(process.argv.end(), arguments.begin(), arguments.end());
+    const Result<ProcessEnd> end = run_process(process);
+    EXPECT_TRUE(end.ok()) << end.error().message;
+    return end.ok() ? end.value() : ProcessEnd{.exit_code = -1};
+  }
+
+  json::value json_of(Arguments arguments) const {
+    arguments.push_back("--json");
+    const ProcessEnd end = zinc(arguments);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    const Result<json::value> value = parse_json(end.out);
+    EXPECT_TRUE(value.ok()) << end.out;
+    return value.ok() ? value.value() : json::value();
+  }
+
+  // The one line of a refusal with this exit code.
+  std::string refusal(const Arguments& arguments, int exit_code) const {
+    const ProcessEnd end = zinc(arguments);
+    EXPECT_EQ(end.exit_code, exit_code) << end.err;
+    EXPECT_EQ(end.out, "");
+    return end.err;
+  }
+
+  std::string file(std::string_view name, std::string_view bytes) const {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return (folder_ / name).string();
+  }
+  std::string read(std::string_view name) const {
+    std::ifstream in(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  fs::path folder_;
+};
+
+double number(const json::value& object, std::string_view key) { return object.at(key).to_number<double>(); }
+
+class BenchCommand : public ProgramRunner {
+ protected:
+  // A peer that answers 10 tokens/s to whatever it is asked, and writes down what that was.
+  std::string peer_script(std::string_view answer = "[{\"n_prompt\":$p,\"n_gen\":$n,\"n_depth\":$d,\"avg_ts\":10.0}]") {
+    const std::string path = file("peer.sh", fmt::format(R"(#!/bin/sh
+echo "$@" >> calls
+while [ $# -gt 0 ]; do
+  case "$1" in -p) p=$2;; -n) n=$2;; -d) d=$2;; esac
+  shift
+done
+cat <<END
+{}
+END
+)",
+                                                         answer));
+    fs::permissions(path, fs::perms::owner_all);
+    return path;
+  }
+};
+
+TEST_F(BenchCommand, json_has_an_entry_for_each_model_depth_and_test) {
+  const json::value list = json_of({"bench", kModel, kHybrid, "-p", "8,0", "-n", "4", "-d", "0,40", "-r", "3"});
+  ASSERT_EQ(list.as_array().size(), 8u);
+  std::vector<std::string> tests;
+  for (const json::value& entry : list.as_array()) {
+    tests.push_back(fmt::format("{}-{}-{}-{}", entry.at("model").as_string() == kModel ? "a" : "b",
+                                number(entry, "n_prompt"), number(entry, "n_gen"), number(entry, "depth")));
+    EXPECT_TRUE(entry.at("backend").is_string());
+    EXPECT_GT(number(entry, "tokens_per_second"), 0);
+    EXPECT_GE(number(entry, "spread"), 0);
+    EXPECT_GT(number(entry, "bandwidth_share"), 0);
+    EXPECT_GT(number(entry, "peak_bytes_per_second"), 1e8);
+    EXPECT_EQ(entry.at("samples").as_array().size(), 3u);
+    EXPECT_FALSE(entry.as_object().contains("ratio"));
+  }
+  EXPECT_EQ(tests, (std::vector<std::string>{"a-8-0-0", "a-0-4-0", "a-8-0-40", "a-0-4-40", "b-8-0-0", "b-0-4-0",
+                                             "b-8-0-40", "b-0-4-40"}));
+}
+
+TEST_F(BenchCommand, figures_follow_from_the_samples_and_the_graphs_cost) {
+  const json::value list = json_of({"bench", kModel, "-p", "16", "-n", "0", "-r", "3", "-t", "1"});
+  const json::value& entry = list.at(0);
+  std::vector<double> samples;
+  for (const json::value& sample : entry.at("samples").as_array()) samples.push_back(sample.to_number<double>());
+  std::ranges::sort(samples);
+  EXPECT_DOUBLE_EQ(number(entry, "tokens_per_second"), samples[1]);
+  EXPECT_DOUBLE_EQ(number(entry, "spread"), (samples[2] - samples[0]) / samples[1]);
+  EXPECT_DOUBLE_EQ(number(entry, "bandwidth_share"),
+                   samples[1] * number(entry, "bytes_per_token") / number(entry, "peak_bytes_per_second"));
+  EXPECT_EQ(number(entry, "n_threads"), 1);
+  const ProcessEnd graph = zinc({"graph", kModel, "--json", "--tokens", "16", "--kv-format", "f16"});
+  const json::value total = parse_json(graph.out).value().at("totals");
+  EXPECT_NEAR(number(entry, "flops_per_token") * 16, number(total, "flops"), 1);
+}
+
+TEST_F(BenchCommand, a_deeper_cache_is_more_bytes_for_each_token) {
+  const json::value list = json_of({"bench", kModel, "-p", "0", "-n", "2", "-d", "0,64", "-r", "1"});
+  EXPECT_GT(number(list.at(1), "bytes_per_token"), number(list.at(0), "bytes_per_token"));
+}
+
+TEST_F(BenchCommand, prints_a_markdown_table_unless_told_otherwise) {
+  const ProcessEnd plain = zinc({"bench", kModel, "-p", "8", "-n", "4", "-d", "32", "-r", "1"});
+  EXPECT_EQ(plain.exit_code, 0);
+  EXPECT_TRUE(
+      says(plain.out, {"| model |", "|---|", "| qwen3-q8_0.gguf |", "| pp8 @ d32 |", "| tg4 @ d32 |", "reads "}));
+  EXPECT_EQ(plain.out.find("ratio"), std::string::npos);
+  EXPECT_TRUE(says(zinc({"bench", kModel, "-p", "8", "-n", "0", "-r", "1", "--markdown"}).out, {"| pp8 |"}));
+}
+
+TEST_F(BenchCommand, a_peer_is_run_in_turn_with_us_and_the_ratio_is_of_the_medians) {
+  const json::value list = json_of(
+      {"bench", kModel, "-p", "8", "-n", "4", "-d", "16", "-r", "2", "-t", "1", "--against", peer_script() + " -fa 1"});
+  ASSERT_EQ(list.as_array().size(), 2u);
+  for (const json::value& entry : list.as_array()) {
+    EXPECT_EQ(number(entry.at("peer"), "tokens_per_second"), 10);
+    EXPECT_EQ(number(entry.at("peer"), "spread"), 0);
+    EXPECT_DOUBLE_EQ(number(entry, "ratio"), number(entry, "tokens_per_second") / 10);
+  }
+  const std::string prompt = "-fa 1 -m " + kModel + " -p 8 -n 0 -d 16 -r 1 -t 1 -o json\n";
+  const std::string made = "-fa 1 -m " + kModel + " -p 0 -n 4 -d 16 -r 1 -t 1 -o json\n";
+  EXPECT_EQ(read("calls"), prompt + made + prompt + made);
+  const ProcessEnd table = zinc({"bench", kModel, "-p", "8", "-n", "0", "-r", "1", "--against", peer_script()});
+  EXPECT_TRUE(says(table.out, {"peer tok/s", "| ratio |", "| 10.00 | 0.0 % |"}));
+}
+
+TEST_F(BenchCommand, a_peer_that_fails_or_babbles_is_named) {
+  const auto against = [&](const std::string& peer) {
+    return refusal({"bench", kModel, "-p", "8", "-n", "0", "-r", "1", "--against", peer}, 1);
+  };
+  EXPECT_TRUE(says(against(peer_script("not JSON")), {"peer.sh", "llama-bench's JSON"}));
+  EXPECT_TRUE(says(against(peer_script("[]")), {"peer.sh", "no entry for pp8"}));
+  EXPECT_TRUE(says(against(peer_script("[{\"n_prompt\":8,\"avg_ts\":\"fast\"}]")), {"avg_ts"}));
+  EXPECT_TRUE(says(against("sh -c 'echo broken >&2; exit 3'"), {"exit code 3", "broken"}));
+  EXPECT_TRUE(says(against("no-such-program-anywhere"), {"no-such-program-anywhere"}));
+  EXPECT_TRUE(says(against("  "), {"names no program"}));
+}
+
+TEST_F(BenchCommand, wrong_usage_exits_with_two) {
+  for (const Arguments& wrong : std::vector<Arguments>{{"-p", "x"},
+                                                       {"-p", "1,-2"},
+                                                       {"-n", "99999999999"},
+                                                       {"-d", "1.5"},
+                                                       {"-r", "0"},
+                                                       {"-t", "-1"},
+                                                       {"--json", "--markdown"},
+                                                       {"--kv", "q9"}}) {
+    Arguments arguments = {"bench", kModel};
+    arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(zinc(arguments).exit_code, 2) << wrong[0] << " " << wrong.back();
+  }
+  EXPECT_EQ(zinc({"bench"}).exit_code, 2);
+}
+
+TEST_F(BenchCommand, what_cannot_be_measured_is_refused) {
+  EXPECT_TRUE(says(refusal({"bench", kModel, "-p", "0", "-n", "0"}, 1), {"nothing to measure"}));
+  EXPECT_TRUE(says(refusal({"bench", "absent.gguf"}, 1), {"absent.gguf"}));
+  EXPECT_TRUE(says(refusal({"bench", kModel, "--backend", "abacus"}, 1), {"abacus", "reference"}));
+}
+
+class PerplexityCommand : public ProgramRunner {
+ protected:
+  // Words in no order a model could know, the same each time.
+  std::string text_file(int n_words = 200) const {
+    std::string text;
+    unsigned state = 1;
+    for (int i = 0; i < n_words; ++i) {
+      state = state * 1664525u + 1013904223u;
+      text += fmt::format("{} ", std::vector<std::string>{"the", "sea", "is", "12", "grey,", "and"}[(state >> 16) % 6]);
+      if (i % 11 == 10) text += "old\n";
+    }
+    return file("text.txt", text);
+  }
+
+  std::vector<int> tokens_of(const std::string& path) const {
+    const json::object line{{"text", read(fs::path(path).filename().string())}, {"add_special", true}};
+    file("line.json", to_json(line) + "\n");
+    const Result<ProcessEnd> end =
+        run_process({.argv = {"sh", "-c", std::string(ZINC_PROGRAM) + " debug tokenize " + kModel + " <line.json"},
+                     .folder = folder_});
+    std::vector<int> ids;
+    const json::value line_out = parse_json(end.value().out).value();
+    for (const json::value& id : line_out.at("ids").as_array()) {
+      ids.push_back(id.to_number<int>());
+    }
+    return ids;
+  }
+
+  // Sum of -ln p over the tokens after the first.
+  double nll_sum(std::span<const int> tokens) const {
+    const std::string list = fmt::format("{}", fmt::join(tokens, ","));
+    const ProcessEnd end = zinc({"debug", "eval", kModel, "--backend", "reference", "--nll", "--tokens", list});
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return number(parse_json(end.out).value(), "nll") * static_cast<double>(tokens.size() - 1);
+  }
+};
+
+TEST_F(PerplexityCommand, scores_the_second_half_of_every_window_as_evaluating_the_tokens_does) {
+  const std::string text = text_file();
+  const std::vector<int> tokens = tokens_of(text);
+  constexpr size_t kWindow = 21, kHalf = kWindow / 2;
+  double sum = 0;
+  for (size_t w = 0; w < 2; ++w) {
+    const std::span<const int> window = std::span(tokens).subspan(w * kWindow, kWindow);
+    sum += nll_sum(window) - nll_sum(window.first(kHalf + 1));
+  }
+  const double expected = sum / (2 * (kWindow - kHalf - 1));
+  const json::value report =
+      json_of({"perplexity", kModel, text, "-c", "21", "--windows", "2", "--backend", "reference"});
+  EXPECT_EQ(number(report, "n_windows"), 2);
+  EXPECT_EQ(number(report, "n_scored"), 20);
+  EXPECT_NEAR(number(report, "nll"), expected, 1e-5);
+  EXPECT_NEAR(number(report, "perplexity"), std::exp(expected), 1e-3 * std::exp(expected));
+  EXPECT_FALSE(report.as_object().contains("kl_mean"));
+}
+
+TEST_F(PerplexityCommand, a_model_does_not_diverge_from_its_own_baseline) {
+  const std::string text = text_file();
+  const json::value saved = json_of({"perplexity", kModel, text, "-c", "32", "--save-baseline", "base.bin"});
+  const json::value same = json_of({"perplexity", kModel, text, "-c", "32", "--baseline", "base.bin"});
+  EXPECT_EQ(same.at("nll"), saved.at("nll"));
+  EXPECT_NEAR(number(same, "baseline_nll"), number(saved, "nll"), 1e-6);
+  EXPECT_NEAR(number(same, "kl_mean"), 0, 1e-6);
+  EXPECT_NEAR(number(same, "kl_p99"), 0, 1e-6);
+  EXPECT_EQ(number(same, "top1_agreement"), 1);
+}
+
+TEST_F(PerplexityCommand, a_model_with_other_weights_diverges) {
+  const std::string text = text_file();
+  std::ifstream in(kModel, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  std::fill(bytes.end() - 2000, bytes.end(), '\0');
+  const std::string other_model = file("other.gguf", bytes);
+  json_of({"perplexity", kModel, text, "-c", "32", "--save-baseline", "base.bin"});
+  const json::value other = json_of({"perplexity", other_model, text, "-c", "32", "--baseline", "base.bin"});
+  EXPECT_GT(number(other, "kl_mean"), 1e-4);
+  EXPECT_LT(number(other, "top1_agreement"), 1);
+  EXPECT_NE(other.at("nll"), other.at("baseline_nll"));
+  EXPECT_LE(number(other, "kl_median"), number(other, "kl_p99"));
+  EXPECT_LE(number(other, "kl_p99"), number(other, "kl_max"));
+  const ProcessEnd plain = zinc({"perplexity", kModel, text, "-c", "32", "--baseline", "base.bin"});
+  EXPECT_TRUE(says(plain.out, {"perplexity ", "KL divergence mean 0.000000", "top-1 agreement 100.00 %"}));
+  EXPECT_TRUE(says(plain.err, {"window 1 of "}));
+}
+
+TEST_F(PerplexityCommand, a_baseline_of_something_else_is_refused) {
+  const std::string text = text_file();
+  json_of({"perplexity", kModel, text, "-c", "32", "--windows", "2", "--save-baseline", "base.bin"});
+  const auto refused = [&](const Arguments& options) {
+    Arguments arguments = {"perplexity", kModel};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return refusal(arguments, 1);
+  };
+  EXPECT_TRUE(says(refused({text, "-c", "32", "--baseline", "base.bin"}), {"2 windows of 32", "--windows"}));
+  EXPECT_TRUE(says(refused({text, "-c", "16", "--windows", "2", "--baseline", "base.bin"}), {"of 16", "-c"}));
+  const std::string other = file("other.txt", std::string(400, 'q'));
+  EXPECT_TRUE(says(refused({other, "-c", "32", "--windows", "2", "--baseline", "base.bin"}), {"other tokens"}));
+  EXPECT_TRUE(says(refused({text, "-c", "32", "--baseline", "text.txt"}), {"text.txt", "no baseline"}));
+  file("cut.bin", read("base.bin").substr(0, 5000));
+  EXPECT_TRUE(says(refused({text, "-c", "32", "--windows", "2", "--baseline", "cut.bin"}), {"cut.bin", "5000 bytes"}));
+}
+
+TEST_F(PerplexityCommand, a_text_it_cannot_score_is_refused_and_no_baseline_appears) {
+  const std::string shorter = file("short.txt", "too short");
+  EXPECT_TRUE(says(refusal({"perplexity", kModel, shorter, "--save-baseline", "base.bin"}, 1), {"short.txt", "512"}));
+  EXPECT_FALSE(fs::exists(folder_ / "base.bin"));
+  EXPECT_TRUE(says(refusal({"perplexity", kModel, file("empty.txt", "")}, 1), {"empty.txt"}));
+  EXPECT_TRUE(says(refusal({"perplexity", kModel, "absent.txt"}, 1), {"absent.txt"}));
+  EXPECT_EQ(zinc({"perplexity", kModel, shorter, "-c", "2"}).exit_code, 2);
+  EXPECT_EQ(zinc({"perplexity", kModel, shorter, "--baseline", "a", "--save-baseline", "b"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace zinc
