@@ -350,8 +350,10 @@ TEST_F(ProgramTest, an_answer_nobody_reads_any_more_ends) {
   EXPECT_EQ(end.out.size(), 5u);
 }
 
+// --foreground: else timeout signals the program and then its process group, and a second Ctrl-C ends it at once.
 TEST_F(ProgramTest, interrupting_the_answer_keeps_it_and_prints_the_figures) {
-  const std::string interrupted = "timeout --preserve-status -s INT 1.5 $ZINC run $MODEL hello -n 0 -c 100000";
+  const std::string interrupted =
+      "timeout --foreground --preserve-status -s INT 1.5 $ZINC run $MODEL hello -n 0 -c 100000";
   const ProcessEnd end = shell(interrupted);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_GT(end.out.size(), 5u);
@@ -363,8 +365,8 @@ TEST_F(ProgramTest, interrupting_the_answer_keeps_it_and_prints_the_figures) {
 }
 
 TEST_F(ProgramTest, interrupting_the_prompt_prints_how_far_it_was_read) {
-  const ProcessEnd end =
-      shell("yes word | head -c 90000 | timeout --preserve-status -s INT 1.5 $ZINC run $MODEL -n 0 -c 100000");
+  const ProcessEnd end = shell(
+      "yes word | head -c 90000 | timeout --foreground --preserve-status -s INT 1.5 $ZINC run $MODEL -n 0 -c 100000");
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_EQ(end.out, "\n");
   EXPECT_TRUE(says(end.err, {"generated 0 tokens", "(cancelled)", "zinc: interrupted"}));
