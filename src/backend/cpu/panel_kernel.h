@@ -6,19 +6,13 @@
 
 namespace zinc::cpu::ZINC_ISA {
 
-inline constexpr size_t kPrefetchBytes = 4096;
-
 // Block: `template <int N> static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N])`.
 template <class Block, int N>
 void multiply_panel(const uint8_t* panel, size_t n_blocks, const Column* columns, float* const* out) {
   F acc[N];
   for (int n = 0; n < N; ++n) acc[n] = f_zero();
   for (size_t b = 0; b < n_blocks; ++b) {
-    const uint8_t* block = panel + b * Block::kPanelBlockBytes;
-    if constexpr (N == 1) {  // one column: the weights stream from memory, and no hardware prefetcher looks this far
-      for (size_t i = 0; i < Block::kPanelBlockBytes; i += 64) __builtin_prefetch(block + kPrefetchBytes + i);
-    }
-    Block::template multiply<N>(block, b, columns, acc);
+    Block::template multiply<N>(panel + b * Block::kPanelBlockBytes, b, columns, acc);
   }
   for (int n = 0; n < N; ++n) f_store(out[n], acc[n]);
 }

@@ -29,7 +29,7 @@ struct Block {
       }
       for (size_t k = 0; k < 256; ++k) {
         const uint8_t q = source.q[k / 32 * 16 + k % 16];
-        put_nibble(out + 160, r, k, k % 32 < 16 ? q & 15u : static_cast<unsigned>(q >> 4));
+        put_nibble(out + 160 + nibbles_at(k), r, k, k % 32 < 16 ? q & 15u : static_cast<unsigned>(q >> 4));
       }
     }
   }

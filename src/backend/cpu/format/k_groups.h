@@ -1,6 +1,7 @@
-// What the formats with blocks of 256 share. Nibbles lie in four pairs of groups of 32, a pair in 8 vectors of 64
+// What the formats with blocks of 256 share. Nibbles come in four pairs of groups of 32, a pair in 8 vectors of 64
 // bytes: vector v holds quants 4v..4v+3 of each of the 16 rows, the even group's in the low halves, the odd one's in
-// the high.
+// the high. A block's vectors lie in the order in which the kernel reads them: weights that stream from memory keep to
+// the bandwidth only as one ascending run of lines.
 #pragma once
 
 #include <cstring>
@@ -12,10 +13,12 @@ namespace zinc::cpu::ZINC_ISA {
 
 inline constexpr size_t kNibbleBytes = 2048;
 
-inline void put_nibble(uint8_t* nibbles, size_t row, size_t k, unsigned q) {
-  const size_t group = k / 32, within = k % 32;
-  uint8_t& byte = nibbles[group / 2 * 512 + within / 4 * 64 + row * 4 + within % 4];
-  byte = static_cast<uint8_t>(group % 2 == 0 ? (byte & 0xF0u) | q : (byte & 0x0Fu) | q << 4);
+// Where pairs follow each other: the vector of quant k.
+constexpr size_t nibbles_at(size_t k) { return k / 64 * 512 + k % 32 / 4 * 64; }
+
+inline void put_nibble(uint8_t* vector, size_t row, size_t k, unsigned q) {
+  uint8_t& byte = vector[row * 4 + k % 4];
+  byte = static_cast<uint8_t>(k % 64 < 32 ? (byte & 0xF0u) | q : (byte & 0x0Fu) | q << 4);
 }
 
 // The head of Q4_K and Q5_K panels: d f16[16], dmin f16[16], scales u8[8][16], mins u8[4][16][2].

@@ -24,7 +24,7 @@ struct Block {
       pack_scale_mins(source.d, source.dmin, source.scales, r, out);
       for (size_t k = 0; k < 256; ++k) {
         const uint8_t q = source.q[k / 64 * 32 + k % 32];
-        put_nibble(out + 320, r, k, k % 64 < 32 ? q & 15u : static_cast<unsigned>(q >> 4));
+        put_nibble(out + 320 + nibbles_at(k), r, k, k % 64 < 32 ? q & 15u : static_cast<unsigned>(q >> 4));
       }
     }
   }
