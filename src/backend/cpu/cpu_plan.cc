@@ -52,6 +52,7 @@ CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
     data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
   bind(weights);
+  join_linears();
   reserve_columns();
   const size_t n_tokens = static_cast<size_t>(bucket.max_tokens);
   tokens_.reserve(n_tokens);
@@ -89,6 +90,24 @@ void CpuPlan::bind(const CpuWeights& weights) {
   }
 }
 
+// Products of one activation that follow each other (q, k and v; gate and up) share a pass of the threads. Views
+// between them compute nothing.
+void CpuPlan::join_linears() {
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    if (node(i).op != Op::linear) continue;
+    std::vector<size_t> together;
+    size_t last = i;
+    for (size_t j = i; j < bound_.size(); ++j) {
+      if (node(j).op == Op::view) continue;
+      if (node(j).op != Op::linear || node(j).in[0].id != node(i).in[0].id) break;
+      together.push_back(j);
+      last = j;
+    }
+    bound_[i].together = std::move(together);
+    i = last;
+  }
+}
+
 int CpuPlan::rope_table_for(const RopeParams& params, std::span<const float> factors) {
   std::vector<double> frequencies = rope_frequencies(params, factors);
   for (size_t i = 0; i < rope_tables_.size(); ++i) {
@@ -114,11 +133,11 @@ void CpuPlan::reserve_columns() {
     const size_t rows =
         static_cast<size_t>(graph_.info(n.in[0]).rows == Rows::outputs ? bucket_.max_outputs : bucket_.max_tokens);
     const size_t n_columns = rows * width(n.in[0]) / n_in;
-    const ColumnKind kind = bound_[i].matrix->format ? bound_[i].matrix->format->column_kind : ColumnKind::f32;
+    const ColumnKind kind = bound_[i].matrix->column_kind();
     const size_t k = static_cast<size_t>(kind);
     most_columns[k] = std::max(most_columns[k], n_columns);
     if (kind != ColumnKind::f32) most_bytes[k] = std::max(most_bytes[k], n_columns * column_bytes(n_in, kind));
-    most_outs = std::max(most_outs, n_columns);
+    most_outs = std::max(most_outs, n_columns * bound_[i].together.size());
     if (n.op == Op::moe_linear) most_pairs = std::max(most_pairs, rows * width(n.in[2]));
   }
   for (size_t k = 0; k < column_sets_.size(); ++k) {

@@ -27,6 +27,8 @@ class CpuPlan final : public Plan {
   struct Bound {  // what a node needs, looked up once
     Run run = nullptr;
     const Matrix* matrix = nullptr;
+    std::vector<size_t>
+        together;  // linear: the nodes computed with it, itself the first; empty: done by an earlier one
     std::array<const std::vector<float>*, Node::kMaxInputs> vectors{};  // weights other than matrices
     int rope_table = -1;
     std::vector<float> conv_weight;  // [taps][channels]
@@ -52,6 +54,7 @@ class CpuPlan final : public Plan {
 
   static Run find_run(Op op);
   void bind(const CpuWeights& weights);
+  void join_linears();
   int rope_table_for(const RopeParams& params, std::span<const float> factors);
   void reserve_columns();
   void read_inputs(const StepInputs& inputs);
@@ -69,6 +72,7 @@ class CpuPlan final : public Plan {
   void for_each_row(size_t n, const Fn& fn);  // fn(row), rows shared among the threads
   void multiply(const Matrix& matrix, size_t stack, std::span<const Column> columns, float* const* outs, size_t first,
                 size_t end) const;
+  void multiply_linear(size_t node, std::span<float* const> outs, size_t first, size_t end) const;
   template <class Fn>
   void for_each_sequence(const Fn& fn) const;  // fn(seq, slot, first token, end token, starts at position 0)
   void group_by_expert(std::span<const int32_t> chosen, size_t n_experts);

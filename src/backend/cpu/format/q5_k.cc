@@ -12,8 +12,8 @@ struct Source {
 };
 static_assert(sizeof(Source) == 176);
 
-// The head of Q4_K, then the nibbles; among those of the first pair, each before its like, 8 vectors of fifth bits: bit g
-// of vector v's bytes belongs to group g.
+// The head of Q4_K, then the nibbles; among those of the first pair, each before its like, 8 vectors of fifth bits: bit
+// g of vector v's bytes belongs to group g.
 struct Block {
   static constexpr ColumnKind kColumnKind = ColumnKind::q8_blocks_of_256;
   static constexpr uint16_t kBlockElems = 256, kPanelBlockBytes = 320 + 512 + kNibbleBytes;
