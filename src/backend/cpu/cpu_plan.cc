@@ -54,6 +54,7 @@ CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
   bind(weights);
   join_linears();
   reserve_columns();
+  reserve_attention();
   const size_t n_tokens = static_cast<size_t>(bucket.max_tokens);
   tokens_.reserve(n_tokens);
   seq_of_token_.reserve(n_tokens);

@@ -51,6 +51,25 @@ class CpuPlan final : public Plan {
   struct AttentionTile {
     int seq, first_token, n_tokens;
   };
+  struct Heads {  // of an attention node
+    const AttentionParams& params;
+    const AttentionCache& kv;
+    size_t n = 0, per_kv = 0, per_task = 0, n_splits = 0;  // splits: tasks that a kv head's query heads fill
+  };
+  struct QueryRows {  // of one task
+    AttentionTile tile;
+    size_t kv_head = 0;
+    int n = 0;
+    size_t index[kMaxAttentionRows];  // token * heads + head
+    const float* q[kMaxAttentionRows];
+    float* out[kMaxAttentionRows];
+    int32_t positions[kMaxAttentionRows];
+    const float* sinks[kMaxAttentionRows];
+  };
+  struct Segments {  // what a tile sees
+    int begin, end, first_page, end_page;
+    size_t size() const { return static_cast<size_t>(end - begin); }
+  };
 
   static Run find_run(Op op);
   void bind(const CpuWeights& weights);
@@ -78,6 +97,15 @@ class CpuPlan final : public Plan {
   void group_by_expert(std::span<const int32_t> chosen, size_t n_experts);
   PageId page_at(int group, size_t seq, int32_t position) const;
   void write_keys_and_values(const Node& node, int layer);
+  void reserve_attention();
+  Heads heads_of(const Node& node) const;
+  Segments segments_of(const Heads& heads, const AttentionTile& tile) const;
+  QueryRows rows_of(size_t node, const Heads& heads, size_t task) const;
+  void attend(const Heads& heads, const QueryRows& rows, const Segments& segments, int segment, float* const* acc,
+              AttentionRow* softmax) const;
+  void attend_all(const Heads& heads, const QueryRows& rows, const Segments& segments) const;
+  void attend_segment(const Heads& heads, const QueryRows& rows, const Segments& segments, size_t segment);
+  void merge_segments(size_t node, const Heads& heads, size_t n_tasks);
 
   void run_embed(size_t);
   void run_hidden_in(size_t);
@@ -117,6 +145,8 @@ class CpuPlan final : public Plan {
   std::vector<Column> sorted_columns_;
   std::vector<float*> sorted_outs_;
   std::vector<AttentionTile> tiles_;
+  std::vector<AttentionRow> segment_rows_;  // [tokens * heads][segments]
+  AlignedBuffer segment_sums_;              // the same, v_dim floats each
   std::vector<int32_t> route_order_;
   std::vector<float> route_scores_;
 
