@@ -64,10 +64,11 @@ size_t add_values(const Page& page, Seen seen, const float (*weights)[32], const
       for (int i = 0; i < V; ++i) sums[r][i] = f_mul(f_load(acc[r] + d + static_cast<size_t>(i) * 16), shrink[r]);
     }
     for (int p = seen.begin; p < seen.end; ++p) {
-      __builtin_prefetch(next + static_cast<size_t>(p) * page.value_step() + d * page.value_step() / v_dim);
       F w[R];
       for (int r = 0; r < R; ++r) w[r] = f_set(weights[r][p]);
       for (int i = 0; i < V; ++i) {
+        const size_t at = (static_cast<size_t>(p) * v_dim + d + static_cast<size_t>(i) * 16) * Page::kValueBytes;
+        if (i * 16 * Page::kValueBytes % 64 == 0) __builtin_prefetch(next + at);
         const F value = page.value(static_cast<size_t>(p), d + static_cast<size_t>(i) * 16);
         for (int r = 0; r < R; ++r) sums[r][i] = f_fma(value, w[r], sums[r][i]);
       }

@@ -18,6 +18,7 @@ static_assert(kP == 32, "two vectors of positions per page");
 template <class Kind>
 struct PlainPage {
   using Stored = typename Kind::Stored;
+  static constexpr int kValueBytes = sizeof(Stored);
   static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kP * sizeof(Stored); }
   static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
 
@@ -29,7 +30,6 @@ struct PlainPage {
   F key(size_t d, size_t position) const { return Kind::load(keys + d * kP + position); }
   F value(size_t position, size_t d) const { return Kind::load(values + position * v_dim + d); }
   F value_run(size_t i) const { return Kind::load(values + i); }  // the 16 from value i, row after row
-  size_t value_step() const { return v_dim * sizeof(Stored); }    // bytes from position to position
 
   static void write_key(const float* k, int k_dim, int position, std::byte* part) {
     Stored* out = reinterpret_cast<Stored*>(part) + position;
@@ -59,6 +59,7 @@ using F16Page = PlainPage<F16Kept>;
 
 // Scales f16 [dim / 32][32 positions], then quants. REQUIRES: dimensions in multiples of 32.
 struct Q8Page {
+  static constexpr int kValueBytes = 1;
   static size_t scale_bytes(int dim) { return static_cast<size_t>(dim / 32) * kP * 2; }
   static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kP + scale_bytes(k_dim); }
   static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
@@ -78,7 +79,6 @@ struct Q8Page {
     return f_mul(i_to_f(i_load_s8(values + position * v_dim + d)), scale);
   }
   F value_run(size_t i) const { return value(i / v_dim, i % v_dim); }
-  size_t value_step() const { return v_dim; }
 
   static void write_key(const float* k, int k_dim, int position, std::byte* part) {
     write(k, k_dim, position, part, kP, static_cast<size_t>(position));
