@@ -17,6 +17,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kSpins = 500;
 
 thread_local bool inside_piece = false;
+thread_local size_t this_thread_number = 0;
 
 // Returns the value, once it is no longer `old`.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old, int n_spins) {
@@ -72,7 +73,7 @@ void ThreadPool::run(const Job& job) {
 }
 
 // Half of what is there, from the front or the back: pieces shrink towards the end.
-bool ThreadPool::take_piece(Share& share, bool own) {
+bool ThreadPool::take_piece(Share& share, size_t thread, bool own) {
   uint64_t range = share.range.load(std::memory_order_acquire);
   for (;;) {
     const uint64_t begin = range >> 32, end = range & 0xFFFFFFFF, size = (end - begin + 1) / 2;
@@ -82,7 +83,9 @@ bool ThreadPool::take_piece(Share& share, bool own) {
     const uint64_t first = own ? begin : end - size;
     const size_t n = job_.n;
     inside_piece = true;
+    this_thread_number = thread;
     job_.call(job_.callee, first, first + size);
+    this_thread_number = 0;
     inside_piece = false;
     if (n_done_.fetch_add(static_cast<uint32_t>(size)) + size == n) n_done_.notify_one();
     return true;
@@ -92,10 +95,12 @@ bool ThreadPool::take_piece(Share& share, bool own) {
 void ThreadPool::take_pieces(size_t thread) {
   for (size_t i = 0; i < n_shares_; ++i) {
     Share& share = shares_[(thread + i) % n_shares_];
-    while (take_piece(share, i == 0)) {
+    while (take_piece(share, thread, i == 0)) {
     }
   }
 }
+
+size_t ThreadPool::current_thread() { return this_thread_number; }
 
 void ThreadPool::work(size_t thread) {
   for (uint32_t n_jobs = 0;;) {

@@ -26,6 +26,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int n_threads() const { return static_cast<int>(workers_.size()) + 1; }
+  // Which thread of its pool runs the piece this is called from, so that each can have room of its own; 0 elsewhere.
+  static size_t current_thread();
 
   // Calls fn(begin, end) for pieces that make up [0, n), on all threads at once; returns when all are done.
   // REQUIRES: n < 2^32.
@@ -53,7 +55,7 @@ class ThreadPool {
 
   void run(const Job& job);
   void take_pieces(size_t thread);
-  bool take_piece(Share& share, bool own);
+  bool take_piece(Share& share, size_t thread, bool own);
   void work(size_t thread);
 
   std::vector<std::thread> workers_;

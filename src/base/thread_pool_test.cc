@@ -157,6 +157,22 @@ TEST(ThreadPool, a_thread_that_is_held_up_leaves_the_rest_to_the_others) {
   EXPECT_EQ(n_done, 100u);
 }
 
+TEST(ThreadPool, each_thread_has_a_number_of_its_own) {
+  ThreadPool pool(2);
+  std::array<size_t, 2> numbers;
+  std::array<std::thread::id, 2> ids;
+  std::atomic<int> n_here = 0;
+  pool.parallel_for(2, [&](size_t begin, size_t) {
+    numbers[begin] = ThreadPool::current_thread();
+    ids[begin] = std::this_thread::get_id();
+    ++n_here;
+    while (n_here < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(numbers[0] + numbers[1], 1u);
+  EXPECT_EQ(ids[0] == std::this_thread::get_id(), numbers[0] == 0);
+  EXPECT_EQ(ThreadPool::current_thread(), 0u);
+}
+
 TEST(ThreadPool, nonsense_thread_counts_become_sensible_ones) {
   EXPECT_EQ(ThreadPool(0).n_threads(), 1);
   EXPECT_EQ(ThreadPool(-3).n_threads(), 1);

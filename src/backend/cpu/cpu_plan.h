@@ -1,5 +1,5 @@
 // A graph compiled for the CPU: each node bound to its kernel, weights and memory once; a step only walks the list.
-// Nothing is allocated in a step (scratch of a thread grows on its first use and stays).
+// Nothing is allocated in a step.
 #pragma once
 
 #include <array>
@@ -43,6 +43,9 @@ class CpuPlan final : public Plan {
     size_t n_in = 0;
     std::vector<Column> columns;
     AlignedBuffer storage;
+  };
+  struct ThreadScratch {  // a thread's own room: a decoded row; a decoded page, sums of all pages and of a segment
+    AlignedBuffer row, page, whole, part;
   };
   struct Outcome {
     std::vector<TokenId> sampled;
@@ -95,6 +98,7 @@ class CpuPlan final : public Plan {
   template <class Fn>
   void for_each_sequence(const Fn& fn) const;  // fn(seq, slot, first token, end token, starts at position 0)
   void group_by_expert(std::span<const int32_t> chosen, size_t n_experts);
+  const ThreadScratch& own_scratch() const { return scratch_[ThreadPool::current_thread()]; }
   PageId page_at(int group, size_t seq, int32_t position) const;
   void write_keys_and_values(const Node& node, int layer);
   void reserve_attention();
@@ -139,6 +143,7 @@ class CpuPlan final : public Plan {
   std::vector<Bound> bound_;
   std::vector<RopeTable> rope_tables_;
   std::array<ColumnSet, 3> column_sets_;  // by ColumnKind
+  std::vector<ThreadScratch> scratch_;    // by thread
   std::vector<float*> out_rows_;          // of the product being computed
   // Expert products: pairs (token, use) sorted by expert.
   std::vector<int32_t> pair_order_, expert_begin_, active_experts_;

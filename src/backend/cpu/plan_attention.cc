@@ -12,22 +12,6 @@ namespace {
 constexpr int kSegmentPages = 16;
 constexpr size_t kSplitTokens = 4;  // steps of so few tokens are spread by segments too
 
-// A thread's own room for attention: a decoded page, sums of all pages and of a segment.
-struct AttentionScratch {
-  AlignedBuffer page, whole, part;
-};
-
-AttentionScratch& attention_scratch(const AttentionCache& kv) {
-  thread_local AttentionScratch scratch;
-  const auto grow = [](AlignedBuffer& buffer, size_t n_floats) {
-    if (buffer.size() < n_floats * sizeof(float)) buffer = AlignedBuffer::allocate(n_floats * sizeof(float));
-  };
-  grow(scratch.page, attention_scratch_floats(kv.k_dim, kv.v_dim));
-  grow(scratch.whole, padded_to_16(kv.v_dim) * kMaxAttentionRows);
-  grow(scratch.part, padded_to_16(kv.v_dim) * kMaxAttentionRows);
-  return scratch;
-}
-
 }  // namespace
 
 PageId CpuPlan::page_at(int group, size_t seq, int32_t position) const {
@@ -54,9 +38,9 @@ void CpuPlan::write_keys_and_values(const Node& n, int layer) {
   });
 }
 
-// Room for what each segment gives each row, in steps that are spread by segments.
+// Room for each thread, and for what each segment gives each row in steps that are spread by segments.
 void CpuPlan::reserve_attention() {
-  size_t most_rows = 0, most_dims = 0;
+  size_t most_rows = 0, most_dims = 0, most_page_floats = 0;
   for (const Node& n : graph_.nodes()) {
     if (n.op != Op::attention) continue;
     const AttentionParams& params = n.as<AttentionParams>();
@@ -65,7 +49,14 @@ void CpuPlan::reserve_attention() {
     const size_t n_segments = static_cast<size_t>(pages / kSegmentPages + 2);
     const size_t n_rows = kSplitTokens * static_cast<size_t>(graph_.info(n.in[0]).shape[0]) * n_segments;
     most_rows = std::max(most_rows, n_rows);
-    most_dims = std::max(most_dims, padded_to_16(cache_.layer(params.cache_layer).attention.v_dim));
+    const AttentionCache& kv = cache_.layer(params.cache_layer).attention;
+    most_dims = std::max(most_dims, padded_to_16(kv.v_dim));
+    most_page_floats = std::max(most_page_floats, attention_scratch_floats(kv.k_dim, kv.v_dim));
+  }
+  for (ThreadScratch& scratch : scratch_) {
+    scratch.page = AlignedBuffer::allocate(most_page_floats * sizeof(float));
+    scratch.whole = AlignedBuffer::allocate(most_dims * kMaxAttentionRows * sizeof(float));
+    scratch.part = AlignedBuffer::allocate(most_dims * kMaxAttentionRows * sizeof(float));
   }
   segment_rows_.resize(most_rows);
   segment_sums_ = AlignedBuffer::allocate(most_rows * most_dims * sizeof(float));
@@ -170,11 +161,11 @@ void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& 
                           .pages = pages,
                           .first_page = first,
                           .end_page = end,
-                          .scratch = attention_scratch(heads.kv).page.as<float>()});
+                          .scratch = own_scratch().page.as<float>()});
 }
 
 void CpuPlan::attend_all(const Heads& heads, const QueryRows& rows, const Segments& segments) const {
-  AttentionScratch& scratch = attention_scratch(heads.kv);
+  const ThreadScratch& scratch = own_scratch();
   const size_t v_dim = padded_to_16(heads.kv.v_dim);
   float *whole[kMaxAttentionRows], *part[kMaxAttentionRows];
   AttentionRow whole_row[kMaxAttentionRows], part_row[kMaxAttentionRows];
@@ -206,7 +197,7 @@ void CpuPlan::attend_segment(const Heads& heads, const QueryRows& rows, const Se
 
 void CpuPlan::merge_segments(size_t i, const Heads& heads, size_t n_tasks) {
   const size_t v_dim = padded_to_16(heads.kv.v_dim), n_segments = segment_rows_.size() / (kSplitTokens * heads.n);
-  float* whole = attention_scratch(heads.kv).whole.as<float>();
+  float* whole = own_scratch().whole.as<float>();
   for (size_t task = 0; task < n_tasks; ++task) {
     const QueryRows rows = rows_of(i, heads, task);
     const size_t n_seen = segments_of(heads, rows.tile).size();

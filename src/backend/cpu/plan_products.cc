@@ -28,19 +28,11 @@ float dot(const float* a, const float* b, size_t n) {
   return sums[0];
 }
 
-// A thread's own room for one decoded row.
-float* row_scratch(size_t n) {
-  thread_local std::vector<float> row;
-  if (row.size() < n) row.resize(n);
-  return row.data();
-}
-
 // Rows of formats without a panel kernel: decoded one by one, multiplied in f32.
 void multiply_decoded(const Matrix& matrix, size_t stack, std::span<const Column> columns, float* const* outs,
-                      size_t first, size_t end) {
+                      size_t first, size_t end, float* row) {
   const size_t n_in = static_cast<size_t>(matrix.n_in), n_out = static_cast<size_t>(matrix.n_out);
   const size_t row_size = row_bytes(*matrix.view.format, n_in);
-  float* row = row_scratch(n_in);
   for (size_t o = first * kPanelRows; o < std::min(n_out, end * kPanelRows); ++o) {
     const size_t at = (stack * n_out + o) * row_size;
     matrix.view.format->decode(matrix.view.bytes.subspan(at, row_size), {row, n_in});
@@ -65,7 +57,9 @@ void CpuPlan::run_hidden_in(size_t i) { std::ranges::copy(in_.hidden, data(node(
 // Panels first..end-1 of one matrix, all columns: outs[c][o] = row o times column c.
 void CpuPlan::multiply(const Matrix& matrix, size_t stack, std::span<const Column> columns, float* const* outs,
                        size_t first, size_t end) const {
-  if (!matrix.format) return multiply_decoded(matrix, stack, columns, outs, first, end);
+  if (!matrix.format) {
+    return multiply_decoded(matrix, stack, columns, outs, first, end, own_scratch().row.as<float>());
+  }
   const size_t n_blocks = static_cast<size_t>(matrix.n_in) / matrix.format->block_elems;
   const size_t n_out = static_cast<size_t>(matrix.n_out), tile = static_cast<size_t>(kernels_.tile_columns);
   const size_t column_size = static_cast<size_t>(matrix.n_in) * (matrix.format->column_kind == ColumnKind::f32 ? 4 : 1);
