@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
+#include <limits>
 #include <system_error>
 
 #include "base/check.h"
@@ -15,7 +16,8 @@ constexpr int kMaxThreads = 1024;
 // busy a sleeper gets its core back sooner than a spinner does.
 constexpr int kSpins = 500;
 
-thread_local bool inside_range = false;
+thread_local bool inside_piece = false;
+thread_local size_t this_thread_number = 0;
 
 // Returns the value, once it is no longer `old`.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old, int n_spins) {
@@ -28,21 +30,24 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old, int n
   return value.load(std::memory_order_acquire);
 }
 
+constexpr uint64_t range_of(uint64_t begin, uint64_t end) { return begin << 32 | end; }
+
 }  // namespace
 
 // With more threads than cores a spinner would keep the one it waits for from running.
 ThreadPool::ThreadPool(int n_threads) : n_spins_(n_threads <= default_thread_count() ? kSpins : 0) {
   const auto n_workers = static_cast<size_t>(std::clamp(n_threads, 1, kMaxThreads) - 1);
   workers_.reserve(n_workers);
+  shares_ = std::make_unique<Share[]>(n_workers + 1);
+  n_shares_ = n_workers + 1;
   try {
     for (size_t thread = 1; thread <= n_workers; ++thread) workers_.emplace_back(&ThreadPool::work, this, thread);
   } catch (const std::system_error&) {  // a limit on threads: the ones we have do the work
   }
-  n_ranges_ = workers_.size() + 1;
 }
 
 ThreadPool::~ThreadPool() {
-  job_ = {};
+  stopping_.store(true);
   n_jobs_.fetch_add(1);
   n_jobs_.notify_all();
   for (std::thread& worker : workers_) worker.join();
@@ -50,34 +55,58 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(const Job& job) {
   if (job.n == 0) return;
-  if (workers_.empty() || job.n == 1 || inside_range) return job.call(job.callee, 0, job.n);
+  if (workers_.empty() || job.n == 1 || inside_piece) return job.call(job.callee, 0, job.n);
 
-  ZINC_DCHECK(n_busy_.load() == 0);
+  ZINC_CHECK(job.n <= std::numeric_limits<uint32_t>::max());
   job_ = job;
-  n_busy_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-  n_jobs_.fetch_add(1);  // sequentially consistent, as is n_busy_'s: notify_all() must not look for sleepers before it
+  n_done_.store(0, std::memory_order_relaxed);
+  const size_t T = n_shares_;
+  for (size_t t = 0; t < T; ++t) {
+    shares_[t].range.store(range_of(job.n * t / T, job.n * (t + 1) / T), std::memory_order_release);
+  }
+  n_jobs_.fetch_add(1);  // sequentially consistent: notify_all() must not look for sleepers before it
   n_jobs_.notify_all();
-  run_range(0);
-  uint32_t n_busy = n_busy_.load(std::memory_order_acquire);
-  while (n_busy != 0) n_busy = wait_for_change(n_busy_, n_busy, n_spins_);
+  take_pieces(0);
+  for (uint32_t n_done = n_done_.load(std::memory_order_acquire); n_done != job.n;) {
+    n_done = wait_for_change(n_done_, n_done, n_spins_);
+  }
 }
 
-void ThreadPool::run_range(size_t thread) const {
-  const size_t share = job_.n / n_ranges_, rest = job_.n % n_ranges_;  // n * t / T without overflow
-  const auto start = [=, this](size_t t) { return share * t + rest * t / n_ranges_; };
-  const size_t begin = start(thread), end = start(thread + 1);
-  if (begin == end) return;
-  inside_range = true;
-  job_.call(job_.callee, begin, end);
-  inside_range = false;
+// Half of what is there, from the front or the back: pieces shrink towards the end.
+bool ThreadPool::take_piece(Share& share, size_t thread, bool own) {
+  uint64_t range = share.range.load(std::memory_order_acquire);
+  for (;;) {
+    const uint64_t begin = range >> 32, end = range & 0xFFFFFFFF, size = (end - begin + 1) / 2;
+    if (begin >= end) return false;
+    const uint64_t rest = own ? range_of(begin + size, end) : range_of(begin, end - size);
+    if (!share.range.compare_exchange_weak(range, rest, std::memory_order_acquire)) continue;
+    const uint64_t first = own ? begin : end - size;
+    const size_t n = job_.n;
+    inside_piece = true;
+    this_thread_number = thread;
+    job_.call(job_.callee, first, first + size);
+    this_thread_number = 0;
+    inside_piece = false;
+    if (n_done_.fetch_add(static_cast<uint32_t>(size)) + size == n) n_done_.notify_one();
+    return true;
+  }
 }
+
+void ThreadPool::take_pieces(size_t thread) {
+  for (size_t i = 0; i < n_shares_; ++i) {
+    Share& share = shares_[(thread + i) % n_shares_];
+    while (take_piece(share, thread, i == 0)) {
+    }
+  }
+}
+
+size_t ThreadPool::current_thread() { return this_thread_number; }
 
 void ThreadPool::work(size_t thread) {
   for (uint32_t n_jobs = 0;;) {
     n_jobs = wait_for_change(n_jobs_, n_jobs, n_spins_);
-    if (job_.call == nullptr) return;
-    run_range(thread);
-    if (n_busy_.fetch_sub(1) == 1) n_busy_.notify_one();
+    if (stopping_.load()) return;
+    take_pieces(thread);
   }
 }
 

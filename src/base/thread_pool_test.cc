@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <limits>
 #include <mutex>
@@ -24,17 +25,37 @@ std::set<Range> ranges_of(ThreadPool& pool, size_t n) {
   return ranges;
 }
 
-TEST(ThreadPool, splits_into_contiguous_ranges_fixed_by_n_and_thread_count) {
+// The threads of two pieces that wait for each other.
+std::array<std::thread::id, 2> threads_that_meet(ThreadPool& pool) {
+  std::array<std::thread::id, 2> ids;
+  std::atomic<int> n_here = 0;
+  pool.parallel_for(2, [&](size_t begin, size_t) {
+    ids[begin] = std::this_thread::get_id();
+    ++n_here;
+    while (n_here < 2) std::this_thread::yield();
+  });
+  return ids;
+}
+
+// Ranges that do not overlap, in order, without a gap: how much of [0, n) they cover.
+size_t covered(const std::set<Range>& ranges) {
+  size_t end = 0;
+  for (const Range& range : ranges) {
+    EXPECT_EQ(range.first, end);
+    EXPECT_LT(range.first, range.second);
+    end = range.second;
+  }
+  return end;
+}
+
+TEST(ThreadPool, pieces_cover_all_items) {
   ThreadPool pool(3);
   ASSERT_EQ(pool.n_threads(), 3);
-  EXPECT_EQ(ranges_of(pool, 10), (std::set<Range>{{0, 3}, {3, 6}, {6, 10}}));
-  EXPECT_EQ(ranges_of(pool, 2), (std::set<Range>{{0, 1}, {1, 2}}));
-  EXPECT_EQ(ranges_of(pool, 1), (std::set<Range>{{0, 1}}));
-  EXPECT_EQ(ranges_of(pool, 0), std::set<Range>{});
-  const size_t huge = std::numeric_limits<size_t>::max();
-  const auto ranges = ranges_of(pool, huge);
-  EXPECT_EQ(ranges.size(), 3u);
-  EXPECT_EQ(ranges.rbegin()->second, huge);
+  for (const size_t n : {0, 1, 2, 10, 1000}) EXPECT_EQ(covered(ranges_of(pool, n)), n);
+  const size_t most = std::numeric_limits<uint32_t>::max();
+  const auto ranges = ranges_of(pool, most);
+  EXPECT_EQ(covered(ranges), most);
+  EXPECT_LE(ranges.size(), 3u * 33);  // a share of 2^32 / 3, halved each time
 }
 
 TEST(ThreadPool, every_item_is_done_exactly_once_and_seen_by_the_caller) {
@@ -86,7 +107,7 @@ TEST(ThreadPool, sleeping_workers_wake_up_again) {
   ThreadPool pool(2);
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far past the spinning
-    EXPECT_EQ(ranges_of(pool, 4).size(), 2u);
+    EXPECT_NE(threads_that_meet(pool)[0], threads_that_meet(pool)[1]);
   }
 }
 
@@ -116,15 +137,40 @@ TEST(ThreadPool, a_nested_call_runs_inline) {
     }
   });
   EXPECT_EQ(n_done, std::vector<int>(8, 1));
-  EXPECT_EQ(ranges_of(pool, 2).size(), 2u);  // and the pool splits again afterwards
+  EXPECT_NE(threads_that_meet(pool)[0], threads_that_meet(pool)[1]);  // and the pool splits again afterwards
 }
 
-TEST(ThreadPool, ranges_run_on_different_threads) {
+TEST(ThreadPool, pieces_run_on_different_threads) {
   ThreadPool pool(2);
-  std::thread::id ids[2];
-  pool.parallel_for(2, [&](size_t begin, size_t) { ids[begin] = std::this_thread::get_id(); });
-  EXPECT_EQ(ids[0], std::this_thread::get_id());
+  const auto ids = threads_that_meet(pool);
   EXPECT_NE(ids[0], ids[1]);
+  EXPECT_TRUE(ids[0] == std::this_thread::get_id() || ids[1] == std::this_thread::get_id());
+}
+
+TEST(ThreadPool, a_thread_that_is_held_up_leaves_the_rest_to_the_others) {
+  ThreadPool pool(2);
+  std::atomic<size_t> n_done = 0;
+  pool.parallel_for(100, [&](size_t begin, size_t end) {
+    while (begin == 0 && n_done < 75) std::this_thread::yield();  // the first piece: until the other did all but it
+    n_done += end - begin;
+  });
+  EXPECT_EQ(n_done, 100u);
+}
+
+TEST(ThreadPool, each_thread_has_a_number_of_its_own) {
+  ThreadPool pool(2);
+  std::array<size_t, 2> numbers;
+  std::array<std::thread::id, 2> ids;
+  std::atomic<int> n_here = 0;
+  pool.parallel_for(2, [&](size_t begin, size_t) {
+    numbers[begin] = ThreadPool::current_thread();
+    ids[begin] = std::this_thread::get_id();
+    ++n_here;
+    while (n_here < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(numbers[0] + numbers[1], 1u);
+  EXPECT_EQ(ids[0] == std::this_thread::get_id(), numbers[0] == 0);
+  EXPECT_EQ(ThreadPool::current_thread(), 0u);
 }
 
 TEST(ThreadPool, nonsense_thread_counts_become_sensible_ones) {

@@ -31,7 +31,7 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
     for (int layer : groups[g].layers) {
       const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
       if (Status fits = check_head(kv, *sizes.kv_format); !fits.ok()) return fits.error();
-      const size_t head_bytes = cache->layout_->head_bytes(kv.k_dim, kv.v_dim);
+      const size_t head_bytes = cache->layout_->key_bytes(kv.k_dim) + cache->layout_->value_bytes(kv.v_dim);
       cache->places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.page_bytes, head_bytes, 0};
       group.page_bytes += head_bytes * static_cast<size_t>(kv.kv_heads);
     }

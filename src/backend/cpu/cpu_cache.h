@@ -28,6 +28,7 @@ class CpuCache final : public CacheMemory {
   const KvLayout& layout() const { return *layout_; }
   const LayerCache& layer(int layer) const { return layers_[static_cast<size_t>(layer)]; }
   int group_of(int layer) const { return places_[static_cast<size_t>(layer)].group; }
+  int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
   std::byte* keys(int layer, PageId page, int head) const;  // REQUIRES: page is one of the layer's group's
   float* conv_state(int layer, int slot) const;
   float* delta_state(int layer, int slot) const;

@@ -52,7 +52,10 @@ CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
     data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
   bind(weights);
+  join_linears();
+  scratch_.resize(static_cast<size_t>(threads.n_threads()));
   reserve_columns();
+  reserve_attention();
   const size_t n_tokens = static_cast<size_t>(bucket.max_tokens);
   tokens_.reserve(n_tokens);
   seq_of_token_.reserve(n_tokens);
@@ -89,6 +92,24 @@ void CpuPlan::bind(const CpuWeights& weights) {
   }
 }
 
+// Products of one activation that follow each other (q, k and v; gate and up) share a pass of the threads. Views
+// between them compute nothing.
+void CpuPlan::join_linears() {
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    if (node(i).op != Op::linear) continue;
+    std::vector<size_t> together;
+    size_t last = i;
+    for (size_t j = i; j < bound_.size(); ++j) {
+      if (node(j).op == Op::view) continue;
+      if (node(j).op != Op::linear || node(j).in[0].id != node(i).in[0].id) break;
+      together.push_back(j);
+      last = j;
+    }
+    bound_[i].together = std::move(together);
+    i = last;
+  }
+}
+
 int CpuPlan::rope_table_for(const RopeParams& params, std::span<const float> factors) {
   std::vector<double> frequencies = rope_frequencies(params, factors);
   for (size_t i = 0; i < rope_tables_.size(); ++i) {
@@ -105,7 +126,7 @@ int CpuPlan::rope_table_for(const RopeParams& params, std::span<const float> fac
 // Room for the largest set of columns of each kind, and for the pairs of expert products.
 void CpuPlan::reserve_columns() {
   std::array<size_t, 3> most_bytes{}, most_columns{};
-  size_t most_pairs = 0, most_experts = 0, most_outs = 0;
+  size_t most_pairs = 0, most_experts = 0, most_outs = 0, most_decoded = 0;
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Node& n = node(i);
     if (n.op == Op::moe_route) most_experts = std::max(most_experts, width(n.in[0]));
@@ -114,13 +135,15 @@ void CpuPlan::reserve_columns() {
     const size_t rows =
         static_cast<size_t>(graph_.info(n.in[0]).rows == Rows::outputs ? bucket_.max_outputs : bucket_.max_tokens);
     const size_t n_columns = rows * width(n.in[0]) / n_in;
-    const ColumnKind kind = bound_[i].matrix->format ? bound_[i].matrix->format->column_kind : ColumnKind::f32;
+    const ColumnKind kind = bound_[i].matrix->column_kind();
     const size_t k = static_cast<size_t>(kind);
+    if (!bound_[i].matrix->format) most_decoded = std::max(most_decoded, n_in);
     most_columns[k] = std::max(most_columns[k], n_columns);
     if (kind != ColumnKind::f32) most_bytes[k] = std::max(most_bytes[k], n_columns * column_bytes(n_in, kind));
-    most_outs = std::max(most_outs, n_columns);
+    most_outs = std::max(most_outs, n_columns * bound_[i].together.size());
     if (n.op == Op::moe_linear) most_pairs = std::max(most_pairs, rows * width(n.in[2]));
   }
+  for (ThreadScratch& scratch : scratch_) scratch.row = AlignedBuffer::allocate(most_decoded * sizeof(float));
   for (size_t k = 0; k < column_sets_.size(); ++k) {
     column_sets_[k].columns.resize(most_columns[k]);
     column_sets_[k].storage = AlignedBuffer::allocate(most_bytes[k]);

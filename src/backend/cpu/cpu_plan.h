@@ -1,5 +1,5 @@
 // A graph compiled for the CPU: each node bound to its kernel, weights and memory once; a step only walks the list.
-// Nothing is allocated in a step (scratch of a thread grows on its first use and stays).
+// Nothing is allocated in a step.
 #pragma once
 
 #include <array>
@@ -27,6 +27,8 @@ class CpuPlan final : public Plan {
   struct Bound {  // what a node needs, looked up once
     Run run = nullptr;
     const Matrix* matrix = nullptr;
+    std::vector<size_t>
+        together;  // linear: the nodes computed with it, itself the first; empty: done by an earlier one
     std::array<const std::vector<float>*, Node::kMaxInputs> vectors{};  // weights other than matrices
     int rope_table = -1;
     std::vector<float> conv_weight;  // [taps][channels]
@@ -42,6 +44,9 @@ class CpuPlan final : public Plan {
     std::vector<Column> columns;
     AlignedBuffer storage;
   };
+  struct ThreadScratch {  // a thread's own room: a decoded row; a decoded page, sums of all pages and of a segment
+    AlignedBuffer row, page, whole, part;
+  };
   struct Outcome {
     std::vector<TokenId> sampled;
     std::vector<float> logits, hidden;
@@ -49,9 +54,29 @@ class CpuPlan final : public Plan {
   struct AttentionTile {
     int seq, first_token, n_tokens;
   };
+  struct Heads {  // of an attention node
+    const AttentionParams& params;
+    const AttentionCache& kv;
+    size_t n = 0, per_kv = 0, per_task = 0, n_splits = 0;  // splits: tasks that a kv head's query heads fill
+  };
+  struct QueryRows {  // of one task
+    AttentionTile tile;
+    size_t kv_head = 0;
+    int n = 0;
+    size_t index[kMaxAttentionRows];  // token * heads + head
+    const float* q[kMaxAttentionRows];
+    float* out[kMaxAttentionRows];
+    int32_t positions[kMaxAttentionRows];
+    const float* sinks[kMaxAttentionRows];
+  };
+  struct Segments {  // what a tile sees
+    int begin, end, first_page, end_page;
+    size_t size() const { return static_cast<size_t>(end - begin); }
+  };
 
   static Run find_run(Op op);
   void bind(const CpuWeights& weights);
+  void join_linears();
   int rope_table_for(const RopeParams& params, std::span<const float> factors);
   void reserve_columns();
   void read_inputs(const StepInputs& inputs);
@@ -69,11 +94,22 @@ class CpuPlan final : public Plan {
   void for_each_row(size_t n, const Fn& fn);  // fn(row), rows shared among the threads
   void multiply(const Matrix& matrix, size_t stack, std::span<const Column> columns, float* const* outs, size_t first,
                 size_t end) const;
+  void multiply_linear(size_t node, std::span<float* const> outs, size_t first, size_t end) const;
   template <class Fn>
   void for_each_sequence(const Fn& fn) const;  // fn(seq, slot, first token, end token, starts at position 0)
   void group_by_expert(std::span<const int32_t> chosen, size_t n_experts);
+  const ThreadScratch& own_scratch() const { return scratch_[ThreadPool::current_thread()]; }
   PageId page_at(int group, size_t seq, int32_t position) const;
   void write_keys_and_values(const Node& node, int layer);
+  void reserve_attention();
+  Heads heads_of(const Node& node) const;
+  Segments segments_of(const Heads& heads, const AttentionTile& tile) const;
+  QueryRows rows_of(size_t node, const Heads& heads, size_t task) const;
+  void attend(const Heads& heads, const QueryRows& rows, const Segments& segments, int segment, float* const* acc,
+              AttentionRow* softmax) const;
+  void attend_all(const Heads& heads, const QueryRows& rows, const Segments& segments) const;
+  void attend_segment(const Heads& heads, const QueryRows& rows, const Segments& segments, size_t segment);
+  void merge_segments(size_t node, const Heads& heads, size_t n_tasks);
 
   void run_embed(size_t);
   void run_hidden_in(size_t);
@@ -107,12 +143,15 @@ class CpuPlan final : public Plan {
   std::vector<Bound> bound_;
   std::vector<RopeTable> rope_tables_;
   std::array<ColumnSet, 3> column_sets_;  // by ColumnKind
+  std::vector<ThreadScratch> scratch_;    // by thread
   std::vector<float*> out_rows_;          // of the product being computed
   // Expert products: pairs (token, use) sorted by expert.
   std::vector<int32_t> pair_order_, expert_begin_, active_experts_;
   std::vector<Column> sorted_columns_;
   std::vector<float*> sorted_outs_;
   std::vector<AttentionTile> tiles_;
+  std::vector<AttentionRow> segment_rows_;  // [tokens * heads][segments]
+  AlignedBuffer segment_sums_;              // the same, v_dim floats each
   std::vector<int32_t> route_order_;
   std::vector<float> route_scores_;
 

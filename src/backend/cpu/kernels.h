@@ -3,6 +3,7 @@
 // output element in one fixed order, so results do not depend on threads or batching.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -11,21 +12,30 @@
 
 namespace zinc::cpu {
 
-// One kv head, some query rows of one sequence. Keys lie dimension-major in a page ([k_dim][kPageTokens]), values
-// position-major ([kPageTokens][v_dim]).
+// What a row of attention has seen so far: its sums are relative to the largest score.
+struct AttentionRow {
+  float largest, sum;
+};
+inline constexpr AttentionRow kSawNothing = {-std::numeric_limits<float>::infinity(), 0};
+
+// One kv head, some query rows of one sequence, some pages. Keys lie dimension-major in a page ([k_dim][kPageTokens]),
+// values position-major ([kPageTokens][v_dim]).
 struct AttentionTask {
-  const float* const* q;         // [n_rows] -> k_dim numbers
-  float* const* out;             // [n_rows] -> v_dim numbers
-  const int32_t* positions;      // [n_rows]
-  const float* sinks = nullptr;  // [n_rows], or none
+  const float* const* q;     // [n_rows] -> k_dim numbers
+  float* const* acc;         // [n_rows] -> the weighted sum of values: padded_to_16(v_dim) numbers, set by the kernel
+  AttentionRow* rows;        // [n_rows], set by the kernel
+  const int32_t* positions;  // [n_rows]
   int n_rows = 0;
   int k_dim = 0, v_dim = 0;
   float scale = 1, softcap = 0;
   int64_t window = 0;
-  const std::byte* const* pages;  // this head's keys in each page of the sequence; its values follow
-  float* scratch;                 // attention_scratch_floats()
+  const std::byte* const*
+      pages;  // from first_page: this head's keys, values follow; nullptr: behind every row's window
+  int first_page = 0, end_page = 0;
+  float* scratch;  // attention_scratch_floats()
 };
 inline constexpr int kMaxAttentionRows = 32;
+constexpr size_t padded_to_16(int n) { return (static_cast<size_t>(n) + 15) / 16 * 16; }
 
 // One value head over the tokens of one sequence.
 struct DeltaTask {
@@ -56,26 +66,28 @@ struct Kernels {
   void (*add_scaled)(const float* x, float factor, size_t n, float* sum);  // sum += factor * x
   // out[c] = silu(sum over j of weight[j][c] * x[j][c]), taps rows of n channels each.
   void (*short_conv)(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
-  void (*attention)(const KvLayout& layout, const AttentionTask& task);
+  // Adds what a row saw of some pages to what it saw of others; then the softmax's division. `sink` may be nullptr.
+  void (*merge_attention)(const AttentionRow& part, const float* part_acc, size_t v_dim, AttentionRow& whole,
+                          float* acc);
+  void (*finish_attention)(const AttentionRow& row, const float* acc, const float* sink, size_t v_dim, float* out);
   void (*delta_net)(const DeltaTask& task);
   const KvLayout* (*kv_layout)(std::string_view format);  // nullptr: not offered
   // 8-bit dot products as fast as they go, for measuring; returns how many products (multiply and add) they held.
   size_t (*run_dot_products)(size_t n_rounds, int32_t* sink);
 };
 
-// Keys and values of one head in one page, in some format.
+// Keys and values of one head in one page, in some format: keys first, then values.
 struct KvLayout {
   std::string_view format;
-  size_t (*head_bytes)(int k_dim, int v_dim);  // of a page
-  size_t (*value_offset)(int k_dim);           // from the head's keys to its values
+  size_t (*key_bytes)(int k_dim);  // of a page
+  size_t (*value_bytes)(int v_dim);
   void (*write_key)(const float* k, int k_dim, int offset, std::byte* keys);
   void (*write_value)(const float* v, int v_dim, int offset, std::byte* values);
-  void (*read_keys)(const std::byte* keys, int k_dim, float* out);      // [k_dim][kPageTokens]
-  void (*read_values)(const std::byte* values, int v_dim, float* out);  // [kPageTokens][v_dim]
+  void (*attend)(const AttentionTask& task);
 };
 
 constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
-  return static_cast<size_t>(k_dim + v_dim) * 32 + static_cast<size_t>(v_dim) * kMaxAttentionRows;
+  return (static_cast<size_t>(k_dim) + padded_to_16(v_dim)) * 32;
 }
 
 std::vector<const Kernels*> usable_kernels();  // those this processor runs, the best first

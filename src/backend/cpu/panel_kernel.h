@@ -2,11 +2,19 @@
 // instruction set with that set's vocabulary (isa/*.h) included first.
 #pragma once
 
+#include <cstring>
+
 #include "backend/cpu/panel.h"
 
 namespace zinc::cpu::ZINC_ISA {
 
-inline constexpr size_t kPrefetchBytes = 4096;
+// For packing: four neighbouring quants of a row are a word, and a vector holds one word of each of the 16 rows.
+inline uint32_t word_at(const void* bytes, size_t word) {
+  uint32_t w;
+  std::memcpy(&w, static_cast<const uint8_t*>(bytes) + word * 4, 4);
+  return w;
+}
+inline void put_word(uint8_t* vector, size_t row, uint32_t word) { std::memcpy(vector + row * 4, &word, 4); }
 
 // Block: `template <int N> static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N])`.
 template <class Block, int N>
@@ -14,11 +22,7 @@ void multiply_panel(const uint8_t* panel, size_t n_blocks, const Column* columns
   F acc[N];
   for (int n = 0; n < N; ++n) acc[n] = f_zero();
   for (size_t b = 0; b < n_blocks; ++b) {
-    const uint8_t* block = panel + b * Block::kPanelBlockBytes;
-    if constexpr (N == 1) {  // one column: the weights stream from memory, and no hardware prefetcher looks this far
-      for (size_t i = 0; i < Block::kPanelBlockBytes; i += 64) __builtin_prefetch(block + kPrefetchBytes + i);
-    }
-    Block::template multiply<N>(block, b, columns, acc);
+    Block::template multiply<N>(panel + b * Block::kPanelBlockBytes, b, columns, acc);
   }
   for (int n = 0; n < N; ++n) f_store(out[n], acc[n]);
 }

@@ -28,19 +28,11 @@ float dot(const float* a, const float* b, size_t n) {
   return sums[0];
 }
 
-// A thread's own room for one decoded row.
-float* row_scratch(size_t n) {
-  thread_local std::vector<float> row;
-  if (row.size() < n) row.resize(n);
-  return row.data();
-}
-
 // Rows of formats without a panel kernel: decoded one by one, multiplied in f32.
 void multiply_decoded(const Matrix& matrix, size_t stack, std::span<const Column> columns, float* const* outs,
-                      size_t first, size_t end) {
+                      size_t first, size_t end, float* row) {
   const size_t n_in = static_cast<size_t>(matrix.n_in), n_out = static_cast<size_t>(matrix.n_out);
   const size_t row_size = row_bytes(*matrix.view.format, n_in);
-  float* row = row_scratch(n_in);
   for (size_t o = first * kPanelRows; o < std::min(n_out, end * kPanelRows); ++o) {
     const size_t at = (stack * n_out + o) * row_size;
     matrix.view.format->decode(matrix.view.bytes.subspan(at, row_size), {row, n_in});
@@ -65,7 +57,9 @@ void CpuPlan::run_hidden_in(size_t i) { std::ranges::copy(in_.hidden, data(node(
 // Panels first..end-1 of one matrix, all columns: outs[c][o] = row o times column c.
 void CpuPlan::multiply(const Matrix& matrix, size_t stack, std::span<const Column> columns, float* const* outs,
                        size_t first, size_t end) const {
-  if (!matrix.format) return multiply_decoded(matrix, stack, columns, outs, first, end);
+  if (!matrix.format) {
+    return multiply_decoded(matrix, stack, columns, outs, first, end, own_scratch().row.as<float>());
+  }
   const size_t n_blocks = static_cast<size_t>(matrix.n_in) / matrix.format->block_elems;
   const size_t n_out = static_cast<size_t>(matrix.n_out), tile = static_cast<size_t>(kernels_.tile_columns);
   const size_t column_size = static_cast<size_t>(matrix.n_in) * (matrix.format->column_kind == ColumnKind::f32 ? 4 : 1);
@@ -89,21 +83,38 @@ void CpuPlan::multiply(const Matrix& matrix, size_t stack, std::span<const Colum
 }
 
 void CpuPlan::run_linear(size_t i) {
-  const Node& n = node(i);
-  const Matrix& matrix = *bound_[i].matrix;
-  const ColumnKind kind = matrix.format ? matrix.format->column_kind : ColumnKind::f32;
-  const std::span<const Column> columns = columns_of(n.in[0], kind, static_cast<size_t>(matrix.n_in));
-  const size_t n_out = static_cast<size_t>(matrix.n_out);
-  float* out = data(n.out[0]);
-  for (size_t c = 0; c < columns.size(); ++c) out_rows_[c] = out + c * n_out;
-  const std::vector<float>* bias = bound_[i].vectors[2];
-  threads_.parallel_for(matrix.n_panels(), [&](size_t first, size_t end) {
-    multiply(matrix, 0, columns, out_rows_.data(), first, end);
-    if (!bias) return;
-    for (size_t c = 0; c < columns.size(); ++c) {
-      add_bias(*bias, first * kPanelRows, std::min(n_out, end * kPanelRows), out_rows_[c]);
+  const std::vector<size_t>& together = bound_[i].together;
+  size_t n_panels = 0, n_columns = 0;
+  for (size_t m = 0; m < together.size(); ++m) {  // the columns are made before the threads part
+    const size_t j = together[m];
+    const Matrix& matrix = *bound_[j].matrix;
+    n_columns = columns_of(node(j).in[0], matrix.column_kind(), static_cast<size_t>(matrix.n_in)).size();
+    for (size_t c = 0; c < n_columns; ++c) {
+      out_rows_[m * n_columns + c] = data(node(j).out[0]) + c * static_cast<size_t>(matrix.n_out);
+    }
+    n_panels += matrix.n_panels();
+  }
+  threads_.parallel_for(n_panels, [&](size_t first, size_t end) {
+    size_t before = 0;  // panels of the matrices before this one
+    for (size_t m = 0; m < together.size() && before < end; ++m) {
+      const size_t n = bound_[together[m]].matrix->n_panels();
+      const size_t from = std::max(first, before), to = std::min(end, before + n);
+      if (from < to)
+        multiply_linear(together[m], {out_rows_.data() + m * n_columns, n_columns}, from - before, to - before);
+      before += n;
     }
   });
+}
+
+// Panels first..end-1 of a linear node, all columns.
+void CpuPlan::multiply_linear(size_t i, std::span<float* const> outs, size_t first, size_t end) const {
+  const Matrix& matrix = *bound_[i].matrix;
+  const size_t n_out = static_cast<size_t>(matrix.n_out);
+  const ColumnSet& set = column_sets_[static_cast<size_t>(matrix.column_kind())];
+  multiply(matrix, 0, std::span(set.columns).first(outs.size()), outs.data(), first, end);
+  const std::vector<float>* bias = bound_[i].vectors[2];
+  if (!bias) return;
+  for (float* row : outs) add_bias(*bias, first * kPanelRows, std::min(n_out, end * kPanelRows), row);
 }
 
 void CpuPlan::run_moe_route(size_t i) {
@@ -149,8 +160,7 @@ void CpuPlan::group_by_expert(std::span<const int32_t> chosen, size_t n_experts)
 void CpuPlan::run_moe_linear(size_t i) {
   const Node& n = node(i);
   const Matrix& matrix = *bound_[i].matrix;
-  const ColumnKind kind = matrix.format ? matrix.format->column_kind : ColumnKind::f32;
-  const std::span<const Column> columns = columns_of(n.in[0], kind, static_cast<size_t>(matrix.n_in));
+  const std::span<const Column> columns = columns_of(n.in[0], matrix.column_kind(), static_cast<size_t>(matrix.n_in));
   const size_t n_used = width(n.in[2]), n_pairs = tokens_.size() * n_used;
   const size_t n_out = static_cast<size_t>(matrix.n_out), n_panels = matrix.n_panels();
   group_by_expert({ids(n.in[2]), n_pairs}, static_cast<size_t>(matrix.n_stack));

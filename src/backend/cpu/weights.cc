@@ -16,7 +16,7 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
   const Format& format = *matrix.view.format;
   const size_t row_size = row_bytes(format, static_cast<size_t>(matrix.n_in));
   const size_t n_blocks = static_cast<size_t>(matrix.n_in) / matrix.format->block_elems;
-  uint8_t* out = const_cast<uint8_t*>(matrix.panel(stack, panel));
+  uint8_t* out = matrix.panels + (stack * matrix.n_panels() + panel) * matrix.panel_bytes;
   std::array<const std::byte*, kPanelRows> rows;
   for (size_t b = 0; b < n_blocks; ++b) {
     for (size_t r = 0; r < kPanelRows; ++r) {
@@ -32,53 +32,63 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
 }  // namespace
 
 Result<std::unique_ptr<CpuWeights>> CpuWeights::pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                     ThreadPool& threads) {
+                                                     ThreadPool& threads, const DoneWith& done_with) {
   auto weights = std::make_unique<CpuWeights>();
-  for (const Graph* graph : graphs) {
-    for (const Node& node : graph->nodes()) {
-      const bool multiplies = node.op == Op::linear || node.op == Op::moe_linear;
-      for (size_t i = 0; i < node.in.size(); ++i) {
-        if (!node.in[i] || !graph->info(node.in[i]).is_weight()) continue;
-        const ValueInfo& info = graph->info(node.in[i]);
-        if (multiplies && i == 1) {
-          if (Status added = weights->add_matrix(info, kernels, threads); !added.ok()) return added.error();
-        } else if (node.op != Op::embed && !weights->vectors_.contains(info.name)) {
-          std::vector<float> floats(static_cast<size_t>(info.shape.elems()));
-          info.weight.format->decode(info.weight.bytes, floats);
-          weights->vectors_.emplace(info.name, std::move(floats));
-        }
-      }
-    }
-  }
+  for (const Graph* graph : graphs) weights->add(*graph, kernels);
+  if (Status packed = weights->pack_matrices(threads, done_with); !packed.ok()) return packed.error();
   return weights;
 }
 
-Status CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels, ThreadPool& threads) {
-  if (matrices_.contains(info.name)) return ok_status();
-  Matrix matrix;
-  matrix.view = info.weight;
+void CpuWeights::add(const Graph& graph, const Kernels& kernels) {
+  for (const Node& node : graph.nodes()) {
+    const bool multiplies = node.op == Op::linear || node.op == Op::moe_linear;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      if (!node.in[i] || !graph.info(node.in[i]).is_weight()) continue;
+      const ValueInfo& info = graph.info(node.in[i]);
+      if (multiplies && i == 1) {
+        add_matrix(info, kernels);
+      } else if (node.op != Op::embed && !vectors_.contains(info.name)) {
+        std::vector<float> floats(static_cast<size_t>(info.shape.elems()));
+        info.weight.format->decode(info.weight.bytes, floats);
+        vectors_.emplace(info.name, std::move(floats));
+      }
+    }
+  }
+}
+
+void CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels) {
+  if (matrices_.contains(info.name)) return;
   const Shape& shape = info.shape;
-  matrix.n_stack = shape.n_dims() == 3 ? shape[0] : 1;
-  matrix.n_out = shape[shape.n_dims() - 2];
-  matrix.n_in = shape.inner();
-  matrix.format = find_panel_format(kernels, info.weight.format->name);
+  Matrix matrix{.view = info.weight,
+                .n_stack = shape.n_dims() == 3 ? shape[0] : 1,
+                .n_out = shape[shape.n_dims() - 2],
+                .n_in = shape.inner(),
+                .format = find_panel_format(kernels, info.weight.format->name)};
   if (matrix.format) {
     matrix.panel_bytes =
         static_cast<size_t>(matrix.n_in) / matrix.format->block_elems * matrix.format->panel_block_bytes;
-    const size_t n_panels = static_cast<size_t>(matrix.n_stack) * matrix.n_panels();
-    matrix.panels = AlignedBuffer::allocate(n_panels * matrix.panel_bytes);
-    if (matrix.panels.size() == 0) {
-      return fail(ErrorCode::out_of_memory, "tensor '{}': {} bytes of memory were refused", info.name,
-                  n_panels * matrix.panel_bytes);
-    }
-    const std::vector<std::byte> zeros(info.weight.format->block_bytes);
-    threads.parallel_for(n_panels, [&](size_t begin, size_t end) {
+    matrix.panels_begin = n_panel_bytes_;
+    n_panel_bytes_ += (static_cast<size_t>(matrix.n_stack) * matrix.n_panels() * matrix.panel_bytes + 63) / 64 * 64;
+  }
+  matrices_.emplace(info.name, matrix);
+}
+
+// One allocation for all of them: small matrices share huge pages, so what streams past needs few address translations.
+Status CpuWeights::pack_matrices(ThreadPool& threads, const DoneWith& done_with) {
+  panels_ = AlignedBuffer::allocate(n_panel_bytes_);
+  if (panels_.size() < n_panel_bytes_) {
+    return fail(ErrorCode::out_of_memory, "the weights need {} bytes of memory, which were refused", n_panel_bytes_);
+  }
+  for (auto& [name, matrix] : matrices_) {
+    if (!matrix.format) continue;
+    matrix.panels = panels_.as<uint8_t>() + matrix.panels_begin;
+    const std::vector<std::byte> zeros(matrix.view.format->block_bytes);
+    threads.parallel_for(static_cast<size_t>(matrix.n_stack) * matrix.n_panels(), [&](size_t begin, size_t end) {
       for (size_t p = begin; p < end; ++p)
         pack_panel(matrix, p / matrix.n_panels(), p % matrix.n_panels(), zeros.data());
     });
-    device_bytes_ += matrix.panels.size();
+    done_with(matrix.view.bytes);
   }
-  matrices_.emplace(info.name, std::move(matrix));
   return ok_status();
 }
 

@@ -18,29 +18,32 @@ struct Matrix {
   TensorView view;
   int64_t n_stack = 1, n_out = 0, n_in = 0;
   const PanelFormat* format = nullptr;  // nullptr: not packed
-  AlignedBuffer panels;
+  size_t panels_begin = 0;              // in the one allocation of all matrices
+  uint8_t* panels = nullptr;
   size_t panel_bytes = 0;
 
   size_t n_panels() const { return static_cast<size_t>((n_out + kPanelRows - 1) / kPanelRows); }  // of one matrix
-  const uint8_t* panel(size_t matrix, size_t p) const {
-    return panels.as<const uint8_t>() + (matrix * n_panels() + p) * panel_bytes;
-  }
+  ColumnKind column_kind() const { return format ? format->column_kind : ColumnKind::f32; }
+  const uint8_t* panel(size_t matrix, size_t p) const { return panels + (matrix * n_panels() + p) * panel_bytes; }
 };
 
 class CpuWeights final : public DeviceWeights {
  public:
   static Result<std::unique_ptr<CpuWeights>> pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                  ThreadPool& threads);
-  size_t device_bytes() const override { return device_bytes_; }
+                                                  ThreadPool& threads, const DoneWith& done_with);
+  size_t device_bytes() const override { return panels_.size(); }
 
   const Matrix* matrix(std::string_view name) const;              // nullptr: not one
   const std::vector<float>* vector(std::string_view name) const;  // nullptr: not one
 
  private:
-  Status add_matrix(const ValueInfo& info, const Kernels& kernels, ThreadPool& threads);
+  void add(const Graph& graph, const Kernels& kernels);
+  void add_matrix(const ValueInfo& info, const Kernels& kernels);
+  Status pack_matrices(ThreadPool& threads, const DoneWith& done_with);
   std::unordered_map<std::string, Matrix> matrices_;
   std::unordered_map<std::string, std::vector<float>> vectors_;
-  size_t device_bytes_ = 0;
+  AlignedBuffer panels_;  // of all matrices, in the order in which the graphs use them
+  size_t n_panel_bytes_ = 0;
 };
 
 }  // namespace zinc::cpu

@@ -1,6 +1,7 @@
-// What the formats with blocks of 256 share. Nibbles lie in four pairs of groups of 32, a pair in 8 vectors of 64
+// What the formats with blocks of 256 share. Nibbles come in four pairs of groups of 32, a pair in 8 vectors of 64
 // bytes: vector v holds quants 4v..4v+3 of each of the 16 rows, the even group's in the low halves, the odd one's in
-// the high.
+// the high. A block's vectors lie in the order in which the kernel reads them: weights that stream from memory keep to
+// the bandwidth only as one ascending run of lines.
 #pragma once
 
 #include <cstring>
@@ -12,11 +13,9 @@ namespace zinc::cpu::ZINC_ISA {
 
 inline constexpr size_t kNibbleBytes = 2048;
 
-inline void put_nibble(uint8_t* nibbles, size_t row, size_t k, unsigned q) {
-  const size_t group = k / 32, within = k % 32;
-  uint8_t& byte = nibbles[group / 2 * 512 + within / 4 * 64 + row * 4 + within % 4];
-  byte = static_cast<uint8_t>(group % 2 == 0 ? (byte & 0xF0u) | q : (byte & 0x0Fu) | q << 4);
-}
+// Low halves of even, and of odd in the high halves; the same of their high halves.
+inline uint32_t join_low(uint32_t even, uint32_t odd) { return (even & 0x0F0F0F0F) | (odd & 0x0F0F0F0F) << 4; }
+inline uint32_t join_high(uint32_t even, uint32_t odd) { return (even >> 4 & 0x0F0F0F0F) | (odd & 0xF0F0F0F0); }
 
 // The head of Q4_K and Q5_K panels: d f16[16], dmin f16[16], scales u8[8][16], mins u8[4][16][2].
 inline void pack_scale_mins(uint16_t d, uint16_t dmin, const uint8_t (&packed)[12], size_t row, uint8_t* out) {

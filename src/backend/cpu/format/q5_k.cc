@@ -12,23 +12,24 @@ struct Source {
 };
 static_assert(sizeof(Source) == 176);
 
-// The head of Q4_K, the nibbles, then 8 vectors of fifth bits: bit g of vector v's bytes belongs to group g.
+// The head of Q4_K, then the nibbles; among those of the first pair, each before its like, 8 vectors of fifth bits: bit
+// g of vector v's bytes belongs to group g.
 struct Block {
   static constexpr ColumnKind kColumnKind = ColumnKind::q8_blocks_of_256;
-  static constexpr size_t kHigh = 320 + kNibbleBytes;
-  static constexpr uint16_t kBlockElems = 256, kPanelBlockBytes = kHigh + 512;
+  static constexpr uint16_t kBlockElems = 256, kPanelBlockBytes = 320 + 512 + kNibbleBytes;
+
+  static constexpr size_t high_at(size_t v) { return 320 + v * 128; }
+  static constexpr size_t nibbles_at(size_t pair, size_t v) {
+    return pair == 0 ? high_at(v) + 64 : 320 + 512 + pair * 512 + v * 64;
+  }
 
   static void pack(const std::byte* const* row_blocks, uint8_t* out) {
-    std::memset(out + kHigh, 0, 512);
     for (size_t r = 0; r < kPanelRows; ++r) {
       Source source;
       std::memcpy(&source, row_blocks[r], sizeof source);
       pack_scale_mins(source.d, source.dmin, source.scales, r, out);
-      for (size_t k = 0; k < 256; ++k) {
-        const uint8_t q = source.q[k / 64 * 32 + k % 32];
-        put_nibble(out + 320, r, k, k % 64 < 32 ? q & 15u : static_cast<unsigned>(q >> 4));
-      }
-      for (size_t l = 0; l < 32; ++l) out[kHigh + l / 4 * 64 + r * 4 + l % 4] = source.high[l];
+      for (size_t w = 0; w < 32; ++w) put_word(out + nibbles_at(w / 8, w % 8), r, word_at(source.q, w));
+      for (size_t v = 0; v < 8; ++v) put_word(out + high_at(v), r, word_at(source.high, v));
     }
   }
 
@@ -37,13 +38,13 @@ struct Block {
     const B low_bits = b_set(0x0F), fifth = b_set(0x10);
     I even[N], odd[N];
     for (int n = 0; n < N; ++n) even[n] = odd[n] = i_zero();
-    for (int v = 0; v < 8; ++v) {
-      const B both = b_load(w + 320 + pair * 512 + v * 64), high = b_load(w + kHigh + v * 64);
+    for (size_t v = 0; v < 8; ++v) {
+      const B high = b_load(w + high_at(v)), both = b_load(w + nibbles_at(pair, v));
       const B even_bit = b_and(shift_to_fifth<2 * pair>(high), fifth);
       const B odd_bit = b_and(shift_to_fifth<2 * pair + 1>(high), fifth);
       const B q0 = b_or(b_and(both, low_bits), even_bit);
       const B q1 = b_or(b_and(b_shift_right<4>(both), low_bits), odd_bit);
-      dot_pair<N>(even, odd, q0, q1, c, block * 256 + static_cast<size_t>(pair * 64 + v * 4));
+      dot_pair<N>(even, odd, q0, q1, c, block * 256 + pair * 64 + v * 4);
     }
     add_scaled<N>(sums, even, i_to_f(i_load_u8(w + 64 + pair * 32)));
     add_scaled<N>(sums, odd, i_to_f(i_load_u8(w + 64 + pair * 32 + 16)));

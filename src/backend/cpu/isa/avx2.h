@@ -70,6 +70,7 @@ inline float f_sum(F x) {
   const __m128 d = _mm_add_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
+inline float f_first(F x) { return _mm256_cvtss_f32(x.a); }
 inline float f_largest(F x) {
   const __m256 h = _mm256_max_ps(x.a, x.b);
   const __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));

@@ -54,6 +54,7 @@ inline float f_sum(F a) {
   const __m128 d = _mm_add_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
+inline float f_first(F a) { return _mm512_cvtss_f32(a); }
 inline float f_largest(F a) { return _mm512_reduce_max_ps(a); }
 
 inline I i_zero() { return _mm512_setzero_si512(); }

@@ -14,12 +14,6 @@ struct Gates {
   float decay, beta, kq;
 };
 
-float one(F x) {
-  float lanes[16];
-  f_store(lanes, x);
-  return lanes[0];
-}
-
 // softplus as log1p(e^x), which is x itself where e^x would swallow the 1.
 Gates gates_of(const DeltaTask& t, const float* k, const float* q, float alpha, float beta) {
   const float x = alpha + t.dt_bias;
@@ -27,7 +21,7 @@ Gates gates_of(const DeltaTask& t, const float* k, const float* q, float alpha, 
   F kq = f_zero();
   for_each_16(static_cast<size_t>(t.k_dim),
               [&](size_t i, size_t n) { kq = f_fma(f_load_some(k + i, n), f_load_some(q + i, n), kq); });
-  return {one(f_exp(f_set(t.a * softplus))), one(f_sigmoid(f_set(beta))), f_sum(kq)};
+  return {f_first(f_exp(f_set(t.a * softplus))), f_first(f_sigmoid(f_set(beta))), f_sum(kq)};
 }
 
 // Value dimensions begin .. begin + 16 * (V - 1) + n_last - 1.
