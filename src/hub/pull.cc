@@ -101,7 +101,7 @@ class Pull {
  private:
   Status fetch_all(const std::vector<WantedFile>& files);
   Result<WantedFile> fetch(const WantedFile& file);
-  Status announce(const std::vector<WantedFile>& files) const;
+  void announce(const std::vector<WantedFile>& files) const;
 
   const HubSettings& settings_;
   const ModelReference& reference_;
@@ -135,7 +135,7 @@ Result<Pulled> Pull::run() {
   return std::move(pulled_);
 }
 
-Status Pull::announce(const std::vector<WantedFile>& files) const {
+void Pull::announce(const std::vector<WantedFile>& files) const {
   uint64_t n_bytes = 0;
   for (const WantedFile& file : files) n_bytes += file.n_bytes;
   hooks_.say(fmt::format("fetching {}{} into {}, once", pulled_.model.id,
@@ -146,7 +146,6 @@ Status Pull::announce(const std::vector<WantedFile>& files) const {
     hooks_.say(fmt::format("this model needs about {} MB of memory, this machine has {} MB: it will not run here",
                            estimated_memory_bytes(n_bytes) / 1'000'000, machine.n_bytes / 1'000'000));
   }
-  return ok_status();
 }
 
 Status Pull::fetch_all(const std::vector<WantedFile>& files) {
@@ -156,7 +155,7 @@ Status Pull::fetch_all(const std::vector<WantedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     WantedFile got = files[i];
     if (!is_there(model.folder / got.name, got)) {
-      if (!is_announced) static_cast<void>(announce(files).ok());
+      if (!is_announced) announce(files);
       is_announced = true;
       if (files.size() > 1) hooks_.say(fmt::format("file {} of {}: {}", i + 1, files.size(), files[i].name));
       ZINC_TRY(fetched, fetch(files[i]));
@@ -200,7 +199,9 @@ std::optional<InstalledModel> find_installed(const HubSettings& settings, const 
     models.push_back(std::move(*model));
   }
   for (InstalledModel& model : models) {
-    if (model.source == reference.source.text && store.is_intact(model)) return std::move(model);
+    // An id is one model's, wherever the catalog of that day took it from.
+    const bool is_meant = !reference.id.empty() || model.source == reference.source.text;
+    if (is_meant && store.is_intact(model)) return std::move(model);
   }
   return std::nullopt;
 }
