@@ -26,9 +26,9 @@ Error unknown(const HubSettings& settings, const std::string& name) {
   for (const InstalledModel& model : ModelStore(settings).list()) names.push_back(model.id);
   const std::optional<std::string> nearest = nearest_name(name, names);
   return fail(ErrorCode::not_found,
-              "no model is called '{}'{}; `zinc list` shows the names, a file needs its path, and models elsewhere are "
+              "no model is called '{}'; {}`zinc list` shows the names, a file needs its path, and models elsewhere are "
               "named hf:ORG/REPO[:FILE], https://..., pip:PACKAGE or ollama:NAME",
-              printable(name), nearest ? fmt::format(", did you mean '{}'?", *nearest) : "");
+              printable(name), nearest ? fmt::format("did you mean '{}'? ", *nearest) : "");
 }
 
 // In huggingface_hub's cache: at the pinned revision, or, where the hash tells that it is the same, at any.
