@@ -142,11 +142,9 @@ void flip_byte(FaultReply& reply) {
   if (!reply.body.empty()) reply.body[reply.body.size() / 2] ^= 1;
 }
 
-std::vector<Fault> all_faults() {
-  const auto is_after = [](int n) { return [n](const ServedRequest& r) { return r.number >= n; }; };
-  std::vector<Fault> faults;
+// No fault, in several honest ways.
+void add_honest_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
-  // No fault, in several honest ways.
   add({"an_honest_server", spoilt([](auto&, auto&) {})});
   add({"a_server_without_keep_alive", spoilt([](auto&, FaultReply& r) { r.closes = true; })});
   add({"early_hints_before_the_reply", [](const ServedRequest& request) {
@@ -164,7 +162,11 @@ std::vector<Fault> all_faults() {
          return honest_reply(request, old_file());
        }});
   add({"a_slow_server", spoilt_pieces([](auto&, FaultReply& r) { r.piece_bytes = 16 << 10, r.piece_pause_ms = 2; })});
-  // Cuts.
+}
+
+// Cuts.
+void add_cut_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"cut_once_in_the_middle", spoilt_first(1, [](auto&, FaultReply& r) { r.cut_after = r.body.size() / 2; })});
   add({"cut_four_times_at_the_first_byte", spoilt_first(4, [](auto&, FaultReply& r) { r.cut_after = 0; })});
   add({"every_piece_cut_after_70000_bytes", spoilt_pieces([](auto&, FaultReply& r) {
@@ -185,7 +187,11 @@ std::vector<Fault> all_faults() {
        })});
   add({"a_length_shorter_than_the_range",
        spoilt_first(2, [](auto&, FaultReply& r) { r.body.resize(r.body.size() / 3); })});
-  // Stalls.
+}
+
+// Stalls.
+void add_stall_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"a_stall_before_the_head", spoilt_first(1, [](auto&, FaultReply& r) { r.stalls_before_head = true; })});
   add({"a_stall_before_the_first_byte", spoilt_first(1, [](auto&, FaultReply& r) { r.stall_after = 0; })});
   add({"a_stall_in_the_middle", spoilt_first(2, [](auto&, FaultReply& r) { r.stall_after = 5000; })});
@@ -194,7 +200,11 @@ std::vector<Fault> all_faults() {
   add({"every_piece_stalls", spoilt_pieces([](auto&, FaultReply& r) { r.stall_after = 0; }), "almost nothing"});
   add({"every_piece_trickles", spoilt_pieces([](auto&, FaultReply& r) { r.piece_bytes = 1, r.piece_pause_ms = 20; }),
        "almost nothing"});
-  // Wrong bytes.
+}
+
+// Wrong bytes.
+void add_wrong_byte_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"a_bit_flipped_on_the_way", spoilt_first(
                                        1, [](auto&, FaultReply& r) { flip_byte(r); }, hashed_file())});
   add({"three_pieces_flipped_on_the_way", spoilt_first(3, [](auto&, FaultReply& r) { flip_byte(r); }), nullptr, nullptr,
@@ -211,7 +221,11 @@ std::vector<Fault> all_faults() {
          return honest_reply(request, new_file());
        },
        "nothing was kept", nullptr, true});
-  // Redirects.
+}
+
+// Redirects.
+void add_redirect_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"a_redirect", redirecting(1)});
   add({"five_redirects", redirecting(5)});
   add({"redirects_without_end", redirecting(1 << 20), "redirects"});
@@ -228,7 +242,11 @@ std::vector<Fault> all_faults() {
          }
          return FaultReply{.status = 302, .headers = {fmt::format("Location: /signed{}", n)}};
        }});
-  // Ranges.
+}
+
+// Ranges.
+void add_range_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"no_ranges", [](ServedRequest request) {
          request.range.reset();
          return honest_reply(request, old_file());
@@ -239,8 +257,8 @@ std::vector<Fault> all_faults() {
          if (request.number == 1 || request.number == 2) reply.cut_after = 500'000;
          return reply;
        }});
-  add({"ranges_given_up_halfway", [is_late = is_after(4)](ServedRequest request) {
-         if (is_late(request)) request.range.reset();
+  add({"ranges_given_up_halfway", [](ServedRequest request) {
+         if (request.number >= 4) request.range.reset();
          return honest_reply(request, old_file());
        }});
   add({"another_range_than_asked_for", spoilt_first(2, [](const ServedRequest& q, FaultReply& r) {
@@ -273,7 +291,11 @@ std::vector<Fault> all_faults() {
        spoilt_first(2, [](auto&, FaultReply& r) { r.is_chunked = true, r.body += "more"; })});
   add({"not_satisfiable_once", spoilt_first(1, [](auto&, FaultReply& r) { r = only_status(416); })});
   add({"never_satisfiable", spoilt_pieces([](auto&, FaultReply& r) { r = only_status(416); }), "keeps changing"});
-  // Statuses.
+}
+
+// Statuses.
+void add_status_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"too_many_requests_once",
        spoilt_first(3, [](auto&, FaultReply& r) { r = only_status(429, {"Retry-After: 0"}); })});
   add({"wait_one_second", spoilt_first(1, [](auto&, FaultReply& r) { r = only_status(429, {"Retry-After: 1"}); })});
@@ -299,7 +321,11 @@ std::vector<Fault> all_faults() {
        "no such file"});
   add({"a_teapot", [](auto&) { return only_status(418); }, "HTTP 418"});
   add({"no_http_at_all", [](auto&) { return FaultReply{.raw = "SSH-2.0-server\r\n"}; }, "HTTP/0.9"});
-  // Changes.
+}
+
+// Changes.
+void add_change_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"replaced_halfway", replaced_after(3, true), nullptr, &new_bytes()});
   add({"replaced_halfway_and_if_range_ignored", replaced_after(3, false), nullptr, &new_bytes()});
   add({"replaced_halfway_known_by_its_date",
@@ -315,7 +341,11 @@ std::vector<Fault> all_faults() {
          return honest_reply(request, {.bytes = old_bytes(), .etag = fmt::format("\"v{}\"", request.number)});
        },
        "keeps changing"});
-  // Lengths and encodings.
+}
+
+// Lengths and encodings.
+void add_length_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"an_empty_file", spoilt([](auto&, auto&) {}, {.bytes = ""}), "empty"});
   add({"no_length",
        [](ServedRequest request) {
@@ -341,6 +371,19 @@ std::vector<Fault> all_faults() {
        "compressed"});
   add({"one_piece_compressed",
        spoilt_first(1, [](auto&, FaultReply& r) { r.headers.push_back("Content-Encoding: gzip"); })});
+}
+
+std::vector<Fault> all_faults() {
+  std::vector<Fault> faults;
+  add_honest_faults(faults);
+  add_cut_faults(faults);
+  add_stall_faults(faults);
+  add_wrong_byte_faults(faults);
+  add_redirect_faults(faults);
+  add_range_faults(faults);
+  add_status_faults(faults);
+  add_change_faults(faults);
+  add_length_faults(faults);
   return faults;
 }
 

@@ -42,9 +42,9 @@ TEST(Journal, cut_anywhere_it_claims_no_more_than_was_written_whole) {
 
 TEST(Journal, lines_that_make_no_sense_are_no_lines) {
   const std::string hex = to_hex(digest_of("a"));
-  for (const std::string& line :
-       {std::string("3 ") + hex, std::string("-1 ") + hex, std::string("x ") + hex, std::string("0") + hex,
-        fmt::format("0 {}", hex.substr(1)), "0 " + hex + "0", std::string("0 "), std::string("99999999999999999999 ") + hex}) {
+  for (const std::string& line : {std::string("3 ") + hex, std::string("-1 ") + hex, std::string("x ") + hex,
+                                  std::string("0") + hex, fmt::format("0 {}", hex.substr(1)), "0 " + hex + "0",
+                                  std::string("0 "), std::string("99999999999999999999 ") + hex}) {
     const std::optional<Journal> journal = parse_journal(journal_head_line(kHead) + line + "\n");
     ASSERT_TRUE(journal);
     for (const auto& chunk : journal->chunks) EXPECT_FALSE(chunk) << line;

@@ -55,16 +55,26 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 6) {
-    case 0: static_cast<void>(parse_journal(text)); break;
-    case 1: read_zip(text); break;
-    case 2: static_cast<void>(parse_index_page(text, "https://index.example/simple/p/")); break;
+    case 0:
+      static_cast<void>(parse_journal(text));
+      break;
+    case 1:
+      read_zip(text);
+      break;
+    case 2:
+      static_cast<void>(parse_index_page(text, "https://index.example/simple/p/"));
+      break;
     case 3: {
       const Result<std::vector<RepoFile>> files = parse_repo_listing(text);
       if (files.ok()) static_cast<void>(choose_model_files("org/repo", files.value(), "Q4_K_M").ok());
       break;
     }
-    case 4: read_names(text); break;
-    case 5: read_headers(text); break;
+    case 4:
+      read_names(text);
+      break;
+    case 5:
+      read_headers(text);
+      break;
   }
   return 0;
 }
