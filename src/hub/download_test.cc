@@ -574,6 +574,27 @@ TEST_F(ResumedDownload, a_token_goes_to_its_own_host_only) {
   for (const ServedRequest& request : elsewhere.requests()) EXPECT_FALSE(request.headers.contains("authorization"));
 }
 
+TEST_F(ResumedDownload, a_redirect_on_the_same_host_keeps_the_token) {
+  FaultServer server([](const ServedRequest& request) {
+    if (!request.headers.contains("authorization")) return FaultReply{.status = 401};
+    if (request.path == "/m") return FaultReply{.status = 307, .headers = {"Location: /cached/m"}};
+    return honest_reply(request, old_file());
+  });
+  const Result<Downloaded> done =
+      download_file({server.url("/m"), "secret", folder_.target(), 0, ""}, quick_limits(), {});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_TRUE(contents(folder_.target()) == old_bytes());
+}
+
+TEST(SameOrigin, is_scheme_host_and_port) {
+  EXPECT_TRUE(is_same_origin("https://Host/a", "https://host/b?c"));
+  EXPECT_TRUE(is_same_origin("https://host", "https://host/b"));
+  EXPECT_FALSE(is_same_origin("https://host/a", "http://host/a"));
+  EXPECT_FALSE(is_same_origin("https://host/a", "https://host:444/a"));
+  EXPECT_FALSE(is_same_origin("https://host/a", "https://host.example/a"));
+  EXPECT_FALSE(is_same_origin("", ""));
+}
+
 TEST(ContentRange, is_read_strictly) {
   EXPECT_EQ(parse_content_range("bytes 0-99/200"), (ContentRange{0, 100, 200}));
   EXPECT_EQ(parse_content_range("Bytes 5-5/*"), (ContentRange{5, 6, std::nullopt}));

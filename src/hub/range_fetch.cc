@@ -81,7 +81,7 @@ void RangeFetch::start_idle() {
       }
     }
     if (!c.run) continue;
-    TransferRequest request{remote_.url, remote_.url == request_.url ? request_.bearer_token : "", {}};
+    TransferRequest request{remote_.url, is_same_origin(remote_.url, request_.url) ? request_.bearer_token : "", {}};
     request.headers.push_back("Accept-Encoding: identity");
     if (remote_.takes_ranges) {
       request.headers.push_back(

@@ -269,8 +269,8 @@ Refusal explain_status(const std::string& url, long status) {
   if (status == 401 || status == 403) {
     return {
         ErrorCode::invalid_input,
-        fmt::format("{}: the server refuses access (HTTP {}); the model may be private or need its terms accepted on "
-                    "its page: do that, and set HF_TOKEN to a token that may read it",
+        fmt::format("{}: the server refuses access (HTTP {}); check the name, and if the model is private or its terms "
+                    "must be accepted on its page, set HF_TOKEN to a token that may read it",
                     where, status),
         true};
   }
@@ -280,6 +280,15 @@ Refusal explain_status(const std::string& url, long status) {
   }
   const bool may_pass = status == 408 || status == 425 || status == 429 || status >= 500;
   return {ErrorCode::io, fmt::format("{}: the server answered HTTP {}", where, status), !may_pass};
+}
+
+bool is_same_origin(std::string_view a, std::string_view b) {
+  const auto origin = [](std::string_view url) {
+    const size_t scheme = url.find("://");
+    if (scheme == std::string_view::npos) return std::string();
+    return lower(url.substr(0, url.find_first_of("/?#", scheme + 3)));
+  };
+  return !origin(a).empty() && origin(a) == origin(b);
 }
 
 std::string shown_url(std::string_view url) {

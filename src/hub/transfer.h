@@ -134,6 +134,9 @@ struct Refusal {
 };
 Refusal explain_status(const std::string& url, long status);
 
+// Whether a secret meant for one address may be sent to the other: same scheme, host and port.
+bool is_same_origin(std::string_view a, std::string_view b);
+
 // A URL for messages: without user, password and query, which may hold secrets.
 std::string shown_url(std::string_view url);
 
