@@ -139,6 +139,17 @@ TEST_F(PackageTest, a_file_put_there_by_hand_is_verified_and_used) {
   EXPECT_EQ(n_downloads(), 0u);
 }
 
+TEST_F(PackageTest, a_cache_that_cannot_be_written_to_still_serves_what_it_holds) {
+  fs::create_directories(folder());
+  std::ofstream(settings_.cache / "locks") << "a file where a folder is wanted";
+  EXPECT_FALSE(pull().ok());
+  std::ofstream(folder() / "model.gguf", std::ios::binary) << model_;
+  const Result<Pulled> pulled = pull();
+  ASSERT_TRUE(pulled.ok()) << pulled.error().message;
+  EXPECT_EQ(pulled.value().model.path(), folder() / "model.gguf");
+  EXPECT_EQ(n_downloads(), 0u);
+}
+
 TEST_F(PackageTest, a_file_that_was_changed_or_cut_is_fetched_again) {
   const fs::path file = pull().value().model.path();
   std::ofstream(file, std::ios::binary) << std::string(model_.size(), 'x');

@@ -99,6 +99,7 @@ class Pull {
   Result<Pulled> run();
 
  private:
+  Result<Pulled> without_lock(const std::vector<WantedFile>& files, const Error& why);
   Status fetch_all(const std::vector<WantedFile>& files);
   Result<WantedFile> fetch(const WantedFile& file);
   void announce(const std::vector<WantedFile>& files) const;
@@ -121,7 +122,8 @@ Result<Pulled> Pull::run() {
   model.id = id_for(store_, reference_, files);
   model.source = reference_.source.text;
   model.folder = store_.folder(model.id);
-  ZINC_TRY(lock, store_.lock(model.id, hooks_));
+  const Result<FileLock> lock = store_.lock(model.id, hooks_);
+  if (!lock.ok()) return without_lock(files, lock.error());
   if (auto there = find_installed(settings_, reference_))
     return Pulled{std::move(*there), true, 0};  // the other did it
   if (Status fetched = fetch_all(files); !fetched.ok()) return fetched.error();
@@ -132,6 +134,18 @@ Result<Pulled> Pull::run() {
                 model.is_verified ? "" : "; nothing was kept");
   }
   if (Status saved = store_.save(model); !saved.ok()) return saved.error();
+  return std::move(pulled_);
+}
+
+// A cache that cannot be written to may still hold the model.
+Result<Pulled> Pull::without_lock(const std::vector<WantedFile>& files, const Error& why) {
+  InstalledModel& model = pulled_.model;
+  const bool is_here =
+      std::ranges::all_of(files, [&](const WantedFile& file) { return is_there(model.folder / file.name, file); });
+  if (!is_here || why.code == ErrorCode::cancelled) return why;
+  if (Status taken = fetch_all(files); !taken.ok()) return taken.error();
+  if (Status described = describe(model, reference_, hooks_); !described.ok()) return described.error();
+  pulled_.was_there = true;
   return std::move(pulled_);
 }
 
