@@ -64,7 +64,7 @@ class RangeFetch {
   TransferSet transfers_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::deque<Run> waiting_;
-  uint64_t n_fetched_ = 0, n_replaced_ = 0, n_compared_ = 0, n_under_way_ = 0;
+  uint64_t n_fetched_ = 0, n_replaced_ = 0, n_compared_ = 0;
   bool look_again_ = false;
 };
 
