@@ -146,6 +146,11 @@ TEST_F(ProgramTest, version_and_help_succeed_on_standard_output) {
                                                            {"graph", "--help"},
                                                            {"bench", "--help"},
                                                            {"perplexity", "--help"},
+                                                           {"pull", "--help"},
+                                                           {"list", "--help"},
+                                                           {"show", "--help"},
+                                                           {"use", "--help"},
+                                                           {"rm", "--help"},
                                                            {"debug", "eval", "--help"}}) {
     const ProcessEnd help = zinc(arguments);
     EXPECT_EQ(help.exit_code, 0) << text_of(arguments);
@@ -322,12 +327,13 @@ TEST_F(ProgramTest, an_empty_or_unreadable_prompt_is_refused) {
 TEST_F(ProgramTest, a_prompt_longer_than_any_file_name_is_a_prompt) {
   const std::string prompt(70'000, 'a');
   EXPECT_TRUE(says(refusal({"run", kModel, prompt}), {"do not fit"}));
-  // Alone it could be a model or a prompt; without a model, one would be fetched, and PATH leads nowhere.
-  const ProcessEnd end =
-      run_to_the_end({.argv = {ZINC_PROGRAM, "run", prompt},
-                      .environment = {{"PATH", folder_.string()}, {"XDG_CACHE_HOME", folder_.string()}}});
+  // Alone it could be a model or a prompt; without a model, one would be fetched, which is forbidden.
+  const ProcessEnd end = run_to_the_end(
+      {.argv = {ZINC_PROGRAM, "run", prompt},
+       .environment = {
+           {"HF_HUB_OFFLINE", "1"}, {"XDG_CACHE_HOME", folder_.string()}, {"XDG_CONFIG_HOME", folder_.string()}}});
   EXPECT_EQ(end.exit_code, 1);
-  EXPECT_TRUE(says(end.err, {"fetching the model"}));
+  EXPECT_TRUE(says(end.err, {"smollm2", "not on this machine"}));
 }
 
 TEST_F(ProgramTest, bytes_that_are_no_text_are_taken_as_a_prompt) {

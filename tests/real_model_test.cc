@@ -9,10 +9,11 @@
 #include <memory>
 
 #include "base/json.h"
-#include "cli/default_model.h"
+#include "cli/hub_settings.h"
 #include "engine/chat_prompt.h"
 #include "engine/model_instance.h"
 #include "engine/sequence.h"
+#include "hub/catalog.h"
 
 namespace zinc {
 namespace {
@@ -48,12 +49,12 @@ std::vector<const BackendInfo*> usable_backends() {
 class RealModelTest : public testing::TestWithParam<const BackendInfo*> {
  protected:
   void SetUp() override {
-    const Result<fs::path> path = default_model_path();
-    if (!path.ok() || !fs::exists(path.value())) {
-      GTEST_SKIP() << "the default model is absent; `zinc run hi` fetches it";
-    }
-    ASSERT_EQ(figures_.at("sha256").as_string(), kDefaultModel.sha256) << "the figures are of another file";
-    Result<ModelInstance> model = ModelInstance::load(path.value(), {.backend = std::string(GetParam()->name)});
+    const CatalogModel& wanted = *find_catalog_model(kDefaultModelId);
+    const Result<fs::path> cache = cache_folder();
+    const fs::path path = cache.ok() ? cache.value() / "models" / wanted.id / wanted.file.name : fs::path();
+    if (!fs::exists(path)) GTEST_SKIP() << "the default model is absent; `zinc run hi` fetches it";
+    ASSERT_EQ(figures_.at("sha256").as_string(), wanted.file.sha256) << "the figures are of another file";
+    Result<ModelInstance> model = ModelInstance::load(path, {.backend = std::string(GetParam()->name)});
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::make_unique<ModelInstance>(std::move(model.value()));
   }

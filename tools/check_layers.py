@@ -16,7 +16,8 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend/cpu": "base tensor graph backend",
     "sample": "base graph text",
     "engine": "base tensor gguf text graph model backend sample",
-    "cli": "base tensor gguf text graph model backend sample engine",
+    "hub": "base tensor gguf graph model",
+    "cli": "base tensor gguf text graph model backend sample engine hub",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 

@@ -35,6 +35,10 @@ has_boost() {
   [ -n "$version" ] && at_least "$version" $min_boost
 }
 
+has_curl() { # Debian keeps the header in a folder of the machine's kind
+  has_header curl/curl.h || [ -e "/usr/include/$(uname -m)-linux-gnu/curl/curl.h" ]
+}
+
 has_pip() { # finding it is quick, importing it is not
   has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("pip") is None)'
 }
@@ -56,6 +60,7 @@ missing_for() {
       has_header CLI/CLI.hpp || echo libcli11-dev
       has_header gtest/gtest.h || echo libgtest-dev
       has_header zlib.h || echo zlib1g-dev
+      has_curl || echo libcurl4-openssl-dev
       has_boost || echo @boost
       ;;
     run)

@@ -11,8 +11,11 @@ namespace zinc {
 
 class FileLock {
  public:
-  // Waits for as long as another process holds the lock; `on_wait` is called once before waiting.
-  static Result<FileLock> acquire(const std::filesystem::path& path, const std::function<void()>& on_wait);
+  // Waits for as long as another process holds the lock; `on_wait` is called once before waiting. `gives_up` is asked
+  // several times a second then; when it says yes, the error is `cancelled`.
+  static Result<FileLock> acquire(
+      const std::filesystem::path& path, const std::function<void()>& on_wait,
+      const std::function<bool()>& gives_up = [] { return false; });
 
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/model_file.h"
 #include "tensor/format.h"
 
 namespace zinc {
@@ -23,10 +24,10 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
 }
 
 Result<ModelInstance> load_model(const ModelOptions& options) {
-  return ModelInstance::load(options.path,
-                             {.backend = options.backend,
-                              .n_threads = options.n_threads,
-                              .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format)});
+  ZINC_TRY(file, model_file(options.path));
+  return ModelInstance::load(file, {.backend = options.backend,
+                                    .n_threads = options.n_threads,
+                                    .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format)});
 }
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// The options every command that runs a model shares: which file, which backend, how many threads.
+// The options every command that runs a model shares: which model, which backend, how many threads.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +10,7 @@
 namespace zinc {
 
 struct ModelOptions {
-  std::string path;
+  std::string path;       // as typed (cli/model_file.h); empty: the default model
   std::string backend;    // empty: the default backend
   std::string kv_format;  // empty: the backend's own
   int n_threads = 0;

@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace zinc {
 
-Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const std::function<void()>& on_wait) {
+Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const std::function<void()>& on_wait,
+                                   const std::function<bool()>& gives_up) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) {
     return fail(ErrorCode::io, "{}: cannot open the lock file: {}", path.string(), std::strerror(errno));
@@ -18,8 +21,12 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const std:
   FileLock lock(fd);
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) on_wait();
-  while (::flock(fd, LOCK_EX) != 0) {
-    if (errno != EINTR) return fail(ErrorCode::io, "{}: cannot lock: {}", path.string(), std::strerror(errno));
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR && errno != EWOULDBLOCK) {
+      return fail(ErrorCode::io, "{}: cannot lock: {}", path.string(), std::strerror(errno));
+    }
+    if (gives_up()) return fail(ErrorCode::cancelled, "interrupted while waiting for another process");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return lock;
 }

@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
+#include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/one_line.h"
 #include "cli/peer_bench.h"
@@ -91,10 +92,11 @@ Status run(const Options& options) {
     peer = std::move(parsed);
   }
   std::vector<BenchRun> runs;
-  for (const std::string& path : options.models) {
+  for (const std::string& name : options.models) {
+    ZINC_TRY(path, model_file(name));
     for (const int n_threads : options.n_threads) {
       ModelOptions model = options.model;
-      model.path = path;
+      model.path = path.string();
       model.n_threads = n_threads;
       ZINC_TRY(measured, measure_model(options, model, peer));
       runs.push_back(std::move(measured));
@@ -114,7 +116,7 @@ void declare_list(CLI::App& app, const char* names, std::vector<int>& list, cons
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("models", options->models, "GGUF files")->required();
+  app.add_option("models", options->models, kModelHelp)->required();
   declare_list(app, "-p,--n-prompt", options->n_prompts, "tokens of the prompts read (0: none)", kMaxTokens);
   declare_list(app, "-n,--n-gen", options->n_gens, "tokens made one by one (0: none)", kMaxTokens);
   declare_list(app, "-d,--n-depth", options->depths, "tokens already in the cache", kMaxTokens);

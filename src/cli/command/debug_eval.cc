@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "engine/sequence.h"
 
@@ -127,7 +128,7 @@ Status run(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->model.backend = "reference";  // what is checked against the oracle unless another is asked for
-  app.add_option("model", options->model.path, "a GGUF file")->required();
+  app.add_option("model", options->model.path, kModelHelp)->required();
   app.add_option("--tokens", options->tokens_text, "token ids, separated by commas")->required()->check(is_token_list);
   app.add_option("--logits-out", options->logits_out, "write the last position's logits as little-endian float32");
   app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")->check(CLI::Range(0, 1 << 20));

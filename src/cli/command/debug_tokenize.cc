@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/model_file.h"
 #include "gguf/gguf_file.h"
 #include "text/tokenizer.h"
 
@@ -74,14 +75,15 @@ Status tokenize_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream
 }
 
 Status run(const std::string& model) {
-  ZINC_TRY(file, GgufFile::open(model));
+  ZINC_TRY(path, model_file(model));
+  ZINC_TRY(file, GgufFile::open(path));
   ZINC_TRY(tokenizer, Tokenizer::load(file));
   return tokenize_lines(tokenizer, std::cin, std::cout);
 }
 
 std::function<Status()> declare(CLI::App& app) {
   const auto model = std::make_shared<std::string>();
-  app.add_option("MODEL", *model, "GGUF file; only its vocabulary is read")->required();
+  app.add_option("MODEL", *model, std::string(kModelHelp) + "; only its vocabulary is read")->required();
   app.footer(
       "stdin: lines {\"text\": ..., \"add_special\": bool, \"parse_special\": bool}; \"bytes_hex\" may take the place "
       "of "

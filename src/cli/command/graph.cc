@@ -6,6 +6,7 @@
 
 #include "base/printable.h"
 #include "cli/command.h"
+#include "cli/model_file.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost_table.h"
 #include "graph/graph_export.h"
@@ -46,7 +47,8 @@ Result<const Format*> choose_kv_format(const std::string& name, std::span<const 
 }
 
 Result<std::string> describe(const Options& options) {
-  ZINC_TRY(file, GgufFile::open(options.model));
+  ZINC_TRY(path, model_file(options.model));
+  ZINC_TRY(file, GgufFile::open(path));
   ZINC_TRY(model, read_model(file));
   if (options.draft && !model.draft) {
     return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; leave out --draft", options.model);
@@ -82,7 +84,7 @@ CLI::Validator number_between(double low, double high) {
 
 std::function<Status()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("model", options->model, "GGUF file")->required();
+  app.add_option("model", options->model, kModelHelp)->required();
   CLI::Option_group* form = app.add_option_group("form", "What is printed");
   form->add_flag("--json", options->json, "every node, edge and cost, as JSON");
   form->add_flag("--dot", options->dot, "the graph for Graphviz: dot -Tsvg");

@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "cli/command.h"
+#include "cli/model_file.h"
 #include "gguf/gguf_file.h"
 
 namespace zinc {
@@ -212,7 +213,8 @@ struct Options {
 };
 
 Status inspect(const Options& options) {
-  ZINC_TRY(file, GgufFile::open(options.file));
+  ZINC_TRY(path, model_file(options.file));
+  ZINC_TRY(file, GgufFile::open(path));
   if (options.as_json) {
     fmt::print("{}\n", to_pretty_json(json_of(file)));
   } else {
@@ -223,7 +225,7 @@ Status inspect(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("file", options->file, "GGUF file; of a split model the first shard")->required();
+  app.add_option("file", options->file, std::string(kModelHelp) + "; of a split model the first file")->required();
   app.add_flag("--json", options->as_json, "print JSON");
   return [options] { return inspect(*options); };
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "cli/command.h"
+#include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "engine/perplexity.h"
 #include "text/tokenizer.h"
@@ -120,7 +121,7 @@ Status run(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("model", options->model.path, "a GGUF file")->required();
+  app.add_option("model", options->model.path, kModelHelp)->required();
   app.add_option("file", options->text_path, "the text")->required();
   app.add_option("-c,--context", options->window, "tokens per window; the second half of each is scored")
       ->check(CLI::Range(kMinWindow, 1 << 20))

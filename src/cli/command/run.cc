@@ -9,13 +9,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/default_model.h"
+#include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
@@ -40,12 +39,6 @@ struct Options {
 
 std::atomic<bool> g_interrupted = false;
 
-// A file, or something that can only be meant as one.
-bool names_model(const std::string& word) {
-  std::error_code unreadable;  // a long prompt is no valid file name
-  return word.ends_with(".gguf") || std::filesystem::exists(std::filesystem::path(word), unreadable);
-}
-
 constexpr size_t kMaxInputBytes = size_t{64} << 20;  // more than any model's context holds
 
 Result<std::string> read_input() {
@@ -69,7 +62,7 @@ void drop_last_newline(std::string& text) {
   if (text.ends_with('\r')) text.pop_back();
 }
 
-// One word may be either: it is the model if it names a file, else the prompt. Standard input is the prompt where none
+// One word may be either: it is the model if it names one, else the prompt. Standard input is the prompt where none
 // is given and it is not a terminal.
 Status sort_positionals(Options& options) {
   std::vector<std::string>& words = options.positionals;
@@ -77,7 +70,7 @@ Status sort_positionals(Options& options) {
   if (words.size() == 2) {
     options.model.path = words[0];
     prompt = words[1];
-  } else if (words.size() == 1 && names_model(words[0])) {
+  } else if (words.size() == 1 && is_model_name(words[0])) {
     options.model.path = words[0];
   } else if (words.size() == 1) {
     prompt = words[0];
@@ -205,10 +198,8 @@ Status answer(const Options& options) {
 
 Status run(Options& options) {
   if (Status sorted = sort_positionals(options); !sorted.ok()) return sorted;
-  if (options.model.path.empty()) {
-    ZINC_TRY(path, fetch_default_model(note));
-    options.model.path = path.string();
-  }
+  ZINC_TRY(file, model_file(options.model.path));
+  options.model.path = file.string();
   options.sampling.settle_seed();
   return answer(options);
 }
@@ -216,9 +207,10 @@ Status run(Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->sampling.params.temperature = 0;  // a question asked twice gets the same answer
-  app.add_option("model_and_prompt", options->positionals,
-                 "[MODEL] [PROMPT]: a GGUF file (else the default model), and "
-                 "the question (else standard input)")
+  app.add_option(
+         "model_and_prompt", options->positionals,
+         "[MODEL] [PROMPT]: a GGUF file, a name `zinc list` shows or a source like hf:ORG/REPO (else the default "
+         "model), and the question (else standard input)")
       ->expected(0, 2)
       ->option_text("[MODEL] [PROMPT]");
   app.add_option("--system", options->system, "the system message");

@@ -1,0 +1,94 @@
+#include "base/positioned_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace zinc {
+namespace {
+
+Error io_error(const std::filesystem::path& path, const char* what, int reason) {
+  return fail(ErrorCode::io, "{}: cannot {}: {}", path.string(), what, std::strerror(reason));
+}
+
+// A file larger than the process's limit is an error like a full disk, not a signal that ends the program.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() : previous_(std::signal(SIGXFSZ, SIG_IGN)) {}
+  ~NoSizeSignal() { std::signal(SIGXFSZ, previous_); }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+
+ private:
+  void (*previous_)(int);
+};
+
+}  // namespace
+
+Result<PositionedFile> PositionedFile::open(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0) return io_error(path, "open the file for writing", errno);
+  PositionedFile file(path, fd);
+  struct stat state {};
+  if (::fstat(fd, &state) != 0) return io_error(path, "look at the file", errno);
+  if (!S_ISREG(state.st_mode)) return fail(ErrorCode::io, "{}: is not a regular file; remove it", path.string());
+  return file;
+}
+
+PositionedFile::PositionedFile(PositionedFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+PositionedFile& PositionedFile::operator=(PositionedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+PositionedFile::~PositionedFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<uint64_t> PositionedFile::size() const {
+  struct stat state {};
+  if (::fstat(fd_, &state) != 0) return io_error(path_, "look at the file", errno);
+  return static_cast<uint64_t>(state.st_size);
+}
+
+Status PositionedFile::resize(uint64_t n_bytes) {
+  const NoSizeSignal guard;
+  if (::ftruncate(fd_, static_cast<off_t>(n_bytes)) != 0) return io_error(path_, "set the size of the file", errno);
+  if (n_bytes == 0 || ::fallocate(fd_, 0, 0, static_cast<off_t>(n_bytes)) == 0) return ok_status();
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR) return ok_status();  // a write finds out later
+  return io_error(path_, "reserve room for the file", errno);
+}
+
+Status PositionedFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
+  const NoSizeSignal guard;
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error(path_, "write the file", errno);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return ok_status();
+}
+
+Result<size_t> PositionedFile::read_at(uint64_t offset, std::span<std::byte> bytes) const {
+  size_t n_read = 0;
+  while (n_read < bytes.size()) {
+    const ssize_t n = ::pread(fd_, bytes.data() + n_read, bytes.size() - n_read, static_cast<off_t>(offset + n_read));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error(path_, "read the file", errno);
+    if (n == 0) break;
+    n_read += static_cast<size_t>(n);
+  }
+  return n_read;
+}
+
+}  // namespace zinc

@@ -1,0 +1,49 @@
+#include "base/positioned_file.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+#include <string>
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PositionedFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) /
+              fmt::format("zinc_positioned_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path folder_;
+};
+
+TEST_F(PositionedFileTest, what_is_written_out_of_order_reads_back_in_order) {
+  Result<PositionedFile> file = PositionedFile::open(folder_ / "f");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  ASSERT_TRUE(file.value().resize(6).ok());
+  ASSERT_TRUE(file.value().write_at(3, std::as_bytes(std::span(std::string_view("def")))).ok());
+  ASSERT_TRUE(file.value().write_at(0, std::as_bytes(std::span(std::string_view("abc")))).ok());
+  std::array<char, 8> text{};
+  const Result<size_t> n_read = file.value().read_at(1, std::as_writable_bytes(std::span(text)));
+  ASSERT_TRUE(n_read.ok());
+  EXPECT_EQ(std::string(text.data(), n_read.value()), "bcdef");
+  ASSERT_TRUE(file.value().resize(2).ok());
+  EXPECT_EQ(file.value().size().value(), 2u);
+}
+
+TEST_F(PositionedFileTest, links_and_folders_are_refused) {
+  std::ofstream(folder_ / "real") << "kept";
+  fs::create_symlink(folder_ / "real", folder_ / "link");
+  EXPECT_FALSE(PositionedFile::open(folder_ / "link").ok());
+  EXPECT_FALSE(PositionedFile::open(folder_).ok());
+  EXPECT_FALSE(PositionedFile::open(folder_ / "none" / "f").ok());
+}
+
+}  // namespace
+}  // namespace zinc

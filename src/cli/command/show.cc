@@ -1,0 +1,57 @@
+// `zinc show NAME`: all that is known of one model, and whether it fits this machine.
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/hub_settings.h"
+#include "cli/model_file.h"
+#include "cli/one_line.h"
+#include "cli/output.h"
+#include "hub/inventory.h"
+
+namespace zinc {
+namespace {
+
+struct Options {
+  std::string name;
+  bool json = false;
+};
+
+std::string text_of(const ModelEntry& entry, const json::object& fields, const MachineMemory& machine) {
+  std::string text = one_line(entry.id) + (entry.is_default ? " (the default)\n" : "\n");
+  for (const char* key : {"name", "architecture", "parameters", "quantization", "license", "status", "source",
+                          "homepage_url", "file_name", "sha256", "path"}) {
+    const json::value& value = fields.at(key);
+    if (value.is_string()) text += fmt::format("  {:<13} {}\n", key, one_line(std::string_view(value.as_string())));
+  }
+  text += fmt::format("  {:<13} {}\n", "size", human_bytes(entry.n_bytes));
+  text += fmt::format("  {:<13} {}{} for {} positions\n", "memory", entry.memory_is_exact ? "" : "about ",
+                      human_bytes(entry.memory_bytes), kCatalogContext);
+  text += fmt::format("  {:<13} {} (this machine has {}, {} free)\n", "fit", fit_name(entry.fit),
+                      human_bytes(machine.n_bytes), human_bytes(machine.n_available));
+  if (entry.path.empty()) text += fmt::format("  not here; `zinc pull {}` fetches it\n", one_line(entry.id));
+  return text;
+}
+
+Status run(const Options& options) {
+  ZINC_TRY(settings, hub_settings());
+  const MachineMemory machine = this_machine();
+  ZINC_TRY(entry, show_model(settings, options.name.empty() ? default_model_name(settings) : options.name, machine));
+  const json::object fields = entry_json(entry, settings);
+  return write_output(options.json ? to_pretty_json(fields) + "\n" : text_of(entry, fields, machine));
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("name", options->name, std::string(kModelHelp) + " (default: the default model)");
+  app.add_flag("--json", options->json, "print JSON");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+extern const Command k_command_show = {
+    .path = "show", .summary = "show what is known of a model, and whether it fits", .declare = declare};
+
+}  // namespace zinc

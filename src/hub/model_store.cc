@@ -1,0 +1,220 @@
+#include "hub/model_store.h"
+
+#include <algorithm>
+
+#include "base/atomic_file.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "base/printable.h"
+#include "base/sha256.h"
+#include "hub/journal.h"
+#include "hub/source.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr int64_t kFormat = 1;
+constexpr uint64_t kMaxJsonBytes = 1 << 20;
+
+std::optional<json::object> read_json(const fs::path& path) {
+  std::error_code error;
+  if (fs::file_size(path, error) > kMaxJsonBytes || error) return std::nullopt;
+  const Result<MappedFile> mapped = MappedFile::open(path);
+  if (!mapped.ok()) return std::nullopt;
+  const auto bytes = mapped.value().bytes();
+  Result<json::value> parsed = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!parsed.ok() || !parsed.value().is_object()) return std::nullopt;
+  return std::move(parsed.value().as_object());
+}
+
+std::string text_at(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(key);
+  return value && value->is_string() ? std::string(value->as_string()) : std::string();
+}
+
+int64_t number_at(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(key);
+  return value && value->is_int64() ? value->as_int64() : 0;
+}
+
+uint64_t count_at(const json::object& object, std::string_view key) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, number_at(object, key)));
+}
+
+std::optional<InstalledFile> parse_file(const json::value& value) {
+  const json::object* object = value.if_object();
+  if (!object) return std::nullopt;
+  InstalledFile file{text_at(*object, "name"), count_at(*object, "bytes"), text_at(*object, "sha256"),
+                     number_at(*object, "changed_ns")};
+  if (!is_plain_file_name(file.name) || !parse_sha256(file.sha256)) return std::nullopt;
+  return file;
+}
+
+std::optional<InstalledModel> parse_manifest(const json::object& object, const fs::path& folder) {
+  const json::value* files = object.if_contains("files");
+  if (number_at(object, "format") != kFormat || !files || !files->is_array()) return std::nullopt;
+  InstalledModel model;
+  model.id = folder.filename().string();
+  model.folder = folder;
+  model.source = text_at(object, "source");
+  for (const json::value& value : files->as_array()) {
+    std::optional<InstalledFile> file = parse_file(value);
+    if (!file) return std::nullopt;
+    model.files.push_back(std::move(*file));
+  }
+  if (model.files.empty()) return std::nullopt;
+  const json::value* verified = object.if_contains("verified");
+  model.is_verified = verified && verified->is_bool() && verified->as_bool();
+  model.name = text_at(object, "name");
+  model.architecture = text_at(object, "architecture");
+  model.quantization = text_at(object, "quantization");
+  model.n_parameters = count_at(object, "parameters");
+  model.max_context = count_at(object, "max_context");
+  model.memory_bytes = count_at(object, "memory_bytes");
+  return model;
+}
+
+json::object manifest_of(const InstalledModel& model) {
+  json::array files;
+  for (const InstalledFile& file : model.files) {
+    files.push_back(json::object{{"name", file.name},
+                                 {"bytes", static_cast<int64_t>(file.n_bytes)},
+                                 {"sha256", file.sha256},
+                                 {"changed_ns", file.changed_ns}});
+  }
+  return {{"format", kFormat},
+          {"id", model.id},
+          {"source", model.source},
+          {"files", std::move(files)},
+          {"verified", model.is_verified},
+          {"name", model.name},
+          {"architecture", model.architecture},
+          {"quantization", model.quantization},
+          {"parameters", static_cast<int64_t>(model.n_parameters)},
+          {"max_context", static_cast<int64_t>(model.max_context)},
+          {"memory_bytes", static_cast<int64_t>(model.memory_bytes)}};
+}
+
+uint64_t bytes_below(const fs::path& folder) {
+  uint64_t n_bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code unreadable;
+    if (it->is_symlink(unreadable) || !it->is_regular_file(unreadable)) continue;
+    const uint64_t n = it->file_size(unreadable);
+    if (!unreadable) n_bytes += n;
+  }
+  return n_bytes;
+}
+
+Status make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return ok_status();
+  return fail(ErrorCode::io,
+              "{}: cannot make the folder: {}; set XDG_CACHE_HOME to a folder you may write to, or name a model file: "
+              "zinc run MODEL.gguf PROMPT",
+              folder.string(), error.message());
+}
+
+}  // namespace
+
+uint64_t InstalledModel::n_bytes() const {
+  uint64_t sum = 0;
+  for (const InstalledFile& file : files) sum += file.n_bytes;
+  return sum;
+}
+
+std::optional<int64_t> changed_ns(const fs::path& file) {
+  std::error_code error;
+  const auto changed = fs::last_write_time(file, error);
+  if (error) return std::nullopt;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(changed.time_since_epoch()).count();
+}
+
+fs::path ModelStore::folder(std::string_view id) const { return settings_.cache / "models" / id; }
+
+std::vector<InstalledModel> ModelStore::list() const {
+  std::vector<InstalledModel> models;
+  std::error_code error;
+  for (fs::directory_iterator it(settings_.cache / "models", error), end; !error && it != end; it.increment(error)) {
+    if (auto model = find(it->path().filename().string())) models.push_back(std::move(*model));
+  }
+  std::ranges::sort(models, {}, &InstalledModel::id);
+  return models;
+}
+
+std::optional<InstalledModel> ModelStore::find(std::string_view id) const {
+  if (!is_plain_file_name(id)) return std::nullopt;
+  const std::optional<json::object> manifest = read_json(folder(id) / kManifest);
+  return manifest ? parse_manifest(*manifest, folder(id)) : std::nullopt;
+}
+
+bool ModelStore::is_intact(InstalledModel& model) const {
+  bool was_touched = false;
+  for (InstalledFile& file : model.files) {
+    const fs::path path = model.folder / file.name;
+    std::error_code error;
+    if (fs::file_size(path, error) != file.n_bytes || error) return false;
+    const std::optional<int64_t> changed = changed_ns(path);
+    if (!changed) return false;
+    if (*changed == file.changed_ns) continue;
+    const Result<std::string> hash = sha256_of_file(path);
+    if (!hash.ok() || hash.value() != file.sha256) return false;
+    file.changed_ns = *changed;
+    was_touched = true;
+  }
+  if (was_touched) static_cast<void>(save(model).ok());  // a read-only cache only costs time
+  return true;
+}
+
+Result<FileLock> ModelStore::lock(std::string_view id, const DownloadHooks& hooks) const {
+  if (Status made = make_folder(folder(id)); !made.ok()) return made.error();
+  const fs::path locks = settings_.cache / "locks";
+  if (Status made = make_folder(locks); !made.ok()) return made.error();
+  const auto on_wait = [&] { hooks.say("another zinc is fetching this model; waiting for it"); };
+  ZINC_TRY(lock, FileLock::acquire(locks / (std::string(id) + ".lock"), on_wait, hooks.cancelled));
+  // Whoever held it before may have removed the model.
+  if (Status made = make_folder(folder(id)); !made.ok()) return made.error();
+  return std::move(lock);
+}
+
+Status ModelStore::save(const InstalledModel& model) const {
+  return write_file_atomically(model.folder / kManifest, to_pretty_json(manifest_of(model)) + "\n");
+}
+
+Result<uint64_t> ModelStore::remove(std::string_view id) const {
+  std::error_code error;
+  const fs::path gone = folder(id);
+  if (!is_plain_file_name(id) || !fs::is_directory(fs::symlink_status(gone, error))) {
+    return fail(ErrorCode::not_found, "no model '{}' is installed; `zinc list` shows those that are", printable(id));
+  }
+  const uint64_t n_bytes = bytes_below(gone);
+  fs::remove(gone / kManifest, error);  // first: what is left after a crash counts as unfinished
+  fs::remove_all(gone, error);
+  if (error) return fail(ErrorCode::io, "{}: cannot remove the model: {}", gone.string(), error.message());
+  return n_bytes;
+}
+
+fs::path ModelStore::default_path() const { return settings_.config / "default-model.json"; }
+
+std::string ModelStore::default_model() const {
+  const std::optional<json::object> object = read_json(default_path());
+  return object ? text_at(*object, "model") : std::string();
+}
+
+Status ModelStore::set_default_model(std::string_view name) const {
+  std::error_code error;
+  if (name.empty()) {
+    fs::remove(default_path(), error);
+    return ok_status();
+  }
+  fs::create_directories(settings_.config, error);
+  if (error) return fail(ErrorCode::io, "{}: cannot make the folder: {}", settings_.config.string(), error.message());
+  return write_file_atomically(default_path(), to_json(json::object{{"model", name}}) + "\n");
+}
+
+}  // namespace zinc

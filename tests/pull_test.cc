@@ -1,0 +1,272 @@
+// `zinc pull` and its sisters as a person runs them: killed, interrupted, twice at once, against a real HTTP server.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/subprocess.h"
+#include "tests/support/fault_server.h"
+#include "tests/support/says.h"
+#include "tests/support/tiny_llama.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kChunk = uint64_t{4} << 20;  // of the program
+constexpr size_t kLargeBytes = 24 << 20;
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// A model file that takes several chunks: a tiny one with a tensor nobody uses.
+std::string large_model(size_t n_bytes = kLargeBytes) {
+  GgufWriter writer = TinyLlama{}.file();
+  std::string noise(n_bytes, '\0');
+  std::mt19937 random(7);
+  for (size_t i = 0; i + 4 <= noise.size(); i += 4) {
+    const uint32_t word = random() & 0x3FFFFFFF;
+    std::memcpy(noise.data() + i, &word, 4);
+  }
+  writer.add_tensor("spare.weight", {static_cast<int64_t>(n_bytes / 4)}, k_f32, std::string_view(noise));
+  return writer.bytes();
+}
+
+class PullTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) /
+            fmt::format("zinc_pull_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::vector<std::pair<std::string, std::string>> environment() const {
+    return {{"XDG_CACHE_HOME", (root_ / "cache").string()},
+            {"XDG_CONFIG_HOME", (root_ / "config").string()},
+            {"HF_HOME", (root_ / "hf").string()},
+            {"OLLAMA_MODELS", (root_ / "ollama").string()},
+            {"no_proxy", "*"}};
+  }
+
+  ProcessEnd zinc(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), ZINC_PROGRAM);
+    const Result<ProcessEnd> end = run_process(
+        {.argv = arguments, .folder = root_, .environment = environment(), .time_limit = std::chrono::seconds(60)});
+    EXPECT_TRUE(end.ok()) << end.error().message;
+    return end.ok() ? end.value() : ProcessEnd{.exit_code = -1};
+  }
+
+  // Starts the program and comes back at once.
+  pid_t start(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> words = {"env"};
+    for (const auto& [name, value] : environment()) words.push_back(name + "=" + value);
+    words.push_back(ZINC_PROGRAM);
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const std::string log = (root_ / "log").string();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      ::dup2(fd, STDOUT_FILENO);
+      ::dup2(fd, STDERR_FILENO);
+      ::execvp(argv[0], argv.data());
+      ::_exit(127);
+    }
+    return child;
+  }
+
+  static int wait_for(pid_t child) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+
+  fs::path folder(std::string_view id) const { return root_ / "cache/zinc/models" / id; }
+  size_t n_journalled(std::string_view id, std::string_view file) const {
+    const std::string text = contents(folder(id) / (std::string(file) + ".journal"));
+    const auto n_lines = std::count(text.begin(), text.end(), '\n');
+    return n_lines > 0 ? static_cast<size_t>(n_lines - 1) : 0;
+  }
+
+  fs::path root_;
+};
+
+FaultServer::Script paced(const std::string& bytes, int pause_ms) {
+  return [file = ServedFile{.bytes = bytes}, pause_ms](const ServedRequest& request) {
+    FaultReply reply = honest_reply(request, file);
+    reply.piece_bytes = 256 << 10;
+    reply.piece_pause_ms = pause_ms;
+    return reply;
+  };
+}
+
+// Some connections are quick and some slow, so that chunks are whole at different times.
+FaultServer::Script unevenly_paced(const std::string& bytes) {
+  return [file = ServedFile{.bytes = bytes}](const ServedRequest& request) {
+    FaultReply reply = honest_reply(request, file);
+    reply.piece_bytes = 256 << 10;
+    reply.piece_pause_ms = 2 + request.number % 8 * 8;
+    return reply;
+  };
+}
+
+TEST_F(PullTest, killed_at_twenty_random_points_it_goes_on_each_time_and_ends_with_the_right_file) {
+  const std::string model = large_model(80 << 20);
+  FaultServer server(unevenly_paced(model));
+  std::mt19937 random(20);
+  size_t n_kept = 0;
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = start({"pull", server.url("/large.gguf")});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 + random() % 100));
+    // Every fourth time it may first finish a chunk, however slow the machine is.
+    for (int n = 0; i % 4 == 3 && n < 500 && n_journalled("large", "large.gguf") == n_kept; ++n) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ::kill(child, SIGKILL);
+    const int status = wait_for(child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "it ended before it could be killed: " << contents(root_ / "log");
+    ASSERT_FALSE(fs::exists(folder("large") / "large.gguf"));
+    EXPECT_GE(n_journalled("large", "large.gguf"), n_kept) << "chunks that were whole are lost";
+    n_kept = n_journalled("large", "large.gguf");
+  }
+  EXPECT_GE(n_kept, 5u);
+  const ProcessEnd end = zinc({"pull", server.url("/large.gguf"), "--json"});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);
+  const Result<json::value> report = parse_json(end.out);
+  ASSERT_TRUE(report.ok()) << end.out;
+  const int64_t n_fetched = report.value().as_array().at(0).at("fetched_bytes").as_int64();
+  const auto n_short =
+      static_cast<int64_t>(kChunk - model.size() % kChunk);  // of the last chunk, which may be among them
+  EXPECT_LE(n_fetched, static_cast<int64_t>(model.size() - n_kept * kChunk) + n_short);
+  EXPECT_GE(n_fetched, static_cast<int64_t>(model.size() - n_kept * kChunk));
+  RecordProperty("chunks_kept_of_21", static_cast<int>(n_kept));
+}
+
+TEST_F(PullTest, killed_near_the_end_at_many_points_the_file_is_whole_or_absent) {
+  const std::string model = large_model();
+  FaultServer server(paced(model, 0));
+  std::mt19937 random(3);
+  for (int i = 0; i < 12; ++i) {
+    const pid_t child = start({"pull", server.url("/large.gguf")});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 200));
+    ::kill(child, SIGKILL);
+    wait_for(child);
+    if (fs::exists(folder("large") / "large.gguf")) {
+      EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);
+    }
+  }
+  ASSERT_EQ(zinc({"pull", server.url("/large.gguf")}).exit_code, 0);
+  EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);
+  EXPECT_EQ(zinc({"rm", "large"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder("large")));
+}
+
+TEST_F(PullTest, two_at_once_fetch_it_once) {
+  const std::string model = large_model();
+  FaultServer server(paced(model, 3));
+  const pid_t first = start({"pull", server.url("/large.gguf")});
+  const pid_t second = start({"pull", server.url("/large.gguf")});
+  EXPECT_EQ(wait_for(first), 0) << contents(root_ / "log");
+  EXPECT_EQ(wait_for(second), 0) << contents(root_ / "log");
+  EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);
+  uint64_t n_asked = 0;
+  for (const ServedRequest& request : server.requests()) {
+    if (request.range && !request.is_probe()) n_asked += request.range->second - request.range->first;
+  }
+  EXPECT_EQ(n_asked, model.size());
+  EXPECT_TRUE(says(contents(root_ / "log"), {"another zinc is fetching this model", "already here"}));
+}
+
+TEST_F(PullTest, an_interrupt_says_that_it_can_go_on) {
+  const std::string model = large_model();
+  FaultServer server(paced(model, 20));
+  const pid_t child = start({"pull", server.url("/large.gguf")});
+  while (server.requests().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(child, SIGINT);
+  const int status = wait_for(child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  EXPECT_TRUE(says(contents(root_ / "log"), {"interrupted", "goes on from there"}));
+  EXPECT_TRUE(fs::exists(folder("large") / "large.gguf.journal"));
+}
+
+TEST_F(PullTest, an_interrupt_ends_waiting_for_another_process) {
+  const std::string model = large_model();
+  FaultServer server(paced(model, 20));
+  const pid_t first = start({"pull", server.url("/large.gguf")});
+  while (server.requests().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const pid_t second = start({"pull", server.url("/large.gguf")});
+  while (!says(contents(root_ / "log"), {"waiting for it"})) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(second, SIGINT);
+  EXPECT_TRUE(WIFSIGNALED(wait_for(second)));
+  ::kill(first, SIGKILL);
+  wait_for(first);
+}
+
+TEST_F(PullTest, a_model_by_its_address_is_listed_shown_used_and_removed) {
+  const std::string model = TinyLlama{}.file().bytes();
+  FaultServer server([&](const ServedRequest& request) { return honest_reply(request, {.bytes = model}); });
+  const std::string source = server.url("/Tiny-F32.gguf");
+  ASSERT_EQ(zinc({"pull", source}).exit_code, 0);
+  const ProcessEnd again = zinc({"pull", source, "--json"});
+  EXPECT_TRUE(says(again.out, {"\"was_there\": true", "\"fetched_bytes\": 0"}));
+  const Result<json::value> list = parse_json(zinc({"list", "--installed", "--json"}).out);
+  ASSERT_TRUE(list.ok());
+  ASSERT_EQ(list.value().as_array().size(), 1u);
+  EXPECT_EQ(list.value().as_array()[0].at("id").as_string(), "tiny-f32");
+  EXPECT_TRUE(says(zinc({"list"}).out, {"tiny-f32", "qwen3-8b", "* smollm2-135m-instruct"}));
+  EXPECT_TRUE(says(zinc({"show", "tiny-f32"}).out, {"llama", source, "fits"}));
+  EXPECT_TRUE(says(zinc({"inspect", "tiny-f32"}).out, {"architecture     llama"})) << "names work everywhere";
+  EXPECT_EQ(zinc({"use", "tiny-f32"}).out, "tiny-f32\n");
+  EXPECT_EQ(zinc({"use", "--json"}).out, "{\"default\":\"tiny-f32\",\"installed\":true}\n");
+  EXPECT_EQ(zinc({"rm", source}).exit_code, 0);
+  EXPECT_EQ(zinc({"use"}).out, "smollm2-135m-instruct\n") << "the default that was removed is the default no longer";
+  EXPECT_EQ(zinc({"rm", "tiny-f32"}).exit_code, 1);
+}
+
+TEST_F(PullTest, wrong_names_are_refused_in_one_line) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"pull", "qwen3-8"},
+                                             {"pull", "hf:nonsense"},
+                                             {"pull", "ollama:none"},
+                                             {"show", "nothing"},
+                                             {"use", "nothing"},
+                                             {"rm", "nothing"},
+                                             {"rm", "../.."},
+                                             {"run", "qwen3-8", "hello"},
+                                             {"pull", "http://127.0.0.1:1/x.html"},
+                                             {"use", "."},
+                                             {"inspect", "hf:a/b:../c"}}) {
+    const ProcessEnd end = zinc(arguments);
+    EXPECT_EQ(end.exit_code, 1) << arguments[0] << " " << arguments[1] << ": " << end.err;
+    EXPECT_EQ(end.err.rfind("zinc: ", 0), 0u) << end.err;
+    EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << end.err;
+  }
+  EXPECT_TRUE(says(zinc({"pull", "qwen3-8"}).err, {"did you mean 'qwen3-8b'?"}));
+}
+
+TEST_F(PullTest, a_single_word_that_is_a_folder_is_a_prompt) {
+  fs::create_directories(root_ / "docs");
+  const std::string model = ZINC_SOURCE_DIR "/tests/data/oracle/models/qwen2-f16.gguf";
+  ASSERT_EQ(zinc({"use", model}).exit_code, 0);
+  const ProcessEnd end = zinc({"run", "docs", "-n", "2"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_TRUE(says(end.err, {"generated 2 tokens"}));
+}
+
+}  // namespace
+}  // namespace zinc
