@@ -11,7 +11,7 @@ namespace zinc {
 namespace {
 
 struct Kind {
-  std::string model, what;
+  std::string model, what, kv_format = "f16";
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " (" << kind.what << ")"; }
 const std::vector<Kind> kKinds = {
@@ -19,8 +19,9 @@ const std::vector<Kind> kKinds = {
 
 class ServingTest : public testing::TestWithParam<Kind> {
  protected:
-  ModelInstance load() const { return load_model(GetParam().model); }
-  std::unique_ptr<Engine> serve(const EngineOptions& options) const { return make_engine(GetParam().model, options); }
+  ServedFile file() const { return {.name = GetParam().model, .kv_format = GetParam().kv_format}; }
+  ModelInstance load() const { return load_model(file()); }
+  std::unique_ptr<Engine> serve(const EngineOptions& options) const { return make_engine(file(), options); }
 };
 
 std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
@@ -208,7 +209,7 @@ TEST_P(ServingTest, a_restarted_server_finds_what_the_last_one_had_read) {
   EXPECT_TRUE(same_answer(*told, answer_alone(model, request, 512)));
 
   const std::string other = GetParam().model == "qwen2-f16" ? "qwen3-q8_0" : "qwen2-f16";
-  EXPECT_NE(make_engine(other, options)->limits().cache_note, "") << "another model's cache is not taken";
+  EXPECT_NE(make_engine({.name = other}, options)->limits().cache_note, "") << "another model's cache is not taken";
   std::filesystem::remove(file);
 }
 
