@@ -14,8 +14,12 @@ struct Kind {
   std::string model, what, kv_format = "f16";
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " (" << kind.what << ")"; }
-const std::vector<Kind> kKinds = {
-    {"qwen3-q8_0", "dense"}, {"gemma3-f16", "sliding"}, {"qwen35moe-q8_0", "hybrid"}, {"gpt-oss-mxfp4", "alternating"}};
+const std::vector<Kind> kKinds = {{"qwen3-q8_0", "dense"},
+                                  {"gemma3-f16", "sliding"},
+                                  {"qwen35moe-q8_0", "hybrid"},
+                                  {"gpt-oss-mxfp4", "alternating"},
+                                  {"tiny llama", "dense_in_8_bits", "q8_0"},
+                                  {"tiny gemma4 with layer embeddings", "shared_layers"}};
 
 class ServingTest : public testing::TestWithParam<Kind> {
  protected:
