@@ -47,21 +47,27 @@ std::shared_ptr<Stamps> ask(Engine& engine, size_t n_prompt, int max_tokens, std
   return stamps;
 }
 
-// Tokens per second of n streams, all of them decoding.
-double throughput(Engine& engine, int n_streams, std::mt19937& random) {
+struct Speed {
+  double tokens_per_s = 0;
+  double between_steps = 0;  // share of the time: sampling, text, scheduling
+};
+// Of n streams, all of them decoding.
+Speed measure_speed(Engine& engine, int n_streams, std::mt19937& random) {
   constexpr int kTokens = 32;
   std::vector<std::shared_ptr<Stamps>> all;
   for (int i = 0; i < n_streams; ++i) all.push_back(ask(engine, 16, kTokens, random));
   while (std::ranges::any_of(all, [](const auto& s) { return s->at.empty(); })) engine.step();
   size_t n_before = 0;
   for (const auto& s : all) n_before += s->at.size();
+  const double step_s_before = engine.stats().step_s.sum;
   const Clock::time_point start = Clock::now();
   while (engine.step()) {
   }
   const double elapsed = seconds(Clock::now() - start);
+  const double in_steps = engine.stats().step_s.sum - step_s_before;
   size_t n_after = 0;
   for (const auto& s : all) n_after += s->at.size();
-  return static_cast<double>(n_after - n_before) / elapsed;
+  return {.tokens_per_s = static_cast<double>(n_after - n_before) / elapsed, .between_steps = 1 - in_steps / elapsed};
 }
 
 void measure_gaps(Engine& engine, int n_streams, size_t n_prompt, std::mt19937& random) {
@@ -101,11 +107,12 @@ int run(const char* path) {
   fmt::print("context {}, cache {} MiB\n", engine.limits().context, engine.limits().cache_bytes >> 20);
   std::mt19937 random(1);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  throughput(engine, 8, random);  // wakes the processor
-  const double one = throughput(engine, 1, random);
+  measure_speed(engine, 8, random);  // wakes the processor
+  const double one = measure_speed(engine, 1, random).tokens_per_s;
   for (const int n : {8, 64}) {
-    const double many = throughput(engine, n, random);
-    fmt::print("{:2} streams: {:.1f} tokens/s, {:.2f} times one stream's {:.1f}\n", n, many, many / one, one);
+    const Speed many = measure_speed(engine, n, random);
+    fmt::print("{:2} streams: {:.1f} tokens/s, {:.2f} times one stream's {:.1f}; {:.1f} % of the time between steps\n",
+               n, many.tokens_per_s, many.tokens_per_s / one, one, 100 * many.between_steps);
   }
   const size_t n_prompt = std::min<size_t>(8000, static_cast<size_t>(engine.limits().context) - 8);
   for (const int n : {16, 1}) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -57,7 +58,8 @@ class KvCache {
   // depend on (model, backend, format); a file with another key, a damaged one or one of other sizes is an error, and
   // the cache stays empty. Where the file has more than fits, what was used most recently is taken.
   Status save(const std::filesystem::path& path, const Sha256::Digest& key);
-  Status load(const std::filesystem::path& path, const Sha256::Digest& key);  // REQUIRES: nothing is cached or running
+  Status load(const std::filesystem::path& path, const Sha256::Digest& key);  // REQUIRES: nothing is cached
+  Status load(std::span<const std::byte> file, std::string_view name, const Sha256::Digest& key);
 
   CacheMemory& memory() { return *memory_; }
   const CachePools& pools() const { return pools_; }

@@ -82,8 +82,8 @@ struct Sizes {
   size_t state_bytes = 0;
 };
 
-Error damaged(const std::filesystem::path& path, std::string_view what) {
-  return fail(ErrorCode::invalid_input, "{}: {}; remove it to begin with an empty cache", path.string(), what);
+Error damaged(std::string_view name, std::string_view what) {
+  return fail(ErrorCode::invalid_input, "{}: {}; remove it to begin with an empty cache", name, what);
 }
 
 bool is_sound(const PrefixRecord& record, size_t index, std::span<const int> ends, const Sizes& sizes) {
@@ -96,12 +96,12 @@ bool is_sound(const PrefixRecord& record, size_t index, std::span<const int> end
   return begin % kPageTokens + static_cast<int>(record.tokens.size()) <= kPageTokens;
 }
 
-Result<Contents> parse(const std::filesystem::path& path, Numbers in, const Sizes& sizes) {
+Result<Contents> parse(std::string_view name, Numbers in, const Sizes& sizes) {
   const size_t n_groups = sizes.windows.size();
   const uint32_t n_records = in.next<uint32_t>(), n_states = in.next<uint32_t>();
   std::vector<uint32_t> n_pages(n_groups);
   for (uint32_t& n : n_pages) n = in.next<uint32_t>();
-  if (n_records > in.n_left()) return damaged(path, "it says that it has more records than bytes");
+  if (n_records > in.n_left()) return damaged(name, "it says that it has more records than bytes");
   Contents contents;
   std::vector<int> ends;
   std::set<std::pair<int, TokenId>> beginnings;
@@ -109,24 +109,24 @@ Result<Contents> parse(const std::filesystem::path& path, Numbers in, const Size
   for (size_t i = 0; i < n_records; ++i) {
     PrefixRecord record{.parent = in.next<int32_t>(), .tokens = {}, .pages = {}, .state = in.next<int32_t>()};
     const uint32_t n_tokens = in.next<uint32_t>();
-    if (n_tokens == 0 || n_tokens > kPageTokens) return damaged(path, "a run of tokens does not fit a page");
+    if (n_tokens == 0 || n_tokens > kPageTokens) return damaged(name, "a run of tokens does not fit a page");
     for (uint32_t t = 0; t < n_tokens; ++t) record.tokens.push_back(in.next<TokenId>());
     bool is_known = record.state >= kNoSlot && record.state < static_cast<int64_t>(n_states);
     for (size_t g = 0; g < n_groups; ++g) {
       record.pages.push_back(in.next<PageId>());
       is_known = is_known && record.pages[g] >= kNoPage && record.pages[g] < static_cast<int64_t>(n_pages[g]);
     }
-    if (!in.ok() || !is_known || !is_sound(record, i, ends, sizes)) return damaged(path, "a record makes no sense");
+    if (!in.ok() || !is_known || !is_sound(record, i, ends, sizes)) return damaged(name, "a record makes no sense");
     const bool is_new = beginnings.emplace(record.parent, record.tokens[0]).second &&
                         (record.state == kNoSlot || states.insert(record.state).second);
-    if (!is_new) return damaged(path, "two records say the same");
+    if (!is_new) return damaged(name, "two records say the same");
     const int begin = record.parent < 0 ? 0 : ends[static_cast<size_t>(record.parent)];
     ends.push_back(begin + static_cast<int>(n_tokens));
     contents.records.push_back(std::move(record));
   }
   for (size_t g = 0; g < n_groups; ++g) contents.pages.push_back(in.take(n_pages[g] * sizes.page_bytes[g]));
   contents.states = in.take(n_states * sizes.state_bytes);
-  if (!in.ok() || in.n_left() > 0) return damaged(path, "its length is not what it says");
+  if (!in.ok() || in.n_left() > 0) return damaged(name, "its length is not what it says");
   return contents;
 }
 
@@ -183,23 +183,26 @@ Status KvCache::save(const std::filesystem::path& path, const Sha256::Digest& ke
 
 Status KvCache::load(const std::filesystem::path& path, const Sha256::Digest& key) {
   ZINC_TRY(file, MappedFile::open(path));
-  const std::span<const std::byte> all = file.bytes();
+  return load(file.bytes(), path.string(), key);
+}
+
+Status KvCache::load(std::span<const std::byte> all, std::string_view name, const Sha256::Digest& key) {
   if (all.size() < sizeof kMagic + 2 * sizeof key || std::memcmp(all.data(), kMagic, sizeof kMagic) != 0) {
-    return damaged(path, "is no saved cache");
+    return damaged(name, "is no saved cache");
   }
   if (std::memcmp(all.data() + sizeof kMagic, key.data(), sizeof key) != 0) {
-    return fail(ErrorCode::unsupported, "{}: was saved for another model, backend or format", path.string());
+    return fail(ErrorCode::unsupported, "{}: was saved for another model, backend or format", name);
   }
   const std::span<const std::byte> body = all.first(all.size() - sizeof key);
   Sha256 hash;
   hash.update(body);
   const Sha256::Digest digest = hash.finish();
   if (std::memcmp(digest.data(), all.data() + body.size(), sizeof digest) != 0) {
-    return damaged(path, "its checksum does not match");
+    return damaged(name, "its checksum does not match");
   }
   Sizes sizes{.windows = windows_, .page_bytes = {}, .state_bytes = memory_->state_bytes()};
   for (size_t g = 0; g < windows_.size(); ++g) sizes.page_bytes.push_back(memory_->page_bytes(static_cast<int>(g)));
-  ZINC_TRY(contents, parse(path, Numbers(body.subspan(sizeof kMagic + sizeof key)), sizes));
+  ZINC_TRY(contents, parse(name, Numbers(body.subspan(sizeof kMagic + sizeof key)), sizes));
   return take_back(std::move(contents.records), contents.pages, contents.states);
 }
 

@@ -9,7 +9,7 @@ namespace zinc {
 namespace {
 
 constexpr int kWorthWaiting = 64;       // prompt tokens that another request is just computing
-constexpr int kRememberedTokens = 256;  // of a prompt, at a time, where any position can be gone back to
+constexpr int kRememberedTokens = 256;  // at a time, where any position can be gone back to
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -21,6 +21,26 @@ std::vector<float> normalized(std::vector<float> vector) {
   const double length = std::sqrt(squares);
   for (float& x : vector) x = length > 0 ? static_cast<float>(x / length) : 0.0f;
   return vector;
+}
+
+Timings timings_of(const LiveRequest& request) {
+  const Clock::time_point now = Clock::now();
+  if (!request.is_admitted) return {.queued_s = seconds_between(request.submitted, now)};
+  const bool has_token = request.first_token != Clock::time_point{};
+  const Clock::time_point first = has_token ? request.first_token : now;
+  return {.queued_s = seconds_between(request.submitted, request.admitted),
+          .prefill_s = seconds_between(request.admitted, first),
+          .decode_s = seconds_between(first, now)};
+}
+
+Outcome outcome_of(const LiveRequest& request, StopReason reason, std::optional<Error> error) {
+  Outcome outcome{.reason = reason, .error = std::move(error), .usage = request.usage, .timings = timings_of(request)};
+  outcome.usage.n_prompt = request.prompt_size;
+  outcome.usage.n_completion = request.answer.n_tokens();
+  outcome.usage.n_reasoning = request.answer.n_thought_tokens();
+  if (const std::string* stop = request.answer.stop_string()) outcome.stop_string = *stop;
+  if (request.request.embedding && reason == StopReason::end_token) outcome.embedding = normalized(request.embedding);
+  return outcome;
 }
 
 }  // namespace
@@ -174,15 +194,12 @@ void EngineLoop::run(std::span<const ScheduledRun> runs) {
   }
 }
 
-// Prompts are remembered as they are read, so that others can share them early; answers at intervals.
+// What is computed is remembered as it comes, so that others can share it early and it counts as used.
 void EngineLoop::remember_if_due(LiveRequest& request) {
   const int n = request.cache.n_tokens;
-  bool is_due = n == request.prompt_size;
-  if (needs_checkpoints_) {
-    is_due = std::ranges::binary_search(request.checkpoints, n) || n % options_.state_interval == 0;
-  } else if (n < request.prompt_size) {
-    is_due = n - request.n_remembered >= kRememberedTokens;
-  }
+  const bool is_due = needs_checkpoints_
+                          ? std::ranges::binary_search(request.checkpoints, n) || n % options_.state_interval == 0
+                          : n == request.prompt_size || n - request.n_remembered >= kRememberedTokens;
   if (!is_due) return;
   cache_->remember(request.cache, request.fed());
   request.n_remembered = n;
@@ -225,28 +242,10 @@ void EngineLoop::take_logits(LiveRequest& request, std::span<const float> logits
   if (step.reason) end(request, *step.reason);
 }
 
+// The sink is told before the inbox: whoever sees drained() has missed no end.
 void EngineLoop::end(LiveRequest& request, StopReason reason, std::optional<Error> error) {
   if (const std::string_view rest = request.answer.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
-  const Clock::time_point now = Clock::now();
-  Outcome outcome;
-  outcome.reason = reason;
-  outcome.error = std::move(error);
-  outcome.usage = request.usage;
-  if (request.answer.stop_string()) outcome.stop_string = *request.answer.stop_string();
-  outcome.usage.n_prompt = request.prompt_size;
-  outcome.usage.n_completion = request.answer.n_tokens();
-  outcome.usage.n_reasoning = request.answer.n_thought_tokens();
-  const bool has_token = request.first_token != Clock::time_point{};
-  if (!request.is_admitted) {
-    outcome.timings.queued_s = seconds_between(request.submitted, now);
-  } else {
-    outcome.timings.queued_s = seconds_between(request.submitted, request.admitted);
-    outcome.timings.prefill_s = seconds_between(request.admitted, has_token ? request.first_token : now);
-    if (has_token) outcome.timings.decode_s = seconds_between(request.first_token, now);
-  }
-  if (request.request.embedding && reason == StopReason::end_token) {
-    outcome.embedding = normalized(std::move(request.embedding));
-  }
+  const Outcome outcome = outcome_of(request, reason, std::move(error));
   if (request.is_admitted && reason == StopReason::failed) {
     cache_->release(std::move(request.cache));
   } else if (request.is_admitted) {
@@ -255,9 +254,9 @@ void EngineLoop::end(LiveRequest& request, StopReason reason, std::optional<Erro
   }
   scheduler_.remove(request.id);
   count_end(request, outcome);
-  inbox_.ended(request.is_admitted);
   const std::unique_ptr<LiveRequest> last = std::move(requests_.extract(request.id).mapped());
   last->request.sink->end(outcome);
+  inbox_.ended(last->is_admitted);
 }
 
 void EngineLoop::count_end(const LiveRequest& request, const Outcome& outcome) {
