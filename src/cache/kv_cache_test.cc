@@ -325,7 +325,7 @@ TEST_P(KvCacheTest, no_file_makes_a_cache_that_breaks) {
     std::string bytes = good.substr(0, good.size() - sizeof kKey);
     for (int i = static_cast<int>(random() % 3); i >= 0; --i) {
       const size_t at = 40 + random() % 300;  // counts and records
-      bytes[at] = static_cast<char>(random() % 2 == 0 ? random() : bytes[at] ^ 1);
+      bytes[at] = random() % 2 == 0 ? static_cast<char>(random()) : static_cast<char>(bytes[at] ^ 1);
     }
     if (random() % 8 == 0) bytes.resize(40 + random() % (bytes.size() - 40));
     Sha256 hash;

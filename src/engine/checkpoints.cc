@@ -15,14 +15,14 @@ std::vector<int> choose_checkpoints(int n_prompt, int n_cached, std::span<const 
   std::vector<int> turns;
   std::ranges::copy_if(boundaries, std::back_inserter(turns), is_inside);
   std::ranges::sort(turns);
-  turns.erase(std::ranges::unique(turns).begin(), turns.end());
+  turns.erase(std::unique(turns.begin(), turns.end()), turns.end());
   if (turns.size() > kLastTurns + 1) turns.erase(turns.begin() + 1, turns.end() - kLastTurns);
 
   std::vector<int> offsets = std::move(turns);
   if (is_inside(n_prompt - kTailTokens)) offsets.push_back(n_prompt - kTailTokens);
   for (int at = interval; at < n_prompt; at += interval) offsets.push_back(at);
   std::ranges::sort(offsets);
-  offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
+  offsets.erase(std::unique(offsets.begin(), offsets.end()), offsets.end());
   std::erase_if(offsets, [&](int offset) { return offset <= n_cached; });
   return offsets;
 }

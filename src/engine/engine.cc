@@ -32,7 +32,7 @@ Status check(const EngineOptions& options) {
 std::vector<int> step_sizes(const EngineOptions& options) {
   std::vector<int> sizes = {1, std::min(8, options.max_sequences), options.max_sequences,
                             options.max_sequences + options.step_tokens};
-  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 

@@ -90,7 +90,7 @@ TEST(Scheduler, every_answer_gets_its_row_whatever_prompts_arrive) {
 
 TEST(Scheduler, clients_share_a_step_equally_and_leave_what_they_do_not_need) {
   Scheduler scheduler({.step_tokens = 90, .longest_gap = 2.5});
-  for (RequestId id : {1, 2, 3}) add(scheduler, id, 1000, "greedy");
+  for (const RequestId id : {1u, 2u, 3u}) add(scheduler, id, 1000, "greedy");
   add(scheduler, 4, 10, "modest");
   add(scheduler, 5, 1000, "other");
   EXPECT_EQ(step(scheduler), (std::vector<Fed>{{1, 0, 40}, {4, 0, 10}, {5, 0, 40}}));
