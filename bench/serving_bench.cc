@@ -72,7 +72,7 @@ Speed measure_speed(Engine& engine, int n_streams, std::mt19937& random) {
 
 void measure_gaps(Engine& engine, int n_streams, size_t n_prompt, std::mt19937& random) {
   std::vector<std::shared_ptr<Stamps>> all;
-  for (int i = 0; i < n_streams; ++i) all.push_back(ask(engine, 16, engine.limits().context - 16, random));
+  for (int i = 0; i < n_streams; ++i) all.push_back(ask(engine, 16, 1000, random));
   while (all.front()->at.size() < 40) engine.step();
   const size_t n_before = all.front()->at.size();
   const std::shared_ptr<Stamps> prompt = ask(engine, n_prompt, 4, random);
@@ -115,7 +115,7 @@ int run(const char* path) {
                n, many.tokens_per_s, many.tokens_per_s / one, one, 100 * many.between_steps);
   }
   const size_t n_prompt = std::min<size_t>(8000, static_cast<size_t>(engine.limits().context) - 8);
-  for (const int n : {16, 1}) {
+  for (const int n : {63, 8}) {
     std::unique_ptr<Engine> fresh;
     Result<ModelInstance> again = ModelInstance::load(path, {});
     fresh = std::move(

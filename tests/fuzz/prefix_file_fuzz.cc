@@ -14,15 +14,14 @@ constexpr std::string_view kMagic = "zinctre1";
 
 // Full, sliding and recurrent layers, of one number each.
 std::unique_ptr<KvCache> make_cache() {
-  static Backend& backend =
-      **new std::unique_ptr<Backend>(std::move(find_backend("reference").value()->open(1).value()));
+  static const std::unique_ptr<Backend> backend = std::move(find_backend("reference").value()->open(1).value());
   const AttentionCache full{.kv_heads = 1, .k_dim = 1, .v_dim = 1, .window = 0};
   AttentionCache sliding = full;
   sliding.window = 40;
   const std::vector<LayerCache> layers = {
       {full, {}}, {sliding, {}}, {{}, {.conv_channels = 0, .conv_taps = 0, .heads = 1, .k_dim = 1, .v_dim = 1}}};
   const CacheSizes sizes{.n_pages = {9, 7}, .n_slots = 4, .kv_format = &k_f32};
-  return std::move(KvCache::create(backend, layers, {.sizes = sizes, .max_run_tokens = 20}).value());
+  return std::move(KvCache::create(*backend, layers, {.sizes = sizes, .max_run_tokens = 20}).value());
 }
 
 void use(KvCache& cache, const std::vector<TokenId>& tokens) {
