@@ -75,13 +75,14 @@ Result<CachePlan> plan_for(const ModelInstance& model, const EngineOptions& opti
   return plan_cache(model.model().caches, model.kv_format(), demand);
 }
 
-// A file that cannot be used is no reason not to serve; the note says why.
-Result<std::string> load_cache(KvCache& cache, const ModelInstance& model, const std::filesystem::path& path) {
+// A file that cannot be used is no reason not to serve. What comes back says why it was not.
+std::string load_cache(KvCache& cache, const ModelInstance& model, const std::filesystem::path& path) {
   std::error_code ignored;
-  if (path.empty() || !std::filesystem::exists(path, ignored)) return std::string();
-  ZINC_TRY(key, fingerprint_of(model));
-  const Status loaded = cache.load(path, key);
-  return loaded.ok() ? std::string() : loaded.error().message;
+  if (path.empty() || !std::filesystem::exists(path, ignored)) return "";
+  const Result<Sha256::Digest> key = fingerprint_of(model);
+  if (!key.ok()) return key.error().message;
+  const Status loaded = cache.load(path, key.value());
+  return loaded.ok() ? "" : loaded.error().message;
 }
 
 }  // namespace
@@ -105,7 +106,6 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, const Engine
                                                   bucket_of(size, options.max_sequences)));
     plans.push_back({size, std::move(compiled)});
   }
-  ZINC_TRY(cache_note, load_cache(*cache, instance, options.cache_file));
   engine->cache_file_ = options.cache_file;
   engine->limits_ = {.context = plan.context,
                      .max_sequences = options.max_sequences,
@@ -114,7 +114,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, const Engine
                      .embedding_dim = static_cast<int>(instance.model().config.dim),
                      .weight_bytes = instance.file().file_bytes(),
                      .cache_bytes = cache->total_bytes(),
-                     .cache_note = cache_note};
+                     .cache_note = load_cache(*cache, instance, options.cache_file)};
   engine->inbox_ = std::make_unique<Inbox>(options.queue_limit);
   const LoopOptions loop{.max_sequences = options.max_sequences,
                          .state_interval = options.state_interval,
