@@ -250,7 +250,7 @@ TEST(EngineRequests, a_failed_step_fails_all_its_requests_and_poisons_nothing) {
   plans.push_back({68, std::make_unique<BreakingPlan>(std::move(plan), 3)});
   Inbox inbox(10);
   EngineLoop loop(inbox, std::move(cache), std::move(plans),
-                  {.max_sequences = 4, .scheduler = {.step_tokens = 64, .longest_gap = 2.5}});
+                  {.max_sequences = 4, .scheduler = {.step_tokens = 64, .longest_gap = 2.2}});
   const auto put = [&](uint32_t seed) {
     const auto told = std::make_shared<Told>();
     Request request{.prompt = draw_tokens(tokenizer, 30, seed), .answer = greedy(10)};

@@ -36,7 +36,7 @@ void add(Scheduler& scheduler, RequestId id, int n_prompt, const std::string& cl
 }
 
 TEST(Scheduler, reads_a_prompt_in_chunks_then_feeds_one_token_a_step) {
-  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 100);
   EXPECT_EQ(step(scheduler), (std::vector<Fed>{{1, 0, 64}}));
   EXPECT_EQ(step(scheduler), (std::vector<Fed>{{1, 64, 36}}));
@@ -47,7 +47,7 @@ TEST(Scheduler, reads_a_prompt_in_chunks_then_feeds_one_token_a_step) {
 }
 
 TEST(Scheduler, a_token_comes_out_of_the_prompts_last_run_and_of_every_row_after_it) {
-  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 100);
   EXPECT_FALSE(scheduler.next()[0].ends_prompt);
   scheduler.finish(0.01);
@@ -57,13 +57,13 @@ TEST(Scheduler, a_token_comes_out_of_the_prompts_last_run_and_of_every_row_after
 }
 
 TEST(Scheduler, cached_tokens_are_not_read_again) {
-  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 100, "a", 90);
   EXPECT_EQ(step(scheduler), (std::vector<Fed>{{1, 90, 10}}));
 }
 
 TEST(Scheduler, runs_end_where_a_state_is_wanted_and_others_use_what_is_left) {
-  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 100, "a", 0, {10, 80});
   add(scheduler, 2, 100);
   EXPECT_EQ(step(scheduler), (std::vector<Fed>{{1, 0, 10}, {2, 0, 54}}));
@@ -72,7 +72,7 @@ TEST(Scheduler, runs_end_where_a_state_is_wanted_and_others_use_what_is_left) {
 }
 
 TEST(Scheduler, every_answer_gets_its_row_whatever_prompts_arrive) {
-  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 5);
   add(scheduler, 2, 5);
   step(scheduler);
@@ -89,7 +89,7 @@ TEST(Scheduler, every_answer_gets_its_row_whatever_prompts_arrive) {
 }
 
 TEST(Scheduler, clients_share_a_step_equally_and_leave_what_they_do_not_need) {
-  Scheduler scheduler({.step_tokens = 90, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 90, .longest_gap = 2.2});
   for (const RequestId id : {1u, 2u, 3u}) add(scheduler, id, 1000, "greedy");
   add(scheduler, 4, 10, "modest");
   add(scheduler, 5, 1000, "other");
@@ -97,7 +97,7 @@ TEST(Scheduler, clients_share_a_step_equally_and_leave_what_they_do_not_need) {
 }
 
 TEST(Scheduler, who_waits_longest_in_tokens_comes_first_and_clients_take_turns) {
-  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 50, "busy");
   scheduler.wait(2, "busy");
   scheduler.wait(3, "busy");
@@ -111,7 +111,7 @@ TEST(Scheduler, who_waits_longest_in_tokens_comes_first_and_clients_take_turns) 
 }
 
 TEST(Scheduler, who_was_away_does_not_catch_up_at_the_expense_of_others) {
-  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 5, "busy");
   for (int i = 0; i < 1000; ++i) step(scheduler);
   add(scheduler, 2, 5, "late");
@@ -145,7 +145,7 @@ struct Gaps {
   int n_steps = 0;
 };
 Gaps read_long_prompt(const Machine& machine, int n_answers, int n_prompt) {
-  Scheduler scheduler({.step_tokens = 512, .longest_gap = 2.5});
+  Scheduler scheduler({.step_tokens = 512, .longest_gap = 2.2});
   for (int i = 0; i < n_answers; ++i) add(scheduler, static_cast<RequestId>(i + 1), 5);
   Gaps gaps;
   for (int i = 0; i < 30; ++i) {
