@@ -30,9 +30,11 @@ Status check(const EngineOptions& options) {
 
 // Sizes of steps that plans are compiled for: one row, a few, a row for every request, and prompts beside them.
 std::vector<int> step_sizes(const EngineOptions& options) {
-  std::vector<int> sizes = {1, std::min(8, options.max_sequences), options.max_sequences,
-                            options.max_sequences + options.step_tokens};
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::vector<int> sizes;
+  for (const int size :
+       {1, std::min(8, options.max_sequences), options.max_sequences, options.max_sequences + options.step_tokens}) {
+    if (sizes.empty() || size > sizes.back()) sizes.push_back(size);
+  }
   return sizes;
 }
 
