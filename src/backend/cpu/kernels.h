@@ -89,6 +89,8 @@ constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
   return (static_cast<size_t>(k_dim) + padded_to_16(v_dim)) * 32;
 }
 
+// Of the processor's architecture (isa/choose_*.cc).
 std::vector<const Kernels*> usable_kernels();  // those this processor runs, the best first
+std::string_view kernels_need();               // what it must have for any
 
 }  // namespace zinc::cpu

@@ -90,7 +90,7 @@ std::vector<float> multiply(const Kernels& kernels, const PanelFormat& panel, co
 
 TEST(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
   const std::vector<const Kernels*> usable = usable_kernels();
-  ASSERT_FALSE(usable.empty()) << "this processor has no AVX2";
+  ASSERT_FALSE(usable.empty()) << "this processor lacks " << kernels_need();
   for (const PanelFormat* const* f = usable[0]->panel_formats; *f; ++f) {
     const Format& format = *find_format((*f)->format);
     const size_t n_blocks = (*f)->block_elems == 1 ? 96 : 3;
