@@ -2,9 +2,19 @@
 // instruction set with that set's vocabulary (isa/*.h) included first.
 #pragma once
 
+#include <cstring>
+
 #include "backend/cpu/panel.h"
 
 namespace zinc::cpu::ZINC_ISA {
+
+// For packing: four neighbouring quants of a row are a word, and a vector holds one word of each of the 16 rows.
+inline uint32_t word_at(const void* bytes, size_t word) {
+  uint32_t w;
+  std::memcpy(&w, static_cast<const uint8_t*>(bytes) + word * 4, 4);
+  return w;
+}
+inline void put_word(uint8_t* vector, size_t row, uint32_t word) { std::memcpy(vector + row * 4, &word, 4); }
 
 // Block: `template <int N> static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N])`.
 template <class Block, int N>

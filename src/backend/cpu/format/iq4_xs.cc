@@ -27,9 +27,12 @@ struct Block {
         const int low = source.scales_low[g / 2] >> (g % 2 * 4) & 15, high = source.scales_high >> (g * 2) & 3;
         out[32 + g * 16 + r] = static_cast<uint8_t>((low | high << 4) - 32);
       }
-      for (size_t k = 0; k < 256; ++k) {
-        const uint8_t q = source.q[k / 32 * 16 + k % 16];
-        put_nibble(out + 160 + nibbles_at(k), r, k, k % 32 < 16 ? q & 15u : static_cast<unsigned>(q >> 4));
+      for (size_t pair = 0; pair < 4; ++pair) {
+        for (size_t v = 0; v < 4; ++v) {
+          const uint32_t even = word_at(source.q, pair * 8 + v), odd = word_at(source.q, pair * 8 + 4 + v);
+          put_word(out + 160 + pair * 512 + v * 64, r, join_low(even, odd));
+          put_word(out + 160 + pair * 512 + (v + 4) * 64, r, join_high(even, odd));
+        }
       }
     }
   }

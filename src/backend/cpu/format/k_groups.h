@@ -13,13 +13,9 @@ namespace zinc::cpu::ZINC_ISA {
 
 inline constexpr size_t kNibbleBytes = 2048;
 
-// Where pairs follow each other: the vector of quant k.
-constexpr size_t nibbles_at(size_t k) { return k / 64 * 512 + k % 32 / 4 * 64; }
-
-inline void put_nibble(uint8_t* vector, size_t row, size_t k, unsigned q) {
-  uint8_t& byte = vector[row * 4 + k % 4];
-  byte = static_cast<uint8_t>(k % 64 < 32 ? (byte & 0xF0u) | q : (byte & 0x0Fu) | q << 4);
-}
+// Low halves of even, and of odd in the high halves; the same of their high halves.
+inline uint32_t join_low(uint32_t even, uint32_t odd) { return (even & 0x0F0F0F0F) | (odd & 0x0F0F0F0F) << 4; }
+inline uint32_t join_high(uint32_t even, uint32_t odd) { return (even >> 4 & 0x0F0F0F0F) | (odd & 0xF0F0F0F0); }
 
 // The head of Q4_K and Q5_K panels: d f16[16], dmin f16[16], scales u8[8][16], mins u8[4][16][2].
 inline void pack_scale_mins(uint16_t d, uint16_t dmin, const uint8_t (&packed)[12], size_t row, uint8_t* out) {

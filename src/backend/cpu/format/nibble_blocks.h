@@ -29,17 +29,19 @@ struct NibbleBlock {
       typename Kind::Source source;
       std::memcpy(&source, row_blocks[r], sizeof source);
       Kind::pack_head(source, r, out);
-      for (size_t l = 0; l < 16; ++l) out[Kind::kHeadBytes + l / 4 * 64 + r * 4 + l % 4] = source.q[l];
+      for (size_t v = 0; v < 4; ++v) put_word(out + Kind::kHeadBytes + v * 64, r, word_at(source.q, v));
       if constexpr (Kind::kFifthBits) {
-        uint32_t bits;
-        std::memcpy(&bits, source.high, 4);
-        for (size_t i = 0; i < 4; ++i) {
-          unsigned byte = 0;
-          for (size_t v = 0; v < 8; ++v) byte |= (bits >> (v * 4 + i) & 1u) << v;
-          out[kHigh + r * 4 + i] = static_cast<uint8_t>(byte);
-        }
+        const uint32_t bits = word_at(source.high, 0);
+        for (size_t i = 0; i < 4; ++i) out[kHigh + r * 4 + i] = every_fourth_bit(bits >> i);
       }
     }
+  }
+
+  static uint8_t every_fourth_bit(uint32_t bits) {
+    bits &= 0x11111111;
+    bits = (bits | bits >> 3) & 0x03030303;
+    bits = (bits | bits >> 6) & 0x000F000F;
+    return static_cast<uint8_t>(bits | bits >> 12);
   }
 
   template <int v, int N>

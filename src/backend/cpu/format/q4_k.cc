@@ -22,10 +22,7 @@ struct Block {
       Source source;
       std::memcpy(&source, row_blocks[r], sizeof source);
       pack_scale_mins(source.d, source.dmin, source.scales, r, out);
-      for (size_t k = 0; k < 256; ++k) {
-        const uint8_t q = source.q[k / 64 * 32 + k % 32];
-        put_nibble(out + 320 + nibbles_at(k), r, k, k % 64 < 32 ? q & 15u : static_cast<unsigned>(q >> 4));
-      }
+      for (size_t w = 0; w < 32; ++w) put_word(out + 320 + w * 64, r, word_at(source.q, w));  // paired as on disk
     }
   }
 

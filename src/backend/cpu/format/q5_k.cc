@@ -28,11 +28,8 @@ struct Block {
       Source source;
       std::memcpy(&source, row_blocks[r], sizeof source);
       pack_scale_mins(source.d, source.dmin, source.scales, r, out);
-      for (size_t k = 0; k < 256; ++k) {
-        const uint8_t q = source.q[k / 64 * 32 + k % 32];
-        put_nibble(out + nibbles_at(k / 64, k % 32 / 4), r, k, k % 64 < 32 ? q & 15u : static_cast<unsigned>(q >> 4));
-      }
-      for (size_t l = 0; l < 32; ++l) out[high_at(l / 4) + r * 4 + l % 4] = source.high[l];
+      for (size_t w = 0; w < 32; ++w) put_word(out + nibbles_at(w / 8, w % 8), r, word_at(source.q, w));
+      for (size_t v = 0; v < 8; ++v) put_word(out + high_at(v), r, word_at(source.high, v));
     }
   }
 

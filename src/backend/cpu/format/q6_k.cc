@@ -28,18 +28,19 @@ struct Block {
   }
 
   static void pack(const std::byte* const* row_blocks, uint8_t* out) {
-    std::memset(out, 0, kPanelBlockBytes);
+    std::memset(out + 288, 0, 32);
     for (size_t r = 0; r < kPanelRows; ++r) {
       Source source;
       std::memcpy(&source, row_blocks[r], sizeof source);
       std::memcpy(out + r * 2, &source.d, 2);
       for (size_t g = 0; g < 16; ++g) out[32 + g * 16 + r] = static_cast<uint8_t>(source.scales[g]);
-      for (size_t k = 0; k < 256; ++k) {
-        const size_t half = k / 128, quarter = k % 128 / 32, l = k % 32;
-        const unsigned low = source.low[half * 64 + quarter % 2 * 32 + l] >> (quarter / 2 * 4) & 15u;
-        const unsigned high = source.high[half * 32 + l] >> (quarter * 2) & 3u;
-        put_nibble(out + nibbles_at(k / 64, l / 4), r, k, low);
-        out[high_at(half * 2, l / 4) + r * 4 + l % 4] |= static_cast<uint8_t>(high << (quarter * 2));
+      for (size_t half = 0; half < 2; ++half) {
+        for (size_t v = 0; v < 8; ++v) {  // on disk the low halves are groups 0 and 1, the high ones 2 and 3
+          const uint32_t first = word_at(source.low, half * 16 + v), second = word_at(source.low, half * 16 + 8 + v);
+          put_word(out + nibbles_at(half * 2, v), r, join_low(first, second));
+          put_word(out + nibbles_at(half * 2 + 1, v), r, join_high(first, second));
+          put_word(out + high_at(half * 2, v), r, word_at(source.high, half * 8 + v));
+        }
       }
     }
   }

@@ -17,9 +17,7 @@ struct Block {
       uint8_t source[34];
       std::memcpy(source, row_blocks[r], sizeof source);
       std::memcpy(out + r * 2, source, 2);
-      for (size_t k = 0; k < 32; ++k) {
-        out[32 + k / 4 * 64 + r * 4 + k % 4] = static_cast<uint8_t>(source[2 + k] ^ kByteOffset);
-      }
+      for (size_t v = 0; v < 8; ++v) put_word(out + 32 + v * 64, r, word_at(source + 2, v) ^ kByteOffset * 0x01010101u);
     }
   }
 
