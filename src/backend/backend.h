@@ -2,6 +2,7 @@
 // A backend is a folder backend/<name>/ whose backend.cc defines k_backend_<name>; the folder listing makes kBackends.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,8 @@ class DeviceWeights {
   virtual size_t device_bytes() const = 0;  // memory taken beyond the mapped file
 };
 
+using DoneWith = std::function<void(std::span<const std::byte>)>;
+
 struct CacheSizes {
   std::vector<int> n_pages;           // per page group
   int n_slots = 1;                    // recurrent states and last sampled tokens
@@ -60,8 +63,10 @@ class Backend {
   virtual ~Backend() = default;
   virtual DeviceInfo info() const = 0;
   virtual DevicePeaks measure_peaks() = 0;  // a fraction of a second, all threads
-  // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result.
-  virtual Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs) = 0;
+  // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result. `done_with` is
+  // called, on this thread, for the bytes of each weight that is not read in place, as soon as they have been read.
+  virtual Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
+                                                        const DoneWith& done_with) = 0;
   virtual Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                               const CacheSizes& sizes) = 0;
   // An op or format the backend cannot run is an `unsupported` error here, at load, that names both.

@@ -82,7 +82,7 @@ struct Loaded {
 Result<Loaded> load(const Case& c, Backend& backend) {
   Loaded loaded;
   const Graph* const graph = &c.graph;
-  ZINC_TRY(weights, backend.upload({&graph, 1}));
+  ZINC_TRY(weights, backend.upload({&graph, 1}, [](auto) {}));
   loaded.weights = std::move(weights);
   const std::vector<PageGroup> groups = page_groups(c.graph.caches());
   const CacheSizes sizes{.n_pages = std::vector<int>(groups.size(), n_slots(c) * n_columns(c)),

@@ -19,8 +19,9 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // The file need not stay in memory: what is read again is read from the file again.
-  void release_pages() const;
+  // `part` of the bytes need not stay in memory: what is read again is read from the file again. A part that is not of
+  // this file is none of its business.
+  void release_pages(std::span<const std::byte> part) const;
 
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -55,6 +55,15 @@ std::string peaks_line(const BenchRun& run) {
   return line + fmt::format("; medians of {} measurements between the runs\n", run.read_bytes_per_s.values.size());
 }
 
+std::string memory_line(const BenchRun& run) {
+  const auto mb = [](size_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  const double needed = mb(run.file_bytes + run.cache_bytes + run.activation_bytes);
+  return fmt::format(
+      "memory: {:.1f} MB resident, {:.3f} x the file's {:.1f}, the cache's {:.1f} and activations of {:.1f}\n",
+      mb(run.resident_bytes), mb(run.resident_bytes) / needed, mb(run.file_bytes), mb(run.cache_bytes),
+      mb(run.activation_bytes));
+}
+
 json::value share_or_null(double share) { return share > 0 ? json::value(share) : json::value(nullptr); }
 
 json::array values_of(const Samples& samples) { return json::array(samples.values.begin(), samples.values.end()); }
@@ -77,7 +86,11 @@ json::object row_json(const BenchRun& run, const BenchRow& row) {
                      {"device", run.device},
                      {"peak_bytes_per_second", share_or_null(run.read_bytes_per_s.median())},
                      {"peak_flops_per_second", share_or_null(run.flops_per_s.median())},
-                     {"peak_arithmetic", run.arithmetic}};
+                     {"peak_arithmetic", run.arithmetic},
+                     {"file_bytes", run.file_bytes},
+                     {"cache_bytes", run.cache_bytes},
+                     {"activation_bytes", run.activation_bytes},
+                     {"resident_bytes", run.resident_bytes}};
   if (!row.peer_rates.values.empty()) {
     entry["peer"] = json::object{{"tokens_per_second", row.peer_rates.median()},
                                  {"spread", row.peer_rates.spread()},
@@ -103,7 +116,7 @@ std::string bench_markdown(std::span<const BenchRun> runs) {
     for (const BenchRow& row : run.rows) text += row_line(run, row, has_peer);
   }
   text += "\n";
-  for (const BenchRun& run : runs) text += peaks_line(run);
+  for (const BenchRun& run : runs) text += peaks_line(run) + memory_line(run);
   return text;
 }
 

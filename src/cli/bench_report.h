@@ -22,6 +22,7 @@ struct BenchRun {
   std::string model, backend, device, arithmetic;
   int n_threads = 0;
   Samples read_bytes_per_s = {}, flops_per_s = {};
+  size_t file_bytes = 0, cache_bytes = 0, activation_bytes = 0, resident_bytes = 0;  // the last after the tests
   std::vector<BenchRow> rows = {};
 };
 

@@ -38,6 +38,7 @@ class ModelBench {
   // The same, shorter where that does as well, to fill caches and wake the processor.
   Status warm_up(const BenchTest& test);
 
+  const Sequence& sequence() const { return sequence_; }
   // Per token: bytes of weights and cache that have to be read and written, FLOPs.
   Cost cost_per_token(const BenchTest& test) const;
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <numeric>
 
+#include "graph/memory_plan.h"
+
 namespace zinc {
 
 Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceOptions& options) {
@@ -17,7 +19,7 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   const int n_pages = (sequence.context_ + kPageTokens - 1) / kPageTokens;
   const std::vector<PageGroup> groups = page_groups(model.caches);
 
-  size_t cache_bytes = state_bytes(model.caches);
+  size_t& cache_bytes = sequence.cache_bytes_ = state_bytes(model.caches);
   for (const PageGroup& group : groups) {
     cache_bytes += page_bytes(group, model.caches, instance.kv_format()) * static_cast<size_t>(n_pages);
   }
@@ -38,6 +40,8 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
                       .keep_values = options.keep_values};
   ZINC_TRY(plan, instance.backend().compile(model.graph, instance.weights(), *sequence.cache_, bucket));
   sequence.plan_ = std::move(plan);
+  sequence.activation_bytes_ =
+      plan_memory(model.graph, bucket.max_tokens, 1, bucket.keep_values).n_elems * sizeof(float);
   sequence.pages_.resize(static_cast<size_t>(n_pages));
   std::iota(sequence.pages_.begin(), sequence.pages_.end(), 0);
   sequence.page_tables_.assign(groups.size(), PageTable{sequence.pages_, n_pages});
@@ -60,21 +64,21 @@ void Sequence::move_to(int position) {
 
 Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, bool all_logits) {
   const int32_t n = static_cast<int32_t>(tokens.size());
-  std::vector<int32_t> positions(tokens.size()), output_rows, logit_rows;
-  std::iota(positions.begin(), positions.end(), position_);
-  output_rows.resize(all_logits ? tokens.size() : 1);
-  std::iota(output_rows.begin(), output_rows.end(), all_logits ? 0 : n - 1);
-  logit_rows.resize(output_rows.size());
-  std::iota(logit_rows.begin(), logit_rows.end(), 0);
+  positions_.resize(tokens.size());
+  std::iota(positions_.begin(), positions_.end(), position_);
+  output_rows_.resize(all_logits ? tokens.size() : 1);
+  std::iota(output_rows_.begin(), output_rows_.end(), all_logits ? 0 : n - 1);
+  logit_rows_.resize(output_rows_.size());
+  std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
   const std::array<int32_t, 2> seq_begin = {0, n};
   const std::array<int32_t, 1> slots = {0};
   plan_->start({.tokens = tokens,
-                .positions = positions,
+                .positions = positions_,
                 .seq_begin = seq_begin,
                 .slots = slots,
                 .page_tables = page_tables_,
-                .output_rows = output_rows,
-                .logit_rows = logit_rows,
+                .output_rows = output_rows_,
+                .logit_rows = logit_rows_,
                 .hidden = {}});
   position_ += n;
   n_filled_ = std::max(n_filled_, position_);

@@ -14,8 +14,8 @@
 namespace zinc {
 
 struct SequenceOptions {
-  int context = 0;        // positions; 0: as many as the model was trained for, at most kDefaultContext
-  int chunk_tokens = 64;  // prompt tokens per step
+  int context = 0;         // positions; 0: as many as the model was trained for, at most kDefaultContext
+  int chunk_tokens = 128;  // prompt tokens per step: enough that weights are read seldom, few enough to stop soon
   bool keep_values = false;
 };
 inline constexpr int kDefaultContext = 4096;
@@ -37,6 +37,10 @@ class Sequence {
   // REQUIRES: every position before it has been fed.
   void move_to(int position);
 
+  // What it takes beside the model, once it is full: caches; values of a step with one output.
+  size_t cache_bytes() const { return cache_bytes_; }
+  size_t activation_bytes() const { return activation_bytes_; }
+
   int position() const { return position_; }  // tokens fed
   int context() const { return context_; }
   const Plan& plan() const { return *plan_; }
@@ -49,10 +53,12 @@ class Sequence {
   const ModelInstance* model_ = nullptr;
   int context_ = 0, chunk_tokens_ = 0, position_ = 0;
   int n_filled_ = 0;  // positions ever fed
+  size_t cache_bytes_ = 0, activation_bytes_ = 0;
   std::unique_ptr<CacheMemory> cache_;
   std::unique_ptr<Plan> plan_;
   std::vector<PageId> pages_;  // 0, 1, 2, ...: the same for every group
   std::vector<PageTable> page_tables_;
+  std::vector<int32_t> positions_, output_rows_, logit_rows_;  // of the step
 };
 
 }  // namespace zinc

@@ -188,8 +188,12 @@ Status GgufFile::check_continuation(const GgufShard& shard, std::string_view nam
               n_shards, found_number, found_count);
 }
 
+void GgufFile::release_pages(std::span<const std::byte> part) const {
+  for (const MappedFile& shard : mapped_) shard.release_pages(part);
+}
+
 void GgufFile::release_pages() const {
-  for (const MappedFile& shard : mapped_) shard.release_pages();
+  for (const MappedFile& shard : mapped_) shard.release_pages(shard.bytes());
 }
 
 const GgufValue* GgufFile::find(std::string_view key) const {

@@ -32,8 +32,9 @@ class GgufFile {
   const std::vector<std::string>& shard_names() const { return shard_names_; }  // paths, at least one
   uint64_t file_bytes() const { return file_bytes_; }                           // of all shards together
 
-  // What was read of the file need not stay in memory; for after the weights were packed elsewhere.
-  void release_pages() const;
+  // `part` of the file, a tensor's bytes for one, need not stay in memory; for after they were packed elsewhere.
+  void release_pages(std::span<const std::byte> part) const;
+  void release_pages() const;  // all of it
 
   const GgufValue* find(std::string_view key) const;  // nullptr: absent
   // T: int64_t, double (integers too), bool, std::string_view, and std::vector of these; std::vector<int64_t> also

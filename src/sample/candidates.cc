@@ -36,7 +36,11 @@ class Buckets {
 }  // namespace
 
 void Candidates::gather(const VocabScan& scan, size_t n_vocab, float threshold) {
-  if (buffer_.size() < n_vocab) buffer_.resize(n_vocab);
+  if (buffer_.size() < n_vocab) {  // once: no token allocates
+    buffer_.resize(n_vocab);
+    weights_.reserve(n_vocab);
+    bucket_.reserve(n_vocab);
+  }
   n_ = scan.gather(threshold, buffer_);
   max_ = scan.max();
 }

@@ -39,7 +39,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const 
   loaded->backend_ = std::move(backend);
   std::vector<const Graph*> graphs = {&loaded->model_.graph};
   if (loaded->model_.draft) graphs.push_back(&*loaded->model_.draft);
-  ZINC_TRY(weights, loaded->backend_->upload(graphs));
+  ZINC_TRY(weights, loaded->backend_->upload(graphs, [](auto) {}));
   loaded->weights_ = std::move(weights);
   return loaded;
 }

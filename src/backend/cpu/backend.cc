@@ -50,8 +50,9 @@ class CpuBackend final : public Backend {
             .arithmetic = "int8"};
   }
 
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs) override {
-    ZINC_TRY(weights, CpuWeights::pack(graphs, kernels_, threads_));
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
+                                                const DoneWith& done_with) override {
+    ZINC_TRY(weights, CpuWeights::pack(graphs, kernels_, threads_, done_with));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 

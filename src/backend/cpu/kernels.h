@@ -29,7 +29,8 @@ struct AttentionTask {
   int k_dim = 0, v_dim = 0;
   float scale = 1, softcap = 0;
   int64_t window = 0;
-  const std::byte* const* pages;  // by number: this head's keys, its values follow; nullptr: behind every row's window
+  const std::byte* const*
+      pages;  // from first_page: this head's keys, values follow; nullptr: behind every row's window
   int first_page = 0, end_page = 0;
   float* scratch;  // attention_scratch_floats()
 };

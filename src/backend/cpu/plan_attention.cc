@@ -12,13 +12,12 @@ namespace {
 constexpr int kSegmentPages = 16;
 constexpr size_t kSplitTokens = 4;  // steps of so few tokens are spread by segments too
 
-// A thread's own room for attention: a decoded page, sums of the pages and of a segment, page addresses.
+// A thread's own room for attention: a decoded page, sums of all pages and of a segment.
 struct AttentionScratch {
   AlignedBuffer page, whole, part;
-  std::vector<const std::byte*> pages;
 };
 
-AttentionScratch& attention_scratch(const AttentionCache& kv, size_t n_pages) {
+AttentionScratch& attention_scratch(const AttentionCache& kv) {
   thread_local AttentionScratch scratch;
   const auto grow = [](AlignedBuffer& buffer, size_t n_floats) {
     if (buffer.size() < n_floats * sizeof(float)) buffer = AlignedBuffer::allocate(n_floats * sizeof(float));
@@ -26,7 +25,6 @@ AttentionScratch& attention_scratch(const AttentionCache& kv, size_t n_pages) {
   grow(scratch.page, attention_scratch_floats(kv.k_dim, kv.v_dim));
   grow(scratch.whole, padded_to_16(kv.v_dim) * kMaxAttentionRows);
   grow(scratch.part, padded_to_16(kv.v_dim) * kMaxAttentionRows);
-  if (scratch.pages.size() < n_pages) scratch.pages.resize(n_pages * 2);
   return scratch;
 }
 
@@ -153,12 +151,11 @@ void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& 
                      float* const* acc, AttentionRow* softmax) const {
   const int first = std::max(segments.first_page, segment * kSegmentPages);
   const int end = std::min(segments.end_page, (segment + 1) * kSegmentPages);
-  AttentionScratch& scratch = attention_scratch(heads.kv, static_cast<size_t>(segments.end_page));
+  const std::byte* pages[kSegmentPages];
   const int layer = heads.params.cache_layer;
   for (int p = first; p < end; ++p) {
     const PageId page = page_at(cache_.group_of(layer), static_cast<size_t>(rows.tile.seq), p * kPageTokens);
-    scratch.pages[static_cast<size_t>(p)] =
-        page == kNoPage ? nullptr : cache_.keys(layer, page, static_cast<int>(rows.kv_head));
+    pages[p - first] = page == kNoPage ? nullptr : cache_.keys(layer, page, static_cast<int>(rows.kv_head));
   }
   cache_.layout().attend({.q = rows.q,
                           .acc = acc,
@@ -170,14 +167,14 @@ void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& 
                           .scale = heads.params.scale,
                           .softcap = heads.params.softcap,
                           .window = heads.params.window,
-                          .pages = scratch.pages.data(),
+                          .pages = pages,
                           .first_page = first,
                           .end_page = end,
-                          .scratch = scratch.page.as<float>()});
+                          .scratch = attention_scratch(heads.kv).page.as<float>()});
 }
 
 void CpuPlan::attend_all(const Heads& heads, const QueryRows& rows, const Segments& segments) const {
-  AttentionScratch& scratch = attention_scratch(heads.kv, static_cast<size_t>(segments.end_page));
+  AttentionScratch& scratch = attention_scratch(heads.kv);
   const size_t v_dim = padded_to_16(heads.kv.v_dim);
   float *whole[kMaxAttentionRows], *part[kMaxAttentionRows];
   AttentionRow whole_row[kMaxAttentionRows], part_row[kMaxAttentionRows];
@@ -209,7 +206,7 @@ void CpuPlan::attend_segment(const Heads& heads, const QueryRows& rows, const Se
 
 void CpuPlan::merge_segments(size_t i, const Heads& heads, size_t n_tasks) {
   const size_t v_dim = padded_to_16(heads.kv.v_dim), n_segments = segment_rows_.size() / (kSplitTokens * heads.n);
-  float* whole = attention_scratch(heads.kv, 0).whole.as<float>();
+  float* whole = attention_scratch(heads.kv).whole.as<float>();
   for (size_t task = 0; task < n_tasks; ++task) {
     const QueryRows rows = rows_of(i, heads, task);
     const size_t n_seen = segments_of(heads, rows.tile).size();

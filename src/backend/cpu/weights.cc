@@ -32,10 +32,10 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
 }  // namespace
 
 Result<std::unique_ptr<CpuWeights>> CpuWeights::pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                     ThreadPool& threads) {
+                                                     ThreadPool& threads, const DoneWith& done_with) {
   auto weights = std::make_unique<CpuWeights>();
   for (const Graph* graph : graphs) weights->add(*graph, kernels);
-  if (Status packed = weights->pack_matrices(threads); !packed.ok()) return packed.error();
+  if (Status packed = weights->pack_matrices(threads, done_with); !packed.ok()) return packed.error();
   return weights;
 }
 
@@ -74,7 +74,7 @@ void CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels) {
 }
 
 // One allocation for all of them: small matrices share huge pages, so what streams past needs few address translations.
-Status CpuWeights::pack_matrices(ThreadPool& threads) {
+Status CpuWeights::pack_matrices(ThreadPool& threads, const DoneWith& done_with) {
   panels_ = AlignedBuffer::allocate(n_panel_bytes_);
   if (panels_.size() < n_panel_bytes_) {
     return fail(ErrorCode::out_of_memory, "the weights need {} bytes of memory, which were refused", n_panel_bytes_);
@@ -87,6 +87,7 @@ Status CpuWeights::pack_matrices(ThreadPool& threads) {
       for (size_t p = begin; p < end; ++p)
         pack_panel(matrix, p / matrix.n_panels(), p % matrix.n_panels(), zeros.data());
     });
+    done_with(matrix.view.bytes);
   }
   return ok_status();
 }

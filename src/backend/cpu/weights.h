@@ -30,7 +30,7 @@ struct Matrix {
 class CpuWeights final : public DeviceWeights {
  public:
   static Result<std::unique_ptr<CpuWeights>> pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                  ThreadPool& threads);
+                                                  ThreadPool& threads, const DoneWith& done_with);
   size_t device_bytes() const override { return panels_.size(); }
 
   const Matrix* matrix(std::string_view name) const;              // nullptr: not one
@@ -39,7 +39,7 @@ class CpuWeights final : public DeviceWeights {
  private:
   void add(const Graph& graph, const Kernels& kernels);
   void add_matrix(const ValueInfo& info, const Kernels& kernels);
-  Status pack_matrices(ThreadPool& threads);
+  Status pack_matrices(ThreadPool& threads, const DoneWith& done_with);
   std::unordered_map<std::string, Matrix> matrices_;
   std::unordered_map<std::string, std::vector<float>> vectors_;
   AlignedBuffer panels_;  // of all matrices, in the order in which the graphs use them

@@ -24,7 +24,7 @@ class ReferenceBackend final : public Backend {
 
   DevicePeaks measure_peaks() override { return {.read_bytes_per_s = measure_read_bytes_per_s(threads_)}; }
 
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>) override {
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const DoneWith&) override {
     return std::unique_ptr<DeviceWeights>(std::make_unique<ReferenceWeights>());
   }
 

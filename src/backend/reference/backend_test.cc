@@ -50,7 +50,7 @@ class ReferenceBackendTest : public testing::Test {
   void SetUp() override {
     backend_ = std::move(find_backend("reference").value()->open(2).value());
     const Graph* const graph = &graph_;
-    weights_on_device_ = std::move(backend_->upload({&graph, 1}).value());
+    weights_on_device_ = std::move(backend_->upload({&graph, 1}, [](auto) {}).value());
     cache_ = std::move(
         backend_->allocate_cache(graph_.caches(), {.n_pages = {kPages}, .n_slots = kSlots, .kv_format = &k_f32})
             .value());

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 #include "base/mapped_file.h"
 
@@ -52,8 +53,16 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-void MappedFile::release_pages() const {
-  if (!bytes_.empty()) ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+void MappedFile::release_pages(std::span<const std::byte> part) const {
+  const std::less_equal<> ordered;  // defined for pointers into different arrays too
+  if (part.empty() || !ordered(bytes_.data(), part.data()) ||
+      !ordered(part.data() + part.size(), bytes_.data() + bytes_.size())) {
+    return;
+  }
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = static_cast<size_t>(part.data() - bytes_.data()), end = begin + part.size();
+  const size_t first = (begin + page - 1) / page * page, last = end / page * page;  // a neighbour's page stays
+  if (first < last) ::madvise(const_cast<std::byte*>(bytes_.data()) + first, last - first, MADV_DONTNEED);
 }
 
 }  // namespace zinc

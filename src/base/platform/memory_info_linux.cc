@@ -11,6 +11,13 @@ size_t physical_memory_bytes() {
   return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
 
+size_t resident_memory_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  size_t n_all = 0, n_resident = 0;
+  statm >> n_all >> n_resident;
+  return n_resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 size_t available_memory_bytes() {
   std::ifstream meminfo("/proc/meminfo");
   std::string key, unit;

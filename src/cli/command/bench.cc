@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/memory_info.h"
 #include "base/thread_pool.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
@@ -73,6 +74,10 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
     fmt::print(stderr, "{}: round {} of {}\n", one_line(model.path), round + 1, options.n_rounds);
     if (Status measured = measure_round(run, bench, instance.backend(), peer); !measured.ok()) return measured.error();
   }
+  run.file_bytes = instance.file().file_bytes();
+  run.cache_bytes = bench.sequence().cache_bytes();
+  run.activation_bytes = bench.sequence().activation_bytes();
+  run.resident_bytes = resident_memory_bytes();
   return run;
 }
 

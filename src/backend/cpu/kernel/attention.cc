@@ -147,9 +147,10 @@ void attend(const AttentionTask& task) {
   }
   const bool decodes = task.n_rows > kRowsTogether || task.v_dim % 16 != 0;
   for (int number = task.first_page; number < task.end_page; ++number) {
-    if (!task.pages[number]) continue;  // behind the window of every row
-    const Page page(task.pages[number], task.k_dim, task.v_dim);
-    const std::byte* next = task.pages[number + 1 < task.end_page ? number + 1 : number];
+    const std::byte* const* at = task.pages + (number - task.first_page);
+    if (!*at) continue;  // behind the window of every row
+    const Page page(*at, task.k_dim, task.v_dim);
+    const std::byte* next = number + 1 < task.end_page ? at[1] : at[0];
     if (decodes) {
       add_page_to_rows(task, decode(task, page), next, number);
     } else {

@@ -1,0 +1,171 @@
+// What making one token after another may cost: no allocation, no memory beyond the model's, and bits that do not
+// depend on how the tokens before it were fed, however deep the cache.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "base/memory_info.h"
+#include "engine/sequence.h"
+#include "sample/sampler.h"
+#include "tests/support/tiny_model.h"
+
+// Counted by standing before the C library's own; sanitizers have theirs in the same place.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ZINC_COUNTS_ALLOCATIONS 0
+#else
+#define ZINC_COUNTS_ALLOCATIONS 1
+namespace {
+std::atomic<size_t> n_allocations = 0;
+}
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void* malloc(size_t n) {
+  ++n_allocations;
+  return __libc_malloc(n);
+}
+void* calloc(size_t n, size_t size) {
+  ++n_allocations;
+  return __libc_calloc(n, size);
+}
+void* realloc(void* p, size_t n) {
+  ++n_allocations;
+  return __libc_realloc(p, n);
+}
+void* aligned_alloc(size_t alignment, size_t n) {
+  ++n_allocations;
+  return __libc_memalign(alignment, n);
+}
+}
+#endif
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A model file that goes away with it.
+class ModelOnDisk {
+ public:
+  explicit ModelOnDisk(const TinyModel& model)
+      : path_(fs::temp_directory_path() / ("zinc_token_loop_" + std::to_string(::getpid()) + ".gguf")) {
+    std::ofstream(path_, std::ios::binary) << make_gguf(model);
+  }
+  ~ModelOnDisk() { fs::remove(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<TokenId> random_tokens(size_t n) {
+  std::minstd_rand random;
+  std::vector<TokenId> tokens(n);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % kTinyVocabulary);
+  return tokens;
+}
+
+std::vector<std::string> backends() {
+  std::vector<std::string> names;
+  for (const BackendInfo* const* info = kBackends; *info; ++info) {
+    if ((*info)->usable()) names.emplace_back((*info)->name);
+  }
+  return names;
+}
+
+class EveryTinyModel : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, EveryTinyModel, testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const TinyModel& model : tiny_models()) names.push_back(model.name);
+                           return names;
+                         }()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace_if(
+                               name, [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+TEST_P(EveryTinyModel, a_token_on_the_cpu_allocates_nothing) {
+#if !ZINC_COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "a sanitizer counts allocations its own way";
+#else
+  const ModelOnDisk file(tiny_model(GetParam()));
+  const ModelInstance model = std::move(ModelInstance::load(file.path(), {.backend = "cpu", .n_threads = 2}).value());
+  Sequence sequence = std::move(Sequence::create(model, {.context = 200, .chunk_tokens = 64}).value());
+  const std::vector<TokenId> prompt = random_tokens(70);
+  ASSERT_TRUE(sequence.feed(prompt).ok());
+  Sampler sampler;
+  SamplingParams params;
+  params.temperature = 0.8f;
+  params.top_k = 20;
+  std::vector<float> logits(static_cast<size_t>(kTinyVocabulary));
+  TokenId token = 1;
+  const auto make_tokens = [&](uint64_t n) {
+    for (uint64_t i = 0; i < n; ++i) {
+      const Result<std::span<const float> > row = sequence.feed({&token, 1});
+      std::ranges::copy(row.value(), logits.begin());
+      token = sampler.pick(logits, params, {.position = i}).value();
+    }
+  };
+  make_tokens(3);  // scratch of threads grows on its first use
+  const size_t before = n_allocations;
+  make_tokens(100);
+  EXPECT_EQ(n_allocations - before, 0u);
+#endif
+}
+
+TEST_P(EveryTinyModel, deep_in_the_cache_chunks_and_threads_change_no_bit) {
+  const ModelOnDisk file(tiny_model(GetParam()));
+  const std::vector<TokenId> tokens = random_tokens(1100);  // more than two segments of attention
+  const auto logits_of = [&](const std::string& backend, int n_threads, int chunk_tokens, size_t n_single) {
+    const ModelInstance model =
+        std::move(ModelInstance::load(file.path(), {.backend = backend, .n_threads = n_threads}).value());
+    Sequence sequence = std::move(Sequence::create(model, {.context = 1200, .chunk_tokens = chunk_tokens}).value());
+    const std::span<const TokenId> all = tokens;
+    std::span<const float> row = sequence.feed(all.first(all.size() - n_single)).value();
+    for (const TokenId& token : all.last(n_single)) row = sequence.feed({&token, 1}).value();
+    return std::vector<float>(row.begin(), row.end());
+  };
+  for (const std::string& backend : backends()) {
+    if (backend == "reference") continue;  // the same loop for every batch, and slow
+    const std::vector<float> whole = logits_of(backend, 2, 1100, 0);
+    EXPECT_EQ(logits_of(backend, 1, 512, 0), whole) << backend;
+    EXPECT_EQ(logits_of(backend, 3, 67, 3), whole) << backend;
+  }
+}
+
+// A few kilobytes of a tiny model would drown in what any process takes; this one has 80 MB of weights.
+TEST(Memory, a_loaded_model_takes_little_more_than_its_file_its_cache_and_its_activations) {
+#if !ZINC_COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "a sanitizer's own memory is not ours";
+#else
+  TinyModel large = tiny_model("qwen3");
+  for (TinyKey& key : large.metadata) {
+    if (key.name == "feed_forward_length") key.value = uint32_t{131072};
+  }
+  const ModelOnDisk file(large);
+  const size_t before = resident_memory_bytes();
+  const ModelInstance model = std::move(ModelInstance::load(file.path(), {.backend = "cpu", .n_threads = 2}).value());
+  Sequence sequence = std::move(Sequence::create(model, {.context = 200, .chunk_tokens = 8}).value());
+  ASSERT_TRUE(sequence.feed(random_tokens(100)).ok());
+  const size_t file_bytes = fs::file_size(file.path());
+  ASSERT_GT(file_bytes, 60'000'000u);
+  const size_t needed = file_bytes + sequence.cache_bytes() + sequence.activation_bytes();
+  const size_t taken = resident_memory_bytes() - before;
+  std::printf("file %zu, cache %zu, activations %zu bytes; resident %zu, %.3f x\n", file_bytes, sequence.cache_bytes(),
+              sequence.activation_bytes(), taken, static_cast<double>(taken) / static_cast<double>(needed));
+  EXPECT_LE(static_cast<double>(taken), 1.05 * static_cast<double>(needed));
+#endif
+}
+
+}  // namespace
+}  // namespace zinc
