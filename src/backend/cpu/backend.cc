@@ -77,7 +77,8 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
   const std::vector<const Kernels*> usable = usable_kernels();
   if (usable.empty()) {
     return fail(ErrorCode::unsupported,
-                "the cpu backend has no kernels for this processor (it needs AVX2); use --backend reference");
+                "the cpu backend has no kernels for this processor (it needs {}); use --backend reference",
+                kernels_need());
   }
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*usable.front(), n_threads));
 }

@@ -63,6 +63,7 @@ struct Kernels {
   void (*add)(const float* a, const float* b, size_t n, float* out);
   void (*mul)(const float* a, const float* b, size_t n, float* out);
   void (*scale)(const float* x, float factor, size_t n, float* out);
+  void (*softcap)(const float* x, float cap, size_t n, float* out);        // cap * tanh(x / cap)
   void (*add_scaled)(const float* x, float factor, size_t n, float* sum);  // sum += factor * x
   // out[c] = silu(sum over j of weight[j][c] * x[j][c]), taps rows of n channels each.
   void (*short_conv)(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
@@ -90,6 +91,8 @@ constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
   return (static_cast<size_t>(k_dim) + padded_to_16(v_dim)) * 32;
 }
 
+// Of the processor's architecture (isa/choose_*.cc).
 std::vector<const Kernels*> usable_kernels();  // those this processor runs, the best first
+std::string_view kernels_need();               // what it must have for any
 
 }  // namespace zinc::cpu

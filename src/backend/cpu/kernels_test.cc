@@ -88,9 +88,14 @@ std::vector<float> multiply(const Kernels& kernels, const PanelFormat& panel, co
   return out;
 }
 
-TEST(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
+class CpuKernels : public testing::Test {
+  void SetUp() override {
+    if (usable_kernels().empty()) GTEST_SKIP() << "this processor lacks " << kernels_need();
+  }
+};
+
+TEST_F(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
   const std::vector<const Kernels*> usable = usable_kernels();
-  ASSERT_FALSE(usable.empty()) << "this processor has no AVX2";
   for (const PanelFormat* const* f = usable[0]->panel_formats; *f; ++f) {
     const Format& format = *find_format((*f)->format);
     const size_t n_blocks = (*f)->block_elems == 1 ? 96 : 3;
@@ -111,7 +116,7 @@ TEST(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
 }
 
 // The kernels' only rounding beside f32 sums is that of the columns: with the columns as rounded, products are exact.
-TEST(CpuKernels, a_product_is_that_of_the_decoded_weights_and_the_rounded_column) {
+TEST_F(CpuKernels, a_product_is_that_of_the_decoded_weights_and_the_rounded_column) {
   constexpr size_t kBlocks = 3;
   const Kernels& kernels = *usable_kernels().front();
   for (const PanelFormat* const* f = kernels.panel_formats; *f; ++f) {
@@ -139,7 +144,7 @@ TEST(CpuKernels, a_product_is_that_of_the_decoded_weights_and_the_rounded_column
   }
 }
 
-TEST(CpuKernels, every_instruction_set_computes_rows_alike) {
+TEST_F(CpuKernels, every_instruction_set_computes_rows_alike) {
   const std::vector<const Kernels*> usable = usable_kernels();
   for (const Kernels* kernels : usable) {
     for (size_t n : {1, 15, 16, 17, 48, 200}) {

@@ -1,6 +1,5 @@
 // The plan's ops on single rows.
 #include <algorithm>
-#include <cmath>
 
 #include "backend/cpu/plan_rows.h"
 
@@ -94,9 +93,8 @@ void CpuPlan::run_softcap(size_t i) {
   const Node& n = node(i);
   const float cap = n.as<SoftcapParams>().cap;
   const size_t w = width(n.out[0]);
-  for_each_row(n_rows(n.out[0]), [&](size_t t) {
-    for (size_t j = t * w; j < (t + 1) * w; ++j) data(n.out[0])[j] = cap * std::tanh(data(n.in[0])[j] / cap);
-  });
+  for_each_row(n_rows(n.out[0]),
+               [&](size_t t) { kernels_.softcap(data(n.in[0]) + t * w, cap, w, data(n.out[0]) + t * w); });
 }
 
 void CpuPlan::run_view(size_t) {}  // the memory plan puts it where its input is

@@ -41,19 +41,19 @@ struct Block {
   static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N]) {
     F sums[N];
     for (int n = 0; n < N; ++n) sums[n] = f_zero();
-    const B low_bits = b_set(0x0F), table = b_table(kIq4PlusOffset);
+    const B table = b_table(kIq4PlusOffset);
     for (int pair = 0; pair < 4; ++pair) {
       I even[N], odd[N];
       for (int n = 0; n < N; ++n) {
         const int16_t* sums32 = c[n].sum32 + block * 8 + pair * 2;
-        even[n] = i_set(-kByteOffset * sums32[0]);
-        odd[n] = i_set(-kByteOffset * sums32[1]);
+        even[n] = raised_start(sums32[0]);
+        odd[n] = raised_start(sums32[1]);
       }
       for (int v = 0; v < 8; ++v) {
         const B both = b_load(w + 160 + pair * 512 + v * 64);
-        const B low = b_lookup(table, b_and(both, low_bits));
-        const B high = b_lookup(table, b_and(b_shift_right<4>(both), low_bits));
-        dot_pair<N>(even, odd, low, high, c, block * 256 + static_cast<size_t>(pair * 64 + v * 4));
+        const B low = b_lookup(table, b_low_nibbles(both));
+        const B high = b_lookup(table, b_high_nibbles(both));
+        dot_pair<N, dot4_raised>(even, odd, low, high, c, block * 256 + static_cast<size_t>(pair * 64 + v * 4));
       }
       const int8_t* scales = reinterpret_cast<const int8_t*>(w) + 32 + pair * 32;
       add_scaled<N>(sums, even, i_to_f(i_load_s8(scales)));

@@ -29,11 +29,11 @@ inline void pack_scale_mins(uint16_t d, uint16_t dmin, const uint8_t (&packed)[1
 }
 
 // even and odd += the four quants of a pair's two groups; `at` is the even one's place in the column.
-template <int N>
+template <int N, auto dot = dot4>
 void dot_pair(I (&even)[N], I (&odd)[N], B low, B high, const Column* c, size_t at) {
   for (int n = 0; n < N; ++n) {
-    even[n] = dot4(even[n], low, c[n].q + at);
-    odd[n] = dot4(odd[n], high, c[n].q + at + 32);
+    even[n] = dot(even[n], low, c[n].q + at);
+    odd[n] = dot(odd[n], high, c[n].q + at + 32);
   }
 }
 

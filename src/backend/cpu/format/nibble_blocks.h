@@ -20,6 +20,7 @@ namespace zinc::cpu::ZINC_ISA {
 template <class Kind>
 struct NibbleBlock {
   static constexpr ColumnKind kColumnKind = ColumnKind::q8_blocks_of_32;
+  static constexpr bool kRaised = Kind::kOffset == kByteOffset;
   static constexpr size_t kHigh = Kind::kHeadBytes + 256;
   static constexpr uint16_t kBlockElems = 32, kPanelBlockBytes = kHigh + (Kind::kFifthBits ? 64 : 0);
 
@@ -45,8 +46,8 @@ struct NibbleBlock {
 
   template <int v, int N>
   static void multiply_vector(const uint8_t* w, size_t at, const Column* c, I (&dots)[N]) {
-    const B both = b_load(w + Kind::kHeadBytes + v * 64), low_bits = b_set(0x0F);
-    B low = b_and(both, low_bits), high = b_and(b_shift_right<4>(both), low_bits);
+    const B both = b_load(w + Kind::kHeadBytes + v * 64);
+    B low = b_low_nibbles(both), high = b_high_nibbles(both);
     if constexpr (Kind::kFifthBits) {
       const B bits = b_load(w + kHigh), fifth = b_set(0x10);
       low = b_or(low, b_and(b_shift_left<4 - v>(bits), fifth));
@@ -54,16 +55,20 @@ struct NibbleBlock {
     }
     low = Kind::value(low);
     high = Kind::value(high);
+    constexpr auto dot = kRaised ? dot4_raised : dot4;
     for (int n = 0; n < N; ++n) {
-      dots[n] = dot4(dots[n], low, c[n].q + at + v * 4);
-      dots[n] = dot4(dots[n], high, c[n].q + at + 16 + v * 4);
+      dots[n] = dot(dots[n], low, c[n].q + at + v * 4);
+      dots[n] = dot(dots[n], high, c[n].q + at + 16 + v * 4);
     }
   }
 
   template <int N>
   static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N]) {
     I dots[N];
-    for (int n = 0; n < N; ++n) dots[n] = i_set(-Kind::kOffset * c[n].sum32[block]);
+    for (int n = 0; n < N; ++n) {
+      const int x_sum = c[n].sum32[block];
+      dots[n] = kRaised ? raised_start(x_sum) : i_set(-Kind::kOffset * x_sum);
+    }
     multiply_vector<0, N>(w, block * 32, c, dots);
     multiply_vector<1, N>(w, block * 32, c, dots);
     multiply_vector<2, N>(w, block * 32, c, dots);

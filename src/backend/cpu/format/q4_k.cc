@@ -30,14 +30,13 @@ struct Block {
   static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N]) {
     F sums[N];
     for (int n = 0; n < N; ++n) sums[n] = f_zero();
-    const B low_bits = b_set(0x0F);
     for (int pair = 0; pair < 4; ++pair) {
       I even[N], odd[N];
       for (int n = 0; n < N; ++n) even[n] = odd[n] = i_zero();
       for (int v = 0; v < 8; ++v) {
         const B both = b_load(w + 320 + pair * 512 + v * 64);
-        const B low = b_and(both, low_bits), high = b_and(b_shift_right<4>(both), low_bits);
-        dot_pair<N>(even, odd, low, high, c, block * 256 + static_cast<size_t>(pair * 64 + v * 4));
+        dot_pair<N>(even, odd, b_low_nibbles(both), b_high_nibbles(both), c,
+                    block * 256 + static_cast<size_t>(pair * 64 + v * 4));
       }
       add_scaled<N>(sums, even, i_to_f(i_load_u8(w + 64 + pair * 32)));
       add_scaled<N>(sums, odd, i_to_f(i_load_u8(w + 64 + pair * 32 + 16)));

@@ -35,15 +35,15 @@ struct Block {
 
   template <int pair, int N>
   static void multiply_pair(const uint8_t* w, size_t block, const Column* c, F (&sums)[N]) {
-    const B low_bits = b_set(0x0F), fifth = b_set(0x10);
+    const B fifth = b_set(0x10);
     I even[N], odd[N];
     for (int n = 0; n < N; ++n) even[n] = odd[n] = i_zero();
     for (size_t v = 0; v < 8; ++v) {
       const B high = b_load(w + high_at(v)), both = b_load(w + nibbles_at(pair, v));
       const B even_bit = b_and(shift_to_fifth<2 * pair>(high), fifth);
       const B odd_bit = b_and(shift_to_fifth<2 * pair + 1>(high), fifth);
-      const B q0 = b_or(b_and(both, low_bits), even_bit);
-      const B q1 = b_or(b_and(b_shift_right<4>(both), low_bits), odd_bit);
+      const B q0 = b_or(b_low_nibbles(both), even_bit);
+      const B q1 = b_or(b_high_nibbles(both), odd_bit);
       dot_pair<N>(even, odd, q0, q1, c, block * 256 + pair * 64 + v * 4);
     }
     add_scaled<N>(sums, even, i_to_f(i_load_u8(w + 64 + pair * 32)));

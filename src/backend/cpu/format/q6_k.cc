@@ -48,7 +48,7 @@ struct Block {
   // Groups 2*pair and 2*pair+1 of 32; of each the 16 quants of one half, which have a scale of their own.
   template <int pair, int half, int N>
   static void multiply_pair(const uint8_t* w, size_t block, const Column* c, F (&sums)[N]) {
-    const B low_bits = b_set(0x0F), top = b_set(0x30);
+    const B top = b_set(0x30);
     const size_t at = block * 256 + pair * 64, group16 = block * 16 + pair * 4 + half;
     I even[N], odd[N];
     for (int n = 0; n < N; ++n) {
@@ -57,8 +57,8 @@ struct Block {
     }
     for (size_t v = half * 4; v < half * 4 + 4; ++v) {
       const B high = b_load(w + high_at(pair, v)), both = b_load(w + nibbles_at(pair, v));
-      const B q0 = b_or(b_and(both, low_bits), b_and(shift_to_top<pair % 2 * 2>(high), top));
-      const B q1 = b_or(b_and(b_shift_right<4>(both), low_bits), b_and(shift_to_top<pair % 2 * 2 + 1>(high), top));
+      const B q0 = b_or(b_low_nibbles(both), b_and(shift_to_top<pair % 2 * 2>(high), top));
+      const B q1 = b_or(b_high_nibbles(both), b_and(shift_to_top<pair % 2 * 2 + 1>(high), top));
       dot_pair<N>(even, odd, q0, q1, c, at + v * 4);
     }
     const int8_t* scales = reinterpret_cast<const int8_t*>(w) + 32 + pair * 64 + half * 16;

@@ -26,12 +26,12 @@ struct Block {
     I dots[N];
     const int8_t* x[N];
     for (int n = 0; n < N; ++n) {
-      dots[n] = i_set(-kByteOffset * c[n].sum32[block]);
+      dots[n] = raised_start(c[n].sum32[block]);
       x[n] = c[n].q + block * 32;
     }
     for (int v = 0; v < 8; ++v) {
       const B q = b_load(w + 32 + v * 64);
-      for (int n = 0; n < N; ++n) dots[n] = dot4(dots[n], q, x[n] + v * 4);
+      for (int n = 0; n < N; ++n) dots[n] = dot4_raised(dots[n], q, x[n] + v * 4);
     }
     const F d = f_load_half(reinterpret_cast<const uint16_t*>(w));
     for (int n = 0; n < N; ++n) {

@@ -1,5 +1,4 @@
-// Values of 4-bit codes, raised by 128 so that they are unsigned bytes; kernels take 128 * (sum of the column) off
-// again.
+// Values of 4-bit codes, raised by 128 so that they are unsigned bytes; dot4_raised (isa/*.h) undoes it.
 #pragma once
 
 #include <cstdint>

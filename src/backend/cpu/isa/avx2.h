@@ -127,6 +127,8 @@ template <int n>
 B b_shift_left(B x) {
   return {_mm256_slli_epi16(x.a, n), _mm256_slli_epi16(x.b, n)};
 }
+inline B b_low_nibbles(B x) { return b_and(x, b_set(0x0F)); }
+inline B b_high_nibbles(B x) { return b_and(b_shift_right<4>(x), b_set(0x0F)); }
 inline B b_table(const uint8_t* table16) {
   const __m256i both = _mm256_broadcastsi128_si256(load_128(table16));
   return {both, both};
@@ -135,9 +137,20 @@ inline B b_lookup(B table, B index) {  // index 0..15
   return {_mm256_shuffle_epi8(table.a, index.a), _mm256_shuffle_epi8(table.b, index.b)};
 }
 
-// acc[lane] += sum of the four products w[4*lane+j] * x[j]; w unsigned, x signed. Even and odd bytes are widened to 16
-// bits: the byte multiply of this instruction set saturates.
+// acc[lane] += sum of the four products w[4*lane+j] * x[j]; w 0..127, x signed: two products fit into 16 bits.
 inline I dot4(I acc, B w, const int8_t* x) {
+  int32_t quad;
+  std::memcpy(&quad, x, sizeof quad);
+  const __m256i all = _mm256_set1_epi32(quad), ones = _mm256_set1_epi16(1);
+  const auto add = [&](__m256i sum, __m256i bytes) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(bytes, all), ones));
+  };
+  return {add(acc.a, w.a), add(acc.b, w.b)};
+}
+// The same for weights raised by 128, up to 255: even and odd bytes are widened to 16 bits, as the byte multiply of
+// this instruction set would saturate.
+inline I raised_start(int32_t x_sum) { return i_set(-128 * x_sum); }
+inline I dot4_raised(I acc, B w, const int8_t* x) {
   int32_t quad;
   std::memcpy(&quad, x, sizeof quad);
   const __m256i all = _mm256_set1_epi32(quad), low = _mm256_set1_epi16(0xFF);

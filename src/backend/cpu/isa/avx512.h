@@ -91,17 +91,23 @@ template <int n>
 B b_shift_left(B a) {
   return _mm512_slli_epi16(a, n);
 }
+inline B b_low_nibbles(B x) { return b_and(x, b_set(0x0F)); }
+inline B b_high_nibbles(B x) { return b_and(b_shift_right<4>(x), b_set(0x0F)); }
 inline B b_table(const uint8_t* table16) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table16)));
 }
 inline B b_lookup(B table, B index) { return _mm512_shuffle_epi8(table, index); }  // index 0..15
 
-// acc[lane] += sum of the four products w[4*lane+j] * x[j]; w unsigned, x signed.
+// acc[lane] += sum of the four products w[4*lane+j] * x[j]; w 0..127, x signed.
 inline I dot4(I acc, B w, const int8_t* x) {
   int32_t quad;
   std::memcpy(&quad, x, sizeof quad);
   return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
 }
+// The same for weights that were raised by 128 to be unsigned (format/tables.h): every instruction set undoes it as it
+// can. Sums begin at raised_start(the sum of all x).
+inline I raised_start(int32_t x_sum) { return i_set(-128 * x_sum); }
+inline I dot4_raised(I acc, B w, const int8_t* x) { return dot4(acc, w, x); }
 // acc[lane] += w[2*lane] * x[0] + w[2*lane+1] * x[1], 16-bit numbers: 32 bytes of unsigned w, a pair of int16 in x.
 inline I dot2(I acc, const uint8_t* w, const int16_t* x) {
   int32_t pair;

@@ -32,7 +32,7 @@ Seen seen_by(const AttentionTask& task, int row, int page) {
 F capped(F score, const AttentionTask& task) {
   score = f_mul(score, f_set(task.scale));
   if (task.softcap <= 0) return score;
-  return f_mul(f_tanh(f_div(score, f_set(task.softcap))), f_set(task.softcap));
+  return f_softcap(score, f_set(task.softcap));
 }
 
 // Scores of one row become weights; returns the factor by which its sums so far shrink.

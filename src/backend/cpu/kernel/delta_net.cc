@@ -14,10 +14,11 @@ struct Gates {
   float decay, beta, kq;
 };
 
-// softplus as log1p(e^x), which is x itself where e^x would swallow the 1.
+// softplus as log1p(e^x), which is x itself where e^x would swallow the 1. In double: the C library's log1p of a float
+// differs from processor to processor.
 Gates gates_of(const DeltaTask& t, const float* k, const float* q, float alpha, float beta) {
   const float x = alpha + t.dt_bias;
-  const float softplus = x > 20.0f ? x : std::log1p(std::exp(x));
+  const float softplus = x > 20.0f ? x : static_cast<float>(std::log1p(std::exp(double{x})));
   F kq = f_zero();
   for_each_16(static_cast<size_t>(t.k_dim),
               [&](size_t i, size_t n) { kq = f_fma(f_load_some(k + i, n), f_load_some(q + i, n), kq); });

@@ -12,6 +12,7 @@ void gated_act(Act act, const float* gate, const float* up, size_t n, float* out
 void add(const float* a, const float* b, size_t n, float* out);
 void mul(const float* a, const float* b, size_t n, float* out);
 void scale(const float* x, float factor, size_t n, float* out);
+void softcap(const float* x, float cap, size_t n, float* out);
 void add_scaled(const float* x, float factor, size_t n, float* sum);
 void short_conv(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
 void merge_attention(const AttentionRow& part, const float* part_acc, size_t v_dim, AttentionRow& whole, float* acc);

@@ -55,6 +55,10 @@ void scale(const float* x, float factor, size_t n, float* out) {
   for_each_16(n, [&](size_t i, size_t m) { f_store_some(out + i, f_mul(f_load_some(x + i, m), f_set(factor)), m); });
 }
 
+void softcap(const float* x, float cap, size_t n, float* out) {
+  for_each_16(n, [&](size_t i, size_t m) { f_store_some(out + i, f_softcap(f_load_some(x + i, m), f_set(cap)), m); });
+}
+
 void add(const float* a, const float* b, size_t n, float* out) {
   for_each_16(
       n, [&](size_t i, size_t m) { f_store_some(out + i, f_add(f_load_some(a + i, m), f_load_some(b + i, m)), m); });

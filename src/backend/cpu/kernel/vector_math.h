@@ -30,6 +30,8 @@ inline F f_tanh(F x) {
   return f_sub(f_set(1.0f), f_div(f_set(2.0f), f_add(e, f_set(1.0f))));
 }
 
+inline F f_softcap(F x, F cap) { return f_mul(f_tanh(f_div(x, cap)), cap); }
+
 // Calls fn(i, load, store) for 16 numbers at a time; the last few go through a buffer padded with zeros.
 template <class Fn>
 void for_each_16(size_t n, const Fn& fn) {

@@ -33,6 +33,8 @@ constexpr InstructionSet kBestFirst[] = {{avx512::k_kernels, has_avx512}, {avx2:
 
 }  // namespace
 
+std::string_view kernels_need() { return "AVX2"; }
+
 std::vector<const Kernels*> usable_kernels() {
   __builtin_cpu_init();
   std::vector<const Kernels*> usable;
