@@ -16,7 +16,8 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend/cpu": "base tensor graph backend",
     "sample": "base graph text",
     "engine": "base tensor gguf text graph model backend sample",
-    "cli": "base tensor gguf text graph model backend sample engine",
+    "server": "base text graph engine",
+    "cli": "base tensor gguf text graph model backend sample engine server",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 
