@@ -14,8 +14,9 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend": "base tensor graph",
     "backend/reference": "base tensor graph backend",
     "backend/cpu": "base tensor graph backend",
+    "cache": "base graph backend",
     "sample": "base graph text",
-    "engine": "base tensor gguf text graph model backend sample",
+    "engine": "base tensor gguf text graph model backend cache sample",
     "server": "base text graph engine",
     "cli": "base tensor gguf text graph model backend sample engine server",
 }

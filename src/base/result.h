@@ -12,7 +12,17 @@
 
 namespace zinc {
 
-enum class ErrorCode : uint8_t { invalid_input, not_found, unsupported, out_of_memory, device_lost, io, cancelled };
+enum class ErrorCode : uint8_t {
+  invalid_input,
+  context_exceeded,  // a prompt longer than the context
+  not_found,
+  unsupported,
+  out_of_memory,
+  unavailable,  // not now: try again later
+  device_lost,
+  io,
+  cancelled
+};
 
 struct Error {
   ErrorCode code;

@@ -1,0 +1,93 @@
+// From logits to an answer: chooses tokens, turns them into text, and knows when the answer is over. One per answer,
+// one thread; no device, no clock. What comes out is a function of the prompt, the options and the logits alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/sampling_params.h"
+#include "sample/sampler.h"
+#include "sample/token_set.h"
+#include "text/stream_decoder.h"
+#include "text/tokenizer.h"
+
+namespace zinc {
+
+enum class StopReason : uint8_t { end_token, stop_string, max_tokens, context_full, cancelled, failed };
+std::string_view stop_reason_name(StopReason reason);  // "end_token"
+
+// How long an answer may think. Thoughts lie between two texts, found in the bytes of the tokens, so that it does not
+// matter how the model cuts them.
+struct ThinkingBudget {
+  std::string opens, closes;      // "<think>", "</think>"; empty: thoughts are not told apart
+  bool starts_open = false;       // the prompt ended inside the thought
+  int max_tokens = -1;            // of the thought; -1: no limit
+  std::vector<TokenId> when_out;  // what is said then, in place of what would be chosen; should close the thought
+};
+
+struct AnswerOptions {
+  SamplingParams sampling;
+  uint64_t stream = 0;  // tells apart answers to one prompt that have the same seed
+  std::vector<std::string> stop;
+  int max_tokens = 0;         // 0: until the context is full
+  int n_top_logprobs = -1;    // alternatives per token; 0: the token's own only, -1: no log-probabilities at all
+  bool ignore_eos = false;    // end tokens are tokens like others
+  bool show_control = false;  // control tokens say their text
+  ThinkingBudget thinking = {};
+};
+
+// A token of the answer and what the model itself thought of it.
+struct AnswerToken {
+  TokenId id = 0;
+  float logprob = 0;                   // natural; 0 where none were asked for
+  std::vector<TokenLogprob> top = {};  // most likely first
+};
+
+class Answer {
+ public:
+  // REQUIRES: validate(options.sampling, vocabulary) is ok; the prompt is not empty.
+  Answer(const Tokenizer& tokenizer, AnswerOptions options, std::span<const TokenId> prompt);
+
+  struct Step {
+    TokenId id = 0;                    // what comes next; the model is fed it unless the answer is over
+    bool in_answer = true;             // false: an end token, which says nothing
+    std::string_view text;             // final text, perhaps none; valid until the next call
+    std::optional<StopReason> reason;  // the answer is over
+  };
+  // Takes the logits after the last token; they come back as they were. `has_room`: whether another token could still
+  // be fed. REQUIRES: not over.
+  Result<Step> push(std::span<float> logits, Sampler& sampler, bool has_room);
+  std::string_view finish() { return decoder_.finish(); }  // held-back text; called once, last
+
+  std::span<const TokenId> tokens() const { return tokens_; }  // the prompt and the answer, an end token not included
+  const AnswerToken& last() const { return last_; }            // with log-probabilities where asked for
+  int n_tokens() const { return static_cast<int>(tokens_.size() - n_prompt_); }  // of the answer
+  int n_thought_tokens() const { return n_thought_; }
+  const std::string* stop_string() const { return decoder_.stop_string(); }  // what stopped it
+
+ private:
+  Result<TokenId> choose(std::span<float> logits, Sampler& sampler);
+  void follow_thought(TokenId id);
+
+  Tokenizer tokenizer_;
+  AnswerOptions options_;
+  TokenSet dry_breakers_;
+  StreamDecoder decoder_;
+  std::vector<TokenId> tokens_;
+  size_t n_prompt_;
+  AnswerToken last_;
+  Logprobs logprobs_;
+
+  StopFinder opening_, closing_;
+  bool thinks_;
+  int n_thought_ = 0;
+  size_t n_forced_ = 0;  // of thinking.when_out
+  bool out_of_budget_ = false;
+};
+
+}  // namespace zinc
