@@ -31,13 +31,13 @@ struct ThinkingBudget {
 };
 
 struct AnswerOptions {
-  SamplingParams sampling;
-  uint64_t stream = 0;  // tells apart answers to one prompt that have the same seed
-  std::vector<std::string> stop;
-  int max_tokens = 0;         // 0: until the context is full
-  int n_top_logprobs = -1;    // alternatives per token; 0: the token's own only, -1: no log-probabilities at all
-  bool ignore_eos = false;    // end tokens are tokens like others
+  SamplingParams sampling = {};
+  int max_tokens = 0;  // 0: until the context is full
+  std::vector<std::string> stop = {};
   bool show_control = false;  // control tokens say their text
+  bool ignore_eos = false;    // end tokens are tokens like others
+  int n_top_logprobs = -1;    // alternatives per token; 0: the token's own only, -1: no log-probabilities at all
+  uint64_t stream = 0;        // tells apart answers to one prompt that have the same seed
   ThinkingBudget thinking = {};
 };
 
@@ -86,8 +86,7 @@ class Answer {
   StopFinder opening_, closing_;
   bool thinks_;
   int n_thought_ = 0;
-  size_t n_forced_ = 0;  // of thinking.when_out
-  bool out_of_budget_ = false;
+  size_t n_forced_ = 0;  // of thinking.when_out, said since the thought began
 };
 
 }  // namespace zinc

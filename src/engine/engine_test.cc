@@ -75,16 +75,16 @@ TEST(Sequence, gives_the_same_logits_for_any_chunk_on_every_backend) {
   }
 }
 
-struct Answer {
+struct Told {
   Generation made;
   std::string text;
 };
 
-Answer answer(const ModelInstance& model, GenerateOptions options, int context = 64, int cancel_after = 1 << 30) {
+Told answer(const ModelInstance& model, AnswerOptions options, int context = 64, int cancel_after = 1 << 30) {
   options.sampling.temperature = 0;
   const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
   Sequence sequence = std::move(Sequence::create(model, {.context = context}).value());
-  Answer out;
+  Told out;
   const GenerateHooks hooks{.text = [&](std::string_view piece) { out.text += piece; },
                             .cancelled = [&] { return cancel_after-- <= 0; }};
   out.made = std::move(generate(sequence, tokenizer, some_tokens(10), options, hooks).value());
@@ -92,14 +92,14 @@ Answer answer(const ModelInstance& model, GenerateOptions options, int context =
 }
 
 TEST(Generator, stops_at_the_token_limit) {
-  const Answer a = answer(load(), {.sampling = {}, .max_tokens = 5, .stop = {}});
+  const Told a = answer(load(), {.sampling = {}, .max_tokens = 5, .stop = {}});
   EXPECT_EQ(a.made.reason, StopReason::max_tokens);
   EXPECT_EQ(a.made.tokens.size(), 5u);
   EXPECT_EQ(a.made.n_prompt_tokens, 10);
 }
 
 TEST(Generator, stops_when_the_context_is_full) {
-  const Answer a = answer(load(), {.sampling = {}, .max_tokens = 0, .stop = {}}, 20);
+  const Told a = answer(load(), {.sampling = {}, .max_tokens = 0, .stop = {}}, 20);
   ASSERT_EQ(a.made.reason, StopReason::context_full);
   EXPECT_EQ(a.made.tokens.size(), 11u);  // the last one needs no position of its own
 }
@@ -109,13 +109,13 @@ TEST(Generator, ends_before_a_stop_string) {
   const std::string whole = answer(model, {.sampling = {}, .max_tokens = 20, .stop = {}}).text;
   ASSERT_GT(whole.size(), 6u);
   const std::string stop = whole.substr(4, 2);
-  const Answer a = answer(model, {.sampling = {}, .max_tokens = 20, .stop = {stop}});
+  const Told a = answer(model, {.sampling = {}, .max_tokens = 20, .stop = {stop}});
   EXPECT_EQ(a.made.reason, StopReason::stop_string);
   EXPECT_EQ(a.text, whole.substr(0, whole.find(stop)));
 }
 
 TEST(Generator, obeys_a_cancellation_between_tokens) {
-  const Answer a = answer(load(), {.sampling = {}, .max_tokens = 50, .stop = {}}, 64, 4);
+  const Told a = answer(load(), {.sampling = {}, .max_tokens = 50, .stop = {}}, 64, 4);
   EXPECT_EQ(a.made.reason, StopReason::cancelled);
   EXPECT_LT(a.made.tokens.size(), 5u);
 }

@@ -4,25 +4,13 @@
 
 #include <functional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/answer.h"
 #include "engine/sequence.h"
-#include "graph/sampling_params.h"
-#include "text/tokenizer.h"
 
 namespace zinc {
-
-struct GenerateOptions {
-  SamplingParams sampling;
-  int max_tokens = 0;  // 0: until the context is full
-  std::vector<std::string> stop;
-  bool show_control = false;  // control tokens say their text
-};
-
-enum class StopReason : uint8_t { end_token, stop_string, max_tokens, context_full, cancelled };
-std::string_view stop_reason_name(StopReason reason);  // "end_token"
 
 struct Generation {
   std::vector<TokenId> tokens;  // an end token not included
@@ -39,6 +27,6 @@ struct GenerateHooks {
 
 // REQUIRES: validate(options.sampling, vocabulary) is ok. Fails if the prompt is empty or longer than the context.
 Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
-                            const GenerateOptions& options, const GenerateHooks& hooks);
+                            const AnswerOptions& options, const GenerateHooks& hooks);
 
 }  // namespace zinc

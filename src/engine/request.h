@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "cache/cache_miss.h"
 #include "engine/answer.h"
 
 namespace zinc {
@@ -20,16 +21,6 @@ namespace zinc {
 using RequestId = uint64_t;
 
 enum class Pooling : uint8_t { mean, last };
-
-// Why not more of a prompt came from the cache than did.
-enum class CacheMiss : uint8_t {
-  none,         // all of it did, but for the last token, which has to be computed
-  nothing,      // no cached prompt begins like this one
-  diverged,     // the cached prompts go on differently
-  no_state,     // the tokens are there, but no recurrent state before the end of what is common
-  window_gone,  // the tokens are there, but not the last keys and values of sliding layers
-};
-std::string_view cache_miss_name(CacheMiss miss);  // "diverged"
 
 struct PromptProgress {
   int n_done = 0, n_total = 0;  // tokens; those from the cache count as done

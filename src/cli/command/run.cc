@@ -192,7 +192,7 @@ Status answer(const Options& options) {
   const InterruptWatch watch;
   const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.take(piece); },
                             .cancelled = [&] { return g_interrupted.load() || !sink.written().ok(); }};
-  const GenerateOptions how{
+  const AnswerOptions how{
       .sampling = options.sampling.params, .max_tokens = options.max_tokens, .stop = options.stop};
   const Result<Generation> made = generate(sequence, tokenizer, prompt, how, hooks);
   if (!made.ok()) return made.error();

@@ -1,0 +1,80 @@
+// The caches of many sequences over one model: pages and state slots shared through a prefix tree, reserved before they
+// are needed. A page is written by the one sequence that took it; what comes from the tree is read only, and a page
+// that is matched in part is copied. Engine thread only.
+// Invariant: what running sequences hold plus what they may still take never exceeds what there is.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cache/prefix_tree.h"
+
+namespace zinc {
+
+struct KvCacheOptions {
+  CacheSizes sizes;        // every group with one page to spare, for copies
+  int max_run_tokens = 1;  // of one sequence in one step
+};
+
+// What one running sequence holds. Made by admit(), given back by release().
+struct SequenceCache {
+  int slot = kNoSlot;
+  PageTables pages;
+  int n_tokens = 0;             // fed so far
+  std::vector<int> n_reserved;  // per group: pages it may still take (unbounded groups), or hold at all (windowed)
+};
+
+struct Admission {
+  SequenceCache sequence;  // with the cached tokens fed
+  int n_common = 0;        // tokens of the prompt seen before
+  CacheMiss miss = CacheMiss::none;
+};
+
+class KvCache {
+ public:
+  static Result<std::unique_ptr<KvCache>> create(Backend& backend, std::span<const LayerCache> layers,
+                                                 const KvCacheOptions& options);
+
+  // A sequence that begins with `prompt` and grows to at most `max_length`; up to max_cached tokens of the prompt come
+  // from the tree. nullopt: not now, others hold too much. REQUIRES: a free slot.
+  std::optional<Admission> admit(std::span<const TokenId> prompt, int max_length, int max_cached);
+  // Whether a sequence of that length could ever be admitted.
+  bool could_hold(int max_length) const;
+
+  // Before a step that feeds positions n_tokens .. end-1: takes their pages, gives back those behind windows. Cannot
+  // fail. REQUIRES: end within max_length, a run within max_run_tokens.
+  void grow(SequenceCache& sequence, int end);
+  // After the step: `tokens` are what was fed in all. They can be found from now on, and gone on from.
+  void remember(const SequenceCache& sequence, std::span<const TokenId> tokens);
+  void release(SequenceCache sequence);
+  // The last of a sequence: remember, then release, without copying its state.
+  void retire(SequenceCache sequence, std::span<const TokenId> tokens);
+
+  CacheMemory& memory() { return *memory_; }
+  const CachePools& pools() const { return pools_; }
+  const PrefixTree& tree() const { return *tree_; }
+  std::span<const int> windows() const { return windows_; }
+  bool has_states() const { return has_states_; }  // some layers are recurrent
+  size_t total_bytes() const;
+
+ private:
+  KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, const KvCacheOptions& options);
+  int n_needed(size_t group, int max_length) const;
+  bool fits(const PrefixMatch& match, int max_length) const;
+  PageId take_page(size_t group);
+  int take_slot();
+  void adopt(const PrefixMatch& match, SequenceCache& sequence);
+
+  std::unique_ptr<CacheMemory> memory_;
+  std::vector<int> windows_;
+  bool has_states_;
+  int max_run_tokens_;
+  CachePools pools_;
+  std::unique_ptr<PrefixTree> tree_;
+  std::vector<int> n_reserved_;  // per group, of all sequences
+};
+
+}  // namespace zinc

@@ -1,0 +1,48 @@
+#include "cache/page_pool.h"
+
+#include <numeric>
+
+#include "base/check.h"
+
+namespace zinc {
+
+PagePool::PagePool(int n_pages) : holders_(static_cast<size_t>(n_pages)), free_(static_cast<size_t>(n_pages)) {
+  std::iota(free_.rbegin(), free_.rend(), 0);
+}
+
+PageId PagePool::take() {
+  ZINC_CHECK(!free_.empty());
+  const PageId page = free_.back();
+  free_.pop_back();
+  at(page).n_pins = 1;
+  ++n_pinned_;
+  return page;
+}
+
+void PagePool::pin(PageId page) {
+  ZINC_CHECK(at(page).n_pins + at(page).n_keeps > 0);
+  if (at(page).n_pins++ == 0) ++n_pinned_;
+}
+
+void PagePool::unpin(PageId page) {
+  ZINC_CHECK(at(page).n_pins > 0);
+  if (--at(page).n_pins == 0) --n_pinned_;
+  free_if_unheld(page);
+}
+
+void PagePool::keep(PageId page) {
+  ZINC_CHECK(at(page).n_pins + at(page).n_keeps > 0);
+  ++at(page).n_keeps;
+}
+
+void PagePool::drop(PageId page) {
+  ZINC_CHECK(at(page).n_keeps > 0);
+  --at(page).n_keeps;
+  free_if_unheld(page);
+}
+
+void PagePool::free_if_unheld(PageId page) {
+  if (at(page).n_pins + at(page).n_keeps == 0) free_.push_back(page);
+}
+
+}  // namespace zinc

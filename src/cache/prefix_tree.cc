@@ -1,0 +1,270 @@
+#include "cache/prefix_tree.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace zinc {
+
+class PrefixTree::Node {
+ public:
+  Node* parent = nullptr;
+  int begin = 0;  // position of the first token
+  std::vector<TokenId> tokens;
+  std::vector<PageId> pages;  // per group
+  int state = kNoSlot;
+  std::vector<uint64_t> used_at;                      // per resource held
+  std::map<TokenId, std::unique_ptr<Node>> children;  // by first token
+
+  int end() const { return begin + static_cast<int>(tokens.size()); }
+  size_t page() const { return static_cast<size_t>(begin / kPageTokens); }
+  bool is_empty() const {
+    return children.empty() && state == kNoSlot && std::ranges::all_of(pages, [](PageId p) { return p == kNoPage; });
+  }
+};
+
+namespace {
+
+int first_in_window(int window, int end) { return window == 0 ? 0 : std::max(0, end - window + 1); }
+
+size_t n_equal(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+}  // namespace
+
+PrefixTree::PrefixTree(std::vector<int> windows, bool has_states, CachePools& pools)
+    : windows_(std::move(windows)), has_states_(has_states), pools_(pools), root_(std::make_unique<Node>()) {
+  recency_.resize(windows_.size() + 1);
+}
+
+PrefixTree::~PrefixTree() = default;
+
+std::vector<PrefixTree::PathStep> PrefixTree::walk(std::span<const TokenId> tokens) const {
+  std::vector<PathStep> path;
+  const Node* node = root_.get();
+  while (!tokens.empty()) {
+    const auto child = node->children.find(tokens[0]);
+    if (child == node->children.end()) break;
+    node = child->second.get();
+    const size_t n = n_equal(node->tokens, tokens);
+    path.push_back({child->second.get(), static_cast<int>(n)});
+    if (n < node->tokens.size()) break;
+    tokens = tokens.subspan(n);
+  }
+  return path;
+}
+
+bool PrefixTree::is_in_window(int group, const Node& node, int end) const {
+  const int first = first_in_window(windows_[static_cast<size_t>(group)], end);
+  return static_cast<int>(node.page()) >= first / kPageTokens;
+}
+
+// Whether every page is there that position `end` looks back to. In each page the deepest node of the path counts: its
+// page holds the tokens of those above it too.
+bool PrefixTree::has_window(std::span<const PathStep> path, int end) const {
+  for (size_t g = 0; g < windows_.size(); ++g) {
+    if (windows_[g] == 0) continue;  // always there
+    for (size_t i = path.size(); i-- > 0;) {
+      const Node& node = *path[i].node;
+      if (!is_in_window(static_cast<int>(g), node, end)) break;
+      const bool is_deepest = i + 1 == path.size() || path[i + 1].node->page() != node.page();
+      if (is_deepest && node.pages[g] == kNoPage) return false;
+    }
+  }
+  return true;
+}
+
+PrefixMatch PrefixTree::find(std::span<const TokenId> tokens, int limit) {
+  std::vector<PathStep> path = walk(tokens);
+  PrefixMatch match;
+  if (!path.empty()) match.n_common = path.back().node->begin + path.back().n_matched;
+  bool lacks_window = false;
+  for (; !path.empty(); path.pop_back()) {
+    const auto& [node, n_matched] = path.back();
+    const int end = std::min(node->begin + n_matched, limit);
+    if (end <= node->begin) continue;
+    if (has_states_ && (node->state == kNoSlot || end < node->end())) continue;
+    if (has_window(path, end)) {
+      match.n_usable = end;
+      break;
+    }
+    lacks_window = true;
+  }
+  if (match.n_usable < limit) {
+    match.miss = match.n_common == 0                                 ? CacheMiss::nothing
+                 : match.n_usable == std::min(match.n_common, limit) ? CacheMiss::diverged
+                 : lacks_window                                      ? CacheMiss::window_gone
+                                                                     : CacheMiss::no_state;
+  }
+  match.pages.resize(windows_.size());
+  if (path.empty()) return match;
+  const size_t n_pages = static_cast<size_t>((match.n_usable + kPageTokens - 1) / kPageTokens);
+  for (size_t g = 0; g < windows_.size(); ++g) {
+    match.pages[g].assign(n_pages, kNoPage);
+    for (const PathStep& step : path) {  // deeper nodes of a page overwrite those above
+      if (is_in_window(static_cast<int>(g), *step.node, match.n_usable)) {
+        match.pages[g][step.node->page()] = step.node->pages[g];
+      }
+    }
+  }
+  if (has_states_) match.state = path.back().node->state;
+  touch_path(*path.back().node, match.n_usable);
+  if (has_states_) touch(state_resource(), *path.back().node);
+  return match;
+}
+
+void PrefixTree::touch(size_t resource, Node& node) {
+  recency_[resource].erase({node.used_at[resource], &node});
+  node.used_at[resource] = ++now_;
+  recency_[resource].insert({node.used_at[resource], &node});
+}
+
+// The last node first: of nodes used together it is the oldest, so that the oldest node of all is always a leaf.
+void PrefixTree::touch_path(Node& last, int end) {
+  for (Node* node = &last; node != root_.get(); node = node->parent) {
+    for (size_t g = 0; g < windows_.size(); ++g) {
+      if (node->pages[g] != kNoPage && is_in_window(static_cast<int>(g), *node, end)) touch(g, *node);
+    }
+  }
+}
+
+PrefixTree::Node* PrefixTree::add_child(Node& parent, std::span<const TokenId> tokens) {
+  auto child = std::make_unique<Node>();
+  child->parent = &parent;
+  child->begin = &parent == root_.get() ? 0 : parent.end();
+  child->tokens.assign(tokens.begin(), tokens.end());
+  child->pages.assign(windows_.size(), kNoPage);
+  child->used_at.assign(windows_.size() + 1, 0);
+  ++n_nodes_;
+  Node* added = child.get();
+  parent.children.emplace(tokens[0], std::move(child));
+  return added;
+}
+
+// Takes those of a sequence's pages that the tree lacks and position `end` looks back to.
+void PrefixTree::hold_pages(Node& node, const PageTables& pages, int end) {
+  for (size_t g = 0; g < windows_.size(); ++g) {
+    if (node.pages[g] != kNoPage || !is_in_window(static_cast<int>(g), node, end)) continue;
+    const PageId page = pages[g][node.page()];
+    if (page == kNoPage) continue;
+    node.pages[g] = page;
+    pools_.pages[g].keep(page);
+    touch(g, node);
+  }
+}
+
+void PrefixTree::split(Node& node, size_t n_first) {
+  Node& parent = *node.parent;
+  std::unique_ptr<Node> rest = std::move(parent.children.find(node.tokens[0])->second);
+  parent.children.erase(node.tokens[0]);
+  Node* first = add_child(parent, std::span(node.tokens).first(n_first));
+  for (size_t g = 0; g < windows_.size(); ++g) {
+    if (node.pages[g] == kNoPage) continue;
+    first->pages[g] = node.pages[g];
+    pools_.pages[g].keep(node.pages[g]);
+    touch(g, *first);
+  }
+  node.tokens.erase(node.tokens.begin(), node.tokens.begin() + static_cast<ptrdiff_t>(n_first));
+  node.begin += static_cast<int>(n_first);
+  node.parent = first;
+  first->children.emplace(node.tokens[0], std::move(rest));
+}
+
+PrefixTree::Node* PrefixTree::insert(std::span<const TokenId> tokens, const PageTables& pages) {
+  ZINC_CHECK(!tokens.empty());
+  const int end = static_cast<int>(tokens.size());
+  Node* node = root_.get();
+  for (int at = 0; at < end; at = node->end()) {
+    const std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(at));
+    const auto child = node->children.find(rest[0]);
+    if (child == node->children.end()) {
+      const size_t room = static_cast<size_t>(kPageTokens - at % kPageTokens);
+      node = add_child(*node, rest.first(std::min(room, rest.size())));
+    } else {
+      Node& known = *child->second;
+      const size_t n = n_equal(known.tokens, rest);
+      if (n < known.tokens.size()) split(known, n);
+      node = n < known.tokens.size() ? known.parent : &known;
+    }
+    hold_pages(*node, pages, end);
+  }
+  touch_path(*node, end);
+  return node;
+}
+
+bool PrefixTree::wants_state(const Node& node) const { return has_states_ && node.state == kNoSlot; }
+
+void PrefixTree::put_state(Node& node, int slot) {
+  ZINC_CHECK(wants_state(node));
+  node.state = slot;
+  pools_.states.keep(slot);
+  touch(state_resource(), node);
+}
+
+void PrefixTree::drop_page(size_t group, Node& node) {
+  if (node.pages[group] == kNoPage) return;
+  recency_[group].erase({node.used_at[group], &node});
+  pools_.pages[group].drop(node.pages[group]);
+  node.pages[group] = kNoPage;
+}
+
+void PrefixTree::drop_state(Node& node) {
+  if (node.state == kNoSlot) return;
+  recency_[state_resource()].erase({node.used_at[state_resource()], &node});
+  pools_.states.drop(node.state);
+  node.state = kNoSlot;
+}
+
+void PrefixTree::remove_leaf(Node& node) {
+  ZINC_CHECK(node.children.empty());
+  for (size_t g = 0; g < windows_.size(); ++g) drop_page(g, node);
+  drop_state(node);
+  --n_nodes_;
+  node.parent->children.erase(node.tokens[0]);
+}
+
+void PrefixTree::forget_if_empty(Node& node) {
+  for (Node* at = &node; at != root_.get() && at->is_empty();) {
+    Node* parent = at->parent;
+    remove_leaf(*at);
+    at = parent;
+  }
+}
+
+void PrefixTree::free_page(int group) {
+  const size_t g = static_cast<size_t>(group);
+  PagePool& pool = pools_.pages[g];
+  const bool only_leaves = windows_[g] == 0;
+  while (pool.n_free() == 0) {
+    Recency& oldest_first = recency_[g];
+    ZINC_CHECK(!oldest_first.empty());
+    const auto is_spare = [&](const auto& entry) {
+      const Node& node = *entry.second;
+      return !pool.is_pinned(node.pages[g]) && (!only_leaves || node.children.empty());
+    };
+    // Where sequences hold pages below what nobody holds, their leaves have to go from the tree first.
+    auto victim = std::ranges::find_if(oldest_first, is_spare);
+    if (victim == oldest_first.end()) victim = oldest_first.begin();
+    Node& node = *victim->second;
+    if (only_leaves) {
+      remove_leaf(node);
+    } else {
+      drop_page(g, node);
+      forget_if_empty(node);
+    }
+    ++n_evicted_pages_;
+  }
+}
+
+void PrefixTree::free_state() {
+  Recency& oldest_first = recency_[state_resource()];
+  const auto victim = std::ranges::find_if(
+      oldest_first, [&](const auto& entry) { return !pools_.states.is_pinned(entry.second->state); });
+  ZINC_CHECK(victim != oldest_first.end());
+  Node& node = *victim->second;
+  drop_state(node);
+  forget_if_empty(node);
+}
+
+}  // namespace zinc

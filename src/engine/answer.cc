@@ -1,0 +1,79 @@
+#include "engine/answer.h"
+
+#include <array>
+#include <utility>
+
+namespace zinc {
+namespace {
+
+TokenSet dry_breakers_of(const SamplingParams& sampling, const Tokenizer& tokenizer) {
+  if (sampling.dry_multiplier <= 0) return {};
+  return tokens_containing(sampling.dry_breakers, tokenizer.n_vocab(), [&](TokenId id) { return tokenizer.bytes(id); });
+}
+
+}  // namespace
+
+std::string_view stop_reason_name(StopReason reason) {
+  static constexpr std::array<std::string_view, 6> kNames = {"end_token",    "stop_string", "max_tokens",
+                                                             "context_full", "cancelled",   "failed"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+Answer::Answer(const Tokenizer& tokenizer, AnswerOptions options, std::span<const TokenId> prompt)
+    : tokenizer_(tokenizer),
+      options_(std::move(options)),
+      dry_breakers_(dry_breakers_of(options_.sampling, tokenizer)),
+      decoder_(tokenizer, {.stop = options_.stop, .show_control = options_.show_control}),
+      tokens_(prompt.begin(), prompt.end()),
+      n_prompt_(prompt.size()),
+      opening_({options_.thinking.opens}),
+      closing_({options_.thinking.closes}),
+      thinks_(options_.thinking.starts_open && !options_.thinking.closes.empty()) {}
+
+Result<TokenId> Answer::choose(std::span<float> logits, Sampler& sampler) {
+  const ThinkingBudget& thinking = options_.thinking;
+  const bool is_out = thinks_ && thinking.max_tokens >= 0 && n_thought_ >= thinking.max_tokens;
+  if ((is_out || n_forced_ > 0) && n_forced_ < thinking.when_out.size()) return thinking.when_out[n_forced_++];
+  return sampler.pick(
+      logits, options_.sampling,
+      {.history = tokens_, .position = tokens_.size(), .stream = options_.stream, .dry_breakers = &dry_breakers_});
+}
+
+// The token that opens a thought is not part of it, the one that closes it is.
+void Answer::follow_thought(TokenId id) {
+  if (options_.thinking.closes.empty()) return;
+  if (thinks_) ++n_thought_;
+  for (const char byte : tokenizer_.bytes(id)) {
+    StopFinder& finder = thinks_ ? closing_ : opening_;
+    if (!finder.push(byte)) continue;
+    thinks_ = !thinks_;
+    if (thinks_) n_forced_ = 0;  // whoever thinks again is told again
+    (thinks_ ? closing_ : opening_) = StopFinder({thinks_ ? options_.thinking.closes : options_.thinking.opens});
+  }
+}
+
+Result<Answer::Step> Answer::push(std::span<float> logits, Sampler& sampler, bool has_room) {
+  ZINC_TRY(id, choose(logits, sampler));
+  if (tokenizer_.is_end(id) && !options_.ignore_eos) {
+    return Step{.id = id, .in_answer = false, .text = {}, .reason = StopReason::end_token};
+  }
+  last_ = {.id = id};
+  if (options_.n_top_logprobs >= 0) {
+    sampler.logprobs(logits, id, options_.n_top_logprobs, logprobs_);
+    last_.logprob = logprobs_.chosen;
+    last_.top = logprobs_.top;
+  }
+  tokens_.push_back(id);
+  follow_thought(id);
+  Step step{.id = id, .text = decoder_.push(id), .reason = {}};
+  if (decoder_.stopped()) {
+    step.reason = StopReason::stop_string;
+  } else if (options_.max_tokens > 0 && n_tokens() == options_.max_tokens) {
+    step.reason = StopReason::max_tokens;
+  } else if (!has_room) {
+    step.reason = StopReason::context_full;
+  }
+  return step;
+}
+
+}  // namespace zinc
