@@ -20,7 +20,9 @@ class ChatPrompt {
 
   const ChatTemplate& chat_template() const { return template_; }
   // `request` without its begin and end tokens, which are the model's.
-  Result<std::vector<TokenId>> tokens(ChatRequestData request) const;
+  Result<RenderedPrompt> render(ChatRequestData request) const;
+  std::vector<TokenId> encode(const RenderedPrompt& prompt) const;
+  Result<std::vector<TokenId>> tokens(ChatRequestData request) const;  // both
 
  private:
   ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)

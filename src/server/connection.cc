@@ -36,6 +36,7 @@ class Connection::Exchange final : public Reply {
   void send(HttpResponse response) override {
     if (!is_open()) return;
     status_ = response.status;
+    response.headers.insert(response.headers.end(), headers.begin(), headers.end());
     const bool keeps_alive = keeps_alive_ && !connection_->host_.draining;
     std::string bytes = response_head(response, static_cast<long long>(response.body.size()), keeps_alive);
     if (!is_head_) bytes += response.body;
@@ -46,10 +47,10 @@ class Connection::Exchange final : public Reply {
   void start_stream() override {
     if (!is_open()) return;
     status_ = 200;
-    const HttpResponse head{.status = 200,
-                            .body = {},
-                            .content_type = "text/event-stream; charset=utf-8",
-                            .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
+    HttpResponse head{.body = {},
+                      .content_type = "text/event-stream; charset=utf-8",
+                      .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
+    head.headers.insert(head.headers.end(), headers.begin(), headers.end());
     std::string bytes = response_head(head, chunks_ ? -1 : 0, chunks_ && keeps_alive_);
     if (!chunks_) {  // HTTP/1.0: the end of the connection is the end of the body
       const size_t at = bytes.find("Content-Length");

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "server/http_message.h"
@@ -26,7 +27,8 @@ class Reply {
   // Called at most once, if the client leaves before the answer is complete.
   virtual void on_gone(std::function<void()> callback) = 0;
 
-  json::object log;  // goes into the request's log line: model, token counts, how it ended
+  std::vector<HttpHeader> headers;  // of the response, beside its own
+  json::object log;                 // goes into the request's log line: model, token counts, how it ended
 };
 
 }  // namespace zinc
