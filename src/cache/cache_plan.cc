@@ -76,9 +76,10 @@ Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& k
   const auto fits = [&](int64_t n_pages, int context) {
     return planner.plan(n_pages, context).n_bytes <= demand.max_bytes;
   };
-  const auto fits_context = [&](int64_t context) {
-    return fits(pages_of(static_cast<int>(context)), static_cast<int>(context));
+  const auto least_pages = [&](int64_t context) {
+    return int64_t{pages_of(static_cast<int>(context))} * demand.n_whole_contexts;
   };
+  const auto fits_context = [&](int64_t context) { return fits(least_pages(context), static_cast<int>(context)); };
   int context = demand.context;
   if (!fits_context(context)) {
     const int64_t possible = largest(std::min(kSmallestContext, context), context, fits_context);
@@ -86,14 +87,14 @@ Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& k
       const bool helps = fits_context(possible);
       return fail(ErrorCode::out_of_memory,
                   "a context of {} tokens for {} requests at once needs {} bytes of cache, but there are {}; {}",
-                  context, demand.max_sequences, planner.plan(pages_of(context), context).n_bytes, demand.max_bytes,
+                  context, demand.max_sequences, planner.plan(least_pages(context), context).n_bytes, demand.max_bytes,
                   helps ? fmt::format("a context of {} fits", possible)
                         : "serve fewer requests at once or give the cache more memory");
     }
     context = static_cast<int>(possible);
   }
   constexpr int64_t kMostPages = int64_t{1} << 24;
-  const int64_t low = pages_of(context);
+  const int64_t low = least_pages(context);
   const int64_t wanted = demand.max_tokens > 0 ? static_cast<int64_t>(demand.max_tokens / kPageTokens) : kMostPages;
   const int64_t n_pages =
       largest(low, std::clamp(wanted, low, kMostPages), [&](int64_t n) { return fits(n, context); });

@@ -18,6 +18,7 @@ struct CacheDemand {
   int max_sequences = 1;
   int context = 0;                  // positions of one sequence
   bool may_shrink_context = false;  // to what the bytes hold
+  int n_whole_contexts = 1;         // sequences of the whole context that fit at once, at least
   int max_run = 1;                  // tokens of one sequence in one step
   int state_interval = 2048;        // tokens between recurrent states that are kept
   size_t max_bytes = 0;
@@ -30,7 +31,7 @@ struct CachePlan {
   size_t n_bytes = 0;
 };
 
-// At least one sequence of the whole context fits what comes out.
+// REQUIRES: max_sequences >= n_whole_contexts.
 Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& kv_format, const CacheDemand& demand);
 
 }  // namespace zinc

@@ -39,13 +39,6 @@ int KvCache::n_needed(size_t group, int max_length) const {
   return windows_[group] == 0 ? pages_of(max_length) : window_pages(windows_[group], max_run_tokens_, max_length);
 }
 
-bool KvCache::could_hold(int max_length) const {
-  for (size_t g = 0; g < windows_.size(); ++g) {
-    if (n_needed(g, max_length) > pools_.pages[g].n_total() - 1) return false;
-  }
-  return true;
-}
-
 // A sequence's pages of an unbounded group are those it shares and those it will take; shared ones count once. In a
 // windowed group it is charged for its whole window, shared or not: pages come and go there.
 bool KvCache::fits(const PrefixMatch& match, int max_length) const {

@@ -41,8 +41,6 @@ class KvCache {
   // A sequence that begins with `prompt` and grows to at most `max_length`; up to max_cached tokens of the prompt come
   // from the tree. nullopt: not now, others hold too much. REQUIRES: a free slot.
   std::optional<Admission> admit(std::span<const TokenId> prompt, int max_length, int max_cached);
-  // Whether a sequence of that length could ever be admitted.
-  bool could_hold(int max_length) const;
 
   // Before a step that feeds positions n_tokens .. end-1: takes their pages, gives back those behind windows. Cannot
   // fail. REQUIRES: end within max_length, a run within max_run_tokens.

@@ -34,15 +34,18 @@ struct EngineLimits {
   size_t weight_bytes = 0, cache_bytes = 0;
 };
 
+class EngineLoop;
+class Inbox;
+
 class Engine {
  public:
   // Fails if the options do not fit memory, and names what would.
   static Result<std::unique_ptr<Engine>> create(ModelInstance model, const EngineOptions& options);
   ~Engine();  // ends every request that is left as cancelled. REQUIRES: nobody is in step() or run()
 
-  const ModelInstance& model() const;
-  const Tokenizer& tokenizer() const;
-  const EngineLimits& limits() const;
+  const ModelInstance& model() const { return model_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const EngineLimits& limits() const { return limits_; }
 
   // Any thread. Errors, all at once and before anything ran; the sink is not called then:
   //   invalid_input    an empty prompt, a token or sampling parameter out of range
@@ -63,9 +66,13 @@ class Engine {
   void run(std::stop_token stop);
 
  private:
-  class Loop;
-  explicit Engine(std::unique_ptr<Loop> loop);
-  std::unique_ptr<Loop> loop_;
+  Engine(ModelInstance model, Tokenizer tokenizer);
+
+  ModelInstance model_;
+  Tokenizer tokenizer_;
+  EngineLimits limits_;
+  std::unique_ptr<Inbox> inbox_;
+  std::unique_ptr<EngineLoop> loop_;
 };
 
 }  // namespace zinc

@@ -44,11 +44,11 @@ struct Timings {
 
 struct Outcome {
   StopReason reason = StopReason::end_token;
-  std::string stop_string;     // which, for StopReason::stop_string
-  std::optional<Error> error;  // for StopReason::failed
-  Usage usage;
-  Timings timings;
-  std::vector<float> embedding;  // where wanted; of length 1
+  std::string stop_string = {};     // which, for StopReason::stop_string
+  std::optional<Error> error = {};  // for StopReason::failed
+  Usage usage = {};
+  Timings timings = {};
+  std::vector<float> embedding = {};  // where wanted; of length 1
 };
 
 class RequestSink {
@@ -62,13 +62,13 @@ class RequestSink {
 };
 
 struct Request {
-  std::vector<TokenId> prompt;
-  AnswerOptions answer;         // sampling, stop strings, limits, log-probabilities, thinking
-  std::vector<int> boundaries;  // offsets into the prompt where later prompts may part from it: the end of the system
-                                // prompt, of each turn. In any order; those out of range are ignored
-  std::string client;           // requests of one client share its turns
-  std::optional<Pooling> embedding;  // no answer, but the prompt's vector
-  std::shared_ptr<RequestSink> sink;
+  std::vector<TokenId> prompt = {};
+  AnswerOptions answer = {};         // sampling, stop strings, limits, log-probabilities, thinking
+  std::vector<int> boundaries = {};  // offsets into the prompt where later prompts may part from it: the end of the
+                                     // system prompt, of each turn. In any order; those out of range are ignored
+  std::string client = {};                // requests of one client share its turns
+  std::optional<Pooling> embedding = {};  // no answer, but the prompt's vector
+  std::shared_ptr<RequestSink> sink = {};
 };
 
 }  // namespace zinc

@@ -1,0 +1,154 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cache/cache_plan.h"
+#include "engine/engine_loop.h"
+#include "engine/inbox.h"
+#include "graph/memory_plan.h"
+
+namespace zinc {
+namespace {
+
+constexpr int kDefaultWholeContexts = 4;  // requests without a limit of their own that run at once
+
+Status check(const EngineOptions& options) {
+  const auto check_one = [](std::string_view name, int value, int least) -> Status {
+    if (value >= least) return ok_status();
+    return fail(ErrorCode::invalid_input, "{} is {}, but must be at least {}", name, value, least);
+  };
+  if (Status s = check_one("max_sequences", options.max_sequences, 1); !s.ok()) return s;
+  if (Status s = check_one("context", options.context, 0); !s.ok()) return s;
+  if (Status s = check_one("step_tokens", options.step_tokens, 1); !s.ok()) return s;
+  if (Status s = check_one("queue_limit", options.queue_limit, 1); !s.ok()) return s;
+  if (Status s = check_one("state_interval", options.state_interval, 1); !s.ok()) return s;
+  if (options.longest_gap > 1) return ok_status();
+  return fail(ErrorCode::invalid_input, "longest_gap is {}, but must be above 1", options.longest_gap);
+}
+
+// Sizes of steps that plans are compiled for: one row, a few, a row for every request, and prompts beside them.
+std::vector<int> step_sizes(const EngineOptions& options) {
+  std::vector<int> sizes = {1, std::min(8, options.max_sequences), options.max_sequences,
+                            options.max_sequences + options.step_tokens};
+  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  return sizes;
+}
+
+Bucket bucket_of(int n_tokens, int max_sequences) {
+  const int n_sequences = std::min(n_tokens, max_sequences);
+  return {.max_tokens = n_tokens, .max_seqs = n_sequences, .max_outputs = n_sequences};
+}
+
+size_t plan_bytes(const Graph& graph, const EngineOptions& options) {
+  size_t n = 0;
+  for (const int size : step_sizes(options)) {
+    const Bucket bucket = bucket_of(size, options.max_sequences);
+    n += plan_memory(graph, bucket.max_tokens, bucket.max_outputs, false).n_elems * sizeof(float);
+  }
+  return n;
+}
+
+Result<CachePlan> plan_for(const ModelInstance& model, const EngineOptions& options) {
+  const size_t weights = std::max(model.file().file_bytes(), model.weights().device_bytes());  // mapped pages go back
+  const size_t taken = weights + plan_bytes(model.model().graph, options);
+  const size_t left = model.memory_limit() > taken ? model.memory_limit() - taken : 0;
+  if (options.cache_bytes > left) {
+    return fail(ErrorCode::out_of_memory,
+                "{} bytes of cache do not fit: of {} bytes of memory, model and steps take {}, which leaves {}",
+                options.cache_bytes, model.memory_limit(), taken, left);
+  }
+  constexpr int64_t kMostPositions = std::numeric_limits<int>::max() / 2;
+  const int64_t context = options.context > 0 ? options.context : model.model().config.max_context;
+  CacheDemand demand{.max_sequences = options.max_sequences,
+                     .context = static_cast<int>(std::clamp<int64_t>(context, 1, kMostPositions)),
+                     .may_shrink_context = options.context == 0,
+                     .n_whole_contexts = 1,
+                     .max_run = options.step_tokens,
+                     .state_interval = options.state_interval,
+                     .max_bytes = options.cache_bytes > 0 ? options.cache_bytes : left / 2};
+  if (options.context == 0) demand.n_whole_contexts = std::min(kDefaultWholeContexts, options.max_sequences);
+  if (options.cache_bytes == 0) {
+    demand.max_tokens = static_cast<size_t>(demand.context) * static_cast<size_t>(options.max_sequences);
+  }
+  return plan_cache(model.model().caches, model.kv_format(), demand);
+}
+
+}  // namespace
+
+Engine::Engine(ModelInstance model, Tokenizer tokenizer) : model_(std::move(model)), tokenizer_(std::move(tokenizer)) {}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, const EngineOptions& options) {
+  if (Status valid = check(options); !valid.ok()) return valid.error();
+  ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
+  ZINC_TRY(plan, plan_for(model, options));
+  std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(tokenizer)));
+  const ModelInstance& instance = engine->model_;
+  const Graph& graph = instance.model().graph;
+  ZINC_TRY(cache, KvCache::create(instance.backend(), instance.model().caches,
+                                  {.sizes = plan.sizes, .max_run_tokens = options.step_tokens}));
+  std::vector<StepPlan> plans;
+  for (const int size : step_sizes(options)) {
+    ZINC_TRY(compiled, instance.backend().compile(graph, instance.weights(), cache->memory(),
+                                                  bucket_of(size, options.max_sequences)));
+    plans.push_back({size, std::move(compiled)});
+  }
+  engine->limits_ = {.context = plan.context,
+                     .max_sequences = options.max_sequences,
+                     .queue_limit = options.queue_limit,
+                     .n_vocab = static_cast<int>(instance.model().config.vocab_size),
+                     .embedding_dim = static_cast<int>(instance.model().config.dim),
+                     .weight_bytes = instance.file().file_bytes(),
+                     .cache_bytes = cache->total_bytes()};
+  engine->inbox_ = std::make_unique<Inbox>(options.queue_limit);
+  const LoopOptions loop{.max_sequences = options.max_sequences,
+                         .state_interval = options.state_interval,
+                         .embedding_dim = engine->limits_.embedding_dim,
+                         .scheduler = {.step_tokens = options.step_tokens, .longest_gap = options.longest_gap}};
+  engine->loop_ = std::make_unique<EngineLoop>(*engine->inbox_, std::move(cache), std::move(plans), loop);
+  return engine;
+}
+
+Result<RequestId> Engine::submit(Request request) {
+  ZINC_CHECK(request.sink != nullptr);
+  const std::vector<TokenId>& prompt = request.prompt;
+  if (prompt.empty()) return fail(ErrorCode::invalid_input, "the prompt is empty: there is nothing to continue");
+  const size_t context = static_cast<size_t>(limits_.context);
+  if (prompt.size() > context) {
+    return fail(ErrorCode::context_exceeded,
+                "the prompt has {} tokens, but the context holds {}; shorten it or serve the model with a larger one",
+                prompt.size(), context);
+  }
+  const auto is_unknown = [&](TokenId id) { return id < 0 || id >= limits_.n_vocab; };
+  if (const auto unknown = std::ranges::find_if(prompt, is_unknown); unknown != prompt.end()) {
+    return fail(ErrorCode::invalid_input, "token {} of the prompt is {}, but the vocabulary ends at {}",
+                unknown - prompt.begin(), *unknown, limits_.n_vocab - 1);
+  }
+  if (std::ranges::any_of(request.answer.thinking.when_out, is_unknown)) {
+    return fail(ErrorCode::invalid_input, "the text that ends a thought has a token outside the vocabulary");
+  }
+  if (Status valid = validate(request.answer.sampling, limits_.n_vocab); !valid.ok()) return valid.error();
+  const size_t n_asked = static_cast<size_t>(std::max(0, request.answer.max_tokens));
+  size_t length = context;  // the last token of an answer needs no position
+  if (n_asked > 0) length = std::min(length, prompt.size() + n_asked - 1);
+  if (request.embedding) length = prompt.size();
+  auto live = std::make_unique<LiveRequest>(std::move(request), tokenizer_);
+  live->max_length = static_cast<int>(length);
+  return inbox_->put(std::move(live));
+}
+
+void Engine::cancel(RequestId id) { inbox_->cancel(id); }
+void Engine::drain() { inbox_->drain(); }
+bool Engine::drained() const { return inbox_->drained(); }
+EngineStats Engine::stats() const { return loop_->stats(); }
+bool Engine::step() { return loop_->step(); }
+
+void Engine::run(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    if (!loop_->step()) inbox_->wait(stop);
+  }
+}
+
+}  // namespace zinc

@@ -1,0 +1,299 @@
+#include "engine/engine_loop.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/checkpoints.h"
+
+namespace zinc {
+namespace {
+
+constexpr int kWorthWaiting = 64;       // prompt tokens that another request is just computing
+constexpr int kRememberedTokens = 256;  // of a prompt, at a time, where any position can be gone back to
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::vector<float> normalized(std::vector<float> vector) {
+  double squares = 0;
+  for (const float x : vector) squares += double{x} * x;
+  const double length = std::sqrt(squares);
+  for (float& x : vector) x = length > 0 ? static_cast<float>(x / length) : 0.0f;
+  return vector;
+}
+
+}  // namespace
+
+EngineLoop::EngineLoop(Inbox& inbox, std::unique_ptr<KvCache> cache, std::vector<StepPlan> plans,
+                       const LoopOptions& options)
+    : inbox_(inbox),
+      options_(options),
+      cache_(std::move(cache)),
+      plans_(std::move(plans)),
+      needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
+      scheduler_(options.scheduler),
+      arrays_(cache_->windows().size()) {
+  publish();
+}
+
+EngineLoop::~EngineLoop() {
+  take_mail();
+  while (!requests_.empty()) end(*requests_.begin()->second, StopReason::cancelled);
+}
+
+bool EngineLoop::step() {
+  take_mail();
+  admit_waiting();
+  const std::span<const ScheduledRun> runs = scheduler_.next();
+  if (!runs.empty()) run(runs);
+  publish();
+  return !runs.empty();
+}
+
+void EngineLoop::take_mail() {
+  Inbox::Mail mail = inbox_.take();
+  for (std::unique_ptr<LiveRequest>& request : mail.requests) {
+    scheduler_.wait(request->id, request->request.client);
+    requests_.emplace(request->id, std::move(request));
+  }
+  for (const RequestId id : mail.cancelled) {
+    if (const auto found = requests_.find(id); found != requests_.end()) end(*found->second, StopReason::cancelled);
+  }
+}
+
+// In turn, and nobody overtakes one that memory is missing for: it would wait for ever.
+void EngineLoop::admit_waiting() {
+  if (scheduler_.n_waiting() == 0) return;
+  for (const RequestId id : scheduler_.waiting_in_turn()) {
+    if (scheduler_.n_prefilling() + scheduler_.n_decoding() == options_.max_sequences) return;
+    LiveRequest& request = *requests_.at(id);
+    if (shares_unread_prompt(request)) continue;
+    if (!admit(request)) return;
+  }
+}
+
+// Whether another request is just reading what this one begins with: once it is through, nothing is read twice.
+bool EngineLoop::shares_unread_prompt(const LiveRequest& request) const {
+  if (request.request.embedding == Pooling::mean) return false;  // reads all of it whatever is there
+  for (const auto& [id, other] : requests_) {
+    if (!other->is_admitted || !other->reads_prompt()) continue;
+    const std::span<const TokenId> a = request.answer.tokens(), b = other->answer.tokens();
+    int n_common = static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
+    if (needs_checkpoints_) {
+      const auto next = std::ranges::upper_bound(other->checkpoints, n_common);
+      n_common = next == other->checkpoints.begin() ? 0 : *std::prev(next);
+    }
+    if (n_common - other->n_remembered >= kWorthWaiting) return true;
+  }
+  return false;
+}
+
+bool EngineLoop::admit(LiveRequest& request) {
+  const bool needs_all = request.request.embedding == Pooling::mean;
+  const int max_cached = needs_all ? 0 : request.prompt_size - 1;
+  std::optional<Admission> admission = cache_->admit(request.answer.tokens(), request.max_length, max_cached);
+  if (!admission) return false;
+  request.cache = std::move(admission->sequence);
+  request.is_admitted = true;
+  request.admitted = Clock::now();
+  request.n_remembered = request.cache.n_tokens;
+  request.usage = {.n_prompt = request.prompt_size,
+                   .n_cached = request.cache.n_tokens,
+                   .n_common = std::min(admission->n_common, request.prompt_size),
+                   .miss = admission->miss};
+  if (needs_checkpoints_) {
+    request.checkpoints = choose_checkpoints(request.prompt_size, request.cache.n_tokens, request.request.boundaries,
+                                             options_.state_interval);
+  }
+  scheduler_.admit(request.id, request.prompt_size, request.cache.n_tokens, request.checkpoints);
+  inbox_.admitted();
+
+  counted_.queue_s.add(seconds_between(request.submitted, request.admitted));
+  counted_.n_prompt_tokens += static_cast<uint64_t>(request.prompt_size);
+  counted_.n_cached_tokens += static_cast<uint64_t>(request.cache.n_tokens);
+  ++counted_.n_lookups[static_cast<size_t>(admission->miss)];
+  if (request.cache.n_tokens > 0) ++counted_.n_hits;
+  request.request.sink->progress({request.cache.n_tokens, request.prompt_size, request.cache.n_tokens});
+  return true;
+}
+
+Result<StepOutput> EngineLoop::compute(std::span<const ScheduledRun> runs) {
+  arrays_.clear();
+  for (const ScheduledRun& run : runs) {
+    LiveRequest& request = *requests_.at(run.id);
+    cache_->grow(request.cache, run.begin + run.n_tokens);
+    const std::span<const TokenId> tokens = request.answer.tokens().subspan(static_cast<size_t>(run.begin));
+    const bool is_embedding = request.request.embedding.has_value();
+    arrays_.add(request.cache, run.begin, tokens.first(static_cast<size_t>(run.n_tokens)),
+                run.ends_prompt && !is_embedding);
+    if (is_embedding) arrays_.want_hidden();
+  }
+  const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= arrays_.n_tokens(); };
+  Plan& plan = *std::ranges::find_if(plans_, fits)->plan;
+  plan.start(arrays_.inputs());
+  return plan.wait();
+}
+
+void EngineLoop::run(std::span<const ScheduledRun> runs) {
+  const Clock::time_point started = Clock::now();
+  const Result<StepOutput> output = compute(runs);
+  const double seconds = seconds_between(started, Clock::now());
+  scheduler_.finish(seconds);
+  ++counted_.n_steps;
+  counted_.step_s.add(seconds);
+  counted_.step_tokens.add(arrays_.n_tokens());
+
+  size_t logits_at = 0, hidden_at = 0;
+  for (const ScheduledRun& run : runs) {
+    LiveRequest& request = *requests_.at(run.id);
+    if (!output.ok()) {
+      end(request, StopReason::failed, output.error());
+      continue;
+    }
+    const bool was_prompt = request.reads_prompt();
+    request.cache.n_tokens += run.n_tokens;
+    const StepOutput& out = output.value();
+    const size_t n_hidden =
+        out.hidden.size() / static_cast<size_t>(arrays_.n_tokens()) * static_cast<size_t>(run.n_tokens);
+    const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
+    hidden_at += n_hidden;
+    remember_if_due(request);
+    if (was_prompt) {
+      counted_.n_prefilled_tokens += static_cast<uint64_t>(run.n_tokens);
+      request.request.sink->progress({request.cache.n_tokens, request.prompt_size, request.usage.n_cached});
+    }
+    if (request.request.embedding) {
+      take_hidden(request, hidden);
+    } else if (run.ends_prompt) {
+      const size_t n_vocab = out.logits.size() / out.sampled.size();
+      take_logits(request, out.logits.subspan(logits_at, n_vocab));
+      logits_at += n_vocab;
+    }
+  }
+}
+
+// Prompts are remembered as they are read, so that others can share them early; answers at intervals.
+void EngineLoop::remember_if_due(LiveRequest& request) {
+  const int n = request.cache.n_tokens;
+  bool is_due = n == request.prompt_size;
+  if (needs_checkpoints_) {
+    is_due = std::ranges::binary_search(request.checkpoints, n) || n % options_.state_interval == 0;
+  } else if (n < request.prompt_size) {
+    is_due = n - request.n_remembered >= kRememberedTokens;
+  }
+  if (!is_due) return;
+  cache_->remember(request.cache, request.fed());
+  request.n_remembered = n;
+}
+
+void EngineLoop::take_hidden(LiveRequest& request, std::span<const float> rows) {
+  const size_t dim = static_cast<size_t>(options_.embedding_dim);
+  const bool is_mean = request.request.embedding == Pooling::mean;
+  std::vector<float>& sum = request.embedding;
+  sum.resize(dim);
+  for (size_t at = is_mean ? 0 : rows.size() - dim; at < rows.size(); at += dim) {
+    for (size_t i = 0; i < dim; ++i) sum[i] = (is_mean ? sum[i] : 0) + rows[at + i];
+  }
+  if (!request.reads_prompt()) end(request, StopReason::end_token);
+}
+
+void EngineLoop::count_token(LiveRequest& request) {
+  const Clock::time_point now = Clock::now();
+  if (request.first_token == Clock::time_point{}) {
+    request.first_token = now;
+    counted_.time_to_first_token_s.add(seconds_between(request.submitted, now));
+  } else {
+    counted_.inter_token_s.add(seconds_between(request.last_token, now));
+  }
+  request.last_token = now;
+}
+
+void EngineLoop::take_logits(LiveRequest& request, std::span<const float> logits) {
+  logits_.assign(logits.begin(), logits.end());
+  count_token(request);
+  Answer& answer = request.answer;
+  const Result<Answer::Step> made = answer.push(logits_, sampler_, request.cache.n_tokens < request.max_length);
+  if (!made.ok()) return end(request, StopReason::failed, made.error());
+  const Answer::Step& step = made.value();
+  RequestSink& sink = *request.request.sink;
+  if (step.in_answer) {
+    ++counted_.n_generated_tokens;
+    sink.tokens(step.text, {&answer.last(), 1});
+  }
+  if (step.reason) end(request, *step.reason);
+}
+
+void EngineLoop::end(LiveRequest& request, StopReason reason, std::optional<Error> error) {
+  if (const std::string_view rest = request.answer.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
+  const Clock::time_point now = Clock::now();
+  Outcome outcome;
+  outcome.reason = reason;
+  outcome.error = std::move(error);
+  outcome.usage = request.usage;
+  if (request.answer.stop_string()) outcome.stop_string = *request.answer.stop_string();
+  outcome.usage.n_prompt = request.prompt_size;
+  outcome.usage.n_completion = request.answer.n_tokens();
+  outcome.usage.n_reasoning = request.answer.n_thought_tokens();
+  const bool has_token = request.first_token != Clock::time_point{};
+  if (!request.is_admitted) {
+    outcome.timings.queued_s = seconds_between(request.submitted, now);
+  } else {
+    outcome.timings.queued_s = seconds_between(request.submitted, request.admitted);
+    outcome.timings.prefill_s = seconds_between(request.admitted, has_token ? request.first_token : now);
+    if (has_token) outcome.timings.decode_s = seconds_between(request.first_token, now);
+  }
+  if (request.request.embedding && reason == StopReason::end_token) {
+    outcome.embedding = normalized(std::move(request.embedding));
+  }
+  if (request.is_admitted && reason == StopReason::failed) {
+    cache_->release(std::move(request.cache));
+  } else if (request.is_admitted) {
+    const std::span<const TokenId> fed = request.fed();
+    cache_->retire(std::move(request.cache), fed);
+  }
+  scheduler_.remove(request.id);
+  count_end(request, outcome);
+  inbox_.ended(request.is_admitted);
+  const std::unique_ptr<LiveRequest> last = std::move(requests_.extract(request.id).mapped());
+  last->request.sink->end(outcome);
+}
+
+void EngineLoop::count_end(const LiveRequest& request, const Outcome& outcome) {
+  ++counted_.n_ended[static_cast<size_t>(outcome.reason)];
+  if (!request.is_admitted) return;
+  const Timings& t = outcome.timings;
+  counted_.prefill_s.add(t.prefill_s);
+  counted_.decode_s.add(t.decode_s);
+  counted_.e2e_s.add(t.queued_s + t.prefill_s + t.decode_s);
+  counted_.prompt_tokens.add(outcome.usage.n_prompt);
+  counted_.generated_tokens.add(outcome.usage.n_completion);
+}
+
+void EngineLoop::publish() {
+  const CachePools& pools = cache_->pools();
+  counted_.n_prefilling = scheduler_.n_prefilling();
+  counted_.n_decoding = scheduler_.n_decoding();
+  counted_.pages.clear();
+  for (size_t g = 0; g < pools.pages.size(); ++g) {
+    const PagePool& pool = pools.pages[g];
+    counted_.pages.push_back({cache_->windows()[g], pool.n_total(), pool.n_pinned(), pool.n_cached()});
+  }
+  counted_.n_states = pools.states.n_total();
+  counted_.n_states_cached = pools.states.n_cached();
+  counted_.n_evicted_pages = cache_->tree().n_evicted_pages();
+  const std::lock_guard lock(stats_mutex_);
+  published_ = counted_;
+}
+
+EngineStats EngineLoop::stats() const {
+  EngineStats stats = [&] {
+    const std::lock_guard lock(stats_mutex_);
+    return published_;
+  }();
+  stats.n_waiting = inbox_.n_waiting();
+  stats.n_refused = inbox_.n_refused();
+  return stats;
+}
+
+}  // namespace zinc

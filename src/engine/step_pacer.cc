@@ -1,0 +1,79 @@
+#include "engine/step_pacer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace zinc {
+namespace {
+
+constexpr int kFirstTokens = 16;      // read before anything is known
+constexpr int kGrowth = 4;            // from one step to the next: a wrong fit must not cost a long step
+constexpr double kNewest = 0.2;       // weight of a new plain step's time
+constexpr double kForgetting = 0.95;  // of older observations, per step
+
+size_t size_class(int n_decode) { return static_cast<size_t>(std::bit_width(static_cast<unsigned>(n_decode))) - 1; }
+
+}  // namespace
+
+// Of the nearest number of rows that was seen; fewer rows rather than more, for the shorter time.
+std::optional<double> StepPacer::plain_step_s(int n_decode) const {
+  const size_t wanted = std::min(size_class(n_decode), plain_s_.size() - 1);
+  for (size_t i = wanted + 1; i-- > 0;) {
+    if (plain_s_[i] > 0) return plain_s_[i];
+  }
+  for (size_t i = wanted; i < plain_s_.size(); ++i) {
+    if (plain_s_[i] > 0) return plain_s_[i] / static_cast<double>(1u << (i - wanted));
+  }
+  return std::nullopt;
+}
+
+std::optional<StepPacer::Cost> StepPacer::cost() const {
+  if (nn_ <= 0) return std::nullopt;
+  Cost cost;
+  const double determinant = nn_ * dd_ - nd_ * nd_;
+  if (determinant > 1e-6 * nn_ * dd_) {
+    cost.per_token = (ns_ * dd_ - ds_ * nd_) / determinant;
+    cost.per_depth = (nn_ * ds_ - nd_ * ns_) / determinant;
+  }
+  if (determinant <= 1e-6 * nn_ * dd_ || cost.per_depth < 0) cost = {.per_token = ns_ / nn_, .per_depth = 0};
+  if (cost.per_token < 0) cost = {.per_token = 0, .per_depth = ds_ / dd_};
+  return cost;
+}
+
+int StepPacer::allowance(int n_decode, int depth) const {
+  if (n_decode == 0) return max_tokens_;
+  const std::optional<double> plain_s = plain_step_s(n_decode);
+  const std::optional<Cost> known = cost();
+  if (!plain_s || !known) return std::min(kFirstTokens, max_tokens_);
+  const double per_token = known->per_token + known->per_depth * depth;
+  const double tokens = per_token > 0 ? (longest_gap_ - 1) * *plain_s / per_token : max_tokens_;
+  const int most = std::min(max_tokens_, kGrowth * std::max(kFirstTokens, last_read_));
+  return std::clamp(static_cast<int>(std::min<double>(tokens, most)), 1, most);
+}
+
+void StepPacer::observe(const StepShape& shape, double seconds) {
+  if (shape.n_prefill == 0) {
+    if (shape.n_decode == 0) return;
+    double& plain_s = plain_s_[std::min(size_class(shape.n_decode), plain_s_.size() - 1)];
+    plain_s = plain_s > 0 ? plain_s + kNewest * (seconds - plain_s) : seconds;
+    return;
+  }
+  if (shape.n_decode > 0) {
+    last_read_ = shape.n_prefill;
+    const std::optional<double> plain_s = plain_step_s(shape.n_decode);
+    if (!plain_s) return;
+    seconds = std::max(0.0, seconds - *plain_s);
+  }
+  // Beside a few tokens a step's own jitter weighs more than they do.
+  const double weight = std::min(1.0, shape.n_prefill / double{kFirstTokens});
+  const double d = shape.depth_sum / shape.n_prefill, s = seconds / shape.n_prefill;
+  for (double* sum : {&nn_, &nd_, &dd_, &ns_, &ds_}) *sum *= kForgetting;
+  nn_ += weight;
+  nd_ += weight * d;
+  dd_ += weight * d * d;
+  ns_ += weight * s;
+  ds_ += weight * d * s;
+}
+
+}  // namespace zinc
