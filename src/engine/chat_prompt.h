@@ -15,6 +15,8 @@ namespace zinc {
 
 class ChatPrompt {
  public:
+  ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)
+      : template_(std::move(chat_template)), tokenizer_(std::move(tokenizer)) {}
   // The file's own template, else ChatML.
   static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
 
@@ -25,8 +27,6 @@ class ChatPrompt {
   Result<std::vector<TokenId>> tokens(ChatRequestData request) const;  // both
 
  private:
-  ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)
-      : template_(std::move(chat_template)), tokenizer_(std::move(tokenizer)) {}
   ChatTemplate template_;
   Tokenizer tokenizer_;
 };

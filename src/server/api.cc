@@ -109,68 +109,64 @@ struct Api::Route {
 };
 
 // Public: an orchestrator asks these without a key, and learns nothing from them but that the server lives.
-const Api::Route
-    Api::
-        kRoutes
-            [] =
-                {
-                    {"GET", "/health", "Whether the server lives, and how busy it is", true,
-                     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
-                    {"GET", "/ready", "200 while requests are taken, 503 while the server drains", true,
-                     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
-                    {"POST", "/v1/chat/completions", "An answer to a conversation", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.generate(chat_form(), std::move(request), std::move(reply));
-                     },
-                     chat_form},
-                    {"POST", "/v1/completions", "A prompt is continued", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.generate(completions_form(), std::move(request), std::move(reply));
-                     },
-                     completions_form},
-                    {"POST", "/v1/responses", "An answer to a conversation, as items; nothing is stored", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.generate(responses_form(), std::move(request), std::move(reply));
-                     },
-                     responses_form},
-                    {"POST", "/v1/messages", "An answer to a conversation, in Anthropic's form", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.generate(messages_form(), std::move(request), std::move(reply));
-                     },
-                     messages_form},
-                    {"POST", "/v1/messages/count_tokens", "How many tokens a conversation has", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.answer_with(std::move(request), std::move(reply), ErrorForm::anthropic, count_tokens);
-                     },
-                     messages_form},
-                    {"POST", "/v1/embeddings", "Vectors of texts", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.embed(std::move(request), std::move(reply));
-                     },
-                     nullptr, &kEmbeddingFields},
-                    {"GET", "/v1/models", "The models there are", false,
-                     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
-                    {"POST", "/tokenize", "Tokens of a text", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, tokenize);
-                     },
-                     nullptr, &kTokenizeFields},
-                    {"POST", "/detokenize", "Text of tokens", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, detokenize);
-                     },
-                     nullptr, &kDetokenizeFields},
-                    {"POST", "/apply-template", "A chat request as the prompt the model would get", false,
-                     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-                       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, apply_template);
-                     },
-                     chat_form},
-                    {"GET", "/props", "What the server and its models are set to", false,
-                     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
-                    {"GET", "/metrics", "Counters for Prometheus", false,
-                     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
-                    {"GET", "/openapi.json", "This document", false,
-                     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_openapi(std::move(reply)); }},
+const Api::Route Api::kRoutes[] = {
+    {"GET", "/health", "Whether the server lives, and how busy it is", true,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
+    {"GET", "/ready", "200 while requests are taken, 503 while the server drains", true,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
+    {"POST", "/v1/chat/completions", "An answer to a conversation", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(chat_form(), std::move(request), std::move(reply));
+     },
+     chat_form},
+    {"POST", "/v1/completions", "A prompt is continued", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(completions_form(), std::move(request), std::move(reply));
+     },
+     completions_form},
+    {"POST", "/v1/responses", "An answer to a conversation, as items; nothing is stored", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(responses_form(), std::move(request), std::move(reply));
+     },
+     responses_form},
+    {"POST", "/v1/messages", "An answer to a conversation, in Anthropic's form", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(messages_form(), std::move(request), std::move(reply));
+     },
+     messages_form},
+    {"POST", "/v1/messages/count_tokens", "How many tokens a conversation has", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::anthropic, count_tokens);
+     },
+     messages_form},
+    {"POST", "/v1/embeddings", "Vectors of texts", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.embed(std::move(request), std::move(reply));
+     },
+     nullptr, &kEmbeddingFields},
+    {"GET", "/v1/models", "The models there are", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
+    {"POST", "/tokenize", "Tokens of a text", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, tokenize);
+     },
+     nullptr, &kTokenizeFields},
+    {"POST", "/detokenize", "Text of tokens", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, detokenize);
+     },
+     nullptr, &kDetokenizeFields},
+    {"POST", "/apply-template", "A chat request as the prompt the model would get", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, apply_template);
+     },
+     chat_form},
+    {"GET", "/props", "What the server and its models are set to", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
+    {"GET", "/metrics", "Counters for Prometheus", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
+    {"GET", "/openapi.json", "This document", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_openapi(std::move(reply)); }},
 };
 
 Api::Api(const ModelList& models, const ApiOptions& options, LoopPort loop)

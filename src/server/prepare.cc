@@ -197,7 +197,7 @@ OrApiError<PreparedRequest> prepare(const ApiForm& form, const ModelList& models
   out.model = std::get<const ServedModel*>(model);
 
   out.echoed = form.echo(out.asked, object);
-  out.asked.sampling.seed = out.asked.seed.value_or(random_number());
+  out.asked.sampling.seed = out.asked.seed.value_or(random_number() >> 11);  // exact in any language
   out.answer.sampling = out.asked.sampling;
   out.answer.stop = out.asked.stop;
   out.answer.max_tokens = out.asked.max_tokens;
