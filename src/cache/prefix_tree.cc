@@ -154,7 +154,8 @@ void PrefixTree::hold_pages(Node& node, const PageTables& pages, int end) {
   }
 }
 
-void PrefixTree::split(Node& node, size_t n_first) {
+// The node keeps what follows its first tokens; they become its parent.
+PrefixTree::Node& PrefixTree::split(Node& node, size_t n_first) {
   Node& parent = *node.parent;
   std::unique_ptr<Node> rest = std::move(parent.children.find(node.tokens[0])->second);
   parent.children.erase(node.tokens[0]);
@@ -169,6 +170,7 @@ void PrefixTree::split(Node& node, size_t n_first) {
   node.begin += static_cast<int>(n_first);
   node.parent = first;
   first->children.emplace(node.tokens[0], std::move(rest));
+  return *first;
 }
 
 PrefixTree::Node* PrefixTree::insert(std::span<const TokenId> tokens, const PageTables& pages) {
@@ -184,8 +186,7 @@ PrefixTree::Node* PrefixTree::insert(std::span<const TokenId> tokens, const Page
     } else {
       Node& known = *child->second;
       const size_t n = n_equal(known.tokens, rest);
-      if (n < known.tokens.size()) split(known, n);
-      node = n < known.tokens.size() ? known.parent : &known;
+      node = n < known.tokens.size() ? &split(known, n) : &known;
     }
     hold_pages(*node, pages, end);
   }

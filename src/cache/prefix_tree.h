@@ -79,7 +79,7 @@ class PrefixTree {
   void touch_path(Node& last, int end);
   Node* add_child(Node& parent, std::span<const TokenId> tokens);
   void hold_pages(Node& node, const PageTables& pages, int end);
-  void split(Node& node, size_t n_first);
+  Node& split(Node& node, size_t n_first);
   void drop_page(size_t group, Node& node);
   void drop_state(Node& node);
   void remove_leaf(Node& node);

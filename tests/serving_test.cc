@@ -1,0 +1,191 @@
+// The engine as its clients see it, on small models of every kind of cache: what is told does not depend on who else
+// is served, nothing is computed twice, nothing leaks, every request ends once.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "tests/support/serving.h"
+
+namespace zinc {
+namespace {
+
+struct Kind {
+  std::string model, what;
+};
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " (" << kind.what << ")"; }
+const std::vector<Kind> kKinds = {
+    {"qwen3-q8_0", "dense"}, {"gemma3-f16", "sliding"}, {"qwen35moe-q8_0", "hybrid"}, {"gpt-oss-mxfp4", "alternating"}};
+
+class ServingTest : public testing::TestWithParam<Kind> {
+ protected:
+  ModelInstance load() const { return load_model(GetParam().model); }
+  std::unique_ptr<Engine> serve(const EngineOptions& options) const { return make_engine(GetParam().model, options); }
+};
+
+std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+std::vector<TokenId> ids_of(const Told& told) {
+  std::vector<TokenId> ids;
+  for (const AnswerToken& token : told.made) ids.push_back(token.id);
+  return ids;
+}
+
+TEST_P(ServingTest, sixty_four_at_once_get_what_each_gets_alone) {
+  const std::unique_ptr<Engine> engine = serve({.max_sequences = 24, .context = 256, .step_tokens = 64});
+  const ModelInstance model = load();
+  std::vector<Request> requests(64);
+  std::vector<std::shared_ptr<Told>> told;
+  std::mt19937 random(1);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt = draw_tokens(engine->tokenizer(), 3 + random() % 120, static_cast<uint32_t>(i));
+    requests[i].answer = greedy(1 + static_cast<int>(random() % 24));
+    if (i % 3 == 0) {  // draws of its own, by its own seed
+      requests[i].answer.sampling = {.temperature = 1, .top_p = 0.9f, .seed = i};
+    }
+    requests[i].client = fmt::format("client {}", i % 5);
+    told.push_back(submit(*engine, requests[i]));
+  }
+  run_all(*engine);
+  int n_equal = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(told[i]->n_ends, 1);
+    n_equal += same_answer(*told[i], answer_alone(model, requests[i], 256)) ? 1 : 0;
+  }
+  EXPECT_EQ(n_equal, 64);
+  EXPECT_EQ(pages_in_use(*engine), 0);
+  RecordProperty("equal_to_solo", n_equal);
+}
+
+TEST_P(ServingTest, a_second_turn_reads_only_what_is_new) {
+  const std::unique_ptr<Engine> engine = serve({.max_sequences = 4, .context = 2400, .step_tokens = 256});
+  const ModelInstance model = load();
+  const std::vector<TokenId> system = draw_tokens(engine->tokenizer(), 2000, 1);
+  Request first{.prompt = system + draw_tokens(engine->tokenizer(), 40, 2), .answer = greedy(20), .boundaries = {2000}};
+  const std::shared_ptr<Told> answer = submit(*engine, first);
+  run_all(*engine);
+  EXPECT_EQ(answer->outcome.usage.n_cached, 0);
+
+  Request second = first;
+  second.prompt = first.prompt + ids_of(*answer) + draw_tokens(engine->tokenizer(), 30, 3);
+  const std::shared_ptr<Told> next = submit(*engine, second);
+  Request other = first;  // another conversation under the same system prompt
+  other.prompt = system + draw_tokens(engine->tokenizer(), 50, 4);
+  const std::shared_ptr<Told> aside = submit(*engine, other);
+  run_all(*engine);
+  // The last token of an answer is never fed: it was the end.
+  EXPECT_EQ(next->outcome.usage.n_cached, 2000 + 40 + 19);
+  EXPECT_EQ(next->outcome.usage.miss, CacheMiss::diverged);
+  EXPECT_EQ(aside->outcome.usage.n_cached, 2000);
+  EXPECT_EQ(engine->stats().n_prefilled_tokens, 2040u + 31 + 50);
+  EXPECT_TRUE(same_answer(*next, answer_alone(model, second, 2400)));
+  EXPECT_TRUE(same_answer(*aside, answer_alone(model, other, 2400)));
+  fmt::print("{}: turn 2 of {} tokens prefilled {}; a new conversation of {} prefilled {}\n", GetParam().what,
+             second.prompt.size(), next->outcome.usage.n_prompt - next->outcome.usage.n_cached, other.prompt.size(),
+             aside->outcome.usage.n_prompt - aside->outcome.usage.n_cached);
+}
+
+TEST_P(ServingTest, an_edit_goes_back_to_the_end_of_the_turn_before) {
+  const std::unique_ptr<Engine> engine = serve({.max_sequences = 2, .context = 1024, .step_tokens = 128});
+  const ModelInstance model = load();
+  const std::vector<TokenId> before = draw_tokens(engine->tokenizer(), 700, 1);
+  Request request{
+      .prompt = before + draw_tokens(engine->tokenizer(), 60, 2), .answer = greedy(8), .boundaries = {300, 700}};
+  submit(*engine, request);
+  run_all(*engine);
+  request.prompt = before + draw_tokens(engine->tokenizer(), 55, 3);
+  const std::shared_ptr<Told> edited = submit(*engine, request);
+  run_all(*engine);
+  EXPECT_EQ(edited->outcome.usage.n_cached, 700);
+  EXPECT_TRUE(same_answer(*edited, answer_alone(model, request, 1024)));
+}
+
+TEST_P(ServingTest, the_same_prompt_again_reads_at_most_a_few_tokens) {
+  const std::unique_ptr<Engine> engine = serve({.max_sequences = 2, .context = 512, .step_tokens = 128});
+  const Request request{.prompt = draw_tokens(engine->tokenizer(), 400, 1), .answer = greedy(8)};
+  const std::shared_ptr<Told> once = submit(*engine, request);
+  run_all(*engine);
+  const std::shared_ptr<Told> twice = submit(*engine, request);
+  run_all(*engine);
+  EXPECT_GE(twice->outcome.usage.n_cached, 396);
+  EXPECT_TRUE(same_answer(*once, *twice));
+}
+
+TEST_P(ServingTest, requests_that_come_together_read_their_common_prompt_once) {
+  const std::unique_ptr<Engine> engine = serve({.max_sequences = 8, .context = 1024, .step_tokens = 128});
+  const ModelInstance model = load();
+  const std::vector<TokenId> system = draw_tokens(engine->tokenizer(), 600, 1);
+  std::vector<Request> requests(8);
+  std::vector<std::shared_ptr<Told>> told;
+  for (uint32_t i = 0; i < 8; ++i) {
+    requests[i] = {
+        .prompt = system + draw_tokens(engine->tokenizer(), 20, 10 + i), .answer = greedy(5), .boundaries = {600}};
+    told.push_back(submit(*engine, requests[i]));
+  }
+  run_all(*engine);
+  EXPECT_LE(engine->stats().n_prefilled_tokens, 600u + 8 * 20);
+  for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(same_answer(*told[i], answer_alone(model, requests[i], 1024))) << i;
+}
+
+// Conversations that grow, fork, are edited, run at the same time and are cut off, in a cache too small for all of
+// them; each answer against a cold start.
+TEST_P(ServingTest, whatever_conversations_do_an_answer_is_that_of_a_cold_start) {
+  const ModelInstance model = load();
+  const size_t small_cache = [&] {  // about six contexts
+    const std::unique_ptr<Engine> engine = serve({.max_sequences = 5, .context = 256, .step_tokens = 48});
+    return engine->limits().cache_bytes;
+  }();
+  const std::unique_ptr<Engine> engine = serve(
+      {.max_sequences = 5, .context = 256, .step_tokens = 48, .cache_bytes = small_cache / 2, .state_interval = 64});
+  std::mt19937 random(20261115);
+  std::vector<std::vector<TokenId>> conversations = {{}};
+  int n_compared = 0, n_cached = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::vector<Request> requests(1 + random() % 7);
+    std::vector<std::shared_ptr<Told>> told;
+    std::vector<RequestId> ids;
+    for (Request& request : requests) {
+      std::vector<TokenId> text = conversations[random() % conversations.size()];
+      if (random() % 3 == 0) text.resize(random() % (text.size() + 1));  // an edit, or a step back
+      if (text.size() > 180) text.resize(20);
+      request.boundaries = {static_cast<int>(text.size())};
+      request.prompt = text + draw_tokens(engine->tokenizer(), 1 + random() % 60, static_cast<uint32_t>(random()));
+      request.answer = greedy(1 + static_cast<int>(random() % 16));
+      auto sink = std::make_shared<Told>();
+      request.sink = sink;
+      told.push_back(sink);
+      ids.push_back(engine->submit(request).value());
+      if (random() % 2 == 0) engine->step();
+    }
+    std::vector<bool> cut(requests.size());
+    if (random() % 2 == 0) {
+      const size_t which = random() % requests.size();
+      cut[which] = true;
+      engine->cancel(ids[which]);
+    }
+    run_all(*engine);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_EQ(told[i]->n_ends, 1);
+      ASSERT_EQ(told[i]->n_after_end, 0);
+      if (cut[i] && told[i]->outcome.reason == StopReason::cancelled) continue;
+      ASSERT_TRUE(same_answer(*told[i], answer_alone(model, requests[i], 256))) << "round " << round << ", " << i;
+      ++n_compared;
+      n_cached += told[i]->outcome.usage.n_cached;
+      conversations.push_back(requests[i].prompt + ids_of(*told[i]));
+    }
+    ASSERT_EQ(pages_in_use(*engine), 0) << "round " << round;
+  }
+  const EngineStats stats = engine->stats();
+  EXPECT_GT(n_cached, 0);
+  EXPECT_GT(stats.n_evicted_pages, 0u) << "the cache was not small enough to test anything";
+  fmt::print("{}: {} answers equal cold starts; {} of {} prompt tokens cached, {} pages evicted\n", GetParam().what,
+             n_compared, stats.n_cached_tokens, stats.n_prompt_tokens, stats.n_evicted_pages);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ServingTest, testing::ValuesIn(kKinds),
+                         [](const testing::TestParamInfo<Kind>& info) { return info.param.what; });
+
+}  // namespace
+}  // namespace zinc

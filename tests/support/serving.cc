@@ -1,0 +1,89 @@
+#include "tests/support/serving.h"
+
+#include <algorithm>
+#include <random>
+
+namespace zinc {
+
+std::filesystem::path model_file(std::string_view name) {
+  return std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models" / fmt::format("{}.gguf", name);
+}
+
+ModelInstance load_model(std::string_view name, const std::string& backend, int n_threads) {
+  return std::move(ModelInstance::load(model_file(name), {.backend = backend, .n_threads = n_threads}).value());
+}
+
+std::unique_ptr<Engine> make_engine(std::string_view model, const EngineOptions& options, int n_threads) {
+  return std::move(Engine::create(load_model(model, "cpu", n_threads), options).value());
+}
+
+std::vector<TokenId> draw_tokens(const Tokenizer& tokenizer, size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> tokens;
+  while (tokens.size() < n) {
+    const TokenId id = static_cast<TokenId>(random() % static_cast<uint32_t>(tokenizer.n_vocab()));
+    if (!tokenizer.is_end(id)) tokens.push_back(id);
+  }
+  return tokens;
+}
+
+AnswerOptions greedy(int max_tokens) {
+  AnswerOptions options;
+  options.sampling.temperature = 0;
+  options.max_tokens = max_tokens;
+  options.ignore_eos = true;
+  options.n_top_logprobs = 5;
+  return options;
+}
+
+std::shared_ptr<Told> submit(Engine& engine, Request request) {
+  auto told = std::make_shared<Told>();
+  request.sink = told;
+  const Result<RequestId> id = engine.submit(std::move(request));
+  ZINC_CHECK(id.ok());
+  return told;
+}
+
+void run_all(Engine& engine) {
+  while (engine.step()) {
+  }
+}
+
+int pages_in_use(const Engine& engine) {
+  int n = 0;
+  for (const PageUse& use : engine.stats().pages) n += use.n_in_use;
+  return n;
+}
+
+Told answer_alone(const ModelInstance& model, const Request& request, int context) {
+  const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
+  Sequence sequence = std::move(Sequence::create(model, {.context = context}).value());
+  Sampler sampler;
+  Answer answer(tokenizer, request.answer, request.prompt);
+  Told told;
+  std::span<const float> fed = sequence.feed(request.prompt).value();
+  for (;;) {
+    std::vector<float> logits(fed.begin(), fed.end());
+    const Answer::Step step = answer.push(logits, sampler, sequence.position() < sequence.context()).value();
+    if (step.in_answer) told.tokens(step.text, {&answer.last(), 1});
+    if (step.reason) {
+      told.outcome.reason = *step.reason;
+      break;
+    }
+    fed = sequence.feed({&step.id, 1}).value();
+  }
+  told.text += answer.finish();
+  return told;
+}
+
+bool same_answer(const Told& a, const Told& b) {
+  const auto same_token = [](const AnswerToken& x, const AnswerToken& y) {
+    const auto same = [](const TokenLogprob& p, const TokenLogprob& q) {
+      return p.token == q.token && p.logprob == q.logprob;
+    };
+    return x.id == y.id && x.logprob == y.logprob && std::ranges::equal(x.top, y.top, same);
+  };
+  return a.text == b.text && a.outcome.reason == b.outcome.reason && std::ranges::equal(a.made, b.made, same_token);
+}
+
+}  // namespace zinc
