@@ -15,10 +15,10 @@
 namespace zinc {
 
 struct ListenOptions {
-  std::string host = "127.0.0.1";                  // an address
-  uint16_t port = 8080;                            // 0: any free one
-  std::filesystem::path tls_certificate, tls_key;  // both or neither
-  bool watch_signals = false;                      // SIGTERM and SIGINT drain; a second one ends at once
+  std::string host = "127.0.0.1";                            // an address
+  uint16_t port = 8080;                                      // 0: any free one
+  std::filesystem::path tls_certificate = {}, tls_key = {};  // both or neither
+  bool watch_signals = false;                                // SIGTERM and SIGINT drain; a second one ends at once
 };
 
 bool is_loopback_address(const std::string& host);

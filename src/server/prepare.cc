@@ -143,7 +143,8 @@ std::optional<ApiError> check_sampling(const PreparedRequest& prepared) {
   const Status valid = validate(prepared.answer.sampling, prepared.model->tokenizer.n_vocab());
   if (valid.ok()) return {};
   const std::string& message = valid.error().message;  // begins with the field's name
-  return bad_field(message.substr(0, message.find_first_of(" [")), message);
+  const std::string field = message.substr(0, message.find_first_of(" ["));
+  return bad_field(field == "dry_breakers" ? "dry_sequence_breakers" : field, message);
 }
 
 }  // namespace
