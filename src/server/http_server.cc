@@ -8,7 +8,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 
-#include <atomic>
+#include <sys/resource.h>
+
 #include <unordered_map>
 
 #include "server/connection.h"
@@ -32,6 +33,14 @@ Result<asio::ip::address> parse_address(const std::string& host) {
                 host);
   }
   return address;
+}
+
+// A connection is a file descriptor; the default of 1,024 is a shell's, not a server's. Best effort.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
@@ -72,6 +81,7 @@ HttpServer::~HttpServer() {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& options, const ServerLimits& limits) {
   ZINC_TRY(address, parse_address(options.host));
+  raise_descriptor_limit();
   auto state = std::make_unique<State>(limits);
   if (!options.tls_certificate.empty()) {
     ZINC_TRY(tls, load_tls(options.tls_certificate, options.tls_key));

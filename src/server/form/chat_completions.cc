@@ -33,6 +33,7 @@ constexpr FieldDoc kIgnored[] = {
     {"service_tier", "string", "No effect."},
     {"prompt_cache_key", "string", "No effect: equal beginnings are found by themselves."},
     {"prompt_cache_retention", "string", "No effect."},
+    {"prompt_cache_options", "object", "No effect."},
     {"safety_identifier", "string", "No effect."},
 };
 constexpr RefusedField kRefused[] = {
@@ -42,6 +43,7 @@ constexpr RefusedField kRefused[] = {
     {"prediction", "there is no predicted output"},
     {"web_search_options", "this server has no tools of its own"},
     {"verbosity", "models have no such control"},
+    {"moderation", "nothing is moderated here"},
     {"grammar", "there is no constrained decoding"},
     {"json_schema", "there is no constrained decoding"},
     {"guided_json", "there is no constrained decoding"},

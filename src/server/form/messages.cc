@@ -24,6 +24,12 @@ constexpr FieldDoc kFields[] = {
     {"metadata", "object", "No effect."},
     {"service_tier", "string", "No effect."},
     {"betas", "array", "No effect."},
+    {"cache_control", "object", "No effect: equal beginnings are found by themselves."},
+    {"diagnostics", "", "No effect."},
+    {"inference_geo", "string", "No effect: the answer is made here."},
+    {"speed", "string", "No effect."},
+    {"user_profile_id", "string", "No effect."},
+    {"workspace_id", "string", "No effect."},
 };
 constexpr RefusedField kRefused[] = {
     {"mcp_servers", "this server has no tools of its own"},

@@ -29,12 +29,17 @@ constexpr FieldDoc kFields[] = {
     {"safety_identifier", "string", "No effect."},
     {"prompt_cache_key", "string", "No effect: equal beginnings are found by themselves."},
     {"prompt_cache_retention", "string", "No effect."},
+    {"prompt_cache_options", "object", "No effect."},
     {"stream_options", "object", "No effect."},
 };
 constexpr RefusedField kRefused[] = {
     {"previous_response_id", "nothing is stored; send the whole conversation as 'input'"},
     {"conversation", "nothing is stored; send the whole conversation as 'input'"},
     {"prompt", "there are no stored prompts"},
+    {"context_management", "conversations are taken as they are"},
+    {"moderation", "nothing is moderated here"},
+    {"image", "this server takes and makes text only"},
+    {"access_programs", "this server has no tools of its own"},
     {"max_tool_calls", "this server has no tools of its own"},
     {"top_logprobs", "log-probabilities are to be had at /v1/chat/completions"},
 };
