@@ -24,10 +24,10 @@ std::string_view stop_reason_name(StopReason reason);  // "end_token"
 // How long an answer may think. Thoughts lie between two texts, found in the bytes of the tokens, so that it does not
 // matter how the model cuts them.
 struct ThinkingBudget {
-  std::string opens, closes;      // "<think>", "</think>"; empty: thoughts are not told apart
-  bool starts_open = false;       // the prompt ended inside the thought
-  int max_tokens = -1;            // of the thought; -1: no limit
-  std::vector<TokenId> when_out;  // what is said then, in place of what would be chosen; should close the thought
+  std::string opens = {}, closes = {};  // "<think>", "</think>"; empty: thoughts are not told apart
+  bool starts_open = false;             // the prompt ended inside the thought
+  int max_tokens = -1;                  // of the thought; -1: no limit
+  std::vector<TokenId> when_out = {};   // what is said then, in place of what would be chosen; should close the thought
 };
 
 struct AnswerOptions {

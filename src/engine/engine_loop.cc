@@ -64,9 +64,10 @@ void EngineLoop::take_mail() {
 
 // In turn, and nobody overtakes one that memory is missing for: it would wait for ever.
 void EngineLoop::admit_waiting() {
-  if (scheduler_.n_waiting() == 0) return;
+  const auto is_full = [&] { return scheduler_.n_running() == options_.max_sequences; };
+  if (scheduler_.n_waiting() == 0 || is_full()) return;
   for (const RequestId id : scheduler_.waiting_in_turn()) {
-    if (scheduler_.n_prefilling() + scheduler_.n_decoding() == options_.max_sequences) return;
+    if (is_full()) return;
     LiveRequest& request = *requests_.at(id);
     if (shares_unread_prompt(request)) continue;
     if (!admit(request)) return;

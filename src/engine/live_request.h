@@ -17,13 +17,15 @@ struct LiveRequest {
       : prompt_size(static_cast<int>(asked.prompt.size())),
         answer(tokenizer, std::move(asked.answer), asked.prompt),
         request(std::move(asked)),
-        submitted(Clock::now()) {}
+        submitted(Clock::now()) {
+    request.prompt = {};
+  }
 
   RequestId id = 0;
   int prompt_size;
   int max_length = 0;  // positions it may take
   Answer answer;       // its tokens begin with the prompt
-  Request request;     // without the answer's options, which are there
+  Request request;     // without prompt and options, which the answer has
 
   bool is_admitted = false;
   SequenceCache cache;           // of an admitted request

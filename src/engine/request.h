@@ -66,7 +66,7 @@ struct Request {
   AnswerOptions answer = {};         // sampling, stop strings, limits, log-probabilities, thinking
   std::vector<int> boundaries = {};  // offsets into the prompt where later prompts may part from it: the end of the
                                      // system prompt, of each turn. In any order; those out of range are ignored
-  std::string client = {};                // requests of one client share its turns
+  std::string client = {};           // requests of one client share its turns
   std::optional<Pooling> embedding = {};  // no answer, but the prompt's vector
   std::shared_ptr<RequestSink> sink = {};
 };

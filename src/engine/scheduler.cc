@@ -134,6 +134,4 @@ int Scheduler::n_prefilling() const {
   return static_cast<int>(std::ranges::count_if(running_, [](const Running& r) { return r.reads_prompt(); }));
 }
 
-int Scheduler::n_decoding() const { return static_cast<int>(running_.size()) - n_prefilling(); }
-
 }  // namespace zinc

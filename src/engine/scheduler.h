@@ -41,8 +41,9 @@ class Scheduler {
   void finish(double seconds);  // the step ran; requests removed meanwhile are left out
 
   int n_waiting() const;
+  int n_running() const { return static_cast<int>(running_.size()); }
   int n_prefilling() const;
-  int n_decoding() const;
+  int n_decoding() const { return n_running() - n_prefilling(); }
 
  private:
   struct Running {

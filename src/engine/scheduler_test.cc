@@ -77,13 +77,15 @@ TEST(Scheduler, every_answer_gets_its_row_whatever_prompts_arrive) {
   add(scheduler, 2, 5);
   step(scheduler);
   add(scheduler, 3, 8000);
-  for (int i = 0; i < 20; ++i) {
+  int n_plain = 0;
+  for (int i = 0; i < 60; ++i) {
     const std::vector<Fed> runs = step(scheduler);
-    ASSERT_EQ(runs.size(), 3u);
+    ASSERT_GE(runs.size(), 2u);
     EXPECT_EQ(runs[0], (Fed{1, 5 + i, 1}));
     EXPECT_EQ(runs[1], (Fed{2, 5 + i, 1}));
-    EXPECT_GT(runs[2].n_tokens, 0);
+    n_plain += runs.size() == 2 ? 1 : 0;
   }
+  EXPECT_EQ(n_plain, 2) << "one to know what a step takes without the prompt, one to see whether that still holds";
 }
 
 TEST(Scheduler, clients_share_a_step_equally_and_leave_what_they_do_not_need) {
@@ -165,7 +167,6 @@ TEST(Scheduler, an_8000_token_prompt_stretches_no_gap_beyond_four_plain_steps) {
         const Machine machine{.token_s = token_s, .depth_s = depth_s};
         const Gaps gaps = read_long_prompt(machine, n_answers, 8000);
         EXPECT_LE(gaps.longest, 4 * gaps.plain) << n_answers << " answers, " << token_s << " s/token, " << depth_s;
-        EXPECT_LT(gaps.n_steps, 8001);
       }
     }
   }

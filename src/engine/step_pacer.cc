@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kFirstTokens = 16;      // read before anything is known
 constexpr int kGrowth = 4;            // from one step to the next: a wrong fit must not cost a long step
+constexpr int kFreshSteps = 32;       // after so many, what a plain step takes is measured again
 constexpr double kNewest = 0.2;       // weight of a new plain step's time
 constexpr double kForgetting = 0.95;  // of older observations, per step
 
@@ -16,16 +17,8 @@ size_t size_class(int n_decode) { return static_cast<size_t>(std::bit_width(stat
 
 }  // namespace
 
-// Of the nearest number of rows that was seen; fewer rows rather than more, for the shorter time.
-std::optional<double> StepPacer::plain_step_s(int n_decode) const {
-  const size_t wanted = std::min(size_class(n_decode), plain_s_.size() - 1);
-  for (size_t i = wanted + 1; i-- > 0;) {
-    if (plain_s_[i] > 0) return plain_s_[i];
-  }
-  for (size_t i = wanted; i < plain_s_.size(); ++i) {
-    if (plain_s_[i] > 0) return plain_s_[i] / static_cast<double>(1u << (i - wanted));
-  }
-  return std::nullopt;
+double StepPacer::plain_step_s(int n_decode) const {
+  return plain_s_[std::min(size_class(n_decode), plain_s_.size() - 1)];
 }
 
 std::optional<StepPacer::Cost> StepPacer::cost() const {
@@ -43,11 +36,12 @@ std::optional<StepPacer::Cost> StepPacer::cost() const {
 
 int StepPacer::allowance(int n_decode, int depth) const {
   if (n_decode == 0) return max_tokens_;
-  const std::optional<double> plain_s = plain_step_s(n_decode);
+  const double plain_s = plain_step_s(n_decode);
+  if (plain_s == 0 || n_since_plain_ >= kFreshSteps) return 0;
   const std::optional<Cost> known = cost();
-  if (!plain_s || !known) return std::min(kFirstTokens, max_tokens_);
+  if (!known) return std::min(kFirstTokens, max_tokens_);
   const double per_token = known->per_token + known->per_depth * depth;
-  const double tokens = per_token > 0 ? (longest_gap_ - 1) * *plain_s / per_token : max_tokens_;
+  const double tokens = per_token > 0 ? (longest_gap_ - 1) * plain_s / per_token : max_tokens_;
   const int most = std::min(max_tokens_, kGrowth * std::max(kFirstTokens, last_read_));
   return std::clamp(static_cast<int>(std::min<double>(tokens, most)), 1, most);
 }
@@ -55,15 +49,17 @@ int StepPacer::allowance(int n_decode, int depth) const {
 void StepPacer::observe(const StepShape& shape, double seconds) {
   if (shape.n_prefill == 0) {
     if (shape.n_decode == 0) return;
+    n_since_plain_ = 0;
     double& plain_s = plain_s_[std::min(size_class(shape.n_decode), plain_s_.size() - 1)];
     plain_s = plain_s > 0 ? plain_s + kNewest * (seconds - plain_s) : seconds;
     return;
   }
   if (shape.n_decode > 0) {
     last_read_ = shape.n_prefill;
-    const std::optional<double> plain_s = plain_step_s(shape.n_decode);
-    if (!plain_s) return;
-    seconds = std::max(0.0, seconds - *plain_s);
+    ++n_since_plain_;
+    const double plain_s = plain_step_s(shape.n_decode);
+    if (plain_s == 0) return;
+    seconds = std::max(0.0, seconds - plain_s);
   }
   // Beside a few tokens a step's own jitter weighs more than they do.
   const double weight = std::min(1.0, shape.n_prefill / double{kFirstTokens});

@@ -1,0 +1,267 @@
+// Caches without a model: a device whose pages hold, for each position, a hash of all tokens up to it. Whatever comes
+// from the tree must hold what was computed for exactly these tokens.
+#include "cache/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "cache/cache_plan.h"
+
+namespace zinc {
+namespace {
+
+using Hash = uint64_t;
+using Tokens = std::vector<TokenId>;
+constexpr Hash kGarbage = 0xDEAD;
+
+std::vector<Hash> hashes_of(std::span<const TokenId> tokens) {
+  std::vector<Hash> hashes;
+  Hash hash = 14695981039346656037u;
+  for (const TokenId token : tokens) hashes.push_back(hash = (hash ^ static_cast<Hash>(token)) * 1099511628211u);
+  return hashes;
+}
+
+class HashMemory final : public CacheMemory {
+ public:
+  explicit HashMemory(const CacheSizes& sizes, bool has_states) : has_states_(has_states) {
+    for (const int n : sizes.n_pages) pages.emplace_back(static_cast<size_t>(n) * kPageTokens, kGarbage);
+    states.assign(static_cast<size_t>(sizes.n_slots), kGarbage);
+  }
+  Hash* page(size_t group, PageId page) { return pages[group].data() + page * kPageTokens; }
+  void copy_page(int group, PageId from, PageId to) override {
+    std::copy_n(page(static_cast<size_t>(group), from), kPageTokens, page(static_cast<size_t>(group), to));
+  }
+  void copy_state(int from, int to) override { states[static_cast<size_t>(to)] = states[static_cast<size_t>(from)]; }
+  size_t page_bytes(int) const override { return sizeof(Hash) * kPageTokens; }
+  size_t state_bytes() const override { return has_states_ ? sizeof(Hash) : 0; }
+  Status read_page(int group, PageId from, std::span<std::byte> out) override {
+    std::memcpy(out.data(), page(static_cast<size_t>(group), from), out.size());
+    return ok_status();
+  }
+  Status write_page(int group, PageId to, std::span<const std::byte> in) override {
+    std::memcpy(page(static_cast<size_t>(group), to), in.data(), in.size());
+    return ok_status();
+  }
+  Status read_state(int slot, std::span<std::byte> out) override {
+    std::memcpy(out.data(), &states[static_cast<size_t>(slot)], out.size());
+    return ok_status();
+  }
+  Status write_state(int slot, std::span<const std::byte> in) override {
+    std::memcpy(&states[static_cast<size_t>(slot)], in.data(), in.size());
+    return ok_status();
+  }
+
+  std::vector<std::vector<Hash>> pages;  // per group
+  std::vector<Hash> states;
+
+ private:
+  bool has_states_;
+};
+
+class HashBackend final : public Backend {
+ public:
+  DeviceInfo info() const override { return {}; }
+  DevicePeaks measure_peaks() override { return {}; }
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>) override { return refused(); }
+  Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
+                                                      const CacheSizes& sizes) override {
+    return std::unique_ptr<CacheMemory>(std::make_unique<HashMemory>(sizes, zinc::state_bytes(layers) > 0));
+  }
+  Result<std::unique_ptr<Plan>> compile(const Graph&, DeviceWeights&, CacheMemory&, const Bucket&) override {
+    return refused();
+  }
+
+ private:
+  static Error refused() { return fail(ErrorCode::unsupported, "computes nothing"); }
+};
+
+struct Kind {
+  std::string name;
+  std::vector<int> windows;
+  bool has_states;
+};
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+constexpr int kMaxRun = 20, kMaxLength = 200, kMaxSequences = 4;
+
+class KvCacheTest : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    std::vector<LayerCache> layers;
+    KvCacheOptions options{.sizes = {.n_pages = {}, .n_slots = kMaxSequences, .kv_format = &k_f32},
+                           .max_run_tokens = kMaxRun};
+    for (const int window : GetParam().windows) {
+      layers.push_back({{.kv_heads = 1, .k_dim = 1, .v_dim = 1, .window = window}, {}});
+      options.sizes.n_pages.push_back(window == 0 ? 15 : 2 * window_pages(window, kMaxRun, kMaxLength) + 3);
+    }
+    if (GetParam().has_states) {
+      layers.push_back({{}, {.heads = 1, .k_dim = 1, .v_dim = 1}});
+      options.sizes.n_slots += 3;
+    }
+    cache = std::move(KvCache::create(backend, layers, options).value());
+    memory = static_cast<HashMemory*>(&cache->memory());
+  }
+
+  // Everything a step at position n_tokens would read.
+  void check(const SequenceCache& sequence, const Tokens& tokens) {
+    const std::vector<Hash> hashes = hashes_of(tokens);
+    for (size_t g = 0; g < cache->windows().size(); ++g) {
+      const int window = cache->windows()[g];
+      for (int p = window == 0 ? 0 : std::max(0, sequence.n_tokens - window + 1); p < sequence.n_tokens; ++p) {
+        const PageId page = sequence.pages[g][static_cast<size_t>(p / kPageTokens)];
+        ASSERT_NE(page, kNoPage) << "group " << g << ", position " << p;
+        ASSERT_EQ(memory->page(g, page)[p % kPageTokens], hashes[static_cast<size_t>(p)])
+            << "group " << g << ", position " << p << " of " << sequence.n_tokens;
+      }
+    }
+    if (cache->has_states() && sequence.n_tokens > 0) {
+      ASSERT_EQ(memory->states[static_cast<size_t>(sequence.slot)], hashes[static_cast<size_t>(sequence.n_tokens) - 1]);
+    }
+  }
+
+  // What a device does.
+  void feed(SequenceCache& sequence, const Tokens& tokens, int end) {
+    cache->grow(sequence, end);
+    check(sequence, tokens);
+    const std::vector<Hash> hashes = hashes_of(tokens);
+    for (size_t g = 0; g < cache->windows().size(); ++g) {
+      for (int p = sequence.n_tokens; p < end; ++p) {
+        memory->page(g, sequence.pages[g][static_cast<size_t>(p / kPageTokens)])[p % kPageTokens] =
+            hashes[static_cast<size_t>(p)];
+      }
+    }
+    memory->states[static_cast<size_t>(sequence.slot)] = hashes[static_cast<size_t>(end) - 1];
+    sequence.n_tokens = end;
+  }
+
+  HashBackend backend;
+  std::unique_ptr<KvCache> cache;
+  HashMemory* memory = nullptr;
+};
+
+std::span<const TokenId> fed(const SequenceCache& sequence, const Tokens& tokens) {
+  return std::span(tokens).first(static_cast<size_t>(sequence.n_tokens));
+}
+
+struct Running {
+  SequenceCache cache;
+  Tokens tokens;  // all it will be fed
+};
+
+TEST_P(KvCacheTest, whatever_is_shared_copied_evicted_and_cancelled_a_sequence_reads_its_own_tokens) {
+  std::mt19937 random(5);
+  std::vector<Tokens> texts = {{1, 2, 3}};
+  std::vector<Running> running;
+  int n_hits = 0, n_refused = 0, n_ends = 0;
+  for (int round = 0; round < 6000; ++round) {
+    if (running.size() < kMaxSequences && random() % 4 == 0) {
+      Tokens tokens = texts[random() % texts.size()];
+      tokens.resize(std::min<size_t>(random() % (tokens.size() + 1), 150));
+      for (size_t n = 1 + random() % 50; n > 0; --n) tokens.push_back(static_cast<TokenId>(random() % 3));
+      const int n_tokens = static_cast<int>(tokens.size());
+      const int max_length = random() % 2 == 0 ? n_tokens : kMaxLength;  // many reserve more than they use
+      std::optional<Admission> admission = cache->admit(tokens, max_length, n_tokens - 1);
+      if (!admission) {
+        ASSERT_FALSE(running.empty()) << "an empty cache must take anything";
+        ++n_refused;
+        continue;
+      }
+      n_hits += admission->sequence.n_tokens > 0 ? 1 : 0;
+      ASSERT_NO_FATAL_FAILURE(check(admission->sequence, tokens));
+      running.push_back({std::move(admission->sequence), std::move(tokens)});
+    }
+    if (running.empty()) continue;
+    const size_t which = random() % running.size();
+    Running& one = running[which];
+    const int left = static_cast<int>(one.tokens.size()) - one.cache.n_tokens;
+    const uint32_t choice = static_cast<uint32_t>(random() % 16);
+    if (left > 0 && choice > 0) {
+      const int n = std::min(left, 1 + static_cast<int>(random() % kMaxRun));
+      ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, one.cache.n_tokens + n));
+      if (choice < 4) cache->remember(one.cache, fed(one.cache, one.tokens));
+      continue;
+    }
+    const std::span<const TokenId> all = fed(one.cache, one.tokens);
+    if (choice == 1) {
+      cache->release(std::move(one.cache));
+    } else {
+      cache->retire(std::move(one.cache), all);
+    }
+    ++n_ends;
+    texts.push_back(std::move(one.tokens));
+    if (texts.size() > 12) texts.erase(texts.begin());
+    running.erase(running.begin() + static_cast<ptrdiff_t>(which));
+  }
+  for (Running& one : running) cache->release(std::move(one.cache));
+  EXPECT_GT(n_hits, 50);
+  EXPECT_GT(n_refused, 10);
+  EXPECT_GT(cache->tree().n_evicted_pages(), 100u);
+  EXPECT_GT(n_ends, 300);
+  for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
+  EXPECT_EQ(cache->pools().states.n_pinned(), 0);
+
+  // Nothing was lost on the way: one sequence after the other, each page is used again.
+  for (int i = 0; i < 40; ++i) {
+    const Tokens tokens(kMaxLength, 100 + i);
+    std::optional<Admission> admission = cache->admit(tokens, kMaxLength, 0);
+    ASSERT_TRUE(admission.has_value());
+    while (admission->sequence.n_tokens < kMaxLength) {
+      feed(admission->sequence, tokens, std::min(kMaxLength, admission->sequence.n_tokens + kMaxRun));
+    }
+    cache->release(std::move(admission->sequence));
+  }
+}
+
+TEST_P(KvCacheTest, what_is_reserved_is_there_when_it_is_wanted) {
+  std::vector<Running> running;
+  for (TokenId first = 0;; ++first) {  // as many as are let in, none of which has taken anything yet
+    if (running.size() == kMaxSequences) break;
+    const Tokens tokens(kMaxLength, first);
+    std::optional<Admission> admission = cache->admit(tokens, kMaxLength, kMaxLength - 1);
+    if (!admission) break;
+    running.push_back({std::move(admission->sequence), tokens});
+  }
+  ASSERT_GE(running.size(), 2u);
+  for (int end = kMaxRun; end <= kMaxLength; end += kMaxRun) {
+    for (Running& one : running) ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, end));
+  }
+  for (Running& one : running) ASSERT_NO_FATAL_FAILURE(check(one.cache, one.tokens));
+}
+
+class FullLayersTest : public KvCacheTest {};
+
+TEST_P(FullLayersTest, a_page_matched_in_part_is_taken_over_only_where_its_copy_has_room) {
+  const auto run = [&](const Tokens& tokens) {
+    Admission admission = std::move(cache->admit(tokens, static_cast<int>(tokens.size()), 0).value());
+    while (admission.sequence.n_tokens < static_cast<int>(tokens.size())) {
+      const int end = std::min(static_cast<int>(tokens.size()), admission.sequence.n_tokens + kMaxRun);
+      feed(admission.sequence, tokens, end);
+    }
+    return std::move(admission.sequence);
+  };
+  const Tokens text(40, 1), longer(64, 1);  // two pages, the second in part
+  cache->retire(run(text), text);
+  SequenceCache a = run(Tokens(200, 2)), b = run(Tokens(192, 3));  // all the other 13 pages
+  EXPECT_FALSE(cache->admit(longer, 64, 63).has_value());
+  cache->release(std::move(b));
+  std::optional<Admission> admission = cache->admit(longer, 64, 63);
+  ASSERT_TRUE(admission.has_value());
+  EXPECT_EQ(admission->sequence.n_tokens, 40);
+  ASSERT_NO_FATAL_FAILURE(feed(admission->sequence, longer, 60));
+  EXPECT_EQ(cache->admit(Tokens(41, 1), 41, 40)->sequence.n_tokens, 40) << "the tree's own page is as it was";
+}
+
+std::string kind_name(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Kinds, FullLayersTest, testing::Values(Kind{"dense", {0}, false}, Kind{"hybrid", {0}, true}),
+                         kind_name);
+INSTANTIATE_TEST_SUITE_P(Kinds, KvCacheTest,
+                         testing::Values(Kind{"dense", {0}, false}, Kind{"sliding", {0, 40}, false},
+                                         Kind{"only_sliding", {40}, false}, Kind{"hybrid", {0}, true},
+                                         Kind{"hybrid_sliding", {0, 40, 70}, true}),
+                         kind_name);
+
+}  // namespace
+}  // namespace zinc
