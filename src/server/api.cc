@@ -108,7 +108,7 @@ struct Api::Route {
   }
 };
 
-// Public: an orchestrator asks these without a key, and learns nothing from them but that the server lives.
+// Public: an orchestrator asks these without a key. They say how busy the server is, never what is asked or answered.
 const Api::Route Api::kRoutes[] = {
     {"GET", "/health", "Whether the server lives, and how busy it is", true,
      [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},

@@ -25,7 +25,6 @@ struct AnswerHead {
   int n_prompt_tokens = 0;
   bool include_usage = false;
   bool with_logprobs = false;
-  bool thinks = false;       // thoughts may come
   json::object echoed = {};  // fields of the request that the form's answers repeat
 };
 

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <fstream>
 #include <mutex>
 
 #include "base/utf8.h"
@@ -654,6 +655,26 @@ TEST_F(ApiTest, small_routes_answer_with_json) {
   draining_ = true;
   EXPECT_EQ(start("GET", "/ready", "")->response.status, 503);
   EXPECT_EQ(start("GET", "/health", "")->response.status, 200);
+}
+
+TEST_F(ApiTest, document_and_manual_know_every_route_and_field) {
+  std::ifstream file(ZINC_SOURCE_DIR "/docs/api.md");
+  const std::string manual((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const json::value document = parse_json(start("GET", "/openapi.json", "")->response.body).value();
+  for (const auto& path : document.at("paths").get_object()) {
+    const std::string route(path.key());
+    EXPECT_NE(manual.find(route), std::string::npos) << route;
+    const json::object* post =
+        path.value().get_object().contains("post") ? &path.value().at("post").get_object() : nullptr;
+    if (!post) continue;
+    const json::value& schema = post->at("requestBody").at("content").at("application/json").at("schema");
+    for (const auto& field : schema.at("properties").get_object()) {
+      const std::string name(field.key());
+      const bool is_named =
+          manual.find("`" + name + "`") != std::string::npos || manual.find("`" + name + ".") != std::string::npos;
+      EXPECT_TRUE(is_named) << route << " " << name;
+    }
+  }
 }
 
 TEST_F(ApiTest, metrics_are_histograms_under_vllms_names) {
