@@ -40,7 +40,7 @@ ends_well() { # after a signal: exit code 0
 }
 
 fails 'no --api-key is given' "$model" --host 0.0.0.0 --port 0
-fails 'is no IP address' "$model" --host example.com
+fails 'is no IP address' "$model" --host example.com --api-key k
 fails 'two models are called' "$model" "$model" --port 0
 fails 'belong together' "$model" --port 0 --tls-cert "$model"
 fails 'no certificate chain' "$model" --port 0 --tls-cert "$model" --tls-key "$model"
