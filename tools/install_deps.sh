@@ -56,6 +56,7 @@ missing_for() {
       has_header CLI/CLI.hpp || echo libcli11-dev
       has_header gtest/gtest.h || echo libgtest-dev
       has_header zlib.h || echo zlib1g-dev
+      has_header openssl/ssl.h || echo libssl-dev
       has_boost || echo @boost
       ;;
     run)

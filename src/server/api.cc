@@ -36,6 +36,7 @@ ErrorForm form_of(std::string_view path) {
 json::object limits_json(const ServerLimits& limits) {
   return {{"body_bytes", limits.http.body_bytes},
           {"header_bytes", limits.http.header_bytes},
+          {"all_bodies_bytes", limits.all_bodies_bytes},
           {"connections", limits.connections},
           {"pending_bytes", limits.pending_bytes},
           {"header_seconds", limits.header_time.count()},

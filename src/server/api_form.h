@@ -65,8 +65,6 @@ class StreamWriter {
 };
 
 struct ApiForm {
-  std::string_view path;
-  std::string_view summary;
   ErrorForm error_form = ErrorForm::openai;
   std::vector<std::span<const FieldDoc>> fields;  // what a request may have
   void (*read)(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out);

@@ -47,6 +47,7 @@ class Connection::Exchange final : public Reply {
   void start_stream() override {
     if (!is_open()) return;
     status_ = 200;
+    connection_->hold_body(0);  // the request has been read
     HttpResponse head{.body = {},
                       .content_type = "text/event-stream; charset=utf-8",
                       .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
@@ -159,6 +160,10 @@ void Connection::take_input() {
   } else {
     input_.erase(0, n);
   }
+  hold_body(parser_->n_body_bytes());
+  if (host_.n_body_bytes > host_.limits.all_bodies_bytes) {
+    return refuse_input(503, "too many large requests at once");
+  }
   switch (parser_->state()) {
     case HttpParser::State::header:
       if (!std::exchange(begun_, true)) arm(host_.limits.header_time);  // once: a byte now and then gains no time
@@ -170,13 +175,17 @@ void Connection::take_input() {
     case HttpParser::State::done:
       return begin_exchange();
     case HttpParser::State::failed:
-      return refuse_input();
+      return refuse_input(parser_->error_status(), parser_->error_message());
   }
   read();
 }
 
 void Connection::begin_exchange() {
-  disarm();
+  if (writing_) {
+    arm(host_.limits.write_time);  // the answer before this one is still on its way
+  } else {
+    disarm();
+  }
   HttpRequest request = parser_->take();
   request.client = client_;
   parser_.reset();
@@ -186,16 +195,22 @@ void Connection::begin_exchange() {
   host_.handle(std::move(request), exchange);
 }
 
-void Connection::refuse_input() {
+void Connection::hold_body(size_t n_bytes) {
+  host_.n_body_bytes += n_bytes - n_body_bytes_;
+  n_body_bytes_ = n_bytes;
+}
+
+void Connection::refuse_input(int status, std::string_view message) {
   HttpRequest nothing;
   nothing.client = client_;
   const auto exchange = std::make_shared<Exchange>(shared_from_this(), nothing);
   exchange_ = exchange;
-  exchange->send(host_.refuse(parser_->error_status(), parser_->error_message()));
+  exchange->send(host_.refuse(status, message));
 }
 
 void Connection::exchange_is_over(bool keeps_alive) {
   exchange_.reset();
+  hold_body(0);
   if (closed_) return;
   if (!keeps_alive) {
     closing_ = true;
@@ -254,6 +269,7 @@ void Connection::close_if_idle() {
 void Connection::abort() {
   if (closed_) return;
   closed_ = true;
+  hold_body(0);
   disarm();
   transport_->close();
   if (const std::shared_ptr<Exchange> exchange = std::exchange(exchange_, nullptr)) exchange->leave();

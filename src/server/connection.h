@@ -30,6 +30,7 @@ struct ConnectionHost {
   std::function<void(json::object line)> write_log = {};
   std::function<void(class Connection*)> closed = {};
   bool draining = false;
+  size_t n_body_bytes = 0;  // of all connections
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -49,7 +50,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read();
   void take_input();
   void begin_exchange();
-  void refuse_input();
+  void refuse_input(int status, std::string_view message);
+  void hold_body(size_t n_bytes);  // sets what this connection's share of host_.n_body_bytes is
   void exchange_is_over(bool keeps_alive);
   void queue(std::string_view bytes);
   void flush();
@@ -67,6 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string input_;        // read but not parsed
   std::string queued_, in_flight_;
   std::shared_ptr<Exchange> exchange_;
+  size_t n_body_bytes_ = 0;
   bool reading_ = false, writing_ = false, closing_ = false, closed_ = false;
   bool begun_ = false, said_continue_ = false;  // of the request being read: its first byte came; 100 was sent
 };

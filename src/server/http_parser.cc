@@ -103,6 +103,7 @@ size_t HttpParser::push(std::string_view bytes) {
 }
 
 HttpParser::State HttpParser::state() const { return machine_->state; }
+size_t HttpParser::n_body_bytes() const { return machine_->request.body.size(); }
 int HttpParser::error_status() const { return machine_->error_status; }
 std::string_view HttpParser::error_message() const { return machine_->error_message; }
 

@@ -209,6 +209,23 @@ TEST_F(HttpServerTest, what_is_too_large_is_refused_with_a_reason) {
   EXPECT_TRUE(client().send("\x16\x03\x01 nonsense\r\n\r\n").read_to_end().starts_with("HTTP/1.1 400"));
 }
 
+TEST_F(HttpServerTest, bodies_that_are_too_large_together_are_refused) {
+  ServerLimits limits;
+  limits.all_bodies_bytes = 150000;
+  restart(limits);
+  const std::string head = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+  Client one = client();
+  one.send(head + std::string(99000, ' '));
+  Client asking = client();  // while it is answered, the loop reads the first one's bytes
+  for (int i = 0; i < 20; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
+  one.send("{\"content\":\"a\"}" + std::string(985, ' '));  // the first one goes on, and its share is given back
+  EXPECT_NE(one.read_until("}").find("200 OK"), std::string::npos);
+  Client two = client();
+  two.send(head + "{\"content\":\"a\"}" + std::string(99985, ' '));
+  EXPECT_NE(two.read_until("}").find("200 OK"), std::string::npos);
+}
+
 TEST_F(HttpServerTest, connections_over_the_limit_are_told_so) {
   ServerLimits limits;
   limits.connections = 2;

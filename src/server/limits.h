@@ -11,6 +11,7 @@ namespace zinc {
 struct ServerLimits {
   HttpLimits http;
   size_t connections = 4096;
+  size_t all_bodies_bytes = 512 << 20;  // of all requests together that are being read or prepared
   size_t pending_bytes = 256 << 10;  // written but not taken by the client; a stream that is further behind is dropped
 
   std::chrono::seconds header_time{10};  // from the first byte to the end of the headers; also TLS handshakes

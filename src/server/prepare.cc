@@ -98,6 +98,8 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
                 .whole_calls = !out.asked.streams_arguments};
   out.answer.thinking = thinking_budget(model, out.asked.thinking_budget, opens_thought);
   out.answer.show_control = needs_control_tokens(model, out.asked);
+  out.asked.messages = {};  // said by the tokens now; an answer may take long
+  out.asked.tools = nullptr;
   return {};
 }
 

@@ -236,9 +236,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
 }  // namespace
 
 const ApiForm& chat_form() {
-  static const ApiForm form = {.path = "/v1/chat/completions",
-                               .summary = "An answer to a conversation",
-                               .fields = {kFields, kSamplingFields, kThinkingFields, kIgnored},
+  static const ApiForm form = {.fields = {kFields, kSamplingFields, kThinkingFields, kIgnored},
                                .read = read,
                                .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
                                .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {

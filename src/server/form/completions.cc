@@ -180,9 +180,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
 }  // namespace
 
 const ApiForm& completions_form() {
-  static const ApiForm form = {.path = "/v1/completions",
-                               .summary = "A prompt is continued",
-                               .fields = {kFields, kSamplingFields},
+  static const ApiForm form = {.fields = {kFields, kSamplingFields},
                                .read = read,
                                .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
                                .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {

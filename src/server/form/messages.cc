@@ -353,9 +353,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
 }  // namespace
 
 const ApiForm& messages_form() {
-  static const ApiForm form = {.path = "/v1/messages",
-                               .summary = "An answer to a conversation, in Anthropic's form",
-                               .error_form = ErrorForm::anthropic,
+  static const ApiForm form = {.error_form = ErrorForm::anthropic,
                                .fields = {kFields, kSamplingFields},
                                .read = read,
                                .echo = [](const ChatRequest&, const json::object&) { return json::object(); },

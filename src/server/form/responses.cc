@@ -387,9 +387,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
 }  // namespace
 
 const ApiForm& responses_form() {
-  static const ApiForm form = {.path = "/v1/responses",
-                               .summary = "An answer to a conversation, as items; nothing is stored",
-                               .fields = {kFields, kSamplingFields, kThinkingFields},
+  static const ApiForm form = {.fields = {kFields, kSamplingFields, kThinkingFields},
                                .read = read,
                                .echo = echo,
                                .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {
