@@ -108,7 +108,7 @@ int run(const char* path) {
     fmt::print("{:2} streams: {:.1f} tokens/s, {:.2f} times one stream's {:.1f}\n", n, many, many / one, one);
   }
   const size_t n_prompt = std::min<size_t>(8000, static_cast<size_t>(engine.limits().context) - 8);
-  for (const int n : {4, 1}) {
+  for (const int n : {16, 1}) {
     std::unique_ptr<Engine> fresh;
     Result<ModelInstance> again = ModelInstance::load(path, {});
     fresh = std::move(

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kModel = "qwen3-q8_0";
 
 std::unique_ptr<Engine> small_engine() {
-  return make_engine(kModel, {.max_sequences = 3, .context = 256, .step_tokens = 32, .queue_limit = 4});
+  return make_engine({.name = kModel}, {.max_sequences = 3, .context = 256, .step_tokens = 32, .queue_limit = 4});
 }
 
 Request simple(const Engine& engine, size_t n_prompt, int max_tokens, uint32_t seed = 1) {
@@ -202,7 +202,7 @@ TEST(EngineRequests, an_embedding_is_a_vector_of_length_1_that_company_does_not_
 
 TEST(EngineRequests, a_client_with_one_request_does_not_wait_for_anothers_twenty) {
   const std::unique_ptr<Engine> engine =
-      make_engine(kModel, {.max_sequences = 2, .context = 128, .step_tokens = 64, .queue_limit = 64});
+      make_engine({.name = kModel}, {.max_sequences = 2, .context = 128, .step_tokens = 64, .queue_limit = 64});
   std::vector<std::shared_ptr<Told>> many;
   for (uint32_t i = 0; i < 20; ++i) {
     Request request = simple(*engine, 30, 10, i);
@@ -238,7 +238,7 @@ class BreakingPlan final : public Plan {
 };
 
 TEST(EngineRequests, a_failed_step_fails_all_its_requests_and_poisons_nothing) {
-  const ModelInstance model = load_model("qwen35moe-q8_0");
+  const ModelInstance model = load_model({.name = "qwen35moe-q8_0"});
   const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
   const CacheSizes sizes{.n_pages = {40}, .n_slots = 8, .kv_format = &model.kv_format()};
   std::unique_ptr<KvCache> cache =
@@ -279,8 +279,8 @@ TEST(EngineRequests, a_failed_step_fails_all_its_requests_and_poisons_nothing) {
 
 // Many threads ask and hang up while the engine runs; under ThreadSanitizer this is also a proof of the locks.
 TEST(EngineRequests, threads_that_ask_and_hang_up_get_one_end_each) {
-  const std::unique_ptr<Engine> engine =
-      make_engine(kModel, {.max_sequences = 8, .context = 256, .step_tokens = 32, .queue_limit = 1000}, 2);
+  const std::unique_ptr<Engine> engine = make_engine(
+      {.name = kModel, .n_threads = 2}, {.max_sequences = 8, .context = 256, .step_tokens = 32, .queue_limit = 1000});
   struct Counter : RequestSink {
     void progress(const PromptProgress&) override {}
     void tokens(std::string_view, std::span<const AnswerToken>) override { ++n_tokens; }

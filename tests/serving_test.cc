@@ -11,16 +11,21 @@ namespace zinc {
 namespace {
 
 struct Kind {
-  std::string model, what;
+  std::string model, what, kv_format = "f16";
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " (" << kind.what << ")"; }
-const std::vector<Kind> kKinds = {
-    {"qwen3-q8_0", "dense"}, {"gemma3-f16", "sliding"}, {"qwen35moe-q8_0", "hybrid"}, {"gpt-oss-mxfp4", "alternating"}};
+const std::vector<Kind> kKinds = {{"qwen3-q8_0", "dense"},
+                                  {"gemma3-f16", "sliding"},
+                                  {"qwen35moe-q8_0", "hybrid"},
+                                  {"gpt-oss-mxfp4", "alternating"},
+                                  {"tiny llama", "dense_in_8_bits", "q8_0"},
+                                  {"tiny gemma4 with layer embeddings", "shared_layers"}};
 
 class ServingTest : public testing::TestWithParam<Kind> {
  protected:
-  ModelInstance load() const { return load_model(GetParam().model); }
-  std::unique_ptr<Engine> serve(const EngineOptions& options) const { return make_engine(GetParam().model, options); }
+  ServedFile file() const { return {.name = GetParam().model, .kv_format = GetParam().kv_format}; }
+  ModelInstance load() const { return load_model(file()); }
+  std::unique_ptr<Engine> serve(const EngineOptions& options) const { return make_engine(file(), options); }
 };
 
 std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
@@ -182,6 +187,34 @@ TEST_P(ServingTest, whatever_conversations_do_an_answer_is_that_of_a_cold_start)
   EXPECT_GT(stats.n_evicted_pages, 0u) << "the cache was not small enough to test anything";
   fmt::print("{}: {} answers equal cold starts; {} of {} prompt tokens cached, {} pages evicted\n", GetParam().what,
              n_compared, stats.n_cached_tokens, stats.n_prompt_tokens, stats.n_evicted_pages);
+}
+
+TEST_P(ServingTest, a_restarted_server_finds_what_the_last_one_had_read) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "zinc_serving_cache";
+  std::filesystem::remove(file);
+  EngineOptions options{.max_sequences = 2, .context = 512, .step_tokens = 128, .cache_file = file};
+  const ModelInstance model = load();
+  Request request{.answer = greedy(10), .boundaries = {300}};
+  std::vector<TokenId> answered;
+  {
+    const std::unique_ptr<Engine> engine = serve(options);
+    request.prompt = draw_tokens(engine->tokenizer(), 350, 1);
+    const std::shared_ptr<Told> told = submit(*engine, request);
+    run_all(*engine);
+    answered = ids_of(*told);
+    ASSERT_TRUE(engine->save_cache().ok());
+  }
+  const std::unique_ptr<Engine> engine = serve(options);
+  EXPECT_EQ(engine->limits().cache_note, "");
+  request.prompt = request.prompt + answered + draw_tokens(engine->tokenizer(), 20, 2);
+  const std::shared_ptr<Told> told = submit(*engine, request);
+  run_all(*engine);
+  EXPECT_EQ(told->outcome.usage.n_cached, 359);
+  EXPECT_TRUE(same_answer(*told, answer_alone(model, request, 512)));
+
+  const std::string other = GetParam().model == "qwen2-f16" ? "qwen3-q8_0" : "qwen2-f16";
+  EXPECT_NE(make_engine({.name = other}, options)->limits().cache_note, "") << "another model's cache is not taken";
+  std::filesystem::remove(file);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ServingTest, testing::ValuesIn(kKinds),

@@ -4,12 +4,14 @@
 // Invariant: what running sequences hold plus what they may still take never exceeds what there is.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/sha256.h"
 #include "cache/prefix_tree.h"
 
 namespace zinc {
@@ -51,6 +53,12 @@ class KvCache {
   // The last of a sequence: remember, then release, without copying its state.
   void retire(SequenceCache sequence, std::span<const TokenId> tokens);
 
+  // The prefix tree on disk, with all that it keeps: it survives a restart. `key` stands for everything the bytes
+  // depend on (model, backend, format); a file with another key, a damaged one or one of other sizes is an error, and
+  // the cache stays empty. Where the file has more than fits, what was used most recently is taken.
+  Status save(const std::filesystem::path& path, const Sha256::Digest& key);
+  Status load(const std::filesystem::path& path, const Sha256::Digest& key);  // REQUIRES: nothing is cached or running
+
   CacheMemory& memory() { return *memory_; }
   const CachePools& pools() const { return pools_; }
   const PrefixTree& tree() const { return *tree_; }
@@ -65,6 +73,8 @@ class KvCache {
   PageId take_page(size_t group);
   int take_slot();
   void adopt(const PrefixMatch& match, SequenceCache& sequence);
+  Status take_back(std::vector<PrefixRecord> records, std::span<const std::span<const std::byte>> pages,
+                   std::span<const std::byte> states);
 
   std::unique_ptr<CacheMemory> memory_;
   std::vector<int> windows_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "cache/cache_plan.h"
@@ -78,6 +79,14 @@ class HashBackend final : public Backend {
   static Error refused() { return fail(ErrorCode::unsupported, "computes nothing"); }
 };
 
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
 struct Kind {
   std::string name;
   std::vector<int> windows;
@@ -90,6 +99,11 @@ constexpr int kMaxRun = 20, kMaxLength = 200, kMaxSequences = 4;
 class KvCacheTest : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
+    cache = make_cache();
+    memory = static_cast<HashMemory*>(&cache->memory());
+  }
+
+  std::unique_ptr<KvCache> make_cache() {
     std::vector<LayerCache> layers;
     KvCacheOptions options{.sizes = {.n_pages = {}, .n_slots = kMaxSequences, .kv_format = &k_f32},
                            .max_run_tokens = kMaxRun};
@@ -101,7 +115,27 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
       layers.push_back({{}, {.heads = 1, .k_dim = 1, .v_dim = 1}});
       options.sizes.n_slots += 3;
     }
-    cache = std::move(KvCache::create(backend, layers, options).value());
+    return std::move(KvCache::create(backend, layers, options).value());
+  }
+
+  // Feeds all of a text and leaves it to the tree.
+  void tell(const Tokens& tokens) {
+    const int n = static_cast<int>(tokens.size());
+    Admission admission = std::move(cache->admit(tokens, n, n - 1).value());
+    while (admission.sequence.n_tokens < n) {
+      feed(admission.sequence, tokens, std::min(n, admission.sequence.n_tokens + kMaxRun));
+    }
+    cache->retire(std::move(admission.sequence), tokens);
+  }
+  int n_found(const Tokens& tokens) {
+    Admission admission = std::move(cache->admit(tokens, kMaxLength, static_cast<int>(tokens.size()) - 1).value());
+    check(admission.sequence, tokens);
+    const int n = admission.sequence.n_tokens;
+    cache->release(std::move(admission.sequence));
+    return n;
+  }
+  void restart() {
+    cache = make_cache();
     memory = static_cast<HashMemory*>(&cache->memory());
   }
 
@@ -229,6 +263,83 @@ TEST_P(KvCacheTest, what_is_reserved_is_there_when_it_is_wanted) {
     for (Running& one : running) ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, end));
   }
   for (Running& one : running) ASSERT_NO_FATAL_FAILURE(check(one.cache, one.tokens));
+}
+
+const std::filesystem::path kPath = std::filesystem::path(testing::TempDir()) / "zinc_prefix_file";
+constexpr Sha256::Digest kKey = {1, 2, 3}, kOtherKey = {1, 2, 4};
+
+TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
+  Tokens a(90, 1), b(90, 1);
+  for (size_t i = 50; i < 90; ++i) b[i] = 2;
+  tell(a);
+  tell(b);
+  ASSERT_TRUE(cache->save(kPath, kKey).ok());
+  restart();
+  ASSERT_TRUE(cache->load(kPath, kKey).ok());
+  for (Tokens tokens : {a, b}) {
+    tokens.push_back(7);
+    EXPECT_EQ(n_found(tokens), 90);
+  }
+  EXPECT_EQ(cache->pools().states.n_pinned(), 0);
+  for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
+  for (TokenId token = 10; token < 30; ++token) tell(Tokens(kMaxLength, token));  // and makes room when asked to
+}
+
+TEST_P(KvCacheTest, a_file_with_more_than_fits_gives_back_what_was_used_last) {
+  for (TokenId token = 0; token < 3; ++token) tell(Tokens(140, token));
+  ASSERT_TRUE(cache->save(kPath, kKey).ok());
+  restart();
+  const Tokens other(180, 50);  // holds pages meanwhile
+  Admission running = std::move(cache->admit(other, 180, 0).value());
+  while (running.sequence.n_tokens < 180)
+    feed(running.sequence, other, std::min(180, running.sequence.n_tokens + kMaxRun));
+  ASSERT_TRUE(cache->load(kPath, kKey).ok());
+  check(running.sequence, other);
+  cache->release(std::move(running.sequence));
+  EXPECT_EQ(n_found(Tokens(141, 2)), 140);
+}
+
+TEST_P(KvCacheTest, a_file_of_another_model_or_a_damaged_one_is_refused) {
+  tell(Tokens(90, 1));
+  ASSERT_TRUE(cache->save(kPath, kKey).ok());
+  restart();
+  EXPECT_EQ(cache->load(kPath, kOtherKey).error().code, ErrorCode::unsupported);
+  std::string bytes = read_file(kPath);
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(kPath, bytes);
+  EXPECT_EQ(cache->load(kPath, kKey).error().code, ErrorCode::invalid_input);
+  write_file(kPath, bytes.substr(0, 30));
+  EXPECT_EQ(cache->load(kPath, kKey).error().code, ErrorCode::invalid_input);
+  EXPECT_EQ(n_found(Tokens(91, 1)), 0);
+}
+
+// With a checksum that matches whatever was changed: nothing in it is believed.
+TEST_P(KvCacheTest, no_file_makes_a_cache_that_breaks) {
+  tell(Tokens(90, 1));
+  tell(Tokens(50, 2));
+  ASSERT_TRUE(cache->save(kPath, kKey).ok());
+  const std::string good = read_file(kPath);
+  std::mt19937 random(3);
+  int n_taken = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::string bytes = good.substr(0, good.size() - sizeof kKey);
+    for (int i = static_cast<int>(random() % 3); i >= 0; --i) {
+      const size_t at = 40 + random() % 300;  // counts and records
+      bytes[at] = static_cast<char>(random() % 2 == 0 ? random() : bytes[at] ^ 1);
+    }
+    if (random() % 8 == 0) bytes.resize(40 + random() % (bytes.size() - 40));
+    Sha256 hash;
+    hash.update(std::as_bytes(std::span(bytes)));
+    const Sha256::Digest digest = hash.finish();
+    bytes.append(reinterpret_cast<const char*>(digest.data()), digest.size());
+    write_file(kPath, bytes);
+    restart();
+    if (!cache->load(kPath, kKey).ok()) continue;
+    ++n_taken;
+    for (TokenId token = 10; token < 14; ++token) tell(Tokens(kMaxLength, token));
+  }
+  EXPECT_GT(n_taken, 0);
+  EXPECT_LT(n_taken, 400);
 }
 
 class FullLayersTest : public KvCacheTest {};

@@ -18,6 +18,7 @@ class PrefixTree::Node {
 
   int end() const { return begin + static_cast<int>(tokens.size()); }
   size_t page() const { return static_cast<size_t>(begin / kPageTokens); }
+  uint64_t last_used() const { return *std::ranges::max_element(used_at); }
   bool is_empty() const {
     return children.empty() && state == kNoSlot && std::ranges::all_of(pages, [](PageId p) { return p == kNoPage; });
   }
@@ -266,6 +267,51 @@ void PrefixTree::free_state() {
   Node& node = *victim->second;
   drop_state(node);
   forget_if_empty(node);
+}
+
+std::vector<PrefixRecord> PrefixTree::records() const {
+  struct Open {
+    const Node* node;
+    int parent;
+  };
+  std::vector<PrefixRecord> records;
+  std::vector<Open> open;  // the next to be told at the back
+  const auto add_children = [&](const Node& node, int index) {
+    const size_t first = open.size();
+    for (const auto& [token, child] : node.children) open.push_back({child.get(), index});
+    std::sort(open.begin() + static_cast<ptrdiff_t>(first), open.end(),
+              [](const Open& a, const Open& b) { return a.node->last_used() < b.node->last_used(); });
+  };
+  add_children(*root_, -1);
+  while (!open.empty()) {
+    const Open next = open.back();
+    open.pop_back();
+    records.push_back({next.parent, next.node->tokens, next.node->pages, next.node->state});
+    add_children(*next.node, static_cast<int>(records.size()) - 1);
+  }
+  return records;
+}
+
+void PrefixTree::restore(std::span<const PrefixRecord> records) {
+  ZINC_CHECK(root_->children.empty());
+  std::vector<Node*> nodes;
+  for (const PrefixRecord& record : records) {
+    Node& parent = record.parent < 0 ? *root_ : *nodes[static_cast<size_t>(record.parent)];
+    Node* node = add_child(parent, record.tokens);
+    nodes.push_back(node);
+    node->pages = record.pages;
+    node->state = record.state;
+    for (size_t g = 0; g < windows_.size(); ++g) {
+      if (node->pages[g] != kNoPage) pools_.pages[g].keep(node->pages[g]);
+    }
+    if (node->state != kNoSlot) pools_.states.keep(node->state);
+  }
+  for (size_t i = nodes.size(); i-- > 0;) {  // children before parents, the least recently used branch first
+    for (size_t g = 0; g < windows_.size(); ++g) {
+      if (nodes[i]->pages[g] != kNoPage) touch(g, *nodes[i]);
+    }
+    if (nodes[i]->state != kNoSlot) touch(state_resource(), *nodes[i]);
+  }
 }
 
 }  // namespace zinc

@@ -38,6 +38,14 @@ struct PrefixMatch {
   int state = kNoSlot;  // the recurrent state after them
 };
 
+// A node, for taking the tree elsewhere and back.
+struct PrefixRecord {
+  int parent = -1;  // index of the record it goes on from; -1: none
+  std::vector<TokenId> tokens;
+  std::vector<PageId> pages;  // per group
+  int state = kNoSlot;
+};
+
 class PrefixTree {
  public:
   // windows: of each page group, 0 for unbounded. The pools must outlive the tree.
@@ -61,6 +69,12 @@ class PrefixTree {
   // Frees a page of the group, or a slot, that no sequence has pinned. REQUIRES: there is one that the tree keeps.
   void free_page(int group);
   void free_state();
+
+  // Every node, parents before children, the most recently used branch first.
+  std::vector<PrefixRecord> records() const;
+  // The other way round. REQUIRES: an empty tree; records as above whose runs stay within a page, and whose siblings
+  // begin with different tokens; pages and slots that somebody has pinned.
+  void restore(std::span<const PrefixRecord> records);
 
   uint64_t n_evicted_pages() const { return n_evicted_pages_; }
   int n_nodes() const { return n_nodes_; }

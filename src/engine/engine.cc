@@ -6,6 +6,7 @@
 #include "cache/cache_plan.h"
 #include "engine/engine_loop.h"
 #include "engine/inbox.h"
+#include "engine/model_fingerprint.h"
 #include "graph/memory_plan.h"
 
 namespace zinc {
@@ -74,6 +75,15 @@ Result<CachePlan> plan_for(const ModelInstance& model, const EngineOptions& opti
   return plan_cache(model.model().caches, model.kv_format(), demand);
 }
 
+// A file that cannot be used is no reason not to serve; the note says why.
+Result<std::string> load_cache(KvCache& cache, const ModelInstance& model, const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(path, ignored)) return std::string();
+  ZINC_TRY(key, fingerprint_of(model));
+  const Status loaded = cache.load(path, key);
+  return loaded.ok() ? std::string() : loaded.error().message;
+}
+
 }  // namespace
 
 Engine::Engine(ModelInstance model, Tokenizer tokenizer) : model_(std::move(model)), tokenizer_(std::move(tokenizer)) {}
@@ -95,13 +105,16 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, const Engine
                                                   bucket_of(size, options.max_sequences)));
     plans.push_back({size, std::move(compiled)});
   }
+  ZINC_TRY(cache_note, load_cache(*cache, instance, options.cache_file));
+  engine->cache_file_ = options.cache_file;
   engine->limits_ = {.context = plan.context,
                      .max_sequences = options.max_sequences,
                      .queue_limit = options.queue_limit,
                      .n_vocab = static_cast<int>(instance.model().config.vocab_size),
                      .embedding_dim = static_cast<int>(instance.model().config.dim),
                      .weight_bytes = instance.file().file_bytes(),
-                     .cache_bytes = cache->total_bytes()};
+                     .cache_bytes = cache->total_bytes(),
+                     .cache_note = cache_note};
   engine->inbox_ = std::make_unique<Inbox>(options.queue_limit);
   const LoopOptions loop{.max_sequences = options.max_sequences,
                          .state_interval = options.state_interval,
@@ -144,6 +157,12 @@ void Engine::drain() { inbox_->drain(); }
 bool Engine::drained() const { return inbox_->drained(); }
 EngineStats Engine::stats() const { return loop_->stats(); }
 bool Engine::step() { return loop_->step(); }
+
+Status Engine::save_cache() {
+  ZINC_CHECK(!cache_file_.empty());
+  ZINC_TRY(key, fingerprint_of(model_));
+  return loop_->cache().save(cache_file_, key);
+}
 
 void Engine::run(std::stop_token stop) {
   while (!stop.stop_requested()) {

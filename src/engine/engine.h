@@ -4,6 +4,7 @@
 // runs, only a lost device can fail it. Every submitted request's sink gets exactly one end().
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -24,7 +25,8 @@ struct EngineOptions {
                              // the memory the model leaves
   int queue_limit = 256;     // requests that wait
   double longest_gap = 2.5;  // how many plain decode steps a step that also reads prompts may take
-  int state_interval = 2048;  // tokens between recurrent-state checkpoints, beside those at boundaries
+  std::filesystem::path cache_file = {};  // where the prefix tree is taken from, and saved to; empty: nowhere
+  int state_interval = 2048;              // tokens between recurrent-state checkpoints, beside those at boundaries
 };
 
 // What a model and its options came to; constant.
@@ -32,6 +34,7 @@ struct EngineLimits {
   int context = 0, max_sequences = 0, queue_limit = 0, n_vocab = 0;
   int embedding_dim = 0;
   size_t weight_bytes = 0, cache_bytes = 0;
+  std::string cache_note = {};  // why a cache file that is there was not taken; empty: it was, or there is none
 };
 
 class EngineLoop;
@@ -64,6 +67,9 @@ class Engine {
   bool step();
   // Engine thread. step() until stopped; sleeps when idle.
   void run(std::stop_token stop);
+  // Engine thread. Writes what the prefix tree has to EngineOptions::cache_file, whole or not at all. REQUIRES: there
+  // is such a file.
+  Status save_cache();
 
  private:
   Engine(ModelInstance model, Tokenizer tokenizer);
@@ -71,6 +77,7 @@ class Engine {
   ModelInstance model_;
   Tokenizer tokenizer_;
   EngineLimits limits_;
+  std::filesystem::path cache_file_;
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<EngineLoop> loop_;
 };

@@ -36,7 +36,7 @@ class EngineLoop {
 
   bool step();                // false: there was nothing to do
   EngineStats stats() const;  // any thread: as of the last step
-  const KvCache& cache() const { return *cache_; }
+  KvCache& cache() { return *cache_; }
 
  private:
   void take_mail();

@@ -115,6 +115,7 @@ void Scheduler::finish(double seconds) {
     if (request->reads_prompt()) {
       shape.n_prefill += run.n_tokens;
       shape.depth_sum += static_cast<double>(run.n_tokens) * (run.begin + run.n_tokens / 2.0);
+      shape.read_depth += run.begin;
     } else {
       ++shape.n_decode;
     }

@@ -121,20 +121,22 @@ TEST(Scheduler, who_was_away_does_not_catch_up_at_the_expense_of_others) {
   EXPECT_EQ(scheduler.waiting_in_turn().front(), 4u) << "both had the same since the second came, but for its prompt";
 }
 
-// A machine whose steps take what they take on a processor: so long for the weights, so long for each token.
+// A machine whose steps take what they take on a processor: so long for the weights, so long for each token and what it
+// looks back to, and so long for reading that from memory, once for all tokens of a run.
 struct Machine {
-  double weights_s = 0.010, row_s = 0.001, token_s = 0.001, depth_s = 2e-7;
+  double weights_s = 0.010, row_s = 0.001, token_s = 0.001, depth_s = 2e-7, read_s = 0;
   double step_s(std::span<const ScheduledRun> runs) const {
-    double rows = 0, tokens = 0, depth = 0;
+    double rows = 0, tokens = 0, depth = 0, read = 0;
     for (const ScheduledRun& run : runs) {
       if (run.n_tokens == 1 && run.ends_prompt) {
         rows += 1;
       } else {
         tokens += run.n_tokens;
         depth += run.n_tokens * (run.begin + run.n_tokens / 2.0);
+        read += run.begin;
       }
     }
-    return weights_s + rows * row_s + tokens * token_s + depth * depth_s;
+    return weights_s + rows * row_s + tokens * token_s + depth * depth_s + read * read_s;
   }
 };
 
@@ -164,12 +166,20 @@ TEST(Scheduler, an_8000_token_prompt_stretches_no_gap_beyond_four_plain_steps) {
   for (const int n_answers : {1, 4, 64}) {
     for (const double token_s : {0.0001, 0.001, 0.01}) {
       for (const double depth_s : {0.0, 1e-7, 1e-6}) {
-        const Machine machine{.token_s = token_s, .depth_s = depth_s};
+        const Machine machine{.token_s = token_s, .depth_s = depth_s, .read_s = 2e-7};
         const Gaps gaps = read_long_prompt(machine, n_answers, 8000);
         EXPECT_LE(gaps.longest, 4 * gaps.plain) << n_answers << " answers, " << token_s << " s/token, " << depth_s;
       }
     }
   }
+}
+
+// Reading the cache at this depth takes six plain steps, for one token as for five.
+TEST(Scheduler, a_cache_that_takes_long_to_read_is_not_read_for_one_token_at_a_time) {
+  const Machine machine{.weights_s = 0.003, .row_s = 0.0001, .token_s = 0.0007, .depth_s = 3e-7, .read_s = 2.3e-6};
+  const Gaps gaps = read_long_prompt(machine, 1, 8000);
+  EXPECT_LT(gaps.n_steps, 2500);
+  EXPECT_LT(gaps.longest, 3 * 8000 * machine.read_s);
 }
 
 TEST(Scheduler, a_prompt_that_costs_little_is_read_in_large_chunks_beside_answers) {

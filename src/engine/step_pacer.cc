@@ -7,9 +7,12 @@
 namespace zinc {
 namespace {
 
-constexpr int kFirstTokens = 16;      // read before anything is known
-constexpr int kGrowth = 4;            // from one step to the next: a wrong fit must not cost a long step
-constexpr int kFreshSteps = 32;       // after so many, what a plain step takes is measured again
+constexpr int kFirstTokens = 16;  // read before anything is known
+constexpr int kGrowth = 4;        // from one step to the next: a wrong fit must not cost a long step
+constexpr int kFreshSteps = 32;   // after so many, what a plain step takes is measured again
+// Reading a cache of some depth takes about as long as computing the attention of so many tokens over it: on two cores
+// of a server processor one token at depth 4,000 takes as long as five.
+constexpr double kReadTokens = 8;
 constexpr double kNewest = 0.2;       // weight of a new plain step's time
 constexpr double kForgetting = 0.95;  // of older observations, per step
 
@@ -41,7 +44,10 @@ int StepPacer::allowance(int n_decode, int depth) const {
   const std::optional<Cost> known = cost();
   if (!known) return std::min(kFirstTokens, max_tokens_);
   const double per_token = known->per_token + known->per_depth * depth;
-  const double tokens = per_token > 0 ? (longest_gap_ - 1) * plain_s / per_token : max_tokens_;
+  // Where reading the cache alone takes too long, a step is worth at least as many tokens as it takes as long again.
+  const double reading = kReadTokens * known->per_depth * depth;
+  const double allowed = std::max((longest_gap_ - 1) * plain_s, 2 * reading);
+  const double tokens = per_token > 0 ? (allowed - reading) / per_token : max_tokens_;
   const int most = std::min(max_tokens_, kGrowth * std::max(kFirstTokens, last_read_));
   return std::clamp(static_cast<int>(std::min<double>(tokens, most)), 1, most);
 }
@@ -63,7 +69,8 @@ void StepPacer::observe(const StepShape& shape, double seconds) {
   }
   // Beside a few tokens a step's own jitter weighs more than they do.
   const double weight = std::min(1.0, shape.n_prefill / double{kFirstTokens});
-  const double d = shape.depth_sum / shape.n_prefill, s = seconds / shape.n_prefill;
+  const double d = (shape.depth_sum + kReadTokens * shape.read_depth) / shape.n_prefill;
+  const double s = seconds / shape.n_prefill;
   for (double* sum : {&nn_, &nd_, &dd_, &ns_, &ds_}) *sum *= kForgetting;
   nn_ += weight;
   nd_ += weight * d;

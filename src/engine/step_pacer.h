@@ -10,9 +10,10 @@
 namespace zinc {
 
 struct StepShape {
-  int n_decode = 0;      // rows of answers
-  int n_prefill = 0;     // prompt tokens
-  double depth_sum = 0;  // of the prompt tokens' positions
+  int n_decode = 0;       // rows of answers
+  int n_prefill = 0;      // prompt tokens
+  double depth_sum = 0;   // of the prompt tokens' positions
+  double read_depth = 0;  // of the positions where their runs begin: what is read of the cache
 };
 
 class StepPacer {

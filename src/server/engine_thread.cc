@@ -10,6 +10,12 @@ EngineThread::~EngineThread() {
   if (thread_.joinable()) thread_.join();
 }
 
+Status EngineThread::stop_and_save() {
+  thread_.request_stop();
+  thread_.join();
+  return engine_->save_cache();
+}
+
 Result<ServedModel> EngineThread::describe(std::string name) {
   const ModelInstance& model = engine_->model();
   ZINC_TRY(prompt, ChatPrompt::load(model.file(), engine_->tokenizer()));

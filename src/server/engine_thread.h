@@ -13,6 +13,8 @@ namespace zinc {
 class EngineThread final : public EnginePort {
  public:
   explicit EngineThread(std::unique_ptr<Engine> engine);
+  // Ends the thread and saves the prefix tree. REQUIRES: the engine has a cache file; nobody submits any more.
+  Status stop_and_save();
   ~EngineThread() override;  // requests that are left end as cancelled
 
   Result<RequestId> submit(Request request) override { return engine_->submit(std::move(request)); }

@@ -66,6 +66,18 @@ ends_well 'in the middle of a stream'
 n=$((n + 1))
 grep -q '^data: \[DONE\]' "$folder/stream" || { echo 'a stream was cut by SIGTERM' >&2 && exit 1; }
 
+# What was cached is still so after a restart.
+rm -f "$folder"/*.cache
+question='{"prompt":"It was a bright cold day in April, and the clocks were striking thirteen.","max_tokens":1}'
+for expected in '"cached_tokens":0' '"cached_tokens":[1-9]'; do
+  start --cache-folder "$folder"
+  n=$((n + 1))
+  answer=$(curl -sS "$url/v1/completions" -d "$question")
+  grep -q "$expected" <<<"$answer" || { echo "no $expected after a restart: $answer" >&2 && exit 1; }
+  kill -TERM "$pid"
+  ends_well 'with a cache folder'
+done
+
 if command -v openssl >/dev/null; then
   openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext 'subjectAltName=IP:127.0.0.1' \
     -keyout "$folder/key.pem" -out "$folder/cert.pem" 2>/dev/null

@@ -3,18 +3,44 @@
 #include <algorithm>
 #include <random>
 
+#include "base/atomic_file.h"
+#include "tests/support/tiny_model.h"
+
 namespace zinc {
 
+namespace {
+
+// Tiny models have no vocabulary of their own.
+GgufWriter tiny_vocabulary() {
+  std::vector<std::string> tokens;
+  for (int64_t i = 0; i < kTinyVocabulary; ++i) tokens.push_back(fmt::format("t{}", i));
+  GgufWriter writer;
+  writer.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "gpt-2").add("tokenizer.ggml.tokens", tokens);
+  writer.add("tokenizer.ggml.merges", std::vector<std::string>{});
+  return writer;
+}
+
 std::filesystem::path model_file(std::string_view name) {
-  return std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models" / fmt::format("{}.gguf", name);
+  constexpr std::string_view kTiny = "tiny ";
+  if (!name.starts_with(kTiny)) {
+    return std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models" / fmt::format("{}.gguf", name);
+  }
+  const TinyModel& model = tiny_model(name.substr(kTiny.size()));
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("zinc_{}.gguf", name);
+  const std::string bytes = make_gguf(model, find_tensors(model).value(), tiny_vocabulary());
+  ZINC_CHECK(write_file_atomically(path, bytes).ok());
+  return path;
 }
 
-ModelInstance load_model(std::string_view name, const std::string& backend, int n_threads) {
-  return std::move(ModelInstance::load(model_file(name), {.backend = backend, .n_threads = n_threads}).value());
+}  // namespace
+
+ModelInstance load_model(const ServedFile& file) {
+  const LoadOptions options{.backend = "cpu", .n_threads = file.n_threads, .kv_format = find_format(file.kv_format)};
+  return std::move(ModelInstance::load(model_file(file.name), options).value());
 }
 
-std::unique_ptr<Engine> make_engine(std::string_view model, const EngineOptions& options, int n_threads) {
-  return std::move(Engine::create(load_model(model, "cpu", n_threads), options).value());
+std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions& options) {
+  return std::move(Engine::create(load_model(file), options).value());
 }
 
 std::vector<TokenId> draw_tokens(const Tokenizer& tokenizer, size_t n, uint32_t seed) {

@@ -31,9 +31,13 @@ struct Told : RequestSink {
   int n_ends = 0, n_after_end = 0;
 };
 
-std::filesystem::path model_file(std::string_view name);  // of tests/data/oracle/models
-ModelInstance load_model(std::string_view name, const std::string& backend = "cpu", int n_threads = 1);
-std::unique_ptr<Engine> make_engine(std::string_view model, const EngineOptions& options, int n_threads = 1);
+struct ServedFile {
+  std::string_view name;  // of tests/data/oracle/models, or "tiny " and one of tests/support/tiny_model.h
+  std::string_view kv_format = "f16";
+  int n_threads = 1;
+};
+ModelInstance load_model(const ServedFile& file);  // on the CPU backend
+std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions& options);
 
 // Random tokens of the engine's vocabulary that are no end tokens.
 std::vector<TokenId> draw_tokens(const Tokenizer& tokenizer, size_t n, uint32_t seed);

@@ -268,8 +268,7 @@ void add_metadata(GgufWriter& writer, const TinyModel& model) {
   }
 }
 
-std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors) {
-  GgufWriter writer;
+std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors, GgufWriter writer) {
   add_metadata(writer, model);
   for (const TinyTensor& tensor : tensors) {
     writer.add_tensor(tensor.name, tensor.shape, choose_format(tensor), std::string_view(encoded_weights(tensor)));

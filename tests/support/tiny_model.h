@@ -51,8 +51,8 @@ Result<std::vector<TinyTensor>> find_tensors(const TinyModel& model);
 void add_metadata(GgufWriter& writer, const TinyModel& model);
 
 // A GGUF file with random weights of these shapes: matrices in f32, f16 and q8_0, the rest in f32. A tensor's numbers
-// depend on its name alone.
-std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors);
+// depend on its name alone. What `writer` has already comes first.
+std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors, GgufWriter writer = {});
 std::string make_gguf(const TinyModel& model);  // REQUIRES: find_tensors succeeds
 
 }  // namespace zinc

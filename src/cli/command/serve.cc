@@ -27,6 +27,7 @@ struct Options {
   ListenOptions listen;
   ApiOptions api;
   std::string key_file;
+  std::filesystem::path cache_folder;  // of prefix trees; empty: they are not kept
   bool force_public = false;
   int drain_s = 30;
 };
@@ -101,7 +102,9 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
   ModelOptions model_options = options.model;
   model_options.path = named.path;
   ZINC_TRY(model, load_model(model_options));
-  ZINC_TRY(engine, Engine::create(std::move(model), options.engine));
+  EngineOptions engine_options = options.engine;
+  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / (named.name + ".cache");
+  ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
   return std::make_unique<EngineThread>(std::move(engine));
 }
 
@@ -149,6 +152,9 @@ Status serve(Options& options) {
     return said;
   }
   server->run();
+  for (size_t i = 0; !options.cache_folder.empty() && i < engines.size(); ++i) {
+    if (Status saved = engines[i]->stop_and_save(); !saved.ok()) return saved;
+  }
   return ok_status();
 }
 
@@ -192,6 +198,9 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--tls-key", options->listen.tls_key, "a PEM file: its private key");
   declare_access_options(app, *options);
   declare_engine_options(app, options->engine);
+  app.add_option("--cache-folder", options->cache_folder,
+                 "where cached prompts are kept over a restart, NAME.cache for each model (default: nowhere)")
+      ->check(CLI::ExistingDirectory);
   ServerLimits& limits = options->api.limits;
   app.add_option("--max-connections", limits.connections, "connections at once; more are answered 503")
       ->check(CLI::Range(1, 1 << 20))

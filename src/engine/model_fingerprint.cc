@@ -1,0 +1,39 @@
+#include "engine/model_fingerprint.h"
+
+#include <algorithm>
+
+#include "base/mapped_file.h"
+
+namespace zinc {
+namespace {
+
+constexpr size_t kHeadBytes = size_t{8} << 20;  // metadata, tokenizer and tensor list of every published model
+constexpr size_t kSamples = 512, kSampleBytes = 4096;
+
+void add(Sha256& hash, std::string_view text) {
+  const uint64_t n = text.size();
+  hash.update(std::as_bytes(std::span(&n, 1)));
+  hash.update(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+Result<Sha256::Digest> fingerprint_of(const ModelInstance& model) {
+  Sha256 hash;
+  add(hash, model.backend_name());
+  add(hash, model.kv_format().name);
+  for (const std::string& shard : model.file().shard_names()) {
+    ZINC_TRY(file, MappedFile::open(shard));
+    const std::span<const std::byte> bytes = file.bytes();
+    add(hash, fmt::format("{}", bytes.size()));
+    hash.update(bytes.first(std::min(bytes.size(), kHeadBytes)));
+    for (size_t i = 0; i < kSamples && bytes.size() > kHeadBytes; ++i) {
+      const size_t at = (bytes.size() - kSampleBytes) / kSamples * i;
+      hash.update(bytes.subspan(at, kSampleBytes));
+    }
+    file.release_pages();
+  }
+  return hash.finish();
+}
+
+}  // namespace zinc
