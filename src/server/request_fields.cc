@@ -163,11 +163,15 @@ void set_thinking(const FieldReader& fields, std::string_view name, bool on, Cha
   out.thinking = on;
 }
 
+bool check_effort(const FieldReader& fields, std::string_view name, const std::string& effort) {
+  if (std::find(kEfforts.begin(), kEfforts.end(), effort) != kEfforts.end()) return true;
+  fields.errors().add(fields.name_of(name), "'{}' is '{}'; expected none, minimal, low, medium, high or xhigh",
+                      fields.name_of(name), effort.substr(0, 40));
+  return false;
+}
+
 void set_effort(const FieldReader& fields, std::string_view name, const std::string& effort, ChatRequest& out) {
-  if (std::find(kEfforts.begin(), kEfforts.end(), effort) == kEfforts.end()) {
-    return fields.errors().add(fields.name_of(name), "'{}' is '{}'; expected none, minimal, low, medium, high or xhigh",
-                               fields.name_of(name), effort.substr(0, 40));
-  }
+  if (!check_effort(fields, name, effort)) return;
   set_thinking(fields, name, effort != "none", out);
   if (effort != "none") out.template_kwargs["reasoning_effort"] = effort;
 }

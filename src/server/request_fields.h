@@ -16,7 +16,9 @@ extern const std::span<const FieldDoc> kThinkingFields;
 void read_thinking(const FieldReader& fields, ChatRequest& out);
 // Switches thinking on or off; an error where another field has said the opposite.
 void set_thinking(const FieldReader& fields, std::string_view name, bool on, ChatRequest& out);
-// One of none, minimal, low, medium, high, xhigh; "none" switches thinking off.
+// An error unless it is one of none, minimal, low, medium, high, xhigh.
+bool check_effort(const FieldReader& fields, std::string_view name, const std::string& effort);
+// Checks it and passes it on; "none" switches thinking off, the others on.
 void set_effort(const FieldReader& fields, std::string_view name, const std::string& effort, ChatRequest& out);
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out);

@@ -192,8 +192,9 @@ void read_thoughts(const FieldReader& fields, ChatRequest& out) {
   if (const json::object* config = fields.object("output_config")) {
     const FieldReader inside(*config, "output_config.", fields.errors());
     read_response_format(inside, "format");
-    const auto effort = inside.text("effort");
-    if (effort) out.template_kwargs["reasoning_effort"] = *effort == "max" ? "xhigh" : *effort;
+    std::string effort = inside.text("effort").value_or("");
+    if (effort == "max") effort = "xhigh";  // the templates' word
+    if (!effort.empty() && check_effort(inside, "effort", effort)) out.template_kwargs["reasoning_effort"] = effort;
   }
   const json::object* thinking = fields.object("thinking");
   if (!thinking) return;
