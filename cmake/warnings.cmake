@@ -7,9 +7,6 @@ if(ZINC_SANITIZE)
   target_link_options(zinc_flags INTERFACE -fsanitize=${ZINC_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # GCC 12 takes instrumented library code (<regex>) for uninitialised reads
     target_compile_options(zinc_flags INTERFACE -Wno-maybe-uninitialized)
-    if(ZINC_SANITIZE STREQUAL thread)  # Asio's fences; its queues have locks as well, which the sanitizer does see
-      target_compile_options(zinc_flags INTERFACE -Wno-tsan)
-    endif()
   endif()
 endif()
 if(ZINC_FUZZ)
