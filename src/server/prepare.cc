@@ -172,7 +172,9 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
   data.messages = request.messages;
   data.tools = request.tools;
   data.kwargs = request.template_kwargs;
-  if (request.thinking) data.kwargs["enable_thinking"] = data.kwargs["thinking"] = *request.thinking;
+  for (const std::string_view name : {"enable_thinking", "thinking"}) {
+    if (request.thinking) data.kwargs[name] = *request.thinking;
+  }
   data.now = local_now();
   Result<RenderedPrompt> rendered = model.prompt.render(std::move(data));
   if (!rendered.ok()) {
