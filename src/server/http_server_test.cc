@@ -105,9 +105,9 @@ class HttpServerTest : public testing::Test {
   }
   Client client() { return Client(server_->port()); }
 
-  ScriptedModel scripted_{ZINC_SOURCE_DIR};
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<Api> api_;
+  ScriptedModel scripted_{ZINC_SOURCE_DIR};  // after these: its thread rings at them until it has ended
   std::thread thread_;
   std::mutex mutex_;
   std::vector<json::object> log_;

@@ -18,14 +18,15 @@ int main() {
     return 1;
   }
   HttpServer& server = *listening.value();
+  std::unique_ptr<Api> api;  // before the engine, whose thread rings at it until it has ended
   ScriptedModel scripted(ZINC_SOURCE_DIR);
-  Api api(scripted.models(), options,
-          {.post = [&](std::function<void()> task) { server.post(std::move(task)); },
-           .work = [&](std::function<void()> task) { server.work(std::move(task)); },
-           .is_draining = [&] { return server.is_draining(); },
-           .n_connections = [&] { return server.n_connections(); }});
+  api = std::make_unique<Api>(scripted.models(), options,
+                              LoopPort{.post = [&](std::function<void()> task) { server.post(std::move(task)); },
+                                       .work = [&](std::function<void()> task) { server.work(std::move(task)); },
+                                       .is_draining = [&] { return server.is_draining(); },
+                                       .n_connections = [&] { return server.n_connections(); }});
   server.set_handlers(
-      [&](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
+      [&](HttpRequest request, std::shared_ptr<Reply> reply) { api->handle(std::move(request), std::move(reply)); },
       Api::refusal, [](const json::object&) {});
   fmt::print("listening on http://127.0.0.1:{}\n", server.port());
   std::fflush(stdout);

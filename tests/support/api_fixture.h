@@ -150,10 +150,10 @@ class ApiTest : public testing::Test {
     return body;
   }
 
-  ScriptedModel scripted_{ZINC_SOURCE_DIR};
   TestLoop loop_;
   bool draining_ = false;
   std::unique_ptr<Api> api_;
+  ScriptedModel scripted_{ZINC_SOURCE_DIR};  // last: its thread rings at the API until it has ended
 };
 
 inline const json::value kTools = parse_json(R"([{"type": "function", "function": {"name": "weather", "parameters":
