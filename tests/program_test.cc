@@ -31,6 +31,7 @@ std::vector<Arguments> commands_on(const std::string& file) {
           {"run", file, "hello"},
           {"bench", file, "-p", "4", "-n", "2", "-r", "1"},
           {"perplexity", file, kModel},
+          {"serve", file, "--port", "0"},
           {"debug", "eval", file, "--tokens", "1,2,3"}};
 }
 
@@ -142,6 +143,7 @@ TEST_F(ProgramTest, version_and_help_succeed_on_standard_output) {
   EXPECT_EQ(version.out.rfind("zinc ", 0), 0u) << version.out;
   for (const Arguments& arguments : std::vector<Arguments>{{"--help"},
                                                            {"run", "--help"},
+                                                           {"serve", "--help"},
                                                            {"inspect", "--help"},
                                                            {"graph", "--help"},
                                                            {"bench", "--help"},

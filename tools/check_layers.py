@@ -18,7 +18,8 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "sample": "base graph text",
     "engine": "base tensor gguf text graph model backend cache sample",
     "hub": "base tensor gguf graph model",
-    "cli": "base tensor gguf text graph model backend sample engine hub",
+    "server": "base text graph engine",
+    "cli": "base tensor gguf text graph model backend sample engine hub server",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 

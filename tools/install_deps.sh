@@ -61,6 +61,7 @@ missing_for() {
       has_header gtest/gtest.h || echo libgtest-dev
       has_header zlib.h || echo zlib1g-dev
       has_curl || echo libcurl4-openssl-dev
+      has_header openssl/ssl.h || echo libssl-dev
       has_boost || echo @boost
       ;;
     run)

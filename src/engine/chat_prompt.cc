@@ -10,18 +10,26 @@ Result<ChatPrompt> ChatPrompt::load(const GgufFile& file, Tokenizer tokenizer) {
   return ChatPrompt(std::move(compiled), std::move(tokenizer));
 }
 
-Result<std::vector<TokenId>> ChatPrompt::tokens(ChatRequestData request) const {
+Result<RenderedPrompt> ChatPrompt::render(ChatRequestData request) const {
   const auto text_of = [this](std::optional<TokenId> id) { return id ? std::string(tokenizer_.bytes(*id)) : ""; };
   request.bos_token = text_of(tokenizer_.bos());
   request.eos_token = text_of(tokenizer_.eos());
-  ZINC_TRY(rendered, template_.render(request));
+  return template_.render(request);
+}
+
+std::vector<TokenId> ChatPrompt::encode(const RenderedPrompt& prompt) const {
   std::vector<TextSegment> segments;
-  for (const PromptSegment& segment : rendered.segments) {
+  for (const PromptSegment& segment : prompt.segments) {
     segments.push_back({.text = segment.text, .parse_special = !segment.from_input});
   }
   std::vector<TokenId> out;
   tokenizer_.encode(segments, true, out);
   return out;
+}
+
+Result<std::vector<TokenId>> ChatPrompt::tokens(ChatRequestData request) const {
+  ZINC_TRY(rendered, render(std::move(request)));
+  return encode(rendered);
 }
 
 }  // namespace zinc

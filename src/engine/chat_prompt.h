@@ -15,16 +15,18 @@ namespace zinc {
 
 class ChatPrompt {
  public:
+  ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)
+      : template_(std::move(chat_template)), tokenizer_(std::move(tokenizer)) {}
   // The file's own template, else ChatML.
   static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
 
   const ChatTemplate& chat_template() const { return template_; }
   // `request` without its begin and end tokens, which are the model's.
-  Result<std::vector<TokenId>> tokens(ChatRequestData request) const;
+  Result<RenderedPrompt> render(ChatRequestData request) const;
+  std::vector<TokenId> encode(const RenderedPrompt& prompt) const;
+  Result<std::vector<TokenId>> tokens(ChatRequestData request) const;  // both
 
  private:
-  ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)
-      : template_(std::move(chat_template)), tokenizer_(std::move(tokenizer)) {}
   ChatTemplate template_;
   Tokenizer tokenizer_;
 };

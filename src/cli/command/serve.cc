@@ -1,0 +1,223 @@
+// `zinc serve MODEL...`: an HTTP server with OpenAI's and Anthropic's APIs. Runs until SIGTERM or Ctrl-C, then finishes
+// what is under way. Standard output says where it listens, standard error has one line of JSON per request.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/default_model.h"
+#include "cli/model_options.h"
+#include "cli/output.h"
+#include "cli/version.h"
+#include "server/api.h"
+#include "server/engine_thread.h"
+#include "server/http_server.h"
+
+namespace zinc {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<std::string> models;  // PATH or NAME=PATH
+  EngineOptions engine;
+  ListenOptions listen;
+  ApiOptions api;
+  std::string key_file;
+  std::filesystem::path cache_folder;  // of prefix trees; empty: they are not kept
+  bool force_public = false;
+  int drain_s = 30;
+};
+
+struct NamedModel {
+  std::string name, path;
+};
+
+// "tiny-00001-of-00003.gguf" is called tiny.
+std::string name_of_file(const std::filesystem::path& path) {
+  std::string name = path.stem().string();
+  const size_t shard = name.rfind("-of-");
+  constexpr size_t kDigits = 5;
+  if (shard != std::string::npos && shard > kDigits && name.size() == shard + 4 + kDigits &&
+      name[shard - kDigits - 1] == '-') {
+    name.resize(shard - kDigits - 1);
+  }
+  return name;
+}
+
+Result<std::vector<NamedModel>> name_models(const std::vector<std::string>& words) {
+  std::vector<NamedModel> out;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const bool is_named = equals != std::string::npos && equals > 0 && word.find('/') > equals;
+    NamedModel model{.name = is_named ? word.substr(0, equals) : name_of_file(word),
+                     .path = is_named ? word.substr(equals + 1) : word};
+    for (const NamedModel& other : out) {
+      if (other.name != model.name) continue;
+      return fail(ErrorCode::invalid_input, "two models are called '{}'; give one another name: NAME={}", model.name,
+                  model.path);
+    }
+    out.push_back(std::move(model));
+  }
+  return out;
+}
+
+Status read_key_file(const std::string& path, std::vector<std::string>& keys) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty() && !line.starts_with('#')) keys.push_back(line);
+  }
+  if (!file.eof()) return fail(ErrorCode::io, "{}: cannot be read", path);
+  if (keys.empty()) return fail(ErrorCode::invalid_input, "{}: has no key; expected one per line", path);
+  return ok_status();
+}
+
+Status check_options(Options& options) {
+  if (!options.key_file.empty()) {
+    ZINC_TRY(keys, read_key_file(options.key_file, options.api.access.keys));
+  }
+  for (const std::string& key : options.api.access.keys) {
+    if (key.empty()) return fail(ErrorCode::invalid_input, "--api-key is empty");
+  }
+  if (options.listen.tls_certificate.empty() != options.listen.tls_key.empty()) {
+    return fail(ErrorCode::invalid_input, "--tls-cert and --tls-key belong together; one of them is missing");
+  }
+  const bool is_open = options.api.access.keys.empty() && !is_loopback_address(options.listen.host);
+  if (is_open && !options.force_public) {
+    return fail(ErrorCode::invalid_input,
+                "--host {} can be reached from other machines and no --api-key is given: everyone there could use this "
+                "server; give a key, or --force-public if that is meant",
+                options.listen.host);
+  }
+  options.api.limits.drain_time = std::chrono::seconds(options.drain_s);
+  return ok_status();
+}
+
+Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const NamedModel& named) {
+  ModelOptions model_options = options.model;
+  model_options.path = named.path;
+  ZINC_TRY(model, load_model(model_options));
+  EngineOptions engine_options = options.engine;
+  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / (named.name + ".cache");
+  ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
+  return std::make_unique<EngineThread>(std::move(engine));
+}
+
+void announce(const ServedModel& model) {
+  note(
+      fmt::format("zinc: {}: context {}, {} requests at once, {} more may wait; {} MiB of weights, {} MiB of cache; {}",
+                  model.name, model.limits.context, model.limits.max_sequences, model.limits.queue_limit,
+                  model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20, to_json(model.facts)));
+}
+
+Status serve(Options& options) {
+  if (Status checked = check_options(options); !checked.ok()) return checked;
+  if (options.models.empty()) {
+    ZINC_TRY(path, fetch_default_model(note));
+    options.models.push_back(path.string());
+  }
+  ZINC_TRY(named, name_models(options.models));
+  options.listen.watch_signals = true;
+  options.api.build = {{"version", version_text()}};
+
+  // The order matters at the end: engines go first, and tell what is left through the API to the loop.
+  ZINC_TRY(server, HttpServer::listen(options.listen, options.api.limits));
+  ModelList models;
+  Api api(models, options.api,
+          {.post = [&server](std::function<void()> task) { server->post(std::move(task)); },
+           .work = [&server](std::function<void()> task) { server->work(std::move(task)); },
+           .is_draining = [&server] { return server->is_draining(); },
+           .n_connections = [&server] { return server->n_connections(); }});
+  std::vector<std::unique_ptr<EngineThread>> engines;
+  for (const NamedModel& model : named) {
+    ZINC_TRY(engine, load_engine(options, model));
+    ZINC_TRY(described, engine->describe(model.name));
+    announce(described);
+    models.add(std::move(described));
+    engines.push_back(std::move(engine));
+  }
+  server->set_handlers(
+      [&api](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
+      Api::refusal, [](json::object line) { note(to_json(line)); });
+  const bool is_ipv6 = options.listen.host.find(':') != std::string::npos;
+  if (Status said = write_output(
+          fmt::format("listening on {}://{}:{}\n", options.listen.tls_certificate.empty() ? "http" : "https",
+                      is_ipv6 ? "[" + options.listen.host + "]" : options.listen.host, server->port()));
+      !said.ok()) {
+    return said;
+  }
+  server->run();
+  for (size_t i = 0; !options.cache_folder.empty() && i < engines.size(); ++i) {
+    if (Status saved = engines[i]->stop_and_save(); !saved.ok()) return saved;
+  }
+  return ok_status();
+}
+
+void declare_engine_options(CLI::App& app, EngineOptions& engine) {
+  app.add_option("--parallel", engine.max_sequences, "requests that run at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("-c,--context", engine.context, "positions per request (0: the model's own, as far as memory holds)")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--cache-bytes", engine.cache_bytes, "memory for keys, values and states, such as 4G (0: chosen)")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--queue", engine.queue_limit, "requests that may wait; more are answered 503")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+}
+
+void declare_access_options(CLI::App& app, Options& options) {
+  AccessOptions& access = options.api.access;
+  app.add_option("--api-key", access.keys, "a key that may use the server; may be given several times")
+      ->allow_extra_args(false)
+      ->envname("ZINC_API_KEY");
+  app.add_option("--api-key-file", options.key_file, "a file with a key per line");
+  app.add_option("--allowed-host", access.allowed_hosts, "a name this server goes by, beside addresses and localhost")
+      ->allow_extra_args(false);
+  app.add_option("--cors-origin", access.allowed_origins, "an origin whose pages may use the server; '*': all")
+      ->allow_extra_args(false);
+  app.add_flag("--force-public", options.force_public, "listen on a public address without a key");
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("models", options->models, "GGUF files, or NAME=FILE to call them otherwise (else the default model)")
+      ->option_text("MODEL...");
+  app.add_option("--host", options->listen.host, "the address to listen on")->capture_default_str();
+  app.add_option("--port", options->listen.port, "the port (0: any free one)")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  app.add_option("--tls-cert", options->listen.tls_certificate, "a PEM file: the certificate chain");
+  app.add_option("--tls-key", options->listen.tls_key, "a PEM file: its private key");
+  declare_access_options(app, *options);
+  declare_engine_options(app, options->engine);
+  app.add_option("--cache-folder", options->cache_folder,
+                 "where cached prompts are kept over a restart, NAME.cache for each model (default: nowhere)")
+      ->check(CLI::ExistingDirectory);
+  ServerLimits& limits = options->api.limits;
+  app.add_option("--max-connections", limits.connections, "connections at once; more are answered 503")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-body-bytes", limits.http.body_bytes, "the longest request body, such as 32M")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--drain-seconds", options->drain_s, "how long answers may go on after a signal to stop")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  declare_model_options(app, options->model);
+  return [options] { return serve(*options); };
+}
+
+}  // namespace
+
+extern const Command k_command_serve = {
+    .path = "serve", .summary = "answer over HTTP, with OpenAI's and Anthropic's APIs", .declare = declare};
+
+}  // namespace zinc

@@ -1,0 +1,102 @@
+#include "server/access.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+
+namespace zinc {
+namespace {
+
+std::string_view host_name(std::string_view host) {  // without the port
+  if (host.starts_with('[')) return host.substr(0, std::min(host.find(']'), host.size() - 1) + 1);
+  return host.substr(0, host.find(':'));
+}
+
+// Addresses cannot be made to point elsewhere; names can.
+bool is_address(std::string_view host) {
+  if (host.starts_with('[')) return true;
+  return !host.empty() && host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+std::string_view origin_host(std::string_view origin) {
+  const size_t at = origin.find("://");
+  return at == std::string_view::npos ? std::string_view() : origin.substr(at + 3);
+}
+
+std::string_view key_of(const HttpRequest& request) {
+  constexpr std::string_view kBearer = "bearer ";
+  const std::string_view authorization = request.header("authorization");
+  if (authorization.size() > kBearer.size()) {
+    std::string scheme(authorization.substr(0, kBearer.size()));
+    for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (scheme == kBearer) return authorization.substr(kBearer.size());
+  }
+  return request.header("x-api-key");
+}
+
+}  // namespace
+
+Access::Digest Access::digest_of(std::string_view key) {
+  Digest digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return digest;
+}
+
+Access::Access(const AccessOptions& options)
+    : allowed_hosts_(options.allowed_hosts), allowed_origins_(options.allowed_origins) {
+  for (const std::string& key : options.keys) key_digests_.push_back(digest_of(key));
+}
+
+std::optional<ApiError> Access::check_page(const HttpRequest& request) const {
+  const std::string_view host = request.header("host");
+  const std::string_view name = host_name(host);
+  const bool is_ours = name.empty() || is_address(name) || name == "localhost" ||
+                       std::find(allowed_hosts_.begin(), allowed_hosts_.end(), name) != allowed_hosts_.end();
+  if (!is_ours && !needs_key()) {
+    return http_error(403, fmt::format("this server does not answer to the name '{}'; start it with --allowed-host",
+                                       name.substr(0, 100)));
+  }
+  const std::string_view origin = request.header("origin");
+  if (origin.empty() || origin_host(origin) == host || !cors_headers(request).empty()) return {};
+  return http_error(
+      403, fmt::format("pages of '{}' may not use this server; start it with --cors-origin", origin.substr(0, 100)));
+}
+
+std::optional<ApiError> Access::check_key(const HttpRequest& request) const {
+  if (!needs_key()) return {};
+  const std::string_view key = key_of(request);
+  const Digest digest = digest_of(key);
+  bool known = false;
+  for (const Digest& other : key_digests_) {  // all of them, whether or not one has matched
+    const bool same = CRYPTO_memcmp(digest.data(), other.data(), digest.size()) == 0;
+    known = known | same;
+  }
+  if (known) return {};
+  ApiError error = http_error(
+      401, key.empty() ? "an API key is required: send it as 'Authorization: Bearer KEY'" : "the API key is wrong");
+  error.code = "invalid_api_key";
+  return error;
+}
+
+std::vector<HttpHeader> Access::cors_headers(const HttpRequest& request) const {
+  const std::string_view origin = request.header("origin");
+  if (origin.empty()) return {};
+  const bool is_allowed = std::any_of(allowed_origins_.begin(), allowed_origins_.end(),
+                                      [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+  if (!is_allowed) return {};
+  return {{"Access-Control-Allow-Origin", std::string(origin)},
+          {"Vary", "Origin"},
+          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+          {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version, anthropic-beta"},
+          {"Access-Control-Max-Age", "600"}};
+}
+
+std::string Access::client_of(const HttpRequest& request) const {
+  if (!needs_key()) return request.client;
+  const Digest digest = digest_of(key_of(request));
+  return std::string(digest.begin(), digest.end());
+}
+
+}  // namespace zinc

@@ -1,0 +1,349 @@
+#include "server/api.h"
+
+#include "server/embeddings.h"
+#include "server/generation.h"
+#include "server/metrics.h"
+#include "server/openapi.h"
+#include "server/text_routes.h"
+
+namespace zinc {
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+std::string percent_decoded(std::string_view text) {
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    const int lower = c | 0x20;
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+  };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
+      out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+ErrorForm form_of(std::string_view path) {
+  return path.starts_with("/v1/messages") ? ErrorForm::anthropic : ErrorForm::openai;
+}
+
+json::object limits_json(const ServerLimits& limits) {
+  return {{"body_bytes", limits.http.body_bytes},
+          {"header_bytes", limits.http.header_bytes},
+          {"all_bodies_bytes", limits.all_bodies_bytes},
+          {"connections", limits.connections},
+          {"pending_bytes", limits.pending_bytes},
+          {"header_seconds", limits.header_time.count()},
+          {"body_seconds", limits.body_time.count()},
+          {"idle_seconds", limits.idle_time.count()},
+          {"write_seconds", limits.write_time.count()},
+          {"drain_seconds", limits.drain_time.count()},
+          {"choices", limits.choices},
+          {"stop_strings", limits.stop_strings},
+          {"stop_string_bytes", limits.stop_string_bytes},
+          {"top_logprobs", limits.top_logprobs},
+          {"embedding_inputs", limits.embedding_inputs}};
+}
+
+// What holds for a field that a request leaves out.
+json::object default_sampling() {
+  const SamplingParams p;
+  json::array breakers;
+  for (const std::string& breaker : p.dry_breakers) breakers.emplace_back(breaker);
+  json::object out{{"temperature", p.temperature},
+                   {"top_k", p.top_k},
+                   {"top_p", p.top_p},
+                   {"min_p", p.min_p},
+                   {"repeat_penalty", p.repeat_penalty},
+                   {"frequency_penalty", p.frequency_penalty},
+                   {"presence_penalty", p.presence_penalty},
+                   {"repeat_last_n", p.repeat_last_n},
+                   {"dry_multiplier", p.dry_multiplier},
+                   {"dry_base", p.dry_base},
+                   {"dry_allowed_length", p.dry_allowed_length},
+                   {"dry_last_n", p.dry_last_n}};
+  out["dry_sequence_breakers"] = std::move(breakers);
+  return out;
+}
+
+json::object model_props(const ServedModel& model) {
+  const ChatTemplate& chat = model.prompt.chat_template();
+  json::object out{{"name", model.name},
+                   {"context", model.limits.context},
+                   {"parallel", model.limits.max_sequences},
+                   {"queue", model.limits.queue_limit},
+                   {"vocabulary", model.limits.n_vocab},
+                   {"weight_bytes", model.limits.weight_bytes},
+                   {"cache_bytes", model.limits.cache_bytes},
+                   {"tool_format", model.tool_format->name},
+                   {"supports_tools", chat.supports_tools()},
+                   {"supports_thinking_toggle", chat.supports_thinking_toggle()},
+                   {"supports_system", chat.supports_system()},
+                   {"chat_template", chat.source()}};
+  for (const auto& member : model.facts) out[member.key()] = member.value();
+  return out;
+}
+
+void send_json(const json::object& body, Reply& reply) { reply.send({.body = to_json(body)}); }
+
+}  // namespace
+
+struct Api::Route {
+  std::string_view method, path, summary;
+  bool is_public;
+  void (*answer)(Api& api, HttpRequest request, std::shared_ptr<Reply> reply);
+  const ApiForm& (*form)() = nullptr;                 // whose fields the body has
+  const std::span<const FieldDoc>* fields = nullptr;  // or these
+
+  RouteDoc doc() const {
+    RouteDoc out{.method = method, .path = path, .summary = summary, .is_public = is_public};
+    if (form) out.fields = form().fields;
+    if (fields) out.fields = {*fields};
+    return out;
+  }
+};
+
+// Public: an orchestrator asks these without a key. They say how busy the server is, never what is asked or answered.
+const Api::Route Api::kRoutes[] = {
+    {"GET", "/health", "Whether the server lives, and how busy it is", true,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
+    {"GET", "/ready", "200 while requests are taken, 503 while the server drains", true,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
+    {"POST", "/v1/chat/completions", "An answer to a conversation", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(chat_form(), std::move(request), std::move(reply));
+     },
+     chat_form},
+    {"POST", "/v1/completions", "A prompt is continued", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(completions_form(), std::move(request), std::move(reply));
+     },
+     completions_form},
+    {"POST", "/v1/responses", "An answer to a conversation, as items; nothing is stored", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(responses_form(), std::move(request), std::move(reply));
+     },
+     responses_form},
+    {"POST", "/v1/messages", "An answer to a conversation, in Anthropic's form", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.generate(messages_form(), std::move(request), std::move(reply));
+     },
+     messages_form},
+    {"POST", "/v1/messages/count_tokens", "How many tokens a conversation has", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::anthropic, count_tokens);
+     },
+     messages_form},
+    {"POST", "/v1/embeddings", "Vectors of texts", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.embed(std::move(request), std::move(reply));
+     },
+     nullptr, &kEmbeddingFields},
+    {"GET", "/v1/models", "The models there are", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
+    {"POST", "/tokenize", "Tokens of a text", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, tokenize);
+     },
+     nullptr, &kTokenizeFields},
+    {"POST", "/detokenize", "Text of tokens", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, detokenize);
+     },
+     nullptr, &kDetokenizeFields},
+    {"POST", "/apply-template", "A chat request as the prompt the model would get", false,
+     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, apply_template);
+     },
+     chat_form},
+    {"GET", "/props", "What the server and its models are set to", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
+    {"GET", "/metrics", "Counters for Prometheus", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
+    {"GET", "/openapi.json", "This document", false,
+     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_openapi(std::move(reply)); }},
+};
+
+Api::Api(const ModelList& models, const ApiOptions& options, LoopPort loop)
+    : models_(models),
+      limits_(options.limits),
+      build_(options.build),
+      access_(options.access),
+      loop_(std::move(loop)),
+      bell_(loop_.post),
+      started_at_s_(
+          std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+              .count()) {}
+
+HttpResponse Api::refusal(int status, std::string_view message) {
+  return error_response(http_error(status, message), ErrorForm::openai);
+}
+
+const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_method) const {
+  const std::string_view method = request.method == "HEAD" ? std::string_view("GET") : request.method;
+  for (const Route& route : kRoutes) {
+    if (route.path != request.path) continue;
+    if (route.method == method) return &route;
+    is_other_method = true;
+  }
+  return nullptr;
+}
+
+void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
+  ++n_requests_;
+  const ErrorForm form = form_of(request.path);
+  const auto refuse = [&](const ApiError& error) { reply->send(error_response(error, form)); };
+  if (const auto error = access_.check_page(request)) return refuse(*error);
+  reply->headers = access_.cors_headers(request);
+  if (request.method == "OPTIONS") return reply->send({.status = 204, .body = {}, .content_type = ""});
+  bool is_other_method = false;
+  const Route* route = find_route(request, is_other_method);
+  if (!route || !route->is_public) {  // also before saying what is not there
+    if (const auto error = access_.check_key(request)) return refuse(*error);
+  }
+  if (route) return route->answer(*this, std::move(request), std::move(reply));
+  if (request.method == "GET" && request.path.starts_with(kModelPrefix)) {
+    return show_model(percent_decoded(request.path.substr(kModelPrefix.size())), std::move(reply));
+  }
+  if (is_other_method) return refuse(http_error(405, fmt::format("{} has no {}", request.path, request.method)));
+  refuse(http_error(
+      404, fmt::format("there is no '{}'; the routes are listed at /openapi.json", request.path.substr(0, 100))));
+}
+
+template <class Prepared, class Prepare, class Use>
+void Api::prepare_then(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form, Prepare prepare, Use use) {
+  const auto settle = [reply, form, use](OrApiError<Prepared>& result) {
+    if (const ApiError* error = std::get_if<ApiError>(&result)) return reply->send(error_response(*error, form));
+    use(std::move(std::get<Prepared>(result)), reply);
+  };
+  if (request.body.size() <= limits_.worker_bytes) {
+    OrApiError<Prepared> result = prepare(request.body);
+    return settle(result);
+  }
+  loop_.work([this, settle, prepare, body = std::move(request.body)] {
+    const auto result = std::make_shared<OrApiError<Prepared>>(prepare(body));
+    loop_.post([settle, result] { settle(*result); });
+  });
+}
+
+void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply) {
+  const std::string client = access_.client_of(request);
+  prepare_then<PreparedRequest>(
+      std::move(request), std::move(reply), form.error_form,
+      [this, &form](std::string_view body) { return prepare(form, models_, limits_, body); },
+      [this, &form, client](PreparedRequest prepared, const std::shared_ptr<Reply>& to) {
+        Generation::start(form, std::move(prepared), client, bell_, to);
+      });
+}
+
+void Api::embed(HttpRequest request, std::shared_ptr<Reply> reply) {
+  const std::string client = access_.client_of(request);
+  prepare_then<EmbeddingRequest>(
+      std::move(request), std::move(reply), ErrorForm::openai,
+      [this](std::string_view body) { return prepare_embeddings(models_, limits_, body); },
+      [this, client](EmbeddingRequest prepared, const std::shared_ptr<Reply>& to) {
+        start_embeddings(std::move(prepared), client, bell_, to);
+      });
+}
+
+void Api::answer_with(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form,
+                      OrApiError<json::object> (*answer)(const ModelList&, std::string_view)) {
+  prepare_then<json::object>(
+      std::move(request), std::move(reply), form,
+      [this, answer](std::string_view body) { return answer(models_, body); },
+      [](const json::object& body, const std::shared_ptr<Reply>& to) { send_json(body, *to); });
+}
+
+double Api::uptime_s() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+namespace {
+
+// Both OpenAI's and Anthropic's packages read this.
+json::object model_entry(const ServedModel& model, int64_t created_s) {
+  const std::time_t created = created_s;
+  std::tm parts{};
+  ::gmtime_r(&created, &parts);
+  return {{"id", model.name},
+          {"object", "model"},
+          {"created", created_s},
+          {"owned_by", "zinc"},
+          {"max_model_len", model.limits.context},
+          {"type", "model"},
+          {"display_name", model.name},
+          {"created_at", fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec)}};
+}
+
+}  // namespace
+
+void Api::list_models(std::shared_ptr<Reply> reply) const {
+  json::array data;
+  for (const auto& model : models_) data.push_back(model_entry(*model, started_at_s_));
+  json::object body{{"object", "list"}, {"has_more", false}};
+  body["first_id"] = data.front().at("id");
+  body["last_id"] = data.back().at("id");
+  body["data"] = std::move(data);
+  send_json(body, *reply);
+}
+
+void Api::show_model(std::string_view name, std::shared_ptr<Reply> reply) const {
+  const OrApiError<const ServedModel*> model = find_model(models_, name);
+  if (const ApiError* error = std::get_if<ApiError>(&model)) {
+    return reply->send(error_response(*error, ErrorForm::openai));
+  }
+  send_json(model_entry(*std::get<const ServedModel*>(model), started_at_s_), *reply);
+}
+
+void Api::show_health(std::shared_ptr<Reply> reply) const {
+  int n_active = 0, n_queued = 0;
+  for (const auto& model : models_) {
+    const EngineStats stats = model->engine->stats();
+    n_active += stats.n_prefilling + stats.n_decoding;
+    n_queued += stats.n_waiting;
+  }
+  send_json({{"status", loop_.is_draining() ? "draining" : "ok"},
+             {"model", models_.names()},
+             {"active_requests", n_active},
+             {"queued_requests", n_queued},
+             {"connections", loop_.n_connections()},
+             {"uptime_seconds", uptime_s()}},
+            *reply);
+}
+
+void Api::show_ready(std::shared_ptr<Reply> reply) const {
+  if (!loop_.is_draining()) return send_json({{"status", "ready"}}, *reply);
+  reply->send(error_response(http_error(503, "the server is draining"), ErrorForm::openai));
+}
+
+void Api::show_props(std::shared_ptr<Reply> reply) const {
+  json::array models;
+  for (const auto& model : models_) models.push_back(model_props(*model));
+  json::object body;
+  body["build"] = build_;
+  body["models"] = std::move(models);
+  body["limits"] = limits_json(limits_);
+  body["default_sampling"] = default_sampling();
+  body["key_required"] = access_.needs_key();
+  send_json(body, *reply);
+}
+
+void Api::show_openapi(std::shared_ptr<Reply> reply) const {
+  std::vector<RouteDoc> docs;
+  for (const Route& route : kRoutes) docs.push_back(route.doc());
+  send_json(openapi_document(docs), *reply);
+}
+
+void Api::show_metrics(std::shared_ptr<Reply> reply) const {
+  const ServerCounts counts{.n_requests = n_requests_, .n_connections = loop_.n_connections(), .uptime_s = uptime_s()};
+  reply->send({.body = metrics_text(models_, counts), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+}
+
+}  // namespace zinc

@@ -1,0 +1,75 @@
+// Every route of the server: checks who asks, reads the request, answers or starts what answers. Event-loop thread;
+// reading long requests is done by the text worker. Models and loop must outlive it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/access.h"
+#include "server/api_form.h"
+#include "server/doorbell.h"
+#include "server/limits.h"
+#include "server/reply.h"
+#include "server/served_model.h"
+
+namespace zinc {
+
+// What the API needs of the event loop it runs on.
+struct LoopPort {
+  std::function<void(std::function<void()>)> post;  // runs a task on the loop; any thread
+  std::function<void(std::function<void()>)> work;  // runs a task beside it
+  std::function<bool()> is_draining;
+  std::function<size_t()> n_connections;
+};
+
+struct ApiOptions {
+  AccessOptions access = {};
+  ServerLimits limits = {};
+  json::object build = {};  // version and commit, for /props
+};
+
+class Api {
+ public:
+  Api(const ModelList& models, const ApiOptions& options, LoopPort loop);
+
+  void handle(HttpRequest request, std::shared_ptr<Reply> reply);
+  static HttpResponse refusal(int status, std::string_view message);  // of what is no request at all
+
+ private:
+  struct Route;
+  static const Route kRoutes[];
+  const Route* find_route(const HttpRequest& request, bool& is_other_method) const;
+
+  // Runs `prepare` on the body, beside the loop where that is long, then `use` on what came out, on the loop.
+  template <class Prepared, class Prepare, class Use>
+  void prepare_then(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form, Prepare prepare, Use use);
+  void generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply);
+  // A question that is answered from the body alone.
+  void answer_with(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form,
+                   std::variant<json::object, ApiError> (*answer)(const ModelList&, std::string_view body));
+
+  void embed(HttpRequest request, std::shared_ptr<Reply> reply);
+  void list_models(std::shared_ptr<Reply> reply) const;
+  void show_model(std::string_view name, std::shared_ptr<Reply> reply) const;
+  void show_health(std::shared_ptr<Reply> reply) const;
+  void show_ready(std::shared_ptr<Reply> reply) const;
+  void show_props(std::shared_ptr<Reply> reply) const;
+  void show_metrics(std::shared_ptr<Reply> reply) const;
+  void show_openapi(std::shared_ptr<Reply> reply) const;
+  double uptime_s() const;
+
+  const ModelList& models_;
+  ServerLimits limits_;
+  json::object build_;
+  Access access_;
+  LoopPort loop_;
+  Doorbell bell_;
+  uint64_t n_requests_ = 0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const int64_t started_at_s_;
+};
+
+}  // namespace zinc

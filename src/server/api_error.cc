@@ -1,0 +1,91 @@
+#include "server/api_error.h"
+
+namespace zinc {
+namespace {
+
+struct CodeRow {
+  ErrorCode code;
+  int status;
+  std::string_view type, name;  // of OpenAI's error object
+};
+
+constexpr CodeRow kCodeRows[] = {
+    {ErrorCode::invalid_input, 400, "invalid_request_error", ""},
+    {ErrorCode::context_exceeded, 400, "invalid_request_error", "context_length_exceeded"},
+    {ErrorCode::not_found, 404, "invalid_request_error", "not_found"},
+    {ErrorCode::unsupported, 400, "invalid_request_error", "unsupported"},
+    {ErrorCode::out_of_memory, 503, "service_unavailable", "out_of_memory"},
+    {ErrorCode::unavailable, 503, "service_unavailable", "unavailable"},
+    {ErrorCode::device_lost, 500, "server_error", "device_lost"},
+    {ErrorCode::io, 500, "server_error", "io"},
+    {ErrorCode::cancelled, 503, "service_unavailable", "cancelled"},
+};
+
+struct StatusRow {
+  int status;
+  std::string_view openai_type, anthropic_type;
+};
+
+constexpr StatusRow kStatusRows[] = {
+    {400, "invalid_request_error", "invalid_request_error"}, {401, "authentication_error", "authentication_error"},
+    {403, "permission_error", "permission_error"},           {404, "invalid_request_error", "not_found_error"},
+    {405, "invalid_request_error", "invalid_request_error"}, {413, "invalid_request_error", "request_too_large"},
+    {415, "invalid_request_error", "invalid_request_error"}, {429, "rate_limit_error", "rate_limit_error"},
+    {431, "invalid_request_error", "request_too_large"},     {503, "service_unavailable", "overloaded_error"},
+};
+
+const StatusRow& row_of(int status) {
+  static constexpr StatusRow kOther = {500, "server_error", "api_error"};
+  for (const StatusRow& row : kStatusRows) {
+    if (row.status == status) return row;
+  }
+  return kOther;
+}
+
+constexpr std::string_view kRetryAfterSeconds = "1";
+
+json::value text_or_null(const std::string& text) { return text.empty() ? json::value(nullptr) : json::value(text); }
+
+}  // namespace
+
+ApiError api_error(const Error& error) {
+  for (const CodeRow& row : kCodeRows) {
+    if (row.code == error.code) {
+      return {
+          .status = row.status, .type = std::string(row.type), .message = error.message, .code = std::string(row.name)};
+    }
+  }
+  return http_error(500, error.message);
+}
+
+ApiError http_error(int status, std::string_view message) {
+  return {.status = status, .type = std::string(row_of(status).openai_type), .message = std::string(message)};
+}
+
+ApiError bad_field(std::string_view param, std::string message) {
+  return {.message = std::move(message), .param = std::string(param)};
+}
+
+ApiError unsupported_field(std::string_view param, std::string message) {
+  return {.message = std::move(message), .param = std::string(param), .code = "unsupported"};
+}
+
+json::object error_body(const ApiError& error, ErrorForm form) {
+  if (form == ErrorForm::anthropic) {
+    return {{"type", "error"}, {"error", {{"type", row_of(error.status).anthropic_type}, {"message", error.message}}}};
+  }
+  return {{"error",
+           {{"message", error.message},
+            {"type", error.type},
+            {"param", text_or_null(error.param)},
+            {"code", text_or_null(error.code)}}}};
+}
+
+HttpResponse error_response(const ApiError& error, ErrorForm form) {
+  HttpResponse response{.status = error.status, .body = to_json(error_body(error, form))};
+  if (error.status == 503) response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+}  // namespace zinc

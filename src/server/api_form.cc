@@ -1,0 +1,54 @@
+#include "server/api_form.h"
+
+namespace zinc {
+namespace {
+
+double per_second(int n, double seconds) { return seconds > 0 ? n / seconds : 0; }
+
+}  // namespace
+
+std::string_view finish_reason(const Choice& choice) {
+  if (choice.reason == StopReason::max_tokens || choice.reason == StopReason::context_full) return "length";
+  return choice.calls_tools() ? "tool_calls" : "stop";
+}
+
+json::object usage_json(const UsageTotal& usage) {
+  return {{"prompt_tokens", usage.n_prompt},
+          {"completion_tokens", usage.n_completion},
+          {"total_tokens", usage.n_prompt + usage.n_completion},
+          {"prompt_tokens_details", {{"cached_tokens", usage.n_cached}}},
+          {"completion_tokens_details", {{"reasoning_tokens", usage.n_reasoning}}}};
+}
+
+json::object timings_json(const Choice& choice) {
+  const Usage& usage = choice.usage;
+  const Timings& timings = choice.timings;
+  const int n_computed = usage.n_prompt - usage.n_cached;
+  const int n_decoded = std::max(usage.n_completion - 1, 0);  // the first comes out of the prompt's last step
+  return {{"queued_ms", timings.queued_s * 1e3},
+          {"cache_n", usage.n_cached},
+          {"cache_miss", cache_miss_name(usage.miss)},
+          {"first_new_token", usage.n_common},
+          {"prompt_n", n_computed},
+          {"prompt_ms", timings.prefill_s * 1e3},
+          {"prompt_per_second", per_second(n_computed, timings.prefill_s)},
+          {"predicted_n", usage.n_completion},
+          {"predicted_ms", timings.decode_s * 1e3},
+          {"predicted_per_second", per_second(n_decoded, timings.decode_s)}};
+}
+
+json::array warnings_json(const Message& message) {
+  json::array out;
+  for (const ParseWarning& warning : message.warnings) {
+    out.push_back({{"code", warning_name(warning.code)}, {"message", warning.message}});
+  }
+  return out;
+}
+
+std::string json_text(std::string_view text) { return to_json(json::value(json::string(text))); }
+std::string sse_data(const json::value& value) { return "data: " + to_json(value) + "\n\n"; }
+std::string sse_event(std::string_view event, const json::value& value) {
+  return fmt::format("event: {}\ndata: {}\n\n", event, to_json(value));
+}
+
+}  // namespace zinc

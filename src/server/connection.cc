@@ -1,0 +1,287 @@
+#include "server/connection.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace zinc {
+
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr size_t kSmallBlock = 2 << 10;   // most requests, and all a waiting connection keeps
+constexpr size_t kLargeBlock = 64 << 10;  // while a body comes in
+constexpr size_t kMaxPipelined = 16 << 10;
+constexpr std::chrono::seconds kLingerTime{2};
+
+}  // namespace
+
+// Outlives the connection's interest in it: whoever answers may hold it longer than the client stays.
+class Connection::Exchange final : public Reply {
+ public:
+  Exchange(std::shared_ptr<Connection> connection, const HttpRequest& request)
+      : connection_(std::move(connection)),
+        keeps_alive_(request.keeps_alive),
+        is_head_(request.method == "HEAD"),
+        chunks_(!request.is_http_1_0) {
+    log["time"] = fmt::format(
+        "{:.3f}", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+    log["client"] = request.client;
+    log["method"] = request.method;
+    log["path"] = request.path;
+  }
+
+  void send(HttpResponse response) override {
+    if (!is_open()) return;
+    status_ = response.status;
+    response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+    const bool keeps_alive = keeps_alive_ && !connection_->host_.draining;
+    std::string bytes = response_head(response, static_cast<long long>(response.body.size()), keeps_alive);
+    if (!is_head_) bytes += response.body;
+    connection_->queue(bytes);
+    finish(keeps_alive);
+  }
+
+  void start_stream() override {
+    if (!is_open()) return;
+    status_ = 200;
+    connection_->hold_body(0);  // the request has been read
+    HttpResponse head{.body = {},
+                      .content_type = "text/event-stream; charset=utf-8",
+                      .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
+    head.headers.insert(head.headers.end(), headers.begin(), headers.end());
+    std::string bytes = response_head(head, chunks_ ? -1 : 0, chunks_ && keeps_alive_);
+    if (!chunks_) {  // HTTP/1.0: the end of the connection is the end of the body
+      const size_t at = bytes.find("Content-Length");
+      bytes.erase(at, bytes.find("\r\n", at) + 2 - at);
+    }
+    connection_->queue(bytes);
+  }
+
+  bool write(std::string_view bytes) override {
+    if (!is_open()) return false;
+    if (bytes.empty()) return true;
+    connection_->queue(chunks_ ? fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes) : std::string(bytes));
+    if (!connection_ || connection_->queued_.size() <= connection_->host_.limits.pending_bytes) return is_open();
+    log["dropped"] = "the client reads too slowly";
+    connection_->abort();
+    return false;
+  }
+
+  void end_stream() override {
+    if (!is_open()) return;
+    if (chunks_) connection_->queue("0\r\n\r\n");
+    finish(chunks_ && keeps_alive_ && !connection_->host_.draining);
+  }
+
+  void on_gone(std::function<void()> callback) override {
+    if (is_open()) {
+      gone_ = std::move(callback);
+    } else {
+      callback();
+    }
+  }
+
+  // The client has left, or was thrown out.
+  void leave() {
+    if (!is_open()) return;
+    const auto gone = std::exchange(gone_, nullptr);
+    if (!log.contains("dropped")) log["dropped"] = "the client left";
+    write_log();
+    connection_.reset();
+    if (gone) gone();
+  }
+
+ private:
+  bool is_open() const { return connection_ != nullptr; }
+
+  void finish(bool keeps_alive) {
+    write_log();
+    gone_ = nullptr;
+    const std::shared_ptr<Connection> connection = std::exchange(connection_, nullptr);
+    connection->exchange_is_over(keeps_alive);
+  }
+
+  void write_log() {
+    log["status"] = status_;
+    log["seconds"] = std::chrono::duration<double>(Clock::now() - start_).count();
+    connection_->host_.write_log(std::move(log));
+  }
+
+  std::shared_ptr<Connection> connection_;  // nullptr: over
+  std::function<void()> gone_;
+  const Clock::time_point start_ = Clock::now();
+  bool keeps_alive_, is_head_, chunks_;
+  int status_ = 0;  // 0: nothing was sent
+};
+
+Connection::Connection(boost::asio::io_context& loop, std::unique_ptr<Transport> transport, std::string client,
+                       ConnectionHost& host)
+    : transport_(std::move(transport)), timer_(loop), client_(std::move(client)), host_(host) {}
+
+Connection::~Connection() = default;
+
+void Connection::start() {
+  arm(host_.limits.header_time);
+  transport_->handshake([self = shared_from_this()](error_code error, size_t) {
+    if (error) return self->abort();
+    self->parser_.emplace(self->host_.limits.http);
+    self->arm(self->host_.limits.idle_time);
+    self->read();
+  });
+}
+
+// While an answer is under way this only watches for the client's leaving; what it sends ahead is kept, up to a limit.
+void Connection::read() {
+  if (reading_ || closed_) return;
+  if (exchange_ && input_.size() > kMaxPipelined) return;
+  const bool in_body = !exchange_ && parser_ && parser_->state() == HttpParser::State::body;
+  block_.resize(in_body ? kLargeBlock : kSmallBlock);
+  if (!in_body) block_.shrink_to_fit();
+  reading_ = true;
+  transport_->read_some(boost::asio::buffer(block_), [self = shared_from_this()](error_code error, size_t n) {
+    self->reading_ = false;
+    if (self->closed_) return;
+    if (error) return self->abort();
+    self->input_.append(self->block_.data(), n);
+    self->take_input();
+  });
+}
+
+void Connection::take_input() {
+  if (closing_) input_.clear();  // the rest of what was refused
+  if (exchange_ || closing_) return read();
+  const bool was_in_header = parser_->state() == HttpParser::State::header;
+  const size_t n = parser_->push(input_);
+  if (n == input_.size()) {
+    std::string().swap(input_);
+  } else {
+    input_.erase(0, n);
+  }
+  hold_body(parser_->n_body_bytes());
+  if (host_.n_body_bytes > host_.limits.all_bodies_bytes) {
+    return refuse_input(503, "too many large requests at once");
+  }
+  switch (parser_->state()) {
+    case HttpParser::State::header:
+      if (!std::exchange(begun_, true)) arm(host_.limits.header_time);  // once: a byte now and then gains no time
+      break;
+    case HttpParser::State::body:
+      if (was_in_header) arm(host_.limits.body_time);
+      if (parser_->wants_continue() && !std::exchange(said_continue_, true)) queue("HTTP/1.1 100 Continue\r\n\r\n");
+      break;
+    case HttpParser::State::done:
+      return begin_exchange();
+    case HttpParser::State::failed:
+      return refuse_input(parser_->error_status(), parser_->error_message());
+  }
+  read();
+}
+
+void Connection::begin_exchange() {
+  if (writing_) {
+    arm(host_.limits.write_time);  // the answer before this one is still on its way
+  } else {
+    disarm();
+  }
+  HttpRequest request = parser_->take();
+  request.client = client_;
+  parser_.reset();
+  const auto exchange = std::make_shared<Exchange>(shared_from_this(), request);
+  exchange_ = exchange;
+  read();
+  host_.handle(std::move(request), exchange);
+}
+
+void Connection::hold_body(size_t n_bytes) {
+  host_.n_body_bytes += n_bytes - n_body_bytes_;
+  n_body_bytes_ = n_bytes;
+}
+
+void Connection::refuse_input(int status, std::string_view message) {
+  HttpRequest nothing;
+  nothing.client = client_;
+  const auto exchange = std::make_shared<Exchange>(shared_from_this(), nothing);
+  exchange_ = exchange;
+  exchange->send(host_.refuse(status, message));
+}
+
+void Connection::exchange_is_over(bool keeps_alive) {
+  exchange_.reset();
+  hold_body(0);
+  if (closed_) return;
+  if (!keeps_alive) {
+    closing_ = true;
+    if (!writing_) linger_and_close();
+    return;
+  }
+  parser_.emplace(host_.limits.http);
+  said_continue_ = begun_ = false;
+  if (!writing_) arm(host_.limits.idle_time);
+  // Not from here: a client that has sent thousands of requests ahead must not deepen the stack with each.
+  boost::asio::post(timer_.get_executor(), [self = shared_from_this()] {
+    if (!self->exchange_ && !self->closed_ && !self->input_.empty()) return self->take_input();
+    self->read();
+  });
+}
+
+void Connection::queue(std::string_view bytes) {
+  if (closed_) return;
+  queued_ += bytes;
+  if (!writing_) flush();
+}
+
+void Connection::flush() {
+  if (queued_.empty()) {
+    std::string().swap(in_flight_);
+    if (closing_) return linger_and_close();
+    if (!exchange_) arm(host_.limits.idle_time);
+    return;
+  }
+  in_flight_.clear();
+  std::swap(in_flight_, queued_);
+  writing_ = true;
+  arm(host_.limits.write_time);
+  transport_->write(boost::asio::buffer(in_flight_), [self = shared_from_this()](error_code error, size_t) {
+    self->writing_ = false;
+    if (self->closed_) return;
+    if (error) return self->abort();
+    self->disarm();
+    self->flush();
+  });
+}
+
+// Closing at once could lose what was just written: an unread byte of the client's turns it into a reset.
+void Connection::linger_and_close() {
+  arm(kLingerTime);
+  transport_->shut_down_writing([self = shared_from_this()] {
+    if (self->closed_) return;
+    self->read();  // the end of the client's side ends it, or the timer
+  });
+}
+
+void Connection::close_if_idle() {
+  if (!exchange_ && !writing_) abort();
+}
+
+void Connection::abort() {
+  if (closed_) return;
+  closed_ = true;
+  hold_body(0);
+  disarm();
+  transport_->close();
+  if (const std::shared_ptr<Exchange> exchange = std::exchange(exchange_, nullptr)) exchange->leave();
+  host_.closed(this);
+}
+
+void Connection::arm(std::chrono::seconds time) {
+  const uint64_t round = ++timer_round_;
+  timer_.expires_after(time);
+  timer_.async_wait([self = shared_from_this(), round](error_code error) {
+    if (!error && round == self->timer_round_) self->abort();
+  });
+}
+
+}  // namespace zinc

@@ -1,0 +1,192 @@
+#include "server/embeddings.h"
+
+#include <openssl/evp.h>
+
+#include <cstring>
+
+namespace zinc {
+namespace {
+
+constexpr FieldDoc kFields[] = {
+    {"model", "string", "Which model. May be left out where the server has one only."},
+    {"input", "", "A text, an array of token ids, or an array of either."},
+    {"encoding_format", "string", "float (default) or base64: little-endian float32."},
+    {"dimensions", "integer", "Must be the model's own."},
+    {"pooling", "string", "mean (default) or last: how the tokens' vectors become one."},
+    {"user", "string", "No effect."},
+};
+
+std::string base64_of(const std::vector<float>& vector) {
+  const size_t n_bytes = vector.size() * sizeof(float);  // little-endian, as is every machine this runs on
+  std::string out(4 * ((n_bytes + 2) / 3) + 1, '\0');
+  const int n = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                                reinterpret_cast<const unsigned char*>(vector.data()), static_cast<int>(n_bytes));
+  out.resize(static_cast<size_t>(n));
+  return out;
+}
+
+// One text, or one list of token ids.
+std::optional<std::vector<TokenId>> read_input(const json::value& input, const Tokenizer& tokenizer) {
+  std::vector<TokenId> out;
+  if (input.is_string()) {
+    tokenizer.encode(text_of(input.get_string()), {.add_special = true, .parse_special = false}, out);
+    return out;
+  }
+  if (!input.is_array()) return {};
+  for (const json::value& id : input.get_array()) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() >= tokenizer.n_vocab()) return {};
+    out.push_back(static_cast<TokenId>(id.get_int64()));
+  }
+  return out;
+}
+
+void read_inputs(const FieldReader& fields, const ServerLimits& limits, EmbeddingRequest& out) {
+  const json::value* input = fields.value("input");
+  const bool is_list = input && input->is_array() && !input->get_array().empty() && !input->get_array()[0].is_number();
+  const json::array inputs = is_list ? input->get_array() : json::array{input ? *input : json::value()};
+  if (inputs.size() > static_cast<size_t>(limits.embedding_inputs)) {
+    return fields.errors().add("input", "'input' has {} entries; expected at most {}", inputs.size(),
+                               limits.embedding_inputs);
+  }
+  for (const json::value& entry : inputs) {
+    auto tokens = read_input(entry, out.model->tokenizer);
+    if (!tokens || tokens->empty()) {
+      return fields.errors().add("input", "'input[{}]' is not a non-empty text or list of the model's token ids",
+                                 out.inputs.size());
+    }
+    if (tokens->size() > static_cast<size_t>(out.model->limits.context)) {
+      return fields.errors().add(
+          {.message = fmt::format("'input[{}]' has {} tokens, and the context of '{}' holds {}", out.inputs.size(),
+                                  tokens->size(), out.model->name, out.model->limits.context),
+           .param = "input",
+           .code = "context_length_exceeded"});
+    }
+    out.inputs.push_back(std::move(*tokens));
+  }
+}
+
+void read_form(const FieldReader& fields, EmbeddingRequest& out) {
+  const std::string format = fields.text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") {
+    fields.errors().add("encoding_format", "'encoding_format' is '{}'; expected float or base64", format.substr(0, 40));
+  }
+  out.as_base64 = format == "base64";
+  const std::string pooling = fields.text("pooling").value_or("mean");
+  if (pooling != "mean" && pooling != "last") {
+    fields.errors().add("pooling", "'pooling' is '{}'; expected mean or last", pooling.substr(0, 40));
+  }
+  out.pooling = pooling == "last" ? Pooling::last : Pooling::mean;
+  const int n = out.model->limits.embedding_dim;
+  if (const auto dimensions = fields.integer("dimensions", 1, std::numeric_limits<int32_t>::max());
+      dimensions && *dimensions != n) {
+    fields.errors().add("dimensions", "'dimensions' is {}; this model's vectors have {}", *dimensions, n);
+  }
+}
+
+class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this<EmbeddingJob> {
+ public:
+  EmbeddingJob(EmbeddingRequest request, std::shared_ptr<Reply> reply)
+      : request_(std::move(request)), reply_(std::move(reply)) {}
+
+  void start(const std::string& client, Doorbell& bell) {
+    reply_->log["model"] = request_.model->name;
+    reply_->log["inputs"] = request_.inputs.size();
+    for (std::vector<TokenId>& input : request_.inputs) {
+      auto sink = std::make_shared<CollectingSink>(bell, weak_from_this(), false);
+      Request request;
+      request.prompt = std::move(input);
+      request.client = client;
+      request.embedding = request_.pooling;
+      request.sink = sink;
+      const Result<RequestId> id = request_.model->engine->submit(std::move(request));
+      if (!id.ok()) return refuse(api_error(id.error()));
+      parts_.push_back({.sink = std::move(sink), .id = id.value(), .outcome = {}});
+    }
+    reply_->on_gone([self = shared_from_this()] { self->cancel_rest(); });
+  }
+
+ private:
+  struct Part {
+    std::shared_ptr<CollectingSink> sink;
+    RequestId id;
+    std::optional<Outcome> outcome;
+  };
+
+  void sinks_have_news() override {
+    if (is_over_) return;
+    bool all = true;
+    for (Part& part : parts_) {
+      if (!part.outcome) part.outcome = part.sink->take().outcome;
+      if (part.outcome && part.outcome->error) return refuse(api_error(*part.outcome->error));
+      if (part.outcome && part.outcome->reason == StopReason::cancelled) {
+        return refuse(http_error(503, "the server stopped before the answer was complete"));
+      }
+      all = all && part.outcome;
+    }
+    if (all) finish();
+  }
+
+  void finish() {
+    is_over_ = true;
+    json::array data;
+    int n_tokens = 0;
+    for (const Part& part : parts_) {
+      const std::vector<float>& vector = part.outcome->embedding;
+      json::object entry{{"object", "embedding"}, {"index", data.size()}};
+      entry["embedding"] =
+          request_.as_base64 ? json::value(base64_of(vector)) : json::value(json::array(vector.begin(), vector.end()));
+      data.push_back(std::move(entry));
+      n_tokens += part.outcome->usage.n_prompt;
+    }
+    json::object body{{"object", "list"}, {"model", request_.model->name}};
+    body["data"] = std::move(data);
+    body["usage"] = {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}};
+    reply_->log["prompt_tokens"] = n_tokens;
+    reply_->send({.body = to_json(body)});
+  }
+
+  void refuse(const ApiError& error) {
+    cancel_rest();
+    reply_->send(error_response(error, ErrorForm::openai));
+  }
+  void cancel_rest() {
+    is_over_ = true;
+    for (const Part& part : parts_) {
+      if (!part.outcome) request_.model->engine->cancel(part.id);
+    }
+  }
+
+  EmbeddingRequest request_;
+  std::shared_ptr<Reply> reply_;
+  std::vector<Part> parts_;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+const std::span<const FieldDoc> kEmbeddingFields = kFields;
+
+OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const ServerLimits& limits,
+                                                std::string_view body) {
+  OrApiError<json::object> parsed = parse_body(body);
+  if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  RequestErrors errors;
+  const FieldReader fields(std::get<json::object>(parsed), "", errors);
+  fields.refuse_unknown({kFields});
+  const OrApiError<const ServedModel*> model = find_model(models, fields.text("model").value_or(""));
+  if (errors.any()) return *errors.first();
+  if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
+  EmbeddingRequest out;
+  out.model = std::get<const ServedModel*>(model);
+  read_inputs(fields, limits, out);
+  read_form(fields, out);
+  if (errors.any()) return *errors.first();
+  return out;
+}
+
+void start_embeddings(EmbeddingRequest request, const std::string& client, Doorbell& bell,
+                      std::shared_ptr<Reply> reply) {
+  std::make_shared<EmbeddingJob>(std::move(request), std::move(reply))->start(client, bell);
+}
+
+}  // namespace zinc

@@ -1,0 +1,148 @@
+#include "server/fields.h"
+
+#include <cmath>
+
+#include "base/printable.h"
+
+namespace zinc {
+namespace {
+
+constexpr size_t kMaxShown = 80;  // of a value in a message
+
+std::string shown(const json::value& value) {
+  std::string text = value.is_object() || value.is_array() ? std::string(json_type(value)) : to_json(value);
+  if (text.size() > kMaxShown) text = printable(text, kMaxShown);
+  return text;
+}
+
+}  // namespace
+
+std::string_view json_type(const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return "a boolean";
+    case json::kind::string:
+      return "a string";
+    case json::kind::array:
+      return "an array";
+    case json::kind::object:
+      return "an object";
+    default:
+      return "a number";
+  }
+}
+
+std::string text_of(const json::string& text) { return {text.data(), text.size()}; }
+
+const json::value* FieldReader::value(std::string_view name) const {
+  const json::value* found = object_.if_contains(name);
+  return found && !found->is_null() ? found : nullptr;
+}
+
+void FieldReader::expected(std::string_view name, std::string_view what, const json::value& found) const {
+  errors_.add(name_of(name), "'{}' is {}; expected {}", name_of(name), shown(found), what);
+}
+
+std::optional<bool> FieldReader::boolean(std::string_view name) const {
+  const json::value* found = value(name);
+  if (!found) return {};
+  if (!found->is_bool()) return expected(name, "true or false", *found), std::nullopt;
+  return found->get_bool();
+}
+
+std::optional<int64_t> FieldReader::integer(std::string_view name, int64_t low, int64_t high) const {
+  const json::value* found = value(name);
+  if (!found) return {};
+  std::optional<int64_t> number;
+  if (found->is_int64()) number = found->get_int64();
+  if (found->is_double()) {  // 5.0 is what some languages write for 5
+    const double real = found->get_double();
+    if (std::fabs(real) < 9e15 && real == std::floor(real)) number = static_cast<int64_t>(real);
+  }
+  if (!number || *number < low || *number > high) {
+    const bool open_ended = high >= std::numeric_limits<int32_t>::max();
+    expected(
+        name,
+        open_ended ? fmt::format("an integer, {} or more", low) : fmt::format("an integer from {} to {}", low, high),
+        *found);
+    return {};
+  }
+  return number;
+}
+
+std::optional<double> FieldReader::number(std::string_view name) const {
+  const json::value* found = value(name);
+  if (!found) return {};
+  if (found->is_double()) return found->get_double();
+  if (found->is_int64()) return static_cast<double>(found->get_int64());
+  if (found->is_uint64()) return static_cast<double>(found->get_uint64());
+  expected(name, "a number", *found);
+  return {};
+}
+
+std::optional<std::string> FieldReader::text(std::string_view name) const {
+  const json::value* found = value(name);
+  if (!found) return {};
+  if (!found->is_string()) return expected(name, "a string", *found), std::nullopt;
+  return text_of(found->get_string());
+}
+
+const json::array* FieldReader::array(std::string_view name) const {
+  const json::value* found = value(name);
+  if (!found) return nullptr;
+  if (!found->is_array()) return expected(name, "an array", *found), nullptr;
+  return &found->get_array();
+}
+
+const json::object* FieldReader::object(std::string_view name) const {
+  const json::value* found = value(name);
+  if (!found) return nullptr;
+  if (!found->is_object()) return expected(name, "an object", *found), nullptr;
+  return &found->get_object();
+}
+
+std::string FieldReader::required_text(std::string_view name) const {
+  if (!value(name)) errors_.add(name_of(name), "'{}' is missing; expected a string", name_of(name));
+  return text(name).value_or("");
+}
+
+std::vector<std::string> FieldReader::texts(std::string_view name) const {
+  const json::value* found = value(name);
+  if (!found) return {};
+  if (found->is_string()) return {text_of(found->get_string())};
+  if (!found->is_array()) return expected(name, "a string or an array of strings", *found), std::vector<std::string>();
+  std::vector<std::string> out;
+  for (const json::value& element : found->get_array()) {
+    if (!element.is_string()) {
+      expected(fmt::format("{}[{}]", name, out.size()), "a string", element);
+      return {};
+    }
+    out.push_back(text_of(element.get_string()));
+  }
+  return out;
+}
+
+void FieldReader::refuse_unknown(std::initializer_list<std::span<const FieldDoc>> known,
+                                 std::span<const RefusedField> refused) const {
+  for (const auto& member : object_) {
+    const std::string_view name(member.key().data(), member.key().size());
+    for (const RefusedField& field : refused) {
+      if (field.name == name && !member.value().is_null()) {
+        errors_.add(
+            unsupported_field(name_of(name), fmt::format("'{}' is not supported: {}", name_of(name), field.why)));
+      }
+    }
+    bool is_known = member.value().is_null();
+    for (const std::span<const FieldDoc>& list : known) {
+      for (const FieldDoc& field : list) is_known = is_known || field.name == name;
+    }
+    if (!is_known) {
+      errors_.add(name_of(name), "unknown field '{}'; the fields this server knows are listed at /openapi.json",
+                  printable(name_of(name)));
+    }
+  }
+}
+
+}  // namespace zinc

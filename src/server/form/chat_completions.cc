@@ -1,0 +1,249 @@
+// POST /v1/chat/completions, as OpenAI has it.
+#include <fmt/format.h>
+
+#include "server/api_form.h"
+#include "server/request_fields.h"
+
+namespace zinc {
+namespace {
+
+constexpr FieldDoc kFields[] = {
+    {"model", "string", "Which model. May be left out where the server has one only."},
+    {"messages", "array", "The conversation: system, developer, user, assistant and tool messages; text only."},
+    {"tools", "array", "Functions the model may call."},
+    {"tool_choice", "", "auto (default) or none."},
+    {"parallel_tool_calls", "boolean", "false: the answer ends after its first call. Default true."},
+    {"stream_tool_arguments", "boolean",
+     "true: a call's arguments stream before they are known to be whole. Default false."},
+    {"response_format", "object", "{\"type\": \"text\"}; other types are refused."},
+    {"stream", "boolean", "Answer as server-sent events. Default false."},
+    {"stream_options", "object", "include_usage: a last event with token counts. Default false."},
+    {"max_tokens", "integer", "Most tokens of the answer. Default: until the context is full."},
+    {"max_completion_tokens", "integer", "Another name of max_tokens."},
+    {"n", "integer", "Answers to make. Default 1."},
+    {"stop", "", "A text or several at which the answer ends; they are not part of it."},
+    {"logprobs", "boolean", "Log-probabilities of all tokens made. Default false."},
+    {"top_logprobs", "integer", "Alternatives per token, 0 to 20. Needs logprobs."},
+};
+// Taken and of no effect: they concern the provider's books, not the answer.
+constexpr FieldDoc kIgnored[] = {
+    {"user", "string", "No effect."},
+    {"metadata", "object", "No effect."},
+    {"store", "boolean", "No effect: nothing is stored."},
+    {"service_tier", "string", "No effect."},
+    {"prompt_cache_key", "string", "No effect: equal beginnings are found by themselves."},
+    {"prompt_cache_retention", "string", "No effect."},
+    {"prompt_cache_options", "object", "No effect."},
+    {"safety_identifier", "string", "No effect."},
+};
+constexpr RefusedField kRefused[] = {
+    {"functions", "use 'tools'"},
+    {"function_call", "use 'tool_choice'"},
+    {"audio", "this server takes and makes text only"},
+    {"prediction", "there is no predicted output"},
+    {"web_search_options", "this server has no tools of its own"},
+    {"verbosity", "models have no such control"},
+    {"moderation", "nothing is moderated here"},
+    {"grammar", "there is no constrained decoding"},
+    {"json_schema", "there is no constrained decoding"},
+    {"guided_json", "there is no constrained decoding"},
+};
+
+void read_stream_options(const FieldReader& fields, ChatRequest& out) {
+  const json::object* options = fields.object("stream_options");
+  if (!options) return;
+  const FieldReader inside(*options, "stream_options.", fields.errors());
+  out.include_usage = inside.boolean("include_usage").value_or(false);
+}
+
+void read_modalities(const FieldReader& fields) {
+  for (const std::string& modality : fields.texts("modalities")) {
+    if (modality != "text") {
+      fields.errors().add(unsupported_field("modalities", "'modalities' may only be [\"text\"]"));
+    }
+  }
+}
+
+void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
+  const FieldReader fields(body, "", errors);
+  static constexpr FieldDoc kModalities[] = {{"modalities", "array", "[\"text\"]"}};
+  fields.refuse_unknown({kFields, kIgnored, kModalities, kSamplingFields, kThinkingFields}, kRefused);
+  out.model = fields.text("model").value_or("");
+  read_messages(fields, out);
+  read_tools(fields, out);
+  read_tool_choice(fields, out);
+  read_modalities(fields);
+  out.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  out.streams_arguments = fields.boolean("stream_tool_arguments").value_or(false);
+  read_response_format(fields, "response_format");
+  out.stream = fields.boolean("stream").value_or(false);
+  read_stream_options(fields, out);
+  const std::optional<int> max_tokens = read_token_limit(fields, "max_tokens");
+  const std::optional<int> max_completion = read_token_limit(fields, "max_completion_tokens");
+  if (max_tokens && max_completion && *max_tokens != *max_completion) {
+    errors.add("max_tokens", "'max_tokens' and 'max_completion_tokens' differ; give one of them");
+  }
+  out.max_tokens = max_completion.value_or(max_tokens.value_or(0));
+  read_n(fields, limits, out);
+  read_stop(fields, "stop", limits, out);
+  const bool logprobs = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, limits.top_logprobs);
+  if (top && !logprobs) errors.add("top_logprobs", "'top_logprobs' needs 'logprobs': true");
+  if (logprobs) out.n_top_logprobs = static_cast<int>(top.value_or(0));
+  read_sampling(fields, out);
+  read_thinking(fields, out);
+}
+
+json::object token_json(const ShownToken& token) {
+  json::array bytes;
+  for (const char c : token.text) bytes.push_back(static_cast<unsigned char>(c));
+  json::object out{{"token", token.text}, {"logprob", token.logprob}};
+  out["bytes"] = std::move(bytes);
+  return out;
+}
+
+json::object logprobs_json(std::span<const ShownToken> tokens) {
+  json::array content;
+  for (const ShownToken& token : tokens) {
+    json::object entry = token_json(token);
+    json::array top;
+    for (const ShownToken& other : token.top) top.push_back(token_json(other));
+    entry["top_logprobs"] = std::move(top);
+    content.push_back(std::move(entry));
+  }
+  json::object out;
+  out["content"] = std::move(content);
+  out["refusal"] = nullptr;
+  return out;
+}
+
+// Pieces of a token's text go out as fixed text around one escaped string: no tree is built for them.
+class ChatStream final : public StreamWriter {
+ public:
+  explicit ChatStream(AnswerHead head) : head_(std::move(head)) {
+    start_ = fmt::format(R"(data: {{"id":"chatcmpl-{}","object":"chat.completion.chunk","created":{},"model":{},)",
+                         head_.id, head_.created_s, json_text(head_.model));
+  }
+
+  void begin(std::string&) override {}
+
+  void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) override {
+    if (const auto* text = std::get_if<ContentDelta>(&delta)) {
+      chunk(choice, fmt::format(R"("content":{})", json_text(text->text)), tokens, out);
+    } else if (const auto* thought = std::get_if<ReasoningDelta>(&delta)) {
+      chunk(choice, fmt::format(R"("reasoning_content":{})", json_text(thought->text)), tokens, out);
+    } else if (const auto* call = std::get_if<CallStart>(&delta)) {
+      chunk(choice,
+            fmt::format(
+                R"("tool_calls":[{{"index":{},"id":{},"type":"function","function":{{"name":{},"arguments":""}}}}])",
+                call->call_idx, json_text(call->id), json_text(call->name)),
+            tokens, out);
+    } else if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) {
+      chunk(choice,
+            fmt::format(R"("tool_calls":[{{"index":{},"function":{{"arguments":{}}}}}])", arguments->call_idx,
+                        json_text(arguments->text)),
+            tokens, out);
+    }
+  }
+
+  void end_choice(int index, const Choice& choice, std::span<const ShownToken> tokens, std::string& out) override {
+    open_choice(index, out);
+    out += start_;
+    out += fmt::format(R"("choices":[{{"index":{},"delta":{{}},"logprobs":{},"finish_reason":"{}"}}],"timings":{})",
+                       index, logprobs(tokens), finish_reason(choice), to_json(timings_json(choice)));
+    if (!choice.message.warnings.empty()) out += ",\"warnings\":" + to_json(warnings_json(choice.message));
+    close(out);
+  }
+
+  void end(const UsageTotal& usage, std::string& out) override {
+    if (head_.include_usage) {
+      out += start_ + fmt::format("\"choices\":[],\"usage\":{}}}\n\n", to_json(usage_json(usage)));
+    }
+    out += "data: [DONE]\n\n";
+  }
+
+  void error(const ApiError& error, std::string& out) override {
+    out += sse_data(error_body(error, ErrorForm::openai));
+  }
+
+ private:
+  std::string logprobs(std::span<const ShownToken> tokens) const {
+    return head_.with_logprobs && !tokens.empty() ? to_json(logprobs_json(tokens)) : "null";
+  }
+
+  // The first event of a choice says whose turn it is.
+  void open_choice(int choice, std::string& out) {
+    if (opened_.size() <= static_cast<size_t>(choice)) opened_.resize(static_cast<size_t>(choice) + 1);
+    if (opened_[static_cast<size_t>(choice)]) return;
+    opened_[static_cast<size_t>(choice)] = true;
+    out += start_;
+    out += fmt::format(
+        R"("choices":[{{"index":{},"delta":{{"role":"assistant","content":""}},"logprobs":null,"finish_reason":null}}])",
+        choice);
+    close(out);
+  }
+
+  void chunk(int choice, std::string_view delta, std::span<const ShownToken> tokens, std::string& out) {
+    open_choice(choice, out);
+    out += start_;
+    out += fmt::format(R"("choices":[{{"index":{},"delta":{{{}}},"logprobs":{},"finish_reason":null}}])", choice, delta,
+                       logprobs(tokens));
+    close(out);
+  }
+
+  void close(std::string& out) const { out += head_.include_usage ? ",\"usage\":null}\n\n" : "}\n\n"; }
+
+  AnswerHead head_;
+  std::string start_;  // of every event
+  std::vector<bool> opened_;
+};
+
+json::object message_object(const Choice& choice) {
+  json::object out{{"role", "assistant"}};
+  const Message& message = choice.message;
+  const bool is_silent = message.content.empty() && choice.calls_tools();
+  out["content"] = is_silent ? json::value(nullptr) : json::value(message.content);
+  out["refusal"] = nullptr;
+  if (!message.reasoning_content.empty()) out["reasoning_content"] = message.reasoning_content;
+  json::array calls;
+  for (const ToolCall& call : message.tool_calls) {
+    calls.push_back(
+        {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  }
+  if (!calls.empty()) out["tool_calls"] = std::move(calls);
+  return out;
+}
+
+json::object whole(const AnswerHead& head, std::span<const Choice> choices, const UsageTotal& usage) {
+  json::array list, warnings;
+  for (const Choice& choice : choices) {
+    json::object entry{{"index", list.size()}};
+    entry["message"] = message_object(choice);
+    entry["logprobs"] = head.with_logprobs ? json::value(logprobs_json(choice.tokens)) : json::value(nullptr);
+    entry["finish_reason"] = finish_reason(choice);
+    list.push_back(std::move(entry));
+    for (json::value& warning : warnings_json(choice.message)) warnings.push_back(std::move(warning));
+  }
+  json::object out{
+      {"id", "chatcmpl-" + head.id}, {"object", "chat.completion"}, {"created", head.created_s}, {"model", head.model}};
+  out["choices"] = std::move(list);
+  out["usage"] = usage_json(usage);
+  out["timings"] = timings_json(choices.front());
+  if (!warnings.empty()) out["warnings"] = std::move(warnings);
+  return out;
+}
+
+}  // namespace
+
+const ApiForm& chat_form() {
+  static const ApiForm form = {.fields = {kFields, kSamplingFields, kThinkingFields, kIgnored},
+                               .read = read,
+                               .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
+                               .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {
+                                 return std::make_unique<ChatStream>(std::move(head));
+                               },
+                               .whole = whole};
+  return form;
+}
+
+}  // namespace zinc

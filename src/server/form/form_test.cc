@@ -1,0 +1,245 @@
+// What each API form makes of an answer.
+#include <gtest/gtest.h>
+
+#include "tests/support/api_fixture.h"
+
+namespace zinc {
+namespace {
+
+using FormTest = ApiTest;
+
+TEST_F(FormTest, chat_answers_whole_and_unchanged) {
+  const std::string text = "Same. Same. Same.\n# A heading\n- \xE4\xBD\xA0";  // nothing is trimmed or mended
+  const json::object answer = ask_json("/v1/chat/completions", chat("SAY[[" + text + "]]"));
+  const json::object& choice = answer.at("choices").at(0).get_object();
+  EXPECT_EQ(choice.at("message").at("content").get_string(), text);
+  EXPECT_EQ(choice.at("finish_reason").get_string(), "stop");
+  EXPECT_EQ(answer.at("object").get_string(), "chat.completion");
+  EXPECT_GT(answer.at("usage").at("prompt_tokens").get_int64(), 0);
+  EXPECT_EQ(answer.at("usage").at("prompt_tokens_details").at("cached_tokens").get_int64(), 0);
+}
+
+TEST_F(FormTest, streamed_chat_says_the_same_and_ends_with_done) {
+  const auto reply =
+      ask("/v1/chat/completions", to_json(with(with(chat("SAY[[<think>why</think>\xC3\xA4 b\nc]]"), "stream", true),
+                                               "stream_options", {{"include_usage", true}})));
+  const std::vector<SseEvent> events = events_of(reply->stream);
+  EXPECT_EQ(joined(events, [](const json::object& c) { return delta_field(c, "content"); }), "\xC3\xA4 b\nc");
+  EXPECT_EQ(joined(events, [](const json::object& c) { return delta_field(c, "reasoning_content"); }), "why");
+  EXPECT_EQ(delta_field(parse_json(events[0].data).value().get_object(), "role"), "assistant");
+  ASSERT_GE(events.size(), 3u);
+  EXPECT_EQ(events.back().data, "[DONE]");
+  const json::value usage = parse_json(events[events.size() - 2].data).value();
+  EXPECT_TRUE(usage.at("choices").get_array().empty());
+  EXPECT_GT(usage.at("usage").at("completion_tokens").get_int64(), 0);
+  const json::value last = parse_json(events[events.size() - 3].data).value();
+  EXPECT_EQ(last.at("choices").at(0).at("finish_reason").get_string(), "stop");
+}
+
+TEST_F(FormTest, tool_call_is_an_entry_with_json_arguments) {
+  const json::object answer = ask_json("/v1/chat/completions", with(chat(kCallText), "tools", kTools));
+  const json::value& choice = answer.at("choices").at(0);
+  EXPECT_EQ(choice.at("finish_reason").get_string(), "tool_calls");
+  EXPECT_EQ(choice.at("message").at("reasoning_content").get_string(), "hm");
+  EXPECT_EQ(choice.at("message").at("content").get_string(), "Let me see.");
+  const json::value& call = choice.at("message").at("tool_calls").at(0);
+  EXPECT_EQ(call.at("function").at("name").get_string(), "weather");
+  const json::value arguments = parse_json(call.at("function").at("arguments").get_string().c_str()).value();
+  EXPECT_EQ(arguments.at("city").get_string(), "K\xC3\xB6ln");
+  EXPECT_EQ(call.at("id").get_string().size(), 9u);
+}
+
+TEST_F(FormTest, streamed_tool_call_deltas_make_up_the_call) {
+  const auto reply = ask("/v1/chat/completions", to_json(with(with(chat(kCallText), "tools", kTools), "stream", true)));
+  std::string name, arguments, id, finish;
+  for (const SseEvent& event : events_of(reply->stream)) {
+    if (event.data == "[DONE]") continue;
+    const json::value chunk = parse_json(event.data).value();
+    const json::value& choice = chunk.at("choices").at(0);
+    if (choice.at("finish_reason").is_string()) finish = text_of(choice.at("finish_reason").get_string());
+    const json::value* calls = choice.at("delta").get_object().if_contains("tool_calls");
+    if (!calls) continue;
+    const json::object& call = calls->at(0).get_object();
+    EXPECT_EQ(call.at("index").get_int64(), 0);
+    if (call.contains("id")) id += text_of(call.at("id").get_string());
+    const json::object& function = call.at("function").get_object();
+    if (function.contains("name")) name += text_of(function.at("name").get_string());
+    arguments += text_of(function.at("arguments").get_string());
+  }
+  EXPECT_EQ(name, "weather");
+  EXPECT_EQ(id.size(), 9u);
+  EXPECT_EQ(finish, "tool_calls");
+  EXPECT_EQ(parse_json(arguments).value().at("city").get_string(), "K\xC3\xB6ln");
+}
+
+TEST_F(FormTest, malformed_call_comes_back_as_content_with_a_warning) {
+  const json::object answer = ask_json(
+      "/v1/chat/completions",
+      with(chat("SAY[[<tool_call>\n{\"name\": \"weather\", \"arguments\": {oops\n</tool_call>]]"), "tools", kTools));
+  const json::value& choice = answer.at("choices").at(0);
+  EXPECT_EQ(choice.at("finish_reason").get_string(), "stop");
+  EXPECT_FALSE(choice.at("message").get_object().contains("tool_calls"));
+  EXPECT_NE(std::string_view(choice.at("message").at("content").get_string()).find("oops"), std::string_view::npos);
+  EXPECT_EQ(answer.at("warnings").at(0).at("code").get_string(), "malformed_call");
+}
+
+TEST_F(FormTest, without_parallel_calls_the_answer_ends_after_the_first) {
+  const std::string call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n";
+  const json::object one = ask_json(
+      "/v1/chat/completions", with(with(chat("FLOOD[[" + call + "]]"), "tools", kTools), "parallel_tool_calls", false));
+  EXPECT_EQ(one.at("choices").at(0).at("message").at("tool_calls").get_array().size(), 1u);
+  EXPECT_EQ(one.at("choices").at(0).at("finish_reason").get_string(), "tool_calls");
+  EXPECT_TRUE(scripted_.engine().wait_until_idle());
+  const json::object two = ask_json("/v1/chat/completions", with(chat("SAY[[" + call + call + "]]"), "tools", kTools));
+  EXPECT_EQ(two.at("choices").at(0).at("message").at("tool_calls").get_array().size(), 2u);
+}
+
+TEST_F(FormTest, tool_choice_none_hides_the_tools) {
+  ask_json("/v1/chat/completions", with(with(chat("SAY[[x]]"), "tools", kTools), "tool_choice", "none"));
+  const std::string prompt = scripted_.model().tokenizer.decode(scripted_.engine().last_request().prompt);
+  EXPECT_EQ(prompt.find("weather"), std::string::npos);
+}
+
+TEST_F(FormTest, logprobs_cover_every_token_streamed_or_not) {
+  const json::object body = with(with(chat("SAY[[a b c]]"), "logprobs", true), "top_logprobs", 2);
+  const json::object answer = ask_json("/v1/chat/completions", body);
+  const json::array& tokens = answer.at("choices").at(0).at("logprobs").at("content").get_array();
+  EXPECT_EQ(static_cast<int64_t>(tokens.size()), answer.at("usage").at("completion_tokens").get_int64());
+  EXPECT_EQ(tokens[0].at("top_logprobs").get_array().size(), 2u);
+  size_t n = 0;
+  for (const SseEvent& event : events_of(ask("/v1/chat/completions", to_json(with(body, "stream", true)))->stream)) {
+    if (event.data == "[DONE]") continue;
+    const json::value chunk = parse_json(event.data).value();
+    const json::value& logprobs = chunk.at("choices").at(0).at("logprobs");
+    if (logprobs.is_object()) n += logprobs.at("content").get_array().size();
+  }
+  EXPECT_EQ(n, tokens.size());
+}
+
+TEST_F(FormTest, completions_take_texts_and_tokens) {
+  const json::object answer =
+      ask_json("/v1/completions", {{"prompt", json::array{"SAY[[a]]", "SAY[[b]]"}}, {"max_tokens", 50}});
+  EXPECT_EQ(answer.at("choices").at(0).at("text").get_string(), "a");
+  EXPECT_EQ(answer.at("choices").at(1).at("text").get_string(), "b");
+  EXPECT_EQ(answer.at("object").get_string(), "text_completion");
+  std::vector<TokenId> tokens;
+  scripted_.model().tokenizer.encode("SAY[[c]]", {}, tokens);
+  const json::object echoed = ask_json(
+      "/v1/completions", {{"prompt", json::array(tokens.begin(), tokens.end())}, {"echo", true}, {"max_tokens", 9}});
+  EXPECT_EQ(echoed.at("choices").at(0).at("text").get_string(), "SAY[[c]]c");
+  refusal("/v1/completions", {{"prompt", json::array{1, 999999}}}, "prompt");
+  refusal("/v1/completions", {{"prompt", json::array{1, "x"}}}, "prompt");
+  refusal("/v1/completions", {{"prompt", "x"}, {"suffix", "y"}}, "suffix");
+}
+
+TEST_F(FormTest, completions_default_to_openais_16_tokens) {
+  const json::object answer = ask_json("/v1/completions", {{"prompt", "FLOOD[[a b c d e f]]"}});
+  EXPECT_EQ(answer.at("usage").at("completion_tokens").get_int64(), 16);
+  EXPECT_EQ(answer.at("choices").at(0).at("finish_reason").get_string(), "length");
+}
+
+TEST_F(FormTest, anthropic_message_has_blocks) {
+  json::object body = with(chat(kCallText), "max_tokens", 500);
+  body["tools"] = parse_json(R"([{"name": "weather", "input_schema": {"type": "object", "properties":
+    {"city": {"type": "string"}}}}])")
+                      .value();
+  const json::object answer = ask_json("/v1/messages", body);
+  const json::array& content = answer.at("content").get_array();
+  ASSERT_EQ(content.size(), 3u);
+  EXPECT_EQ(content[0].at("thinking").get_string(), "hm");
+  EXPECT_EQ(content[1].at("text").get_string(), "Let me see.");
+  EXPECT_EQ(content[2].at("input").at("city").get_string(), "K\xC3\xB6ln");
+  EXPECT_EQ(answer.at("stop_reason").get_string(), "tool_use");
+
+  const std::vector<SseEvent> events = events_of(ask("/v1/messages", to_json(with(body, "stream", true)))->stream);
+  EXPECT_EQ(events.front().name, "message_start");
+  EXPECT_EQ(events.back().name, "message_stop");
+  int n_open = 0, n_blocks = 0;
+  for (const SseEvent& event : events) {
+    const json::value data = parse_json(event.data).value();
+    EXPECT_EQ(data.at("type").get_string(), event.name);
+    if (event.name == "content_block_start") {
+      EXPECT_EQ(data.at("index").get_int64(), n_blocks++);
+      EXPECT_EQ(++n_open, 1);
+    }
+    if (event.name == "content_block_stop") {
+      EXPECT_EQ(--n_open, 0);
+    }
+  }
+  EXPECT_EQ(n_blocks, 3);
+}
+
+TEST_F(FormTest, anthropic_results_of_tools_become_tool_messages) {
+  const json::value body =
+      parse_json(R"({"max_tokens": 50, "system": [{"type": "text", "text": "Be brief."}], "messages": [
+    {"role": "user", "content": "weather?"},
+    {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": ""},
+      {"type": "tool_use", "id": "abcdefghi", "name": "weather", "input": {"city": "Ulm"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "abcdefghi", "content": [{"type": "text",
+      "text": "SAY[[rain]]"}]}]}]})")
+          .value();
+  const json::object answer = ask_json("/v1/messages", body);
+  EXPECT_EQ(answer.at("content").at(0).at("text").get_string(), "rain");
+  const std::string prompt = scripted_.model().tokenizer.decode(scripted_.engine().last_request().prompt);
+  EXPECT_NE(prompt.find("<tool_response>"), std::string::npos) << prompt;
+  EXPECT_NE(prompt.find("\"city\": \"Ulm\""), std::string::npos) << prompt;
+  const json::object count = ask_json("/v1/messages/count_tokens", body);
+  EXPECT_EQ(count.at("input_tokens").get_int64(),
+            static_cast<int64_t>(scripted_.engine().last_request().prompt.size()));
+}
+
+TEST_F(FormTest, anthropic_errors_have_anthropics_form) {
+  const json::object answer = ask_json("/v1/messages", chat("x"), 400);
+  EXPECT_EQ(answer.at("type").get_string(), "error");
+  EXPECT_EQ(answer.at("error").at("type").get_string(), "invalid_request_error");
+}
+
+TEST_F(FormTest, checksum_of_a_known_client_does_not_change_the_prompt) {
+  const auto tokens_with = [&](std::string_view checksum) {
+    ask_json("/v1/messages",
+             with(with(chat("SAY[[x]]"), "max_tokens", 5), "system",
+                  json::string(
+                      fmt::format("x-anthropic-billing-header: cc_version=2.1; cch={};You are helpful.", checksum))));
+    return scripted_.engine().last_request().prompt;
+  };
+  EXPECT_EQ(tokens_with("a5145"), tokens_with("00f3e"));
+}
+
+TEST_F(FormTest, responses_have_items_and_numbered_events) {
+  json::object body{{"input", kCallText}, {"instructions", "Be brief."}};
+  body["tools"] = parse_json(R"([{"type": "function", "name": "weather", "strict": true, "parameters":
+    {"type": "object", "properties": {"city": {"type": "string"}}}}])")
+                      .value();
+  const json::object answer = ask_json("/v1/responses", body);
+  const json::array& output = answer.at("output").get_array();
+  ASSERT_EQ(output.size(), 3u);
+  EXPECT_EQ(output[0].at("type").get_string(), "reasoning");
+  EXPECT_EQ(output[1].at("content").at(0).at("text").get_string(), "Let me see.");
+  EXPECT_EQ(output[2].at("name").get_string(), "weather");
+  EXPECT_EQ(answer.at("status").get_string(), "completed");
+
+  const std::vector<SseEvent> events = events_of(ask("/v1/responses", to_json(with(body, "stream", true)))->stream);
+  int64_t number = 0;
+  for (const SseEvent& event : events) {
+    EXPECT_EQ(parse_json(event.data).value().at("sequence_number").get_int64(), number++);
+  }
+  EXPECT_EQ(events.front().name, "response.created");
+  ASSERT_EQ(events.back().name, "response.completed");
+  const json::value last = parse_json(events.back().data).value();
+  EXPECT_EQ(last.at("response").at("output").get_array().size(), 3u);
+  refusal("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, "previous_response_id");
+}
+
+TEST_F(FormTest, embeddings_come_as_numbers_or_base64) {
+  const json::object answer = ask_json("/v1/embeddings", {{"input", json::array{"a", "b"}}});
+  EXPECT_EQ(answer.at("data").get_array().size(), 2u);
+  EXPECT_NEAR(answer.at("data").at(1).at("embedding").at(1).get_double(), 0.8, 1e-6);
+  const json::object coded = ask_json("/v1/embeddings", {{"input", "a"}, {"encoding_format", "base64"}});
+  EXPECT_EQ(coded.at("data").at(0).at("embedding").get_string(), "mpkZP83MTD8=");
+  refusal("/v1/embeddings", {{"input", ""}}, "input");
+  refusal("/v1/embeddings", {{"input", json::array{"a", 5}}}, "input");
+  refusal("/v1/embeddings", {{"input", "a"}, {"dimensions", 5}}, "dimensions");
+}
+
+}  // namespace
+}  // namespace zinc

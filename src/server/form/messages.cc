@@ -1,0 +1,374 @@
+// POST /v1/messages, as Anthropic has it: content in blocks, thoughts and calls among them.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "server/api_form.h"
+#include "server/request_fields.h"
+
+namespace zinc {
+namespace {
+
+constexpr FieldDoc kFields[] = {
+    {"model", "string", "Which model. May be left out where the server has one only."},
+    {"messages", "array", "The conversation: user and assistant messages of text, tool_use, tool_result, thinking."},
+    {"system", "", "The system prompt: a text or text blocks."},
+    {"max_tokens", "integer", "Most tokens of the answer. Required."},
+    {"stop_sequences", "array", "Texts at which the answer ends; they are not part of it."},
+    {"stream", "boolean", "Answer as server-sent events. Default false."},
+    {"tools", "array", "Functions the model may call: name, description, input_schema."},
+    {"tool_choice", "object", "{\"type\": \"auto\"} (default) or none; disable_parallel_tool_use."},
+    {"thinking", "object",
+     "{\"type\": \"enabled\", \"budget_tokens\": N}, adaptive or disabled. Default: the template's."},
+    {"output_config", "object", "effort: low, medium, high, xhigh or max."},
+    {"metadata", "object", "No effect."},
+    {"service_tier", "string", "No effect."},
+    {"betas", "array", "No effect."},
+    {"cache_control", "object", "No effect: equal beginnings are found by themselves."},
+    {"diagnostics", "", "No effect."},
+    {"inference_geo", "string", "No effect: the answer is made here."},
+    {"speed", "string", "No effect."},
+    {"user_profile_id", "string", "No effect."},
+    {"workspace_id", "string", "No effect."},
+};
+constexpr RefusedField kRefused[] = {
+    {"mcp_servers", "this server has no tools of its own"},
+    {"container", "this server has no tools of its own"},
+    {"context_management", "conversations are taken as they are"},
+};
+
+constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
+
+// A known client puts a checksum of its request at the head of its system prompt. It says nothing to a model, but
+// differs each time, so that no two of its prompts would begin alike: its digits are made the same.
+void settle_billing_header(std::string& text) {
+  if (!text.starts_with(kBillingHeader)) return;
+  constexpr std::string_view kKey = "cch=";
+  const size_t line_end = std::min(text.find('\n'), text.size());
+  const size_t key = text.find(kKey);
+  if (key == std::string::npos || key > line_end) return;
+  for (size_t i = key + kKey.size(); i < line_end && text[i] != ';'; ++i) text[i] = '0';
+}
+
+constexpr std::array<std::string_view, 1> kTextBlocks = {"text"};
+
+void read_system(const FieldReader& fields, ChatRequest& out) {
+  const json::value* system = fields.value("system");
+  if (!system) return;
+  std::string text = content_text(*system, "system", kTextBlocks, fields.errors());
+  settle_billing_header(text);
+  if (!text.empty()) out.messages.push_back({{"role", "system"}, {"content", text}});
+}
+
+// The blocks of one message become the messages OpenAI has for them: results of tools first, each on its own.
+class BlockReader {
+ public:
+  BlockReader(std::string_view role, RequestErrors& errors) : role_(role), errors_(errors) {}
+
+  void read(const json::object& block, const std::string& path) {
+    const FieldReader fields(block, path, errors_);
+    const std::string type = fields.required_text("type");
+    const bool is_user = role_ == "user";
+    if (type == "text") {
+      text_ += fields.required_text("text");
+    } else if (type == "tool_use" && !is_user) {
+      const json::object* input = fields.object("input");
+      calls_.push_back(call_entry(fields.required_text("id"), fields.required_text("name"),
+                                  input ? json::value(*input) : json::value(json::object())));
+    } else if (type == "thinking" && !is_user) {
+      thought_ += fields.required_text("thinking");
+    } else if (type == "redacted_thinking" && !is_user) {
+      // Nothing a model could read.
+    } else if (type == "tool_result" && is_user) {
+      const json::value* content = fields.value("content");
+      const std::string text = content ? content_text(*content, path + "content", kTextBlocks, errors_) : "";
+      results_.push_back({{"role", "tool"}, {"tool_call_id", fields.required_text("tool_use_id")}, {"content", text}});
+    } else if (!errors_.any()) {
+      errors_.add(unsupported_field(path + "type", fmt::format("'{}type' is '{}', which a message of the {} cannot "
+                                                               "have here; this server takes text, tool_use, "
+                                                               "tool_result and thinking",
+                                                               path, type.substr(0, 40), role_)));
+    }
+  }
+
+  void take(json::array& messages) {
+    const bool only_results = !results_.empty() && text_.empty();
+    for (json::value& result : results_) messages.push_back(std::move(result));
+    if (only_results) return;
+    json::object message{{"role", role_}, {"content", text_}};
+    if (!thought_.empty()) message["reasoning_content"] = thought_;
+    if (!calls_.empty()) message["tool_calls"] = std::move(calls_);
+    messages.push_back(std::move(message));
+  }
+
+ private:
+  std::string_view role_;
+  RequestErrors& errors_;
+  std::string text_, thought_;
+  json::array calls_, results_;
+};
+
+void read_turn(const json::object& message, const std::string& path, ChatRequest& out, RequestErrors& errors) {
+  const FieldReader fields(message, path, errors);
+  const std::string role = fields.required_text("role");
+  if (errors.any()) return;
+  if (role != "user" && role != "assistant") {
+    return errors.add(path + "role", "'{}role' is '{}'; expected user or assistant", path, role.substr(0, 40));
+  }
+  const json::value* content = fields.value("content");
+  if (!content) return errors.add(path + "content", "'{}content' is missing", path);
+  if (content->is_string()) {
+    out.messages.push_back({{"role", role}, {"content", text_of(content->get_string())}});
+    return;
+  }
+  const json::array* blocks = fields.array("content");
+  if (!blocks) return;
+  BlockReader reader(role == "user" ? "user" : "assistant", errors);
+  size_t index = 0;
+  for (const json::value& block : *blocks) {
+    const std::string at = fmt::format("{}content[{}].", path, index++);
+    if (!block.is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(block));
+    reader.read(block.get_object(), at);
+  }
+  reader.take(out.messages);
+}
+
+void read_turns(const FieldReader& fields, ChatRequest& out) {
+  RequestErrors& errors = fields.errors();
+  const json::array* messages = fields.array("messages");
+  if (!messages || messages->empty()) {
+    return errors.add("messages", "'messages' is {}; expected an array with at least one message",
+                      messages ? "empty" : "missing");
+  }
+  size_t index = 0;
+  for (const json::value& message : *messages) {
+    const std::string path = fmt::format("messages[{}].", index++);
+    if (!message.is_object()) return errors.add(path, "'{}' is {}; expected an object", path, json_type(message));
+    read_turn(message.get_object(), path, out, errors);
+    if (errors.any()) return;
+  }
+  const json::value& last = out.messages.back();
+  if (last.at("role").get_string() == "assistant") {
+    errors.add(unsupported_field("messages", "the last message is the assistant's; going on with it is not supported"));
+  }
+}
+
+void read_functions(const FieldReader& fields, ChatRequest& out) {
+  const json::array* tools = fields.array("tools");
+  if (!tools || tools->empty()) return;
+  json::array entries;
+  for (const json::value& tool : *tools) {
+    const std::string at = fmt::format("tools[{}].", entries.size());
+    if (!tool.is_object()) return fields.errors().add(at, "'{}' is {}; expected an object", at, json_type(tool));
+    const FieldReader inside(tool.get_object(), at, fields.errors());
+    const std::string type = inside.text("type").value_or("custom");
+    if (type != "custom") {
+      return fields.errors().add(unsupported_field(
+          at + "type", fmt::format("'{}type' is '{}'; this server has no tools of its own", at, type.substr(0, 40))));
+    }
+    inside.object("input_schema");
+    entries.push_back(
+        function_tool(inside.required_text("name"), inside.value("description"), inside.value("input_schema")));
+  }
+  out.tools = std::move(entries);
+}
+
+void read_choice(const FieldReader& fields, ChatRequest& out) {
+  const json::object* choice = fields.object("tool_choice");
+  if (!choice) return;
+  const FieldReader inside(*choice, "tool_choice.", fields.errors());
+  const std::string type = inside.required_text("type");
+  out.parallel_tool_calls = !inside.boolean("disable_parallel_tool_use").value_or(false);
+  if (type == "none") out.tools = nullptr;
+  if (type != "none" && type != "auto") {
+    fields.errors().add(unsupported_field(
+        "tool_choice",
+        "'tool_choice.type' must be 'auto' or 'none': forcing a call needs constrained decoding, which "
+        "this server does not have"));
+  }
+}
+
+void read_thoughts(const FieldReader& fields, ChatRequest& out) {
+  if (const json::object* config = fields.object("output_config")) {
+    const FieldReader inside(*config, "output_config.", fields.errors());
+    read_response_format(inside, "format");
+    std::string effort = inside.text("effort").value_or("");
+    if (effort == "max") effort = "xhigh";  // the templates' word
+    if (!effort.empty() && check_effort(inside, "effort", effort)) out.template_kwargs["reasoning_effort"] = effort;
+  }
+  const json::object* thinking = fields.object("thinking");
+  if (!thinking) return;
+  const FieldReader inside(*thinking, "thinking.", fields.errors());
+  const std::string type = inside.required_text("type");
+  if (type == "disabled") return set_thinking(inside, "type", false, out);
+  if (type == "adaptive") return set_thinking(inside, "type", true, out);
+  if (type != "enabled") {
+    return fields.errors().add("thinking.type", "'thinking.type' is '{}'; expected enabled, adaptive or disabled",
+                               type.substr(0, 40));
+  }
+  set_thinking(inside, "type", true, out);
+  const auto budget = inside.integer("budget_tokens", 0, std::numeric_limits<int32_t>::max());
+  if (budget) out.thinking_budget = static_cast<int>(*budget);
+}
+
+void read_conversation(const FieldReader& fields, ChatRequest& out) {
+  out.model = fields.text("model").value_or("");
+  read_system(fields, out);
+  read_turns(fields, out);
+  read_functions(fields, out);
+  read_choice(fields, out);
+  read_thoughts(fields, out);
+}
+
+void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
+  const FieldReader fields(body, "", errors);
+  fields.refuse_unknown({kFields, kSamplingFields}, kRefused);
+  read_conversation(fields, out);
+  const std::optional<int> max_tokens = read_token_limit(fields, "max_tokens");
+  if (!max_tokens) errors.add("max_tokens", "'max_tokens' is missing");
+  out.max_tokens = max_tokens.value_or(1);
+  read_stop(fields, "stop_sequences", limits, out);
+  out.stream = fields.boolean("stream").value_or(false);
+  read_sampling(fields, out);
+}
+
+std::string_view stop_reason(const Choice& choice) {
+  if (choice.reason == StopReason::max_tokens || choice.reason == StopReason::context_full) return "max_tokens";
+  if (choice.calls_tools()) return "tool_use";
+  return choice.reason == StopReason::stop_string ? "stop_sequence" : "end_turn";
+}
+
+json::value stop_sequence(const Choice& choice) {
+  return choice.reason == StopReason::stop_string ? json::value(choice.stop_string) : json::value(nullptr);
+}
+
+json::object usage_object(int n_prompt, int n_cached, int n_completion) {
+  return {{"input_tokens", n_prompt - n_cached},
+          {"cache_creation_input_tokens", 0},
+          {"cache_read_input_tokens", n_cached},
+          {"output_tokens", n_completion}};
+}
+
+json::object message_object(const AnswerHead& head) {
+  return {{"id", "msg_" + head.id},   {"type", "message"},
+          {"role", "assistant"},      {"model", head.model},
+          {"content", json::array()}, {"stop_reason", nullptr},
+          {"stop_sequence", nullptr}, {"usage", usage_object(head.n_prompt_tokens, 0, 0)}};
+}
+
+// At most one block is open; a delta of another kind closes it.
+class MessageStream final : public StreamWriter {
+ public:
+  explicit MessageStream(AnswerHead head) : head_(std::move(head)) {}
+
+  void begin(std::string& out) override {
+    emit("message_start", {{"type", "message_start"}, {"message", message_object(head_)}}, out);
+  }
+
+  void delta(int, const Delta& delta, std::span<const ShownToken>, std::string& out) override {
+    if (const auto* text = std::get_if<ContentDelta>(&delta)) {
+      open(Block::text, {{"type", "text"}, {"text", ""}}, out);
+      piece({{"type", "text_delta"}, {"text", text->text}}, out);
+    } else if (const auto* thought = std::get_if<ReasoningDelta>(&delta)) {
+      open(Block::thinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}}, out);
+      piece({{"type", "thinking_delta"}, {"thinking", thought->text}}, out);
+    } else if (const auto* call = std::get_if<CallStart>(&delta)) {
+      close(out);
+      open(Block::call, {{"type", "tool_use"}, {"id", call->id}, {"name", call->name}, {"input", json::object()}}, out);
+    } else if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) {
+      piece({{"type", "input_json_delta"}, {"partial_json", arguments->text}}, out);
+    } else if (std::holds_alternative<CallEnd>(delta) || std::holds_alternative<CallFailed>(delta)) {
+      close(out);
+    }
+  }
+
+  void end_choice(int, const Choice& choice, std::span<const ShownToken>, std::string& out) override {
+    close(out);
+    const Usage& usage = choice.usage;
+    json::object end{{"type", "message_delta"},
+                     {"delta", {{"stop_reason", stop_reason(choice)}, {"stop_sequence", stop_sequence(choice)}}}};
+    end["usage"] = usage_object(usage.n_prompt, usage.n_cached, usage.n_completion);
+    emit("message_delta", end, out);
+  }
+
+  void end(const UsageTotal&, std::string& out) override { emit("message_stop", {{"type", "message_stop"}}, out); }
+
+  void error(const ApiError& error, std::string& out) override {
+    emit("error", error_body(error, ErrorForm::anthropic), out);
+  }
+
+ private:
+  enum class Block : uint8_t { none, text, thinking, call };
+
+  static void emit(std::string_view name, const json::object& event, std::string& out) {
+    out += sse_event(name, event);
+  }
+  void open(Block kind, const json::object& block, std::string& out) {
+    if (open_ == kind) return;
+    close(out);
+    open_ = kind;
+    json::object event{{"type", "content_block_start"}, {"index", index_}};
+    event["content_block"] = block;
+    emit("content_block_start", event, out);
+  }
+  void piece(const json::object& delta, std::string& out) const {
+    json::object event{{"type", "content_block_delta"}, {"index", index_}};
+    event["delta"] = delta;
+    emit("content_block_delta", event, out);
+  }
+  void close(std::string& out) {
+    if (open_ == Block::none) return;
+    open_ = Block::none;
+    emit("content_block_stop", {{"type", "content_block_stop"}, {"index", index_}}, out);
+    ++index_;
+  }
+
+  AnswerHead head_;
+  Block open_ = Block::none;
+  int index_ = 0;
+};
+
+json::object whole(const AnswerHead& head, std::span<const Choice> choices, const UsageTotal&) {
+  const Choice& choice = choices.front();
+  const Message& message = choice.message;
+  json::array content;
+  if (!message.reasoning_content.empty()) {
+    content.push_back({{"type", "thinking"}, {"thinking", message.reasoning_content}, {"signature", ""}});
+  }
+  if (!message.content.empty()) content.push_back({{"type", "text"}, {"text", message.content}});
+  for (const ToolCall& call : message.tool_calls) {
+    const Result<json::value> input = parse_json(call.arguments);
+    json::object block{{"type", "tool_use"}, {"id", call.id}, {"name", call.name}};
+    block["input"] = input.ok() ? input.value() : json::value(json::object());
+    content.push_back(std::move(block));
+  }
+  json::object out = message_object(head);
+  out["content"] = std::move(content);
+  out["stop_reason"] = stop_reason(choice);
+  out["stop_sequence"] = stop_sequence(choice);
+  out["usage"] = usage_object(choice.usage.n_prompt, choice.usage.n_cached, choice.usage.n_completion);
+  if (!message.warnings.empty()) out["warnings"] = warnings_json(message);
+  return out;
+}
+
+}  // namespace
+
+const ApiForm& messages_form() {
+  static const ApiForm form = {.error_form = ErrorForm::anthropic,
+                               .fields = {kFields, kSamplingFields},
+                               .read = read,
+                               .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
+                               .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {
+                                 return std::make_unique<MessageStream>(std::move(head));
+                               },
+                               .whole = whole};
+  return form;
+}
+
+void read_countable(const json::object& body, RequestErrors& errors, ChatRequest& out) {
+  const FieldReader fields(body, "", errors);
+  fields.refuse_unknown({kFields, kSamplingFields}, kRefused);
+  read_conversation(fields, out);
+}
+
+}  // namespace zinc

@@ -1,0 +1,400 @@
+// POST /v1/responses, as OpenAI has it, without anything being stored: a request brings its whole conversation.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "server/api_form.h"
+#include "server/request_fields.h"
+
+namespace zinc {
+namespace {
+
+constexpr FieldDoc kFields[] = {
+    {"model", "string", "Which model. May be left out where the server has one only."},
+    {"input", "", "A text, or items: messages, function_call, function_call_output, reasoning."},
+    {"instructions", "string", "The system prompt."},
+    {"tools", "array", "Functions the model may call."},
+    {"tool_choice", "", "auto (default) or none."},
+    {"parallel_tool_calls", "boolean", "false: the answer ends after its first call. Default true."},
+    {"max_output_tokens", "integer", "Most tokens of the answer. Default: until the context is full."},
+    {"reasoning", "object", "effort: none, minimal, low, medium, high or xhigh."},
+    {"text", "object", "format: {\"type\": \"text\"}; other types are refused."},
+    {"stream", "boolean", "Answer as server-sent events. Default false."},
+    {"truncation", "string", "disabled: nothing is ever cut."},
+    {"store", "boolean", "No effect: nothing is stored."},
+    {"include", "array", "No effect."},
+    {"metadata", "object", "Repeated in the answer."},
+    {"user", "string", "No effect."},
+    {"service_tier", "string", "No effect."},
+    {"safety_identifier", "string", "No effect."},
+    {"prompt_cache_key", "string", "No effect: equal beginnings are found by themselves."},
+    {"prompt_cache_retention", "string", "No effect."},
+    {"prompt_cache_options", "object", "No effect."},
+    {"stream_options", "object", "No effect."},
+};
+constexpr RefusedField kRefused[] = {
+    {"previous_response_id", "nothing is stored; send the whole conversation as 'input'"},
+    {"conversation", "nothing is stored; send the whole conversation as 'input'"},
+    {"prompt", "there are no stored prompts"},
+    {"context_management", "conversations are taken as they are"},
+    {"moderation", "nothing is moderated here"},
+    {"image", "this server takes and makes text only"},
+    {"access_programs", "this server has no tools of its own"},
+    {"max_tool_calls", "this server has no tools of its own"},
+    {"top_logprobs", "log-probabilities are to be had at /v1/chat/completions"},
+};
+
+constexpr std::array<std::string_view, 3> kTextParts = {"input_text", "output_text", "text"};
+constexpr std::array<std::string_view, 2> kThoughtParts = {"reasoning_text", "text"};
+
+// Items become messages: calls and thoughts belong to the assistant's message they stand beside.
+class ItemReader {
+ public:
+  ItemReader(ChatRequest& out, RequestErrors& errors) : out_(out), errors_(errors) {}
+
+  void read(const json::object& item, const std::string& path) {
+    const FieldReader fields(item, path, errors_);
+    const std::string type = fields.text("type").value_or("message");
+    if (type == "message") return message(fields, path);
+    if (type == "function_call") {
+      const json::value* arguments = fields.value("arguments");
+      return call(call_entry(fields.required_text("call_id"), fields.required_text("name"),
+                             arguments ? *arguments : json::value(json::object())));
+    }
+    if (type == "function_call_output") {
+      const json::value* output = fields.value("output");
+      const std::string text = output ? content_text(*output, path + "output", kTextParts, errors_) : "";
+      return add({{"role", "tool"}, {"tool_call_id", fields.required_text("call_id")}, {"content", text}});
+    }
+    if (type == "reasoning") {
+      const json::array* content = fields.array("content");
+      if (content) thought_ += content_text(*content, path + "content", kThoughtParts, errors_);
+      return;
+    }
+    errors_.add(unsupported_field(path + "type", fmt::format("'{}type' is '{}'; this server takes message, "
+                                                             "function_call, function_call_output and reasoning",
+                                                             path, type.substr(0, 40))));
+  }
+
+ private:
+  void message(const FieldReader& fields, const std::string& path) {
+    const std::string role = fields.required_text("role");
+    const json::value* content = fields.value("content");
+    if (errors_.any()) return;
+    if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
+      return errors_.add(path + "role", "'{}role' is '{}'; expected user, assistant, system or developer", path,
+                         role.substr(0, 40));
+    }
+    if (!content) return errors_.add(path + "content", "'{}content' is missing", path);
+    add({{"role", role}, {"content", content_text(*content, path + "content", kTextParts, errors_)}});
+  }
+
+  void add(json::object message) {
+    if (!thought_.empty() && message["role"].get_string() == "assistant") {
+      message["reasoning_content"] = std::exchange(thought_, {});
+    }
+    out_.messages.push_back(std::move(message));
+  }
+
+  void call(json::object entry) {
+    const bool has_turn =
+        !out_.messages.empty() && out_.messages.back().at("role").get_string() == "assistant" && thought_.empty();
+    if (!has_turn) add({{"role", "assistant"}, {"content", ""}});
+    json::object& turn = out_.messages.back().get_object();
+    if (!turn.contains("tool_calls")) turn["tool_calls"] = json::array();
+    turn["tool_calls"].get_array().push_back(std::move(entry));
+  }
+
+  ChatRequest& out_;
+  RequestErrors& errors_;
+  std::string thought_;
+};
+
+void read_input(const FieldReader& fields, ChatRequest& out) {
+  RequestErrors& errors = fields.errors();
+  if (const auto instructions = fields.text("instructions")) {
+    out.messages.push_back({{"role", "system"}, {"content", *instructions}});
+  }
+  const json::value* input = fields.value("input");
+  if (!input) return errors.add("input", "'input' is missing; expected a text or an array of items");
+  if (input->is_string()) {
+    out.messages.push_back({{"role", "user"}, {"content", text_of(input->get_string())}});
+    return;
+  }
+  const json::array* items = fields.array("input");
+  if (!items || items->empty()) return errors.add("input", "'input' is empty; expected a text or an array of items");
+  ItemReader reader(out, errors);
+  size_t index = 0;
+  for (const json::value& item : *items) {
+    const std::string path = fmt::format("input[{}].", index++);
+    if (!item.is_object()) return errors.add(path, "'{}' is {}; expected an object", path, json_type(item));
+    reader.read(item.get_object(), path);
+    if (errors.any()) return;
+  }
+}
+
+void read_functions(const FieldReader& fields, ChatRequest& out) {
+  const json::array* tools = fields.array("tools");
+  if (!tools || tools->empty()) return;
+  json::array entries;
+  for (const json::value& tool : *tools) {
+    const std::string at = fmt::format("tools[{}].", entries.size());
+    if (!tool.is_object()) return fields.errors().add(at, "'{}' is {}; expected an object", at, json_type(tool));
+    const FieldReader inside(tool.get_object(), at, fields.errors());
+    if (inside.required_text("type") != "function") {
+      return fields.errors().add(unsupported_field(
+          at + "type", fmt::format("'{}type' must be 'function'; this server has no tools of its own", at)));
+    }
+    inside.object("parameters");
+    entries.push_back(
+        function_tool(inside.required_text("name"), inside.value("description"), inside.value("parameters")));
+  }
+  out.tools = std::move(entries);
+}
+
+void read(const json::object& body, const ServerLimits&, RequestErrors& errors, ChatRequest& out) {
+  const FieldReader fields(body, "", errors);
+  static constexpr FieldDoc kBackground[] = {{"background", "boolean", "Must be false."}};
+  fields.refuse_unknown({kFields, kBackground, kSamplingFields, kThinkingFields}, kRefused);
+  out.model = fields.text("model").value_or("");
+  read_input(fields, out);
+  read_functions(fields, out);
+  read_tool_choice(fields, out);
+  out.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  out.max_tokens = read_token_limit(fields, "max_output_tokens").value_or(0);
+  out.stream = fields.boolean("stream").value_or(false);
+  if (fields.boolean("background").value_or(false)) {
+    errors.add(unsupported_field("background", "'background' is not supported: nothing is stored"));
+  }
+  if (fields.text("truncation").value_or("disabled") != "disabled") {
+    errors.add(unsupported_field("truncation", "'truncation' must be 'disabled': nothing is ever cut here"));
+  }
+  if (const json::object* reasoning = fields.object("reasoning")) {
+    const FieldReader inside(*reasoning, "reasoning.", errors);
+    if (const auto effort = inside.text("effort")) set_effort(inside, "effort", *effort, out);
+  }
+  if (const json::object* text = fields.object("text")) {
+    read_response_format(FieldReader(*text, "text.", errors), "format");
+  }
+  read_sampling(fields, out);
+  read_thinking(fields, out);
+}
+
+// What the answer says about the request, as the client packages expect it.
+json::object echo(const ChatRequest& request, const json::object& body) {
+  const auto field = [&](std::string_view name, json::value otherwise) {
+    const json::value* found = body.if_contains(name);
+    return found && !found->is_null() ? *found : std::move(otherwise);
+  };
+  json::object out;
+  out["instructions"] = field("instructions", nullptr);
+  out["max_output_tokens"] = field("max_output_tokens", nullptr);
+  out["metadata"] = field("metadata", json::object());
+  out["parallel_tool_calls"] = request.parallel_tool_calls;
+  out["temperature"] = request.sampling.temperature;
+  out["top_p"] = request.sampling.top_p;
+  out["tool_choice"] = field("tool_choice", "auto");
+  out["tools"] = field("tools", json::array());
+  out["reasoning"] = field("reasoning", json::object{{"effort", nullptr}, {"summary", nullptr}});
+  out["text"] = field("text", json::object{{"format", {{"type", "text"}}}});
+  out["truncation"] = "disabled";
+  out["previous_response_id"] = nullptr;
+  out["store"] = false;
+  return out;
+}
+
+json::object response_object(const AnswerHead& head, std::string_view status) {
+  json::object out{{"id", "resp_" + head.id}, {"object", "response"},    {"created_at", head.created_s},
+                   {"status", status},        {"error", nullptr},        {"incomplete_details", nullptr},
+                   {"model", head.model},     {"output", json::array()}, {"usage", nullptr}};
+  for (const auto& member : head.echoed) out[member.key()] = member.value();
+  return out;
+}
+
+json::object responses_usage(const UsageTotal& usage) {
+  return {{"input_tokens", usage.n_prompt},
+          {"input_tokens_details", {{"cached_tokens", usage.n_cached}}},
+          {"output_tokens", usage.n_completion},
+          {"output_tokens_details", {{"reasoning_tokens", usage.n_reasoning}}},
+          {"total_tokens", usage.n_prompt + usage.n_completion}};
+}
+
+bool was_cut(const Choice& choice) { return finish_reason(choice) == "length"; }
+
+json::object text_part(std::string_view text) {
+  return {{"type", "output_text"}, {"text", text}, {"annotations", json::array()}, {"logprobs", json::array()}};
+}
+
+// The items of an answer, each with an id of its own.
+class Items {
+ public:
+  explicit Items(std::string id) : id_(std::move(id)) {}
+
+  json::object reasoning(int index, std::string_view text, std::string_view status) const {
+    json::object out{{"id", name("rs", index)}, {"type", "reasoning"}, {"summary", json::array()}, {"status", status}};
+    out["content"] = text.empty() ? json::array() : json::array{{{"type", "reasoning_text"}, {"text", text}}};
+    return out;
+  }
+  json::object message(int index, std::string_view text, std::string_view status) const {
+    json::object out{{"id", name("msg", index)}, {"type", "message"}, {"role", "assistant"}, {"status", status}};
+    json::array content;
+    if (status != "in_progress") content.push_back(text_part(text));
+    out["content"] = std::move(content);
+    return out;
+  }
+  json::object call(int index, const ToolCall& call, std::string_view status) const {
+    return {{"id", name("fc", index)}, {"type", "function_call"},     {"call_id", call.id},
+            {"name", call.name},       {"arguments", call.arguments}, {"status", status}};
+  }
+
+ private:
+  std::string name(std::string_view prefix, int index) const { return fmt::format("{}_{}_{}", prefix, id_, index); }
+  std::string id_;
+};
+
+json::object finished(const AnswerHead& head, const Choice& choice, const UsageTotal& usage, json::array output) {
+  json::object out = response_object(head, was_cut(choice) ? "incomplete" : "completed");
+  if (was_cut(choice)) out["incomplete_details"] = {{"reason", "max_output_tokens"}};
+  out["output"] = std::move(output);
+  out["usage"] = responses_usage(usage);
+  if (!choice.message.warnings.empty()) out["warnings"] = warnings_json(choice.message);
+  return out;
+}
+
+class ResponseStream final : public StreamWriter {
+ public:
+  explicit ResponseStream(AnswerHead head) : head_(std::move(head)), items_(head_.id) {}
+
+  void begin(std::string& out) override {
+    emit("response.created", {{"response", response_object(head_, "in_progress")}}, out);
+    emit("response.in_progress", {{"response", response_object(head_, "in_progress")}}, out);
+  }
+
+  void delta(int, const Delta& delta, std::span<const ShownToken>, std::string& out) override {
+    if (const auto* text = std::get_if<ContentDelta>(&delta)) {
+      if (open_ != Item::message) open_message(out);
+      text_ += text->text;
+      emit("response.output_text.delta", at_part({{"delta", text->text}, {"logprobs", json::array()}}), out);
+    } else if (const auto* thought = std::get_if<ReasoningDelta>(&delta)) {
+      if (open_ != Item::reasoning) open_item(Item::reasoning, items_.reasoning(index_ + 1, "", "in_progress"), out);
+      text_ += thought->text;
+      emit("response.reasoning_text.delta", at_part({{"delta", thought->text}}), out);
+    } else if (const auto* start = std::get_if<CallStart>(&delta)) {
+      call_ = {.name = start->name, .id = start->id, .arguments = {}};
+      open_item(Item::call, items_.call(index_ + 1, call_, "in_progress"), out);
+    } else if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) {
+      call_.arguments += arguments->text;
+      emit("response.function_call_arguments.delta", at_item({{"delta", arguments->text}}), out);
+    } else if (std::holds_alternative<CallEnd>(delta)) {
+      close(out);
+    }
+  }
+
+  void end_choice(int, const Choice& choice, std::span<const ShownToken>, std::string& out) override {
+    close(out);
+    choice_ = choice;
+  }
+
+  void end(const UsageTotal& usage, std::string& out) override {
+    const std::string_view name = was_cut(choice_) ? "response.incomplete" : "response.completed";
+    emit(name, {{"response", finished(head_, choice_, usage, std::move(output_))}}, out);
+  }
+
+  void error(const ApiError& error, std::string& out) override {
+    json::object response = response_object(head_, "failed");
+    response["error"] = {{"code", "server_error"}, {"message", error.message}};
+    emit("response.failed", {{"response", std::move(response)}}, out);
+    emit("error", {{"code", error.code}, {"message", error.message}, {"param", nullptr}}, out);
+  }
+
+ private:
+  enum class Item : uint8_t { none, reasoning, message, call };
+
+  void emit(std::string_view type, json::object event, std::string& out) {
+    json::object whole{{"type", type}, {"sequence_number", n_events_++}};
+    for (auto& member : event) whole[member.key()] = std::move(member.value());
+    out += sse_event(type, whole);
+  }
+  json::object at_item(json::object event) const {
+    event["item_id"] = item_id_;
+    event["output_index"] = index_;
+    return event;
+  }
+  json::object at_part(json::object event) const {
+    event["content_index"] = 0;
+    return at_item(std::move(event));
+  }
+
+  void open_item(Item kind, json::object item, std::string& out) {
+    close(out);
+    open_ = kind;
+    ++index_;
+    text_.clear();
+    item_id_ = text_of(item.at("id").get_string());
+    emit("response.output_item.added", {{"output_index", index_}, {"item", std::move(item)}}, out);
+  }
+  void open_message(std::string& out) {
+    open_item(Item::message, items_.message(index_ + 1, "", "in_progress"), out);
+    emit("response.content_part.added", at_part({{"part", text_part("")}}), out);
+  }
+
+  void close(std::string& out) {
+    json::object item;
+    if (open_ == Item::none) return;
+    if (open_ == Item::message) {
+      emit("response.output_text.done", at_part({{"text", text_}, {"logprobs", json::array()}}), out);
+      emit("response.content_part.done", at_part({{"part", text_part(text_)}}), out);
+      item = items_.message(index_, text_, "completed");
+    } else if (open_ == Item::reasoning) {
+      emit("response.reasoning_text.done", at_part({{"text", text_}}), out);
+      item = items_.reasoning(index_, text_, "completed");
+    } else {
+      emit("response.function_call_arguments.done", at_item({{"name", call_.name}, {"arguments", call_.arguments}}),
+           out);
+      item = items_.call(index_, call_, "completed");
+    }
+    open_ = Item::none;
+    output_.push_back(item);
+    emit("response.output_item.done", {{"output_index", index_}, {"item", std::move(item)}}, out);
+  }
+
+  AnswerHead head_;
+  Items items_;
+  Item open_ = Item::none;
+  int index_ = -1, n_events_ = 0;
+  std::string item_id_, text_;
+  ToolCall call_;
+  json::array output_;
+  Choice choice_;
+};
+
+json::object whole(const AnswerHead& head, std::span<const Choice> choices, const UsageTotal& usage) {
+  const Choice& choice = choices.front();
+  const Items items(head.id);
+  json::array output;
+  const auto index = [&] { return static_cast<int>(output.size()); };
+  const Message& message = choice.message;
+  if (!message.reasoning_content.empty()) {
+    output.push_back(items.reasoning(index(), message.reasoning_content, "completed"));
+  }
+  if (!message.content.empty() || message.tool_calls.empty()) {
+    output.push_back(items.message(index(), message.content, "completed"));
+  }
+  for (const ToolCall& call : message.tool_calls) output.push_back(items.call(index(), call, "completed"));
+  return finished(head, choice, usage, std::move(output));
+}
+
+}  // namespace
+
+const ApiForm& responses_form() {
+  static const ApiForm form = {.fields = {kFields, kSamplingFields, kThinkingFields},
+                               .read = read,
+                               .echo = echo,
+                               .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {
+                                 return std::make_unique<ResponseStream>(std::move(head));
+                               },
+                               .whole = whole};
+  return form;
+}
+
+}  // namespace zinc

@@ -1,0 +1,38 @@
+// One HTTP request and one whole response, as plain data.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace zinc {
+
+using HttpHeader = std::pair<std::string, std::string>;
+
+struct HttpRequest {
+  std::string method;
+  std::string path;                 // of the target, undecoded; the query is not part of it
+  std::vector<HttpHeader> headers;  // names in lower case
+  std::string body;
+  bool keeps_alive = false;
+  bool is_http_1_0 = false;
+  std::string client;  // the peer's address
+
+  // The first header of that name (in lower case); empty where there is none.
+  std::string_view header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::vector<HttpHeader> headers = {};
+};
+
+std::string_view reason_phrase(int status);
+
+// Status line, headers, empty line. `length` < 0: the body comes in chunks.
+std::string response_head(const HttpResponse& response, long long length, bool keeps_alive);
+
+}  // namespace zinc

@@ -1,0 +1,105 @@
+#include "server/http_parser.h"
+
+#include <gtest/gtest.h>
+
+namespace zinc {
+namespace {
+
+using State = HttpParser::State;
+
+// Feeds `text` in pieces of `n` bytes, as a connection would: what was not taken comes again, with more behind it.
+HttpParser parse(std::string_view text, size_t n = 1 << 20, const HttpLimits& limits = {}) {
+  HttpParser parser(limits);
+  std::string waiting;
+  while (!text.empty() && parser.state() != State::failed && parser.state() != State::done) {
+    waiting += text.substr(0, n);
+    text.remove_prefix(std::min(n, text.size()));
+    waiting.erase(0, parser.push(waiting));
+  }
+  return parser;
+}
+
+constexpr std::string_view kPost =
+    "POST /v1/completions?x=1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: 5\r\n\r\nhello";
+constexpr std::string_view kChunked =
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n";
+
+TEST(HttpParser, request_is_the_same_however_its_bytes_are_cut) {
+  for (const size_t n : {1u, 2u, 7u, 1000u}) {
+    HttpParser parser = parse(kPost, n);
+    ASSERT_EQ(parser.state(), State::done) << n;
+    const HttpRequest request = parser.take();
+    EXPECT_EQ(request.method, "POST");
+    EXPECT_EQ(request.path, "/v1/completions");
+    EXPECT_EQ(request.header("x-api-key"), "k");
+    EXPECT_EQ(request.header("missing"), "");
+    EXPECT_EQ(request.body, "hello");
+    EXPECT_TRUE(request.keeps_alive);
+  }
+}
+
+TEST(HttpParser, chunked_body_is_joined) {
+  for (const size_t n : {1u, 3u, 1000u}) {
+    HttpParser parser = parse(kChunked, n);
+    ASSERT_EQ(parser.state(), State::done) << n;
+    EXPECT_EQ(parser.take().body, "hello");
+  }
+}
+
+TEST(HttpParser, bytes_of_the_next_request_are_left_alone) {
+  HttpParser parser({});
+  const std::string two = std::string(kPost) + std::string(kPost);
+  EXPECT_EQ(parser.push(two), kPost.size());
+  EXPECT_EQ(parser.state(), State::done);
+}
+
+TEST(HttpParser, header_that_never_ends_is_refused_with_431) {
+  const HttpLimits limits{.header_bytes = 1000, .body_bytes = 10};
+  const HttpParser parser = parse("GET / HTTP/1.1\r\nX: " + std::string(5000, 'a'), 100, limits);
+  ASSERT_EQ(parser.state(), State::failed);
+  EXPECT_EQ(parser.error_status(), 431);
+}
+
+TEST(HttpParser, claimed_length_over_the_limit_is_refused_before_the_body_comes) {
+  const HttpLimits limits{.header_bytes = 1000, .body_bytes = 10};
+  const HttpParser parser = parse("POST / HTTP/1.1\r\nContent-Length: 11\r\n\r\n", 1 << 20, limits);
+  ASSERT_EQ(parser.state(), State::failed);
+  EXPECT_EQ(parser.error_status(), 413);
+}
+
+TEST(HttpParser, chunks_that_exceed_the_limit_together_are_refused) {
+  const HttpLimits limits{.header_bytes = 1000, .body_bytes = 4};
+  const HttpParser parser = parse(kChunked, 5, limits);
+  ASSERT_EQ(parser.state(), State::failed);
+  EXPECT_EQ(parser.error_status(), 413);
+}
+
+TEST(HttpParser, nonsense_is_refused_with_400) {
+  for (const std::string_view text : {"hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET  HTTP/1.1\r\n\r\n",
+                                      "\x16\x03\x01\x02\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+                                      "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
+                                      "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                                      "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+    const HttpParser parser = parse(text);
+    ASSERT_EQ(parser.state(), State::failed) << text;
+    EXPECT_EQ(parser.error_status(), 400) << text;
+    EXPECT_FALSE(parser.error_message().empty());
+  }
+}
+
+TEST(HttpParser, client_that_waits_for_100_is_noticed) {
+  const HttpParser parser = parse("POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-Continue\r\n\r\n");
+  EXPECT_EQ(parser.state(), State::body);
+  EXPECT_TRUE(parser.wants_continue());
+}
+
+TEST(HttpMessage, head_has_length_or_chunks) {
+  EXPECT_EQ(response_head({.status = 404, .body = {}}, 3, true),
+            "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 3\r\n"
+            "Connection: keep-alive\r\n\r\n");
+  EXPECT_EQ(response_head({.status = 200, .body = {}, .content_type = ""}, -1, false),
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,297 @@
+// The server over real sockets, with a scripted engine: what a client can do to a connection.
+#include "server/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include "server/api.h"
+#include "tests/support/scripted_engine.h"
+
+namespace zinc {
+namespace {
+
+using boost::asio::ip::tcp;
+
+constexpr std::string_view kWord = R"("content":"w")";  // in a stream, of WAIT[[w]]
+
+class Client {
+ public:
+  explicit Client(uint16_t port) : socket_(loop_) {
+    socket_.connect(tcp::endpoint(boost::asio::ip::make_address("127.0.0.1"), port));
+  }
+  Client& send(std::string_view bytes) {
+    boost::system::error_code ignored;  // the server may have hung up: what it said is what is tested
+    boost::asio::write(socket_, boost::asio::buffer(bytes), ignored);
+    return *this;
+  }
+  // Reads until `text` has come; what came so far is returned where the connection ends before.
+  std::string read_until(std::string_view text) {
+    while (text.empty() || got_.find(text) == std::string::npos) {
+      char block[4096];
+      boost::system::error_code error;
+      const size_t n = socket_.read_some(boost::asio::buffer(block), error);
+      if (error) break;
+      got_.append(block, n);
+    }
+    return std::exchange(got_, {});
+  }
+  std::string read_to_end() { return read_until({}); }
+  void reset() {  // RST instead of FIN
+    socket_.set_option(boost::asio::socket_base::linger(true, 0));
+    socket_.close();
+  }
+  void close() { socket_.close(); }
+  tcp::socket& socket() { return socket_; }
+
+ private:
+  boost::asio::io_context loop_;
+  tcp::socket socket_;
+  std::string got_;
+};
+
+std::string post(std::string_view path, const json::value& body, std::string_view headers = "") {
+  const std::string text = to_json(body);
+  return fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", path, headers,
+                     text.size(), text);
+}
+
+std::string chat(std::string_view text, bool stream, int n = 1) {
+  return post(
+      "/v1/chat/completions",
+      {{"messages", json::array{json::object{{"role", "user"}, {"content", text}}}}, {"stream", stream}, {"n", n}});
+}
+
+class HttpServerTest : public testing::Test {
+ protected:
+  void start(ServerLimits limits) {
+    server_ = std::move(HttpServer::listen({.host = "127.0.0.1", .port = 0}, limits).value());
+    api_ =
+        std::make_unique<Api>(scripted_.models(), ApiOptions{.limits = limits},
+                              LoopPort{.post = [this](std::function<void()> task) { server_->post(std::move(task)); },
+                                       .work = [this](std::function<void()> task) { server_->work(std::move(task)); },
+                                       .is_draining = [this] { return server_->is_draining(); },
+                                       .n_connections = [this] { return server_->n_connections(); }});
+    server_->set_handlers([this](HttpRequest request,
+                                 std::shared_ptr<Reply> reply) { api_->handle(std::move(request), std::move(reply)); },
+                          Api::refusal,
+                          [this](json::object line) {
+                            const std::lock_guard lock(mutex_);
+                            log_.push_back(std::move(line));
+                          });
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  void SetUp() override { start({}); }
+  void stop() {
+    if (!thread_.joinable()) return;
+    server_->stop();
+    thread_.join();
+  }
+  void restart(ServerLimits limits) {
+    stop();
+    start(limits);
+  }
+  void TearDown() override { stop(); }
+
+  std::vector<json::object> log() {
+    const std::lock_guard lock(mutex_);
+    return log_;
+  }
+  Client client() { return Client(server_->port()); }
+
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<Api> api_;
+  ScriptedModel scripted_{ZINC_SOURCE_DIR};  // after these: its thread rings at them until it has ended
+  std::thread thread_;
+  std::mutex mutex_;
+  std::vector<json::object> log_;
+};
+
+TEST_F(HttpServerTest, requests_of_one_connection_are_answered_in_order) {
+  Client one = client();
+  one.send(chat("SAY[[first]]", false) + chat("SAY[[second]]", true) + chat("SAY[[third]]", false));
+  const std::string got = one.read_until("third");
+  EXPECT_LT(got.find("first"), got.find("data: [DONE]"));
+  EXPECT_LT(got.find("data: [DONE]"), got.find("third"));
+  EXPECT_NE(got.find("Transfer-Encoding: chunked"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, thousands_of_requests_sent_ahead_are_all_answered) {
+  constexpr int kRequests = 1000;
+  Client one = client();
+  std::thread writer([&] {
+    std::string all;
+    for (int i = 0; i < kRequests; ++i) all += "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    one.send(all + "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  });
+  const std::string got = one.read_to_end();
+  writer.join();
+  int n = 0;
+  for (size_t at = got.find("200 OK"); at != std::string::npos; at = got.find("200 OK", at + 1)) ++n;
+  EXPECT_EQ(n, kRequests + 1);
+}
+
+TEST_F(HttpServerTest, http_1_0_client_gets_a_stream_that_ends_with_the_connection) {
+  Client one = client();
+  const std::string body = R"({"messages":[{"role":"user","content":"SAY[[hello]]"}],"stream":true})";
+  one.send(fmt::format("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(), body));
+  const std::string got = one.read_to_end();
+  EXPECT_EQ(got.find("Transfer-Encoding"), std::string::npos);
+  EXPECT_TRUE(got.ends_with("data: [DONE]\n\n")) << got;
+}
+
+TEST_F(HttpServerTest, client_that_leaves_in_any_way_cancels_its_answer) {
+  for (const bool stream : {false, true}) {
+    for (const bool with_reset : {false, true}) {
+      const int n_before = scripted_.engine().n_submitted();
+      Client one = client();
+      one.send(chat("WAIT[[w]]", stream, 2));
+      if (stream) one.read_until(kWord);
+      while (scripted_.engine().n_submitted() < n_before + 2) std::this_thread::yield();
+      if (with_reset) {
+        one.reset();
+      } else {
+        one.close();
+      }
+      while (scripted_.engine().n_cancelled() < n_before + 2) std::this_thread::yield();
+      EXPECT_TRUE(scripted_.engine().wait_until_idle());
+    }
+  }
+}
+
+TEST_F(HttpServerTest, reader_too_slow_for_its_stream_is_dropped_and_cancelled) {
+  ServerLimits limits;
+  limits.pending_bytes = 16 << 10;
+  restart(limits);
+  Client slow = client();
+  slow.socket().set_option(boost::asio::socket_base::receive_buffer_size(4096));
+  slow.send(chat("FLOOD[[lorem ipsum dolor sit amet]]", true));
+  while (scripted_.engine().n_cancelled() == 0) std::this_thread::yield();
+  EXPECT_TRUE(scripted_.engine().wait_until_idle());
+  Client other = client();  // and nobody else notices
+  EXPECT_NE(other.send(chat("SAY[[fine]]", false)).read_until("usage").find("fine"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, header_that_trickles_is_cut_off) {
+  ServerLimits limits;
+  limits.header_time = std::chrono::seconds(1);
+  restart(limits);
+  Client slow = client();
+  slow.send("GET / HTTP/1.1\r\n");
+  std::atomic<bool> over = false;
+  std::thread trickle([&] {
+    while (!over) {
+      slow.send("X: y\r\n");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  EXPECT_EQ(slow.read_to_end(), "");
+  over = true;
+  trickle.join();
+}
+
+TEST_F(HttpServerTest, what_is_too_large_is_refused_with_a_reason) {
+  ServerLimits limits;
+  limits.http = {.header_bytes = 1000, .body_bytes = 1000};
+  restart(limits);
+  EXPECT_TRUE(
+      client().send("GET / HTTP/1.1\r\nX: " + std::string(3000, 'a')).read_to_end().starts_with("HTTP/1.1 431"));
+  EXPECT_TRUE(client()
+                  .send("POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + std::string(2000, 'a'))
+                  .read_to_end()
+                  .starts_with("HTTP/1.1 413"));
+  EXPECT_TRUE(client().send("\x16\x03\x01 nonsense\r\n\r\n").read_to_end().starts_with("HTTP/1.1 400"));
+}
+
+TEST_F(HttpServerTest, bodies_that_are_too_large_together_are_refused) {
+  ServerLimits limits;
+  limits.all_bodies_bytes = 150000;
+  restart(limits);
+  const std::string head = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+  Client one = client();
+  one.send(head + std::string(99000, ' '));
+  Client asking = client();  // while it is answered, the loop reads the first one's bytes
+  for (int i = 0; i < 20; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
+  one.send("{\"content\":\"a\"}" + std::string(985, ' '));  // the first one goes on, and its share is given back
+  EXPECT_NE(one.read_until("}").find("200 OK"), std::string::npos);
+  Client two = client();
+  two.send(head + "{\"content\":\"a\"}" + std::string(99985, ' '));
+  EXPECT_NE(two.read_until("}").find("200 OK"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, connections_over_the_limit_are_told_so) {
+  ServerLimits limits;
+  limits.connections = 2;
+  restart(limits);
+  Client one = client(), two = client();
+  one.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  two.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  EXPECT_TRUE(client().read_to_end().starts_with("HTTP/1.1 503"));
+  one.close();
+  while (true) {  // its place becomes free once the server has noticed
+    if (client().send("GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n").read_to_end().starts_with("HTTP/1.1 200"))
+      break;
+  }
+}
+
+TEST_F(HttpServerTest, body_is_asked_for_where_the_client_waits) {
+  Client one = client();
+  one.send("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 15\r\n\r\n");
+  EXPECT_EQ(one.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_NE(one.send("{\"content\":\"a\"}").read_until("}").find("200 OK"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, draining_finishes_answers_and_takes_no_more) {
+  Client idle = client(), busy = client();
+  idle.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  busy.send(chat("WAIT[[w]]", true)).read_until(kWord);
+  server_->stop();
+  EXPECT_EQ(idle.read_to_end(), "");
+  EXPECT_EQ(scripted_.engine().n_cancelled(), 0);
+  busy.close();  // the last one to leave
+  thread_.join();
+  EXPECT_TRUE(scripted_.engine().wait_until_idle());
+}
+
+TEST_F(HttpServerTest, every_request_has_one_log_line) {
+  client().send(chat("SAY[[x]]", false)).read_until("usage");
+  client().send(chat("SAY[[x]]", true)).read_until("[DONE]");
+  client().send("nonsense\r\n\r\n").read_to_end();
+  Client gone = client();
+  gone.send(chat("WAIT[[w]]", true)).read_until(kWord);
+  gone.close();
+  while (log().size() < 4) std::this_thread::yield();
+  stop();
+  const std::vector<json::object> lines = log();
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0].at("status").get_int64(), 200);
+  EXPECT_EQ(lines[0].at("finish").get_string(), "end_token");
+  EXPECT_EQ(lines[1].at("stream").get_bool(), true);
+  EXPECT_EQ(lines[2].at("status").get_int64(), 400);
+  EXPECT_EQ(lines[3].at("dropped").get_string(), "the client left");
+}
+
+TEST(Listen, public_addresses_are_told_from_loopback) {
+  for (const char* host : {"127.0.0.1", "127.8.8.8", "::1", "localhost"})
+    EXPECT_TRUE(is_loopback_address(host)) << host;
+  for (const char* host : {"0.0.0.0", "::", "192.168.1.1", "example.com", ""}) {
+    EXPECT_FALSE(is_loopback_address(host)) << host;
+  }
+}
+
+TEST(Listen, wrong_address_and_missing_certificate_are_errors) {
+  EXPECT_FALSE(HttpServer::listen({.host = "no.such.host", .port = 0}, {}).ok());
+  EXPECT_FALSE(
+      HttpServer::listen({.host = "127.0.0.1", .port = 0, .tls_certificate = "/nowhere", .tls_key = "/nowhere"}, {})
+          .ok());
+}
+
+}  // namespace
+}  // namespace zinc

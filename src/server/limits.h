@@ -1,0 +1,31 @@
+// Every number that bounds what a client can make this server do. Shown by /props.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "server/http_parser.h"
+
+namespace zinc {
+
+struct ServerLimits {
+  HttpLimits http;
+  size_t connections = 4096;
+  size_t all_bodies_bytes = 512 << 20;  // of all requests together that are being read or prepared
+  size_t pending_bytes = 256 << 10;  // written but not taken by the client; a stream that is further behind is dropped
+
+  std::chrono::seconds header_time{10};  // from the first byte to the end of the headers; also TLS handshakes
+  std::chrono::seconds body_time{60};    // from there to the end of the body
+  std::chrono::seconds idle_time{60};    // between requests of one connection
+  std::chrono::seconds write_time{60};   // for the client to take something
+  std::chrono::seconds drain_time{30};   // for running answers to end after a signal to stop
+
+  int choices = 16;  // n, or prompts times n
+  int stop_strings = 16;
+  size_t stop_string_bytes = 256;
+  int top_logprobs = 20;
+  int embedding_inputs = 256;
+  size_t worker_bytes = 16 << 10;  // longer bodies are read by the text worker, so that other streams do not wait
+};
+
+}  // namespace zinc

@@ -1,0 +1,163 @@
+#include "server/metrics.h"
+
+#include <fmt/format.h>
+
+namespace zinc {
+namespace {
+
+struct NamedHistogram {
+  std::string_view name, help;
+  Histogram EngineStats::*member;
+};
+
+constexpr NamedHistogram kHistograms[] = {
+    {"vllm:time_to_first_token_seconds", "From submission to the first token.", &EngineStats::time_to_first_token_s},
+    {"vllm:inter_token_latency_seconds", "Between tokens of an answer.", &EngineStats::inter_token_s},
+    {"vllm:e2e_request_latency_seconds", "From submission to the end.", &EngineStats::e2e_s},
+    {"vllm:request_queue_time_seconds", "Waiting to be admitted.", &EngineStats::queue_s},
+    {"vllm:request_prefill_time_seconds", "Reading the prompt.", &EngineStats::prefill_s},
+    {"vllm:request_decode_time_seconds", "Making the answer.", &EngineStats::decode_s},
+    {"vllm:request_prompt_tokens", "Prompt tokens of a request.", &EngineStats::prompt_tokens},
+    {"vllm:request_generation_tokens", "Tokens of an answer.", &EngineStats::generated_tokens},
+    {"vllm:iteration_tokens_total", "Tokens of a step.", &EngineStats::step_tokens},
+    {"zinc_step_seconds", "Duration of a step.", &EngineStats::step_s},
+};
+
+struct NamedNumber {
+  std::string_view name, type, help;
+  double (*value)(const EngineStats& stats);
+};
+
+double kv_usage(const EngineStats& stats) {
+  double most = 0;
+  for (const PageUse& use : stats.pages) {
+    if (use.n_total > 0) most = std::max(most, static_cast<double>(use.n_in_use) / use.n_total);
+  }
+  return most;
+}
+
+double as_double(uint64_t count) { return static_cast<double>(count); }
+
+constexpr NamedNumber kNumbers[] = {
+    {"vllm:num_requests_running", "gauge", "Requests in the batch.",
+     [](const EngineStats& s) { return static_cast<double>(s.n_prefilling + s.n_decoding); }},
+    {"vllm:num_requests_waiting", "gauge", "Requests in the queue.",
+     [](const EngineStats& s) { return static_cast<double>(s.n_waiting); }},
+    {"vllm:kv_cache_usage_perc", "gauge", "Share of KV pages in use, 1 is all.", kv_usage},
+    {"vllm:prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
+     [](const EngineStats& s) { return as_double(s.n_prompt_tokens); }},
+    {"vllm:generation_tokens_total", "counter", "Tokens made.",
+     [](const EngineStats& s) { return as_double(s.n_generated_tokens); }},
+    {"vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
+     [](const EngineStats& s) { return as_double(s.n_prompt_tokens); }},
+    {"vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.",
+     [](const EngineStats& s) { return as_double(s.n_cached_tokens); }},
+    {"zinc_prefilled_tokens_total", "counter", "Prompt tokens computed.",
+     [](const EngineStats& s) { return as_double(s.n_prefilled_tokens); }},
+    {"zinc_evicted_pages_total", "counter", "KV pages taken from the prefix cache.",
+     [](const EngineStats& s) { return as_double(s.n_evicted_pages); }},
+    {"zinc_requests_refused_total", "counter", "Requests refused before they ran.",
+     [](const EngineStats& s) { return as_double(s.n_refused); }},
+    {"zinc_steps_total", "counter", "Steps.", [](const EngineStats& s) { return as_double(s.n_steps); }},
+};
+
+// Backslash, quote and newline are all that a label value must not have plain.
+std::string label(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+void header(std::string_view name, std::string_view type, std::string_view help, std::string& out) {
+  out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+}
+
+void write_histogram(std::string_view name, const std::string& model, const Histogram& histogram, std::string& out) {
+  uint64_t below = 0;
+  for (size_t i = 0; i < histogram.bounds.size(); ++i) {
+    below += histogram.counts[i];
+    out += fmt::format("{}_bucket{{model_name=\"{}\",le=\"{}\"}} {}\n", name, model, histogram.bounds[i], below);
+  }
+  out += fmt::format("{}_bucket{{model_name=\"{}\",le=\"+Inf\"}} {}\n", name, model, histogram.n);
+  out += fmt::format("{}_sum{{model_name=\"{}\"}} {}\n{}_count{{model_name=\"{}\"}} {}\n", name, model, histogram.sum,
+                     name, model, histogram.n);
+}
+
+struct Snapshot {
+  std::string model;
+  EngineStats stats;
+};
+
+std::string_view vllm_reason(StopReason reason) {
+  switch (reason) {
+    case StopReason::end_token:
+    case StopReason::stop_string:
+      return "stop";
+    case StopReason::max_tokens:
+    case StopReason::context_full:
+      return "length";
+    case StopReason::cancelled:
+      return "abort";
+    case StopReason::failed:
+      return "error";
+  }
+  return "error";
+}
+
+void write_ends(const std::vector<Snapshot>& snapshots, std::string& out) {
+  header("vllm:request_success_total", "counter", "Requests ended, by why.", out);
+  for (const Snapshot& snapshot : snapshots) {
+    for (const std::string_view reason : {"stop", "length", "abort", "error"}) {
+      uint64_t n = 0;
+      for (size_t i = 0; i < snapshot.stats.n_ended.size(); ++i) {
+        if (vllm_reason(static_cast<StopReason>(i)) == reason) n += snapshot.stats.n_ended[i];
+      }
+      out += fmt::format("vllm:request_success_total{{model_name=\"{}\",finished_reason=\"{}\"}} {}\n", snapshot.model,
+                         reason, n);
+    }
+  }
+  header("zinc_prefix_lookups_total", "counter", "Prefix cache lookups, by why not more was found.", out);
+  for (const Snapshot& snapshot : snapshots) {
+    for (size_t i = 0; i < snapshot.stats.n_lookups.size(); ++i) {
+      out += fmt::format("zinc_prefix_lookups_total{{model_name=\"{}\",miss=\"{}\"}} {}\n", snapshot.model,
+                         cache_miss_name(static_cast<CacheMiss>(i)), snapshot.stats.n_lookups[i]);
+    }
+  }
+}
+
+}  // namespace
+
+std::string metrics_text(const ModelList& models, const ServerCounts& counts) {
+  std::vector<Snapshot> snapshots;
+  for (const auto& model : models) snapshots.push_back({label(model->name), model->engine->stats()});
+  std::string out;
+  for (const NamedNumber& number : kNumbers) {
+    header(number.name, number.type, number.help, out);
+    for (const Snapshot& snapshot : snapshots) {
+      out += fmt::format("{}{{model_name=\"{}\"}} {}\n", number.name, snapshot.model, number.value(snapshot.stats));
+    }
+  }
+  write_ends(snapshots, out);
+  for (const NamedHistogram& histogram : kHistograms) {
+    header(histogram.name, "histogram", histogram.help, out);
+    for (const Snapshot& snapshot : snapshots) {
+      write_histogram(histogram.name, snapshot.model, snapshot.stats.*histogram.member, out);
+    }
+  }
+  header("zinc_http_requests_total", "counter", "HTTP requests answered.", out);
+  out += fmt::format("zinc_http_requests_total {}\n", counts.n_requests);
+  header("zinc_http_connections", "gauge", "Open connections.", out);
+  out += fmt::format("zinc_http_connections {}\n", counts.n_connections);
+  header("zinc_uptime_seconds", "gauge", "Since the server began to listen.", out);
+  out += fmt::format("zinc_uptime_seconds {:.3f}\n", counts.uptime_s);
+  return out;
+}
+
+}  // namespace zinc

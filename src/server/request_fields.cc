@@ -1,0 +1,335 @@
+#include "server/request_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace zinc {
+namespace {
+
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+
+struct FloatField {
+  std::string_view name;
+  float SamplingParams::*member;
+};
+struct IntField {
+  std::string_view name;
+  int32_t SamplingParams::*member;
+};
+
+constexpr FloatField kFloatFields[] = {
+    {"temperature", &SamplingParams::temperature},
+    {"top_p", &SamplingParams::top_p},
+    {"min_p", &SamplingParams::min_p},
+    {"repeat_penalty", &SamplingParams::repeat_penalty},
+    {"repetition_penalty", &SamplingParams::repeat_penalty},
+    {"frequency_penalty", &SamplingParams::frequency_penalty},
+    {"presence_penalty", &SamplingParams::presence_penalty},
+    {"dry_multiplier", &SamplingParams::dry_multiplier},
+    {"dry_base", &SamplingParams::dry_base},
+};
+constexpr IntField kIntFields[] = {
+    {"top_k", &SamplingParams::top_k},
+    {"repeat_last_n", &SamplingParams::repeat_last_n},
+    {"dry_allowed_length", &SamplingParams::dry_allowed_length},
+    {"dry_last_n", &SamplingParams::dry_last_n},
+};
+
+constexpr FieldDoc kSamplingDocs[] = {
+    {"temperature", "number", "0 to 2; 0 picks the most likely token. Default 1."},
+    {"top_p", "number", "Keeps the fewest most likely tokens that together have this probability. Default 1: off."},
+    {"top_k", "integer", "Keeps the k most likely tokens. Default 0: off."},
+    {"min_p", "number", "Keeps tokens with this share of the most likely one's probability. Default 0: off."},
+    {"repeat_penalty", "number", "Divides the logits of tokens seen. Default 1: off."},
+    {"repetition_penalty", "number", "Another name of repeat_penalty."},
+    {"frequency_penalty", "number", "-2 to 2, subtracted once per occurrence. Default 0: off."},
+    {"presence_penalty", "number", "-2 to 2, subtracted once if a token occurs. Default 0: off."},
+    {"repeat_last_n", "integer", "Tokens of history the three penalties see; -1: all. Default 64."},
+    {"dry_multiplier", "number", "Strength of DRY. Default 0: off."},
+    {"dry_base", "number", "Growth of DRY's penalty with the length of a repetition. Default 1.75."},
+    {"dry_allowed_length", "integer", "Repetitions shorter than this cost nothing. Default 2."},
+    {"dry_last_n", "integer", "Tokens of history DRY searches; -1: all. Default -1."},
+    {"dry_sequence_breakers", "array", "Texts no repetition may contain. Default \\n : \" *"},
+    {"logit_bias", "object", "Token id to a number from -100 to 100 that is added to its logit. Default none."},
+    {"seed", "integer", "Makes sampling repeatable. Default: drawn anew and reported in the log line."},
+    {"ignore_eos", "boolean", "End tokens are tokens like others. Default false."},
+};
+
+constexpr FieldDoc kThinkingDocs[] = {
+    {"reasoning_effort", "string", "none, minimal, low, medium, high or xhigh; none switches thinking off."},
+    {"enable_thinking", "boolean", "Switches thinking on or off where the template can. Default: the template's."},
+    {"think", "boolean", "Another name of enable_thinking."},
+    {"thinking_budget", "integer", "Tokens a thought may have before it is told to end. Default: no limit."},
+    {"chat_template_kwargs", "object", "Further variables of the chat template."},
+};
+
+constexpr std::array kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh"};
+constexpr std::array<std::string_view, 1> kTextParts = {"text"};
+
+void read_logit_bias(const FieldReader& fields, ChatRequest& out) {
+  const json::object* biases = fields.object("logit_bias");
+  if (!biases) return;
+  RequestErrors& errors = fields.errors();
+  const FieldReader inside(*biases, fields.name_of("logit_bias."), errors);
+  for (const auto& member : *biases) {
+    const std::string_view key(member.key().data(), member.key().size());
+    TokenId token = 0;
+    const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (code != std::errc() || end != key.data() + key.size()) {
+      return errors.add("logit_bias", "a key of 'logit_bias' is no token id; expected an integer as text");
+    }
+    const std::optional<double> bias = inside.number(key);
+    if (bias) out.sampling.logit_bias.push_back({token, static_cast<float>(*bias)});
+  }
+}
+
+std::string_view role_of(const json::object& message, const std::string& path, RequestErrors& errors) {
+  static constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
+  const json::value* role = message.if_contains("role");
+  for (const std::string_view known : kRoles) {
+    if (role && role->is_string() && std::string_view(role->get_string()) == known) return known;
+  }
+  errors.add(path + "role", "'{}role' is {}; expected system, developer, user, assistant or tool", path,
+             role ? to_json(*role) : "missing");
+  return "user";
+}
+
+void read_calls(const json::array& calls, const std::string& path, json::object& out, RequestErrors& errors) {
+  json::array entries;
+  for (const json::value& call : calls) {
+    const std::string at = fmt::format("{}tool_calls[{}].", path, entries.size());
+    if (!call.is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(call));
+    const FieldReader fields(call.get_object(), at, errors);
+    const json::object* function = fields.object("function");
+    if (!function) return errors.add(at + "function", "'{}function' is missing; only function calls are known", at);
+    const FieldReader inside(*function, at + "function.", errors);
+    const json::value* arguments = inside.value("arguments");
+    entries.push_back(call_entry(fields.text("id").value_or(""), inside.required_text("name"),
+                                 arguments ? *arguments : json::value(json::object())));
+  }
+  if (!entries.empty()) out["tool_calls"] = std::move(entries);
+}
+
+json::object read_message(const json::object& message, const std::string& path, RequestErrors& errors) {
+  json::object out;
+  const FieldReader fields(message, path, errors);
+  const std::string_view role = role_of(message, path, errors);
+  out["role"] = role;
+  const json::value* content = fields.value("content");
+  const bool may_lack_content = role == "assistant";
+  if (!content && !may_lack_content) errors.add(path + "content", "'{}content' is missing", path);
+  out["content"] = content ? content_text(*content, path + "content", kTextParts, errors) : "";
+  for (const std::string_view name : {"name", "tool_call_id"}) {
+    if (const auto text = fields.text(name)) out[name] = *text;
+  }
+  if (role != "assistant") return out;
+  const auto thought = fields.text("reasoning_content");
+  if (thought) out["reasoning_content"] = *thought;
+  if (const json::array* calls = fields.array("tool_calls")) read_calls(*calls, path, out, errors);
+  if (fields.value("function_call")) {
+    errors.add(unsupported_field(path + "function_call", "'function_call' is not supported; use 'tool_calls'"));
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::span<const FieldDoc> kSamplingFields = kSamplingDocs;
+const std::span<const FieldDoc> kThinkingFields = kThinkingDocs;
+
+void read_sampling(const FieldReader& fields, ChatRequest& out) {
+  for (const FloatField& field : kFloatFields) {
+    if (const auto number = fields.number(field.name)) out.sampling.*field.member = static_cast<float>(*number);
+  }
+  for (const IntField& field : kIntFields) {
+    const auto number = fields.integer(field.name, std::numeric_limits<int32_t>::min(), kMaxInt);
+    if (number) out.sampling.*field.member = static_cast<int32_t>(*number);
+  }
+  if (fields.value("dry_sequence_breakers")) out.sampling.dry_breakers = fields.texts("dry_sequence_breakers");
+  read_logit_bias(fields, out);
+  if (const auto seed =
+          fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
+    out.seed = static_cast<uint64_t>(*seed);
+  }
+  out.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+}
+
+void set_thinking(const FieldReader& fields, std::string_view name, bool on, ChatRequest& out) {
+  if (out.thinking && *out.thinking != on) {
+    fields.errors().add(fields.name_of(name), "'{}' switches thinking {}, another field of the request {}",
+                        fields.name_of(name), on ? "on" : "off", on ? "off" : "on");
+  }
+  out.thinking = on;
+}
+
+bool check_effort(const FieldReader& fields, std::string_view name, const std::string& effort) {
+  if (std::find(kEfforts.begin(), kEfforts.end(), effort) != kEfforts.end()) return true;
+  fields.errors().add(fields.name_of(name), "'{}' is '{}'; expected none, minimal, low, medium, high or xhigh",
+                      fields.name_of(name), effort.substr(0, 40));
+  return false;
+}
+
+void set_effort(const FieldReader& fields, std::string_view name, const std::string& effort, ChatRequest& out) {
+  if (!check_effort(fields, name, effort)) return;
+  set_thinking(fields, name, effort != "none", out);
+  if (effort != "none") out.template_kwargs["reasoning_effort"] = effort;
+}
+
+void read_thinking(const FieldReader& fields, ChatRequest& out) {
+  if (const json::object* kwargs = fields.object("chat_template_kwargs")) {
+    out.template_kwargs = *kwargs;
+    const FieldReader inside(*kwargs, fields.name_of("chat_template_kwargs."), fields.errors());
+    for (const std::string_view name : {"enable_thinking", "thinking"}) {
+      const json::value* value = inside.value(name);
+      if (value && value->is_bool()) set_thinking(inside, name, value->get_bool(), out);
+    }
+  }
+  for (const std::string_view name : {"enable_thinking", "think"}) {
+    if (const auto on = fields.boolean(name)) set_thinking(fields, name, *on, out);
+  }
+  if (const auto effort = fields.text("reasoning_effort")) set_effort(fields, "reasoning_effort", *effort, out);
+  if (const auto budget = fields.integer("thinking_budget", 0, kMaxInt))
+    out.thinking_budget = static_cast<int>(*budget);
+}
+
+void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out) {
+  out.stop = fields.texts(name);
+  if (out.stop.size() > static_cast<size_t>(limits.stop_strings)) {
+    fields.errors().add(name, "'{}' has {} strings; expected at most {}", name, out.stop.size(), limits.stop_strings);
+  }
+  for (const std::string& stop : out.stop) {
+    if (stop.empty() || stop.size() > limits.stop_string_bytes) {
+      fields.errors().add(name, "'{}' has a string of {} bytes; expected 1 to {}", name, stop.size(),
+                          limits.stop_string_bytes);
+    }
+  }
+}
+
+void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
+  out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
+}
+
+void read_response_format(const FieldReader& fields, std::string_view name) {
+  const json::object* format = fields.object(name);
+  if (!format) return;
+  const FieldReader inside(*format, fields.name_of(name) + ".", fields.errors());
+  const std::string type = inside.required_text("type");
+  if (type == "text" || fields.errors().any()) return;
+  fields.errors().add(unsupported_field(
+      fields.name_of(name),
+      fmt::format("'{}' of type '{}' is not supported: it needs constrained decoding, which this server does not have; "
+                  "the type it takes is 'text'",
+                  fields.name_of(name), type.substr(0, 40))));
+}
+
+std::optional<int> read_token_limit(const FieldReader& fields, std::string_view name) {
+  const auto limit = fields.integer(name, 1, kMaxInt);
+  return limit ? std::optional<int>(static_cast<int>(*limit)) : std::nullopt;
+}
+
+std::string content_text(const json::value& content, const std::string& path,
+                         std::span<const std::string_view> text_types, RequestErrors& errors) {
+  if (content.is_string()) return text_of(content.get_string());
+  if (!content.is_array()) {
+    errors.add(path, "'{}' is {}; expected a string or an array of parts", path, json_type(content));
+    return {};
+  }
+  std::string out;
+  size_t index = 0;
+  for (const json::value& part : content.get_array()) {
+    const std::string at = fmt::format("{}[{}].", path, index++);
+    if (!part.is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(part)), out;
+    const FieldReader fields(part.get_object(), at, errors);
+    const std::string type = fields.required_text("type");
+    if (errors.any()) return out;
+    if (std::find(text_types.begin(), text_types.end(), type) == text_types.end()) {
+      errors.add(unsupported_field(
+          at + "type", fmt::format("'{}type' is '{}'; this server takes text only", at, type.substr(0, 40))));
+      return out;
+    }
+    out += fields.required_text("text");
+  }
+  return out;
+}
+
+json::object call_entry(std::string_view id, std::string_view name, const json::value& arguments) {
+  json::value inside = arguments;
+  if (arguments.is_string()) {  // templates write objects; what is no JSON stays the text it is
+    const Result<json::value> parsed = parse_json(text_of(arguments.get_string()));
+    if (parsed.ok() && parsed.value().is_object()) inside = parsed.value();
+  }
+  json::object function{{"name", name}};
+  function["arguments"] = std::move(inside);
+  json::object out{{"id", id}, {"type", "function"}};
+  out["function"] = std::move(function);
+  return out;
+}
+
+json::object function_tool(std::string_view name, const json::value* description, const json::value* parameters) {
+  json::object function{{"name", name}};
+  if (description) function["description"] = *description;
+  function["parameters"] = parameters ? *parameters : json::object{{"type", "object"}, {"properties", json::object()}};
+  json::object out{{"type", "function"}};
+  out["function"] = std::move(function);
+  return out;
+}
+
+void read_messages(const FieldReader& fields, ChatRequest& out) {
+  RequestErrors& errors = fields.errors();
+  const json::array* messages = fields.array("messages");
+  if (!messages || messages->empty()) {
+    return errors.add("messages", "'messages' is {}; expected an array with at least one message",
+                      messages ? "empty" : "missing");
+  }
+  for (const json::value& message : *messages) {
+    const std::string path = fmt::format("messages[{}].", out.messages.size());
+    if (!message.is_object()) {
+      return errors.add("messages", "'messages[{}]' is {}; expected an object", out.messages.size(),
+                        json_type(message));
+    }
+    out.messages.push_back(read_message(message.get_object(), path, errors));
+    if (errors.any()) return;
+  }
+}
+
+void read_tools(const FieldReader& fields, ChatRequest& out) {
+  const json::array* tools = fields.array("tools");
+  if (!tools || tools->empty()) return;
+  json::array entries;
+  for (const json::value& tool : *tools) {
+    const std::string at = fmt::format("tools[{}].", entries.size());
+    if (!tool.is_object()) return fields.errors().add(at, "'{}' is {}; expected an object", at, json_type(tool));
+    const FieldReader inside(tool.get_object(), at, fields.errors());
+    const std::string type = inside.required_text("type");
+    if (fields.errors().any()) return;
+    const json::object* function = inside.object("function");
+    if (type != "function" || !function) {
+      return fields.errors().add(unsupported_field(
+          at + "type", fmt::format("'{}type' must be 'function' with a 'function' object beside it; this server has no "
+                                   "tools of its own",
+                                   at)));
+    }
+    const FieldReader body(*function, at + "function.", fields.errors());
+    body.object("parameters");
+    entries.push_back(function_tool(body.required_text("name"), body.value("description"), body.value("parameters")));
+  }
+  out.tools = std::move(entries);
+}
+
+void read_tool_choice(const FieldReader& fields, ChatRequest& out) {
+  const json::value* choice = fields.value("tool_choice");
+  if (!choice) return;
+  const std::string word = choice->is_string() ? text_of(choice->get_string()) : "";
+  if (word == "auto") return;
+  if (word == "none") {
+    out.tools = nullptr;
+    return;
+  }
+  fields.errors().add(
+      unsupported_field("tool_choice",
+                        "'tool_choice' must be 'auto' or 'none': forcing a call needs constrained decoding, which this "
+                        "server does not have"));
+}
+
+}  // namespace zinc

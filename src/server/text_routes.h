@@ -1,0 +1,18 @@
+// The routes that only look at text: tokens of a text and back, a rendered conversation, its length. Pure; any thread.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "server/prepare.h"
+
+namespace zinc {
+
+extern const std::span<const FieldDoc> kTokenizeFields, kDetokenizeFields;
+
+OrApiError<json::object> tokenize(const ModelList& models, std::string_view body);
+OrApiError<json::object> detokenize(const ModelList& models, std::string_view body);
+OrApiError<json::object> apply_template(const ModelList& models, std::string_view body);
+OrApiError<json::object> count_tokens(const ModelList& models, std::string_view body);
+
+}  // namespace zinc

@@ -1,0 +1,39 @@
+// A connected byte stream, plain or TLS, for the event loop. At most one read and one write are under way at a time.
+// Handlers keep whatever they need alive.
+#pragma once
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+
+namespace boost::asio::ssl {
+class context;
+}
+
+namespace zinc {
+
+class Transport {
+ public:
+  using IoHandler = std::function<void(boost::system::error_code, size_t)>;
+
+  virtual ~Transport() = default;
+  virtual void handshake(IoHandler handler) = 0;  // called first
+  virtual void read_some(boost::asio::mutable_buffer buffer, IoHandler handler) = 0;
+  virtual void write(boost::asio::const_buffer buffer, IoHandler handler) = 0;  // all of it
+  virtual void shut_down_writing(std::function<void()> handler) = 0;            // what was written still arrives
+  virtual void close() = 0;  // at once; pending handlers get an error
+};
+
+std::unique_ptr<Transport> plain_transport(boost::asio::ip::tcp::socket socket);
+std::unique_ptr<Transport> tls_transport(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context& context);
+
+// A server context with this certificate chain and key, both PEM files. TLS 1.2 and later.
+Result<std::shared_ptr<boost::asio::ssl::context>> load_tls(const std::filesystem::path& certificate,
+                                                            const std::filesystem::path& key);
+
+}  // namespace zinc

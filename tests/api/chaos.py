@@ -1,0 +1,156 @@
+"""Clients that misbehave at random for a while:  chaos.py URL SECONDS [KEY]
+Disconnects at random points, resets, slow readers, malformed HTTP, JSON and UTF-8, oversized everything, many choices.
+Afterwards the server must live, answer a plain request, and have nothing left that runs or waits."""
+import json
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+import urllib.request
+
+url, seconds, key = sys.argv[1], float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else ""
+host, port = url.removeprefix("http://").split(":")
+end = time.monotonic() + seconds
+counts, lock = {}, threading.Lock()
+
+
+def connect():
+    s = socket.create_connection((host, int(port)))
+    s.settimeout(20)
+    return s
+
+
+def head(path, length, extra=""):
+    auth = f"Authorization: Bearer {key}\r\n" if key else ""
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{auth}{extra}Content-Length: {length}\r\n\r\n".encode()
+
+
+def body_of(rng, stream):
+    text = rng.choice(["FLOOD[[abc]]", "WAIT[[w]]", "SAY[[hello]]", "FAIL[[x]]", "x" * rng.randrange(3000), "é" * 50])
+    path = rng.choice(["/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/completions"])
+    fields = {"stream": stream}
+    if path == "/v1/responses":
+        fields |= {"input": text, "max_output_tokens": rng.randrange(1, 200)}
+    elif path == "/v1/completions":
+        fields |= {"prompt": text, "max_tokens": rng.randrange(1, 200), "n": rng.randrange(1, 5)}
+    else:
+        fields |= {"messages": [{"role": "user", "content": text}], "max_tokens": rng.randrange(1, 200)}
+    return path, json.dumps(fields).encode()
+
+
+def leaves(rng):  # after reading a little, by FIN or RST
+    path, body = body_of(rng, rng.random() < 0.7)
+    s = connect()
+    s.sendall(head(path, len(body)) + body)
+    s.settimeout(rng.random() * 0.05 + 0.001)
+    try:
+        for _ in range(rng.randrange(4)):
+            s.recv(rng.randrange(1, 3000))
+    except TimeoutError:
+        pass
+    if rng.random() < 0.5:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+def reads_slowly(rng):
+    path, body = body_of(rng, True)
+    s = connect()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    s.sendall(head(path, len(body)) + body)
+    s.settimeout(0.5)
+    stop = time.monotonic() + 0.5
+    while time.monotonic() < stop and s.recv(64):
+        time.sleep(0.02)
+    s.close()
+
+
+def sends_garbage(rng):
+    s = connect()
+    data = rng.choice([rng.randbytes(rng.randrange(1, 500)), b"GET / HTTP/1.1\r\nX: " + b"a" * 40000,
+                       b"\x16\x03\x01" + rng.randbytes(50), b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+                       b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"])
+    s.sendall(data)
+    s.settimeout(0.2)
+    try:
+        s.recv(1000)
+    except TimeoutError:
+        pass
+    s.close()
+
+
+def sends_bad_bodies(rng):
+    path, body = body_of(rng, rng.random() < 0.5)
+    kind = rng.randrange(5)
+    if kind == 0:
+        body = bytearray(body)
+        for _ in range(rng.randrange(1, 6)):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+    elif kind == 1:
+        body = body[:rng.randrange(len(body))]
+    elif kind == 2:
+        body = b"[" * 100000
+    elif kind == 3:
+        body = b'{"messages":[{"role":"user","content":"\xed\xa0\x80\xf0\x80\x80\x41"}]}'
+    else:
+        body = json.dumps({"messages": [{"role": "user", "content": "x"}], "n": 10**9, "max_tokens": 10**30}).encode()
+    s = connect()
+    s.sendall(head(path, len(body)) + bytes(body))
+    s.settimeout(1)
+    try:
+        s.recv(100)
+    except TimeoutError:
+        pass
+    s.close()
+
+
+def leaves_in_the_body(rng):
+    path, body = body_of(rng, True)
+    s = connect()
+    s.sendall(head(path, len(body)) + body[:rng.randrange(len(body))])
+    s.close()
+
+
+def asks_properly(rng):
+    s = connect()
+    body = json.dumps({"prompt": "SAY[[fine]]", "max_tokens": 20, "temperature": 0}).encode()
+    s.sendall(head("/v1/completions", len(body), "Connection: close\r\n") + body)
+    got = b""
+    while piece := s.recv(65536):
+        got += piece
+    s.close()
+    assert got.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")), got[:200]
+
+
+def run(seed):
+    rng = random.Random(seed)
+    acts = [leaves, leaves, leaves, reads_slowly, sends_garbage, sends_bad_bodies, leaves_in_the_body, asks_properly]
+    while time.monotonic() < end:
+        act = rng.choice(acts)
+        try:
+            act(rng)
+        except (ConnectionError, TimeoutError) as error:
+            if act is asks_properly:
+                raise AssertionError(f"a proper request failed: {error}") from error
+        with lock:
+            counts[act.__name__] = counts.get(act.__name__, 0) + 1
+
+
+failures = []
+threading.excepthook = lambda args: failures.append(args.exc_value)
+threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+assert not failures, failures
+for _ in range(200):
+    health = json.load(urllib.request.urlopen(url + "/health"))
+    if health["active_requests"] == health["queued_requests"] == 0:
+        break
+    time.sleep(0.05)
+assert health["active_requests"] == health["queued_requests"] == 0, health
+asks_properly(random.Random(0))
+print(f"chaos for {seconds:.0f} s: {sum(counts.values())} clients, nothing left running; {counts}")

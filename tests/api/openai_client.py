@@ -1,0 +1,137 @@
+"""OpenAI's own Python package, unmodified, against two servers: a scripted one (argument 1) and a tiny model (2)."""
+import json
+import sys
+
+import openai
+
+scripted = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="test-key", max_retries=0)
+model = openai.OpenAI(base_url=sys.argv[2] + "/v1", api_key="none", max_retries=0)
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Weather of a city", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+CALL = 'SAY[[<think>hm</think>Look.<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>]]'
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def check_models():
+    assert [m.id for m in scripted.models.list().data] == ["scripted"]
+    assert scripted.models.retrieve("scripted").id == "scripted"
+
+
+def check_chat():
+    answer = scripted.chat.completions.create(model="scripted", messages=user("SAY[[Grüße, 世界]]"))
+    assert answer.choices[0].message.content == "Grüße, 世界"
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert answer.usage.prompt_tokens_details.cached_tokens == 0
+
+
+def check_stream():
+    text, usage, finish = "", None, None
+    for chunk in scripted.chat.completions.create(model="scripted", messages=user("SAY[[Grüße, 世界]]"), stream=True,
+                                                  stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+    assert (text, finish) == ("Grüße, 世界", "stop") and usage.completion_tokens > 0
+
+
+def check_tools():
+    answer = scripted.chat.completions.create(model="scripted", messages=user(CALL), tools=TOOLS)
+    call = answer.choices[0].message.tool_calls[0]
+    assert answer.choices[0].finish_reason == "tool_calls"
+    assert json.loads(call.function.arguments) == {"city": "Köln"}
+    assert answer.choices[0].message.reasoning_content == "hm"
+    again = scripted.chat.completions.create(model="scripted", tools=TOOLS, messages=user("weather?") + [
+        answer.choices[0].message.model_dump(exclude_none=True),
+        {"role": "tool", "tool_call_id": call.id, "content": "SAY[[rain]]"}])
+    assert again.choices[0].message.content == "rain"
+
+
+def check_tool_stream():
+    with scripted.chat.completions.stream(model="scripted", messages=user(CALL), tools=TOOLS) as stream:
+        for _ in stream:
+            pass
+        message = stream.get_final_completion().choices[0].message
+    assert json.loads(message.tool_calls[0].function.arguments) == {"city": "Köln"} and message.content == "Look."
+
+
+def check_responses():
+    answer = scripted.responses.create(model="scripted", input="SAY[[hello]]", instructions="Be brief.")
+    assert answer.output_text == "hello" and answer.status == "completed"
+    tools = [{"type": "function", "strict": True, **TOOLS[0]["function"]}]
+    with scripted.responses.stream(model="scripted", input=CALL, tools=tools) as stream:
+        types = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert types[0] == "response.created" and types[-1] == "response.completed"
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
+    assert json.loads(final.output[2].arguments) == {"city": "Köln"}
+    follow = scripted.responses.create(model="scripted", tools=tools, input=[
+        {"role": "user", "content": "weather?"}, *[item.model_dump(exclude_none=True) for item in final.output],
+        {"type": "function_call_output", "call_id": final.output[2].call_id, "output": "SAY[[rain]]"}])
+    assert follow.output_text == "rain"
+
+
+def check_errors():
+    for kind, fields in [(openai.BadRequestError, {"temperature": 9}), (openai.NotFoundError, {"model": "nope"}),
+                         (openai.BadRequestError, {"response_format": {"type": "json_object"}})]:
+        try:
+            scripted.chat.completions.create(**{"model": "scripted", "messages": user("x"), **fields})
+            raise AssertionError(f"{fields} was taken")
+        except kind as error:
+            assert error.body["param"] in fields, error.body
+    try:
+        openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="wrong", max_retries=0).models.list()
+        raise AssertionError("a wrong key was taken")
+    except openai.AuthenticationError as error:
+        assert error.body["code"] == "invalid_api_key"
+    try:
+        model.chat.completions.create(model="tiny", messages=user("x" * 50000))
+        raise AssertionError("a prompt over the context was taken")
+    except openai.BadRequestError as error:
+        assert error.body["code"] == "context_length_exceeded" and "1024" in error.body["message"]
+
+
+def check_broken_stream():
+    try:
+        for _ in scripted.chat.completions.create(model="scripted", messages=user("FAIL[[so]]"), stream=True):
+            pass
+        raise AssertionError("a failed answer looked whole")
+    except openai.APIError as error:
+        assert "device is lost" in str(error)
+
+
+def check_embeddings():
+    answer = model.embeddings.create(model="tiny", input=["hello", "world", "hello"])
+    vectors = [entry.embedding for entry in answer.data]
+    assert abs(sum(x * x for x in vectors[0]) - 1) < 1e-3
+    assert max(abs(a - b) for a, b in zip(vectors[0], vectors[2])) < 1e-6 and vectors[0] != vectors[1]
+    floats = model.embeddings.create(model="tiny", input="hello", encoding_format="float").data[0].embedding
+    assert max(abs(a - b) for a, b in zip(vectors[0], floats)) < 1e-6
+
+
+def check_model():
+    ask = {"model": "tiny", "messages": user("hello"), "max_tokens": 24, "temperature": 0}
+    first = model.chat.completions.create(**ask)
+    second = model.chat.completions.create(**ask)
+    assert first.choices[0].message.content == second.choices[0].message.content
+    assert second.usage.prompt_tokens_details.cached_tokens == second.usage.prompt_tokens - 1
+    streamed = "".join(c.choices[0].delta.content or ""
+                       for c in model.chat.completions.create(**ask, stream=True) if c.choices)
+    assert streamed == first.choices[0].message.content
+    seeded = {"model": "tiny", "prompt": "once", "seed": 7, "max_tokens": 16, "n": 3}
+    drawn = [[c.text for c in model.completions.create(**seeded).choices] for _ in range(2)]
+    assert drawn[0] == drawn[1] and len(set(drawn[0])) > 1
+    tokens = model.chat.completions.create(**ask, logprobs=True, top_logprobs=3).choices[0].logprobs.content
+    assert len(tokens) == 24 and all(len(t.top_logprobs) == 3 and t.logprob <= 0 for t in tokens)
+    biased = model.completions.create(model="tiny", prompt="once", max_tokens=4, logit_bias={"65": 100}, temperature=0)
+    assert len(set(biased.choices[0].text)) == 1
+
+
+checks = [value for name, value in list(globals().items()) if name.startswith("check_")]
+for check in checks:
+    check()
+print(f"openai {openai.__version__} for Python: {len(checks)} checks")

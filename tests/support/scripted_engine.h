@@ -1,0 +1,211 @@
+// An engine for tests of the server: it "generates" what the prompt tells it to, with the tokens of a real vocabulary.
+// The last of these in the prompt's text is its script:
+//   SAY[[text]]    says the text and ends        FAIL[[text]]  says the text, then fails
+//   WAIT[[text]]   says the text, then waits until it is cancelled
+//   FLOOD[[text]]  says the text again and again, as fast as it is taken, until it is cancelled or reaches max_tokens
+// Without one it says "ok". One thread; counts what was submitted, cancelled and ended.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+#include "base/mapped_file.h"
+#include "server/served_model.h"
+#include "text/stream_decoder.h"
+
+namespace zinc {
+
+class ScriptedEngine final : public EnginePort {
+ public:
+  explicit ScriptedEngine(Tokenizer tokenizer, int queue_limit = 1 << 20)
+      : tokenizer_(std::move(tokenizer)), queue_limit_(queue_limit), thread_([this] { run(); }) {}
+
+  ~ScriptedEngine() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  Result<RequestId> submit(Request request) override {
+    const std::lock_guard lock(mutex_);
+    if (static_cast<int>(running_.size()) >= queue_limit_) {
+      return fail(ErrorCode::unavailable, "the queue is full");
+    }
+    const RequestId id = ++last_id_;
+    last_request_ = request;
+    running_.emplace(id, start(std::move(request)));
+    ++n_submitted_;
+    changed_.notify_all();
+    return id;
+  }
+
+  void cancel(RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = running_.find(id);
+    if (found != running_.end()) found->second.cancelled = true;
+    changed_.notify_all();
+  }
+
+  EngineStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    EngineStats out;
+    out.n_decoding = static_cast<int>(running_.size());
+    return out;
+  }
+
+  // Waits until nothing runs any more; false after ten seconds.
+  bool wait_until_idle() const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return running_.empty(); });
+  }
+  int n_submitted() const { return locked(n_submitted_); }
+  int n_cancelled() const { return locked(n_cancelled_); }
+  Request last_request() const { return locked(last_request_); }
+
+ private:
+  struct Answer {
+    Request request;
+    std::unique_ptr<StreamDecoder> decoder = {};
+    std::vector<TokenId> tokens = {};  // of the script
+    size_t next = 0;
+    int n_said = 0;
+    std::string word = "SAY";
+    bool cancelled = false;
+  };
+
+  template <class T>
+  T locked(const T& value) const {
+    const std::lock_guard lock(mutex_);
+    return value;
+  }
+
+  Answer start(Request request) const {
+    Answer out{.request = std::move(request)};
+    const std::string prompt = tokenizer_.decode(out.request.prompt);
+    std::string text = "ok";
+    const size_t at = prompt.rfind("[[");
+    const size_t end = prompt.find("]]", at == std::string::npos ? 0 : at);
+    if (at != std::string::npos && end != std::string::npos) {
+      size_t begin = at;
+      while (begin > 0 && prompt[begin - 1] >= 'A' && prompt[begin - 1] <= 'Z') --begin;
+      out.word = prompt.substr(begin, at - begin);
+      text = prompt.substr(at + 2, end - at - 2);
+    }
+    tokenizer_.encode(text, {}, out.tokens);
+    out.decoder = std::make_unique<StreamDecoder>(
+        tokenizer_, StreamDecoder::Options{.stop = out.request.answer.stop, .show_control = false});
+    return out;
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      bool moved = false;
+      for (auto at = running_.begin(); at != running_.end();) {
+        const Progress progress = step(at->second);
+        moved = moved || progress != Progress::waits;
+        at = progress == Progress::over ? running_.erase(at) : std::next(at);
+      }
+      changed_.notify_all();
+      if (moved) {
+        lock.unlock();  // lets others in, as steps of an engine would
+        std::this_thread::yield();
+        lock.lock();
+      } else {
+        changed_.wait(lock);
+      }
+    }
+    for (auto& [id, answer] : running_) end(answer, StopReason::cancelled);
+    running_.clear();
+  }
+
+  enum class Progress { moved, waits, over };
+
+  Progress step(Answer& answer) {
+    if (answer.cancelled) return ++n_cancelled_, end(answer, StopReason::cancelled);
+    if (answer.request.embedding) return end(answer, StopReason::end_token);
+    const AnswerOptions& options = answer.request.answer;
+    if (answer.next == answer.tokens.size()) {
+      if (answer.word == "WAIT") return Progress::waits;
+      if (answer.word == "FAIL") return end(answer, StopReason::failed);
+      if (answer.word != "FLOOD") return end(answer, StopReason::end_token);
+      answer.next = 0;
+    }
+    if (options.max_tokens > 0 && answer.n_said >= options.max_tokens) return end(answer, StopReason::max_tokens);
+    const TokenId id = answer.tokens[answer.next++];
+    ++answer.n_said;
+    AnswerToken token{.id = id, .logprob = -0.25f};
+    for (int i = 0; i < options.n_top_logprobs; ++i) token.top.push_back({id, -0.25f - static_cast<float>(i)});
+    answer.request.sink->tokens(answer.decoder->push(id), std::span(&token, 1));
+    return answer.decoder->stopped() ? end(answer, StopReason::stop_string) : Progress::moved;
+  }
+
+  Progress end(Answer& answer, StopReason reason) {
+    const std::string_view rest = answer.decoder->finish();
+    if (!rest.empty()) answer.request.sink->tokens(rest, {});
+    Outcome outcome{.reason = reason};
+    outcome.usage.n_prompt = static_cast<int>(answer.request.prompt.size());
+    outcome.usage.n_completion = answer.n_said;
+    if (const std::string* stop = answer.decoder->stop_string()) outcome.stop_string = *stop;
+    if (reason == StopReason::failed) outcome.error = Error{ErrorCode::device_lost, "the device is lost"};
+    if (answer.request.embedding) outcome.embedding = {0.6f, 0.8f};
+    answer.request.sink->end(outcome);
+    return Progress::over;
+  }
+
+  const Tokenizer tokenizer_;
+  const int queue_limit_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::map<RequestId, Answer> running_;
+  RequestId last_id_ = 0;
+  int n_submitted_ = 0, n_cancelled_ = 0;
+  Request last_request_;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses the rest
+};
+
+// A model whose words are scripted: a tiny model's vocabulary with Qwen3's chat template.
+class ScriptedModel {
+ public:
+  explicit ScriptedModel(const std::filesystem::path& source_folder, int context = 4096, int queue_limit = 1 << 20)
+      : file_(std::move(GgufFile::open(source_folder / "tests/data/oracle/models/qwen3-q8_0.gguf").value())),
+        tokenizer_(Tokenizer::load(file_).value()),
+        engine_(tokenizer_, queue_limit) {
+    Result<MappedFile> opened = MappedFile::open(source_folder / "tests/data/templates/qwen3/template.jinja");
+    const MappedFile& source = opened.value();
+    const std::string text(reinterpret_cast<const char*>(source.bytes().data()), source.bytes().size());
+    models_.add({.name = "scripted",
+                 .tokenizer = tokenizer_,
+                 .prompt = ChatPrompt(ChatTemplate::compile(text).value(), tokenizer_),
+                 .tool_format = find_tool_format("qwen3"),
+                 .limits = {.context = context,
+                            .max_sequences = 4,
+                            .queue_limit = queue_limit,
+                            .n_vocab = tokenizer_.n_vocab(),
+                            .embedding_dim = 2},
+                 .facts = {},
+                 .engine = &engine_});
+  }
+
+  const ModelList& models() const { return models_; }
+  const ServedModel& model() const { return **models_.begin(); }
+  ScriptedEngine& engine() { return engine_; }
+
+ private:
+  GgufFile file_;
+  Tokenizer tokenizer_;
+  ScriptedEngine engine_;
+  ModelList models_;
+};
+
+}  // namespace zinc
