@@ -66,7 +66,9 @@ class HashBackend final : public Backend {
  public:
   DeviceInfo info() const override { return {}; }
   DevicePeaks measure_peaks() override { return {}; }
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>) override { return refused(); }
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const DoneWith&) override {
+    return refused();
+  }
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
     return std::unique_ptr<CacheMemory>(std::make_unique<HashMemory>(sizes, zinc::state_bytes(layers) > 0));

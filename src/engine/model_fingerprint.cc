@@ -31,7 +31,6 @@ Result<Sha256::Digest> fingerprint_of(const ModelInstance& model) {
       const size_t at = (bytes.size() - kSampleBytes) / kSamples * i;
       hash.update(bytes.subspan(at, kSampleBytes));
     }
-    file.release_pages();
   }
   return hash.finish();
 }

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/default_model.h"
+#include "cli/hub_settings.h"
+#include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
 #include "cli/version.h"
+#include "hub/resolve.h"
 #include "server/api.h"
 #include "server/engine_thread.h"
 #include "server/http_server.h"
@@ -22,7 +24,7 @@ namespace {
 
 struct Options {
   ModelOptions model;
-  std::vector<std::string> models;  // PATH or NAME=PATH
+  std::vector<std::string> models;  // MODEL or NAME=MODEL
   EngineOptions engine;
   ListenOptions listen;
   ApiOptions api;
@@ -36,9 +38,9 @@ struct NamedModel {
   std::string name, path;
 };
 
-// "tiny-00001-of-00003.gguf" is called tiny.
-std::string name_of_file(const std::filesystem::path& path) {
-  std::string name = path.stem().string();
+// "tiny-00001-of-00003.gguf" is called tiny; a name of the catalog is called what it is.
+std::string name_of(const std::filesystem::path& word) {
+  std::string name = (word.extension() == ".gguf" ? word.stem() : word.filename()).string();
   const size_t shard = name.rfind("-of-");
   constexpr size_t kDigits = 5;
   if (shard != std::string::npos && shard > kDigits && name.size() == shard + 4 + kDigits &&
@@ -53,7 +55,7 @@ Result<std::vector<NamedModel>> name_models(const std::vector<std::string>& word
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     const bool is_named = equals != std::string::npos && equals > 0 && word.find('/') > equals;
-    NamedModel model{.name = is_named ? word.substr(0, equals) : name_of_file(word),
+    NamedModel model{.name = is_named ? word.substr(0, equals) : name_of(word),
                      .path = is_named ? word.substr(equals + 1) : word};
     for (const NamedModel& other : out) {
       if (other.name != model.name) continue;
@@ -118,8 +120,8 @@ void announce(const ServedModel& model) {
 Status serve(Options& options) {
   if (Status checked = check_options(options); !checked.ok()) return checked;
   if (options.models.empty()) {
-    ZINC_TRY(path, fetch_default_model(note));
-    options.models.push_back(path.string());
+    ZINC_TRY(settings, hub_settings());
+    options.models.push_back(default_model_name(settings));
   }
   ZINC_TRY(named, name_models(options.models));
   options.listen.watch_signals = true;
@@ -188,7 +190,8 @@ void declare_access_options(CLI::App& app, Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("models", options->models, "GGUF files, or NAME=FILE to call them otherwise (else the default model)")
+  app.add_option("models", options->models,
+                 fmt::format("{}; NAME=MODEL calls it otherwise (none: the default model)", kModelHelp))
       ->option_text("MODEL...");
   app.add_option("--host", options->listen.host, "the address to listen on")->capture_default_str();
   app.add_option("--port", options->listen.port, "the port (0: any free one)")
