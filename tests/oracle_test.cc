@@ -147,7 +147,8 @@ PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const
     if (chosen[i] == greedy[i]) ++outcome.n_greedy_equal;
   }
   if (!exact.at("nll").is_null()) {
-    Sequence fresh = std::move(Sequence::create(model, {.context = 256, .chunk_tokens = 32}).value());
+    Sequence fresh =
+        std::move(Sequence::create(model, {.context = 256, .chunk_tokens = 32, .all_logits = true}).value());
     const std::vector<float> all = fresh.feed_with_all_logits(tokens).value();
     const double nll = mean_nll(all, tokens, static_cast<size_t>(model.model().config.vocab_size));
     EXPECT_NEAR(nll, exact.at("nll").to_number<double>(), allowed.nll);

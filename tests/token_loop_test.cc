@@ -118,6 +118,7 @@ TEST_P(EveryTinyModel, a_token_on_the_cpu_allocates_nothing) {
   };
   make_tokens(1);  // the sampler's lists grow on their first use
   const size_t before = n_allocations;
+  ASSERT_GT(before, 0u) << "the counter does not stand before malloc";
   make_tokens(100);
   EXPECT_EQ(n_allocations - before, 0u);
 #endif

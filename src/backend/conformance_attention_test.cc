@@ -132,6 +132,17 @@ std::vector<CaseSource> attention_cases() {
   add("window of one", {.window = 1}, chunks);
   add("window over pages", {.window = 40}, chunks);
   add("window given back", {.window = 9}, {{{0, 0, 60}}, {{0, 60, 1}}, {{0, 61, 50}}, {{0, 111, 1}}});
+  // Far enough that a backend which splits a row's positions among its threads does so here, in steps of all sizes.
+  const std::vector<std::vector<TokenRun>> deep = {{{0, 0, 1100}, {1, 0, 520}},
+                                                   {{0, 1100, 1}, {1, 520, 1}},
+                                                   {{0, 1101, 3}},
+                                                   {{1, 521, 2}, {0, 1104, 2}},
+                                                   {{0, 1106, 9}}};
+  add("deep", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 16}, deep);
+  add("deep f16", {.heads = 3, .kv_heads = 1, .k_dim = 4, .v_dim = 16, .kv_format = &k_f16}, deep);
+  add("deep q8_0", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = find_format("q8_0")}, deep);
+  add("deep window over segments", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 5, .window = 600}, deep);
+  add("deep sinks", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 4, .sinks = true}, deep);
   add("sinks", {.sinks = true}, chunks);
   add("sinks and window", {.window = 4, .sinks = true}, chunks);
   add("softcap", {.softcap = 2, .size = 8}, chunks);

@@ -1,6 +1,6 @@
 // Fork and join over contiguous pieces, for loops of a few microseconds: one call is one barrier. The caller works too,
 // as thread 0. Thread t of T starts at item n*t/T; one that has done its share takes from what others have left, so a
-// thread which the system keeps from running delays a call by one small piece at most, and one that still sleeps is not
+// thread which the system keeps from running delays a call by the piece it holds, and one that still sleeps is not
 // waited for. Who does what is chance: an item's result must not depend on it. No allocation per call. One thread at a
 // time may call; a call from inside a piece runs inline. Between calls workers spin briefly, then sleep. The functions
 // must not throw.

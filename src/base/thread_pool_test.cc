@@ -107,7 +107,8 @@ TEST(ThreadPool, sleeping_workers_wake_up_again) {
   ThreadPool pool(2);
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far past the spinning
-    EXPECT_NE(threads_that_meet(pool)[0], threads_that_meet(pool)[1]);
+    const auto ids = threads_that_meet(pool);
+    EXPECT_NE(ids[0], ids[1]);
   }
 }
 
@@ -137,7 +138,8 @@ TEST(ThreadPool, a_nested_call_runs_inline) {
     }
   });
   EXPECT_EQ(n_done, std::vector<int>(8, 1));
-  EXPECT_NE(threads_that_meet(pool)[0], threads_that_meet(pool)[1]);  // and the pool splits again afterwards
+  const auto ids = threads_that_meet(pool);  // and the pool splits again afterwards
+  EXPECT_NE(ids[0], ids[1]);
 }
 
 TEST(ThreadPool, pieces_run_on_different_threads) {

@@ -36,12 +36,12 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   sequence.cache_ = std::move(cache);
   const Bucket bucket{.max_tokens = sequence.chunk_tokens_,
                       .max_seqs = 1,
-                      .max_outputs = sequence.chunk_tokens_,
+                      .max_outputs = options.all_logits ? sequence.chunk_tokens_ : 1,
                       .keep_values = options.keep_values};
   ZINC_TRY(plan, instance.backend().compile(model.graph, instance.weights(), *sequence.cache_, bucket));
   sequence.plan_ = std::move(plan);
   sequence.activation_bytes_ =
-      plan_memory(model.graph, bucket.max_tokens, 1, bucket.keep_values).n_elems * sizeof(float);
+      plan_memory(model.graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values).n_elems * sizeof(float);
   sequence.pages_.resize(static_cast<size_t>(n_pages));
   std::iota(sequence.pages_.begin(), sequence.pages_.end(), 0);
   sequence.page_tables_.assign(groups.size(), PageTable{sequence.pages_, n_pages});

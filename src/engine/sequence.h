@@ -14,8 +14,9 @@
 namespace zinc {
 
 struct SequenceOptions {
-  int context = 0;         // positions; 0: as many as the model was trained for, at most kDefaultContext
-  int chunk_tokens = 128;  // prompt tokens per step: enough that weights are read seldom, few enough to stop soon
+  int context = 0;          // positions; 0: as many as the model was trained for, at most kDefaultContext
+  int chunk_tokens = 128;   // prompt tokens per step: enough that weights are read seldom, few enough to stop soon
+  bool all_logits = false;  // feed_with_all_logits is going to be called
   bool keep_values = false;
 };
 inline constexpr int kDefaultContext = 4096;
@@ -29,7 +30,7 @@ class Sequence {
   // REQUIRES: tokens not empty and in the vocabulary. Fails if they exceed the context; then nothing is fed.
   // `cancelled` is asked between steps; where it says so, the result is an ErrorCode::cancelled.
   Result<std::span<const float>> feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled = {});
-  // The same, with the logits after every token, row after row.
+  // The same, with the logits after every token, row after row. REQUIRES: SequenceOptions::all_logits.
   Result<std::vector<float>> feed_with_all_logits(std::span<const TokenId> tokens);
 
   // The next token fed takes `position`; before it stand the keys and values last fed there. Recurrent states go back
@@ -37,7 +38,7 @@ class Sequence {
   // REQUIRES: every position before it has been fed.
   void move_to(int position);
 
-  // What it takes beside the model, once it is full: caches; values of a step with one output.
+  // What it takes beside the model, once it is full: caches; values of a step.
   size_t cache_bytes() const { return cache_bytes_; }
   size_t activation_bytes() const { return activation_bytes_; }
 

@@ -102,6 +102,8 @@ void CpuPlan::join_linears() {
     for (size_t j = i; j < bound_.size(); ++j) {
       if (node(j).op == Op::view) continue;
       if (node(j).op != Op::linear || node(j).in[0].id != node(i).in[0].id) break;
+      const auto same_place = [&](size_t other) { return data(node(other).out[0]) == data(node(j).out[0]); };
+      if (std::ranges::any_of(together, same_place)) break;  // nobody reads the other: its memory is free again
       together.push_back(j);
       last = j;
     }
@@ -148,7 +150,7 @@ void CpuPlan::reserve_columns() {
     column_sets_[k].columns.resize(most_columns[k]);
     column_sets_[k].storage = AlignedBuffer::allocate(most_bytes[k]);
   }
-  out_rows_.resize(std::max(most_outs, most_pairs));
+  out_rows_.resize(most_outs);
   pair_order_.resize(most_pairs);
   sorted_columns_.resize(most_pairs);
   sorted_outs_.resize(most_pairs);

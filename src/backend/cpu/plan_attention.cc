@@ -9,7 +9,7 @@
 namespace zinc::cpu {
 namespace {
 
-constexpr int kSegmentPages = 16;
+constexpr int kSegmentPages = 16;   // 512 positions: enough pieces for a few threads at a depth of some thousand
 constexpr size_t kSplitTokens = 4;  // steps of so few tokens are spread by segments too
 
 }  // namespace
@@ -44,8 +44,8 @@ void CpuPlan::reserve_attention() {
   for (const Node& n : graph_.nodes()) {
     if (n.op != Op::attention) continue;
     const AttentionParams& params = n.as<AttentionParams>();
-    const int pages = params.window > 0 ? static_cast<int>(params.window / kPageTokens) + 2
-                                        : cache_.n_pages(cache_.group_of(params.cache_layer));
+    const int64_t in_cache = cache_.n_pages(cache_.group_of(params.cache_layer));
+    const int64_t pages = params.window > 0 ? std::min(params.window / kPageTokens + 2, in_cache) : in_cache;
     const size_t n_segments = static_cast<size_t>(pages / kSegmentPages + 2);
     const size_t n_rows = kSplitTokens * static_cast<size_t>(graph_.info(n.in[0]).shape[0]) * n_segments;
     most_rows = std::max(most_rows, n_rows);
@@ -60,6 +60,7 @@ void CpuPlan::reserve_attention() {
   }
   segment_rows_.resize(most_rows);
   segment_sums_ = AlignedBuffer::allocate(most_rows * most_dims * sizeof(float));
+  ZINC_CHECK(most_rows == 0 || segment_sums_.data() != nullptr);
 }
 
 CpuPlan::Heads CpuPlan::heads_of(const Node& n) const {

@@ -1,5 +1,6 @@
 #include "backend/cpu/weights.h"
 
+#include <algorithm>
 #include <array>
 
 namespace zinc::cpu {
@@ -79,8 +80,13 @@ Status CpuWeights::pack_matrices(ThreadPool& threads, const DoneWith& done_with)
   if (panels_.size() < n_panel_bytes_) {
     return fail(ErrorCode::out_of_memory, "the weights need {} bytes of memory, which were refused", n_panel_bytes_);
   }
+  std::vector<Matrix*> in_file_order;
   for (auto& [name, matrix] : matrices_) {
-    if (!matrix.format) continue;
+    if (matrix.format) in_file_order.push_back(&matrix);
+  }
+  std::ranges::sort(in_file_order, std::less<>(), [](const Matrix* matrix) { return matrix->view.bytes.data(); });
+  for (Matrix* packed : in_file_order) {
+    Matrix& matrix = *packed;
     matrix.panels = panels_.as<uint8_t>() + matrix.panels_begin;
     const std::vector<std::byte> zeros(matrix.view.format->block_bytes);
     threads.parallel_for(static_cast<size_t>(matrix.n_stack) * matrix.n_panels(), [&](size_t begin, size_t end) {

@@ -95,7 +95,7 @@ Status run(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
   if (Status valid = check_tokens(options, model.model().config.vocab_size); !valid.ok()) return valid;
   const int context = static_cast<int>(options.tokens.size()) + options.n_greedy;
-  ZINC_TRY(sequence, Sequence::create(model, {.context = context}));
+  ZINC_TRY(sequence, Sequence::create(model, {.context = context, .all_logits = options.nll}));
   json::object report;
   report["model"] = options.model.path;
   report["backend"] = model.backend_name();

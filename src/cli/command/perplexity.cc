@@ -95,7 +95,7 @@ Status run(const Options& options) {
   ZINC_TRY(text, read_text(options, model));
   const int n_vocab = static_cast<int>(model.model().config.vocab_size);
   ZINC_TRY(baseline, open_baseline(options, text, n_vocab));
-  ZINC_TRY(sequence, Sequence::create(model, {.context = options.window, .chunk_tokens = 128}));
+  ZINC_TRY(sequence, Sequence::create(model, {.context = options.window, .chunk_tokens = 128, .all_logits = true}));
   std::optional<PredictionWriter> writer;
   if (!options.save_path.empty()) {
     ZINC_TRY(created, PredictionWriter::create(options.save_path, n_vocab, text.window, text.tokens));

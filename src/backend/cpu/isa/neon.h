@@ -45,11 +45,6 @@ inline F f_load_half(const uint16_t* p) {
   const auto widen = [](const uint16_t* h) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h))); };
   return {widen(p), widen(p + 4), widen(p + 8), widen(p + 12)};
 }
-inline void f_store_half(uint16_t* p, F x) {
-  const auto narrow = [](float32x4_t q) { return vreinterpret_u16_f16(vcvt_f16_f32(q)); };
-  vst1q_u16(p, vcombine_u16(narrow(x.a), narrow(x.b)));
-  vst1q_u16(p + 8, vcombine_u16(narrow(x.c), narrow(x.d)));
-}
 inline F f_load_bfloat(const uint16_t* p) {
   const auto widen = [](const uint16_t* h) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(h), 16)); };
   return {widen(p), widen(p + 4), widen(p + 8), widen(p + 12)};

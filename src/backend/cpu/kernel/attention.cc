@@ -68,7 +68,7 @@ size_t add_values(const Page& page, Seen seen, const float (*weights)[32], const
       for (int r = 0; r < R; ++r) w[r] = f_set(weights[r][p]);
       for (int i = 0; i < V; ++i) {
         const size_t at = (static_cast<size_t>(p) * v_dim + d + static_cast<size_t>(i) * 16) * Page::kValueBytes;
-        if (i * 16 * Page::kValueBytes % 64 == 0) __builtin_prefetch(next + at);
+        if (next && i * 16 * Page::kValueBytes % 64 == 0) __builtin_prefetch(next + at);
         const F value = page.value(static_cast<size_t>(p), d + static_cast<size_t>(i) * 16);
         for (int r = 0; r < R; ++r) sums[r][i] = f_fma(value, w[r], sums[r][i]);
       }
@@ -80,7 +80,8 @@ size_t add_values(const Page& page, Seen seen, const float (*weights)[32], const
   return d;
 }
 
-// R rows that see the same positions of the page. Pages lie far apart, so `next` is asked for while this one is used.
+// R rows that see the same positions of the page. Pages lie far apart, so `next`, if any, is asked for while this one
+// is used.
 template <class Page, int R>
 void add_page(const AttentionTask& task, const Page& page, const std::byte* next, Seen seen, int row) {
   const size_t key_step = Page::key_bytes(task.k_dim) / static_cast<size_t>(task.k_dim);
@@ -88,7 +89,7 @@ void add_page(const AttentionTask& task, const Page& page, const std::byte* next
   for (int r = 0; r < R; ++r) first[r] = second[r] = f_zero();
   for (size_t d = 0; d < static_cast<size_t>(task.k_dim); ++d) {  // 2R independent chains keep the multipliers busy
     const F k0 = page.key(d, 0), k1 = page.key(d, 16);
-    __builtin_prefetch(next + d * key_step);
+    if (next) __builtin_prefetch(next + d * key_step);
     for (int r = 0; r < R; ++r) {
       const F x = f_set(task.q[row + r][d]);
       first[r] = f_fma(k0, x, first[r]);
@@ -99,7 +100,7 @@ void add_page(const AttentionTask& task, const Page& page, const std::byte* next
   for (int r = 0; r < R; ++r) shrink[r] = soften(task, seen, first[r], second[r], task.rows[row + r], weights[r]);
   const size_t v_dim = padded_to_16(task.v_dim);
   float* const* acc = task.acc + row;
-  next += Page::key_bytes(task.k_dim);
+  if (next) next += Page::key_bytes(task.k_dim);
   const size_t d = add_values<Page, R, (R <= 2 ? 8 : 4)>(page, seen, weights, shrink, 0, v_dim, acc, next);
   add_values<Page, R, 1>(page, seen, weights, shrink, d, v_dim, acc, next);
 }
@@ -150,11 +151,10 @@ void attend(const AttentionTask& task) {
     const std::byte* const* at = task.pages + (number - task.first_page);
     if (!*at) continue;  // behind the window of every row
     const Page page(*at, task.k_dim, task.v_dim);
-    const std::byte* next = number + 1 < task.end_page ? at[1] : at[0];
     if (decodes) {
-      add_page_to_rows(task, decode(task, page), next, number);
+      add_page_to_rows(task, decode(task, page), nullptr, number);
     } else {
-      add_page_to_rows(task, page, next, number);
+      add_page_to_rows(task, page, number + 1 < task.end_page ? at[1] : nullptr, number);
     }
   }
 }

@@ -16,12 +16,16 @@ size_t run_dot_products(size_t n_rounds, int32_t* sink) {
   static const uint8_t kWeights[64] = {1, 2, 3};
   static const int8_t kQuads[4] = {1, -1, 2, -2};
   const B w = b_load(kWeights);
+  const int8_t* quads = kQuads;
   I sums[kChains];
   for (int c = 0; c < kChains; ++c) sums[c] = i_set(c);
   for (size_t round = 0; round < n_rounds; ++round) {
 #pragma GCC unroll 16
     for (int step = 0; step < kUnrolled; ++step) {
-      for (int c = 0; c < kChains; ++c) sums[c] = dot4(sums[c], w, kQuads);
+      for (int c = 0; c < kChains; ++c) {
+        asm volatile("" : "+r"(quads));  // else products that are all alike would be computed once
+        sums[c] = dot4(sums[c], w, quads);
+      }
     }
   }
   I total = i_zero();

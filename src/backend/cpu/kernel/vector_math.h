@@ -32,7 +32,7 @@ inline F f_tanh(F x) {
 
 inline F f_softcap(F x, F cap) { return f_mul(f_tanh(f_div(x, cap)), cap); }
 
-// Calls fn(i, load, store) for 16 numbers at a time; the last few go through a buffer padded with zeros.
+// Calls fn(i, n) for the n numbers from i, 16 at a time and fewer at the end.
 template <class Fn>
 void for_each_16(size_t n, const Fn& fn) {
   size_t i = 0;
