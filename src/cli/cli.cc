@@ -7,7 +7,7 @@
 #include "base/cache_folder.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
-include "cli/one_line.h"
+#include "cli/one_line.h"
 #include "cli/output.h"
 #include "cli/version.h"
 
