@@ -18,7 +18,7 @@ struct Launch {
   Function function = nullptr;
   std::array<unsigned, 3> grid = {1, 1, 1};
   unsigned shared_bytes = 0;
-  alignas(16) std::array<std::byte, 256> params{};
+  alignas(16) std::array<std::byte, 512> params{};
 
   template <class P>
   static Launch of(Function function, const P& p, unsigned x, unsigned y = 1, unsigned z = 1) {
@@ -83,6 +83,7 @@ class Device {
 
   const std::string& name() const { return name_; }
   size_t memory_bytes() const { return memory_bytes_; }
+  bool has_matrix_cores() const { return major_ >= 8; }  // for the instructions gemm.cu uses
   int n_multiprocessors() const { return n_multiprocessors_; }
   int max_shared_bytes() const { return max_shared_bytes_; }
   int n_compiled() const { return store_->n_compiled(); }

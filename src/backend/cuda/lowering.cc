@@ -19,14 +19,14 @@ Lowering::Lower Lowering::find(Op op) {
   };
   static constexpr std::array<Row, kOpCount> kRows = {{
       {Op::embed, &Lowering::lower_embed},
-      {Op::hidden_in, &Lowering::lower_nothing},  // copied to its place with the step's upload
-      {Op::linear, &Lowering::lower_linear},
+      {Op::hidden_in, &Lowering::lower_hidden_in},
+      {Op::linear, &Lowering::lower_nothing},  // products run in groups
       {Op::norm, &Lowering::lower_norm},
       {Op::rope, &Lowering::lower_rope},
       {Op::attention, &Lowering::lower_attention},
       {Op::gated_act, &Lowering::lower_gated_act},
       {Op::moe_route, &Lowering::lower_moe_route},
-      {Op::moe_linear, &Lowering::lower_moe_linear},
+      {Op::moe_linear, &Lowering::lower_nothing},
       {Op::moe_combine, &Lowering::lower_moe_combine},
       {Op::short_conv, &Lowering::lower_short_conv},
       {Op::delta_net, &Lowering::lower_delta_net},
@@ -70,10 +70,13 @@ Status Lowering::emit_warps(const char* file, const char* kernel, const P& param
 }
 
 Result<std::vector<Launch>> Lowering::run() {
-  is_done_.assign(graph_.nodes().size(), false);
   if (Status s = lower_rope_tables(); !s.ok()) return s.error();
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
-    if (is_done_[static_cast<size_t>(i)]) continue;
+    if (const ProductGroup* group = room_.fusion().products_at(i)) {
+      if (Status s = lower_products(*group); !s.ok()) return s.error();
+      continue;
+    }
+    if (room_.fusion().is_absorbed(i)) continue;
     const Lower lower = find(node(i).op);
     if (!lower) return fail(ErrorCode::unsupported, "the cuda backend has no kernel for {}", op_name(node(i).op));
     if (Status s = (this->*lower)(i); !s.ok()) return s.error();
@@ -104,11 +107,28 @@ Status Lowering::lower_embed(int i) {
   return emit({"pack", std::string(table->format->name)}, "embed", params, sizes_.max_tokens);
 }
 
+// The states arrive before the step begins, when their place among the activations may still be another value's.
+Status Lowering::lower_hidden_in(int i) {
+  const Value out = node(i).out[0];
+  const int w = static_cast<int>(width(out));
+  const simt::CopyParams params{.from = room_.hidden_in().as<const float>(),
+                                .to = room_.floats(out),
+                                .n_rows = n_rows(out),
+                                .row_ids = nullptr,
+                                .per_row = 1,
+                                .from_width = w,
+                                .from_begin = 0,
+                                .to_width = w,
+                                .to_begin = 0,
+                                .length = w};
+  return emit_threads("rows", "copy_parts", params, int64_t{sizes_.max_tokens} * w);
+}
+
 // ---- products ----
 
 Result<simt::Rounded> Lowering::rounded(Value v, const DeviceMatrix& matrix) {
   const int n_in = matrix.matrix.n_in;
-  const RoundedForm* form = room_.uses().form(v, matrix.format->rounded_block, n_in);
+  const RoundedForm* form = room_.fusion().form(v, matrix.format->rounded_block, n_in);
   ZINC_CHECK(form != nullptr);
   const simt::Rounded out = room_.rounded(*form);
   if (std::ranges::find(made_, form) != made_.end()) return out;
@@ -126,69 +146,129 @@ Result<simt::Rounded> Lowering::rounded(Value v, const DeviceMatrix& matrix) {
   return out;
 }
 
-Status Lowering::lower_product(simt::LinearParams params, const DeviceMatrix& matrix, int n_rows, bool is_one_by_one) {
+Lowering::Written Lowering::written(Value v, int64_t n_in) {
+  const RoundedForm* form = room_.fusion().only_form(v, n_in);
+  if (!form) return {.floats = room_.floats(v)};
+  made_.push_back(form);
+  return {.floats = room_.fusion().is_read_as_floats(v) ? room_.floats(v) : nullptr,
+          .rounded = room_.rounded(*form),
+          .block = form->block};
+}
+
+// The group's input: rounded by its maker, rounded or normed on the way in, or rounded now.
+Status Lowering::fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params) {
+  const Value x = node(group.nodes[0]).in[0];
+  const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
+  params.x = room_.floats(x);
+  if (matrix.format->rounded_block == 0) return ok_status();
+  const RoundedForm* form = room_.fusion().form(x, matrix.format->rounded_block, matrix.matrix.n_in);
+  const bool is_made = std::ranges::find(made_, form) != made_.end();
+  if (is_made || !is_small) {
+    ZINC_TRY(rounded_x, rounded(x, matrix));
+    params.rounded = rounded_x;
+    return ok_status();
+  }
+  if (const int norm = room_.fusion().foldable_norm(x); norm >= 0) {
+    params.x = room_.floats(node(norm).in[0]);
+    params.norm_weight = vector(node(norm).in[1]);
+    params.norm_eps = node(norm).as<zinc::NormParams>().eps;
+    params.is_normed = 1;
+  }
+  return ok_status();
+}
+
+Status Lowering::lower_products(const ProductGroup& group) {
+  const Node& first = node(group.nodes[0]);
+  const bool is_expert = first.op == Op::moe_linear;
+  const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
+  simt::LinearParams params{};
+  params.act = simt::kNoAct;
+  params.n_rows = n_rows(first.in[0]);
+  params.per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
+  if (is_expert) {
+    params.expert_ids = room_.ints(first.in[2]);
+    params.n_used = static_cast<int>(width(first.in[2]));
+    params.x_per_used = info(first.in[0]).shape.n_dims() == 1 ? 0 : 1;
+  }
+  const bool small = is_small(first.in[0], params.per_row);
+  if (Status s = fill_inputs(group, small, params); !s.ok()) return s;
+  const int rows = max_rows(first.in[0]) * (is_expert ? params.n_used : params.per_row);
+  const bool on_matrix_cores =
+      !small && !is_expert && matrix.format->rounded_block > 0 && device_.has_matrix_cores();
+  return on_matrix_cores ? lower_matrix_cores(group, params, rows) : lower_panels(group, params, rows);
+}
+
+Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows) {
   struct Tile {
     const char* kernel;
     int n_rows;
   };
   static constexpr std::array<Tile, 3> kTiles = {{{"linear_8", 8}, {"linear_4", 4}, {"linear_1", 1}}};
-  params.matrix = matrix.matrix;
+  const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
+  for (const int i : group.nodes) {
+    const Node& n = node(i);
+    const bool is_expert = n.op == Op::moe_linear;
+    params.parts[params.n_parts] = matrix_of(i).matrix;
+    params.outs[params.n_parts] = room_.floats(n.out[0]);
+    params.biases[params.n_parts] = vector(n.in[is_expert ? 3 : 2]);
+    params.expert_scales[params.n_parts] = is_expert ? vector(n.in[4]) : nullptr;
+    ++params.n_parts;
+  }
+  if (group.act >= 0) {
+    params.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
+    params.outs[0] = room_.floats(node(group.act).out[0]);
+  }
+  if (group.add >= 0) {
+    const Node& add = node(group.add);
+    const bool is_first = room_.fusion().owner(add.in[0]) == room_.fusion().owner(node(group.nodes[0]).out[0]);
+    params.added = room_.floats(add.in[is_first ? 1 : 0]);
+    params.outs[0] = room_.floats(add.out[0]);
+  }
+  const int most_warps = group.act >= 0 ? simt::kWarps / 2 : simt::kWarps;  // a gate's block has panels of both
   params.warps_per_panel = 1;
-  while (params.warps_per_panel * 2 <= std::min(simt::kWarps, matrix.matrix.n_segments)) params.warps_per_panel *= 2;
+  while (params.warps_per_panel * 2 <= std::min(most_warps, matrix.matrix.n_segments)) params.warps_per_panel *= 2;
   const int panels = simt::kWarps / params.warps_per_panel;
-  const int64_t n_panels = div_up(matrix.matrix.n_out, simt::kPanelRows);
+  int64_t n_blocks = 0;
+  for (int part = 0; part < params.n_parts; ++part) {
+    const int64_t n_panels = div_up(params.parts[part].n_out, simt::kPanelRows);
+    if (group.act < 0 || part == 0) n_blocks += div_up(n_panels, group.act < 0 ? panels : panels / 2);
+  }
   for (const Tile& tile : kTiles) {
-    if (is_one_by_one ? tile.n_rows > 1 : tile.n_rows / 2 >= n_rows) continue;  // at least half of a tile is used
-    const size_t shared = sizeof(float) * static_cast<size_t>(panels * matrix.matrix.n_segments * tile.n_rows) *
-                          simt::kPanelRows;
+    if (params.expert_ids ? tile.n_rows > 1 : tile.n_rows / 2 >= n_rows) continue;  // at least half of a tile is used
+    constexpr int kRoundedFloats = (256 + 2 * 32) / 4;  // simt::SharedX
+    const bool rounds = matrix.format->rounded_block > 0 && params.rounded.q == nullptr;
+    const int64_t floats = int64_t{panels} * matrix.matrix.n_segments * tile.n_rows * simt::kPanelRows +
+                           (rounds ? simt::kWarps * (tile.n_rows * kRoundedFloats + 1) : 0);
+    const size_t shared = sizeof(float) * static_cast<size_t>(floats);
     if (shared > static_cast<size_t>(device_.max_shared_bytes()) && tile.n_rows > 1) continue;
-    return emit({"linear", std::string(matrix.format->name)}, tile.kernel, params, div_up(n_panels, panels),
+    return emit({"linear", std::string(matrix.format->name)}, tile.kernel, params, n_blocks,
                 div_up(n_rows, tile.n_rows), 1, shared);
   }
   return ok_status();
 }
 
-Status Lowering::lower_linear(int i) {
-  const Node& n = node(i);
-  const DeviceMatrix& matrix = *weights_.matrix(info(n.in[1]).name);
-  simt::LinearParams params{};
-  params.x = room_.floats(n.in[0]);
-  params.out = room_.floats(n.out[0]);
-  params.bias = vector(n.in[2]);
-  params.n_rows = n_rows(n.in[0]);
-  params.per_row = static_cast<int>(width(n.in[0]) / matrix.matrix.n_in);
-  if (matrix.format->rounded_block > 0) {
-    ZINC_TRY(x, rounded(n.in[0], matrix));
-    params.rounded = x;
+Status Lowering::lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& common, int n_rows) {
+  constexpr size_t kStageBytes = simt::kTileColumns * (simt::kSegmentElems + 16 + 2 * 4 * (simt::kSegmentGroups + 1));
+  for (const int i : group.nodes) {
+    simt::LinearParams params = common;
+    params.n_parts = 1;
+    params.parts[0] = matrix_of(i).matrix;
+    params.outs[0] = room_.floats(node(i).out[0]);
+    params.biases[0] = vector(node(i).in[2]);
+    if (group.add >= 0) {
+      const Node& add = node(group.add);
+      const bool is_first = room_.fusion().owner(add.in[0]) == room_.fusion().owner(node(i).out[0]);
+      params.added = room_.floats(add.in[is_first ? 1 : 0]);
+      params.outs[0] = room_.floats(add.out[0]);
+    }
+    if (Status s = emit({"gemm", std::string(matrix_of(i).format->name)}, "gemm", params,
+                        div_up(params.parts[0].n_out, simt::kTileRows), div_up(n_rows, simt::kTileColumns), 1,
+                        2 * kStageBytes);
+        !s.ok()) {
+      return s;
+    }
   }
-  if (const int sum = room_.uses().fused_add(i); sum >= 0) {
-    const Node& add = node(sum);
-    const bool is_first = room_.uses().owner(add.in[0]) == n.out[0].id;
-    params.added = room_.floats(add.in[is_first ? 1 : 0]);
-    params.out = room_.floats(add.out[0]);
-    is_done_[static_cast<size_t>(sum)] = true;
-  }
-  return lower_product(params, matrix, max_rows(n.in[0]) * params.per_row, false);
-}
-
-Status Lowering::lower_moe_linear(int i) {
-  const Node& n = node(i);
-  const DeviceMatrix& matrix = *weights_.matrix(info(n.in[1]).name);
-  simt::LinearParams params{};
-  params.x = room_.floats(n.in[0]);
-  params.out = room_.floats(n.out[0]);
-  params.expert_ids = room_.ints(n.in[2]);
-  params.bias = vector(n.in[3]);
-  params.expert_scale = vector(n.in[4]);
-  params.n_rows = n_rows(n.in[0]);
-  params.per_row = 1;
-  params.n_used = static_cast<int>(width(n.in[2]));
-  params.x_per_used = info(n.in[0]).shape.n_dims() == 1 ? 0 : 1;
-  if (matrix.format->rounded_block > 0) {
-    ZINC_TRY(x, rounded(n.in[0], matrix));
-    params.rounded = x;
-  }
-  return lower_product(params, matrix, max_rows(n.in[0]) * params.n_used, true);
+  return group.act >= 0 ? lower_gated_act(group.act) : ok_status();
 }
 
 // ---- rows ----
@@ -204,14 +284,11 @@ Status Lowering::lower_norm(int i) {
   params.per_row = static_cast<int>(width(n.in[0]) / params.width);
   params.eps = norm.eps;
   params.is_l2 = norm.kind == NormKind::l2 ? 1 : 0;
-  if (const RoundedForm* form = room_.uses().form_of_width(n.out[0], params.width)) {
-    params.rounded = room_.rounded(*form);
-    params.block = form->block;
-    made_.push_back(form);
-  }
-  const bool is_all = params.rounded.q && room_.uses().is_read_only_rounded(n.out[0]) &&
-                      std::ranges::count(room_.uses().rounded_forms(), n.out[0].id, &RoundedForm::owner) == 1;
-  params.out = is_all ? nullptr : room_.floats(n.out[0]);
+  if (room_.fusion().foldable_norm(n.out[0]) == i && is_small(n.out[0], params.per_row)) return ok_status();
+  const Written out = written(n.out[0], params.width);
+  params.out = out.floats;
+  params.rounded = out.rounded;
+  params.block = out.block;
   const int64_t rows = int64_t{max_rows(n.in[0])} * params.per_row;
   if (params.width <= simt::kSegmentElems) return emit_warps("rows", "norm_heads", params, rows);
   return emit({"rows", ""}, "norm_rows", params, rows);
@@ -240,18 +317,13 @@ Status Lowering::lower_gated_act(int i) {
   params.n_rows = n_rows(n.out[0]);
   params.act = static_cast<int>(n.as<GatedActParams>().act);
   params.one_gate = width(n.in[0]) == 1 && width(n.out[0]) > 1 ? 1 : 0;
-  params.width = static_cast<int>(width(n.out[0]));
-  const auto& forms = room_.uses().rounded_forms();
+  const auto& forms = room_.fusion().rounded_forms();
   const auto form = std::ranges::find(forms, n.out[0].id, &RoundedForm::owner);
-  if (form != forms.end()) {
-    params.rounded = room_.rounded(*form);
-    params.block = form->block;
-    params.width = form->n_in;
-    made_.push_back(&*form);
-  }
-  const bool is_all = params.rounded.q && room_.uses().is_read_only_rounded(n.out[0]) &&
-                      std::ranges::count(forms, n.out[0].id, &RoundedForm::owner) == 1;
-  params.out = is_all ? nullptr : room_.floats(n.out[0]);
+  params.width = form != forms.end() ? form->n_in : static_cast<int>(width(n.out[0]));
+  const Written out = written(n.out[0], params.width);
+  params.out = out.floats;
+  params.rounded = out.rounded;
+  params.block = out.block;
   params.per_row = static_cast<int>(width(n.out[0]) / params.width);
   return emit_warps("rows", "gated_act", params,
                     int64_t{max_rows(n.out[0])} * params.per_row * div_up(params.width, simt::kSegmentElems));
@@ -338,7 +410,10 @@ Status Lowering::lower_attention(int i) {
   const simt::KvLayer kv = cache_.kv_layer(attention.cache_layer);
   const std::string suffix(cache_.kv_format());
   const auto blocks = [](int dim) { return div_up(dim, 32); };
-  if (n.in[1]) {
+  const HeadGroup* heads = room_.fusion().heads_of(i);
+  if (heads) {
+    if (Status s = lower_heads(*heads, kv); !s.ok()) return s;
+  } else if (n.in[1]) {
     const simt::KvWriteParams write{room_.step(), kv, room_.floats(n.in[1]), room_.floats(n.in[2])};
     const int64_t n_warps = int64_t{sizes_.max_tokens} * kv.kv_heads * (blocks(kv.k_dim) + blocks(kv.v_dim));
     if (Status s = emit_warps("attention", ("kv_write_" + suffix).c_str(), write, n_warps); !s.ok()) return s;
@@ -356,9 +431,8 @@ Status Lowering::lower_attention(int i) {
   params.n_chunks = room_.n_chunks(attention.cache_layer);
   const int group_heads = params.n_heads / kv.kv_heads;
   params.heads_per_tile = std::min(group_heads, simt::kAttentionRows);
-  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens && params.n_chunks > 1;
-  params.tokens_per_tile =
-      sizes_.max_tokens <= kMaxSplitTokens ? 1 : std::max(1, simt::kAttentionRows / params.heads_per_tile);
+  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
+  params.tokens_per_tile = is_split ? 1 : std::max(1, simt::kAttentionRows / params.heads_per_tile);
   params.partial = is_split ? room_.attention_partial() : nullptr;
   const size_t floats = simt::kAttentionRows * static_cast<size_t>(simt::kWarps * 128 + simt::kChunkPositions +
                                                                    32 * (blocks(kv.k_dim) + blocks(kv.v_dim)) + 4);
@@ -371,7 +445,49 @@ Status Lowering::lower_attention(int i) {
     return s;
   }
   if (!is_split) return ok_status();
-  return emit({"attention", ""}, "merge_chunks", params, params.n_heads, sizes_.max_tokens);
+  const Written out = written(n.out[0], width(n.out[0]));
+  params.out = out.floats;
+  params.rounded = out.rounded;
+  params.block = out.block;
+  return emit({"attention", ""}, "merge_chunks", params, div_up(width(n.out[0]), simt::kSegmentElems),
+              sizes_.max_tokens);
+}
+
+simt::HeadPart Lowering::head_part(const HeadChain& chain) const {
+  simt::HeadPart part{};
+  if (!chain.x) return part;
+  part.x = room_.floats(chain.x);
+  if (chain.norm >= 0) {
+    part.is_normed = 1;
+    part.norm_weight = vector(node(chain.norm).in[1]);
+    part.eps = node(chain.norm).as<zinc::NormParams>().eps;
+  }
+  if (chain.rope >= 0) {
+    const RopeTable& table = room_.rope_table(chain.rope);
+    part.table = table.table.as<const float>();
+    part.n_pairs = static_cast<int>(table.frequencies.size());
+    part.adjacent = node(chain.rope).as<zinc::RopeParams>().pairs == RopePairs::adjacent ? 1 : 0;
+  }
+  return part;
+}
+
+Status Lowering::lower_heads(const HeadGroup& group, const simt::KvLayer& kv) {
+  const Node& n = node(group.attention);
+  simt::HeadsParams params{};
+  params.step = room_.step();
+  params.kv = kv;
+  params.q_out = room_.floats(n.in[0]);
+  int n_heads = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    simt::HeadPart& part = params.parts[i];
+    part = head_part(group.parts[i]);
+    if (!part.x || (i == 0 && group.parts[0].norm < 0 && group.parts[0].rope < 0)) continue;  // q is as it should be
+    part.dim = static_cast<int>(inner(n.in[i]));
+    part.n_heads = static_cast<int>(width(n.in[i])) / part.dim;
+    n_heads += part.n_heads;
+  }
+  const std::string kernel = "prepare_heads_" + std::string(cache_.kv_format());
+  return emit_warps("attention", kernel.c_str(), params, int64_t{sizes_.max_tokens} * n_heads);
 }
 
 Status Lowering::lower_moe_route(int i) {

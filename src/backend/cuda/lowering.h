@@ -25,14 +25,13 @@ class Lowering {
   static Lower find(Op op);
 
   Status lower_embed(int i);
+  Status lower_hidden_in(int i);
   Status lower_nothing(int i);
-  Status lower_linear(int i);
   Status lower_norm(int i);
   Status lower_rope(int i);
   Status lower_attention(int i);
   Status lower_gated_act(int i);
   Status lower_moe_route(int i);
-  Status lower_moe_linear(int i);
   Status lower_moe_combine(int i);
   Status lower_short_conv(int i);
   Status lower_delta_net(int i);
@@ -43,8 +42,20 @@ class Lowering {
   Status lower_sample(int i);
 
   Status lower_rope_tables();
-  Status lower_product(simt::LinearParams params, const DeviceMatrix& matrix, int n_rows, bool is_one_by_one);
+  Status lower_products(const ProductGroup& group);
+  Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
+  Status lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows);
+  Status lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& params, int n_rows);
   Result<simt::Rounded> rounded(Value v, const DeviceMatrix& matrix);
+  // What its maker leaves of a value: the rounded form alone where nobody reads the floats.
+  struct Written {
+    float* floats = nullptr;
+    simt::Rounded rounded{};
+    int block = 0;
+  };
+  Written written(Value v, int64_t n_in);
+  Status lower_heads(const HeadGroup& group, const simt::KvLayer& kv);
+  simt::HeadPart head_part(const HeadChain& chain) const;
   template <class P>
   Status emit(const KernelProgram& program, const char* kernel, const P& params, int64_t x, int64_t y = 1,
               int64_t z = 1, size_t shared_bytes = 0);
@@ -62,6 +73,8 @@ class Lowering {
   const int* n_rows(Value v) const {
     return room_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
   }
+  const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
+  bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
   const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
 
   const Graph& graph_;
@@ -72,7 +85,6 @@ class Lowering {
   StepClass sizes_;
   std::vector<Launch> launches_;
   std::vector<const RoundedForm*> made_;  // forms written so far
-  std::vector<bool> is_done_;             // per node: fused into one before it
 };
 
 }  // namespace zinc::cuda

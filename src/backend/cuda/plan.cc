@@ -15,13 +15,6 @@ std::vector<int> token_classes(int max_tokens) {
   return classes;
 }
 
-Value hidden_in_of(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    if (node.op == Op::hidden_in) return node.out[0];
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Plan>> CudaPlan::compile(const Graph& graph, const CudaWeights& weights, CudaCache& cache,
@@ -143,13 +136,14 @@ Status CudaPlan::queue(const StepInputs& in, Flight& flight) {
   if (Status s = device_.copy_in(room_->upload().address(), flight.upload.as<int>(), n_ints * sizeof(int)); !s.ok()) {
     return s;
   }
-  if (const Value hidden = hidden_in_of(graph_)) {
+  if (room_->hidden_in().size() > 0) {
     const size_t n_bytes = in.hidden.size_bytes();
-    ZINC_CHECK(in.hidden.size() == in.tokens.size() * static_cast<size_t>(graph_.info(hidden).shape.elems()));
+    ZINC_CHECK(n_bytes * static_cast<size_t>(bucket_.max_tokens) == room_->hidden_in().size() * in.tokens.size());
     if (Status s = grow(flight.hidden_in, n_bytes); !s.ok()) return s;
     std::memcpy(flight.hidden_in.as<float>(), in.hidden.data(), n_bytes);
-    const DevicePointer to = reinterpret_cast<DevicePointer>(room_->floats(hidden));
-    if (Status s = device_.copy_in(to, flight.hidden_in.as<float>(), n_bytes); !s.ok()) return s;
+    if (Status s = device_.copy_in(room_->hidden_in().address(), flight.hidden_in.as<float>(), n_bytes); !s.ok()) {
+      return s;
+    }
   }
   const Variant& variant = variant_for(in.tokens.size(), in.output_rows.size());
   if (Status s = device_.check(device_.api().launch_graph(variant.exec, device_.stream()), "starting a step"); !s.ok()) {

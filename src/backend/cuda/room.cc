@@ -47,8 +47,8 @@ Room::Room(const Graph& graph, const CudaWeights& weights, const CudaCache& cach
     : graph_(graph),
       cache_(cache),
       bucket_(bucket),
-      plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values)),
-      uses_(graph, weights, bucket.keep_values),
+      fusion_(graph, weights, bucket.keep_values),
+      plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, fusion_.later_uses())),
       layout_(bucket, cache) {}
 
 Result<std::unique_ptr<Room>> Room::take(const Graph& graph, const CudaWeights& weights, const CudaCache& cache,
@@ -83,15 +83,18 @@ Status Room::take_buffers(Device& device) {
            .first_column = base + layout_.first_column,
            .last_sampled = cache_.last_sampled(),
            .max_seqs = bucket_.max_seqs};
-  size_t partial_floats = 0;
+  size_t partial_floats = 0, hidden_floats = 0;
   const size_t n_tokens = static_cast<size_t>(std::min(bucket_.max_tokens, kMaxSplitTokens));
   for (const Node& node : graph_.nodes()) {
+    if (node.op == Op::hidden_in) hidden_floats = static_cast<size_t>(graph_.info(node.out[0]).shape.elems());
     if (node.op != Op::attention) continue;
     const int layer = node.as<AttentionParams>().cache_layer;
     const size_t n_heads = static_cast<size_t>(graph_.info(node.in[0]).shape[0]);
     const size_t row = static_cast<size_t>(cache_.kv_layer(layer).v_dim) + 2;
     partial_floats = std::max(partial_floats, n_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
   }
+  ZINC_TRY(hidden_in, device.allocate(hidden_floats * static_cast<size_t>(bucket_.max_tokens) * sizeof(float), "hidden states"));
+  hidden_in_ = std::move(hidden_in);
   ZINC_TRY(partial, device.allocate(partial_floats * sizeof(float), "attention"));
   partial_ = std::move(partial);
   return ok_status();
@@ -111,13 +114,13 @@ Status Room::place_rounded(Device& device) {
     int last_node;
   };
   std::vector<Place> places;
-  std::vector<size_t> order(uses_.rounded_forms().size());
+  std::vector<size_t> order(fusion_.rounded_forms().size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::sort(order, {}, [&](size_t i) { return uses_.rounded_forms()[i].first_node; });
+  std::ranges::sort(order, {}, [&](size_t i) { return fusion_.rounded_forms()[i].first_node; });
   rounded_offsets_.resize(order.size());
   size_t total = 0;
   for (size_t i : order) {
-    const RoundedForm& form = uses_.rounded_forms()[i];
+    const RoundedForm& form = fusion_.rounded_forms()[i];
     const size_t n_bytes = sizes_of(form, max_rows(graph_, form, bucket_)).bytes();
     const auto free = std::ranges::find_if(
         places, [&](const Place& p) { return p.n_bytes >= n_bytes && p.last_node < form.first_node; });
@@ -136,7 +139,7 @@ Status Room::place_rounded(Device& device) {
 }
 
 simt::Rounded Room::rounded(const RoundedForm& form) const {
-  const size_t i = static_cast<size_t>(&form - uses_.rounded_forms().data());
+  const size_t i = static_cast<size_t>(&form - fusion_.rounded_forms().data());
   const RoundedSizes sizes = sizes_of(form, max_rows(graph_, form, bucket_));
   std::byte* at = rounded_.as<std::byte>() + rounded_offsets_[i];
   return {.q = reinterpret_cast<signed char*>(at),

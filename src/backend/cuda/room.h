@@ -6,7 +6,7 @@
 
 #include "backend/cuda/cache.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/uses.h"
+#include "backend/cuda/fusion.h"
 #include "backend/plan.h"
 #include "graph/memory_plan.h"
 
@@ -36,7 +36,7 @@ class Room {
   int* ints(Value v) const { return reinterpret_cast<int*>(floats(v)); }
   const MemoryPlan& plan() const { return plan_; }
   const Buffer& arena() const { return arena_; }
-  const Uses& uses() const { return uses_; }
+  const Fusion& fusion() const { return fusion_; }
   simt::Rounded rounded(const RoundedForm& form) const;
   const RopeTable& rope_table(int node) const;
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
@@ -46,6 +46,7 @@ class Room {
   const UploadLayout& layout() const { return layout_; }
   int max_seqs() const { return bucket_.max_seqs; }
   const Buffer& upload() const { return upload_; }
+  const Buffer& hidden_in() const { return hidden_in_; }  // where the step's hidden states arrive
   const Buffer& sampled() const { return sampled_; }
   float* best() const { return best_.as<float>(); }
   int* best_id() const { return best_id_.as<int>(); }
@@ -59,14 +60,14 @@ class Room {
   const Graph& graph_;
   const CudaCache& cache_;
   Bucket bucket_;
+  Fusion fusion_;
   MemoryPlan plan_;
-  Uses uses_;
   UploadLayout layout_;
   simt::Step step_{};
   std::vector<size_t> rounded_offsets_;  // per form
   std::vector<RopeTable> rope_tables_;
   std::vector<int> rope_table_of_;  // per node
-  Buffer arena_, rounded_, partial_, upload_, sampled_, best_, best_id_;
+  Buffer arena_, rounded_, partial_, upload_, hidden_in_, sampled_, best_, best_id_;
 };
 
 }  // namespace zinc::cuda

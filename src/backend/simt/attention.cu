@@ -3,7 +3,7 @@
 // rows. Positions are cut into chunks of 256 at fixed places. Each chunk's softmax is finished alone (its largest score,
 // sum and weighted values), then chunks are merged in order, by one function: whether a block loops over its chunks or
 // many blocks take one each, and whatever rows share a block, a row's result is the same to the bit.
-#include "backend/simt/dialect.h"
+#include "backend/simt/rounding.h"
 
 namespace zinc::simt {
 
@@ -18,7 +18,7 @@ struct KvF32 {
   static ZINC_DEVICE float4 values(const u8* rows, int v_dim, int position, int i) {
     return *reinterpret_cast<const float4*>(rows + (static_cast<long long>(position) * v_dim + i) * 4);
   }
-  static ZINC_DEVICE void write(u8* at, u8*, float x, int) { *reinterpret_cast<float*>(at) = x; }
+  static ZINC_DEVICE void write(u8* at, u8*, float x) { *reinterpret_cast<float*>(at) = x; }
 };
 
 struct KvF16 {
@@ -32,7 +32,7 @@ struct KvF16 {
     const uint2 v = *reinterpret_cast<const uint2*>(rows + (static_cast<long long>(position) * v_dim + i) * 2);
     return make_float4(low_half(v.x), high_half(v.x), low_half(v.y), high_half(v.y));
   }
-  static ZINC_DEVICE void write(u8* at, u8*, float x, int) { *reinterpret_cast<u16*>(at) = float_to_half(x); }
+  static ZINC_DEVICE void write(u8* at, u8*, float x) { *reinterpret_cast<u16*>(at) = float_to_half(x); }
 };
 
 // Signed bytes, then the f16 scales of each 32: keys' by position, values' by row.
@@ -54,7 +54,7 @@ struct KvQ8 {
     return make_float4(byte(0), byte(1), byte(2), byte(3));
   }
   // A warp writes a block of 32; the quotients are rounded half away from zero, as Q8_0 is.
-  static ZINC_DEVICE void write(u8* at, u8* scale_at, float x, int) {
+  static ZINC_DEVICE void write(u8* at, u8* scale_at, float x) {
     const float d = lanes_max(fabsf(x), 32) / 127.0f;
     const float q = roundf(x * (d != 0.0f ? 1.0f / d : 0.0f));
     *reinterpret_cast<signed char*>(at) = fabsf(q) <= 127.0f ? static_cast<signed char>(q) : 0;
@@ -77,6 +77,24 @@ ZINC_DEVICE u8* head_of(const KvLayer& kv, int page, int head) {
 
 // ---- writing ----
 
+// The warp's 32 numbers from `block * 32` on, of a key or value head at `row` of a page.
+template <class Kv>
+ZINC_DEVICE void write_block(const KvLayer& kv, u8* keys, bool is_key, int row, int block, float x) {
+  const int i = block * 32 + lane_id();
+  if (is_key) {
+    u8* at = keys + (i / Kv::kPieceElems * kPagePositions + row) * 16 + i % Kv::kPieceElems * Kv::kElemBytes;
+    Kv::write(at, keys + kv.k_dim * kPagePositions + (block * kPagePositions + row) * 2, x);
+  } else {
+    u8* values = keys + kv.value_begin;
+    u8* at = values + (row * padded(kv.v_dim) + i) * Kv::kElemBytes;
+    Kv::write(at, values + kv.v_dim * kPagePositions + (row * (kv.v_dim / 32) + block) * 2, x);
+  }
+}
+
+ZINC_DEVICE u8* keys_at(const Step& step, const KvLayer& kv, int t, int head) {
+  return head_of(kv, page_of(step, kv.group, step.seq_of_token[t], step.positions[t]), head);
+}
+
 // One warp per 32 numbers of a token's key or value head.
 template <class Kv>
 ZINC_DEVICE void kv_write(const KvWriteParams& p) {
@@ -86,20 +104,50 @@ ZINC_DEVICE void kv_write(const KvWriteParams& p) {
   const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
   const int t = index / (per_head * p.kv.kv_heads), head = index / per_head % p.kv.kv_heads;
   if (t >= p.step.counts[kTokens]) return;
-  const int position = p.step.positions[t], row = position % kPagePositions;
-  u8* keys = head_of(p.kv, page_of(p.step, p.kv.group, p.step.seq_of_token[t], position), head);
-  u8* values = keys + p.kv.value_begin;
   const bool is_key = index % per_head < k_blocks;
   const int block = is_key ? index % per_head : index % per_head - k_blocks;
   const int dim = is_key ? p.kv.k_dim : p.kv.v_dim, i = block * 32 + lane_id();
   const float* from = (is_key ? p.k : p.v) + (static_cast<long long>(t) * p.kv.kv_heads + head) * dim;
-  const float x = i < dim ? from[i] : 0.0f;
-  if (is_key) {
-    u8* at = keys + (i / Kv::kPieceElems * kPagePositions + row) * 16 + i % Kv::kPieceElems * Kv::kElemBytes;
-    Kv::write(at, keys + (p.kv.k_dim * kPagePositions) + (block * kPagePositions + row) * 2, x, i);
-  } else {
-    u8* at = values + (row * padded(dim) + i) * Kv::kElemBytes;
-    Kv::write(at, values + dim * kPagePositions + (row * (dim / 32) + block) * 2, x, i);
+  write_block<Kv>(p.kv, keys_at(p.step, p.kv, t, head), is_key, p.step.positions[t] % kPagePositions, block,
+                  i < dim ? from[i] : 0.0f);
+}
+
+// One warp per head of q, k or v, of up to 256 numbers.
+template <class Kv>
+ZINC_DEVICE void prepare_heads(const HeadsParams& p) {
+  __shared__ float heads[kWarps][kSegmentElems];
+  let_next_start();
+  wait_for_previous();
+  const int n_heads = p.parts[0].n_heads + p.parts[1].n_heads + p.parts[2].n_heads;
+  const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id(), t = index / n_heads;
+  if (t >= p.step.counts[kTokens]) return;
+  int head = index % n_heads, which = 0;
+  for (; head >= p.parts[which].n_heads; ++which) head -= p.parts[which].n_heads;
+  const HeadPart& part = p.parts[which];
+  float* values = heads[warp_id()];
+  Eight x = load_eight(part.x + (static_cast<long long>(t) * part.n_heads + head) * part.dim, lane_id() * 8, part.dim);
+  if (part.is_normed) {
+    const float factor = rms_factor(lanes_sum(squares(x, 0), 32), part.dim, part.eps);
+    x = normed(x, factor, part.norm_weight, lane_id() * 8, part.dim);
+  }
+  store_eight(values, lane_id() * 8, kSegmentElems, x);
+  __syncwarp();
+  for (int i = lane_id(); part.table && i < part.n_pairs; i += 32) {
+    const float* turn = part.table + 2 * (static_cast<long long>(t) * part.n_pairs + i);
+    const int first = part.adjacent ? 2 * i : i, second = part.adjacent ? 2 * i + 1 : i + part.n_pairs;
+    const float a = values[first], b = values[second];
+    values[first] = a * turn[0] - b * turn[1];
+    values[second] = a * turn[1] + b * turn[0];
+  }
+  __syncwarp();
+  if (which == 0) {
+    float* out = p.q_out + (static_cast<long long>(t) * part.n_heads + head) * part.dim;
+    for (int i = lane_id(); i < part.dim; i += 32) out[i] = values[i];
+    return;
+  }
+  u8* keys = keys_at(p.step, p.kv, t, head);
+  for (int block = 0; block < padded(part.dim) / 32; ++block) {
+    write_block<Kv>(p.kv, keys, which == 1, p.step.positions[t] % kPagePositions, block, values[block * 32 + lane_id()]);
   }
 }
 
@@ -338,19 +386,23 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
   }
 }
 
-// One block per row: its chunks, in order. REQUIRES: tiles of one token, so that a row's chunks count from its own first.
-ZINC_KERNEL merge_chunks(AttentionParams p) {
+// One thread per number of a token's row, 256 of them a block: their chunks, in order, and then rounded if wanted.
+// REQUIRES: tiles of one token, so that a row's chunks count from its own first.
+ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
+  __shared__ float segment[kSegmentElems];
   let_next_start();
   wait_for_previous();
-  const int t = static_cast<int>(blockIdx.y), head = static_cast<int>(blockIdx.x);
+  const int t = static_cast<int>(blockIdx.y), width = p.n_heads * p.kv.v_dim;
   if (t >= p.step.counts[kTokens]) return;
   const int position = p.step.positions[t], oldest = p.window > 0 ? max(0, position - p.window + 1) : 0;
   const int n_chunks = position / kChunkPositions - oldest / kChunkPositions + 1;
-  const long long row = static_cast<long long>(t) * p.n_heads + head;
-  const float* chunks = p.partial + row * p.n_chunks * (p.kv.v_dim + 2);
-  for (int dim = static_cast<int>(threadIdx.x); dim < p.kv.v_dim; dim += kThreads) {
+  const int i = static_cast<int>(blockIdx.x) * kSegmentElems + static_cast<int>(threadIdx.x);
+  const int head = i / p.kv.v_dim, dim = i % p.kv.v_dim;
+  float result = 0;
+  if (i < width) {
+    const float* chunks =
+        p.partial + (static_cast<long long>(t) * p.n_heads + head) * p.n_chunks * (p.kv.v_dim + 2);
     Running all = {lowest_score(), 0.0f};
-    float result = 0;
     for (int c = 0; c < n_chunks; ++c) {
       const float* chunk = chunks + static_cast<long long>(c) * (p.kv.v_dim + 2);
       if (chunk[0] == lowest_score()) continue;
@@ -358,15 +410,25 @@ ZINC_KERNEL merge_chunks(AttentionParams p) {
       merge(all, {chunk[0], chunk[1]}, keep, take);
       result = merged(result, chunk[2 + dim], keep, take);
     }
-    p.out[row * p.kv.v_dim + dim] = result * final_factor(all, p.sinks, head);
+    result *= final_factor(all, p.sinks, head);
+    if (p.out) p.out[static_cast<long long>(t) * width + i] = result;
   }
+  if (!p.rounded.q) return;
+  segment[threadIdx.x] = result;
+  __syncthreads();
+  if (warp_id() > 0) return;
+  const Eight x = load_eight(segment, lane_id() * 8, kSegmentElems);
+  store_rounded(round_eight(x, p.block), p.rounded, t, static_cast<int>(blockIdx.x), p.block);
 }
 
+ZINC_KERNEL prepare_heads_f32(__grid_constant__ const HeadsParams p) { prepare_heads<KvF32>(p); }
+ZINC_KERNEL prepare_heads_f16(__grid_constant__ const HeadsParams p) { prepare_heads<KvF16>(p); }
+ZINC_KERNEL prepare_heads_q8_0(__grid_constant__ const HeadsParams p) { prepare_heads<KvQ8>(p); }
 ZINC_KERNEL kv_write_f32(KvWriteParams p) { kv_write<KvF32>(p); }
 ZINC_KERNEL kv_write_f16(KvWriteParams p) { kv_write<KvF16>(p); }
 ZINC_KERNEL kv_write_q8_0(KvWriteParams p) { kv_write<KvQ8>(p); }
-ZINC_KERNEL attention_f32(AttentionParams p) { attention<KvF32>(p); }
-ZINC_KERNEL attention_f16(AttentionParams p) { attention<KvF16>(p); }
-ZINC_KERNEL attention_q8_0(AttentionParams p) { attention<KvQ8>(p); }
+ZINC_KERNEL attention_f32(__grid_constant__ const AttentionParams p) { attention<KvF32>(p); }
+ZINC_KERNEL attention_f16(__grid_constant__ const AttentionParams p) { attention<KvF16>(p); }
+ZINC_KERNEL attention_q8_0(__grid_constant__ const AttentionParams p) { attention<KvQ8>(p); }
 
 }  // namespace zinc::simt

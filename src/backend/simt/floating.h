@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/simt/panel.h"
+#include "backend/simt/rounding.h"
 
 namespace zinc::simt {
 
@@ -26,30 +27,34 @@ struct LoadedSegment {
   }
 };
 
-// The row's segment times that of M rows of activations; inputs past the last count as zero.
+// Activations stay floats in global memory; inputs past the last count as zero.
 template <class F, int M>
-ZINC_DEVICE void dot_segment(const LoadedSegment<F>& loaded, const LinearParams& p, const int (&rows)[M], int segment,
-                             int n_groups, float (&out)[M]) {
-  const int first = segment * kSegmentElems, n_elems = min(kSegmentElems, p.matrix.n_in - first);
+struct Inputs {
+  static ZINC_DEVICE int shared_floats(const LinearParams&) { return 0; }
+  ZINC_DEVICE void prepare(const LinearParams&, const int (&)[M], float*) {}
+  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
+                       int n_groups, float (&out)[M]) const {
+    const int n_in = p.parts[0].n_in, first = segment * kSegmentElems, n_elems = min(kSegmentElems, n_in - first);
 #pragma unroll
-  for (int m = 0; m < M; ++m) out[m] = 0;
-  for (int g = 0; g < n_groups; ++g) {
+    for (int m = 0; m < M; ++m) out[m] = 0;
+    for (int g = 0; g < n_groups; ++g) {
 #pragma unroll
-    for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) {
-      const uint4 weights = float_piece<F>(loaded.segment, loaded.row, g, j);
+      for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) {
+        const uint4 weights = float_piece<F>(loaded.segment, loaded.row, g, j);
 #pragma unroll
-      for (int k = 0; k < F::kPieceElems; ++k) {
-        const int e = g * kGroupElems + j * F::kPieceElems + k;
-        const float w = F::element(weights, k);
+        for (int k = 0; k < F::kPieceElems; ++k) {
+          const int e = g * kGroupElems + j * F::kPieceElems + k;
+          const float w = F::element(weights, k);
 #pragma unroll
-        for (int m = 0; m < M; ++m) {
-          const float x = e < n_elems ? p.x[static_cast<long long>(rows[m]) * p.matrix.n_in + first + e] : 0.0f;
-          out[m] = fmaf(w, x, out[m]);
+          for (int m = 0; m < M; ++m) {
+            const float x = e < n_elems ? p.x[static_cast<long long>(rows[m]) * n_in + first + e] : 0.0f;
+            out[m] = fmaf(w, x, out[m]);
+          }
         }
       }
     }
   }
-}
+};
 
 template <class F>
 ZINC_DEVICE void decode_group(const u8* segment, int row, int g, float (&out)[kGroupElems]) {

@@ -17,6 +17,9 @@ inline constexpr int kAttentionRows = 8;     // query rows of one block
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
 inline constexpr int kMaxExperts = 1024;
+inline constexpr int kMaxParts = 3;          // matrices multiplied in one launch
+inline constexpr int kTileRows = 128;        // weight rows and activations of a block on matrix cores
+inline constexpr int kTileColumns = 64;
 inline constexpr int kSampleSplits = 32;     // parts of a row of logits searched at once
 
 // Where the counts of a step lie in its upload.
@@ -65,19 +68,27 @@ struct EmbedParams {
   float* out;
 };
 
+// Products of one input with up to three matrices of equal width and format.
 struct LinearParams {
-  Matrix matrix;
-  Rounded rounded;     // x, where the format multiplies 8-bit numbers
-  const float* x;      // x, where it multiplies floats
-  float* out;
-  const float* bias;   // null: none
-  const float* added;  // a residual, null: none
+  Matrix parts[kMaxParts];
+  float* outs[kMaxParts];
+  const float* biases[kMaxParts];         // null: none
+  const float* expert_scales[kMaxParts];  // likewise
+  int n_parts;
+  int act;  // kNoAct, or: parts 0 and 1 are gate and up, outs[0] is act(gate) * up
+  const float* added;  // a residual of part 0, null: none
+
+  Rounded rounded;  // x rounded beforehand; q null: each warp rounds what it reads
+  const float* x;
+  const float* norm_weight;
+  float norm_eps;
+  int is_normed;  // x is rms-normed first
+
   const int* n_rows;
-  int per_row;             // inputs of each of the n_rows
-  int warps_per_panel;     // a power of two up to kWarps
-  const int* expert_ids;   // [rows, n_used]; null: one matrix for all
-  const float* expert_scale;
-  int n_used, x_per_used;  // whether each used expert has an input of its own
+  int per_row;            // inputs of each of the n_rows
+  int warps_per_panel;    // a power of two up to kWarps
+  const int* expert_ids;  // [rows, n_used]; null: one matrix for all
+  int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
 };
 
 struct RoundParams {
@@ -114,7 +125,7 @@ struct RopeParams {
   int n_heads, head_dim, n_pairs, adjacent;
 };
 
-enum Activation : int { kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
+enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
 struct GatedActParams {
   const float* gate;
   const float* up;
@@ -160,14 +171,32 @@ struct KvWriteParams {
   const float* v;
 };
 
+// What happens to the heads of q, k or v before attention: a norm, a rotation, both or none.
+struct HeadPart {
+  const float* x;  // null: no such part
+  const float* norm_weight;
+  const float* table;  // of the rotation; null: none
+  int n_heads, dim, n_pairs, adjacent, is_normed;
+  float eps;
+};
+
+// Keys and values go to the cache, queries to q_out.
+struct HeadsParams {
+  Step step;
+  KvLayer kv;
+  HeadPart parts[3];
+  float* q_out;
+};
+
 struct AttentionParams {
   Step step;
   KvLayer kv;
   const float* q;
   const float* sinks;  // null: none
   float* out;
-  float* partial;  // [rows, n_chunks, v_dim + 2]; null: a block merges its chunks itself
-  int n_heads, heads_per_tile, tokens_per_tile, n_chunks;
+  Rounded rounded;  // of out, by merge_chunks; q null: none
+  float* partial;   // [rows, n_chunks, v_dim + 2]; null: a block merges its chunks itself
+  int n_heads, heads_per_tile, tokens_per_tile, n_chunks, block;
   float scale, softcap;
   int window;
 };

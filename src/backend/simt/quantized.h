@@ -6,6 +6,7 @@
 #pragma once
 
 #include "backend/simt/panel.h"
+#include "backend/simt/rounding.h"
 
 namespace zinc::simt {
 
@@ -44,11 +45,44 @@ ZINC_DEVICE int dot_16(const int* w, const int4& x) {
   return __dp4a(w[3], x.w, __dp4a(w[2], x.z, __dp4a(w[1], x.y, __dp4a(w[0], x.x, 0))));
 }
 
-// The row's segment times that of M rows of activations.
+// A segment of M rows of activations, rounded, in global memory.
 template <class F, int M>
-ZINC_DEVICE void dot_segment(const LoadedSegment<F>& loaded, const LinearParams& p, const int (&rows)[M], int segment,
-                             int n_groups, float (&out)[M]) {
-  const Rounded& x = p.rounded;
+struct GlobalX {
+  const Rounded& x;
+  const int (&rows)[M];
+  int segment;
+  ZINC_DEVICE const int4* q(int m, int g) const {
+    return reinterpret_cast<const int4*>(x.q + static_cast<long long>(rows[m]) * x.stride + segment * kSegmentElems) +
+           2 * g;
+  }
+  ZINC_DEVICE float scale(int m, int g) const {
+    if constexpr (F::kRoundedBlock == kSegmentElems) {
+      return x.scale[static_cast<long long>(rows[m]) * (x.stride / kSegmentElems) + segment];
+    }
+    return x.scale[static_cast<long long>(rows[m]) * (x.stride / kGroupElems) + segment * kSegmentGroups + g];
+  }
+  ZINC_DEVICE int sum(int m, int g) const {
+    return x.sum[static_cast<long long>(rows[m]) * (x.stride / kGroupElems) + segment * kSegmentGroups + g];
+  }
+};
+
+// The same in a warp's own shared memory.
+struct SharedX {
+  int4 quants[16];
+  float scales[kSegmentGroups];
+  int sums[kSegmentGroups];
+};
+template <int M>
+struct SharedRows {
+  const SharedX* rows;
+  ZINC_DEVICE const int4* q(int m, int g) const { return rows[m].quants + 2 * g; }
+  ZINC_DEVICE float scale(int m, int g) const { return rows[m].scales[g]; }
+  ZINC_DEVICE int sum(int m, int g) const { return rows[m].sums[g]; }
+};
+
+// The row's segment times that of M rows of activations.
+template <class F, int M, class X>
+ZINC_DEVICE void dot_rounded(const LoadedSegment<F>& loaded, const X& x, int n_groups, float (&out)[M]) {
   int sums[M] = {}, mins[M] = {};
 #pragma unroll
   for (int m = 0; m < M; ++m) out[m] = 0;
@@ -59,28 +93,67 @@ ZINC_DEVICE void dot_segment(const LoadedSegment<F>& loaded, const LinearParams&
     F::words(loaded.groups[g], w);
 #pragma unroll
     for (int m = 0; m < M; ++m) {
-      const long long at = static_cast<long long>(rows[m]) * x.stride + segment * kSegmentElems + g * kGroupElems;
-      const int4* q = reinterpret_cast<const int4*>(x.q + at);
+      const int4* q = x.q(m, g);
       const int low = dot_16(w, q[0]), high = dot_16(w + 4, q[1]);
       if constexpr (F::kRoundedBlock == kGroupElems) {
-        const long long group = at / kGroupElems;
-        out[m] = add_group<F>(loaded.header, g, low + high, x.scale[group], F::kHasMin ? x.sum[group] : 0, out[m]);
+        out[m] = add_group<F>(loaded.header, g, low + high, x.scale(m, g), F::kHasMin ? x.sum(m, g) : 0, out[m]);
       } else if constexpr (F::kHalfScales) {
         sums[m] += loaded.header.scale(2 * g) * low + loaded.header.scale(2 * g + 1) * high;
       } else {
         sums[m] += loaded.header.scale(g) * (low + high);
-        if constexpr (F::kHasMin) mins[m] += loaded.header.min(g) * x.sum[at / kGroupElems];
+        if constexpr (F::kHasMin) mins[m] += loaded.header.min(g) * x.sum(m, g);
       }
     }
   }
   if constexpr (F::kRoundedBlock == kSegmentElems) {
 #pragma unroll
-    for (int m = 0; m < M; ++m) {
-      const float xscale = x.scale[static_cast<long long>(rows[m]) * (x.stride / kSegmentElems) + segment];
-      out[m] = segment_value<F>(loaded.header, sums[m], mins[m], xscale);
-    }
+    for (int m = 0; m < M; ++m) out[m] = segment_value<F>(loaded.header, sums[m], mins[m], x.scale(m, 0));
   }
 }
+
+// What a block keeps between its segments: the factors of normed rows, and room for the rows each warp rounds.
+template <class F, int M>
+struct Inputs {
+  SharedX* own;  // the warp's
+  float factors[M];
+
+  static ZINC_DEVICE int shared_floats(const LinearParams& p) {
+    return p.rounded.q ? 0 : kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float)) + kWarps;
+  }
+  ZINC_DEVICE void prepare(const LinearParams& p, const int (&rows)[M], float* shared) {
+    own = reinterpret_cast<SharedX*>(shared) + warp_id() * M;
+    if (p.rounded.q || !p.is_normed) return;
+    float* room = shared + kWarps * M * (sizeof(SharedX) / sizeof(float));
+    const int width = p.parts[0].n_in;
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      const float* x = p.x + static_cast<long long>(rows[m]) * width;
+      factors[m] = rms_factor(row_squares(x, width, room), width, p.norm_eps);
+    }
+  }
+  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
+                       int n_groups, float (&out)[M]) const {
+    if (p.rounded.q) {
+      dot_rounded<F, M>(loaded, GlobalX<F, M>{p.rounded, rows, segment}, n_groups, out);
+      return;
+    }
+    const int at = segment * kSegmentElems + lane_id() * 8, width = p.parts[0].n_in, lane = lane_id();
+    __syncwarp();
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      Eight x = load_eight(p.x + static_cast<long long>(rows[m]) * width, at, width);
+      if (p.is_normed) x = normed(x, factors[m], p.norm_weight, at, width);
+      const RoundedEight r = round_eight(x, F::kRoundedBlock);
+      reinterpret_cast<int2*>(own[m].quants)[lane] = r.words;
+      if (lane % 4 == 0) {
+        own[m].scales[lane / 4] = r.scale;
+        own[m].sums[lane / 4] = r.sum;
+      }
+    }
+    __syncwarp();
+    dot_rounded<F, M>(loaded, SharedRows<M>{own}, n_groups, out);
+  }
+};
 
 template <class F>
 ZINC_DEVICE void pack_segment(const u8* from, int n_elems, u8* segment, int row) {

@@ -1,60 +1,7 @@
 // Ops on single rows: rounding, norms, rotation, gates, sums, copies.
-#include "backend/simt/dialect.h"
+#include "backend/simt/rounding.h"
 
 namespace zinc::simt {
-
-// Eight numbers of a row, those past its end zero. REQUIRES: at % 8 == 0.
-struct Eight {
-  float v[8];
-};
-ZINC_DEVICE Eight load_eight(const float* row, int at, int width) {
-  Eight out;
-  if (width % 4 == 0 && at + 8 <= width) {
-    const float4 a = reinterpret_cast<const float4*>(row + at)[0], b = reinterpret_cast<const float4*>(row + at)[1];
-    out = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) out.v[i] = at + i < width ? row[at + i] : 0.0f;
-  }
-  return out;
-}
-ZINC_DEVICE void store_eight(float* row, int at, int width, const Eight& x) {
-  if (width % 4 == 0 && at + 8 <= width) {
-    reinterpret_cast<float4*>(row + at)[0] = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
-    reinterpret_cast<float4*>(row + at)[1] = make_float4(x.v[4], x.v[5], x.v[6], x.v[7]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (at + i < width) row[at + i] = x.v[i];
-    }
-  }
-}
-
-// One warp rounds one segment, eight numbers a lane. block: 32 (four lanes share a scale) or 256 (all do).
-ZINC_DEVICE void round_segment(const Eight& x, const Rounded& out, long long row, int segment, int block) {
-  float largest = 0;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
-  largest = lanes_max(largest, block / 8);
-  const float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0.0f;
-  int words[2] = {0, 0}, sum = 0;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int q = __float2int_rn(x.v[i] * inverse);
-    sum += q;
-    words[i / 4] |= (q & 255) << 8 * (i % 4);
-  }
-  sum = lanes_sum(sum, 4);
-  const int lane = lane_id();
-  reinterpret_cast<int2*>(out.q + row * out.stride + segment * kSegmentElems)[lane] = make_int2(words[0], words[1]);
-  const long long group = row * (out.stride / kGroupElems) + segment * kSegmentGroups + lane / 4;
-  if (lane % 4 == 0) out.sum[group] = sum;
-  if (block == kGroupElems) {
-    if (lane % 4 == 0) out.scale[group] = scale;
-  } else if (lane == 0) {
-    out.scale[row * (out.stride / kSegmentElems) + segment] = scale;
-  }
-}
 
 // One warp per segment of a row.
 ZINC_KERNEL round_rows(RoundParams p) {
@@ -65,33 +12,19 @@ ZINC_KERNEL round_rows(RoundParams p) {
   const int row = index / n_segments, segment = index % n_segments;
   if (row >= *p.n_rows * p.per_row) return;
   const float* x = p.x + static_cast<long long>(row) * p.width;
-  round_segment(load_eight(x, segment * kSegmentElems + lane_id() * 8, p.width), p.out, row, segment, p.block);
-}
-
-ZINC_DEVICE float squares(const Eight& x, float sum) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) sum = fmaf(x.v[i], x.v[i], sum);
-  return sum;
+  const Eight eight = load_eight(x, segment * kSegmentElems + lane_id() * 8, p.width);
+  store_rounded(round_eight(eight, p.block), p.out, row, segment, p.block);
 }
 
 ZINC_DEVICE float norm_factor(const NormParams& p, float sum) {
-  if (p.is_l2) return 1.0f / fmaxf(sqrtf(sum), p.eps);
-  return 1.0f / sqrtf(sum / static_cast<float>(p.width) + p.eps);
+  return p.is_l2 ? 1.0f / fmaxf(sqrtf(sum), p.eps) : rms_factor(sum, p.width, p.eps);
 }
 
 ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, const Eight& x, float factor) {
   const int at = segment * kSegmentElems + lane_id() * 8;
-  Eight y = x;
-  if (p.weight) {
-    const Eight weight = load_eight(p.weight, at, p.width);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) y.v[i] = x.v[i] * factor * weight.v[i];
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) y.v[i] = x.v[i] * factor;
-  }
+  const Eight y = normed(x, factor, p.weight, at, p.width);
   if (p.out) store_eight(p.out + row * p.width, at, p.width, y);
-  if (p.rounded.q) round_segment(y, p.rounded, row, segment, p.block);
+  if (p.rounded.q) store_rounded(round_eight(y, p.block), p.rounded, row, segment, p.block);
 }
 
 // One block per row; warp w has segments w, w + 8, ...
@@ -103,11 +36,7 @@ ZINC_KERNEL norm_rows(NormParams p) {
   if (row >= *p.n_rows * p.per_row) return;
   const float* x = p.x + row * p.width;
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
-  float sum = 0;
-  for (int s = warp_id(); s < n_segments; s += kWarps) {
-    sum = squares(load_eight(x, s * kSegmentElems + lane_id() * 8, p.width), sum);
-  }
-  const float factor = norm_factor(p, block_sum(sum, room));
+  const float factor = norm_factor(p, row_squares(x, p.width, room));
   for (int s = warp_id(); s < n_segments; s += kWarps) {
     write_normed(p, row, s, load_eight(x, s * kSegmentElems + lane_id() * 8, p.width), factor);
   }
@@ -160,17 +89,6 @@ ZINC_KERNEL rope(RopeParams p) {
   out[second] = a * sine + b * cosine;
 }
 
-ZINC_DEVICE float gated(int act, float gate, float up) {
-  if (act == kSilu) return gate * sigmoid(gate) * up;
-  if (act == kGelu) {
-    const float inner = 0.79788456080286535588f * gate * (1.0f + 0.044715f * gate * gate);
-    return 0.5f * gate * (1.0f + tanhf(inner)) * up;
-  }
-  if (act == kSigmoid) return sigmoid(gate) * up;
-  const float g = fminf(gate, 7.0f);  // gpt-oss's clamped SwiGLU
-  return g * sigmoid(1.702f * g) * (fminf(fmaxf(up, -7.0f), 7.0f) + 1.0f);
-}
-
 // One warp per segment of a row.
 ZINC_KERNEL gated_act(GatedActParams p) {
   let_next_start();
@@ -192,7 +110,7 @@ ZINC_KERNEL gated_act(GatedActParams p) {
     for (int i = 0; i < 8; ++i) y.v[i] = gated(p.act, gate.v[i], y.v[i]);
   }
   if (p.out) store_eight(p.out + row * p.width, at, p.width, y);
-  if (p.rounded.q) round_segment(y, p.rounded, row, segment, p.block);
+  if (p.rounded.q) store_rounded(round_eight(y, p.block), p.rounded, row, segment, p.block);
 }
 
 ZINC_KERNEL elementwise(ElementwiseParams p) {
