@@ -48,7 +48,7 @@ Result<Device*> Device::shared() {
   return device.value().get();
 }
 
-Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal) {
+Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, KernelSource source) {
   std::unique_ptr<Device> device(new Device(api));
   int n_devices = 0, id = 0;
   if (Status s = device->check(api.device_count(&n_devices), "counting GPUs"); !s.ok()) return s.error();
@@ -73,8 +73,12 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal) 
   if (Status s = device->check(api.create_stream(&device->stream_, kNonBlocking), "making a stream"); !s.ok()) {
     return s.error();
   }
-  device->store_ =
-      std::make_unique<KernelStore>(architecture_name(device->major_, device->minor_), kept_caches_folder());
+  if (!source) {
+    const auto store =
+        std::make_shared<KernelStore>(architecture_name(device->major_, device->minor_), kept_caches_folder());
+    source = [store](const KernelProgram& program) { return store->cubin(program); };
+  }
+  device->source_ = std::move(source);
   return device;
 }
 
@@ -129,7 +133,7 @@ Result<Function> Device::kernel(const KernelProgram& program, const char* name) 
   if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
   auto module = modules_.find(module_key);
   if (module == modules_.end()) {
-    ZINC_TRY(cubin, store_->cubin(program));
+    ZINC_TRY(cubin, source_(program));
     Module loaded = nullptr;
     if (Status s = check(api_.load_module(&loaded, cubin.data()), "loading kernels (" + module_key + ")"); !s.ok()) {
       return s.error();

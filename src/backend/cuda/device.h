@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,6 +33,9 @@ struct Launch {
 };
 
 class Device;
+
+// Where machine code comes from: the store, or a test's own.
+using KernelSource = std::function<Result<std::vector<char>>(const KernelProgram&)>;
 
 // Memory on the device; freed with the object.
 class Buffer {
@@ -78,7 +82,8 @@ class Device {
  public:
   // The first GPU, opened once and kept for the process: making a context takes a tenth of a second.
   static Result<Device*> shared();
-  static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal);
+  // No source: kernels are compiled when first used and kept in the folder for caches.
+  static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, KernelSource source = {});
   ~Device();
 
   const std::string& name() const { return name_; }
@@ -86,7 +91,6 @@ class Device {
   bool has_matrix_cores() const { return major_ >= 8; }  // for the instructions gemm.cu uses
   int n_multiprocessors() const { return n_multiprocessors_; }
   int max_shared_bytes() const { return max_shared_bytes_; }
-  int n_compiled() const { return store_->n_compiled(); }
   const DriverApi& api() const { return api_; }
   Stream stream() const { return stream_; }
 
@@ -112,7 +116,7 @@ class Device {
   std::string name_;
   size_t memory_bytes_ = 0;
   int major_ = 0, minor_ = 0, n_multiprocessors_ = 0, max_shared_bytes_ = 0;
-  std::unique_ptr<KernelStore> store_;
+  KernelSource source_;
   std::map<std::string, Module> modules_;
   std::map<std::string, Function> functions_;
 };

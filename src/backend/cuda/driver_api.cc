@@ -8,7 +8,11 @@ namespace {
 constexpr int kOldestDriver = 12000;  // CUDA 12.0, for cuLaunchKernelEx in captured graphs
 
 Result<DriverApi> bind_driver() {
-  ZINC_TRY(library, SharedLibrary::open("libcuda.so.1"));
+  const Result<SharedLibrary> opened = SharedLibrary::open("libcuda.so.1");
+  if (!opened.ok()) {
+    return fail(ErrorCode::not_found, "the NVIDIA driver is not installed ({})", opened.error().message);
+  }
+  const SharedLibrary& library = opened.value();
   DriverApi api;
   std::string missing;
   const auto bind = [&](auto& function, const char* name) {

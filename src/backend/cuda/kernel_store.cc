@@ -60,7 +60,7 @@ std::filesystem::path KernelStore::path_of(const std::string& text, const std::s
 
 Result<std::vector<char>> KernelStore::cubin(const KernelProgram& program) {
   if (!compiler_) {
-    ZINC_TRY(compiler, Nvrtc::open());
+    ZINC_TRY(compiler, Nvrtc::open(library_));
     compiler_ = compiler;
   }
   const std::string text = program.text();

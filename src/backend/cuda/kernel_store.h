@@ -24,8 +24,9 @@ struct KernelProgram {
 
 class KernelStore {
  public:
-  KernelStore(std::string architecture, std::filesystem::path folder)
-      : architecture_(std::move(architecture)), folder_(std::move(folder)) {}
+  // `library`: a path to libnvrtc, empty: the system's.
+  KernelStore(std::string architecture, std::filesystem::path folder, std::string library = "")
+      : architecture_(std::move(architecture)), folder_(std::move(folder)), library_(std::move(library)) {}
 
   Result<std::vector<char>> cubin(const KernelProgram& program);
   int n_compiled() const { return n_compiled_; }
@@ -35,6 +36,7 @@ class KernelStore {
   std::filesystem::path path_of(const std::string& text, const std::string& compiler) const;
   std::string architecture_;
   std::filesystem::path folder_;
+  std::string library_;
   std::optional<Nvrtc> compiler_;
   int n_compiled_ = 0;
 };

@@ -10,6 +10,13 @@ constexpr int64_t kMaxGridY = 65535;
 
 int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Two stages of gemm.cu: a segment of the weights and of the activations, with their scales and sums.
+size_t gemm_shared_bytes(const PanelFormat& format) {
+  const int weights = simt::kTileRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes);
+  const int column = simt::kSegmentElems + 16 + 2 * simt::kSegmentGroups * static_cast<int>(sizeof(float));
+  return 2 * static_cast<size_t>(weights + simt::kTileColumns * column);
+}
+
 }  // namespace
 
 Lowering::Lower Lowering::find(Op op) {
@@ -193,8 +200,8 @@ Status Lowering::lower_products(const ProductGroup& group) {
   const bool small = is_small(first.in[0], params.per_row);
   if (Status s = fill_inputs(group, small, params); !s.ok()) return s;
   const int rows = max_rows(first.in[0]) * (is_expert ? params.n_used : params.per_row);
-  const bool on_matrix_cores =
-      !small && !is_expert && matrix.format->rounded_block > 0 && device_.has_matrix_cores();
+  const bool on_matrix_cores = !small && !is_expert && matrix.format->rounded_block > 0 && device_.has_matrix_cores() &&
+                               gemm_shared_bytes(*matrix.format) <= static_cast<size_t>(device_.max_shared_bytes());
   return on_matrix_cores ? lower_matrix_cores(group, params, rows) : lower_panels(group, params, rows);
 }
 
@@ -248,7 +255,6 @@ Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams para
 }
 
 Status Lowering::lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& common, int n_rows) {
-  constexpr size_t kStageBytes = simt::kTileColumns * (simt::kSegmentElems + 16 + 2 * 4 * (simt::kSegmentGroups + 1));
   for (const int i : group.nodes) {
     simt::LinearParams params = common;
     params.n_parts = 1;
@@ -263,7 +269,7 @@ Status Lowering::lower_matrix_cores(const ProductGroup& group, const simt::Linea
     }
     if (Status s = emit({"gemm", std::string(matrix_of(i).format->name)}, "gemm", params,
                         div_up(params.parts[0].n_out, simt::kTileRows), div_up(n_rows, simt::kTileColumns), 1,
-                        2 * kStageBytes);
+                        gemm_shared_bytes(*matrix_of(i).format));
         !s.ok()) {
       return s;
     }
@@ -434,10 +440,13 @@ Status Lowering::lower_attention(int i) {
   const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
   params.tokens_per_tile = is_split ? 1 : std::max(1, simt::kAttentionRows / params.heads_per_tile);
   params.partial = is_split ? room_.attention_partial() : nullptr;
-  const size_t floats = simt::kAttentionRows * static_cast<size_t>(simt::kWarps * 128 + simt::kChunkPositions +
-                                                                   32 * (blocks(kv.k_dim) + blocks(kv.v_dim)) + 4);
+  int tile_rows = 2;  // of the kernel: 2, 4 or 8
+  while (tile_rows < params.heads_per_tile * params.tokens_per_tile) tile_rows *= 2;
+  const size_t floats = static_cast<size_t>(tile_rows) *
+                        static_cast<size_t>(simt::kWarps * 128 + simt::kChunkPositions +
+                                            32 * (blocks(kv.k_dim) + blocks(kv.v_dim)) + 4);
   constexpr int kMaxSplits = 64;
-  if (Status s = emit({"attention", ""}, ("attention_" + suffix).c_str(), params,
+  if (Status s = emit({"attention", ""}, fmt::format("attention_{}_{}", suffix, tile_rows).c_str(), params,
                       kv.kv_heads * div_up(group_heads, params.heads_per_tile),
                       div_up(sizes_.max_tokens, params.tokens_per_tile),
                       is_split ? std::min(kMaxSplits, params.n_chunks) : 1, floats * sizeof(float));

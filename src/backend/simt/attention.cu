@@ -197,39 +197,44 @@ struct Room {
 };
 
 // Scores of one position per thread with every row; minus infinity where a row does not see it.
-template <class Kv>
+template <class Kv, int N>
 ZINC_DEVICE void score_chunk(const AttentionParams& p, const Tile& tile, const Room& room, int first) {
+  constexpr int kPieces = 32 / Kv::kPieceElems;
   const int position = first + static_cast<int>(threadIdx.x), k_dim = padded(p.kv.k_dim);
   const bool is_seen = position >= tile.oldest && position <= tile.last_position();
-  float score[kAttentionRows] = {};
+  float score[N] = {};
   if (is_seen) {
     const int page = page_of(p.step, p.kv.group, tile.seq, position), at = position % kPagePositions;
     const u8* keys = head_of(p.kv, page, tile.kv_head);
+#pragma unroll 2
     for (int block = 0; block < k_dim / 32; ++block) {
       const float scale = Kv::key_scale(keys, p.kv.k_dim, at, block);
+      uint4 loaded[kPieces];
 #pragma unroll
-      for (int j = 0; j < 32 / Kv::kPieceElems; ++j) {
-        const int i = block * 32 + j * Kv::kPieceElems;
-        const uint4 loaded =
-            *reinterpret_cast<const uint4*>(keys + (i / Kv::kPieceElems * kPagePositions + at) * 16);
+      for (int j = 0; j < kPieces; ++j) {
+        loaded[j] = *reinterpret_cast<const uint4*>(keys + ((block * kPieces + j) * kPagePositions + at) * 16);
+      }
 #pragma unroll
-        for (int k = 0; k < Kv::kPieceElems; ++k) {
-          const float key = Kv::element(loaded, k) * scale;
+      for (int i = 0; i < 32; i += 4) {
+        float key[4];
 #pragma unroll
-          for (int r = 0; r < kAttentionRows; ++r) {
-            if (r < tile.n_rows) score[r] = fmaf(room.q[r * k_dim + i + k], key, score[r]);
-          }
+        for (int k = 0; k < 4; ++k) {
+          key[k] = Kv::element(loaded[(i + k) / Kv::kPieceElems], (i + k) % Kv::kPieceElems) * scale;
+        }
+#pragma unroll
+        for (int r = 0; r < N; ++r) {
+          const float4 q = *reinterpret_cast<const float4*>(room.q + r * k_dim + block * 32 + i);
+          score[r] = fmaf(q.w, key[3], fmaf(q.z, key[2], fmaf(q.y, key[1], fmaf(q.x, key[0], score[r]))));
         }
       }
     }
   }
 #pragma unroll
-  for (int r = 0; r < kAttentionRows; ++r) {
-    if (r >= tile.n_rows) break;
+  for (int r = 0; r < N; ++r) {
     const int newest = tile.position(r);
     float s = score[r] * p.scale;
     if (p.softcap > 0) s = p.softcap * tanhf(s / p.softcap);
-    const bool sees = position <= newest && position >= 0 && (p.window == 0 || position > newest - p.window);
+    const bool sees = is_seen && position <= newest && (p.window == 0 || position > newest - p.window);
     room.scores[r * kChunkPositions + threadIdx.x] = sees ? s : lowest_score();
   }
 }
@@ -251,32 +256,39 @@ ZINC_DEVICE void soften_chunk(const Tile& tile, const Room& room) {
   if (lane_id() == 0) room.chunk[r] = {largest, sum};
 }
 
-// Warp w sums the values of page w of the chunk, four dimensions a lane, 128 at a time.
-template <class Kv>
+// Warp w sums the values of page w of the chunk, four dimensions a lane, 128 at a time. Positions no row sees have no
+// weight, and the nearest one's values are read for them.
+template <class Kv, int N>
 ZINC_DEVICE void weigh_values(const AttentionParams& p, const Tile& tile, const Room& room, int first, int first_dim) {
+  constexpr int kAtOnce = 8;
   const int v_dim = padded(p.kv.v_dim), i = first_dim + lane_id() * 4, page_first = first + warp_id() * kPagePositions;
-  float4 sum[kAttentionRows] = {};
+  float4 sum[N] = {};
   const int begin = max(page_first, tile.oldest), end = min(page_first + kPagePositions, tile.last_position() + 1);
   if (begin < end && i < v_dim) {
     const u8* values =
         head_of(p.kv, page_of(p.step, p.kv.group, tile.seq, begin), tile.kv_head) + p.kv.value_begin;
-    for (int position = begin; position < end; ++position) {
-      const float4 v = Kv::values(values, v_dim, position % kPagePositions, i);
+    for (int from = 0; from < kPagePositions; from += kAtOnce) {
+      float4 v[kAtOnce];
 #pragma unroll
-      for (int r = 0; r < kAttentionRows; ++r) {
-        if (r >= tile.n_rows) break;
-        const float weight = room.scores[r * kChunkPositions + position - first];
-        sum[r].x = fmaf(weight, v.x, sum[r].x);
-        sum[r].y = fmaf(weight, v.y, sum[r].y);
-        sum[r].z = fmaf(weight, v.z, sum[r].z);
-        sum[r].w = fmaf(weight, v.w, sum[r].w);
+      for (int j = 0; j < kAtOnce; ++j) {
+        v[j] = Kv::values(values, v_dim, max(begin, min(end - 1, page_first + from + j)) % kPagePositions, i);
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+#pragma unroll
+        for (int r = 0; r < N; ++r) {
+          const float weight = room.scores[r * kChunkPositions + warp_id() * kPagePositions + from + j];
+          sum[r].x = fmaf(weight, v[j].x, sum[r].x);
+          sum[r].y = fmaf(weight, v[j].y, sum[r].y);
+          sum[r].z = fmaf(weight, v[j].z, sum[r].z);
+          sum[r].w = fmaf(weight, v[j].w, sum[r].w);
+        }
       }
     }
   }
 #pragma unroll
-  for (int r = 0; r < kAttentionRows; ++r) {
-    if (r >= tile.n_rows) break;
-    reinterpret_cast<float4*>(room.partial + (warp_id() * kAttentionRows + r) * 128)[lane_id()] = sum[r];
+  for (int r = 0; r < N; ++r) {
+    reinterpret_cast<float4*>(room.partial + (warp_id() * N + r) * 128)[lane_id()] = sum[r];
   }
 }
 
@@ -286,21 +298,21 @@ ZINC_DEVICE float* partial_of(const AttentionParams& p, const Tile& tile, int ro
   return p.partial + index * (p.kv.v_dim + 2);
 }
 
-template <class Kv>
+template <class Kv, int N>
 ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const Room& room, int chunk, int slot) {
   const int first = chunk * kChunkPositions;
-  score_chunk<Kv>(p, tile, room, first);
+  score_chunk<Kv, N>(p, tile, room, first);
   __syncthreads();
   soften_chunk(tile, room);
   __syncthreads();
   for (int first_dim = 0; first_dim < p.kv.v_dim; first_dim += 128) {
-    weigh_values<Kv>(p, tile, room, first, first_dim);
+    weigh_values<Kv, N>(p, tile, room, first, first_dim);
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * 128; i += kThreads) {
       const int r = i / 128, dim = first_dim + i % 128;
       if (dim >= p.kv.v_dim) continue;
       float sum = room.partial[r * 128 + i % 128];
-      for (int w = 1; w < kWarps; ++w) sum += room.partial[(w * kAttentionRows + r) * 128 + i % 128];
+      for (int w = 1; w < kWarps; ++w) sum += room.partial[(w * N + r) * 128 + i % 128];
       if (p.partial) {
         partial_of(p, tile, r, slot)[2 + dim] = sum;
       } else if (room.chunk[r].largest != lowest_score()) {
@@ -327,11 +339,11 @@ ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const 
   __syncthreads();
 }
 
-template <class Kv>
+template <class Kv, int N>
 ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const Room& room) {
   const int k_dim = padded(p.kv.k_dim), v_dim = padded(p.kv.v_dim);
-  for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * k_dim; i += kThreads) {
-    const int r = i / k_dim, k = i % k_dim;
+  for (int i = static_cast<int>(threadIdx.x); i < N * k_dim; i += kThreads) {
+    const int r = min(i / k_dim, tile.n_rows - 1), k = i % k_dim;  // rows past the last repeat it
     const long long token = tile.first_token + r / tile.n_heads, head = tile.first_head + r % tile.n_heads;
     room.q[i] = k < p.kv.k_dim ? p.q[(token * p.n_heads + head) * p.kv.k_dim + k] : 0.0f;
   }
@@ -340,7 +352,7 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const R
   __syncthreads();
   const int first = tile.oldest / kChunkPositions, last = tile.last_position() / kChunkPositions;
   const int stride = p.partial ? static_cast<int>(gridDim.z) : 1, begin = p.partial ? static_cast<int>(blockIdx.z) : 0;
-  for (int chunk = first + begin; chunk <= last; chunk += stride) attend_chunk<Kv>(p, tile, room, chunk, chunk - first);
+  for (int chunk = first + begin; chunk <= last; chunk += stride) attend_chunk<Kv, N>(p, tile, room, chunk, chunk - first);
   if (p.partial) return;
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
     const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
@@ -352,7 +364,7 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const R
 }
 
 // Grid: tiles of heads, tiles of tokens, splits of the chunks (1 where a block merges them itself).
-template <class Kv>
+template <class Kv, int N>
 ZINC_DEVICE void attention(const AttentionParams& p) {
   extern __shared__ float4 shared[];
   let_next_start();
@@ -361,11 +373,11 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
   if (first >= n_tokens) return;
   Room room;
   room.partial = reinterpret_cast<float*>(shared);
-  room.scores = room.partial + kWarps * kAttentionRows * 128;
-  room.q = room.scores + kAttentionRows * kChunkPositions;
-  room.result = room.q + kAttentionRows * padded(p.kv.k_dim);
-  room.all = reinterpret_cast<Running*>(room.result + kAttentionRows * padded(p.kv.v_dim));
-  room.chunk = room.all + kAttentionRows;
+  room.scores = room.partial + kWarps * N * 128;
+  room.q = room.scores + N * kChunkPositions;
+  room.result = room.q + N * padded(p.kv.k_dim);
+  room.all = reinterpret_cast<Running*>(room.result + N * padded(p.kv.v_dim));
+  room.chunk = room.all + N;
   const int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + p.heads_per_tile - 1) / p.heads_per_tile;
   const int kv_head = static_cast<int>(blockIdx.x) / tiles;
   const int head_in_group = static_cast<int>(blockIdx.x) % tiles * p.heads_per_tile;
@@ -381,7 +393,7 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
     tile.n_rows = tile.n_tokens * tile.n_heads;
     tile.first_position = p.step.positions[t];
     tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
-    attend_tile<Kv>(p, tile, room);
+    attend_tile<Kv, N>(p, tile, room);
     t += tile.n_tokens;
   }
 }
@@ -427,8 +439,14 @@ ZINC_KERNEL prepare_heads_q8_0(__grid_constant__ const HeadsParams p) { prepare_
 ZINC_KERNEL kv_write_f32(KvWriteParams p) { kv_write<KvF32>(p); }
 ZINC_KERNEL kv_write_f16(KvWriteParams p) { kv_write<KvF16>(p); }
 ZINC_KERNEL kv_write_q8_0(KvWriteParams p) { kv_write<KvQ8>(p); }
-ZINC_KERNEL attention_f32(__grid_constant__ const AttentionParams p) { attention<KvF32>(p); }
-ZINC_KERNEL attention_f16(__grid_constant__ const AttentionParams p) { attention<KvF16>(p); }
-ZINC_KERNEL attention_q8_0(__grid_constant__ const AttentionParams p) { attention<KvQ8>(p); }
+ZINC_KERNEL attention_f32_2(__grid_constant__ const AttentionParams p) { attention<KvF32, 2>(p); }
+ZINC_KERNEL attention_f32_4(__grid_constant__ const AttentionParams p) { attention<KvF32, 4>(p); }
+ZINC_KERNEL attention_f32_8(__grid_constant__ const AttentionParams p) { attention<KvF32, 8>(p); }
+ZINC_KERNEL attention_f16_2(__grid_constant__ const AttentionParams p) { attention<KvF16, 2>(p); }
+ZINC_KERNEL attention_f16_4(__grid_constant__ const AttentionParams p) { attention<KvF16, 4>(p); }
+ZINC_KERNEL attention_f16_8(__grid_constant__ const AttentionParams p) { attention<KvF16, 8>(p); }
+ZINC_KERNEL attention_q8_0_2(__grid_constant__ const AttentionParams p) { attention<KvQ8, 2>(p); }
+ZINC_KERNEL attention_q8_0_4(__grid_constant__ const AttentionParams p) { attention<KvQ8, 4>(p); }
+ZINC_KERNEL attention_q8_0_8(__grid_constant__ const AttentionParams p) { attention<KvQ8, 8>(p); }
 
 }  // namespace zinc::simt

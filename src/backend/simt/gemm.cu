@@ -1,21 +1,22 @@
 // out[m, o] = sum_k x[m, k] * weight[o, k] on integer matrix cores, for many rows of rounded activations. A program of
 // this file begins with one format/<f>.h.
-// A block has 128 weight rows and 64 rows of activations, a warp 32 by 32: two by four tiles of 16 by 8. Weights go from
-// memory straight into fragments (see panel.h); a segment of the activations is staged in shared memory while the one
-// before is multiplied. A segment's value is that of quantized.h, so the results are linear.cu's to the bit.
+// A block has 128 weight rows and 64 rows of activations, a warp 32 by 32: two by four tiles of 16 by 8. A segment of both
+// is copied into shared memory, as it lies, while the one before is multiplied; words of the panels are fragments as they
+// are (see panel.h). A segment's value is that of quantized.h, so the results are linear.cu's to the bit.
 #include "backend/simt/dialect.h"
 
 namespace zinc::simt {
 
 using F = WeightFormat;
 constexpr int kSegmentBytes = kPanelRows * (F::kHeaderBytes + kSegmentGroups * F::kGroupBytes);
-constexpr int kRowTiles = 2, kColumnTiles = 4;
+constexpr int kRowTiles = 2, kColumnTiles = 4, kPanels = kTileRows / kPanelRows;
 constexpr int kStageStride = kSegmentElems + 16;  // bytes: eight rows start in different banks
 
 struct Stage {
+  u8 weights[kPanels][kSegmentBytes];
   signed char q[kTileColumns * kStageStride];
-  float scale[kTileColumns][kSegmentGroups + 1];
-  int sum[kTileColumns][kSegmentGroups + 1];
+  float scale[kTileColumns][kSegmentGroups];
+  int sum[kTileColumns][kSegmentGroups];
 };
 
 // d += a * b, 16 x 8 x 32 signed bytes; and the half of it, 16 x 8 x 16.
@@ -39,10 +40,15 @@ ZINC_DEVICE void multiply_16(int (&d)[4], int a0, int a1, int b0) {
 #endif
 }
 
-ZINC_DEVICE void copy_16(void* to, const void* from) {
+template <int n_bytes>
+ZINC_DEVICE void copy_async(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
   const u32 at = static_cast<u32>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
+  if constexpr (n_bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from));
+  }
 #endif
 }
 ZINC_DEVICE void end_copies() {
@@ -56,24 +62,64 @@ ZINC_DEVICE void wait_for_copies() {
 #endif
 }
 
-// Begins to stage a segment of the block's activations. Rows past the last repeat it: their results are not written.
-ZINC_DEVICE void stage_segment(const LinearParams& p, Stage& stage, int first, int n_total, int segment) {
+// Begins to stage a segment. Rows of activations past the last repeat it: their results are not written.
+ZINC_DEVICE void stage_segment(const LinearParams& p, Stage& stage, int first_panel, int first, int n_total, int segment,
+                               int n_groups) {
   const Rounded& x = p.rounded;
-  for (int i = static_cast<int>(threadIdx.x); i < kTileColumns * (kSegmentElems / 16); i += kThreads) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int n_pieces = kPanelRows * (F::kHeaderBytes + n_groups * F::kGroupBytes) / 16;
+  const u8* weights = p.parts[0].bytes + static_cast<long long>(segment) * kSegmentBytes;
+  for (int panel = 0; panel < kPanels; ++panel) {
+    if ((first_panel + panel) * kPanelRows >= p.parts[0].n_out) break;
+    const u8* from = weights + (first_panel + panel) * p.parts[0].panel_bytes;
+    for (int i = thread; i < n_pieces; i += kThreads) copy_async<16>(stage.weights[panel] + i * 16, from + i * 16);
+  }
+  for (int i = thread; i < kTileColumns * (kSegmentElems / 16); i += kThreads) {
     const int column = i / (kSegmentElems / 16), piece = i % (kSegmentElems / 16);
     const long long row = min(first + column, n_total - 1);
-    copy_16(stage.q + column * kStageStride + piece * 16, x.q + row * x.stride + segment * kSegmentElems + piece * 16);
+    copy_async<16>(stage.q + column * kStageStride + piece * 16,
+                   x.q + row * x.stride + segment * kSegmentElems + piece * 16);
+  }
+  if (thread < kTileColumns * 2) {  // half of the groups of a column
+    const int column = thread / 2, g = thread % 2 * 4;
+    const long long row = min(first + column, n_total - 1);
+    const long long group = row * (x.stride / kGroupElems) + segment * kSegmentGroups + g;
+    if (F::kHasMin) copy_async<16>(&stage.sum[column][g], x.sum + group);
+    if (F::kRoundedBlock == kGroupElems) {
+      copy_async<16>(&stage.scale[column][g], x.scale + group);
+    } else if (g == 0) {
+      copy_async<4>(&stage.scale[column][0], x.scale + row * (x.stride / kSegmentElems) + segment);
+    }
   }
   end_copies();
-  for (int i = static_cast<int>(threadIdx.x); i < kTileColumns * kSegmentGroups; i += kThreads) {
-    const int column = i / kSegmentGroups, g = i % kSegmentGroups;
-    const long long row = min(first + column, n_total - 1);
-    if (F::kHasMin) stage.sum[column][g] = x.sum[row * (x.stride / kGroupElems) + segment * kSegmentGroups + g];
-    if (F::kRoundedBlock == kGroupElems) {
-      stage.scale[column][g] = x.scale[row * (x.stride / kGroupElems) + segment * kSegmentGroups + g];
-    } else if (g == 0) {
-      stage.scale[column][0] = x.scale[row * (x.stride / kSegmentElems) + segment];
+}
+
+// Sums over a segment of min_g * xsum_g, on matrix cores: xsum = 64 * high + low, so that both halves are bytes.
+template <class F>
+ZINC_DEVICE void multiply_mins(const typename F::Header (&headers)[kRowTiles * 2], const int* sums,
+                               int (&mins)[kRowTiles][4]) {
+  const int i = lane_id() % 4;
+  int low = 0, high = 0;  // of groups 4i..4i+3
+  if (i < 2) {
+    const int4 x = reinterpret_cast<const int4*>(sums)[i];
+    low = (x.x & 63) | (x.y & 63) << 8 | (x.z & 63) << 16 | (x.w & 63) << 24;
+    high = (x.x >> 6 & 255) | (x.y >> 6 & 255) << 8 | (x.z >> 6 & 255) << 16 | (x.w >> 6 & 255) << 24;
+  }
+#pragma unroll
+  for (int t = 0; t < kRowTiles; ++t) {
+    int a[2] = {0, 0};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const typename F::Header& header = headers[t * 2 + h];
+      const int first = header.min(0) | header.min(1) << 8 | header.min(2) << 16 | header.min(3) << 24;
+      const int second = header.min(4) | header.min(5) << 8 | header.min(6) << 16 | header.min(7) << 24;
+      a[h] = i == 0 ? first : i == 1 ? second : 0;
     }
+    int of_low[4] = {}, of_high[4] = {};
+    multiply_16(of_low, a[0], a[1], low);
+    multiply_16(of_high, a[0], a[1], high);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) mins[t][e] = of_low[e] + 64 * of_high[e];
   }
 }
 
@@ -85,7 +131,7 @@ ZINC_DEVICE void multiply_segment(const u8* segment, const Stage& stage, int fir
   typename F::Header headers[kRowTiles * 2];
 #pragma unroll
   for (int r = 0; r < kRowTiles * 2; ++r) headers[r] = F::header(segment, r * 8 + quad);
-  int sums[kRowTiles][kColumnTiles][4] = {}, mins[kRowTiles][kColumnTiles][4] = {};
+  int sums[kRowTiles][kColumnTiles][4] = {};
   float values[kRowTiles][kColumnTiles][4] = {};
 #pragma unroll
   for (int g = 0; g < kSegmentGroups; ++g) {
@@ -124,7 +170,6 @@ ZINC_DEVICE void multiply_segment(const u8* segment, const Stage& stage, int fir
                                              F::kHasMin ? stage.sum[its_column][g] : 0, values[t][c][e]);
             } else {
               sums[t][c][e] += header.scale(g) * dot[e];
-              if constexpr (F::kHasMin) mins[t][c][e] += header.min(g) * stage.sum[its_column][g];
             }
           }
         }
@@ -132,14 +177,18 @@ ZINC_DEVICE void multiply_segment(const u8* segment, const Stage& stage, int fir
     }
   }
 #pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
+  for (int c = 0; c < kColumnTiles; ++c) {
+    int mins[kRowTiles][4] = {};
+    if constexpr (F::kHasMin && F::kRoundedBlock == kSegmentElems) {
+      multiply_mins<F>(headers, stage.sum[first_column + c * 8 + quad], mins);
+    }
 #pragma unroll
-    for (int c = 0; c < kColumnTiles; ++c) {
+    for (int t = 0; t < kRowTiles; ++t) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         if constexpr (F::kRoundedBlock == kSegmentElems) {
           const float xscale = stage.scale[first_column + c * 8 + 2 * i + e % 2][0];
-          values[t][c][e] = segment_value<F>(headers[t * 2 + e / 2], sums[t][c][e], mins[t][c][e], xscale);
+          values[t][c][e] = segment_value<F>(headers[t * 2 + e / 2], sums[t][c][e], mins[t][e], xscale);
         }
         total[t][c][e] += values[t][c][e];
       }
@@ -148,7 +197,7 @@ ZINC_DEVICE void multiply_segment(const u8* segment, const Stage& stage, int fir
 }
 
 // Grid: tiles of weight rows, tiles of activations.
-ZINC_KERNEL gemm(__grid_constant__ const LinearParams p) {
+extern "C" __global__ void __launch_bounds__(256, 2) gemm(__grid_constant__ const LinearParams p) {
   extern __shared__ float4 shared[];
   Stage* stages = reinterpret_cast<Stage*>(shared);
   let_next_start();
@@ -156,19 +205,20 @@ ZINC_KERNEL gemm(__grid_constant__ const LinearParams p) {
   const Matrix& matrix = p.parts[0];
   const int n_total = *p.n_rows * p.per_row, first = static_cast<int>(blockIdx.y) * kTileColumns;
   if (first >= n_total) return;
-  const int panel = static_cast<int>(blockIdx.x) * (kTileRows / kPanelRows) + warp_id() % 4;
-  const int first_column = warp_id() / 4 * (kColumnTiles * 8);
+  const int first_panel = static_cast<int>(blockIdx.x) * kPanels, panel = first_panel + warp_id() % kPanels;
+  const int first_column = warp_id() / kPanels * (kColumnTiles * 8);
   const bool is_inside = panel * kPanelRows < matrix.n_out && first + first_column < n_total;
-  const u8* weights = matrix.bytes + panel * matrix.panel_bytes;
+  const auto n_groups = [&](int s) { return s + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups; };
   float total[kRowTiles][kColumnTiles][4] = {};
-  stage_segment(p, stages[0], first, n_total, 0);
+  stage_segment(p, stages[0], first_panel, first, n_total, 0, n_groups(0));
   for (int s = 0; s < matrix.n_segments; ++s) {
     wait_for_copies();
     __syncthreads();
-    if (s + 1 < matrix.n_segments) stage_segment(p, stages[(s + 1) % 2], first, n_total, s + 1);
-    if (!is_inside) continue;
-    const int n_groups = s + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups;
-    multiply_segment<F>(weights + static_cast<long long>(s) * kSegmentBytes, stages[s % 2], first_column, n_groups, total);
+    if (s + 1 < matrix.n_segments) {
+      stage_segment(p, stages[(s + 1) % 2], first_panel, first, n_total, s + 1, n_groups(s + 1));
+    }
+    const Stage& stage = stages[s % 2];
+    if (is_inside) multiply_segment<F>(stage.weights[warp_id() % kPanels], stage, first_column, n_groups(s), total);
   }
   if (!is_inside) return;
 #pragma unroll

@@ -25,12 +25,15 @@ ZINC_DEVICE Work<M> find_work(const LinearParams& p) {
   work.expert = 0;
   if (p.expert_ids) {  // M is 1
     work.n_total = n_rows * p.n_used;
-    if (work.first >= work.n_total) return work;
-    work.expert = p.expert_ids[work.first];
+    work.expert = p.expert_ids[min(work.first, max(0, work.n_total - 1))];
     work.x_rows[0] = p.x_per_used ? work.first : work.first / p.n_used;
     return work;
   }
   work.n_total = n_rows * p.per_row;
+  if (M == 1) {
+    work.x_rows[0] = work.first;
+    return work;
+  }
 #pragma unroll
   for (int m = 0; m < M; ++m) work.x_rows[m] = max(0, min(work.first + m, work.n_total - 1));
   return work;
@@ -98,9 +101,17 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   LoadedSegment<F> loaded;
   const bool is_early = is_inside && first < n_segments && p.expert_ids == nullptr;
   if (is_early) loaded.load(weights + static_cast<long long>(first) * kSegmentBytes, lane_id(), n_groups(first));
+  if (p.is_normed && p.norm_weight) {
+    for (int s = first; s < n_segments; s += p.warps_per_panel) {
+      if (s * kSegmentElems + lane_id() * 8 < p.parts[0].n_in) {
+        fetch_ahead(p.norm_weight + s * kSegmentElems + lane_id() * 8);
+      }
+    }
+  }
   wait_for_previous();
   const Work<M> work = find_work<M>(p);
-  if (work.first >= work.n_total) return;
+  // With one row of blocks there is nearly always work: it begins before the count has arrived.
+  if (gridDim.y > 1 && work.first >= work.n_total) return;
   weights += work.expert * matrix.matrix_bytes;
   Inputs<F, M> inputs;
   float* partial = reinterpret_cast<float*>(shared) + Inputs<F, M>::shared_floats(p);  // [panel][segment][M][row]

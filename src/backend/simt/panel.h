@@ -16,10 +16,10 @@ ZINC_DEVICE const u8* piece(const u8* segment, int begin, int width, int row) {
 }
 ZINC_DEVICE u8* piece(u8* segment, int begin, int width, int row) { return segment + kPanelRows * begin + row * width; }
 
-// Weights are read once: they should not push activations out of the cache.
-ZINC_DEVICE uint4 load_16(const u8* at) { return __ldcs(reinterpret_cast<const uint4*>(at)); }
-ZINC_DEVICE uint2 load_8(const u8* at) { return __ldcs(reinterpret_cast<const uint2*>(at)); }
-ZINC_DEVICE u32 load_4(const u8* at) { return __ldcs(reinterpret_cast<const u32*>(at)); }
+// From global or shared memory.
+ZINC_DEVICE uint4 load_16(const u8* at) { return *reinterpret_cast<const uint4*>(at); }
+ZINC_DEVICE uint2 load_8(const u8* at) { return *reinterpret_cast<const uint2*>(at); }
+ZINC_DEVICE u32 load_4(const u8* at) { return *reinterpret_cast<const u32*>(at); }
 
 ZINC_DEVICE u16 read_u16(const u8* at) { return static_cast<u16>(at[0] | at[1] << 8); }
 
