@@ -13,7 +13,7 @@ class SharedLibrary {
  public:
   // A file name is looked for where the system keeps libraries; a path is taken as it is.
   static Result<SharedLibrary> open(const std::string& name);
-  void* find(const char* symbol) const;  // nullptr: it has none of that name
+  void* find(const char* symbol) const;                       // nullptr: it has none of that name
   std::filesystem::path folder_of(const void* symbol) const;  // where the library with this symbol lies; empty: unknown
 
  private:

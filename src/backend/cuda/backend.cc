@@ -35,7 +35,8 @@ class CudaBackend final : public Backend {
 
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                         const Bucket& bucket) override {
-    return CudaPlan::compile(graph, static_cast<CudaWeights&>(weights), static_cast<CudaCache&>(cache), device_, bucket);
+    return CudaPlan::compile(graph, static_cast<CudaWeights&>(weights), static_cast<CudaCache&>(cache), device_,
+                             bucket);
   }
 
  private:
@@ -57,12 +58,13 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
 }  // namespace
 }  // namespace cuda
 
-extern const BackendInfo k_backend_cuda = {.name = "cuda",
-                                           .summary = "NVIDIA GPUs from Turing on; kernels are compiled when first used",
-                                           .default_kv_format = "f16",
-                                           .product_bits = 8,
-                                           .rank = 3,
-                                           .usable = cuda::is_usable,
-                                           .open = cuda::open};
+extern const BackendInfo k_backend_cuda = {
+    .name = "cuda",
+    .summary = "NVIDIA GPUs from Turing on; kernels are compiled when first used",
+    .default_kv_format = "f16",
+    .product_bits = 8,
+    .rank = 3,
+    .usable = cuda::is_usable,
+    .open = cuda::open};
 
 }  // namespace zinc

@@ -11,8 +11,8 @@ size_t panel_bytes(const Format& format, int n) { return row_bytes(format, padde
 Status check_format(const CacheSizes& sizes, std::span<const LayerCache> layers) {
   const std::string_view name = sizes.kv_format ? sizes.kv_format->name : "(none)";
   if (name != "f32" && name != "f16" && name != "q8_0") {
-    return fail(ErrorCode::unsupported, "the cuda backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0",
-                name);
+    return fail(ErrorCode::unsupported,
+                "the cuda backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0", name);
   }
   for (const LayerCache& layer : layers) {
     const AttentionCache& kv = layer.attention;

@@ -1,5 +1,6 @@
 #include "backend/cuda/device.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backend/simt/params.h"
@@ -9,6 +10,7 @@ namespace zinc::cuda {
 namespace {
 
 constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing: integer dot products, matrix instructions
+constexpr size_t kPlainShared = 40 << 10;          // what every kernel has, beside what it declares itself
 constexpr int kProgrammaticMajor = 9;              // Hopper: dependent launches
 
 // Hopper's own instructions belong to sm_90a alone; newer parts keep the plain name.
@@ -39,7 +41,7 @@ PinnedBuffer::~PinnedBuffer() {
 }
 
 Result<Device*> Device::shared() {
-  static Result<std::unique_ptr<Device>> device = [] () -> Result<std::unique_ptr<Device>> {
+  static Result<std::unique_ptr<Device>> device = []() -> Result<std::unique_ptr<Device>> {
     ZINC_TRY(api, load_driver());
     return open(*api, 0);
   }();
@@ -65,8 +67,8 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
   api.device_attribute(&device->n_multiprocessors_, kSmCount, id);
   api.device_attribute(&device->max_shared_bytes_, kMaxSharedOptIn, id);
   if (std::pair(device->major_, device->minor_) < std::pair(kOldestMajor, kOldestMinor)) {
-    return fail(ErrorCode::unsupported, "{} has compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed", name,
-                device->major_, device->minor_, kOldestMajor, kOldestMinor);
+    return fail(ErrorCode::unsupported, "{} has compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed",
+                name, device->major_, device->minor_, kOldestMajor, kOldestMinor);
   }
   if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
   if (Status s = device->make_current(); !s.ok()) return s.error();
@@ -107,10 +109,11 @@ Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
     size_t free = 0, total = 0;
     api_.memory_info(&free, &total);
     if (code != kOutOfMemory) return check(code, what).error();
-    return fail(ErrorCode::out_of_memory,
-                "{}: {} bytes for {} do not fit: {} of {} bytes are free; take a smaller model, a smaller quantization or "
-                "a shorter context",
-                name_, n_bytes, what, free, total);
+    return fail(
+        ErrorCode::out_of_memory,
+        "{}: {} bytes for {} do not fit: {} of {} bytes are free; take a smaller model, a smaller quantization or "
+        "a shorter context",
+        name_, n_bytes, what, free, total);
   }
   if (Status s = check(api_.fill(buffer.at_, 0, n_bytes, stream_), "clearing memory"); !s.ok()) return s.error();
   return buffer;
@@ -144,10 +147,16 @@ Result<Function> Device::kernel(const KernelProgram& program, const char* name) 
   if (Status s = check(api_.find_function(&function, module->second, name), "finding kernel " + key); !s.ok()) {
     return s.error();
   }
-  // Every kernel may be given as much shared memory as the device has.
-  api_.set_function_attribute(function, kMaxDynamicShared, max_shared_bytes_);
   functions_.emplace(key, function);
   return function;
+}
+
+Status Device::allow_shared(Function function, size_t n_bytes) {
+  size_t& allowed = shared_bytes_[function];
+  if (n_bytes <= std::max(allowed, kPlainShared)) return ok_status();
+  allowed = n_bytes;
+  return check(api_.set_function_attribute(function, kMaxDynamicShared, static_cast<int>(n_bytes)),
+               "asking for shared memory");
 }
 
 Status Device::run(const Launch& launch, bool after_previous) const {

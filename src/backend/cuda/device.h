@@ -1,4 +1,5 @@
-// One GPU: its memory, its stream, its kernels. Everything this backend asks of the driver goes through here. One thread.
+// One GPU: its memory, its stream, its kernels. Everything this backend asks of the driver goes through here. One
+// thread.
 #pragma once
 
 #include <array>
@@ -98,6 +99,7 @@ class Device {
   Result<Buffer> allocate(size_t n_bytes, const char* what) const;  // zeroed
   Result<PinnedBuffer> allocate_pinned(size_t n_bytes) const;
   Result<Function> kernel(const KernelProgram& program, const char* name);
+  Status allow_shared(Function function, size_t n_bytes);  // dynamic shared memory of its launches
 
   Status run(const Launch& launch, bool after_previous = false) const;
   Status copy_in(DevicePointer to, const void* from, size_t n_bytes) const;
@@ -119,6 +121,7 @@ class Device {
   KernelSource source_;
   std::map<std::string, Module> modules_;
   std::map<std::string, Function> functions_;
+  std::map<Function, size_t> shared_bytes_;  // allowed so far, where more than every kernel has
 };
 
 }  // namespace zinc::cuda

@@ -1,5 +1,5 @@
-// The part of NVIDIA's driver API this backend uses, as a table of functions. The library is opened at run time, so that
-// the program builds and starts without it; tests fill the table with functions of their own. The types are the
+// The part of NVIDIA's driver API this backend uses, as a table of functions. The library is opened at run time, so
+// that the program builds and starts without it; tests fill the table with functions of their own. The types are the
 // driver's: their sizes and meanings are part of its stable binary interface.
 #pragma once
 
@@ -27,10 +27,10 @@ enum DeviceAttribute : int {
   kMinor = 76,
   kMaxSharedOptIn = 97,
 };
-inline constexpr int kMaxDynamicShared = 8;      // function attribute
-inline constexpr unsigned kNonBlocking = 1;      // stream flag
-inline constexpr unsigned kRelaxedCapture = 2;   // capture mode
-inline constexpr int kProgrammaticLaunch = 6;    // launch attribute: may start before the kernel before it has ended
+inline constexpr int kMaxDynamicShared = 8;     // function attribute
+inline constexpr unsigned kNonBlocking = 1;     // stream flag
+inline constexpr unsigned kRelaxedCapture = 2;  // capture mode
+inline constexpr int kProgrammaticLaunch = 6;   // launch attribute: may start before the kernel before it has ended
 
 struct LaunchAttribute {
   int id;

@@ -22,10 +22,10 @@ struct FakeDriver {
   size_t free_bytes = size_t{1} << 30;
   int n_allocations = 0, n_copies_in = 0, n_copies_out = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
   bool is_capturing = false;
-  std::vector<FakeLaunch> captured;                    // by the capture under way
-  std::deque<std::vector<FakeLaunch>> graphs;          // every graph made; never moved
+  std::vector<FakeLaunch> captured;            // by the capture under way
+  std::deque<std::vector<FakeLaunch>> graphs;  // every graph made; never moved
   const std::vector<FakeLaunch>* last_replay = nullptr;
-  std::deque<std::string> names;                       // of functions
+  std::deque<std::string> names;  // of functions
 
   static FakeDriver& current();
   static const DriverApi& api();

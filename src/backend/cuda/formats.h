@@ -12,7 +12,7 @@ struct PanelFormat {
   int rounded_block;              // activations that share a scale: 32 or 256; 0: they stay floats
 };
 
-extern const PanelFormat kPanelFormats[];  // ended by an empty name
+extern const PanelFormat kPanelFormats[];                     // ended by an empty name
 const PanelFormat* find_panel_format(std::string_view name);  // nullptr: decoded to f16 or f32 when uploaded
 
 }  // namespace zinc::cuda

@@ -71,8 +71,8 @@ HeadChain Fusion::chain_of(Value v) const {
   }
   const int i = maker(chain.x);
   const bool is_norm = i >= 0 && node(i).op == Op::norm && node(i).as<NormParams>().kind == NormKind::rms;
-  if (is_norm && has_one_reader(owner(chain.x)) && graph_.info(node(i).in[0]).shape.inner() ==
-                                                       graph_.info(v).shape.inner()) {
+  if (is_norm && has_one_reader(owner(chain.x)) &&
+      graph_.info(node(i).in[0]).shape.inner() == graph_.info(v).shape.inner()) {
     chain.norm = i;
     chain.x = node(i).in[0];
   }

@@ -42,9 +42,9 @@ class Fusion {
  public:
   Fusion(const Graph& graph, const CudaWeights& weights, bool keep_values);
 
-  int32_t owner(Value v) const { return owners_[static_cast<size_t>(v.id)]; }  // whose memory a view shows
-  const ProductGroup* products_at(int node) const;                             // that run there; nullptr: none
-  const HeadGroup* heads_of(int attention) const;                              // nullptr: not fused
+  int32_t owner(Value v) const { return owners_[static_cast<size_t>(v.id)]; }           // whose memory a view shows
+  const ProductGroup* products_at(int node) const;                                      // that run there; nullptr: none
+  const HeadGroup* heads_of(int attention) const;                                       // nullptr: not fused
   bool is_absorbed(int node) const { return is_absorbed_[static_cast<size_t>(node)]; }  // another node runs it
   int foldable_norm(Value x) const;  // the norm that made x, if its readers can do it; -1: none
   const std::vector<LaterUse>& later_uses() const { return later_uses_; }

@@ -52,16 +52,18 @@ Lowering::Lower Lowering::find(Op op) {
 }
 
 template <class P>
-Status Lowering::emit(const KernelProgram& program, const char* kernel, const P& params, int64_t x, int64_t y, int64_t z,
-                      size_t shared_bytes) {
+Status Lowering::emit(const KernelProgram& program, const char* kernel, const P& params, int64_t x, int64_t y,
+                      int64_t z, size_t shared_bytes) {
   if (x <= 0 || y <= 0 || z <= 0) return ok_status();
   if (y > kMaxGridY || z > kMaxGridY || shared_bytes > static_cast<size_t>(device_.max_shared_bytes())) {
-    return fail(ErrorCode::unsupported, "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} blocks, {} bytes)",
-                device_.name(), sizes_.max_tokens, kernel, x, y, z, shared_bytes);
+    return fail(ErrorCode::unsupported,
+                "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} blocks, {} bytes)", device_.name(),
+                sizes_.max_tokens, kernel, x, y, z, shared_bytes);
   }
   ZINC_TRY(function, device_.kernel(program, kernel));
-  Launch launch = Launch::of(function, params, static_cast<unsigned>(x), static_cast<unsigned>(y),
-                             static_cast<unsigned>(z));
+  if (Status s = device_.allow_shared(function, shared_bytes); !s.ok()) return s;
+  Launch launch =
+      Launch::of(function, params, static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z));
   launch.shared_bytes = static_cast<unsigned>(shared_bytes);
   launches_.push_back(launch);
   return ok_status();
@@ -147,7 +149,8 @@ Result<simt::Rounded> Lowering::rounded(Value v, const DeviceMatrix& matrix) {
                                  .width = n_in,
                                  .block = form->block};
   const int64_t n_segments = div_up(n_in, simt::kSegmentElems);
-  if (Status s = emit_warps("rows", "round_rows", params, int64_t{max_rows(v)} * params.per_row * n_segments); !s.ok()) {
+  if (Status s = emit_warps("rows", "round_rows", params, int64_t{max_rows(v)} * params.per_row * n_segments);
+      !s.ok()) {
     return s.error();
   }
   return out;
@@ -200,18 +203,15 @@ Status Lowering::lower_products(const ProductGroup& group) {
   const bool small = is_small(first.in[0], params.per_row);
   if (Status s = fill_inputs(group, small, params); !s.ok()) return s;
   const int rows = max_rows(first.in[0]) * (is_expert ? params.n_used : params.per_row);
-  const bool on_matrix_cores = !small && !is_expert && matrix.format->rounded_block > 0 && device_.has_matrix_cores() &&
+  fill_parts(group, params);
+  params.tiles = room_.expert_tiles();
+  const bool on_matrix_cores = !small && matrix.format->rounded_block > 0 && device_.has_matrix_cores() &&
                                gemm_shared_bytes(*matrix.format) <= static_cast<size_t>(device_.max_shared_bytes());
   return on_matrix_cores ? lower_matrix_cores(group, params, rows) : lower_panels(group, params, rows);
 }
 
-Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows) {
-  struct Tile {
-    const char* kernel;
-    int n_rows;
-  };
-  static constexpr std::array<Tile, 3> kTiles = {{{"linear_8", 8}, {"linear_4", 4}, {"linear_1", 1}}};
-  const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
+// Matrices and results of the group's products; the sum, if there is one.
+void Lowering::fill_parts(const ProductGroup& group, simt::LinearParams& params) const {
   for (const int i : group.nodes) {
     const Node& n = node(i);
     const bool is_expert = n.op == Op::moe_linear;
@@ -221,15 +221,23 @@ Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams para
     params.expert_scales[params.n_parts] = is_expert ? vector(n.in[4]) : nullptr;
     ++params.n_parts;
   }
+  if (group.add < 0) return;
+  const Node& add = node(group.add);
+  const bool is_first = room_.fusion().owner(add.in[0]) == room_.fusion().owner(node(group.nodes[0]).out[0]);
+  params.added = room_.floats(add.in[is_first ? 1 : 0]);
+  params.outs[0] = room_.floats(add.out[0]);
+}
+
+Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows) {
+  struct Tile {
+    const char* kernel;
+    int n_rows;
+  };
+  static constexpr std::array<Tile, 3> kTiles = {{{"linear_8", 8}, {"linear_4", 4}, {"linear_1", 1}}};
+  const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   if (group.act >= 0) {
     params.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
     params.outs[0] = room_.floats(node(group.act).out[0]);
-  }
-  if (group.add >= 0) {
-    const Node& add = node(group.add);
-    const bool is_first = room_.fusion().owner(add.in[0]) == room_.fusion().owner(node(group.nodes[0]).out[0]);
-    params.added = room_.floats(add.in[is_first ? 1 : 0]);
-    params.outs[0] = room_.floats(add.out[0]);
   }
   const int most_warps = group.act >= 0 ? simt::kWarps / 2 : simt::kWarps;  // a gate's block has panels of both
   params.warps_per_panel = 1;
@@ -242,8 +250,8 @@ Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams para
   }
   for (const Tile& tile : kTiles) {
     if (params.expert_ids ? tile.n_rows > 1 : tile.n_rows / 2 >= n_rows) continue;  // at least half of a tile is used
-    constexpr int kRoundedFloats = (256 + 2 * 32) / 4;  // simt::SharedX
-    const bool rounds = matrix.format->rounded_block > 0 && params.rounded.q == nullptr;
+    constexpr int kRoundedFloats = (256 + 2 * 32) / 4;                              // simt::SharedX
+    const bool rounds = matrix.format->rounded_block > 0;
     const int64_t floats = int64_t{panels} * matrix.matrix.n_segments * tile.n_rows * simt::kPanelRows +
                            (rounds ? simt::kWarps * (tile.n_rows * kRoundedFloats + 1) : 0);
     const size_t shared = sizeof(float) * static_cast<size_t>(floats);
@@ -254,25 +262,16 @@ Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams para
   return ok_status();
 }
 
-Status Lowering::lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& common, int n_rows) {
-  for (const int i : group.nodes) {
-    simt::LinearParams params = common;
-    params.n_parts = 1;
-    params.parts[0] = matrix_of(i).matrix;
-    params.outs[0] = room_.floats(node(i).out[0]);
-    params.biases[0] = vector(node(i).in[2]);
-    if (group.add >= 0) {
-      const Node& add = node(group.add);
-      const bool is_first = room_.fusion().owner(add.in[0]) == room_.fusion().owner(node(i).out[0]);
-      params.added = room_.floats(add.in[is_first ? 1 : 0]);
-      params.outs[0] = room_.floats(add.out[0]);
-    }
-    if (Status s = emit({"gemm", std::string(matrix_of(i).format->name)}, "gemm", params,
-                        div_up(params.parts[0].n_out, simt::kTileRows), div_up(n_rows, simt::kTileColumns), 1,
-                        gemm_shared_bytes(*matrix_of(i).format));
-        !s.ok()) {
-      return s;
-    }
+Status Lowering::lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& params, int n_rows) {
+  int64_t n_tiles = 0;
+  for (int part = 0; part < params.n_parts; ++part) n_tiles += div_up(params.parts[part].n_out, simt::kTileRows);
+  const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
+  const int64_t n_columns =
+      params.expert_ids ? room_.max_expert_tiles(n_rows, matrix.n_stack) : div_up(n_rows, simt::kTileColumns);
+  if (Status s = emit({"gemm", std::string(matrix.format->name)}, "gemm", params, n_tiles, n_columns, 1,
+                      gemm_shared_bytes(*matrix.format));
+      !s.ok()) {
+    return s;
   }
   return group.act >= 0 ? lower_gated_act(group.act) : ok_status();
 }
@@ -436,15 +435,16 @@ Status Lowering::lower_attention(int i) {
   params.window = static_cast<int>(attention.window);
   params.n_chunks = room_.n_chunks(attention.cache_layer);
   const int group_heads = params.n_heads / kv.kv_heads;
-  params.heads_per_tile = std::min(group_heads, simt::kAttentionRows);
   const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
+  // Two rows a block keep a step of few tokens short; more would only save reads of keys that lie in the cache.
+  params.heads_per_tile = std::min(group_heads, is_split ? 2 : simt::kAttentionRows);
   params.tokens_per_tile = is_split ? 1 : std::max(1, simt::kAttentionRows / params.heads_per_tile);
   params.partial = is_split ? room_.attention_partial() : nullptr;
   int tile_rows = 2;  // of the kernel: 2, 4 or 8
   while (tile_rows < params.heads_per_tile * params.tokens_per_tile) tile_rows *= 2;
-  const size_t floats = static_cast<size_t>(tile_rows) *
-                        static_cast<size_t>(simt::kWarps * 128 + simt::kChunkPositions +
-                                            32 * (blocks(kv.k_dim) + blocks(kv.v_dim)) + 4);
+  const size_t floats =
+      static_cast<size_t>(tile_rows) *
+      static_cast<size_t>(simt::kWarps * 128 + simt::kChunkPositions + 32 * (blocks(kv.k_dim) + blocks(kv.v_dim)) + 4);
   constexpr int kMaxSplits = 64;
   if (Status s = emit({"attention", ""}, fmt::format("attention_{}_{}", suffix, tile_rows).c_str(), params,
                       kv.kv_heads * div_up(group_heads, params.heads_per_tile),
@@ -514,7 +514,14 @@ Status Lowering::lower_moe_route(int i) {
     return fail(ErrorCode::unsupported, "the cuda backend's {} takes up to {} experts; this model has {}",
                 op_name(n.op), simt::kMaxExperts, params.n_experts);
   }
-  return emit({"moe", ""}, "moe_route", params, max_rows(n.in[0]));
+  if (Status s = emit({"moe", ""}, "moe_route", params, max_rows(n.in[0])); !s.ok()) return s;
+  if (is_small(n.in[0], 1)) return ok_status();
+  const simt::GroupPairsParams pairs{.ids = params.ids,
+                                     .n_rows = params.n_rows,
+                                     .n_used = params.n_used,
+                                     .n_experts = params.n_experts,
+                                     .out = room_.expert_tiles()};
+  return emit({"moe", ""}, "group_pairs", pairs, 1);
 }
 
 Status Lowering::lower_moe_combine(int i) {
@@ -543,8 +550,7 @@ Status Lowering::lower_short_conv(int i) {
     return fail(ErrorCode::unsupported, "the cuda backend's {} has up to {} taps; this model has {}", op_name(n.op),
                 simt::kMaxTaps, params.n_taps);
   }
-  return emit({"recurrent", ""}, "short_conv", params, div_up(params.n_channels, simt::kThreads),
-              room_.max_seqs());
+  return emit({"recurrent", ""}, "short_conv", params, div_up(params.n_channels, simt::kThreads), room_.max_seqs());
 }
 
 Status Lowering::lower_delta_net(int i) {

@@ -1,5 +1,5 @@
-// From a graph to kernel launches, for steps of up to so many tokens and outputs: one function per op, found in a table.
-// Decides everything a step would otherwise have to: which kernel, which grid, what is fused.
+// From a graph to kernel launches, for steps of up to so many tokens and outputs: one function per op, found in a
+// table. Decides everything a step would otherwise have to: which kernel, which grid, what is fused.
 #pragma once
 
 #include <vector>
@@ -44,6 +44,7 @@ class Lowering {
   Status lower_rope_tables();
   Status lower_products(const ProductGroup& group);
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
+  void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;
   Status lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows);
   Status lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& params, int n_rows);
   Result<simt::Rounded> rounded(Value v, const DeviceMatrix& matrix);

@@ -24,8 +24,7 @@ struct NvrtcApi {
 namespace {
 
 constexpr std::array<const char*, 5> kPlaces = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                                "/usr/local/cuda/lib64/libnvrtc.so",
-                                                "/opt/cuda/lib64/libnvrtc.so"};
+                                                "/usr/local/cuda/lib64/libnvrtc.so", "/opt/cuda/lib64/libnvrtc.so"};
 
 Result<SharedLibrary> open_library(const std::string& library) {
   if (!library.empty()) return SharedLibrary::open(library);
@@ -108,8 +107,8 @@ Result<Nvrtc::Compiled> Nvrtc::compile(const std::string& source, const std::vec
     names.push_back(header.name);
   }
   Program created = nullptr;
-  if (const int code = api_->create(&created, source.c_str(), "zinc.cu", static_cast<int>(headers.size()),
-                                    texts.data(), names.data());
+  if (const int code = api_->create(&created, source.c_str(), "zinc.cu", static_cast<int>(headers.size()), texts.data(),
+                                    names.data());
       code != 0) {
     return fail(ErrorCode::unsupported, "NVRTC refused a kernel program: {}", api_->error_string(code));
   }

@@ -146,7 +146,8 @@ Status CudaPlan::queue(const StepInputs& in, Flight& flight) {
     }
   }
   const Variant& variant = variant_for(in.tokens.size(), in.output_rows.size());
-  if (Status s = device_.check(device_.api().launch_graph(variant.exec, device_.stream()), "starting a step"); !s.ok()) {
+  if (Status s = device_.check(device_.api().launch_graph(variant.exec, device_.stream()), "starting a step");
+      !s.ok()) {
     return s;
   }
   return queue_outputs(in, flight);

@@ -51,8 +51,8 @@ class CudaPlan final : public Plan {
   std::vector<Variant> variants_;
   std::array<Flight, 2> flights_;  // of step k at k % 2
   size_t n_started_ = 0, n_waited_ = 0;
-  std::optional<Error> error_;     // the first; every later step fails with it
-  std::vector<float> kept_;        // with Bucket::keep_values: all activations of the last finished step
+  std::optional<Error> error_;  // the first; every later step fails with it
+  std::vector<float> kept_;     // with Bucket::keep_values: all activations of the last finished step
   size_t kept_tokens_ = 0, kept_outputs_ = 0;
 };
 

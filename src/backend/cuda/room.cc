@@ -87,17 +87,33 @@ Status Room::take_buffers(Device& device) {
   const size_t n_tokens = static_cast<size_t>(std::min(bucket_.max_tokens, kMaxSplitTokens));
   for (const Node& node : graph_.nodes()) {
     if (node.op == Op::hidden_in) hidden_floats = static_cast<size_t>(graph_.info(node.out[0]).shape.elems());
+    if (node.op == Op::moe_route) {
+      const size_t n_experts = static_cast<size_t>(graph_.info(node.in[0]).shape.elems());
+      const size_t n_pairs =
+          static_cast<size_t>(bucket_.max_tokens) * static_cast<size_t>(node.as<MoeRouteParams>().n_used);
+      n_pairs_ = std::max(n_pairs_, n_pairs);
+      n_tiles_ = std::max(n_tiles_, static_cast<size_t>(max_expert_tiles(static_cast<int64_t>(n_pairs),
+                                                                         static_cast<int64_t>(n_experts))));
+    }
     if (node.op != Op::attention) continue;
     const int layer = node.as<AttentionParams>().cache_layer;
     const size_t n_heads = static_cast<size_t>(graph_.info(node.in[0]).shape[0]);
     const size_t row = static_cast<size_t>(cache_.kv_layer(layer).v_dim) + 2;
     partial_floats = std::max(partial_floats, n_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
   }
-  ZINC_TRY(hidden_in, device.allocate(hidden_floats * static_cast<size_t>(bucket_.max_tokens) * sizeof(float), "hidden states"));
+  ZINC_TRY(hidden_in,
+           device.allocate(hidden_floats * static_cast<size_t>(bucket_.max_tokens) * sizeof(float), "hidden states"));
   hidden_in_ = std::move(hidden_in);
+  ZINC_TRY(tiles, device.allocate((n_pairs_ + 3 * n_tiles_ + 1) * sizeof(int), "experts"));
+  expert_tiles_ = std::move(tiles);
   ZINC_TRY(partial, device.allocate(partial_floats * sizeof(float), "attention"));
   partial_ = std::move(partial);
   return ok_status();
+}
+
+simt::ExpertTiles Room::expert_tiles() const {
+  int* at = expert_tiles_.as<int>();
+  return {.order = at, .tiles = at + n_pairs_, .n_tiles = at + n_pairs_ + 3 * n_tiles_};
 }
 
 int Room::n_chunks(int layer) const {
@@ -155,7 +171,8 @@ Status Room::make_rope_tables(const CudaWeights& weights, Device& device) {
     if (node.op != Op::rope) continue;
     const zinc::RopeParams& params = node.as<zinc::RopeParams>();
     const std::span<const float> factors =
-        node.in[1] ? std::span<const float>(weights.host_vector(graph_.info(node.in[1]).name)) : std::span<const float>();
+        node.in[1] ? std::span<const float>(weights.host_vector(graph_.info(node.in[1]).name))
+                   : std::span<const float>();
     std::vector<double> frequencies = rope_frequencies(params, factors);
     const auto same = std::ranges::find_if(rope_tables_, [&](const RopeTable& t) {
       return t.frequencies == frequencies && t.amplitude == params.amplitude;
@@ -165,7 +182,8 @@ Status Room::make_rope_tables(const CudaWeights& weights, Device& device) {
     RopeTable table;
     const size_t n_pairs = frequencies.size();
     ZINC_TRY(on_device, device.allocate(n_pairs * sizeof(double), "rotations"));
-    ZINC_TRY(angles, device.allocate(n_pairs * 2 * sizeof(float) * static_cast<size_t>(bucket_.max_tokens), "rotations"));
+    ZINC_TRY(angles,
+             device.allocate(n_pairs * 2 * sizeof(float) * static_cast<size_t>(bucket_.max_tokens), "rotations"));
     if (Status s = device.copy_in(on_device.address(), frequencies.data(), n_pairs * sizeof(double)); !s.ok()) return s;
     if (Status s = device.wait(); !s.ok()) return s;
     table.frequencies = std::move(frequencies);

@@ -1,7 +1,8 @@
-// All device memory of one plan, taken when it is compiled: activations, their rounded forms, tables of rotations, partial
-// results of attention, the step's upload and what is sampled.
+// All device memory of one plan, taken when it is compiled: activations, their rounded forms, tables of rotations,
+// partial results of attention, the step's upload and what is sampled.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cuda/cache.h"
@@ -44,6 +45,11 @@ class Room {
   int n_chunks(int layer) const;  // of keys, at most, of one row of this layer
   const simt::Step& step() const { return step_; }
   const UploadLayout& layout() const { return layout_; }
+  // Tiles that n_pairs of rows and experts are cut into at most.
+  static int64_t max_expert_tiles(int64_t n_pairs, int64_t n_experts) {
+    return n_pairs / simt::kTileColumns + std::min(n_pairs, n_experts);
+  }
+  simt::ExpertTiles expert_tiles() const;
   int max_seqs() const { return bucket_.max_seqs; }
   const Buffer& upload() const { return upload_; }
   const Buffer& hidden_in() const { return hidden_in_; }  // where the step's hidden states arrive
@@ -65,9 +71,10 @@ class Room {
   UploadLayout layout_;
   simt::Step step_{};
   std::vector<size_t> rounded_offsets_;  // per form
+  size_t n_pairs_ = 0, n_tiles_ = 0;     // of experts, at most
   std::vector<RopeTable> rope_tables_;
   std::vector<int> rope_table_of_;  // per node
-  Buffer arena_, rounded_, partial_, upload_, hidden_in_, sampled_, best_, best_id_;
+  Buffer arena_, rounded_, partial_, upload_, hidden_in_, expert_tiles_, sampled_, best_, best_id_;
 };
 
 }  // namespace zinc::cuda

@@ -90,10 +90,66 @@ Result<std::unique_ptr<CudaWeights>> CudaWeights::upload(std::span<const Graph* 
   return weights;
 }
 
+// One tensor on its way into panels, as it is or decoded.
+struct CudaWeights::Journey {
+  const TensorView& from;
+  const DeviceMatrix& to;
+  bool is_decoded = false, is_f32 = false;  // decoded: to f32, else to f16
+  Function pack = nullptr;
+
+  size_t n_in() const { return static_cast<size_t>(to.matrix.n_in); }
+  size_t file_row() const { return row_bytes(*from.format, n_in()); }
+  size_t sent_row() const { return is_decoded ? n_in() * (is_f32 ? 4 : 2) : file_row(); }
+
+  void fill(size_t first, size_t n, std::byte* out, ThreadPool& threads) const {
+    const std::byte* source = from.bytes.data() + first * file_row();
+    threads.parallel_for(n, [&](size_t begin, size_t end) {
+      if (!is_decoded) {
+        std::memcpy(out + begin * sent_row(), source + begin * sent_row(), (end - begin) * sent_row());
+        return;
+      }
+      std::vector<float> floats(n_in());
+      for (size_t r = begin; r < end; ++r) {
+        from.format->decode({source + r * file_row(), file_row()}, floats);
+        std::byte* row = out + r * sent_row();
+        if (is_f32) {
+          std::memcpy(row, floats.data(), sent_row());
+          continue;
+        }
+        for (size_t i = 0; i < floats.size(); ++i) {
+          const uint16_t half = float_to_half(floats[i]);
+          std::memcpy(row + 2 * i, &half, sizeof(half));
+        }
+      }
+    });
+  }
+
+  // Rows first..first+n-1 of matrix `stack`, through one half of the staging memory.
+  Status send(size_t stack, size_t first, size_t n, Staging& staging, ThreadPool& threads) const {
+    Device& device = staging.device;
+    ZINC_TRY(half, staging.next());
+    fill(stack * static_cast<size_t>(to.matrix.n_out) + first, n, half->host.as<std::byte>(), threads);
+    if (Status s = device.copy_in(half->device.address(), half->host.as<std::byte>(), n * sent_row()); !s.ok())
+      return s;
+    const long long panel = static_cast<long long>(first / simt::kPanelRows);
+    const simt::PackParams params{.from = half->device.as<const unsigned char>(),
+                                  .to = to.bytes.as<unsigned char>() +
+                                        static_cast<long long>(stack) * to.matrix.matrix_bytes +
+                                        panel * to.matrix.panel_bytes,
+                                  .row_bytes = static_cast<long long>(sent_row()),
+                                  .panel_bytes = to.matrix.panel_bytes,
+                                  .n_rows = static_cast<int>(n),
+                                  .n_in = to.matrix.n_in,
+                                  .n_segments = to.matrix.n_segments};
+    const int n_blocks = div_up(static_cast<int64_t>(n) * to.matrix.n_segments, simt::kThreads);
+    if (Status s = device.run(Launch::of(pack, params, static_cast<unsigned>(n_blocks))); !s.ok()) return s;
+    return device.check(device.api().record_event(half->emptied, device.stream()), "uploading");
+  }
+};
+
 Status CudaWeights::add_matrix(const ValueInfo& info, bool is_table, Device& device, ThreadPool& threads,
                                Staging& staging) {
-  const Format& from = *info.weight.format;
-  const PanelFormat* panel = find_panel_format(from.name);
+  const PanelFormat* panel = find_panel_format(info.weight.format->name);
   const bool is_decoded = panel == nullptr;
   if (is_decoded) panel = find_panel_format(is_table ? "f32" : "f16");
   auto& into = is_decoded && is_table ? tables_ : matrices_;
@@ -109,52 +165,15 @@ Status CudaWeights::add_matrix(const ValueInfo& info, bool is_table, Device& dev
   m.bytes = std::move(bytes);
   m.matrix.bytes = m.bytes.as<const unsigned char>();
   ZINC_TRY(pack, device.kernel({"pack", std::string(panel->name)}, "pack"));
-
-  const size_t n_in = static_cast<size_t>(m.matrix.n_in), file_row = row_bytes(from, n_in);
-  const size_t row = is_decoded ? n_in * (is_table ? 4 : 2) : file_row;
-  const size_t n_at_once = std::max<size_t>(1, kStagingBytes / row / simt::kPanelRows) * simt::kPanelRows;
-  if (Status s = staging.reserve(std::max(kStagingBytes, n_at_once * row)); !s.ok()) return s;
+  const Journey journey{info.weight, m, is_decoded, is_table, pack};
+  const size_t n_at_once =
+      std::max<size_t>(1, kStagingBytes / journey.sent_row() / simt::kPanelRows) * simt::kPanelRows;
+  if (Status s = staging.reserve(std::max(kStagingBytes, n_at_once * journey.sent_row())); !s.ok()) return s;
   const size_t n_rows = static_cast<size_t>(m.matrix.n_out);
   for (size_t stack = 0; stack < static_cast<size_t>(m.n_stack); ++stack) {
     for (size_t first = 0; first < n_rows; first += n_at_once) {
       const size_t n = std::min(n_at_once, n_rows - first);
-      ZINC_TRY(half, staging.next());
-      const std::byte* source = info.weight.bytes.data() + (stack * n_rows + first) * file_row;
-      std::byte* to = half->host.as<std::byte>();
-      threads.parallel_for(n, [&](size_t begin, size_t end) {
-        if (!is_decoded) {
-          std::memcpy(to + begin * row, source + begin * row, (end - begin) * row);
-          return;
-        }
-        std::vector<float> floats(n_in);
-        for (size_t r = begin; r < end; ++r) {
-          from.decode({source + r * file_row, file_row}, floats);
-          if (is_table) {
-            std::memcpy(to + r * row, floats.data(), row);
-          } else {
-            uint16_t* halves = reinterpret_cast<uint16_t*>(to + r * row);
-            for (size_t i = 0; i < n_in; ++i) halves[i] = float_to_half(floats[i]);
-          }
-        }
-      });
-      if (Status s = device.copy_in(half->device.address(), to, n * row); !s.ok()) return s;
-      const simt::PackParams params{
-          .from = half->device.as<const unsigned char>(),
-          .to = m.bytes.as<unsigned char>() + static_cast<long long>(stack) * m.matrix.matrix_bytes +
-                static_cast<long long>(first / simt::kPanelRows) * m.matrix.panel_bytes,
-          .row_bytes = static_cast<long long>(row),
-          .panel_bytes = m.matrix.panel_bytes,
-          .n_rows = static_cast<int>(n),
-          .n_in = m.matrix.n_in,
-          .n_segments = m.matrix.n_segments};
-      const int64_t n_threads = static_cast<int64_t>(n) * m.matrix.n_segments;
-      if (Status s = device.run(Launch::of(pack, params, static_cast<unsigned>(div_up(n_threads, simt::kThreads))));
-          !s.ok()) {
-        return s;
-      }
-      if (Status s = device.check(device.api().record_event(half->emptied, device.stream()), "uploading"); !s.ok()) {
-        return s;
-      }
+      if (Status s = journey.send(stack, first, n, staging, threads); !s.ok()) return s;
     }
   }
   device_bytes_ += m.bytes.size();

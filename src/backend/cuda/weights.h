@@ -1,6 +1,6 @@
 // Weights on the GPU. Matrices lie in panels (backend/simt/panel.h), packed on the device from the file's blocks; those
-// of formats without panels are decoded by the host when uploaded: to f16 where they multiply, to f32 where rows of them
-// are read. Small vectors are f32. Found by tensor name, shared by all graphs.
+// of formats without panels are decoded by the host when uploaded: to f16 where they multiply, to f32 where rows of
+// them are read. Small vectors are f32. Found by tensor name, shared by all graphs.
 #pragma once
 
 #include <string>
@@ -28,13 +28,14 @@ class CudaWeights final : public DeviceWeights {
                                                      ThreadPool& threads);
   size_t device_bytes() const override { return device_bytes_; }
 
-  const DeviceMatrix* matrix(const std::string& name) const;   // of linear and moe_linear. nullptr: none
-  const DeviceMatrix* table(const std::string& name) const;    // of embed
-  const float* vector(const std::string& name) const;          // on the device
+  const DeviceMatrix* matrix(const std::string& name) const;  // of linear and moe_linear. nullptr: none
+  const DeviceMatrix* table(const std::string& name) const;   // of embed
+  const float* vector(const std::string& name) const;         // on the device
   const std::vector<float>& host_vector(const std::string& name) const { return host_vectors_.at(name); }
 
  private:
   struct Staging;
+  struct Journey;
   Status add_matrix(const ValueInfo& info, bool is_table, Device& device, ThreadPool& threads, Staging& staging);
   Status add_vector(const ValueInfo& info, Device& device);
 

@@ -1,8 +1,8 @@
 // Attention over paged keys and values.
-// A head's keys in a page are a panel of 32 positions in pieces of 16 bytes, so that a lane is a position; its values are
-// rows. Positions are cut into chunks of 256 at fixed places. Each chunk's softmax is finished alone (its largest score,
-// sum and weighted values), then chunks are merged in order, by one function: whether a block loops over its chunks or
-// many blocks take one each, and whatever rows share a block, a row's result is the same to the bit.
+// A head's keys in a page are a panel of 32 positions in pieces of 16 bytes, so that a lane is a position; its values
+// are rows. Positions are cut into chunks of 256 at fixed places. Each chunk's softmax is finished alone (its largest
+// score, sum and weighted values), then chunks are merged in order, by one function: whether a block loops over its
+// chunks or many blocks take one each, and whatever rows share a block, a row's result is the same to the bit.
 #include "backend/simt/rounding.h"
 
 namespace zinc::simt {
@@ -147,7 +147,8 @@ ZINC_DEVICE void prepare_heads(const HeadsParams& p) {
   }
   u8* keys = keys_at(p.step, p.kv, t, head);
   for (int block = 0; block < padded(part.dim) / 32; ++block) {
-    write_block<Kv>(p.kv, keys, which == 1, p.step.positions[t] % kPagePositions, block, values[block * 32 + lane_id()]);
+    write_block<Kv>(p.kv, keys, which == 1, p.step.positions[t] % kPagePositions, block,
+                    values[block * 32 + lane_id()]);
   }
 }
 
@@ -265,8 +266,7 @@ ZINC_DEVICE void weigh_values(const AttentionParams& p, const Tile& tile, const 
   float4 sum[N] = {};
   const int begin = max(page_first, tile.oldest), end = min(page_first + kPagePositions, tile.last_position() + 1);
   if (begin < end && i < v_dim) {
-    const u8* values =
-        head_of(p.kv, page_of(p.step, p.kv.group, tile.seq, begin), tile.kv_head) + p.kv.value_begin;
+    const u8* values = head_of(p.kv, page_of(p.step, p.kv.group, tile.seq, begin), tile.kv_head) + p.kv.value_begin;
     for (int from = 0; from < kPagePositions; from += kAtOnce) {
       float4 v[kAtOnce];
 #pragma unroll
@@ -352,7 +352,8 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const R
   __syncthreads();
   const int first = tile.oldest / kChunkPositions, last = tile.last_position() / kChunkPositions;
   const int stride = p.partial ? static_cast<int>(gridDim.z) : 1, begin = p.partial ? static_cast<int>(blockIdx.z) : 0;
-  for (int chunk = first + begin; chunk <= last; chunk += stride) attend_chunk<Kv, N>(p, tile, room, chunk, chunk - first);
+  for (int chunk = first + begin; chunk <= last; chunk += stride)
+    attend_chunk<Kv, N>(p, tile, room, chunk, chunk - first);
   if (p.partial) return;
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
     const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
@@ -412,8 +413,7 @@ ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
   const int head = i / p.kv.v_dim, dim = i % p.kv.v_dim;
   float result = 0;
   if (i < width) {
-    const float* chunks =
-        p.partial + (static_cast<long long>(t) * p.n_heads + head) * p.n_chunks * (p.kv.v_dim + 2);
+    const float* chunks = p.partial + (static_cast<long long>(t) * p.n_heads + head) * p.n_chunks * (p.kv.v_dim + 2);
     Running all = {lowest_score(), 0.0f};
     for (int c = 0; c < n_chunks; ++c) {
       const float* chunk = chunks + static_cast<long long>(c) * (p.kv.v_dim + 2);

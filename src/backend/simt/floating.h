@@ -30,7 +30,7 @@ struct LoadedSegment {
 // Activations stay floats in global memory; inputs past the last count as zero.
 template <class F, int M>
 struct Inputs {
-  static ZINC_DEVICE int shared_floats(const LinearParams&) { return 0; }
+  static constexpr int kSharedFloats = 0;
   ZINC_DEVICE void prepare(const LinearParams&, const int (&)[M], float*) {}
   ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
                        int n_groups, float (&out)[M]) const {

@@ -1,8 +1,8 @@
 // out[m, o] = sum_k x[m, k] * weight[o, k] on integer matrix cores, for many rows of rounded activations. A program of
 // this file begins with one format/<f>.h.
-// A block has 128 weight rows and 64 rows of activations, a warp 32 by 32: two by four tiles of 16 by 8. A segment of both
-// is copied into shared memory, as it lies, while the one before is multiplied; words of the panels are fragments as they
-// are (see panel.h). A segment's value is that of quantized.h, so the results are linear.cu's to the bit.
+// A block has 128 weight rows and 64 rows of activations, a warp 32 by 32: two by four tiles of 16 by 8. A segment of
+// both is copied into shared memory, as it lies, while the one before is multiplied; words of the panels are fragments
+// as they are (see panel.h). A segment's value is that of quantized.h, so the results are linear.cu's to the bit.
 #include "backend/simt/dialect.h"
 
 namespace zinc::simt {
@@ -22,10 +22,9 @@ struct Stage {
 // d += a * b, 16 x 8 x 32 signed bytes; and the half of it, 16 x 8 x 16.
 ZINC_DEVICE void multiply_32(int (&d)[4], const int (&a)[4], const int (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
   __trap();  // never launched on older parts
 #endif
@@ -62,27 +61,35 @@ ZINC_DEVICE void wait_for_copies() {
 #endif
 }
 
-// Begins to stage a segment. Rows of activations past the last repeat it: their results are not written.
-ZINC_DEVICE void stage_segment(const LinearParams& p, Stage& stage, int first_panel, int first, int n_total, int segment,
+// What a block works on.
+struct Block {
+  const Matrix* matrix;
+  const u8* weights;
+  int part, expert, first_panel;
+  int n_columns;  // rows of activations
+};
+
+// Begins to stage a segment. rows: which row of the activations each column is; those past the last repeat it.
+ZINC_DEVICE void stage_segment(const LinearParams& p, const Block& block, const int* rows, Stage& stage, int segment,
                                int n_groups) {
   const Rounded& x = p.rounded;
   const int thread = static_cast<int>(threadIdx.x);
   const int n_pieces = kPanelRows * (F::kHeaderBytes + n_groups * F::kGroupBytes) / 16;
-  const u8* weights = p.parts[0].bytes + static_cast<long long>(segment) * kSegmentBytes;
+  const u8* weights = block.weights + static_cast<long long>(segment) * kSegmentBytes;
   for (int panel = 0; panel < kPanels; ++panel) {
-    if ((first_panel + panel) * kPanelRows >= p.parts[0].n_out) break;
-    const u8* from = weights + (first_panel + panel) * p.parts[0].panel_bytes;
+    if ((block.first_panel + panel) * kPanelRows >= block.matrix->n_out) break;
+    const u8* from = weights + (block.first_panel + panel) * block.matrix->panel_bytes;
     for (int i = thread; i < n_pieces; i += kThreads) copy_async<16>(stage.weights[panel] + i * 16, from + i * 16);
   }
   for (int i = thread; i < kTileColumns * (kSegmentElems / 16); i += kThreads) {
     const int column = i / (kSegmentElems / 16), piece = i % (kSegmentElems / 16);
-    const long long row = min(first + column, n_total - 1);
+    const long long row = rows[column];
     copy_async<16>(stage.q + column * kStageStride + piece * 16,
                    x.q + row * x.stride + segment * kSegmentElems + piece * 16);
   }
   if (thread < kTileColumns * 2) {  // half of the groups of a column
     const int column = thread / 2, g = thread % 2 * 4;
-    const long long row = min(first + column, n_total - 1);
+    const long long row = rows[column];
     const long long group = row * (x.stride / kGroupElems) + segment * kSegmentGroups + g;
     if (F::kHasMin) copy_async<16>(&stage.sum[column][g], x.sum + group);
     if (F::kRoundedBlock == kGroupElems) {
@@ -196,31 +203,63 @@ ZINC_DEVICE void multiply_segment(const u8* segment, const Stage& stage, int fir
   }
 }
 
-// Grid: tiles of weight rows, tiles of activations.
+// Which matrix and panels; which rows of activations, and where their results go. False: no work.
+ZINC_DEVICE bool find_block(const LinearParams& p, Block& block, int* rows, int* results) {
+  int tile = static_cast<int>(blockIdx.x);
+  for (block.part = 0; block.part + 1 < p.n_parts; ++block.part) {
+    const int n_tiles = (p.parts[block.part].n_out + kTileRows - 1) / kTileRows;
+    if (tile < n_tiles) break;
+    tile -= n_tiles;
+  }
+  block.matrix = &p.parts[block.part];
+  block.first_panel = tile * kPanels;
+  block.expert = 0;
+  const int y = static_cast<int>(blockIdx.y), column = static_cast<int>(threadIdx.x);
+  int first = y * kTileColumns;
+  if (p.expert_ids) {
+    if (y >= *p.tiles.n_tiles) return false;
+    block.expert = p.tiles.tiles[3 * y];
+    first = p.tiles.tiles[3 * y + 1];
+    block.n_columns = p.tiles.tiles[3 * y + 2];
+  } else {
+    block.n_columns = min(kTileColumns, *p.n_rows * p.per_row - first);
+    if (block.n_columns <= 0) return false;
+  }
+  block.weights = block.matrix->bytes + block.expert * block.matrix->matrix_bytes;
+  if (column < kTileColumns) {
+    const int at = first + min(column, block.n_columns - 1);
+    const int result = p.expert_ids ? p.tiles.order[at] : at;
+    results[column] = result;
+    rows[column] = p.expert_ids && !p.x_per_used ? result / p.n_used : result;
+  }
+  __syncthreads();
+  return true;
+}
+
+// Grid: tiles of weight rows of all parts, tiles of activations.
 extern "C" __global__ void __launch_bounds__(256, 2) gemm(__grid_constant__ const LinearParams p) {
   extern __shared__ float4 shared[];
+  __shared__ int rows[kTileColumns], results[kTileColumns];
   Stage* stages = reinterpret_cast<Stage*>(shared);
   let_next_start();
   wait_for_previous();
-  const Matrix& matrix = p.parts[0];
-  const int n_total = *p.n_rows * p.per_row, first = static_cast<int>(blockIdx.y) * kTileColumns;
-  if (first >= n_total) return;
-  const int first_panel = static_cast<int>(blockIdx.x) * kPanels, panel = first_panel + warp_id() % kPanels;
-  const int first_column = warp_id() / kPanels * (kColumnTiles * 8);
-  const bool is_inside = panel * kPanelRows < matrix.n_out && first + first_column < n_total;
+  Block block;
+  if (!find_block(p, block, rows, results)) return;
+  const Matrix& matrix = *block.matrix;
+  const int panel = block.first_panel + warp_id() % kPanels, first_column = warp_id() / kPanels * (kColumnTiles * 8);
+  const bool is_inside = panel * kPanelRows < matrix.n_out && first_column < block.n_columns;
   const auto n_groups = [&](int s) { return s + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups; };
   float total[kRowTiles][kColumnTiles][4] = {};
-  stage_segment(p, stages[0], first_panel, first, n_total, 0, n_groups(0));
+  stage_segment(p, block, rows, stages[0], 0, n_groups(0));
   for (int s = 0; s < matrix.n_segments; ++s) {
     wait_for_copies();
     __syncthreads();
-    if (s + 1 < matrix.n_segments) {
-      stage_segment(p, stages[(s + 1) % 2], first_panel, first, n_total, s + 1, n_groups(s + 1));
-    }
+    if (s + 1 < matrix.n_segments) stage_segment(p, block, rows, stages[(s + 1) % 2], s + 1, n_groups(s + 1));
     const Stage& stage = stages[s % 2];
     if (is_inside) multiply_segment<F>(stage.weights[warp_id() % kPanels], stage, first_column, n_groups(s), total);
   }
   if (!is_inside) return;
+  const float* bias = p.biases[block.part];
 #pragma unroll
   for (int t = 0; t < kRowTiles; ++t) {
 #pragma unroll
@@ -228,12 +267,13 @@ extern "C" __global__ void __launch_bounds__(256, 2) gemm(__grid_constant__ cons
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int o = panel * kPanelRows + t * 16 + e / 2 * 8 + lane_id() / 4;
-        const int m = first + first_column + c * 8 + lane_id() % 4 * 2 + e % 2;
-        if (o >= matrix.n_out || m >= n_total) continue;
+        const int column = first_column + c * 8 + lane_id() % 4 * 2 + e % 2;
+        if (o >= matrix.n_out || column >= block.n_columns) continue;
         float value = total[t][c][e];
-        if (p.biases[0]) value += p.biases[0][o];
-        const long long at = static_cast<long long>(m) * matrix.n_out + o;
-        p.outs[0][at] = p.added ? p.added[at] + value : value;
+        if (p.expert_scales[block.part]) value *= p.expert_scales[block.part][block.expert];
+        if (bias) value += bias[static_cast<long long>(block.expert) * matrix.n_out + o];
+        const long long at = static_cast<long long>(results[column]) * matrix.n_out + o;
+        p.outs[block.part][at] = p.added ? p.added[at] + value : value;
       }
     }
   }

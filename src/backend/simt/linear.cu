@@ -1,8 +1,8 @@
 // out[m, o] = sum_k x[m, k] * weight[o, k]: matrices times few rows of activations. A program of this file begins with
 // one format/<f>.h.
-// One lane per output row, one warp per segment of 256 inputs; the segments' values are added in order by one thread per
-// output. A block's first weights are on their way before it waits for its activations, which it norms and rounds itself
-// where nobody did. Moves each weight once per M rows of activations.
+// One lane per output row, one warp per segment of 256 inputs; the segments' values are added in order by one thread
+// per output. A block's first weights are on their way before it waits for its activations, which it norms and rounds
+// itself where nobody did. Moves each weight once per M rows of activations.
 #include "backend/simt/dialect.h"
 
 namespace zinc::simt {
@@ -98,9 +98,17 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   const bool is_inside = panel * kPanelRows < matrix.n_out;
   const u8* weights = matrix.bytes + panel * matrix.panel_bytes;
   const auto n_groups = [&](int s) { return s + 1 < n_segments ? kSegmentGroups : p.parts[0].n_last_groups; };
-  LoadedSegment<F> loaded;
-  const bool is_early = is_inside && first < n_segments && p.expert_ids == nullptr;
-  if (is_early) loaded.load(weights + static_cast<long long>(first) * kSegmentBytes, lane_id(), n_groups(first));
+  // Loads under way for each warp: two segments where they are small and there is one row of activations.
+  constexpr int kAhead = M == 1 && sizeof(LoadedSegment<F>) <= 160 ? 2 : 1;
+  LoadedSegment<F> loaded[kAhead];
+  const auto load = [&](int j, int s) {
+    if (!is_inside || s >= n_segments) return;
+    loaded[j].load(weights + static_cast<long long>(s) * kSegmentBytes, lane_id(), n_groups(s));
+  };
+#pragma unroll
+  for (int j = 0; j < kAhead; ++j) {
+    if (p.expert_ids == nullptr) load(j, first + j * p.warps_per_panel);
+  }
   if (p.is_normed && p.norm_weight) {
     for (int s = first; s < n_segments; s += p.warps_per_panel) {
       if (s * kSegmentElems + lane_id() * 8 < p.parts[0].n_in) {
@@ -112,16 +120,25 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   const Work<M> work = find_work<M>(p);
   // With one row of blocks there is nearly always work: it begins before the count has arrived.
   if (gridDim.y > 1 && work.first >= work.n_total) return;
-  weights += work.expert * matrix.matrix_bytes;
-  Inputs<F, M> inputs;
-  float* partial = reinterpret_cast<float*>(shared) + Inputs<F, M>::shared_floats(p);  // [panel][segment][M][row]
-  inputs.prepare(p, work.x_rows, reinterpret_cast<float*>(shared));
-  for (int s = first; is_inside && s < n_segments; s += p.warps_per_panel) {
-    if (s != first || !is_early) loaded.load(weights + static_cast<long long>(s) * kSegmentBytes, lane_id(), n_groups(s));
-    float values[M];
-    inputs.dot(p, loaded, work.x_rows, s, n_groups(s), values);
+  if (p.expert_ids) {
+    weights += work.expert * matrix.matrix_bytes;
 #pragma unroll
-    for (int m = 0; m < M; ++m) partial[((local * n_segments + s) * M + m) * kPanelRows + lane_id()] = values[m];
+    for (int j = 0; j < kAhead; ++j) load(j, first + j * p.warps_per_panel);
+  }
+  Inputs<F, M> inputs;
+  float* partial = reinterpret_cast<float*>(shared) + Inputs<F, M>::kSharedFloats;  // [panel][segment][M][row]
+  inputs.prepare(p, work.x_rows, reinterpret_cast<float*>(shared));
+  for (int begin = first; is_inside && begin < n_segments; begin += kAhead * p.warps_per_panel) {
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int s = begin + j * p.warps_per_panel;
+      if (s >= n_segments) break;
+      float values[M];
+      inputs.dot(p, loaded[j], work.x_rows, s, n_groups(s), values);
+      load(j, s + kAhead * p.warps_per_panel);
+#pragma unroll
+      for (int m = 0; m < M; ++m) partial[((local * n_segments + s) * M + m) * kPanelRows + lane_id()] = values[m];
+    }
   }
   __syncthreads();
   write_out<M>(p, work, panels, partial);

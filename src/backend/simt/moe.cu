@@ -68,6 +68,35 @@ ZINC_KERNEL moe_route(RouteParams p) {
   }
 }
 
+// Brings the pairs of each expert together; one block. In which order they stand does not matter: each is multiplied
+// alone.
+ZINC_KERNEL group_pairs(GroupPairsParams p) {
+  __shared__ int places[kMaxExperts];  // counts, then where the next pair goes
+  let_next_start();
+  wait_for_previous();
+  const int n_pairs = *p.n_rows * p.n_used, thread = static_cast<int>(threadIdx.x);
+  for (int e = thread; e < p.n_experts; e += kThreads) places[e] = 0;
+  __syncthreads();
+  for (int i = thread; i < n_pairs; i += kThreads) atomicAdd(&places[p.ids[i]], 1);
+  __syncthreads();
+  if (thread == 0) {
+    int begin = 0, n_tiles = 0;
+    for (int e = 0; e < p.n_experts; ++e) {
+      const int n = places[e];
+      for (int k = 0; k < n; k += kTileColumns, ++n_tiles) {
+        p.out.tiles[3 * n_tiles] = e;
+        p.out.tiles[3 * n_tiles + 1] = begin + k;
+        p.out.tiles[3 * n_tiles + 2] = min(kTileColumns, n - k);
+      }
+      places[e] = begin;
+      begin += n;
+    }
+    *p.out.n_tiles = n_tiles;
+  }
+  __syncthreads();
+  for (int i = thread; i < n_pairs; i += kThreads) p.out.order[atomicAdd(&places[p.ids[i]], 1)] = i;
+}
+
 ZINC_KERNEL moe_combine(CombineParams p) {
   let_next_start();
   wait_for_previous();

@@ -1,9 +1,9 @@
-// How a matrix lies on the device. 32 rows form a panel; their inputs are cut into segments of 256 and these into groups
-// of 32. A segment is, for its 32 rows together: the headers (scales), then its groups; both in pieces of 4, 8 or 16
-// bytes a row, the rows' pieces side by side. So a warp with one lane per row loads whole lines, and so does one that
-// feeds matrix cores: word i of a piece holds the elements that lane i of a quad needs.
-// A format file defines WeightFormat: sizes, pack() from the file's blocks, header(), and the group's numbers as words of
-// four signed bytes (words() for a row's owner, fragment() for a lane of a quad).
+// How a matrix lies on the device. 32 rows form a panel; their inputs are cut into segments of 256 and these into
+// groups of 32. A segment is, for its 32 rows together: the headers (scales), then its groups; both in pieces of 4, 8
+// or 16 bytes a row, the rows' pieces side by side. So a warp with one lane per row loads whole lines, and so does one
+// that feeds matrix cores: word i of a piece holds the elements that lane i of a quad needs. A format file defines
+// WeightFormat: sizes, pack() from the file's blocks, header(), and the group's numbers as words of four signed bytes
+// (words() for a row's owner, fragment() for a lane of a quad).
 #pragma once
 
 #include "backend/simt/dialect.h"

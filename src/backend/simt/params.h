@@ -5,11 +5,11 @@
 
 namespace zinc::simt {
 
-inline constexpr int kPanelRows = 32;        // weight rows that lie interleaved, one per lane
-inline constexpr int kSegmentElems = 256;    // inputs whose products are summed before anything else is added to them
-inline constexpr int kGroupElems = 32;       // inputs of a segment that are loaded together
-inline constexpr int kSegmentGroups = 8;     // groups of a segment
-inline constexpr int kThreads = 256;         // of every block
+inline constexpr int kPanelRows = 32;      // weight rows that lie interleaved, one per lane
+inline constexpr int kSegmentElems = 256;  // inputs whose products are summed before anything else is added to them
+inline constexpr int kGroupElems = 32;     // inputs of a segment that are loaded together
+inline constexpr int kSegmentGroups = 8;   // groups of a segment
+inline constexpr int kThreads = 256;       // of every block
 inline constexpr int kWarps = kThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
@@ -17,10 +17,10 @@ inline constexpr int kAttentionRows = 8;     // query rows of one block
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
 inline constexpr int kMaxExperts = 1024;
-inline constexpr int kMaxParts = 3;          // matrices multiplied in one launch
-inline constexpr int kTileRows = 128;        // weight rows and activations of a block on matrix cores
+inline constexpr int kMaxParts = 3;    // matrices multiplied in one launch
+inline constexpr int kTileRows = 128;  // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
-inline constexpr int kSampleSplits = 32;     // parts of a row of logits searched at once
+inline constexpr int kSampleSplits = 32;  // parts of a row of logits searched at once
 
 // Where the counts of a step lie in its upload.
 enum Count : int { kTokens = 0, kSeqs = 1, kOutputs = 2, kStride = 4, kEntries = 4 + kMaxGroups, kCounts = 16 };
@@ -68,6 +68,13 @@ struct EmbedParams {
   float* out;
 };
 
+// Pairs of a row and an expert it uses, pair = row * n_used + u, brought together by expert and cut into tiles.
+struct ExpertTiles {
+  int* order;  // [pairs]
+  int* tiles;  // [tiles, 3]: expert, its first place in `order`, number of pairs
+  int* n_tiles;
+};
+
 // Products of one input with up to three matrices of equal width and format.
 struct LinearParams {
   Matrix parts[kMaxParts];
@@ -75,7 +82,7 @@ struct LinearParams {
   const float* biases[kMaxParts];         // null: none
   const float* expert_scales[kMaxParts];  // likewise
   int n_parts;
-  int act;  // kNoAct, or: parts 0 and 1 are gate and up, outs[0] is act(gate) * up
+  int act;             // kNoAct, or: parts 0 and 1 are gate and up, outs[0] is act(gate) * up
   const float* added;  // a residual of part 0, null: none
 
   Rounded rounded;  // x rounded beforehand; q null: each warp rounds what it reads
@@ -85,10 +92,11 @@ struct LinearParams {
   int is_normed;  // x is rms-normed first
 
   const int* n_rows;
-  int per_row;            // inputs of each of the n_rows
-  int warps_per_panel;    // a power of two up to kWarps
-  const int* expert_ids;  // [rows, n_used]; null: one matrix for all
+  int per_row;             // inputs of each of the n_rows
+  int warps_per_panel;     // a power of two up to kWarps
+  const int* expert_ids;   // [rows, n_used]; null: one matrix for all
   int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
+  ExpertTiles tiles;       // of the pairs of rows and experts, where many rows use experts
 };
 
 struct RoundParams {
@@ -208,6 +216,13 @@ struct RouteParams {
   const int* n_rows;
   int n_experts, n_used, mode;  // 0 softmax, 1 normalised, 2 of the chosen
   float scale;
+};
+
+struct GroupPairsParams {
+  const int* ids;  // [rows, n_used]
+  const int* n_rows;
+  int n_used, n_experts;
+  ExpertTiles out;
 };
 
 struct CombineParams {

@@ -1,5 +1,5 @@
-// Products with block-quantized weights: 8-bit activations, exact integer sums, and then the fewest float operations, in
-// one order for every kernel. A segment's value is
+// Products with block-quantized weights: 8-bit activations, exact integer sums, and then the fewest float operations,
+// in one order for every kernel. A segment's value is
 //   256 numbers a scale: (d * sum(scale_g * dot_g) - dmin * sum(min_g * xsum_g)) * xscale
 //   32 numbers a scale:  sum over g of dot_g * (scale_g * xscale_g) [+ min_g * (xscale_g * xsum_g)]
 // so that a matrix-vector kernel and a matrix-core kernel agree to the bit.
@@ -45,44 +45,16 @@ ZINC_DEVICE int dot_16(const int* w, const int4& x) {
   return __dp4a(w[3], x.w, __dp4a(w[2], x.z, __dp4a(w[1], x.y, __dp4a(w[0], x.x, 0))));
 }
 
-// A segment of M rows of activations, rounded, in global memory.
-template <class F, int M>
-struct GlobalX {
-  const Rounded& x;
-  const int (&rows)[M];
-  int segment;
-  ZINC_DEVICE const int4* q(int m, int g) const {
-    return reinterpret_cast<const int4*>(x.q + static_cast<long long>(rows[m]) * x.stride + segment * kSegmentElems) +
-           2 * g;
-  }
-  ZINC_DEVICE float scale(int m, int g) const {
-    if constexpr (F::kRoundedBlock == kSegmentElems) {
-      return x.scale[static_cast<long long>(rows[m]) * (x.stride / kSegmentElems) + segment];
-    }
-    return x.scale[static_cast<long long>(rows[m]) * (x.stride / kGroupElems) + segment * kSegmentGroups + g];
-  }
-  ZINC_DEVICE int sum(int m, int g) const {
-    return x.sum[static_cast<long long>(rows[m]) * (x.stride / kGroupElems) + segment * kSegmentGroups + g];
-  }
-};
-
-// The same in a warp's own shared memory.
+// A segment of one row of activations, rounded, in a warp's own shared memory.
 struct SharedX {
   int4 quants[16];
   float scales[kSegmentGroups];
   int sums[kSegmentGroups];
 };
-template <int M>
-struct SharedRows {
-  const SharedX* rows;
-  ZINC_DEVICE const int4* q(int m, int g) const { return rows[m].quants + 2 * g; }
-  ZINC_DEVICE float scale(int m, int g) const { return rows[m].scales[g]; }
-  ZINC_DEVICE int sum(int m, int g) const { return rows[m].sums[g]; }
-};
 
 // The row's segment times that of M rows of activations.
-template <class F, int M, class X>
-ZINC_DEVICE void dot_rounded(const LoadedSegment<F>& loaded, const X& x, int n_groups, float (&out)[M]) {
+template <class F, int M>
+ZINC_DEVICE void dot_rounded(const LoadedSegment<F>& loaded, const SharedX* x, int n_groups, float (&out)[M]) {
   int sums[M] = {}, mins[M] = {};
 #pragma unroll
   for (int m = 0; m < M; ++m) out[m] = 0;
@@ -93,21 +65,21 @@ ZINC_DEVICE void dot_rounded(const LoadedSegment<F>& loaded, const X& x, int n_g
     F::words(loaded.groups[g], w);
 #pragma unroll
     for (int m = 0; m < M; ++m) {
-      const int4* q = x.q(m, g);
+      const int4* q = x[m].quants + 2 * g;
       const int low = dot_16(w, q[0]), high = dot_16(w + 4, q[1]);
       if constexpr (F::kRoundedBlock == kGroupElems) {
-        out[m] = add_group<F>(loaded.header, g, low + high, x.scale(m, g), F::kHasMin ? x.sum(m, g) : 0, out[m]);
+        out[m] = add_group<F>(loaded.header, g, low + high, x[m].scales[g], F::kHasMin ? x[m].sums[g] : 0, out[m]);
       } else if constexpr (F::kHalfScales) {
         sums[m] += loaded.header.scale(2 * g) * low + loaded.header.scale(2 * g + 1) * high;
       } else {
         sums[m] += loaded.header.scale(g) * (low + high);
-        if constexpr (F::kHasMin) mins[m] += loaded.header.min(g) * x.sum(m, g);
+        if constexpr (F::kHasMin) mins[m] += loaded.header.min(g) * x[m].sums[g];
       }
     }
   }
   if constexpr (F::kRoundedBlock == kSegmentElems) {
 #pragma unroll
-    for (int m = 0; m < M; ++m) out[m] = segment_value<F>(loaded.header, sums[m], mins[m], x.scale(m, 0));
+    for (int m = 0; m < M; ++m) out[m] = segment_value<F>(loaded.header, sums[m], mins[m], x[m].scales[0]);
   }
 }
 
@@ -117,9 +89,7 @@ struct Inputs {
   SharedX* own;  // the warp's
   float factors[M];
 
-  static ZINC_DEVICE int shared_floats(const LinearParams& p) {
-    return p.rounded.q ? 0 : kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float)) + kWarps;
-  }
+  static constexpr int kSharedFloats = kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float)) + kWarps;
   ZINC_DEVICE void prepare(const LinearParams& p, const int (&rows)[M], float* shared) {
     own = reinterpret_cast<SharedX*>(shared) + warp_id() * M;
     if (p.rounded.q || !p.is_normed) return;
@@ -133,25 +103,39 @@ struct Inputs {
   }
   ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
                        int n_groups, float (&out)[M]) const {
-    if (p.rounded.q) {
-      dot_rounded<F, M>(loaded, GlobalX<F, M>{p.rounded, rows, segment}, n_groups, out);
-      return;
-    }
-    const int at = segment * kSegmentElems + lane_id() * 8, width = p.parts[0].n_in, lane = lane_id();
     __syncwarp();
 #pragma unroll
     for (int m = 0; m < M; ++m) {
-      Eight x = load_eight(p.x + static_cast<long long>(rows[m]) * width, at, width);
-      if (p.is_normed) x = normed(x, factors[m], p.norm_weight, at, width);
-      const RoundedEight r = round_eight(x, F::kRoundedBlock);
-      reinterpret_cast<int2*>(own[m].quants)[lane] = r.words;
-      if (lane % 4 == 0) {
-        own[m].scales[lane / 4] = r.scale;
-        own[m].sums[lane / 4] = r.sum;
-      }
+      p.rounded.q ? copy(p, rows[m], segment, own[m]) : round(p, rows[m], m, segment, own[m]);
     }
     __syncwarp();
-    dot_rounded<F, M>(loaded, SharedRows<M>{own}, n_groups, out);
+    dot_rounded<F, M>(loaded, own, n_groups, out);
+  }
+
+ private:
+  // What was rounded before.
+  static ZINC_DEVICE void copy(const LinearParams& p, long long row, int segment, SharedX& to) {
+    const Rounded& x = p.rounded;
+    const int lane = lane_id();
+    reinterpret_cast<int2*>(to.quants)[lane] =
+        reinterpret_cast<const int2*>(x.q + row * x.stride + segment * kSegmentElems)[lane];
+    const long long group = row * (x.stride / kGroupElems) + segment * kSegmentGroups + lane;
+    if (lane < kSegmentGroups) {
+      to.sums[lane] = x.sum[group];
+      to.scales[lane] =
+          F::kRoundedBlock == kGroupElems ? x.scale[group] : x.scale[row * (x.stride / kSegmentElems) + segment];
+    }
+  }
+  ZINC_DEVICE void round(const LinearParams& p, long long row, int m, int segment, SharedX& to) const {
+    const int at = segment * kSegmentElems + lane_id() * 8, width = p.parts[0].n_in, lane = lane_id();
+    Eight x = load_eight(p.x + row * width, at, width);
+    if (p.is_normed) x = normed(x, factors[m], p.norm_weight, at, width);
+    const RoundedEight r = round_eight(x, F::kRoundedBlock);
+    reinterpret_cast<int2*>(to.quants)[lane] = r.words;
+    if (lane % 4 == 0) {
+      to.scales[lane / 4] = r.scale;
+      to.sums[lane / 4] = r.sum;
+    }
   }
 };
 

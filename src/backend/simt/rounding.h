@@ -1,4 +1,5 @@
-// Eight numbers a lane, a segment a warp: how rows are read, normed and rounded to 8 bits, the same wherever it happens.
+// Eight numbers a lane, a segment a warp: how rows are read, normed and rounded to 8 bits, the same wherever it
+// happens.
 #pragma once
 
 #include "backend/simt/dialect.h"

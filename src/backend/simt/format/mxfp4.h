@@ -19,9 +19,7 @@ struct WeightFormat {
   };
   using Raw = uint4;
 
-  static ZINC_DEVICE Header header(const u8* segment, int row) {
-    return {load_8(piece(segment, 0, 8, row))};
-  }
+  static ZINC_DEVICE Header header(const u8* segment, int row) { return {load_8(piece(segment, 0, 8, row))}; }
   static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
     return load_16(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row));
   }

@@ -20,9 +20,7 @@ struct WeightFormat {
     u32 fifth;
   };
 
-  static ZINC_DEVICE Header header(const u8* segment, int row) {
-    return {load_16(piece(segment, 0, 16, row))};
-  }
+  static ZINC_DEVICE Header header(const u8* segment, int row) { return {load_16(piece(segment, 0, 16, row))}; }
   static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
     const int begin = kHeaderBytes + g * kGroupBytes;
     return {load_16(piece(segment, begin, 16, row)), load_4(piece(segment, begin + 16, 4, row))};

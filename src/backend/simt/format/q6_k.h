@@ -1,5 +1,6 @@
-// Q6_K: 6-bit numbers less 32; a signed byte as scale of each half group, d for the segment. The top two bits of elements
-// 4i..4i+3 lie at bit 2i of the bytes of a word (elements 0-15), those of 16-31 in a second word. 6.63 bits a weight.
+// Q6_K: 6-bit numbers less 32; a signed byte as scale of each half group, d for the segment. The top two bits of
+// elements 4i..4i+3 lie at bit 2i of the bytes of a word (elements 0-15), those of 16-31 in a second word. 6.63 bits a
+// weight.
 #pragma once
 
 #include "backend/simt/quantized.h"

@@ -19,9 +19,7 @@ struct WeightFormat {
     uint4 first, second;
   };
 
-  static ZINC_DEVICE Header header(const u8* segment, int row) {
-    return {load_16(piece(segment, 0, 16, row))};
-  }
+  static ZINC_DEVICE Header header(const u8* segment, int row) { return {load_16(piece(segment, 0, 16, row))}; }
   static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
     const int begin = kHeaderBytes + g * kGroupBytes;
     return {load_16(piece(segment, begin, 16, row)), load_16(piece(segment, begin + 16, 16, row))};
