@@ -207,7 +207,7 @@ ZINC_DEVICE void score_chunk(const AttentionParams& p, const Tile& tile, const R
   if (is_seen) {
     const int page = page_of(p.step, p.kv.group, tile.seq, position), at = position % kPagePositions;
     const u8* keys = head_of(p.kv, page, tile.kv_head);
-#pragma unroll 2
+#pragma unroll(N <= 2 ? 4 : 2)
     for (int block = 0; block < k_dim / 32; ++block) {
       const float scale = Kv::key_scale(keys, p.kv.k_dim, at, block);
       uint4 loaded[kPieces];
@@ -261,7 +261,7 @@ ZINC_DEVICE void soften_chunk(const Tile& tile, const Room& room) {
 // weight, and the nearest one's values are read for them.
 template <class Kv, int N>
 ZINC_DEVICE void weigh_values(const AttentionParams& p, const Tile& tile, const Room& room, int first, int first_dim) {
-  constexpr int kAtOnce = 8;
+  constexpr int kAtOnce = N <= 2 ? 16 : 8;  // loads under way
   const int v_dim = padded(p.kv.v_dim), i = first_dim + lane_id() * 4, page_first = first + warp_id() * kPagePositions;
   float4 sum[N] = {};
   const int begin = max(page_first, tile.oldest), end = min(page_first + kPagePositions, tile.last_position() + 1);

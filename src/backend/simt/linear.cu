@@ -98,17 +98,13 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   const bool is_inside = panel * kPanelRows < matrix.n_out;
   const u8* weights = matrix.bytes + panel * matrix.panel_bytes;
   const auto n_groups = [&](int s) { return s + 1 < n_segments ? kSegmentGroups : p.parts[0].n_last_groups; };
-  // Loads under way for each warp: two segments where they are small and there is one row of activations.
-  constexpr int kAhead = M == 1 && sizeof(LoadedSegment<F>) <= 160 ? 2 : 1;
-  LoadedSegment<F> loaded[kAhead];
-  const auto load = [&](int j, int s) {
-    if (!is_inside || s >= n_segments) return;
-    loaded[j].load(weights + static_cast<long long>(s) * kSegmentBytes, lane_id(), n_groups(s));
+  LoadedSegment<F> loaded;
+  const auto load = [&](int s) {
+    if (is_inside && s < n_segments) {
+      loaded.load(weights + static_cast<long long>(s) * kSegmentBytes, lane_id(), n_groups(s));
+    }
   };
-#pragma unroll
-  for (int j = 0; j < kAhead; ++j) {
-    if (p.expert_ids == nullptr) load(j, first + j * p.warps_per_panel);
-  }
+  if (p.expert_ids == nullptr) load(first);
   if (p.is_normed && p.norm_weight) {
     for (int s = first; s < n_segments; s += p.warps_per_panel) {
       if (s * kSegmentElems + lane_id() * 8 < p.parts[0].n_in) {
@@ -122,23 +118,17 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   if (gridDim.y > 1 && work.first >= work.n_total) return;
   if (p.expert_ids) {
     weights += work.expert * matrix.matrix_bytes;
-#pragma unroll
-    for (int j = 0; j < kAhead; ++j) load(j, first + j * p.warps_per_panel);
+    load(first);
   }
   Inputs<F, M> inputs;
   float* partial = reinterpret_cast<float*>(shared) + Inputs<F, M>::kSharedFloats;  // [panel][segment][M][row]
   inputs.prepare(p, work.x_rows, reinterpret_cast<float*>(shared));
-  for (int begin = first; is_inside && begin < n_segments; begin += kAhead * p.warps_per_panel) {
+  for (int s = first; is_inside && s < n_segments; s += p.warps_per_panel) {
+    float values[M];
+    inputs.dot(p, loaded, work.x_rows, s, n_groups(s), values);
+    load(s + p.warps_per_panel);
 #pragma unroll
-    for (int j = 0; j < kAhead; ++j) {
-      const int s = begin + j * p.warps_per_panel;
-      if (s >= n_segments) break;
-      float values[M];
-      inputs.dot(p, loaded[j], work.x_rows, s, n_groups(s), values);
-      load(j, s + kAhead * p.warps_per_panel);
-#pragma unroll
-      for (int m = 0; m < M; ++m) partial[((local * n_segments + s) * M + m) * kPanelRows + lane_id()] = values[m];
-    }
+    for (int m = 0; m < M; ++m) partial[((local * n_segments + s) * M + m) * kPanelRows + lane_id()] = values[m];
   }
   __syncthreads();
   write_out<M>(p, work, panels, partial);
