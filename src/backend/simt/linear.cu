@@ -119,6 +119,12 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   if (p.expert_ids) {
     weights += work.expert * matrix.matrix_bytes;
     load(first);
+    // The experts are known late: the warp's later segments come as near as the second-level cache meanwhile.
+    constexpr int kLine = 128;
+    for (int s = first + p.warps_per_panel; is_inside && s + 1 < n_segments; s += p.warps_per_panel) {
+      const u8* segment = weights + static_cast<long long>(s) * kSegmentBytes;
+      for (int at = lane_id() * kLine; at < kSegmentBytes; at += 32 * kLine) fetch_ahead(segment + at);
+    }
   }
   Inputs<F, M> inputs;
   float* partial = reinterpret_cast<float*>(shared) + Inputs<F, M>::kSharedFloats;  // [panel][segment][M][row]
