@@ -14,6 +14,8 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend": "base tensor graph",
     "backend/reference": "base tensor graph backend",
     "backend/cpu": "base tensor graph backend",
+    "backend/simt": "",  # device code: includes nothing else of ours
+    "backend/cuda": "base tensor graph backend backend/simt",
     "cache": "base graph backend",
     "sample": "base graph text",
     "engine": "base tensor gguf text graph model backend cache sample",

@@ -4,7 +4,9 @@
 #include <string>
 #include <system_error>
 
+#include "base/cache_folder.h"
 #include "cli/command.h"
+#include "cli/hub_settings.h"
 #include "cli/one_line.h"
 #include "cli/output.h"
 #include "cli/version.h"
@@ -60,6 +62,7 @@ std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
 }  // namespace
 
 int run_cli(int argc, char** argv) {
+  if (const auto folder = cache_folder(); folder.ok()) keep_caches_in(folder.value());
   CLI::App app{"zinc: a GGUF file in, tokens out", "zinc"};
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);

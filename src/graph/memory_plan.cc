@@ -18,7 +18,8 @@ std::vector<int32_t> storage_owners(const Graph& graph) {
   return owner;
 }
 
-std::vector<int> last_uses(const Graph& graph, const std::vector<int32_t>& owner, int n_nodes) {
+std::vector<int> last_uses(const Graph& graph, const std::vector<int32_t>& owner, int n_nodes,
+                           std::span<const LaterUse> later_uses) {
   std::vector<int> last(owner.size(), -1);
   for (int i = 0; i < n_nodes; ++i) {
     const Node& node = graph.nodes()[static_cast<size_t>(i)];
@@ -28,6 +29,10 @@ std::vector<int> last_uses(const Graph& graph, const std::vector<int32_t>& owner
     for (Value v : node.out) {
       if (v) last[static_cast<size_t>(owner[static_cast<size_t>(v.id)])] = i;
     }
+  }
+  for (const LaterUse& use : later_uses) {
+    int& node = last[static_cast<size_t>(owner[static_cast<size_t>(use.value.id)])];
+    node = std::max(node, use.node);
   }
   for (Value v : {graph.logits(), graph.hidden()}) {  // read by the host after the step
     if (v) last[static_cast<size_t>(owner[static_cast<size_t>(v.id)])] = n_nodes;
@@ -73,10 +78,11 @@ class Arena {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& graph, int max_tokens, int max_outputs, bool keep_all) {
+MemoryPlan plan_memory(const Graph& graph, int max_tokens, int max_outputs, bool keep_all,
+                       std::span<const LaterUse> later_uses) {
   const int n_nodes = static_cast<int>(graph.nodes().size());
   const std::vector<int32_t> owner = storage_owners(graph);
-  const std::vector<int> last = last_uses(graph, owner, n_nodes);
+  const std::vector<int> last = last_uses(graph, owner, n_nodes, later_uses);
   const auto length = [&](size_t id) {
     const ValueInfo& info = graph.info(Value{static_cast<int32_t>(id)});
     const size_t rows = static_cast<size_t>(info.rows == Rows::outputs ? max_outputs : max_tokens);

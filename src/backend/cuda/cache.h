@@ -1,0 +1,63 @@
+// Caches on the GPU. Per page group one slab; a page holds its layers one after the other, each head's keys as a panel
+// of 32 positions and its values as rows (backend/simt/attention.cu). Per slot each recurrent layer's convolution
+// inputs
+// ([taps-1, channels]) and delta state ([heads, k_dim, v_dim]), and the token sampled last.
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/device.h"
+#include "backend/simt/params.h"
+
+namespace zinc::cuda {
+
+class CudaCache final : public CacheMemory {
+ public:
+  static Result<std::unique_ptr<CudaCache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                                                     Device& device);
+
+  void copy_page(int group, PageId from, PageId to) override;
+  void copy_state(int from_slot, int to_slot) override;
+  size_t page_bytes(int group) const override { return groups_[static_cast<size_t>(group)].page_bytes; }
+  size_t state_bytes() const override { return state_floats_ * sizeof(float); }
+  Status read_page(int group, PageId page, std::span<std::byte> out) override;
+  Status write_page(int group, PageId page, std::span<const std::byte> in) override;
+  Status read_state(int slot, std::span<std::byte> out) override;
+  Status write_state(int slot, std::span<const std::byte> in) override;
+
+  std::string_view kv_format() const { return kv_format_; }
+  int n_groups() const { return static_cast<int>(groups_.size()); }
+  int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
+  int n_slots() const { return n_slots_; }
+  int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
+  simt::KvLayer kv_layer(int layer) const;
+  float* conv_states(int layer) const;   // of slot 0
+  float* delta_states(int layer) const;  // likewise
+  size_t slot_floats() const { return state_floats_; }
+  int* last_sampled() const { return last_sampled_.as<int>(); }
+
+ private:
+  struct Place {
+    int group = -1;
+    size_t in_page = 0, head_bytes = 0, value_begin = 0, in_state = 0;
+  };
+  struct Group {
+    size_t page_bytes = 0;
+    int n_pages = 0, window = 0;
+    Buffer slab;
+  };
+  DevicePointer page(int group, PageId page) const;
+  DevicePointer state(int slot) const;
+
+  Device* device_ = nullptr;
+  std::vector<LayerCache> layers_;
+  std::vector<Place> places_;
+  std::vector<Group> groups_;
+  std::string_view kv_format_;
+  int n_slots_ = 0;
+  size_t state_floats_ = 0;
+  Buffer states_, last_sampled_;
+};
+
+}  // namespace zinc::cuda

@@ -1,0 +1,206 @@
+#include "backend/cuda/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/simt/params.h"
+#include "base/cache_folder.h"
+
+namespace zinc::cuda {
+namespace {
+
+constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing: integer dot products, matrix instructions
+constexpr size_t kPlainShared = 40 << 10;          // what every kernel has, beside what it declares itself
+constexpr int kProgrammaticMajor = 9;              // Hopper: dependent launches
+
+// Hopper's own instructions belong to sm_90a alone; newer parts keep the plain name.
+std::string architecture_name(int major, int minor) {
+  return fmt::format("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
+}
+
+}  // namespace
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(api_, other.api_);
+  std::swap(at_, other.at_);
+  std::swap(n_bytes_, other.n_bytes_);
+  return *this;
+}
+Buffer::~Buffer() {
+  if (at_) api_->free(at_);
+}
+
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  std::swap(api_, other.api_);
+  std::swap(at_, other.at_);
+  std::swap(n_bytes_, other.n_bytes_);
+  return *this;
+}
+PinnedBuffer::~PinnedBuffer() {
+  if (at_) api_->free_host(at_);
+}
+
+Result<Device*> Device::shared() {
+  static Result<std::unique_ptr<Device>> device = []() -> Result<std::unique_ptr<Device>> {
+    ZINC_TRY(api, load_driver());
+    return open(*api, 0);
+  }();
+  if (!device.ok()) return device.error();
+  if (Status current = device.value()->make_current(); !current.ok()) return current.error();
+  return device.value().get();
+}
+
+Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, KernelSource source) {
+  std::unique_ptr<Device> device(new Device(api));
+  int n_devices = 0, id = 0;
+  if (Status s = device->check(api.device_count(&n_devices), "counting GPUs"); !s.ok()) return s.error();
+  if (ordinal >= n_devices) {
+    return fail(ErrorCode::not_found, "GPU {} was asked for, but there are {}; see nvidia-smi", ordinal, n_devices);
+  }
+  if (Status s = device->check(api.device_get(&id, ordinal), "opening the GPU"); !s.ok()) return s.error();
+  char name[128] = "NVIDIA GPU";
+  api.device_name(name, sizeof(name), id);
+  device->name_ = name;
+  api.device_memory(&device->memory_bytes_, id);
+  api.device_attribute(&device->major_, kMajor, id);
+  api.device_attribute(&device->minor_, kMinor, id);
+  api.device_attribute(&device->n_multiprocessors_, kSmCount, id);
+  api.device_attribute(&device->max_shared_bytes_, kMaxSharedOptIn, id);
+  if (std::pair(device->major_, device->minor_) < std::pair(kOldestMajor, kOldestMinor)) {
+    return fail(ErrorCode::unsupported, "{} has compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed",
+                name, device->major_, device->minor_, kOldestMajor, kOldestMinor);
+  }
+  if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
+  if (Status s = device->make_current(); !s.ok()) return s.error();
+  if (Status s = device->check(api.create_stream(&device->stream_, kNonBlocking), "making a stream"); !s.ok()) {
+    return s.error();
+  }
+  if (!source) {
+    const auto store =
+        std::make_shared<KernelStore>(architecture_name(device->major_, device->minor_), kept_caches_folder());
+    source = [store](const KernelProgram& program) { return store->cubin(program); };
+  }
+  device->source_ = std::move(source);
+  return device;
+}
+
+Device::~Device() {
+  if (stream_) api_.destroy_stream(stream_);
+}
+
+Status Device::check(Code code, std::string_view what) const {
+  if (code == kSuccess) return ok_status();
+  const char* text = nullptr;
+  api_.error_string(code, &text);
+  const ErrorCode kind = code == kOutOfMemory ? ErrorCode::out_of_memory : ErrorCode::device_lost;
+  return fail(kind, "{}: {} failed: {} (CUDA error {})", name_.empty() ? "CUDA" : name_, what,
+              text ? text : "unknown error", code);
+}
+
+Status Device::make_current() const { return check(api_.set_context(context_), "taking the GPU"); }
+
+Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
+  Buffer buffer;
+  buffer.api_ = &api_;
+  buffer.n_bytes_ = n_bytes;
+  if (n_bytes == 0) return buffer;
+  if (const Code code = api_.allocate(&buffer.at_, n_bytes); code != kSuccess) {
+    buffer.at_ = 0;
+    size_t free = 0, total = 0;
+    api_.memory_info(&free, &total);
+    if (code != kOutOfMemory) return check(code, what).error();
+    return fail(
+        ErrorCode::out_of_memory,
+        "{}: {} bytes for {} do not fit: {} of {} bytes are free; take a smaller model, a smaller quantization or "
+        "a shorter context",
+        name_, n_bytes, what, free, total);
+  }
+  if (Status s = check(api_.fill(buffer.at_, 0, n_bytes, stream_), "clearing memory"); !s.ok()) return s.error();
+  return buffer;
+}
+
+Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
+  PinnedBuffer buffer;
+  buffer.api_ = &api_;
+  buffer.n_bytes_ = n_bytes;
+  if (n_bytes == 0) return buffer;
+  if (Status s = check(api_.allocate_host(&buffer.at_, n_bytes), "taking host memory"); !s.ok()) {
+    buffer.at_ = nullptr;
+    return s.error();
+  }
+  return buffer;
+}
+
+Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
+  const std::string module_key = program.file + ":" + program.format, key = module_key + ":" + name;
+  if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
+  auto module = modules_.find(module_key);
+  if (module == modules_.end()) {
+    ZINC_TRY(cubin, source_(program));
+    Module loaded = nullptr;
+    if (Status s = check(api_.load_module(&loaded, cubin.data()), "loading kernels (" + module_key + ")"); !s.ok()) {
+      return s.error();
+    }
+    module = modules_.emplace(module_key, loaded).first;
+  }
+  Function function = nullptr;
+  if (Status s = check(api_.find_function(&function, module->second, name), "finding kernel " + key); !s.ok()) {
+    return s.error();
+  }
+  functions_.emplace(key, function);
+  return function;
+}
+
+Status Device::allow_shared(Function function, size_t n_bytes) {
+  size_t& allowed = shared_bytes_[function];
+  if (n_bytes <= std::max(allowed, kPlainShared)) return ok_status();
+  allowed = n_bytes;
+  return check(api_.set_function_attribute(function, kMaxDynamicShared, static_cast<int>(n_bytes)),
+               "asking for shared memory");
+}
+
+Status Device::run(const Launch& launch, bool after_previous) const {
+  LaunchAttribute attribute{};
+  attribute.id = kProgrammaticLaunch;
+  attribute.value.number = 1;
+  const LaunchConfig config{.grid_x = launch.grid[0],
+                            .grid_y = launch.grid[1],
+                            .grid_z = launch.grid[2],
+                            .block_x = simt::kThreads,
+                            .block_y = 1,
+                            .block_z = 1,
+                            .shared_bytes = launch.shared_bytes,
+                            .stream = stream_,
+                            .attributes = &attribute,
+                            .n_attributes = after_previous && major_ >= kProgrammaticMajor ? 1u : 0u};
+  void* params[] = {const_cast<std::byte*>(launch.params.data())};
+  return check(api_.launch(&config, launch.function, params, nullptr), "launching a kernel");
+}
+
+Status Device::copy_in(DevicePointer to, const void* from, size_t n_bytes) const {
+  return check(api_.copy_in(to, from, n_bytes, stream_), "copying to the GPU");
+}
+Status Device::copy_out(void* to, DevicePointer from, size_t n_bytes) const {
+  return check(api_.copy_out(to, from, n_bytes, stream_), "copying from the GPU");
+}
+Status Device::copy_within(DevicePointer to, DevicePointer from, size_t n_bytes) const {
+  return check(api_.copy_within(to, from, n_bytes, stream_), "copying on the GPU");
+}
+Status Device::wait() const { return check(api_.synchronize_stream(stream_), "waiting for the GPU"); }
+
+Result<GraphExec> Device::capture(const std::vector<Launch>& launches) const {
+  if (Status s = check(api_.begin_capture(stream_, kRelaxedCapture), "beginning a capture"); !s.ok()) return s.error();
+  Status launched = ok_status();
+  for (size_t i = 0; i < launches.size() && launched.ok(); ++i) launched = run(launches[i], i > 0);
+  GraphHandle graph = nullptr;
+  const Status ended = check(api_.end_capture(stream_, &graph), "ending a capture");
+  if (!launched.ok()) return launched.error();
+  if (!ended.ok()) return ended.error();
+  GraphExec exec = nullptr;
+  const Status made = check(api_.instantiate(&exec, graph, 0), "making a graph");
+  api_.destroy_graph(graph);
+  if (!made.ok()) return made.error();
+  return exec;
+}
+
+}  // namespace zinc::cuda

@@ -1,0 +1,127 @@
+// One GPU: its memory, its stream, its kernels. Everything this backend asks of the driver goes through here. One
+// thread.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "backend/cuda/driver_api.h"
+#include "backend/cuda/kernel_store.h"
+
+namespace zinc::cuda {
+
+// One kernel launch as data: what a plan is made of.
+struct Launch {
+  Function function = nullptr;
+  std::array<unsigned, 3> grid = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  alignas(16) std::array<std::byte, 512> params{};
+
+  template <class P>
+  static Launch of(Function function, const P& p, unsigned x, unsigned y = 1, unsigned z = 1) {
+    static_assert(sizeof(P) <= sizeof(params) && std::is_trivially_copyable_v<P>);
+    Launch launch;
+    launch.function = function;
+    launch.grid = {x, y, z};
+    std::memcpy(launch.params.data(), &p, sizeof(P));
+    return launch;
+  }
+};
+
+class Device;
+
+// Where machine code comes from: the store, or a test's own.
+using KernelSource = std::function<Result<std::vector<char>>(const KernelProgram&)>;
+
+// Memory on the device; freed with the object.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+  size_t size() const { return n_bytes_; }
+  DevicePointer address() const { return at_; }
+  template <class T>
+  T* as() const {  // an address of the device, not to be read here
+    return reinterpret_cast<T*>(at_);
+  }
+
+ private:
+  friend class Device;
+  const DriverApi* api_ = nullptr;
+  DevicePointer at_ = 0;
+  size_t n_bytes_ = 0;
+};
+
+// Host memory the device copies from and to without waiting.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+  ~PinnedBuffer();
+  size_t size() const { return n_bytes_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(at_);
+  }
+
+ private:
+  friend class Device;
+  const DriverApi* api_ = nullptr;
+  void* at_ = nullptr;
+  size_t n_bytes_ = 0;
+};
+
+class Device {
+ public:
+  // The first GPU, opened once and kept for the process: making a context takes a tenth of a second.
+  static Result<Device*> shared();
+  // No source: kernels are compiled when first used and kept in the folder for caches.
+  static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, KernelSource source = {});
+  ~Device();
+
+  const std::string& name() const { return name_; }
+  size_t memory_bytes() const { return memory_bytes_; }
+  bool has_matrix_cores() const { return major_ >= 8; }  // for the instructions gemm.cu uses
+  int n_multiprocessors() const { return n_multiprocessors_; }
+  int max_shared_bytes() const { return max_shared_bytes_; }
+  const DriverApi& api() const { return api_; }
+  Stream stream() const { return stream_; }
+
+  Status make_current() const;
+  Result<Buffer> allocate(size_t n_bytes, const char* what) const;  // zeroed
+  Result<PinnedBuffer> allocate_pinned(size_t n_bytes) const;
+  Result<Function> kernel(const KernelProgram& program, const char* name);
+  Status allow_shared(Function function, size_t n_bytes);  // dynamic shared memory of its launches
+
+  Status run(const Launch& launch, bool after_previous = false) const;
+  Status copy_in(DevicePointer to, const void* from, size_t n_bytes) const;
+  Status copy_out(void* to, DevicePointer from, size_t n_bytes) const;
+  Status copy_within(DevicePointer to, DevicePointer from, size_t n_bytes) const;
+  Status wait() const;  // until all is done
+  Status check(Code code, std::string_view what) const;
+  // The launches as one graph, each begun while the one before it ends.
+  Result<GraphExec> capture(const std::vector<Launch>& launches) const;
+
+ private:
+  explicit Device(const DriverApi& api) : api_(api) {}
+  const DriverApi& api_;
+  Context context_ = nullptr;
+  Stream stream_ = nullptr;
+  std::string name_;
+  size_t memory_bytes_ = 0;
+  int major_ = 0, minor_ = 0, n_multiprocessors_ = 0, max_shared_bytes_ = 0;
+  KernelSource source_;
+  std::map<std::string, Module> modules_;
+  std::map<std::string, Function> functions_;
+  std::map<Function, size_t> shared_bytes_;  // allowed so far, where more than every kernel has
+};
+
+}  // namespace zinc::cuda

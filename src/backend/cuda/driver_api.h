@@ -1,0 +1,93 @@
+// The part of NVIDIA's driver API this backend uses, as a table of functions. The library is opened at run time, so
+// that the program builds and starts without it; tests fill the table with functions of their own. The types are the
+// driver's: their sizes and meanings are part of its stable binary interface.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+
+namespace zinc::cuda {
+
+using Code = int;  // CUresult; 0 is success
+inline constexpr Code kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
+using DevicePointer = unsigned long long;
+using Context = struct ContextHandle*;
+using Module = struct ModuleHandle*;
+using Function = struct FunctionHandle*;
+using Stream = struct StreamHandle*;
+using Event = struct EventHandle*;
+using GraphHandle = struct CapturedGraph*;
+using GraphExec = struct ExecutableGraph*;
+
+enum DeviceAttribute : int {
+  kSmCount = 16,
+  kMajor = 75,
+  kMinor = 76,
+  kMaxSharedOptIn = 97,
+};
+inline constexpr int kMaxDynamicShared = 8;     // function attribute
+inline constexpr unsigned kNonBlocking = 1;     // stream flag
+inline constexpr unsigned kRelaxedCapture = 2;  // capture mode
+inline constexpr int kProgrammaticLaunch = 6;   // launch attribute: may start before the kernel before it has ended
+
+struct LaunchAttribute {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    int number;
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned n_attributes;
+};
+
+struct DriverApi {
+  Code (*init)(unsigned flags) = nullptr;
+  Code (*driver_version)(int* version) = nullptr;
+  Code (*error_string)(Code code, const char** text) = nullptr;
+  Code (*device_count)(int* count) = nullptr;
+  Code (*device_get)(int* device, int ordinal) = nullptr;
+  Code (*device_name)(char* name, int length, int device) = nullptr;
+  Code (*device_attribute)(int* value, int attribute, int device) = nullptr;
+  Code (*device_memory)(size_t* bytes, int device) = nullptr;
+  Code (*retain_context)(Context* context, int device) = nullptr;
+  Code (*set_context)(Context context) = nullptr;
+  Code (*memory_info)(size_t* free, size_t* total) = nullptr;
+  Code (*allocate)(DevicePointer* at, size_t bytes) = nullptr;
+  Code (*free)(DevicePointer at) = nullptr;
+  Code (*allocate_host)(void** at, size_t bytes) = nullptr;
+  Code (*free_host)(void* at) = nullptr;
+  Code (*copy_in)(DevicePointer to, const void* from, size_t bytes, Stream stream) = nullptr;
+  Code (*copy_out)(void* to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
+  Code (*copy_within)(DevicePointer to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
+  Code (*fill)(DevicePointer at, unsigned char value, size_t bytes, Stream stream) = nullptr;
+  Code (*load_module)(Module* module, const void* image) = nullptr;
+  Code (*find_function)(Function* function, Module module, const char* name) = nullptr;
+  Code (*set_function_attribute)(Function function, int attribute, int value) = nullptr;
+  Code (*launch)(const LaunchConfig* config, Function function, void** params, void** extra) = nullptr;
+  Code (*create_stream)(Stream* stream, unsigned flags) = nullptr;
+  Code (*destroy_stream)(Stream stream) = nullptr;
+  Code (*synchronize_stream)(Stream stream) = nullptr;
+  Code (*create_event)(Event* event, unsigned flags) = nullptr;
+  Code (*destroy_event)(Event event) = nullptr;
+  Code (*record_event)(Event event, Stream stream) = nullptr;
+  Code (*synchronize_event)(Event event) = nullptr;
+  Code (*elapsed_ms)(float* ms, Event from, Event to) = nullptr;
+  Code (*begin_capture)(Stream stream, unsigned mode) = nullptr;
+  Code (*end_capture)(Stream stream, GraphHandle* graph) = nullptr;
+  Code (*instantiate)(GraphExec* exec, GraphHandle graph, unsigned long long flags) = nullptr;
+  Code (*destroy_graph)(GraphHandle graph) = nullptr;
+  Code (*destroy_exec)(GraphExec exec) = nullptr;
+  Code (*launch_graph)(GraphExec exec, Stream stream) = nullptr;
+};
+
+// The installed driver; loaded once. The error says what is missing and what to install.
+Result<const DriverApi*> load_driver();
+
+}  // namespace zinc::cuda

@@ -1,0 +1,34 @@
+// For tests: a driver whose device memory is host memory and whose kernels do nothing but be counted. One at a time.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/driver_api.h"
+
+namespace zinc::cuda {
+
+struct FakeLaunch {
+  std::string kernel;
+  LaunchConfig config;
+  std::vector<std::byte> params;
+};
+
+struct FakeDriver {
+  int major = 9, minor = 0;
+  size_t free_bytes = size_t{1} << 30;
+  int n_allocations = 0, n_copies_in = 0, n_copies_out = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
+  bool is_capturing = false;
+  std::vector<FakeLaunch> captured;            // by the capture under way
+  std::deque<std::vector<FakeLaunch>> graphs;  // every graph made; never moved
+  const std::vector<FakeLaunch>* last_replay = nullptr;
+  std::deque<std::string> names;  // of functions
+
+  static FakeDriver& current();
+  static const DriverApi& api();
+};
+
+}  // namespace zinc::cuda

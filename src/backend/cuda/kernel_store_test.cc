@@ -1,0 +1,145 @@
+// Compiles every kernel for every kind of GPU, without one. Needs NVRTC: the CUDA toolkit's, or the Python package
+// nvidia-cuda-nvrtc; skipped where neither is.
+#include "backend/cuda/kernel_store.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include "backend/cuda/formats.h"
+
+namespace zinc::cuda {
+namespace {
+
+// A Python package's library, "" if there is none.
+std::string packaged_library() {
+  const char* const command =
+      "python3 -c \"import glob, sys; "
+      "print(next(iter(sum((glob.glob(p + '/nvidia/*/lib/libnvrtc.so.1?') for p in sys.path), [])), ''), end='')\" "
+      "2>/dev/null";
+  std::array<char, 4096> text{};
+  std::FILE* const pipe = popen(command, "r");
+  if (!pipe) return "";
+  const size_t n = std::fread(text.data(), 1, text.size(), pipe);
+  pclose(pipe);
+  return std::string(text.data(), n);
+}
+
+const std::string* library() {  // nullptr: no NVRTC here
+  static const std::string found = packaged_library();
+  static const bool is_there = Nvrtc::open(found).ok();
+  return is_there ? &found : nullptr;
+}
+
+std::vector<KernelProgram> programs(bool every_format) {
+  std::vector<KernelProgram> all;
+  for (const char* file : {"rows", "moe", "recurrent", "attention", "peaks"}) all.push_back({file, ""});
+  for (const PanelFormat* f = kPanelFormats; !f->name.empty(); ++f) {
+    if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
+    all.push_back({"pack", std::string(f->name)});
+    all.push_back({"linear", std::string(f->name)});
+    if (f->rounded_block > 0) all.push_back({"gemm", std::string(f->name)});
+  }
+  return all;
+}
+
+// Two threads: all programs for one architecture take half a minute of one core.
+std::vector<std::string> failures(const std::vector<KernelProgram>& all, const std::string& architecture) {
+  const Nvrtc compiler = Nvrtc::open(*library()).value();
+  std::vector<std::string> messages(all.size());
+  const auto compile = [&](size_t first) {
+    for (size_t i = first; i < all.size(); i += 2) {
+      const Result<Nvrtc::Compiled> made = compiler.compile(all[i].text(), simt_sources(), architecture);
+      if (!made.ok()) messages[i] = fmt::format("{} {}: {}", all[i].file, all[i].format, made.error().message);
+    }
+  };
+  std::thread other(compile, 1);
+  compile(0);
+  other.join();
+  std::erase(messages, "");
+  return messages;
+}
+
+class KernelsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(KernelsTest, compile) {
+  if (!library()) GTEST_SKIP() << "NVRTC is not installed";
+  const std::string architecture = GetParam();
+  for (const std::string& message : failures(programs(architecture == "sm_90a"), architecture)) {
+    ADD_FAILURE() << message;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(, KernelsTest, testing::Values("sm_75", "sm_80", "sm_89", "sm_90a", "sm_120"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Kernels, decoding_one_token_spills_no_registers) {
+  if (!library()) GTEST_SKIP() << "NVRTC is not installed";
+  const Nvrtc compiler = Nvrtc::open(*library()).value();
+  for (const char* format : {"q4_k", "q6_k", "q8_0"}) {
+    const KernelProgram program{"linear", format};
+    const auto made = compiler.compile(program.text(), simt_sources(), "sm_90a", /*with_resources=*/true);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    const std::string& log = made.value().log;
+    const size_t at = log.find("'linear_1'");
+    ASSERT_NE(at, std::string::npos) << log;
+    const std::string its_part = log.substr(at, log.find("Compiling", at) - at);
+    EXPECT_EQ(its_part.find("bytes spill stores") == std::string::npos ||
+                  its_part.find(" 0 bytes spill stores") != std::string::npos,
+              true)
+        << its_part;
+  }
+}
+
+TEST(Kernels, a_wrong_program_is_an_error_with_the_compilers_log) {
+  if (!library()) GTEST_SKIP() << "NVRTC is not installed";
+  const Result<Nvrtc::Compiled> made =
+      Nvrtc::open(*library()).value().compile("int f() { return no_such_name; }", {}, "sm_80");
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("no_such_name"), std::string::npos) << made.error().message;
+}
+
+class KernelStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!library()) GTEST_SKIP() << "NVRTC is not installed";
+    folder_ = std::filesystem::path(testing::TempDir()) / "zinc_kernel_store_test";
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  // How many compiles it takes to get a program with a new store, as a new process has.
+  int n_compiled() const {
+    KernelStore store("sm_80", folder_, *library());
+    const Result<std::vector<char>> cubin = store.cubin({"peaks", ""});
+    EXPECT_TRUE(cubin.ok() && !cubin.value().empty());
+    return store.n_compiled();
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(KernelStoreTest, what_was_compiled_once_is_read_from_then_on) {
+  EXPECT_EQ(n_compiled(), 1);
+  EXPECT_EQ(n_compiled(), 0);
+}
+
+TEST_F(KernelStoreTest, a_damaged_entry_is_compiled_anew_and_replaced) {
+  EXPECT_EQ(n_compiled(), 1);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "kernels")) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(200);
+    file.put('\x7F');
+  }
+  EXPECT_EQ(n_compiled(), 1);
+  EXPECT_EQ(n_compiled(), 0);
+}
+
+TEST_F(KernelStoreTest, a_folder_that_cannot_be_written_is_no_error) {
+  std::ofstream(folder_) << "a file where the folder should be";
+  EXPECT_EQ(n_compiled(), 1);
+  EXPECT_EQ(n_compiled(), 1);
+}
+
+}  // namespace
+}  // namespace zinc::cuda

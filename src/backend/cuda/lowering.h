@@ -1,0 +1,91 @@
+// From a graph to kernel launches, for steps of up to so many tokens and outputs: one function per op, found in a
+// table. Decides everything a step would otherwise have to: which kernel, which grid, what is fused.
+#pragma once
+
+#include <vector>
+
+#include "backend/cuda/room.h"
+
+namespace zinc::cuda {
+
+struct StepClass {
+  int max_tokens = 1, max_outputs = 1;
+};
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const CudaWeights& weights, const CudaCache& cache, Device& device, const Room& room,
+           StepClass sizes)
+      : graph_(graph), weights_(weights), cache_(cache), device_(device), room_(room), sizes_(sizes) {}
+
+  Result<std::vector<Launch>> run();
+
+ private:
+  using Lower = Status (Lowering::*)(int node);
+  static Lower find(Op op);
+
+  Status lower_embed(int i);
+  Status lower_hidden_in(int i);
+  Status lower_nothing(int i);
+  Status lower_norm(int i);
+  Status lower_rope(int i);
+  Status lower_attention(int i);
+  Status lower_gated_act(int i);
+  Status lower_moe_route(int i);
+  Status lower_moe_combine(int i);
+  Status lower_short_conv(int i);
+  Status lower_delta_net(int i);
+  Status lower_elementwise(int i);
+  Status lower_slice(int i);
+  Status lower_concat(int i);
+  Status lower_rows(int i);
+  Status lower_sample(int i);
+
+  Status lower_rope_tables();
+  Status lower_products(const ProductGroup& group);
+  Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
+  void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;
+  Status lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows);
+  Status lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& params, int n_rows);
+  Result<simt::Rounded> rounded(Value v, const DeviceMatrix& matrix);
+  // What its maker leaves of a value: the rounded form alone where nobody reads the floats.
+  struct Written {
+    float* floats = nullptr;
+    simt::Rounded rounded{};
+    int block = 0;
+  };
+  Written written(Value v, int64_t n_in);
+  Status lower_heads(const HeadGroup& group, const simt::KvLayer& kv);
+  simt::HeadPart head_part(const HeadChain& chain) const;
+  template <class P>
+  Status emit(const KernelProgram& program, const char* kernel, const P& params, int64_t x, int64_t y = 1,
+              int64_t z = 1, size_t shared_bytes = 0);
+  // One thread, or one warp, each.
+  template <class P>
+  Status emit_threads(const char* file, const char* kernel, const P& params, int64_t n_threads);
+  template <class P>
+  Status emit_warps(const char* file, const char* kernel, const P& params, int64_t n_warps);
+
+  const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
+  const ValueInfo& info(Value v) const { return graph_.info(v); }
+  int64_t width(Value v) const { return info(v).shape.elems(); }
+  int64_t inner(Value v) const { return info(v).shape.inner(); }
+  int max_rows(Value v) const { return info(v).rows == Rows::outputs ? sizes_.max_outputs : sizes_.max_tokens; }
+  const int* n_rows(Value v) const {
+    return room_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
+  }
+  const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
+  bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
+  const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
+
+  const Graph& graph_;
+  const CudaWeights& weights_;
+  const CudaCache& cache_;
+  Device& device_;
+  const Room& room_;
+  StepClass sizes_;
+  std::vector<Launch> launches_;
+  std::vector<const RoundedForm*> made_;  // forms written so far
+};
+
+}  // namespace zinc::cuda

@@ -1,0 +1,297 @@
+// The host side of steps, on a driver that only counts (fake_driver.h).
+#include "backend/cuda/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "backend/cuda/fake_driver.h"
+#include "base/thread_pool.h"
+#include "graph/graph_builder.h"
+#include "tests/support/weight_set.h"
+
+namespace zinc::cuda {
+
+FakeDriver& FakeDriver::current() {
+  static FakeDriver driver;
+  return driver;
+}
+
+namespace {
+
+FakeDriver& fake() { return FakeDriver::current(); }
+
+DriverApi make_api() {
+  DriverApi api;
+  api.init = [](unsigned) { return kSuccess; };
+  api.driver_version = [](int* version) { return *version = 13000, kSuccess; };
+  api.error_string = [](Code, const char** text) { return *text = "a made-up error", kSuccess; };
+  api.device_count = [](int* count) { return *count = 1, kSuccess; };
+  api.device_get = [](int* device, int) { return *device = 0, kSuccess; };
+  api.device_name = [](char* name, int, int) { return std::strcpy(name, "Fake GPU"), kSuccess; };
+  api.device_attribute = [](int* value, int attribute, int) {
+    *value = attribute == kMajor     ? fake().major
+             : attribute == kMinor   ? fake().minor
+             : attribute == kSmCount ? 4
+                                     : 232448;
+    return kSuccess;
+  };
+  api.device_memory = [](size_t* bytes, int) { return *bytes = size_t{1} << 30, kSuccess; };
+  api.retain_context = [](Context* context, int) { return *context = nullptr, kSuccess; };
+  api.set_context = [](Context) { return kSuccess; };
+  api.memory_info = [](size_t* free, size_t* total) {
+    return *free = fake().free_bytes, *total = size_t{1} << 30, kSuccess;
+  };
+  api.allocate = [](DevicePointer* at, size_t bytes) {
+    ++fake().n_allocations;
+    if (bytes > fake().free_bytes) return kOutOfMemory;
+    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    *at = reinterpret_cast<DevicePointer>(memory);
+    return kSuccess;
+  };
+  api.free = [](DevicePointer at) { return std::free(reinterpret_cast<void*>(at)), kSuccess; };
+  api.allocate_host = [](void** at, size_t bytes) {
+    return ++fake().n_allocations, *at = std::calloc(bytes, 1), kSuccess;
+  };
+  api.free_host = [](void* at) { return std::free(at), kSuccess; };
+  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream) {
+    return ++fake().n_copies_in, std::memcpy(reinterpret_cast<void*>(to), from, bytes), kSuccess;
+  };
+  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream) {
+    return ++fake().n_copies_out, std::memcpy(to, reinterpret_cast<void*>(from), bytes), kSuccess;
+  };
+  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream) {
+    return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), kSuccess;
+  };
+  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream) {
+    return std::memset(reinterpret_cast<void*>(at), value, bytes), kSuccess;
+  };
+  api.load_module = [](Module* module, const void*) { return *module = nullptr, kSuccess; };
+  api.find_function = [](Function* function, Module, const char* name) {
+    *function = reinterpret_cast<Function>(&fake().names.emplace_back(name));
+    return kSuccess;
+  };
+  api.set_function_attribute = [](Function, int, int) { return kSuccess; };
+  api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
+    if (!fake().is_capturing) return kSuccess;
+    const std::byte* bytes = static_cast<const std::byte*>(params[0]);
+    fake().captured.push_back({*reinterpret_cast<std::string*>(function), *config, {bytes, bytes + 512}});
+    return kSuccess;
+  };
+  api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
+  api.destroy_stream = [](Stream) { return kSuccess; };
+  api.synchronize_stream = [](Stream) { return ++fake().n_stream_waits, kSuccess; };
+  api.create_event = [](Event* event, unsigned) { return *event = reinterpret_cast<Event>(&fake()), kSuccess; };
+  api.destroy_event = [](Event) { return kSuccess; };
+  api.record_event = [](Event, Stream) { return kSuccess; };
+  api.synchronize_event = [](Event) { return ++fake().n_event_waits, kSuccess; };
+  api.elapsed_ms = [](float* ms, Event, Event) { return *ms = 1, kSuccess; };
+  api.begin_capture = [](Stream, unsigned) { return fake().is_capturing = true, fake().captured.clear(), kSuccess; };
+  api.end_capture = [](Stream, GraphHandle* graph) {
+    fake().is_capturing = false;
+    *graph = reinterpret_cast<GraphHandle>(&fake().graphs.emplace_back(fake().captured));
+    return kSuccess;
+  };
+  api.instantiate = [](GraphExec* exec, GraphHandle graph, unsigned long long) {
+    return *exec = reinterpret_cast<GraphExec>(graph), kSuccess;
+  };
+  api.destroy_graph = [](GraphHandle) { return kSuccess; };
+  api.destroy_exec = [](GraphExec) { return kSuccess; };
+  api.launch_graph = [](GraphExec exec, Stream) {
+    ++fake().n_replays;
+    fake().last_replay = reinterpret_cast<const std::vector<FakeLaunch>*>(exec);
+    return kSuccess;
+  };
+  return api;
+}
+
+}  // namespace
+
+const DriverApi& FakeDriver::api() {
+  static const DriverApi api = make_api();
+  return api;
+}
+
+namespace {
+
+constexpr int kDim = 64, kVocab = 96, kWindow = 40;
+
+// Two layers, one of them with a window, so that there are two page groups.
+class CudaPlanTest : public testing::Test {
+ protected:
+  CudaPlanTest() : threads_(1) {
+    fake() = FakeDriver();
+    weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
+    for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));
+    GraphBuilder g("fake", weights_set_.source());
+    Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+    for (const int layer : {0, 1}) {
+      const Value h = g.rms_norm(x, g.weight("norm", {kDim}), 1e-6f);
+      const auto heads = [&](const char* name) { return g.heads(g.linear(h, g.weight(name, {kDim, kDim})), 2); };
+      const Value q = heads("q"), k = heads("k"), v = heads("v");
+      const Value a = g.attention({q, k, v}, {.cache_layer = layer, .scale = 1, .window = layer == 0 ? 0 : kWindow});
+      x = g.add(x, g.linear(a, g.weight("o", {kDim, kDim})));
+    }
+    g.logits(g.linear(g.rows(x), g.weight("embd", {kVocab, kDim})));
+    graph_ = std::move(g.finish().value());
+    device_ = std::move(
+        Device::open(FakeDriver::api(), 0, [](const KernelProgram&) { return std::vector<char>(1); }).value());
+    const Graph* const graph = &graph_;
+    weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
+    const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("f16")};
+    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+  }
+
+  std::unique_ptr<Plan> compile(const Bucket& bucket) {
+    return std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
+  }
+
+  // One sequence, tokens from `position` on; its pages count down from 19.
+  void start(Plan& plan, int position, int n_tokens, std::vector<int32_t> logit_rows = {}) {
+    tokens_.assign(static_cast<size_t>(n_tokens), 1);
+    positions_.resize(tokens_.size());
+    std::iota(positions_.begin(), positions_.end(), position);
+    pages_.resize(20);
+    std::iota(pages_.rbegin(), pages_.rend(), 0);
+    seq_begin_ = {0, n_tokens};
+    output_rows_ = {n_tokens - 1};
+    logit_rows_ = std::move(logit_rows);
+    tables_.assign(2, PageTable{pages_, 20});
+    plan.start({.tokens = tokens_,
+                .positions = positions_,
+                .seq_begin = seq_begin_,
+                .slots = slots_,
+                .page_tables = tables_,
+                .output_rows = output_rows_,
+                .logit_rows = logit_rows_,
+                .hidden = {}});
+  }
+
+  static std::vector<std::string> kernels_of(const std::vector<FakeLaunch>& graph) {
+    std::vector<std::string> names;
+    for (const FakeLaunch& launch : graph) names.push_back(launch.kernel);
+    return names;
+  }
+
+  static simt::Step step_of(const std::vector<FakeLaunch>& graph) {
+    for (const FakeLaunch& launch : graph) {
+      if (launch.kernel != "embed") continue;
+      simt::EmbedParams params;
+      std::memcpy(&params, launch.params.data(), sizeof(params));
+      return params.step;
+    }
+    return {};
+  }
+
+  ThreadPool threads_;
+  WeightSet weights_set_;
+  Graph graph_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<CudaWeights> weights_;
+  std::unique_ptr<CudaCache> cache_;
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> positions_, seq_begin_, slots_ = {2}, output_rows_, logit_rows_;
+  std::vector<PageId> pages_;
+  std::vector<PageTable> tables_;
+};
+
+TEST_F(CudaPlanTest, a_step_is_one_upload_one_replay_and_the_copies_asked_for) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  start(*plan, 0, 5, {0});
+  ASSERT_TRUE(plan->wait().ok());  // from now on nothing is new
+  const FakeDriver before = fake();
+  for (int i = 0; i < 10; ++i) {
+    start(*plan, 5 + i, 1, {0});
+    ASSERT_TRUE(plan->wait().ok());
+  }
+  EXPECT_EQ(fake().n_allocations, before.n_allocations);
+  EXPECT_EQ(fake().n_copies_in - before.n_copies_in, 10);
+  EXPECT_EQ(fake().n_replays - before.n_replays, 10);
+  EXPECT_EQ(fake().n_copies_out - before.n_copies_out, 20);  // the sampled token, the logits
+  EXPECT_EQ(fake().n_event_waits - before.n_event_waits, 10);
+  EXPECT_EQ(fake().n_stream_waits, before.n_stream_waits);
+}
+
+TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 100, .max_seqs = 2, .max_outputs = 100});
+  std::vector<unsigned> sizes;
+  for (const int n_tokens : {1, 2, 4, 5, 8, 9, 33, 100}) {
+    start(*plan, 0, n_tokens);
+    ASSERT_TRUE(plan->wait().ok());
+    for (const FakeLaunch& launch : *fake().last_replay) {
+      if (launch.kernel == "embed") sizes.push_back(launch.config.grid_x);  // one block per token
+    }
+  }
+  EXPECT_EQ(sizes, (std::vector<unsigned>{1, 4, 4, 8, 8, 32, 100, 100}));
+}
+
+TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
+  start(*plan, 0, 1);
+  const std::vector<std::string> layer = {"linear_1", "prepare_heads_f16", "attention_f16_2", "merge_chunks",
+                                          "linear_1"};
+  std::vector<std::string> expected = {"embed"};
+  for (int i = 0; i < 2; ++i) expected.insert(expected.end(), layer.begin(), layer.end());
+  for (const char* kernel : {"copy_parts", "linear_1", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);
+  EXPECT_EQ(kernels_of(*fake().last_replay), expected);
+  ASSERT_TRUE(plan->wait().ok());
+  start(*plan, 0, 60);
+  const std::vector<std::string> large = kernels_of(*fake().last_replay);
+  EXPECT_EQ(std::ranges::count(large, "gemm"), 4);  // q, k, v together and o, of both layers
+  EXPECT_EQ(std::ranges::count(large, "norm_heads"), 2);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, every_kernel_after_the_first_may_start_early) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 4, .max_seqs = 1, .max_outputs = 1});
+  for (const std::vector<FakeLaunch>& graph : fake().graphs) {
+    for (size_t i = 0; i < graph.size(); ++i) EXPECT_EQ(graph[i].config.n_attributes, i == 0 ? 0u : 1u);
+  }
+}
+
+TEST_F(CudaPlanTest, only_the_pages_a_step_needs_are_uploaded) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  start(*plan, 200, 3);
+  const simt::Step step = step_of(*fake().last_replay);
+  EXPECT_EQ(step.counts[simt::kTokens], 3);
+  EXPECT_EQ(step.counts[simt::kSeqs], 1);
+  EXPECT_EQ(step.slots[0], 2);
+  // Positions 0 to 202 are in columns 0 to 6; a window of 40 from position 200 begins at 161, in column 5.
+  EXPECT_EQ(step.counts[simt::kStride], 7);
+  EXPECT_EQ(step.counts[simt::kStride + 1], 2);
+  EXPECT_EQ(step.first_column[0], 0);
+  EXPECT_EQ(step.first_column[step.max_seqs], 5);
+  EXPECT_EQ(step.counts[step.counts[simt::kEntries] + 6], 13);
+  EXPECT_EQ(step.counts[step.counts[simt::kEntries + 1]], 14);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, memory_that_does_not_suffice_is_an_error_that_says_for_what) {
+  fake().free_bytes = 1000;
+  const Result<std::unique_ptr<Plan>> plan =
+      CudaPlan::compile(graph_, *weights_, *cache_, *device_, {.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::out_of_memory);
+  EXPECT_NE(plan.error().message.find("activations"), std::string::npos) << plan.error().message;
+  EXPECT_NE(plan.error().message.find("1000 of"), std::string::npos) << plan.error().message;
+}
+
+TEST(CudaDevice, a_gpu_older_than_turing_is_refused_by_name) {
+  fake() = FakeDriver();
+  fake().major = 6;
+  fake().minor = 1;
+  const auto device = Device::open(FakeDriver::api(), 0, [](const KernelProgram&) { return std::vector<char>(1); });
+  ASSERT_FALSE(device.ok());
+  EXPECT_NE(device.error().message.find("Fake GPU has compute capability 6.1"), std::string::npos)
+      << device.error().message;
+}
+
+TEST(CudaDriver, what_is_missing_is_named) {
+  const Result<const DriverApi*> api = load_driver();
+  if (api.ok()) GTEST_SKIP() << "there is a driver here";
+  EXPECT_NE(api.error().message.find("NVIDIA driver"), std::string::npos) << api.error().message;
+}
+
+}  // namespace
+}  // namespace zinc::cuda

@@ -1,0 +1,80 @@
+// All device memory of one plan, taken when it is compiled: activations, their rounded forms, tables of rotations,
+// partial results of attention, the step's upload and what is sampled.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/cuda/cache.h"
+#include "backend/cuda/device.h"
+#include "backend/cuda/fusion.h"
+#include "backend/plan.h"
+#include "graph/memory_plan.h"
+
+namespace zinc::cuda {
+
+// Steps of up to this many tokens spread each row's chunks of keys over many blocks.
+inline constexpr int kMaxSplitTokens = 8;
+
+// Where the parts of a step's upload begin, in ints.
+struct UploadLayout {
+  size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, first_column, entries, n_ints;
+  UploadLayout(const Bucket& bucket, const CudaCache& cache);
+};
+
+struct RopeTable {
+  std::vector<double> frequencies;
+  float amplitude = 1;
+  Buffer device_frequencies, table;
+};
+
+class Room {
+ public:
+  static Result<std::unique_ptr<Room>> take(const Graph& graph, const CudaWeights& weights, const CudaCache& cache,
+                                            Device& device, const Bucket& bucket);
+
+  float* floats(Value v) const { return arena_.as<float>() + plan_.offsets[static_cast<size_t>(v.id)]; }
+  int* ints(Value v) const { return reinterpret_cast<int*>(floats(v)); }
+  const MemoryPlan& plan() const { return plan_; }
+  const Buffer& arena() const { return arena_; }
+  const Fusion& fusion() const { return fusion_; }
+  simt::Rounded rounded(const RoundedForm& form) const;
+  const RopeTable& rope_table(int node) const;
+  const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
+  float* attention_partial() const { return partial_.as<float>(); }
+  int n_chunks(int layer) const;  // of keys, at most, of one row of this layer
+  const simt::Step& step() const { return step_; }
+  const UploadLayout& layout() const { return layout_; }
+  // Tiles that n_pairs of rows and experts are cut into at most.
+  static int64_t max_expert_tiles(int64_t n_pairs, int64_t n_experts) {
+    return n_pairs / simt::kTileColumns + std::min(n_pairs, n_experts);
+  }
+  simt::ExpertTiles expert_tiles() const;
+  int max_seqs() const { return bucket_.max_seqs; }
+  const Buffer& upload() const { return upload_; }
+  const Buffer& hidden_in() const { return hidden_in_; }  // where the step's hidden states arrive
+  const Buffer& sampled() const { return sampled_; }
+  float* best() const { return best_.as<float>(); }
+  int* best_id() const { return best_id_.as<int>(); }
+
+ private:
+  Room(const Graph& graph, const CudaWeights& weights, const CudaCache& cache, const Bucket& bucket);
+  Status place_rounded(Device& device);
+  Status make_rope_tables(const CudaWeights& weights, Device& device);
+  Status take_buffers(Device& device);
+
+  const Graph& graph_;
+  const CudaCache& cache_;
+  Bucket bucket_;
+  Fusion fusion_;
+  MemoryPlan plan_;
+  UploadLayout layout_;
+  simt::Step step_{};
+  std::vector<size_t> rounded_offsets_;  // per form
+  size_t n_pairs_ = 0, n_tiles_ = 0;     // of experts, at most
+  std::vector<RopeTable> rope_tables_;
+  std::vector<int> rope_table_of_;  // per node
+  Buffer arena_, rounded_, partial_, upload_, hidden_in_, expert_tiles_, sampled_, best_, best_id_;
+};
+
+}  // namespace zinc::cuda

@@ -1,0 +1,89 @@
+// The few things kernels need beyond plain C++, under our own names: conversions, reductions within a warp and a block,
+// the order between kernels. Everything that differs between makers of GPUs is in this file.
+#pragma once
+
+#include "backend/simt/params.h"
+
+namespace zinc::simt {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+
+#define ZINC_DEVICE __device__ __forceinline__
+#define ZINC_KERNEL extern "C" __global__ void __launch_bounds__(256)
+
+// A kernel may be started while the one before it still runs; it must wait before it reads what that one writes.
+ZINC_DEVICE void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+ZINC_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Brings what nobody writes nearer, before it is needed.
+ZINC_DEVICE void fetch_ahead(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
+ZINC_DEVICE float half_to_float(u16 h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+ZINC_DEVICE u16 float_to_half(float f) {
+  u16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+ZINC_DEVICE float bfloat_to_float(u16 b) { return __uint_as_float(static_cast<u32>(b) << 16); }
+ZINC_DEVICE float low_half(u32 pair) { return half_to_float(static_cast<u16>(pair & 0xFFFFu)); }
+ZINC_DEVICE float high_half(u32 pair) { return half_to_float(static_cast<u16>(pair >> 16)); }
+
+ZINC_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) & 31; }
+ZINC_DEVICE int warp_id() { return static_cast<int>(threadIdx.x) >> 5; }
+
+// Sums and maxima over `width` neighbouring lanes; every lane gets the same bits.
+ZINC_DEVICE float lanes_sum(float x, int width) {
+  for (int step = width / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
+  return x;
+}
+ZINC_DEVICE int lanes_sum(int x, int width) {
+  for (int step = width / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
+  return x;
+}
+ZINC_DEVICE float lanes_max(float x, int width) {
+  for (int step = width / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, step));
+  return x;
+}
+
+// Sum over the block's warps, in their order. `room`: kWarps floats of shared memory.
+ZINC_DEVICE float block_sum(float x, float* room) {
+  x = lanes_sum(x, 32);
+  if (lane_id() == 0) room[warp_id()] = x;
+  __syncthreads();
+  float sum = room[0];
+  for (int w = 1; w < kWarps; ++w) sum += room[w];
+  __syncthreads();
+  return sum;
+}
+
+ZINC_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// Bytes of `a` at the places the low four nibbles of `nibbles` name, from a table of 16 in four words.
+ZINC_DEVICE u32 look_up_4(const u32 (&table)[4], u32 nibbles) {
+  const u32 places = nibbles & 0x7777u;
+  const u32 low = __byte_perm(table[0], table[1], places), high = __byte_perm(table[2], table[3], places);
+  return __byte_perm(low, high, 0x3210u | ((nibbles & 0x8888u) >> 1));
+}
+
+// All eight nibbles of `packed` looked up: the low ones of each byte in one word, the high ones in the other.
+ZINC_DEVICE void look_up_8(const u32 (&table)[4], u32 packed, int& low, int& high) {
+  const u32 first = look_up_4(table, packed & 0xFFFFu), second = look_up_4(table, packed >> 16);
+  low = static_cast<int>(__byte_perm(first, second, 0x6420u));
+  high = static_cast<int>(__byte_perm(first, second, 0x7531u));
+}
+
+}  // namespace zinc::simt

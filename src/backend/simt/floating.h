@@ -1,0 +1,79 @@
+// Products with floating-point weights: float32 activations, one fused multiply-add after the other over a segment.
+#pragma once
+
+#include "backend/simt/panel.h"
+#include "backend/simt/rounding.h"
+
+namespace zinc::simt {
+
+struct Floating {
+  static constexpr bool kHasMin = false, kHalfScales = false;
+  static constexpr int kHeaderBytes = 0, kRoundedBlock = 0;
+};
+
+template <class F>
+ZINC_DEVICE uint4 float_piece(const u8* segment, int row, int g, int j) {
+  return load_16(piece(segment, g * F::kGroupBytes + 16 * j, 16, row));
+}
+
+// Nothing is loaded ahead: a segment of floats does not fit the registers.
+template <class F>
+struct LoadedSegment {
+  const u8* segment;
+  int row;
+  ZINC_DEVICE void load(const u8* from, int its_row, int) {
+    segment = from;
+    row = its_row;
+  }
+};
+
+// Activations stay floats in global memory; inputs past the last count as zero.
+template <class F, int M>
+struct Inputs {
+  static constexpr int kSharedFloats = 0;
+  ZINC_DEVICE void prepare(const LinearParams&, const int (&)[M], float*) {}
+  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
+                       int n_groups, float (&out)[M]) const {
+    const int n_in = p.parts[0].n_in, first = segment * kSegmentElems, n_elems = min(kSegmentElems, n_in - first);
+#pragma unroll
+    for (int m = 0; m < M; ++m) out[m] = 0;
+    for (int g = 0; g < n_groups; ++g) {
+#pragma unroll
+      for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) {
+        const uint4 weights = float_piece<F>(loaded.segment, loaded.row, g, j);
+#pragma unroll
+        for (int k = 0; k < F::kPieceElems; ++k) {
+          const int e = g * kGroupElems + j * F::kPieceElems + k;
+          const float w = F::element(weights, k);
+#pragma unroll
+          for (int m = 0; m < M; ++m) {
+            const float x = e < n_elems ? p.x[static_cast<long long>(rows[m]) * n_in + first + e] : 0.0f;
+            out[m] = fmaf(w, x, out[m]);
+          }
+        }
+      }
+    }
+  }
+};
+
+template <class F>
+ZINC_DEVICE void decode_group(const u8* segment, int row, int g, float (&out)[kGroupElems]) {
+#pragma unroll
+  for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) {
+    const uint4 loaded = float_piece<F>(segment, row, g, j);
+#pragma unroll
+    for (int k = 0; k < F::kPieceElems; ++k) out[j * F::kPieceElems + k] = F::element(loaded, k);
+  }
+}
+
+// A row's elements are copied as they are; the rest of the last group is zero.
+template <class F>
+ZINC_DEVICE void pack_segment(const u8* from, int n_elems, u8* segment, int row) {
+  for (int e = 0; e < (n_elems + kGroupElems - 1) / kGroupElems * kGroupElems; ++e) {
+    const int g = e / kGroupElems, j = e % kGroupElems / F::kPieceElems, k = e % F::kPieceElems;
+    u8* to = piece(segment, g * F::kGroupBytes + 16 * j, 16, row) + k * F::kBlockBytes;
+    for (int b = 0; b < F::kBlockBytes; ++b) to[b] = e < n_elems ? from[e * F::kBlockBytes + b] : 0;
+  }
+}
+
+}  // namespace zinc::simt

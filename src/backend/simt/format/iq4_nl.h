@@ -1,0 +1,45 @@
+// IQ4_NL: 4-bit numbers into a table of levels, one f16 scale for each group. 4.5 bits a weight.
+#pragma once
+
+#include "backend/simt/level_tables.h"
+#include "backend/simt/quantized.h"
+
+namespace zinc::simt {
+
+struct WeightFormat {
+  static constexpr int kBlockElems = 32, kBlockBytes = 18, kHeaderBytes = 16, kGroupBytes = 16, kRoundedBlock = 32;
+  static constexpr bool kHasMin = false, kHalfScales = false;
+  struct Header {
+    uint4 scales;  // f16
+    ZINC_DEVICE float scale(int g) const {
+      const u32 pair = component(scales, g / 2);
+      return g % 2 == 0 ? low_half(pair) : high_half(pair);
+    }
+  };
+  using Raw = uint4;
+
+  static ZINC_DEVICE Header header(const u8* segment, int row) { return {load_16(piece(segment, 0, 16, row))}; }
+  static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
+    return load_16(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row));
+  }
+  static ZINC_DEVICE void expand(u32 nibbles, int& low, int& high) {
+    const u32 table[4] = ZINC_IQ4_LEVELS;
+    look_up_8(table, nibbles, low, high);
+  }
+  static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
+    for (int i = 0; i < 4; ++i) expand(component(raw, i), w[i], w[i + 4]);
+  }
+  static ZINC_DEVICE void fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
+    expand(load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
+  }
+  static ZINC_DEVICE void pack(const u8* from, int n_elems, u8* segment, int row) {
+    for (int g = 0; g < n_elems / kGroupElems; ++g) {
+      const u8* block = from + g * kBlockBytes;
+      for (int j = 0; j < 2; ++j) piece(segment, 0, 16, row)[2 * g + j] = block[0 + j];
+      u8* to = piece(segment, kHeaderBytes + g * kGroupBytes, 16, row);
+      for (int j = 0; j < 16; ++j) to[j] = block[2 + j];
+    }
+  }
+};
+
+}  // namespace zinc::simt

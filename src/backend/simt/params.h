@@ -1,0 +1,277 @@
+// What each kernel is given, by value: plain structs read by the host that launches and by the device code alike.
+// Counts that change from step to step are pointers into the step's upload; everything else is fixed when a plan is
+// compiled.
+#pragma once
+
+namespace zinc::simt {
+
+inline constexpr int kPanelRows = 32;      // weight rows that lie interleaved, one per lane
+inline constexpr int kSegmentElems = 256;  // inputs whose products are summed before anything else is added to them
+inline constexpr int kGroupElems = 32;     // inputs of a segment that are loaded together
+inline constexpr int kSegmentGroups = 8;   // groups of a segment
+inline constexpr int kThreads = 256;       // of every block
+inline constexpr int kWarps = kThreads / 32;
+inline constexpr int kPagePositions = 32;    // positions of a KV page
+inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
+inline constexpr int kAttentionRows = 8;     // query rows of one block
+inline constexpr int kMaxGroups = 4;         // page groups of a model
+inline constexpr int kMaxTaps = 8;           // of a short convolution
+inline constexpr int kMaxExperts = 1024;
+inline constexpr int kMaxParts = 3;    // matrices multiplied in one launch
+inline constexpr int kTileRows = 128;  // weight rows and activations of a block on matrix cores
+inline constexpr int kTileColumns = 64;
+inline constexpr int kSampleSplits = 32;  // parts of a row of logits searched at once
+
+// Where the counts of a step lie in its upload.
+enum Count : int { kTokens = 0, kSeqs = 1, kOutputs = 2, kStride = 4, kEntries = 4 + kMaxGroups, kCounts = 16 };
+
+// The step's upload: counts, then arrays of the bucket's largest sizes, then the page tables.
+struct Step {
+  const int* counts;
+  const int* tokens;        // [T], -1: what the sequence's slot sampled last
+  const int* positions;     // [T]
+  const int* seq_of_token;  // [T]
+  const int* seq_begin;     // [S+1]
+  const int* slots;         // [S]
+  const int* output_rows;   // [R]
+  const int* first_column;  // [groups, max_seqs]: the page table column that comes first in the upload
+  int* last_sampled;        // [slots]
+  int max_seqs;
+};
+
+// Activations rounded to 8 bits: rows of `stride` bytes, one scale for each 32 or 256 of them, and the sum of each 32.
+struct Rounded {
+  signed char* q;
+  float* scale;
+  int* sum;
+  int stride;  // a multiple of kSegmentElems
+};
+
+// A stack of matrices in panels: [stack][panel][segment][piece][row], see format/*.h.
+struct Matrix {
+  const unsigned char* bytes;
+  long long panel_bytes, matrix_bytes;
+  int n_in, n_out;
+  int n_segments, n_last_groups;  // groups of the last segment
+};
+
+struct PackParams {
+  const unsigned char* from;  // rows as they lie in the file
+  unsigned char* to;          // the first panel of these rows
+  long long row_bytes, panel_bytes;
+  int n_rows, n_in, n_segments;
+};
+
+struct EmbedParams {
+  Step step;
+  Matrix table;
+  float* out;
+};
+
+// Pairs of a row and an expert it uses, pair = row * n_used + u, brought together by expert and cut into tiles.
+struct ExpertTiles {
+  int* order;  // [pairs]
+  int* tiles;  // [tiles, 3]: expert, its first place in `order`, number of pairs
+  int* n_tiles;
+};
+
+// Products of one input with up to three matrices of equal width and format.
+struct LinearParams {
+  Matrix parts[kMaxParts];
+  float* outs[kMaxParts];
+  const float* biases[kMaxParts];         // null: none
+  const float* expert_scales[kMaxParts];  // likewise
+  int n_parts;
+  int act;             // kNoAct, or: parts 0 and 1 are gate and up, outs[0] is act(gate) * up
+  const float* added;  // a residual of part 0, null: none
+
+  Rounded rounded;  // x rounded beforehand; q null: each warp rounds what it reads
+  const float* x;
+  const float* norm_weight;
+  float norm_eps;
+  int is_normed;  // x is rms-normed first
+
+  const int* n_rows;
+  int per_row;             // inputs of each of the n_rows
+  int warps_per_panel;     // a power of two up to kWarps
+  const int* expert_ids;   // [rows, n_used]; null: one matrix for all
+  int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
+  ExpertTiles tiles;       // of the pairs of rows and experts, where many rows use experts
+};
+
+struct RoundParams {
+  const float* x;
+  Rounded out;
+  const int* n_rows;
+  int per_row, width, block;  // block: 32 or 256
+};
+
+struct NormParams {
+  const float* x;
+  const float* weight;  // null: none
+  float* out;           // null: only rounded
+  Rounded rounded;      // q null: none
+  const int* n_rows;
+  int per_row, width, block;
+  float eps;
+  int is_l2;
+};
+
+struct RopeTableParams {
+  Step step;
+  const double* frequencies;  // [n_pairs] radians a position
+  float* table;               // [T, n_pairs, 2]: cosine, sine
+  int n_pairs;
+  float amplitude;
+};
+
+struct RopeParams {
+  const float* x;
+  float* out;
+  const float* table;
+  const int* n_rows;
+  int n_heads, head_dim, n_pairs, adjacent;
+};
+
+enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
+struct GatedActParams {
+  const float* gate;
+  const float* up;
+  float* out;
+  Rounded rounded;  // q null: none
+  const int* n_rows;
+  int per_row, width, block;  // rows of `width` within one of the n_rows
+  int one_gate, act;          // one_gate: the n_rows' rows have one gate each
+};
+
+enum Elementwise : int { kAdd = 0, kMul = 1, kScale = 2, kSoftcap = 3 };
+struct ElementwiseParams {
+  const float* a;
+  const float* b;
+  float* out;
+  const int* n_rows;
+  int width, b_width, op;
+  float factor;
+};
+
+// Copies `length` numbers of each row of from_width into rows of to_width.
+struct CopyParams {
+  const float* from;
+  float* to;
+  const int* n_rows;
+  const int* row_ids;  // which row of `from` each row of `to` is; null: the same
+  int per_row, from_width, from_begin, to_width, to_begin, length;
+};
+
+enum KvFormat : int { kKvF32 = 0, kKvF16 = 1, kKvQ8 = 2 };
+// Keys and values of one layer in its group's pages.
+struct KvLayer {
+  unsigned char* pages;  // the layer's part of page 0
+  long long page_bytes;
+  int head_bytes, value_begin;  // of a head; where its values begin in it
+  int kv_heads, k_dim, v_dim, group;
+};
+
+struct KvWriteParams {
+  Step step;
+  KvLayer kv;
+  const float* k;
+  const float* v;
+};
+
+// What happens to the heads of q, k or v before attention: a norm, a rotation, both or none.
+struct HeadPart {
+  const float* x;  // null: no such part
+  const float* norm_weight;
+  const float* table;  // of the rotation; null: none
+  int n_heads, dim, n_pairs, adjacent, is_normed;
+  float eps;
+};
+
+// Keys and values go to the cache, queries to q_out.
+struct HeadsParams {
+  Step step;
+  KvLayer kv;
+  HeadPart parts[3];
+  float* q_out;
+};
+
+struct AttentionParams {
+  Step step;
+  KvLayer kv;
+  const float* q;
+  const float* sinks;  // null: none
+  float* out;
+  Rounded rounded;  // of out, by merge_chunks; q null: none
+  float* partial;   // [rows, n_chunks, v_dim + 2]; null: a block merges its chunks itself
+  int n_heads, heads_per_tile, tokens_per_tile, n_chunks, block;
+  float scale, softcap;
+  int window;
+};
+
+struct RouteParams {
+  const float* logits;
+  int* ids;
+  float* weights;
+  const int* n_rows;
+  int n_experts, n_used, mode;  // 0 softmax, 1 normalised, 2 of the chosen
+  float scale;
+};
+
+struct GroupPairsParams {
+  const int* ids;  // [rows, n_used]
+  const int* n_rows;
+  int n_used, n_experts;
+  ExpertTiles out;
+};
+
+struct CombineParams {
+  const float* x;
+  const float* weights;
+  float* out;
+  const int* n_rows;
+  int n_used, dim;
+};
+
+struct ConvParams {
+  Step step;
+  const float* x;
+  const float* weight;  // [channels, taps]
+  float* out;
+  float* states;  // of slot 0
+  long long slot_floats;
+  int n_channels, n_taps;
+};
+
+struct DeltaParams {
+  Step step;
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* alpha;
+  const float* beta;
+  const float* dt_bias;
+  const float* a;
+  float* out;
+  float* states;  // of slot 0
+  long long slot_floats;
+  int k_heads, v_heads, k_dim, v_dim, is_cyclic;
+  float q_scale;
+};
+
+struct SampleParams {
+  Step step;
+  const float* logits;
+  float* best;   // [R, kSampleSplits]
+  int* best_id;  // likewise
+  int* sampled;  // [R]
+  int vocab;
+};
+
+struct ReadParams {
+  const unsigned char* bytes;
+  long long n_bytes;
+  int* sum;
+};
+
+}  // namespace zinc::simt

@@ -1,0 +1,118 @@
+// Eight numbers a lane, a segment a warp: how rows are read, normed and rounded to 8 bits, the same wherever it
+// happens.
+#pragma once
+
+#include "backend/simt/dialect.h"
+
+namespace zinc::simt {
+
+struct Eight {
+  float v[8];
+};
+
+// Numbers past the row's end are zero. REQUIRES: at % 8 == 0.
+ZINC_DEVICE Eight load_eight(const float* row, int at, int width) {
+  Eight out;
+  if (width % 4 == 0 && at + 8 <= width) {
+    const float4 a = reinterpret_cast<const float4*>(row + at)[0], b = reinterpret_cast<const float4*>(row + at)[1];
+    out = {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) out.v[i] = at + i < width ? row[at + i] : 0.0f;
+  }
+  return out;
+}
+
+ZINC_DEVICE void store_eight(float* row, int at, int width, const Eight& x) {
+  if (width % 4 == 0 && at + 8 <= width) {
+    reinterpret_cast<float4*>(row + at)[0] = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
+    reinterpret_cast<float4*>(row + at)[1] = make_float4(x.v[4], x.v[5], x.v[6], x.v[7]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (at + i < width) row[at + i] = x.v[i];
+    }
+  }
+}
+
+struct RoundedEight {
+  int2 words;   // the lane's eight numbers
+  int sum;      // of the 32 that four lanes have
+  float scale;  // of the lane's block
+};
+
+// block: 32 (four lanes share a scale) or 256 (all do).
+ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
+  largest = lanes_max(largest, block / 8);
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  int words[2] = {0, 0}, sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int q = __float2int_rn(x.v[i] * inverse);
+    sum += q;
+    words[i / 4] |= (q & 255) << 8 * (i % 4);
+  }
+  return {make_int2(words[0], words[1]), lanes_sum(sum, 4), largest / 127.0f};
+}
+
+ZINC_DEVICE void store_rounded(const RoundedEight& r, const Rounded& out, long long row, int segment, int block) {
+  const int lane = lane_id();
+  reinterpret_cast<int2*>(out.q + row * out.stride + segment * kSegmentElems)[lane] = r.words;
+  const long long group = row * (out.stride / kGroupElems) + segment * kSegmentGroups + lane / 4;
+  if (lane % 4 == 0) out.sum[group] = r.sum;
+  if (block == kGroupElems) {
+    if (lane % 4 == 0) out.scale[group] = r.scale;
+  } else if (lane == 0) {
+    out.scale[row * (out.stride / kSegmentElems) + segment] = r.scale;
+  }
+}
+
+ZINC_DEVICE float squares(const Eight& x, float sum) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum = fmaf(x.v[i], x.v[i], sum);
+  return sum;
+}
+
+// Of a row of `width` numbers, over the whole block: warp w has segments w, w + 8, ...
+ZINC_DEVICE float row_squares(const float* x, int width, float* room) {
+  const int n_segments = (width + kSegmentElems - 1) / kSegmentElems;
+  float sum = 0;
+  for (int s = warp_id(); s < n_segments; s += kWarps) {
+    sum = squares(load_eight(x, s * kSegmentElems + lane_id() * 8, width), sum);
+  }
+  return block_sum(sum, room);
+}
+
+ZINC_DEVICE float rms_factor(float sum, int width, float eps) {
+  return 1.0f / sqrtf(sum / static_cast<float>(width) + eps);
+}
+
+// x * factor * weight. weight: the row's, or null.
+ZINC_DEVICE Eight normed(const Eight& x, float factor, const float* weight, int at, int width) {
+  Eight y;
+  if (weight) {
+    const Eight w = load_eight(weight, at, width);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) y.v[i] = x.v[i] * factor * w.v[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) y.v[i] = x.v[i] * factor;
+  }
+  return y;
+}
+
+ZINC_DEVICE float gated(int act, float gate, float up) {
+  if (act == kSilu) return gate * sigmoid(gate) * up;
+  if (act == kGelu) {
+    const float inner = 0.79788456080286535588f * gate * (1.0f + 0.044715f * gate * gate);
+    return 0.5f * gate * (1.0f + tanhf(inner)) * up;
+  }
+  if (act == kSigmoid) return sigmoid(gate) * up;
+  const float g = fminf(gate, 7.0f);  // gpt-oss's clamped SwiGLU
+  return g * sigmoid(1.702f * g) * (fminf(fmaxf(up, -7.0f), 7.0f) + 1.0f);
+}
+
+}  // namespace zinc::simt

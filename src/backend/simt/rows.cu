@@ -1,0 +1,139 @@
+// Ops on single rows: rounding, norms, rotation, gates, sums, copies.
+#include "backend/simt/rounding.h"
+
+namespace zinc::simt {
+
+// One warp per segment of a row.
+ZINC_KERNEL round_rows(RoundParams p) {
+  let_next_start();
+  wait_for_previous();
+  const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
+  const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
+  const int row = index / n_segments, segment = index % n_segments;
+  if (row >= *p.n_rows * p.per_row) return;
+  const float* x = p.x + static_cast<long long>(row) * p.width;
+  const Eight eight = load_eight(x, segment * kSegmentElems + lane_id() * 8, p.width);
+  store_rounded(round_eight(eight, p.block), p.out, row, segment, p.block);
+}
+
+ZINC_DEVICE float norm_factor(const NormParams& p, float sum) {
+  return p.is_l2 ? 1.0f / fmaxf(sqrtf(sum), p.eps) : rms_factor(sum, p.width, p.eps);
+}
+
+ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, const Eight& x, float factor) {
+  const int at = segment * kSegmentElems + lane_id() * 8;
+  const Eight y = normed(x, factor, p.weight, at, p.width);
+  if (p.out) store_eight(p.out + row * p.width, at, p.width, y);
+  if (p.rounded.q) store_rounded(round_eight(y, p.block), p.rounded, row, segment, p.block);
+}
+
+// One block per row; warp w has segments w, w + 8, ...
+ZINC_KERNEL norm_rows(NormParams p) {
+  __shared__ float room[kWarps];
+  let_next_start();
+  wait_for_previous();
+  const long long row = blockIdx.x;
+  if (row >= *p.n_rows * p.per_row) return;
+  const float* x = p.x + row * p.width;
+  const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
+  const float factor = norm_factor(p, row_squares(x, p.width, room));
+  for (int s = warp_id(); s < n_segments; s += kWarps) {
+    write_normed(p, row, s, load_eight(x, s * kSegmentElems + lane_id() * 8, p.width), factor);
+  }
+}
+
+// One warp per row of at most one segment: the norms of heads.
+ZINC_KERNEL norm_heads(NormParams p) {
+  let_next_start();
+  wait_for_previous();
+  const long long row = static_cast<long long>(blockIdx.x) * kWarps + warp_id();
+  if (row >= *p.n_rows * p.per_row) return;
+  const Eight x = load_eight(p.x + row * p.width, lane_id() * 8, p.width);
+  write_normed(p, row, 0, x, norm_factor(p, lanes_sum(squares(x, 0), 32)));
+}
+
+// cos and sin of each token's position; once a step for each kind of rotation.
+ZINC_KERNEL rope_table(RopeTableParams p) {
+  let_next_start();
+  wait_for_previous();
+  const int index = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  const int t = index / p.n_pairs, pair = index % p.n_pairs;
+  if (t >= p.step.counts[kTokens]) return;
+  const double angle = p.step.positions[t] * p.frequencies[pair];
+  double sine, cosine;
+  sincos(angle, &sine, &cosine);
+  p.table[2 * index] = static_cast<float>(cosine * p.amplitude);
+  p.table[2 * index + 1] = static_cast<float>(sine * p.amplitude);
+}
+
+// One thread per element of the output's first half of pairs, or per element that is not rotated.
+ZINC_KERNEL rope(RopeParams p) {
+  let_next_start();
+  wait_for_previous();
+  const int per_head = p.head_dim - p.n_pairs;  // pairs, then the elements behind them
+  const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
+  const int i = static_cast<int>(index % per_head);
+  const long long head = index / per_head;
+  const long long t = head / p.n_heads;
+  if (t >= *p.n_rows) return;
+  const float* x = p.x + head * p.head_dim;
+  float* out = p.out + head * p.head_dim;
+  if (i >= p.n_pairs) {
+    out[i + p.n_pairs] = x[i + p.n_pairs];
+    return;
+  }
+  const float cosine = p.table[2 * (t * p.n_pairs + i)], sine = p.table[2 * (t * p.n_pairs + i) + 1];
+  const int first = p.adjacent ? 2 * i : i, second = p.adjacent ? 2 * i + 1 : i + p.n_pairs;
+  const float a = x[first], b = x[second];
+  out[first] = a * cosine - b * sine;
+  out[second] = a * sine + b * cosine;
+}
+
+// One warp per segment of a row.
+ZINC_KERNEL gated_act(GatedActParams p) {
+  let_next_start();
+  wait_for_previous();
+  const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
+  const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
+  const int segment = index % n_segments;
+  const long long row = index / n_segments;
+  if (row >= *p.n_rows * p.per_row) return;
+  const int at = segment * kSegmentElems + lane_id() * 8;
+  Eight y = load_eight(p.up + row * p.width, at, p.width);
+  if (p.one_gate) {
+    const float gate = p.gate[row / p.per_row];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) y.v[i] = gated(p.act, gate, y.v[i]);
+  } else {
+    const Eight gate = load_eight(p.gate + row * p.width, at, p.width);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) y.v[i] = gated(p.act, gate.v[i], y.v[i]);
+  }
+  if (p.out) store_eight(p.out + row * p.width, at, p.width, y);
+  if (p.rounded.q) store_rounded(round_eight(y, p.block), p.rounded, row, segment, p.block);
+}
+
+ZINC_KERNEL elementwise(ElementwiseParams p) {
+  let_next_start();
+  wait_for_previous();
+  const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= static_cast<long long>(*p.n_rows) * p.width) return;
+  const float a = p.a[i];
+  if (p.op == kAdd) p.out[i] = a + p.b[i];
+  if (p.op == kMul) p.out[i] = a * p.b[i % p.b_width];
+  if (p.op == kScale) p.out[i] = a * p.factor;
+  if (p.op == kSoftcap) p.out[i] = p.factor * tanhf(a / p.factor);
+}
+
+ZINC_KERNEL copy_parts(CopyParams p) {
+  let_next_start();
+  wait_for_previous();
+  const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
+  const long long row = index / p.length;
+  const int i = static_cast<int>(index % p.length);
+  if (row >= static_cast<long long>(*p.n_rows) * p.per_row) return;
+  const long long from = p.row_ids ? p.row_ids[row] : row;
+  p.to[row * p.to_width + p.to_begin + i] = p.from[from * p.from_width + p.from_begin + i];
+}
+
+}  // namespace zinc::simt
