@@ -37,8 +37,10 @@ struct OracleSet {
 };
 
 // The shared Gemma figures went through a GELU table over f16 arguments and results, so they are exact to half
-// precision only: rounding our GELU the same way brings the difference down from 0.016 to 0.001..0.007, what remains
-// being arguments that f32 noise pushes over a rounding boundary. Our GELU stays in f32, as in our own set.
+// precision only: llama.cpp itself, fed the same prompts token by token, is 0.0029 away from them (other families:
+// 2e-5), which the row for f32 engines does not allow. The oracle's row for f16 activations is the one that describes
+// them; we keep to a fifth of it. Rounding our GELU the same way brings the difference down from 0.016 to 0.001..0.007;
+// it stays in f32, as in our own set, whose figures come from a build without the table.
 const OracleSet kOwn{fs::path(ZINC_SOURCE_DIR) / "tests" / "data" / "oracle", kNarrow, kNarrow};
 const OracleSet kShared{fs::path(ZINC_SOURCE_DIR) / ".." / "shared" / "oracle", kGeluTable, kF32};
 
