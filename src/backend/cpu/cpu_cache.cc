@@ -28,14 +28,17 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
   ZINC_CHECK(groups.size() == sizes.n_pages.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     Group group;
+    group.n_pages = sizes.n_pages[g];
     for (int layer : groups[g].layers) {
       const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
       if (Status fits = check_head(kv, *sizes.kv_format); !fits.ok()) return fits.error();
       const size_t head_bytes = cache->layout_->key_bytes(kv.k_dim) + cache->layout_->value_bytes(kv.v_dim);
-      cache->places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.page_bytes, head_bytes, 0};
-      group.page_bytes += head_bytes * static_cast<size_t>(kv.kv_heads);
+      cache->places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.strips.size(), 0};
+      for (int head = 0; head < kv.kv_heads; ++head) {
+        group.strips.push_back({group.page_bytes * static_cast<size_t>(group.n_pages), head_bytes});
+        group.page_bytes += head_bytes;
+      }
     }
-    group.n_pages = sizes.n_pages[g];
     const size_t n_bytes = group.page_bytes * static_cast<size_t>(group.n_pages);
     group.slab = AlignedBuffer::allocate(n_bytes);
     if (group.slab.size() < n_bytes) {
@@ -57,10 +60,11 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
   return cache;
 }
 
-std::span<std::byte> CpuCache::page(int group, PageId page_id) const {
+std::span<std::byte> CpuCache::part(int group, size_t strip, PageId page) const {
   const Group& g = groups_[static_cast<size_t>(group)];
-  ZINC_CHECK(page_id >= 0 && page_id < g.n_pages);
-  return g.slab.bytes().subspan(static_cast<size_t>(page_id) * g.page_bytes, g.page_bytes);
+  ZINC_CHECK(page >= 0 && page < g.n_pages);
+  const Strip& s = g.strips[strip];
+  return g.slab.bytes().subspan(s.begin + static_cast<size_t>(page) * s.head_bytes, s.head_bytes);
 }
 
 std::span<std::byte> CpuCache::state(int slot) const {
@@ -68,9 +72,9 @@ std::span<std::byte> CpuCache::state(int slot) const {
   return states_.bytes().subspan(static_cast<size_t>(slot) * state_bytes(), state_bytes());
 }
 
-std::byte* CpuCache::keys(int layer, PageId page_id, int head) const {
+std::byte* CpuCache::keys(int layer, PageId page, int head) const {
   const Place& place = places_[static_cast<size_t>(layer)];
-  return page(place.group, page_id).data() + place.in_page + static_cast<size_t>(head) * place.head_bytes;
+  return part(place.group, place.first_strip + static_cast<size_t>(head), page).data();
 }
 
 float* CpuCache::conv_state(int layer, int slot) const {
@@ -82,7 +86,9 @@ float* CpuCache::delta_state(int layer, int slot) const {
 }
 
 void CpuCache::copy_page(int group, PageId from, PageId to) {
-  std::ranges::copy(page(group, from), page(group, to).begin());
+  for (size_t strip = 0; strip < groups_[static_cast<size_t>(group)].strips.size(); ++strip) {
+    std::ranges::copy(part(group, strip, from), part(group, strip, to).begin());
+  }
 }
 
 void CpuCache::copy_state(int from_slot, int to_slot) {
@@ -90,15 +96,22 @@ void CpuCache::copy_state(int from_slot, int to_slot) {
   last_sampled(to_slot) = last_sampled(from_slot);
 }
 
-Status CpuCache::read_page(int group, PageId page_id, std::span<std::byte> out) {
+Status CpuCache::read_page(int group, PageId page, std::span<std::byte> out) {
   ZINC_CHECK(out.size() == page_bytes(group));
-  std::ranges::copy(page(group, page_id), out.begin());
+  auto at = out.begin();
+  for (size_t strip = 0; strip < groups_[static_cast<size_t>(group)].strips.size(); ++strip) {
+    at = std::ranges::copy(part(group, strip, page), at).out;
+  }
   return ok_status();
 }
 
-Status CpuCache::write_page(int group, PageId page_id, std::span<const std::byte> in) {
+Status CpuCache::write_page(int group, PageId page, std::span<const std::byte> in) {
   ZINC_CHECK(in.size() == page_bytes(group));
-  std::ranges::copy(in, page(group, page_id).begin());
+  for (size_t strip = 0; strip < groups_[static_cast<size_t>(group)].strips.size(); ++strip) {
+    const std::span<std::byte> to = part(group, strip, page);
+    std::ranges::copy(in.first(to.size()), to.begin());
+    in = in.subspan(to.size());
+  }
   return ok_status();
 }
 

@@ -1,6 +1,7 @@
-// Caches of the CPU backend. Per page group one slab; a page holds its layers' heads one after the other, each head's
-// keys then its values as the KV layout puts them (backend/cpu/kernels.h). Per slot each recurrent layer's convolution
-// inputs ([taps-1][channels], oldest first) and delta state ([heads][k_dim][v_dim]).
+// Caches of the CPU backend. Per page group one slab, in it one strip for each head of each layer, in a strip the
+// head's part of every page: its keys then its values as the KV layout puts them (backend/cpu/kernels.h). So a head's
+// pages that follow each other are one stream from memory. Per slot each recurrent layer's convolution inputs
+// ([taps-1][channels], oldest first) and delta state ([heads][k_dim][v_dim]).
 #pragma once
 
 #include <vector>
@@ -37,15 +38,19 @@ class CpuCache final : public CacheMemory {
  private:
   struct Place {
     int group = -1;
-    size_t in_page = 0, head_bytes = 0;
-    size_t in_state = 0;  // floats
+    size_t first_strip = 0;  // its heads' strips follow each other
+    size_t in_state = 0;     // floats
+  };
+  struct Strip {  // one head of one layer: its part of page 0, 1, 2, ...
+    size_t begin, head_bytes;
   };
   struct Group {
     size_t page_bytes = 0;
     int n_pages = 0;
+    std::vector<Strip> strips;
     AlignedBuffer slab;
   };
-  std::span<std::byte> page(int group, PageId page) const;
+  std::span<std::byte> part(int group, size_t strip, PageId page) const;
   std::span<std::byte> state(int slot) const;
 
   std::vector<LayerCache> layers_;
