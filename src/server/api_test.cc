@@ -214,7 +214,7 @@ TEST_F(ApiTest, client_that_leaves_cancels_every_choice) {
     const auto reply =
         start("POST", "/v1/chat/completions", to_json(with(with(chat("WAIT[[x]]"), "n", 3), "stream", stream)));
     ASSERT_TRUE(reply->gone);
-    reply->gone();
+    reply->leave();
     EXPECT_TRUE(scripted_.engine().wait_until_idle());
     EXPECT_EQ(scripted_.engine().n_cancelled() - n_before, 3);
   }

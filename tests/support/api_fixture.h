@@ -51,7 +51,7 @@ class TestReply final : public Reply {
   void send(HttpResponse sent) override {
     EXPECT_FALSE(is_over) << "answered twice";
     response = std::move(sent);
-    is_over = true;
+    end_stream();
   }
   void start_stream() override { streams = true; }
   bool write(std::string_view bytes) override {
@@ -59,8 +59,15 @@ class TestReply final : public Reply {
     stream += bytes;
     return true;
   }
-  void end_stream() override { is_over = true; }
-  void on_gone(std::function<void()> callback) override { gone = std::move(callback); }
+  void end_stream() override {
+    is_over = true;
+    gone = nullptr;  // it holds who answers, who holds this
+  }
+  void on_gone(std::function<void()> callback) override {
+    if (is_over) return callback();
+    gone = std::move(callback);
+  }
+  void leave() { std::exchange(gone, nullptr)(); }
 
   HttpResponse response;
   std::string stream;
