@@ -188,7 +188,20 @@ Value GraphBuilder::linear(Value x, Value weight, Value bias) {
   if (!require(w.n_dims() == 2 && w[1] == info(x).shape.inner(), Op::linear, "weight and input widths differ"))
     return {};
   if (bias && !require(info(bias).shape == Shape{w[0]}, Op::linear, "the bias has another width")) return {};
-  return add_node(Op::linear, {x, weight, bias}, {}, like(x, with_inner(info(x).shape, w[0])));
+  const int64_t n_out = w[0];
+  if (const Value factor = factor_of(weight)) x = mul(x, factor);
+  return x ? add_node(Op::linear, {x, weight, bias}, {}, like(x, with_inner(info(x).shape, n_out))) : Value{};
+}
+
+// One number for a whole matrix, as NVFP4 files keep it beside "<stem>.weight" in "<stem>.scale". A longer tensor of
+// that name means something else, which the architecture reads.
+Value GraphBuilder::factor_of(Value weight) {
+  constexpr std::string_view kEnding = ".weight";
+  std::string name = info(weight).name;
+  if (!name.ends_with(kEnding)) return {};
+  name.replace(name.size() - kEnding.size(), kEnding.size(), ".scale");
+  const TensorView* factor = source_(name);
+  return factor != nullptr && factor->shape.elems() == 1 ? this->weight(name, {1}) : Value{};
 }
 
 Value GraphBuilder::rms_norm(Value x, Value weight, float eps) {

@@ -99,6 +99,7 @@ class GraphBuilder {
   // Whether nothing failed so far and the inputs are there and of their kind, the activations with the same rows.
   bool usable(Op op, const Inputs& in);
   bool by_token(Op op, Value v);
+  Value factor_of(Value weight);  // none if the file has none
   template <class Cache>
   bool claim(Op op, Cache& cache, const Cache& wanted, bool is_new);
   bool require(bool condition, Op op, std::string_view what);

@@ -67,6 +67,25 @@ TEST_F(GraphBuilderTest, an_error_outside_the_layers_says_so) {
   EXPECT_TRUE(says(error_of(g_.embed(f32({4}))), {"outside the layers", "embed"}));
 }
 
+TEST_F(GraphBuilderTest, the_factor_a_file_keeps_for_a_matrix_multiplies_what_the_matrix_sees) {
+  weights_.add("up.scale", {1});
+  const Graph graph = finish_with(g_.linear(activation({4}), weight("up.weight", {3, 4}), f32({3})));
+  const auto linear =
+      std::find_if(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return node.op == Op::linear; });
+  ASSERT_NE(linear, graph.nodes().end());
+  const Node& before = *(linear - 1);
+  EXPECT_EQ(before.op, Op::mul);
+  EXPECT_EQ(linear->in[0].id, before.out[0].id);
+  EXPECT_EQ(graph.info(before.in[1]).name, "up.scale");
+}
+
+TEST_F(GraphBuilderTest, a_vector_beside_a_matrix_is_no_factor_of_it) {
+  weights_.add("router.scale", {4});
+  const Graph graph = finish_with(g_.linear(activation({4}), weight("router.weight", {3, 4})));
+  EXPECT_TRUE(
+      std::none_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return node.op == Op::mul; }));
+}
+
 TEST_F(GraphBuilderTest, an_error_given_by_the_caller_is_kept_like_its_own) {
   g_.fail_with(fail(ErrorCode::unsupported, "no such thing"));
   EXPECT_EQ(error_of(g_.scale(activation({1}), 1)), "no such thing");
