@@ -43,6 +43,10 @@ has_pip() { # finding it is quick, importing it is not
   has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("pip") is None)'
 }
 
+has_venv() { # Debian ships Python's venv without what fills one
+  has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("ensurepip") is None)'
+}
+
 has_fuzzer() {
   local clang
   clang=$("$(dirname "$0")/find_clang.sh")
@@ -69,6 +73,10 @@ missing_for() {
       ;;
     test)
       has_command python3 || echo python3
+      has_pip || echo python3-pip
+      has_venv || echo python3-venv
+      has_command npm || echo npm
+      has_command curl || echo curl
       has_command ccache || echo ccache
       ;;
     check)
