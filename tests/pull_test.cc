@@ -5,15 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "base/json.h"
-#include "base/sha256.h"
 #include "base/subprocess.h"
 #include "tests/support/fault_server.h"
 #include "tests/support/says.h"
+#include "tests/support/test_files.h"
 #include "tests/support/tiny_llama.h"
 
 namespace zinc {
@@ -23,11 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kChunk = uint64_t{4} << 20;  // of the program
 constexpr size_t kLargeBytes = 24 << 20;
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // A model file that takes several chunks: a tiny one with a tensor nobody uses.
 std::string large_model(size_t n_bytes = kLargeBytes) {
@@ -44,14 +37,6 @@ std::string large_model(size_t n_bytes = kLargeBytes) {
 
 class PullTest : public testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::path(testing::TempDir()) /
-            fmt::format("zinc_pull_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   std::vector<std::pair<std::string, std::string>> environment() const {
     return {{"XDG_CACHE_HOME", (root_ / "cache").string()},
             {"XDG_CONFIG_HOME", (root_ / "config").string()},
@@ -62,8 +47,10 @@ class PullTest : public testing::Test {
 
   ProcessEnd zinc(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), ZINC_PROGRAM);
-    const Result<ProcessEnd> end = run_process(
-        {.argv = arguments, .folder = root_, .environment = environment(), .time_limit = std::chrono::seconds(60)});
+    const Result<ProcessEnd> end = run_process({.argv = arguments,
+                                                .folder = root_.path(),
+                                                .environment = environment(),
+                                                .time_limit = std::chrono::seconds(60)});
     EXPECT_TRUE(end.ok()) << end.error().message;
     return end.ok() ? end.value() : ProcessEnd{.exit_code = -1};
   }
@@ -89,6 +76,12 @@ class PullTest : public testing::Test {
     return child;
   }
 
+  // Up to half a minute.
+  static void wait_until(const std::function<bool()>& holds) {
+    for (int n = 0; n < 15'000 && !holds(); ++n) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ASSERT_TRUE(holds());
+  }
+
   static int wait_for(pid_t child) {
     int status = 0;
     ::waitpid(child, &status, 0);
@@ -102,7 +95,7 @@ class PullTest : public testing::Test {
     return n_lines > 0 ? static_cast<size_t>(n_lines - 1) : 0;
   }
 
-  fs::path root_;
+  TestFolder root_;
 };
 
 FaultServer::Script paced(const std::string& bytes, int pause_ms) {
@@ -157,23 +150,59 @@ TEST_F(PullTest, killed_at_twenty_random_points_it_goes_on_each_time_and_ends_wi
   RecordProperty("chunks_kept_of_21", static_cast<int>(n_kept));
 }
 
-TEST_F(PullTest, killed_near_the_end_at_many_points_the_file_is_whole_or_absent) {
+TEST_F(PullTest, killed_as_soon_as_the_file_has_its_name_it_is_not_fetched_again) {
   const std::string model = large_model();
   FaultServer server(paced(model, 0));
-  std::mt19937 random(3);
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 6; ++i) {
     const pid_t child = start({"pull", server.url("/large.gguf")});
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 200));
+    wait_until([&] { return fs::exists(folder("large") / "large.gguf"); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(i % 3));
     ::kill(child, SIGKILL);
     wait_for(child);
-    if (fs::exists(folder("large") / "large.gguf")) {
-      EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);
-    }
+    EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);
+    EXPECT_TRUE(says(zinc({"pull", server.url("/large.gguf"), "--json"}).out, {"\"fetched_bytes\": 0"}));
+    ASSERT_EQ(zinc({"rm", "large"}).exit_code, 0);
+    EXPECT_FALSE(fs::exists(folder("large")));
   }
-  ASSERT_EQ(zinc({"pull", server.url("/large.gguf")}).exit_code, 0);
-  EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);
-  EXPECT_EQ(zinc({"rm", "large"}).exit_code, 0);
-  EXPECT_FALSE(fs::exists(folder("large")));
+}
+
+TEST_F(PullTest, killed_between_two_parts_it_keeps_the_first) {
+  const std::string first = large_model(), second(5 << 20, 'b');
+  std::atomic<bool> is_held = true;
+  FaultServer server([&](const ServedRequest& request) {
+    const bool is_second = request.path.ends_with("00002-of-00002.gguf");
+    FaultReply reply = honest_reply(request, {.bytes = is_second ? second : first});
+    if (is_second && is_held && !request.is_probe()) reply.stall_after = 1000;
+    return reply;
+  });
+  const std::string source = server.url("/large-00001-of-00002.gguf");
+  const pid_t child = start({"pull", source});
+  wait_until([&] { return fs::exists(folder("large") / "large-00002-of-00002.gguf.part"); });
+  ::kill(child, SIGKILL);
+  wait_for(child);
+  ASSERT_TRUE(contents(folder("large") / "large-00001-of-00002.gguf") == first);
+  is_held = false;
+  const ProcessEnd end = zinc({"pull", source, "--json"});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_TRUE(says(end.out, {fmt::format("\"fetched_bytes\": {}", second.size())}));
+  EXPECT_TRUE(contents(folder("large") / "large-00001-of-00002.gguf") == first);
+  EXPECT_TRUE(contents(folder("large") / "large-00002-of-00002.gguf") == second);
+}
+
+TEST_F(PullTest, two_sources_with_one_file_name_at_once_become_two_models) {
+  const std::string one = large_model(), other = large_model(kLargeBytes + (1 << 20));
+  FaultServer here(paced(one, 3)), there(paced(other, 3));
+  const pid_t first = start({"pull", here.url("/large.gguf")});
+  const pid_t second = start({"pull", there.url("/large.gguf")});
+  EXPECT_EQ(wait_for(first), 0) << contents(root_ / "log");
+  EXPECT_EQ(wait_for(second), 0) << contents(root_ / "log");
+  const Result<json::value> list = parse_json(zinc({"list", "--installed", "--json"}).out);
+  ASSERT_TRUE(list.ok());
+  ASSERT_EQ(list.value().as_array().size(), 2u) << list.value();
+  for (const json::value& entry : list.value().as_array()) {
+    const bool is_one = entry.at("source").as_string() == here.url("/large.gguf");
+    EXPECT_TRUE(contents(std::string(entry.at("path").as_string())) == (is_one ? one : other));
+  }
 }
 
 TEST_F(PullTest, two_at_once_fetch_it_once) {

@@ -1,4 +1,5 @@
-// How much memory this machine has, for refusing what cannot fit before it is tried.
+// How much memory this process may have, for refusing what cannot fit before it is tried: the machine's, or what the
+// limits of its control groups (base/cgroup_memory.h) leave of it, whichever is less.
 #pragma once
 
 #include <cstddef>

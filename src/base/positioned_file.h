@@ -21,7 +21,7 @@ class PositionedFile {
 
   Result<uint64_t> size() const;
   // Exactly so many bytes from now on: cut, or grown by zeros whose room on the disk is reserved where the file system
-  // can do that.
+  // can do that. Where there is no room, the file is as long as it was.
   Status resize(uint64_t n_bytes);
   Status write_at(uint64_t offset, std::span<const std::byte> bytes);
   Result<size_t> read_at(uint64_t offset, std::span<std::byte> bytes) const;  // fewer bytes only at the end of the file
@@ -31,5 +31,8 @@ class PositionedFile {
   std::filesystem::path path_;
   int fd_;  // -1 once moved from
 };
+
+// What the file takes on the disk, holes not counted; 0 if there is none.
+uint64_t allocated_bytes(const std::filesystem::path& path);
 
 }  // namespace zinc

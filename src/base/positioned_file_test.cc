@@ -1,6 +1,7 @@
 #include "base/positioned_file.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <fstream>
@@ -43,6 +44,28 @@ TEST_F(PositionedFileTest, links_and_folders_are_refused) {
   EXPECT_FALSE(PositionedFile::open(folder_ / "link").ok());
   EXPECT_FALSE(PositionedFile::open(folder_).ok());
   EXPECT_FALSE(PositionedFile::open(folder_ / "none" / "f").ok());
+}
+
+// /dev/shm is of a stated size, and refuses a larger file before it takes any of it.
+TEST_F(PositionedFileTest, a_file_that_found_no_room_is_as_long_as_it_was) {
+  std::error_code error;
+  const fs::space_info space = fs::space("/dev/shm", error);
+  if (error || space.capacity == 0) GTEST_SKIP() << "there is no small file system here";
+  const fs::path path = fs::path("/dev/shm") / fmt::format("zinc_positioned_{}", ::getpid());
+  Result<PositionedFile> file = PositionedFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  ASSERT_TRUE(file.value().resize(10'000).ok());
+  EXPECT_GE(allocated_bytes(path), 10'000u);
+  EXPECT_FALSE(file.value().resize(uint64_t{2} * space.capacity).ok());
+  EXPECT_EQ(file.value().size().value(), 10'000u);
+  fs::remove(path);
+}
+
+TEST_F(PositionedFileTest, a_hole_takes_no_room) {
+  { std::ofstream(folder_ / "hole").put('x'); }
+  fs::resize_file(folder_ / "hole", 64 << 20);
+  EXPECT_LT(allocated_bytes(folder_ / "hole"), 1u << 20);
+  EXPECT_EQ(allocated_bytes(folder_ / "absent"), 0u);
 }
 
 }  // namespace

@@ -9,11 +9,6 @@
 namespace zinc {
 namespace {
 
-bool is_control(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 ||
-         (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);  // the last two reorder a line
-}
-
 void append_escaped(std::string& out, std::string_view bytes, const Utf8Char& character) {
   if (!character.valid) {
     for (const char c : bytes) fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
@@ -32,6 +27,11 @@ void append_escaped(std::string& out, std::string_view bytes, const Utf8Char& ch
 }
 
 }  // namespace
+
+bool is_control(char32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 ||
+         (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);  // the last two reorder a line
+}
 
 std::string printable(std::string_view text, size_t max_bytes) {
   std::string out;

@@ -101,7 +101,7 @@ constexpr auto kModels = std::to_array<CatalogModel>({
      true, kExperimental},
     {"qwen3.5-35b-a3b", "Qwen3.5 35B-A3B", "qwen35moe", "35B-A3B", "Q4_K_M", "Apache-2.0",
      "hf:bartowski/Qwen_Qwen3.5-35B-A3B-GGUF:Qwen_Qwen3.5-35B-A3B-Q4_K_M.gguf",
-     {"Qwen_Qwen3.5-35B-A3B-Q4_K_M.gguf", 0, "2f2df1e8b2e92b642c1850ea1734b341cc8ca5098c42cc0a8b8c436a8d4751ab"},
+     {"Qwen_Qwen3.5-35B-A3B-Q4_K_M.gguf", 22'285'080'384, "2f2df1e8b2e92b642c1850ea1734b341cc8ca5098c42cc0a8b8c436a8d4751ab"},
      true, kExperimental},
     {"qwen3.6-35b-a3b", "Qwen3.6 35B-A3B", "qwen35moe", "35B-A3B", "UD-Q4_K_M", "Apache-2.0",
      "hf:unsloth/Qwen3.6-35B-A3B-GGUF@a483e9e6cbd595906af30beda3187c2663a1118c:Qwen3.6-35B-A3B-UD-Q4_K_M.gguf",

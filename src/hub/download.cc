@@ -4,6 +4,8 @@
 #include <ctime>
 #include <thread>
 
+#include "hub/disk_space.h"
+#include "hub/file_hash.h"
 #include "hub/part_file.h"
 #include "hub/range_fetch.h"
 #include "hub/remote_file.h"
@@ -15,8 +17,10 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxIdleLooks = 4;  // times in a row that the server is asked anew without a chunk gained in between
+constexpr int kMaxBegins = 4;     // versions of the file, each begun at its first byte
 constexpr int kMaxRepairs = 3;
-constexpr uint64_t kSpareBytes = uint64_t{16} << 20;
+constexpr std::string_view kReplaced =
+    "it was replaced there. To take it as it is now, name it by its source: zinc pull hf:ORG/REPO:FILE";
 
 class Download {
  public:
@@ -30,20 +34,18 @@ class Download {
   Status pause(int64_t pause_ms);
   Status check_remote(RemoteFile& remote) const;
   Result<PartFile> open_part(const RemoteFile& remote);
-  Status check_space(uint64_t n_bytes) const;
   Result<FetchEnd> fetch(const RemoteFile& remote, PartFile& part, FetchGoal goal);
   Result<FetchEnd> verify(const RemoteFile& remote, PartFile& part);
   Result<FetchEnd> repair(const RemoteFile& remote, PartFile& part, const std::string& found);
   ReadProgress checking(uint64_t n_bytes) const;
-  const std::string& wanted_sha256(const RemoteFile& remote) const {
-    return request_.sha256.empty() ? remote.sha256 : request_.sha256;
-  }
+  Error keeps_changing() const;
 
   const DownloadRequest& request_;
   const DownloadLimits& limits_;
   const DownloadHooks& hooks_;
   Downloaded result_;
-  int n_repairs_ = 0;
+  JournalHead version_;  // of the file, as the server last told it
+  int n_begins_ = 0, n_repairs_ = 0;
 };
 
 Status Download::pause(int64_t pause_ms) {
@@ -77,13 +79,13 @@ Result<RemoteFile> Download::find_remote() {
   }
 }
 
-// Whether this is the file that was asked for, as far as the server's words go.
+// Whether this is the file that was asked for, as far as the server's words go. Where the hash was known before, it
+// alone is what tells versions apart from now on: two mirrors of one file state validators of their own.
 Status Download::check_remote(RemoteFile& remote) const {
   if (!request_.sha256.empty() && !remote.sha256.empty() && request_.sha256 != remote.sha256) {
     return fail(ErrorCode::invalid_input,
-                "{}: the server's file is another one than expected: its SHA-256 is {}, expected {}; it was replaced "
-                "there. To take it as it is now, name it by its source: zinc pull hf:ORG/REPO:FILE",
-                shown_url(request_.url), remote.sha256, request_.sha256);
+                "{}: the server's file is another one than expected: its SHA-256 is {}, expected {}; {}",
+                shown_url(request_.url), remote.sha256, request_.sha256, kReplaced);
   }
   if (remote.n_bytes == 0) remote.n_bytes = request_.n_bytes;
   if (remote.n_bytes == 0) {
@@ -91,22 +93,15 @@ Status Download::check_remote(RemoteFile& remote) const {
                 shown_url(request_.url));
   }
   if (request_.n_bytes != 0 && request_.n_bytes != remote.n_bytes) {
-    return fail(ErrorCode::invalid_input, "{}: the server's file has {} bytes, expected {}; it was replaced there",
-                shown_url(request_.url), remote.n_bytes, request_.n_bytes);
+    return fail(ErrorCode::invalid_input, "{}: the server's file has {} bytes, expected {}; {}",
+                shown_url(request_.url), remote.n_bytes, request_.n_bytes, kReplaced);
+  }
+  if (!request_.sha256.empty()) {
+    remote.sha256 = request_.sha256;
+    remote.etag.clear();
+    remote.last_modified.clear();
   }
   return ok_status();
-}
-
-Status Download::check_space(uint64_t n_bytes) const {
-  if (PartFile::bytes_on_disk(request_.target) == n_bytes) return ok_status();  // its room is reserved already
-  const fs::path folder = request_.target.parent_path();
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error || (n_bytes <= UINT64_MAX - kSpareBytes && space.available >= n_bytes + kSpareBytes)) return ok_status();
-  return fail(ErrorCode::io,
-              "{}: {} MB are free, the file needs {} MB; free some space, or set XDG_CACHE_HOME to a folder on another "
-              "disk",
-              folder.string(), space.available / 1'000'000, n_bytes / 1'000'000);
 }
 
 ReadProgress Download::checking(uint64_t n_bytes) const {
@@ -116,14 +111,25 @@ ReadProgress Download::checking(uint64_t n_bytes) const {
   };
 }
 
+Error Download::keeps_changing() const {
+  return fail(ErrorCode::io, "{}: the file on the server keeps changing while it is fetched; try again later",
+              shown_url(request_.url));
+}
+
 Result<PartFile> Download::open_part(const RemoteFile& remote) {
-  std::string identity = remote.identity();
-  if (identity.empty() && !request_.sha256.empty()) identity = "sha256 " + request_.sha256;
+  const JournalHead version{remote.n_bytes, limits_.chunk_bytes, remote.identity()};
   // Without anything that tells versions apart, bytes of two of them could be mixed.
-  if (identity.empty()) PartFile::remove(request_.target);
-  ZINC_TRY(space, check_space(remote.n_bytes));
-  ZINC_TRY(part,
-           PartFile::open(request_.target, {remote.n_bytes, limits_.chunk_bytes, identity}, checking(remote.n_bytes)));
+  if (version.identity.empty()) PartFile::remove(request_.target);
+  if (version.identity.empty() || version != version_) ++n_begins_;
+  if (n_begins_ > kMaxBegins) return keeps_changing();
+  version_ = version;
+  const uint64_t n_there = std::min(remote.n_bytes, PartFile::bytes_on_disk(request_.target));
+  ZINC_TRY(space, check_disk_space(request_.target.parent_path(), remote.n_bytes - n_there));
+  ZINC_TRY(part, PartFile::open(request_.target, version, checking(remote.n_bytes)));
+  if (part.n_discarded_bytes() > 0) {
+    hooks_.say(fmt::format("the {} MB that are here are of another version of the file; beginning anew",
+                           part.n_discarded_bytes() / 1'000'000));
+  }
   if (Status reserved = part.reserve(); !reserved.ok()) return reserved.error();
   return std::move(part);
 }
@@ -141,7 +147,7 @@ Result<FetchEnd> Download::fetch(const RemoteFile& remote, PartFile& part, Fetch
   PartFile::remove(request_.target);
   return fail(ErrorCode::invalid_input,
               "{}: the server's bytes, fetched twice, do not have the expected SHA-256 {}; nothing was kept",
-              shown_url(request_.url), wanted_sha256(remote));
+              shown_url(request_.url), remote.sha256);
 }
 
 // The whole is wrong: find out where. What the disk damaged is known by the journal; what the network damaged only by
@@ -150,7 +156,7 @@ Result<FetchEnd> Download::repair(const RemoteFile& remote, PartFile& part, cons
   if (++n_repairs_ > kMaxRepairs) {
     PartFile::remove(request_.target);
     return fail(ErrorCode::invalid_input, "{}: the file has SHA-256 {}, expected {}; nothing was kept, try again",
-                shown_url(request_.url), found, wanted_sha256(remote));
+                shown_url(request_.url), found, remote.sha256);
   }
   ZINC_TRY(n_damaged, part.drop_damaged(checking(part.head().n_bytes)));
   if (n_damaged > 0) {
@@ -165,11 +171,10 @@ Result<FetchEnd> Download::repair(const RemoteFile& remote, PartFile& part, cons
 Result<FetchEnd> Download::verify(const RemoteFile& remote, PartFile& part) {
   for (;;) {
     ZINC_TRY(found, part.sha256(checking(part.head().n_bytes)));
-    const std::string& wanted = wanted_sha256(remote);
-    if (wanted.empty() || found == wanted) {
+    if (remote.sha256.empty() || found == remote.sha256) {
       result_.n_bytes = part.head().n_bytes;
       result_.sha256 = found;
-      result_.was_stated = !wanted.empty();
+      result_.was_stated = !remote.sha256.empty();
       if (Status finished = part.finish(); !finished.ok()) return finished.error();
       return FetchEnd::done;
     }
@@ -183,6 +188,10 @@ Result<Downloaded> Download::run() {
   for (;;) {
     ZINC_TRY(remote, find_remote());
     if (Status checked = check_remote(remote); !checked.ok()) return checked.error();
+    if (!remote.sha256.empty()) {
+      ZINC_TRY(is_there, has_sha256(request_.target, remote.n_bytes, remote.sha256, hooks_));
+      if (is_there) return Downloaded{remote.n_bytes, remote.sha256, true, result_.n_fetched};
+    }
     ZINC_TRY(part, open_part(remote));
     const uint64_t n_before = part.n_whole_bytes();
     ZINC_TRY(fetched, fetch(remote, part, FetchGoal::missing_chunks));
@@ -194,10 +203,7 @@ Result<Downloaded> Download::run() {
     }
     if (end == FetchEnd::done) return result_;
     n_idle_looks = gained ? 0 : n_idle_looks + 1;
-    if (n_idle_looks > kMaxIdleLooks) {
-      return fail(ErrorCode::io, "{}: the file on the server keeps changing while it is fetched; try again later",
-                  shown_url(request_.url));
-    }
+    if (n_idle_looks > kMaxIdleLooks) return keeps_changing();
     if (Status paused = pause(limits_.first_pause_ms); !paused.ok()) return paused.error();
   }
 }

@@ -3,6 +3,9 @@
 // Every chunk that arrived is journalled with its hash (hub/part_file.h): a cut, a stall, Ctrl-C or kill -9 costs at
 // most the chunks then under way. A file that changes on the server is noticed and begun anew; bytes damaged on the
 // disk, and only these, are fetched again. Ends in bounded time on any server. The caller holds the target's lock.
+//
+// A target that is there is not fetched again if it has the stated hash or, where none is stated, if the journal of its
+// own download vouches for it: PartFile::remove(target) ends that, once the caller has noted what is there.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +20,7 @@ struct DownloadRequest {
   std::string bearer_token;
   std::filesystem::path target;  // its folder exists
   uint64_t n_bytes = 0;          // 0: what the server says
-  std::string sha256;            // empty: what the server states, if it does
+  std::string sha256;            // of the file, whatever else tells versions apart; empty: what the server states
 };
 
 struct DownloadLimits {

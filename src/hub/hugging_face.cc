@@ -16,9 +16,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kGguf = ".gguf";
 constexpr int kMaxPages = 20;
-// What is taken where nothing is named: small enough for most machines, close to the full model.
-constexpr std::array<std::string_view, 7> kPreferred = {"Q4_K_M", "UD-Q4_K_XL", "MXFP4", "Q4_K_S",
-                                                        "Q4_0",   "Q5_K_M",     "Q8_0"};
+constexpr std::array<std::string_view, 7> kPreferred = {kUsualQuantization, "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0",
+                                                        "Q5_K_M",           "Q8_0"};
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -80,29 +79,35 @@ std::string list_of(std::span<const std::string> names) {
 }
 
 // Bytes that are no plain part of an address, as %XX.
-std::string url_path(std::string_view path) {
+std::string quoted(std::string_view text, std::string_view plain) {
   std::string out;
-  for (const char c : path) {
+  for (const char c : text) {
     const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                          std::string_view("-._~/").find(c) != std::string_view::npos;
+                          plain.find(c) != std::string_view::npos;
     out += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
 }
+std::string url_path(std::string_view path) { return quoted(path, "-._~/"); }
+std::string url_word(std::string_view word) { return quoted(word, "-._~"); }  // "refs/pr/1" is one
 
 std::string revision_of(const Source& source) { return source.revision.empty() ? "main" : source.revision; }
 
 Result<std::vector<RepoFile>> list_repo(const Source& source, const HubSettings& settings, const DownloadHooks& hooks) {
   std::vector<RepoFile> files;
   std::string url = fmt::format("{}/api/models/{}/tree/{}?recursive=true", settings.hf_endpoint, source.name,
-                                url_path(revision_of(source)));
-  for (int page = 0; page < kMaxPages && !url.empty(); ++page) {
+                                url_word(revision_of(source)));
+  for (int page = 0; page < kMaxPages; ++page) {
     ZINC_TRY(reply, get_text({url, settings.hf_token, {}}, settings.limits.transfer, hooks.cancelled));
     ZINC_TRY(more, parse_repo_listing(reply.body));
     files.insert(files.end(), more.begin(), more.end());
-    // Another host would be sent the token.
-    url = reply.next_page.starts_with(settings.hf_endpoint + "/") ? reply.next_page : "";
+    url = reply.next_page;
+    if (url.empty()) return files;
+    if (!is_same_origin(url, settings.hf_endpoint)) break;  // it would be sent the token
   }
+  hooks.say(
+      fmt::format("hf:{}: not all of its files could be listed, only {}; a file can be named exactly, hf:{}:FILE.gguf",
+                  source.name, files.size(), source.name));
   return files;
 }
 
@@ -157,7 +162,9 @@ Result<std::vector<RepoFile>> choose_model_files(std::string_view repo, std::spa
                                                  std::string_view wanted) {
   std::vector<std::string> models;
   for (const RepoFile& file : files) {
-    if (file.path == wanted) return all_parts(repo, files, parts_of(file.path).front());
+    if (file.path == wanted && lower(wanted).ends_with(kGguf)) {
+      return all_parts(repo, files, parts_of(file.path).front());
+    }
     if (is_model(file.path) && is_first_part(file.path)) models.push_back(file.path);
   }
   if (models.empty()) {
@@ -170,7 +177,7 @@ Result<std::vector<RepoFile>> choose_model_files(std::string_view repo, std::spa
   if (!wanted.empty()) {
     if (const auto found = with(wanted); found != models.end()) return all_parts(repo, files, *found);
     const std::optional<std::string> nearest = nearest_name(wanted, models);
-    return fail(ErrorCode::not_found, "hf:{}: there is no '{}'; {}there are: {}", repo, printable(wanted),
+    return fail(ErrorCode::not_found, "hf:{}: there is no model '{}'; {}there are: {}", repo, printable(wanted),
                 nearest ? fmt::format("did you mean {}? ", printable(*nearest)) : "", list_of(models));
   }
   if (models.size() == 1) return all_parts(repo, files, models.front());
@@ -205,7 +212,7 @@ Result<std::vector<RepoFile>> parse_repo_listing(std::string_view text) {
 }
 
 std::string hf_file_url(const Source& source, const HubSettings& settings, std::string_view path) {
-  return fmt::format("{}/{}/resolve/{}/{}", settings.hf_endpoint, source.name, url_path(revision_of(source)),
+  return fmt::format("{}/{}/resolve/{}/{}", settings.hf_endpoint, source.name, url_word(revision_of(source)),
                      url_path(path));
 }
 
@@ -214,10 +221,16 @@ Result<std::vector<WantedFile>> find_hf_files(const Source& source, const HubSet
   std::vector<RepoFile> files;
   if (lower(source.file).ends_with(kGguf)) {
     for (const std::string& part : parts_of(source.file)) files.push_back({part, 0, ""});
-  } else {
-    ZINC_TRY(listed, list_repo(source, settings, hooks));
-    ZINC_TRY(chosen, choose_model_files(source.name, listed, source.file));
-    files = std::move(chosen);
+  }
+  if (files.size() != 1) {
+    const Result<std::vector<RepoFile>> listed = list_repo(source, settings, hooks);
+    // A mirror that lists nothing may still have the parts, as their names are known.
+    const bool is_needed = files.empty() || (!listed.ok() && listed.error().code == ErrorCode::cancelled);
+    if (!listed.ok() && is_needed) return listed.error();
+    if (listed.ok()) {
+      ZINC_TRY(chosen, choose_model_files(source.name, listed.value(), source.file));
+      files = std::move(chosen);
+    }
   }
   std::vector<WantedFile> wanted;
   for (const RepoFile& file : files) {
@@ -225,7 +238,7 @@ Result<std::vector<WantedFile>> find_hf_files(const Source& source, const HubSet
     if (!is_plain_file_name(name)) {
       return fail(ErrorCode::invalid_input, "hf:{}: '{}' is no name for a file", source.name, printable(file.path));
     }
-    wanted.push_back({name, hf_file_url(source, settings, file.path), file.n_bytes, file.sha256});
+    wanted.push_back({name, hf_file_url(source, settings, file.path), file.n_bytes, file.sha256, file.path});
   }
   return wanted;
 }

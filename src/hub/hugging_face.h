@@ -17,18 +17,22 @@ struct RepoFile {
 struct WantedFile {
   std::string name;  // as it will be called here
   std::string url;
-  uint64_t n_bytes = 0;  // 0: unknown
-  std::string sha256;    // empty: unknown
+  uint64_t n_bytes = 0;   // 0: unknown
+  std::string sha256;     // empty: unknown
+  std::string path = {};  // in its repository, where it comes from one
 };
 
-// The files meant by `wanted` among those of a repository: a path, a quantization's name, or nothing, which takes
-// Q4_K_M or what comes closest. Of a split model all parts, in order. An error lists what there is.
+// What is taken of a repository where nothing is named: small enough for most machines, close to the full model.
+inline constexpr std::string_view kUsualQuantization = "Q4_K_M";
+
+// The files meant by `wanted` among those of a repository: a path, a quantization's name, or nothing, which takes the
+// usual one or what comes closest. Of a split model all parts, in order. An error lists what there is.
 Result<std::vector<RepoFile>> choose_model_files(std::string_view repo, std::span<const RepoFile> files,
                                                  std::string_view wanted);
 // From the answer of the API's tree call.
 Result<std::vector<RepoFile>> parse_repo_listing(std::string_view text);
 
-// Asks the server only where the source does not name a file exactly.
+// Asks the server where the source does not name a file exactly, and for the sizes and hashes of a split model's parts.
 Result<std::vector<WantedFile>> find_hf_files(const Source& source, const HubSettings& settings,
                                               const DownloadHooks& hooks);
 std::string hf_file_url(const Source& source, const HubSettings& settings, std::string_view path);

@@ -36,11 +36,11 @@ std::string count_text(uint64_t n) {
                             : fmt::format("{}M", (n + 500'000) / 1'000'000);
 }
 
-// What is installed knows better than the catalog.
-void take_installed(ModelEntry& entry, const InstalledModel& model) {
+// What is installed knows better than the catalog; it is here only if its files are.
+void take_installed(ModelEntry& entry, const InstalledModel& model, const ModelStore& store) {
   entry.id = model.id;
   entry.source = model.source;
-  entry.path = model.path();
+  if (store.has_files(model)) entry.path = model.path();
   entry.place = ModelPlace::zinc;
   entry.file_name = model.files.front().name;
   entry.sha256 = model.files.size() == 1 ? model.files.front().sha256 : "";
@@ -119,10 +119,11 @@ std::pair<std::string, std::string> addresses_of(const ModelEntry& entry, const 
 std::vector<ModelEntry> list_models(const HubSettings& settings, const MachineMemory& machine) {
   std::vector<ModelEntry> entries;
   for (const CatalogModel& model : catalog_models()) entries.push_back(entry_of(model));
-  for (const InstalledModel& model : ModelStore(settings).list()) {
+  const ModelStore store(settings);
+  for (const InstalledModel& model : store.list()) {
     auto known = std::ranges::find(entries, model.id, &ModelEntry::id);
     if (known == entries.end()) known = entries.emplace(entries.end());
-    take_installed(*known, model);
+    take_installed(*known, model, store);
   }
   if (!settings.hf_cache.empty()) {
     for (const auto& [id, path] : list_hf_cache(settings.hf_cache)) {
@@ -148,7 +149,12 @@ Result<ModelEntry> show_model(const HubSettings& settings, const std::string& na
     const CatalogModel* catalog = find_catalog_model(name);
     if (known.id == (catalog ? catalog->id : std::string_view(name))) entry = std::move(known);
   }
-  if (entry.id.empty()) entry.id = name, entry.source = has_source_prefix(name) ? name : "";
+  if (entry.id.empty()) {
+    const Result<Source> source =
+        has_source_prefix(name) ? parse_source(name) : fail(ErrorCode::not_found, "no source");
+    entry.source = source.ok() ? source.value().text : "";
+    entry.id = source.ok() ? entry.source : name;
+  }
   if (found) {
     entry.path = found->path;
     entry.place = found->place;

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/printable.h"
-#include "base/sha256.h"
+#include "hub/file_hash.h"
 #include "hub/journal.h"
 #include "hub/source.h"
 
@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
+constexpr const char* kClaim = "source";
 constexpr int64_t kFormat = 1;
 constexpr uint64_t kMaxJsonBytes = 1 << 20;
 
@@ -60,6 +61,7 @@ std::optional<InstalledModel> parse_manifest(const json::object& object, const f
   model.id = folder.filename().string();
   model.folder = folder;
   model.source = text_at(object, "source");
+  model.url = text_at(object, "url");
   for (const json::value& value : files->as_array()) {
     std::optional<InstalledFile> file = parse_file(value);
     if (!file) return std::nullopt;
@@ -88,6 +90,7 @@ json::object manifest_of(const InstalledModel& model) {
   return {{"format", kFormat},
           {"id", model.id},
           {"source", model.source},
+          {"url", model.url},
           {"files", std::move(files)},
           {"verified", model.is_verified},
           {"name", model.name},
@@ -153,21 +156,31 @@ std::optional<InstalledModel> ModelStore::find(std::string_view id) const {
   return manifest ? parse_manifest(*manifest, folder(id)) : std::nullopt;
 }
 
-bool ModelStore::is_intact(InstalledModel& model) const {
-  bool was_touched = false;
+bool ModelStore::has_files(const InstalledModel& model) const {
+  return std::ranges::all_of(model.files, [&](const InstalledFile& file) {
+    std::error_code error;
+    return fs::file_size(model.folder / file.name, error) == file.n_bytes && !error;
+  });
+}
+
+bool ModelStore::is_untouched(const InstalledModel& model) const {
+  return has_files(model) && std::ranges::all_of(model.files, [&](const InstalledFile& file) {
+           return changed_ns(model.folder / file.name) == file.changed_ns;
+         });
+}
+
+Result<bool> ModelStore::is_intact(InstalledModel& model, const DownloadHooks& hooks) const {
+  if (is_untouched(model)) return true;
+  if (!has_files(model)) return false;
   for (InstalledFile& file : model.files) {
     const fs::path path = model.folder / file.name;
-    std::error_code error;
-    if (fs::file_size(path, error) != file.n_bytes || error) return false;
     const std::optional<int64_t> changed = changed_ns(path);
-    if (!changed) return false;
-    if (*changed == file.changed_ns) continue;
-    const Result<std::string> hash = sha256_of_file(path);
-    if (!hash.ok() || hash.value() != file.sha256) return false;
+    if (changed == file.changed_ns) continue;
+    ZINC_TRY(is_same, has_sha256(path, file.n_bytes, file.sha256, hooks));
+    if (!changed || !is_same) return false;
     file.changed_ns = *changed;
-    was_touched = true;
   }
-  if (was_touched) static_cast<void>(save(model).ok());  // a read-only cache only costs time
+  static_cast<void>(save(model).ok());  // a read-only cache only costs time
   return true;
 }
 
@@ -182,8 +195,30 @@ Result<FileLock> ModelStore::lock(std::string_view id, const DownloadHooks& hook
   return std::move(lock);
 }
 
+std::string ModelStore::owner(std::string_view id) const {
+  if (const std::optional<InstalledModel> model = find(id)) return model->source;
+  const std::optional<json::object> claim = read_json(folder(id) / kClaim);
+  return claim ? text_at(*claim, "source") : std::string();
+}
+
+Status ModelStore::claim(std::string_view id, std::string_view source) const {
+  return write_file_atomically(folder(id) / kClaim, to_json(json::object{{"source", source}}) + "\n");
+}
+
+void ModelStore::tidy(std::string_view id) const {
+  std::error_code error;
+  for (fs::directory_iterator it(folder(id), error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename() != kClaim) return;
+  }
+  fs::remove(folder(id) / kClaim, error);
+  fs::remove(folder(id), error);
+}
+
 Status ModelStore::save(const InstalledModel& model) const {
-  return write_file_atomically(model.folder / kManifest, to_pretty_json(manifest_of(model)) + "\n");
+  const Status saved = write_file_atomically(model.folder / kManifest, to_pretty_json(manifest_of(model)) + "\n");
+  std::error_code ignored;
+  if (saved.ok()) fs::remove(model.folder / kClaim, ignored);  // the manifest says it now
+  return saved;
 }
 
 Result<uint64_t> ModelStore::remove(std::string_view id) const {

@@ -1,6 +1,6 @@
 // The models this machine holds for zinc: CACHE/models/ID/ has a model's files and manifest.json, which says where they
-// came from and what they are. A folder without a manifest is an unfinished download. Nothing outside the cache is ever
-// removed.
+// came from and what they are. A folder without a manifest is an unfinished download; the file `source` in it says of
+// what. Nothing outside the cache is ever removed.
 #pragma once
 
 #include <optional>
@@ -19,6 +19,7 @@ struct InstalledFile {
 
 struct InstalledModel {
   std::string id, source;
+  std::string url;  // of the first file, without secrets; empty: it came another way
   std::filesystem::path folder;
   std::vector<InstalledFile> files;  // at least one; the first is what is opened
   bool is_verified = false;          // the hashes were stated by the catalog or the server, not only taken
@@ -37,10 +38,18 @@ class ModelStore {
   std::filesystem::path folder(std::string_view id) const;
   std::vector<InstalledModel> list() const;  // by id
   std::optional<InstalledModel> find(std::string_view id) const;
-  // Whether the files are still the ones that were hashed. One whose time of change differs is hashed again.
-  bool is_intact(InstalledModel& model) const;
+  bool has_files(const InstalledModel& model) const;     // of the right sizes
+  bool is_untouched(const InstalledModel& model) const;  // and not changed since they were hashed, by their times
+  // Whether the files are still the ones that were hashed. One whose time of change differs is hashed again, which may
+  // take minutes. An error only if that was interrupted.
+  Result<bool> is_intact(InstalledModel& model, const DownloadHooks& hooks) const;
   // Makes the folder and locks the id for this process; says so if it must wait.
   Result<FileLock> lock(std::string_view id, const DownloadHooks& hooks) const;
+  // Whose folder it is: the source of the model in it, or of the unfinished download. Empty: nobody's.
+  std::string owner(std::string_view id) const;
+  // These need the lock.
+  Status claim(std::string_view id, std::string_view source) const;  // for a download that begins
+  void tidy(std::string_view id) const;  // removes the folder if it holds no file but the claim
   Status save(const InstalledModel& model) const;
   // With everything unfinished. Returns the bytes freed; an error if there is nothing of that id.
   Result<uint64_t> remove(std::string_view id) const;

@@ -59,7 +59,23 @@ std::optional<OllamaModel> model_at(const fs::path& store, const fs::path& manif
   const uint64_t n_bytes = fs::file_size(*blob, error);
   if (error) return std::nullopt;
   const std::string name = words[1] == "library" ? words[2] : words[1] + "/" + words[2];
-  return OllamaModel{name, words[3], *blob, n_bytes};
+  return OllamaModel{words[0], name, words[3], *blob, n_bytes};
+}
+
+std::string full_name(const OllamaModel& model) {
+  const bool is_of_library = model.name.find('/') == std::string::npos;
+  return fmt::format("{}/{}{}", model.host, is_of_library ? "library/" : "", model.name);
+}
+
+// Models of two hosts under one name get names of their own. REQUIRES: sorted by name and tag.
+void tell_apart(std::vector<OllamaModel>& models) {
+  const auto key = [](const OllamaModel& m) { return std::pair(m.name, m.tag); };
+  for (auto begin = models.begin(); begin != models.end();) {
+    const auto end = std::find_if(begin, models.end(), [&](const OllamaModel& m) { return key(m) != key(*begin); });
+    const bool is_clear = std::all_of(begin, end, [&](const OllamaModel& m) { return m.host == begin->host; });
+    if (!is_clear) std::for_each(begin, end, [](OllamaModel& m) { m.name = full_name(m); });
+    begin = end;
+  }
 }
 
 }  // namespace
@@ -76,7 +92,8 @@ std::vector<OllamaModel> list_ollama_models(std::span<const fs::path> stores) {
       if (auto model = model_at(store, it->path())) models.push_back(std::move(*model));
     }
   }
-  std::ranges::sort(models, {}, [](const OllamaModel& m) { return std::pair(m.name, m.tag); });
+  std::ranges::stable_sort(models, {}, [](const OllamaModel& m) { return std::pair(m.name, m.tag); });
+  tell_apart(models);
   return models;
 }
 
@@ -84,9 +101,16 @@ Result<OllamaModel> find_ollama_model(std::span<const fs::path> stores, const st
                                       const std::string& tag) {
   const std::vector<OllamaModel> models = list_ollama_models(stores);
   std::vector<std::string> names;
+  std::string others;  // the same name, of several hosts
   for (const OllamaModel& model : models) {
-    if (model.name == name && model.tag == tag) return model;
+    if ((model.name == name || full_name(model) == name) && model.tag == tag) return model;
     names.push_back(fmt::format("{}:{}", model.name, model.tag));
+    const bool has_host = model.name.starts_with(model.host + "/");
+    if (has_host && names.back().ends_with(fmt::format("/{}:{}", name, tag))) others += " ollama:" + names.back();
+  }
+  if (!others.empty()) {
+    return fail(ErrorCode::invalid_input, "ollama:{}:{}: Ollama holds several models of this name; name one of them:{}",
+                printable(name), printable(tag), printable(others, 400));
   }
   if (models.empty()) {
     return fail(ErrorCode::not_found,

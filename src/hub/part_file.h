@@ -1,6 +1,7 @@
 // A file on its way: `<target>.part` holds the bytes, `<target>.journal` says which chunks of it are whole. Whatever
-// kills the process, opening it again finds every journalled chunk, checked against its hash. The caller holds the lock
-// of the target; one thread.
+// kills the process, opening it again finds every journalled chunk, checked against its hash. The journal outlives the
+// part: it vouches for the finished file until remove() is called by who has noted elsewhere that it is there. The
+// caller holds the lock of the target; one thread.
 #pragma once
 
 #include <filesystem>
@@ -16,19 +17,20 @@ using ReadProgress = std::function<bool(uint64_t n_bytes)>;
 
 class PartFile {
  public:
-  // Takes up what lies there if it is of the same file, else begins anew.
+  // Takes up what lies there if it is of the same file, also when it was finished; else begins anew.
   static Result<PartFile> open(const std::filesystem::path& target, const JournalHead& head,
                                const ReadProgress& progress);
-  static void remove(const std::filesystem::path& target);             // what an unfinished download left, if anything
-  static bool exists(const std::filesystem::path& target);             // whether it left something
-  static uint64_t bytes_on_disk(const std::filesystem::path& target);  // what the part file takes, 0 if there is none
+  static void remove(const std::filesystem::path& target);  // the part and the journal, if there are any
+  // What of the target's room is taken already, by the part or by a finished file that open() may take up.
+  static uint64_t bytes_on_disk(const std::filesystem::path& target);
 
   const JournalHead& head() const { return head_; }
   uint64_t n_chunks() const { return chunks_.size(); }
   uint64_t chunk_begin(uint64_t chunk) const { return chunk * head_.chunk_bytes; }
   uint64_t chunk_end(uint64_t chunk) const;
   const std::optional<Sha256::Digest>& digest(uint64_t chunk) const { return chunks_[chunk]; }
-  uint64_t n_whole_bytes() const { return n_whole_bytes_; }  // in journalled chunks
+  uint64_t n_whole_bytes() const { return n_whole_bytes_; }          // in journalled chunks
+  uint64_t n_discarded_bytes() const { return n_discarded_bytes_; }  // of another version, found there by open()
 
   Status reserve();  // room on the disk for the whole file
   Status write(uint64_t offset, std::span<const std::byte> bytes) { return bytes_.write_at(offset, bytes); }
@@ -48,7 +50,7 @@ class PartFile {
   PositionedFile bytes_, journal_;
   uint64_t journal_bytes_ = 0;
   std::vector<std::optional<Sha256::Digest>> chunks_;
-  uint64_t n_whole_bytes_ = 0;
+  uint64_t n_whole_bytes_ = 0, n_discarded_bytes_ = 0;
 };
 
 }  // namespace zinc

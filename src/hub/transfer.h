@@ -32,7 +32,8 @@ struct ReplyHead {
   std::optional<uint64_t> content_length;
   std::optional<ContentRange> content_range;
   std::string etag, last_modified, content_encoding, retry_after, next_page;
-  // Hugging Face says these on the redirect, about the file behind it; kept from whichever response had them.
+  // Hugging Face says these on the redirect, about the file behind it. The first response that states them is
+  // believed: what the bytes come from must not vouch for itself.
   std::string linked_etag;
   std::optional<uint64_t> linked_bytes;
 
@@ -137,7 +138,7 @@ Refusal explain_status(const std::string& url, long status);
 // Whether a secret meant for one address may be sent to the other: same scheme, host and port.
 bool is_same_origin(std::string_view a, std::string_view b);
 
-// A URL for messages: without user, password and query, which may hold secrets.
+// A URL for messages: public_url() of it, made safe for a terminal.
 std::string shown_url(std::string_view url);
 
 }  // namespace zinc

@@ -106,6 +106,8 @@ Result<std::vector<ZipMember>> list_zip(std::span<const std::byte> zip) {
     member.n_packed_bytes = number_at<uint32_t>(zip, at + 20);
     member.n_bytes = number_at<uint32_t>(zip, at + 24);
     member.header_offset = number_at<uint32_t>(zip, at + 42);
+    const uint64_t largest = std::max({member.n_packed_bytes, member.n_bytes, member.header_offset});
+    if (largest == 0xFFFFFFFF) return wrong("it is zip64, with a member of 4 GiB or more");
     member.name.assign(reinterpret_cast<const char*>(zip.data()) + at + kEntryBytes, n_name);
     members.push_back(std::move(member));
     at += n_entry;

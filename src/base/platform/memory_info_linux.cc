@@ -2,13 +2,32 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
+#include "base/cgroup_memory.h"
+
 namespace zinc {
+namespace {
+
+GroupMemory own_groups() { return read_group_memory("/proc/self/cgroup", "/sys/fs/cgroup"); }
+
+size_t available_on_machine() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  size_t kib = 0;
+  while (meminfo >> key >> kib >> unit) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return physical_memory_bytes();
+}
+
+}  // namespace
 
 size_t physical_memory_bytes() {
-  return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t n_bytes = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(n_bytes, own_groups().limit);
 }
 
 size_t resident_memory_bytes() {
@@ -18,14 +37,6 @@ size_t resident_memory_bytes() {
   return n_resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-size_t available_memory_bytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  size_t kib = 0;
-  while (meminfo >> key >> kib >> unit) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return physical_memory_bytes();
-}
+size_t available_memory_bytes() { return std::min(available_on_machine(), own_groups().available); }
 
 }  // namespace zinc

@@ -61,10 +61,14 @@ Result<uint64_t> PositionedFile::size() const {
 
 Status PositionedFile::resize(uint64_t n_bytes) {
   const NoSizeSignal guard;
+  ZINC_TRY(n_before, size());
   if (::ftruncate(fd_, static_cast<off_t>(n_bytes)) != 0) return io_error(path_, "set the size of the file", errno);
   if (n_bytes == 0 || ::fallocate(fd_, 0, 0, static_cast<off_t>(n_bytes)) == 0) return ok_status();
-  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR) return ok_status();  // a write finds out later
-  return io_error(path_, "reserve room for the file", errno);
+  const int reason = errno;
+  if (reason == EOPNOTSUPP || reason == ENOSYS || reason == EINTR) return ok_status();  // a write finds out later
+  // Gives back what was reserved before the disk was full, and does not look like a file whose room is there.
+  if (::ftruncate(fd_, static_cast<off_t>(n_before)) != 0) return io_error(path_, "set the size of the file", errno);
+  return io_error(path_, "reserve room for the file", reason);
 }
 
 Status PositionedFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
@@ -89,6 +93,12 @@ Result<size_t> PositionedFile::read_at(uint64_t offset, std::span<std::byte> byt
     n_read += static_cast<size_t>(n);
   }
   return n_read;
+}
+
+uint64_t allocated_bytes(const std::filesystem::path& path) {
+  constexpr uint64_t kUnitBytes = 512;  // of st_blocks, whatever the file system's own blocks are
+  struct stat state {};
+  return ::lstat(path.c_str(), &state) == 0 ? static_cast<uint64_t>(state.st_blocks) * kUnitBytes : 0;
 }
 
 }  // namespace zinc

@@ -24,8 +24,9 @@ Result<std::string> installed_id(const HubSettings& settings, const std::string&
   const ModelStore store(settings);
   if (const CatalogModel* model = find_catalog_model(name)) return std::string(model->id);
   if (!has_source_prefix(name)) return name;
+  ZINC_TRY(source, parse_source(name));
   for (const InstalledModel& model : store.list()) {
-    if (model.source == name) return model.id;
+    if (model.source == source.text) return model.id;
   }
   const Result<std::optional<FoundModel>> found = find_model(settings, name);
   if (found.ok() && found.value()) {

@@ -1,80 +1,13 @@
-#include "hub/download.h"
-
+// One fault of the server each: a download ends with the right file or with none, and it ends.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <fstream>
-#include <iterator>
-#include <random>
-
-#include "base/sha256.h"
 #include "hub/part_file.h"
-#include "tests/support/fault_server.h"
+#include "tests/support/download_fixture.h"
 
 namespace zinc {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kChunk = 64 << 10;
-constexpr size_t kFileBytes = (1 << 20) + 123;
-
-std::string random_bytes(size_t n_bytes, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::string bytes(n_bytes, '\0');
-  for (char& c : bytes) c = static_cast<char>(random());
-  return bytes;
-}
-
-std::string sha256_of(std::string_view bytes) { return sha256_hex(std::as_bytes(std::span(bytes))); }
-
-const std::string& old_bytes() {
-  static const std::string bytes = random_bytes(kFileBytes, 1);
-  return bytes;
-}
-const std::string& new_bytes() {
-  static const std::string bytes = random_bytes(kFileBytes, 2);
-  return bytes;
-}
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-DownloadLimits quick_limits() {
-  DownloadLimits limits;
-  limits.transfer = {.connect_ms = 2000, .stall_ms = 300};
-  limits.chunk_bytes = kChunk;
-  limits.max_chunks_per_request = 4;
-  limits.n_connections = 4;
-  limits.n_failures = 4;
-  limits.first_pause_ms = 2;
-  limits.max_pause_s = 2;
-  return limits;
-}
-
-class DownloadFolder {
- public:
-  DownloadFolder() {
-    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::ranges::replace(name, '/', '_');
-    path_ = fs::path(testing::TempDir()) / ("zinc_download_" + name);
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~DownloadFolder() { fs::remove_all(path_); }
-  DownloadFolder(const DownloadFolder&) = delete;
-  DownloadFolder& operator=(const DownloadFolder&) = delete;
-  fs::path target() const { return path_ / "model.gguf"; }
-  fs::path part() const { return path_ / "model.gguf.part"; }
-  fs::path journal() const { return path_ / "model.gguf.journal"; }
-
- private:
-  fs::path path_;
-};
-
-// ---- One fault each ----
 
 struct Fault {
   const char* name;
@@ -86,61 +19,6 @@ struct Fault {
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
-
-ServedFile old_file() { return {.bytes = old_bytes()}; }
-ServedFile new_file() { return {.bytes = new_bytes(), .etag = "\"v2\""}; }
-
-// An honest server whose reply to some requests is spoilt.
-using Spoil = std::function<void(const ServedRequest&, FaultReply&)>;
-FaultServer::Script spoilt(Spoil spoil, ServedFile file = old_file()) {
-  return [=](const ServedRequest& request) {
-    FaultReply reply = honest_reply(request, file);
-    spoil(request, reply);
-    return reply;
-  };
-}
-// The first `n` requests for pieces are spoilt; the probe and later pieces are not.
-FaultServer::Script spoilt_first(int n, Spoil spoil, ServedFile file = old_file()) {
-  return spoilt(
-      [=, n_spoilt = std::make_shared<int>(0)](const ServedRequest& request, FaultReply& reply) {
-        if (!request.is_probe() && (*n_spoilt)++ < n) spoil(request, reply);
-      },
-      std::move(file));
-}
-FaultServer::Script spoilt_pieces(Spoil spoil, ServedFile file = old_file()) {
-  return spoilt_first(1 << 30, std::move(spoil), std::move(file));
-}
-
-FaultReply only_status(int status, std::vector<std::string> headers = {}) {
-  return {.status = status, .headers = std::move(headers), .body = "a page about the status"};
-}
-
-FaultServer::Script redirecting(int n_hops, ServedFile file = old_file()) {
-  return [=](const ServedRequest& request) {
-    const std::string prefix = "/hop";
-    const int hop = request.path.starts_with(prefix) ? std::stoi(request.path.substr(prefix.size())) : 0;
-    if (hop >= n_hops) return honest_reply(request, file);
-    return FaultReply{.status = 302, .headers = {fmt::format("Location: /hop{}", hop + 1)}};
-  };
-}
-
-// The file is replaced after `n` requests; the new one is served honestly, or without regard for If-Range.
-FaultServer::Script replaced_after(int n, bool honours_if_range, ServedFile before = old_file(),
-                                   ServedFile after = new_file()) {
-  return [=](ServedRequest request) {
-    if (!honours_if_range) request.headers.erase("if-range");
-    return honest_reply(request, request.number < n ? before : after);
-  };
-}
-
-ServedFile dated_file(const std::string& bytes, const char* date) {
-  return {.bytes = bytes, .etag = "", .last_modified = date};
-}
-ServedFile hashed_file() { return {.bytes = old_bytes(), .etag = "\"x\"", .sha256 = sha256_of(old_bytes())}; }
-
-void flip_byte(FaultReply& reply) {
-  if (!reply.body.empty()) reply.body[reply.body.size() / 2] ^= 1;
-}
 
 // No fault, in several honest ways.
 void add_honest_faults(std::vector<Fault>& faults) {
@@ -207,6 +85,12 @@ void add_wrong_byte_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"a_bit_flipped_on_the_way", spoilt_first(
                                        1, [](auto&, FaultReply& r) { flip_byte(r); }, hashed_file())});
+  add({"a_bit_flipped_on_the_way_without_ranges", [](ServedRequest request) {
+         request.range.reset();
+         FaultReply reply = honest_reply(request, hashed_file());
+         if (request.number == 1) flip_byte(reply);
+         return reply;
+       }});
   add({"three_pieces_flipped_on_the_way", spoilt_first(3, [](auto&, FaultReply& r) { flip_byte(r); }), nullptr, nullptr,
        true});
   add({"every_piece_flipped", spoilt_pieces([](auto&, FaultReply& r) { flip_byte(r); }, hashed_file()),
@@ -214,7 +98,7 @@ void add_wrong_byte_faults(std::vector<Fault>& faults) {
   add({"another_file_of_the_same_size", spoilt([](auto&, auto&) {}, new_file()), "nothing was kept", nullptr, true});
   add({"another_stated_hash", spoilt([](auto&, auto&) {}, {.bytes = new_bytes(), .sha256 = sha256_of(new_bytes())}),
        "it was replaced there", nullptr, true});
-  add({"another_size_than_expected", spoilt([](auto&, auto&) {}), "expected 77", nullptr, false, 77});
+  add({"another_size_than_expected", spoilt([](auto&, auto&) {}), "name it by its source", nullptr, false, 77});
   add({"a_wrong_file_without_ranges",
        [](ServedRequest request) {
          request.range.reset();
@@ -234,6 +118,15 @@ void add_redirect_faults(std::vector<Fault>& faults) {
   add({"a_redirect_to_nowhere",
        [](auto&) { return FaultReply{.status = 302, .headers = {"Location: http://127.0.0.1:1/"}}; },
        "times in a row"});
+  add({"a_hash_of_the_redirects_target_over_the_one_stated_before",
+       [](const ServedRequest& request) {
+         if (request.path.starts_with("/blob")) {
+           return honest_reply(request, {.bytes = new_bytes(), .sha256 = sha256_of(new_bytes())});
+         }
+         return FaultReply{.status = 302,
+                           .headers = {"Location: /blob", "X-Linked-Etag: \"" + sha256_of(old_bytes()) + "\""}};
+       },
+       "keeps changing"});
   add({"a_redirected_address_that_expires", [n = 0](const ServedRequest& request) mutable {
          if (request.path.starts_with("/signed")) {
            if (request.path != fmt::format("/signed{}", n)) return only_status(403);
@@ -343,6 +236,39 @@ void add_change_faults(std::vector<Fault>& faults) {
        "keeps changing"});
 }
 
+// Counts the pieces since the last look at the file: by the sixth, some have arrived whole.
+class Sixth {
+ public:
+  bool is_it(const ServedRequest& request) {
+    n_pieces_ = request.is_probe() ? 0 : n_pieces_ + 1;
+    return n_pieces_ == 6;
+  }
+
+ private:
+  int n_pieces_ = 0;
+};
+
+// From each sixth piece on, another version; the last one is followed by the first.
+FaultServer::Script replaced_at_each_sixth(int n_versions) {
+  return [=, sixth = Sixth(), version = 0](const ServedRequest& request) mutable {
+    if (sixth.is_it(request)) version = (version + 1) % n_versions;
+    return honest_reply(request, {.bytes = old_bytes(), .etag = fmt::format("\"v{}\"", version)});
+  };
+}
+
+// Changes that never end, though something arrives between them.
+void add_endless_change_faults(std::vector<Fault>& faults) {
+  const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
+  add({"replaced_again_and_again", replaced_at_each_sixth(1 << 20), "keeps changing"});
+  add({"two_mirrors_with_validators_of_their_own", replaced_at_each_sixth(2), "keeps changing"});
+  add({"two_mirrors_of_a_known_file", replaced_at_each_sixth(2), nullptr, nullptr, true});
+  add({"no_validators_and_now_and_then_not_satisfiable",
+       [sixth = Sixth()](const ServedRequest& request) mutable {
+         return sixth.is_it(request) ? only_status(416) : honest_reply(request, {.bytes = old_bytes(), .etag = ""});
+       },
+       "keeps changing"});
+}
+
 // Lengths and encodings.
 void add_length_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
@@ -383,6 +309,7 @@ std::vector<Fault> all_faults() {
   add_range_faults(faults);
   add_status_faults(faults);
   add_change_faults(faults);
+  add_endless_change_faults(faults);
   add_length_faults(faults);
   return faults;
 }
@@ -411,204 +338,11 @@ TEST_P(FaultyDownload, ends_with_the_right_file_or_with_none) {
   EXPECT_TRUE(contents(folder.target()) == wanted) << "the bytes differ";
   EXPECT_EQ(done.value().sha256, sha256_of(wanted));
   EXPECT_EQ(done.value().n_bytes, wanted.size());
-  EXPECT_FALSE(PartFile::exists(folder.target()));
+  EXPECT_FALSE(fs::exists(folder.part()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, FaultyDownload, testing::ValuesIn(all_faults()),
                          [](const auto& info) { return std::string(info.param.name); });
-
-// ---- Going on ----
-
-class ResumedDownload : public testing::Test {
- protected:
-  Result<Downloaded> fetch(const std::string& url, const DownloadHooks& hooks = {}, const std::string& sha256 = "") {
-    return download_file({url, "", folder_.target(), 0, sha256}, quick_limits(), hooks);
-  }
-  // Fetches until about `n_bytes` are there, and stops as Ctrl-C would.
-  void fetch_some(const std::string& url, uint64_t n_bytes, const std::string& sha256 = "") {
-    uint64_t n_done = 0;
-    const DownloadHooks hooks{.progress = [&](const DownloadProgress& p) { n_done = p.n_done; },
-                              .say = [](std::string_view) {},
-                              .cancelled = [&] { return n_done >= n_bytes; }};
-    const Result<Downloaded> stopped = fetch(url, hooks, sha256);
-    ASSERT_FALSE(stopped.ok());
-    EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
-    EXPECT_FALSE(fs::exists(folder_.target()));
-  }
-  // Bytes the journal vouches for.
-  uint64_t n_kept() const {
-    const std::optional<Journal> journal = parse_journal(contents(folder_.journal()));
-    if (!journal) return 0;
-    uint64_t n_bytes = 0;
-    for (uint64_t c = 0; c < journal->chunks.size(); ++c) {
-      if (journal->chunks[c]) n_bytes += std::min(kChunk, kFileBytes - c * kChunk);
-    }
-    return n_bytes;
-  }
-  // Slow enough that a stop comes halfway.
-  FaultServer::Script slow(ServedFile file = old_file()) const {
-    return spoilt_pieces([](auto&, FaultReply& r) { r.piece_bytes = 8 << 10, r.piece_pause_ms = 5; }, std::move(file));
-  }
-  DownloadFolder folder_;
-};
-
-TEST_F(ResumedDownload, fetches_only_what_is_missing) {
-  FaultServer server(slow());
-  fetch_some(server.url("/m"), kFileBytes / 2);
-  const uint64_t n_there = n_kept();
-  EXPECT_GT(n_there, kFileBytes / 4);
-  const Result<Downloaded> done = fetch(server.url("/m"));
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_EQ(done.value().n_fetched, kFileBytes - n_there);
-  EXPECT_TRUE(contents(folder_.target()) == old_bytes());
-}
-
-TEST_F(ResumedDownload, a_chunk_damaged_on_the_disk_is_fetched_again_and_no_other) {
-  FaultServer server(slow());
-  fetch_some(server.url("/m"), kFileBytes / 2);
-  const uint64_t n_there = n_kept();
-  const std::optional<Journal> journal = parse_journal(contents(folder_.journal()));
-  uint64_t chunk = 0;
-  while (!journal->chunks[chunk]) ++chunk;
-  {
-    std::fstream part(folder_.part(), std::ios::binary | std::ios::in | std::ios::out);
-    part.seekp(static_cast<std::streamoff>(chunk * kChunk + 17));
-    part.put(static_cast<char>(old_bytes()[chunk * kChunk + 17] ^ 1));
-  }
-  const Result<Downloaded> done = fetch(server.url("/m"));
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_EQ(done.value().n_fetched, kFileBytes - n_there + kChunk);
-  EXPECT_TRUE(contents(folder_.target()) == old_bytes());
-}
-
-TEST_F(ResumedDownload, a_journal_cut_at_any_byte_costs_at_most_the_chunks_it_no_longer_names) {
-  FaultServer server(slow());
-  fetch_some(server.url("/m"), kFileBytes / 2);
-  const std::string journal = contents(folder_.journal());
-  const std::string part = contents(folder_.part());
-  for (size_t n = 0; n <= journal.size(); n += 1 + journal.size() / 23) {
-    fs::remove(folder_.target());
-    std::ofstream(folder_.journal(), std::ios::binary) << journal.substr(0, n);
-    std::ofstream(folder_.part(), std::ios::binary) << part;
-    FaultServer quick([](const ServedRequest& request) { return honest_reply(request, old_file()); });
-    const uint64_t n_there = n_kept();
-    const Result<Downloaded> done = fetch(quick.url("/m"));
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    EXPECT_EQ(done.value().n_fetched, kFileBytes - n_there) << n;
-    EXPECT_TRUE(contents(folder_.target()) == old_bytes()) << n;
-  }
-}
-
-TEST_F(ResumedDownload, bytes_of_an_older_version_are_not_mixed_in) {
-  {
-    FaultServer server(slow());
-    fetch_some(server.url("/m"), kFileBytes / 2);
-  }
-  FaultServer server([](const ServedRequest& request) { return honest_reply(request, new_file()); });
-  const Result<Downloaded> done = fetch(server.url("/m"));
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_TRUE(contents(folder_.target()) == new_bytes());
-  EXPECT_EQ(done.value().n_fetched, kFileBytes);
-}
-
-TEST_F(ResumedDownload, without_validators_a_known_hash_lets_it_go_on) {
-  const ServedFile bare{.bytes = old_bytes(), .etag = ""};
-  FaultServer server(slow(bare));
-  fetch_some(server.url("/m"), kFileBytes / 2, sha256_of(old_bytes()));
-  const uint64_t n_there = n_kept();
-  const Result<Downloaded> done = fetch(server.url("/m"), {}, sha256_of(old_bytes()));
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_EQ(done.value().n_fetched, kFileBytes - n_there);
-}
-
-TEST_F(ResumedDownload, a_server_that_dies_halfway_costs_nothing_that_was_whole) {
-  FaultServer dying([n = 0](const ServedRequest& request) mutable {
-    FaultReply reply = honest_reply(request, old_file());
-    if (++n > 4) reply.raw = "";
-    return reply;
-  });
-  const Result<Downloaded> broken = fetch(dying.url("/m"));
-  ASSERT_FALSE(broken.ok());
-  EXPECT_NE(broken.error().message.find("goes on from there"), std::string::npos) << broken.error().message;
-  const uint64_t n_there = n_kept();
-  EXPECT_GT(n_there, 0u);
-  FaultServer server([](const ServedRequest& request) { return honest_reply(request, old_file()); });
-  const Result<Downloaded> done = fetch(server.url("/m"));
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_EQ(done.value().n_fetched, kFileBytes - n_there);
-}
-
-TEST_F(ResumedDownload, a_bit_flipped_on_the_way_is_found_by_one_more_pass) {
-  FaultServer server(spoilt_first(
-      1, [](auto&, FaultReply& r) { flip_byte(r); }, hashed_file()));
-  const Result<Downloaded> done = fetch(server.url("/m"));
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_EQ(done.value().n_fetched, 2 * kFileBytes);
-  EXPECT_TRUE(done.value().was_stated);
-}
-
-TEST_F(ResumedDownload, a_file_size_limit_is_an_error_and_not_the_end_of_the_program) {
-  FaultServer server([](const ServedRequest& request) { return honest_reply(request, old_file()); });
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit small{kFileBytes / 2, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  const Result<Downloaded> refused = fetch(server.url("/m"));
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::io) << refused.error().message;
-  EXPECT_TRUE(fetch(server.url("/m")).ok());
-}
-
-TEST_F(ResumedDownload, a_token_goes_to_its_own_host_only) {
-  FaultServer elsewhere([](const ServedRequest& request) { return honest_reply(request, hashed_file()); });
-  FaultServer server([&](const ServedRequest&) {
-    return FaultReply{.status = 302, .headers = {"Location: " + elsewhere.url("/blob").replace(7, 9, "localhost")}};
-  });
-  const Result<Downloaded> done =
-      download_file({server.url("/m"), "secret", folder_.target(), 0, ""}, quick_limits(), {});
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  for (const ServedRequest& request : server.requests()) {
-    EXPECT_EQ(request.headers.at("authorization"), "Bearer secret");
-  }
-  for (const ServedRequest& request : elsewhere.requests()) EXPECT_FALSE(request.headers.contains("authorization"));
-}
-
-TEST_F(ResumedDownload, a_redirect_on_the_same_host_keeps_the_token) {
-  FaultServer server([](const ServedRequest& request) {
-    if (!request.headers.contains("authorization")) return FaultReply{.status = 401};
-    if (request.path == "/m") return FaultReply{.status = 307, .headers = {"Location: /cached/m"}};
-    return honest_reply(request, old_file());
-  });
-  const Result<Downloaded> done =
-      download_file({server.url("/m"), "secret", folder_.target(), 0, ""}, quick_limits(), {});
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_TRUE(contents(folder_.target()) == old_bytes());
-}
-
-TEST(SameOrigin, is_scheme_host_and_port) {
-  EXPECT_TRUE(is_same_origin("https://Host/a", "https://host/b?c"));
-  EXPECT_TRUE(is_same_origin("https://host", "https://host/b"));
-  EXPECT_FALSE(is_same_origin("https://host/a", "http://host/a"));
-  EXPECT_FALSE(is_same_origin("https://host/a", "https://host:444/a"));
-  EXPECT_FALSE(is_same_origin("https://host/a", "https://host.example/a"));
-  EXPECT_FALSE(is_same_origin("", ""));
-}
-
-TEST(ContentRange, is_read_strictly) {
-  EXPECT_EQ(parse_content_range("bytes 0-99/200"), (ContentRange{0, 100, 200}));
-  EXPECT_EQ(parse_content_range("Bytes 5-5/*"), (ContentRange{5, 6, std::nullopt}));
-  EXPECT_EQ(parse_content_range("bytes */0"), (ContentRange{0, 0, 0}));
-  for (const char* wrong : {"", "bytes", "bytes 1-0/5", "bytes 0-5/5", "bytes -1-2/5", "bytes 0-1/x", "items 0-1/2",
-                            "bytes 0-18446744073709551615/*", "bytes 0-1"}) {
-    EXPECT_EQ(parse_content_range(wrong), std::nullopt) << wrong;
-  }
-}
-
-TEST(ShownUrl, holds_no_secret) {
-  EXPECT_EQ(shown_url("https://user:password@host/a/b?token=x"), "https://host/a/b");
-  EXPECT_EQ(shown_url("https://host/a@b"), "https://host/a@b");
-}
 
 }  // namespace
 }  // namespace zinc

@@ -1,0 +1,25 @@
+#include "hub/disk_space.h"
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kSpareBytes = uint64_t{16} << 20;
+
+}  // namespace
+
+uint64_t saturating_sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+Status check_disk_space(const fs::path& folder, uint64_t n_needed) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (n_needed == 0 || error || space.available >= saturating_sum(n_needed, kSpareBytes)) return ok_status();
+  return fail(
+      ErrorCode::io,
+      "{}: {} MB are free, {} MB more are needed; free some space, or set XDG_CACHE_HOME to a folder on another "
+      "disk",
+      folder.string(), space.available / 1'000'000, n_needed / 1'000'000);
+}
+
+}  // namespace zinc
