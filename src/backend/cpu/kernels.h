@@ -68,6 +68,7 @@ struct Kernels {
   void (*add_scaled)(const float* x, float factor, size_t n, float* sum);  // sum += factor * x
   // out[c] = silu(sum over j of weight[j][c] * x[j][c]), taps rows of n channels each.
   void (*short_conv)(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
+  size_t (*find_largest)(const float* x, size_t n);  // the first of the largest; 0 if none is a number
   // Adds what a row saw of some pages to what it saw of others; then the softmax's division. `sink` may be nullptr.
   void (*merge_attention)(const AttentionRow& part, const float* part_acc, size_t v_dim, AttentionRow& whole,
                           float* acc);
