@@ -32,6 +32,7 @@ struct AttentionTask {
   const std::byte* const*
       pages;  // from first_page: this head's keys, values follow; nullptr: behind every row's window
   int first_page = 0, end_page = 0;
+  int listed_end = 0;  // `pages` goes on beyond end_page to here: what will be wanted after this task
   float* scratch;  // attention_scratch_floats()
 };
 inline constexpr int kMaxAttentionRows = 32;
@@ -67,6 +68,7 @@ struct Kernels {
   void (*add_scaled)(const float* x, float factor, size_t n, float* sum);  // sum += factor * x
   // out[c] = silu(sum over j of weight[j][c] * x[j][c]), taps rows of n channels each.
   void (*short_conv)(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
+  size_t (*find_largest)(const float* x, size_t n);  // the first of the largest; 0 if none is a number
   // Adds what a row saw of some pages to what it saw of others; then the softmax's division. `sink` may be nullptr.
   void (*merge_attention)(const AttentionRow& part, const float* part_acc, size_t v_dim, AttentionRow& whole,
                           float* acc);

@@ -10,6 +10,7 @@ namespace zinc::cpu {
 namespace {
 
 constexpr int kSegmentPages = 16;   // 512 positions: enough pieces for a few threads at a depth of some thousand
+constexpr int kPagesAhead = 4;      // of the next segment, which the same thread computes as a rule
 constexpr size_t kSplitTokens = 4;  // steps of so few tokens are spread by segments too
 
 }  // namespace
@@ -143,9 +144,10 @@ void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& 
                      float* const* acc, AttentionRow* softmax) const {
   const int first = std::max(segments.first_page, segment * kSegmentPages);
   const int end = std::min(segments.end_page, (segment + 1) * kSegmentPages);
-  const std::byte* pages[kSegmentPages];
+  const int listed_end = std::min(segments.end_page, end + kPagesAhead);
+  const std::byte* pages[kSegmentPages + kPagesAhead];
   const int layer = heads.params.cache_layer;
-  for (int p = first; p < end; ++p) {
+  for (int p = first; p < listed_end; ++p) {
     const PageId page = page_at(cache_.group_of(layer), static_cast<size_t>(rows.tile.seq), p * kPageTokens);
     pages[p - first] = page == kNoPage ? nullptr : cache_.keys(layer, page, static_cast<int>(rows.kv_head));
   }
@@ -162,6 +164,7 @@ void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& 
                           .pages = pages,
                           .first_page = first,
                           .end_page = end,
+                          .listed_end = listed_end,
                           .scratch = own_scratch().page.as<float>()});
 }
 

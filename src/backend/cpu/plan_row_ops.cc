@@ -134,8 +134,7 @@ void CpuPlan::run_sample(size_t i) {
   const Node& n = node(i);
   const size_t w = width(n.in[0]);
   for_each_row(in_.output_rows.size(), [&](size_t r) {
-    const float* logits = data(n.in[0]) + r * w;
-    ids(n.out[0])[r] = static_cast<int32_t>(std::max_element(logits, logits + w) - logits);
+    ids(n.out[0])[r] = static_cast<int32_t>(kernels_.find_largest(data(n.in[0]) + r * w, w));
   });
 }
 

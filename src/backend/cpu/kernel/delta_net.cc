@@ -1,6 +1,7 @@
-// The gated delta rule of one head, token after token, 32 value dimensions at a time so that their part of the state
-// stays in the first-level cache. With S the state, per token: u = S^T k, o = S^T q (one pass over S);
-// d = beta * (v - decay * u); S <- decay * S + k d^T; out = q_scale * (decay * o + (k . q) d).
+// The gated delta rule of one head, token after token: over a prompt 32 value dimensions at a time, so that their part
+// of the state stays in the first-level cache; over a few tokens 128 at a time, so that the state is one stream from
+// memory. With S the state, per token: u = S^T k, o = S^T q (one pass over S); d = beta * (v - decay * u); S <- decay *
+// S + k d^T; out = q_scale * (decay * o + (k . q) d).
 #include <algorithm>
 #include <cmath>
 
@@ -66,7 +67,11 @@ void run_slice(const DeltaTask& t, int begin, size_t n_last) {
 }  // namespace
 
 void delta_net(const DeltaTask& task) {
+  constexpr int kFewTokens = 4;
   int begin = 0;
+  if constexpr (kTileColumns >= 8) {  // where the registers hold as many sums
+    for (; task.n_tokens <= kFewTokens && begin + 128 <= task.v_dim; begin += 128) run_slice<8>(task, begin, 16);
+  }
   for (; begin + 32 <= task.v_dim; begin += 32) run_slice<2>(task, begin, 16);
   for (; begin < task.v_dim; begin += 16)
     run_slice<1>(task, begin, static_cast<size_t>(std::min(16, task.v_dim - begin)));

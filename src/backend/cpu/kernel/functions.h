@@ -15,6 +15,7 @@ void scale(const float* x, float factor, size_t n, float* out);
 void softcap(const float* x, float cap, size_t n, float* out);
 void add_scaled(const float* x, float factor, size_t n, float* sum);
 void short_conv(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
+size_t find_largest(const float* x, size_t n);
 void merge_attention(const AttentionRow& part, const float* part_acc, size_t v_dim, AttentionRow& whole, float* acc);
 void finish_attention(const AttentionRow& row, const float* acc, const float* sink, size_t v_dim, float* out);
 void delta_net(const DeltaTask& task);

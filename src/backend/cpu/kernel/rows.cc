@@ -119,4 +119,24 @@ void short_conv(const float* const* x, const float* weight, int n_taps, size_t n
   });
 }
 
+size_t find_largest(const float* x, size_t n) {
+  constexpr size_t kRun = 1024;  // which run has it, then where in the run
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float largest = kNone;
+  size_t run = 0;
+  for (size_t begin = 0; begin < n; begin += kRun) {
+    F most = f_set(kNone);
+    size_t i = begin;
+    for (const size_t end = std::min(n, begin + kRun); i + 16 <= end; i += 16) most = f_max(f_load(x + i), most);
+    float in_run = f_largest(most);
+    for (const size_t end = std::min(n, begin + kRun); i < end; ++i) in_run = std::max(in_run, x[i]);
+    if (in_run > largest) {
+      largest = in_run;
+      run = begin;
+    }
+  }
+  const float *begin = x + run, *end = x + std::min(n, run + kRun), *found = std::find(begin, end, largest);
+  return found == end ? 0 : static_cast<size_t>(found - x);
+}
+
 }  // namespace zinc::cpu::ZINC_ISA
