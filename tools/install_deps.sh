@@ -63,6 +63,8 @@ missing_for() {
       has_curl || echo libcurl4-openssl-dev
       has_header openssl/ssl.h || echo libssl-dev
       has_boost || echo @boost
+      has_command node || echo nodejs
+      has_command npm || echo npm
       ;;
     run)
       has_pip || echo python3-pip
@@ -70,6 +72,7 @@ missing_for() {
     test)
       has_command python3 || echo python3
       has_command ccache || echo ccache
+      has_command chromium || echo chromium
       ;;
     check)
       has_command clang-format || echo clang-format
