@@ -34,14 +34,17 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   described.engine_owner = shared;
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const Loaded& other) { return other.name == name; });
-  loaded_.push_back({.name = name, .path = path, .engine = shared});
+  loaded_.push_back({{.name = name, .path = path}, shared});
   models_.add(std::move(described));
   return ok_status();
 }
 
 Status HubLibrary::stop_and_save() {
-  for (const Loaded& model : loaded()) {
-    if (Status saved = model.engine->stop_and_save(); !saved.ok()) return saved;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Loaded& model : loaded_) {
+      if (Status saved = model.engine->stop_and_save(); !saved.ok()) return saved;
+    }
   }
   stop();
   return ok_status();
@@ -53,22 +56,22 @@ void HubLibrary::stop() {
   puller_.stop();
   loader_.stop();
   shelf_.stop();
-  for (const Loaded& model : loaded()) {
+  const std::lock_guard lock(mutex_);
+  for (const Loaded& model : loaded_) {
     models_.remove(model.name);
     model.engine->stop();
   }
-  const std::lock_guard lock(mutex_);
   loaded_.clear();
 }
 
-std::vector<HubLibrary::Loaded> HubLibrary::loaded() const {
+std::vector<HubLibrary::Place> HubLibrary::loaded() const {
   const std::lock_guard lock(mutex_);
-  return loaded_;
+  return {loaded_.begin(), loaded_.end()};
 }
 
-std::optional<HubLibrary::Loaded> HubLibrary::find_loaded(const std::string& name,
-                                                          const std::filesystem::path& path) const {
-  for (Loaded& model : loaded()) {
+std::optional<HubLibrary::Place> HubLibrary::find_loaded(const std::string& name,
+                                                         const std::filesystem::path& path) const {
+  for (Place& model : loaded()) {
     std::error_code ignored;
     const bool is_same_file = !path.empty() && std::filesystem::equivalent(model.path, path, ignored);
     if (model.name == name || is_same_file) return std::move(model);
@@ -81,7 +84,7 @@ void HubLibrary::list(Done done) {
 }
 
 json::object HubLibrary::item(const ModelEntry& entry) const {
-  const std::optional<Loaded> active = find_loaded(entry.id, entry.path);
+  const std::optional<Place> active = find_loaded(entry.id, entry.path);
   json::object out{{"id", entry.id},
                    {"object", "model"},
                    {"owned_by", "zinc"},
@@ -111,14 +114,14 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
 HubLibrary::Answer HubLibrary::list_now() {
   const MachineMemory machine = this_machine();
   json::array data;
-  std::vector<Loaded> apart = loaded();  // files that are in no list: given by their path
+  std::vector<Place> apart = loaded();  // files that are in no list: given by their path
   for (const ModelEntry& entry : list_models(settings_, machine)) {
     json::object row = item(entry);
     const json::string* name = row["served_as"].if_string();
-    if (name) std::erase_if(apart, [&](const Loaded& model) { return model.name == std::string_view(*name); });
+    if (name) std::erase_if(apart, [&](const Place& model) { return model.name == std::string_view(*name); });
     data.push_back(std::move(row));
   }
-  for (const Loaded& model : apart) {
+  for (const Place& model : apart) {
     const Result<ModelEntry> shown = show_model(settings_, model.path, machine);
     if (!shown.ok()) continue;
     ModelEntry entry = shown.value();
@@ -239,8 +242,8 @@ HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside
   const auto done = [](const std::string& served_as) {
     return LibraryAnswer{.body = {{"object", "model.activation"}, {"id", served_as}, {"active", true}}};
   };
-  if (const std::optional<Loaded> there = find_loaded(entry.id, entry.path)) {
-    for (const Loaded& other : loaded()) {
+  if (const std::optional<Place> there = find_loaded(entry.id, entry.path)) {
+    for (const Place& other : loaded()) {
       if (!beside && other.name != there->name) unload(other.name);
     }
     return done(there->name);
@@ -260,23 +263,23 @@ HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside
 
 // Where memory holds both, the new one is there before the others go; else they go first, and come back if it fails.
 HubLibrary::Answer HubLibrary::load_in_place(const std::string& name, const std::string& path, bool beside) {
-  const std::vector<Loaded> others = loaded();
+  const std::vector<Place> others = loaded();
   const Result<ModelEntry> shown = show_model(settings_, path, this_machine());
   const bool fits_beside = shown.ok() && shown.value().fit == Fit::fits;
   if (beside && !fits_beside) {
     return conflict(fmt::format("'{}' does not fit beside what is loaded; activate it alone", name));
   }
   if (!fits_beside) {
-    for (const Loaded& other : others) unload(other.name);
+    for (const Place& other : others) unload(other.name);
   }
   const Status done = load_now(name, path);
   if (!done.ok() && !fits_beside) {
-    for (const Loaded& other : others) {
+    for (const Place& other : others) {
       if (Status back = load_now(other.name, other.path); !back.ok()) return api_error(back.error());
     }
   }
   if (!done.ok()) return api_error(done.error());
-  for (const Loaded& other : others) {
+  for (const Place& other : others) {
     if (fits_beside && !beside) unload(other.name);
   }
   return LibraryAnswer{};
@@ -303,7 +306,7 @@ HubLibrary::Answer HubLibrary::remove_now(const std::string& name, bool force) {
   const ModelStore store(settings_);
   const std::optional<InstalledModel> model = is_plain_file_name(name) ? store.find(name) : std::nullopt;
   if (!model) return http_error(404, fmt::format("'{}' is no model that zinc has fetched", name.substr(0, 100)));
-  const std::optional<Loaded> active = find_loaded(name, model->path());
+  const std::optional<Place> active = find_loaded(name, model->path());
   if (active && !force) return conflict(fmt::format("'{}' is loaded; \"force\": true unloads it first", name));
   if (active) unload(active->name);
   const DownloadHooks hooks{.cancelled = [this] { return stopping_.load(); }};

@@ -39,9 +39,11 @@ class HubLibrary final : public ModelLibrary {
 
  private:
   using Answer = std::variant<LibraryAnswer, ApiError>;
-  struct Loaded {
+  struct Place {
     std::string name, path;
-    std::shared_ptr<EngineThread> engine;
+  };
+  struct Loaded : Place {
+    std::shared_ptr<EngineThread> engine;  // copied by nobody who may wait for its end
   };
   enum class PullState : uint8_t { idle, downloading, verifying, installed, cancelled, failed };
   struct Pull {  // the latest one
@@ -60,8 +62,8 @@ class HubLibrary final : public ModelLibrary {
   static std::string_view state_name(PullState state);
   json::object pull_body(const Pull& pull) const;
   json::object item(const ModelEntry& entry) const;
-  std::optional<Loaded> find_loaded(const std::string& name, const std::filesystem::path& path) const;
-  std::vector<Loaded> loaded() const;
+  std::optional<Place> find_loaded(const std::string& name, const std::filesystem::path& path) const;
+  std::vector<Place> loaded() const;
   // Takes a model out of service and waits until its last answer is over.
   void unload(const std::string& name);
 

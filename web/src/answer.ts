@@ -104,7 +104,7 @@ export class TokenReader {
     const isAlone = this.bytes.length === 0;
     this.bytes.push(...own);
     this.p = Math.min(this.p, Math.exp(token.logprob));
-    const text = decoded(this.bytes);
+    const text = decoded(this.bytes) ?? (isBeginning(this.bytes) ? null : new TextDecoder().decode(new Uint8Array(this.bytes)));
     if (text === null) return;
     const top = isAlone ? (token.top_logprobs ?? []) : [];
     this.out.push({
@@ -129,6 +129,16 @@ export function tokenOffsets(content: string, tokens: TokenChoice[]): number[] {
     at += shown.length;
     return at - shown.length;
   });
+}
+
+// Whether more bytes could still make characters of these.
+function isBeginning(bytes: number[]): boolean {
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array(bytes), { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function decoded(bytes: number[]): string | null {

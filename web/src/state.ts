@@ -126,8 +126,8 @@ export function startConversation(first: string): Conversation {
     conversations.value = [entry, ...conversations.value];
     messages.value = new Map();
     openId.value = entry.id;
-    location.hash = entry.id;
   });
+  showAddress(entry.id);
   return entry;
 }
 
@@ -139,6 +139,10 @@ export function titleOf(text: string): string {
 let opening = 0;
 export async function openConversation(id: string | null): Promise<void> {
   const turn = ++opening;
+  if (id && id === openId.value) {
+    sidebarIsOpen.value = false;
+    return;
+  }
   const list = id ? await db.messagesOf(id) : [];
   if (turn !== opening) return; // another one was asked for meanwhile
   const tail = takeTail();
@@ -156,6 +160,10 @@ export async function openConversation(id: string | null): Promise<void> {
     openId.value = id;
     sidebarIsOpen.value = false;
   });
+  showAddress(id);
+}
+
+function showAddress(id: string | null): void {
   const hash = id ? `#${id}` : '';
   if (location.hash !== hash) history.pushState(null, '', hash || '/');
 }
@@ -201,10 +209,12 @@ const kDraftName = 'zinc.draft';
 export const draft = signal<Draft>({ text: '', attachments: [] });
 let draftTimer: ReturnType<typeof setTimeout> | undefined;
 let draftOf: string | null = null;
+let draftIsNew = false; // not stored yet
 
 effect(() => {
   const id = openId.value;
   const entry = conversations.peek().find((other) => other.id === id);
+  if (draftIsNew) saveDraftNow();
   draftOf = id;
   const stored = localStorage.getItem(`${kDraftName}.${id ?? ''}`);
   draft.value = stored ? (JSON.parse(stored) as Draft) : (entry?.draft ?? { text: '', attachments: [] });
@@ -212,18 +222,20 @@ effect(() => {
 
 export function setDraft(change: Partial<Draft>): void {
   draft.value = { ...draft.value, ...change };
+  draftIsNew = true;
   clearTimeout(draftTimer);
   draftTimer = setTimeout(saveDraftNow, 200);
 }
 function saveDraftNow(): void {
-  const { text, attachments } = draft.value;
+  draftIsNew = false;
+  const { text, attachments } = draft.peek();
   const name = `${kDraftName}.${draftOf ?? ''}`;
   try {
-    if (text || attachments.length) localStorage.setItem(name, JSON.stringify(draft.value));
+    if (text || attachments.length) localStorage.setItem(name, JSON.stringify(draft.peek()));
     else localStorage.removeItem(name);
   } catch {
     // A draft larger than the browser keeps this way goes with the conversation.
-    if (draftOf) changeConversation(draftOf, { draft: draft.value });
+    if (draftOf) changeConversation(draftOf, { draft: draft.peek() });
   }
 }
 

@@ -50,7 +50,8 @@ export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(t
 // Stands between the page and the server. While `script` is set, it answers chat requests itself: a function that is
 // given the request's body and `say`, which sends one event.
 export async function startGoBetween(target) {
-  const between = { target, script: null, requests: [], url: '' };
+  const between = { target, script: null, isSlow: false, requests: [], url: '', open: new Set() };
+  between.cut = () => between.open.forEach((response) => response.destroy());
   const server = http.createServer((request, response) => {
     const parts = [];
     request.on('data', (part) => parts.push(part));
@@ -75,11 +76,26 @@ function pass(between, request, body, response) {
   if (headers.origin) headers.origin = to.origin;
   const onward = http.request({ host: to.hostname, port: to.port, path: request.url, method: request.method, headers }, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);
+    between.open.add(response);
+    response.on('close', () => between.open.delete(response));
+    if (between.isSlow && request.method === 'POST') return void trickle(answer, response);
     answer.pipe(response);
   });
   onward.on('error', () => response.destroy());
   response.on('close', () => onward.destroy());
   onward.end(body);
+}
+
+// Passes a stream on event by event, as a larger model would make them.
+async function trickle(answer, response) {
+  for await (const part of answer) {
+    for (const event of part.toString('latin1').split(/(?<=\n\n)/)) {
+      if (response.destroyed) return;
+      response.write(event, 'latin1');
+      await pause(10);
+    }
+  }
+  response.end();
 }
 
 async function play(between, body, request, response) {
