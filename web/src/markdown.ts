@@ -75,6 +75,8 @@ const kPolicy = {
     'data-display',
   ],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  // The sanitiser takes the value of any attribute for an address unless it is told.
+  ADD_URI_SAFE_ATTR: ['target', 'rel', 'start', 'type', 'tabindex', 'aria-pressed', 'data-act', 'data-lang', 'data-tex', 'data-display'],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true as const,
