@@ -2,7 +2,7 @@
 export const count = (n: number) => Math.round(n).toLocaleString('en-US');
 
 export function bytes(n: number): string {
-  if (!n) return '–';
+  if (!n) return '0 B';
   const units = ['B', 'KB', 'MB', 'GB', 'TB'];
   const power = Math.min(Math.floor(Math.log10(n) / 3), units.length - 1);
   const value = n / 1000 ** power;

@@ -53,7 +53,7 @@ function Entry({ entry }: { entry: LibraryModel }) {
         <strong>{entry.display_name}</strong>
         {entry.active && <span class="badge">active</span>}
         <p class="faint">
-          {[entry.id, entry.parameters, entry.quantization, bytes(entry.size_bytes), entry.license || 'licence unknown'].filter(Boolean).join(' · ')}
+          {[entry.id, entry.parameters, entry.quantization, entry.size_bytes ? bytes(entry.size_bytes) : 'size unknown', entry.license || 'licence unknown'].filter(Boolean).join(' · ')}
           {entry.homepage_url && <> · <a href={entry.homepage_url} target="_blank" rel="noopener noreferrer">About</a></>}
         </p>
         <p class="verdict">
