@@ -14,6 +14,10 @@ constexpr std::chrono::milliseconds kUnloadPause{20};
 
 ApiError conflict(std::string message) { return http_error(409, message); }
 
+LibraryAnswer activated(const std::string& name) {
+  return {.body = {{"object", "model.activation"}, {"id", name}, {"active", true}}};
+}
+
 // Where people read about a model.
 std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   if (!has_source_prefix(entry.source)) return {};
@@ -35,6 +39,8 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const Loaded& other) { return other.name == name; });
   loaded_.push_back({{.name = name, .path = path}, shared});
+  std::erase_if(known_, [&](const Place& other) { return other.name == name; });
+  known_.push_back({.name = name, .path = path});
   models_.add(std::move(described));
   return ok_status();
 }
@@ -60,6 +66,9 @@ void HubLibrary::stop() {
   for (const Loaded& model : loaded_) {
     models_.remove(model.name);
     model.engine->stop();
+  }
+  for (const std::weak_ptr<EngineThread>& engine : retired_) {
+    if (const std::shared_ptr<EngineThread> running = engine.lock()) running->stop();
   }
   loaded_.clear();
 }
@@ -114,11 +123,17 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
 HubLibrary::Answer HubLibrary::list_now() {
   const MachineMemory machine = this_machine();
   json::array data;
-  std::vector<Place> apart = loaded();  // files that are in no list: given by their path
+  std::vector<Place> apart;  // files that are in no list: given by their path
+  {
+    const std::lock_guard lock(mutex_);
+    apart = known_;
+  }
   for (const ModelEntry& entry : list_models(settings_, machine)) {
     json::object row = item(entry);
     const json::string* name = row["served_as"].if_string();
-    if (name) std::erase_if(apart, [&](const Place& model) { return model.name == std::string_view(*name); });
+    std::erase_if(apart, [&](const Place& model) {
+      return model.path == entry.path || (name && model.name == std::string_view(*name));
+    });
     data.push_back(std::move(row));
   }
   for (const Place& model : apart) {
@@ -234,31 +249,40 @@ void HubLibrary::activate(std::string name, bool beside, Done done) {
   });
 }
 
+std::optional<HubLibrary::Place> HubLibrary::find_known(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  for (const Place& place : known_) {
+    if (place.name == name) return place;
+  }
+  return std::nullopt;
+}
+
 HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside) {
-  const Result<ModelEntry> shown = show_model(settings_, name, this_machine());
+  const std::optional<Place> known = find_known(name);
+  const Result<ModelEntry> shown = show_model(settings_, known ? known->path : name, this_machine());
   if (!shown.ok()) return bad_field("model", shown.error().message);
   const ModelEntry& entry = shown.value();
   if (entry.path.empty()) return bad_field("model", fmt::format("'{}' is not on this machine; pull it first", name));
-  const auto done = [](const std::string& served_as) {
-    return LibraryAnswer{.body = {{"object", "model.activation"}, {"id", served_as}, {"active", true}}};
-  };
-  if (const std::optional<Place> there = find_loaded(entry.id, entry.path)) {
-    for (const Place& other : loaded()) {
-      if (!beside && other.name != there->name) unload(other.name);
-    }
-    return done(there->name);
+  const std::optional<Place> there = find_loaded(known ? name : entry.id, entry.path);
+  if (!there) return load_file(known ? name : entry.id, entry, beside);
+  for (const Place& other : loaded()) {
+    if (!beside && other.name != there->name) unload(other.name);
   }
+  return activated(there->name);
+}
+
+HubLibrary::Answer HubLibrary::load_file(const std::string& name, const ModelEntry& entry, bool beside) {
   if (entry.fit == Fit::too_large) {
     return bad_field("model",
                      fmt::format("'{}' needs {}, more than this machine has", name, human_bytes(entry.memory_bytes)));
   }
-  Answer answer = load_in_place(entry.id, entry.path.string(), beside);
+  Answer answer = load_in_place(name, entry.path.string(), beside);
   if (std::get_if<ApiError>(&answer)) return answer;
-  if (entry.place == ModelPlace::zinc) {  // what was chosen last is what the next start begins with
-    const Status kept = ModelStore(settings_).set_default_model(entry.id);
+  if (ModelStore(settings_).find(name)) {  // what was chosen last is what the next start begins with
+    const Status kept = ModelStore(settings_).set_default_model(name);
     if (!kept.ok()) return api_error(kept.error());
   }
-  return done(entry.id);
+  return activated(name);
 }
 
 // Where memory holds both, the new one is there before the others go; else they go first, and come back if it fails.
@@ -292,6 +316,8 @@ void HubLibrary::unload(const std::string& name) {
     for (const Loaded& model : loaded_) {
       if (model.name == name) engine = model.engine;
     }
+    std::erase_if(retired_, [](const std::weak_ptr<EngineThread>& old) { return old.expired(); });
+    retired_.push_back(engine);
     std::erase_if(loaded_, [&](const Loaded& model) { return model.name == name; });
   }
   models_.remove(name);

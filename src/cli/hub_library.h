@@ -57,6 +57,7 @@ class HubLibrary final : public ModelLibrary {
   Answer list_now();
   Answer remove_now(const std::string& name, bool force);
   Answer activate_now(const std::string& name, bool beside);
+  Answer load_file(const std::string& name, const ModelEntry& entry, bool beside);
   Answer load_in_place(const std::string& name, const std::string& path, bool beside);
   void run_pull(const std::string& name);
   static std::string_view state_name(PullState state);
@@ -64,6 +65,7 @@ class HubLibrary final : public ModelLibrary {
   json::object item(const ModelEntry& entry) const;
   std::optional<Place> find_loaded(const std::string& name, const std::filesystem::path& path) const;
   std::vector<Place> loaded() const;
+  std::optional<Place> find_known(const std::string& name) const;
   // Takes a model out of service and waits until its last answer is over.
   void unload(const std::string& name);
 
@@ -72,6 +74,8 @@ class HubLibrary final : public ModelLibrary {
   Load load_;
   mutable std::mutex mutex_;  // of what follows
   std::vector<Loaded> loaded_;
+  std::vector<Place> known_;                          // loaded at some time: they can be again
+  std::vector<std::weak_ptr<EngineThread>> retired_;  // out of service; answers may still run
   Pull pull_;
   std::string activating_;
   std::atomic<bool> cancels_pull_ = false, stopping_ = false;

@@ -25,6 +25,7 @@ function longTasks(trace, fromMs) {
   const events = JSON.parse(trace.toString()).traceEvents;
   const mains = new Set(events.filter((event) => event.name === 'thread_name' && event.args?.name === 'CrRendererMain').map((event) => `${event.pid}:${event.tid}`));
   const tasks = events.filter((event) => event.ph === 'X' && /RunTask$/.test(event.name) && mains.has(`${event.pid}:${event.tid}`));
+  assert.ok(tasks.length > 100, `the trace has ${tasks.length} tasks`);
   const begin = Math.min(...tasks.map((event) => event.ts));
   return tasks.filter((event) => (event.ts - begin) / 1000 > fromMs && event.dur > 50_000).map((event) => ({ at: (event.ts - begin) / 1000, ms: event.dur / 1000 }));
 }

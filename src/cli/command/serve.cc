@@ -16,6 +16,7 @@
 #include "cli/model_options.h"
 #include "cli/open_page.h"
 #include "cli/output.h"
+#include "cli/serve_page.h"
 #include "cli/version.h"
 #include "hub/resolve.h"
 #include "server/api.h"
@@ -220,6 +221,13 @@ std::function<Status()> declare(CLI::App& app) {
 }
 
 }  // namespace
+
+Status serve_page(const std::string& model) {
+  Options options;
+  if (!model.empty()) options.models.push_back(model);
+  options.opens_page = true;
+  return serve(options);
+}
 
 extern const Command k_command_serve = {
     .path = "serve",

@@ -4,7 +4,8 @@ import { useEffect } from 'preact/hooks';
 import { giveKey, keyIsWanted, keyWasWrong } from '../api';
 import { isAnswering, live, stop } from '../answer';
 import {
-  changeSettings, conversation, conversations, model, openConversation, openId, panel, props, refreshFigures, sidebarIsOpen, toast,
+  changeSettings, conversation, conversations, model, openConversation, openId, panel, props, refreshFigures, serverIsGone, sidebarIsOpen,
+  toast,
 } from '../state';
 import { ComparePanel } from './compare';
 import { Composer } from './composer';
@@ -128,7 +129,7 @@ function useKeys() {
 }
 
 const kBusyMs = 2000;
-const kCalmMs = 8000;
+const kCalmMs = 30_000;
 
 // Looks at the server now and then, more often while something happens, never while nobody looks.
 function usePulse() {
@@ -136,7 +137,7 @@ function usePulse() {
     let timer: ReturnType<typeof setTimeout>;
     const beat = async () => {
       if (!document.hidden) await refreshFigures();
-      timer = setTimeout(beat, live.value.size > 0 ? kBusyMs : kCalmMs);
+      timer = setTimeout(beat, live.value.size > 0 || serverIsGone.value ? kBusyMs : kCalmMs);
     };
     void beat();
     return () => clearTimeout(timer);

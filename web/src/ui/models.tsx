@@ -21,13 +21,13 @@ async function act(path: string, body: object): Promise<void> {
   await refreshLibrary().catch(() => undefined);
 }
 
-async function activate(entry: LibraryModel): Promise<void> {
-  const done = act('/v1/models/activate', { model: entry.id });
+async function activate(entry: LibraryModel, beside: boolean): Promise<void> {
+  const done = act('/v1/models/activate', { model: entry.id, beside });
   setTimeout(() => void refreshLibrary().catch(() => undefined), 150);
   await done;
   await refreshProps().catch(() => undefined);
   const now = library.value?.data.find((other) => other.id === entry.id);
-  if (now?.served_as) changeSettings({ model: now.served_as });
+  if (now?.served_as && !beside) changeSettings({ model: now.served_as });
 }
 
 function Loading({ download }: { download: Download }) {
@@ -65,7 +65,10 @@ function Entry({ entry }: { entry: LibraryModel }) {
       <div class="acts">
         {entry.activating && <span class="faint" role="status">Loading…</span>}
         {entry.installed && !entry.active && !entry.activating && (
-          <button type="button" class="main" disabled={entry.fit.startsWith('too')} onClick={() => void activate(entry)}>Activate</button>
+          <>
+            <button type="button" disabled={entry.fit !== 'fits'} title="Keep what is loaded, for comparing" onClick={() => void activate(entry, true)}>Load beside</button>
+            <button type="button" class="main" disabled={entry.fit.startsWith('too')} onClick={() => void activate(entry, false)}>Activate</button>
+          </>
         )}
         {entry.active && entry.served_as !== model.value?.name && (
           <button type="button" onClick={() => changeSettings({ model: entry.served_as! })}>Use here</button>
