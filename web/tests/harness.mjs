@@ -50,7 +50,7 @@ export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(t
 // Stands between the page and the server. While `script` is set, it answers chat requests itself: a function that is
 // given the request's body and `say`, which sends one event.
 export async function startGoBetween(target) {
-  const between = { target, script: null, isSlow: false, requests: [], url: '', open: new Set() };
+  const between = { target, script: null, isSlow: false, isEndless: false, requests: [], url: '', open: new Set() };
   between.cut = () => between.open.forEach((response) => response.destroy());
   const server = http.createServer((request, response) => {
     const parts = [];
@@ -58,7 +58,7 @@ export async function startGoBetween(target) {
     request.on('end', () => {
       const body = Buffer.concat(parts);
       if (request.url === '/v1/chat/completions' && between.script) return play(between, JSON.parse(body), request, response);
-      pass(between, request, body, response);
+      pass(between, request, between.isEndless && request.url === '/v1/chat/completions' ? endless(body) : body, response);
     });
   });
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -70,9 +70,13 @@ export async function startGoBetween(target) {
   return between;
 }
 
+// A tiny model of random weights may end its answer anywhere; this one does not.
+const endless = (body) => Buffer.from(JSON.stringify({ ...JSON.parse(body), ignore_eos: true }));
+
 function pass(between, request, body, response) {
   const to = new URL(between.target);
   const headers = { ...request.headers, host: to.host, connection: 'close' };
+  if (request.method === 'POST') headers['content-length'] = body.length;
   if (headers.origin) headers.origin = to.origin;
   const onward = http.request({ host: to.hostname, port: to.port, path: request.url, method: request.method, headers }, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);

@@ -7,7 +7,12 @@ import test, { after, before } from 'node:test';
 import { answered, ask, cleanUp, modelFolder, openPage, pause, setField, startGoBetween, startZinc, stored } from './harness.mjs';
 
 let zinc;
-before(async () => (zinc = await startZinc()));
+let endless;
+before(async () => {
+  zinc = await startZinc();
+  endless = await startGoBetween(zinc.url);
+  endless.isEndless = true;
+});
 after(cleanUp);
 
 const get = (path, headers = {}, method = 'GET') =>
@@ -53,7 +58,7 @@ test('other origins and other names are turned away', async () => {
 });
 
 test('an answer streams with its figures, stops at its limit and goes on from there', async () => {
-  const { page, seen, close } = await openPage(zinc.url);
+  const { page, seen, close } = await openPage(endless.url);
   await setField(page, 'max_tokens', '24');
   await setField(page, 'seed', '7');
   await ask(page, 'Tell me something');
@@ -98,7 +103,7 @@ test('answers branch by regenerating and by editing, and branches can be stepped
 });
 
 test('probabilities show alternatives, and taking one goes on from it', async () => {
-  const { page, close } = await openPage(zinc.url);
+  const { page, close } = await openPage(endless.url);
   await setField(page, 'max_tokens', '12');
   await setField(page, 'temperature', '0');
   const off = page.getByRole('button', { name: 'Thinking on' });
@@ -135,7 +140,7 @@ test('a conversation that does not fit is sent whole, and the page says what to 
 
 test('stopping keeps what has come, and continuing goes on', async () => {
   const between = await startGoBetween(zinc.url);
-  between.isSlow = true;
+  between.isSlow = between.isEndless = true;
   const { page, close } = await openPage(between.url);
   await ask(page, 'Talk for long');
   await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 20);
@@ -154,7 +159,7 @@ test('stopping keeps what has come, and continuing goes on', async () => {
 test('a server that dies in the middle loses no word, and after its restart the answer goes on', async () => {
   const first = await startZinc();
   const between = await startGoBetween(first.url);
-  between.isSlow = true;
+  between.isSlow = between.isEndless = true;
   const { page, close } = await openPage(between.url);
   await ask(page, 'Talk for long');
   await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 30);
