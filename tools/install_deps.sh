@@ -39,6 +39,8 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
   has_header curl/curl.h || [ -e "/usr/include/$(uname -m)-linux-gnu/curl/curl.h" ]
 }
 
+has_browser() { has_command chromium || has_command chromium-browser || has_command google-chrome; }
+
 has_pip() { # finding it is quick, importing it is not
   has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("pip") is None)'
 }
@@ -72,7 +74,7 @@ missing_for() {
     test)
       has_command python3 || echo python3
       has_command ccache || echo ccache
-      has_command chromium || echo chromium
+      has_browser || echo chromium
       ;;
     check)
       has_command clang-format || echo clang-format

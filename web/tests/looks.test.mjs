@@ -24,7 +24,7 @@ const p = [0.91, 0.62, 0.98, 0.74, 0.33, 0.45, 0.88, 0.21, 0.57, 0.96, 0.99, 0.6
 const wire = (text, value) => ({ token: text, logprob: Math.log(value), bytes: [...new TextEncoder().encode(text)] });
 const probable = (stage) => {
   tokens.forEach((text, i) => {
-    const top = [wire(text, p[i]), wire(' light', (1 - p[i]) / 2), wire(' the', (1 - p[i]) / 3)];
+    const top = [wire(text, p[i]), wire(' light', (1 - p[i]) / 4), wire(' the', (1 - p[i]) / 6)];
     stage.delta({ content: text }, { logprobs: { content: [{ ...wire(text, p[i]), top_logprobs: top }] } });
   });
   stage.end();
@@ -35,6 +35,8 @@ const views = {
   async answer(page) {
     between.script = async (stage) => {
       stage.delta({ reasoning_content: 'They want the idea, then code.' });
+      await pause(400);
+      stage.delta({ reasoning_content: ' A table helps.' });
       await says(sample, 60)(stage);
     };
     await ask(page, 'How does a hash table work?');

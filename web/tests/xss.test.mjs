@@ -35,6 +35,23 @@ async function poke(page) {
 
 test(`there are ${vectors.length} vectors, at least 200`, () => assert.ok(new Set(vectors).size >= 200));
 
+test('the checks find what is planted', async () => {
+  const { page, context, seen, close } = await openPage(between.url);
+  between.script = says('text');
+  await ask(page, 'go');
+  await answered(page);
+  await page.evaluate(() => {
+    const image = document.createElement('img');
+    image.setAttribute('onerror', 'alert(1)');
+    document.querySelector('.prose').append(image);
+    window.alert(7);
+  });
+  assert.equal((await remains(page)).length, 2);
+  await (await context.newPage()).goto('http://localhost:9/').catch(() => undefined);
+  assert.deepEqual({ executed: seen.executed, foreign: seen.foreign }, { executed: ['alert(7)'], foreign: ['http://localhost:9/'] });
+  await close();
+});
+
 test('streamed in pieces of any size, none does anything', async () => {
   for (const size of [1, 5, 4000]) {
     const { page, seen, close } = await openPage(between.url);
