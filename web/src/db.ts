@@ -68,6 +68,11 @@ export async function messagesOf(conversation: string): Promise<Message[]> {
   return result(db.transaction('messages').objectStore('messages').index('conversation').getAll(conversation));
 }
 
+export async function messageOf(id: string): Promise<Message | undefined> {
+  const db = await database();
+  return result(db.transaction('messages').objectStore('messages').get(id));
+}
+
 // Calls `visit` with every message there is, in no order.
 export async function eachMessage(visit: (message: Message) => void): Promise<void> {
   const db = await database();

@@ -17,7 +17,13 @@ export type Panel = 'settings' | 'models' | 'compare' | 'help' | null;
 export const panel = signal<Panel>(null);
 export const sidebarIsOpen = signal(false);
 
+// The latest first.
+export const sorted = computed(() => [...conversations.value].sort((a, b) => b.updated - a.updated));
 export const conversation = computed(() => conversations.value.find((entry) => entry.id === openId.value) ?? null);
+
+effect(() => {
+  document.title = conversation.value ? `${conversation.value.title} · zinc` : 'zinc';
+});
 
 export const newId = () => crypto.randomUUID();
 
@@ -145,11 +151,7 @@ export async function openConversation(id: string | null): Promise<void> {
   }
   const list = id ? await db.messagesOf(id) : [];
   if (turn !== opening) return; // another one was asked for meanwhile
-  const tail = takeTail();
   for (const message of list) {
-    if (tail && tail.id === message.id && tail.content.length + (tail.reasoning?.length ?? 0) >= message.content.length + (message.reasoning?.length ?? 0)) {
-      Object.assign(message, { content: tail.content, reasoning: tail.reasoning });
-    }
     if (!message.writing || isWriting(message.id)) continue;
     message.writing = false;
     message.notice = { kind: 'stopped', text: 'The page was closed while this answer was being written.' };
@@ -179,10 +181,14 @@ addEventListener('pagehide', () => {
   if (live) localStorage.setItem(kTailName, JSON.stringify({ id: live.id, content: live.content, reasoning: live.reasoning }));
   saveDraftNow();
 });
-function takeTail(): { id: string; content: string; reasoning?: string } | null {
+async function takeTail(): Promise<void> {
   const text = localStorage.getItem(kTailName);
-  if (text && liveMessages.size === 0) localStorage.removeItem(kTailName);
-  return text ? JSON.parse(text) : null;
+  if (!text) return;
+  const tail = JSON.parse(text) as Pick<Message, 'id' | 'content' | 'reasoning'>;
+  const message = await db.messageOf(tail.id);
+  const length = (of: typeof tail) => of.content.length + (of.reasoning?.length ?? 0);
+  if (message && length(tail) > length(message)) await db.save([], [{ ...message, ...tail }]);
+  localStorage.removeItem(kTailName);
 }
 
 export async function deleteConversation(id: string): Promise<void> {
@@ -197,7 +203,7 @@ export async function deleteConversation(id: string): Promise<void> {
     action: 'Undo',
     run: () => {
       void db.save([entry], kept).then(() => {
-        conversations.value = [...conversations.value, entry].sort((a, b) => b.updated - a.updated);
+        conversations.value = [...conversations.value, entry];
         void openConversation(id);
       });
     },
@@ -264,8 +270,9 @@ export async function refreshFigures(): Promise<void> {
 }
 
 export async function loadAll(): Promise<void> {
+  await takeTail();
   const list = await db.allConversations();
-  conversations.value = list.sort((a, b) => b.updated - a.updated);
+  conversations.value = list;
   await openFromAddress();
 }
 

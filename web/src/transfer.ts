@@ -66,7 +66,7 @@ export async function importJson(file: File): Promise<void> {
     if (read.version > kVersion) throw new Error('it was made by a newer version of this page');
     const made = read.conversations.map(adopted);
     await db.save(made.map(([entry]) => entry), made.flatMap(([, list]) => list));
-    conversations.value = [...made.map(([entry]) => entry), ...conversations.value].sort((a, b) => b.updated - a.updated);
+    conversations.value = [...made.map(([entry]) => entry), ...conversations.value];
     if (made.length > 0) await openConversation(made[0][0].id);
     toast.value = { text: `Imported ${made.length} conversation${made.length === 1 ? '' : 's'}` };
   } catch (error) {

@@ -4,8 +4,8 @@ import { useEffect } from 'preact/hooks';
 import { giveKey, keyIsWanted, keyWasWrong } from '../api';
 import { isAnswering, live, stop } from '../answer';
 import {
-  changeSettings, conversation, conversations, model, openConversation, openId, panel, props, refreshFigures, serverIsGone, sidebarIsOpen,
-  toast,
+  changeSettings, conversation, model, openConversation, openId, panel, props, refreshFigures, serverIsGone, sidebarIsOpen,
+  sorted, toast,
 } from '../state';
 import { ComparePanel } from './compare';
 import { Composer } from './composer';
@@ -95,7 +95,7 @@ function Toast() {
 }
 
 function step(by: number): void {
-  const list = conversations.value;
+  const list = sorted.value;
   const at = list.findIndex((entry) => entry.id === openId.value);
   const next = list[Math.max(0, Math.min(list.length - 1, at + by))];
   if (next) void openConversation(next.id);

@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { eachMessage } from '../db';
 import {
-  changeConversation, conversations, deleteConversation, openConversation, openId, panel, sidebarIsOpen, theme,
+  changeConversation, conversations, deleteConversation, openConversation, openId, panel, sidebarIsOpen, sorted, theme,
 } from '../state';
 import { exportJson, exportMarkdown, importJson } from '../transfer';
 import type { Conversation } from '../types';
@@ -91,7 +91,7 @@ export function Sidebar() {
   const { text, matches } = useSearch();
   const picker = useRef<HTMLInputElement>(null);
   const groups: [string, Conversation[]][] = [];
-  for (const entry of conversations.value.filter(matches)) {
+  for (const entry of sorted.value.filter(matches)) {
     const name = when(entry.updated);
     if (groups.at(-1)?.[0] !== name) groups.push([name, []]);
     groups.at(-1)![1].push(entry);
