@@ -39,6 +39,8 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
   has_header curl/curl.h || [ -e "/usr/include/$(uname -m)-linux-gnu/curl/curl.h" ]
 }
 
+has_browser() { has_command chromium || has_command chromium-browser || has_command google-chrome; }
+
 has_pip() { # finding it is quick, importing it is not
   has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("pip") is None)'
 }
@@ -67,6 +69,8 @@ missing_for() {
       has_curl || echo libcurl4-openssl-dev
       has_header openssl/ssl.h || echo libssl-dev
       has_boost || echo @boost
+      has_command node || echo nodejs
+      has_command npm || echo npm
       ;;
     run)
       has_pip || echo python3-pip
@@ -78,6 +82,7 @@ missing_for() {
       has_command npm || echo npm
       has_command curl || echo curl
       has_command ccache || echo ccache
+      has_browser || echo chromium
       ;;
     check)
       has_command clang-format || echo clang-format

@@ -3,7 +3,9 @@
 #include "server/embeddings.h"
 #include "server/generation.h"
 #include "server/metrics.h"
+#include "server/model_routes.h"
 #include "server/openapi.h"
+#include "server/page.h"
 #include "server/text_routes.h"
 
 namespace zinc {
@@ -110,70 +112,96 @@ struct Api::Route {
 };
 
 // Public: an orchestrator asks these without a key. They say how busy the server is, never what is asked or answered.
-const Api::Route Api::kRoutes[] = {
-    {"GET", "/health", "Whether the server lives, and how busy it is", true,
-     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
-    {"GET", "/ready", "200 while requests are taken, 503 while the server drains", true,
-     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
-    {"POST", "/v1/chat/completions", "An answer to a conversation", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.generate(chat_form(), std::move(request), std::move(reply));
-     },
-     chat_form},
-    {"POST", "/v1/completions", "A prompt is continued", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.generate(completions_form(), std::move(request), std::move(reply));
-     },
-     completions_form},
-    {"POST", "/v1/responses", "An answer to a conversation, as items; nothing is stored", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.generate(responses_form(), std::move(request), std::move(reply));
-     },
-     responses_form},
-    {"POST", "/v1/messages", "An answer to a conversation, in Anthropic's form", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.generate(messages_form(), std::move(request), std::move(reply));
-     },
-     messages_form},
-    {"POST", "/v1/messages/count_tokens", "How many tokens a conversation has", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.answer_with(std::move(request), std::move(reply), ErrorForm::anthropic, count_tokens);
-     },
-     messages_form},
-    {"POST", "/v1/embeddings", "Vectors of texts", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.embed(std::move(request), std::move(reply));
-     },
-     nullptr, &kEmbeddingFields},
-    {"GET", "/v1/models", "The models there are", false,
-     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
-    {"POST", "/tokenize", "Tokens of a text", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, tokenize);
-     },
-     nullptr, &kTokenizeFields},
-    {"POST", "/detokenize", "Text of tokens", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, detokenize);
-     },
-     nullptr, &kDetokenizeFields},
-    {"POST", "/apply-template", "A chat request as the prompt the model would get", false,
-     [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-       api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, apply_template);
-     },
-     chat_form},
-    {"GET", "/props", "What the server and its models are set to", false,
-     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
-    {"GET", "/metrics", "Counters for Prometheus", false,
-     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
-    {"GET", "/openapi.json", "This document", false,
-     [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_openapi(std::move(reply)); }},
+const Api::Route Api::kRoutes[] =
+    {
+        {"GET", "/health", "Whether the server lives, and how busy it is", true,
+         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
+        {"GET", "/ready", "200 while requests are taken, 503 while the server drains", true,
+         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
+        {"POST", "/v1/chat/completions", "An answer to a conversation", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.generate(chat_form(), std::move(request), std::move(reply));
+         },
+         chat_form},
+        {"POST", "/v1/completions", "A prompt is continued", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.generate(completions_form(), std::move(request), std::move(reply));
+         },
+         completions_form},
+        {"POST", "/v1/responses", "An answer to a conversation, as items; nothing is stored", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.generate(responses_form(), std::move(request), std::move(reply));
+         },
+         responses_form},
+        {"POST", "/v1/messages", "An answer to a conversation, in Anthropic's form", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.generate(messages_form(), std::move(request), std::move(reply));
+         },
+         messages_form},
+        {"POST", "/v1/messages/count_tokens", "How many tokens a conversation has", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.answer_with(std::move(request), std::move(reply), ErrorForm::anthropic, count_tokens);
+         },
+         messages_form},
+        {"POST", "/v1/embeddings", "Vectors of texts", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.embed(std::move(request), std::move(reply));
+         },
+         nullptr, &kEmbeddingFields},
+        {"GET", "/v1/models", "The models there are", false,
+         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
+        {"GET", "/models", "The models of this machine and those that can be fetched", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           manage_models(api.library_, ModelAction::list, request, std::move(reply), api.loop_.post);
+         }},
+        {"POST", "/v1/models/pull", "Begins to fetch a model", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           manage_models(api.library_, ModelAction::pull, request, std::move(reply), api.loop_.post);
+         },
+         nullptr, &kModelActionFields},
+        {"POST", "/v1/models/cancel", "Ends the fetching of a model; what came is kept for the next try", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           manage_models(api.library_, ModelAction::cancel_pull, request, std::move(reply), api.loop_.post);
+         },
+         nullptr, &kModelActionFields},
+        {"POST", "/v1/models/activate", "Loads a model that is here", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           manage_models(api.library_, ModelAction::activate, request, std::move(reply), api.loop_.post);
+         },
+         nullptr, &kModelActionFields},
+        {"POST", "/v1/models/remove", "Removes a model that was fetched", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           manage_models(api.library_, ModelAction::remove, request, std::move(reply), api.loop_.post);
+         },
+         nullptr, &kModelActionFields},
+        {"POST", "/tokenize", "Tokens of a text", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, tokenize);
+         },
+         nullptr, &kTokenizeFields},
+        {"POST", "/detokenize", "Text of tokens", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, detokenize);
+         },
+         nullptr, &kDetokenizeFields},
+        {"POST", "/apply-template", "A chat request as the prompt the model would get", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, apply_template);
+         },
+         chat_form},
+        {"GET", "/props", "What the server and its models are set to", false,
+         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
+        {"GET", "/metrics", "Counters for Prometheus", false,
+         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
+        {"GET", "/openapi.json", "This document", false,
+         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_openapi(std::move(reply)); }},
 };
 
 Api::Api(const ModelList& models, const ApiOptions& options, LoopPort loop)
     : models_(models),
       limits_(options.limits),
       build_(options.build),
+      library_(options.library),
       access_(options.access),
       loop_(std::move(loop)),
       bell_(loop_.post),
@@ -202,6 +230,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   if (const auto error = access_.check_page(request)) return refuse(*error);
   reply->headers = access_.cors_headers(request);
   if (request.method == "OPTIONS") return reply->send({.status = 204, .body = {}, .content_type = ""});
+  if (auto page = page_response(request)) return reply->send(std::move(*page));
   bool is_other_method = false;
   const Route* route = find_route(request, is_other_method);
   if (!route || !route->is_public) {  // also before saying what is not there
@@ -271,40 +300,43 @@ json::object model_entry(const ServedModel& model, int64_t created_s) {
   const std::time_t created = created_s;
   std::tm parts{};
   ::gmtime_r(&created, &parts);
-  return {{"id", model.name},
-          {"object", "model"},
-          {"created", created_s},
-          {"owned_by", "zinc"},
-          {"max_model_len", model.limits.context},
-          {"type", "model"},
-          {"display_name", model.name},
-          {"created_at", fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec)}};
+  json::object out = {
+      {"id", model.name},
+      {"object", "model"},
+      {"created", created_s},
+      {"owned_by", "zinc"},
+      {"max_model_len", model.limits.context},
+      {"type", "model"},
+      {"display_name", model.name},
+      {"created_at", fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                                 parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec)}};
+  out["figures"] = model_figures(model);
+  return out;
 }
 
 }  // namespace
 
 void Api::list_models(std::shared_ptr<Reply> reply) const {
   json::array data;
-  for (const auto& model : models_) data.push_back(model_entry(*model, started_at_s_));
+  for (const ModelRef& model : models_.all()) data.push_back(model_entry(*model, started_at_s_));
   json::object body{{"object", "list"}, {"has_more", false}};
-  body["first_id"] = data.front().at("id");
-  body["last_id"] = data.back().at("id");
+  body["first_id"] = data.empty() ? json::value(nullptr) : data.front().at("id");
+  body["last_id"] = data.empty() ? json::value(nullptr) : data.back().at("id");
   body["data"] = std::move(data);
   send_json(body, *reply);
 }
 
 void Api::show_model(std::string_view name, std::shared_ptr<Reply> reply) const {
-  const OrApiError<const ServedModel*> model = find_model(models_, name);
+  const OrApiError<ModelRef> model = find_model(models_, name);
   if (const ApiError* error = std::get_if<ApiError>(&model)) {
     return reply->send(error_response(*error, ErrorForm::openai));
   }
-  send_json(model_entry(*std::get<const ServedModel*>(model), started_at_s_), *reply);
+  send_json(model_entry(*std::get<ModelRef>(model), started_at_s_), *reply);
 }
 
 void Api::show_health(std::shared_ptr<Reply> reply) const {
   int n_active = 0, n_queued = 0;
-  for (const auto& model : models_) {
+  for (const ModelRef& model : models_.all()) {
     const EngineStats stats = model->engine->stats();
     n_active += stats.n_prefilling + stats.n_decoding;
     n_queued += stats.n_waiting;
@@ -325,7 +357,7 @@ void Api::show_ready(std::shared_ptr<Reply> reply) const {
 
 void Api::show_props(std::shared_ptr<Reply> reply) const {
   json::array models;
-  for (const auto& model : models_) models.push_back(model_props(*model));
+  for (const ModelRef& model : models_.all()) models.push_back(model_props(*model));
   json::object body;
   body["build"] = build_;
   body["models"] = std::move(models);

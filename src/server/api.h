@@ -12,6 +12,7 @@
 #include "server/api_form.h"
 #include "server/doorbell.h"
 #include "server/limits.h"
+#include "server/model_library.h"
 #include "server/reply.h"
 #include "server/served_model.h"
 
@@ -28,7 +29,8 @@ struct LoopPort {
 struct ApiOptions {
   AccessOptions access = {};
   ServerLimits limits = {};
-  json::object build = {};  // version and commit, for /props
+  json::object build = {};          // version and commit, for /props
+  ModelLibrary* library = nullptr;  // what models are managed with; nullptr: not at all
 };
 
 class Api {
@@ -64,6 +66,7 @@ class Api {
   const ModelList& models_;
   ServerLimits limits_;
   json::object build_;
+  ModelLibrary* library_;
   Access access_;
   LoopPort loop_;
   Doorbell bell_;

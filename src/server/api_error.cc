@@ -29,9 +29,10 @@ struct StatusRow {
 constexpr StatusRow kStatusRows[] = {
     {400, "invalid_request_error", "invalid_request_error"}, {401, "authentication_error", "authentication_error"},
     {403, "permission_error", "permission_error"},           {404, "invalid_request_error", "not_found_error"},
-    {405, "invalid_request_error", "invalid_request_error"}, {413, "invalid_request_error", "request_too_large"},
-    {415, "invalid_request_error", "invalid_request_error"}, {429, "rate_limit_error", "rate_limit_error"},
-    {431, "invalid_request_error", "request_too_large"},     {503, "service_unavailable", "overloaded_error"},
+    {405, "invalid_request_error", "invalid_request_error"}, {409, "conflict_error", "invalid_request_error"},
+    {413, "invalid_request_error", "request_too_large"},     {415, "invalid_request_error", "invalid_request_error"},
+    {429, "rate_limit_error", "rate_limit_error"},           {431, "invalid_request_error", "request_too_large"},
+    {503, "service_unavailable", "overloaded_error"},
 };
 
 const StatusRow& row_of(int status) {

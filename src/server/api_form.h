@@ -52,11 +52,13 @@ struct UsageTotal {
   int n_prompt = 0, n_cached = 0, n_completion = 0, n_reasoning = 0;
 };
 
-// Writes server-sent events. Called in order: begin, then deltas and ends of choices, then end or error.
+// Writes server-sent events. Called in order: begin, then progress, deltas and ends of choices, then end or error.
 class StreamWriter {
  public:
   virtual ~StreamWriter() = default;
   virtual void begin(std::string& out) = 0;
+  // Where it was asked for; only the chat form can say it.
+  virtual void progress(int /*choice*/, const PromptProgress&, std::string& /*out*/) {}
   // `tokens`: those chosen since the last delta of this choice, where log-probabilities were asked for.
   virtual void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) = 0;
   virtual void end_choice(int index, const Choice& choice, std::span<const ShownToken> tokens, std::string& out) = 0;

@@ -28,6 +28,8 @@ struct ChatRequest {
   std::optional<bool> thinking;  // unset: what the template does by itself
   int thinking_budget = -1;      // tokens; -1: no limit
   bool parallel_tool_calls = true;
+  bool continues_last = false;     // the last message is the beginning of the answer
+  bool thought_is_open = false;    // set by render(): that beginning ended inside a thought
   bool streams_arguments = false;  // a call's arguments stream as they come, before they are known to be whole
 
   // Or raw prompts, continued as they are.
@@ -44,6 +46,7 @@ struct ChatRequest {
   bool ignore_eos = false;
   bool stream = false;
   bool include_usage = false;
+  bool include_progress = false;  // how far the prompt has been read, while it is
 
   bool is_chat() const { return prompts.empty(); }
 };

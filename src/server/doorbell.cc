@@ -28,11 +28,18 @@ CollectingSink::News CollectingSink::take() {
   return std::exchange(news_, {});
 }
 
+void CollectingSink::progress(const PromptProgress& progress) {
+  if (!wants_.progress) return;
+  std::unique_lock lock(mutex_);
+  news_.progress = progress;
+  ring_once(std::move(lock));
+}
+
 void CollectingSink::tokens(std::string_view text, std::span<const AnswerToken> tokens) {
   std::unique_lock lock(mutex_);
   news_.text += text;
   news_.n_tokens += static_cast<int>(tokens.size());
-  if (keeps_tokens_) news_.tokens.insert(news_.tokens.end(), tokens.begin(), tokens.end());
+  if (wants_.tokens) news_.tokens.insert(news_.tokens.end(), tokens.begin(), tokens.end());
   ring_once(std::move(lock));
 }
 

@@ -42,23 +42,27 @@ class CollectingSink final : public RequestSink {
     std::string text;
     std::vector<AnswerToken> tokens;  // where they are wanted
     int n_tokens = 0;
+    std::optional<PromptProgress> progress;  // the latest, where it is wanted
     std::optional<Outcome> outcome;
   };
 
-  CollectingSink(Doorbell& bell, std::weak_ptr<SinkOwner> owner, bool keeps_tokens)
-      : bell_(bell), owner_(std::move(owner)), keeps_tokens_(keeps_tokens) {}
+  struct Wants {
+    bool tokens = false, progress = false;
+  };
+  CollectingSink(Doorbell& bell, std::weak_ptr<SinkOwner> owner, Wants wants)
+      : bell_(bell), owner_(std::move(owner)), wants_(wants) {}
 
   News take();  // event-loop thread
 
  private:
-  void progress(const PromptProgress&) override {}
+  void progress(const PromptProgress& progress) override;
   void tokens(std::string_view text, std::span<const AnswerToken> tokens) override;
   void end(const Outcome& outcome) override;
   void ring_once(std::unique_lock<std::mutex> lock);
 
   Doorbell& bell_;
   const std::weak_ptr<SinkOwner> owner_;
-  const bool keeps_tokens_;
+  const Wants wants_;
   std::mutex mutex_;
   News news_;
   bool rang_ = false;

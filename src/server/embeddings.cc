@@ -92,7 +92,7 @@ class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this
     reply_->log["model"] = request_.model->name;
     reply_->log["inputs"] = request_.inputs.size();
     for (std::vector<TokenId>& input : request_.inputs) {
-      auto sink = std::make_shared<CollectingSink>(bell, weak_from_this(), false);
+      auto sink = std::make_shared<CollectingSink>(bell, weak_from_this(), CollectingSink::Wants{});
       Request request;
       request.prompt = std::move(input);
       request.client = client;
@@ -173,11 +173,11 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const S
   RequestErrors errors;
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
   fields.refuse_unknown({kFields});
-  const OrApiError<const ServedModel*> model = find_model(models, fields.text("model").value_or(""));
+  const OrApiError<ModelRef> model = find_model(models, fields.text("model").value_or(""));
   if (errors.any()) return *errors.first();
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
   EmbeddingRequest out;
-  out.model = std::get<const ServedModel*>(model);
+  out.model = std::get<ModelRef>(model);
   read_inputs(fields, limits, out);
   read_form(fields, out);
   if (errors.any()) return *errors.first();

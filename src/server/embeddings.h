@@ -12,7 +12,7 @@ namespace zinc {
 extern const std::span<const FieldDoc> kEmbeddingFields;
 
 struct EmbeddingRequest {
-  const ServedModel* model = nullptr;
+  ModelRef model = nullptr;
   std::vector<std::vector<TokenId>> inputs;
   Pooling pooling = Pooling::mean;
   bool as_base64 = false;

@@ -1,4 +1,5 @@
-// An Engine with the thread that runs it, as the server wants it, and what the server knows of its model.
+// An Engine with the thread that runs it, as the server wants it, and what the server knows of its model. stop() and
+// what the port offers are called on one thread, the event loop's.
 #pragma once
 
 #include <memory>
@@ -13,13 +14,14 @@ namespace zinc {
 class EngineThread final : public EnginePort {
  public:
   explicit EngineThread(std::unique_ptr<Engine> engine);
-  // Ends the thread and saves the prefix tree. REQUIRES: the engine has a cache file; nobody submits any more.
+  void stop();  // ends the thread and the engine; requests that are left end as cancelled, later ones are refused
+  // Ends the thread and saves the prefix tree, then stops. REQUIRES: the engine has a cache file.
   Status stop_and_save();
-  ~EngineThread() override;  // requests that are left end as cancelled
+  ~EngineThread() override;  // stops
 
-  Result<RequestId> submit(Request request) override { return engine_->submit(std::move(request)); }
-  void cancel(RequestId id) override { engine_->cancel(id); }
-  EngineStats stats() const override { return engine_->stats(); }
+  Result<RequestId> submit(Request request) override;
+  void cancel(RequestId id) override;
+  EngineStats stats() const override;
 
   // The model under this name. The thread must outlive it.
   Result<ServedModel> describe(std::string name);

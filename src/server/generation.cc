@@ -51,7 +51,9 @@ std::optional<ApiError> Generation::submit_all(const std::string& client, Doorbe
   tracks_.resize(prepared_.prompts.size() * n);
   for (size_t i = 0; i < tracks_.size(); ++i) {
     Track& track = tracks_[i];
-    track.sink = std::make_shared<CollectingSink>(bell, weak_from_this(), asked.n_top_logprobs >= 0);
+    track.sink = std::make_shared<CollectingSink>(
+        bell, weak_from_this(),
+        CollectingSink::Wants{.tokens = asked.n_top_logprobs >= 0, .progress = asked.include_progress});
     if (asked.is_chat()) track.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
     Request request;
     std::vector<TokenId>& prompt = prepared_.prompts[i / n];
@@ -99,6 +101,7 @@ void Generation::sinks_have_news() {
 void Generation::take_news(size_t index, std::string& out) {
   Track& track = tracks_[index];
   CollectingSink::News news = track.sink->take();
+  if (news.progress && writer_) writer_->progress(static_cast<int>(index), *news.progress, out);
   if (news.n_tokens > 0 && !first_token_s_) first_token_s_ = seconds_since(start_);
   for (const AnswerToken& token : news.tokens) {
     track.new_tokens.push_back(shown(token));

@@ -12,13 +12,16 @@ struct StatusName {
 
 constexpr StatusName kStatusNames[] = {
     {200, "OK"},
+    {202, "Accepted"},
     {204, "No Content"},
+    {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
     {408, "Request Timeout"},
+    {409, "Conflict"},
     {413, "Content Too Large"},
     {415, "Unsupported Media Type"},
     {429, "Too Many Requests"},

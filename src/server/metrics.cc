@@ -136,7 +136,7 @@ void write_ends(const std::vector<Snapshot>& snapshots, std::string& out) {
 
 std::string metrics_text(const ModelList& models, const ServerCounts& counts) {
   std::vector<Snapshot> snapshots;
-  for (const auto& model : models) snapshots.push_back({label(model->name), model->engine->stats()});
+  for (const ModelRef& model : models.all()) snapshots.push_back({label(model->name), model->engine->stats()});
   std::string out;
   for (const NamedNumber& number : kNumbers) {
     header(number.name, number.type, number.help, out);

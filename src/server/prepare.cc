@@ -19,6 +19,7 @@ jinja::LocalTime local_now() {
 }
 
 ApiError unknown_model(const ModelList& models, std::string_view name) {
+  if (models.all().empty()) return http_error(503, "no model is loaded now; one may be on its way");
   if (name.empty()) return bad_field("model", fmt::format("'model' is missing; this server has {}", models.names()));
   return {.status = 404,
           .message = fmt::format("there is no model '{}'; this server has {}", name.substr(0, 100), models.names()),
@@ -35,14 +36,38 @@ void rename_developer(const ServedModel& model, json::array& messages) {
   }
 }
 
-// Templates that know no switch open the thought all the same: it is closed at once.
-void close_thought(const ThinkingMarkers& markers, RenderedPrompt& prompt) {
-  const std::string text = fmt::format("\n{}\n\n", markers.close);
-  if (!prompt.segments.empty() && !prompt.segments.back().from_input) {
+void append(RenderedPrompt& prompt, std::string_view text, bool from_input) {
+  if (text.empty()) return;
+  if (!prompt.segments.empty() && prompt.segments.back().from_input == from_input) {
     prompt.segments.back().text += text;
   } else {
-    prompt.segments.push_back({.text = text, .from_input = false});
+    prompt.segments.push_back({.text = std::string(text), .from_input = from_input});
   }
+}
+
+// Templates that know no switch open the thought all the same: it is closed at once.
+void close_thought(const ThinkingMarkers& markers, RenderedPrompt& prompt) {
+  append(prompt, fmt::format("\n{}\n\n", markers.close), /*from_input=*/false);
+}
+
+std::string text_field(const json::object& message, std::string_view name) {
+  const json::value* text = message.if_contains(name);
+  return text && text->is_string() ? text_of(text->get_string()) : std::string();
+}
+
+// The beginning of an answer follows the generation prompt as it stands: no template trims or closes it.
+void append_beginning(const ServedModel& model, const json::object& message, ChatRequest& request,
+                      RenderedPrompt& prompt) {
+  const ThinkingMarkers& markers = model.tool_format->thinking;
+  const bool is_open = prompt_opens_reasoning(*model.tool_format, prompt.text());
+  const std::string content = text_field(message, "content");
+  std::string thought = text_field(message, "reasoning_content");
+  if (markers.close.empty() || (!is_open && request.thinking == false)) thought.clear();
+  if (!thought.empty() && !is_open) append(prompt, fmt::format("{}\n", markers.open), /*from_input=*/false);
+  append(prompt, thought, /*from_input=*/true);
+  request.thought_is_open = (is_open || !thought.empty()) && content.empty();
+  if ((is_open || !thought.empty()) && !content.empty()) close_thought(markers, prompt);
+  append(prompt, content, /*from_input=*/true);
 }
 
 // Turns end with end tokens, which only the template can write: after each of them a later prompt may go on
@@ -89,7 +114,7 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   OrApiError<RenderedPrompt> rendered = render(model, out.asked);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
   const RenderedPrompt& prompt = std::get<RenderedPrompt>(rendered);
-  const bool opens_thought = prompt_opens_reasoning(*model.tool_format, prompt.text());
+  const bool opens_thought = out.asked.thought_is_open || prompt_opens_reasoning(*model.tool_format, prompt.text());
   out.prompts.push_back(model.prompt.encode(prompt));
   out.boundaries = turn_ends(model.tokenizer, out.prompts.front());
   out.parser = {.tools = tools.value(),
@@ -160,14 +185,19 @@ OrApiError<json::object> parse_body(std::string_view body) {
   return std::move(parsed.value().get_object());
 }
 
-OrApiError<const ServedModel*> find_model(const ModelList& models, std::string_view name) {
-  const ServedModel* model = models.find(name);
+OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name) {
+  ModelRef model = models.find(name);
   if (!model) return unknown_model(models, name);
   return model;
 }
 
 OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request) {
   rename_developer(model, request.messages);
+  json::value beginning;
+  if (request.continues_last) {  // read_messages() and the form have checked that it is there
+    beginning = std::move(request.messages.back());
+    request.messages.pop_back();
+  }
   ChatRequestData data;
   data.messages = request.messages;
   data.tools = request.tools;
@@ -185,6 +215,7 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
   if (request.thinking == false && prompt_opens_reasoning(*model.tool_format, prompt.text())) {
     close_thought(model.tool_format->thinking, prompt);
   }
+  if (request.continues_last) append_beginning(model, beginning.get_object(), request, prompt);
   return std::move(prompt);
 }
 
@@ -197,9 +228,9 @@ OrApiError<PreparedRequest> prepare(const ApiForm& form, const ModelList& models
   RequestErrors errors;
   form.read(object, limits, errors, out.asked);
   if (errors.any()) return *errors.first();
-  const OrApiError<const ServedModel*> model = find_model(models, out.asked.model);
+  const OrApiError<ModelRef> model = find_model(models, out.asked.model);
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
-  out.model = std::get<const ServedModel*>(model);
+  out.model = std::get<ModelRef>(model);
 
   out.echoed = form.echo(out.asked, object);
   out.asked.sampling.seed = out.asked.seed.value_or(random_number() >> 11);  // exact in any language

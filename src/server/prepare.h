@@ -14,7 +14,7 @@
 namespace zinc {
 
 struct PreparedRequest {
-  const ServedModel* model = nullptr;
+  ModelRef model = nullptr;
   ChatRequest asked;
   json::object echoed;                        // what the form's answers repeat
   std::vector<std::vector<TokenId>> prompts;  // each answered asked.n times
@@ -28,7 +28,7 @@ template <class T>
 using OrApiError = std::variant<T, ApiError>;
 
 OrApiError<json::object> parse_body(std::string_view body);
-OrApiError<const ServedModel*> find_model(const ModelList& models, std::string_view name);
+OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name);
 // The conversation as the template writes it. Changes `request` as the template needs it.
 OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request);
 

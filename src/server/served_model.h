@@ -1,8 +1,10 @@
 // A model as the server sees it: its name, what turns messages into tokens and back, and a narrow port to the engine
-// that runs it. Immutable; any thread may use it.
+// that runs it. Immutable; any thread may use it. Models come and go while the server runs: whoever answers with one
+// holds a ModelRef, and the last to let go ends its engine.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,22 +32,24 @@ struct ServedModel {
   EngineLimits limits;
   json::object facts;  // for people: file, architecture, backend
   EnginePort* engine;
+  std::shared_ptr<EnginePort> engine_owner = {};  // empty: the engine outlives the server
 };
+using ModelRef = std::shared_ptr<const ServedModel>;
 
-// The models of a server, in the order they were named.
+// The models of a server, in the order they were named. Any thread.
 class ModelList {
  public:
-  void add(ServedModel model) { models_.push_back(std::make_unique<ServedModel>(std::move(model))); }
+  void add(ServedModel model);             // in place of one of the same name
+  ModelRef remove(std::string_view name);  // what was removed; nullptr: there was none
   // An empty name means the only model. nullptr: unknown, or not the only one.
-  const ServedModel* find(std::string_view name) const;
+  ModelRef find(std::string_view name) const;
   std::string names() const;  // "a, b"
 
-  auto begin() const { return models_.begin(); }
-  auto end() const { return models_.end(); }
-  size_t size() const { return models_.size(); }
+  std::vector<ModelRef> all() const;
 
  private:
-  std::vector<std::unique_ptr<ServedModel>> models_;
+  mutable std::mutex mutex_;
+  std::vector<ModelRef> models_;
 };
 
 }  // namespace zinc

@@ -22,7 +22,7 @@ constexpr FieldDoc kDetokenizeDocs[] = {
 // A body with its reader, and the model it names.
 struct Question {
   json::object body;
-  const ServedModel* model = nullptr;
+  ModelRef model = nullptr;
 };
 
 OrApiError<Question> read_question(const ModelList& models, std::string_view body, std::span<const FieldDoc> known) {
@@ -32,10 +32,10 @@ OrApiError<Question> read_question(const ModelList& models, std::string_view bod
   RequestErrors errors;
   const FieldReader fields(out.body, "", errors);
   fields.refuse_unknown({known});
-  const OrApiError<const ServedModel*> model = find_model(models, fields.text("model").value_or(""));
+  const OrApiError<ModelRef> model = find_model(models, fields.text("model").value_or(""));
   if (errors.any()) return *errors.first();
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
-  out.model = std::get<const ServedModel*>(model);
+  out.model = std::get<ModelRef>(model);
   return out;
 }
 
@@ -54,10 +54,10 @@ json::object token_piece(const Tokenizer& tokenizer, TokenId id) {
 }
 
 // Renders a conversation that has been read; `model` and `prompt` are the result.
-OrApiError<RenderedPrompt> render_asked(const ModelList& models, ChatRequest& asked, const ServedModel*& model) {
-  const OrApiError<const ServedModel*> found = find_model(models, asked.model);
+OrApiError<RenderedPrompt> render_asked(const ModelList& models, ChatRequest& asked, ModelRef& model) {
+  const OrApiError<ModelRef> found = find_model(models, asked.model);
   if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;
-  model = std::get<const ServedModel*>(found);
+  model = std::get<ModelRef>(found);
   return render(*model, asked);
 }
 
@@ -117,7 +117,7 @@ OrApiError<json::object> apply_template(const ModelList& models, std::string_vie
   ChatRequest asked;
   chat_form().read(std::get<json::object>(parsed), ServerLimits(), errors, asked);
   if (errors.any()) return *errors.first();
-  const ServedModel* model = nullptr;
+  ModelRef model = nullptr;
   OrApiError<RenderedPrompt> rendered = render_asked(models, asked, model);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
   const RenderedPrompt& prompt = std::get<RenderedPrompt>(rendered);
@@ -131,7 +131,7 @@ OrApiError<json::object> count_tokens(const ModelList& models, std::string_view 
   ChatRequest asked;
   read_countable(std::get<json::object>(parsed), errors, asked);
   if (errors.any()) return *errors.first();
-  const ServedModel* model = nullptr;
+  ModelRef model = nullptr;
   OrApiError<RenderedPrompt> rendered = render_asked(models, asked, model);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
   return json::object{{"input_tokens", model->prompt.encode(std::get<RenderedPrompt>(rendered)).size()}};

@@ -198,7 +198,7 @@ class ScriptedModel {
   }
 
   const ModelList& models() const { return models_; }
-  const ServedModel& model() const { return **models_.begin(); }
+  const ServedModel& model() const { return *models_.all().front(); }
   ScriptedEngine& engine() { return engine_; }
 
  private:

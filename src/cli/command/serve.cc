@@ -1,5 +1,6 @@
-// `zinc serve MODEL...`: an HTTP server with OpenAI's and Anthropic's APIs. Runs until SIGTERM or Ctrl-C, then finishes
-// what is under way. Standard output says where it listens, standard error has one line of JSON per request.
+// `zinc serve MODEL...`: an HTTP server with OpenAI's and Anthropic's APIs and a chat page. Runs until SIGTERM or
+// Ctrl-C, then finishes what is under way. Standard output says where it listens, standard error has one line of JSON
+// per request.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,14 +10,16 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/hub_library.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/open_page.h"
 #include "cli/output.h"
+#include "cli/serve_page.h"
 #include "cli/version.h"
 #include "hub/resolve.h"
 #include "server/api.h"
-#include "server/engine_thread.h"
 #include "server/http_server.h"
 
 namespace zinc {
@@ -31,6 +34,7 @@ struct Options {
   std::string key_file;
   std::filesystem::path cache_folder;  // of prefix trees; empty: they are not kept
   bool force_public = false;
+  bool opens_page = false;
   int drain_s = 30;
 };
 
@@ -100,12 +104,13 @@ Status check_options(Options& options) {
   return ok_status();
 }
 
-Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const NamedModel& named) {
+Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const std::string& name,
+                                                  const std::string& path) {
   ModelOptions model_options = options.model;
-  model_options.path = named.path;
+  model_options.path = path;
   ZINC_TRY(model, load_model(model_options));
   EngineOptions engine_options = options.engine;
-  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / (named.name + ".cache");
+  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / (name + ".cache");
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
   return std::make_unique<EngineThread>(std::move(engine));
 }
@@ -119,44 +124,40 @@ void announce(const ServedModel& model) {
 
 Status serve(Options& options) {
   if (Status checked = check_options(options); !checked.ok()) return checked;
-  if (options.models.empty()) {
-    ZINC_TRY(settings, hub_settings());
-    options.models.push_back(default_model_name(settings));
-  }
+  ZINC_TRY(settings, hub_settings());
+  if (options.models.empty()) options.models.push_back(default_model_name(settings));
   ZINC_TRY(named, name_models(options.models));
   options.listen.watch_signals = true;
   options.api.build = {{"version", version_text()}};
 
-  // The order matters at the end: engines go first, and tell what is left through the API to the loop.
   ZINC_TRY(server, HttpServer::listen(options.listen, options.api.limits));
   ModelList models;
+  HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
+    return load_engine(options, name, path);
+  });
+  options.api.library = &library;
   Api api(models, options.api,
           {.post = [&server](std::function<void()> task) { server->post(std::move(task)); },
            .work = [&server](std::function<void()> task) { server->work(std::move(task)); },
            .is_draining = [&server] { return server->is_draining(); },
            .n_connections = [&server] { return server->n_connections(); }});
-  std::vector<std::unique_ptr<EngineThread>> engines;
   for (const NamedModel& model : named) {
-    ZINC_TRY(engine, load_engine(options, model));
-    ZINC_TRY(described, engine->describe(model.name));
-    announce(described);
-    models.add(std::move(described));
-    engines.push_back(std::move(engine));
+    ZINC_TRY(path, model_file(model.path));
+    if (Status loaded = library.load_now(model.name, path.string()); !loaded.ok()) return loaded;
+    announce(*models.find(model.name));
   }
   server->set_handlers(
       [&api](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
       Api::refusal, [](json::object line) { note(to_json(line)); });
   const bool is_ipv6 = options.listen.host.find(':') != std::string::npos;
-  if (Status said = write_output(
-          fmt::format("listening on {}://{}:{}\n", options.listen.tls_certificate.empty() ? "http" : "https",
-                      is_ipv6 ? "[" + options.listen.host + "]" : options.listen.host, server->port()));
-      !said.ok()) {
-    return said;
-  }
+  const std::string url = fmt::format("{}://{}:{}", options.listen.tls_certificate.empty() ? "http" : "https",
+                                      is_ipv6 ? "[" + options.listen.host + "]" : options.listen.host, server->port());
+  if (Status said = write_output(fmt::format("listening on {}\n", url)); !said.ok()) return said;
+  if (options.opens_page) open_page(url);
   server->run();
-  for (size_t i = 0; !options.cache_folder.empty() && i < engines.size(); ++i) {
-    if (Status saved = engines[i]->stop_and_save(); !saved.ok()) return saved;
-  }
+  // Before the API goes, to which the engines tell what is left.
+  if (!options.cache_folder.empty()) return library.stop_and_save();
+  library.stop();
   return ok_status();
 }
 
@@ -199,6 +200,7 @@ std::function<Status()> declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--tls-cert", options->listen.tls_certificate, "a PEM file: the certificate chain");
   app.add_option("--tls-key", options->listen.tls_key, "a PEM file: its private key");
+  app.add_flag("--open", options->opens_page, "open the chat page in the browser");
   declare_access_options(app, *options);
   declare_engine_options(app, options->engine);
   app.add_option("--cache-folder", options->cache_folder,
@@ -220,7 +222,16 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
+Status serve_page(const std::string& model) {
+  Options options;
+  if (!model.empty()) options.models.push_back(model);
+  options.opens_page = true;
+  return serve(options);
+}
+
 extern const Command k_command_serve = {
-    .path = "serve", .summary = "answer over HTTP, with OpenAI's and Anthropic's APIs", .declare = declare};
+    .path = "serve",
+    .summary = "answer over HTTP, with OpenAI's and Anthropic's APIs and a chat page",
+    .declare = declare};
 
 }  // namespace zinc

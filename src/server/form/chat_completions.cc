@@ -18,6 +18,9 @@ constexpr FieldDoc kFields[] = {
     {"response_format", "object", "{\"type\": \"text\"}; other types are refused."},
     {"stream", "boolean", "Answer as server-sent events. Default false."},
     {"stream_options", "object", "include_usage: a last event with token counts. Default false."},
+    {"return_progress", "boolean", "Events of a stream say how far the prompt has been read. Default false."},
+    {"continue_final_message", "boolean",
+     "The last message, the assistant's, is the beginning of the answer, which goes on from there. Default false."},
     {"max_tokens", "integer", "Most tokens of the answer. Default: until the context is full."},
     {"max_completion_tokens", "integer", "Another name of max_tokens."},
     {"n", "integer", "Answers to make. Default 1."},
@@ -56,6 +59,16 @@ void read_stream_options(const FieldReader& fields, ChatRequest& out) {
   out.include_usage = inside.boolean("include_usage").value_or(false);
 }
 
+// The last message has to be a beginning that can be gone on with.
+void read_continuation(const FieldReader& fields, ChatRequest& out) {
+  out.continues_last = fields.boolean("continue_final_message").value_or(false);
+  if (!out.continues_last || out.messages.empty()) return;
+  const json::object& last = out.messages.back().get_object();
+  if (last.at("role").get_string() == "assistant" && !last.contains("tool_calls")) return;
+  fields.errors().add("continue_final_message",
+                      "'continue_final_message' needs a last message of the assistant, without tool calls");
+}
+
 void read_modalities(const FieldReader& fields) {
   for (const std::string& modality : fields.texts("modalities")) {
     if (modality != "text") {
@@ -70,6 +83,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   fields.refuse_unknown({kFields, kIgnored, kModalities, kSamplingFields, kThinkingFields}, kRefused);
   out.model = fields.text("model").value_or("");
   read_messages(fields, out);
+  read_continuation(fields, out);
   read_tools(fields, out);
   read_tool_choice(fields, out);
   read_modalities(fields);
@@ -78,6 +92,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   read_response_format(fields, "response_format");
   out.stream = fields.boolean("stream").value_or(false);
   read_stream_options(fields, out);
+  out.include_progress = fields.boolean("return_progress").value_or(false);
   const std::optional<int> max_tokens = read_token_limit(fields, "max_tokens");
   const std::optional<int> max_completion = read_token_limit(fields, "max_completion_tokens");
   if (max_tokens && max_completion && *max_tokens != *max_completion) {
@@ -126,6 +141,16 @@ class ChatStream final : public StreamWriter {
   }
 
   void begin(std::string&) override {}
+
+  void progress(int choice, const PromptProgress& progress, std::string& out) override {
+    open_choice(choice, out);
+    out += start_;
+    out +=
+        fmt::format(R"("choices":[{{"index":{},"delta":{{}},"logprobs":null,"finish_reason":null}}],"prompt_progress":)"
+                    R"({{"total":{},"cache":{},"processed":{}}})",
+                    choice, progress.n_total, progress.n_cached, progress.n_done);
+    close(out);
+  }
 
   void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) override {
     if (const auto* text = std::get_if<ContentDelta>(&delta)) {

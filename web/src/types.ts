@@ -1,0 +1,177 @@
+// What the page keeps: conversations are trees of messages, of which one path is shown.
+
+export type Role = 'user' | 'assistant' | 'tool';
+
+export interface Attachment {
+  name: string;
+  text: string;
+}
+
+export interface ToolCall {
+  id: string;
+  name: string;
+  arguments: string;
+}
+
+// A token of an answer with the model's own probability, and what it might have said instead.
+export interface TokenChoice {
+  text: string;
+  p: number;
+  top: { text: string; p: number }[];
+}
+
+export interface Timings {
+  queued_ms: number;
+  prompt_n: number;
+  prompt_ms: number;
+  prompt_per_second: number;
+  predicted_n: number;
+  predicted_ms: number;
+  predicted_per_second: number;
+  cache_n: number;
+  cache_miss: string;
+}
+
+export interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  prompt_tokens_details?: { cached_tokens: number };
+  completion_tokens_details?: { reasoning_tokens: number };
+}
+
+export type NoticeKind = 'length' | 'context' | 'stopped' | 'empty' | 'lost' | 'error';
+export interface Notice {
+  kind: NoticeKind;
+  text: string;
+}
+
+export interface Message {
+  id: string;
+  conversation: string;
+  parent: string | null;
+  role: Role;
+  content: string;
+  created: number;
+  reasoning?: string;
+  reasoningMs?: number;
+  reasoningTokens?: number;
+  attachments?: Attachment[];
+  toolCalls?: ToolCall[];
+  toolCallId?: string; // of a tool's result
+  model?: string;
+  timings?: Timings;
+  usage?: Usage;
+  tokens?: TokenChoice[]; // of the content, where probabilities were asked for
+  notice?: Notice;
+  writing?: boolean; // an answer that is under way; found on loading, it was interrupted
+}
+
+// Empty means: the server's default.
+export interface Settings {
+  model?: string;
+  system?: string;
+  temperature?: number;
+  top_p?: number;
+  top_k?: number;
+  min_p?: number;
+  repeat_penalty?: number;
+  frequency_penalty?: number;
+  presence_penalty?: number;
+  seed?: number;
+  max_tokens?: number;
+  thinking?: boolean;
+  thinking_budget?: number;
+  probabilities?: boolean;
+  tools?: string; // JSON, as the API takes it
+}
+
+export interface Draft {
+  text: string;
+  attachments: Attachment[];
+}
+
+export interface Conversation {
+  id: string;
+  title: string;
+  created: number;
+  updated: number;
+  head: string | null; // the last message of the path that is shown
+  settings: Settings;
+  draft?: Draft;
+}
+
+export interface ModelProps {
+  name: string;
+  context: number;
+  weight_bytes: number;
+  cache_bytes: number;
+  supports_tools: boolean;
+  supports_thinking_toggle: boolean;
+  supports_system: boolean;
+  backend?: string;
+  architecture?: string;
+}
+
+export interface Props {
+  build: { version?: string };
+  models: ModelProps[];
+  default_sampling: Record<string, number>;
+  key_required: boolean;
+}
+
+export interface Figures {
+  weight_bytes: number;
+  cache_bytes: number;
+  cache_active_bytes: number;
+  cache_kept_bytes: number;
+  context_tokens: number;
+  active_requests: number;
+  queued_requests: number;
+  prompt_tokens: number;
+  prompt_tokens_cached: number;
+  generated_tokens: number;
+}
+
+export interface Download {
+  id: string;
+  state: 'idle' | 'downloading' | 'verifying' | 'installed' | 'cancelled' | 'failed';
+  downloaded_bytes: number;
+  download_total_bytes: number;
+  error?: string;
+}
+
+export interface LibraryModel {
+  id: string;
+  display_name: string;
+  homepage_url: string;
+  family: string;
+  parameters: string;
+  quantization: string;
+  license: string;
+  size_bytes: number;
+  installed: boolean;
+  managed: boolean;
+  active: boolean;
+  served_as: string | null;
+  fit: 'fits' | 'tight' | 'too large' | 'too_large' | 'unknown';
+  required_bytes: number;
+  fit_source: 'exact' | 'catalog';
+  status: string;
+  thinks: boolean;
+  activating: boolean;
+}
+
+export interface Library {
+  memory_bytes: number;
+  memory_available_bytes: number;
+  activating: string;
+  download: Download | null;
+  data: LibraryModel[];
+}
+
+export interface Progress {
+  total: number;
+  cache: number;
+  processed: number;
+}

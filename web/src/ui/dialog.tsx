@@ -1,0 +1,39 @@
+// A modal window; the browser keeps the focus in it and closes it with Escape.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef } from 'preact/hooks';
+import { IconButton } from './icon';
+
+interface DialogProps {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  class?: string;
+  isFixed?: boolean; // cannot be closed without an answer
+}
+
+export function Dialog({ title, onClose, children, class: name = '', isFixed }: DialogProps) {
+  const place = useRef<HTMLDialogElement>(null);
+  const titleId = useId();
+  useEffect(() => {
+    const dialog = place.current!;
+    const before = document.activeElement as HTMLElement | null;
+    dialog.showModal();
+    return () => {
+      dialog.close();
+      before?.focus();
+    };
+  }, []);
+  return (
+    <dialog ref={place} class={name} aria-labelledby={titleId}
+            onCancel={(event) => { event.preventDefault(); if (!isFixed) onClose(); }}
+            onClick={(event) => { if (event.target === place.current && !isFixed) onClose(); }}>
+      <div class="sheet">
+        <header>
+          <h2 id={titleId}>{title}</h2>
+          {!isFixed && <IconButton icon="close" label="Close" onClick={onClose} />}
+        </header>
+        {children}
+      </div>
+    </dialog>
+  );
+}

@@ -1,0 +1,251 @@
+// One message. Far from the window it is plain text, which costs nothing; near it, it becomes what it is.
+import { useSignal } from '@preact/signals';
+import { memo } from 'preact/compat';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+import { continueAnswer, editAndFork, giveToolResult, live, regenerate, type Live } from '../answer';
+import { MarkdownView } from '../markdown';
+import { openConversation, path, settings, showBranch, siblings, toast } from '../state';
+import type { Message, ToolCall } from '../types';
+import { count, plural, rate, seconds } from './format';
+import { Icon, IconButton } from './icon';
+import { whenNear } from './near';
+import { Probabilities } from './probability';
+
+// The markdown of a message, drawn as it grows.
+function Prose({ message, field, state }: { message: Message; field: 'content' | 'reasoning'; state?: Live }) {
+  const place = useRef<HTMLDivElement>(null);
+  const view = useRef<MarkdownView | null>(null);
+  useLayoutEffect(() => {
+    view.current ??= new MarkdownView(place.current!);
+    const draw = () => view.current!.update(message[field] ?? '', false);
+    if (!state) {
+      view.current.update(message[field] ?? '', true);
+      return;
+    }
+    draw();
+    state.views.add(draw);
+    return () => void state.views.delete(draw);
+  }, [message, state, state ? '' : message[field]]);
+  return <div class="prose" ref={place} />;
+}
+
+function Reasoning({ message, state }: { message: Message; state?: Live }) {
+  const isThinking = state?.phase.value === 'thinking';
+  const tokens = message.reasoningTokens ?? 0;
+  void state?.nTokens.value; // counts go on while it thinks
+  return (
+    <details class="thought">
+      <summary>
+        <Icon name="right" />
+        <span>{isThinking ? 'Thinking' : 'Thought'}{message.reasoningMs ? ` for ${seconds(message.reasoningMs)}` : ''}</span>
+        {tokens > 0 && <span class="faint">{plural(tokens, 'token')}</span>}
+      </summary>
+      <Prose message={message} field="reasoning" state={state} />
+    </details>
+  );
+}
+
+function pretty(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function CallCard({ call, isDone }: { call: ToolCall; isDone: boolean }) {
+  const answer = path.value.find((message) => message.role === 'tool' && message.toolCallId === call.id);
+  const text = useSignal('');
+  return (
+    <section class="card" aria-label={`Call of ${call.name}`}>
+      <header><Icon name="box" /> <strong>{call.name}</strong> <span class="faint">tool call</span></header>
+      <pre tabindex={0}><code>{pretty(call.arguments)}</code></pre>
+      {answer && <pre class="result" tabindex={0}><code>{answer.content}</code></pre>}
+      {!answer && isDone && (
+        <form onSubmit={(event) => { event.preventDefault(); giveToolResult(call, text.value); }}>
+          <textarea aria-label={`Result of ${call.name}`} placeholder="What the tool gave back" rows={2} value={text.value}
+                    onInput={(event) => (text.value = event.currentTarget.value)} />
+          <button type="submit">Send result</button>
+        </form>
+      )}
+    </section>
+  );
+}
+
+function NoticeBar({ message }: { message: Message }) {
+  const { kind, text } = message.notice!;
+  const goes = <button type="button" onClick={() => continueAnswer(message)}>Continue</button>;
+  const again = <button type="button" onClick={() => regenerate(message)}>Regenerate</button>;
+  const retry = <button type="button" onClick={() => continueAnswer(message)}>Retry</button>;
+  const fresh = <button type="button" onClick={() => void openConversation(null)}>New conversation</button>;
+  const actions = { length: goes, context: fresh, stopped: goes, empty: again, lost: retry, error: retry }[kind];
+  return (
+    <div class={`notice is-${kind}`} role="status">
+      <p>
+        {text}
+        {kind === 'context' && ' Nothing was cut: start a new conversation, edit an earlier message to fork from it, or start the server with a larger context (-c).'}
+        {kind === 'lost' && message.content && ' What has come is kept; the answer goes on from there.'}
+      </p>
+      {actions}
+    </div>
+  );
+}
+
+function LiveLine({ state }: { state: Live }) {
+  const progress = state.progress.value;
+  const isReading = state.phase.value === 'waiting' || state.phase.value === 'reading';
+  if (isReading && progress && progress.total > 0) {
+    return (
+      <div class="live" role="status">
+        <span>Reading the prompt: {count(progress.processed)} of {count(progress.total)} tokens
+          {progress.cache > 0 && `, ${count(progress.cache)} from the cache`}</span>
+        <div class="bar" aria-hidden="true">
+          <span class="done" style={{ width: `${(progress.processed / progress.total) * 100}%` }} />
+          <span class="kept" style={{ width: `${(progress.cache / progress.total) * 100}%` }} />
+        </div>
+      </div>
+    );
+  }
+  if (isReading) return <div class="live" role="status">Waiting for the server…</div>;
+  return (
+    <div class="live">
+      <span>{plural(state.nTokens.value, 'token')}</span>
+      {state.rate.value > 0 && <span>{rate(state.rate.value)}</span>}
+    </div>
+  );
+}
+
+function Figures({ message }: { message: Message }) {
+  const { timings, usage } = message;
+  if (!timings) return null;
+  const first = timings.queued_ms + timings.prompt_ms;
+  const cached = timings.cache_n;
+  return (
+    <p class="figures">
+      <span title="Tokens made each second">{rate(timings.predicted_per_second)}</span>
+      <span title="Time to the first token">first after {seconds(first)}</span>
+      <span>{plural(timings.predicted_n, 'token')}</span>
+      <span title="Prompt tokens, and how many of them did not have to be read again">
+        prompt {count(usage?.prompt_tokens ?? timings.prompt_n + cached)}{cached > 0 && `, ${count(cached)} cached`}
+      </span>
+      {message.model && <span>{message.model}</span>}
+    </p>
+  );
+}
+
+export async function copyText(text: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast.value = { text: 'Copied' };
+  } catch {
+    toast.value = { text: 'The browser does not let this page copy.' };
+  }
+}
+
+function Branches({ message }: { message: Message }) {
+  const list = siblings(message);
+  if (list.length < 2) return null;
+  const at = list.indexOf(message);
+  return (
+    <span class="branches" role="group" aria-label="Branches">
+      <IconButton icon="left" label="Previous branch" disabled={at === 0} onClick={() => showBranch(list[at - 1])} />
+      <span>{at + 1} / {list.length}</span>
+      <IconButton icon="right" label="Next branch" disabled={at === list.length - 1} onClick={() => showBranch(list[at + 1])} />
+    </span>
+  );
+}
+
+function Editor({ message, onDone }: { message: Message; onDone: () => void }) {
+  const text = useSignal(message.content);
+  const save = () => {
+    onDone();
+    if (text.value.trim()) editAndFork(message, text.value);
+  };
+  return (
+    <form class="editor" onSubmit={(event) => { event.preventDefault(); save(); }}>
+      <textarea aria-label="Edit the message" rows={Math.min(12, text.value.split('\n').length + 1)} value={text.value}
+                ref={(area) => area?.focus()} onInput={(event) => (text.value = event.currentTarget.value)}
+                onKeyDown={(event) => {
+                  if (event.key === 'Escape') onDone();
+                  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) save();
+                }} />
+      <div>
+        <button type="button" onClick={onDone}>Cancel</button>
+        <button type="submit" class="main">Send as a branch</button>
+      </div>
+    </form>
+  );
+}
+
+function Question({ message }: { message: Message }) {
+  const isEditing = useSignal(false);
+  return (
+    <>
+      {message.attachments?.map((file) => (
+        <details class="attachment" key={file.name}>
+          <summary><Icon name="file" /> {file.name} <span class="faint">{plural(file.text.length, 'character')}</span></summary>
+          <pre tabindex={0}>{file.text}</pre>
+        </details>
+      ))}
+      {isEditing.value ? <Editor message={message} onDone={() => (isEditing.value = false)} />
+                       : <div class="said">{message.content}</div>}
+      <footer>
+        <Branches message={message} />
+        <IconButton icon="edit" label="Edit" class="edit" onClick={() => (isEditing.value = true)} />
+        <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
+      </footer>
+    </>
+  );
+}
+
+function Answer({ message, state }: { message: Message; state?: Live }) {
+  const showsTokens = useSignal(false);
+  const wasProbable = Boolean(message.tokens?.length);
+  const thinks = Boolean(message.reasoning) || state?.phase.value === 'thinking';
+  const isDone = !state;
+  return (
+    <>
+      {thinks && <Reasoning message={message} state={state} />}
+      {showsTokens.value && isDone && wasProbable ? <Probabilities message={message} />
+                                                  : <Prose message={message} field="content" state={state} />}
+      {message.toolCalls?.map((call) => <CallCard key={call.id} call={call} isDone={isDone} />)}
+      {state && <LiveLine state={state} />}
+      {isDone && message.notice && <NoticeBar message={message} />}
+      {isDone && (
+        <footer>
+          <Branches message={message} />
+          <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
+          <IconButton icon="again" label="Regenerate" onClick={() => regenerate(message)} />
+          {!message.notice && !message.toolCalls?.length && (
+            <IconButton icon="go" label="Continue" onClick={() => continueAnswer(message)} />
+          )}
+          {(wasProbable || settings.value.probabilities) && (
+            <IconButton icon="dice" label="Probabilities" pressed={showsTokens.value} disabled={!wasProbable}
+                        onClick={() => (showsTokens.value = !showsTokens.value)} />
+          )}
+          <Figures message={message} />
+        </footer>
+      )}
+    </>
+  );
+}
+
+const kNames = { user: 'You', assistant: 'Answer', tool: 'Tool' };
+
+export const MessageView = memo(function MessageView({ message, isLast }: { message: Message; isLast: boolean; version: unknown }) {
+  const place = useRef<HTMLElement>(null);
+  const state = live.value.get(message.id);
+  const isNear = useSignal(isLast || Boolean(state));
+  useEffect(() => {
+    if (!isNear.value) return whenNear(place.current!, () => (isNear.value = true));
+  }, []);
+  if (message.role === 'tool') return null; // shown in the card of its call
+  return (
+    <article ref={place} class={`message by-${message.role}`} aria-label={kNames[message.role]} aria-busy={Boolean(state)}
+             data-id={message.id}>
+      {!isNear.value ? <div class="plain">{message.content}</div>
+        : message.role === 'user' ? <Question message={message} />
+        : <Answer message={message} state={state} />}
+    </article>
+  );
+});

@@ -1,0 +1,86 @@
+// What this conversation asks the model with. An empty field means the server's default, which is shown in it.
+import { useSignal } from '@preact/signals';
+import { changeSettings, conversation, model, panel, props, settings } from '../state';
+import type { Settings } from '../types';
+import { Dialog } from './dialog';
+
+interface Field {
+  name: keyof Settings;
+  label: string;
+  hint: string;
+  min?: number;
+  max?: number;
+  step: number;
+  fallback: string;
+}
+
+const kFields: Field[] = [
+  { name: 'temperature', label: 'Temperature', hint: '0 always takes the likeliest token', min: 0, max: 2, step: 0.05, fallback: '1' },
+  { name: 'top_p', label: 'Top p', hint: '1 is off', min: 0, max: 1, step: 0.01, fallback: '1' },
+  { name: 'top_k', label: 'Top k', hint: '0 is off', min: 0, step: 1, fallback: '0' },
+  { name: 'min_p', label: 'Min p', hint: '0 is off', min: 0, max: 1, step: 0.01, fallback: '0' },
+  { name: 'repeat_penalty', label: 'Repeat penalty', hint: '1 is off', min: 0.01, max: 100, step: 0.01, fallback: '1' },
+  { name: 'frequency_penalty', label: 'Frequency penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
+  { name: 'presence_penalty', label: 'Presence penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
+  { name: 'max_tokens', label: 'Longest answer', hint: 'tokens', min: 1, step: 1, fallback: 'until the context is full' },
+  { name: 'thinking_budget', label: 'Longest thought', hint: 'tokens', min: 0, step: 1, fallback: 'no limit' },
+  { name: 'seed', label: 'Seed', hint: 'the same seed gives the same answer', min: 0, step: 1, fallback: 'drawn anew' },
+];
+
+function shown(fallback: string, value: number | undefined): string {
+  return value === undefined ? fallback : String(Number(value.toFixed(4)));
+}
+
+export function SamplingFields({ values, change }: { values: Settings; change: (change: Partial<Settings>) => void }) {
+  return (
+    <div class="fields">
+      {kFields.map((field) => (
+        <label key={field.name}>
+          <span>{field.label} <small>{field.hint}</small></span>
+          <input type="number" name={field.name} min={field.min} max={field.max} step={field.step}
+                 placeholder={shown(field.fallback, props.value?.default_sampling[field.name])}
+                 value={values[field.name] as number | undefined ?? ''}
+                 onChange={(event) => {
+                   const text = event.currentTarget.value;
+                   change({ [field.name]: text === '' ? undefined : Number(text) });
+                 }} />
+        </label>
+      ))}
+    </div>
+  );
+}
+
+export function SettingsPanel() {
+  const toolError = useSignal('');
+  const set = settings.value;
+  const checkTools = (text: string) => {
+    try {
+      if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');
+      toolError.value = '';
+      changeSettings({ tools: text });
+    } catch (error) {
+      toolError.value = `Not taken: ${error instanceof Error ? error.message : String(error)}`;
+    }
+  };
+  return (
+    <Dialog title={conversation.value ? 'Settings of this conversation' : 'Settings of new conversations'} class="is-side"
+            onClose={() => (panel.value = null)}>
+      <label class="wide">
+        <span>System prompt</span>
+        <textarea name="system" rows={5} value={set.system ?? ''} placeholder="None: the model is told nothing that you do not write."
+                  onChange={(event) => changeSettings({ system: event.currentTarget.value })} />
+      </label>
+      {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
+      <h3>Sampling</h3>
+      <p class="hint">Empty fields take the server's default, which they show.</p>
+      <SamplingFields values={set} change={changeSettings} />
+      <h3>Tools</h3>
+      <label class="wide">
+        <span>Functions the model may call <small>a JSON array, as the API takes it</small></span>
+        <textarea name="tools" rows={4} class="mono" value={set.tools ?? ''} placeholder="[]" onChange={(event) => checkTools(event.currentTarget.value)} />
+      </label>
+      {toolError.value && <p class="wrong" role="alert">{toolError.value}</p>}
+      {model.value && !model.value.supports_tools && <p class="hint">The template of this model has no place for tools.</p>}
+    </Dialog>
+  );
+}

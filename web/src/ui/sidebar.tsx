@@ -1,0 +1,144 @@
+// The conversations: found by title or by what was said, renamed, deleted, taken out and in.
+import { useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import { eachMessage } from '../db';
+import {
+  changeConversation, conversations, deleteConversation, openConversation, openId, panel, sidebarIsOpen, sorted, theme,
+} from '../state';
+import { exportJson, exportMarkdown, importJson } from '../transfer';
+import type { Conversation } from '../types';
+import { when } from './format';
+import { Icon, IconButton } from './icon';
+
+function useSearch() {
+  const text = useSignal('');
+  const found = useSignal<Set<string> | null>(null); // conversations in which it was said
+  useEffect(() => {
+    const wanted = text.value.trim().toLowerCase();
+    if (!wanted) {
+      found.value = null;
+      return;
+    }
+    const timer = setTimeout(async () => {
+      const hits = new Set<string>();
+      await eachMessage((message) => {
+        if (message.content.toLowerCase().includes(wanted)) hits.add(message.conversation);
+      });
+      if (text.value.trim().toLowerCase() === wanted) found.value = hits;
+    }, 120);
+    return () => clearTimeout(timer);
+  }, [text.value]);
+  const wanted = text.value.trim().toLowerCase();
+  const matches = (entry: Conversation) =>
+    !wanted || entry.title.toLowerCase().includes(wanted) || Boolean(found.value?.has(entry.id));
+  return { text, matches };
+}
+
+function Row({ entry }: { entry: Conversation }) {
+  const isRenaming = useSignal(false);
+  const isOpen = useSignal(false);
+  const menu = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (!isOpen.value) return;
+    menu.current?.querySelector('button')?.focus();
+    const close = (event: Event) => {
+      if (!menu.current?.contains(event.target as Node)) isOpen.value = false;
+    };
+    addEventListener('pointerdown', close);
+    return () => removeEventListener('pointerdown', close);
+  }, [isOpen.value]);
+  const rename = (title: string) => {
+    if (title.trim()) changeConversation(entry.id, { title: title.trim() });
+    isRenaming.value = false;
+  };
+  const act = (run: () => void) => () => {
+    isOpen.value = false;
+    run();
+  };
+  if (isRenaming.value) {
+    return (
+      <li class="row">
+        <input aria-label="Title" value={entry.title} ref={(input) => input?.select()}
+               onBlur={(event) => rename(event.currentTarget.value)}
+               onKeyDown={(event) => {
+                 if (event.key === 'Enter') rename(event.currentTarget.value);
+                 if (event.key === 'Escape') isRenaming.value = false;
+               }} />
+      </li>
+    );
+  }
+  return (
+    <li class="row">
+      <button type="button" class="title" aria-current={entry.id === openId.value ? 'page' : undefined}
+              onClick={() => void openConversation(entry.id)} onDblClick={() => (isRenaming.value = true)}>
+        {entry.title}
+      </button>
+      <IconButton icon="more" label={`Actions for ${entry.title}`} class="of-row" expanded={isOpen.value}
+                  onClick={() => (isOpen.value = !isOpen.value)} />
+      {isOpen.value && (
+        <div class="menu" ref={menu} onKeyDown={(event) => event.key === 'Escape' && (isOpen.value = false)}>
+          <button type="button" onClick={act(() => (isRenaming.value = true))}>Rename</button>
+          <button type="button" onClick={act(() => void exportMarkdown(entry))}>Export as Markdown</button>
+          <button type="button" onClick={act(() => void exportJson([entry]))}>Export as JSON</button>
+          <button type="button" class="danger" onClick={act(() => void deleteConversation(entry.id))}>Delete</button>
+        </div>
+      )}
+    </li>
+  );
+}
+
+export function Sidebar() {
+  const { text, matches } = useSearch();
+  const picker = useRef<HTMLInputElement>(null);
+  const groups: [string, Conversation[]][] = [];
+  for (const entry of sorted.value.filter(matches)) {
+    const name = when(entry.updated);
+    if (groups.at(-1)?.[0] !== name) groups.push([name, []]);
+    groups.at(-1)![1].push(entry);
+  }
+  return (
+    <nav id="sidebar" aria-label="Conversations" class={sidebarIsOpen.value ? 'is-open' : ''}>
+      <div class="brand">
+        <img src="/icon.svg" alt="" width="22" height="22" />
+        <span>zinc</span>
+        <IconButton icon="close" label="Close the list" class="only-phone" onClick={() => (sidebarIsOpen.value = false)} />
+      </div>
+      <button type="button" class="new" onClick={() => { void openConversation(null); document.getElementById('prompt')?.focus(); }}>
+        <Icon name="plus" /> New conversation
+      </button>
+      <label class="search">
+        <Icon name="search" />
+        <input id="search" type="search" placeholder="Search" aria-label="Search conversations" value={text.value}
+               onInput={(event) => (text.value = event.currentTarget.value)} />
+      </label>
+      <div class="list">
+        {groups.map(([name, list]) => (
+          <section key={name} aria-label={name}>
+            <h2>{name}</h2>
+            <ul>{list.map((entry) => <Row key={entry.id} entry={entry} />)}</ul>
+          </section>
+        ))}
+        {groups.length === 0 && <p class="none">{text.value ? 'Nothing found.' : 'Conversations appear here.'}</p>}
+      </div>
+      <div class="foot">
+        <button type="button" onClick={() => (panel.value = 'models')}><Icon name="box" /> Models</button>
+        <button type="button" onClick={() => (panel.value = 'compare')}><Icon name="columns" /> Compare</button>
+        <div class="line">
+          <button type="button" onClick={() => picker.current?.click()}>Import</button>
+          <button type="button" onClick={() => void exportJson(conversations.value)}>Export all</button>
+          <select aria-label="Theme" value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value)}>
+            <option value="system">System</option>
+            <option value="light">Light</option>
+            <option value="dark">Dark</option>
+          </select>
+        </div>
+        <input ref={picker} id="import" type="file" accept="application/json,.json" hidden
+               onChange={(event) => {
+                 const file = event.currentTarget.files?.[0];
+                 if (file) void importJson(file);
+                 event.currentTarget.value = '';
+               }} />
+      </div>
+    </nav>
+  );
+}

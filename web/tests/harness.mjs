@@ -1,0 +1,234 @@
+// What the tests of the page share: the real server with a tiny model, a go-between that plays a scripted model where a
+// test wants one, and Debian's Chromium. Everything else of the page, its policy included, is the server's own.
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync } from 'node:fs';
+import http from 'node:http';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright-core';
+
+export const here = dirname(fileURLToPath(import.meta.url));
+export const modelFolder = process.env.ZINC_TEST_MODELS;
+const zinc = process.env.ZINC_PROGRAM;
+export const outFolder = process.env.ZINC_TEST_OUT;
+mkdirSync(outFolder, { recursive: true });
+
+const cleanups = [];
+export async function cleanUp() {
+  while (cleanups.length > 0) await cleanups.pop()();
+}
+
+// Starts `zinc serve`. `home` keeps its models apart from those of whoever runs the tests.
+export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(tmpdir(), 'zinc-page-')) } = {}) {
+  const model = `tiny=${join(modelFolder, 'qwen3-q8_0.gguf')}`;
+  const child = spawn(zinc, ['serve', model, '--port', String(port), '--parallel', '4', '-c', '2048', ...args], {
+    env: { ...process.env, HOME: home, XDG_CACHE_HOME: join(home, 'cache'), XDG_CONFIG_HOME: join(home, 'config'), HF_HOME: join(home, 'hf') },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  child.stderr.on('data', (bytes) => (said += bytes));
+  const url = await new Promise((resolve, reject) => {
+    let out = '';
+    child.stdout.on('data', (bytes) => {
+      out += bytes;
+      const found = /^listening on (\S+)/m.exec(out);
+      if (found) resolve(found[1]);
+    });
+    child.on('exit', (code) => reject(new Error(`zinc ended with ${code}: ${said}`)));
+  });
+  const stop = (signal = 'SIGKILL') =>
+    new Promise((resolve) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resolve();
+      child.on('exit', () => resolve());
+      child.kill(signal);
+    });
+  cleanups.push(() => stop());
+  return { url, port: Number(new URL(url).port), home, stop };
+}
+
+// Stands between the page and the server. While `script` is set, it answers chat requests itself: a function that is
+// given the request's body and `say`, which sends one event.
+export async function startGoBetween(target) {
+  const between = { target, script: null, isSlow: false, isEndless: false, requests: [], url: '', open: new Set() };
+  between.cut = () => between.open.forEach((response) => response.destroy());
+  const server = http.createServer((request, response) => {
+    const parts = [];
+    request.on('data', (part) => parts.push(part));
+    request.on('end', () => {
+      const body = Buffer.concat(parts);
+      if (request.url === '/v1/chat/completions' && between.script) return play(between, JSON.parse(body), request, response);
+      pass(between, request, between.isEndless && request.url === '/v1/chat/completions' ? endless(body) : body, response);
+    });
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  between.url = `http://127.0.0.1:${server.address().port}`;
+  cleanups.push(() => {
+    server.closeAllConnections?.();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  return between;
+}
+
+// A tiny model of random weights may end its answer anywhere; this one does not.
+const endless = (body) => Buffer.from(JSON.stringify({ ...JSON.parse(body), ignore_eos: true }));
+
+function pass(between, request, body, response) {
+  const to = new URL(between.target);
+  const headers = { ...request.headers, host: to.host, connection: 'close' };
+  if (request.method === 'POST') headers['content-length'] = body.length;
+  if (headers.origin) headers.origin = to.origin;
+  const onward = http.request({ host: to.hostname, port: to.port, path: request.url, method: request.method, headers }, (answer) => {
+    response.writeHead(answer.statusCode, answer.headers);
+    between.open.add(response);
+    response.on('close', () => between.open.delete(response));
+    if (between.isSlow && request.method === 'POST') return void trickle(answer, response);
+    answer.pipe(response);
+  });
+  onward.on('error', () => response.destroy());
+  response.on('close', () => onward.destroy());
+  onward.end(body);
+}
+
+// Passes a stream on event by event, as a larger model would make them.
+async function trickle(answer, response) {
+  for await (const part of answer) {
+    for (const event of part.toString('latin1').split(/(?<=\n\n)/)) {
+      if (response.destroyed) return;
+      response.write(event, 'latin1');
+      await pause(10);
+    }
+  }
+  response.end();
+}
+
+async function play(between, body, request, response) {
+  between.requests.push(body);
+  const connection = { isOpen: true };
+  response.on('close', () => (connection.isOpen = false));
+  const begin = () => {
+    if (!response.headersSent) response.writeHead(200, { 'content-type': 'text/event-stream' });
+  };
+  const stage = {
+    connection,
+    say(event) {
+      begin();
+      response.write(`data: ${JSON.stringify({ choices: [], ...event })}\n\n`);
+    },
+    delta(delta, more = {}) {
+      stage.say({ choices: [{ index: 0, delta, logprobs: more.logprobs ?? null, finish_reason: null }] });
+    },
+    end(reason = 'stop', more = {}) {
+      stage.say({ choices: [{ index: 0, delta: {}, finish_reason: reason }], timings: timings(), ...more });
+      stage.say({ usage: usage() });
+      response.end('data: [DONE]\n\n');
+    },
+    cut() {
+      response.destroy();
+    },
+    refuse(status, error) {
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ error }));
+    },
+  };
+  await between.script(stage, body);
+}
+
+export const timings = () => ({
+  queued_ms: 1, prompt_n: 8, prompt_ms: 120, prompt_per_second: 66, predicted_n: 42, predicted_ms: 1000, predicted_per_second: 41.5,
+  cache_n: 16, cache_miss: 'none',
+});
+export const usage = () => ({
+  prompt_tokens: 24, completion_tokens: 42, total_tokens: 66, prompt_tokens_details: { cached_tokens: 16 },
+  completion_tokens_details: { reasoning_tokens: 7 },
+});
+
+// A script that says the text at once, in small pieces.
+export const says = (text, size = 7) => (stage) => {
+  for (let at = 0; at < text.length; at += size) stage.delta({ content: text.slice(at, at + size) });
+  stage.end();
+};
+
+let browser;
+export async function openBrowser() {
+  browser ??= await chromium.launch({
+    executablePath: process.env.ZINC_CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--force-device-scale-factor=1'],
+  });
+  cleanups.push(async () => {
+    await browser?.close();
+    browser = undefined;
+  });
+  return browser;
+}
+
+export const kDesktop = { width: 1280, height: 860 };
+export const kPhone = { width: 390, height: 844 };
+
+// A fresh page that notes what must never happen: scripts that ran, requests elsewhere, errors, violations of the policy.
+export async function openPage(url, options = {}) {
+  const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(10_000);
+  const seen = { foreign: [], errors: [], violations: [], executed: [] };
+  const origin = new URL(url).origin;
+  context.on('request', (request) => {
+    if (!request.url().startsWith(origin) && !request.url().startsWith('blob:')) seen.foreign.push(request.url());
+  });
+  page.on('pageerror', (error) => seen.errors.push(error.message));
+  page.on('console', (line) => {
+    if (/Content Security Policy|Trusted/i.test(line.text())) seen.violations.push(line.text());
+  });
+  page.on('dialog', (dialog) => {
+    seen.executed.push(dialog.message());
+    void dialog.dismiss();
+  });
+  await context.exposeFunction('zincExecuted', (what) => seen.executed.push(what));
+  await page.addInitScript(() => {
+    for (const name of ['alert', 'prompt', 'confirm', 'print']) window[name] = (text) => window.zincExecuted(`${name}(${text})`);
+  });
+  await page.goto(url);
+  await page.waitForSelector('#prompt');
+  return { page, context, seen, close: () => context.close() };
+}
+
+export async function ask(page, text) {
+  await page.fill('#prompt', text);
+  await page.press('#prompt', 'Enter');
+}
+
+export async function answered(page) {
+  await page.waitForFunction(() => {
+    const last = [...document.querySelectorAll('.by-assistant')].at(-1);
+    return last && last.getAttribute('aria-busy') === 'false';
+  });
+  return page.locator('.by-assistant').last();
+}
+
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// What the page has stored.
+export const stored = (page) =>
+  page.evaluate(
+    () =>
+      new Promise((resolve, reject) => {
+        const opened = indexedDB.open('zinc');
+        opened.onerror = () => reject(opened.error);
+        opened.onsuccess = () => {
+          const change = opened.result.transaction(['conversations', 'messages']);
+          const all = [change.objectStore('conversations').getAll(), change.objectStore('messages').getAll()];
+          change.oncomplete = () => {
+            opened.result.close();
+            resolve({ conversations: all[0].result, messages: all[1].result });
+          };
+        };
+      }),
+  );
+
+export async function setField(page, name, value) {
+  await page.keyboard.press('Control+,');
+  await page.fill(`dialog [name="${name}"]`, value);
+  await page.press(`dialog [name="${name}"]`, 'Tab');
+  await page.keyboard.press('Escape');
+  await page.waitForSelector('dialog', { state: 'detached' });
+}

@@ -1,0 +1,281 @@
+// The page against the real server and a tiny model: how it is served, and every feature that needs an engine.
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { createReadStream, statSync } from 'node:fs';
+import { join } from 'node:path';
+import test, { after, before } from 'node:test';
+import { answered, ask, cleanUp, modelFolder, openPage, pause, setField, startGoBetween, startZinc, stored } from './harness.mjs';
+
+let zinc;
+let endless;
+before(async () => {
+  zinc = await startZinc();
+  endless = await startGoBetween(zinc.url);
+  endless.isEndless = true;
+});
+after(cleanUp);
+
+const get = (path, headers = {}, method = 'GET') =>
+  new Promise((resolve, reject) => {
+    const request = http.request(zinc.url + path, { headers, method }, (response) => {
+      const parts = [];
+      response.on('data', (part) => parts.push(part));
+      response.on('end', () => resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(parts) }));
+    });
+    request.on('error', reject);
+    request.end();
+  });
+
+test('the page is served compressed, tagged and under a strict policy', async () => {
+  const plain = await get('/');
+  assert.equal(plain.status, 200);
+  assert.match(plain.body.toString(), /<!doctype html>/);
+  const policy = plain.headers['content-security-policy'];
+  assert.match(policy, /default-src 'none'/);
+  assert.doesNotMatch(policy, /unsafe-inline|unsafe-eval|\*/);
+  assert.equal(plain.headers['cache-control'], 'no-cache');
+  for (const encoding of ['br', 'gzip']) {
+    const packed = await get('/', { 'accept-encoding': encoding });
+    assert.equal(packed.headers['content-encoding'], encoding);
+    assert.ok(packed.body.length < plain.body.length);
+  }
+  assert.equal((await get('/', { 'accept-encoding': 'br;q=0, gzip;q=0' })).headers['content-encoding'], undefined);
+  assert.equal((await get('/', { 'if-none-match': plain.headers.etag })).status, 304);
+  assert.equal((await get('/chat')).body.toString(), plain.body.toString());
+  const script = /src="(\/assets\/[^"]+)"/.exec(plain.body.toString())[1];
+  assert.match((await get(script)).headers['cache-control'], /immutable/);
+  assert.equal((await get('/', {}, 'HEAD')).body.length, 0);
+});
+
+test('other origins and other names are turned away', async () => {
+  for (const path of ['/', '/props', '/models']) {
+    assert.equal((await get(path, { host: 'evil.example' })).status, 403, `${path} by a rebound name`);
+  }
+  for (const path of ['/v1/chat/completions', '/v1/models/activate', '/v1/models/remove', '/v1/models/pull', '/v1/models/cancel']) {
+    assert.equal((await get(path, { origin: 'https://evil.example' }, 'POST')).status, 403, path);
+    assert.equal((await get(path, { origin: 'null' }, 'POST')).status, 403, path);
+  }
+});
+
+test('an answer streams with its figures, stops at its limit and goes on from there', async () => {
+  const { page, seen, close } = await openPage(endless.url);
+  await setField(page, 'max_tokens', '24');
+  await setField(page, 'seed', '7');
+  await ask(page, 'Tell me something');
+  let answer = await answered(page);
+  await answer.locator('.notice.is-length').waitFor();
+  assert.match(await answer.locator('.figures').innerText(), /tok\/s[\s\S]*first after[\s\S]*24 tokens[\s\S]*prompt \d+/);
+  assert.match(await page.locator('.gauge').first().innerText(), /\d+ of 2,048 tokens/);
+  await page.locator('.gauge', { hasText: 'Memory' }).waitFor();
+  const first = (await stored(page)).messages.find((message) => message.role === 'assistant');
+  await answer.getByRole('button', { name: 'Continue' }).click();
+  await page.waitForFunction((n) => document.querySelector('.by-assistant')?.getAttribute('aria-busy') === 'false' && window.performance.now() > n, 0);
+  await pause(100);
+  answer = await answered(page);
+  const second = (await stored(page)).messages.find((message) => message.role === 'assistant');
+  assert.ok((second.content + (second.reasoning ?? '')).startsWith(first.content || ''), 'what was there stays');
+  assert.ok((second.content + (second.reasoning ?? '')).length > (first.content + (first.reasoning ?? '')).length, 'and more has come');
+  assert.deepEqual(seen, { foreign: [], errors: [], violations: [], executed: [] });
+  await close();
+});
+
+test('answers branch by regenerating and by editing, and branches can be stepped through', async () => {
+  const { page, close } = await openPage(zinc.url);
+  await setField(page, 'max_tokens', '8');
+  await ask(page, 'first question');
+  let answer = await answered(page);
+  await answer.getByRole('button', { name: 'Regenerate' }).first().click();
+  await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
+  answer = await answered(page);
+  await answer.getByRole('button', { name: 'Previous branch' }).click();
+  await page.locator('.by-assistant .branches', { hasText: '1 / 2' }).waitFor();
+  await page.locator('.by-user').hover();
+  await page.getByRole('button', { name: 'Edit', exact: true }).click();
+  await page.fill('.editor textarea', 'another question');
+  await page.getByRole('button', { name: 'Send as a branch' }).click();
+  await page.locator('.by-user .branches', { hasText: '2 / 2' }).waitFor();
+  await answered(page);
+  assert.equal(await page.locator('.by-user .said').innerText(), 'another question');
+  await page.locator('.by-user').hover();
+  await page.locator('.by-user').getByRole('button', { name: 'Previous branch' }).click();
+  await page.locator('.by-user .said', { hasText: 'first question' }).waitFor();
+  await close();
+});
+
+test('probabilities show alternatives, and taking one goes on from it', async () => {
+  const { page, close } = await openPage(endless.url);
+  await setField(page, 'max_tokens', '12');
+  await setField(page, 'temperature', '0');
+  const off = page.getByRole('button', { name: 'Thinking on' });
+  if (await off.isVisible()) await off.click();
+  await page.locator('.pill', { hasText: 'Probabilities' }).click();
+  await ask(page, 'Count');
+  let answer = await answered(page);
+  await answer.getByRole('button', { name: 'Probabilities' }).click();
+  const tokens = answer.locator('.text .token');
+  assert.ok((await tokens.count()) >= 3, 'tokens are shown');
+  await tokens.nth(1).click();
+  const other = answer.locator('.alternatives li button:not(:disabled)').first();
+  await other.click();
+  await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
+  await answered(page);
+  const list = (await stored(page)).messages.filter((message) => message.role === 'assistant').sort((a, b) => a.created - b.created);
+  assert.ok(list[1].content.startsWith(list[1].tokens.slice(0, 2).map((token) => token.text).join('').trimStart()));
+  assert.equal(list[1].tokens[0].text, list[0].tokens[0].text, 'what came before is the same');
+  assert.notEqual(list[1].tokens[1].text, list[0].tokens[1].text, 'the token is another one');
+  assert.ok(list[1].tokens.length > 2, 'and it went on');
+  await close();
+});
+
+test('a conversation that does not fit is sent whole, and the page says what to do', async () => {
+  const { page, close } = await openPage(zinc.url);
+  await page.setInputFiles('#attach', { name: 'long.txt', mimeType: 'text/plain', buffer: Buffer.from('word '.repeat(6000)) });
+  await page.locator('.chips li').waitFor();
+  await ask(page, 'Summarise');
+  const answer = await answered(page);
+  await answer.locator('.notice.is-context').waitFor();
+  assert.match(await answer.locator('.notice').innerText(), /the prompt has [\d]+ tokens[\s\S]*New conversation/);
+  await close();
+});
+
+test('stopping keeps what has come, and continuing goes on', async () => {
+  const between = await startGoBetween(zinc.url);
+  between.isSlow = between.isEndless = true;
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'Talk for long');
+  await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 20);
+  await page.keyboard.press('Escape');
+  const answer = await answered(page);
+  await answer.locator('.notice.is-stopped').waitFor();
+  const shown = (await stored(page)).messages.find((message) => message.role === 'assistant').content;
+  await setField(page, 'max_tokens', '6');
+  await answer.getByRole('button', { name: 'Continue' }).click();
+  await answer.locator('.notice.is-length').waitFor();
+  const now = (await stored(page)).messages.find((message) => message.role === 'assistant').content;
+  assert.ok(now.startsWith(shown) && now.length > shown.length);
+  await close();
+});
+
+test('a server that dies in the middle loses no word, and after its restart the answer goes on', async () => {
+  const first = await startZinc();
+  const between = await startGoBetween(first.url);
+  between.isSlow = between.isEndless = true;
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'Talk for long');
+  await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 30);
+  await first.stop();
+  between.cut();
+  const answer = await answered(page);
+  await answer.locator('.notice.is-lost').waitFor();
+  const before = (await stored(page)).messages.find((message) => message.role === 'assistant');
+  const shown = (await page.locator('.by-assistant .prose').allInnerTexts()).join('');
+  assert.ok(shown.length > 0);
+  between.target = (await startZinc()).url;
+  await setField(page, 'max_tokens', '8');
+  await page.getByRole('button', { name: 'Retry' }).click();
+  await page.locator('.by-assistant[aria-busy="true"]').waitFor({ timeout: 2000 }).catch(() => undefined);
+  await answered(page);
+  const now = (await stored(page)).messages.find((message) => message.role === 'assistant');
+  assert.equal(now.id, before.id);
+  assert.ok(now.content.startsWith(before.content) && (now.reasoning ?? '').startsWith(before.reasoning ?? ''));
+  assert.ok((now.content + (now.reasoning ?? '')).length > (before.content + (before.reasoning ?? '')).length);
+  await close();
+});
+
+test('models are listed with their verdict, fetched, cancelled, activated, removed', async () => {
+  const file = join(modelFolder, 'llama-q8_0.gguf');
+  let isSlow = false;
+  const shop = http.createServer(async (request, response) => {
+    const size = statSync(file).size;
+    const range = /bytes=(\d+)-(\d*)/.exec(request.headers.range ?? '');
+    const from = range ? Number(range[1]) : 0;
+    const to = range?.[2] ? Math.min(Number(range[2]), size - 1) : size - 1;
+    response.writeHead(range ? 206 : 200, {
+      'content-length': to - from + 1, 'accept-ranges': 'bytes', etag: '"one"',
+      ...(range ? { 'content-range': `bytes ${from}-${to}/${size}` } : {}),
+    });
+    if (request.method === 'HEAD') return response.end();
+    const stream = createReadStream(file, { start: from, end: to, highWaterMark: 4096 });
+    for await (const part of stream) {
+      if (response.destroyed) return;
+      response.write(part);
+      if (isSlow) await pause(100);
+    }
+    response.end();
+  });
+  await new Promise((resolve) => shop.listen(0, '127.0.0.1', resolve));
+  const source = `http://127.0.0.1:${shop.address().port}/other.gguf`;
+  const { page, close } = await openPage(zinc.url);
+  await page.keyboard.press('Control+Shift+M');
+  await page.locator('[data-model="tiny"] .badge', { hasText: 'active' }).waitFor();
+  assert.match(await page.locator('[data-model="tiny"]').innerText(), /Fits: needs/);
+  assert.match(await page.locator('.models').nth(1).innerText(), /GB[\s\S]*apache/i);
+
+  isSlow = true;
+  await page.fill('[aria-label="Source of a model"]', source);
+  await page.locator('form.line button').click();
+  await page.locator('.loading progress').waitFor();
+  await page.locator('.loading').getByRole('button', { name: 'Cancel' }).click();
+  await page.locator('.loading').waitFor({ state: 'detached' });
+
+  isSlow = false;
+  await page.locator('form.line button').click();
+  const row = page.locator('[data-model="other"]');
+  const tiny = page.locator('[data-model="tiny"]');
+  await row.getByRole('button', { name: 'Load beside' }).click();
+  await row.locator('.badge').waitFor();
+  assert.equal(await tiny.locator('.badge').count(), 1, 'what was loaded stays');
+  await tiny.getByRole('button', { name: 'Remove' }).waitFor({ state: 'detached' });
+  assert.deepEqual((await (await fetch(`${zinc.url}/v1/models`)).json()).data.map((entry) => entry.id), ['tiny', 'other']);
+  await page.evaluate(() => fetch('/v1/models/activate', { method: 'POST', body: JSON.stringify({ model: 'tiny' }) }));
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Control+Shift+M');
+  await row.getByRole('button', { name: 'Activate' }).click();
+  await row.locator('.badge').waitFor();
+  await tiny.locator('.badge').waitFor({ state: 'detached' });
+  assert.equal(await tiny.getByRole('button', { name: 'Activate' }).count(), 1, 'what was given by its path can come back');
+  await page.keyboard.press('Escape');
+  await page.waitForFunction(() => document.querySelector('.model-picker').value === 'other');
+  await setField(page, 'max_tokens', '4');
+  await ask(page, 'Hello');
+  await (await answered(page)).locator('.figures', { hasText: 'other' }).waitFor();
+
+  await page.keyboard.press('Control+Shift+M');
+  await page.locator('[data-model="other"]').getByRole('button', { name: 'Remove' }).click();
+  await page.locator('[data-model="other"]').getByRole('button', { name: 'Unload and remove' }).click();
+  await page.locator('[data-model="other"]').waitFor({ state: 'detached' });
+  await close();
+  shop.close();
+  await zinc.stop();
+  zinc = await startZinc();
+});
+
+test('two settings answer one prompt side by side, and one becomes a conversation', async () => {
+  const { page, close } = await openPage(zinc.url);
+  await setField(page, 'max_tokens', '16');
+  await page.keyboard.press('Control+Shift+C');
+  await page.fill('[aria-label="Prompt for both"]', 'Say something');
+  await page.getByRole('button', { name: 'Ask both' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
+  await page.getByRole('button', { name: 'Go on with A' }).click();
+  await page.locator('.by-user .said', { hasText: 'Say something' }).waitFor();
+  assert.equal(await page.locator('#thread .by-assistant').count(), 1);
+  await close();
+});
+
+test('the key is asked for once', async () => {
+  const locked = await startZinc(['--api-key', 'secret']);
+  const { page, context, close } = await openPage(locked.url);
+  await page.getByRole('dialog', { name: 'API key' }).waitFor();
+  await page.fill('dialog input', 'wrong');
+  await page.keyboard.press('Enter');
+  await page.getByText('The key was not taken.').waitFor();
+  await page.fill('dialog input', 'secret');
+  await page.keyboard.press('Enter');
+  await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
+  const again = await context.newPage();
+  await again.goto(locked.url);
+  await again.locator('.welcome', { hasText: 'tiny' }).waitFor();
+  assert.equal(await again.getByRole('dialog').count(), 0);
+  await close();
+});
