@@ -115,6 +115,7 @@ void announce(const ServedModel& model) {
       fmt::format("zinc: {}: context {}, {} requests at once, {} more may wait; {} MiB of weights, {} MiB of cache; {}",
                   model.name, model.limits.context, model.limits.max_sequences, model.limits.queue_limit,
                   model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20, to_json(model.facts)));
+  if (!model.limits.cache_note.empty()) note(fmt::format("zinc: {}: {}", model.name, model.limits.cache_note));
 }
 
 Status serve(Options& options) {
@@ -124,7 +125,6 @@ Status serve(Options& options) {
     options.models.push_back(default_model_name(settings));
   }
   ZINC_TRY(named, name_models(options.models));
-  options.listen.watch_signals = true;
   options.api.build = {{"version", version_text()}};
 
   // The order matters at the end: engines go first, and tell what is left through the API to the loop.
@@ -145,7 +145,9 @@ Status serve(Options& options) {
   }
   server->set_handlers(
       [&api](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
-      Api::refusal, [](json::object line) { note(to_json(line)); });
+      Api::refusal, [](json::object line) { note(to_json(line)); },
+      [&api](const HttpRequest& head) { return api.refuse_head(head); });
+  server->watch_signals();
   const bool is_ipv6 = options.listen.host.find(':') != std::string::npos;
   if (Status said = write_output(
           fmt::format("listening on {}://{}:{}\n", options.listen.tls_certificate.empty() ? "http" : "https",
@@ -154,10 +156,11 @@ Status serve(Options& options) {
     return said;
   }
   server->run();
+  Status all_saved = ok_status();
   for (size_t i = 0; !options.cache_folder.empty() && i < engines.size(); ++i) {
-    if (Status saved = engines[i]->stop_and_save(); !saved.ok()) return saved;
+    if (Status saved = engines[i]->stop_and_save(); !saved.ok()) all_saved = saved;
   }
-  return ok_status();
+  return all_saved;
 }
 
 void declare_engine_options(CLI::App& app, EngineOptions& engine) {
@@ -171,7 +174,7 @@ void declare_engine_options(CLI::App& app, EngineOptions& engine) {
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--queue", engine.queue_limit, "requests that may wait; more are answered 503")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
 }
 
