@@ -129,6 +129,7 @@ void KvCache::grow(SequenceCache& sequence, int end) {
 void KvCache::remember(const SequenceCache& sequence, std::span<const TokenId> tokens) {
   ZINC_CHECK(static_cast<int>(tokens.size()) == sequence.n_tokens);
   if (tokens.empty()) return;
+  ++n_changes_;
   PrefixTree::Node* node = tree_->insert(tokens, sequence.pages);
   if (!tree_->wants_state(*node)) return;
   const bool has_spare = pools_.states.n_total() > pools_.states.n_pinned();
@@ -140,6 +141,7 @@ void KvCache::remember(const SequenceCache& sequence, std::span<const TokenId> t
 }
 
 void KvCache::release(SequenceCache sequence) {
+  ++n_changes_;
   for (size_t g = 0; g < windows_.size(); ++g) {
     for (const PageId page : sequence.pages[g]) {
       if (page != kNoPage) pools_.pages[g].unpin(page);

@@ -61,6 +61,8 @@ class KvCache {
   Status load(const std::filesystem::path& path, const Sha256::Digest& key);  // REQUIRES: nothing is cached
   Status load(std::span<const std::byte> file, std::string_view name, const Sha256::Digest& key);
 
+  // Grows whenever something has come free or can be found: before that, what admit() refused it refuses again.
+  uint64_t n_changes() const { return n_changes_; }
   CacheMemory& memory() { return *memory_; }
   const CachePools& pools() const { return pools_; }
   const PrefixTree& tree() const { return *tree_; }
@@ -85,6 +87,7 @@ class KvCache {
   CachePools pools_;
   std::unique_ptr<PrefixTree> tree_;
   std::vector<int> n_reserved_;  // per group, of all sequences
+  uint64_t n_changes_ = 0;
 };
 
 }  // namespace zinc

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <map>
 #include <string>
 #include <system_error>
 
@@ -18,17 +17,17 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitInterrupted = 130;  // as if SIGINT had ended the program
 
-// The app a command hangs on: the root for "run", the group "debug" (made when first needed) for "debug eval".
-CLI::App* parent_app(CLI::App& root, std::string_view path, std::map<std::string, CLI::App*>& groups) {
+// The app a command hangs on: the root for "run", the command "bench" for "bench serve", the group "debug" (made when
+// first needed) for "debug eval".
+CLI::App* parent_app(CLI::App& root, std::string_view path) {
   const size_t space = path.find(' ');
   if (space == std::string_view::npos) return &root;
   const std::string name(path.substr(0, space));
-  auto [entry, is_new] = groups.try_emplace(name, nullptr);
-  if (is_new) {
-    entry->second = root.add_subcommand(name, "tools for tests and developers");
-    entry->second->require_subcommand(1);
-  }
-  return entry->second;
+  const auto known = root.get_subcommands([&](CLI::App* app) { return app->get_name() == name; });
+  if (!known.empty()) return known.front();
+  CLI::App* const group = root.add_subcommand(name, "tools for tests and developers");
+  group->require_subcommand(1);
+  return group;
 }
 
 Status run_command(const std::function<Status()>& command) {
@@ -66,15 +65,16 @@ int run_cli(int argc, char** argv) {
   CLI::App app{"zinc: a GGUF file in, tokens out", "zinc"};
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
-  std::map<std::string, CLI::App*> groups;
   std::function<Status()> chosen;
   for (const Command* const* c = kCommands; *c; ++c) {
     const Command& command = **c;
-    CLI::App* parent = parent_app(app, command.path, groups);
+    CLI::App* parent = parent_app(app, command.path);
     const size_t space = command.path.rfind(' ');
     const std::string name(command.path.substr(space == std::string_view::npos ? 0 : space + 1));
     CLI::App* sub = parent->add_subcommand(name, std::string(command.summary));
-    sub->callback([&chosen, run = command.declare(*sub)] { chosen = run; });
+    sub->callback([&chosen, run = command.declare(*sub)] {
+      if (!chosen) chosen = run;  // the innermost is called first
+    });
   }
   try {
     app.parse(argc, argv);

@@ -46,14 +46,15 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
 }
 
 Status HubLibrary::stop_and_save() {
+  Status all_saved = ok_status();
   {
     const std::lock_guard lock(mutex_);
     for (const Loaded& model : loaded_) {
-      if (Status saved = model.engine->stop_and_save(); !saved.ok()) return saved;
+      if (Status saved = model.engine->stop_and_save(); !saved.ok()) all_saved = saved;
     }
   }
   stop();
-  return ok_status();
+  return all_saved;
 }
 
 void HubLibrary::stop() {

@@ -4,14 +4,12 @@
 #include <utility>
 
 namespace zinc {
-namespace {
 
-TokenSet dry_breakers_of(const SamplingParams& sampling, const Tokenizer& tokenizer) {
-  if (sampling.dry_multiplier <= 0) return {};
-  return tokens_containing(sampling.dry_breakers, tokenizer.n_vocab(), [&](TokenId id) { return tokenizer.bytes(id); });
+std::shared_ptr<const TokenSet> find_dry_breakers(const SamplingParams& sampling, const Tokenizer& tokenizer) {
+  if (sampling.dry_multiplier <= 0) return nullptr;
+  return std::make_shared<const TokenSet>(
+      tokens_containing(sampling.dry_breakers, tokenizer.n_vocab(), [&](TokenId id) { return tokenizer.bytes(id); }));
 }
-
-}  // namespace
 
 std::string_view stop_reason_name(StopReason reason) {
   static constexpr std::array<std::string_view, 6> kNames = {"end_token",    "stop_string", "max_tokens",
@@ -22,21 +20,24 @@ std::string_view stop_reason_name(StopReason reason) {
 Answer::Answer(const Tokenizer& tokenizer, AnswerOptions options, std::span<const TokenId> prompt)
     : tokenizer_(tokenizer),
       options_(std::move(options)),
-      dry_breakers_(dry_breakers_of(options_.sampling, tokenizer)),
       decoder_(tokenizer, {.stop = options_.stop, .show_control = options_.show_control}),
       tokens_(prompt.begin(), prompt.end()),
       n_prompt_(prompt.size()),
       opening_({options_.thinking.opens}),
       closing_({options_.thinking.closes}),
-      thinks_(options_.thinking.starts_open && !options_.thinking.closes.empty()) {}
+      thinks_(options_.thinking.starts_open && !options_.thinking.closes.empty()) {
+  if (!options_.dry_breakers) options_.dry_breakers = find_dry_breakers(options_.sampling, tokenizer);
+}
 
 Result<TokenId> Answer::choose(std::span<float> logits, Sampler& sampler) {
   const ThinkingBudget& thinking = options_.thinking;
   const bool is_out = thinks_ && thinking.max_tokens >= 0 && n_thought_ >= thinking.max_tokens;
   if ((is_out || n_forced_ > 0) && n_forced_ < thinking.when_out.size()) return thinking.when_out[n_forced_++];
-  return sampler.pick(
-      logits, options_.sampling,
-      {.history = tokens_, .position = tokens_.size(), .stream = options_.stream, .dry_breakers = &dry_breakers_});
+  return sampler.pick(logits, options_.sampling,
+                      {.history = tokens_,
+                       .position = tokens_.size(),
+                       .stream = options_.stream,
+                       .dry_breakers = options_.dry_breakers.get()});
 }
 
 // The token that opens a thought is not part of it, the one that closes it is.

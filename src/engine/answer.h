@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,7 +40,11 @@ struct AnswerOptions {
   int n_top_logprobs = -1;    // alternatives per token; 0: the token's own only, -1: no log-probabilities at all
   uint64_t stream = 0;        // tells apart answers to one prompt that have the same seed
   ThinkingBudget thinking = {};
+  // The tokens that hold a DRY breaker, where somebody has found them already: answers to one request share them.
+  std::shared_ptr<const TokenSet> dry_breakers = {};
 };
+// Reads the whole vocabulary. nullptr: DRY is off.
+std::shared_ptr<const TokenSet> find_dry_breakers(const SamplingParams& sampling, const Tokenizer& tokenizer);
 
 // A token of the answer and what the model itself thought of it.
 struct AnswerToken {
@@ -50,7 +55,8 @@ struct AnswerToken {
 
 class Answer {
  public:
-  // REQUIRES: validate(options.sampling, vocabulary) is ok; the prompt is not empty.
+  // Finds DRY breakers if the options need them and do not have them. REQUIRES: validate(options.sampling, vocabulary)
+  // is ok; the prompt is not empty.
   Answer(const Tokenizer& tokenizer, AnswerOptions options, std::span<const TokenId> prompt);
 
   struct Step {
@@ -76,7 +82,6 @@ class Answer {
 
   Tokenizer tokenizer_;
   AnswerOptions options_;
-  TokenSet dry_breakers_;
   StreamDecoder decoder_;
   std::vector<TokenId> tokens_;
   size_t n_prompt_;

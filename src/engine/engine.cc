@@ -77,21 +77,22 @@ Result<CachePlan> plan_for(const ModelInstance& model, const EngineOptions& opti
   return plan_cache(model.model().caches, model.kv_format(), demand);
 }
 
-// A file that cannot be used is no reason not to serve. What comes back says why it was not.
-std::string load_cache(KvCache& cache, const ModelInstance& model, const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (path.empty() || !std::filesystem::exists(path, ignored)) return "";
-  const Result<Sha256::Digest> key = fingerprint_of(model);
-  if (!key.ok()) return key.error().message;
-  const Status loaded = cache.load(path, key.value());
-  return loaded.ok() ? "" : loaded.error().message;
-}
-
 }  // namespace
 
-Engine::Engine(ModelInstance model, Tokenizer tokenizer) : model_(std::move(model)), tokenizer_(std::move(tokenizer)) {}
+Engine::Engine(ModelInstance model, Tokenizer tokenizer)
+    : model_(std::move(model)), tokenizer_(std::move(tokenizer)), cache_key_(Sha256::Digest{}) {}
 
 Engine::~Engine() = default;
+
+std::string Engine::take_cache(KvCache& cache) {
+  if (cache_file_.empty()) return "";
+  cache_key_ = fingerprint_of(model_);
+  if (!cache_key_.ok()) return cache_key_.error().message;
+  std::error_code ignored;
+  if (!std::filesystem::exists(cache_file_, ignored)) return "";
+  const Status loaded = cache.load(cache_file_, cache_key_.value());
+  return loaded.ok() ? "" : loaded.error().message;
+}
 
 Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, const EngineOptions& options) {
   if (Status valid = check(options); !valid.ok()) return valid.error();
@@ -116,7 +117,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, const Engine
                      .embedding_dim = static_cast<int>(instance.model().config.dim),
                      .weight_bytes = instance.file().file_bytes(),
                      .cache_bytes = cache->total_bytes(),
-                     .cache_note = load_cache(*cache, instance, options.cache_file)};
+                     .cache_note = engine->take_cache(*cache)};
   engine->inbox_ = std::make_unique<Inbox>(options.queue_limit);
   const LoopOptions loop{.max_sequences = options.max_sequences,
                          .state_interval = options.state_interval,
@@ -162,8 +163,8 @@ bool Engine::step() { return loop_->step(); }
 
 Status Engine::save_cache() {
   ZINC_CHECK(!cache_file_.empty());
-  ZINC_TRY(key, fingerprint_of(model_));
-  return loop_->cache().save(cache_file_, key);
+  if (!cache_key_.ok()) return cache_key_.error();
+  return loop_->cache().save(cache_file_, cache_key_.value());
 }
 
 void Engine::run(std::stop_token stop) {

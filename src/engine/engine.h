@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sha256.h"
 #include "engine/engine_stats.h"
 #include "engine/model_instance.h"
 #include "engine/request.h"
@@ -24,7 +25,7 @@ struct EngineOptions {
   size_t cache_bytes = 0;    // KV pages and recurrent states; 0: what max_sequences times context need, at most half of
                              // the memory the model leaves
   int queue_limit = 256;     // requests that wait
-  double longest_gap = 2.2;  // how many plain decode steps a step that also reads prompts may take
+  double longest_gap = 1.8;  // how many plain decode steps a step that also reads prompts may take
   std::filesystem::path cache_file = {};  // where the prefix tree is taken from, and saved to; empty: nowhere
   int state_interval = 2048;              // tokens between recurrent-state checkpoints, beside those at boundaries
 };
@@ -38,6 +39,7 @@ struct EngineLimits {
 };
 
 class EngineLoop;
+class KvCache;
 class Inbox;
 
 class Engine {
@@ -73,11 +75,15 @@ class Engine {
 
  private:
   Engine(ModelInstance model, Tokenizer tokenizer);
+  // Begins with the cache of an earlier engine. What comes back says why not; a file that cannot be used is no reason
+  // not to serve.
+  std::string take_cache(KvCache& cache);
 
   ModelInstance model_;
   Tokenizer tokenizer_;
   EngineLimits limits_;
   std::filesystem::path cache_file_;
+  Result<Sha256::Digest> cache_key_;  // of the model as it was loaded; the file may be replaced while it is served
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<EngineLoop> loop_;
 };

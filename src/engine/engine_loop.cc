@@ -111,10 +111,14 @@ bool EngineLoop::shares_unread_prompt(const LiveRequest& request) const {
 }
 
 bool EngineLoop::admit(LiveRequest& request) {
+  if (request.refused_at == cache_->n_changes()) return false;  // nothing has come free since
   const bool needs_all = request.request.embedding == Pooling::mean;
   const int max_cached = needs_all ? 0 : request.prompt_size - 1;
   std::optional<Admission> admission = cache_->admit(request.answer.tokens(), request.max_length, max_cached);
-  if (!admission) return false;
+  if (!admission) {
+    request.refused_at = cache_->n_changes();
+    return false;
+  }
   request.cache = std::move(admission->sequence);
   request.is_admitted = true;
   request.admitted = Clock::now();
@@ -179,7 +183,7 @@ void EngineLoop::run(std::span<const ScheduledRun> runs) {
         out.hidden.size() / static_cast<size_t>(arrays_.n_tokens()) * static_cast<size_t>(run.n_tokens);
     const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
     hidden_at += n_hidden;
-    remember_if_due(request);
+    if (!run.ends_prompt) remember_if_due(request);
     if (was_prompt) {
       counted_.n_prefilled_tokens += static_cast<uint64_t>(run.n_tokens);
       request.request.sink->progress({request.cache.n_tokens, request.prompt_size, request.usage.n_cached});
@@ -190,6 +194,7 @@ void EngineLoop::run(std::span<const ScheduledRun> runs) {
       const size_t n_vocab = out.logits.size() / out.sampled.size();
       take_logits(request, out.logits.subspan(logits_at, n_vocab));
       logits_at += n_vocab;
+      if (requests_.contains(run.id)) remember_if_due(request);  // not before: what fails is not kept
     }
   }
 }
@@ -292,6 +297,7 @@ EngineStats EngineLoop::stats() const {
     return published_;
   }();
   stats.n_waiting = inbox_.n_waiting();
+  stats.n_submitted = inbox_.n_taken();
   stats.n_refused = inbox_.n_refused();
   return stats;
 }

@@ -34,7 +34,8 @@ struct EngineStats {
   std::vector<PageUse> pages;             // per page group
   int n_states = 0, n_states_cached = 0;  // recurrent-state slots: all, and those that hold checkpoints
 
-  // Requests ended, by StopReason; refused ones apart.
+  // Requests: taken, ended (by StopReason), refused. Those taken end, so where nothing runs or waits both are equal.
+  uint64_t n_submitted = 0;
   std::array<uint64_t, 6> n_ended{};
   uint64_t n_refused = 0;
 

@@ -42,6 +42,11 @@ int Inbox::n_waiting() const {
   return n_waiting_;
 }
 
+uint64_t Inbox::n_taken() const {
+  const std::lock_guard lock(mutex_);
+  return last_id_;
+}
+
 uint64_t Inbox::n_refused() const {
   const std::lock_guard lock(mutex_);
   return n_refused_;

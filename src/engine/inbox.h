@@ -22,6 +22,7 @@ class Inbox {
   void drain();
   bool drained() const;
   int n_waiting() const;
+  uint64_t n_taken() const;  // requests put, in all
   uint64_t n_refused() const;
 
   // Engine thread.

@@ -27,6 +27,7 @@ struct LiveRequest {
   Answer answer;       // its tokens begin with the prompt
   Request request;     // without prompt and options, which the answer has
 
+  std::optional<uint64_t> refused_at;  // KvCache::n_changes() when there was too little memory for it
   bool is_admitted = false;
   SequenceCache cache;           // of an admitted request
   std::vector<int> checkpoints;  // prompt offsets where it is remembered, ascending

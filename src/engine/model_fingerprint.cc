@@ -7,6 +7,7 @@
 namespace zinc {
 namespace {
 
+constexpr std::string_view kLayout = "1";       // of pages and states in memory; another one where backends change it
 constexpr size_t kHeadBytes = size_t{8} << 20;  // metadata, tokenizer and tensor list of every published model
 constexpr size_t kSamples = 512, kSampleBytes = 4096;
 
@@ -20,7 +21,9 @@ void add(Sha256& hash, std::string_view text) {
 
 Result<Sha256::Digest> fingerprint_of(const ModelInstance& model) {
   Sha256 hash;
+  add(hash, kLayout);
   add(hash, model.backend_name());
+  add(hash, model.backend().info().name);
   add(hash, model.kv_format().name);
   for (const std::string& shard : model.file().shard_names()) {
     ZINC_TRY(file, MappedFile::open(shard));

@@ -178,7 +178,7 @@ TEST(Scheduler, an_8000_token_prompt_stretches_no_gap_beyond_four_plain_steps) {
 TEST(Scheduler, a_cache_that_takes_long_to_read_is_not_read_for_one_token_at_a_time) {
   const Machine machine{.weights_s = 0.003, .row_s = 0.0001, .token_s = 0.0007, .depth_s = 3e-7, .read_s = 2.3e-6};
   const Gaps gaps = read_long_prompt(machine, 1, 8000);
-  EXPECT_LT(gaps.n_steps, 2500);
+  EXPECT_LT(gaps.n_steps, 3500);  // a token at a time: 8,000
   EXPECT_LT(gaps.longest, 3 * 8000 * machine.read_s);
 }
 

@@ -79,6 +79,10 @@ Status check_dry_breakers(const SamplingParams& p) {
 }
 
 Status check_logit_bias(const SamplingParams& p, int32_t n_vocab) {
+  if (p.logit_bias.size() > kMaxLogitBiases) {
+    return fail(ErrorCode::invalid_input, "logit_bias has {} entries; expected at most {}", p.logit_bias.size(),
+                kMaxLogitBiases);
+  }
   for (const LogitBias& b : p.logit_bias) {
     if (b.token < 0 || b.token >= n_vocab) {
       return fail(ErrorCode::invalid_input, "logit_bias names token {}; expected 0 to {}, the model's vocabulary",

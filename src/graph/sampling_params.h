@@ -16,6 +16,7 @@ namespace zinc {
 constexpr float kGreedyTemperature = 1e-4f;  // at or below: the most likely token, lowest id on ties, no draw
 constexpr float kMaxTemperature = 2.0f;      // OpenAI's range
 constexpr float kMaxCountPenalty = 2.0f;     // OpenAI's range for frequency and presence, both signs
+constexpr size_t kMaxLogitBiases = 1024;     // every token costs as much as there are
 constexpr float kMaxLogitBias = 100.0f;      // OpenAI's range, both signs
 constexpr int32_t kWholeHistory = -1;        // as a window: all tokens so far, the prompt's among them
 constexpr int32_t kMaxDryMatch = 50;    // longer repetitions count as this long: the penalty is overwhelming before

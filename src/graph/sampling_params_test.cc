@@ -91,6 +91,11 @@ TEST(SamplingParams, negative_counts_are_refused_except_minus_one_for_windows) {
   EXPECT_EQ(error_of([](SamplingParams& p) { p.top_k = std::numeric_limits<int32_t>::max(); }), "");
 }
 
+TEST(SamplingParams, logit_bias_has_a_limit) {
+  EXPECT_EQ(error_of([](SamplingParams& p) { p.logit_bias.assign(kMaxLogitBiases, {0, 1.0f}); }), "");
+  EXPECT_NE(error_of([](SamplingParams& p) { p.logit_bias.assign(kMaxLogitBiases + 1, {0, 1.0f}); }), "");
+}
+
 TEST(SamplingParams, logit_bias_must_name_a_token_and_a_bias_in_range) {
   EXPECT_EQ(error_of([](SamplingParams& p) { p.logit_bias = {{0, -100.0f}, {kVocab - 1, 100.0f}}; }), "");
   EXPECT_EQ(error_of([](SamplingParams& p) {

@@ -7,21 +7,22 @@ namespace zinc {
 
 TokenSet tokens_containing(std::span<const std::string> texts, int32_t n_vocab,
                            const std::function<std::string_view(TokenId)>& bytes_of) {
-  std::array<bool, 256> breaks{};  // one-byte texts, the usual ones, by table
-  std::vector<std::string_view> longer;
+  std::array<std::vector<std::string_view>, 256> by_first_byte;
   for (const std::string& text : texts) {
-    if (text.size() == 1) breaks[static_cast<unsigned char>(text[0])] = true;
-    if (text.size() > 1) longer.push_back(text);
+    if (!text.empty()) by_first_byte[static_cast<unsigned char>(text[0])].push_back(text);
   }
+  const auto contains_one = [&](std::string_view bytes) {
+    for (size_t at = 0; at < bytes.size(); ++at) {
+      for (const std::string_view text : by_first_byte[static_cast<unsigned char>(bytes[at])]) {
+        if (bytes.substr(at).starts_with(text)) return true;
+      }
+    }
+    return false;
+  };
 
   TokenSet found(static_cast<size_t>(std::max(n_vocab, 0)));
   for (TokenId token = 0; token < n_vocab; ++token) {
-    const std::string_view bytes = bytes_of(token);
-    const bool match =
-        std::any_of(bytes.begin(), bytes.end(), [&](char c) { return breaks[static_cast<unsigned char>(c)]; }) ||
-        std::any_of(longer.begin(), longer.end(),
-                    [&](std::string_view text) { return bytes.find(text) != std::string_view::npos; });
-    if (match) found.insert(token);
+    if (contains_one(bytes_of(token))) found.insert(token);
   }
   return found;
 }

@@ -9,6 +9,12 @@
 namespace zinc {
 namespace {
 
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
 std::string_view host_name(std::string_view host) {  // without the port
   if (host.starts_with('[')) return host.substr(0, std::min(host.find(']'), host.size() - 1) + 1);
   return host.substr(0, host.find(':'));
@@ -28,12 +34,18 @@ std::string_view origin_host(std::string_view origin) {
 std::string_view key_of(const HttpRequest& request) {
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view authorization = request.header("authorization");
-  if (authorization.size() > kBearer.size()) {
-    std::string scheme(authorization.substr(0, kBearer.size()));
-    for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (scheme == kBearer) return authorization.substr(kBearer.size());
-  }
+  if (lower_case(authorization.substr(0, kBearer.size())) == kBearer) return authorization.substr(kBearer.size());
   return request.header("x-api-key");
+}
+
+// The headers a page asks to send: packages have many of their own, and which of them means nothing here.
+std::string allowed_headers(const HttpRequest& request) {
+  constexpr size_t kMostBytes = 2048;
+  constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ";
+  const std::string_view asked = request.header("access-control-request-headers");
+  const bool is_plain = asked.find_first_not_of(kNameCharacters) == std::string_view::npos;
+  if (!asked.empty() && asked.size() <= kMostBytes && is_plain) return std::string(asked);
+  return "authorization, content-type, x-api-key, anthropic-version, anthropic-beta";
 }
 
 }  // namespace
@@ -50,7 +62,7 @@ Access::Access(const AccessOptions& options)
 }
 
 std::optional<ApiError> Access::check_page(const HttpRequest& request) const {
-  const std::string_view host = request.header("host");
+  const std::string host = lower_case(request.header("host"));
   const std::string_view name = host_name(host);
   const bool is_ours = name.empty() || is_address(name) || name == "localhost" ||
                        std::find(allowed_hosts_.begin(), allowed_hosts_.end(), name) != allowed_hosts_.end();
@@ -59,7 +71,7 @@ std::optional<ApiError> Access::check_page(const HttpRequest& request) const {
                                        name.substr(0, 100)));
   }
   const std::string_view origin = request.header("origin");
-  if (origin.empty() || origin_host(origin) == host || !cors_headers(request).empty()) return {};
+  if (origin.empty() || lower_case(origin_host(origin)) == host || !cors_headers(request).empty()) return {};
   return http_error(
       403, fmt::format("pages of '{}' may not use this server; start it with --cors-origin", origin.substr(0, 100)));
 }
@@ -89,7 +101,7 @@ std::vector<HttpHeader> Access::cors_headers(const HttpRequest& request) const {
   return {{"Access-Control-Allow-Origin", std::string(origin)},
           {"Vary", "Origin"},
           {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-          {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version, anthropic-beta"},
+          {"Access-Control-Allow-Headers", allowed_headers(request)},
           {"Access-Control-Max-Age", "600"}};
 }
 

@@ -59,5 +59,25 @@ TEST(Access, turns_are_shared_by_key_or_address) {
   EXPECT_NE(keyed.client_of(request({{"x-api-key", "a"}})), keyed.client_of(request({{"x-api-key", "b"}})));
 }
 
+TEST(Access, a_page_of_an_allowed_origin_may_send_the_headers_it_asks_for) {
+  const Access access({.keys = {}, .allowed_hosts = {}, .allowed_origins = {"https://page.example"}});
+  HttpRequest preflight = request({{"origin", "https://page.example"},
+                                   {"access-control-request-headers", "content-type,x-stainless-lang,openai-project"}});
+  const auto allowed = [&] {
+    for (const HttpHeader& header : access.cors_headers(preflight)) {
+      if (header.first == "Access-Control-Allow-Headers") return header.second;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(allowed(), "content-type,x-stainless-lang,openai-project");
+  preflight.headers[1].second = "x\r\ny: z";
+  EXPECT_EQ(allowed().find("y: z"), std::string::npos);
+}
+
+TEST(Access, names_of_hosts_have_no_case) {
+  const Access access({});
+  EXPECT_EQ(status_of(access.check_page(request({{"host", "LocalHost:8080"}}))), 200);
+}
+
 }  // namespace
 }  // namespace zinc

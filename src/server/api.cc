@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
+bool names_model(const HttpRequest& request) {
+  return (request.method == "GET" || request.method == "HEAD") && request.path.starts_with(kModelPrefix);
+}
+
 std::string percent_decoded(std::string_view text) {
   const auto digit = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -223,26 +227,39 @@ const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_met
   return nullptr;
 }
 
+std::optional<ApiError> Api::find_fault(const HttpRequest& head) const {
+  if (const auto error = access_.check_page(head)) return error;
+  if (head.method == "OPTIONS") return {};
+  bool is_other_method = false;
+  const Route* route = find_route(head, is_other_method);
+  if (!route || !route->is_public) {  // also before saying what is not there
+    if (const auto error = access_.check_key(head)) return error;
+  }
+  if (route || names_model(head)) return {};
+  if (is_other_method) return http_error(405, fmt::format("{} has no {}", head.path, head.method));
+  return http_error(404,
+                    fmt::format("there is no '{}'; the routes are listed at /openapi.json", head.path.substr(0, 100)));
+}
+
+std::optional<HttpResponse> Api::refuse_head(const HttpRequest& head) const {
+  const std::optional<ApiError> error = find_fault(head);
+  if (!error) return {};
+  HttpResponse response = error_response(*error, form_of(head.path));
+  for (HttpHeader& header : access_.cors_headers(head)) response.headers.push_back(std::move(header));
+  return response;
+}
+
 void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   ++n_requests_;
-  const ErrorForm form = form_of(request.path);
-  const auto refuse = [&](const ApiError& error) { reply->send(error_response(error, form)); };
-  if (const auto error = access_.check_page(request)) return refuse(*error);
+  if (auto refused = refuse_head(request)) return reply->send(std::move(*refused));
   reply->headers = access_.cors_headers(request);
   if (request.method == "OPTIONS") return reply->send({.status = 204, .body = {}, .content_type = ""});
   if (auto page = page_response(request)) return reply->send(std::move(*page));
   bool is_other_method = false;
-  const Route* route = find_route(request, is_other_method);
-  if (!route || !route->is_public) {  // also before saying what is not there
-    if (const auto error = access_.check_key(request)) return refuse(*error);
+  if (const Route* route = find_route(request, is_other_method)) {
+    return route->answer(*this, std::move(request), std::move(reply));
   }
-  if (route) return route->answer(*this, std::move(request), std::move(reply));
-  if (request.method == "GET" && request.path.starts_with(kModelPrefix)) {
-    return show_model(percent_decoded(request.path.substr(kModelPrefix.size())), std::move(reply));
-  }
-  if (is_other_method) return refuse(http_error(405, fmt::format("{} has no {}", request.path, request.method)));
-  refuse(http_error(
-      404, fmt::format("there is no '{}'; the routes are listed at /openapi.json", request.path.substr(0, 100))));
+  show_model(percent_decoded(request.path.substr(kModelPrefix.size())), std::move(reply));
 }
 
 template <class Prepared, class Prepare, class Use>
@@ -283,10 +300,14 @@ void Api::embed(HttpRequest request, std::shared_ptr<Reply> reply) {
 
 void Api::answer_with(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form,
                       OrApiError<json::object> (*answer)(const ModelList&, std::string_view)) {
-  prepare_then<json::object>(
+  prepare_then<std::string>(
       std::move(request), std::move(reply), form,
-      [this, answer](std::string_view body) { return answer(models_, body); },
-      [](const json::object& body, const std::shared_ptr<Reply>& to) { send_json(body, *to); });
+      [this, answer](std::string_view body) -> OrApiError<std::string> {
+        const OrApiError<json::object> result = answer(models_, body);
+        if (const ApiError* error = std::get_if<ApiError>(&result)) return *error;
+        return to_json(std::get<json::object>(result));  // here, as it may be long
+      },
+      [](std::string body, const std::shared_ptr<Reply>& to) { to->send({.body = std::move(body)}); });
 }
 
 double Api::uptime_s() const {

@@ -38,11 +38,14 @@ class Api {
   Api(const ModelList& models, const ApiOptions& options, LoopPort loop);
 
   void handle(HttpRequest request, std::shared_ptr<Reply> reply);
+  // The answer to a request that no body could make right: a page or a key that may not, a route that is not there.
+  std::optional<HttpResponse> refuse_head(const HttpRequest& head) const;
   static HttpResponse refusal(int status, std::string_view message);  // of what is no request at all
 
  private:
   struct Route;
   static const Route kRoutes[];
+  std::optional<ApiError> find_fault(const HttpRequest& head) const;
   const Route* find_route(const HttpRequest& request, bool& is_other_method) const;
 
   // Runs `prepare` on the body, beside the loop where that is long, then `use` on what came out, on the loop.

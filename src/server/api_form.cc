@@ -7,6 +7,40 @@ double per_second(int n, double seconds) { return seconds > 0 ? n / seconds : 0;
 
 }  // namespace
 
+CompletionEvents::CompletionEvents(const CompletionName& name, AnswerHead head) : head_(std::move(head)) {
+  start_ = fmt::format(R"(data: {{"id":"{}{}","object":"{}","created":{},"model":{},)", name.id_prefix, head_.id,
+                       name.piece, head_.created_s, json_text(head_.model));
+}
+
+void CompletionEvents::event(int choice, std::string_view inside, std::string_view beside, std::string& out) const {
+  out += start_;
+  out += fmt::format(R"("choices":[{{"index":{},{}}}]{}{})", choice, inside, beside,
+                     head_.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
+void CompletionEvents::end(const UsageTotal& usage, std::string& out) {
+  if (head_.include_usage) {
+    out += start_ + fmt::format("\"choices\":[],\"usage\":{}}}\n\n", to_json(usage_json(usage)));
+  }
+  out += "data: [DONE]\n\n";
+}
+
+void CompletionEvents::error(const ApiError& error, std::string& out) {
+  out += sse_data(error_body(error, ErrorForm::openai));
+}
+
+json::object completion_object(const CompletionName& name, const AnswerHead& head, json::array choices,
+                               const UsageTotal& usage, const Choice& first) {
+  json::object out{{"id", std::string(name.id_prefix) + head.id},
+                   {"object", name.whole},
+                   {"created", head.created_s},
+                   {"model", head.model}};
+  out["choices"] = std::move(choices);
+  out["usage"] = usage_json(usage);
+  out["timings"] = timings_json(first);
+  return out;
+}
+
 std::string_view finish_reason(const Choice& choice) {
   if (choice.reason == StopReason::max_tokens || choice.reason == StopReason::context_full) return "length";
   return choice.calls_tools() ? "tool_calls" : "stop";

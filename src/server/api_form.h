@@ -82,6 +82,34 @@ const ApiForm& messages_form();
 // The conversation of a messages request, as its tokens are counted: nothing else is required.
 void read_countable(const json::object& body, RequestErrors& errors, ChatRequest& out);
 
+// What an object of OpenAI's completions is called.
+struct CompletionName {
+  std::string_view id_prefix, whole, piece;  // "chatcmpl-", "chat.completion", "chat.completion.chunk"
+};
+
+// What the streams of OpenAI's completions have in common: events begin alike and end alike. Text goes out as fixed
+// text around one escaped string: no tree is built for a token.
+class CompletionEvents : public StreamWriter {
+ public:
+  void begin(std::string&) override {}
+  void end(const UsageTotal& usage, std::string& out) override;
+  void error(const ApiError& error, std::string& out) override;
+
+ protected:
+  CompletionEvents(const CompletionName& name, AnswerHead head);
+  // One event with one choice; `inside` are the choice's members behind its index, `beside` follow the choices.
+  void event(int choice, std::string_view inside, std::string_view beside, std::string& out) const;
+
+  const AnswerHead head_;
+
+ private:
+  std::string start_;  // of every event
+};
+
+// The whole answer of OpenAI's completions.
+json::object completion_object(const CompletionName& name, const AnswerHead& head, json::array choices,
+                               const UsageTotal& usage, const Choice& first);
+
 // Shared by OpenAI's forms.
 std::string_view finish_reason(const Choice& choice);  // "stop", "length", "tool_calls"
 json::object usage_json(const UsageTotal& usage);

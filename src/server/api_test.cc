@@ -141,7 +141,7 @@ TEST_F(ApiTest, wrong_messages_are_refused_by_place) {
   refusal("/v1/chat/completions", json::object(), "messages");
   refusal("/v1/chat/completions", messages("[]"), "messages");
   refusal("/v1/chat/completions", messages("\"hi\""), "messages");
-  refusal("/v1/chat/completions", messages("[5]"), "messages");
+  refusal("/v1/chat/completions", messages("[5]"), "messages[0]");
   refusal("/v1/chat/completions", messages(R"([{"role": "user"}])"), "messages[0].content");
   refusal("/v1/chat/completions", messages(R"([{"role": "boss", "content": "x"}])"), "messages[0].role");
   refusal("/v1/chat/completions", messages(R"([{"role": "user", "content": 5}])"), "messages[0].content");

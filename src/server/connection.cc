@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace zinc {
@@ -63,11 +64,15 @@ class Connection::Exchange final : public Reply {
   bool write(std::string_view bytes) override {
     if (!is_open()) return false;
     if (bytes.empty()) return true;
+    // Beside what was written before it: one large event is nobody's fault.
+    if (connection_->queued_.size() > connection_->host_.limits.pending_bytes + n_largest_) {
+      log["dropped"] = "the client reads too slowly";
+      connection_->abort();
+      return false;
+    }
+    n_largest_ = std::max(n_largest_, bytes.size());
     connection_->queue(chunks_ ? fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes) : std::string(bytes));
-    if (!connection_ || connection_->queued_.size() <= connection_->host_.limits.pending_bytes) return is_open();
-    log["dropped"] = "the client reads too slowly";
-    connection_->abort();
-    return false;
+    return is_open();
   }
 
   void end_stream() override {
@@ -78,6 +83,7 @@ class Connection::Exchange final : public Reply {
 
   void on_gone(std::function<void()> callback) override {
     if (is_open()) {
+      connection_->hold_body(0);  // the request has been read
       gone_ = std::move(callback);
     } else {
       callback();
@@ -89,9 +95,9 @@ class Connection::Exchange final : public Reply {
     if (!is_open()) return;
     const auto gone = std::exchange(gone_, nullptr);
     if (!log.contains("dropped")) log["dropped"] = "the client left";
+    if (gone) gone();  // it has something to say in the log
     write_log();
     connection_.reset();
-    if (gone) gone();
   }
 
  private:
@@ -114,7 +120,8 @@ class Connection::Exchange final : public Reply {
   std::function<void()> gone_;
   const Clock::time_point start_ = Clock::now();
   bool keeps_alive_, is_head_, chunks_;
-  int status_ = 0;  // 0: nothing was sent
+  int status_ = 0;        // 0: nothing was sent
+  size_t n_largest_ = 0;  // bytes of the largest write
 };
 
 Connection::Connection(boost::asio::io_context& loop, std::unique_ptr<Transport> transport, std::string client,
@@ -153,6 +160,7 @@ void Connection::read() {
 void Connection::take_input() {
   if (closing_) input_.clear();  // the rest of what was refused
   if (exchange_ || closing_) return read();
+  if (is_behind()) return;  // with earlier answers; go_on() comes back once they have gone out
   const bool was_in_header = parser_->state() == HttpParser::State::header;
   const size_t n = parser_->push(input_);
   if (n == input_.size()) {
@@ -161,21 +169,25 @@ void Connection::take_input() {
     input_.erase(0, n);
   }
   hold_body(parser_->n_body_bytes());
-  if (host_.n_body_bytes > host_.limits.all_bodies_bytes) {
-    return refuse_input(503, "too many large requests at once");
+  if (n_body_bytes_ > 0 && host_.n_body_bytes > host_.limits.all_bodies_bytes) {
+    return refuse_input({}, host_.refuse(503, "too many large requests at once"));
   }
   switch (parser_->state()) {
     case HttpParser::State::header:
       if (!std::exchange(begun_, true)) arm(host_.limits.header_time);  // once: a byte now and then gains no time
       break;
     case HttpParser::State::body:
-      if (was_in_header) arm(host_.limits.body_time);
+      if (was_in_header) {
+        if (auto refused = host_.refuse_head(parser_->head()))
+          return refuse_input(parser_->head(), std::move(*refused));
+        arm(host_.limits.body_time);
+      }
       if (parser_->wants_continue() && !std::exchange(said_continue_, true)) queue("HTTP/1.1 100 Continue\r\n\r\n");
       break;
     case HttpParser::State::done:
       return begin_exchange();
     case HttpParser::State::failed:
-      return refuse_input(parser_->error_status(), parser_->error_message());
+      return refuse_input({}, host_.refuse(parser_->error_status(), parser_->error_message()));
   }
   read();
 }
@@ -200,12 +212,12 @@ void Connection::hold_body(size_t n_bytes) {
   n_body_bytes_ = n_bytes;
 }
 
-void Connection::refuse_input(int status, std::string_view message) {
-  HttpRequest nothing;
-  nothing.client = client_;
-  const auto exchange = std::make_shared<Exchange>(shared_from_this(), nothing);
+void Connection::refuse_input(HttpRequest head, HttpResponse response) {
+  head.client = client_;
+  head.keeps_alive = false;  // the rest of it is not read
+  const auto exchange = std::make_shared<Exchange>(shared_from_this(), head);
   exchange_ = exchange;
-  exchange->send(host_.refuse(status, message));
+  exchange->send(std::move(response));
 }
 
 void Connection::exchange_is_over(bool keeps_alive) {
@@ -221,10 +233,13 @@ void Connection::exchange_is_over(bool keeps_alive) {
   said_continue_ = begun_ = false;
   if (!writing_) arm(host_.limits.idle_time);
   // Not from here: a client that has sent thousands of requests ahead must not deepen the stack with each.
-  boost::asio::post(timer_.get_executor(), [self = shared_from_this()] {
-    if (!self->exchange_ && !self->closed_ && !self->input_.empty()) return self->take_input();
-    self->read();
-  });
+  boost::asio::post(timer_.get_executor(), [self = shared_from_this()] { self->go_on(); });
+}
+
+void Connection::go_on() {
+  if (exchange_ || closed_ || closing_ || is_behind()) return;
+  if (!input_.empty()) return take_input();
+  read();
 }
 
 void Connection::queue(std::string_view bytes) {
@@ -237,7 +252,8 @@ void Connection::flush() {
   if (queued_.empty()) {
     std::string().swap(in_flight_);
     if (closing_) return linger_and_close();
-    if (!exchange_) arm(host_.limits.idle_time);
+    const bool in_header = begun_ && parser_ && parser_->state() == HttpParser::State::header;
+    if (!exchange_) arm(in_header ? host_.limits.header_time : host_.limits.idle_time);
     return;
   }
   in_flight_.clear();
@@ -250,6 +266,7 @@ void Connection::flush() {
     if (error) return self->abort();
     self->disarm();
     self->flush();
+    self->go_on();
   });
 }
 
@@ -263,7 +280,7 @@ void Connection::linger_and_close() {
 }
 
 void Connection::close_if_idle() {
-  if (!exchange_ && !writing_) abort();
+  if (!exchange_ && !writing_ && !begun_ && input_.empty()) abort();
 }
 
 void Connection::abort() {

@@ -27,6 +27,8 @@ struct ConnectionHost {
   std::function<void(HttpRequest, std::shared_ptr<Reply>)> handle = {};
   // The answer to something that is no request: a status and why.
   std::function<HttpResponse(int status, std::string_view message)> refuse = {};
+  // Looks at a request whose body is still to come; what it answers is all the client gets.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse_head = {};
   std::function<void(json::object line)> write_log = {};
   std::function<void(class Connection*)> closed = {};
   bool draining = false;
@@ -50,14 +52,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read();
   void take_input();
   void begin_exchange();
-  void refuse_input(int status, std::string_view message);
+  void refuse_input(HttpRequest head, HttpResponse response);
   void hold_body(size_t n_bytes);  // sets what this connection's share of host_.n_body_bytes is
   void exchange_is_over(bool keeps_alive);
+  void go_on();  // with the next request: what has been sent ahead, or is still to come
+  bool is_behind() const { return queued_.size() > host_.limits.pending_bytes; }  // the client, with reading
   void queue(std::string_view bytes);
   void flush();
   void linger_and_close();
   void arm(std::chrono::seconds time);
-  void disarm() { timer_.cancel(); }
+  void disarm() {
+    ++timer_round_;
+    timer_.cancel();
+  }
 
   std::unique_ptr<Transport> transport_;
   boost::asio::steady_timer timer_;

@@ -85,23 +85,13 @@ void read_form(const FieldReader& fields, EmbeddingRequest& out) {
 
 class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this<EmbeddingJob> {
  public:
-  EmbeddingJob(EmbeddingRequest request, std::shared_ptr<Reply> reply)
-      : request_(std::move(request)), reply_(std::move(reply)) {}
+  EmbeddingJob(EmbeddingRequest request, std::string client, Doorbell& bell, std::shared_ptr<Reply> reply)
+      : request_(std::move(request)), client_(std::move(client)), bell_(bell), reply_(std::move(reply)) {}
 
-  void start(const std::string& client, Doorbell& bell) {
+  void start() {
     reply_->log["model"] = request_.model->name;
     reply_->log["inputs"] = request_.inputs.size();
-    for (std::vector<TokenId>& input : request_.inputs) {
-      auto sink = std::make_shared<CollectingSink>(bell, weak_from_this(), CollectingSink::Wants{});
-      Request request;
-      request.prompt = std::move(input);
-      request.client = client;
-      request.embedding = request_.pooling;
-      request.sink = sink;
-      const Result<RequestId> id = request_.model->engine->submit(std::move(request));
-      if (!id.ok()) return refuse(api_error(id.error()));
-      parts_.push_back({.sink = std::move(sink), .id = id.value(), .outcome = {}});
-    }
+    if (!submit_more()) return;
     reply_->on_gone([self = shared_from_this()] { self->cancel_rest(); });
   }
 
@@ -114,16 +104,33 @@ class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this
 
   void sinks_have_news() override {
     if (is_over_) return;
-    bool all = true;
+    n_under_way_ = 0;
     for (Part& part : parts_) {
       if (!part.outcome) part.outcome = part.sink->take().outcome;
       if (part.outcome && part.outcome->error) return refuse(api_error(*part.outcome->error));
       if (part.outcome && part.outcome->reason == StopReason::cancelled) {
         return refuse(http_error(503, "the server stopped before the answer was complete"));
       }
-      all = all && part.outcome;
+      if (!part.outcome) ++n_under_way_;
     }
-    if (all) finish();
+    if (submit_more() && n_under_way_ == 0) finish();
+  }
+
+  // As many at a time as the engine runs: a long list must not fill the queue that others wait in. False: refused.
+  bool submit_more() {
+    while (parts_.size() < request_.inputs.size() && n_under_way_ < request_.model->limits.max_sequences) {
+      auto sink = std::make_shared<CollectingSink>(bell_, weak_from_this(), CollectingSink::Wants{});
+      Request request;
+      request.prompt = std::move(request_.inputs[parts_.size()]);
+      request.client = client_;
+      request.embedding = request_.pooling;
+      request.sink = sink;
+      const Result<RequestId> id = request_.model->engine->submit(std::move(request));
+      if (!id.ok()) return refuse(api_error(id.error())), false;
+      parts_.push_back({.sink = std::move(sink), .id = id.value(), .outcome = {}});
+      ++n_under_way_;
+    }
+    return true;
   }
 
   void finish() {
@@ -157,8 +164,11 @@ class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this
   }
 
   EmbeddingRequest request_;
+  std::string client_;
+  Doorbell& bell_;
   std::shared_ptr<Reply> reply_;
-  std::vector<Part> parts_;
+  std::vector<Part> parts_;  // submitted, in order
+  int n_under_way_ = 0;
   bool is_over_ = false;
 };
 
@@ -186,7 +196,7 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const S
 
 void start_embeddings(EmbeddingRequest request, const std::string& client, Doorbell& bell,
                       std::shared_ptr<Reply> reply) {
-  std::make_shared<EmbeddingJob>(std::move(request), std::move(reply))->start(client, bell);
+  std::make_shared<EmbeddingJob>(std::move(request), client, bell, std::move(reply))->start();
 }
 
 }  // namespace zinc

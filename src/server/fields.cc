@@ -145,4 +145,13 @@ void FieldReader::refuse_unknown(std::initializer_list<std::span<const FieldDoc>
   }
 }
 
+void for_each_object(const json::array& list, std::string_view name, RequestErrors& errors,
+                     const std::function<void(const FieldReader& fields)>& take) {
+  for (size_t i = 0; i < list.size() && !errors.any(); ++i) {
+    const std::string at = fmt::format("{}[{}]", name, i);
+    if (!list[i].is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(list[i]));
+    take(FieldReader(list[i].get_object(), at + ".", errors));
+  }
+}
+
 }  // namespace zinc

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -52,6 +53,7 @@ class FieldReader {
   void refuse_unknown(std::initializer_list<std::span<const FieldDoc>> known,
                       std::span<const RefusedField> refused = {}) const;
 
+  const std::string& path() const { return path_; }
   std::string name_of(std::string_view field) const { return path_ + std::string(field); }
   RequestErrors& errors() const { return errors_; }
 
@@ -62,5 +64,10 @@ class FieldReader {
   std::string path_;
   RequestErrors& errors_;
 };
+
+// Calls `take` with the fields of each element, until something is wrong; all must be objects. `name` is the list's:
+// fields of the first element of "tools" are called "tools[0].name".
+void for_each_object(const json::array& list, std::string_view name, RequestErrors& errors,
+                     const std::function<void(const FieldReader& fields)>& take);
 
 }  // namespace zinc

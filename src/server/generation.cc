@@ -26,6 +26,7 @@ void Generation::start(const ApiForm& form, PreparedRequest prepared, const std:
   self->reply_->on_gone([self] {
     self->is_over_ = true;
     self->cancel_rest();
+    self->write_log(stop_reason_name(StopReason::cancelled));
   });
 }
 
@@ -103,6 +104,7 @@ void Generation::take_news(size_t index, std::string& out) {
   CollectingSink::News news = track.sink->take();
   if (news.progress && writer_) writer_->progress(static_cast<int>(index), *news.progress, out);
   if (news.n_tokens > 0 && !first_token_s_) first_token_s_ = seconds_since(start_);
+  track.choice.usage.n_completion += news.n_tokens;  // as far as is known; the outcome says it for good
   for (const AnswerToken& token : news.tokens) {
     track.new_tokens.push_back(shown(token));
     if (!writer_) track.choice.tokens.push_back(track.new_tokens.back());

@@ -96,13 +96,18 @@ size_t HttpParser::push(std::string_view bytes) {
       machine_->fail_with(400, "malformed HTTP: " + error.message());
     }
   }
-  if (state() == State::header && bytes.size() - n_taken > machine_->n_header_limit) {
-    machine_->fail_with(431, "the request line and headers are longer than this server takes");
+  // What is left lying is a header, the head of a chunk or a trailer; bodies are taken as they come.
+  const bool wants_more = state() == State::header || state() == State::body;
+  if (wants_more && bytes.size() - n_taken > machine_->n_header_limit) {
+    machine_->fail_with(431, state() == State::header
+                                 ? "the request line and headers are longer than this server takes"
+                                 : "the head of a chunk, or the trailer, is longer than this server takes");
   }
   return n_taken;
 }
 
 HttpParser::State HttpParser::state() const { return machine_->state; }
+const HttpRequest& HttpParser::head() const { return machine_->request; }
 size_t HttpParser::n_body_bytes() const { return machine_->request.body.size(); }
 int HttpParser::error_status() const { return machine_->error_status; }
 std::string_view HttpParser::error_message() const { return machine_->error_message; }

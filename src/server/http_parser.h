@@ -28,9 +28,10 @@ class HttpParser {
   size_t push(std::string_view bytes);
 
   State state() const;
-  size_t n_body_bytes() const;  // read so far
-  bool wants_continue() const;  // once the header is there: the client waits for "100 Continue"
-  int error_status() const;     // REQUIRES: failed
+  const HttpRequest& head() const;  // all but the body, once the header is there
+  size_t n_body_bytes() const;      // read so far
+  bool wants_continue() const;      // once the header is there: the client waits for "100 Continue"
+  int error_status() const;         // REQUIRES: failed
   std::string_view error_message() const;
   HttpRequest take();  // REQUIRES: done
 

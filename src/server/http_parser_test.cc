@@ -101,5 +101,18 @@ TEST(HttpMessage, head_has_length_or_chunks) {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
 }
 
+TEST(HttpParser, heads_of_chunks_and_trailers_have_a_limit) {
+  const HttpLimits limits;
+  const std::string start = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string_view opening : {"1;", "0\r\nX: "}) {
+    HttpParser parser(limits);
+    std::string input = start + std::string(opening) + std::string(limits.header_bytes + 1, 'a');
+    input.erase(0, parser.push(input));
+    parser.push(input);
+    ASSERT_EQ(parser.state(), HttpParser::State::failed) << opening;
+    EXPECT_EQ(parser.error_status(), 431);
+  }
+}
+
 }  // namespace
 }  // namespace zinc

@@ -97,7 +97,6 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& opti
   if (error) {
     return fail(ErrorCode::io, "cannot listen on {} port {}: {}", options.host, options.port, error.message());
   }
-  if (options.watch_signals) state->watch_signals();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
 }
 
@@ -106,9 +105,13 @@ uint16_t HttpServer::port() const {
   return state_->acceptor.local_endpoint(ignored).port();
 }
 
-void HttpServer::set_handlers(Handler handle, Refusal refuse, std::function<void(json::object)> write_log) {
+void HttpServer::set_handlers(Handler handle, Refusal refuse, std::function<void(json::object)> write_log,
+                              HeadCheck refuse_head) {
   state_->host.handle = std::move(handle);
   state_->host.refuse = std::move(refuse);
+  state_->host.refuse_head = [check = std::move(refuse_head)](const HttpRequest& head) {
+    return check ? check(head) : std::nullopt;
+  };
   state_->host.write_log = std::move(write_log);
   state_->host.closed = [state = state_.get()](Connection* connection) {
     state->connections.erase(connection);
@@ -119,7 +122,11 @@ void HttpServer::set_handlers(Handler handle, Refusal refuse, std::function<void
 void HttpServer::run() {
   state_->accept();
   state_->loop.run();
+  state_->worker.stop();  // before whoever's tasks it runs goes
+  state_->worker.join();
 }
+
+void HttpServer::watch_signals() { state_->watch_signals(); }
 
 void HttpServer::post(std::function<void()> task) { asio::post(state_->loop, std::move(task)); }
 void HttpServer::work(std::function<void()> task) { asio::post(state_->worker, std::move(task)); }

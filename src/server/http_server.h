@@ -18,7 +18,6 @@ struct ListenOptions {
   std::string host = "127.0.0.1";                            // an address
   uint16_t port = 8080;                                      // 0: any free one
   std::filesystem::path tls_certificate = {}, tls_key = {};  // both or neither
-  bool watch_signals = false;                                // SIGTERM and SIGINT drain; a second one ends at once
 };
 
 bool is_loopback_address(const std::string& host);
@@ -27,13 +26,17 @@ class HttpServer {
  public:
   using Handler = std::function<void(HttpRequest, std::shared_ptr<Reply>)>;
   using Refusal = std::function<HttpResponse(int status, std::string_view message)>;
+  // Looks at a request before its body has come, and may refuse it.
+  using HeadCheck = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
   static Result<std::unique_ptr<HttpServer>> listen(const ListenOptions& options, const ServerLimits& limits);
   ~HttpServer();
 
   uint16_t port() const;
-  void set_handlers(Handler handle, Refusal refuse, std::function<void(json::object)> write_log);
-  void run();  // until stopped and drained
+  void set_handlers(Handler handle, Refusal refuse, std::function<void(json::object)> write_log,
+                    HeadCheck refuse_head = {});
+  void watch_signals();  // from now on SIGTERM and SIGINT drain; a second one ends at once
+  void run();            // until stopped and drained; no task of work() runs any more when it returns
 
   void post(std::function<void()> task);  // runs on the event loop
   void work(std::function<void()> task);  // runs on the text worker, one after the other

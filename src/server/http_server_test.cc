@@ -84,7 +84,8 @@ class HttpServerTest : public testing::Test {
                           [this](json::object line) {
                             const std::lock_guard lock(mutex_);
                             log_.push_back(std::move(line));
-                          });
+                          },
+                          [this](const HttpRequest& head) { return api_->refuse_head(head); });
     thread_ = std::thread([this] { server_->run(); });
   }
   void SetUp() override { start({}); }
@@ -178,6 +179,46 @@ TEST_F(HttpServerTest, reader_too_slow_for_its_stream_is_dropped_and_cancelled) 
   EXPECT_NE(other.send(chat("SAY[[fine]]", false)).read_until("usage").find("fine"), std::string::npos);
 }
 
+TEST_F(HttpServerTest, one_large_event_does_not_make_a_client_slow) {
+  ServerLimits limits;
+  limits.pending_bytes = 16 << 10;
+  restart(limits);
+  // The first two events of a response repeat what the request said.
+  const std::string request =
+      post("/v1/responses",
+           {{"input", "SAY[[fine]]"}, {"metadata", {{"note", std::string(100 << 10, 'i')}}}, {"stream", true}});
+  const std::string got = client().send(request).read_until("response.completed");
+  EXPECT_NE(got.find("fine"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, requests_sent_ahead_wait_while_answers_are_not_read) {
+  ServerLimits limits;
+  limits.pending_bytes = 64 << 10;
+  restart(limits);
+  constexpr int kRequests = 2000;
+  Client one = client();
+  std::thread writer([&] {
+    std::string all;
+    for (int i = 0; i < kRequests; ++i) all += "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    one.send(all + "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  });
+  // Meanwhile others are served, and what was answered stays below what the sockets' buffers hold.
+  for (int i = 0; i < 50; ++i) client().send("GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n").read_to_end();
+  EXPECT_LT(log().size(), static_cast<size_t>(kRequests));
+  const std::string got = one.read_to_end();
+  writer.join();
+  int n = 0;
+  for (size_t at = got.find("200 OK"); at != std::string::npos; at = got.find("200 OK", at + 1)) ++n;
+  EXPECT_EQ(n, kRequests + 1);
+}
+
+TEST_F(HttpServerTest, a_request_for_nothing_is_refused_before_its_body) {
+  const std::string got =
+      client().send("POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n").read_to_end();
+  EXPECT_TRUE(got.starts_with("HTTP/1.1 404")) << got;
+  EXPECT_NE(got.find("Connection: close"), std::string::npos);
+}
+
 TEST_F(HttpServerTest, header_that_trickles_is_cut_off) {
   ServerLimits limits;
   limits.header_time = std::chrono::seconds(1);
@@ -203,7 +244,7 @@ TEST_F(HttpServerTest, what_is_too_large_is_refused_with_a_reason) {
   EXPECT_TRUE(
       client().send("GET / HTTP/1.1\r\nX: " + std::string(3000, 'a')).read_to_end().starts_with("HTTP/1.1 431"));
   EXPECT_TRUE(client()
-                  .send("POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + std::string(2000, 'a'))
+                  .send("POST /tokenize HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + std::string(2000, 'a'))
                   .read_to_end()
                   .starts_with("HTTP/1.1 413"));
   EXPECT_TRUE(client().send("\x16\x03\x01 nonsense\r\n\r\n").read_to_end().starts_with("HTTP/1.1 400"));
@@ -219,6 +260,8 @@ TEST_F(HttpServerTest, bodies_that_are_too_large_together_are_refused) {
   Client asking = client();  // while it is answered, the loop reads the first one's bytes
   for (int i = 0; i < 20; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
   EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
+  Client small = client();  // who has no large body is not refused for those of others
+  EXPECT_NE(small.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}").find("200 OK"), std::string::npos);
   one.send("{\"content\":\"a\"}" + std::string(985, ' '));  // the first one goes on, and its share is given back
   EXPECT_NE(one.read_until("}").find("200 OK"), std::string::npos);
   Client two = client();
@@ -276,6 +319,8 @@ TEST_F(HttpServerTest, every_request_has_one_log_line) {
   EXPECT_EQ(lines[1].at("stream").get_bool(), true);
   EXPECT_EQ(lines[2].at("status").get_int64(), 400);
   EXPECT_EQ(lines[3].at("dropped").get_string(), "the client left");
+  EXPECT_EQ(lines[3].at("finish").get_string(), "cancelled");
+  EXPECT_GT(lines[3].at("completion_tokens").get_int64(), 0);
 }
 
 TEST(Listen, public_addresses_are_told_from_loopback) {

@@ -36,6 +36,12 @@ double kv_usage(const EngineStats& stats) {
   return most;
 }
 
+double pages_in_use(const EngineStats& stats) {
+  double n = 0;
+  for (const PageUse& use : stats.pages) n += use.n_in_use;
+  return n;
+}
+
 double as_double(uint64_t count) { return static_cast<double>(count); }
 
 constexpr NamedNumber kNumbers[] = {
@@ -44,6 +50,9 @@ constexpr NamedNumber kNumbers[] = {
     {"vllm:num_requests_waiting", "gauge", "Requests in the queue.",
      [](const EngineStats& s) { return static_cast<double>(s.n_waiting); }},
     {"vllm:kv_cache_usage_perc", "gauge", "Share of KV pages in use, 1 is all.", kv_usage},
+    {"zinc_cache_pages_in_use", "gauge", "KV pages that running requests hold.", pages_in_use},
+    {"zinc_requests_submitted_total", "counter", "Requests taken; each is counted once more when it ends.",
+     [](const EngineStats& s) { return as_double(s.n_submitted); }},
     {"vllm:prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
      [](const EngineStats& s) { return as_double(s.n_prompt_tokens); }},
     {"vllm:generation_tokens_total", "counter", "Tokens made.",

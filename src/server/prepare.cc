@@ -240,6 +240,7 @@ OrApiError<PreparedRequest> prepare(const ApiForm& form, const ModelList& models
   out.answer.n_top_logprobs = out.asked.n_top_logprobs;
   out.answer.ignore_eos = out.asked.ignore_eos;
   std::optional<ApiError> error = check_sampling(out);
+  if (!error) out.answer.dry_breakers = find_dry_breakers(out.answer.sampling, out.model->tokenizer);
   if (!error) error = out.asked.is_chat() ? prepare_chat(out) : prepare_raw(out);
   if (!error) error = check_lengths(out);
   if (error) return std::move(*error);

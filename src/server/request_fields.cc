@@ -84,37 +84,36 @@ void read_logit_bias(const FieldReader& fields, ChatRequest& out) {
   }
 }
 
-std::string_view role_of(const json::object& message, const std::string& path, RequestErrors& errors) {
+std::string_view role_of(const FieldReader& fields) {
   static constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
-  const json::value* role = message.if_contains("role");
+  const std::string role = fields.required_text("role");
   for (const std::string_view known : kRoles) {
-    if (role && role->is_string() && std::string_view(role->get_string()) == known) return known;
+    if (role == known) return known;
   }
-  errors.add(path + "role", "'{}role' is {}; expected system, developer, user, assistant or tool", path,
-             role ? to_json(*role) : "missing");
+  fields.errors().add(fields.name_of("role"), "'{}' is '{}'; expected system, developer, user, assistant or tool",
+                      fields.name_of("role"), role.substr(0, 40));
   return "user";
 }
 
 void read_calls(const json::array& calls, const std::string& path, json::object& out, RequestErrors& errors) {
   json::array entries;
-  for (const json::value& call : calls) {
-    const std::string at = fmt::format("{}tool_calls[{}].", path, entries.size());
-    if (!call.is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(call));
-    const FieldReader fields(call.get_object(), at, errors);
+  for_each_object(calls, path + "tool_calls", errors, [&](const FieldReader& fields) {
     const json::object* function = fields.object("function");
-    if (!function) return errors.add(at + "function", "'{}function' is missing; only function calls are known", at);
-    const FieldReader inside(*function, at + "function.", errors);
+    const std::string at = fields.name_of("function");
+    if (!function) return errors.add(at, "'{}' is missing; only function calls are known", at);
+    const FieldReader inside(*function, at + ".", errors);
     const json::value* arguments = inside.value("arguments");
     entries.push_back(call_entry(fields.text("id").value_or(""), inside.required_text("name"),
                                  arguments ? *arguments : json::value(json::object())));
-  }
+  });
   if (!entries.empty()) out["tool_calls"] = std::move(entries);
 }
 
-json::object read_message(const json::object& message, const std::string& path, RequestErrors& errors) {
+json::object read_message(const FieldReader& fields) {
   json::object out;
-  const FieldReader fields(message, path, errors);
-  const std::string_view role = role_of(message, path, errors);
+  const std::string& path = fields.path();
+  RequestErrors& errors = fields.errors();
+  const std::string_view role = role_of(fields);
   out["role"] = role;
   const json::value* content = fields.value("content");
   const bool may_lack_content = role == "assistant";
@@ -181,8 +180,7 @@ void read_thinking(const FieldReader& fields, ChatRequest& out) {
     out.template_kwargs = *kwargs;
     const FieldReader inside(*kwargs, fields.name_of("chat_template_kwargs."), fields.errors());
     for (const std::string_view name : {"enable_thinking", "thinking"}) {
-      const json::value* value = inside.value(name);
-      if (value && value->is_bool()) set_thinking(inside, name, value->get_bool(), out);
+      if (const auto on = inside.boolean(name)) set_thinking(inside, name, *on, out);
     }
   }
   for (const std::string_view name : {"enable_thinking", "think"}) {
@@ -236,20 +234,16 @@ std::string content_text(const json::value& content, const std::string& path,
     return {};
   }
   std::string out;
-  size_t index = 0;
-  for (const json::value& part : content.get_array()) {
-    const std::string at = fmt::format("{}[{}].", path, index++);
-    if (!part.is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(part)), out;
-    const FieldReader fields(part.get_object(), at, errors);
+  for_each_object(content.get_array(), path, errors, [&](const FieldReader& fields) {
     const std::string type = fields.required_text("type");
-    if (errors.any()) return out;
+    if (errors.any()) return;
     if (std::find(text_types.begin(), text_types.end(), type) == text_types.end()) {
-      errors.add(unsupported_field(
-          at + "type", fmt::format("'{}type' is '{}'; this server takes text only", at, type.substr(0, 40))));
-      return out;
+      const std::string at = fields.name_of("type");
+      return errors.add(
+          unsupported_field(at, fmt::format("'{}' is '{}'; this server takes text only", at, type.substr(0, 40))));
     }
     out += fields.required_text("text");
-  }
+  });
   return out;
 }
 
@@ -266,13 +260,31 @@ json::object call_entry(std::string_view id, std::string_view name, const json::
   return out;
 }
 
-json::object function_tool(std::string_view name, const json::value* description, const json::value* parameters) {
-  json::object function{{"name", name}};
-  if (description) function["description"] = *description;
+json::object function_tool(const FieldReader& fields, std::string_view schema) {
+  json::object function{{"name", fields.required_text("name")}};
+  if (const json::value* description = fields.value("description")) function["description"] = *description;
+  const json::object* parameters = fields.object(schema);
   function["parameters"] = parameters ? *parameters : json::object{{"type", "object"}, {"properties", json::object()}};
   json::object out{{"type", "function"}};
   out["function"] = std::move(function);
   return out;
+}
+
+json::object refuse_own_tool(const FieldReader& tool, std::string_view expected) {
+  const std::string at = tool.name_of("type");
+  tool.errors().add(
+      unsupported_field(at, fmt::format("'{}' is '{}'; expected '{}': this server has no tools of its own", at,
+                                        tool.text("type").value_or("").substr(0, 40), expected)));
+  return {};
+}
+
+void read_tool_list(const FieldReader& fields, ChatRequest& out, json::object (*read_one)(const FieldReader& tool)) {
+  const json::array* tools = fields.array("tools");
+  if (!tools || tools->empty()) return;
+  json::array entries;
+  for_each_object(*tools, "tools", fields.errors(),
+                  [&](const FieldReader& tool) { entries.push_back(read_one(tool)); });
+  out.tools = std::move(entries);
 }
 
 void read_messages(const FieldReader& fields, ChatRequest& out) {
@@ -282,39 +294,18 @@ void read_messages(const FieldReader& fields, ChatRequest& out) {
     return errors.add("messages", "'messages' is {}; expected an array with at least one message",
                       messages ? "empty" : "missing");
   }
-  for (const json::value& message : *messages) {
-    const std::string path = fmt::format("messages[{}].", out.messages.size());
-    if (!message.is_object()) {
-      return errors.add("messages", "'messages[{}]' is {}; expected an object", out.messages.size(),
-                        json_type(message));
-    }
-    out.messages.push_back(read_message(message.get_object(), path, errors));
-    if (errors.any()) return;
-  }
+  for_each_object(*messages, "messages", errors,
+                  [&](const FieldReader& message) { out.messages.push_back(read_message(message)); });
 }
 
 void read_tools(const FieldReader& fields, ChatRequest& out) {
-  const json::array* tools = fields.array("tools");
-  if (!tools || tools->empty()) return;
-  json::array entries;
-  for (const json::value& tool : *tools) {
-    const std::string at = fmt::format("tools[{}].", entries.size());
-    if (!tool.is_object()) return fields.errors().add(at, "'{}' is {}; expected an object", at, json_type(tool));
-    const FieldReader inside(tool.get_object(), at, fields.errors());
-    const std::string type = inside.required_text("type");
-    if (fields.errors().any()) return;
-    const json::object* function = inside.object("function");
-    if (type != "function" || !function) {
-      return fields.errors().add(unsupported_field(
-          at + "type", fmt::format("'{}type' must be 'function' with a 'function' object beside it; this server has no "
-                                   "tools of its own",
-                                   at)));
-    }
-    const FieldReader body(*function, at + "function.", fields.errors());
-    body.object("parameters");
-    entries.push_back(function_tool(body.required_text("name"), body.value("description"), body.value("parameters")));
-  }
-  out.tools = std::move(entries);
+  read_tool_list(fields, out, [](const FieldReader& tool) {
+    if (tool.required_text("type") != "function") return refuse_own_tool(tool, "function");
+    const json::object* function = tool.object("function");
+    const std::string at = tool.name_of("function");
+    if (!function) tool.errors().add(at, "'{}' is missing", at);
+    return function ? function_tool(FieldReader(*function, at + ".", tool.errors()), "parameters") : json::object();
+  });
 }
 
 void read_tool_choice(const FieldReader& fields, ChatRequest& out) {

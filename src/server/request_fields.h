@@ -37,7 +37,11 @@ std::string content_text(const json::value& content, const std::string& path,
                          std::span<const std::string_view> text_types, RequestErrors& errors);
 // {"id", "type": "function", "function": {"name", "arguments"}}, the arguments as an object where they are JSON.
 json::object call_entry(std::string_view id, std::string_view name, const json::value& arguments);
-// One entry of tools in OpenAI's form.
-json::object function_tool(std::string_view name, const json::value* description, const json::value* parameters);
+// `tools`: each is read by `read_one`, which gives it in OpenAI's form or adds an error.
+void read_tool_list(const FieldReader& fields, ChatRequest& out, json::object (*read_one)(const FieldReader& tool));
+// Name, description and the schema of that name, in OpenAI's form.
+json::object function_tool(const FieldReader& fields, std::string_view schema);
+// An error: its type is not that of a function the client has.
+json::object refuse_own_tool(const FieldReader& tool, std::string_view expected);
 
 }  // namespace zinc

@@ -1,16 +1,27 @@
-"""Clients that misbehave at random for a while:  chaos.py URL SECONDS [KEY]
-Disconnects at random points, resets, slow readers, malformed HTTP, JSON and UTF-8, oversized everything, many choices.
-Afterwards the server must live, answer a plain request, and have nothing left that runs or waits."""
+"""Clients that misbehave at random for a while:  chaos.py URL SECONDS [--key KEY] [--pid PID]
+Disconnects at random points, resets, slow readers, malformed HTTP, JSON and UTF-8, oversized everything, many choices,
+requests sent ahead. Afterwards the server must live, answer a plain request, have nothing left that runs or waits, hold
+no page, and have ended as many requests as it took. With the server's PID (of the caller's own process tree or not) a
+SIGTERM follows while clients are at it again, and it must be gone soon after."""
+import argparse
 import json
+import os
 import random
+import re
+import signal
 import socket
 import struct
-import sys
 import threading
 import time
 import urllib.request
 
-url, seconds, key = sys.argv[1], float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else ""
+arguments = argparse.ArgumentParser()
+arguments.add_argument("url")
+arguments.add_argument("seconds", type=float)
+arguments.add_argument("--key", default="")
+arguments.add_argument("--pid", type=int)
+options = arguments.parse_args()
+url, seconds, key = options.url, options.seconds, options.key
 host, port = url.removeprefix("http://").split(":")
 end = time.monotonic() + seconds
 counts, lock = {}, threading.Lock()
@@ -83,7 +94,7 @@ def sends_garbage(rng):
 
 def sends_bad_bodies(rng):
     path, body = body_of(rng, rng.random() < 0.5)
-    kind = rng.randrange(5)
+    kind = rng.randrange(7)
     if kind == 0:
         body = bytearray(body)
         for _ in range(rng.randrange(1, 6)):
@@ -94,8 +105,14 @@ def sends_bad_bodies(rng):
         body = b"[" * 100000
     elif kind == 3:
         body = b'{"messages":[{"role":"user","content":"\xed\xa0\x80\xf0\x80\x80\x41"}]}'
-    else:
+    elif kind == 4:
         body = json.dumps({"messages": [{"role": "user", "content": "x"}], "n": 10**9, "max_tokens": 10**30}).encode()
+    elif kind == 5:  # longer than any context
+        body = json.dumps({"prompt": "word " * 200000, "input": "word " * 200000, "max_tokens": 5,
+                           "messages": [{"role": "user", "content": "word " * 200000}]}).encode()
+    else:
+        body = json.dumps({"prompt": "x", "logit_bias": {str(i): 1 for i in range(5000)}, "max_tokens": 5,
+                           "stop": ["s" * 300] * 40, "dry_sequence_breakers": ["ab"] * 200}).encode()
     s = connect()
     s.sendall(head(path, len(body)) + bytes(body))
     s.settimeout(1)
@@ -103,6 +120,28 @@ def sends_bad_bodies(rng):
         s.recv(100)
     except TimeoutError:
         pass
+    s.close()
+
+
+def sends_ahead(rng):  # many requests in one go; reads some of the answers or none
+    path, body = body_of(rng, False)
+    s = connect()
+    s.settimeout(2)
+    try:
+        s.sendall(rng.choice([head(path, len(body)) + body, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"]) * 50)
+        for _ in range(rng.randrange(5)):
+            s.recv(100000)
+    except TimeoutError:
+        pass
+    s.close()
+
+
+def never_ends_a_chunk(rng):
+    s = connect()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" +
+              rng.choice([b"1;", b"0\r\nX: "]) + b"a" * 100000)
+    s.settimeout(1)
+    s.recv(1000)
     s.close()
 
 
@@ -126,31 +165,74 @@ def asks_properly(rng):
 
 def run(seed):
     rng = random.Random(seed)
-    acts = [leaves, leaves, leaves, reads_slowly, sends_garbage, sends_bad_bodies, leaves_in_the_body, asks_properly]
-    while time.monotonic() < end:
+    acts = [leaves, leaves, leaves, reads_slowly, sends_garbage, sends_bad_bodies, leaves_in_the_body, sends_ahead,
+            never_ends_a_chunk, asks_properly]
+    while time.monotonic() < end and not stopping.is_set():
         act = rng.choice(acts)
         try:
             act(rng)
         except (ConnectionError, TimeoutError) as error:
-            if act is asks_properly:
+            if act is asks_properly and not stopping.is_set():
                 raise AssertionError(f"a proper request failed: {error}") from error
         with lock:
             counts[act.__name__] = counts.get(act.__name__, 0) + 1
 
 
-failures = []
+def metrics():
+    """The sum over models and labels of every number at /metrics."""
+    sums = {}
+    request = urllib.request.Request(url + "/metrics", headers={"Authorization": f"Bearer {key}"} if key else {})
+    for line in urllib.request.urlopen(request).read().decode().splitlines():
+        if found := re.match(r"([a-z:_A-Z]+)(?:\{.*\})? ([-+0-9.e]+)$", line):
+            sums[found[1]] = sums.get(found[1], 0) + float(found[2])
+    return sums
+
+
+def run_all():
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
+    for t in threads:
+        t.start()
+    return threads
+
+
+def is_there(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+failures, stopping = [], threading.Event()
 threading.excepthook = lambda args: failures.append(args.exc_value)
-threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
-for t in threads:
-    t.start()
-for t in threads:
-    t.join()
+for thread in run_all():
+    thread.join()
 assert not failures, failures
-for _ in range(200):
+for _ in range(600):
     health = json.load(urllib.request.urlopen(url + "/health"))
     if health["active_requests"] == health["queued_requests"] == 0:
         break
     time.sleep(0.05)
 assert health["active_requests"] == health["queued_requests"] == 0, health
 asks_properly(random.Random(0))
-print(f"chaos for {seconds:.0f} s: {sum(counts.values())} clients, nothing left running; {counts}")
+numbers = metrics()
+taken, ended = numbers["zinc_requests_submitted_total"], numbers["vllm:request_success_total"]
+pages = numbers["zinc_cache_pages_in_use"]
+assert pages == 0, f"{pages} pages are still held"
+assert taken == ended, f"{taken} requests were taken and {ended} ended"
+print(f"chaos for {seconds:.0f} s: {sum(counts.values())} clients, {taken:.0f} requests taken and ended, 0 pages held; {counts}")
+
+if options.pid:
+    end = time.monotonic() + 120
+    threads = run_all()
+    time.sleep(1)
+    stopping.set()
+    os.kill(options.pid, signal.SIGTERM)
+    gone_by = time.monotonic() + 60
+    while is_there(options.pid):
+        assert time.monotonic() < gone_by, "the server is still there a minute after SIGTERM"
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    print("SIGTERM amid requests: gone")

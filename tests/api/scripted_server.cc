@@ -12,7 +12,7 @@ int main() {
   using namespace zinc;
   ApiOptions options;
   options.access.keys = {"test-key"};
-  const auto listening = HttpServer::listen({.host = "127.0.0.1", .port = 0, .watch_signals = true}, options.limits);
+  const auto listening = HttpServer::listen({.host = "127.0.0.1", .port = 0}, options.limits);
   if (!listening.ok()) {
     fmt::print(stderr, "{}\n", listening.error().message);
     return 1;
@@ -27,7 +27,8 @@ int main() {
                                        .n_connections = [&] { return server.n_connections(); }});
   server.set_handlers(
       [&](HttpRequest request, std::shared_ptr<Reply> reply) { api->handle(std::move(request), std::move(reply)); },
-      Api::refusal, [](const json::object&) {});
+      Api::refusal, [](const json::object&) {}, [&](const HttpRequest& head) { return api->refuse_head(head); });
+  server.watch_signals();
   fmt::print("listening on http://127.0.0.1:{}\n", server.port());
   std::fflush(stdout);
   server.run();

@@ -59,6 +59,8 @@ class ScriptedEngine final : public EnginePort {
     const std::lock_guard lock(mutex_);
     EngineStats out;
     out.n_decoding = static_cast<int>(running_.size());
+    out.n_submitted = static_cast<uint64_t>(n_submitted_);
+    out.n_ended.front() = n_ended_;
     return out;
   }
 
@@ -150,6 +152,7 @@ class ScriptedEngine final : public EnginePort {
   }
 
   Progress end(Answer& answer, StopReason reason) {
+    ++n_ended_;
     const std::string_view rest = answer.decoder->finish();
     if (!rest.empty()) answer.request.sink->tokens(rest, {});
     Outcome outcome{.reason = reason};
@@ -169,6 +172,7 @@ class ScriptedEngine final : public EnginePort {
   std::map<RequestId, Answer> running_;
   RequestId last_id_ = 0;
   int n_submitted_ = 0, n_cancelled_ = 0;
+  uint64_t n_ended_ = 0;
   Request last_request_;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses the rest

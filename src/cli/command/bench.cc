@@ -83,6 +83,7 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
 }
 
 Status run(const Options& options) {
+  if (options.models.empty()) return fail(ErrorCode::invalid_input, "no MODEL is named: there is nothing to measure");
   if (tests_of(options).empty()) {
     return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
   }
@@ -116,7 +117,7 @@ void declare_list(CLI::App& app, const char* names, std::vector<int>& list, cons
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("models", options->models, kModelHelp)->required();
+  app.add_option("models", options->models, kModelHelp);
   declare_list(app, "-p,--n-prompt", options->n_prompts, "tokens of the prompts read (0: none)", kMaxTokens);
   declare_list(app, "-n,--n-gen", options->n_gens, "tokens made one by one (0: none)", kMaxTokens);
   declare_list(app, "-d,--n-depth", options->depths, "tokens already in the cache", kMaxTokens);

@@ -120,6 +120,7 @@ void announce(const ServedModel& model) {
       fmt::format("zinc: {}: context {}, {} requests at once, {} more may wait; {} MiB of weights, {} MiB of cache; {}",
                   model.name, model.limits.context, model.limits.max_sequences, model.limits.queue_limit,
                   model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20, to_json(model.facts)));
+  if (!model.limits.cache_note.empty()) note(fmt::format("zinc: {}: {}", model.name, model.limits.cache_note));
 }
 
 Status serve(Options& options) {
@@ -127,7 +128,6 @@ Status serve(Options& options) {
   ZINC_TRY(settings, hub_settings());
   if (options.models.empty()) options.models.push_back(default_model_name(settings));
   ZINC_TRY(named, name_models(options.models));
-  options.listen.watch_signals = true;
   options.api.build = {{"version", version_text()}};
 
   ZINC_TRY(server, HttpServer::listen(options.listen, options.api.limits));
@@ -148,7 +148,9 @@ Status serve(Options& options) {
   }
   server->set_handlers(
       [&api](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
-      Api::refusal, [](json::object line) { note(to_json(line)); });
+      Api::refusal, [](json::object line) { note(to_json(line)); },
+      [&api](const HttpRequest& head) { return api.refuse_head(head); });
+  server->watch_signals();
   const bool is_ipv6 = options.listen.host.find(':') != std::string::npos;
   const std::string url = fmt::format("{}://{}:{}", options.listen.tls_certificate.empty() ? "http" : "https",
                                       is_ipv6 ? "[" + options.listen.host + "]" : options.listen.host, server->port());
@@ -172,7 +174,7 @@ void declare_engine_options(CLI::App& app, EngineOptions& engine) {
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--queue", engine.queue_limit, "requests that may wait; more are answered 503")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
 }
 

@@ -132,15 +132,11 @@ json::object logprobs_json(std::span<const ShownToken> tokens) {
   return out;
 }
 
-// Pieces of a token's text go out as fixed text around one escaped string: no tree is built for them.
-class ChatStream final : public StreamWriter {
- public:
-  explicit ChatStream(AnswerHead head) : head_(std::move(head)) {
-    start_ = fmt::format(R"(data: {{"id":"chatcmpl-{}","object":"chat.completion.chunk","created":{},"model":{},)",
-                         head_.id, head_.created_s, json_text(head_.model));
-  }
+constexpr CompletionName kName = {"chatcmpl-", "chat.completion", "chat.completion.chunk"};
 
-  void begin(std::string&) override {}
+class ChatStream final : public CompletionEvents {
+ public:
+  explicit ChatStream(AnswerHead head) : CompletionEvents(kName, std::move(head)) {}
 
   void progress(int choice, const PromptProgress& progress, std::string& out) override {
     open_choice(choice, out);
@@ -173,22 +169,11 @@ class ChatStream final : public StreamWriter {
 
   void end_choice(int index, const Choice& choice, std::span<const ShownToken> tokens, std::string& out) override {
     open_choice(index, out);
-    out += start_;
-    out += fmt::format(R"("choices":[{{"index":{},"delta":{{}},"logprobs":{},"finish_reason":"{}"}}],"timings":{})",
-                       index, logprobs(tokens), finish_reason(choice), to_json(timings_json(choice)));
-    if (!choice.message.warnings.empty()) out += ",\"warnings\":" + to_json(warnings_json(choice.message));
-    close(out);
-  }
-
-  void end(const UsageTotal& usage, std::string& out) override {
-    if (head_.include_usage) {
-      out += start_ + fmt::format("\"choices\":[],\"usage\":{}}}\n\n", to_json(usage_json(usage)));
-    }
-    out += "data: [DONE]\n\n";
-  }
-
-  void error(const ApiError& error, std::string& out) override {
-    out += sse_data(error_body(error, ErrorForm::openai));
+    std::string beside = ",\"timings\":" + to_json(timings_json(choice));
+    if (!choice.message.warnings.empty()) beside += ",\"warnings\":" + to_json(warnings_json(choice.message));
+    event(index,
+          fmt::format(R"("delta":{{}},"logprobs":{},"finish_reason":"{}")", logprobs(tokens), finish_reason(choice)),
+          beside, out);
   }
 
  private:
@@ -201,25 +186,15 @@ class ChatStream final : public StreamWriter {
     if (opened_.size() <= static_cast<size_t>(choice)) opened_.resize(static_cast<size_t>(choice) + 1);
     if (opened_[static_cast<size_t>(choice)]) return;
     opened_[static_cast<size_t>(choice)] = true;
-    out += start_;
-    out += fmt::format(
-        R"("choices":[{{"index":{},"delta":{{"role":"assistant","content":""}},"logprobs":null,"finish_reason":null}}])",
-        choice);
-    close(out);
+    event(choice, R"("delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)", "", out);
   }
 
   void chunk(int choice, std::string_view delta, std::span<const ShownToken> tokens, std::string& out) {
     open_choice(choice, out);
-    out += start_;
-    out += fmt::format(R"("choices":[{{"index":{},"delta":{{{}}},"logprobs":{},"finish_reason":null}}])", choice, delta,
-                       logprobs(tokens));
-    close(out);
+    event(choice, fmt::format(R"("delta":{{{}}},"logprobs":{},"finish_reason":null)", delta, logprobs(tokens)), "",
+          out);
   }
 
-  void close(std::string& out) const { out += head_.include_usage ? ",\"usage\":null}\n\n" : "}\n\n"; }
-
-  AnswerHead head_;
-  std::string start_;  // of every event
   std::vector<bool> opened_;
 };
 
@@ -249,11 +224,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
     list.push_back(std::move(entry));
     for (json::value& warning : warnings_json(choice.message)) warnings.push_back(std::move(warning));
   }
-  json::object out{
-      {"id", "chatcmpl-" + head.id}, {"object", "chat.completion"}, {"created", head.created_s}, {"model", head.model}};
-  out["choices"] = std::move(list);
-  out["usage"] = usage_json(usage);
-  out["timings"] = timings_json(choices.front());
+  json::object out = completion_object(kName, head, std::move(list), usage, choices.front());
   if (!warnings.empty()) out["warnings"] = std::move(warnings);
   return out;
 }

@@ -119,45 +119,32 @@ json::object logprobs_json(std::span<const ShownToken> tokens, size_t offset) {
   return out;
 }
 
-class CompletionStream final : public StreamWriter {
+constexpr CompletionName kName = {"cmpl-", "text_completion", "text_completion"};
+
+class CompletionStream final : public CompletionEvents {
  public:
-  explicit CompletionStream(AnswerHead head) : head_(std::move(head)) {
-    start_ = fmt::format(R"(data: {{"id":"cmpl-{}","object":"text_completion","created":{},"model":{},)", head_.id,
-                         head_.created_s, json_text(head_.model));
-  }
-  void begin(std::string&) override {}
+  explicit CompletionStream(AnswerHead head) : CompletionEvents(kName, std::move(head)) {}
+
   void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) override {
-    if (const auto* text = std::get_if<ContentDelta>(&delta)) event(choice, text->text, tokens, "null", out);
+    if (const auto* text = std::get_if<ContentDelta>(&delta)) piece(choice, text->text, tokens, "null", out);
   }
   void end_choice(int index, const Choice& choice, std::span<const ShownToken> tokens, std::string& out) override {
-    event(index, "", tokens, json_text(finish_reason(choice)), out);
-  }
-  void end(const UsageTotal& usage, std::string& out) override {
-    if (head_.include_usage) {
-      out += start_ + fmt::format("\"choices\":[],\"usage\":{}}}\n\n", to_json(usage_json(usage)));
-    }
-    out += "data: [DONE]\n\n";
-  }
-  void error(const ApiError& error, std::string& out) override {
-    out += sse_data(error_body(error, ErrorForm::openai));
+    piece(index, "", tokens, json_text(finish_reason(choice)), out);
   }
 
  private:
-  void event(int choice, std::string_view text, std::span<const ShownToken> tokens, std::string_view reason,
+  void piece(int choice, std::string_view text, std::span<const ShownToken> tokens, std::string_view reason,
              std::string& out) {
     if (offsets_.size() <= static_cast<size_t>(choice)) offsets_.resize(static_cast<size_t>(choice) + 1);
     size_t& offset = offsets_[static_cast<size_t>(choice)];
-    out +=
-        start_ + fmt::format(R"("choices":[{{"index":{},"text":{},"logprobs":{},"finish_reason":{}}}]{}}})", choice,
-                             json_text(text),
-                             head_.with_logprobs && !tokens.empty() ? to_json(logprobs_json(tokens, offset)) : "null",
-                             reason, head_.include_usage ? ",\"usage\":null" : "");
-    out += "\n\n";
+    const bool has_logprobs = head_.with_logprobs && !tokens.empty();
+    event(choice,
+          fmt::format(R"("text":{},"logprobs":{},"finish_reason":{})", json_text(text),
+                      has_logprobs ? to_json(logprobs_json(tokens, offset)) : "null", reason),
+          "", out);
     for (const ShownToken& token : tokens) offset += token.text.size();
   }
 
-  AnswerHead head_;
-  std::string start_;
   std::vector<size_t> offsets_;
 };
 
@@ -169,12 +156,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
     entry["finish_reason"] = finish_reason(choice);
     list.push_back(std::move(entry));
   }
-  json::object out{
-      {"id", "cmpl-" + head.id}, {"object", "text_completion"}, {"created", head.created_s}, {"model", head.model}};
-  out["choices"] = std::move(list);
-  out["usage"] = usage_json(usage);
-  out["timings"] = timings_json(choices.front());
-  return out;
+  return completion_object(kName, head, std::move(list), usage, choices.front());
 }
 
 }  // namespace

@@ -230,6 +230,21 @@ TEST_F(FormTest, responses_have_items_and_numbered_events) {
   refusal("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, "previous_response_id");
 }
 
+TEST_F(FormTest, edits_of_the_context_are_taken_and_none_is_applied) {
+  const json::object answer =
+      ask_json("/v1/messages",
+               {{"max_tokens", 20},
+                {"messages", json::array{json::object{{"role", "user"}, {"content", "SAY[[hi]]"}}}},
+                {"context_management", {{"edits", json::array{json::object{{"type", "clear_thinking_20251015"}}}}}}});
+  EXPECT_EQ(answer.at("content").at(0).at("text").get_string(), "hi");
+}
+
+TEST_F(FormTest, a_long_list_of_embeddings_is_worked_off_in_parts) {
+  json::array inputs;
+  for (int i = 0; i < 100; ++i) inputs.emplace_back(fmt::format("text {}", i));
+  EXPECT_EQ(ask_json("/v1/embeddings", {{"input", inputs}}).at("data").get_array().size(), 100u);
+}
+
 TEST_F(FormTest, embeddings_come_as_numbers_or_base64) {
   const json::object answer = ask_json("/v1/embeddings", {{"input", json::array{"a", "b"}}});
   EXPECT_EQ(answer.at("data").get_array().size(), 2u);

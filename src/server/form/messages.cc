@@ -24,6 +24,7 @@ constexpr FieldDoc kFields[] = {
     {"metadata", "object", "No effect."},
     {"service_tier", "string", "No effect."},
     {"betas", "array", "No effect."},
+    {"context_management", "object", "No effect: conversations are taken as they are, no edit is applied."},
     {"cache_control", "object", "No effect: equal beginnings are found by themselves."},
     {"diagnostics", "", "No effect."},
     {"inference_geo", "string", "No effect: the answer is made here."},
@@ -34,7 +35,6 @@ constexpr FieldDoc kFields[] = {
 constexpr RefusedField kRefused[] = {
     {"mcp_servers", "this server has no tools of its own"},
     {"container", "this server has no tools of its own"},
-    {"context_management", "conversations are taken as they are"},
 };
 
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
@@ -65,8 +65,8 @@ class BlockReader {
  public:
   BlockReader(std::string_view role, RequestErrors& errors) : role_(role), errors_(errors) {}
 
-  void read(const json::object& block, const std::string& path) {
-    const FieldReader fields(block, path, errors_);
+  void read(const FieldReader& fields) {
+    const std::string& path = fields.path();
     const std::string type = fields.required_text("type");
     const bool is_user = role_ == "user";
     if (type == "text") {
@@ -82,7 +82,9 @@ class BlockReader {
     } else if (type == "tool_result" && is_user) {
       const json::value* content = fields.value("content");
       const std::string text = content ? content_text(*content, path + "content", kTextBlocks, errors_) : "";
-      results_.push_back({{"role", "tool"}, {"tool_call_id", fields.required_text("tool_use_id")}, {"content", text}});
+      json::object result{{"role", "tool"}, {"tool_call_id", fields.required_text("tool_use_id")}, {"content", text}};
+      if (fields.boolean("is_error").value_or(false)) result["is_error"] = true;  // for templates that say so
+      results_.push_back(std::move(result));
     } else if (!errors_.any()) {
       errors_.add(unsupported_field(path + "type", fmt::format("'{}type' is '{}', which a message of the {} cannot "
                                                                "have here; this server takes text, tool_use, "
@@ -108,8 +110,9 @@ class BlockReader {
   json::array calls_, results_;
 };
 
-void read_turn(const json::object& message, const std::string& path, ChatRequest& out, RequestErrors& errors) {
-  const FieldReader fields(message, path, errors);
+void read_turn(const FieldReader& fields, ChatRequest& out) {
+  const std::string& path = fields.path();
+  RequestErrors& errors = fields.errors();
   const std::string role = fields.required_text("role");
   if (errors.any()) return;
   if (role != "user" && role != "assistant") {
@@ -124,12 +127,7 @@ void read_turn(const json::object& message, const std::string& path, ChatRequest
   const json::array* blocks = fields.array("content");
   if (!blocks) return;
   BlockReader reader(role == "user" ? "user" : "assistant", errors);
-  size_t index = 0;
-  for (const json::value& block : *blocks) {
-    const std::string at = fmt::format("{}content[{}].", path, index++);
-    if (!block.is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(block));
-    reader.read(block.get_object(), at);
-  }
+  for_each_object(*blocks, path + "content", errors, [&](const FieldReader& block) { reader.read(block); });
   reader.take(out.messages);
 }
 
@@ -140,13 +138,8 @@ void read_turns(const FieldReader& fields, ChatRequest& out) {
     return errors.add("messages", "'messages' is {}; expected an array with at least one message",
                       messages ? "empty" : "missing");
   }
-  size_t index = 0;
-  for (const json::value& message : *messages) {
-    const std::string path = fmt::format("messages[{}].", index++);
-    if (!message.is_object()) return errors.add(path, "'{}' is {}; expected an object", path, json_type(message));
-    read_turn(message.get_object(), path, out, errors);
-    if (errors.any()) return;
-  }
+  for_each_object(*messages, "messages", errors, [&](const FieldReader& message) { read_turn(message, out); });
+  if (errors.any()) return;
   const json::value& last = out.messages.back();
   if (last.at("role").get_string() == "assistant") {
     errors.add(unsupported_field("messages", "the last message is the assistant's; going on with it is not supported"));
@@ -154,23 +147,10 @@ void read_turns(const FieldReader& fields, ChatRequest& out) {
 }
 
 void read_functions(const FieldReader& fields, ChatRequest& out) {
-  const json::array* tools = fields.array("tools");
-  if (!tools || tools->empty()) return;
-  json::array entries;
-  for (const json::value& tool : *tools) {
-    const std::string at = fmt::format("tools[{}].", entries.size());
-    if (!tool.is_object()) return fields.errors().add(at, "'{}' is {}; expected an object", at, json_type(tool));
-    const FieldReader inside(tool.get_object(), at, fields.errors());
-    const std::string type = inside.text("type").value_or("custom");
-    if (type != "custom") {
-      return fields.errors().add(unsupported_field(
-          at + "type", fmt::format("'{}type' is '{}'; this server has no tools of its own", at, type.substr(0, 40))));
-    }
-    inside.object("input_schema");
-    entries.push_back(
-        function_tool(inside.required_text("name"), inside.value("description"), inside.value("input_schema")));
-  }
-  out.tools = std::move(entries);
+  read_tool_list(fields, out, [](const FieldReader& tool) {
+    if (tool.text("type").value_or("custom") != "custom") return refuse_own_tool(tool, "custom");
+    return function_tool(tool, "input_schema");
+  });
 }
 
 void read_choice(const FieldReader& fields, ChatRequest& out) {

@@ -52,8 +52,8 @@ class ItemReader {
  public:
   ItemReader(ChatRequest& out, RequestErrors& errors) : out_(out), errors_(errors) {}
 
-  void read(const json::object& item, const std::string& path) {
-    const FieldReader fields(item, path, errors_);
+  void read(const FieldReader& fields) {
+    const std::string& path = fields.path();
     const std::string type = fields.text("type").value_or("message");
     if (type == "message") return message(fields, path);
     if (type == "function_call") {
@@ -89,10 +89,10 @@ class ItemReader {
     add({{"role", role}, {"content", content_text(*content, path + "content", kTextParts, errors_)}});
   }
 
+  // A thought belongs to the assistant's next message, or to none.
   void add(json::object message) {
-    if (!thought_.empty() && message["role"].get_string() == "assistant") {
-      message["reasoning_content"] = std::exchange(thought_, {});
-    }
+    const std::string thought = std::exchange(thought_, {});
+    if (!thought.empty() && message["role"].get_string() == "assistant") message["reasoning_content"] = thought;
     out_.messages.push_back(std::move(message));
   }
 
@@ -124,32 +124,14 @@ void read_input(const FieldReader& fields, ChatRequest& out) {
   const json::array* items = fields.array("input");
   if (!items || items->empty()) return errors.add("input", "'input' is empty; expected a text or an array of items");
   ItemReader reader(out, errors);
-  size_t index = 0;
-  for (const json::value& item : *items) {
-    const std::string path = fmt::format("input[{}].", index++);
-    if (!item.is_object()) return errors.add(path, "'{}' is {}; expected an object", path, json_type(item));
-    reader.read(item.get_object(), path);
-    if (errors.any()) return;
-  }
+  for_each_object(*items, "input", errors, [&](const FieldReader& item) { reader.read(item); });
 }
 
 void read_functions(const FieldReader& fields, ChatRequest& out) {
-  const json::array* tools = fields.array("tools");
-  if (!tools || tools->empty()) return;
-  json::array entries;
-  for (const json::value& tool : *tools) {
-    const std::string at = fmt::format("tools[{}].", entries.size());
-    if (!tool.is_object()) return fields.errors().add(at, "'{}' is {}; expected an object", at, json_type(tool));
-    const FieldReader inside(tool.get_object(), at, fields.errors());
-    if (inside.required_text("type") != "function") {
-      return fields.errors().add(unsupported_field(
-          at + "type", fmt::format("'{}type' must be 'function'; this server has no tools of its own", at)));
-    }
-    inside.object("parameters");
-    entries.push_back(
-        function_tool(inside.required_text("name"), inside.value("description"), inside.value("parameters")));
-  }
-  out.tools = std::move(entries);
+  read_tool_list(fields, out, [](const FieldReader& tool) {
+    if (tool.required_text("type") != "function") return refuse_own_tool(tool, "function");
+    return function_tool(tool, "parameters");
+  });
 }
 
 void read(const json::object& body, const ServerLimits&, RequestErrors& errors, ChatRequest& out) {
@@ -191,8 +173,8 @@ json::object echo(const ChatRequest& request, const json::object& body) {
   out["max_output_tokens"] = field("max_output_tokens", nullptr);
   out["metadata"] = field("metadata", json::object());
   out["parallel_tool_calls"] = request.parallel_tool_calls;
-  out["temperature"] = request.sampling.temperature;
-  out["top_p"] = request.sampling.top_p;
+  out["temperature"] = field("temperature", request.sampling.temperature);  // as it was written
+  out["top_p"] = field("top_p", request.sampling.top_p);
   out["tool_choice"] = field("tool_choice", "auto");
   out["tools"] = field("tools", json::array());
   out["reasoning"] = field("reasoning", json::object{{"effort", nullptr}, {"summary", nullptr}});

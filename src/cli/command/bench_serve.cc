@@ -1,0 +1,139 @@
+// `zinc bench serve SERVER...`: how servers answer many requests at once. A server is a URL with OpenAI's API, ours or
+// another's, or a MODEL, for which one is started here.
+#include <fmt/core.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/model_file.h"
+#include "cli/model_options.h"
+#include "cli/output.h"
+#include "server/load/load_report.h"
+#include "server/local_server.h"
+
+namespace zinc {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<std::string> servers;
+  LoadPlan load;
+  EngineOptions engine;
+  std::string mix_file;
+  int n_prompt_words = 0;  // above 0: gaps are measured, and nothing else
+  bool json = false, markdown = false;
+};
+
+Result<RequestMix> load_mix(const std::string& path) {
+  if (path.empty()) return RequestMix::standard();
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return fail(ErrorCode::io, "{}: cannot be read", path);
+  return RequestMix::parse(text.view(), path);
+}
+
+// Where to send requests, and the server that listens there if it is ours.
+struct Target {
+  std::unique_ptr<LocalServer> own;
+  std::string url;
+};
+
+Result<Target> target_of(const Options& options, const std::string& server) {
+  if (server.starts_with("http://") || server.starts_with("https://")) return Target{.own = nullptr, .url = server};
+  ModelOptions model_options = options.model;
+  model_options.path = server;
+  ZINC_TRY(model, load_model(model_options));
+  EngineOptions engine_options = options.engine;
+  engine_options.max_sequences = options.load.n_streams + 1;  // and the prompt that arrives
+  ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
+  ZINC_TRY(own, LocalServer::start(std::move(engine), "model"));
+  std::string url = own->url();
+  return Target{.own = std::move(own), .url = std::move(url)};
+}
+
+template <class Figures, class Measure>
+Result<std::vector<Figures>> measure_all(const Options& options, Measure measure) {
+  std::vector<Figures> out;
+  for (const std::string& server : options.servers) {
+    note(fmt::format("zinc: {}", server));
+    ZINC_TRY(target, target_of(options, server));
+    LoadPlan plan = options.load;
+    plan.url = target.url;
+    ZINC_TRY(figures, measure(plan));
+    figures.target = server;
+    out.push_back(std::move(figures));
+  }
+  return out;
+}
+
+Status print(const Options& options, const json::array& data, const std::string& table) {
+  return write_output(options.json ? to_pretty_json(data) + "\n" : table);
+}
+
+Status run(const Options& options) {
+  if (options.n_prompt_words > 0) {
+    ZINC_TRY(gaps, measure_all<GapFigures>(
+                       options, [&](const LoadPlan& plan) { return measure_gaps(plan, options.n_prompt_words); }));
+    return print(options, gap_json(gaps), gap_markdown(gaps));
+  }
+  ZINC_TRY(mix, load_mix(options.mix_file));
+  ZINC_TRY(runs, measure_all<LoadFigures>(
+                     options, [&](const LoadPlan& plan) -> Result<LoadFigures> { return run_load(plan, mix); }));
+  if (Status printed = print(options, load_json(runs), load_markdown(runs)); !printed.ok()) return printed;
+  for (const LoadFigures& figures : runs) {
+    if (figures.n_failed == figures.n_requests) {
+      return fail(ErrorCode::unavailable, "{}: no request was answered: {}", figures.target, figures.first_error);
+    }
+  }
+  return ok_status();
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("servers", options->servers, fmt::format("a URL, or a model to serve here: {}", kModelHelp))
+      ->option_text("URL|MODEL...")
+      ->required();
+  LoadPlan& load = options->load;
+  CLI::Option* streams = app.add_option("--streams", load.n_streams, "requests at once, each followed by the next")
+                             ->check(CLI::Range(1, 4096))
+                             ->capture_default_str();
+  app.add_option("--rate", load.per_second, "instead: requests that arrive per second, answered or not")
+      ->check(CLI::Range(1e-3, 1e5))
+      ->excludes(streams);
+  app.add_option("--requests", load.n_requests, "requests in all")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--mix", options->mix_file,
+                 "kinds of requests, JSON lines: name, weight, shared_words, prompt_words, max_tokens, body")
+      ->check(CLI::ExistingFile);
+  app.add_flag("--alone", load.then_alone,
+               "each request once more, one at a time: are the answers equal, how much faster is it together");
+  app.add_option("--arriving-words", options->n_prompt_words,
+                 "instead: how long streams stand still while a prompt of so many words arrives")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--api-key", load.key, "the servers' key")->envname("ZINC_API_KEY");
+  app.add_option("--model", load.model, "`model` of every request, for servers that want one");
+  app.add_option("-c,--context", options->engine.context, "of a model served here: positions per request")
+      ->check(CLI::Range(0, 1 << 30));
+  app.add_option("--cache-bytes", options->engine.cache_bytes, "of a model served here: such as 2G (0: chosen)")
+      ->transform(CLI::AsSizeValue(false));
+  CLI::Option_group* form = app.add_option_group("form", "What is printed");
+  form->add_flag("--markdown", options->markdown, "a table (default)");
+  form->add_flag("--json", options->json, "a list");
+  form->require_option(0, 1);
+  declare_model_options(app, options->model);
+  app.footer(
+      "Requests are streamed chat completions. Request i is the same in every run, so servers named together get the "
+      "same load, one after the other. tok/s counts tokens of answers over the whole run.");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+extern const Command k_command_bench_serve = {
+    .path = "bench serve", .summary = "measure servers: latency and throughput of many requests", .declare = declare};
+
+}  // namespace zinc

@@ -1,0 +1,100 @@
+#include "server/load/load_report.h"
+
+namespace zinc {
+namespace {
+
+std::string cells_ms(const Percentiles& p) {
+  return fmt::format(" {:.1f} | {:.1f} | {:.1f} |", p.p50 * 1e3, p.p95 * 1e3, p.p99 * 1e3);
+}
+
+json::object json_of(const Percentiles& p) {
+  return {{"p50", p.p50}, {"p95", p.p95}, {"p99", p.p99}, {"max", p.largest}};
+}
+
+double ratio_to_alone(const LoadFigures& run) {
+  return run.alone && run.alone->tokens_per_s > 0 ? run.tokens_per_s() / run.alone->tokens_per_s : 0;
+}
+
+}  // namespace
+
+std::string load_markdown(std::span<const LoadFigures> runs) {
+  std::string out =
+      "| server | requests | failed | tok/s | req/s | first token ms p50 | p95 | p99 | inter-token ms p50 | p95 | p99 "
+      "| "
+      "whole ms p50 | p95 | p99 | prompt tokens | cached |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+  std::string notes;
+  for (const LoadFigures& run : runs) {
+    const double answered = static_cast<double>(run.n_requests - run.n_failed);
+    out += fmt::format("| {} | {} | {} | {:.1f} | {:.2f} |", run.target, run.n_requests, run.n_failed,
+                       run.tokens_per_s(), run.seconds > 0 ? answered / run.seconds : 0);
+    out += cells_ms(run.first_token_s) + cells_ms(run.inter_token_s) + cells_ms(run.whole_s);
+    out += fmt::format(" {} | {} |\n", run.n_prompt, run.n_cached);
+    if (run.alone) {
+      notes += fmt::format("{}: one at a time {:.1f} tok/s, so {:.2f} times as fast together; {} of {} answers equal\n",
+                           run.target, run.alone->tokens_per_s, ratio_to_alone(run), run.alone->n_equal,
+                           run.alone->n_compared);
+    }
+    if (run.n_failed > 0) notes += fmt::format("{}: the first failure: {}\n", run.target, run.first_error);
+  }
+  return out + (notes.empty() ? "" : "\n" + notes);
+}
+
+json::array load_json(std::span<const LoadFigures> runs) {
+  json::array out;
+  for (const LoadFigures& run : runs) {
+    json::object entry{{"server", run.target},
+                       {"requests", run.n_requests},
+                       {"failed", run.n_failed},
+                       {"seconds", run.seconds},
+                       {"tokens_per_second", run.tokens_per_s()},
+                       {"prompt_tokens", run.n_prompt},
+                       {"cached_tokens", run.n_cached},
+                       {"completion_tokens", run.n_completion}};
+    entry["first_token_s"] = json_of(run.first_token_s);
+    entry["inter_token_s"] = json_of(run.inter_token_s);
+    entry["whole_s"] = json_of(run.whole_s);
+    if (run.n_failed > 0) entry["first_error"] = run.first_error;
+    if (run.alone) {
+      entry["alone"] = {{"tokens_per_second", run.alone->tokens_per_s},
+                        {"ratio", ratio_to_alone(run)},
+                        {"equal", run.alone->n_equal},
+                        {"compared", run.alone->n_compared}};
+    }
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+std::string gap_markdown(std::span<const GapFigures> runs) {
+  std::string out =
+      "| server | streams | prompt tokens | plain gap ms p50 | largest | while it is read p50 | p99 | largest | "
+      "longest "
+      "silence of all | silence / plain p50 | its first token s |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+  for (const GapFigures& run : runs) {
+    out += fmt::format("| {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.2f} | {:.1f} |\n",
+                       run.target, run.n_streams, run.n_prompt, run.plain_s.p50 * 1e3, run.plain_s.largest * 1e3,
+                       run.loaded_s.p50 * 1e3, run.loaded_s.p99 * 1e3, run.loaded_s.largest * 1e3,
+                       run.longest_silence_s * 1e3, run.ratio(), run.first_token_s);
+  }
+  return out;
+}
+
+json::array gap_json(std::span<const GapFigures> runs) {
+  json::array out;
+  for (const GapFigures& run : runs) {
+    json::object entry{{"server", run.target},
+                       {"streams", run.n_streams},
+                       {"prompt_tokens", run.n_prompt},
+                       {"longest_silence_s", run.longest_silence_s},
+                       {"silence_over_plain", run.ratio()},
+                       {"first_token_s", run.first_token_s}};
+    entry["plain_gap_s"] = json_of(run.plain_s);
+    entry["loaded_gap_s"] = json_of(run.loaded_s);
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace zinc

@@ -1,0 +1,184 @@
+#include "server/load/load_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <random>
+
+namespace zinc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLongestWait{200};
+constexpr size_t kPlainPieces = 40;    // of every stream, before the long prompt comes
+constexpr size_t kSettlingPieces = 5;  // of them, while prompts of other streams are still read
+constexpr int kGapTokens = 1000;       // more than a stream makes meanwhile; memory is reserved for all of them
+
+json::object body_of(const LoadPlan& plan, const RequestMix& mix, size_t request) {
+  json::object body = mix.body(request);
+  if (!plan.model.empty()) body["model"] = plan.model;
+  return body;
+}
+
+// An answer that goes on and on, with text in every token: where there is none nothing is seen of it.
+json::object counting_body(const LoadPlan& plan, int stream) {
+  const int first = 100 * (stream + 1);
+  std::string text = "Count upwards and do not stop:";
+  for (int i = 0; i < 8; ++i) text += fmt::format(" {},", first + i);
+  json::object body =
+      body_of(plan, RequestMix::of({.name = {}, .max_tokens = kGapTokens, .body = {{"ignore_eos", true}}}), size_t{0});
+  body["messages"] = json::array{json::object{{"role", "user"}, {"content", text}}};
+  return body;
+}
+
+// Requests 0 .. n-1, answered by the time it returns.
+std::vector<const LoadedRequest*> ask_all(LoadClient& client, const LoadPlan& plan, const RequestMix& mix) {
+  std::vector<const LoadedRequest*> out;
+  std::minstd_rand random(1);
+  const double begin_s = client.now_s();
+  double next_s = 0;  // of an open loop: times between arrivals are exponential, the same in every run
+  while (out.size() < plan.n_requests || client.n_running() > 0) {
+    const bool is_open = plan.per_second > 0;
+    const double now_s = client.now_s() - begin_s;
+    const bool is_due = is_open ? now_s >= next_s : client.n_running() < plan.n_streams;
+    if (out.size() < plan.n_requests && is_due) {
+      out.push_back(&client.send(out.size(), body_of(plan, mix, out.size())));
+      const double uniform = (static_cast<double>(random()) - 0.5) / static_cast<double>(std::minstd_rand::max());
+      if (is_open) next_s -= std::log(uniform) / plan.per_second;
+      continue;
+    }
+    milliseconds wait = kLongestWait;
+    if (is_open && out.size() < plan.n_requests) {
+      wait = std::min(wait, milliseconds(static_cast<int64_t>(std::ceil((next_s - now_s) * 1e3))));
+    }
+    client.wait(wait);
+  }
+  return out;
+}
+
+double last_end_s(std::span<const LoadedRequest* const> requests) {
+  double end_s = 0;
+  for (const LoadedRequest* request : requests) end_s = std::max(end_s, request->end_s);
+  return end_s;
+}
+
+void add_gaps(const LoadedRequest& request, double from_s, double to_s, std::vector<double>& gaps) {
+  for (size_t i = 1; i < request.piece_s.size(); ++i) {
+    if (request.piece_s[i] >= from_s && request.piece_s[i - 1] < to_s) {
+      gaps.push_back(request.piece_s[i] - request.piece_s[i - 1]);
+    }
+  }
+}
+
+double longest_silence_s(std::span<const LoadedRequest* const> streams, double from_s, double to_s) {
+  std::vector<double> times;
+  for (const LoadedRequest* stream : streams) {
+    std::ranges::copy_if(stream->piece_s, std::back_inserter(times),
+                         [&](double t) { return t >= from_s && t <= to_s; });
+  }
+  std::ranges::sort(times);
+  double longest = 0;
+  for (size_t i = 1; i < times.size(); ++i) longest = std::max(longest, times[i] - times[i - 1]);
+  return longest;
+}
+
+LoadFigures figures_of(std::span<const LoadedRequest* const> requests) {
+  LoadFigures out{.target = {}, .n_requests = requests.size()};
+  std::vector<double> first, gaps, whole;
+  for (const LoadedRequest* request : requests) {
+    if (!request->error.empty()) {
+      if (out.n_failed++ == 0) out.first_error = request->error;
+      continue;
+    }
+    first.push_back(request->first_token_s());
+    whole.push_back(request->end_s - request->sent_s);
+    add_gaps(*request, 0, request->end_s, gaps);
+    out.n_prompt += request->n_prompt;
+    out.n_cached += request->n_cached;
+    out.n_completion += request->n_completion;
+  }
+  out.first_token_s = percentiles(std::move(first));
+  out.inter_token_s = percentiles(std::move(gaps));
+  out.whole_s = percentiles(std::move(whole));
+  if (!requests.empty()) out.seconds = last_end_s(requests) - requests.front()->sent_s;
+  return out;
+}
+
+AloneFigures compare_alone(LoadClient& client, LoadPlan plan, const RequestMix& mix,
+                           std::span<const LoadedRequest* const> loaded) {
+  plan.n_streams = 1;
+  plan.per_second = 0;
+  const std::vector<const LoadedRequest*> alone = ask_all(client, plan, mix);
+  AloneFigures out{.tokens_per_s = figures_of(alone).tokens_per_s()};
+  for (size_t i = 0; i < alone.size(); ++i) {
+    if (!alone[i]->error.empty() || !loaded[i]->error.empty()) continue;
+    ++out.n_compared;
+    out.n_equal += alone[i]->text == loaded[i]->text ? 1 : 0;
+  }
+  return out;
+}
+
+}  // namespace
+
+Percentiles percentiles(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  const auto rank = [&](double share) {
+    const auto at = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
+    return values[std::max<size_t>(at, 1) - 1];
+  };
+  return {.p50 = rank(0.5), .p95 = rank(0.95), .p99 = rank(0.99), .largest = values.back()};
+}
+
+LoadFigures run_load(const LoadPlan& plan, const RequestMix& mix) {
+  LoadClient client(plan.url, plan.key);
+  const std::vector<const LoadedRequest*> requests = ask_all(client, plan, mix);
+  LoadFigures out = figures_of(requests);
+  out.target = plan.url;
+  if (plan.then_alone) out.alone = compare_alone(client, plan, mix, requests);
+  return out;
+}
+
+Result<GapFigures> measure_gaps(const LoadPlan& plan, int n_prompt_words) {
+  LoadClient client(plan.url, plan.key);
+  const json::object extra{{"ignore_eos", true}};
+  const RequestMix prompt =
+      RequestMix::of({.name = {}, .prompt_words = n_prompt_words, .max_tokens = 1, .body = extra});
+  std::vector<const LoadedRequest*> all;
+  const auto why_not = [&]() -> std::string {
+    for (const LoadedRequest* stream : all) {
+      if (stream->is_over) return stream->error.empty() ? "an answer ended too early" : stream->error;
+    }
+    return "";
+  };
+  for (int i = 0; i < plan.n_streams; ++i) {
+    all.push_back(&client.send(all.size(), counting_body(plan, i)));
+  }
+  while (std::ranges::any_of(all, [](const auto* s) { return s->piece_s.size() < kPlainPieces; })) {
+    client.wait(kLongestWait);
+    if (const std::string why = why_not(); !why.empty()) return fail(ErrorCode::unavailable, "{}", why);
+  }
+  double settled_s = 0;
+  for (const LoadedRequest* stream : all) settled_s = std::max(settled_s, stream->piece_s[kSettlingPieces]);
+  const LoadedRequest& arriving = client.send(all.size(), body_of(plan, prompt, all.size()));
+  while (!arriving.is_over) {
+    client.wait(kLongestWait);
+    if (const std::string why = why_not(); !why.empty()) return fail(ErrorCode::unavailable, "{}", why);
+  }
+  if (!arriving.error.empty()) return fail(ErrorCode::unavailable, "{}", arriving.error);
+  std::vector<double> plain, loaded;
+  for (const LoadedRequest* stream : all) {
+    add_gaps(*stream, settled_s, arriving.sent_s, plain);
+    add_gaps(*stream, arriving.sent_s, arriving.piece_s.front(), loaded);
+  }
+  return GapFigures{.target = plan.url,
+                    .n_streams = plan.n_streams,
+                    .n_prompt = arriving.n_prompt,
+                    .plain_s = percentiles(std::move(plain)),
+                    .loaded_s = percentiles(std::move(loaded)),
+                    .longest_silence_s = longest_silence_s(all, arriving.sent_s, arriving.piece_s.front()),
+                    .first_token_s = arriving.first_token_s()};
+}
+
+}  // namespace zinc
