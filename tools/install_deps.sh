@@ -39,8 +39,8 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
   has_header curl/curl.h || [ -e "/usr/include/$(uname -m)-linux-gnu/curl/curl.h" ]
 }
 
-has_pip() { # finding it is quick, importing it is not
-  has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("pip") is None)'
+has_module() { # finding it is quick, importing it is not
+  has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)' "$1"
 }
 
 has_fuzzer() {
@@ -62,14 +62,17 @@ missing_for() {
       has_header zlib.h || echo zlib1g-dev
       has_curl || echo libcurl4-openssl-dev
       has_header openssl/ssl.h || echo libssl-dev
+      has_header histedit.h || echo libedit-dev
       has_boost || echo @boost
       ;;
     run)
-      has_pip || echo python3-pip
+      has_module pip || echo python3-pip
       ;;
     test)
       has_command python3 || echo python3
       has_command ccache || echo ccache
+      has_command tmux || echo tmux
+      has_module jsonschema || echo python3-jsonschema
       ;;
     check)
       has_command clang-format || echo clang-format

@@ -19,9 +19,9 @@ Result<Next> show_help(ChatSession& session, const std::string&) {
   for (const ChatCommand& command : chat_commands()) {
     text += fmt::format("{:<22}{}\n", fmt::format("/{} {}", command.name, command.arguments), command.help);
   }
-  session.screen().say(text +
-                       "A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of several lines.\n"
-                       "//text sends a message that begins with a slash. Ctrl-C stops an answer, Ctrl-D quits.");
+  text += "A line that ends with \\ goes on in the next. \"\"\" begins and ends a text of several\n";
+  text += "lines. //text sends what begins with a slash. Ctrl-C stops an answer, Ctrl-D quits.";
+  session.screen().say(text);
   return Next::go_on;
 }
 

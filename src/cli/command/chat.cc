@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <memory>
 
 #include "cli/chat/chat_commands.h"
@@ -12,7 +11,6 @@
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
 #include "cli/terminal.h"
-#include "cli/version.h"
 
 namespace zinc {
 namespace {
@@ -97,8 +95,8 @@ Status run(const Options& options) {
   ChatSession session(options.chat, screen);
   ZINC_TRY(loaded, session.load_model(options.chat.model.path));
   session.set_system(options.system);
-  screen.whisper(fmt::format("{}: {} on {}, context {}; /help lists commands, Ctrl-D leaves", version_text(),
-                             session.model().name(), session.model().backend(), session.model().limits().context));
+  screen.whisper(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
+                             session.model().backend(), session.model().limits().context));
   ZINC_TRY(lines, open_lines(is_terminal));
   Memory memory(*lines, is_terminal && !options.no_history);
   return talk(session, *lines, memory);
