@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [run] [test] [check] [fuzz] [bench]
+# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [run] [test] [deb] [check] [fuzz] [bench]
 # Looks first, without the package manager; installs only what is missing, asking for root only then.
 # Debian 12 or later and Ubuntu 24.04 or later have everything; elsewhere it says what is needed.
 set -euo pipefail
@@ -72,7 +72,14 @@ missing_for() {
       has_command python3 || echo python3
       has_command ccache || echo ccache
       has_command tmux || echo tmux
+      has_command zsh || echo zsh
+      has_command fish || echo fish
+      has_command man || echo man-db
       has_module jsonschema || echo python3-jsonschema
+      ;;
+    deb)
+      has_command dpkg-shlibdeps || echo dpkg-dev
+      has_command file || echo file
       ;;
     check)
       has_command clang-format || echo clang-format

@@ -4,6 +4,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -97,7 +98,7 @@ Error ChatSession::too_long(const Error& error) const {
 void ChatSession::remark(const Outcome& outcome) {
   const Usage& usage = outcome.usage;
   const int context = model_->limits().context;
-  const int n_used = usage.n_prompt + usage.n_completion;
+  const int n_used = std::min(usage.n_prompt + usage.n_completion, context);  // the last token needs no position
   if (outcome.reason == StopReason::cancelled) screen_.whisper("(stopped)");
   screen_.whisper(fmt::format("{} tokens, {:.1f} tok/s; context {} of {}", usage.n_completion,
                               rate(usage.n_completion - 1, outcome.timings.decode_s), n_used, context));
@@ -240,7 +241,8 @@ std::string ChatSession::stats_text() const {
   if (!last_) return text + fmt::format("\ncontext         0 of {}", limits.context);
   const Usage& usage = last_->usage;
   const Timings& timings = last_->timings;
-  text += fmt::format("\ncontext         {} of {}", usage.n_prompt + usage.n_completion, limits.context);
+  text += fmt::format("\ncontext         {} of {}", std::min(usage.n_prompt + usage.n_completion, limits.context),
+                      limits.context);
   text += fmt::format("\nlast prompt     {} tokens, {} of them known from before; the rest at {:.1f} tok/s",
                       usage.n_prompt, usage.n_cached, rate(usage.n_prompt - usage.n_cached, timings.prefill_s));
   text += fmt::format("\nlast answer     {} tokens at {:.1f} tok/s ({}); {}", usage.n_completion,

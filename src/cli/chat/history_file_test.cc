@@ -1,5 +1,6 @@
 #include "cli/chat/history_file.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -36,7 +37,7 @@ TEST_F(HistoryFileTest, forgets_the_oldest_and_what_is_too_long) {
   ASSERT_TRUE(file_.add("first").ok());
   std::ofstream(path_, std::ios::app) << [] {
     std::string lines;
-    for (size_t i = 0; i < HistoryFile::kMaxMessages; ++i) lines += "\"" + std::to_string(i) + "\"\n";
+    for (size_t i = 0; i < HistoryFile::kMaxMessages; ++i) lines += fmt::format("\"{}\"\n", i);
     return lines;
   }();
   ASSERT_TRUE(file_.add("last").ok());

@@ -64,7 +64,7 @@ Result<Input> read_message(LineSource& lines, const std::string& prompt) {
     if (const size_t end = text.find(kQuotes); end != std::string::npos) text.resize(end);
     if (text.starts_with('\n')) text.erase(0, 1);
     if (text.ends_with('\n')) text.pop_back();
-    return Input{.text = std::move(text)};
+    return Input{.text = std::move(text), .is_quoted = true};
   }
   std::string text = first.text;
   while (text.ends_with('\\')) {

@@ -17,6 +17,7 @@ enum class InputKind : uint8_t {
 struct Input {
   InputKind kind = InputKind::text;
   std::string text = {};
+  bool is_quoted = false;  // in """: never a command
 };
 
 // Where lines come from. An implementation for terminals is line_editor.h.

@@ -50,6 +50,12 @@ TEST(MessageInput, three_quotes_begin_and_end_a_text_of_any_lines) {
   EXPECT_EQ(message_of({"\"\"\"", "never closed"}), "never closed");
 }
 
+TEST(MessageInput, what_is_quoted_is_marked_so) {
+  ScriptedLines lines({{.text = "\"\"\"/quit\"\"\""}, {.text = "/quit"}});
+  EXPECT_TRUE(read_message(lines, "> ").value().is_quoted);
+  EXPECT_FALSE(read_message(lines, "> ").value().is_quoted);
+}
+
 TEST(MessageInput, an_interrupt_drops_what_was_begun) {
   ScriptedLines lines({{.text = "one\\"}, {.kind = InputKind::interrupted}, {.text = "two"}});
   EXPECT_EQ(read_message(lines, "> ").value().kind, InputKind::interrupted);

@@ -53,12 +53,14 @@ class Memory {
 };
 
 // One message: a command or a question. On a terminal a mistake is shown and the chat goes on; a script has to stop.
-Result<Next> take(ChatSession& session, const std::string& message) {
-  const bool is_command = message.starts_with('/') && !message.starts_with("//");
+Result<Next> take(ChatSession& session, const Input& input) {
+  const std::string& message = input.text;
+  const bool is_escaped = !input.is_quoted && message.starts_with("//");
+  const bool is_command = !input.is_quoted && !is_escaped && message.starts_with('/');
   Result<Next> next = Next::go_on;
   if (is_command) {
     next = run_chat_command(session, message);
-  } else if (Status asked = session.ask(message.starts_with("//") ? message.substr(1) : message); !asked.ok()) {
+  } else if (Status asked = session.ask(is_escaped ? message.substr(1) : message); !asked.ok()) {
     next = asked.error();
   }
   if (!session.screen().written().ok()) return session.screen().written().error();
@@ -83,7 +85,7 @@ Status talk(ChatSession& session, LineSource& lines, Memory& memory) {
     was_interrupted = false;
     if (is_blank(input.text)) continue;
     memory.add(input.text, session.screen());
-    ZINC_TRY(next, take(session, input.text));
+    ZINC_TRY(next, take(session, input));
     if (next == Next::quit) break;
   }
   return session.screen().written();
