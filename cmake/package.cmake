@@ -1,5 +1,6 @@
 # `make install` and the Debian package: the program, its man page and its completions, which it writes itself.
 include(GNUInstallDirs)
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # the target `pages` has all that is installed; tests need not be built
 set(pages ${CMAKE_BINARY_DIR}/pages)
 set(page_files "")
 foreach(page bash zsh fish man)
@@ -14,7 +15,7 @@ install(FILES ${pages}/man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME zinc.
 install(FILES ${pages}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME zinc)
 install(FILES ${pages}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _zinc)
 install(FILES ${pages}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME zinc.fish)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/zinc RENAME copyright)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/zinc RENAME copyright)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME zinc)

@@ -147,7 +147,8 @@ void check_models(CheckReport& report, const HubSettings& settings) {
   while (!folder.empty() && !fs::exists(folder, error) && folder != folder.parent_path()) folder = folder.parent_path();
   const fs::space_info space = fs::space(folder, error);
   report.add({n_here > 0 ? CheckStatus::ok : CheckStatus::warn, "models", "here",
-              fmt::format("{} models, {}; in {}", n_here, human_bytes(n_bytes), settings.cache.string()),
+              fmt::format("{} {}, {}; in {}", n_here, n_here == 1 ? "model" : "models", human_bytes(n_bytes),
+                          settings.cache.string()),
               n_here > 0 ? "" : fmt::format("zinc pull {}", kDefaultModelId)});
   constexpr uint64_t kLittleSpace = 2'000'000'000;
   if (error) return;

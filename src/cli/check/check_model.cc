@@ -92,8 +92,8 @@ void check_speed(CheckReport& report, const Model& model, const MemoryNeed& need
   const double limit = n_read > 0 ? report.read_bytes_per_s / n_read : 0;
   report.model["tokens_per_s_limit"] = limit;
   report.add({CheckStatus::ok, kSection, "speed",
-              fmt::format("reads {:.0f} of {} bytes of weights for a token: at most {:.1f} tok/s here", n_read,
-                          need.weight_bytes, limit)});
+              fmt::format("a token reads {:.0f} bytes, of {} bytes of weights in memory: at most {:.1f} tok/s here",
+                          n_read, need.weight_bytes, limit)});
 }
 
 }  // namespace
