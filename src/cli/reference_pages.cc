@@ -97,7 +97,7 @@ models that were fetched, and compiled kernels
 questions of \fBzinc chat\fR
 .SH EXAMPLES
 .nf
-zinc run 'What is the capital of France?'
+zinc run 'Explain in two sentences why the sky is blue.'
 zinc chat qwen3\-4b\-instruct\-2507
 zinc run hf:Qwen/Qwen3\-0.6B\-GGUF 'Hello' \-\-json
 zinc serve \-\-port 8080

@@ -264,11 +264,11 @@ class Chat(unittest.TestCase):
             self.terminals.clear()
 
     @unittest.skipUnless(DEFAULT_MODEL.exists(), "the default model is not here; `zinc run hi` fetches it")
-    def test_the_default_model_knows_a_capital_and_remembers_it(self):
+    def test_the_default_model_answers_sensibly(self):
         chat = self.open(model="smollm2-135m-instruct")
         chat.wait_for_prompt()
-        chat.enter("What is the capital of France?")
-        self.assertIn("Paris", " ".join(chat.wait_for(" tok/s; context")))
+        chat.enter("Name three primary colors.")
+        self.assertIn("blue", " ".join(chat.wait_for(" tok/s; context")).lower())
 
 
 if __name__ == "__main__":
