@@ -3,6 +3,7 @@
 
 PROMPT ?= Explain in two sentences why the sky is blue.
 FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 
 # The prompt goes to the program as typed: a dollar sign in it means a dollar sign, not a variable of make.
@@ -15,12 +16,26 @@ CTEST = ctest --output-on-failure -j $(JOBS)
 configured = [ -e $(2)/build.ninja ] || cmake --preset $(1) $(3)
 FORMATTED = git ls-files -z '*.cc' '*.h'
 
-.PHONY: build run test check layers format fmt fuzz asan bench clean
+.PHONY: build install deb run test check layers format fmt fuzz asan bench clean
 
 build:
 	@$(DEPS) build
 	@$(call configured,release,build)
 	@cmake --build --preset release -j $(JOBS) --target zinc
+
+# To PREFIX, below DESTDIR where that is given.
+install:
+	@$(DEPS) build
+	@$(call configured,release,build)
+	@cmake --build --preset release -j $(JOBS) --target pages
+	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+
+# A Debian package of this machine's kind, in build/.
+deb:
+	@$(DEPS) build deb
+	@$(call configured,release,build)
+	@cmake --build --preset release -j $(JOBS) --target pages
+	@cd build && cpack -G DEB
 
 # What the build says goes to standard error, so that `make -s run >answer.txt` holds the answer alone.
 run:

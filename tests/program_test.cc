@@ -104,7 +104,7 @@ class ProgramTest : public testing::Test {
 
   // What `zinc run $MODEL <words> --json` reports.
   json::object report(const std::string& words) const {
-    const ProcessEnd end = shell("$ZINC run $MODEL " + words + " --json");
+    const ProcessEnd end = shell("$ZINC run $MODEL --temp 0 " + words + " --json");
     EXPECT_EQ(end.exit_code, 0) << words << ": " << end.err;
     const Result<json::value> value = parse_json(end.out);
     EXPECT_TRUE(value.ok()) << end.out;
@@ -286,10 +286,21 @@ TEST_F(ProgramTest, run_takes_the_prompt_as_an_argument_or_from_standard_input) 
 
 TEST_F(ProgramTest, run_streams_the_text_it_reports) {
   const json::value text = report("hello -n 8").at("text");
-  const ProcessEnd streamed = shell("$ZINC run $MODEL hello -n 8");
+  const ProcessEnd streamed = shell("$ZINC run $MODEL --temp 0 hello -n 8");
   EXPECT_EQ(streamed.exit_code, 0);
   EXPECT_EQ(streamed.out, std::string(text.as_string()) + "\n");
-  EXPECT_TRUE(says(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens"}));
+  EXPECT_TRUE(says(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens", "temp 0 (greedy)"}));
+}
+
+TEST_F(ProgramTest, an_answer_can_be_made_again_from_what_is_reported_of_it) {
+  const ProcessEnd first = shell("$ZINC run $MODEL hello -n 8 --json");
+  const json::object drawn = parse_json(first.out).value().as_object();
+  const json::object& how = drawn.at("sampling").as_object();
+  EXPECT_EQ(how.at("seed"), drawn.at("seed"));
+  EXPECT_GT(how.at("temperature").to_number<double>(), 0) << "no greedy answers unless they are asked for";
+  const ProcessEnd second =
+      shell(fmt::format("$ZINC run $MODEL hello -n 8 --json --seed {}", drawn.at("seed").to_number<uint64_t>()));
+  EXPECT_EQ(parse_json(second.out).value().at("tokens"), drawn.at("tokens"));
 }
 
 TEST_F(ProgramTest, run_wraps_the_prompt_in_the_chat_template_unless_it_is_raw) {

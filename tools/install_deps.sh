@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [run] [test] [check] [fuzz] [bench]
+# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [run] [test] [deb] [check] [fuzz] [bench]
 # Looks first, without the package manager; installs only what is missing, asking for root only then.
 # Debian 12 or later and Ubuntu 24.04 or later have everything; elsewhere it says what is needed.
 set -euo pipefail
@@ -41,12 +41,8 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
 
 has_browser() { has_command chromium || has_command chromium-browser || has_command google-chrome; }
 
-has_pip() { # finding it is quick, importing it is not
-  has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("pip") is None)'
-}
-
-has_venv() { # Debian ships Python's venv without what fills one
-  has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("ensurepip") is None)'
+has_module() { # finding it is quick, importing it is not
+  has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)' "$1"
 }
 
 has_fuzzer() {
@@ -68,21 +64,30 @@ missing_for() {
       has_header zlib.h || echo zlib1g-dev
       has_curl || echo libcurl4-openssl-dev
       has_header openssl/ssl.h || echo libssl-dev
+      has_header histedit.h || echo libedit-dev
       has_boost || echo @boost
       has_command node || echo nodejs
       has_command npm || echo npm
       ;;
     run)
-      has_pip || echo python3-pip
+      has_module pip || echo python3-pip
       ;;
     test)
       has_command python3 || echo python3
-      has_pip || echo python3-pip
-      has_venv || echo python3-venv
-      has_command npm || echo npm
+      has_module pip || echo python3-pip
+      has_module ensurepip || echo python3-venv
       has_command curl || echo curl
       has_command ccache || echo ccache
       has_browser || echo chromium
+      has_command tmux || echo tmux
+      has_command zsh || echo zsh
+      has_command fish || echo fish
+      has_command man || echo man-db
+      has_module jsonschema || echo python3-jsonschema
+      ;;
+    deb)
+      has_command dpkg-shlibdeps || echo dpkg-dev
+      has_command file || echo file
       ;;
     check)
       has_command clang-format || echo clang-format

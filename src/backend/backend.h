@@ -83,6 +83,8 @@ struct BackendInfo {
   int rank;          // the default backend is the highest that is usable
   bool (*usable)();  // on this machine; asked often, so it opens nothing
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
+  // Whether it has kernels of its own for matrices of this format, rather than decoding them row by row.
+  bool (*is_fast_format)(const Format& format) = nullptr;  // nullptr: it has for all it takes
 };
 
 extern const BackendInfo* const kBackends[];  // every backend built in, ended by nullptr

@@ -1,21 +1,23 @@
-// SHA-256 (FIPS 180-4), fed in pieces. For checking that a file is the one we mean, not for secrets.
-// One object per message; not shared between threads.
+// SHA-256 (FIPS 180-4) by OpenSSL, which uses what the processor has for it; fed in pieces. For checking that a file is
+// the one we mean, not for secrets. One object per message; not shared between threads.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "base/result.h"
 
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
+
 namespace zinc {
 
 class Sha256 {
  public:
-  static constexpr size_t kBlockBytes = 64;
   using Digest = std::array<uint8_t, 32>;
 
   Sha256();
@@ -23,9 +25,10 @@ class Sha256 {
   Digest finish();  // ends the message; no call may follow
 
  private:
-  std::array<uint32_t, 8> state_;
-  std::array<std::byte, kBlockBytes> pending_;  // the first n_bytes_ % kBlockBytes of it are waiting for a full block
-  uint64_t n_bytes_ = 0;
+  struct FreeContext {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, FreeContext> context_;
 };
 
 std::string to_hex(const Sha256::Digest& digest);                       // 64 lower-case digits

@@ -1,14 +1,18 @@
 #include <fmt/core.h>
 
+#include <optional>
 #include <string>
 #include <system_error>
 
+#include "backend/backend.h"
 #include "base/cache_folder.h"
 #include "cli/command.h"
+#include "cli/help_format.h"
 #include "cli/hub_settings.h"
 #include "cli/one_line.h"
 #include "cli/output.h"
 #include "cli/version.h"
+#include "hub/nearest_name.h"
 
 namespace zinc {
 namespace {
@@ -45,16 +49,31 @@ const CLI::App& named_app(const CLI::App& app) {
   return chosen.empty() ? app : named_app(*chosen.front());
 }
 
+// What was probably meant instead of a word that `app` does not know.
+std::string suggestion(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_name().empty()) names.push_back(command->get_name());
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  std::erase_if(names, [&](const std::string& name) { return name.starts_with('-') != word.starts_with('-'); });
+  const std::optional<std::string> meant = nearest_name(word.substr(0, word.find('=')), names);
+  return meant ? fmt::format("; did you mean {}?", *meant) : "";
+}
+
 // One line that says what was wrong and where the right usage is.
 std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App& app = named_app(root);
   std::string path = app.get_name();
   for (const CLI::App* a = app.get_parent(); a; a = a->get_parent()) path = a->get_name() + " " + path;
   std::string what = error.what();
+  const std::vector<std::string> unknown = root.remaining(true);
   if (app.get_require_subcommand_min() > 0) {  // a group, and none of its commands followed
-    const std::vector<std::string> unknown = root.remaining(true);
     what = unknown.empty() ? "a command is missing" : fmt::format("'{}' is no command", unknown.front());
   }
+  if (!unknown.empty()) what += suggestion(app, unknown.front());
   return fmt::format("zinc: {}; `{} --help` lists what is possible", one_line(what), path);
 }
 
@@ -62,8 +81,11 @@ std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
 
 int run_cli(int argc, char** argv) {
   if (const auto folder = cache_folder(); folder.ok()) keep_caches_in(folder.value());
-  CLI::App app{"zinc: a GGUF file in, tokens out", "zinc"};
-  app.set_version_flag("--version", version_text());
+  CLI::App app{"zinc: runs language models on this machine", "zinc"};
+  app.formatter(std::make_shared<HelpFormat>());
+  app.set_version_flag("--version", [] {
+    return fmt::format("{}\nbackends: {} (here: {})", version_text(), backend_names(), default_backend().name);
+  });
   app.require_subcommand(1);
   std::function<Status()> chosen;
   for (const Command* const* c = kCommands; *c; ++c) {

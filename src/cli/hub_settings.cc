@@ -74,6 +74,12 @@ Result<fs::path> cache_folder() {
               "model file: zinc run MODEL.gguf PROMPT");
 }
 
+Result<fs::path> state_folder() {
+  if (const fs::path state = folder_in("XDG_STATE_HOME"); !state.empty()) return state / "zinc";
+  if (const fs::path home = folder_in("HOME"); !home.empty()) return home / ".local" / "state" / "zinc";
+  return fail(ErrorCode::not_found, "neither HOME nor XDG_STATE_HOME is set to an absolute path");
+}
+
 Result<HubSettings> hub_settings() {
   HubSettings settings;
   ZINC_TRY(cache, cache_folder());

@@ -17,30 +17,68 @@ std::string seed_text(const std::string& word) {
   return fmt::format("'{}' is no seed; expected a whole number from 0 to 18446744073709551615", word);
 }
 
+// A float as it was typed: 0.2, not 0.20000000298.
+json::value number(float value) { return json::value(std::strtod(fmt::format("{}", value).c_str(), nullptr)); }
+
 }  // namespace
 
-void SamplingOptions::settle_seed() { params.seed = seed ? *seed : fresh_seed(); }
+SamplingParams SamplingOptions::settle(const SamplingAdvice& advice) const {
+  SamplingParams out = params;
+  out.temperature = temperature.value_or(advice.temperature);
+  out.top_k = top_k.value_or(advice.top_k);
+  out.top_p = top_p.value_or(advice.top_p);
+  out.min_p = min_p.value_or(advice.min_p);
+  out.repeat_penalty = repeat_penalty.value_or(advice.repeat_penalty);
+  out.seed = seed ? *seed : fresh_seed() >> 11;  // exact in any language that reads it from JSON
+  return out;
+}
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
   SamplingParams& p = options.params;
   const auto add = [&app](const char* name, auto& target, const char* help) {
-    app.add_option(name, target, help)->capture_default_str()->group("Sampling");
+    return app.add_option(name, target, help)->group("Sampling (default: what the model's makers recommend)");
   };
-  add("--temp,--temperature", p.temperature, "0: always the most likely token");
-  add("--top-k", p.top_k, "keep the k most likely tokens (0: off)");
-  add("--top-p", p.top_p, "keep the most likely tokens with this probability together (1: off)");
-  add("--min-p", p.min_p, "keep tokens with this share of the best one's probability (0: off)");
-  add("--repeat-penalty", p.repeat_penalty, "weaken tokens already seen (1: off)");
-  add("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen (0: off)");
-  add("--presence-penalty", p.presence_penalty, "subtracted once if a token was seen (0: off)");
-  add("--repeat-last-n", p.repeat_last_n, "how far back these three look (-1: everything)");
-  add("--dry-multiplier", p.dry_multiplier, "strength against repeated runs of tokens (0: off)");
-  add("--dry-base", p.dry_base, "growth of that penalty with the run's length");
-  add("--dry-allowed-length", p.dry_allowed_length, "runs up to this length cost nothing");
-  add("--dry-last-n", p.dry_last_n, "how far back DRY looks (-1: everything)");
-  app.add_option("--seed", options.seed, "of the random draws (default: a new one each time)")
-      ->check(seed_text)
-      ->group("Sampling");
+  add("--temp,--temperature", options.temperature, "0: always the most likely token; higher: more daring");
+  add("--top-k", options.top_k, "keep the k most likely tokens (0: off)");
+  add("--top-p", options.top_p, "keep the most likely tokens with this probability together (1: off)");
+  add("--min-p", options.min_p, "keep tokens with this share of the best one's probability (0: off)");
+  add("--repeat-penalty", options.repeat_penalty, "weaken tokens already seen (1: off)");
+  add("--seed", options.seed, "of the random draws (default: a new one each time)")->check(seed_text, "");
+  const auto add_more = [&app](const char* name, auto& target, const char* help) {
+    app.add_option(name, target, help)->capture_default_str()->group("Sampling, seldom needed");
+  };
+  add_more("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen (0: off)");
+  add_more("--presence-penalty", p.presence_penalty, "subtracted once if a token was seen (0: off)");
+  add_more("--repeat-last-n", p.repeat_last_n, "how far back these three look (-1: everything)");
+  add_more("--dry-multiplier", p.dry_multiplier, "strength against repeated runs of tokens (0: off)");
+  add_more("--dry-base", p.dry_base, "growth of that penalty with the run's length");
+  add_more("--dry-allowed-length", p.dry_allowed_length, "runs up to this length cost nothing");
+  add_more("--dry-last-n", p.dry_last_n, "how far back DRY looks (-1: everything)");
+}
+
+std::string sampling_text(const SamplingParams& p) {
+  if (p.temperature == 0) return "temp 0 (greedy)";
+  std::string text = fmt::format("temp {}", p.temperature);
+  if (p.top_k > 0) text += fmt::format(", top-k {}", p.top_k);
+  if (p.top_p < 1) text += fmt::format(", top-p {}", p.top_p);
+  if (p.min_p > 0) text += fmt::format(", min-p {}", p.min_p);
+  if (p.repeat_penalty != 1) text += fmt::format(", repeat-penalty {}", p.repeat_penalty);
+  if (p.frequency_penalty != 0) text += fmt::format(", frequency-penalty {}", p.frequency_penalty);
+  if (p.presence_penalty != 0) text += fmt::format(", presence-penalty {}", p.presence_penalty);
+  if (p.dry_multiplier > 0) text += fmt::format(", dry-multiplier {}", p.dry_multiplier);
+  return text + fmt::format(", seed {}", p.seed);
+}
+
+json::object sampling_json(const SamplingParams& p) {
+  return {{"temperature", number(p.temperature)},
+          {"top_k", p.top_k},
+          {"top_p", number(p.top_p)},
+          {"min_p", number(p.min_p)},
+          {"repeat_penalty", number(p.repeat_penalty)},
+          {"frequency_penalty", number(p.frequency_penalty)},
+          {"presence_penalty", number(p.presence_penalty)},
+          {"dry_multiplier", number(p.dry_multiplier)},
+          {"seed", p.seed}};
 }
 
 }  // namespace zinc

@@ -71,15 +71,12 @@ void RangeFetch::start_idle() {
     Connection& c = *connection;
     if (c.transfer || c.given_up || now < c.not_before) continue;
     if (!c.run && !waiting_.empty()) {
-      Run& next = waiting_.front();
-      const uint64_t end = std::min(next.end_chunk, next.chunk + run_length());
-      c.run = next;
+      const uint64_t n_most = run_length();
+      c.run = std::move(waiting_.front());
+      waiting_.pop_front();
+      const uint64_t end = std::min(c.run->end_chunk, c.run->chunk + n_most);
+      if (end < c.run->end_chunk) waiting_.push_front(Run{end, c.run->end_chunk, part_.chunk_begin(end)});
       c.run->end_chunk = end;
-      if (end == next.end_chunk) {
-        waiting_.pop_front();
-      } else {
-        next = Run{end, next.end_chunk, part_.chunk_begin(end)};
-      }
     }
     if (!c.run) continue;
     TransferRequest request{remote_.url, is_same_origin(remote_.url, request_.url) ? request_.bearer_token : "", {}};

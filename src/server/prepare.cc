@@ -174,6 +174,20 @@ std::optional<ApiError> check_sampling(const PreparedRequest& prepared) {
   return bad_field(field == "dry_breakers" ? "dry_sequence_breakers" : field, message);
 }
 
+// From `asked` and `model` to all the rest.
+std::optional<ApiError> prepare_asked(PreparedRequest& out) {
+  out.asked.sampling.seed = out.asked.seed.value_or(random_number() >> 11);  // exact in any language
+  out.answer.sampling = out.asked.sampling;
+  out.answer.stop = out.asked.stop;
+  out.answer.max_tokens = out.asked.max_tokens;
+  out.answer.n_top_logprobs = out.asked.n_top_logprobs;
+  out.answer.ignore_eos = out.asked.ignore_eos;
+  std::optional<ApiError> error = check_sampling(out);
+  if (!error) out.answer.dry_breakers = find_dry_breakers(out.answer.sampling, out.model->tokenizer);
+  if (!error) error = out.asked.is_chat() ? prepare_chat(out) : prepare_raw(out);
+  return error ? error : check_lengths(out);
+}
+
 }  // namespace
 
 OrApiError<json::object> parse_body(std::string_view body) {
@@ -233,17 +247,15 @@ OrApiError<PreparedRequest> prepare(const ApiForm& form, const ModelList& models
   out.model = std::get<ModelRef>(model);
 
   out.echoed = form.echo(out.asked, object);
-  out.asked.sampling.seed = out.asked.seed.value_or(random_number() >> 11);  // exact in any language
-  out.answer.sampling = out.asked.sampling;
-  out.answer.stop = out.asked.stop;
-  out.answer.max_tokens = out.asked.max_tokens;
-  out.answer.n_top_logprobs = out.asked.n_top_logprobs;
-  out.answer.ignore_eos = out.asked.ignore_eos;
-  std::optional<ApiError> error = check_sampling(out);
-  if (!error) out.answer.dry_breakers = find_dry_breakers(out.answer.sampling, out.model->tokenizer);
-  if (!error) error = out.asked.is_chat() ? prepare_chat(out) : prepare_raw(out);
-  if (!error) error = check_lengths(out);
-  if (error) return std::move(*error);
+  if (std::optional<ApiError> error = prepare_asked(out)) return std::move(*error);
+  return out;
+}
+
+OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest asked) {
+  PreparedRequest out;
+  out.model = std::move(model);
+  out.asked = std::move(asked);
+  if (std::optional<ApiError> error = prepare_asked(out)) return std::move(*error);
   return out;
 }
 

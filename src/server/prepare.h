@@ -34,5 +34,7 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
 
 OrApiError<PreparedRequest> prepare(const ApiForm& form, const ModelList& models, const ServerLimits& limits,
                                     std::string_view body);
+// The same for a request that came over no wire.
+OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest asked);
 
 }  // namespace zinc

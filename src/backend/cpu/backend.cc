@@ -83,6 +83,11 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*usable.front(), n_threads));
 }
 
+bool has_panels(const Format& format) {
+  const std::vector<const Kernels*> usable = usable_kernels();
+  return !usable.empty() && find_panel_format(*usable.front(), format.name);
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -92,6 +97,7 @@ extern const BackendInfo k_backend_cpu = {.name = "cpu",
                                           .product_bits = 8,
                                           .rank = 1,
                                           .usable = [] { return !cpu::usable_kernels().empty(); },
-                                          .open = cpu::open};
+                                          .open = cpu::open,
+                                          .is_fast_format = cpu::has_panels};
 
 }  // namespace zinc

@@ -4,7 +4,6 @@
 #include <array>
 
 namespace zinc::cpu {
-namespace {
 
 const PanelFormat* find_panel_format(const Kernels& kernels, std::string_view name) {
   for (const PanelFormat* const* f = kernels.panel_formats; *f; ++f) {
@@ -12,6 +11,8 @@ const PanelFormat* find_panel_format(const Kernels& kernels, std::string_view na
   }
   return nullptr;
 }
+
+namespace {
 
 void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byte* zeros) {
   const Format& format = *matrix.view.format;

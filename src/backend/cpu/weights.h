@@ -13,6 +13,8 @@
 
 namespace zinc::cpu {
 
+const PanelFormat* find_panel_format(const Kernels& kernels, std::string_view name);  // nullptr: it has none
+
 // A stack of matrices of equal shape (experts), or one.
 struct Matrix {
   TensorView view;

@@ -15,6 +15,7 @@ namespace {
 struct Options {
   bool installed = false;
   bool json = false;
+  bool names = false;
 };
 
 std::string row_of(const ModelEntry& entry, size_t width) {
@@ -41,6 +42,11 @@ Status run(const Options& options) {
   const MachineMemory machine = this_machine();
   std::vector<ModelEntry> entries = list_models(settings, machine);
   if (options.installed) std::erase_if(entries, [](const ModelEntry& entry) { return entry.path.empty(); });
+  if (options.names) {
+    std::string names;
+    for (const ModelEntry& entry : entries) names += one_line(entry.id) + "\n";
+    return write_output(names);
+  }
   if (!options.json) return write_output(table_of(entries, machine));
   json::array rows;
   for (const ModelEntry& entry : entries) rows.push_back(entry_json(entry, settings));
@@ -50,7 +56,8 @@ Status run(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_flag("--installed", options->installed, "only what is on this machine");
-  app.add_flag("--json", options->json, "print JSON");
+  CLI::Option* json = app.add_flag("--json", options->json, "print JSON");
+  app.add_flag("--names", options->names, "print the names alone, one per line")->excludes(json);
   return [options] { return run(*options); };
 }
 

@@ -9,6 +9,7 @@
 #include "cli/model_file.h"
 #include "cli/one_line.h"
 #include "cli/output.h"
+#include "cli/report_each.h"
 #include "hub/inventory.h"
 
 namespace zinc {
@@ -32,11 +33,11 @@ Result<json::object> pull(const HubSettings& settings, const std::string& name) 
     return fail(ErrorCode::invalid_input,
                 "{}: this is a file, there is nothing to fetch; name a model of `zinc list` or a source", name);
   }
-  json::object report{{"name", name}};
+  json::object report{{"name", name},          {"id", nullptr},      {"path", nullptr},   {"was_there", true},
+                      {"size_bytes", nullptr}, {"fetched_bytes", 0}, {"sha256", nullptr}, {"verified", false}};
   if (elsewhere) {
     note(fmt::format("{} is already here: {}", one_line(name), one_line(elsewhere->path.string())));
     report["path"] = elsewhere->path.string();
-    report["was_there"] = true;
     return report;
   }
   ZINC_TRY(reference, refer_to_model(settings, name));
@@ -49,20 +50,14 @@ Result<json::object> pull(const HubSettings& settings, const std::string& name) 
   report["was_there"] = pulled.was_there;
   report["size_bytes"] = static_cast<int64_t>(model.n_bytes());
   report["fetched_bytes"] = static_cast<int64_t>(pulled.n_fetched);
-  report["sha256"] = model.files.front().sha256;
+  if (model.files.size() == 1) report["sha256"] = model.files.front().sha256;
   report["verified"] = model.is_verified;
   return report;
 }
 
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
-  json::array reports;
-  for (const std::string& name : options.names) {
-    ZINC_TRY(report, pull(settings, name));
-    reports.push_back(std::move(report));
-  }
-  if (options.json) return write_output(to_pretty_json(reports) + "\n");
-  return ok_status();
+  return report_each(options.names, options.json, [&](const std::string& name) { return pull(settings, name); });
 }
 
 std::function<Status()> declare(CLI::App& app) {

@@ -9,6 +9,7 @@
 #include "cli/hub_settings.h"
 #include "cli/one_line.h"
 #include "cli/output.h"
+#include "cli/report_each.h"
 #include "hub/inventory.h"
 
 namespace zinc {
@@ -57,12 +58,7 @@ Result<json::object> remove(const HubSettings& settings, const std::string& name
 
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
-  json::array reports;
-  for (const std::string& name : options.names) {
-    ZINC_TRY(report, remove(settings, name));
-    reports.push_back(std::move(report));
-  }
-  return options.json ? write_output(to_pretty_json(reports) + "\n") : ok_status();
+  return report_each(options.names, options.json, [&](const std::string& name) { return remove(settings, name); });
 }
 
 std::function<Status()> declare(CLI::App& app) {

@@ -18,6 +18,7 @@
 #include "cli/model_options.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
+#include "cli/terminal_text.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
 
@@ -108,19 +109,22 @@ Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInst
   return chat.tokens(std::move(request));
 }
 
-std::string figures_of(const Generation& made) {
+std::string figures_of(const Generation& made, const SamplingParams& sampling) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
-  return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({})", made.n_prompt_tokens,
+  return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); {}", made.n_prompt_tokens,
                      rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), made.tokens.size(),
-                     rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason));
+                     rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason),
+                     sampling_text(sampling));
 }
 
-std::string report_of(const Options& options, const Generation& made, const std::string& text) {
+std::string report_of(const Options& options, const SamplingParams& sampling, const Generation& made,
+                      const std::string& text) {
   json::object report;
   report["model"] = options.model.path;
   report["text"] = text;
   report["finish_reason"] = stop_reason_name(made.reason);
-  report["seed"] = options.sampling.params.seed;
+  report["seed"] = sampling.seed;
+  report["sampling"] = sampling_json(sampling);
   report["prompt_tokens"] = made.n_prompt_tokens;
   report["prompt_seconds"] = made.prompt_s;
   report["generated_tokens"] = made.tokens.size();
@@ -151,19 +155,19 @@ class InterruptWatch {
 // Streams the answer or keeps it for the report.
 class AnswerSink {
  public:
-  explicit AnswerSink(bool keeps) : keeps_(keeps) {}
+  explicit AnswerSink(bool keeps) : keeps_(keeps), is_terminal_(::isatty(STDOUT_FILENO)) {}
   void take(std::string_view piece) {
     if (keeps_) {
       text_ += piece;
     } else if (written_.ok()) {
-      written_ = write_output(piece);
+      written_ = is_terminal_ ? write_output(terminal_text(piece)) : write_output(piece);
     }
   }
   const std::string& text() const { return text_; }
   const Status& written() const { return written_; }
 
  private:
-  bool keeps_;
+  bool keeps_, is_terminal_;
   std::string text_;
   Status written_ = ok_status();
 };
@@ -172,9 +176,8 @@ Status answer(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const ModelConfig& config = model.model().config;
-  if (Status valid = validate(options.sampling.params, static_cast<int32_t>(config.vocab_size)); !valid.ok()) {
-    return valid;
-  }
+  const SamplingParams sampling = options.sampling.settle(sampling_advice(model.file()));
+  if (Status valid = validate(sampling, static_cast<int32_t>(config.vocab_size)); !valid.ok()) return valid;
   ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
   if (options.context > config.max_context) {
     note(fmt::format("zinc: the model was trained for {} positions, -c asks for {}", config.max_context,
@@ -185,12 +188,12 @@ Status answer(const Options& options) {
   const InterruptWatch watch;
   const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.take(piece); },
                             .cancelled = [&] { return g_interrupted.load() || !sink.written().ok(); }};
-  const AnswerOptions how{.sampling = options.sampling.params, .max_tokens = options.max_tokens, .stop = options.stop};
+  const AnswerOptions how{.sampling = sampling, .max_tokens = options.max_tokens, .stop = options.stop};
   const Result<Generation> made = generate(sequence, tokenizer, prompt, how, hooks);
   if (!made.ok()) return made.error();
   if (!sink.written().ok()) return sink.written();
-  Status written = write_output(options.json ? report_of(options, made.value(), sink.text()) : "\n");
-  if (!options.json) note(figures_of(made.value()));
+  Status written = write_output(options.json ? report_of(options, sampling, made.value(), sink.text()) : "\n");
+  if (!options.json) note(figures_of(made.value(), sampling));
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
 }
@@ -199,13 +202,11 @@ Status run(Options& options) {
   if (Status sorted = sort_positionals(options); !sorted.ok()) return sorted;
   ZINC_TRY(file, model_file(options.model.path));
   options.model.path = file.string();
-  options.sampling.settle_seed();
   return answer(options);
 }
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  options->sampling.params.temperature = 0;  // a question asked twice gets the same answer
   app.add_option(
          "model_and_prompt", options->positionals,
          "[MODEL] [PROMPT]: a GGUF file, a name `zinc list` shows or a source like hf:ORG/REPO (else the default "

@@ -21,9 +21,8 @@ struct Options {
 };
 
 // The name as it will still mean the same from another folder.
-Result<std::string> lasting_name(const HubSettings& settings, const std::string& name, bool& is_here) {
+Result<std::string> lasting_name(const HubSettings& settings, const std::string& name) {
   ZINC_TRY(found, find_model(settings, name));
-  is_here = found.has_value();
   if (const CatalogModel* model = find_catalog_model(name)) return std::string(model->id);
   if (!found || found->place != ModelPlace::path) return name;
   std::error_code error;
@@ -38,14 +37,15 @@ Result<std::string> lasting_name(const HubSettings& settings, const std::string&
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
   const ModelStore store(settings);
-  bool is_here = true;
   if (options.reset) {
     if (Status cleared = store.set_default_model(""); !cleared.ok()) return cleared;
   } else if (!options.name.empty()) {
-    ZINC_TRY(name, lasting_name(settings, options.name, is_here));
+    ZINC_TRY(name, lasting_name(settings, options.name));
     if (Status set = store.set_default_model(name); !set.ok()) return set;
   }
   const std::string name = default_model_name(settings);
+  const Result<std::optional<FoundModel>> found = find_model(settings, name);
+  const bool is_here = found.ok() && found.value();
   if (options.json) return write_output(to_json(json::object{{"default", name}, {"installed", is_here}}) + "\n");
   if (!is_here) note(fmt::format("it is not here yet; `zinc pull {}` or its first use fetches it", one_line(name)));
   return write_output(one_line(name) + "\n");

@@ -1,0 +1,32 @@
+# `make install` and the Debian package: the program, its man page and its completions, which it writes itself.
+include(GNUInstallDirs)
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # the target `pages` has all that is installed; tests need not be built
+set(pages ${CMAKE_BINARY_DIR}/pages)
+set(page_files "")
+foreach(page bash zsh fish man)
+  add_custom_command(OUTPUT ${pages}/${page} COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}
+    COMMAND $<TARGET_FILE:zinc> completion ${page} > ${pages}/${page} DEPENDS zinc VERBATIM)
+  list(APPEND page_files ${pages}/${page})
+endforeach()
+add_custom_target(pages DEPENDS ${page_files} zinc)  # what is installed
+
+install(TARGETS zinc RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${pages}/man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME zinc.1)
+install(FILES ${pages}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME zinc)
+install(FILES ${pages}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _zinc)
+install(FILES ${pages}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME zinc.fish)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/zinc RENAME copyright)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME zinc)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "runs language models on this machine")
+set(CPACK_PACKAGE_CONTACT "The zinc authors")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The zinc authors")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS ca-certificates)  # models come over https
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3-pip)   # of the sources, pip: is quicker with pip
+include(CPack)

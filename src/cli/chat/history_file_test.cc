@@ -1,0 +1,62 @@
+#include "cli/chat/history_file.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class HistoryFileTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+  const fs::path folder_ = fs::path(testing::TempDir()) / "zinc_history";
+  const fs::path path_ = folder_ / "state" / "chat_history";
+  const HistoryFile file_{path_};
+};
+
+TEST_F(HistoryFileTest, keeps_messages_of_several_lines_in_order) {
+  EXPECT_TRUE(file_.read().empty());
+  for (const char* message : {"one", "two\nlines \"quoted\" \\", "größe 大小", "größe 大小"}) {
+    ASSERT_TRUE(file_.add(message).ok());
+  }
+  EXPECT_EQ(file_.read(), (std::vector<std::string>{"one", "two\nlines \"quoted\" \\", "größe 大小"}))
+      << "the same thing twice in a row is kept once";
+}
+
+TEST_F(HistoryFileTest, is_for_its_owner_only) {
+  ASSERT_TRUE(file_.add("a secret").ok());
+  EXPECT_EQ(fs::status(path_).permissions() & fs::perms::all, fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(HistoryFileTest, forgets_the_oldest_and_what_is_too_long) {
+  ASSERT_TRUE(file_.add("first").ok());
+  std::ofstream(path_, std::ios::app) << [] {
+    std::string lines;
+    for (size_t i = 0; i < HistoryFile::kMaxMessages; ++i) lines += fmt::format("\"{}\"\n", i);
+    return lines;
+  }();
+  ASSERT_TRUE(file_.add("last").ok());
+  EXPECT_EQ(file_.read().size(), HistoryFile::kMaxMessages);
+  EXPECT_EQ(file_.read().front(), "1");
+  EXPECT_EQ(file_.read().back(), "last");
+  ASSERT_TRUE(file_.add(std::string(HistoryFile::kMaxMessageBytes + 1, 'x')).ok());
+  EXPECT_EQ(file_.read().back(), "last");
+}
+
+TEST_F(HistoryFileTest, passes_over_what_is_no_message) {
+  fs::create_directories(path_.parent_path());
+  std::ofstream(path_) << "nonsense\n\"kept\"\n{}\n\n\"cut off";
+  EXPECT_EQ(file_.read(), std::vector<std::string>{"kept"});
+  fs::remove(path_);
+  fs::create_directories(path_);
+  EXPECT_TRUE(file_.read().empty());
+  EXPECT_FALSE(file_.add("x").ok()) << "a folder is in the way";
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,63 @@
+#include "cli/check/check_report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/utf8.h"
+#include "cli/one_line.h"
+#include "cli/version.h"
+
+namespace zinc {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNames = {"ok", "warn", "fail"};
+constexpr std::array<std::string_view, 3> kWords = {"OK  ", "WARN", "FAIL"};
+constexpr std::array<std::string_view, 3> kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
+constexpr std::array<std::string_view, 3> kVerdicts = {"ready", "ready, with warnings", "not ready"};
+
+json::value text_or_null(const std::string& text) {
+  return text.empty() ? json::value() : json::value(json::string(replace_invalid_utf8(text)));
+}
+
+}  // namespace
+
+std::string_view check_status_name(CheckStatus status) { return kNames[static_cast<size_t>(status)]; }
+
+CheckStatus CheckReport::verdict() const {
+  CheckStatus worst = CheckStatus::ok;
+  for (const CheckLine& line : lines_) worst = std::max(worst, line.status);
+  return worst;
+}
+
+json::object CheckReport::to_json() const {
+  json::array lines;
+  for (const CheckLine& line : lines_) {
+    lines.push_back({{"section", line.section},
+                     {"name", line.name},
+                     {"status", check_status_name(line.status)},
+                     {"message", replace_invalid_utf8(line.message)},
+                     {"hint", text_or_null(line.hint)}});
+  }
+  return {{"version", version_text()},  {"verdict", check_status_name(verdict())},
+          {"checks", std::move(lines)}, {"machine", machine},
+          {"backends", backends},       {"model", model.empty() ? json::value() : json::value(model)}};
+}
+
+std::string CheckReport::to_text(bool has_colours) const {
+  std::string text, section;
+  const auto word = [has_colours](CheckStatus status) {
+    const size_t i = static_cast<size_t>(status);
+    return has_colours ? fmt::format("{}{}\x1b[0m", kColours[i], kWords[i]) : std::string(kWords[i]);
+  };
+  for (const CheckLine& line : lines_) {
+    if (line.section != section) text += fmt::format("{}{}\n", section.empty() ? "" : "\n", line.section);
+    section = line.section;
+    text += fmt::format("  {} {:<12} {}\n", word(line.status), line.name, one_line(line.message));
+    if (!line.hint.empty()) text += fmt::format("                    -> {}\n", one_line(line.hint));
+  }
+  return text + fmt::format("\n{} {}\n", word(verdict()), kVerdicts[static_cast<size_t>(verdict())]);
+}
+
+}  // namespace zinc

@@ -1,0 +1,131 @@
+// `zinc chat [MODEL]`: a conversation on the terminal, or with standard input a pipe: each line a turn.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "cli/chat/chat_commands.h"
+#include "cli/chat/history_file.h"
+#include "cli/chat/line_editor.h"
+#include "cli/command.h"
+#include "cli/hub_settings.h"
+#include "cli/model_file.h"
+#include "cli/terminal.h"
+
+namespace zinc {
+namespace {
+
+struct Options {
+  ChatOptions chat;
+  std::string system;
+  bool no_colour = false;
+  bool no_history = false;
+};
+
+Result<std::unique_ptr<LineSource>> open_lines(bool is_terminal) {
+  if (!is_terminal || is_dumb_terminal()) return std::unique_ptr<LineSource>(std::make_unique<PlainLines>(is_terminal));
+  ZINC_TRY(editor, LineEditor::create(chat_command_words()));
+  return std::unique_ptr<LineSource>(std::move(editor));
+}
+
+// Questions of this chat and of earlier ones, for the arrow keys.
+class Memory {
+ public:
+  Memory(LineSource& lines, bool is_kept) : lines_(lines) {
+    const Result<std::filesystem::path> folder = state_folder();
+    if (!is_kept || !folder.ok()) return;
+    file_.emplace(folder.value() / "chat_history");
+    for (const std::string& message : file_->read()) lines_.remember(message);
+  }
+  // A history that cannot be kept is worth one remark, not the chat.
+  void add(const std::string& message, ChatScreen& screen) {
+    lines_.remember(message);
+    if (!file_) return;
+    if (const Status added = file_->add(message); !added.ok()) {
+      screen.complain("the history is not kept: " + added.error().message);
+      file_.reset();
+    }
+  }
+
+ private:
+  LineSource& lines_;
+  std::optional<HistoryFile> file_;
+};
+
+// One message: a command or a question. On a terminal a mistake is shown and the chat goes on; a script has to stop.
+Result<Next> take(ChatSession& session, const Input& input) {
+  const std::string& message = input.text;
+  const bool is_escaped = !input.is_quoted && message.starts_with("//");
+  const bool is_command = !input.is_quoted && !is_escaped && message.starts_with('/');
+  Result<Next> next = Next::go_on;
+  if (is_command) {
+    next = run_chat_command(session, message);
+  } else if (Status asked = session.ask(is_escaped ? message.substr(1) : message); !asked.ok()) {
+    next = asked.error();
+  }
+  if (!session.screen().written().ok()) return session.screen().written().error();
+  if (next.ok() || !session.screen().is_terminal()) return next;
+  session.screen().complain(next.error().message);
+  return Next::go_on;
+}
+
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\n") == std::string::npos; }
+
+Status talk(ChatSession& session, LineSource& lines, Memory& memory) {
+  bool was_interrupted = false;
+  while (!session.was_told_to_end()) {
+    ZINC_TRY(input, read_message(lines, session.screen().prompt()));
+    if (input.kind == InputKind::end) break;
+    if (input.kind == InputKind::interrupted) {
+      if (was_interrupted) break;
+      was_interrupted = true;
+      session.screen().whisper("Ctrl-C again, or Ctrl-D, leaves");
+      continue;
+    }
+    was_interrupted = false;
+    if (is_blank(input.text)) continue;
+    memory.add(input.text, session.screen());
+    ZINC_TRY(next, take(session, input));
+    if (next == Next::quit) break;
+  }
+  return session.screen().written();
+}
+
+Status run(const Options& options) {
+  const bool is_terminal = ::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO);
+  ChatScreen screen(is_terminal, is_terminal && !options.no_colour && shows_colours(STDOUT_FILENO));
+  ChatSession session(options.chat, screen);
+  ZINC_TRY(loaded, session.load_model(options.chat.model.path));
+  session.set_system(options.system);
+  screen.whisper(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
+                             session.model().backend(), session.model().limits().context));
+  ZINC_TRY(lines, open_lines(is_terminal));
+  Memory memory(*lines, is_terminal && !options.no_history);
+  return talk(session, *lines, memory);
+}
+
+std::function<Status()> declare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  ChatOptions& chat = options->chat;
+  app.add_option("model", chat.model.path, std::string(kModelHelp) + " (default: the default model)")
+      ->option_text("[MODEL]");
+  app.add_option("--system", options->system, "the system message");
+  app.add_option("-n,--max-tokens", chat.max_tokens, "the longest answer, in tokens (0: until the context is full)")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("-c,--context", chat.context, "positions of the context (0: the model's own, as far as memory holds)")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_flag("--think,!--no-think", chat.thinking, "whether to think before answering (default: as the model does)");
+  app.add_flag("--no-color", options->no_colour, "no colours; also where NO_COLOR is set or TERM is dumb");
+  app.add_flag("--no-history", options->no_history, "neither read nor write the history of questions");
+  declare_sampling_options(app, chat.sampling);
+  declare_model_options(app, chat.model);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+extern const Command k_command_chat = {.path = "chat", .summary = "talk with a model", .declare = declare};
+
+}  // namespace zinc

@@ -1,0 +1,39 @@
+// `zinc completion SHELL` and `zinc completion man`: pages for other programs, written from the tree of commands.
+#include <array>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/reference_pages.h"
+
+namespace zinc {
+namespace {
+
+struct Page {
+  const char* name;
+  std::string (*write)(const CLI::App& root);
+};
+constexpr std::array kPages = {Page{"bash", bash_completion}, Page{"zsh", zsh_completion},
+                               Page{"fish", fish_completion}, Page{"man", man_page}};
+
+std::function<Status()> declare(CLI::App& app) {
+  auto wanted = std::make_shared<std::string>();
+  app.add_option("page", *wanted, "bash, zsh or fish: completions for that shell; man: the man page, as troff")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}))
+      ->option_text("PAGE");
+  app.footer("For this shell alone: source <(zinc completion bash)");
+  return [wanted, &app] {
+    for (const Page& page : kPages) {
+      if (*wanted == page.name) return write_output(page.write(*app.get_parent()));
+    }
+    return ok_status();
+  };
+}
+
+}  // namespace
+
+extern const Command k_command_completion = {
+    .path = "completion", .summary = "print completions for a shell, or the man page", .declare = declare};
+
+}  // namespace zinc

@@ -1,0 +1,9 @@
+// What the terminal can do and its user wants, from the environment.
+#pragma once
+
+namespace zinc {
+
+bool is_dumb_terminal();         // it cannot move its cursor: TERM is "dumb" or not set
+bool shows_colours(int stream);  // it is a terminal that can, and NO_COLOR is not set (no-color.org)
+
+}  // namespace zinc
