@@ -129,7 +129,7 @@ function isSameMath(old: Node, now: Node): boolean {
 export class MarkdownView {
   private nSettled = 0; // blocks
   private at = 0; // where in the text the first block that is not settled begins
-  private readonly links: Tokens.Def[] & Record<string, Tokens.Def> = Object.create(null);
+  private readonly links: Record<string, { href: string; title: string }> = {}; // defined in what is settled
   private shown = '';
 
   constructor(private readonly root: HTMLElement) {}
@@ -140,19 +140,35 @@ export class MarkdownView {
     this.shown = text;
     const rest = text.slice(this.at);
     const lexer = new Lexer(marked.defaults);
-    lexer.tokens.links = this.links as never;
+    lexer.tokens.links = { ...this.links };
     const tokens = lexer.lex(rest);
-    const isFaithful = tokens.map((token) => token.raw).join('') === rest;
     const last = tokens.findLastIndex((token) => token.type !== 'space');
     let child = this.nSettled;
+    let at = 0;
+    let isFaithful = true; // the lexer changes some white space; from there on it is not known where a block ends
     tokens.forEach((token, i) => {
+      isFaithful &&= rest.startsWith(token.raw, at);
+      at += token.raw.length;
       const isOpen = !isWhole && (i >= last || !isFaithful);
       if (token.type !== 'space' && token.type !== 'def') this.draw(child++, token, !isOpen);
       if (isOpen) return;
+      if (token.type === 'def') this.links[token.tag as string] = { href: token.href as string, title: token.title as string };
       this.nSettled = child;
       this.at += token.raw.length;
     });
     while (this.root.children.length > child) this.root.lastElementChild!.remove();
+    if (isWhole && Object.keys(this.links).length > 0) this.resolveLinks(text);
+  }
+
+  // Links may be defined after they are used. Only at the end it is known to what; only they are drawn again.
+  private resolveLinks(text: string): void {
+    const blocks = new Lexer(marked.defaults).lex(text).filter((token) => token.type !== 'space' && token.type !== 'def');
+    if (blocks.length !== this.root.children.length) return;
+    blocks.forEach((token, i) => {
+      const block = this.root.children[i] as HTMLElement;
+      if (!block.querySelector('figure')) morph(block, fragment([token]));
+      drawMath(block);
+    });
   }
 
   private draw(index: number, token: Token, settles: boolean): void {
