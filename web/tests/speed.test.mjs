@@ -20,8 +20,9 @@ function tokensOf(text) {
   return out;
 }
 
-// Long tasks of the page's main thread after `fromMs`. A task of which the processor did other programs' work for the
-// most part is theirs, not the page's.
+// Long tasks of the page's main thread after `fromMs`. One that was long because the processor did other programs' work
+// meanwhile is theirs, not the page's.
+const kOwnMs = 40;
 function longTasks(trace, fromMs) {
   const events = JSON.parse(trace.toString()).traceEvents;
   const mains = new Set(events.filter((event) => event.name === 'thread_name' && event.args?.name === 'CrRendererMain').map((event) => `${event.pid}:${event.tid}`));
@@ -31,7 +32,7 @@ function longTasks(trace, fromMs) {
   const long = tasks
     .filter((event) => (event.ts - begin) / 1000 > fromMs && event.dur > 50_000)
     .map((event) => ({ at: (event.ts - begin) / 1000, ms: event.dur / 1000, ownMs: (event.tdur ?? event.dur) / 1000 }));
-  const own = long.filter((task) => task.ownMs > task.ms / 2);
+  const own = long.filter((task) => task.ownMs > kOwnMs);
   if (long.length > own.length) console.log(`not the page's: ${JSON.stringify(long.filter((task) => !own.includes(task)))}`);
   return own;
 }
