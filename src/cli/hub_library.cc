@@ -14,6 +14,19 @@ constexpr std::chrono::milliseconds kUnloadPause{20};
 
 ApiError conflict(std::string message) { return http_error(409, message); }
 
+// By its id in the list, and by nothing else: who asks over the network names no files of this machine.
+std::optional<ModelEntry> find_listed(const HubSettings& settings, const std::string& name) {
+  for (ModelEntry& entry : list_models(settings, this_machine())) {
+    if (entry.id == name) return std::move(entry);
+  }
+  return std::nullopt;
+}
+
+ApiError unknown_name(const std::string& name) {
+  return bad_field("model",
+                   fmt::format("there is no model '{}'; GET /models lists those there are", name.substr(0, 100)));
+}
+
 LibraryAnswer activated(const std::string& name) {
   return {.body = {{"object", "model.activation"}, {"id", name}, {"active", true}}};
 }
@@ -173,11 +186,10 @@ json::object HubLibrary::pull_body(const Pull& pull) const {
 
 void HubLibrary::pull(std::string name, Done done) {
   shelf_.post([this, name = std::move(name), done = std::move(done)] {
+    const std::optional<ModelEntry> listed = find_listed(settings_, name);
+    if (!listed && !has_source_prefix(name)) return done(unknown_name(name));
     const Result<std::optional<FoundModel>> found = find_model(settings_, name);
     if (!found.ok()) return done(api_error(found.error()));
-    if (found.value() && found.value()->place == ModelPlace::path) {
-      return done(bad_field("model", "'model' is a file, there is nothing to fetch; name a model of the list"));
-    }
     if (found.value()) {
       return done(LibraryAnswer{.body = {{"object", "model.pull"}, {"id", name}, {"state", "installed"}}});
     }
@@ -260,9 +272,14 @@ std::optional<HubLibrary::Place> HubLibrary::find_known(const std::string& name)
 
 HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside) {
   const std::optional<Place> known = find_known(name);
-  const Result<ModelEntry> shown = show_model(settings_, known ? known->path : name, this_machine());
-  if (!shown.ok()) return bad_field("model", shown.error().message);
-  const ModelEntry& entry = shown.value();
+  const std::optional<ModelEntry> listed = find_listed(settings_, name);
+  if (!known && !listed) return unknown_name(name);
+  ModelEntry entry = listed.value_or(ModelEntry());
+  if (known) {
+    const Result<ModelEntry> shown = show_model(settings_, known->path, this_machine());
+    if (!shown.ok()) return bad_field("model", shown.error().message);
+    entry = shown.value();
+  }
   if (entry.path.empty()) return bad_field("model", fmt::format("'{}' is not on this machine; pull it first", name));
   const std::optional<Place> there = find_loaded(known ? name : entry.id, entry.path);
   if (!there) return load_file(known ? name : entry.id, entry, beside);

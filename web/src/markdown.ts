@@ -65,6 +65,8 @@ const marked = new Marked({
   extensions: mathExtensions,
 });
 
+const tokenizer = new Lexer(marked.defaults).options.tokenizer!;
+
 const kPolicy = {
   ALLOWED_TAGS: [
     'a', 'b', 'blockquote', 'br', 'button', 'code', 'del', 'div', 'em', 'figcaption', 'figure', 'h3', 'h4', 'h5', 'h6',
@@ -129,7 +131,7 @@ function isSameMath(old: Node, now: Node): boolean {
 export class MarkdownView {
   private nSettled = 0; // blocks
   private at = 0; // where in the text the first block that is not settled begins
-  private readonly links: Tokens.Def[] & Record<string, Tokens.Def> = Object.create(null);
+  private readonly links: Record<string, { href: string; title: string }> = {}; // defined in what is settled
   private shown = '';
 
   constructor(private readonly root: HTMLElement) {}
@@ -140,19 +142,48 @@ export class MarkdownView {
     this.shown = text;
     const rest = text.slice(this.at);
     const lexer = new Lexer(marked.defaults);
-    lexer.tokens.links = this.links as never;
+    lexer.tokens.links = { ...this.links };
     const tokens = lexer.lex(rest);
-    const isFaithful = tokens.map((token) => token.raw).join('') === rest;
     const last = tokens.findLastIndex((token) => token.type !== 'space');
     let child = this.nSettled;
+    const begin = this.at;
+    let at = 0;
+    let isFaithful = true; // the lexer changes some white space; from there on it is not known where a block ends
     tokens.forEach((token, i) => {
+      at += this.skipDefinitions(rest, at, token);
+      isFaithful &&= rest.startsWith(token.raw, at);
+      at += token.raw.length;
       const isOpen = !isWhole && (i >= last || !isFaithful);
-      if (token.type !== 'space' && token.type !== 'def') this.draw(child++, token, !isOpen);
+      if (token.type !== 'space') this.draw(child++, token, !isOpen);
       if (isOpen) return;
       this.nSettled = child;
-      this.at += token.raw.length;
+      this.at = begin + at;
     });
     while (this.root.children.length > child) this.root.lastElementChild!.remove();
+    if (isWhole && Object.keys(lexer.tokens.links).length > 0) this.resolveLinks(text);
+  }
+
+  // Definitions of links are no tokens; how much of them stands before one.
+  private skipDefinitions(rest: string, from: number, token: Token): number {
+    let at = from;
+    while (!rest.startsWith(token.raw, at)) {
+      const found = tokenizer.def(rest.slice(at));
+      if (!found) return 0;
+      this.links[found.tag] ??= { href: found.href, title: found.title };
+      at += found.raw.length;
+    }
+    return at - from;
+  }
+
+  // Links may be defined after they are used. Only at the end it is known to what; only they are drawn again.
+  private resolveLinks(text: string): void {
+    const blocks = new Lexer(marked.defaults).lex(text).filter((token) => token.type !== 'space');
+    if (blocks.length !== this.root.children.length) return;
+    blocks.forEach((token, i) => {
+      const block = this.root.children[i] as HTMLElement;
+      if (!block.querySelector('figure')) morph(block, fragment([token]));
+      drawMath(block);
+    });
   }
 
   private draw(index: number, token: Token, settles: boolean): void {

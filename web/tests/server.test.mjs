@@ -57,6 +57,15 @@ test('other origins and other names are turned away', async () => {
   }
 });
 
+test('no file of the machine can be named or found out about', async () => {
+  for (const path of ['/v1/models/activate', '/v1/models/pull', '/v1/models/remove']) {
+    for (const model of ['/etc/passwd', '../../etc/passwd', '/nowhere/at/all', '.']) {
+      const response = await fetch(zinc.url + path, { method: 'POST', body: JSON.stringify({ model }) });
+      assert.match((await response.json()).error.message, /^there is no model|is no model that zinc has fetched$/, `${path} ${model}`);
+    }
+  }
+});
+
 test('an answer streams with its figures, stops at its limit and goes on from there', async () => {
   const { page, seen, close } = await openPage(endless.url);
   await setField(page, 'max_tokens', '24');
