@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/serve_page.h"
 #include "cli/terminal.h"
 
 namespace zinc {
@@ -20,6 +21,7 @@ struct Options {
   std::string system;
   bool no_colour = false;
   bool no_history = false;
+  bool on_page = false;
 };
 
 Result<std::unique_ptr<LineSource>> open_lines(bool is_terminal) {
@@ -92,6 +94,7 @@ Status talk(ChatSession& session, LineSource& lines, Memory& memory) {
 }
 
 Status run(const Options& options) {
+  if (options.on_page) return serve_page(options.chat.model.path);
   const bool is_terminal = ::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO);
   ChatScreen screen(is_terminal, is_terminal && !options.no_colour && shows_colours(STDOUT_FILENO));
   ChatSession session(options.chat, screen);
@@ -121,6 +124,10 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_flag("--no-history", options->no_history, "neither read nor write the history of questions");
   declare_sampling_options(app, chat.sampling);
   declare_model_options(app, chat.model);
+  CLI::Option* const on_page = app.add_flag("--web", options->on_page, "in the browser: as `zinc serve MODEL --open`");
+  for (CLI::Option* other : app.get_options()) {  // the page has settings of its own
+    if (other != on_page && !other->get_positional() && other != app.get_help_ptr()) on_page->excludes(other);
+  }
   return [options] { return run(*options); };
 }
 
