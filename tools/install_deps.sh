@@ -39,6 +39,8 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
   has_header curl/curl.h || [ -e "/usr/include/$(uname -m)-linux-gnu/curl/curl.h" ]
 }
 
+has_llvmpipe() { compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null; } # Vulkan on the CPU
+
 has_pip() { # finding it is quick, importing it is not
   has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("pip") is None)'
 }
@@ -62,6 +64,7 @@ missing_for() {
       has_header zlib.h || echo zlib1g-dev
       has_curl || echo libcurl4-openssl-dev
       has_header openssl/ssl.h || echo libssl-dev
+      has_header vulkan/vulkan.h || echo libvulkan-dev
       has_boost || echo @boost
       ;;
     run)
@@ -70,6 +73,7 @@ missing_for() {
     test)
       has_command python3 || echo python3
       has_command ccache || echo ccache
+      has_llvmpipe || echo mesa-vulkan-drivers
       ;;
     check)
       has_command clang-format || echo clang-format
