@@ -16,6 +16,7 @@
 #include "engine/model_instance.h"
 #include "engine/sequence.h"
 #include "model/architecture.h"
+#include "tests/support/tested_backends.h"
 
 namespace zinc {
 namespace {
@@ -285,17 +286,10 @@ std::vector<std::string> model_names(const fs::path& root) {
 
 using Parameter = std::tuple<const BackendInfo*, std::string>;
 
-std::vector<const BackendInfo*> usable_backends() {
-  std::vector<const BackendInfo*> usable;
-  for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if ((*b)->usable()) usable.push_back(*b);
-  }
-  return usable;
-}
-
 std::string test_name(const testing::TestParamInfo<Parameter>& info) {
   std::string name = fmt::format("{}_{}", std::get<0>(info.param)->name, std::get<1>(info.param));
-  std::ranges::replace(name, '-', '_');
+  std::ranges::replace_if(
+      name, [](char c) { return c == '-' || c == ':'; }, '_');
   return name;
 }
 

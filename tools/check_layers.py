@@ -16,6 +16,7 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend/cpu": "base tensor graph backend",
     "backend/simt": "",  # device code: includes nothing else of ours
     "backend/cuda": "base tensor graph backend backend/simt",
+    "backend/vulkan": "base tensor graph backend",
     "cache": "base graph backend",
     "sample": "base graph text",
     "engine": "base tensor gguf text graph model backend cache sample",

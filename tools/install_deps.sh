@@ -41,6 +41,8 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
 
 has_browser() { has_command chromium || has_command chromium-browser || has_command google-chrome; }
 
+has_llvmpipe() { compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null; } # Vulkan on the CPU
+
 has_module() { # finding it is quick, importing it is not
   has_command python3 && python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)' "$1"
 }
@@ -65,6 +67,7 @@ missing_for() {
       has_curl || echo libcurl4-openssl-dev
       has_header openssl/ssl.h || echo libssl-dev
       has_header histedit.h || echo libedit-dev
+      has_header vulkan/vulkan.h || echo libvulkan-dev
       has_boost || echo @boost
       has_command node || echo nodejs
       has_command npm || echo npm
@@ -79,6 +82,7 @@ missing_for() {
       has_command curl || echo curl
       has_command ccache || echo ccache
       has_browser || echo chromium
+      has_llvmpipe || echo mesa-vulkan-drivers
       has_command tmux || echo tmux
       has_command zsh || echo zsh
       has_command fish || echo fish

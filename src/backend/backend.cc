@@ -19,11 +19,23 @@ const BackendInfo& default_backend() {
   return *best;
 }
 
-Result<const BackendInfo*> find_backend(std::string_view name) {
+Result<const BackendInfo*> find_backend(std::string_view full_name) {
+  const std::string_view name = full_name.substr(0, full_name.find(':'));
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
     if ((*b)->name == name) return *b;
   }
   return fail(ErrorCode::not_found, "no backend is called '{}'; this program has: {}", name, backend_names());
+}
+
+Result<std::unique_ptr<Backend>> open_backend(std::string_view name, int n_threads) {
+  ZINC_TRY(info, find_backend(name));
+  const size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return info->open(n_threads);
+  if (!info->open_named) {
+    return fail(ErrorCode::invalid_input, "'{}' names a device, but the backend {} has only one; say '{}'", name,
+                info->name, info->name);
+  }
+  return info->open_named(name.substr(colon + 1), n_threads);
 }
 
 }  // namespace zinc

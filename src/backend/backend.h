@@ -85,13 +85,17 @@ struct BackendInfo {
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
   // Whether it has kernels of its own for matrices of this format, rather than decoding them row by row.
   bool (*is_fast_format)(const Format& format) = nullptr;  // nullptr: it has for all it takes
+  // A device of several, by part of its name. nullptr: the backend has one device.
+  Result<std::unique_ptr<Backend>> (*open_named)(std::string_view device, int n_threads) = nullptr;
 };
 
 extern const BackendInfo* const kBackends[];  // every backend built in, ended by nullptr
 // The fastest backend that works here: what runs where none is asked for.
 const BackendInfo& default_backend();
 std::string backend_names();  // "reference, cpu"
-// The backend of that name; the error lists those there are.
+// The backend of that name, which may say a device as well ("vulkan:llvmpipe"); the error lists those there are.
 Result<const BackendInfo*> find_backend(std::string_view name);
+// Opens it, with the device its name says.
+Result<std::unique_ptr<Backend>> open_backend(std::string_view name, int n_threads);
 
 }  // namespace zinc

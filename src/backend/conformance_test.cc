@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "tests/support/conformance.h"
+#include "tests/support/tested_backends.h"
 
 namespace zinc::conformance {
 namespace {
@@ -282,12 +283,6 @@ std::string identifier(std::string name) {
   return name;
 }
 
-std::vector<const BackendInfo*> all_backends() {
-  std::vector<const BackendInfo*> all;
-  for (const BackendInfo* const* b = kBackends; *b; ++b) all.push_back(*b);
-  return all;
-}
-
 // Rounding to 8 bits moves a number by up to 1/254 of the largest of its block.
 constexpr double kEightBitTolerance = 4e-3;
 
@@ -310,7 +305,7 @@ TEST_P(Conformance, the_backend_computes_what_is_expected) {
   EXPECT_EQ(first_mismatch(c, *backend.value()), "") << source.name;
 }
 INSTANTIATE_TEST_SUITE_P(All, Conformance,
-                         testing::Combine(testing::ValuesIn(all_backends()), testing::ValuesIn(all_cases())),
+                         testing::Combine(testing::ValuesIn(tested_backends()), testing::ValuesIn(all_cases())),
                          [](const auto& info) {
                            return identifier(
                                fmt::format("{} {}", std::get<0>(info.param)->name, std::get<1>(info.param).name));

@@ -23,7 +23,7 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   ZINC_TRY(info, find_backend(name));
   instance.backend_name_ = info->name;
   instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
-  ZINC_TRY(backend, info->open(options.n_threads));
+  ZINC_TRY(backend, open_backend(name, options.n_threads));
   instance.backend_ = std::move(backend);
   std::vector<const Graph*> graphs = {&instance.model_->graph};
   if (instance.model_->draft) graphs.push_back(&*instance.model_->draft);

@@ -1,0 +1,92 @@
+// The part of Vulkan this backend uses, as tables of functions. The loader (libvulkan.so.1) is opened at run time, so
+// that the program builds against the headers alone and starts without a driver. One process-wide instance, never
+// destroyed: drivers keep threads of their own.
+#pragma once
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan.h>
+
+#include "base/result.h"
+
+namespace zinc::vulkan {
+
+#define ZINC_VULKAN_INSTANCE_FUNCTIONS(X)   \
+  X(EnumeratePhysicalDevices)               \
+  X(GetPhysicalDeviceProperties2)           \
+  X(GetPhysicalDeviceFeatures2)             \
+  X(GetPhysicalDeviceMemoryProperties2)     \
+  X(GetPhysicalDeviceQueueFamilyProperties) \
+  X(EnumerateDeviceExtensionProperties)     \
+  X(CreateDevice)                           \
+  X(GetDeviceProcAddr)
+
+#define ZINC_VULKAN_DEVICE_FUNCTIONS(X) \
+  X(DestroyDevice)                      \
+  X(GetDeviceQueue)                     \
+  X(QueueSubmit)                        \
+  X(DeviceWaitIdle)                     \
+  X(AllocateMemory)                     \
+  X(FreeMemory)                         \
+  X(MapMemory)                          \
+  X(CreateBuffer)                       \
+  X(DestroyBuffer)                      \
+  X(GetBufferMemoryRequirements)        \
+  X(BindBufferMemory)                   \
+  X(GetBufferDeviceAddress)             \
+  X(CreateCommandPool)                  \
+  X(DestroyCommandPool)                 \
+  X(AllocateCommandBuffers)             \
+  X(FreeCommandBuffers)                 \
+  X(BeginCommandBuffer)                 \
+  X(EndCommandBuffer)                   \
+  X(CmdCopyBuffer)                      \
+  X(CmdFillBuffer)                      \
+  X(CmdPipelineBarrier)                 \
+  X(CmdBindPipeline)                    \
+  X(CmdBindDescriptorSets)              \
+  X(CmdDispatch)                        \
+  X(CmdResetQueryPool)                  \
+  X(CmdWriteTimestamp)                  \
+  X(CreateQueryPool)                    \
+  X(DestroyQueryPool)                   \
+  X(GetQueryPoolResults)                \
+  X(CreateSemaphore)                    \
+  X(DestroySemaphore)                   \
+  X(WaitSemaphores)                     \
+  X(CreateShaderModule)                 \
+  X(DestroyShaderModule)                \
+  X(CreateDescriptorSetLayout)          \
+  X(DestroyDescriptorSetLayout)         \
+  X(CreateDescriptorPool)               \
+  X(DestroyDescriptorPool)              \
+  X(AllocateDescriptorSets)             \
+  X(UpdateDescriptorSets)               \
+  X(CreatePipelineLayout)               \
+  X(DestroyPipelineLayout)              \
+  X(CreatePipelineCache)                \
+  X(DestroyPipelineCache)               \
+  X(GetPipelineCacheData)               \
+  X(CreateComputePipelines)             \
+  X(DestroyPipeline)
+
+struct InstanceApi {
+  VkInstance instance = VK_NULL_HANDLE;
+  PFN_vkGetInstanceProcAddr get = nullptr;
+#define X(name) PFN_vk##name name = nullptr;
+  ZINC_VULKAN_INSTANCE_FUNCTIONS(X)
+#undef X
+};
+
+struct DeviceApi {
+  PFN_vkGetPipelineExecutableStatisticsKHR GetPipelineExecutableStatisticsKHR = nullptr;  // where asked for
+#define X(name) PFN_vk##name name = nullptr;
+  ZINC_VULKAN_DEVICE_FUNCTIONS(X)
+#undef X
+};
+
+// The installed loader and an instance of it, made once. The error says what is missing and what to install.
+Result<const InstanceApi*> load_instance();
+Result<DeviceApi> load_device(const InstanceApi& instance, VkDevice device);
+std::string_view result_name(VkResult code);  // "out of device memory"
+
+}  // namespace zinc::vulkan

@@ -1,0 +1,77 @@
+// The Vulkan backend: weights in panels, each step one submission of recorded commands. See README.md.
+#include "backend/backend.h"
+
+#include <filesystem>
+
+#include "backend/vulkan/cache.h"
+#include "backend/vulkan/device.h"
+#include "backend/vulkan/plan.h"
+#include "backend/vulkan/weights.h"
+#include "base/thread_pool.h"
+
+namespace zinc {
+namespace vulkan {
+namespace {
+
+class VulkanBackend final : public Backend {
+ public:
+  VulkanBackend(Device& device, int n_threads)
+      : device_(device), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
+
+  DeviceInfo info() const override { return {device_.capabilities().name, device_.capabilities().device_memory_bytes}; }
+  DevicePeaks measure_peaks() override { return {}; }
+
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
+                                                const DoneWith& done_with) override {
+    ZINC_TRY(weights, VulkanWeights::upload(graphs, device_, threads_, done_with));
+    return std::unique_ptr<DeviceWeights>(std::move(weights));
+  }
+
+  Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
+                                                      const CacheSizes& sizes) override {
+    ZINC_TRY(cache, VulkanCache::allocate(layers, sizes, device_));
+    return std::unique_ptr<CacheMemory>(std::move(cache));
+  }
+
+  Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
+                                        const Bucket& bucket) override {
+    return VulkanPlan::compile(graph, static_cast<VulkanWeights&>(weights), static_cast<VulkanCache&>(cache), device_,
+                               bucket);
+  }
+
+ private:
+  Device& device_;
+  ThreadPool threads_;
+};
+
+// A card's device file comes first: without one nothing is opened.
+bool is_usable() {
+  static const bool usable = [] {
+    std::error_code ignored;
+    return (std::filesystem::exists("/dev/dri", ignored) || std::filesystem::exists("/dev/nvidiactl", ignored)) &&
+           Device::has_real_card();
+  }();
+  return usable;
+}
+
+Result<std::unique_ptr<Backend>> open_named(std::string_view device_name, int n_threads) {
+  ZINC_TRY(device, Device::shared(device_name));
+  return std::unique_ptr<Backend>(std::make_unique<VulkanBackend>(*device, n_threads));
+}
+
+Result<std::unique_ptr<Backend>> open(int n_threads) { return open_named("", n_threads); }
+
+}  // namespace
+}  // namespace vulkan
+
+extern const BackendInfo k_backend_vulkan = {
+    .name = "vulkan",
+    .summary = "GPUs with a Vulkan 1.3 driver; vulkan:NAME takes the one whose name contains NAME",
+    .default_kv_format = "f16",
+    .product_bits = 8,
+    .rank = 2,
+    .usable = vulkan::is_usable,
+    .open = vulkan::open,
+    .open_named = vulkan::open_named};
+
+}  // namespace zinc

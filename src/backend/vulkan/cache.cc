@@ -1,0 +1,171 @@
+#include "backend/vulkan/cache.h"
+
+#include <algorithm>
+#include <array>
+
+namespace zinc::vulkan {
+namespace {
+
+size_t padded(int n) { return (static_cast<size_t>(n) + 31) / 32 * 32; }
+
+struct KvFormat {
+  std::string_view name;
+  KvKind kind;
+  size_t block_bytes;  // of 32 numbers
+};
+constexpr std::array<KvFormat, 3> kKvFormats = {
+    {{"f32", kKvF32, 128}, {"f16", kKvF16, 64}, {"q8_0", kKvQ8, 32 + sizeof(float)}}};
+
+// Bytes of 32 positions of n numbers each.
+size_t panel_bytes(const KvFormat& format, int n) { return padded(n) / 32 * format.block_bytes * kPagePositions; }
+
+Result<const KvFormat*> find_kv_format(const CacheSizes& sizes, std::span<const LayerCache> layers) {
+  const std::string_view name = sizes.kv_format ? sizes.kv_format->name : "(none)";
+  const auto* format = std::ranges::find(kKvFormats, name, &KvFormat::name);
+  if (format == kKvFormats.end()) {
+    return fail(ErrorCode::unsupported,
+                "the vulkan backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0", name);
+  }
+  for (const LayerCache& layer : layers) {
+    const AttentionCache& kv = layer.attention;
+    if (kv.k_dim % sizes.kv_format->block_elems == 0 && kv.v_dim % sizes.kv_format->block_elems == 0) continue;
+    return fail(ErrorCode::unsupported, "KV format {} holds blocks of {}, but a head has {} keys and {} values", name,
+                sizes.kv_format->block_elems, kv.k_dim, kv.v_dim);
+  }
+  return format;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<VulkanCache>> VulkanCache::allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                                                           Device& device) {
+  ZINC_TRY(format, find_kv_format(sizes, layers));
+  auto cache = std::make_unique<VulkanCache>();
+  cache->device_ = &device;
+  cache->layers_.assign(layers.begin(), layers.end());
+  cache->places_.resize(layers.size());
+  cache->kv_kind_ = format->kind;
+  const std::vector<PageGroup> groups = page_groups(layers);
+  ZINC_CHECK(groups.size() == sizes.n_pages.size());
+  if (groups.size() > kMaxGroups) {
+    return fail(ErrorCode::unsupported,
+                "the vulkan backend keeps up to {} kinds of attention windows; this model has {}", kMaxGroups,
+                groups.size());
+  }
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Group group{.page_bytes = 0, .n_pages = sizes.n_pages[g], .window = groups[g].window, .layers = groups[g].layers};
+    for (int layer : group.layers) {
+      const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
+      Place& place = cache->places_[static_cast<size_t>(layer)];
+      place.group = static_cast<int>(g);
+      place.value_begin = panel_bytes(*format, kv.k_dim);
+      place.head_bytes = place.value_begin + panel_bytes(*format, kv.v_dim);
+      place.page_bytes = place.head_bytes * static_cast<size_t>(kv.kv_heads);
+      group.page_bytes += place.page_bytes;
+      ZINC_TRY(pages, device.allocate(place.page_bytes * static_cast<size_t>(group.n_pages), "keys and values"));
+      place.pages = std::move(pages);
+    }
+    cache->groups_.push_back(std::move(group));
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    cache->places_[i].state_begin = cache->state_bytes_;
+    const int64_t floats = layers[i].recurrent.conv_floats() + layers[i].recurrent.delta_floats();
+    cache->state_bytes_ += static_cast<size_t>(floats) * sizeof(float);
+  }
+  cache->n_slots_ = sizes.n_slots;
+  const size_t n_slots = static_cast<size_t>(sizes.n_slots);
+  ZINC_TRY(states, device.allocate(cache->state_bytes_ * n_slots, "recurrent states"));
+  ZINC_TRY(sampled, device.allocate(n_slots * sizeof(int), "sampled tokens"));
+  cache->states_ = std::move(states);
+  cache->last_sampled_ = std::move(sampled);
+  return cache;
+}
+
+VulkanCache::~VulkanCache() {
+  if (device_) [[maybe_unused]]
+    const Status done = device_->wait_all();
+}
+
+size_t VulkanCache::checked(int group, PageId page) const {
+  ZINC_CHECK(page >= 0 && page < n_pages(group));
+  return static_cast<size_t>(page);
+}
+
+KvLayer VulkanCache::kv_layer(int layer) const {
+  const Place& place = places_[static_cast<size_t>(layer)];
+  const AttentionCache& kv = layers_[static_cast<size_t>(layer)].attention;
+  return {.pages = place.pages.address(),
+          .page_bytes = place.page_bytes,
+          .head_bytes = static_cast<int>(place.head_bytes),
+          .value_begin = static_cast<int>(place.value_begin),
+          .kv_heads = kv.kv_heads,
+          .k_dim = kv.k_dim,
+          .v_dim = kv.v_dim,
+          .group = place.group};
+}
+
+Address VulkanCache::conv_states(int layer) const {
+  return states_.address() + places_[static_cast<size_t>(layer)].state_begin;
+}
+Address VulkanCache::delta_states(int layer) const {
+  const int64_t n = layers_[static_cast<size_t>(layer)].recurrent.conv_floats();
+  return conv_states(layer) + static_cast<size_t>(n) * sizeof(float);
+}
+
+// A failed copy means a lost device: the next step reports it.
+void VulkanCache::copy_page(int group, PageId from, PageId to) {
+  const size_t from_page = checked(group, from), to_page = checked(group, to);
+  [[maybe_unused]] const Result<Ticket> copied = device_->run([&](VkCommandBuffer c) {
+    for (int layer : groups_[static_cast<size_t>(group)].layers) {
+      const Place& place = places_[static_cast<size_t>(layer)];
+      const VkBufferCopy part{from_page * place.page_bytes, to_page * place.page_bytes, place.page_bytes};
+      device_->api().CmdCopyBuffer(c, place.pages.handle(), place.pages.handle(), 1, &part);
+    }
+  });
+}
+
+void VulkanCache::copy_state(int from_slot, int to_slot) {
+  ZINC_CHECK(from_slot >= 0 && from_slot < n_slots_ && to_slot >= 0 && to_slot < n_slots_);
+  if (from_slot == to_slot) return;
+  const size_t from = static_cast<size_t>(from_slot), to = static_cast<size_t>(to_slot);
+  [[maybe_unused]] const Result<Ticket> copied = device_->run([&](VkCommandBuffer c) {
+    const VkBufferCopy state{from * state_bytes_, to * state_bytes_, state_bytes_};
+    if (state_bytes_ > 0) device_->api().CmdCopyBuffer(c, states_.handle(), states_.handle(), 1, &state);
+    const VkBufferCopy token{from * sizeof(int), to * sizeof(int), sizeof(int)};
+    device_->api().CmdCopyBuffer(c, last_sampled_.handle(), last_sampled_.handle(), 1, &token);
+  });
+}
+
+Status VulkanCache::read_page(int group, PageId id, std::span<std::byte> out) {
+  ZINC_CHECK(out.size() == page_bytes(group));
+  for (int layer : groups_[static_cast<size_t>(group)].layers) {
+    const Place& place = places_[static_cast<size_t>(layer)];
+    const size_t at = checked(group, id) * place.page_bytes;
+    if (Status s = device_->read(place.pages, at, out.first(place.page_bytes)); !s.ok()) return s;
+    out = out.subspan(place.page_bytes);
+  }
+  return ok_status();
+}
+
+Status VulkanCache::write_page(int group, PageId id, std::span<const std::byte> in) {
+  ZINC_CHECK(in.size() == page_bytes(group));
+  for (int layer : groups_[static_cast<size_t>(group)].layers) {
+    const Place& place = places_[static_cast<size_t>(layer)];
+    const size_t at = checked(group, id) * place.page_bytes;
+    if (Status s = device_->write(place.pages, at, in.first(place.page_bytes)); !s.ok()) return s;
+    in = in.subspan(place.page_bytes);
+  }
+  return ok_status();
+}
+
+Status VulkanCache::read_state(int slot, std::span<std::byte> out) {
+  ZINC_CHECK(out.size() == state_bytes() && slot >= 0 && slot < n_slots_);
+  return out.empty() ? ok_status() : device_->read(states_, static_cast<size_t>(slot) * state_bytes_, out);
+}
+
+Status VulkanCache::write_state(int slot, std::span<const std::byte> in) {
+  ZINC_CHECK(in.size() == state_bytes() && slot >= 0 && slot < n_slots_);
+  return in.empty() ? ok_status() : device_->write(states_, static_cast<size_t>(slot) * state_bytes_, in);
+}
+
+}  // namespace zinc::vulkan

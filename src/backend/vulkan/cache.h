@@ -1,0 +1,64 @@
+// Caches on the device. Keys and values per layer in one buffer of its pages (shader/kv.glsl): a page of a group is a
+// page in each of its layers. Per slot each recurrent layer's convolution inputs ([taps-1, channels]) and delta state
+// ([heads, k_dim, v_dim]), and the token sampled last.
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/vulkan/device.h"
+#include "backend/vulkan/params.h"
+
+namespace zinc::vulkan {
+
+class VulkanCache final : public CacheMemory {
+ public:
+  static Result<std::unique_ptr<VulkanCache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                                                       Device& device);
+  ~VulkanCache() override;
+
+  void copy_page(int group, PageId from, PageId to) override;
+  void copy_state(int from_slot, int to_slot) override;
+  size_t page_bytes(int group) const override { return groups_[static_cast<size_t>(group)].page_bytes; }
+  size_t state_bytes() const override { return state_bytes_; }
+  Status read_page(int group, PageId page, std::span<std::byte> out) override;
+  Status write_page(int group, PageId page, std::span<const std::byte> in) override;
+  Status read_state(int slot, std::span<std::byte> out) override;
+  Status write_state(int slot, std::span<const std::byte> in) override;
+
+  KvKind kv_kind() const { return kv_kind_; }
+  int n_groups() const { return static_cast<int>(groups_.size()); }
+  int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
+  int n_slots() const { return n_slots_; }
+  int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
+  KvLayer kv_layer(int layer) const;
+  Address conv_states(int layer) const;   // of slot 0
+  Address delta_states(int layer) const;  // likewise
+  Address last_sampled() const { return last_sampled_.address(); }
+  const Buffer& pages(int layer) const { return places_[static_cast<size_t>(layer)].pages; }
+  const Buffer& states() const { return states_; }
+
+ private:
+  struct Place {
+    int group = -1;
+    size_t page_bytes = 0, head_bytes = 0, value_begin = 0, state_begin = 0;
+    Buffer pages;
+  };
+  struct Group {
+    size_t page_bytes = 0;
+    int n_pages = 0, window = 0;
+    std::vector<int> layers;
+  };
+  size_t checked(int group, PageId page) const;
+
+  Device* device_ = nullptr;
+  std::vector<LayerCache> layers_;
+  std::vector<Place> places_;
+  std::vector<Group> groups_;
+  KvKind kv_kind_ = kKvF16;
+  int n_slots_ = 0;
+  size_t state_bytes_ = 0;
+  Buffer states_, last_sampled_;
+};
+
+}  // namespace zinc::vulkan

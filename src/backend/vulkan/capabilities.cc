@@ -1,0 +1,150 @@
+#include "backend/vulkan/capabilities.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace zinc::vulkan {
+namespace {
+
+constexpr std::array<Tuning, 5> kTunings = {{
+    {.vendor_id = 0x10DE,
+     .subgroup = 32,
+     .attention_splits = 16,
+     .few_rows = 8,
+     .product_rows = 16,
+     .records_ahead = true},  // NVIDIA
+    {.vendor_id = 0x1002,
+     .subgroup = 32,
+     .attention_splits = 16,
+     .few_rows = 8,
+     .product_rows = 8,
+     .records_ahead = true},  // AMD: 16 rows spill
+    {.vendor_id = 0x8086,
+     .subgroup = 32,
+     .attention_splits = 8,
+     .few_rows = 8,
+     .product_rows = 8,
+     .records_ahead = true},  // Intel
+    // Mesa on the CPU: a kernel costs seconds to compile, more the more rows it has.
+    {.vendor_id = 0x10005,
+     .subgroup = 8,
+     .attention_splits = 4,
+     .few_rows = 4,
+     .product_rows = 4,
+     .records_ahead = false},
+    {.vendor_id = 0, .subgroup = 32, .attention_splits = 8, .few_rows = 8, .product_rows = 8, .records_ahead = true},
+}};
+
+bool has_extension(const InstanceApi& api, VkPhysicalDevice device, const char* name) {
+  uint32_t n = 0;
+  api.EnumerateDeviceExtensionProperties(device, nullptr, &n, nullptr);
+  std::vector<VkExtensionProperties> all(n);
+  api.EnumerateDeviceExtensionProperties(device, nullptr, &n, all.data());
+  return std::ranges::any_of(all, [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
+}
+
+void ask_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+  VkPhysicalDeviceVulkan13Properties v13{};
+  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
+  VkPhysicalDeviceVulkan12Properties v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+  VkPhysicalDeviceVulkan11Properties v11{};
+  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &v11;
+  v11.pNext = &v12;
+  v12.pNext = &v13;
+  api.GetPhysicalDeviceProperties2(device, &properties);
+  const VkPhysicalDeviceProperties& base = properties.properties;
+  out.name = base.deviceName;
+  out.driver = std::string(v12.driverName) + " " + v12.driverInfo;
+  out.vendor_id = base.vendorID;
+  out.device_id = base.deviceID;
+  out.driver_version = base.driverVersion;
+  out.api_version = base.apiVersion;
+  out.type = base.deviceType;
+  out.cache_id.assign(base.pipelineCacheUUID, base.pipelineCacheUUID + VK_UUID_SIZE);
+  out.cache_id.insert(out.cache_id.end(), v11.driverUUID, v11.driverUUID + VK_UUID_SIZE);
+  out.default_subgroup = static_cast<int>(v11.subgroupSize);
+  out.min_subgroup = static_cast<int>(v13.minSubgroupSize);
+  out.max_subgroup = static_cast<int>(v13.maxSubgroupSize);
+  out.has_shuffle = (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+  out.has_subgroup_control = (v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  out.has_fast_integer_dot = v13.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
+  out.shared_bytes = base.limits.maxComputeSharedMemorySize;
+  out.max_allocation_bytes = std::min(v11.maxMemoryAllocationSize, v13.maxBufferSize);
+  out.uniform_alignment = std::max<size_t>(16, base.limits.minUniformBufferOffsetAlignment);
+  out.timestamp_ns = base.limits.timestampPeriod;
+}
+
+void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+  VkPhysicalDeviceVulkan13Features v13{};
+  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  VkPhysicalDeviceVulkan12Features v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  v12.pNext = &v13;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &v12;
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  out.has_addresses = v12.bufferDeviceAddress == VK_TRUE;
+  out.has_scalar_layout = v12.scalarBlockLayout == VK_TRUE;
+  out.has_timelines = v12.timelineSemaphore == VK_TRUE;
+  out.has_int64 = features.features.shaderInt64 == VK_TRUE;
+  out.has_integer_dot = v13.shaderIntegerDotProduct == VK_TRUE;
+  out.has_full_subgroups = v13.computeFullSubgroups == VK_TRUE;
+  out.has_subgroup_control = out.has_subgroup_control && v13.subgroupSizeControl == VK_TRUE;
+}
+
+}  // namespace
+
+Capabilities ask(const InstanceApi& api, VkPhysicalDevice device) {
+  Capabilities out;
+  ask_properties(api, device, out);
+  if (out.api_version < VK_API_VERSION_1_3) return out;
+  ask_features(api, device, out);
+  VkPhysicalDeviceMemoryProperties2 memory{};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  api.GetPhysicalDeviceMemoryProperties2(device, &memory);
+  for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; ++i) {
+    const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
+    if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) continue;
+    out.device_memory_bytes = std::max<size_t>(out.device_memory_bytes, heap.size);
+  }
+  out.has_memory_budget = has_extension(api, device, "VK_EXT_memory_budget");
+  out.has_statistics = has_extension(api, device, "VK_KHR_pipeline_executable_properties");
+  out.has_cooperative_matrices = has_extension(api, device, "VK_KHR_cooperative_matrix");
+  return out;
+}
+
+const Tuning& tuning_of(const Capabilities& device) {
+  return *std::ranges::find_if(kTunings,
+                               [&](const Tuning& t) { return t.vendor_id == device.vendor_id || t.vendor_id == 0; });
+}
+
+int subgroup_for(const Capabilities& device) {
+  if (!device.has_subgroup_control) return device.default_subgroup;
+  return std::clamp(tuning_of(device).subgroup, device.min_subgroup, device.max_subgroup);
+}
+
+std::string missing(const Capabilities& device) {
+  if (device.api_version < VK_API_VERSION_1_3) {
+    return fmt::format("Vulkan 1.3 (the driver has {}.{})", VK_API_VERSION_MAJOR(device.api_version),
+                       VK_API_VERSION_MINOR(device.api_version));
+  }
+  if (!device.has_addresses) return "bufferDeviceAddress";
+  if (!device.has_int64) return "shaderInt64";
+  if (!device.has_scalar_layout) return "scalarBlockLayout";
+  if (!device.has_timelines) return "timelineSemaphore";
+  if (!device.has_integer_dot) return "shaderIntegerDotProduct";
+  if (!device.has_shuffle) return "subgroup shuffles in compute shaders";
+  constexpr int kLargestSubgroup = 64;
+  if (subgroup_for(device) < 4 || subgroup_for(device) > kLargestSubgroup) {
+    return fmt::format("subgroups of 4 to 64 (it has {})", subgroup_for(device));
+  }
+  return "";
+}
+
+}  // namespace zinc::vulkan

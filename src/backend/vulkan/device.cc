@@ -1,0 +1,496 @@
+#include "backend/vulkan/device.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
+
+namespace zinc::vulkan {
+namespace {
+
+constexpr uint64_t kForever = ~uint64_t{0};
+constexpr size_t kStagingBytes = size_t{16} << 20;
+constexpr size_t kMaxPassing = 16;
+
+bool contains_ignoring_case(std::string_view text, std::string_view part) {
+  const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
+  return !std::ranges::search(text, part, same).empty();
+}
+
+int rank_of(VkPhysicalDeviceType type) {
+  if (type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU) return 3;
+  if (type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU) return 2;
+  if (type == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU) return 1;
+  return 0;
+}
+
+struct Found {
+  VkPhysicalDevice physical;
+  Capabilities capabilities;
+};
+
+std::vector<Found> devices(const InstanceApi& api) {
+  uint32_t n = 0;
+  api.EnumeratePhysicalDevices(api.instance, &n, nullptr);
+  std::vector<VkPhysicalDevice> all(n);
+  api.EnumeratePhysicalDevices(api.instance, &n, all.data());
+  std::vector<Found> found;
+  for (VkPhysicalDevice device : all) found.push_back({device, ask(api, device)});
+  return found;
+}
+
+Result<VkPhysicalDevice> choose(const InstanceApi& api, std::string_view name) {
+  const std::vector<Found> all = devices(api);
+  const Found* best = nullptr;
+  std::string names, lacking;
+  for (const Found& device : all) {
+    names += (names.empty() ? "" : ", ") + device.capabilities.name;
+    const bool fits =
+        name.empty() ? rank_of(device.capabilities.type) > 0 : contains_ignoring_case(device.capabilities.name, name);
+    if (!fits) continue;
+    if (const std::string lack = missing(device.capabilities); !lack.empty()) {
+      lacking = fmt::format("{} lacks {}", device.capabilities.name, lack);
+      continue;
+    }
+    if (!best || rank_of(device.capabilities.type) > rank_of(best->capabilities.type)) best = &device;
+  }
+  if (best) return best->physical;
+  if (!lacking.empty()) return fail(ErrorCode::unsupported, "{}, which the vulkan backend needs", lacking);
+  if (all.empty()) {
+    return fail(ErrorCode::not_found,
+                "no Vulkan driver is installed (Debian: mesa-vulkan-drivers, or your GPU maker's)");
+  }
+  if (name.empty()) {
+    return fail(ErrorCode::not_found,
+                "Vulkan has no GPU here, only: {}; a device that computes on the CPU is used when it is named, as in "
+                "--backend vulkan:llvmpipe",
+                names);
+  }
+  return fail(ErrorCode::not_found, "no Vulkan device's name contains '{}'; there are: {}", name, names);
+}
+
+}  // namespace
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(memory_, other.memory_);
+  std::swap(address_, other.address_);
+  std::swap(mapped_, other.mapped_);
+  std::swap(n_bytes_, other.n_bytes_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (!device_) return;
+  if (buffer_) device_->api_.DestroyBuffer(device_->device_, buffer_, nullptr);
+  if (memory_) device_->api_.FreeMemory(device_->device_, memory_, nullptr);
+}
+
+Result<Device*> Device::shared(std::string_view name) {
+  // Never destroyed: at the end of the process a driver may be gone before us.
+  static auto& kept = *new std::map<VkPhysicalDevice, std::unique_ptr<Device>>();
+  ZINC_TRY(instance, load_instance());
+  ZINC_TRY(physical, choose(*instance, name));
+  std::unique_ptr<Device>& device = kept[physical];
+  if (!device) {
+    ZINC_TRY(opened, open(*instance, physical));
+    device = std::move(opened);
+  }
+  return device.get();
+}
+
+bool Device::has_real_card() {
+  const Result<const InstanceApi*> instance = load_instance();
+  return instance.ok() && choose(*instance.value(), "").ok();
+}
+
+Result<std::unique_ptr<Device>> Device::open(const InstanceApi& instance, VkPhysicalDevice physical) {
+  std::unique_ptr<Device> device(new Device());
+  device->physical_ = physical;
+  device->instance_ = &instance;
+  device->capabilities_ = ask(instance, physical);
+  if (Status s = device->make_device(instance); !s.ok()) return s.error();
+  if (Status s = device->make_queue(); !s.ok()) return s.error();
+  if (Status s = device->make_layouts(); !s.ok()) return s.error();
+  if (Status s = device->load_pipelines(); !s.ok()) return s.error();
+  if (Status s = device->self_test(); !s.ok()) return s.error();
+  return device;
+}
+
+Result<std::unique_ptr<Device>> Device::open_to_compile(std::string_view name) {
+  ZINC_TRY(instance, load_instance());
+  ZINC_TRY(physical, choose(*instance, name));
+  std::unique_ptr<Device> device(new Device());
+  device->physical_ = physical;
+  device->instance_ = instance;
+  device->capabilities_ = ask(*instance, physical);
+  if (!device->capabilities_.has_statistics) {
+    return fail(ErrorCode::unsupported, "the driver of {} tells nothing of compiled kernels",
+                device->capabilities_.name);
+  }
+  if (Status s = device->make_device(*instance, true); !s.ok()) return s.error();
+  if (Status s = device->make_layouts(); !s.ok()) return s.error();
+  return device;
+}
+
+Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
+  uint32_t n = 0;
+  instance.GetPhysicalDeviceQueueFamilyProperties(physical_, &n, nullptr);
+  std::vector<VkQueueFamilyProperties> families(n);
+  instance.GetPhysicalDeviceQueueFamilyProperties(physical_, &n, families.data());
+  const auto computes = [](const VkQueueFamilyProperties& f) { return (f.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0; };
+  const auto family = std::ranges::find_if(families, computes);
+  if (family == families.end()) return fail(ErrorCode::unsupported, "{} cannot compute", capabilities_.name);
+  queue_family_ = static_cast<uint32_t>(family - families.begin());
+
+  const float priority = 1;
+  VkDeviceQueueCreateInfo queue{};
+  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  queue.queueFamilyIndex = queue_family_;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  VkPhysicalDeviceVulkan13Features v13{};
+  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  v13.shaderIntegerDotProduct = VK_TRUE;
+  v13.maintenance4 = VK_TRUE;
+  v13.subgroupSizeControl = capabilities_.has_subgroup_control;
+  v13.computeFullSubgroups = capabilities_.has_full_subgroups;
+  VkPhysicalDeviceVulkan12Features v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  v12.bufferDeviceAddress = VK_TRUE;
+  v12.scalarBlockLayout = VK_TRUE;
+  v12.timelineSemaphore = VK_TRUE;
+  v12.pNext = &v13;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.features.shaderInt64 = VK_TRUE;
+  features.pNext = &v12;
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &features;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  std::vector<const char*> extensions;
+  if (capabilities_.has_memory_budget) extensions.push_back("VK_EXT_memory_budget");
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{};
+  statistics.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
+  statistics.pipelineExecutableInfo = VK_TRUE;
+  if (with_statistics) {
+    extensions.push_back("VK_KHR_pipeline_executable_properties");
+    v13.pNext = &statistics;
+  }
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  if (Status s = check(instance.CreateDevice(physical_, &info, nullptr, &device_), "opening the device"); !s.ok()) {
+    return s;
+  }
+  ZINC_TRY(api, load_device(instance, device_));
+  api_ = api;
+  if (with_statistics) {
+    api_.GetPipelineExecutableStatisticsKHR = reinterpret_cast<PFN_vkGetPipelineExecutableStatisticsKHR>(
+        instance.GetDeviceProcAddr(device_, "vkGetPipelineExecutableStatisticsKHR"));
+  }
+  api_.GetDeviceQueue(device_, queue_family_, 0, &queue_);
+  VkPhysicalDeviceMemoryProperties2 memory{};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  instance.GetPhysicalDeviceMemoryProperties2(physical_, &memory);
+  memory_ = memory.memoryProperties;
+  return ok_status();
+}
+
+Status Device::make_queue() {
+  VkCommandPoolCreateInfo pool{};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  pool.queueFamilyIndex = queue_family_;
+  if (Status s = check(api_.CreateCommandPool(device_, &pool, nullptr, &commands_), "making a command pool"); !s.ok()) {
+    return s;
+  }
+  VkSemaphoreTypeCreateInfo type{};
+  type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo semaphore{};
+  semaphore.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  semaphore.pNext = &type;
+  return check(api_.CreateSemaphore(device_, &semaphore, nullptr, &timeline_), "making a timeline");
+}
+
+Status Device::make_layouts() {
+  std::array<VkDescriptorSetLayoutBinding, 2> bindings{};
+  for (uint32_t i = 0; i < bindings.size(); ++i) {
+    bindings[i].binding = i;
+    bindings[i].descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER_DYNAMIC;
+    bindings[i].descriptorCount = 1;
+    bindings[i].stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
+  }
+  VkDescriptorSetLayoutCreateInfo set{};
+  set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
+  set.bindingCount = static_cast<uint32_t>(bindings.size());
+  set.pBindings = bindings.data();
+  if (Status s = check(api_.CreateDescriptorSetLayout(device_, &set, nullptr, &set_layout_), "describing kernels");
+      !s.ok()) {
+    return s;
+  }
+  VkPipelineLayoutCreateInfo layout{};
+  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  layout.setLayoutCount = 1;
+  layout.pSetLayouts = &set_layout_;
+  return check(api_.CreatePipelineLayout(device_, &layout, nullptr, &layout_), "describing kernels");
+}
+
+Device::~Device() {
+  if (!device_) return;
+  if (!api_.DestroyDevice) return;
+  if (last_ticket_ > 0) api_.DeviceWaitIdle(device_);
+  staging_ = Buffer();
+  for (const auto& [key, pipeline] : pipelines_) api_.DestroyPipeline(device_, pipeline, nullptr);
+  if (pipeline_cache_) api_.DestroyPipelineCache(device_, pipeline_cache_, nullptr);
+  if (layout_) api_.DestroyPipelineLayout(device_, layout_, nullptr);
+  if (set_layout_) api_.DestroyDescriptorSetLayout(device_, set_layout_, nullptr);
+  if (timeline_) api_.DestroySemaphore(device_, timeline_, nullptr);
+  if (commands_) api_.DestroyCommandPool(device_, commands_, nullptr);
+  api_.DestroyDevice(device_, nullptr);
+}
+
+Status Device::check(VkResult code, std::string_view what) const {
+  if (code == VK_SUCCESS) return ok_status();
+  const bool is_memory = code == VK_ERROR_OUT_OF_DEVICE_MEMORY || code == VK_ERROR_OUT_OF_HOST_MEMORY;
+  return fail(is_memory ? ErrorCode::out_of_memory : ErrorCode::device_lost, "{}: {} failed: {} (Vulkan result {})",
+              capabilities_.name, what, result_name(code), static_cast<int>(code));
+}
+
+// ---- memory ----
+
+size_t Device::free_bytes() const {
+  if (!capabilities_.has_memory_budget) return capabilities_.device_memory_bytes;
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
+  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+  VkPhysicalDeviceMemoryProperties2 memory{};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  memory.pNext = &budget;
+  instance_->GetPhysicalDeviceMemoryProperties2(physical_, &memory);
+  size_t most = 0;
+  for (uint32_t i = 0; i < memory_.memoryHeapCount; ++i) {
+    if ((memory_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) continue;
+    const size_t used = budget.heapUsage[i], all = budget.heapBudget[i];
+    most = std::max(most, all > used ? all - used : 0);
+  }
+  return most;
+}
+
+int Device::memory_type(uint32_t allowed, Memory kind) const {
+  constexpr VkMemoryPropertyFlags kDevice = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  std::vector<VkMemoryPropertyFlags> wanted;
+  if (kind == Memory::device) wanted = {kDevice, 0};
+  if (kind == Memory::upload) wanted = {kHost | kDevice, kHost};
+  if (kind == Memory::readback) wanted = {kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, kHost};
+  for (const VkMemoryPropertyFlags flags : wanted) {
+    for (uint32_t i = 0; i < memory_.memoryTypeCount; ++i) {
+      if ((allowed >> i & 1) != 0 && (memory_.memoryTypes[i].propertyFlags & flags) == flags)
+        return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory kind) {
+  Buffer buffer;
+  if (n_bytes == 0) return buffer;
+  if (n_bytes > capabilities_.max_allocation_bytes) {
+    return fail(ErrorCode::out_of_memory, "{}: {} bytes for {} are more than the {} this device gives at once",
+                capabilities_.name, n_bytes, what, capabilities_.max_allocation_bytes);
+  }
+  buffer.device_ = this;
+  buffer.n_bytes_ = n_bytes;
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = (n_bytes + 15) / 16 * 16;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  if (kind == Memory::upload) info.usage |= VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT;
+  if (Status s = check(api_.CreateBuffer(device_, &info, nullptr, &buffer.buffer_), what); !s.ok()) return s.error();
+  VkMemoryRequirements needs{};
+  api_.GetBufferMemoryRequirements(device_, buffer.buffer_, &needs);
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkMemoryAllocateInfo memory{};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  memory.pNext = &flags;
+  memory.allocationSize = needs.size;
+  memory.memoryTypeIndex = static_cast<uint32_t>(memory_type(needs.memoryTypeBits, kind));
+  const VkResult taken = api_.AllocateMemory(device_, &memory, nullptr, &buffer.memory_);
+  if (taken == VK_ERROR_OUT_OF_DEVICE_MEMORY || taken == VK_ERROR_OUT_OF_HOST_MEMORY) {
+    return fail(ErrorCode::out_of_memory,
+                "{}: {} bytes for {} do not fit: {} of {} bytes are free; take a smaller model, a smaller quantization "
+                "or a shorter context",
+                capabilities_.name, n_bytes, what, free_bytes(), capabilities_.device_memory_bytes);
+  }
+  if (Status s = check(taken, what); !s.ok()) return s.error();
+  ++counters_.n_allocations;
+  if (Status s = check(api_.BindBufferMemory(device_, buffer.buffer_, buffer.memory_, 0), what); !s.ok()) {
+    return s.error();
+  }
+  VkBufferDeviceAddressInfo address{};
+  address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  address.buffer = buffer.buffer_;
+  buffer.address_ = api_.GetBufferDeviceAddress(device_, &address);
+  if (kind != Memory::device) {
+    const VkResult mapped = api_.MapMemory(device_, buffer.memory_, 0, VK_WHOLE_SIZE, 0, &buffer.mapped_);
+    if (Status s = check(mapped, what); !s.ok()) return s.error();
+    std::memset(buffer.mapped_, 0, n_bytes);
+    return buffer;
+  }
+  const VkBuffer handle = buffer.buffer_;
+  ZINC_TRY(filled, run([&](VkCommandBuffer c) { api_.CmdFillBuffer(c, handle, 0, VK_WHOLE_SIZE, 0); }));
+  return buffer;
+}
+
+Result<Ticket> Device::copy(const Buffer& from, size_t from_at, const Buffer& to, size_t to_at, size_t n_bytes) {
+  const VkBufferCopy part{from_at, to_at, n_bytes};
+  return run([&](VkCommandBuffer c) { api_.CmdCopyBuffer(c, from.handle(), to.handle(), 1, &part); });
+}
+
+Status Device::read(const Buffer& from, size_t at, std::span<std::byte> out) {
+  ZINC_TRY(staging, allocate(std::max<size_t>(1, out.size()), "reading", Memory::readback));
+  ZINC_TRY(ticket, copy(from, at, staging, 0, out.size()));
+  if (Status s = wait(ticket); !s.ok()) return s;
+  std::memcpy(out.data(), staging.as<std::byte>(), out.size());
+  return ok_status();
+}
+
+Status Device::write(const Buffer& to, size_t at, std::span<const std::byte> in) {
+  if (staging_.size() == 0) {
+    ZINC_TRY(staging, allocate(kStagingBytes, "writing", Memory::upload));
+    staging_ = std::move(staging);
+  }
+  for (size_t done = 0; done < in.size(); done += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, in.size() - done);
+    std::memcpy(staging_.as<std::byte>(), in.data() + done, n);
+    ZINC_TRY(ticket, copy(staging_, 0, to, at + done, n));
+    if (Status s = wait(ticket); !s.ok()) return s;
+  }
+  return ok_status();
+}
+
+// ---- commands ----
+
+void add_barrier(const DeviceApi& api, VkCommandBuffer commands) {
+  constexpr VkPipelineStageFlags kStages = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+  VkMemoryBarrier barrier{};
+  barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  barrier.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
+                          VK_ACCESS_TRANSFER_WRITE_BIT;
+  api.CmdPipelineBarrier(commands, kStages, kStages, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+void add_kernel_barrier(const DeviceApi& api, VkCommandBuffer commands) {
+  VkMemoryBarrier barrier{};
+  barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT;
+  barrier.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
+  api.CmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1,
+                         &barrier, 0, nullptr, 0, nullptr);
+}
+
+namespace {
+
+// What the host reads after it has waited.
+void show_host(const DeviceApi& api, VkCommandBuffer commands) {
+  VkMemoryBarrier barrier{};
+  barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  barrier.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
+  api.CmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                         VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+}  // namespace
+
+Status Device::write_commands(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
+                              const std::function<void(VkCommandBuffer)>& write) {
+  VkCommandBufferBeginInfo begin{};
+  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  begin.flags = usage;
+  if (Status s = check(api_.BeginCommandBuffer(commands, &begin), "recording"); !s.ok()) return s;
+  add_barrier(api_, commands);
+  write(commands);
+  show_host(api_, commands);
+  return check(api_.EndCommandBuffer(commands), "recording");
+}
+
+Result<VkCommandBuffer> Device::record(const std::function<void(VkCommandBuffer)>& write) {
+  VkCommandBufferAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  info.commandPool = commands_;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  VkCommandBuffer commands = VK_NULL_HANDLE;
+  if (Status s = check(api_.AllocateCommandBuffers(device_, &info, &commands), "recording"); !s.ok()) return s.error();
+  ++counters_.n_recordings;
+  if (Status s = write_commands(commands, 0, write); !s.ok()) return s.error();
+  return commands;
+}
+
+void Device::free_commands(VkCommandBuffer commands) { api_.FreeCommandBuffers(device_, commands_, 1, &commands); }
+
+Result<Ticket> Device::submit(std::span<const VkCommandBuffer> commands) {
+  const Ticket ticket = last_ticket_ + 1;
+  VkTimelineSemaphoreSubmitInfo values{};
+  values.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+  values.signalSemaphoreValueCount = 1;
+  values.pSignalSemaphoreValues = &ticket;
+  VkSubmitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  info.pNext = &values;
+  info.commandBufferCount = static_cast<uint32_t>(commands.size());
+  info.pCommandBuffers = commands.data();
+  info.signalSemaphoreCount = 1;
+  info.pSignalSemaphores = &timeline_;
+  if (Status s = check(api_.QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "submitting work"); !s.ok()) {
+    return s.error();
+  }
+  ++counters_.n_submissions;
+  last_ticket_ = ticket;
+  return ticket;
+}
+
+Result<Ticket> Device::run(const std::function<void(VkCommandBuffer)>& write) {
+  auto oldest = std::ranges::min_element(passing_, {}, &Passing::ticket);
+  if (passing_.size() < kMaxPassing) {
+    VkCommandBufferAllocateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+    info.commandPool = commands_;
+    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+    info.commandBufferCount = 1;
+    Passing one;
+    if (Status s = check(api_.AllocateCommandBuffers(device_, &info, &one.commands), "recording"); !s.ok()) {
+      return s.error();
+    }
+    passing_.push_back(one);
+    oldest = passing_.end() - 1;
+  } else if (Status s = wait(oldest->ticket); !s.ok()) {
+    return s.error();
+  }
+  if (Status s = write_commands(oldest->commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, write); !s.ok()) {
+    return s.error();
+  }
+  ZINC_TRY(ticket, submit({&oldest->commands, 1}));
+  oldest->ticket = ticket;
+  return ticket;
+}
+
+Status Device::wait(Ticket ticket) {
+  if (ticket == 0) return ok_status();
+  VkSemaphoreWaitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  info.semaphoreCount = 1;
+  info.pSemaphores = &timeline_;
+  info.pValues = &ticket;
+  return check(api_.WaitSemaphores(device_, &info, kForever), "waiting for work");
+}
+
+}  // namespace zinc::vulkan

@@ -1,0 +1,132 @@
+// From a graph to dispatches, for steps of up to so many tokens and outputs: one function per op, found in a table.
+// Decides everything a step would otherwise have to: which kernel, which grid, what is fused, where a barrier is
+// needed.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "backend/vulkan/room.h"
+
+namespace zinc::vulkan {
+
+inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct StepClass {
+  int max_tokens = 1, max_outputs = 1;
+};
+
+// Memory a dispatch reads or writes.
+struct Touch {
+  Address begin = 0;
+  size_t n_bytes = 0;
+};
+
+struct Dispatch {
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  uint32_t block = 0;  // where its parameters begin
+  std::array<uint32_t, 3> grid = {1, 1, 1};
+  bool waits = false;  // for those before it
+};
+
+struct Program {
+  std::vector<Dispatch> dispatches;
+  std::vector<std::byte> blocks;  // the parameters
+};
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache, Device& device, const Room& room,
+           StepClass sizes)
+      : graph_(graph), weights_(weights), cache_(cache), device_(device), room_(room), sizes_(sizes) {}
+
+  Result<Program> run();
+  Result<Program> run_copy(Value v, CopyKind kind, int n_rows);  // of logits or hidden states to the host
+
+ private:
+  using Lower = Status (Lowering::*)(int node);
+  static Lower find(Op op);
+
+  Status lower_embed(int i);
+  Status lower_hidden_in(int i);
+  Status lower_nothing(int i);
+  Status lower_norm(int i);
+  Status lower_rope(int i);
+  Status lower_attention(int i);
+  Status lower_gated_act(int i);
+  Status lower_moe_route(int i);
+  Status lower_moe_combine(int i);
+  Status lower_short_conv(int i);
+  Status lower_delta_net(int i);
+  Status lower_elementwise(int i);
+  Status lower_slice(int i);
+  Status lower_concat(int i);
+  Status lower_rows(int i);
+  Status lower_sample(int i);
+
+  struct Touched {
+    std::vector<Touch> reads, writes;
+  };
+  struct Size {
+    int64_t x = 1, y = 1, z = 1;
+  };
+  static Size flat(int64_t n_threads);  // a grid of single threads
+  Status add(KernelKey key, std::span<const std::byte> block, const Size& grid, const Touched& touched);
+  template <class Block>
+  Status emit(const KernelKey& key, const Block& block, const Size& grid, const Touched& touched) {
+    return add(key, std::as_bytes(std::span(&block, 1)), grid, touched);
+  }
+  bool must_wait(const Touched& touched);
+
+  Status lower_products(const ProductGroup& group);
+  Status fill_inputs(const ProductGroup& group, bool rounds_inside, LinearBlock& block, Touched& touched);
+  void fill_parts(const ProductGroup& group, LinearBlock& block, Touched& touched) const;
+  Status lower_combine(int combine, int add);
+  // The rounded form of v, made now if nobody did.
+  Status make_rounded(Value v, const RoundedForm& form);
+  bool is_made(const RoundedForm* form) const;
+  // What its maker leaves of a value: the rounded form alone where nobody reads the floats.
+  struct Written {
+    Address floats = 0;
+    Rounded rounded{};
+  };
+  Written written(Value v, int64_t n_in, Touched& touched);
+  bool rounds_inside(Value x, int n_in) const;
+  Status lower_heads(int attention, const KvLayer& kv);
+  void fill_heads(int attention, HeadPart (&parts)[3], Touched& touched) const;
+  HeadPart head_part(const HeadChain& chain) const;
+  Turns turns_of(int rope) const;
+  int head_eights(int attention) const;
+
+  const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
+  const ValueInfo& info(Value v) const { return graph_.info(v); }
+  int64_t width(Value v) const { return info(v).shape.elems(); }
+  int64_t inner(Value v) const { return info(v).shape.inner(); }
+  int max_rows(Value v) const { return info(v).rows == Rows::outputs ? sizes_.max_outputs : sizes_.max_tokens; }
+  int n_rows(Value v) const {
+    if (max_rows(v) == 1) return kAlwaysOne;
+    return info(v).rows == Rows::outputs ? kOutputs : kTokens;
+  }
+  Touch all(Value v) const {
+    return {room_.at(v), static_cast<size_t>(max_rows(v)) * static_cast<size_t>(width(v)) * sizeof(float)};
+  }
+  const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
+  Address vector(Value v) const { return v ? weights_.vector(info(v).name) : 0; }
+
+  const Graph& graph_;
+  const VulkanWeights& weights_;
+  const VulkanCache& cache_;
+  Device& device_;
+  const Room& room_;
+  StepClass sizes_;
+  Program program_;
+  std::vector<const RoundedForm*> made_;  // forms written so far
+  Touched pending_;                       // since the last barrier
+};
+
+// The program into a command buffer. `step`: where the step's block begins.
+void record_program(const Device& device, VkCommandBuffer commands, const Program& program, VkDescriptorSet set,
+                    uint32_t step);
+
+}  // namespace zinc::vulkan

@@ -1,0 +1,246 @@
+// Lowering of the ops that mix rows: attention, experts, recurrent states, sampling.
+#include <algorithm>
+
+#include "backend/vulkan/lowering.h"
+
+namespace zinc::vulkan {
+
+HeadPart Lowering::head_part(const HeadChain& chain) const {
+  HeadPart part{};
+  if (!chain.x) return part;
+  part.x = room_.at(chain.x);
+  if (chain.norm >= 0) {
+    part.is_normed = 1;
+    part.norm_weight = vector(node(chain.norm).in[1]);
+    part.eps = node(chain.norm).as<NormParams>().eps;
+  }
+  if (chain.rope >= 0) part.turns = turns_of(chain.rope);
+  return part;
+}
+
+// What becomes of q, k and v on their way; where nothing is fused, keys and values as they are.
+void Lowering::fill_heads(int attention, HeadPart (&parts)[3], Touched& touched) const {
+  const Node& n = node(attention);
+  const HeadGroup* group = room_.fusion().heads_of(attention);
+  for (size_t i = 0; i < 3; ++i) {
+    const HeadChain chain = group ? group->parts[i] : i == 0 ? HeadChain{} : HeadChain{.x = n.in[i]};
+    if (!chain.x) continue;
+    parts[i] = head_part(chain);
+    parts[i].dim = static_cast<int>(inner(n.in[i]));
+    parts[i].n_heads = static_cast<int>(width(n.in[i])) / parts[i].dim;
+    touched.reads.push_back(all(chain.x));
+  }
+}
+
+int Lowering::head_eights(int attention) const {
+  const Node& n = node(attention);
+  int64_t dim = inner(n.in[0]);
+  if (n.in[2]) dim = std::max(dim, inner(n.in[2]));
+  return static_cast<int>(div_up(dim, kSegmentElems));
+}
+
+Status Lowering::lower_heads(int attention, const KvLayer& kv) {
+  const Node& n = node(attention);
+  HeadsBlock block{};
+  Touched touched;
+  block.kv = kv;
+  block.n_rows = n_rows(n.in[0]);
+  block.q_out = room_.at(n.in[0]);
+  fill_heads(attention, block.parts, touched);
+  HeadPart& q = block.parts[0];
+  if (q.x && !q.is_normed && !q.turns.coarse) q = {};  // as it should be
+  if (q.x) touched.writes.push_back(all(n.in[0]));
+  const Buffer& pages = cache_.pages(n.as<AttentionParams>().cache_layer);
+  touched.writes.push_back({pages.address(), pages.size()});
+  int64_t n_heads = 0;
+  for (const HeadPart& part : block.parts) n_heads += part.n_heads;
+  const int eights = head_eights(attention);
+  return emit({"heads", {{16, cache_.kv_kind()}, {17, eights}, {18, kWarps * eights * kSegmentElems}}}, block,
+              {div_up(int64_t{sizes_.max_tokens} * n_heads, kWarps)}, touched);
+}
+
+Status Lowering::lower_attention(int i) {
+  const Node& n = node(i);
+  const AttentionParams& attention = n.as<AttentionParams>();
+  const KvLayer kv = cache_.kv_layer(attention.cache_layer);
+  const Buffer& pages = cache_.pages(attention.cache_layer);
+  const bool is_fused = sizes_.max_tokens == 1 && room_.fusion().heads_of(i) != nullptr;
+  if (!is_fused) {
+    if (Status s = lower_heads(i, kv); !s.ok()) return s;
+  }
+  AttentionBlock block{};
+  Touched touched{{{pages.address(), pages.size()}}, {all(n.out[0])}};
+  block.kv = kv;
+  block.q = room_.at(n.in[0]);
+  block.sinks = vector(n.in[3]);
+  block.out = room_.at(n.out[0]);
+  block.n_rows = n_rows(n.in[0]);
+  block.n_heads = static_cast<int>(info(n.in[0]).shape[0]);
+  block.scale = attention.scale;
+  block.softcap = attention.softcap;
+  block.window = static_cast<int>(attention.window);
+  block.n_chunks = room_.n_chunks(attention.cache_layer);
+  block.partial = room_.attention_partial().address();
+  block.counters = room_.attention_counters().address();
+  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
+  if (is_fused) {
+    fill_heads(i, block.parts, touched);
+    touched.writes.push_back({pages.address(), pages.size()});
+  } else {
+    touched.reads.push_back(all(n.in[0]));
+  }
+  if (is_split) {
+    touched.writes.push_back({block.partial, room_.attention_partial().size()});
+    touched.writes.push_back({block.counters, room_.attention_counters().size()});
+  }
+  const int k_dim = static_cast<int>(div_up(kv.k_dim, 32) * 32), v_dim = static_cast<int>(div_up(kv.v_dim, 32) * 32);
+  const int eights = head_eights(i), head_floats = is_fused ? kWarps * eights * kSegmentElems : 1;
+  const int group_heads = block.n_heads / kv.kv_heads;
+  int tile_rows = is_split ? 2 : 8;  // two rows a workgroup keep a step of few tokens short
+  const auto shared_bytes = [&](int rows) {
+    constexpr int kFixed = 1536;  // exchanges between subgroups and the like
+    return static_cast<size_t>(4 * rows * (k_dim + v_dim + kChunkPositions) + 16 * kWarps * 32 * std::min(rows, 4) +
+                               4 * head_floats + kFixed);
+  };
+  while (tile_rows > 1 && shared_bytes(tile_rows) > device_.capabilities().shared_bytes) tile_rows /= 2;
+  if (shared_bytes(tile_rows) > device_.capabilities().shared_bytes) {
+    return fail(ErrorCode::unsupported, "{} has {} bytes of shared memory; attention with heads of {} needs {}",
+                device_.capabilities().name, device_.capabilities().shared_bytes, kv.k_dim, shared_bytes(tile_rows));
+  }
+  block.heads_per_tile = std::min(group_heads, tile_rows);
+  block.tokens_per_tile = is_split ? 1 : std::max(1, tile_rows / block.heads_per_tile);
+  const int64_t n_splits = is_split ? std::min(device_.tuning().attention_splits, block.n_chunks) : 1;
+  return emit({"attention",
+               {{1, tile_rows},
+                {2, is_split ? 1 : 0},
+                {3, is_fused ? 1 : 0},
+                {4, k_dim},
+                {5, v_dim},
+                {16, cache_.kv_kind()},
+                {17, eights},
+                {18, head_floats}}},
+              block,
+              {kv.kv_heads * div_up(group_heads, block.heads_per_tile),
+               div_up(sizes_.max_tokens, block.tokens_per_tile), n_splits},
+              touched);
+}
+
+Status Lowering::lower_moe_route(int i) {
+  const Node& n = node(i);
+  const MoeRouteParams& route = n.as<MoeRouteParams>();
+  const RouteBlock block{.logits = room_.at(n.in[0]),
+                         .ids = room_.at(n.out[0]),
+                         .weights = room_.at(n.out[1]),
+                         .n_rows = n_rows(n.in[0]),
+                         .n_experts = static_cast<int>(width(n.in[0])),
+                         .n_used = static_cast<int>(route.n_used),
+                         .mode = static_cast<int>(route.weights),
+                         .scale = route.scale};
+  if (block.n_experts > kMaxExperts) {
+    return fail(ErrorCode::unsupported, "the vulkan backend's {} takes up to {} experts; this model has {}",
+                op_name(n.op), kMaxExperts, block.n_experts);
+  }
+  if (Status s = emit({"route", {}}, block, {max_rows(n.in[0])}, {{all(n.in[0])}, {all(n.out[0]), all(n.out[1])}});
+      !s.ok()) {
+    return s;
+  }
+  if (max_rows(n.in[0]) <= kMaxSplitTokens) return ok_status();
+  const ExpertTiles tiles = room_.expert_tiles();
+  const GroupPairsBlock pairs{.ids = block.ids,
+                              .order = tiles.order,
+                              .tiles = tiles.tiles,
+                              .n_tiles = tiles.n_tiles,
+                              .n_rows = block.n_rows,
+                              .n_used = block.n_used,
+                              .n_experts = block.n_experts,
+                              .tile_rows = room_.tile_rows()};
+  return emit({"group_pairs", {}}, pairs, {1}, {{all(n.out[0])}, {{tiles.order, tiles.n_bytes}}});
+}
+
+Status Lowering::lower_moe_combine(int i) { return lower_combine(i, -1); }
+
+Status Lowering::lower_combine(int combine, int add) {
+  const Node& n = node(combine);
+  const Value out = add < 0 ? n.out[0] : node(add).out[0];
+  CombineBlock block{.x = room_.at(n.in[0]),
+                     .weights = room_.at(n.in[1]),
+                     .added = 0,
+                     .out = room_.at(out),
+                     .n_rows = n_rows(out),
+                     .n_used = static_cast<int>(width(n.in[1])),
+                     .dim = static_cast<int>(width(out))};
+  Touched touched{{all(n.in[0]), all(n.in[1])}, {all(out)}};
+  if (add >= 0) {
+    const bool is_first = room_.fusion().owner(node(add).in[0]) == room_.fusion().owner(n.out[0]);
+    const Value other = node(add).in[is_first ? 1 : 0];
+    block.added = room_.at(other);
+    touched.reads.push_back(all(other));
+  }
+  return emit({"combine", {}}, block, flat(int64_t{max_rows(out)} * block.dim), touched);
+}
+
+Status Lowering::lower_short_conv(int i) {
+  const Node& n = node(i);
+  const int layer = n.as<ShortConvParams>().cache_layer;
+  const ConvBlock block{.x = room_.at(n.in[0]),
+                        .weight = vector(n.in[1]),
+                        .out = room_.at(n.out[0]),
+                        .states = cache_.conv_states(layer),
+                        .slot_bytes = cache_.state_bytes(),
+                        .n_channels = static_cast<int>(width(n.in[0])),
+                        .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
+  if (block.n_taps > kMaxTaps) {
+    return fail(ErrorCode::unsupported, "the vulkan backend's {} has up to {} taps; this model has {}", op_name(n.op),
+                kMaxTaps, block.n_taps);
+  }
+  return emit({"conv", {}}, block, {div_up(block.n_channels, kThreads), std::min(room_.max_seqs(), sizes_.max_tokens)},
+              {{all(n.in[0])}, {all(n.out[0]), {block.states, 1}}});
+}
+
+Status Lowering::lower_delta_net(int i) {
+  const Node& n = node(i);
+  const DeltaNetParams& delta = n.as<DeltaNetParams>();
+  DeltaBlock block{};
+  block.q = room_.at(n.in[0]);
+  block.k = room_.at(n.in[1]);
+  block.v = room_.at(n.in[2]);
+  block.alpha = room_.at(n.in[3]);
+  block.beta = room_.at(n.in[4]);
+  block.dt_bias = vector(n.in[5]);
+  block.a = vector(n.in[6]);
+  block.out = room_.at(n.out[0]);
+  block.states = cache_.delta_states(delta.cache_layer);
+  block.slot_bytes = cache_.state_bytes();
+  block.k_heads = static_cast<int>(info(n.in[1]).shape[0]);
+  block.k_dim = static_cast<int>(info(n.in[1]).shape[1]);
+  block.v_heads = static_cast<int>(info(n.in[2]).shape[0]);
+  block.v_dim = static_cast<int>(info(n.in[2]).shape[1]);
+  block.is_cyclic = delta.sharing == HeadSharing::cyclic ? 1 : 0;
+  block.q_scale = delta.q_scale;
+  if (block.k_dim > 256) {
+    return fail(ErrorCode::unsupported, "the vulkan backend's {} takes keys of up to 256 numbers; this model has {}",
+                op_name(n.op), block.k_dim);
+  }
+  int rows = 4;  // of the state, a thread
+  while (rows * 8 < block.k_dim) rows *= 2;
+  return emit(
+      {"delta", {{1, rows}}}, block,
+      {div_up(block.v_dim, 32), block.v_heads, std::min(room_.max_seqs(), sizes_.max_tokens)},
+      {{all(n.in[0]), all(n.in[1]), all(n.in[2]), all(n.in[3]), all(n.in[4])}, {all(n.out[0]), {block.states, 1}}});
+}
+
+Status Lowering::lower_sample(int i) {
+  const Node& n = node(i);
+  const SampleBlock block{.logits = room_.at(n.in[0]),
+                          .best = room_.best().address(),
+                          .best_id = room_.best_id().address(),
+                          .vocab = static_cast<int>(width(n.in[0]))};
+  const Touch best{block.best, room_.best().size()};
+  if (Status s = emit({"sample", {{1, 1}}}, block, {kSampleSplits, sizes_.max_outputs}, {{all(n.in[0])}, {best}});
+      !s.ok()) {
+    return s;
+  }
+  return emit({"sample", {{1, 0}}}, block, {1, sizes_.max_outputs}, {{best}, {{cache_.last_sampled(), sizeof(int)}}});
+}
+
+}  // namespace zinc::vulkan

@@ -1,0 +1,67 @@
+// What happens to a head of q, k or v before attention: a norm, a rotation, both or none. One warp per head.
+layout(constant_id = 17) const int kEights = 1;         // 256 numbers of a head each: 1 or more
+layout(constant_id = 18) const int kHeadFloats = 2048;  // room for them; 1 where none is prepared
+
+struct HeadPart {
+  uint64_t x;  // 0: no such part
+  uint64_t norm_weight;
+  Turns turns;
+  int n_heads, dim, is_normed;
+  float eps;
+};
+
+shared float head_values[kHeadFloats];
+
+// Into the warp's part of head_values; numbers past `dim` are zero. Warps without a head (is_inside) go along.
+void prepare_head(HeadPart part, int t, int head, bool is_inside) {
+  uint64_t x = part.x + uint64_t((t * part.n_heads + head) * part.dim) * 4ul;
+  int base = warp_id() * kEights * kSegmentElems, beyond = part.dim + 8;
+  Eight eights[kEights];
+  float sum = 0;
+  [[unroll]] for (int i = 0; i < kEights; ++i) {
+    int at = i * kSegmentElems + lane_id() * 8;
+    eights[i] = load_eight(x, is_inside ? at : beyond, part.dim);
+    sum = squares(eights[i], sum);
+  }
+  sum = lanes_sum(sum, 32);
+  float factor = rms_factor(sum, part.dim, part.eps);
+  [[unroll]] for (int i = 0; i < kEights; ++i) {
+    int at = i * kSegmentElems + lane_id() * 8;
+    if (part.is_normed != 0) eights[i] = normed(eights[i], factor, part.norm_weight, is_inside ? at : beyond, part.dim);
+    [[unroll]] for (int k = 0; k < 4; ++k) {
+      head_values[base + at + k] = eights[i].a[k];
+      head_values[base + at + 4 + k] = eights[i].b[k];
+    }
+  }
+  barrier();
+  if (is_inside && part.turns.coarse != 0ul) {
+    int position = Ints(step.positions).at[t];
+    for (int i = lane_id(); i < part.turns.n_pairs; i += 32) {
+      int first = base + (part.turns.adjacent != 0 ? 2 * i : i);
+      int second = part.turns.adjacent != 0 ? first + 1 : first + part.turns.n_pairs;
+      vec2 y = turned(vec2(head_values[first], head_values[second]), turn_at(part.turns, position, i));
+      head_values[first] = y.x;
+      head_values[second] = y.y;
+    }
+  }
+  barrier();
+}
+
+vec4 head_four(int i) {
+  int at = warp_id() * kEights * kSegmentElems + i;
+  return vec4(head_values[at], head_values[at + 1], head_values[at + 2], head_values[at + 3]);
+}
+
+// The warp's prepared head into the cache. REQUIRES: every thread of the workgroup calls.
+void store_head(KvLayer kv, bool is_key, int t, int head, bool is_inside) {
+  int dim = padded(is_key ? kv.k_dim : kv.v_dim), position = is_inside ? Ints(step.positions).at[t] : 0;
+  uint64_t at = 0ul;
+  if (is_inside) {
+    at = head_of(kv, page_of(kv.group, Ints(step.seq_of_token).at[t], position), head);
+    if (!is_key) at += uint64_t(kv.value_begin);
+  }
+  for (int first = 0; first < kEights * kSegmentElems; first += 128) {
+    int i = first + lane_id() * 4;
+    store_four(at, is_key, dim, position % kPagePositions, i, head_four(i), is_inside && i < dim);
+  }
+}

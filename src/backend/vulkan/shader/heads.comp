@@ -1,0 +1,32 @@
+// Heads of q, k and v before attention: keys and values go to the cache, queries to q_out. One warp per head.
+#version 460
+#include "memory.glsl"
+#include "lanes.glsl"
+#include "rounding.glsl"
+#include "rotation.glsl"
+#include "kv.glsl"
+#include "head.glsl"
+
+struct Params {
+  KvLayer kv;
+  HeadPart parts[3];
+  uint64_t q_out;
+  int n_rows;
+};
+layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+
+void main() {
+  int n_heads = p.parts[0].n_heads + p.parts[1].n_heads + p.parts[2].n_heads;
+  int n_tokens = rows_of(p.n_rows), first = int(gl_WorkGroupID.x) * kWarps, index = first + warp_id();
+  if (first >= n_tokens * n_heads) return;
+  bool is_inside = index < n_tokens * n_heads;
+  int t = is_inside ? index / n_heads : 0, head = index % n_heads, which = 0;
+  for (; which < 2 && head >= p.parts[which].n_heads; ++which) head -= p.parts[which].n_heads;
+  prepare_head(p.parts[which], t, head, is_inside);
+  store_head(p.kv, which == 1, t, head, is_inside && which > 0);
+  if (which > 0 || !is_inside) return;
+  int dim = p.parts[0].dim, base = warp_id() * kEights * kSegmentElems;
+  for (int i = lane_id(); i < dim; i += 32) {
+    Floats(p.q_out).at[(t * p.parts[0].n_heads + head) * dim + i] = head_values[base + i];
+  }
+}

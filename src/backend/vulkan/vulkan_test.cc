@@ -1,0 +1,149 @@
+// What is particular to this backend; that it computes rightly is the conformance suite's.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "backend/vulkan/device.h"
+#include "backend/vulkan/kernels.h"
+#include "backend/vulkan/panels.h"
+#include "tests/support/conformance.h"
+#include "tests/support/tested_backends.h"
+
+namespace zinc::vulkan {
+namespace {
+
+TEST(VulkanKernels, were_made_from_the_sources_as_they_are) {
+  const std::filesystem::path folder = std::filesystem::path(ZINC_SOURCE_DIR) / "src/backend/vulkan/shader";
+  EXPECT_EQ(kernels_hash(), hash_sources(folder))
+      << "kernels.spv is older than shader/: see Rebuilding the kernels in src/backend/vulkan/README.md";
+}
+
+TEST(VulkanKernels, there_is_one_of_every_format_with_panels) {
+  for (const PanelFormat* f = kPanelFormats; !f->name.empty(); ++f) {
+    EXPECT_FALSE(find_kernel("linear." + std::string(f->name)).empty()) << f->name;
+    EXPECT_FALSE(find_kernel("embed." + std::string(f->name)).empty()) << f->name;
+  }
+  EXPECT_TRUE(find_kernel("linear.q9_9").empty());
+}
+
+TEST(VulkanDevice, the_error_for_an_unknown_name_says_which_there_are) {
+  const Result<Device*> device = Device::shared("no such card");
+  ASSERT_FALSE(device.ok());
+  if (cpu_vulkan()->usable()) {
+    EXPECT_NE(device.error().message.find("llvmpipe"), std::string::npos) << device.error().message;
+  }
+}
+
+TEST(VulkanDevice, a_device_on_the_cpu_is_not_taken_unless_it_is_named) {
+  const Result<Device*> device = Device::shared("");
+  if (device.ok()) {
+    EXPECT_NE(device.value()->capabilities().type, VK_PHYSICAL_DEVICE_TYPE_CPU);
+  } else {
+    EXPECT_FALSE(find_backend("vulkan").value()->usable());
+  }
+}
+
+TEST(VulkanDevice, a_backend_with_one_device_refuses_a_name) {
+  const Result<std::unique_ptr<Backend>> backend = open_backend("reference:llvmpipe", 1);
+  ASSERT_FALSE(backend.ok());
+  EXPECT_NE(backend.error().message.find("has only one"), std::string::npos) << backend.error().message;
+}
+
+TEST(VulkanDevice, bytes_come_back_as_they_were_written) {
+  if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
+  Device& device = *Device::shared("llvmpipe").value();
+  std::vector<std::byte> bytes(3 << 20);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 >> 3);
+  const Buffer buffer = std::move(device.allocate(bytes.size() + 64, "a test").value());
+  ASSERT_TRUE(device.write(buffer, 64, bytes).ok());
+  std::vector<std::byte> back(bytes.size());
+  ASSERT_TRUE(device.read(buffer, 64, back).ok());
+  EXPECT_TRUE(back == bytes);
+  const Result<Buffer> huge = device.allocate(size_t{1} << 50, "a test");
+  ASSERT_FALSE(huge.ok());
+  EXPECT_EQ(huge.error().code, ErrorCode::out_of_memory);
+}
+
+// One token of a graph without caches.
+Status run_token(Plan& plan, const conformance::CaseStep& step) {
+  const std::vector<int32_t> positions = {0}, seq_begin = {0, 1}, slots = {0}, rows = {0};
+  const std::span<const float> hidden = std::span(step.hidden).first(step.hidden.size() / step.tokens.size());
+  plan.start({.tokens = std::span(step.tokens).first(1),
+              .positions = positions,
+              .seq_begin = seq_begin,
+              .slots = slots,
+              .page_tables = {},
+              .output_rows = rows,
+              .logit_rows = rows,
+              .hidden = hidden});
+  const Result<StepOutput> output = plan.wait();
+  return output.ok() ? ok_status() : Status(output.error());
+}
+
+TEST(VulkanPlan, a_token_records_nothing_and_allocates_nothing) {
+  if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
+  const conformance::CaseSource source = conformance::linear_cases().front();
+  const conformance::Case c = source.make(source.name);
+  const std::unique_ptr<Backend> backend = std::move(cpu_vulkan()->open(1).value());
+  const Graph* const graph = &c.graph;
+  const auto weights = std::move(backend->upload({&graph, 1}, [](auto) {}).value());
+  const auto cache = std::move(backend->allocate_cache({}, {.n_pages = {}, .kv_format = find_format("f16")}).value());
+  const auto plan = std::move(backend->compile(c.graph, *weights, *cache, {.max_tokens = 8, .max_outputs = 8}).value());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(run_token(*plan, c.steps[0]).ok());
+  const Counters before = Device::shared("llvmpipe").value()->counters();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(run_token(*plan, c.steps[0]).ok());
+  const Counters after = Device::shared("llvmpipe").value()->counters();
+  EXPECT_EQ(after.n_recordings, before.n_recordings);
+  EXPECT_EQ(after.n_descriptor_sets, before.n_descriptor_sets);
+  EXPECT_EQ(after.n_pipelines, before.n_pipelines);
+  EXPECT_EQ(after.n_allocations, before.n_allocations);
+  EXPECT_EQ(after.n_submissions, before.n_submissions + 5);
+}
+
+// The hot kernels of decode and prompts, as plans ask for them.
+std::vector<std::pair<std::string, KernelKey>> hot_kernels(int prompt_rows) {
+  std::vector<std::pair<std::string, KernelKey>> keys;
+  for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_0", "mxfp4"}) {
+    const std::string module = fmt::format("linear.{}", format);
+    keys.push_back({"one row", {module, {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}}}});
+    keys.push_back({"one row, gate and up", {module, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 0}}}});
+    keys.push_back({"prompt", {module, {{1, prompt_rows}, {2, 0}, {3, 0}, {4, 0}, {5, 1}, {6, 0}}}});
+  }
+  keys.push_back(
+      {"one token", {"attention", {{1, 2}, {2, 1}, {3, 1}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 2048}}}});
+  keys.push_back({"prompt", {"attention", {{1, 8}, {2, 0}, {3, 0}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 1}}}});
+  keys.push_back({"128 keys", {"delta", {{1, 16}}}});
+  return keys;
+}
+
+uint64_t value_of(const std::vector<KernelStatistic>& statistics, std::string_view name) {
+  const auto found = std::ranges::find(statistics, name, &KernelStatistic::name);
+  return found == statistics.end() ? 0 : found->value;
+}
+
+// Runs where Mesa's driver for AMD cards is told to compile for one that is not there (RADV_FORCE_FAMILY=gfx1100).
+// Prints the table of docs/performance.md.
+TEST(VulkanRdna, hot_kernels_spill_nothing) {
+  const Result<std::unique_ptr<Device>> device = Device::open_to_compile("RADV");
+  if (!device.ok()) GTEST_SKIP() << device.error().message;
+  fmt::print("{}, subgroups of {}\n", device.value()->capabilities().name,
+             subgroup_for(device.value()->capabilities()));
+  fmt::print("| kernel | use | VGPRs | SGPRs | LDS bytes | spills | waves a SIMD | instructions | branches |\n");
+  fmt::print("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
+  for (const auto& [use, key] : hot_kernels(device.value()->tuning().product_rows)) {
+    const Result<std::vector<KernelStatistic>> asked = device.value()->statistics(key);
+    ASSERT_TRUE(asked.ok()) << asked.error().message;
+    const std::vector<KernelStatistic>& of = asked.value();
+    const uint64_t spills = value_of(of, "Spilled VGPRs") + value_of(of, "Spilled SGPRs");
+    EXPECT_GT(value_of(of, "VGPRs"), 0u) << "the driver's names have changed";
+    EXPECT_EQ(spills, 0u) << key.module << ", " << use;
+    EXPECT_EQ(value_of(of, "Scratch size"), 0u) << key.module << ", " << use;
+    fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", key.module, use, value_of(of, "VGPRs"),
+               value_of(of, "SGPRs"), value_of(of, "LDS size"), spills, value_of(of, "Subgroups per SIMD"),
+               value_of(of, "Instructions"), value_of(of, "Branches"));
+  }
+}
+
+}  // namespace
+}  // namespace zinc::vulkan

@@ -1,0 +1,54 @@
+// The backends tests run on: every one built in, and Vulkan's device on the CPU, which is only ever used by name.
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ZINC_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ZINC_IS_SANITIZED 1
+#endif
+#endif
+
+namespace zinc {
+
+// "vulkan:llvmpipe" as if it were a backend of its own; nullptr: Vulkan is not built in.
+inline const BackendInfo* cpu_vulkan() {
+  static const BackendInfo info = [] {
+    const Result<const BackendInfo*> vulkan = find_backend("vulkan");
+    if (!vulkan.ok()) return BackendInfo{};
+    BackendInfo named = *vulkan.value();
+    named.name = "vulkan:llvmpipe";
+    named.open = [](int n_threads) { return open_backend("vulkan:llvmpipe", n_threads); };
+    named.usable = [] {
+#if defined(ZINC_IS_SANITIZED)  // Mesa and its compiler leak and race in their own ways
+      return false;
+#else
+      static const bool usable = open_backend("vulkan:llvmpipe", 1).ok();
+      return usable;
+#endif
+    };
+    return named;
+  }();
+  return info.open ? &info : nullptr;
+}
+
+inline std::vector<const BackendInfo*> tested_backends() {
+  std::vector<const BackendInfo*> all;
+  for (const BackendInfo* const* b = kBackends; *b; ++b) all.push_back(*b);
+  if (cpu_vulkan()) all.push_back(cpu_vulkan());
+  return all;
+}
+
+inline std::vector<const BackendInfo*> usable_backends() {
+  std::vector<const BackendInfo*> usable;
+  for (const BackendInfo* backend : tested_backends()) {
+    if (backend->usable()) usable.push_back(backend);
+  }
+  return usable;
+}
+
+}  // namespace zinc
