@@ -33,7 +33,7 @@ struct AttentionTask {
       pages;  // from first_page: this head's keys, values follow; nullptr: behind every row's window
   int first_page = 0, end_page = 0;
   int listed_end = 0;  // `pages` goes on beyond end_page to here: what will be wanted after this task
-  float* scratch;  // attention_scratch_floats()
+  float* scratch;      // attention_scratch_floats()
 };
 inline constexpr int kMaxAttentionRows = 32;
 constexpr size_t padded_to_16(int n) { return (static_cast<size_t>(n) + 15) / 16 * 16; }
