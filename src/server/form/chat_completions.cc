@@ -140,12 +140,10 @@ class ChatStream final : public CompletionEvents {
 
   void progress(int choice, const PromptProgress& progress, std::string& out) override {
     open_choice(choice, out);
-    out += start_;
-    out +=
-        fmt::format(R"("choices":[{{"index":{},"delta":{{}},"logprobs":null,"finish_reason":null}}],"prompt_progress":)"
-                    R"({{"total":{},"cache":{},"processed":{}}})",
-                    choice, progress.n_total, progress.n_cached, progress.n_done);
-    close(out);
+    event(choice, R"("delta":{},"logprobs":null,"finish_reason":null)",
+          fmt::format(R"(,"prompt_progress":{{"total":{},"cache":{},"processed":{}}})", progress.n_total,
+                      progress.n_cached, progress.n_done),
+          out);
   }
 
   void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) override {
