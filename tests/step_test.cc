@@ -41,9 +41,11 @@ std::vector<TokenId> part(const std::vector<TokenId>& tokens, size_t begin, size
 
 void append(Logits& out, const Logits& more) { out.insert(out.end(), more.begin(), more.end()); }
 
-// Feeds tokens from position `begin` on in chunks; the logits after each of them.
+// Feeds tokens from position `begin` on in chunks, 0: the longest whose logits are those of single tokens; the logits
+// after each of them.
 Logits feed(StepRunner& runner, TestSequence& sequence, const std::vector<TokenId>& tokens, size_t begin,
-            size_t chunk = StepRunner::kMaxTokens) {
+            size_t chunk = 0) {
+  if (chunk == 0) chunk = runner.longest_run();
   Logits out;
   for (size_t at = begin; at < tokens.size(); at += chunk) {
     const size_t end = std::min(tokens.size(), at + chunk);
@@ -131,6 +133,20 @@ TEST_P(StepTest, any_chunk_size_gives_the_same_logits) {
   }
 }
 
+TEST_P(StepTest, any_chunk_size_gives_the_same_logits_over_a_cache_of_halves) {
+  const std::vector<TokenId> tokens = random_tokens(96, 22);
+  const auto in_steps_of = [&](size_t n) {
+    StepRunner runner(model(), StepRunner::PageOrder::shuffled, k_f16);
+    TestSequence sequence = runner.new_sequence(0);
+    return feed(runner, sequence, tokens, 0, n);
+  };
+  const Logits in_48 = in_steps_of(48);
+  for (const size_t chunk : {1u, 7u, 32u}) {
+    SCOPED_TRACE(chunk);
+    expect_equal(in_steps_of(chunk), in_48);
+  }
+}
+
 TEST_P(StepTest, pages_may_lie_in_any_order) {
   const std::vector<TokenId> tokens = random_tokens(100, 5);
   StepRunner runner(model(), StepRunner::PageOrder::shuffled);
@@ -185,6 +201,25 @@ TEST_P(RecurrentStepTest, a_copied_state_continues_as_the_original) {
   expect_equal(feed(runner, sequence, tokens, kPrefix), expected);  // moves slot 0 on, not its copy
   sequence.slot = 5;
   expect_equal(feed(runner, sequence, tokens, kPrefix), expected);
+}
+
+TEST_P(RecurrentStepTest, steps_of_whole_chunks_give_the_same_logits_and_nearly_those_of_single_tokens) {
+  const std::vector<TokenId> tokens = random_tokens(200, 21);
+  const Logits by_token = run_alone(model(), tokens);
+  const auto in_steps_of = [&](size_t n) {
+    StepRunner runner(model());
+    TestSequence sequence = runner.new_sequence(0);
+    return feed(runner, sequence, tokens, 0, n);
+  };
+  const Logits whole = in_steps_of(200);
+  expect_equal(in_steps_of(64), whole);
+  expect_equal(in_steps_of(128), whole);
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    largest = std::max(largest, std::abs(double{by_token[i]}));
+    difference = std::max(difference, std::abs(double{whole[i]} - double{by_token[i]}));
+  }
+  EXPECT_LE(difference, 2e-2 * largest);  // of 8-bit products a rounding more or less
 }
 
 TEST_P(RecurrentStepTest, the_recurrent_state_matters) {

@@ -6,7 +6,6 @@
 namespace zinc {
 namespace {
 
-constexpr int kChunkTokens = 512;
 constexpr int kWarmUpTokens = 8;  // of a test that makes tokens
 
 int end_of(const BenchTest& test) { return test.depth + test.n_tokens(); }
@@ -48,7 +47,8 @@ Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<con
     deepest = std::max(deepest, test.depth);
     largest_chunk = std::max({largest_chunk, test.n_prompt, test.depth});
   }
-  const SequenceOptions options{.context = context, .chunk_tokens = std::min(largest_chunk, kChunkTokens)};
+  ZINC_TRY(backend, find_backend(model.backend_name()));
+  const SequenceOptions options{.context = context, .chunk_tokens = std::min(largest_chunk, backend->step_tokens)};
   Result<Sequence> sequence = Sequence::create(model, options);
   if (!sequence.ok() && sequence.error().code == ErrorCode::out_of_memory) {
     return fail(ErrorCode::out_of_memory,
@@ -77,9 +77,10 @@ Result<double> ModelBench::tokens_per_s(const BenchTest& test) {
   const std::vector<TokenId> tokens = draw_tokens(test.n_tokens());
   sequence_.move_to(test.depth);
   const Clock::time_point start = Clock::now();
-  const size_t n_at_once = test.n_prompt > 0 ? tokens.size() : 1;
-  for (size_t begin = 0; begin < tokens.size(); begin += n_at_once) {
-    ZINC_TRY(logits, sequence_.feed(std::span(tokens).subspan(begin, n_at_once)));
+  // Making n tokens is feeding one and then each that came out of the step before.
+  ZINC_TRY(logits, sequence_.feed(std::span(tokens).first(test.n_prompt > 0 ? tokens.size() : 1)));
+  if (test.n_gen > 1) {
+    if (Status s = sequence_.follow(test.n_gen, [](TokenId) { return true; }); !s.ok()) return s.error();
   }
   return test.n_tokens() / std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -99,8 +100,10 @@ Cost ModelBench::cost_per_token(const BenchTest& test) const {
   };
   if (test.n_prompt == 0) return cost_of(1, test.depth + test.n_gen / 2);
   Cost total;
-  for (int done = 0; done < test.n_prompt; done += kChunkTokens) {
-    total += cost_of(std::min(kChunkTokens, test.n_prompt - done), test.depth + done);
+  const Result<const BackendInfo*> backend = find_backend(model_->backend_name());
+  const int step = backend.ok() ? backend.value()->step_tokens : test.n_prompt;
+  for (int done = 0; done < test.n_prompt; done += step) {
+    total += cost_of(std::min(step, test.n_prompt - done), test.depth + done);
   }
   return total * (1.0 / test.n_prompt);
 }

@@ -62,13 +62,13 @@ void Sequence::move_to(int position) {
   position_ = position;
 }
 
-Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, bool all_logits) {
+void Sequence::start(std::span<const TokenId> tokens, Logits logits) {
   const int32_t n = static_cast<int32_t>(tokens.size());
   positions_.resize(tokens.size());
   std::iota(positions_.begin(), positions_.end(), position_);
-  output_rows_.resize(all_logits ? tokens.size() : 1);
-  std::iota(output_rows_.begin(), output_rows_.end(), all_logits ? 0 : n - 1);
-  logit_rows_.resize(output_rows_.size());
+  output_rows_.resize(logits == Logits::all ? tokens.size() : 1);
+  std::iota(output_rows_.begin(), output_rows_.end(), logits == Logits::all ? 0 : n - 1);
+  logit_rows_.resize(logits == Logits::none ? 0 : output_rows_.size());
   std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
   const std::array<int32_t, 2> seq_begin = {0, n};
   const std::array<int32_t, 1> slots = {0};
@@ -82,7 +82,36 @@ Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, bool all_logi
                 .hidden = {}});
   position_ += n;
   n_filled_ = std::max(n_filled_, position_);
-  return plan_->wait();
+}
+
+Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, Logits logits) {
+  start(tokens, logits);
+  Result<StepOutput> output = plan_->wait();
+  if (output.ok()) likeliest_ = output.value().sampled.back();
+  return output;
+}
+
+Status Sequence::follow(int n, const std::function<bool(TokenId)>& take) {
+  if (n <= 0) return ok_status();
+  if (Status room = check_room(static_cast<size_t>(n - 1)); !room.ok()) return room;
+  constexpr int kInFlight = 2;
+  const TokenId from_device = kFromDevice;
+  const int first = position_;
+  int n_given = 0, n_started = 0, n_waited = 0;
+  while (true) {
+    for (; n_started < std::min(n - 1, n_waited + kInFlight); ++n_started) start({&from_device, 1}, Logits::none);
+    const bool goes_on = take(likeliest_);
+    if (++n_given == n || !goes_on) break;
+    const Result<StepOutput> output = plan_->wait();
+    if (!output.ok()) return output.error();
+    ++n_waited;
+    likeliest_ = output.value().sampled.back();
+  }
+  for (; n_waited < n_started; ++n_waited) {
+    if (const Result<StepOutput> output = plan_->wait(); !output.ok()) return output.error();
+  }
+  position_ = first + n_given - 1;
+  return ok_status();
 }
 
 Result<std::span<const float>> Sequence::feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled) {
@@ -91,7 +120,7 @@ Result<std::span<const float>> Sequence::feed(std::span<const TokenId> tokens, c
   for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
     if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "stopped while reading the prompt");
     const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
-    ZINC_TRY(output, step(tokens.subspan(begin, n), false));
+    ZINC_TRY(output, step(tokens.subspan(begin, n), Logits::last));
     logits = output.logits;
   }
   return logits;
@@ -102,7 +131,7 @@ Result<std::vector<float>> Sequence::feed_with_all_logits(std::span<const TokenI
   std::vector<float> logits;
   for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
     const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
-    ZINC_TRY(output, step(tokens.subspan(begin, n), true));
+    ZINC_TRY(output, step(tokens.subspan(begin, n), Logits::all));
     logits.insert(logits.end(), output.logits.begin(), output.logits.end());
   }
   return logits;

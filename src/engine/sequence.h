@@ -33,6 +33,13 @@ class Sequence {
   // The same, with the logits after every token, row after row. REQUIRES: SequenceOptions::all_logits.
   Result<std::vector<float>> feed_with_all_logits(std::span<const TokenId> tokens);
 
+  // Makes up to n tokens after those fed before, each the most likely one, and gives them to `take` as they come, until
+  // that says no. Each goes into the next step on the device: no logits leave it, and two steps are under way while a
+  // token is looked at. The last token given is not fed; but recurrent states are up to two tokens ahead where `take`
+  // said no. REQUIRES: something was fed, the last thing by feed() where `take` said no before.
+  // Fails if n - 1 tokens exceed the room; then nothing is fed.
+  Status follow(int n, const std::function<bool(TokenId)>& take);
+
   // The next token fed takes `position`; before it stand the keys and values last fed there. Recurrent states go back
   // only to the start: at any other position they stay as they are, which is enough for measuring speed.
   // REQUIRES: every position before it has been fed.
@@ -49,11 +56,14 @@ class Sequence {
  private:
   Sequence() = default;
   Status check_room(size_t n_tokens) const;
-  Result<StepOutput> step(std::span<const TokenId> tokens, bool all_logits);
+  enum class Logits { none, last, all };
+  void start(std::span<const TokenId> tokens, Logits logits);
+  Result<StepOutput> step(std::span<const TokenId> tokens, Logits logits);
 
   const ModelInstance* model_ = nullptr;
   int context_ = 0, chunk_tokens_ = 0, position_ = 0;
-  int n_filled_ = 0;  // positions ever fed
+  int n_filled_ = 0;       // positions ever fed
+  TokenId likeliest_ = 0;  // after the last of them
   size_t cache_bytes_ = 0, activation_bytes_ = 0;
   std::unique_ptr<CacheMemory> cache_;
   std::unique_ptr<Plan> plan_;

@@ -107,11 +107,14 @@ SharedExpertDims read_shared_expert_dims(const ModelConfig& c, Metadata& m, Rout
 
 Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& d) {
   const int64_t dim = d.routed.dim, ff_dim = d.shared_ff_dim;
-  const Value routed = routed_experts(g, w, x, d.routed, {.route = d.route});
+  // Products of x stand side by side, so that a backend can run them as one.
+  const Value logits = g.linear(x, w("ffn_gate_inp.weight", {d.routed.n_experts, dim}));
+  const Value weight = g.linear(x, w("ffn_gate_inp_shexp.weight", {1, dim}));  // [T, 1]
   const Value gate = g.linear(x, w("ffn_gate_shexp.weight", {ff_dim, dim}));
   const Value up = g.linear(x, w("ffn_up_shexp.weight", {ff_dim, dim}));
-  const Value shared = g.linear(g.gated_act(Act::silu, gate, up), w("ffn_down_shexp.weight", {dim, ff_dim}));
-  const Value weight = g.linear(x, w("ffn_gate_inp_shexp.weight", {1, dim}));  // [T, 1]
+  const Value h = g.gated_act(Act::silu, gate, up);
+  const Value routed = routed_experts(g, w, x, logits, d.routed, {.route = d.route});
+  const Value shared = g.linear(h, w("ffn_down_shexp.weight", {dim, ff_dim}));
   return g.add(routed, g.gated_act(Act::sigmoid, weight, shared));
 }
 

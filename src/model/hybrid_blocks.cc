@@ -41,10 +41,10 @@ int read_trunk_layers(const ModelConfig& c, Metadata& m) {
 Value gated_attention(GraphBuilder& g, const LayerWeights& w, Value x, const HybridDims& d, int layer) {
   const int64_t q_dim = d.heads * d.head_dim, kv_dim = d.kv_heads * d.head_dim;
   const Value packed = g.heads(g.linear(x, w("attn_q.weight", {2 * q_dim, d.dim})), d.heads);  // [T, heads, 2*head_dim]
-  const Value gate = g.flat(g.slice(packed, d.head_dim, d.head_dim));                          // [T, q_dim]
-  Value q = g.slice(packed, 0, d.head_dim);                                                    // [T, heads, head_dim]
   Value k = g.heads(g.linear(x, w("attn_k.weight", {kv_dim, d.dim})), d.kv_heads);
   const Value v = g.heads(g.linear(x, w("attn_v.weight", {kv_dim, d.dim})), d.kv_heads);
+  const Value gate = g.flat(g.slice(packed, d.head_dim, d.head_dim));  // [T, q_dim]
+  Value q = g.slice(packed, 0, d.head_dim);                            // [T, heads, head_dim]
   q = g.rope(g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), d.norm_eps), d.rope);
   k = g.rope(g.rms_norm(k, w("attn_k_norm.weight", {d.head_dim}), d.norm_eps), d.rope);
   const float scale = default_attention_scale(d.head_dim);

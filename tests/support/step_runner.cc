@@ -31,6 +31,7 @@ struct StepRunner::Arrays {
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const BackendInfo& info, int n_threads) {
   auto loaded = std::make_unique<LoadedModel>();
   loaded->bytes_ = std::move(bytes);
+  loaded->backend_info_ = &info;
   ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(loaded->bytes_)), "tiny.gguf"));
   loaded->file_ = std::make_unique<GgufFile>(std::move(file));
   ZINC_TRY(model, read_model(*loaded->file_));
@@ -51,7 +52,10 @@ std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {
   return tokens;
 }
 
-StepRunner::StepRunner(const LoadedModel& model, PageOrder order) : groups_(page_groups(model.model().caches)) {
+StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& kv_format)
+    : groups_(page_groups(model.model().caches)) {
+  const int state_chunk = model.backend_info().state_chunk;
+  if (state_chunk > 1 && state_bytes(model.model().caches) > 0) longest_run_ = static_cast<size_t>(state_chunk) - 1;
   std::mt19937 random(1);
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<PageId> pages(kPages);
@@ -59,7 +63,8 @@ StepRunner::StepRunner(const LoadedModel& model, PageOrder order) : groups_(page
     if (order == PageOrder::shuffled) std::ranges::shuffle(pages, random);
     free_pages_.push_back(std::move(pages));
   }
-  const CacheSizes sizes{.n_pages = std::vector<int>(groups_.size(), kPages), .n_slots = kSlots, .kv_format = &k_f32};
+  const CacheSizes sizes{
+      .n_pages = std::vector<int>(groups_.size(), kPages), .n_slots = kSlots, .kv_format = &kv_format};
   Backend& backend = model.backend();
   cache_ = std::move(backend.allocate_cache(model.model().caches, sizes).value());
   const Bucket bucket{.max_tokens = kMaxTokens, .max_seqs = kSlots, .max_outputs = kMaxTokens};

@@ -19,12 +19,14 @@ class LoadedModel {
   static Result<std::unique_ptr<LoadedModel>> load(std::string bytes, const BackendInfo& backend, int n_threads = 1);
   const Model& model() const { return model_; }
   Backend& backend() const { return *backend_; }
+  const BackendInfo& backend_info() const { return *backend_info_; }
   DeviceWeights& weights() const { return *weights_; }
 
  private:
   std::string bytes_;
   std::unique_ptr<GgufFile> file_;
   Model model_;
+  const BackendInfo* backend_info_ = nullptr;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceWeights> weights_;
 };
@@ -53,7 +55,11 @@ class StepRunner {
  public:
   enum class PageOrder { ascending, shuffled };
   // All sequences together may hold 40 pages of each group.
-  explicit StepRunner(const LoadedModel& model, PageOrder order = PageOrder::ascending);
+  explicit StepRunner(const LoadedModel& model, PageOrder order = PageOrder::ascending,
+                      const Format& kv_format = k_f32);
+
+  // Tokens of one sequence in a step that give the bits of single tokens.
+  size_t longest_run() const { return longest_run_; }
 
   TestSequence new_sequence(int slot) const;  // without pages; steps add them. REQUIRES: slot < kSlots
   PageId take_page(int group);
@@ -73,6 +79,7 @@ class StepRunner {
   std::unique_ptr<Arrays> prepare(const std::vector<TokenRun>& runs);
   void add_pages(TestSequence& sequence, int32_t end_position);
 
+  size_t longest_run_ = kMaxTokens;
   std::vector<PageGroup> groups_;
   std::vector<std::vector<PageId>> free_pages_;  // per group, taken from the back
   std::unique_ptr<CacheMemory> cache_;

@@ -8,6 +8,11 @@ size_t padded(int n) { return (static_cast<size_t>(n) + 31) / 32 * 32; }
 // Bytes of 32 positions of n numbers each, in whole pieces.
 size_t panel_bytes(const Format& format, int n) { return row_bytes(format, padded(n)) * simt::kPagePositions; }
 
+// One more than the past: a token's own input has a place that nobody reads meanwhile.
+size_t conv_floats(const RecurrentCache& r) {
+  return static_cast<size_t>(r.conv_channels) * static_cast<size_t>(r.conv_taps);
+}
+
 Status check_format(const CacheSizes& sizes, std::span<const LayerCache> layers) {
   const std::string_view name = sizes.kv_format ? sizes.kv_format->name : "(none)";
   if (name != "f32" && name != "f16" && name != "q8_0") {
@@ -58,7 +63,7 @@ Result<std::unique_ptr<CudaCache>> CudaCache::allocate(std::span<const LayerCach
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     cache->places_[i].in_state = cache->state_floats_;
-    cache->state_floats_ += static_cast<size_t>(layers[i].recurrent.conv_floats() + layers[i].recurrent.delta_floats());
+    cache->state_floats_ += conv_floats(layers[i].recurrent) + static_cast<size_t>(layers[i].recurrent.delta_floats());
   }
   cache->n_slots_ = sizes.n_slots;
   const size_t n_slots = static_cast<size_t>(sizes.n_slots);
@@ -98,7 +103,7 @@ float* CudaCache::conv_states(int layer) const {
   return states_.as<float>() + places_[static_cast<size_t>(layer)].in_state;
 }
 float* CudaCache::delta_states(int layer) const {
-  return conv_states(layer) + layers_[static_cast<size_t>(layer)].recurrent.conv_floats();
+  return conv_states(layer) + conv_floats(layers_[static_cast<size_t>(layer)].recurrent);
 }
 
 // A failed copy means a lost device: the next step reports it.

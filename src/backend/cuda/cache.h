@@ -1,7 +1,7 @@
 // Caches on the GPU. Per page group one slab; a page holds its layers one after the other, each head's keys as a panel
 // of 32 positions and its values as rows (backend/simt/attention.cu). Per slot each recurrent layer's convolution
-// inputs
-// ([taps-1, channels]) and delta state ([heads, k_dim, v_dim]), and the token sampled last.
+// inputs ([taps, channels], the input of position p at p % taps) and delta state ([heads, k_dim, v_dim]), and the token
+// sampled last.
 #pragma once
 
 #include <vector>

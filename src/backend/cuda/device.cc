@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/simt/params.h"
 #include "base/cache_folder.h"
 
 namespace zinc::cuda {
@@ -147,6 +146,12 @@ Result<Function> Device::kernel(const KernelProgram& program, const char* name) 
   if (Status s = check(api_.find_function(&function, module->second, name), "finding kernel " + key); !s.ok()) {
     return s.error();
   }
+  // One split of the multiprocessors' memory for all: where the next kernel wants another, they run dry in between.
+  constexpr int kAllShared = 100;  // per cent
+  if (Status s = check(api_.set_function_attribute(function, kSharedCarveout, kAllShared), "preparing kernel " + key);
+      !s.ok()) {
+    return s.error();
+  }
   functions_.emplace(key, function);
   return function;
 }
@@ -166,7 +171,7 @@ Status Device::run(const Launch& launch, bool after_previous) const {
   const LaunchConfig config{.grid_x = launch.grid[0],
                             .grid_y = launch.grid[1],
                             .grid_z = launch.grid[2],
-                            .block_x = simt::kThreads,
+                            .block_x = launch.threads,
                             .block_y = 1,
                             .block_z = 1,
                             .shared_bytes = launch.shared_bytes,

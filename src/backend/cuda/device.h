@@ -12,6 +12,7 @@
 
 #include "backend/cuda/driver_api.h"
 #include "backend/cuda/kernel_store.h"
+#include "backend/simt/params.h"
 
 namespace zinc::cuda {
 
@@ -20,7 +21,8 @@ struct Launch {
   Function function = nullptr;
   std::array<unsigned, 3> grid = {1, 1, 1};
   unsigned shared_bytes = 0;
-  alignas(16) std::array<std::byte, 512> params{};
+  unsigned threads = simt::kThreads;  // of a block
+  alignas(16) std::array<std::byte, 1024> params{};
 
   template <class P>
   static Launch of(Function function, const P& p, unsigned x, unsigned y = 1, unsigned z = 1) {
@@ -90,6 +92,8 @@ class Device {
   const std::string& name() const { return name_; }
   size_t memory_bytes() const { return memory_bytes_; }
   bool has_matrix_cores() const { return major_ >= 8; }  // for the instructions gemm.cu uses
+  bool has_warpgroups() const { return major_ == 9; }    // for those of gemm_wide.cu
+  bool has_bulk_copies() const { return major_ >= 9; }
   int n_multiprocessors() const { return n_multiprocessors_; }
   int max_shared_bytes() const { return max_shared_bytes_; }
   const DriverApi& api() const { return api_; }

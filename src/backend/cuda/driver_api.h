@@ -28,6 +28,7 @@ enum DeviceAttribute : int {
   kMaxSharedOptIn = 97,
 };
 inline constexpr int kMaxDynamicShared = 8;     // function attribute
+inline constexpr int kSharedCarveout = 9;       // likewise
 inline constexpr unsigned kNonBlocking = 1;     // stream flag
 inline constexpr unsigned kRelaxedCapture = 2;  // capture mode
 inline constexpr int kProgrammaticLaunch = 6;   // launch attribute: may start before the kernel before it has ended

@@ -5,7 +5,8 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr int kMaxHeadDim = simt::kSegmentElems;  // a head is a warp's
+constexpr int kNarrowHead = simt::kSegmentElems;  // a head is a warp's
+constexpr int kMaxHeadDim = 2 * kNarrowHead;      // of attention in one launch
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
@@ -18,6 +19,12 @@ Fusion::Fusion(const Graph& graph, const CudaWeights& weights, bool keep_values)
   find_products();
   find_forms();
   if (!keep_values_) find_norms();
+  if (keep_values_) return;
+  find_rows();
+  find_mixes();
+  find_gated_heads();
+  find_routes();
+  find_deltas();
 }
 
 void Fusion::find_readers() {
@@ -28,7 +35,9 @@ void Fusion::find_readers() {
   is_host_read_.assign(n_values, false);
   runs_at_.resize(n_nodes);
   is_absorbed_.assign(n_nodes, false);
+  is_absorbed_in_one_row_.assign(n_nodes, false);
   is_foldable_.assign(n_nodes, false);
+  folds_in_one_row_.assign(n_nodes, false);
   for (size_t i = 0; i < n_values; ++i) owners_[i] = static_cast<int32_t>(i);
   for (int i = 0; i < static_cast<int>(n_nodes); ++i) {
     runs_at_[at(i)] = i;
@@ -76,7 +85,34 @@ HeadChain Fusion::chain_of(Value v) const {
     chain.norm = i;
     chain.x = node(i).in[0];
   }
+  if (chain.norm >= 0 || chain.rope >= 0) strip_slice(chain);
   return chain;
+}
+
+// Heads that are parts of longer rows are read where they lie.
+void Fusion::strip_slice(HeadChain& chain) const {
+  const int i = makers_[at(owner(chain.x))];
+  if (i < 0 || node(i).op != Op::slice || !has_one_reader(owner(chain.x))) return;
+  constexpr int64_t kWide = 4;  // floats of a load
+  if (node(i).as<SliceParams>().begin % kWide != 0 || graph_.info(node(i).in[0]).shape.inner() % kWide != 0) return;
+  chain.slice = i;
+  chain.x = node(i).in[0];
+}
+
+// A gate as wide as attention's result, that alone reads it.
+void Fusion::find_gate(HeadGroup& group) const {
+  const int32_t result = owner(node(group.attention).out[0]);
+  if (!has_one_reader(result)) return;
+  const int reader = readers_[at(result)].front();
+  if (node(reader).op != Op::gated_act || owner(node(reader).in[1]) != result) return;
+  const Value gate = node(reader).in[0];
+  if (graph_.info(gate).shape.elems() != graph_.info(node(reader).out[0]).shape.elems()) return;
+  group.act = reader;
+  group.gate.x = gate;
+  strip_slice(group.gate);
+  const int64_t v_dim = graph_.info(gate).shape.elems() / graph_.info(node(group.attention).in[0]).shape[0];
+  const int slice = group.gate.slice;
+  if (slice >= 0 && graph_.info(node(slice).out[0]).shape.inner() != v_dim) group.gate = {.x = gate};
 }
 
 void Fusion::find_heads() {
@@ -85,22 +121,41 @@ void Fusion::find_heads() {
     const int64_t k_dim = graph_.info(node(i).in[0]).shape.inner();
     const int64_t v_dim = node(i).in[2] ? graph_.info(node(i).in[2]).shape.inner() : 0;
     if (k_dim > kMaxHeadDim || v_dim > kMaxHeadDim) continue;
-    HeadGroup group{i, {chain_of(node(i).in[0]), chain_of(node(i).in[1]), chain_of(node(i).in[2])}};
-    for (const HeadChain& part : group.parts) {
-      if (!part.x) continue;
-      later_uses_.push_back({part.x, i});
-      for (int absorbed : {part.norm, part.rope}) {
-        if (absorbed < 0) continue;
-        is_absorbed_[at(absorbed)] = true;
-        runs_at_[at(absorbed)] = i;
-      }
-    }
+    HeadGroup group;
+    group.attention = i;
+    for (size_t part = 0; part < 3; ++part) group.parts[part] = chain_of(node(i).in[part]);
+    group.is_narrow = k_dim <= kNarrowHead && v_dim <= kNarrowHead;
+    find_gate(group);
+    absorb_heads(group);
     heads_.push_back(group);
   }
 }
 
+void Fusion::absorb_heads(const HeadGroup& group) {
+  const int end = group.act >= 0 ? group.act : group.attention;
+  for (const HeadChain& part : group.parts) {
+    if (!part.x) continue;
+    later_uses_.push_back({part.x, end});
+    for (int absorbed : {part.slice, part.norm, part.rope}) {
+      if (absorbed < 0) continue;
+      (group.is_narrow ? is_absorbed_ : is_absorbed_in_one_row_)[at(absorbed)] = true;
+      if (group.is_narrow) runs_at_[at(absorbed)] = group.attention;
+    }
+  }
+  if (group.act < 0) return;
+  is_absorbed_in_one_row_[at(group.attention)] = true;
+  later_uses_.push_back({group.gate.x, end});
+  if (group.gate.slice >= 0) is_absorbed_in_one_row_[at(group.gate.slice)] = true;
+}
+
 const HeadGroup* Fusion::heads_of(int attention) const {
   const auto found = std::ranges::find(heads_, attention, &HeadGroup::attention);
+  return found == heads_.end() || !found->is_narrow ? nullptr : &*found;
+}
+
+const HeadGroup* Fusion::attention_at(int i) const {
+  const auto found = std::ranges::find_if(
+      heads_, [&](const HeadGroup& group) { return (group.act >= 0 ? group.act : group.attention) == i; });
   return found == heads_.end() ? nullptr : &*found;
 }
 
@@ -112,7 +167,7 @@ bool Fusion::are_siblings(int a, int b) const {
   if (node(a).op != node(b).op || owner(node(a).in[0]) != owner(node(b).in[0])) return false;
   if (node(a).op == Op::moe_linear && node(a).in[2] != node(b).in[2]) return false;
   const DeviceMatrix *x = matrix_of(a), *y = matrix_of(b);
-  return x->format == y->format && x->matrix.n_in == y->matrix.n_in &&
+  return x->matrix.n_in == y->matrix.n_in &&
          graph_.info(node(a).in[0]).shape.n_dims() == graph_.info(node(b).in[0]).shape.n_dims();
 }
 
@@ -120,24 +175,40 @@ bool Fusion::are_siblings(int a, int b) const {
 void Fusion::extend_group(ProductGroup& group) const {
   const int first = group.nodes.front();
   int end = first_reader(owner(node(first).out[0]));
-  for (int j = first + 1; j < end && group.nodes.size() < simt::kMaxParts; ++j) {
+  for (int j = first + 1; j < end && group.nodes.size() < simt::kMaxProductParts; ++j) {
     if (!is_product(j) || is_absorbed_[at(j)] || !are_siblings(first, j)) continue;
     group.nodes.push_back(j);
     end = std::min(end, first_reader(owner(node(j).out[0])));
   }
 }
 
+// Both are read by one gate alone, and by nobody else.
+bool Fusion::are_gated(int a, int b) const {
+  const int32_t x = owner(node(a).out[0]), y = owner(node(b).out[0]);
+  if (!has_one_reader(x) || !has_one_reader(y) || matrix_of(a)->format != matrix_of(b)->format) return false;
+  const int reader = readers_[at(x)].front();
+  return node(reader).op == Op::gated_act && readers_[at(y)].front() == reader && owner(node(reader).in[0]) == x &&
+         owner(node(reader).in[1]) == y && matrix_of(a)->matrix.n_out == matrix_of(b)->matrix.n_out;
+}
+
 // The gate or the sum that reads the results, and where all of it runs.
 void Fusion::finish_group(ProductGroup& group) {
   group.at = group.nodes.back();
-  const auto result = [&](size_t i) { return owner(node(group.nodes[i]).out[0]); };
-  const int reader = has_one_reader(result(0)) ? readers_[at(result(0))].front() : -1;
-  if (reader >= 0 && node(reader).op == Op::gated_act && group.nodes.size() == 2 && has_one_reader(result(1)) &&
-      readers_[at(result(1))].front() == reader) {
-    if (owner(node(reader).in[0]) == result(1)) std::swap(group.nodes[0], group.nodes[1]);
-    group.act = group.at = reader;
-  } else if (reader >= 0 && node(reader).op == Op::add && group.nodes.size() == 1 &&
-             node(group.nodes[0]).op == Op::linear && owner(node(reader).in[0]) != owner(node(reader).in[1])) {
+  int first_use = static_cast<int>(graph_.nodes().size());
+  for (int i : group.nodes) first_use = std::min(first_use, first_reader(owner(node(i).out[0])));
+  for (int gate : group.nodes) {
+    for (int up : group.nodes) {
+      if (gate == up || !are_gated(gate, up) || readers_[at(owner(node(gate).out[0]))].front() != first_use) continue;
+      std::erase_if(group.nodes, [&](int i) { return i == gate || i == up; });
+      group.nodes.insert(group.nodes.begin(), {gate, up});
+      group.act = group.at = first_use;
+      return;
+    }
+  }
+  const int32_t result = owner(node(group.nodes[0]).out[0]);
+  const int reader = has_one_reader(result) ? readers_[at(result)].front() : -1;
+  if (reader >= 0 && node(reader).op == Op::add && group.nodes.size() == 1 && node(group.nodes[0]).op == Op::linear &&
+      owner(node(reader).in[0]) != owner(node(reader).in[1])) {
     group.add = group.at = reader;
   }
 }
@@ -169,16 +240,18 @@ const ProductGroup* Fusion::products_at(int i) const {
 
 void Fusion::find_forms() {
   for (const ProductGroup& group : products_) {
-    const DeviceMatrix* matrix = matrix_of(group.nodes[0]);
-    const int block = matrix->format->rounded_block, n_in = matrix->matrix.n_in;
-    if (block == 0) continue;
-    const int32_t from = owner(node(group.nodes[0]).in[0]);
-    const auto same = std::ranges::find_if(
-        forms_, [&](const RoundedForm& f) { return f.owner == from && f.block == block && f.n_in == n_in; });
-    if (same != forms_.end()) {
-      same->last_node = std::max(same->last_node, group.at);
-    } else {
-      forms_.push_back({from, block, n_in, runs_at_[at(makers_[at(from)])], group.at});
+    for (int i : group.nodes) {
+      const DeviceMatrix* matrix = matrix_of(i);
+      const int block = matrix->format->rounded_block, n_in = matrix->matrix.n_in;
+      if (block == 0) continue;
+      const int32_t from = owner(node(i).in[0]);
+      const auto same = std::ranges::find_if(
+          forms_, [&](const RoundedForm& f) { return f.owner == from && f.block == block && f.n_in == n_in; });
+      if (same != forms_.end()) {
+        same->last_node = std::max(same->last_node, group.at);
+      } else {
+        forms_.push_back({from, block, n_in, runs_at_[at(makers_[at(from)])], group.at});
+      }
     }
   }
 }
@@ -215,19 +288,212 @@ void Fusion::find_norms() {
     if (node(i).op != Op::norm || is_absorbed_[at(i)] || node(i).as<NormParams>().kind != NormKind::rms) continue;
     const Value out = node(i).out[0];
     const int64_t width = graph_.info(out).shape.inner();
-    if (is_read_as_floats(out) || !std::ranges::all_of(readers_[at(owner(out))], [&](int reader) {
-          return matrix_of(reader)->matrix.n_in == width;
+    const std::vector<int>& readers = readers_[at(owner(out))];
+    if (is_host_read_[at(owner(out))] || !std::ranges::all_of(readers, [&](int reader) {
+          return is_product(reader) && matrix_of(reader)->matrix.n_in == width &&
+                 owner(node(reader).in[0]) == owner(out);
         })) {
       continue;
     }
-    is_foldable_[at(i)] = true;
-    for (int reader : readers_[at(owner(out))]) later_uses_.push_back({node(i).in[0], runs_at_[at(reader)]});
+    folds_in_one_row_[at(i)] = width == graph_.info(out).shape.elems();
+    is_foldable_[at(i)] = !is_read_as_floats(out);
+    for (int reader : readers) later_uses_.push_back({node(i).in[0], runs_at_[at(reader)]});
   }
 }
 
-int Fusion::foldable_norm(Value x) const {
+// In a step of one row the only one is the one wanted.
+void Fusion::find_rows() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::rows) continue;
+    const int32_t out = owner(node(i).out[0]);
+    if (is_host_read_[at(out)] || !std::ranges::all_of(readers_[at(out)], [&](int r) { return is_product(r); }))
+      continue;
+    is_absorbed_in_one_row_[at(i)] = true;
+    for (int reader : readers_[at(out)]) later_uses_.push_back({node(i).in[0], runs_at_[at(reader)]});
+  }
+}
+
+Value Fusion::row_source(Value x) const {
   const int maker = makers_[at(owner(x))];
-  return maker >= 0 && is_foldable_[at(maker)] ? maker : -1;
+  return maker >= 0 && node(maker).op == Op::rows && is_absorbed_in_one_row_[at(maker)] ? node(maker).in[0] : x;
+}
+
+// ---- experts of one row ----
+
+int Fusion::only_reader(Value v) const { return has_one_reader(owner(v)) ? readers_[at(owner(v))].front() : -1; }
+
+// The shared expert beside the routed ones, where its last matrix is like theirs.
+void Fusion::extend_mix(MixGroup& mix) const {
+  const int add = only_reader(node(mix.combine).out[0]);
+  if (add < 0 || node(add).op != Op::add) return;
+  const bool is_first = owner(node(add).in[0]) == result_of(mix.combine);
+  const Value other = node(add).in[is_first ? 1 : 0];
+  const int act = makers_[at(owner(other))];
+  mix.add = mix.at = add;
+  if (act < 0 || node(act).op != Op::gated_act || only_reader(other) != add ||
+      node(act).as<GatedActParams>().act != Act::sigmoid || graph_.info(node(act).in[0]).shape.elems() != 1) {
+    return;
+  }
+  const int product = makers_[at(owner(node(act).in[1]))];
+  if (product < 0 || node(product).op != Op::linear || node(product).in[2] || only_reader(node(act).in[1]) != act)
+    return;
+  const DeviceMatrix *a = matrix_of(mix.down), *b = matrix_of(product);
+  if (a->format != b->format || a->matrix.n_in != b->matrix.n_in || a->matrix.n_out != b->matrix.n_out) return;
+  mix.shared = product;
+  mix.shared_act = act;
+  mix.shared_add = add;
+  mix.add = -1;
+  const int last = only_reader(node(add).out[0]);
+  if (last >= 0 && node(last).op == Op::add) mix.add = mix.at = last;
+}
+
+void Fusion::find_mixes() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::moe_combine) continue;
+    const int down = makers_[at(owner(node(i).in[0]))];
+    if (down < 0 || node(down).op != Op::moe_linear || only_reader(node(down).out[0]) != i) continue;
+    if (matrix_of(down)->format->rounded_block == 0 || graph_.info(node(down).in[2]).shape.elems() > simt::kMaxUsed ||
+        graph_.info(node(down).in[0]).shape.n_dims() == 1) {
+      continue;
+    }
+    MixGroup mix;
+    mix.down = down;
+    mix.combine = mix.at = i;
+    extend_mix(mix);
+    for (int member : {down, i, mix.shared, mix.shared_act, mix.shared_add, mix.add}) {
+      if (member < 0) continue;
+      is_absorbed_in_one_row_[at(member)] = true;
+      for (Value v : node(member).in) {
+        if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, mix.at});
+      }
+    }
+    mixes_.push_back(mix);
+  }
+}
+
+const MixGroup* Fusion::mix_at(int i) const {
+  const auto found = std::ranges::find(mixes_, i, &MixGroup::at);
+  return found == mixes_.end() ? nullptr : &*found;
+}
+
+// The gate's result is read by products alone; its own input is a norm of heads that divide a segment.
+void Fusion::find_gated_heads() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::gated_act || is_absorbed_[at(i)] || is_absorbed_in_one_row_[at(i)]) continue;
+    const Value out = node(i).out[0];
+    const int64_t width = graph_.info(out).shape.elems();
+    const int norm = makers_[at(owner(node(i).in[1]))], product = only_reader(out);
+    if (norm < 0 || node(norm).op != Op::norm || only_reader(node(norm).out[0]) != i) continue;
+    if (product < 0 || node(product).op != Op::linear || matrix_of(product)->matrix.n_in != width ||
+        owner(node(product).in[0]) != owner(out)) {
+      continue;
+    }
+    const int64_t dim = graph_.info(node(norm).out[0]).shape.inner();
+    const bool divides = dim >= 8 && dim <= simt::kSegmentElems && (dim & (dim - 1)) == 0 && width % dim == 0;
+    if (!divides || node(norm).as<NormParams>().kind != NormKind::rms ||
+        graph_.info(node(i).in[0]).shape.elems() != width) {
+      continue;
+    }
+    gated_heads_.push_back({norm, i});
+    for (int member : {norm, i}) {
+      is_absorbed_in_one_row_[at(member)] = true;
+      for (Value v : node(member).in) {
+        if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, runs_at_[at(product)]});
+      }
+    }
+  }
+}
+
+const GatedHeads* Fusion::gated_heads(Value x) const {
+  const auto found =
+      std::ranges::find_if(gated_heads_, [&](const GatedHeads& g) { return result_of(g.act) == owner(x); });
+  return found == gated_heads_.end() ? nullptr : &*found;
+}
+
+// Logits of float matrices that only the route reads, whose ids a group of experts reads first.
+void Fusion::find_routes() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::moe_route || node(i).as<MoeRouteParams>().n_used > simt::kMaxUsed) continue;
+    const int product = makers_[at(owner(node(i).in[0]))];
+    if (product < 0 || node(product).op != Op::linear || only_reader(node(i).in[0]) != i) continue;
+    const DeviceMatrix* router = matrix_of(product);
+    if (router->format->rounded_block != 0 || router->matrix.n_out > simt::kMaxExperts ||
+        router->matrix.n_in != graph_.info(node(product).in[0]).shape.elems()) {
+      continue;
+    }
+    const std::vector<int>& users = readers_[at(owner(node(i).out[0]))];
+    if (users.empty() || node(users.front()).op != Op::moe_linear || is_absorbed_in_one_row_[at(users.front())])
+      continue;
+    routes_.push_back(i);
+    is_absorbed_in_one_row_[at(i)] = true;
+  }
+}
+
+// ---- delta layers of one row ----
+
+int Fusion::sliced_from(Value v, int64_t begin) const {
+  const int slice = makers_[at(owner(v))];
+  if (slice < 0 || node(slice).op != Op::slice || !has_one_reader(owner(v))) return -1;
+  return node(slice).as<SliceParams>().begin == begin ? maker(node(slice).in[0]) : -1;
+}
+
+// q and k are l2 norms of heads, q, k and v consecutive slices of one convolution that nobody else reads.
+void Fusion::find_deltas() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::delta_net) continue;
+    DeltaGroup group{.delta = i};
+    group.q_norm = maker(node(i).in[0]);
+    group.k_norm = maker(node(i).in[1]);
+    const auto is_norm = [&](int norm, Value v) {
+      return norm >= 0 && node(norm).op == Op::norm && node(norm).as<NormParams>().kind == NormKind::l2 &&
+             !node(norm).in[1] && only_reader(v) == i &&
+             graph_.info(node(norm).out[0]).shape.inner() == graph_.info(v).shape.inner();
+    };
+    if (!is_norm(group.q_norm, node(i).in[0]) || !is_norm(group.k_norm, node(i).in[1])) continue;
+    const int64_t key_dim = graph_.info(node(i).in[1]).shape.elems();
+    group.conv = sliced_from(node(group.q_norm).in[0], 0);
+    if (group.conv < 0 || node(group.conv).op != Op::short_conv ||
+        sliced_from(node(group.k_norm).in[0], key_dim) != group.conv ||
+        sliced_from(node(i).in[2], 2 * key_dim) != group.conv || readers_[at(result_of(group.conv))].size() != 3 ||
+        node(group.q_norm).as<NormParams>().eps != node(group.k_norm).as<NormParams>().eps) {
+      continue;
+    }
+    deltas_.push_back(group);
+    later_uses_.push_back({node(group.conv).in[0], i});
+    for (int reader : readers_[at(result_of(group.conv))]) is_absorbed_in_one_row_[at(reader)] = true;
+    for (int member : {group.conv, group.q_norm, group.k_norm}) is_absorbed_in_one_row_[at(member)] = true;
+  }
+}
+
+const DeltaGroup* Fusion::delta_at(int i) const {
+  const auto found = std::ranges::find(deltas_, i, &DeltaGroup::delta);
+  return found == deltas_.end() ? nullptr : &*found;
+}
+
+bool Fusion::is_shared_gate(int product) const {
+  const DeviceMatrix* matrix = matrix_of(product);
+  if (matrix->format->rounded_block != 0 || node(product).in[2]) return false;
+  return std::ranges::any_of(mixes_, [&](const MixGroup& mix) {
+    return mix.shared_act >= 0 && owner(node(mix.shared_act).in[0]) == result_of(product) &&
+           only_reader(node(product).out[0]) == mix.shared_act;
+  });
+}
+
+int Fusion::route_of_logits(int product) const {
+  const auto found = std::ranges::find_if(routes_, [&](int r) { return owner(node(r).in[0]) == result_of(product); });
+  return found == routes_.end() ? -1 : *found;
+}
+
+int Fusion::route_of_experts(const ProductGroup& group) const {
+  const int first = *std::ranges::min_element(group.nodes);
+  const auto found =
+      std::ranges::find_if(routes_, [&](int r) { return readers_[at(owner(node(r).out[0]))].front() == first; });
+  return found == routes_.end() ? -1 : *found;
+}
+
+int Fusion::foldable_norm(Value x, bool is_one_row) const {
+  const int maker = makers_[at(owner(x))];
+  return maker >= 0 && is_folded(maker, is_one_row) ? maker : -1;
 }
 
 }  // namespace zinc::cuda

@@ -1,8 +1,9 @@
 // Which nodes of a graph run as one kernel, decided once for all sizes of steps. A group of nodes runs at its last one;
 // what its earlier nodes read must live until then (later_uses).
-//   products   linears, or expert linears, of one input in one format: together; two of them with the gate that reads
+//   products   linears, or expert linears, of one input: together; two of them in one format with the gate that reads
 //              them; one of them with the sum that reads it
-//   heads      the norms and rotations of q, k and v with the writing of keys and values
+//   heads      the norms and rotations of q, k and v with the writing of keys and values; in a step of one row all of
+//              attention and the gate behind it
 //   norms      where only rounded products read one, small steps leave it to them
 #pragma once
 
@@ -22,31 +23,76 @@ struct RoundedForm {
 };
 
 struct ProductGroup {
-  std::vector<int> nodes;  // linear or moe_linear, one to three
-  int act = -1;            // the gated_act of nodes 0 (gate) and 1 (up)
-  int add = -1;            // the add of node 0's result
+  std::vector<int> nodes;  // linear or moe_linear, of one to four matrices
+  int act = -1;            // the gated_act of nodes 0 (gate) and 1 (up), which have one format
+  int add = -1;            // the add of node 0's result, the only one
   int at = 0;              // the node at which the group runs
 };
 
 // One of q, k, v on its way to attention.
 struct HeadChain {
   Value x;  // none: no such part
-  int norm = -1, rope = -1;
+  int slice = -1, norm = -1, rope = -1;
 };
 struct HeadGroup {
   int attention = -1;
   HeadChain parts[3];
+  bool is_narrow = false;  // heads fit a warp: steps of all sizes make them ready together
+  int act = -1;            // the gated_act of attention's result, in steps of one row
+  HeadChain gate;          // its gate: x and slice
+};
+
+// In steps of one row: experts' last products, their sum, the shared expert's part in it and the residual's.
+struct MixGroup {
+  int down = -1, combine = -1;
+  int shared = -1, shared_act = -1, shared_add = -1;  // -1: no shared expert that fits
+  int add = -1;
+  int at = 0;
+};
+
+// In steps of one row: norms of heads and a gate that products of the result do on the way in.
+struct GatedHeads {
+  int norm = -1, act = -1;
+};
+
+// In steps of one row: a delta layer from its convolution on.
+struct DeltaGroup {
+  int delta = -1, conv = -1, q_norm = -1, k_norm = -1;
 };
 
 class Fusion {
  public:
   Fusion(const Graph& graph, const CudaWeights& weights, bool keep_values);
 
-  int32_t owner(Value v) const { return owners_[static_cast<size_t>(v.id)]; }           // whose memory a view shows
-  const ProductGroup* products_at(int node) const;                                      // that run there; nullptr: none
-  const HeadGroup* heads_of(int attention) const;                                       // nullptr: not fused
-  bool is_absorbed(int node) const { return is_absorbed_[static_cast<size_t>(node)]; }  // another node runs it
-  int foldable_norm(Value x) const;  // the norm that made x, if its readers can do it; -1: none
+  int32_t owner(Value v) const { return owners_[static_cast<size_t>(v.id)]; }  // whose memory a view shows
+  int maker(Value v) const { return makers_[static_cast<size_t>(owner(v))]; }
+  const ProductGroup* products_at(int node) const;  // that run there; nullptr: none
+  const HeadGroup* heads_of(int attention) const;   // nullptr: not fused
+  const HeadGroup* attention_at(int node) const;    // in a step of one row: that runs there; nullptr: none
+  // Another node runs it.
+  bool is_absorbed(int node, bool is_one_row) const {
+    return is_absorbed_[static_cast<size_t>(node)] ||
+           (is_one_row && is_absorbed_in_one_row_[static_cast<size_t>(node)]);
+  }
+  // The norm that made x, if its readers can do it; -1: none. For a step of one row all products can, else those of
+  // rounded activations.
+  int foldable_norm(Value x, bool is_one_row) const;
+  // In a step of one row: what x is a copy of; the mix that runs at a node; the heads x is made of; the route whose
+  // logits a product makes, and the one that a group of experts finds itself by. nullptr or -1: none.
+  Value row_source(Value x) const;
+  const MixGroup* mix_at(int node) const;
+  bool is_mixed(const ProductGroup& group) const {  // its products belong to a mix
+    return is_absorbed_in_one_row_[static_cast<size_t>(group.nodes[0])];
+  }
+  const GatedHeads* gated_heads(Value x) const;
+  const DeltaGroup* delta_at(int node) const;
+  bool is_shared_gate(int product) const;  // its one number is a mix's
+  int route_of_logits(int product) const;
+  int route_of_experts(const ProductGroup& group) const;
+  // The norm's readers are products, and it is done by them.
+  bool is_folded(int norm, bool is_one_row) const {
+    return (is_one_row ? folds_in_one_row_ : is_foldable_)[static_cast<size_t>(norm)];
+  }
   const std::vector<LaterUse>& later_uses() const { return later_uses_; }
 
   const std::vector<RoundedForm>& rounded_forms() const { return forms_; }
@@ -64,12 +110,25 @@ class Fusion {
   void find_readers();
   void find_heads();
   HeadChain chain_of(Value v) const;
+  void strip_slice(HeadChain& chain) const;
+  void find_gate(HeadGroup& group) const;
+  void absorb_heads(const HeadGroup& group);
   void find_products();
   void extend_group(ProductGroup& group) const;
   void finish_group(ProductGroup& group);
   bool are_siblings(int a, int b) const;
+  bool are_gated(int a, int b) const;
   void find_forms();
   void find_norms();
+  void find_rows();
+  void find_mixes();
+  void extend_mix(MixGroup& mix) const;
+  void find_gated_heads();
+  void find_routes();
+  void find_deltas();
+  int sliced_from(Value v, int64_t begin) const;  // the maker of what v is a part of, from there on; -1: none
+  int only_reader(Value v) const;                 // -1: none or several
+  int32_t result_of(int i) const { return owner(node(i).out[0]); }
 
   const Graph& graph_;
   const CudaWeights& weights_;
@@ -79,10 +138,14 @@ class Fusion {
   std::vector<std::vector<int>> readers_;  // per owner: nodes, views left out
   std::vector<bool> is_host_read_;         // per owner
   std::vector<int> runs_at_;               // per node
-  std::vector<bool> is_absorbed_;
+  std::vector<bool> is_absorbed_, is_absorbed_in_one_row_;
   std::vector<ProductGroup> products_;
   std::vector<HeadGroup> heads_;
-  std::vector<bool> is_foldable_;  // per node: norms
+  std::vector<MixGroup> mixes_;
+  std::vector<GatedHeads> gated_heads_;
+  std::vector<DeltaGroup> deltas_;
+  std::vector<int> routes_;                           // that are done within other launches
+  std::vector<bool> is_foldable_, folds_in_one_row_;  // per node: norms
   std::vector<RoundedForm> forms_;
   std::vector<LaterUse> later_uses_;
 };

@@ -42,14 +42,25 @@ std::vector<SourceFile> simt_sources() {
 }
 
 std::string KernelProgram::text() const {
-  std::string out;
+  const std::string end = fmt::format("#include \"backend/simt/{}.cu\"\n", file);
   if (const PanelFormat* panel = find_panel_format(format)) {
-    out = fmt::format(
+    return fmt::format(
         "namespace zinc::simt {{ inline constexpr int kHostHeaderBytes = {}, kHostGroupBytes = {}, kHostRoundedBlock = "
-        "{}; }}\n#include \"backend/simt/format/{}.h\"\n",
-        panel->header_bytes, panel->group_bytes, panel->rounded_block, format);
+        "{}; }}\n#include \"backend/simt/format/{}.h\"\n"
+        "namespace zinc::simt {{ using Formats = List<WeightFormat>; }}\n{}",
+        panel->header_bytes, panel->group_bytes, panel->rounded_block, format, end);
   }
-  return out + fmt::format("#include \"backend/simt/{}.cu\"\n", file);
+  if (format.empty()) return end;
+  std::string out, list;
+  for (size_t begin = 0; begin < format.size();) {
+    const size_t past = std::min(format.find('+', begin), format.size());
+    const std::string name = format.substr(begin, past - begin);
+    out += fmt::format("#define WeightFormat Format_{0}\n#include \"backend/simt/format/{0}.h\"\n#undef WeightFormat\n",
+                       name);
+    list += (list.empty() ? "Format_" : ", Format_") + name;
+    begin = past + 1;
+  }
+  return out + fmt::format("namespace zinc::simt {{ using Formats = List<{}>; }}\n", list) + end;
 }
 
 std::filesystem::path KernelStore::path_of(const std::string& text, const std::string& compiler) const {

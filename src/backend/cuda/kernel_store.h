@@ -18,7 +18,7 @@ std::vector<SourceFile> simt_sources();
 // One compilation unit: a kernel file of backend/simt, for kernels of weights with the format they are for.
 struct KernelProgram {
   std::string file;          // "linear"
-  std::string format;        // "q4_k"; empty: none
+  std::string format;        // "q4_k", or several: "q4_k+q6_k"; empty: none
   std::string text() const;  // the program's source
 };
 

@@ -36,12 +36,16 @@ const std::string* library() {  // nullptr: no NVRTC here
 
 std::vector<KernelProgram> programs(bool every_format) {
   std::vector<KernelProgram> all;
-  for (const char* file : {"rows", "moe", "recurrent", "attention", "peaks"}) all.push_back({file, ""});
+  for (const char* file : {"rows", "moe", "recurrent", "recurrent_chunks", "attention", "attention_units", "peaks"})
+    all.push_back({file, ""});
+  all.push_back({"product", "f32+q4_k+q6_k"});
   for (const PanelFormat* f = kPanelFormats; !f->name.empty(); ++f) {
     if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
-    if (f->rounded_block > 0) all.push_back({"gemm", std::string(f->name)});
+    all.push_back({"product", std::string(f->name)});
+    all.push_back({f->rounded_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
+    if (f->rounded_block > 0) all.push_back({"gemm_wide", std::string(f->name)});
   }
   return all;
 }

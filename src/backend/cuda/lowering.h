@@ -1,5 +1,6 @@
 // From a graph to kernel launches, for steps of up to so many tokens and outputs: one function per op, found in a
-// table. Decides everything a step would otherwise have to: which kernel, which grid, what is fused.
+// table, in files by family. Decides everything a step would otherwise have to: which kernel, which grid, what is
+// fused.
 #pragma once
 
 #include <vector>
@@ -7,6 +8,8 @@
 #include "backend/cuda/room.h"
 
 namespace zinc::cuda {
+
+constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct StepClass {
   int max_tokens = 1, max_outputs = 1;
@@ -43,10 +46,26 @@ class Lowering {
 
   Status lower_rope_tables();
   Status lower_products(const ProductGroup& group);
+  Status lower_alike(const ProductGroup& group);  // of one format
+  bool is_one_row(const ProductGroup& group) const;
+  Status lower_one_row(const ProductGroup& group);
+  Status lower_mix(const MixGroup& mix);
+  Status lower_delta_one(const DeltaGroup& group);
+  simt::DeltaParams delta_params(const Node& n) const;
+  Status check_delta(const simt::DeltaParams& params) const;
+  simt::ConvParams conv_params(const Node& n) const;
+  struct RowLaunch;
+  Status emit_row_launch(RowLaunch& launch);
+  simt::ProductPart product_part(const ProductGroup& group, size_t i) const;
+  simt::RowSource row_source(const ProductGroup& group) const;
+  simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
+  simt::RouteSource route_source(int route) const;
+  const float* other_operand(int add, Value result) const;
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
   void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;
   Status lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows);
   Status lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& params, int n_rows);
+  Status lower_floats(const simt::LinearParams& params, const DeviceMatrix& matrix, int n_rows);
   Result<simt::Rounded> rounded(Value v, const DeviceMatrix& matrix);
   // What its maker leaves of a value: the rounded form alone where nobody reads the floats.
   struct Written {
@@ -56,15 +75,32 @@ class Lowering {
   };
   Written written(Value v, int64_t n_in);
   Status lower_heads(const HeadGroup& group, const simt::KvLayer& kv);
+  Status lower_attend(simt::AttentionParams& params);
+  Status lower_attend_units(simt::AttentionParams params, int n_warps);
+  Status lower_delta_chunks(simt::DeltaParams params, const char* by_token);
+  Status lower_attend_one(const HeadGroup& group);
+  simt::AttentionParams attention_params(const Node& n) const;
+  const float* sliced(const HeadChain& chain) const { return room_.floats(chain.x) + slice_begin(chain); }
+  int64_t slice_begin(const HeadChain& chain) const {
+    return chain.slice < 0 ? 0 : node(chain.slice).as<SliceParams>().begin;
+  }
   simt::HeadPart head_part(const HeadChain& chain) const;
+  Status add(const KernelProgram& program, const char* kernel, Launch launch, int64_t x, int64_t y, int64_t z,
+             size_t shared_bytes);
   template <class P>
   Status emit(const KernelProgram& program, const char* kernel, const P& params, int64_t x, int64_t y = 1,
-              int64_t z = 1, size_t shared_bytes = 0);
+              int64_t z = 1, size_t shared_bytes = 0) {
+    return add(program, kernel, Launch::of(nullptr, params, 1), x, y, z, shared_bytes);
+  }
   // One thread, or one warp, each.
   template <class P>
-  Status emit_threads(const char* file, const char* kernel, const P& params, int64_t n_threads);
+  Status emit_threads(const char* file, const char* kernel, const P& params, int64_t n_threads) {
+    return emit({file, ""}, kernel, params, div_up(n_threads, simt::kThreads));
+  }
   template <class P>
-  Status emit_warps(const char* file, const char* kernel, const P& params, int64_t n_warps);
+  Status emit_warps(const char* file, const char* kernel, const P& params, int64_t n_warps) {
+    return emit({file, ""}, kernel, params, div_up(n_warps, simt::kWarps));
+  }
 
   const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
   const ValueInfo& info(Value v) const { return graph_.info(v); }
@@ -76,6 +112,10 @@ class Lowering {
   }
   const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
   bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
+  // Activations of a tile on matrix cores.
+  int matrix_tile_columns() const { return device_.has_warpgroups() ? simt::kWideColumns : simt::kTileColumns; }
+  // Products come as simt/product.cu's, with the norms before them.
+  bool is_one_row() const { return sizes_.max_tokens == 1 && device_.has_bulk_copies(); }
   const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
 
   const Graph& graph_;

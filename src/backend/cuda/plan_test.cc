@@ -76,7 +76,7 @@ DriverApi make_api() {
   api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
     if (!fake().is_capturing) return kSuccess;
     const std::byte* bytes = static_cast<const std::byte*>(params[0]);
-    fake().captured.push_back({*reinterpret_cast<std::string*>(function), *config, {bytes, bytes + 512}});
+    fake().captured.push_back({*reinterpret_cast<std::string*>(function), *config, {bytes, bytes + 1024}});
     return kSuccess;
   };
   api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
@@ -229,16 +229,15 @@ TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
 TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
   start(*plan, 0, 1);
-  const std::vector<std::string> layer = {"linear_1", "prepare_heads_f16", "attention_f16_2", "merge_chunks",
-                                          "linear_1"};
+  const std::vector<std::string> layer = {"product", "attend_one_f16_1", "product"};
   std::vector<std::string> expected = {"embed"};
   for (int i = 0; i < 2; ++i) expected.insert(expected.end(), layer.begin(), layer.end());
-  for (const char* kernel : {"copy_parts", "linear_1", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);
+  for (const char* kernel : {"product", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);
   EXPECT_EQ(kernels_of(*fake().last_replay), expected);
   ASSERT_TRUE(plan->wait().ok());
   start(*plan, 0, 60);
   const std::vector<std::string> large = kernels_of(*fake().last_replay);
-  EXPECT_EQ(std::ranges::count(large, "gemm"), 4);  // q, k, v together and o, of both layers
+  EXPECT_EQ(std::ranges::count(large, "gemm_wide"), 4);  // q, k, v together and o, of both layers
   EXPECT_EQ(std::ranges::count(large, "norm_heads"), 2);
   ASSERT_TRUE(plan->wait().ok());
 }

@@ -83,7 +83,7 @@ Status Room::take_buffers(Device& device) {
            .first_column = base + layout_.first_column,
            .last_sampled = cache_.last_sampled(),
            .max_seqs = bucket_.max_seqs};
-  size_t partial_floats = 0, hidden_floats = 0;
+  size_t partial_floats = 0, hidden_floats = 0, delta_floats = 0, most_heads = 0, n_gates = 0;
   const size_t n_tokens = static_cast<size_t>(std::min(bucket_.max_tokens, kMaxSplitTokens));
   for (const Node& node : graph_.nodes()) {
     if (node.op == Op::hidden_in) hidden_floats = static_cast<size_t>(graph_.info(node.out[0]).shape.elems());
@@ -92,13 +92,23 @@ Status Room::take_buffers(Device& device) {
       const size_t n_pairs =
           static_cast<size_t>(bucket_.max_tokens) * static_cast<size_t>(node.as<MoeRouteParams>().n_used);
       n_pairs_ = std::max(n_pairs_, n_pairs);
+      const Node& router = graph_.nodes()[static_cast<size_t>(fusion_.maker(node.in[0]))];
+      const size_t n_in = static_cast<size_t>(graph_.info(router.in[0]).shape.elems());
+      n_gates = std::max(n_gates, n_in / simt::kSegmentElems + 1);
+      n_router_floats_ = std::max(n_router_floats_, n_experts * n_gates);
       n_tiles_ = std::max(n_tiles_, static_cast<size_t>(max_expert_tiles(static_cast<int64_t>(n_pairs),
                                                                          static_cast<int64_t>(n_experts))));
+    }
+    if (node.op == Op::delta_net) {
+      const Shape &k = graph_.info(node.in[1]).shape, &v = graph_.info(node.in[2]).shape;
+      const size_t row = static_cast<size_t>(v[0] * (k[1] + v[1] + simt::kDeltaChunk + 1));
+      delta_floats = std::max(delta_floats, static_cast<size_t>(bucket_.max_tokens) * row);
     }
     if (node.op != Op::attention) continue;
     const int layer = node.as<AttentionParams>().cache_layer;
     const size_t n_heads = static_cast<size_t>(graph_.info(node.in[0]).shape[0]);
     const size_t row = static_cast<size_t>(cache_.kv_layer(layer).v_dim) + 2;
+    most_heads = std::max(most_heads, n_heads);
     partial_floats = std::max(partial_floats, n_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
   }
   ZINC_TRY(hidden_in,
@@ -106,6 +116,12 @@ Status Room::take_buffers(Device& device) {
   hidden_in_ = std::move(hidden_in);
   ZINC_TRY(tiles, device.allocate((n_pairs_ + 3 * n_tiles_ + 1) * sizeof(int), "experts"));
   expert_tiles_ = std::move(tiles);
+  ZINC_TRY(prepared, device.allocate(delta_floats * sizeof(float), "chunks of the delta rule"));
+  delta_prepared_ = std::move(prepared);
+  ZINC_TRY(router, device.allocate((n_router_floats_ + n_gates) * sizeof(float), "experts"));
+  router_partial_ = std::move(router);
+  ZINC_TRY(counts, device.allocate(most_heads * sizeof(int), "attention"));
+  attention_counts_ = std::move(counts);
   ZINC_TRY(partial, device.allocate(partial_floats * sizeof(float), "attention"));
   partial_ = std::move(partial);
   return ok_status();

@@ -42,7 +42,9 @@ class Room {
   const RopeTable& rope_table(int node) const;
   const std::vector<RopeTable>& rope_tables() const { return rope_tables_; }
   float* attention_partial() const { return partial_.as<float>(); }
-  int n_chunks(int layer) const;  // of keys, at most, of one row of this layer
+  float* delta_prepared() const { return delta_prepared_.as<float>(); }  // of the gated delta rule's chunks
+  int* attention_counts() const { return attention_counts_.as<int>(); }  // one per head, zero between kernels
+  int n_chunks(int layer) const;                                         // of keys, at most, of one row of this layer
   const simt::Step& step() const { return step_; }
   const UploadLayout& layout() const { return layout_; }
   // Tiles that n_pairs of rows and experts are cut into at most.
@@ -50,6 +52,9 @@ class Room {
     return n_pairs / simt::kTileColumns + std::min(n_pairs, n_experts);
   }
   simt::ExpertTiles expert_tiles() const;
+  // Sums of the segments of a router's logits, and of the shared expert's gate.
+  float* router_partial() const { return router_partial_.as<float>(); }
+  float* gate_partial() const { return router_partial() + n_router_floats_; }
   int max_seqs() const { return bucket_.max_seqs; }
   const Buffer& upload() const { return upload_; }
   const Buffer& hidden_in() const { return hidden_in_; }  // where the step's hidden states arrive
@@ -71,10 +76,12 @@ class Room {
   UploadLayout layout_;
   simt::Step step_{};
   std::vector<size_t> rounded_offsets_;  // per form
-  size_t n_pairs_ = 0, n_tiles_ = 0;     // of experts, at most
+  size_t n_router_floats_ = 0;
+  size_t n_pairs_ = 0, n_tiles_ = 0;  // of experts, at most
   std::vector<RopeTable> rope_tables_;
   std::vector<int> rope_table_of_;  // per node
-  Buffer arena_, rounded_, partial_, upload_, hidden_in_, expert_tiles_, sampled_, best_, best_id_;
+  Buffer arena_, rounded_, partial_, attention_counts_, router_partial_, delta_prepared_, upload_, hidden_in_,
+      expert_tiles_, sampled_, best_, best_id_;
 };
 
 }  // namespace zinc::cuda

@@ -1,79 +1,10 @@
 // Attention over paged keys and values.
-// A head's keys in a page are a panel of 32 positions in pieces of 16 bytes, so that a lane is a position; its values
-// are rows. Positions are cut into chunks of 256 at fixed places. Each chunk's softmax is finished alone (its largest
+// Positions are cut into chunks of 256 at fixed places. Each chunk's softmax is finished alone (its largest
 // score, sum and weighted values), then chunks are merged in order, by one function: whether a block loops over its
 // chunks or many blocks take one each, and whatever rows share a block, a row's result is the same to the bit.
-#include "backend/simt/rounding.h"
+#include "backend/simt/attention_mma.h"
 
 namespace zinc::simt {
-
-// ---- how keys and values lie ----
-
-struct KvF32 {
-  static constexpr int kPieceElems = 4, kElemBytes = 4;
-  static ZINC_DEVICE float element(const uint4& p, int k) {
-    return __uint_as_float(k == 0 ? p.x : k == 1 ? p.y : k == 2 ? p.z : p.w);
-  }
-  static ZINC_DEVICE float key_scale(const u8*, int, int, int) { return 1; }
-  static ZINC_DEVICE float4 values(const u8* rows, int v_dim, int position, int i) {
-    return *reinterpret_cast<const float4*>(rows + (static_cast<long long>(position) * v_dim + i) * 4);
-  }
-  static ZINC_DEVICE void write(u8* at, u8*, float x) { *reinterpret_cast<float*>(at) = x; }
-};
-
-struct KvF16 {
-  static constexpr int kPieceElems = 8, kElemBytes = 2;
-  static ZINC_DEVICE float element(const uint4& p, int k) {
-    const u32 pair = k / 2 == 0 ? p.x : k / 2 == 1 ? p.y : k / 2 == 2 ? p.z : p.w;
-    return k % 2 == 0 ? low_half(pair) : high_half(pair);
-  }
-  static ZINC_DEVICE float key_scale(const u8*, int, int, int) { return 1; }
-  static ZINC_DEVICE float4 values(const u8* rows, int v_dim, int position, int i) {
-    const uint2 v = *reinterpret_cast<const uint2*>(rows + (static_cast<long long>(position) * v_dim + i) * 2);
-    return make_float4(low_half(v.x), high_half(v.x), low_half(v.y), high_half(v.y));
-  }
-  static ZINC_DEVICE void write(u8* at, u8*, float x) { *reinterpret_cast<u16*>(at) = float_to_half(x); }
-};
-
-// Signed bytes, then the f16 scales of each 32: keys' by position, values' by row.
-struct KvQ8 {
-  static constexpr int kPieceElems = 16, kElemBytes = 1;
-  static ZINC_DEVICE float element(const uint4& p, int k) {
-    const u32 word = k / 4 == 0 ? p.x : k / 4 == 1 ? p.y : k / 4 == 2 ? p.z : p.w;
-    return static_cast<float>(static_cast<signed char>(word >> 8 * (k % 4) & 255u));
-  }
-  static ZINC_DEVICE float key_scale(const u8* keys, int k_dim, int position, int block) {
-    return half_to_float(
-        reinterpret_cast<const u16*>(keys + k_dim * kPagePositions)[block * kPagePositions + position]);
-  }
-  static ZINC_DEVICE float4 values(const u8* rows, int v_dim, int position, int i) {
-    const u32 v = *reinterpret_cast<const u32*>(rows + position * v_dim + i);
-    const u16* scales = reinterpret_cast<const u16*>(rows + v_dim * kPagePositions);
-    const float scale = half_to_float(scales[position * (v_dim / 32) + i / 32]);
-    const auto byte = [&](int b) { return static_cast<float>(static_cast<signed char>(v >> 8 * b & 255u)) * scale; };
-    return make_float4(byte(0), byte(1), byte(2), byte(3));
-  }
-  // A warp writes a block of 32; the quotients are rounded half away from zero, as Q8_0 is.
-  static ZINC_DEVICE void write(u8* at, u8* scale_at, float x) {
-    const float d = lanes_max(fabsf(x), 32) / 127.0f;
-    const float q = roundf(x * (d != 0.0f ? 1.0f / d : 0.0f));
-    *reinterpret_cast<signed char*>(at) = fabsf(q) <= 127.0f ? static_cast<signed char>(q) : 0;
-    if (lane_id() == 0) *reinterpret_cast<u16*>(scale_at) = float_to_half(d);
-  }
-};
-
-ZINC_DEVICE int padded(int n) { return (n + 31) / 32 * 32; }
-
-// The page that holds `position` of sequence `seq`.
-ZINC_DEVICE int page_of(const Step& step, int group, int seq, int position) {
-  const int column = position / kPagePositions - step.first_column[group * step.max_seqs + seq];
-  const int* entries = step.counts + step.counts[kEntries + group];
-  return entries[seq * step.counts[kStride + group] + column];
-}
-
-ZINC_DEVICE u8* head_of(const KvLayer& kv, int page, int head) {
-  return kv.pages + page * kv.page_bytes + static_cast<long long>(head) * kv.head_bytes;
-}
 
 // ---- writing ----
 
@@ -112,6 +43,44 @@ ZINC_DEVICE void kv_write(const KvWriteParams& p) {
                   i < dim ? from[i] : 0.0f);
 }
 
+inline constexpr int kMaxHeadDim = 2 * kSegmentElems;
+
+// A warp's head: normed and turned, in shared memory, zero up to a whole number of 32.
+ZINC_DEVICE void prepare_head(const HeadPart& part, long long t, int head, float* values) {
+  const float* from = part.x + (t * part.n_heads + head) * part.stride;
+  float factor = 1;
+  if (part.is_normed) {
+    float sum = 0;  // segment after segment, as norm_rows has it
+    for (int at = 0; at < part.dim; at += kSegmentElems) {
+      sum += lanes_sum(squares(load_eight(from, at + lane_id() * 8, part.dim), 0), 32);
+    }
+    factor = rms_factor(sum, part.dim, part.eps);
+  }
+  for (int at = lane_id() * 8; at < padded(part.dim); at += kSegmentElems) {
+    Eight x = load_eight(from, at, part.dim);
+    if (part.is_normed) x = normed(x, factor, part.norm_weight, at, part.dim);
+    store_eight(values, at, padded(part.dim), x);
+  }
+  __syncwarp();
+  for (int i = lane_id(); part.table && i < part.n_pairs; i += 32) {
+    const float* turn = part.table + 2 * (t * part.n_pairs + i);
+    const int first = part.adjacent ? 2 * i : i, second = part.adjacent ? 2 * i + 1 : i + part.n_pairs;
+    const float a = values[first], b = values[second];
+    values[first] = a * turn[0] - b * turn[1];
+    values[second] = a * turn[1] + b * turn[0];
+  }
+  __syncwarp();
+}
+
+// A warp's head goes to the cache.
+template <class Kv>
+ZINC_DEVICE void write_head(const Step& step, const KvLayer& kv, int t, int head, bool is_key, const float* values) {
+  u8* keys = keys_at(step, kv, t, head);
+  for (int block = 0; block < padded(is_key ? kv.k_dim : kv.v_dim) / 32; ++block) {
+    write_block<Kv>(kv, keys, is_key, step.positions[t] % kPagePositions, block, values[block * 32 + lane_id()]);
+  }
+}
+
 // One warp per head of q, k or v, of up to 256 numbers.
 template <class Kv>
 ZINC_DEVICE void prepare_heads(const HeadsParams& p) {
@@ -125,31 +94,10 @@ ZINC_DEVICE void prepare_heads(const HeadsParams& p) {
   for (; head >= p.parts[which].n_heads; ++which) head -= p.parts[which].n_heads;
   const HeadPart& part = p.parts[which];
   float* values = heads[warp_id()];
-  Eight x = load_eight(part.x + (static_cast<long long>(t) * part.n_heads + head) * part.dim, lane_id() * 8, part.dim);
-  if (part.is_normed) {
-    const float factor = rms_factor(lanes_sum(squares(x, 0), 32), part.dim, part.eps);
-    x = normed(x, factor, part.norm_weight, lane_id() * 8, part.dim);
-  }
-  store_eight(values, lane_id() * 8, kSegmentElems, x);
-  __syncwarp();
-  for (int i = lane_id(); part.table && i < part.n_pairs; i += 32) {
-    const float* turn = part.table + 2 * (static_cast<long long>(t) * part.n_pairs + i);
-    const int first = part.adjacent ? 2 * i : i, second = part.adjacent ? 2 * i + 1 : i + part.n_pairs;
-    const float a = values[first], b = values[second];
-    values[first] = a * turn[0] - b * turn[1];
-    values[second] = a * turn[1] + b * turn[0];
-  }
-  __syncwarp();
-  if (which == 0) {
-    float* out = p.q_out + (static_cast<long long>(t) * part.n_heads + head) * part.dim;
-    for (int i = lane_id(); i < part.dim; i += 32) out[i] = values[i];
-    return;
-  }
-  u8* keys = keys_at(p.step, p.kv, t, head);
-  for (int block = 0; block < padded(part.dim) / 32; ++block) {
-    write_block<Kv>(p.kv, keys, which == 1, p.step.positions[t] % kPagePositions, block,
-                    values[block * 32 + lane_id()]);
-  }
+  prepare_head(part, t, head, values);
+  if (which > 0) return write_head<Kv>(p.step, p.kv, t, head, which == 1, values);
+  float* out = p.q_out + (static_cast<long long>(t) * part.n_heads + head) * part.dim;
+  for (int i = lane_id(); i < part.dim; i += 32) out[i] = values[i];
 }
 
 // ---- reading ----
@@ -163,30 +111,6 @@ struct Tile {
   ZINC_DEVICE int last_position() const { return first_position + n_tokens - 1; }
 };
 
-struct Running {
-  float largest, sum;
-};
-
-ZINC_DEVICE float lowest_score() { return __int_as_float(0xFF800000); }
-
-// How much a result so far and a chunk's count when merged. REQUIRES: the chunk saw something.
-ZINC_DEVICE void merge(Running& all, const Running& chunk, float& keep, float& take) {
-  const float largest = fmaxf(all.largest, chunk.largest);
-  keep = expf(all.largest - largest);
-  take = expf(chunk.largest - largest);
-  all.sum = fmaf(all.sum, keep, chunk.sum * take);
-  all.largest = largest;
-}
-ZINC_DEVICE float merged(float all, float chunk, float keep, float take) { return fmaf(all, keep, chunk * take); }
-
-// The sink takes part in the softmax and has no value.
-ZINC_DEVICE float final_factor(Running all, const float* sinks, int head) {
-  if (!sinks) return 1.0f / all.sum;
-  float keep, take;
-  merge(all, {sinks[head], 1.0f}, keep, take);
-  return keep / all.sum;
-}
-
 // Shared memory of a block.
 struct Room {
   float* q;        // [rows][padded k_dim]
@@ -196,6 +120,18 @@ struct Room {
   Running* all;    // [rows]
   Running* chunk;  // [rows]
 };
+
+template <int N>
+ZINC_DEVICE Room lay_out_room(const KvLayer& kv, void* shared) {
+  Room room;
+  room.partial = static_cast<float*>(shared);
+  room.scores = room.partial + kWarps * N * 128;
+  room.q = room.scores + N * kChunkPositions;
+  room.result = room.q + N * padded(kv.k_dim);
+  room.all = reinterpret_cast<Running*>(room.result + N * padded(kv.v_dim));
+  room.chunk = room.all + N;
+  return room;
+}
 
 // Scores of one position per thread with every row; minus infinity where a row does not see it.
 template <class Kv, int N>
@@ -299,7 +235,8 @@ ZINC_DEVICE float* partial_of(const AttentionParams& p, const Tile& tile, int ro
 }
 
 template <class Kv, int N>
-ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const Room& room, int chunk, int slot) {
+ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const Room& room, int chunk, int slot,
+                              bool is_split) {
   const int first = chunk * kChunkPositions;
   score_chunk<Kv, N>(p, tile, room, first);
   __syncthreads();
@@ -313,7 +250,7 @@ ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const 
       if (dim >= p.kv.v_dim) continue;
       float sum = room.partial[r * 128 + i % 128];
       for (int w = 1; w < kWarps; ++w) sum += room.partial[(w * N + r) * 128 + i % 128];
-      if (p.partial) {
+      if (is_split) {
         partial_of(p, tile, r, slot)[2 + dim] = sum;
       } else if (room.chunk[r].largest != lowest_score()) {
         Running all = room.all[r];
@@ -327,7 +264,7 @@ ZINC_DEVICE void attend_chunk(const AttentionParams& p, const Tile& tile, const 
   }
   if (static_cast<int>(threadIdx.x) < tile.n_rows) {
     const int r = static_cast<int>(threadIdx.x);
-    if (p.partial) {
+    if (is_split) {
       float* to = partial_of(p, tile, r, slot);
       to[0] = room.chunk[r].largest;
       to[1] = room.chunk[r].sum;
@@ -353,7 +290,7 @@ ZINC_DEVICE void attend_tile(const AttentionParams& p, const Tile& tile, const R
   const int first = tile.oldest / kChunkPositions, last = tile.last_position() / kChunkPositions;
   const int stride = p.partial ? static_cast<int>(gridDim.z) : 1, begin = p.partial ? static_cast<int>(blockIdx.z) : 0;
   for (int chunk = first + begin; chunk <= last; chunk += stride)
-    attend_chunk<Kv, N>(p, tile, room, chunk, chunk - first);
+    attend_chunk<Kv, N>(p, tile, room, chunk, chunk - first, p.partial != nullptr);
   if (p.partial) return;
   for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
     const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
@@ -372,13 +309,7 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
   wait_for_previous();
   const int n_tokens = p.step.counts[kTokens], first = static_cast<int>(blockIdx.y) * p.tokens_per_tile;
   if (first >= n_tokens) return;
-  Room room;
-  room.partial = reinterpret_cast<float*>(shared);
-  room.scores = room.partial + kWarps * N * 128;
-  room.q = room.scores + N * kChunkPositions;
-  room.result = room.q + N * padded(p.kv.k_dim);
-  room.all = reinterpret_cast<Running*>(room.result + N * padded(p.kv.v_dim));
-  room.chunk = room.all + N;
+  const Room room = lay_out_room<N>(p.kv, shared);
   const int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + p.heads_per_tile - 1) / p.heads_per_tile;
   const int kv_head = static_cast<int>(blockIdx.x) / tiles;
   const int head_in_group = static_cast<int>(blockIdx.x) % tiles * p.heads_per_tile;
@@ -399,6 +330,32 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
   }
 }
 
+// One number of a row: its chunks in order. Read past the first-level cache: other blocks may just have written them.
+ZINC_DEVICE float merge_row(const AttentionParams& p, const float* chunks, int n_chunks, int head, int dim) {
+  constexpr int kAtOnce = 8;  // loads under way
+  const int width = p.kv.v_dim + 2;
+  Running all = {lowest_score(), 0.0f};
+  float result = 0;
+  for (int first = 0; first < n_chunks; first += kAtOnce) {
+    float largest[kAtOnce], sum[kAtOnce], value[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float* chunk = chunks + static_cast<long long>(min(first + i, n_chunks - 1)) * width;
+      largest[i] = first + i < n_chunks ? __ldcg(chunk) : lowest_score();
+      sum[i] = __ldcg(chunk + 1);
+      value[i] = __ldcg(chunk + 2 + dim);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (largest[i] == lowest_score()) continue;
+      float keep, take;
+      merge(all, {largest[i], sum[i]}, keep, take);
+      result = merged(result, value[i], keep, take);
+    }
+  }
+  return result * final_factor(all, p.sinks, head);
+}
+
 // One thread per number of a token's row, 256 of them a block: their chunks, in order, and then rounded if wanted.
 // REQUIRES: tiles of one token, so that a row's chunks count from its own first.
 ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
@@ -414,15 +371,7 @@ ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
   float result = 0;
   if (i < width) {
     const float* chunks = p.partial + (static_cast<long long>(t) * p.n_heads + head) * p.n_chunks * (p.kv.v_dim + 2);
-    Running all = {lowest_score(), 0.0f};
-    for (int c = 0; c < n_chunks; ++c) {
-      const float* chunk = chunks + static_cast<long long>(c) * (p.kv.v_dim + 2);
-      if (chunk[0] == lowest_score()) continue;
-      float keep, take;
-      merge(all, {chunk[0], chunk[1]}, keep, take);
-      result = merged(result, chunk[2 + dim], keep, take);
-    }
-    result *= final_factor(all, p.sinks, head);
+    result = merge_row(p, chunks, n_chunks, head, dim);
     if (p.out) p.out[static_cast<long long>(t) * width + i] = result;
   }
   if (!p.rounded.q) return;
@@ -433,6 +382,183 @@ ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
   store_rounded(round_eight(x, p.block), p.rounded, t, static_cast<int>(blockIdx.x), p.block);
 }
 
+// ---- one token ----
+
+// Brings the pages of a chunk nearer, one a warp.
+ZINC_DEVICE void fetch_chunk(const AttentionParams& p, const Tile& tile, int chunk) {
+  constexpr int kLine = 128;
+  const int first = chunk * kChunkPositions + warp_id() * kPagePositions;
+  if (first > tile.last_position() || first + kPagePositions <= tile.oldest) return;
+  const u8* head = head_of(p.kv, page_of(p.step, p.kv.group, tile.seq, first), tile.kv_head);
+  for (int at = lane_id() * kLine; at < p.kv.head_bytes; at += 32 * kLine) fetch_ahead(head + at);
+}
+
+// Whether this block is the last of n to come here; it then sees what the others wrote before.
+ZINC_DEVICE bool is_last_of(int* n_done, int n) {
+  __shared__ int is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicAdd(n_done, 1) == n - 1;
+    if (is_last) *n_done = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
+}
+
+// Grid: tiles of heads; 1; splits of the chunks.
+template <class Kv>
+ZINC_DEVICE void attend_one(const AttendOneParams& one) {
+  constexpr int N = 2;
+  extern __shared__ float4 shared[];
+  const AttentionParams& p = one.attention;
+  let_next_start();
+  touch_params(one);
+  const Room room = lay_out_room<N>(p.kv, shared);
+  const int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + N - 1) / N;
+  Tile tile;
+  tile.seq = 0;
+  tile.first_token = 0;
+  tile.n_tokens = 1;
+  tile.kv_head = static_cast<int>(blockIdx.x) / tiles;
+  const int head_in_group = static_cast<int>(blockIdx.x) % tiles * N;
+  tile.first_head = tile.kv_head * group_heads + head_in_group;
+  tile.n_heads = tile.n_rows = min(N, group_heads - head_in_group);
+  tile.first_position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
+  tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
+  const int first = tile.oldest / kChunkPositions, last = tile.first_position / kChunkPositions;
+  const int n_splits = min(static_cast<int>(gridDim.z), last - first + 1), split = static_cast<int>(blockIdx.z);
+  if (split >= n_splits) return;
+  fetch_chunk(p, tile, first + split);
+  wait_for_previous();
+  const bool has_newest = (last - first) % n_splits == split && one.parts[1].x;
+  if (warp_id() < N) {
+    prepare_head(one.parts[0], 0, tile.first_head + min(warp_id(), tile.n_heads - 1),
+                 room.q + warp_id() * padded(p.kv.k_dim));
+  } else if (has_newest && warp_id() < N + 2) {  // blocks that share a key head write the same
+    const int which = warp_id() - N + 1;
+    float* values = room.partial + which * kMaxHeadDim;
+    prepare_head(one.parts[which], 0, tile.kv_head, values);
+    write_head<Kv>(p.step, p.kv, 0, tile.kv_head, which == 1, values);
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * padded(p.kv.v_dim); i += kThreads) room.result[i] = 0;
+  if (static_cast<int>(threadIdx.x) < tile.n_rows) room.all[threadIdx.x] = {lowest_score(), 0.0f};
+  __syncthreads();
+  const bool is_split = n_splits > 1;
+  for (int chunk = first + split; chunk <= last; chunk += n_splits) {
+    attend_chunk<Kv, N>(p, tile, room, chunk, chunk - first, is_split);
+  }
+  if (is_split && !is_last_of(one.n_done + blockIdx.x, n_splits)) return;
+  for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
+    const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim, head = tile.first_head + r;
+    float value = is_split ? merge_row(p, partial_of(p, tile, r, 0), last - first + 1, head, dim)
+                           : room.result[r * padded(p.kv.v_dim) + dim] * final_factor(room.all[r], p.sinks, head);
+    if (one.gate) value = gated(one.act, one.gate[static_cast<long long>(head) * one.gate_stride + dim], value);
+    p.out[head * p.kv.v_dim + dim] = value;
+  }
+}
+
+// The same in units. Warps 0 to kOneHeads - 1 make the queries, the next two the key and the value.
+template <class Kv, int G>
+ZINC_DEVICE void attend_one_units(const AttendOneParams& one) {
+  extern __shared__ float4 shared[];
+  const AttentionParams& p = one.attention;
+  let_next_start();
+  float* keep = reinterpret_cast<float*>(shared);
+  float* heads = keep + kChunkRoom<G>;  // [kOneHeads + 2][padded k_dim or v_dim], as floats
+  const int width = max(padded(p.kv.k_dim), padded(p.kv.v_dim)), stride = query_stride(p.kv.k_dim);
+  u32* q = reinterpret_cast<u32*>(heads + (kOneHeads + 2) * width);
+  u32* weights = q + kUnitRows * stride;
+  float* exchange = reinterpret_cast<float*>(weights + kWarps / G * kUnitRows * (kWeightStride / 2));
+  const int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + kOneHeads - 1) / kOneHeads;
+  Tile tile;
+  tile.seq = 0;
+  tile.first_token = 0;
+  tile.n_tokens = 1;
+  tile.kv_head = static_cast<int>(blockIdx.x) / tiles;
+  const int head_in_group = static_cast<int>(blockIdx.x) % tiles * kOneHeads;
+  tile.first_head = tile.kv_head * group_heads + head_in_group;
+  tile.n_heads = tile.n_rows = min(kOneHeads, group_heads - head_in_group);
+  tile.first_position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
+  tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
+  const int first = tile.oldest / kChunkPositions, last = tile.first_position / kChunkPositions;
+  const int n_splits = min(static_cast<int>(gridDim.z), last - first + 1), split = static_cast<int>(blockIdx.z);
+  if (split >= n_splits) return;
+  fetch_chunk(p, tile, first + split);
+  wait_for_previous();
+  const bool has_newest = (last - first) % n_splits == split && one.parts[1].x;
+  float* values = heads + warp_id() * width;
+  if (warp_id() < tile.n_heads) {
+    prepare_head(one.parts[0], 0, tile.first_head + warp_id(), values);
+  } else if (has_newest && warp_id() >= kOneHeads && warp_id() < kOneHeads + 2) {
+    const int which = warp_id() - kOneHeads + 1;  // blocks that share a key head write the same
+    prepare_head(one.parts[which], 0, tile.kv_head, values);
+    write_head<Kv>(p.step, p.kv, 0, tile.kv_head, which == 1, values);
+  }
+  __syncthreads();
+  const int pairs = padded(p.kv.k_dim) / 2;
+  for (int i = static_cast<int>(threadIdx.x); i < kUnitRows * pairs; i += kThreads) {
+    const int row = min(i / pairs, tile.n_rows - 1);  // rows past the last repeat it
+    store_query(q + i / pairs * stride, heads + row * width, p.kv.k_dim, i % pairs);
+  }
+  __syncthreads();
+  const int group = warp_id() / G, position = tile.first_position;
+  const UnitRows rows{q, stride, weights + group * kUnitRows * (kWeightStride / 2), exchange + group * 2 * G * 16, group,
+                      {position, position}, tile.oldest, position, position, p.scale, p.softcap, p.window};
+  const bool is_split = n_splits > 1;
+  UnitResult all;
+  clear(all);
+  for (int chunk = first + split; chunk <= last; chunk += n_splits) {
+    UnitResult result;
+    attend_units<Kv, G>(rows, p.step, p.kv, tile.seq, tile.kv_head, chunk, keep, result);
+    if (warp_id() >= G) continue;
+    if (!is_split) {
+      merge_results(all, result);
+      continue;
+    }
+    float* out[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = lane_id() / 4 + 8 * h;
+      out[h] = partial_of(p, tile, min(row, tile.n_rows - 1), chunk - first);
+      if (row < tile.n_rows && warp_id() == 0 && lane_id() % 4 == 0) {
+        out[h][0] = result.row[h].largest;
+        out[h][1] = result.row[h].sum;
+      }
+    }
+    for_each_value(result, warp_id(), p.kv.v_dim, [&](int h, int dim, float value) {
+      if (lane_id() / 4 + 8 * h < tile.n_rows) out[h][2 + dim] = value;
+    });
+  }
+  const auto write = [&](int head, int dim, float value) {
+    if (one.gate) value = gated(one.act, one.gate[static_cast<long long>(head) * one.gate_stride + dim], value);
+    p.out[head * p.kv.v_dim + dim] = value;
+  };
+  if (!is_split) {
+    if (warp_id() >= G) return;
+    for_each_value(all, warp_id(), p.kv.v_dim, [&](int h, int dim, float value) {
+      const int row = lane_id() / 4 + 8 * h, head = tile.first_head + row;
+      if (row < tile.n_rows) write(head, dim, value * final_factor(all.row[h], p.sinks, head));
+    });
+    return;
+  }
+  if (!is_last_of(one.n_done + blockIdx.x, n_splits)) return;
+  for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
+    const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim, head = tile.first_head + r;
+    write(head, dim, merge_row(p, partial_of(p, tile, r, 0), last - first + 1, head, dim));
+  }
+}
+
+ZINC_KERNEL_2 attend_one_f16_1(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 1>(p); }
+ZINC_KERNEL_2 attend_one_f16_2(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 2>(p); }
+ZINC_KERNEL_2 attend_one_f16_4(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 4>(p); }
+ZINC_KERNEL attend_one_f16_8(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 8>(p); }
+ZINC_KERNEL_2 attend_one_q8_0_1(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 1>(p); }
+ZINC_KERNEL_2 attend_one_q8_0_2(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 2>(p); }
+ZINC_KERNEL_2 attend_one_q8_0_4(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 4>(p); }
+ZINC_KERNEL attend_one_q8_0_8(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 8>(p); }
+ZINC_KERNEL_2 attend_one_f32(__grid_constant__ const AttendOneParams p) { attend_one<KvF32>(p); }
 ZINC_KERNEL prepare_heads_f32(__grid_constant__ const HeadsParams p) { prepare_heads<KvF32>(p); }
 ZINC_KERNEL prepare_heads_f16(__grid_constant__ const HeadsParams p) { prepare_heads<KvF16>(p); }
 ZINC_KERNEL prepare_heads_q8_0(__grid_constant__ const HeadsParams p) { prepare_heads<KvQ8>(p); }

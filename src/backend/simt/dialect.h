@@ -12,6 +12,7 @@ using u32 = unsigned int;
 
 #define ZINC_DEVICE __device__ __forceinline__
 #define ZINC_KERNEL extern "C" __global__ void __launch_bounds__(256)
+#define ZINC_KERNEL_2 extern "C" __global__ void __launch_bounds__(256, 2)  // two blocks a multiprocessor suffice
 
 // A kernel may be started while the one before it still runs; it must wait before it reads what that one writes.
 ZINC_DEVICE void let_next_start() {
@@ -27,6 +28,61 @@ ZINC_DEVICE void wait_for_previous() {
 
 // Brings what nobody writes nearer, before it is needed.
 ZINC_DEVICE void fetch_ahead(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
+// A place in shared memory that copies report to: full once all bytes announced to it have arrived.
+using Gate = unsigned long long;
+ZINC_DEVICE u32 shared_address(const void* at) { return static_cast<u32>(__cvta_generic_to_shared(at)); }
+ZINC_DEVICE void open_gate(Gate* gate) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(gate)) : "memory");
+#endif
+}
+// What one thread did to its gates is seen by the copies it begins.
+ZINC_DEVICE void end_opening() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+// One thread begins a copy of n_bytes from global memory. REQUIRES: everything a multiple of 16.
+ZINC_DEVICE void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(gate)), "r"(n_bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(n_bytes), "r"(shared_address(gate))
+               : "memory");
+#endif
+}
+// Until the gate's phase of this parity is over: its first is 0.
+ZINC_DEVICE void wait_at(Gate* gate, int parity) {
+#if __CUDA_ARCH__ >= 900
+  u32 is_over = 0;
+  do {
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                 : "=r"(is_over)
+                 : "r"(shared_address(gate)), "r"(parity)
+                 : "memory");
+  } while (!is_over);
+#endif
+}
+
+// Some warps of a block wait for each other. id: 1 to 15.
+template <int id>
+ZINC_DEVICE void meet(int n_threads) {
+  asm volatile("bar.sync %0, %1;" ::"n"(id), "r"(n_threads) : "memory");
+}
+
+// Brings a kernel's parameters into the constant cache, all lines at once, before they are needed one after the other.
+template <class P>
+ZINC_DEVICE void touch_params(const P& p) {
+  constexpr int kLine = 64;
+  const int at = static_cast<int>(threadIdx.x) % 32 * kLine;
+  if (at < static_cast<int>(sizeof(P))) {
+    const int word = *reinterpret_cast<const int*>(reinterpret_cast<const char*>(&p) + at);
+    asm volatile("" ::"r"(word));
+  }
+}
 
 ZINC_DEVICE float half_to_float(u16 h) {
   float f;

@@ -18,7 +18,7 @@ ZINC_DEVICE uint4 float_piece(const u8* segment, int row, int g, int j) {
 
 // Nothing is loaded ahead: a segment of floats does not fit the registers.
 template <class F>
-struct LoadedSegment {
+struct LoadedSegment<F, true> {
   const u8* segment;
   int row;
   ZINC_DEVICE void load(const u8* from, int its_row, int) {
@@ -29,7 +29,7 @@ struct LoadedSegment {
 
 // Activations stay floats in global memory; inputs past the last count as zero.
 template <class F, int M>
-struct Inputs {
+struct Inputs<F, M, true> {
   static constexpr int kSharedFloats = 0;
   ZINC_DEVICE void prepare(const LinearParams&, const int (&)[M], float*) {}
   ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
@@ -57,7 +57,7 @@ struct Inputs {
 };
 
 template <class F>
-ZINC_DEVICE void decode_group(const u8* segment, int row, int g, float (&out)[kGroupElems]) {
+ZINC_DEVICE void decode_floats(const u8* segment, int row, int g, float (&out)[kGroupElems]) {
 #pragma unroll
   for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) {
     const uint4 loaded = float_piece<F>(segment, row, g, j);
@@ -68,7 +68,7 @@ ZINC_DEVICE void decode_group(const u8* segment, int row, int g, float (&out)[kG
 
 // A row's elements are copied as they are; the rest of the last group is zero.
 template <class F>
-ZINC_DEVICE void pack_segment(const u8* from, int n_elems, u8* segment, int row) {
+ZINC_DEVICE void pack_floats(const u8* from, int n_elems, u8* segment, int row) {
   for (int e = 0; e < (n_elems + kGroupElems - 1) / kGroupElems * kGroupElems; ++e) {
     const int g = e / kGroupElems, j = e % kGroupElems / F::kPieceElems, k = e % F::kPieceElems;
     u8* to = piece(segment, g * F::kGroupBytes + 16 * j, 16, row) + k * F::kBlockBytes;

@@ -1,70 +1,22 @@
 // Which experts a token uses and how their outputs are mixed; the choice of the next token.
-#include "backend/simt/dialect.h"
+#include "backend/simt/routing.h"
 
 namespace zinc::simt {
 
-// The larger value, the lower place among equals, over all lanes.
-ZINC_DEVICE void lanes_best(float& value, int& place) {
-  for (int step = 16; step > 0; step /= 2) {
-    const float other = __shfl_xor_sync(0xFFFFFFFFu, value, step);
-    const int other_place = __shfl_xor_sync(0xFFFFFFFFu, place, step);
-    if (other > value || (other == value && other_place < place)) {
-      value = other;
-      place = other_place;
-    }
-  }
-}
-
-constexpr int kNowhere = 0x7FFFFFFF;
-ZINC_DEVICE float lowest() { return __int_as_float(0xFF800000); }
-
-// One warp per token, one block per warp: the n_used best, one after the other.
+// One warp per token, one block per warp.
 ZINC_KERNEL moe_route(RouteParams p) {
-  __shared__ float logits[kMaxExperts];
-  __shared__ float chosen[kMaxExperts];
+  __shared__ float logits[kMaxExperts], weights[kMaxExperts];
+  __shared__ int ids[kMaxExperts];
   let_next_start();
   wait_for_previous();
   const int t = static_cast<int>(blockIdx.x), lane = lane_id();
   if (t >= *p.n_rows || warp_id() > 0) return;
-  const float* x = p.logits + static_cast<long long>(t) * p.n_experts;
-  float largest = lowest();
-  for (int e = lane; e < p.n_experts; e += 32) {
-    logits[e] = x[e];
-    largest = fmaxf(largest, x[e]);
-  }
-  largest = lanes_max(largest, 32);
-  float total = 0;
-  for (int e = lane; e < p.n_experts; e += 32) total += expf(logits[e] - largest);
-  total = lanes_sum(total, 32);
+  for (int e = lane; e < p.n_experts; e += 32) logits[e] = p.logits[static_cast<long long>(t) * p.n_experts + e];
   __syncwarp();
-  for (int u = 0; u < p.n_used; ++u) {
-    float best = lowest();
-    int place = kNowhere;
-    for (int e = lane; e < p.n_experts; e += 32) {
-      const float value = logits[e];
-      if (!isnan(value) && (place == kNowhere || value > best)) {
-        best = value;
-        place = e;
-      }
-    }
-    lanes_best(best, place);
-    if (place == kNowhere) place = 0;
-    if (lane == 0) {
-      p.ids[t * p.n_used + u] = place;
-      chosen[u] = best;
-      logits[place] = __int_as_float(0x7FC00000);  // not a number: never larger
-    }
-    __syncwarp();
-  }
-  if (lane != 0) return;
-  float sum = 0;
-  for (int u = 0; u < p.n_used; ++u) {
-    chosen[u] = expf(chosen[u] - largest);  // the largest of all is among the chosen
-    if (p.mode < 2) chosen[u] /= total;
-    sum += chosen[u];
-  }
-  for (int u = 0; u < p.n_used; ++u) {
-    p.weights[t * p.n_used + u] = (p.mode == 0 ? chosen[u] : chosen[u] / sum) * p.scale;
+  route(logits, p.n_experts, p.n_used, p.mode, p.scale, ids, weights);
+  for (int u = lane; u < p.n_used; u += 32) {
+    p.ids[t * p.n_used + u] = ids[u];
+    p.weights[t * p.n_used + u] = weights[u];
   }
 }
 
@@ -83,10 +35,10 @@ ZINC_KERNEL group_pairs(GroupPairsParams p) {
     int begin = 0, n_tiles = 0;
     for (int e = 0; e < p.n_experts; ++e) {
       const int n = places[e];
-      for (int k = 0; k < n; k += kTileColumns, ++n_tiles) {
+      for (int k = 0; k < n; k += p.tile_columns, ++n_tiles) {
         p.out.tiles[3 * n_tiles] = e;
         p.out.tiles[3 * n_tiles + 1] = begin + k;
-        p.out.tiles[3 * n_tiles + 2] = min(kTileColumns, n - k);
+        p.out.tiles[3 * n_tiles + 2] = min(p.tile_columns, n - k);
       }
       places[e] = begin;
       begin += n;

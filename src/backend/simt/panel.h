@@ -40,4 +40,40 @@ ZINC_DEVICE int minus(u32 bytes) {
 // Bits 0..3 of `bits`, each in bit 4 of its own byte.
 ZINC_DEVICE u32 spread_fifth(u32 bits) { return ((bits & 15u) * 0x00204081u & 0x01010101u) << 4; }
 
+template <class... T>
+struct List {};
+
+// A row's bytes of one segment on their way from memory, and what products read: floating.h and quantized.h have one
+// each.
+template <class F, bool is_float = F::kRoundedBlock == 0>
+struct LoadedSegment;
+template <class F, int M, bool is_float = F::kRoundedBlock == 0>
+struct Inputs;
+
+template <class F>
+ZINC_DEVICE void pack_floats(const u8* from, int n_elems, u8* segment, int row);
+template <class F>
+ZINC_DEVICE void decode_floats(const u8* segment, int row, int g, float (&out)[kGroupElems]);
+template <class F>
+ZINC_DEVICE void decode_quants(const u8* segment, int row, int g, float (&out)[kGroupElems]);
+
+template <class F>
+ZINC_DEVICE void pack_segment(const u8* from, int n_elems, u8* segment, int row) {
+  if constexpr (F::kRoundedBlock == 0) {
+    pack_floats<F>(from, n_elems, segment, row);
+  } else {
+    F::pack(from, n_elems, segment, row);
+  }
+}
+
+// The group's 32 numbers as floats.
+template <class F>
+ZINC_DEVICE void decode_group(const u8* segment, int row, int g, float (&out)[kGroupElems]) {
+  if constexpr (F::kRoundedBlock == 0) {
+    decode_floats<F>(segment, row, g, out);
+  } else {
+    decode_quants<F>(segment, row, g, out);
+  }
+}
+
 }  // namespace zinc::simt

@@ -13,13 +13,23 @@ inline constexpr int kThreads = 256;       // of every block
 inline constexpr int kWarps = kThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
+inline constexpr int kOneHeads = 4;  // heads of a block that attends for one token, in units
 inline constexpr int kAttentionRows = 8;     // query rows of one block
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
 inline constexpr int kMaxExperts = 1024;
-inline constexpr int kMaxParts = 3;    // matrices multiplied in one launch
-inline constexpr int kTileRows = 128;  // weight rows and activations of a block on matrix cores
+inline constexpr int kDeltaChunk = 64;      // tokens of the gated delta rule taken together
+inline constexpr int kDeltaColumns = 32;    // of a state, in one block
+inline constexpr int kConvTokens = 64;      // of a short convolution, in one block
+inline constexpr int kMaxParts = 3;         // matrices multiplied in one launch
+inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
+inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
+inline constexpr int kMaxStages = 4;        // of a warp's ring of weights
+inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
+inline constexpr int kFloatTile = 64;     // weight rows and activations of a block of gemm_floats.cu
+inline constexpr int kWideThreads = 384;  // of a block of gemm_wide.cu: two groups that multiply, one that unpacks
+inline constexpr int kWideColumns = 128;  // its activations
 inline constexpr int kSampleSplits = 32;  // parts of a row of logits searched at once
 
 // Where the counts of a step lie in its upload.
@@ -97,6 +107,61 @@ struct LinearParams {
   const int* expert_ids;   // [rows, n_used]; null: one matrix for all
   int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
   ExpertTiles tiles;       // of the pairs of rows and experts, where many rows use experts
+};
+
+// Where the rows that product.cu multiplies come from.
+struct RowSource {
+  Rounded rounded;  // rounded beforehand; q null: each block rounds x
+  const float* x;
+  const float* last_x;  // the last row, if it lies apart; null: none
+  const float* norm_weight;
+  const float* gate;  // with head_dim
+  float norm_eps;
+  int is_normed;           // one rms norm over the row
+  int head_dim, gate_act;  // head_dim > 0: a norm of each head, and the result gated
+};
+
+// How a launch finds its experts by itself: from the segments of the router's logits.
+struct RouteSource {
+  const float* partial;  // [n_segments][n_experts]; null: no
+  const float* bias;     // null: none
+  int* ids;              // [n_used], for whoever comes later
+  float* weights;        // likewise
+  int n_segments, n_experts, n_used, mode;
+  float scale;
+};
+
+// One matrix, or a gate's two, in a launch for a step of one row (product.cu): blocks first_block .. + n_blocks - 1.
+struct ProductPart {
+  Matrix matrix;
+  const unsigned char* last;  // the matrix of the last term, of the same shape: the gate's other one, the shared
+                              // expert's; null: none
+  float* out;
+  const float* bias;
+  const float* last_bias;
+  const float* expert_scale;
+  const float* last_scale;
+  const float* added;  // null: none
+  int format;          // which of the program's
+  int first_block, n_blocks;
+  int warps_per_panel;  // 2, 4 or 8
+  int act;              // the gate's; kNoAct: none
+  int is_spread;        // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment
+};
+
+// Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum
+// of so many experts', each with a row of its own, and of a shared expert's.
+struct ProductParams {
+  ProductPart parts[kMaxProductParts];
+  RowSource source;
+  RouteSource route;
+  const int* expert_ids;     // grid.y is a used expert, or n_mixed of them; null: one matrix
+  const float* mix_weights;  // [n_mixed]
+  const float* shared_gate;  // the shared expert's result is gated by the sum of these; null: no shared expert
+  int n_parts, n_mixed, n_gates, x_per_used;
+  int n_stages, stage_bytes;  // of a warp's ring
+  int partial_begin, ring_begin,
+      half_floats;  // in shared memory, in bytes; floats of one of two halves of the partials
 };
 
 struct RoundParams {
@@ -185,6 +250,7 @@ struct HeadPart {
   const float* norm_weight;
   const float* table;  // of the rotation; null: none
   int n_heads, dim, n_pairs, adjacent, is_normed;
+  int stride;  // floats from head to head
   float eps;
 };
 
@@ -209,6 +275,16 @@ struct AttentionParams {
   int window;
 };
 
+// All of attention for a step of one token: heads made ready, keys and values written, chunks attended to and merged by
+// the last of the blocks that share a head.
+struct AttendOneParams {
+  AttentionParams attention;
+  HeadPart parts[3];
+  const float* gate;  // the result is gated(act, gate, result); null: none
+  int gate_stride, act;
+  int* n_done;  // [tiles of heads], zero between launches
+};
+
 struct RouteParams {
   const float* logits;
   int* ids;
@@ -222,6 +298,7 @@ struct GroupPairsParams {
   const int* ids;  // [rows, n_used]
   const int* n_rows;
   int n_used, n_experts;
+  int tile_columns;  // pairs of a tile, at most
   ExpertTiles out;
 };
 
@@ -238,11 +315,12 @@ struct ConvParams {
   const float* x;
   const float* weight;  // [channels, taps]
   float* out;
-  float* states;  // of slot 0
+  float* states;  // of slot 0: [taps, channels], the input of position p at p % taps
   long long slot_floats;
   int n_channels, n_taps;
 };
 
+enum DeltaPart : int { kAllTokens = 0, kBeforeChunks = 1, kAfterChunks = 2 };
 struct DeltaParams {
   Step step;
   const float* q;
@@ -255,8 +333,18 @@ struct DeltaParams {
   float* out;
   float* states;  // of slot 0
   long long slot_floats;
+  float* prepared;  // of chunks: [chunk, v_heads] of kDeltaChunk rows each of keys, values and weights of earlier tokens
   int k_heads, v_heads, k_dim, v_dim, is_cyclic;
   float q_scale;
+  int part;  // of the tokens, by the kernel that takes one after the other
+};
+
+// A token's step of a gated delta layer, from the inputs of its convolution on: channels of q, k and v one after the
+// other, q and k l2-normed by heads.
+struct DeltaOneParams {
+  DeltaParams delta;  // q, k and v are made here
+  ConvParams conv;
+  float norm_eps;
 };
 
 struct SampleParams {

@@ -12,7 +12,7 @@ namespace zinc::simt {
 
 // Every byte a row has in one segment, on its way from memory.
 template <class F>
-struct LoadedSegment {
+struct LoadedSegment<F, false> {
   typename F::Header header;
   typename F::Raw groups[kSegmentGroups];
 
@@ -85,7 +85,7 @@ ZINC_DEVICE void dot_rounded(const LoadedSegment<F>& loaded, const SharedX* x, i
 
 // What a block keeps between its segments: the factors of normed rows, and room for the rows each warp rounds.
 template <class F, int M>
-struct Inputs {
+struct Inputs<F, M, false> {
   SharedX* own;  // the warp's
   float factors[M];
 
@@ -139,14 +139,9 @@ struct Inputs {
   }
 };
 
-template <class F>
-ZINC_DEVICE void pack_segment(const u8* from, int n_elems, u8* segment, int row) {
-  F::pack(from, n_elems, segment, row);
-}
-
 // The group's 32 numbers as floats.
 template <class F>
-ZINC_DEVICE void decode_group(const u8* segment, int row, int g, float (&out)[kGroupElems]) {
+ZINC_DEVICE void decode_quants(const u8* segment, int row, int g, float (&out)[kGroupElems]) {
   const typename F::Header header = F::header(segment, row);
   int w[8];
   F::words(F::group(segment, row, g), w);

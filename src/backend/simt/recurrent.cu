@@ -1,41 +1,47 @@
-// What carries state from token to token: short convolutions and the gated delta rule. Tokens of a sequence one after
-// the other, its state in registers from the first to the last.
-#include "backend/simt/dialect.h"
+// What carries state from token to token: short convolutions and the gated delta rule, tokens of a sequence one after
+// the other.
+#include "backend/simt/delta_chunks.h"
+#include "backend/simt/rounding.h"
 
 namespace zinc::simt {
 
-// Grid: channels / 256, sequences; one thread per channel.
+// Grid: channels / 256, sequences, runs of kConvTokens tokens; one thread per channel. A state holds the inputs of the
+// last n_taps positions, each at its position modulo n_taps.
 ZINC_KERNEL short_conv(ConvParams p) {
   let_next_start();
   wait_for_previous();
   const int c = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int seq = static_cast<int>(blockIdx.y);
   if (c >= p.n_channels || seq >= p.step.counts[kSeqs]) return;
-  const int begin = p.step.seq_begin[seq], end = p.step.seq_begin[seq + 1];
-  if (begin == end) return;
-  const bool is_fresh = p.step.positions[begin] == 0;
-  float* state = p.states + p.step.slots[seq] * p.slot_floats + c;  // [taps-1, channels], oldest first
-  const int n_past = p.n_taps - 1;
+  const int run = p.step.seq_begin[seq], run_end = p.step.seq_begin[seq + 1];
+  const int begin = run + static_cast<int>(blockIdx.z) * kConvTokens, end = min(run_end, begin + kConvTokens);
+  if (begin >= end) return;
+  const int first = p.step.positions[run];
+  float* state = p.states + p.step.slots[seq] * p.slot_floats + c;
+  const auto kept = [&](int t) -> float& {
+    return state[static_cast<long long>((first + t - run) % p.n_taps) * p.n_channels];
+  };
+  const auto x = [&](int t) { return p.x[static_cast<long long>(t) * p.n_channels + c]; };
   float weight[kMaxTaps], window[kMaxTaps];  // window: right-aligned, the newest last
 #pragma unroll
   for (int j = 0; j < kMaxTaps; ++j) {
-    const int tap = j - (kMaxTaps - p.n_taps);
+    const int tap = j - (kMaxTaps - p.n_taps), t = begin - kMaxTaps + j;
     weight[j] = tap >= 0 ? p.weight[c * p.n_taps + tap] : 0.0f;
-    window[j] = tap >= 1 && !is_fresh ? state[static_cast<long long>(tap - 1) * p.n_channels] : 0.0f;
+    window[j] = 0;
+    if (tap >= 1 && first + t - run >= 0) window[j] = t >= run ? x(t) : kept(t);
   }
+  if (begin == run) {  // the block that reads the state also moves it on
+    for (int t = max(run, run_end - p.n_taps); t < run_end; ++t) kept(t) = x(t);
+  }
+#pragma unroll 4
   for (int t = begin; t < end; ++t) {
 #pragma unroll
     for (int j = 0; j + 1 < kMaxTaps; ++j) window[j] = window[j + 1];
-    window[kMaxTaps - 1] = p.x[static_cast<long long>(t) * p.n_channels + c];
+    window[kMaxTaps - 1] = x(t);
     float sum = 0;
 #pragma unroll
     for (int j = 0; j < kMaxTaps; ++j) sum = fmaf(weight[j], window[j], sum);
     p.out[static_cast<long long>(t) * p.n_channels + c] = sum * sigmoid(sum);
-  }
-#pragma unroll
-  for (int j = 1; j < kMaxTaps; ++j) {
-    const int tap = j - (kMaxTaps - n_past);
-    if (tap >= 0) state[static_cast<long long>(tap) * p.n_channels] = window[j];
   }
 }
 
@@ -50,8 +56,10 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
   const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x) / 8;
   const int seq = static_cast<int>(blockIdx.z);
   if (seq >= p.step.counts[kSeqs]) return;
-  const int begin = p.step.seq_begin[seq], end = p.step.seq_begin[seq + 1];
-  if (begin == end) return;
+  DeltaRun run(p.step, seq);
+  run.keep(p.part);
+  const int begin = run.begin, end = run.end;
+  if (begin >= end) return;
   const bool is_inside = column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads);
   float* state = p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
@@ -65,8 +73,7 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
   for (long long t = begin; t < end; ++t) {
     const float* q = p.q + (t * p.k_heads + k_head) * p.k_dim;
     const float* key = p.k + (t * p.k_heads + k_head) * p.k_dim;
-    const float gate = p.alpha[t * p.v_heads + h] + p.dt_bias[h];
-    const float decay = expf(p.a[h] * (gate > 20.0f ? gate : log1pf(expf(gate))));
+    const float decay = expf(log_decay(p, t, h));
     const float beta = sigmoid(p.beta[t * p.v_heads + h]);
     const float v = is_inside ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
     float k_part[N], seen = 0, out = 0;
@@ -91,6 +98,108 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
     if (k < p.k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
   }
 }
+
+// ---- one token ----
+
+// A channel's convolution but for the newest input, which comes late.
+struct Channel {
+  int c;  // negative: none
+  float sum, weight;
+
+  ZINC_DEVICE void load(const ConvParams& p, int channel, const float* states, int position) {
+    c = channel;
+    sum = 0;
+    if (c < 0) return;
+    for (int tap = 0; tap + 1 < p.n_taps; ++tap) {
+      const int past = position - (p.n_taps - 1 - tap);
+      const float x = past >= 0 ? states[static_cast<long long>(past % p.n_taps) * p.n_channels + c] : 0.0f;
+      sum = fmaf(p.weight[c * p.n_taps + tap], x, sum);
+    }
+    weight = p.weight[c * p.n_taps + p.n_taps - 1];
+  }
+  ZINC_DEVICE float finish(const ConvParams& p, float* states, int position) const {
+    const float x = p.x[c];
+    states[static_cast<long long>(position % p.n_taps) * p.n_channels + c] = x;  // the same from all who share it
+    const float all = fmaf(weight, x, sum);
+    return all * sigmoid(all);
+  }
+};
+
+// The whole of short_conv, both norms and delta_net. What no kernel of this step writes is there before the wait.
+// Grid: column tiles, value heads.
+template <int N>
+ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
+  constexpr int kColumns = 32, kChannels = (2 * 8 * N + kColumns + kThreads - 1) / kThreads;
+  __shared__ __align__(16) float values[2 * 8 * N + kColumns];  // q, k, and v of the block's columns
+  const DeltaParams& p = one.delta;
+  let_next_start();
+  touch_params(one);
+  const int thread = static_cast<int>(threadIdx.x), part = thread % 8, h = static_cast<int>(blockIdx.y);
+  const int first = static_cast<int>(blockIdx.x) * kColumns, column = first + thread / 8;
+  const bool is_inside = column < p.v_dim;
+  const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads), slot = p.step.slots[0];
+  const int position = p.step.positions[0], key_dim = p.k_heads * p.k_dim;
+  float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
+  float* conv = one.conv.states + slot * p.slot_floats;
+  float S[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const int k = i * 8 + part;
+    S[i] = k < p.k_dim && is_inside && position > 0 ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
+  }
+  Channel channels[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    const int at = thread + i * kThreads, v = at - 2 * p.k_dim;
+    int c = -1;
+    if (at < 2 * p.k_dim) {
+      c = (at < p.k_dim ? 0 : key_dim - p.k_dim) + k_head * p.k_dim + at;
+    } else if (v < kColumns && first + v < p.v_dim) {
+      c = 2 * key_dim + h * p.v_dim + first + v;
+    }
+    channels[i].load(one.conv, c, conv, position);
+  }
+  wait_for_previous();
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) {
+    if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(one.conv, conv, position);
+  }
+  __syncthreads();
+  if (warp_id() < 2) {
+    float* head = values + warp_id() * p.k_dim;
+    const Eight x = load_eight(head, lane_id() * 8, p.k_dim);
+    const float factor = 1.0f / fmaxf(sqrtf(lanes_sum(squares(x, 0), 32)), one.norm_eps);
+    store_eight(head, lane_id() * 8, p.k_dim, normed(x, factor, nullptr, 0, p.k_dim));
+  }
+  __syncthreads();
+  const float *q = values, *key = values + p.k_dim;
+  const float gate = p.alpha[h] + p.dt_bias[h];
+  const float decay = expf(p.a[h] * (gate > 20.0f ? gate : log1pf(expf(gate))));
+  const float beta = sigmoid(p.beta[h]), v = is_inside ? values[2 * p.k_dim + thread / 8] : 0.0f;
+  float seen = 0, out = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    S[i] *= decay;
+    seen = fmaf(S[i], i * 8 + part < p.k_dim ? key[i * 8 + part] : 0.0f, seen);
+  }
+  const float delta = beta * (v - lanes_sum(seen, 8));
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const bool has = i * 8 + part < p.k_dim;
+    S[i] = fmaf(has ? key[i * 8 + part] : 0.0f, delta, S[i]);
+    out = fmaf(S[i], has ? q[i * 8 + part] : 0.0f, out);
+  }
+  out = lanes_sum(out, 8) * p.q_scale;
+  if (part == 0 && is_inside) p.out[h * p.v_dim + column] = out;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const int k = i * 8 + part;
+    if (k < p.k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
+  }
+}
+
+ZINC_KERNEL_2 delta_one_128(__grid_constant__ const DeltaOneParams p) { delta_one<16>(p); }
+ZINC_KERNEL_2 delta_one_256(__grid_constant__ const DeltaOneParams p) { delta_one<32>(p); }
 
 ZINC_KERNEL delta_net_128(DeltaParams p) { delta_net<16>(p); }
 ZINC_KERNEL delta_net_256(DeltaParams p) { delta_net<32>(p); }

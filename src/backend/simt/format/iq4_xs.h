@@ -8,7 +8,7 @@ namespace zinc::simt {
 
 struct WeightFormat {
   static constexpr int kBlockElems = 256, kBlockBytes = 136, kHeaderBytes = 8, kGroupBytes = 16, kRoundedBlock = 256;
-  static constexpr bool kHasMin = false, kHalfScales = false;
+  static constexpr bool kHasMin = false, kHalfScales = false, kSignedScales = true;
   struct Header {
     uint2 bytes;
     ZINC_DEVICE float d() const { return low_half(bytes.x); }

@@ -8,7 +8,7 @@ namespace zinc::simt {
 
 struct WeightFormat {
   static constexpr int kBlockElems = 256, kBlockBytes = 144, kHeaderBytes = 16, kGroupBytes = 16, kRoundedBlock = 256;
-  static constexpr bool kHasMin = true, kHalfScales = false;
+  static constexpr bool kHasMin = true, kHalfScales = false, kSignedScales = false;
   using Header = KScales;
   using Raw = uint4;
 

@@ -8,7 +8,7 @@ namespace zinc::simt {
 
 struct WeightFormat {
   static constexpr int kBlockElems = 256, kBlockBytes = 176, kHeaderBytes = 16, kGroupBytes = 20, kRoundedBlock = 256;
-  static constexpr bool kHasMin = true, kHalfScales = false;
+  static constexpr bool kHasMin = true, kHalfScales = false, kSignedScales = false;
   using Header = KScales;
   struct Raw {
     uint4 nibbles;

@@ -9,7 +9,7 @@ namespace zinc::simt {
 
 struct WeightFormat {
   static constexpr int kBlockElems = 256, kBlockBytes = 210, kHeaderBytes = 20, kGroupBytes = 24, kRoundedBlock = 256;
-  static constexpr bool kHasMin = false, kHalfScales = true;
+  static constexpr bool kHasMin = false, kHalfScales = true, kSignedScales = true;
   struct Header {
     uint4 scales;
     u32 d_bits;

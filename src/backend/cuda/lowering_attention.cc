@@ -1,0 +1,188 @@
+#include "backend/cuda/lowering.h"
+
+#include <algorithm>
+
+namespace zinc::cuda {
+namespace {
+
+constexpr int kMaxSplits = 64;
+constexpr int kUnitRows = 16;  // of simt/attention_mma.h
+
+// Warps that share 16 rows there: one for each 64 dimensions. 0: units cannot do it.
+int unit_warps(const simt::KvLayer& kv, std::string_view format) {
+  if (format == "f32") return 0;
+  for (int n = 1; n <= simt::kWarps; n *= 2) {
+    if (std::max(kv.k_dim, kv.v_dim) <= 64 * n) return n;
+  }
+  return 0;
+}
+
+constexpr int64_t kChunkFloats = 4 * 36 * 32;  // a chunk's units on their way to be merged, for each warp of a group
+int64_t blocks_of(int dim) { return div_up(dim, 32); }
+
+// Shared memory of a block with so many rows of queries.
+size_t attention_bytes(const simt::KvLayer& kv, int n_rows) {
+  const int64_t row = simt::kWarps * 128 + simt::kChunkPositions + 32 * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim)) + 4;
+  return static_cast<size_t>(n_rows * row) * sizeof(float);
+}
+
+// Queries as halves, and each group's weights and exchange.
+int64_t unit_floats(const simt::KvLayer& kv, int n_rows, int n_warps) {
+  return n_rows * (blocks_of(kv.k_dim) * 16 + 4) + simt::kWarps / n_warps * (kUnitRows * 36 + 2 * kUnitRows * n_warps);
+}
+
+}  // namespace
+
+simt::AttentionParams Lowering::attention_params(const Node& n) const {
+  const zinc::AttentionParams& attention = n.as<zinc::AttentionParams>();
+  simt::AttentionParams params{};
+  params.step = room_.step();
+  params.kv = cache_.kv_layer(attention.cache_layer);
+  params.q = room_.floats(n.in[0]);
+  params.sinks = vector(n.in[3]);
+  params.out = room_.floats(n.out[0]);
+  params.n_heads = static_cast<int>(info(n.in[0]).shape[0]);
+  params.scale = attention.scale;
+  params.softcap = attention.softcap;
+  params.window = static_cast<int>(attention.window);
+  params.n_chunks = room_.n_chunks(attention.cache_layer);
+  return params;
+}
+
+Status Lowering::lower_attention(int i) {
+  const Node& n = node(i);
+  simt::AttentionParams params = attention_params(n);
+  const simt::KvLayer& kv = params.kv;
+  const std::string suffix(cache_.kv_format());
+  const HeadGroup* heads = room_.fusion().heads_of(i);
+  if (heads) {
+    if (Status s = lower_heads(*heads, kv); !s.ok()) return s;
+  } else if (n.in[1]) {
+    const simt::KvWriteParams write{room_.step(), kv, room_.floats(n.in[1]), room_.floats(n.in[2])};
+    const int64_t n_warps = int64_t{sizes_.max_tokens} * kv.kv_heads * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim));
+    if (Status s = emit_warps("attention", ("kv_write_" + suffix).c_str(), write, n_warps); !s.ok()) return s;
+  }
+  params.partial = sizes_.max_tokens <= kMaxSplitTokens ? room_.attention_partial() : nullptr;
+  const int n_warps = device_.has_matrix_cores() ? unit_warps(kv, suffix) : 0;
+  if (Status s = n_warps > 0 ? lower_attend_units(params, n_warps) : lower_attend(params); !s.ok()) return s;
+  if (!params.partial) return ok_status();
+  const Written out = written(n.out[0], width(n.out[0]));
+  params.out = out.floats;
+  params.rounded = out.rounded;
+  params.block = out.block;
+  return emit({"attention", ""}, "merge_chunks", params, div_up(width(n.out[0]), simt::kSegmentElems),
+              sizes_.max_tokens);
+}
+
+Status Lowering::lower_attend(simt::AttentionParams& params) {
+  const simt::KvLayer& kv = params.kv;
+  const int group_heads = params.n_heads / kv.kv_heads;
+  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
+  // Two rows a block keep a step of few tokens short; more would only save reads of keys that lie in the cache.
+  params.heads_per_tile = std::min(group_heads, is_split ? 2 : simt::kAttentionRows);
+  params.tokens_per_tile = is_split ? 1 : std::max(1, simt::kAttentionRows / params.heads_per_tile);
+  int tile_rows = 2;  // of the kernel: 2, 4 or 8
+  while (tile_rows < params.heads_per_tile * params.tokens_per_tile) tile_rows *= 2;
+  const size_t floats =
+      static_cast<size_t>(tile_rows) * static_cast<size_t>(simt::kWarps * 128 + simt::kChunkPositions +
+                                                           32 * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim)) + 4);
+  return emit({"attention", ""}, fmt::format("attention_{}_{}", cache_.kv_format(), tile_rows).c_str(), params,
+              kv.kv_heads * div_up(group_heads, params.heads_per_tile),
+              div_up(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
+              floats * sizeof(float));
+}
+
+Status Lowering::lower_attend_units(simt::AttentionParams params, int n_warps) {
+  const bool is_split = params.partial != nullptr;
+  const int n_groups = simt::kWarps / n_warps, group_heads = params.n_heads / params.kv.kv_heads;
+  const int n_rows = is_split ? kUnitRows : n_groups * kUnitRows;
+  params.heads_per_tile = std::min(group_heads, n_rows);
+  params.tokens_per_tile = is_split ? 1 : n_rows / params.heads_per_tile;
+  const int64_t kept = is_split ? kChunkFloats * n_warps : 32 * simt::kThreads;
+  // A unit's keys and values, with the gaps that keep lanes in different banks (InShared).
+  const int64_t unit = is_split ? 0
+                                : 2 * blocks_of(params.kv.k_dim) * 4 * (simt::kPagePositions * 16 + 32) +
+                                      64 * (div_up(params.kv.v_dim, 64) * 128 + 32);
+  return emit(
+      {"attention_units", ""},
+      fmt::format("attend_{}_{}_{}", is_split ? "few" : "rows", cache_.kv_format(), n_warps).c_str(), params,
+      params.kv.kv_heads * div_up(group_heads, params.heads_per_tile),
+      div_up(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
+      sizeof(float) * static_cast<size_t>(kept + unit_floats(params.kv, n_rows, n_warps)) + static_cast<size_t>(unit));
+}
+
+simt::HeadPart Lowering::head_part(const HeadChain& chain) const {
+  simt::HeadPart part{};
+  if (!chain.x) return part;
+  part.x = sliced(chain);
+  if (chain.norm >= 0) {
+    part.is_normed = 1;
+    part.norm_weight = vector(node(chain.norm).in[1]);
+    part.eps = node(chain.norm).as<zinc::NormParams>().eps;
+  }
+  if (chain.rope >= 0) {
+    const RopeTable& table = room_.rope_table(chain.rope);
+    part.table = table.table.as<const float>();
+    part.n_pairs = static_cast<int>(table.frequencies.size());
+    part.adjacent = node(chain.rope).as<zinc::RopeParams>().pairs == RopePairs::adjacent ? 1 : 0;
+  }
+  return part;
+}
+
+Status Lowering::lower_heads(const HeadGroup& group, const simt::KvLayer& kv) {
+  const Node& n = node(group.attention);
+  simt::HeadsParams params{};
+  params.step = room_.step();
+  params.kv = kv;
+  params.q_out = room_.floats(n.in[0]);
+  int n_heads = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    simt::HeadPart& part = params.parts[i];
+    part = head_part(group.parts[i]);
+    if (!part.x || (i == 0 && group.parts[0].norm < 0 && group.parts[0].rope < 0)) continue;  // q is as it should be
+    part.dim = static_cast<int>(inner(n.in[i]));
+    part.n_heads = static_cast<int>(width(n.in[i])) / part.dim;
+    part.stride = static_cast<int>(width(group.parts[i].x) / part.n_heads);
+    n_heads += part.n_heads;
+  }
+  const std::string kernel = "prepare_heads_" + std::string(cache_.kv_format());
+  return emit_warps("attention", kernel.c_str(), params, int64_t{sizes_.max_tokens} * n_heads);
+}
+
+// All of it in one launch: two heads a block, chunks spread over as many blocks as fill the device twice.
+Status Lowering::lower_attend_one(const HeadGroup& group) {
+  const Node& n = node(group.attention);
+  simt::AttendOneParams params{};
+  params.attention = attention_params(n);
+  const simt::KvLayer& kv = params.attention.kv;
+  for (size_t i = 0; i < 3; ++i) {
+    simt::HeadPart& part = params.parts[i];
+    part = head_part(group.parts[i]);
+    if (!part.x) continue;
+    part.dim = static_cast<int>(inner(n.in[i]));
+    part.n_heads = static_cast<int>(width(n.in[i])) / part.dim;
+    part.stride = static_cast<int>(width(group.parts[i].x) / part.n_heads);
+  }
+  if (group.act >= 0) {
+    params.gate = sliced(group.gate);
+    params.gate_stride = static_cast<int>(width(group.gate.x) / params.attention.n_heads);
+    params.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
+    params.attention.out = room_.floats(node(group.act).out[0]);
+  }
+  params.attention.partial = room_.attention_partial();
+  params.n_done = room_.attention_counts();
+  const int n_warps = unit_warps(kv, cache_.kv_format());
+  const int n_heads = n_warps > 0 ? simt::kOneHeads : 2;  // heads of a block
+  const int64_t width = 32 * std::max(blocks_of(kv.k_dim), blocks_of(kv.v_dim));
+  const size_t shared = n_warps > 0
+                            ? sizeof(float) * static_cast<size_t>(kChunkFloats * n_warps + (n_heads + 2) * width +
+                                                                  unit_floats(kv, kUnitRows, n_warps))
+                            : attention_bytes(kv, n_heads);
+  const std::string kernel =
+      fmt::format("attend_one_{}{}", cache_.kv_format(), n_warps > 0 ? fmt::format("_{}", n_warps) : "");
+  const int64_t n_tiles = kv.kv_heads * div_up(params.attention.n_heads / kv.kv_heads, n_heads);
+  const int64_t n_splits = std::clamp<int64_t>(2 * device_.n_multiprocessors() / n_tiles, 1, params.attention.n_chunks);
+  return emit({"attention", ""}, kernel.c_str(), params, n_tiles, 1, n_splits, shared);
+}
+
+}  // namespace zinc::cuda
