@@ -75,6 +75,30 @@ TEST(Sequence, gives_the_same_logits_for_any_chunk_on_every_backend) {
   }
 }
 
+TEST(Sequence, follows_the_likeliest_tokens_as_if_each_were_fed) {
+  for (const BackendInfo* const* b = kBackends; *b; ++b) {
+    if (!(*b)->usable()) continue;
+    SCOPED_TRACE((*b)->name);
+    const ModelInstance model = load(std::string((*b)->name));
+    std::vector<TokenId> expected, made;
+    Sequence fed = std::move(Sequence::create(model, {.context = 32}).value());
+    std::span<const float> logits = fed.feed(some_tokens(10)).value();
+    for (int i = 0; i < 8; ++i) {
+      expected.push_back(static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()));
+      logits = fed.feed({&expected.back(), 1}).value();
+    }
+    Sequence sequence = std::move(Sequence::create(model, {.context = 32}).value());
+    ASSERT_TRUE(sequence.feed(some_tokens(10)).ok());
+    ASSERT_TRUE(sequence.follow(8, [&](TokenId id) { return made.push_back(id), made.size() < 5; }).ok());
+    EXPECT_EQ(made, std::vector<TokenId>(expected.begin(), expected.begin() + 5));
+    EXPECT_EQ(sequence.position(), 14);  // the last one given is not fed
+    ASSERT_TRUE(sequence.feed({&made.back(), 1}).ok());
+    ASSERT_TRUE(sequence.follow(3, [&](TokenId id) { return made.push_back(id), true; }).ok());
+    EXPECT_EQ(made, expected);
+    EXPECT_FALSE(sequence.follow(100, [](TokenId) { return true; }).ok());
+  }
+}
+
 struct Told {
   Generation made;
   std::string text;
