@@ -94,7 +94,11 @@ std::string Engine::take_cache(KvCache& cache) {
   return loaded.ok() ? "" : loaded.error().message;
 }
 
-Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOptions options) {
+  if (options.step_tokens == 0) {
+    ZINC_TRY(backend, find_backend(model.backend_name()));
+    options.step_tokens = backend->step_tokens;
+  }
   if (Status valid = check(options); !valid.ok()) return valid.error();
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   ZINC_TRY(plan, plan_for(model, options));

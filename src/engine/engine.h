@@ -21,7 +21,7 @@ namespace zinc {
 struct EngineOptions {
   int max_sequences = 16;    // requests that run at once
   int context = 0;           // positions per request; 0: as many as the model was trained for and memory holds
-  int step_tokens = 512;     // prompt tokens per step at most; fewer while others are being answered
+  int step_tokens = 0;       // prompt tokens per step at most; 0: as many as suit the backend
   size_t cache_bytes = 0;    // KV pages and recurrent states; 0: what max_sequences times context need, at most half of
                              // the memory the model leaves
   int queue_limit = 256;     // requests that wait
@@ -45,7 +45,7 @@ class Inbox;
 class Engine {
  public:
   // Fails if the options do not fit memory, and names what would.
-  static Result<std::unique_ptr<Engine>> create(ModelInstance model, const EngineOptions& options);
+  static Result<std::unique_ptr<Engine>> create(ModelInstance model, EngineOptions options);
   ~Engine();  // ends every request that is left as cancelled. REQUIRES: nobody is in step() or run()
 
   const ModelInstance& model() const { return model_; }
