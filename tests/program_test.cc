@@ -202,9 +202,9 @@ TEST_F(ProgramTest, a_wrong_word_is_named_beside_the_help_that_lists_the_right_o
 }
 
 TEST_F(ProgramTest, stop_takes_one_word_and_leaves_model_and_prompt_alone) {
-  const ProcessEnd before = zinc({"run", "--stop", "zzz", kModel, "hello", "-n", "4"});
+  const ProcessEnd before = zinc({"run", "--stop", "zzz", kModel, "hello", "-n", "4", "--temp", "0"});
   EXPECT_EQ(before.exit_code, 0) << before.err;
-  EXPECT_EQ(before.out, zinc({"run", kModel, "hello", "-n", "4"}).out);
+  EXPECT_EQ(before.out, zinc({"run", kModel, "hello", "-n", "4", "--temp", "0"}).out);
 }
 
 TEST_F(ProgramTest, a_model_file_that_is_not_there_is_named) {
@@ -372,7 +372,7 @@ TEST_F(ProgramTest, an_answer_nobody_reads_any_more_ends) {
 // --foreground: else timeout signals the program and then its process group, and a second Ctrl-C ends it at once.
 TEST_F(ProgramTest, interrupting_the_answer_keeps_it_and_prints_the_figures) {
   const std::string interrupted =
-      "timeout --foreground --preserve-status -s INT 1.5 $ZINC run $MODEL hello -n 0 -c 100000";
+      "timeout --foreground --preserve-status -s INT 1.5 $ZINC run $MODEL hello -n 0 -c 100000 --temp 0";
   const ProcessEnd end = shell(interrupted);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_GT(end.out.size(), 5u);

@@ -229,7 +229,7 @@ const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_met
 
 std::optional<ApiError> Api::find_fault(const HttpRequest& head) const {
   if (const auto error = access_.check_page(head)) return error;
-  if (head.method == "OPTIONS") return {};
+  if (head.method == "OPTIONS" || asks_for_page(head)) return {};
   bool is_other_method = false;
   const Route* route = find_route(head, is_other_method);
   if (!route || !route->is_public) {  // also before saying what is not there

@@ -69,14 +69,18 @@ void choose_body(const PageFile& file, std::string_view accepted, HttpResponse& 
 
 }  // namespace
 
+bool asks_for_page(const HttpRequest& request) {
+  if (request.method != "GET" && request.method != "HEAD") return false;
+  return request.path == "/" || request.path == "/chat" || find_file(request.path);
+}
+
 std::optional<HttpResponse> page_response(const HttpRequest& request) {
-  if (request.method != "GET" && request.method != "HEAD") return {};
+  if (!asks_for_page(request)) return {};
   const PageFile* file = find_file(request.path);
   HttpResponse out{.body = {},
                    .content_type = file ? file->content_type : "text/plain; charset=utf-8",
                    .headers = {{"X-Content-Type-Options", "nosniff"}}};
   if (!file) {
-    if (request.path != "/" && request.path != "/chat") return {};
     out.body = kNoPage;
     return out;
   }

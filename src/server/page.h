@@ -20,7 +20,9 @@ struct PageFile {
 };
 extern const PageFile kPageFiles[];  // ended by a path that is nullptr
 
-// The answer to a GET or HEAD of one of the page's files; nothing if the path is none of them.
+// Whether it is a GET or HEAD of one of the page's files.
+bool asks_for_page(const HttpRequest& request);
+// The answer to such a request; nothing for others.
 std::optional<HttpResponse> page_response(const HttpRequest& request);
 
 }  // namespace zinc

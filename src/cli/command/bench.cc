@@ -83,7 +83,6 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
 }
 
 Status run(const Options& options) {
-  if (options.models.empty()) return fail(ErrorCode::invalid_input, "no MODEL is named: there is nothing to measure");
   if (tests_of(options).empty()) {
     return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
   }
@@ -132,6 +131,9 @@ std::function<Status()> declare(CLI::App& app) {
   form->add_flag("--json", options->json, "a list with every sample");
   form->require_option(0, 1);
   declare_backend_options(app, options->model);
+  app.parse_complete_callback([&app, options] {  // `bench serve` names its own
+    if (options->models.empty() && app.get_subcommands().empty()) throw CLI::RequiredError("models");
+  });
   app.footer(
       "-p, -n, -d and -t take lists: -d 0,4096. Figures are medians of the repetitions; spread is the largest minus "
       "the "
