@@ -125,7 +125,8 @@ def check_model():
     seeded = {"model": "tiny", "prompt": "once", "seed": 7, "max_tokens": 16, "n": 3}
     drawn = [[c.text for c in model.completions.create(**seeded).choices] for _ in range(2)]
     assert drawn[0] == drawn[1] and len(set(drawn[0])) > 1
-    tokens = model.chat.completions.create(**ask, logprobs=True, top_logprobs=3).choices[0].logprobs.content
+    whole = model.chat.completions.create(**ask, logprobs=True, top_logprobs=3, extra_body={"ignore_eos": True})
+    tokens = whole.choices[0].logprobs.content
     assert len(tokens) == 24 and all(len(t.top_logprobs) == 3 and t.logprob <= 0 for t in tokens)
     biased = model.completions.create(model="tiny", prompt="once", max_tokens=4, logit_bias={"65": 100}, temperature=0)
     assert len(set(biased.choices[0].text)) == 1
