@@ -75,14 +75,33 @@ const broken = (error: unknown) => {
   toast.value = { text: `The browser could not store this: ${String(error)}` };
 };
 
+// What was handed to the store and is not known to be there yet, by id; of a record only the latest.
+const unsaved = {
+  turn: 0,
+  conversations: new Map<string, { turn: number; record: Conversation }>(),
+  messages: new Map<string, { turn: number; record: Message }>(),
+};
+
+function store(entries: Conversation[], changed: Message[]): void {
+  const turn = ++unsaved.turn;
+  for (const record of entries) unsaved.conversations.set(record.id, { turn, record });
+  for (const record of changed) unsaved.messages.set(record.id, { turn, record });
+  db.save(entries, changed)
+    .then(() => {
+      for (const { id } of entries) if (unsaved.conversations.get(id)?.turn === turn) unsaved.conversations.delete(id);
+      for (const { id } of changed) if (unsaved.messages.get(id)?.turn === turn) unsaved.messages.delete(id);
+    })
+    .catch(broken);
+}
+
 export function keep(changed: Message[], entry = conversation.value): void {
-  db.save(entry ? [entry] : [], changed).catch(broken);
+  store(entry ? [entry] : [], changed);
 }
 
 export function changeConversation(id: string, change: Partial<Conversation>): void {
   conversations.value = conversations.value.map((entry) => (entry.id === id ? { ...entry, ...change } : entry));
   const changed = conversations.value.find((entry) => entry.id === id);
-  if (changed) db.save([changed], []).catch(broken);
+  if (changed) store([changed], []);
 }
 
 export function changeSettings(change: Partial<Settings>): void {
@@ -155,7 +174,7 @@ export async function openConversation(id: string | null): Promise<void> {
     if (!message.writing || isWriting(message.id)) continue;
     message.writing = false;
     message.notice = { kind: 'stopped', text: 'The page was closed while this answer was being written.' };
-    db.save([], [message]).catch(broken);
+    store([], [message]);
   }
   batch(() => {
     messages.value = new Map(list.map((message) => [message.id, liveMessages.get(message.id) ?? message]));
@@ -176,18 +195,28 @@ const isWriting = (id: string) => liveMessages.has(id);
 
 // What is on the screen when the page goes away is written at once: the browser's store may not get that far any more.
 const kTailName = 'zinc.tail';
+type Tail = { conversations: Conversation[]; messages: Message[] };
 addEventListener('pagehide', () => {
-  const live = [...liveMessages.values()].at(-1);
-  if (live) localStorage.setItem(kTailName, JSON.stringify({ id: live.id, content: live.content, reasoning: live.reasoning }));
+  const written = new Map([...unsaved.messages].map(([id, { record }]) => [id, record]));
+  for (const [id, live] of liveMessages) written.set(id, live);
+  const tail: Tail = {
+    conversations: [...unsaved.conversations.values()].map(({ record }) => record),
+    messages: [...written.values()],
+  };
+  if (tail.conversations.length + tail.messages.length > 0) localStorage.setItem(kTailName, JSON.stringify(tail));
   saveDraftNow();
 });
 async function takeTail(): Promise<void> {
   const text = localStorage.getItem(kTailName);
   if (!text) return;
-  const tail = JSON.parse(text) as Pick<Message, 'id' | 'content' | 'reasoning'>;
-  const message = await db.messageOf(tail.id);
-  const length = (of: typeof tail) => of.content.length + (of.reasoning?.length ?? 0);
-  if (message && length(tail) > length(message)) await db.save([], [{ ...message, ...tail }]);
+  const { conversations: entries = [], messages: written = [] } = JSON.parse(text) as Partial<Tail>;
+  const length = (message: Message) => message.content.length + (message.reasoning?.length ?? 0);
+  const longer: Message[] = [];
+  for (const message of written) {
+    const known = await db.messageOf(message.id);
+    if (!known || length(message) >= length(known)) longer.push(message);
+  }
+  await db.save(entries, longer);
   localStorage.removeItem(kTailName);
 }
 

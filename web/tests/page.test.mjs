@@ -74,10 +74,15 @@ test('what is settled is never drawn again', async () => {
 
 test('a text drawn in pieces is the text drawn at once', async () => {
   const text = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');
-  const { page, answer, close } = await conversation(says(text, 3));
-  const streamed = await answer.locator('.prose').innerHTML();
+  const { page, close } = await conversation(says(text, 3));
+  const drawn = async () => {
+    const answer = await answered(page);
+    await page.waitForFunction(() => [...document.querySelectorAll('.math')].every((math) => math.querySelector('.katex')));
+    return answer.locator('.prose').innerHTML();
+  };
+  const streamed = await drawn();
   await page.reload();
-  const whole = await (await answered(page)).locator('.prose').innerHTML();
+  const whole = await drawn();
   const plain = (html) => html.replace(/ data-(drawn|colored)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
   assert.equal(plain(streamed), plain(whole));
   const { messages } = await stored(page);
