@@ -14,9 +14,7 @@ constexpr int kChunkUnits = kChunkPositions / kUnitPositions;
 constexpr int kWeightStride = kUnitPositions + 8;  // halves of a row of weights: rows start in different banks
 constexpr float kLog2E = 1.44269504088896341f;
 
-ZINC_DEVICE u32 pack_halves(float a, float b) {
-  return float_to_half(a) | static_cast<u32>(float_to_half(b)) << 16;
-}
+ZINC_DEVICE u32 pack_halves(float a, float b) { return float_to_half(a) | static_cast<u32>(float_to_half(b)) << 16; }
 ZINC_DEVICE float power_of_two(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -26,10 +24,9 @@ ZINC_DEVICE float power_of_two(float x) {
 // d += a * b, 16 x 8 x 16 halves.
 ZINC_DEVICE void multiply_halves(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 #else
   __trap();  // never launched on older parts
 #endif
@@ -110,13 +107,13 @@ struct Halves<KvQ8> {
 
 // The rows of a group: up to 16 neighbouring rows of a tile.
 struct UnitRows {
-  const u32* q;              // [16][q_stride] halves in shared memory, pairs
-  int q_stride;              // in pairs
-  u32* weights;              // [16][kWeightStride / 2] pairs, shared by the group
-  float* exchange;           // [2][G][16]
-  int group;                 // of the block's groups: names its barrier
-  int newest[2];             // the last position the lane's two rows see
-  int oldest, first, last;   // positions any row sees; the last one all see
+  const u32* q;             // [16][q_stride] halves in shared memory, pairs
+  int q_stride;             // in pairs
+  u32* weights;             // [16][kWeightStride / 2] pairs, shared by the group
+  float* exchange;          // [2][G][16]
+  int group;                // of the block's groups: names its barrier
+  int newest[2];            // the last position the lane's two rows see
+  int oldest, first, last;  // positions any row sees; the last one all see
   float scale, softcap;
   int window;
 
@@ -125,9 +122,7 @@ struct UnitRows {
     const int begin = unit * kUnitPositions;
     return begin >= oldest && begin + kUnitPositions - 1 <= first && (window == 0 || begin > last - window);
   }
-  ZINC_DEVICE bool see_some(int unit) const {
-    return unit >= oldest / kUnitPositions && unit <= last / kUnitPositions;
-  }
+  ZINC_DEVICE bool see_some(int unit) const { return unit >= oldest / kUnitPositions && unit <= last / kUnitPositions; }
 };
 
 // One unit's result: of the lane's two rows, 8 apart, and for each dimension t of eight the columns 2 i and 2 i + 1:
@@ -184,16 +179,14 @@ struct InPages {
   }
 };
 
-// In shared memory, as halves: pieces of eight numbers of a key side by side for 32 positions, values in rows; both with
-// gaps, and the rows of each 16 positions in another order, so that lanes meet different banks.
+// In shared memory, as halves: pieces of eight numbers of a key side by side for 32 positions, values in rows; both
+// with gaps, and the rows of each 16 positions in another order, so that lanes meet different banks.
 struct InShared {
   static constexpr int kPieceStride = kPagePositions * 16 + 32;
   u8 *keys, *values;
   int n_pieces, value_stride;
   ZINC_DEVICE InShared(u8* room, const KvLayer& kv)
-      : keys(room),
-        n_pieces(padded(kv.k_dim) / 8),
-        value_stride((padded(kv.v_dim) + 63) / 64 * 128 + 32) {
+      : keys(room), n_pieces(padded(kv.k_dim) / 8), value_stride((padded(kv.v_dim) + 63) / 64 * 128 + 32) {
     values = keys + 2 * n_pieces * kPieceStride;
   }
   ZINC_DEVICE u8* key_at(int at, int piece) const {
@@ -210,7 +203,8 @@ struct InShared {
   // By all 256 threads; they end with the copies under way.
   template <class Kv>
   ZINC_DEVICE void copy_keys(const UnitPages& pages, const KvLayer& kv) const {
-    const int at = static_cast<int>(threadIdx.x) % kUnitPositions, first = static_cast<int>(threadIdx.x) / kUnitPositions;
+    const int at = static_cast<int>(threadIdx.x) % kUnitPositions,
+              first = static_cast<int>(threadIdx.x) / kUnitPositions;
     int place;
     const u8* page = pages.find(at, place);
     for (int piece = first; piece < n_pieces; piece += 4) {
@@ -283,8 +277,8 @@ ZINC_DEVICE void mask_unit(const UnitRows& rows, int unit, int member, float (&s
       for (int e = 0; e < 4; ++e) {
         const int position = unit * kUnitPositions + (member * kTiles + t) * 8 + 2 * i + e % 2;
         const int newest = rows.newest[e / 2];
-        const bool sees = position <= newest && position >= rows.oldest &&
-                          (rows.window == 0 || position > newest - rows.window);
+        const bool sees =
+            position <= newest && position >= rows.oldest && (rows.window == 0 || position > newest - rows.window);
         if (!sees) scores[t][e] = lowest_score();
       }
     }
@@ -423,8 +417,8 @@ constexpr int kChunkRoom = kChunkUnits * 36 * G * 32;
 // The units of one chunk for one set of 16 rows, by all groups of the block, merged in order: the result is that of the
 // first G warps. `rows` differ in weights, exchange and group only.
 template <class Kv, int G>
-ZINC_DEVICE void attend_units(const UnitRows& rows, const Step& step, const KvLayer& kv, int seq, int kv_head, int chunk,
-                              float* room, UnitResult& result) {
+ZINC_DEVICE void attend_units(const UnitRows& rows, const Step& step, const KvLayer& kv, int seq, int kv_head,
+                              int chunk, float* room, UnitResult& result) {
   constexpr int kGroups = kWarps / G, kLanes = G * 32;
   const int member = warp_id() % G, lane = static_cast<int>(threadIdx.x) % kLanes;
   for (int u = warp_id() / G; u < kChunkUnits; u += kGroups) {

@@ -13,7 +13,7 @@ inline constexpr int kThreads = 256;       // of every block
 inline constexpr int kWarps = kThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
-inline constexpr int kOneHeads = 4;  // heads of a block that attends for one token, in units
+inline constexpr int kOneHeads = 4;          // heads of a block that attends for one token, in units
 inline constexpr int kAttentionRows = 8;     // query rows of one block
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
@@ -333,7 +333,8 @@ struct DeltaParams {
   float* out;
   float* states;  // of slot 0
   long long slot_floats;
-  float* prepared;  // of chunks: [chunk, v_heads] of kDeltaChunk rows each of keys, values and weights of earlier tokens
+  float*
+      prepared;  // of chunks: [chunk, v_heads] of kDeltaChunk rows each of keys, values and weights of earlier tokens
   int k_heads, v_heads, k_dim, v_dim, is_cyclic;
   float q_scale;
   int part;  // of the tokens, by the kernel that takes one after the other

@@ -49,7 +49,7 @@ ZINC_DEVICE void products_end() {
 
 #define ZINC_D4(i) "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
 #define ZINC_D16(i) ZINC_D4(i), ZINC_D4(i + 4), ZINC_D4(i + 8), ZINC_D4(i + 12)
-#define ZINC_NAMES_32                                                                                           \
+#define ZINC_NAMES_32                                                                                          \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28," \
   "%29,%30,%31"
 #define ZINC_NAMES_48 ZINC_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
@@ -57,10 +57,10 @@ ZINC_DEVICE void products_end() {
 
 // d (+)= a * b^T, 64 rows times N rows of 32 bytes. Of d a lane has, for each 8 columns, those of quad rows / 4 and
 // that plus 8: as mma.sync's m16n8 gives them, 16 rows a warp.
-#define ZINC_BYTE_PRODUCT(N, TYPES, NAMES, A, B, ADDS, ...)                                                       \
-  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " ADDS ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N        \
-               "k32.s32." TYPES " {" NAMES "}, " A ", " B ", adds;\n}"                                            \
-               : __VA_ARGS__                                                                                      \
+#define ZINC_BYTE_PRODUCT(N, TYPES, NAMES, A, B, ADDS, ...)                                                \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " ADDS ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
+               "k32.s32." TYPES " {" NAMES "}, " A ", " B ", adds;\n}"                                     \
+               : __VA_ARGS__                                                                               \
                : "l"(a), "l"(b), "r"(adds))
 
 template <bool is_signed>
