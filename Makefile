@@ -65,10 +65,11 @@ fmt:
 	@$(DEPS) check
 	@$(FORMATTED) | xargs -0 clang-format -i
 
-# The unit tests, the committed fuzz inputs and the error paths of the program under AddressSanitizer and UBSan.
+# The unit tests, the committed fuzz inputs and the error paths of the program under AddressSanitizer and UBSan; by clang, so
+# that both compilers see every file.
 asan:
-	@$(DEPS) build test
-	@$(call configured,asan,build-asan)
+	@$(DEPS) build test fuzz
+	@$(call configured,asan,build-asan,-DCMAKE_CXX_COMPILER=$(CLANGXX))
 	@cmake --build --preset asan -j $(JOBS) --target sanitized_tests
 	@$(CTEST) --test-dir build-asan -L sanitized
 

@@ -64,7 +64,7 @@ std::string Lowering::RowLaunch::program() {
   std::vector<std::string> names;
   for (const PanelFormat* format : formats) names.emplace_back(format->name);
   std::ranges::sort(names);
-  names.erase(std::ranges::unique(names).begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   for (int i = 0; i < params.n_parts; ++i) {
     params.parts[i].format =
         static_cast<int>(std::ranges::find(names, formats[static_cast<size_t>(i)]->name) - names.begin());
