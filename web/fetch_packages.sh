@@ -5,6 +5,7 @@
 set -euo pipefail
 npm=$1 source=$2 folder=$3 advice=$4
 mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
 cmp -s "$source/package-lock.json" "$folder/installed.json" && exit 0
 cp "$source/package.json" "$source/package-lock.json" "$source/.npmrc" "$folder/"
 log=$folder/npm.log

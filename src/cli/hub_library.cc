@@ -6,6 +6,7 @@
 
 #include "hub/pull.h"
 #include "hub/resolve.h"
+#include "hub/sampling_advice.h"
 
 namespace zinc {
 namespace {
@@ -31,6 +32,13 @@ LibraryAnswer activated(const std::string& name) {
   return {.body = {{"object", "model.activation"}, {"id", name}, {"active", true}}};
 }
 
+// How the model's makers want its answers drawn; the page asks so where its user says nothing else.
+json::object sampling_json(const SamplingAdvice& advice) {
+  return {{"temperature", advice.temperature}, {"top_k", advice.top_k},
+          {"top_p", advice.top_p},             {"min_p", advice.min_p},
+          {"repeat_penalty", advice.repeat_penalty}, {"origin", advice.origin}};
+}
+
 // Where people read about a model.
 std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   if (!has_source_prefix(entry.source)) return {};
@@ -49,6 +57,7 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, shared->describe(name));
   described.engine_owner = shared;
+  described.facts["sampling"] = sampling_json(sampling_advice(shared->file()));
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const Loaded& other) { return other.name == name; });
   loaded_.push_back({{.name = name, .path = path}, shared});

@@ -2,9 +2,8 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { isAnswering, send, stop } from '../answer';
-import {
-  addAttachments, changeSettings, draft, figures, model, openId, panel, path, serverIsGone, setDraft, settings, toast,
-} from '../state';
+import { addAttachments, draft, sendDraft, setDraft } from '../draft';
+import { changeSettings, figures, model, openId, panel, path, say, serverIsGone, settings } from '../state';
 import type { Attachment } from '../types';
 import { bytes, count, plural } from './format';
 import { Icon, IconButton } from './icon';
@@ -16,13 +15,13 @@ async function readFiles(files: File[]): Promise<void> {
   const out: Attachment[] = [];
   for (const file of files) {
     if (file.size > kMaxFileBytes) {
-      toast.value = { text: `${file.name} has ${bytes(file.size)}; at most ${bytes(kMaxFileBytes)} can be attached.` };
+      say(`${file.name} has ${bytes(file.size)}; at most ${bytes(kMaxFileBytes)} can be attached.`);
       continue;
     }
     try {
       out.push({ name: file.name, text: new TextDecoder('utf-8', { fatal: true }).decode(await file.arrayBuffer()) });
     } catch {
-      toast.value = { text: `${file.name} is no text; only text files can be attached.` };
+      say(`${file.name} is no text; only text files can be attached.`);
     }
   }
   if (out.length > 0) addAttachments(out);
@@ -111,11 +110,12 @@ export function Composer() {
   }, [openId.value]);
   const submit = () => {
     if (busy || (!text.trim() && attachments.length === 0)) return;
-    setDraft({ text: '', attachments: [] });
-    send(text.trim(), attachments);
+    sendDraft(send);
   };
   const key = (event: KeyboardEvent) => {
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    // A phone has no second key for a new line; there the button sends.
+    const isPhone = matchMedia('(pointer: coarse) and (hover: none)').matches;
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !isPhone) {
       event.preventDefault();
       submit();
     } else if (event.key === 'ArrowUp' && !text) {

@@ -27,18 +27,28 @@ const kFields: Field[] = [
   { name: 'seed', label: 'Seed', hint: 'the same seed gives the same answer', min: 0, step: 1, fallback: 'drawn anew' },
 ];
 
-function shown(fallback: string, value: number | undefined): string {
-  return value === undefined ? fallback : String(Number(value.toFixed(4)));
+// What an empty field stands for: what the model's makers advise, else what the server does.
+function fallbackOf(field: Field, advised: Record<string, number | string>): string {
+  const value = advised[field.name] ?? props.value?.default_sampling[field.name];
+  return typeof value === 'number' ? String(Number(value.toFixed(4))) : field.fallback;
 }
 
-export function SamplingFields({ values, change }: { values: Settings; change: (change: Partial<Settings>) => void }) {
+interface SamplingProps {
+  values: Settings;
+  change: (change: Partial<Settings>) => void;
+  modelName?: string;
+}
+
+export function SamplingFields({ values, change, modelName }: SamplingProps) {
+  const asked = props.value?.models.find((entry) => entry.name === modelName) ?? model.value;
+  const advised = asked?.sampling ?? {};
   return (
     <div class="fields">
       {kFields.map((field) => (
         <label key={field.name}>
           <span>{field.label} <small>{field.hint}</small></span>
           <input type="number" name={field.name} min={field.min} max={field.max} step={field.step}
-                 placeholder={shown(field.fallback, props.value?.default_sampling[field.name])}
+                 placeholder={fallbackOf(field, advised)}
                  value={values[field.name] as number | undefined ?? ''}
                  onChange={(event) => {
                    const text = event.currentTarget.value;
@@ -53,6 +63,7 @@ export function SamplingFields({ values, change }: { values: Settings; change: (
 export function SettingsPanel() {
   const toolError = useSignal('');
   const set = settings.value;
+  const origin = model.value?.sampling?.origin;
   const checkTools = (text: string) => {
     try {
       if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');
@@ -72,7 +83,9 @@ export function SettingsPanel() {
       </label>
       {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
       <h3>Sampling</h3>
-      <p class="hint">Empty fields take the server's default, which they show.</p>
+      <p class="hint">
+        Empty fields take what they show: {origin ? `${String(origin)} advice for ${model.value!.name}` : 'the server’s default'}.
+      </p>
       <SamplingFields values={set} change={changeSettings} />
       <h3>Tools</h3>
       <label class="wide">
