@@ -344,7 +344,7 @@ test('what an older version of the page stored is brought over', async () => {
 });
 
 test('no link of an answer opens before its address was shown, however it is clicked and wherever it stands', async () => {
-  const links = ['https://evil.example/?q=secret', 'https://evil.example/', 'https://c2VjcmV0.evil.example/', 'https://evil.example/secret/path', 'mailto:a@evil.example'];
+  const links = ['https://evil.example/?q=secret', 'https://evil.example/', 'https://c2vjcmv0.evil.example/', 'https://evil.example/secret/path', 'mailto:a@evil.example'];
   const text = links.map((link, i) => `[link${i}](${link})`).join(' and ');
   const { page, context, seen, close } = await conversation(says(text));
   const refused = async (link, options) => {

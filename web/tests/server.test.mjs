@@ -184,10 +184,10 @@ test('a server that dies in the middle loses no word, and after its restart the 
   const before = (await stored(page)).messages.find((message) => message.role === 'assistant');
   const shown = await words();
   assert.ok(shown.length > 30);
+  between.target = (await startZinc()).url;
   await page.reload();
   await page.locator('.notice.is-lost').waitFor();
   assert.equal(await words(), shown);
-  between.target = (await startZinc()).url;
   await setField(page, 'max_tokens', '8');
   await page.getByRole('button', { name: 'Retry' }).click();
   await page.locator('.notice.is-length').waitFor();

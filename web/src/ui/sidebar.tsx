@@ -75,6 +75,7 @@ function Row({ entry }: { entry: Conversation }) {
                onKeyDown={(event) => {
                  if (event.key === 'Enter') rename(event.currentTarget.value);
                  if (event.key === 'Escape') {
+                   event.preventDefault();
                    event.currentTarget.value = entry.title; // leaving the field takes what is in it
                    isRenaming.value = false;
                  }
@@ -91,7 +92,11 @@ function Row({ entry }: { entry: Conversation }) {
       <IconButton icon="more" label={`Actions for ${entry.title}`} class="of-row" expanded={isOpen.value}
                   onClick={() => (isOpen.value = !isOpen.value)} />
       {isOpen.value && (
-        <div class="menu" ref={menu} onKeyDown={(event) => event.key === 'Escape' && (isOpen.value = false)}>
+        <div class="menu" ref={menu} onKeyDown={(event) => {
+               if (event.key !== 'Escape') return;
+               event.preventDefault();
+               isOpen.value = false;
+             }}>
           <button type="button" onClick={act(() => (isRenaming.value = true))}>Rename</button>
           <button type="button" onClick={act(() => void exportMarkdown(entry))}>Export as Markdown</button>
           <button type="button" onClick={act(() => void exportJson([entry]))}>Export as JSON</button>
