@@ -138,6 +138,7 @@ function isSameMath(old: Node, now: Node): boolean {
 }
 
 const kSliceMs = 8;
+const kLongBlocks = 30; // of more than these, only what is in the window is laid out
 
 // A text on its way to the screen.
 interface Job {
@@ -218,6 +219,7 @@ export class MarkdownView {
     while (this.place.children.length > job.child) this.place.lastElementChild!.remove();
     if (this.place !== this.root) {
       this.root.classList.remove('is-plain');
+      this.root.classList.toggle('is-long', job.child > kLongBlocks);
       this.root.replaceChildren(this.place);
       this.place = this.root;
       for (const block of this.root.children) highlight(block as HTMLElement);

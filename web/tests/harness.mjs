@@ -201,7 +201,9 @@ export async function openPage(url, { hastenBy = 0, ...options } = {}) {
 
 export async function ask(page, text) {
   await page.fill('#prompt', text);
-  await page.press('#prompt', 'Enter');
+  const isPhone = await page.evaluate(() => matchMedia('(pointer: coarse) and (hover: none)').matches);
+  if (isPhone) await page.getByRole('button', { name: 'Send' }).tap();
+  else await page.press('#prompt', 'Enter');
 }
 
 export async function answered(page) {

@@ -281,7 +281,7 @@ test('conversations are searched, renamed, deleted, brought back, taken out and 
     const [file] = await Promise.all([page.waitForEvent('download'), act('Instruments', name)]);
     return readFileSync(await file.path(), 'utf8');
   };
-  assert.match(await saved('Export as Markdown'), /^# Instruments\n[\s\S]*## You\n\nabout music\n[\s\S]*xylophone/);
+  assert.match(await saved('Export as Markdown'), /^<!-- zinc:1 conversation -->\n# Instruments\n[\s\S]*## You\n\nabout music\n[\s\S]*xylophone/);
   const json = await saved('Export as JSON');
   assert.equal(JSON.parse(json).conversations[0].messages.length, 2);
   await page.setInputFiles('#import', { name: 'in.json', mimeType: 'application/json', buffer: Buffer.from(json) });
@@ -577,8 +577,8 @@ test('a file with fences in it stays inside its own', async () => {
 });
 
 test('a formula cannot paint over what is above it', async () => {
-  const { page, answer, close } = await conversation(says('$\\smash{\\raisebox{20em}{$\\rule{20em}{20em}$}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
-  await answer.locator('.katex').nth(1).waitFor();
+  const { page, close } = await conversation(says('$\\smash{\\raisebox{20em}{$\\rule{20em}{20em}$}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
+  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .katex').length === 2);
   const covered = await page.evaluate(() => {
     const box = document.querySelector('.by-user .said').getBoundingClientRect();
     const top = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
