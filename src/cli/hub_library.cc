@@ -23,6 +23,11 @@ std::optional<ModelEntry> find_listed(const HubSettings& settings, const std::st
   return std::nullopt;
 }
 
+bool is_address(const std::string& name) {
+  const Result<Source> source = parse_source(name);
+  return source.ok() && source.value().kind == SourceKind::url;
+}
+
 ApiError unknown_name(const std::string& name) {
   return bad_field("model",
                    fmt::format("there is no model '{}'; GET /models lists those there are", name.substr(0, 100)));
@@ -34,9 +39,12 @@ LibraryAnswer activated(const std::string& name) {
 
 // How the model's makers want its answers drawn; the page asks so where its user says nothing else.
 json::object sampling_json(const SamplingAdvice& advice) {
-  return {{"temperature", advice.temperature}, {"top_k", advice.top_k},
-          {"top_p", advice.top_p},             {"min_p", advice.min_p},
-          {"repeat_penalty", advice.repeat_penalty}, {"origin", advice.origin}};
+  return {{"temperature", advice.temperature},
+          {"top_k", advice.top_k},
+          {"top_p", advice.top_p},
+          {"min_p", advice.min_p},
+          {"repeat_penalty", advice.repeat_penalty},
+          {"origin", advice.origin}};
 }
 
 // Where people read about a model.
@@ -197,6 +205,11 @@ void HubLibrary::pull(std::string name, Done done) {
   shelf_.post([this, name = std::move(name), done = std::move(done)] {
     const std::optional<ModelEntry> listed = find_listed(settings_, name);
     if (!listed && !has_source_prefix(name)) return done(unknown_name(name));
+    if (!listed && refuses_addresses_ && is_address(name)) {
+      return done(http_error(403,
+                             "this server can be reached from other machines, and fetches no address they name; on "
+                             "its own machine 'zinc pull' does"));
+    }
     const Result<std::optional<FoundModel>> found = find_model(settings_, name);
     if (!found.ok()) return done(api_error(found.error()));
     if (found.value()) {

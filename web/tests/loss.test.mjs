@@ -372,6 +372,10 @@ test('over plain http from another machine, a phone can talk, copy and keep', { 
   await page.locator('.toast', { hasText: 'Copied' }).waitFor();
   await page.reload();
   await page.locator('.by-user .said', { hasText: 'hello' }).waitFor();
+  const pulled = await page.evaluate(() => fetch('/v1/models/pull', {
+    method: 'POST', headers: { authorization: 'Bearer secret' }, body: JSON.stringify({ model: 'http://127.0.0.1:9/x.gguf' }),
+  }).then((response) => response.status));
+  assert.equal(pulled, 403, 'and cannot have this machine fetch what it names');
   assert.deepEqual(seen.errors, []);
   await close();
 });
