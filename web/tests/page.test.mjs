@@ -137,6 +137,7 @@ test('how far the prompt is read is shown, the cached part marked', async () => 
   await page.getByText('Reading the prompt: 500 of 1,000 tokens, 250 from the cache').waitFor();
   const widths = await page.locator('.live .bar span').evaluateAll((parts) => parts.map((part) => part.style.width));
   assert.deepEqual(widths, ['50%', '25%']);
+  assert.match(await page.locator('.gauge').first().innerText(), /500 of 2,048 tokens/, 'the bar of the context goes along');
   go();
   const answer = await answered(page);
   assert.match(await answer.locator('.figures').innerText(), /41\.5 tok\/s[\s\S]*first after 121 ms[\s\S]*16 cached/);

@@ -1,6 +1,6 @@
 // The whole page: the list at the side, the conversation, what one writes in, and the windows over it.
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { giveKey, keyIsWanted, keyWasWrong } from '../api';
 import { isAnswering, live, stop } from '../answer';
 import { storeError } from '../keep';
@@ -91,8 +91,19 @@ function ToastView({ toast }: { toast: Toast }) {
   );
 }
 
+// Over everything, open windows too: what was shown last is on top.
 function Toasts() {
-  return <div class="toast-place" role="status">{toasts.value.map((toast) => <ToastView key={toast} toast={toast} />)}</div>;
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (toasts.value.length === 0) return;
+    place.current!.showPopover();
+    return () => place.current?.hidePopover();
+  }, [toasts.value]);
+  return (
+    <div ref={place} popover="manual" class="toast-place" role="status">
+      {toasts.value.map((toast) => <ToastView key={toast} toast={toast} />)}
+    </div>
+  );
 }
 
 function step(by: number): void {

@@ -63,6 +63,13 @@ function keepAsConversation(side: Side): void {
   panel.value = null;
 }
 
+// What is set otherwise than by default, in a line.
+function told(set: Settings): string {
+  const { model: _, system, tools: _tools, ...rest } = set;
+  const numbers = Object.entries(rest).map(([name, value]) => `${name.replaceAll('_', ' ')} ${String(value)}`);
+  return [...(system ? ['system prompt'] : []), ...numbers].join(', ');
+}
+
 function SideView({ side }: { side: Side }) {
   const models = props.value?.models ?? [];
   const message = side.answer.value;
@@ -78,7 +85,7 @@ function SideView({ side }: { side: Side }) {
         </select>
       </label>
       <details>
-        <summary>Settings</summary>
+        <summary>Settings <span class="faint">{told(set)}</span></summary>
         <label class="wide">
           <span>System prompt</span>
           <textarea rows={2} value={set.system ?? ''} onChange={(event) => change({ system: event.currentTarget.value })} />

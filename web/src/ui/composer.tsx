@@ -1,7 +1,7 @@
 // Where one writes: text, files dropped or pasted, and what the model has room for.
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { isAnswering, send, stop } from '../answer';
+import { isAnswering, live, send, stop } from '../answer';
 import { addAttachments, draft, sendDraft, setDraft } from '../draft';
 import { changeSettings, figures, model, openId, panel, path, say, serverIsGone, settings } from '../state';
 import type { Attachment } from '../types';
@@ -70,10 +70,18 @@ function Bar({ label, parts, total, text }: { label: string; parts: { name: stri
   );
 }
 
+// Of the last answer; of one under way, what has been read and written so far.
+function tokensInContext(): number {
+  const last = path.value.findLast((message) => message.usage || live.value.has(message.id));
+  const state = last && live.value.get(last.id);
+  if (!state?.progress.value) return last?.usage?.total_tokens ?? 0;
+  return state.progress.value.processed + state.nTokens.value;
+}
+
 // How full the context and the memory are, and how much of all prompts did not have to be read.
 export function Gauges() {
   const context = model.value?.context ?? 0;
-  const used = path.value.findLast((message) => message.usage)?.usage?.total_tokens ?? 0;
+  const used = tokensInContext();
   const now = model.value ? figures.value.get(model.value.name) : undefined;
   const hits = now && now.prompt_tokens > 0 ? now.prompt_tokens_cached / now.prompt_tokens : 0;
   return (

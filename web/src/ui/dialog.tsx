@@ -31,7 +31,7 @@ export function Dialog({ title, onClose, children, class: name = '', isFixed }: 
             onClick={(event) => { if (event.target === place.current && !isFixed) onClose(); }}>
       <div class="sheet">
         <header>
-          <h2 id={titleId}>{title}</h2>
+          <h2 id={titleId} tabindex={-1} autofocus>{title}</h2>
           {!isFixed && <IconButton icon="close" label="Close" onClick={onClose} />}
         </header>
         {children}

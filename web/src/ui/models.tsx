@@ -9,7 +9,7 @@ import { bytes } from './format';
 
 const kVerdicts: Record<string, string> = {
   fits: 'Fits', tight: 'Fits, but memory is short now', too_large: 'Too large for this machine', 'too large': 'Too large for this machine',
-  unknown: 'Size unknown',
+  unknown: 'Whether it fits is known once it is here',
 };
 
 async function act(path: string, body: object): Promise<void> {

@@ -15,16 +15,16 @@ interface Field {
 }
 
 const kFields: Field[] = [
-  { name: 'temperature', label: 'Temperature', hint: '0 always takes the likeliest token', min: 0, max: 2, step: 0.05, fallback: '1' },
+  { name: 'temperature', label: 'Temperature', hint: '0 takes the likeliest', min: 0, max: 2, step: 0.05, fallback: '1' },
   { name: 'top_p', label: 'Top p', hint: '1 is off', min: 0, max: 1, step: 0.01, fallback: '1' },
   { name: 'top_k', label: 'Top k', hint: '0 is off', min: 0, step: 1, fallback: '0' },
   { name: 'min_p', label: 'Min p', hint: '0 is off', min: 0, max: 1, step: 0.01, fallback: '0' },
   { name: 'repeat_penalty', label: 'Repeat penalty', hint: '1 is off', min: 0.01, max: 100, step: 0.01, fallback: '1' },
   { name: 'frequency_penalty', label: 'Frequency penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
   { name: 'presence_penalty', label: 'Presence penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
-  { name: 'max_tokens', label: 'Longest answer', hint: 'tokens', min: 1, step: 1, fallback: 'until the context is full' },
+  { name: 'max_tokens', label: 'Longest answer', hint: 'tokens', min: 1, step: 1, fallback: 'what fits' },
   { name: 'thinking_budget', label: 'Longest thought', hint: 'tokens', min: 0, step: 1, fallback: 'no limit' },
-  { name: 'seed', label: 'Seed', hint: 'the same seed gives the same answer', min: 0, step: 1, fallback: 'drawn anew' },
+  { name: 'seed', label: 'Seed', hint: 'same seed, same answer', min: 0, step: 1, fallback: 'drawn anew' },
 ];
 
 // What an empty field stands for: what the model's makers advise, else what the server does.
@@ -60,10 +60,14 @@ export function SamplingFields({ values, change, modelName }: SamplingProps) {
   );
 }
 
+const kOrigins: Record<string, string> = {
+  "the file's": 'from the model’s own file', "zinc's own": 'zinc’s own choice, as nothing is known of the model',
+};
+
 export function SettingsPanel() {
   const toolError = useSignal('');
   const set = settings.value;
-  const origin = model.value?.sampling?.origin;
+  const origin = model.value?.sampling?.origin as string | undefined;
   const checkTools = (text: string) => {
     try {
       if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');
@@ -84,7 +88,7 @@ export function SettingsPanel() {
       {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
       <h3>Sampling</h3>
       <p class="hint">
-        Empty fields take what they show: {origin ? `${String(origin)} advice for ${model.value!.name}` : 'the server’s default'}.
+        Empty fields take what they show: {origin ? kOrigins[origin] ?? `from ${origin}` : 'the server’s defaults'}.
       </p>
       <SamplingFields values={set} change={changeSettings} />
       <h3>Tools</h3>
