@@ -365,6 +365,7 @@ test('over plain http from another machine, a phone can talk, copy and keep', { 
   await page.fill('dialog input', 'secret');
   await page.keyboard.press('Enter');
   await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
+  assert.match(await page.locator('.welcome').innerText(), new RegExp(`on ${address}\\. Nothing you write goes anywhere else`));
   await page.fill('#prompt', 'hello');
   await page.getByRole('button', { name: 'Send' }).tap();
   const answer = await answered(page);

@@ -313,6 +313,16 @@ test('settings belong to their conversation', async () => {
   await close();
 });
 
+test('a conversation with a model that is not loaded says who answers', async () => {
+  const { page, close } = await openPage(between.url);
+  const file = { format: 'zinc-conversations', version: 1, conversations: [{ title: 'old', head: 1, settings: { model: 'gone-7b' }, messages: [{ id: 1, role: 'user', content: 'hi' }] }] };
+  await page.setInputFiles('#import', { name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(file)) });
+  await page.locator('.gone', { hasText: 'gone-7b, which is not loaded; tiny answers' }).waitFor();
+  await page.locator('.gone').getByRole('button', { name: 'Models' }).click();
+  await page.getByRole('dialog', { name: 'Models' }).waitFor();
+  await close();
+});
+
 test('what an older version of the page stored is brought over', async () => {
   const { page, close } = await openPage(between.url);
   await page.goto(`${between.url}/licenses.txt`);

@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { isAnswering, live, send, stop } from '../answer';
 import { addAttachments, draft, sendDraft, setDraft } from '../draft';
-import { changeSettings, figures, model, openId, panel, path, say, serverIsGone, settings } from '../state';
+import { changeSettings, conversation, figures, model, openId, panel, path, say, serverIsGone, settings } from '../state';
 import type { Attachment } from '../types';
 import { bytes, count, plural } from './format';
 import { Icon, IconButton } from './icon';
@@ -146,8 +146,16 @@ export function Composer() {
     }
   };
   const think = settings.value.thinking;
+  const wanted = conversation.value?.settings.model;
+  const isMissing = wanted && model.value && model.value.name !== wanted;
   return (
     <div class="composer">
+      {isMissing && (
+        <p class="gone">
+          This conversation is with {wanted}, which is not loaded; {model.value!.name} answers.{' '}
+          <button type="button" onClick={() => (panel.value = 'models')}>Models</button>
+        </p>
+      )}
       {serverIsGone.value && <p class="gone" role="status">The server cannot be reached; trying again…</p>}
       <form class={isOver.value ? 'box is-over' : 'box'} onSubmit={(event) => { event.preventDefault(); submit(); }}>
         {attachments.length > 0 && (

@@ -41,12 +41,14 @@ const kIdeas = [
   'Draft a friendly reminder about an unpaid invoice.',
 ];
 
+const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
+
 function Welcome() {
   return (
     <div class="welcome">
       <h1>What is on your mind?</h1>
       <p>
-        {model.value ? <>You are talking to <strong>{model.value.name}</strong>, on this machine. Nothing you write leaves it.</>
+        {model.value ? <>You are talking to <strong>{model.value.name}</strong>, on {isHere ? 'this machine. Nothing you write leaves it.' : `${location.hostname}. Nothing you write goes anywhere else.`}</>
           : serverIsGone.value ? 'The server cannot be reached.'
           : props.value ? 'No model is loaded.' : 'Connecting…'}
       </p>
