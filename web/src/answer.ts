@@ -221,6 +221,9 @@ class Writer {
   }
 
   private takeContent(text: string): void {
+    if (this.thoughtFrom && this.state.phase.peek() === 'thinking') {
+      this.message.reasoningMs = this.thoughtBefore.ms + performance.now() - this.thoughtFrom;
+    }
     this.message.content += text;
     this.state.phase.value = 'writing';
   }

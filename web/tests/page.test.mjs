@@ -588,9 +588,10 @@ test('a file with fences in it stays inside its own', async () => {
 });
 
 test('a formula cannot paint over what is above it', async () => {
-  const { page, close } = await conversation(says('$\\smash{\\raisebox{20em}{$\\rule{20em}{20em}$}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
+  const { page, close } = await conversation(says('$\\smash{\\raisebox{20em}{\\rule{20em}{20em}}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .katex').length === 2);
   const covered = await page.evaluate(() => {
+    scrollTo(0, 0);
     const box = document.querySelector('.by-user .said').getBoundingClientRect();
     const top = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
     return Boolean(top.closest('.prose'));
