@@ -21,7 +21,18 @@ effect(() => {
   draft.value = drafts.get(id) ?? kEmpty;
 });
 
+// Where an earlier page kept them.
+const kOldName = 'zinc.draft.';
+async function takeOld(): Promise<void> {
+  for (const name of Object.keys(localStorage).filter((key) => key.startsWith(kOldName))) {
+    const { text = '', attachments = [] } = JSON.parse(localStorage.getItem(name)!) as Partial<Draft>;
+    await db.saveDraft(name.slice(kOldName.length), { text, attachments });
+    localStorage.removeItem(name);
+  }
+}
+
 export async function loadDrafts(): Promise<void> {
+  await takeOld();
   for (const { id, text, attachments } of await db.allDrafts()) drafts.set(id, { text, attachments });
   draft.value = drafts.get(placeOf()) ?? kEmpty;
 }

@@ -11,6 +11,15 @@ export const storeFailed = (error: unknown) => {
   storeError.value = error instanceof Error ? error.message : String(error);
 };
 
+// Small things, where there is room for them.
+export function keepSmall(name: string, value: string): void {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // It holds until the page is closed.
+  }
+}
+
 // Answers under way in this tab, also of conversations that are not shown.
 export interface Writing {
   message: Message;
@@ -45,8 +54,10 @@ export async function store(entries: Conversation[], changed: Message[]): Promis
   storeError.value = '';
   for (const { id } of entries) if (unsaved.conversations.get(id)?.turn === turn) unsaved.conversations.delete(id);
   for (const { id } of changed) if (unsaved.messages.get(id)?.turn === turn) unsaved.messages.delete(id);
-  for (const [id, size] of before) if (writings.has(id)) nStored.set(id, size);
+  for (const [id, size] of before) {
+    if (writings.has(id)) nStored.set(id, size);
     else nStored.delete(id);
+  }
   tell({ conversations: entries.map(({ id }) => id), messages: changed.map(({ id }) => id) });
 }
 

@@ -2,7 +2,7 @@
 import { batch, computed, effect, signal } from '@preact/signals';
 import { getFigures, getLibrary, getProps } from './api';
 import * as db from './db';
-import { store, writings } from './keep';
+import { keepSmall, store, writings } from './keep';
 import { writtenElsewhere } from './tabs';
 import type { Conversation, Figures, Library, Message, Props, Settings } from './types';
 
@@ -73,11 +73,11 @@ export const model = computed(() => {
 // Settings that a new conversation begins with.
 const kDefaultsName = 'zinc.defaults';
 export const defaults = signal<Settings>(JSON.parse(localStorage.getItem(kDefaultsName) ?? '{}') as Settings);
-effect(() => localStorage.setItem(kDefaultsName, JSON.stringify(defaults.value)));
+effect(() => keepSmall(kDefaultsName, JSON.stringify(defaults.value)));
 
 export const theme = signal(localStorage.getItem('zinc.theme') ?? 'system');
 effect(() => {
-  localStorage.setItem('zinc.theme', theme.value);
+  keepSmall('zinc.theme', theme.value);
   if (theme.value === 'system') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme.value;
 });

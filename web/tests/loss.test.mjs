@@ -345,9 +345,13 @@ test('what version 2 of the store kept is brought over, tokens and drafts includ
         };
       }),
   );
+  await page.evaluate(() => localStorage.setItem('zinc.draft.', JSON.stringify({ text: 'of the unbegun', attachments: [] })));
   await page.goto(`${between.url}/#old`);
   const answer = await answered(page);
   assert.equal(await page.inputValue('#prompt'), 'kept');
+  await page.keyboard.press('Control+Shift+O');
+  await page.waitForFunction(() => document.getElementById('prompt').value === 'of the unbegun');
+  await page.goBack();
   await answer.getByRole('button', { name: 'Probabilities' }).click();
   await answer.locator('.token', { hasText: 'Hi' }).click();
   await answer.locator('.alternatives', { hasText: 'Yo' }).waitFor();
