@@ -2,7 +2,7 @@
 // few at a time. Colours only: nothing moves.
 import type { Colored } from './colors';
 
-const kMaxChars = 100_000; // longer code stays plain
+const kMaxChars = 24_000; // longer code stays plain: its layout alone would be a long task
 const kSliceMs = 8;
 
 let worker: Worker | null | undefined;
