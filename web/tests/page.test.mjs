@@ -556,6 +556,17 @@ test('while an answer is written, the bars are looked at every two seconds, and 
   await close();
 });
 
+test('a model that was swapped elsewhere is noticed', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.waitForFunction(() => document.querySelector('.model-picker').value === 'tiny');
+  for (const path of ['**/v1/models', '**/props']) {
+    await page.route(path, async (route) => route.fulfill({ body: (await (await route.fetch()).text()).replaceAll('"tiny"', '"other"') }));
+  }
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await page.waitForFunction(() => document.querySelector('.model-picker').value === 'other');
+  await close();
+});
+
 test('what was thought, attached or asked of a tool is found too', async () => {
   const { page, close } = await conversation((stage) => {
     stage.delta({ reasoning_content: 'a marimba, perhaps' });
