@@ -21,6 +21,7 @@ const PageFile kPageFiles[] = {{nullptr, nullptr, nullptr, false, {}, {}, {}}};
   add_custom_command(
     OUTPUT ${out}
     COMMAND ${web}/build.sh ${ZINC_NODE} ${ZINC_NPM} ${CMAKE_BINARY_DIR}/web ${out}
-    DEPENDS ${sources} ${web}/build.sh ${web}/build.mjs ${web}/package.json ${web}/package-lock.json
+    DEPENDS ${sources} ${web}/build.sh ${web}/fetch_packages.sh ${web}/build.mjs
+            ${web}/package.json ${web}/package-lock.json
     COMMENT "Building the chat page" VERBATIM)
 endfunction()

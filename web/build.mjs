@@ -38,7 +38,7 @@ const onlyWoff2 = {
 async function bundle() {
   rmSync(dist, { recursive: true, force: true });
   const result = await build({
-    entryPoints: { page: join(here, 'src/main.tsx'), math: join(packages, 'katex/dist/katex.css') },
+    entryPoints: { page: join(here, 'src/main.tsx'), colors: join(here, 'src/colors.ts'), math: join(packages, 'katex/dist/katex.css') },
     bundle: true,
     splitting: true,
     format: 'esm',
@@ -63,7 +63,8 @@ async function bundle() {
   const html = readFileSync(join(here, 'static/index.html'), 'utf8')
     .replace('{{style}}', named('page-', '.css'))
     .replace('{{script}}', named('page-', '.js'))
-    .replace('{{math}}', named('math-', '.css'));
+    .replace('{{math}}', named('math-', '.css'))
+    .replace('{{colors}}', named('colors-', '.js'));
   writeFileSync(join(dist, 'index.html'), html);
   for (const name of readdirSync(join(here, 'static'))) {
     if (name !== 'index.html') writeFileSync(join(dist, name), readFileSync(join(here, 'static', name)));

@@ -15,13 +15,5 @@ if [ "${major%%.*}" -lt $min_node ]; then
   exit 1
 fi
 
-if ! cmp -s "$here/package-lock.json" "$folder/installed.json"; then
-  cp "$here/package.json" "$here/package-lock.json" "$here/.npmrc" "$folder/"
-  (cd "$folder" && "$npm" ci --silent --ignore-scripts --no-audit --no-fund) || {
-    echo "zinc: the packages of the chat page could not be fetched (npm's words are above). Is the package registry" \
-      "reachable? To build without the page: cmake --preset release -DZINC_WEB=OFF" >&2
-    exit 1
-  }
-  cp "$here/package-lock.json" "$folder/installed.json"
-fi
+"$here/fetch_packages.sh" "$npm" "$here" "$folder" "to build without it: cmake --preset release -DZINC_WEB=OFF"
 "$node" "$here/build.mjs" "$folder" "$out"

@@ -6,6 +6,7 @@
 
 #include "hub/pull.h"
 #include "hub/resolve.h"
+#include "hub/sampling_advice.h"
 
 namespace zinc {
 namespace {
@@ -22,6 +23,11 @@ std::optional<ModelEntry> find_listed(const HubSettings& settings, const std::st
   return std::nullopt;
 }
 
+bool is_address(const std::string& name) {
+  const Result<Source> source = parse_source(name);
+  return source.ok() && source.value().kind == SourceKind::url;
+}
+
 ApiError unknown_name(const std::string& name) {
   return bad_field("model",
                    fmt::format("there is no model '{}'; GET /models lists those there are", name.substr(0, 100)));
@@ -29,6 +35,16 @@ ApiError unknown_name(const std::string& name) {
 
 LibraryAnswer activated(const std::string& name) {
   return {.body = {{"object", "model.activation"}, {"id", name}, {"active", true}}};
+}
+
+// How the model's makers want its answers drawn; the page asks so where its user says nothing else.
+json::object sampling_json(const SamplingAdvice& advice) {
+  return {{"temperature", advice.temperature},
+          {"top_k", advice.top_k},
+          {"top_p", advice.top_p},
+          {"min_p", advice.min_p},
+          {"repeat_penalty", advice.repeat_penalty},
+          {"origin", advice.origin}};
 }
 
 // Where people read about a model.
@@ -49,6 +65,7 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, shared->describe(name));
   described.engine_owner = shared;
+  described.facts["sampling"] = sampling_json(sampling_advice(shared->file()));
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const Loaded& other) { return other.name == name; });
   loaded_.push_back({{.name = name, .path = path}, shared});
@@ -188,6 +205,11 @@ void HubLibrary::pull(std::string name, Done done) {
   shelf_.post([this, name = std::move(name), done = std::move(done)] {
     const std::optional<ModelEntry> listed = find_listed(settings_, name);
     if (!listed && !has_source_prefix(name)) return done(unknown_name(name));
+    if (!listed && refuses_addresses_ && is_address(name)) {
+      return done(http_error(403,
+                             "this server can be reached from other machines, and fetches no address they name; on "
+                             "its own machine 'zinc pull' does"));
+    }
     const Result<std::optional<FoundModel>> found = find_model(settings_, name);
     if (!found.ok()) return done(api_error(found.error()));
     if (found.value()) {

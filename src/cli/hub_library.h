@@ -24,6 +24,8 @@ class HubLibrary final : public ModelLibrary {
   using Load = std::function<Result<std::unique_ptr<EngineThread>>(const std::string& name, const std::string& path)>;
 
   HubLibrary(HubSettings settings, ModelList& models, Load load);
+  // From now on nobody can have this machine fetch an address of their choice: others can reach the server.
+  void refuse_addresses() { refuses_addresses_ = true; }
   ~HubLibrary() override { stop(); }
 
   // Loads a model under this name; the caller's thread.
@@ -78,6 +80,7 @@ class HubLibrary final : public ModelLibrary {
   std::vector<std::weak_ptr<EngineThread>> retired_;  // out of service; answers may still run
   Pull pull_;
   std::string activating_;
+  bool refuses_addresses_ = false;
   std::atomic<bool> cancels_pull_ = false, stopping_ = false;
   TaskThread shelf_, loader_, puller_;  // last: they use the rest
 };

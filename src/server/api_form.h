@@ -59,6 +59,7 @@ class StreamWriter {
   virtual void begin(std::string& out) = 0;
   // Where it was asked for; only the chat form can say it.
   virtual void progress(int /*choice*/, const PromptProgress&, std::string& /*out*/) {}
+  virtual void counted(int /*choice*/, int /*n_tokens*/) {}  // made so far; for the deltas that follow
   // `tokens`: those chosen since the last delta of this choice, where log-probabilities were asked for.
   virtual void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) = 0;
   virtual void end_choice(int index, const Choice& choice, std::span<const ShownToken> tokens, std::string& out) = 0;

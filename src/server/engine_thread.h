@@ -25,6 +25,7 @@ class EngineThread final : public EnginePort {
 
   // The model under this name. The thread must outlive it.
   Result<ServedModel> describe(std::string name);
+  const GgufFile& file() const { return engine_->model().file(); }  // of the model
 
  private:
   std::unique_ptr<Engine> engine_;

@@ -105,6 +105,9 @@ void Generation::take_news(size_t index, std::string& out) {
   if (news.progress && writer_) writer_->progress(static_cast<int>(index), *news.progress, out);
   if (news.n_tokens > 0 && !first_token_s_) first_token_s_ = seconds_since(start_);
   track.choice.usage.n_completion += news.n_tokens;  // as far as is known; the outcome says it for good
+  if (writer_ && prepared_.asked.include_progress) {
+    writer_->counted(static_cast<int>(index), track.choice.usage.n_completion);
+  }
   for (const AnswerToken& token : news.tokens) {
     track.new_tokens.push_back(shown(token));
     if (!writer_) track.choice.tokens.push_back(track.new_tokens.back());

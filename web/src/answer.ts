@@ -2,9 +2,11 @@
 // per frame at most. Whatever ends it, what has come stays, and can be gone on with.
 import { batch, signal, type Signal } from '@preact/signals';
 import { LostConnection, ServerError, streamChat, type ChatChunk, type WireToken } from './api';
+import * as db from './db';
+import { store, writings } from './keep';
 import {
-  addMessage, changeConversation, conversation, keep, liveMessages, messageChanged, messages, model, newId, path, pathTo,
-  props, refreshFigures, settings as currentSettings, startConversation, titleOf,
+  addMessage, changeConversation, conversation, messageChanged, messages, model, newId, path, pathTo, props, refreshFigures,
+  settings as currentSettings, startConversation, titleOf,
 } from './state';
 import type { Attachment, Message, NoticeKind, Progress, Settings, TokenChoice, ToolCall } from './types';
 
@@ -39,9 +41,15 @@ export class Live {
 export const live = signal<Map<string, Live>>(new Map());
 export const isAnswering = () => path.value.some((message) => live.value.has(message.id));
 
+// A file that has a fence in it gets a longer one around it.
+function fenced(file: Attachment): string {
+  const longest = Math.max(2, ...(file.text.match(/`{3,}/g) ?? []).map((fence) => fence.length));
+  const fence = '`'.repeat(longest + 1);
+  return `${file.name}\n${fence}\n${file.text}\n${fence}\n\n`;
+}
+
 export function textOf(message: Message): string {
-  const files = (message.attachments ?? []).map((file) => `${file.name}\n\`\`\`\n${file.text}\n\`\`\`\n\n`);
-  return files.join('') + message.content;
+  return (message.attachments ?? []).map(fenced).join('') + message.content;
 }
 
 // The conversation as the API takes it, whole.
@@ -85,7 +93,11 @@ export function requestBody(list: Message[], set: Settings, modelName: string | 
     return_progress: true,
   };
   if (modelName) body.model = modelName;
-  for (const name of kSampling) if (set[name] !== undefined) body[name] = set[name];
+  const advised = props.value?.models.find((entry) => entry.name === modelName)?.sampling ?? {};
+  for (const name of kSampling) {
+    const value = set[name] ?? advised[name];
+    if (value !== undefined) body[name] = value;
+  }
   if (set.thinking !== undefined) body.enable_thinking = set.thinking;
   if (set.probabilities) Object.assign(body, { logprobs: true, top_logprobs: 6 });
   if (set.tools?.trim()) body.tools = JSON.parse(set.tools);
@@ -152,7 +164,10 @@ function decoded(bytes: number[]): string | null {
 // Takes what an event says into the message.
 class Writer {
   private thoughtFrom = 0;
+  private readonly thoughtBefore: { ms: number; tokens: number }; // of an answer that is gone on with
   private firstAt = 0;
+  private nAtFirst = 0;
+  private ratedAt = 0;
   private readonly tokens: TokenReader | null;
   private readonly calls: ToolCall[] = [];
   finish: string | null = null;
@@ -165,6 +180,7 @@ class Writer {
     // What was there without its probabilities is one piece.
     if (wantsTokens) message.tokens ??= message.content ? [{ text: message.content, p: 1, top: [] }] : [];
     this.tokens = wantsTokens ? new TokenReader(message.tokens!) : null;
+    this.thoughtBefore = { ms: message.reasoningMs ?? 0, tokens: message.reasoningTokens ?? 0 };
   }
 
   take(chunk: ChatChunk): void {
@@ -175,6 +191,7 @@ class Writer {
     }
     const choice = chunk.choices[0];
     const delta = choice?.delta;
+    if (delta?.content || delta?.reasoning_content || delta?.tool_calls) this.count(chunk.completion_tokens);
     if (delta?.reasoning_content) this.takeThought(delta.reasoning_content);
     if (delta?.content) this.takeContent(delta.content);
     for (const call of delta?.tool_calls ?? []) {
@@ -190,31 +207,42 @@ class Writer {
     if (chunk.timings) message.timings = chunk.timings;
     if (chunk.usage) {
       message.usage = chunk.usage;
-      message.reasoningTokens = chunk.usage.completion_tokens_details?.reasoning_tokens;
+      const n = this.thoughtBefore.tokens + (chunk.usage.completion_tokens_details?.reasoning_tokens ?? 0);
+      message.reasoningTokens = n || undefined;
     }
-    if (delta?.content || delta?.reasoning_content || delta?.tool_calls) this.count();
   }
 
   private takeThought(text: string): void {
     this.thoughtFrom ||= performance.now();
     this.message.reasoning = (this.message.reasoning ?? '') + text;
-    this.message.reasoningTokens = (this.message.reasoningTokens ?? 0) + 1;
-    this.message.reasoningMs = performance.now() - this.thoughtFrom;
+    this.message.reasoningTokens = this.thoughtBefore.tokens + this.state.nTokens.peek();
+    this.message.reasoningMs = this.thoughtBefore.ms + performance.now() - this.thoughtFrom;
     this.state.phase.value = 'thinking';
   }
 
   private takeContent(text: string): void {
+    if (this.thoughtFrom && this.state.phase.peek() === 'thinking') {
+      this.message.reasoningMs = this.thoughtBefore.ms + performance.now() - this.thoughtFrom;
+    }
     this.message.content += text;
     this.state.phase.value = 'writing';
   }
 
-  private count(): void {
+  // An event may bring several tokens; the server says how many there are by now.
+  private count(nSoFar: number | undefined): void {
     const now = performance.now();
-    this.firstAt ||= now;
-    const n = this.state.nTokens.peek() + 1;
+    const n = nSoFar ?? this.state.nTokens.peek() + 1;
+    if (!this.firstAt) {
+      this.firstAt = now;
+      this.nAtFirst = n;
+    }
     batch(() => {
       this.state.nTokens.value = n;
-      if (now - this.firstAt > 200 && n % 8 === 0) this.state.rate.value = ((n - 1) * 1000) / (now - this.firstAt);
+      const elapsed = now - this.firstAt;
+      if (elapsed > 200 && now - this.ratedAt > 250) {
+        this.state.rate.value = ((n - this.nAtFirst) * 1000) / elapsed;
+        this.ratedAt = now;
+      }
     });
     this.state.schedule();
   }
@@ -245,25 +273,30 @@ export async function run(message: Message, before: Message[], set: Settings, ke
   const state = new Live();
   const continues = Boolean(message.content || message.reasoning);
   message.writing = true;
-  message.notice = undefined;
+  message.notice = message.finish = undefined;
   message.model ??= set.model ?? model.value?.name;
   const served = props.value?.models.some((entry) => entry.name === message.model);
   if (!served) message.model = model.value?.name ?? message.model;
-  liveMessages.set(message.id, message);
   live.value = new Map(live.value).set(message.id, state);
-  const writer = new Writer(message, state, Boolean(set.probabilities));
-  const timer = keeps ? setInterval(() => keep([message], null), kSaveEveryMs) : undefined;
+  let ended = () => {};
+  const isOver = new Promise<void>((resolve) => (ended = resolve));
+  if (keeps) writings.set(message.id, { message, stop: () => state.abort.abort(), ended: isOver });
+  const timer = keeps ? setInterval(() => void store([], [message]), kSaveEveryMs) : undefined;
   try {
+    if (message.hasTokens) message.tokens ??= await db.tokensOf(message.id);
+    const writer = new Writer(message, state, Boolean(set.probabilities));
     const body = requestBody(continues ? [...before, message] : before, set, message.model, continues);
     await streamChat(body, state.abort.signal, (chunk) => writer.take(chunk));
+    message.finish = writer.finish ?? undefined;
     settle(message, writer.finish);
   } catch (error) {
     message.notice = noticeOf(error, state.abort.signal.aborted);
   }
   clearInterval(timer);
   message.writing = false;
-  liveMessages.delete(message.id);
-  if (keeps) keep([message], null);
+  writings.delete(message.id);
+  if (keeps) await store([], [message]);
+  ended();
   const rest = new Map(live.value);
   rest.delete(message.id);
   batch(() => {
@@ -309,9 +342,10 @@ export function regenerate(message: Message): void {
   answerTo(message.parent);
 }
 
-// The answer goes on where it ended.
+// The answer goes on where it ended. Half a tool call cannot be gone on with: it is asked for anew.
 export function continueAnswer(message: Message): void {
-  if (message.toolCalls?.length || live.value.has(message.id)) return;
+  if (live.value.has(message.id)) return;
+  if (message.toolCalls?.length) return regenerate(message);
   void run(message, pathTo(messages.value, message.parent), currentSettings.value);
   messageChanged();
 }
@@ -323,18 +357,22 @@ export function editAndFork(message: Message, text: string): void {
   answerTo(fork.id);
 }
 
-// A branch that begins as the answer did, up to a token, takes another one there and goes on.
-export function takeAlternative(message: Message, index: number, text: string): void {
-  const tokens = message.tokens!.slice(0, index);
-  const begin = message.content.slice(0, tokenOffsets(message.content, message.tokens!)[index]);
-  const chosen = message.tokens![index].top.find((other) => other.text === text);
-  answerTo(message.parent, {
+// What an answer that begins as this one did, up to a token, and takes another one there begins with.
+export function alternative(message: Message, tokens: TokenChoice[], index: number, text: string): Partial<Message> {
+  const begin = message.content.slice(0, tokenOffsets(message.content, tokens)[index]);
+  const { top } = tokens[index];
+  return {
     content: begin + text,
     reasoning: message.reasoning,
     reasoningMs: message.reasoningMs,
     reasoningTokens: message.reasoningTokens,
-    tokens: [...tokens, { text, p: chosen?.p ?? 0, top: message.tokens![index].top }],
-  });
+    tokens: [...tokens.slice(0, index), { text, p: top.find((other) => other.text === text)?.p ?? 0, top }],
+  };
+}
+
+// A branch that goes on from there.
+export function takeAlternative(message: Message, begin: Partial<Message>): void {
+  answerTo(message.parent, begin);
 }
 
 // What a tool gave back; once every call has its result, the model goes on.

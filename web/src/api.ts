@@ -26,22 +26,22 @@ export function giveKey(key: string): void {
   for (const go of keyWaiters.splice(0)) go();
 }
 
-function headers(): Record<string, string> {
-  const key = localStorage.getItem(kKeyName);
-  return { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) };
-}
+const storedKey = () => localStorage.getItem(kKeyName);
 
 async function ask(path: string, init: RequestInit): Promise<Response> {
   for (;;) {
+    const key = storedKey();
+    const headers = { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) };
     let response: Response;
     try {
-      response = await fetch(path, { ...init, headers: headers(), credentials: 'omit' });
+      response = await fetch(path, { ...init, headers, credentials: 'omit' });
     } catch (error) {
       if (init.signal?.aborted) throw error;
       throw new LostConnection('the server cannot be reached');
     }
     if (response.status !== 401) return response;
-    keyWasWrong.value = localStorage.getItem(kKeyName) !== null;
+    if (storedKey() !== key) continue; // another one was given meanwhile
+    keyWasWrong.value = key !== null;
     keyIsWanted.value = true;
     await new Promise<void>((go) => keyWaiters.push(go));
   }
@@ -96,24 +96,84 @@ export interface ChatChunk {
   usage?: Usage | null;
   timings?: Timings;
   prompt_progress?: Progress;
+  completion_tokens?: number; // so far
   error?: { message: string; code?: string | null };
+}
+
+const kSilenceMs = 20_000;
+const kSecondLookMs = 2000;
+
+// Whether the server still works on something. A connection may end without a word: a host that sleeps, a cable that is
+// out. Then the stream is silent for good, while the server cannot be reached or knows of no request any more.
+async function isWorking(): Promise<boolean> {
+  const timeout = new AbortController();
+  const timer = setTimeout(() => timeout.abort(), kSilenceMs / 2);
+  try {
+    const response = await ask('/v1/models', { signal: timeout.signal });
+    const { data } = (await response.json()) as { data: { figures: Figures }[] };
+    return data.some(({ figures }) => figures.active_requests + figures.queued_requests > 0);
+  } catch {
+    return false;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+// Calls `lost` when nothing has been heard for long and the server does not work on it. heard() begins anew.
+function watchSilence(lost: () => void): { heard: () => void; stop: () => void } {
+  let timer: ReturnType<typeof setTimeout>;
+  let turn = 0;
+  const begin = () => {
+    clearTimeout(timer);
+    timer = setTimeout(look, kSilenceMs);
+  };
+  const look = async () => {
+    const mine = ++turn;
+    let works = await isWorking();
+    // Between the end of an answer and its last event there is a moment in which no request is known.
+    if (!works) works = await new Promise<boolean>((resolve) => setTimeout(() => resolve(isWorking()), kSecondLookMs));
+    if (mine !== turn) return;
+    if (works) begin();
+    else lost();
+  };
+  begin();
+  return {
+    heard: () => {
+      ++turn;
+      begin();
+    },
+    stop: () => {
+      ++turn;
+      clearTimeout(timer);
+    },
+  };
 }
 
 // Calls `take` with every event of the answer. Ends when the answer is whole; anything else is an error.
 export async function streamChat(body: unknown, signal: AbortSignal, take: (chunk: ChatChunk) => void): Promise<void> {
-  const response = await ask('/v1/chat/completions', { method: 'POST', body: JSON.stringify(body), signal });
-  if (!response.ok) throw await failure(response);
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  const silence = new AbortController();
+  const either = new AbortController();
+  for (const one of [signal, silence.signal]) one.addEventListener('abort', () => either.abort());
+  if (signal.aborted) either.abort();
+  const watch = watchSilence(() => silence.abort());
+  try {
+    const response = await ask('/v1/chat/completions', { method: 'POST', body: JSON.stringify(body), signal: either.signal });
+    if (!response.ok) throw await failure(response);
+    await readEvents(response.body!.pipeThrough(new TextDecoderStream()).getReader(), watch.heard, take);
+  } catch (error) {
+    if (signal.aborted || error instanceof ServerError || error instanceof LostConnection) throw error;
+    throw new LostConnection(silence.signal.aborted ? 'the server is silent' : 'the connection was lost');
+  } finally {
+    watch.stop();
+  }
+}
+
+async function readEvents(reader: ReadableStreamDefaultReader<string>, heard: () => void, take: (chunk: ChatChunk) => void): Promise<void> {
   let rest = '';
   for (;;) {
-    let part: ReadableStreamReadResult<string>;
-    try {
-      part = await reader.read();
-    } catch (error) {
-      if (signal.aborted) throw error;
-      throw new LostConnection('the connection was lost');
-    }
+    const part = await reader.read();
     if (part.done) throw new LostConnection('the connection was lost before the answer was complete');
+    heard();
     rest += part.value;
     let from = 0;
     for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n', from)) {

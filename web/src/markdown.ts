@@ -96,7 +96,7 @@ function morph(old: Node, now: Node): void {
     const before = a[i];
     if (!before) {
       old.appendChild(b[i]);
-    } else if (isSameMath(before, b[i]) || before.isEqualNode(b[i])) {
+    } else if (isSameMath(before, b[i]) || isSameCode(before, b[i]) || before.isEqualNode(b[i])) {
       continue;
     } else if (before instanceof Text && b[i] instanceof Text) {
       const text = (b[i] as Text).data;
@@ -111,14 +111,24 @@ function morph(old: Node, now: Node): void {
   while (a.length > b.length) old.removeChild(old.lastChild!);
 }
 
+// What a reader has set, and what was put on a block that had come to its end, does not count.
+const kOwnAttributes = new Set(['data-colored', 'data-drawn']);
+
 function canBecome(old: Element, now: Element): boolean {
   if (old.tagName !== now.tagName || old.classList.contains('math')) return false;
   if (old.tagName === 'CODE' && old.hasAttribute('data-lang')) {
     old.setAttribute('data-lang', now.getAttribute('data-lang') ?? '');
+    old.removeAttribute('data-colored');
     return true;
   }
-  return old.attributes.length === now.attributes.length && [...now.attributes].every(({ name, value }) => old.getAttribute(name) === value);
+  if (old.hasAttribute('data-act') || old.tagName === 'PRE') return old.getAttribute('data-act') === now.getAttribute('data-act');
+  const own = [...old.attributes].filter(({ name }) => !kOwnAttributes.has(name));
+  return own.length === now.attributes.length && [...now.attributes].every(({ name, value }) => old.getAttribute(name) === value);
 }
+
+const isSameCode = (old: Node, now: Node) =>
+  old instanceof HTMLElement && now instanceof HTMLElement && old.tagName === 'CODE' && old.dataset.lang !== undefined &&
+  old.dataset.lang === now.dataset.lang && old.textContent === now.textContent;
 
 function isSameMath(old: Node, now: Node): boolean {
   return (
@@ -127,40 +137,94 @@ function isSameMath(old: Node, now: Node): boolean {
   );
 }
 
-// Draws a growing text into `root`, whose children are its blocks.
+const kSliceMs = 8;
+const kLongBlocks = 30; // of more than these, only what is in the window is laid out
+
+// A text on its way to the screen.
+interface Job {
+  tokens: Token[];
+  rest: string; // what they are of
+  isWhole: boolean;
+  hasLinks: boolean; // defined somewhere
+  next: number; // token
+  last: number; // token that is not only space
+  child: number; // block of the next token
+  begin: number; // of `rest` in the text
+  at: number; // in `rest`
+  isFaithful: boolean; // the lexer changes some white space; from there on it is not known where a block ends
+}
+
+// Draws a growing text into `root`, whose children are its blocks. A long one is drawn over several frames.
 export class MarkdownView {
   private nSettled = 0; // blocks
   private at = 0; // where in the text the first block that is not settled begins
   private readonly links: Record<string, { href: string; title: string }> = {}; // defined in what is settled
   private shown = '';
+  private place: ParentNode & Node; // where blocks go: aside until the first whole text is done
+  private job: Job | null = null;
 
-  constructor(private readonly root: HTMLElement) {}
+  constructor(private readonly root: HTMLElement) {
+    this.place = root;
+  }
 
   update(source: string, isWhole: boolean): void {
     const text = source.includes('\r') ? source.replace(/\r\n?/g, '\n') : source;
     if (!text.startsWith(this.shown)) this.clear();
+    if (isWhole && this.shown === '' && text) this.drawAside(text);
     this.shown = text;
     const rest = text.slice(this.at);
     const lexer = new Lexer(marked.defaults);
     lexer.tokens.links = { ...this.links };
     const tokens = lexer.lex(rest);
     const last = tokens.findLastIndex((token) => token.type !== 'space');
-    let child = this.nSettled;
-    const begin = this.at;
-    let at = 0;
-    let isFaithful = true; // the lexer changes some white space; from there on it is not known where a block ends
-    tokens.forEach((token, i) => {
-      at += this.skipDefinitions(rest, at, token);
-      isFaithful &&= rest.startsWith(token.raw, at);
-      at += token.raw.length;
-      const isOpen = !isWhole && (i >= last || !isFaithful);
-      if (token.type !== 'space') this.draw(child++, token, !isOpen);
-      if (isOpen) return;
-      this.nSettled = child;
-      this.at = begin + at;
-    });
-    while (this.root.children.length > child) this.root.lastElementChild!.remove();
-    if (isWhole && Object.keys(lexer.tokens.links).length > 0) this.resolveLinks(text);
+    const hasLinks = Object.keys(lexer.tokens.links).length > 0;
+    this.job = { tokens, rest, isWhole, hasLinks, next: 0, last, child: this.nSettled, begin: this.at, at: 0, isFaithful: true };
+    this.work(this.job, performance.now() + kSliceMs);
+  }
+
+  // The plain text stands there until the drawn one takes its place at once.
+  private drawAside(text: string): void {
+    if (this.place === this.root) this.place = document.createDocumentFragment();
+    this.root.textContent = text;
+    this.root.classList.add('is-plain');
+  }
+
+  private work(job: Job, until: number): void {
+    if (job !== this.job) return;
+    while (job.next < job.tokens.length) {
+      if (performance.now() > until) {
+        setTimeout(() => this.work(job, performance.now() + kSliceMs));
+        return;
+      }
+      this.take(job, job.tokens[job.next], job.next);
+      ++job.next;
+    }
+    this.finish(job);
+  }
+
+  private take(job: Job, token: Token, i: number): void {
+    job.at += this.skipDefinitions(job.rest, job.at, token);
+    job.isFaithful &&= job.rest.startsWith(token.raw, job.at);
+    job.at += token.raw.length;
+    // The last block may go on, even where the text has ended for now.
+    const isOpen = i >= job.last || !job.isFaithful;
+    if (token.type !== 'space') this.draw(job.child++, token, !isOpen || job.isWhole);
+    if (isOpen) return;
+    this.nSettled = job.child;
+    this.at = job.begin + job.at;
+  }
+
+  private finish(job: Job): void {
+    this.job = null;
+    while (this.place.children.length > job.child) this.place.lastElementChild!.remove();
+    if (this.place !== this.root) {
+      this.root.classList.remove('is-plain');
+      this.root.classList.toggle('is-long', job.child > kLongBlocks);
+      this.root.replaceChildren(this.place);
+      this.place = this.root;
+      for (const block of this.root.children) highlight(block as HTMLElement);
+    }
+    if (job.isWhole && job.hasLinks) this.resolveLinks();
   }
 
   // Definitions of links are no tokens; how much of them stands before one.
@@ -176,10 +240,11 @@ export class MarkdownView {
   }
 
   // Links may be defined after they are used. Only at the end it is known to what; only they are drawn again.
-  private resolveLinks(text: string): void {
-    const blocks = new Lexer(marked.defaults).lex(text).filter((token) => token.type !== 'space');
+  private resolveLinks(): void {
+    const blocks = new Lexer(marked.defaults).lex(this.shown).filter((token) => token.type !== 'space');
     if (blocks.length !== this.root.children.length) return;
     blocks.forEach((token, i) => {
+      if (!/\]\[|\[[^\]]+\](?!\()/.test(token.raw)) return;
       const block = this.root.children[i] as HTMLElement;
       if (!block.querySelector('figure')) morph(block, fragment([token]));
       drawMath(block);
@@ -187,19 +252,23 @@ export class MarkdownView {
   }
 
   private draw(index: number, token: Token, settles: boolean): void {
-    let block = this.root.children[index] as HTMLElement | undefined;
+    let block = this.place.children[index] as HTMLElement | undefined;
     if (!block) {
       block = document.createElement('div');
       block.className = 'block';
-      this.root.appendChild(block);
+      this.place.appendChild(block);
     }
     morph(block, fragment([token]));
     drawMath(block);
-    if (settles) highlight(block);
+    if (settles && this.place === this.root) highlight(block);
   }
 
   private clear(): void {
     this.root.replaceChildren();
+    this.root.classList.remove('is-plain');
+    this.place = this.root;
+    this.job = null;
+    this.shown = '';
     this.nSettled = 0;
     this.at = 0;
   }

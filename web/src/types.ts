@@ -62,7 +62,9 @@ export interface Message {
   model?: string;
   timings?: Timings;
   usage?: Usage;
-  tokens?: TokenChoice[]; // of the content, where probabilities were asked for
+  tokens?: TokenChoice[]; // of the content, where probabilities were asked for; stored apart, read when they are looked at
+  hasTokens?: boolean; // they are in the store
+  finish?: string; // why the model ended
   notice?: Notice;
   writing?: boolean; // an answer that is under way; found on loading, it was interrupted
 }
@@ -98,7 +100,6 @@ export interface Conversation {
   updated: number;
   head: string | null; // the last message of the path that is shown
   settings: Settings;
-  draft?: Draft;
 }
 
 export interface ModelProps {
@@ -111,6 +112,8 @@ export interface ModelProps {
   supports_system: boolean;
   backend?: string;
   architecture?: string;
+  // What the model's makers recommend, and where that is from. The page asks with it where nothing else is set.
+  sampling?: Record<string, number | string>;
 }
 
 export interface Props {

@@ -118,9 +118,9 @@ async function play(between, body, request, response) {
     delta(delta, more = {}) {
       stage.say({ choices: [{ index: 0, delta, logprobs: more.logprobs ?? null, finish_reason: null }] });
     },
-    end(reason = 'stop', more = {}) {
+    end(reason = 'stop', more = {}, used = {}) {
       stage.say({ choices: [{ index: 0, delta: {}, finish_reason: reason }], timings: timings(), ...more });
-      stage.say({ usage: usage() });
+      stage.say({ usage: { ...usage(), ...used } });
       response.end('data: [DONE]\n\n');
     },
     cut() {
@@ -166,9 +166,16 @@ export const kDesktop = { width: 1280, height: 860 };
 export const kPhone = { width: 390, height: 844 };
 
 // A fresh page that notes what must never happen: scripts that ran, requests elsewhere, errors, violations of the policy.
-export async function openPage(url, options = {}) {
+// `hastenBy`: waits of ten seconds and more are so many times shorter.
+export async function openPage(url, { hastenBy = 0, ...options } = {}) {
   const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', ...options });
   const page = await context.newPage();
+  if (hastenBy > 0) {
+    await page.addInitScript((times) => {
+      const { setTimeout: real } = window;
+      window.setTimeout = (run, ms, ...rest) => real(run, ms >= 10_000 ? ms / times : ms, ...rest);
+    }, hastenBy);
+  }
   page.setDefaultTimeout(10_000);
   const seen = { foreign: [], errors: [], violations: [], executed: [] };
   const origin = new URL(url).origin;
@@ -194,7 +201,9 @@ export async function openPage(url, options = {}) {
 
 export async function ask(page, text) {
   await page.fill('#prompt', text);
-  await page.press('#prompt', 'Enter');
+  const isPhone = await page.evaluate(() => matchMedia('(pointer: coarse) and (hover: none)').matches);
+  if (isPhone) await page.getByRole('button', { name: 'Send' }).tap();
+  else await page.press('#prompt', 'Enter');
 }
 
 export async function answered(page) {
@@ -215,15 +224,25 @@ export const stored = (page) =>
         const opened = indexedDB.open('zinc');
         opened.onerror = () => reject(opened.error);
         opened.onsuccess = () => {
-          const change = opened.result.transaction(['conversations', 'messages']);
-          const all = [change.objectStore('conversations').getAll(), change.objectStore('messages').getAll()];
+          const names = ['conversations', 'messages', 'tokens', 'drafts'];
+          const change = opened.result.transaction(names);
+          const all = names.map((name) => change.objectStore(name).getAll());
           change.oncomplete = () => {
             opened.result.close();
-            resolve({ conversations: all[0].result, messages: all[1].result });
+            resolve(Object.fromEntries(names.map((name, i) => [name, all[i].result])));
           };
         };
       }),
   );
+
+// Waits until a message that `fits` is stored.
+export async function untilStored(page, fits) {
+  for (const end = Date.now() + 10_000; Date.now() < end; await pause(50)) {
+    const found = (await stored(page)).messages.find(fits);
+    if (found) return found;
+  }
+  throw new Error(`nothing of the kind is stored: ${fits}`);
+}
 
 export async function setField(page, name, value) {
   await page.keyboard.press('Control+,');

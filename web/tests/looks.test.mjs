@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, kDesktop, kPhone, openPage, outFolder, pause, says, startGoBetween, startZinc } from './harness.mjs';
+import { answered, ask, cleanUp, kDesktop, kPhone, openPage, outFolder, pause, says, startGoBetween, startZinc, timings, usage } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const sample = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');
@@ -30,6 +30,15 @@ const probable = (stage) => {
   stage.end();
 };
 
+// Figures that belong to the text.
+const figuresOf = (text) => {
+  const n = Math.ceil(text.length / 4);
+  return [{ timings: { ...timings(), predicted_n: n, predicted_ms: (n * 1000) / 41.5 } }, { ...usage(), completion_tokens: n, total_tokens: 24 + n }];
+};
+
+const dropFile = (page) => page.setInputFiles('#attach', { name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('Some notes.\n'.repeat(40)) });
+let release = () => undefined; // lets an answer that is held come to its end
+
 const views = {
   async welcome() {},
   async answer(page) {
@@ -37,13 +46,58 @@ const views = {
       stage.delta({ reasoning_content: 'They want the idea, then code.' });
       await pause(400);
       stage.delta({ reasoning_content: ' A table helps.' });
-      await says(sample, 60)(stage);
+      for (let at = 0; at < sample.length; at += 60) stage.delta({ content: sample.slice(at, at + 60) });
+      stage.end('stop', ...figuresOf(sample));
     };
     await ask(page, 'How does a hash table work?');
     await answered(page);
     await page.locator('.math .katex').first().waitFor();
     await page.locator('.hljs-keyword').first().waitFor();
     await page.evaluate(() => scrollTo(0, 0));
+  },
+  async writing(page) {
+    between.script = async (stage) => {
+      stage.delta({ reasoning_content: 'Weighing what to say first.' });
+      stage.delta({ content: 'It turns a **key** into a place:\n\n```python\nindex = hash(key) % n' });
+      await new Promise((resolve) => (release = resolve));
+      stage.end();
+    };
+    await ask(page, 'How does a hash table work?');
+    await page.locator('figure.code').waitFor();
+    await page.locator('.thought summary').click();
+  },
+  async reading(page) {
+    between.script = async (stage) => {
+      stage.say({ prompt_progress: { total: 12_000, cache: 3000, processed: 7400 } });
+      await new Promise((resolve) => (release = resolve));
+      stage.end();
+    };
+    await dropFile(page);
+    await ask(page, 'Summarise the notes.');
+    await page.getByText('Reading the prompt').waitFor();
+  },
+  async editor(page) {
+    between.script = says('Fine.');
+    await ask(page, 'A question that is not quite right');
+    await answered(page);
+    await page.press('#prompt', 'ArrowUp');
+    await page.locator('.editor').waitFor();
+  },
+  async attachments(page) {
+    await dropFile(page);
+    await page.locator('.chips li').waitFor();
+    await page.setInputFiles('#attach', { name: 'x.bin', mimeType: 'application/octet-stream', buffer: Buffer.from([0xff, 0xfe, 0x00, 0xd8]) });
+    await page.locator('.toast').waitFor();
+  },
+  async link(page) {
+    between.script = says('See [the article](https://example.org/hash?from=chat).');
+    await ask(page, 'Where can I read more?');
+    await (await answered(page)).locator('a').click();
+    await page.getByRole('dialog').waitFor();
+  },
+  async keys(page) {
+    await page.getByRole('button', { name: 'Keys' }).click();
+    await page.getByRole('dialog').waitFor();
   },
   async probabilities(page) {
     between.script = probable;
@@ -104,8 +158,23 @@ for (const [place, viewport] of Object.entries({ desktop: kDesktop, phone: kPhon
         await pause(250);
         await page.screenshot({ path: join(outFolder, `${name}-${place}-${colorScheme}.png`) });
         assert.deepEqual(await faults(page), []);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing is wider than the screen');
+        release();
         await close();
       });
     }
   }
 }
+
+test('the question for a key, on a phone and a desktop, light and dark', async () => {
+  const locked = await startZinc(['--api-key', 'secret']);
+  for (const [place, viewport] of Object.entries({ desktop: kDesktop, phone: kPhone })) {
+    for (const colorScheme of ['light', 'dark']) {
+      const { page, close } = await openPage(locked.url, { viewport, colorScheme, reducedMotion: 'reduce' });
+      await page.getByRole('dialog', { name: 'API key' }).waitFor();
+      await page.screenshot({ path: join(outFolder, `key-${place}-${colorScheme}.png`) });
+      assert.deepEqual(await faults(page), []);
+      await close();
+    }
+  }
+});

@@ -137,6 +137,7 @@ test('how far the prompt is read is shown, the cached part marked', async () => 
   await page.getByText('Reading the prompt: 500 of 1,000 tokens, 250 from the cache').waitFor();
   const widths = await page.locator('.live .bar span').evaluateAll((parts) => parts.map((part) => part.style.width));
   assert.deepEqual(widths, ['50%', '25%']);
+  assert.match(await page.locator('.gauge').first().innerText(), /500 of 2,048 tokens/, 'the bar of the context goes along');
   go();
   const answer = await answered(page);
   assert.match(await answer.locator('.figures').innerText(), /41\.5 tok\/s[\s\S]*first after 121 ms[\s\S]*16 cached/);
@@ -281,7 +282,7 @@ test('conversations are searched, renamed, deleted, brought back, taken out and 
     const [file] = await Promise.all([page.waitForEvent('download'), act('Instruments', name)]);
     return readFileSync(await file.path(), 'utf8');
   };
-  assert.match(await saved('Export as Markdown'), /^# Instruments\n[\s\S]*## You\n\nabout music\n[\s\S]*xylophone/);
+  assert.match(await saved('Export as Markdown'), /^<!-- zinc:1 conversation -->\n# Instruments\n[\s\S]*## You\n\nabout music\n[\s\S]*xylophone/);
   const json = await saved('Export as JSON');
   assert.equal(JSON.parse(json).conversations[0].messages.length, 2);
   await page.setInputFiles('#import', { name: 'in.json', mimeType: 'application/json', buffer: Buffer.from(json) });
@@ -292,10 +293,9 @@ test('conversations are searched, renamed, deleted, brought back, taken out and 
   await close();
 });
 
-test('settings belong to their conversation, and the defaults are shown', async () => {
+test('settings belong to their conversation', async () => {
   const { page, close } = await conversation(says('ok'), 'first');
   await page.keyboard.press('Control+,');
-  assert.equal(await page.locator('dialog [name="temperature"]').getAttribute('placeholder'), '1');
   await page.fill('dialog [name="temperature"]', '0.3');
   await page.fill('dialog [name="system"]', 'Be brief.');
   await page.press('dialog [name="system"]', 'Tab');
@@ -308,8 +308,18 @@ test('settings belong to their conversation, and the defaults are shown', async 
   await page.keyboard.press('Control+Shift+O');
   await ask(page, 'other');
   await answered(page);
-  assert.equal(between.requests.at(-1).temperature, undefined);
+  assert.notEqual(between.requests.at(-1).temperature, 0.3);
   assert.equal(between.requests.at(-1).messages.length, 1);
+  await close();
+});
+
+test('a conversation with a model that is not loaded says who answers', async () => {
+  const { page, close } = await openPage(between.url);
+  const file = { format: 'zinc-conversations', version: 1, conversations: [{ title: 'old', head: 1, settings: { model: 'gone-7b' }, messages: [{ id: 1, role: 'user', content: 'hi' }] }] };
+  await page.setInputFiles('#import', { name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(file)) });
+  await page.locator('.gone', { hasText: 'gone-7b, which is not loaded; tiny answers' }).waitFor();
+  await page.locator('.gone').getByRole('button', { name: 'Models' }).click();
+  await page.getByRole('dialog', { name: 'Models' }).waitFor();
   await close();
 });
 
@@ -344,13 +354,261 @@ test('what an older version of the page stored is brought over', async () => {
   await close();
 });
 
-test('a link that could carry something away is shown before it opens', async () => {
-  const { page, answer, context, close } = await conversation(says('See [here](https://evil.example/?q=secret) and [there](https://example.org/).'));
-  await answer.locator('a').first().click();
-  await page.getByRole('dialog', { name: 'Open this link?' }).waitFor();
-  assert.match(await page.locator('.address').innerText(), /q=secret/);
-  await page.keyboard.press('Escape');
+test('no link of an answer opens before its address was shown, however it is clicked and wherever it stands', async () => {
+  const links = ['https://evil.example/?q=secret', 'https://evil.example/', 'https://c2vjcmv0.evil.example/', 'https://evil.example/secret/path', 'mailto:a@evil.example'];
+  const text = links.map((link, i) => `[link${i}](${link})`).join(' and ');
+  const { page, context, seen, close } = await conversation(says(text));
+  const refused = async (link, options) => {
+    await link.click(options);
+    await page.getByRole('dialog', { name: 'Open this link?' }).waitFor();
+    const shown = await page.locator('.address').innerText();
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await page.locator('.address').waitFor({ state: 'detached' });
+    return shown;
+  };
+  for (let i = 0; i < links.length; ++i) {
+    const link = page.locator('#thread .prose a', { hasText: `link${i}` });
+    for (const options of [{}, { button: 'middle' }, { modifiers: ['Control'] }, { modifiers: ['Shift'] }]) assert.equal(await refused(link, options), links[i]);
+  }
+  assert.equal(await page.locator('.address').count(), 0);
+  await page.keyboard.press('Control+Shift+C');
+  await page.fill('[aria-label="Prompt for both"]', 'q');
+  await page.getByRole('button', { name: 'Ask both' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
+  assert.equal(await refused(page.locator('.side .prose a').first(), {}), links[0]);
+  assert.deepEqual(seen.foreign, []);
   assert.equal(context.pages().length, 1);
+  await page.locator('.side .prose a').nth(1).click();
+  await context.route('**/*', (route) => (route.request().url().startsWith(between.url) ? route.continue() : route.abort()));
+  const [opened] = await Promise.all([context.waitForEvent('page'), page.getByRole('button', { name: 'Open', exact: true }).click()]);
+  assert.equal(await opened.evaluate(() => window.opener).catch(() => null), null);
+  await close();
+});
+
+test('what is done in Compare stays in Compare', async () => {
+  const { page, close } = await conversation(says('Hello **there**.\n\n```js\nlet a = 1;\n```\n'), 'my conversation');
+  await page.keyboard.press('Control+Shift+C');
+  await page.fill('[aria-label="Prompt for both"]', 'a question');
+  await page.getByRole('button', { name: 'Ask both' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
+  const side = page.locator('.side').first();
+  await side.getByRole('button', { name: 'Wrap' }).click();
+  assert.equal(await side.getByRole('button', { name: 'Wrap' }).getAttribute('aria-pressed'), 'true');
+  for (const name of ['Regenerate', 'Continue']) {
+    const n = between.requests.length;
+    await side.getByRole('button', { name }).click();
+    await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2 && !document.querySelector('.side [aria-busy="true"]'));
+    assert.equal(between.requests.length, n + 1);
+    assert.equal(between.requests.at(-1).messages[0].content, 'a question', `${name} asks what was asked`);
+    assert.equal(between.requests.at(-1).messages.length, name === 'Continue' ? 2 : 1);
+  }
+  await page.keyboard.press('Escape');
+  assert.equal(await page.locator('#thread .message').count(), 2);
+  assert.equal(await page.locator('#thread .branches').count(), 0);
+  assert.equal((await stored(page)).messages.length, 2);
+  await page.keyboard.press('Control+Shift+C');
+  assert.equal(await page.locator('.side .figures').count(), 2, 'and is still there when the window opens again');
+  await close();
+});
+
+test('Escape closes what is open and stops an answer only where nothing is', async () => {
+  let isOpen = true;
+  between.script = async (stage) => {
+    stage.delta({ content: '[a](https://example.org/)\n\n```js\nlet a' });
+    while (isOpen && stage.connection.isOpen) {
+      stage.delta({ content: ' b' });
+      await pause(20);
+    }
+  };
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'go');
+  await page.locator('figure.code').waitFor();
+  const stillGoes = async (what) => {
+    await page.keyboard.press('Escape');
+    await pause(60);
+    assert.equal(await page.locator('.by-assistant[aria-busy="true"]').count(), 1, `Escape in ${what} does not stop the answer`);
+  };
+  await page.locator('.by-user').hover();
+  await page.locator('.by-user .edit').click();
+  await stillGoes('the editor');
+  await page.locator('.editor').waitFor({ state: 'detached' });
+  await page.locator('.prose a').click();
+  await page.getByRole('dialog').waitFor();
+  await stillGoes('the question about a link');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.locator('.row .title').dblclick();
+  await page.locator('.row input').fill('thrown away');
+  await stillGoes('a title');
+  assert.equal(await page.locator('.row .title').innerText(), 'go');
+  await page.locator('.row').hover();
+  await page.getByRole('button', { name: 'Actions for go' }).click();
+  await stillGoes('a menu');
+  await page.keyboard.press('Control+,');
+  await page.getByRole('dialog').waitFor();
+  await stillGoes('the settings');
+  await page.focus('#prompt');
+  await page.keyboard.press('Escape');
+  await page.locator('.notice.is-stopped').waitFor();
+  isOpen = false;
+  await close();
+});
+
+test('code that is still being written can be wrapped, and stays so', async () => {
+  let isOpen = true;
+  between.script = async (stage) => {
+    stage.delta({ content: '```js\nlet a' });
+    while (isOpen && stage.connection.isOpen) {
+      stage.delta({ content: ' b' });
+      await pause(10);
+    }
+    stage.end();
+  };
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'go');
+  const wrap = page.getByRole('button', { name: 'Wrap' });
+  await wrap.click();
+  const n = (await page.locator('.prose pre').innerText()).length;
+  await page.waitForFunction((before) => document.querySelector('.prose pre').innerText.length > before + 20, n);
+  assert.equal(await wrap.getAttribute('aria-pressed'), 'true');
+  assert.ok(await page.locator('.prose pre.is-wrapped').isVisible());
+  isOpen = false;
+  await answered(page);
+  assert.ok(await page.locator('.prose pre.is-wrapped').isVisible());
+  await close();
+});
+
+test('a thought that is gone on with keeps its count and its time', async () => {
+  const { page, answer, close } = await conversation((stage, body) => {
+    if (body.continue_final_message) {
+      stage.delta({ content: ' more' });
+      return stage.end('stop', {}, { completion_tokens_details: { reasoning_tokens: 0 } });
+    }
+    for (let i = 0; i < 9; ++i) stage.delta({ reasoning_content: 'a ' });
+    stage.delta({ content: 'half' });
+    stage.end('length');
+  });
+  const summary = answer.locator('.thought summary');
+  const before = await summary.innerText();
+  assert.match(before, /7 tokens/);
+  await answer.getByRole('button', { name: 'Continue' }).click();
+  await page.locator('.prose', { hasText: 'half more' }).waitFor();
+  await answered(page);
+  assert.equal(await summary.innerText(), before);
+  await close();
+});
+
+test('tokens are counted by what the server says, not by its events', async () => {
+  let go;
+  const wait = new Promise((resolve) => (go = resolve));
+  between.script = async (stage) => {
+    stage.say({ choices: [{ index: 0, delta: { content: 'four tokens at once' }, finish_reason: null }], completion_tokens: 4 });
+    await pause(300);
+    stage.say({ choices: [{ index: 0, delta: { content: ' and five more of them' }, finish_reason: null }], completion_tokens: 9 });
+    await wait;
+    stage.end();
+  };
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'go');
+  await page.locator('.live', { hasText: '9 tokens' }).waitFor();
+  const rate = Number.parseFloat(/([\d.]+) tok\/s/.exec(await page.locator('.live').innerText())[1]);
+  assert.ok(rate > 5 && rate < 20, `5 tokens in 0.3 s are shown as ${rate} a second`);
+  go();
+  await close();
+});
+
+test('a stream that falls silent while the server knows nothing of it is a lost connection', async () => {
+  between.script = async (stage) => {
+    stage.delta({ content: 'half of' });
+    await pause(20_000);
+  };
+  const { page, close } = await openPage(between.url, { hastenBy: 20 });
+  await ask(page, 'go');
+  await page.locator('.notice.is-lost', { hasText: 'silent' }).waitFor();
+  assert.equal((await page.locator('.by-assistant .prose').innerText()).trim(), 'half of');
+  between.script = says(' the answer');
+  await page.getByRole('button', { name: 'Retry' }).click();
+  await page.locator('.prose', { hasText: 'half of the answer' }).waitFor();
+  await close();
+});
+
+test('while an answer is written, the bars are looked at every two seconds, and a server that is gone is said', async () => {
+  let go;
+  const wait = new Promise((resolve) => (go = resolve));
+  between.script = async (stage) => {
+    stage.delta({ content: 'slow' });
+    await wait;
+    stage.end();
+  };
+  const { page, close } = await openPage(between.url);
+  const polls = [];
+  page.on('request', (request) => request.url().endsWith('/v1/models') && polls.push(Date.now()));
+  await pause(300);
+  polls.length = 0;
+  await ask(page, 'go');
+  await pause(5000);
+  assert.ok(polls.length >= 2 && polls.length <= 4, `${polls.length} looks in 5 s`);
+  const { target } = between;
+  between.target = 'http://127.0.0.1:9';
+  await page.locator('.gone').waitFor({ timeout: 5000 });
+  between.target = target;
+  await page.locator('.gone').waitFor({ state: 'detached', timeout: 5000 });
+  go();
+  await close();
+});
+
+test('a model that was swapped elsewhere is noticed', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.waitForFunction(() => document.querySelector('.model-picker').value === 'tiny');
+  for (const path of ['**/v1/models', '**/props']) {
+    await page.route(path, async (route) => route.fulfill({ body: (await (await route.fetch()).text()).replaceAll('"tiny"', '"other"') }));
+  }
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await page.waitForFunction(() => document.querySelector('.model-picker').value === 'other');
+  await close();
+});
+
+test('what was thought, attached or asked of a tool is found too', async () => {
+  const { page, close } = await conversation((stage) => {
+    stage.delta({ reasoning_content: 'a marimba, perhaps' });
+    says('ok')(stage);
+  }, 'first');
+  await page.keyboard.press('Control+Shift+O');
+  between.script = says('ok');
+  await page.setInputFiles('#attach', { name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('there is a glockenspiel') });
+  await ask(page, 'second');
+  await answered(page);
+  for (const [word, title] of [['MARIMBA', 'first'], ['glockenspiel', 'second']]) {
+    await page.fill('#search', word);
+    await page.waitForFunction((name) => [...document.querySelectorAll('.row .title')].map((row) => row.textContent).join() === name, title);
+  }
+  await page.fill('#search', 'no such word');
+  await page.getByText('Nothing found.').waitFor();
+  await close();
+});
+
+test('a file with fences in it stays inside its own', async () => {
+  between.script = says('ok');
+  between.requests.length = 0;
+  const { page, close } = await openPage(between.url);
+  await page.setInputFiles('#attach', { name: 'a.md', mimeType: 'text/plain', buffer: Buffer.from('```js\nx\n```\n````') });
+  await page.locator('.chips li').waitFor();
+  await ask(page, 'go');
+  await answered(page);
+  assert.equal(between.requests[0].messages[0].content, 'a.md\n`````\n```js\nx\n```\n````\n`````\n\ngo');
+  await close();
+});
+
+test('a formula cannot paint over what is above it', async () => {
+  const { page, close } = await conversation(says('$\\smash{\\raisebox{20em}{\\rule{20em}{20em}}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
+  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .katex').length === 2);
+  const covered = await page.evaluate(() => {
+    scrollTo(0, 0);
+    const box = document.querySelector('.by-user .said').getBoundingClientRect();
+    const top = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+    return Boolean(top.closest('.prose'));
+  });
+  assert.equal(covered, false);
+  assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('.by-assistant .prose')).contain), 'paint');
   await close();
 });
 
@@ -374,6 +632,20 @@ test('everything can be reached with the keyboard', async () => {
   for (const name of ['New conversation', 'Search conversations', 'Model', 'Message', 'Regenerate', 'Continue', 'Attach text files', 'Edit']) {
     assert.ok([...reached].some((text) => text?.includes(name)), `${name} can be reached; reached: ${[...reached].join(', ')}`);
   }
+  await close();
+});
+
+test('on a phone Enter begins a new line, and the button sends', async () => {
+  between.script = says('ok');
+  between.requests.length = 0;
+  const { page, close } = await openPage(between.url, { viewport: kPhone, hasTouch: true, isMobile: true });
+  await page.tap('#prompt');
+  await page.keyboard.type('one');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('two');
+  await page.getByRole('button', { name: 'Send' }).tap();
+  await answered(page);
+  assert.equal(between.requests[0].messages[0].content, 'one\ntwo');
   await close();
 });
 

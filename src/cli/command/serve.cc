@@ -135,6 +135,7 @@ Status serve(Options& options) {
   HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
     return load_engine(options, name, path);
   });
+  if (!is_loopback_address(options.listen.host)) library.refuse_addresses();
   options.api.library = &library;
   Api api(models, options.api,
           {.post = [&server](std::function<void()> task) { server->post(std::move(task)); },

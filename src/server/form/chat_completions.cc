@@ -18,7 +18,8 @@ constexpr FieldDoc kFields[] = {
     {"response_format", "object", "{\"type\": \"text\"}; other types are refused."},
     {"stream", "boolean", "Answer as server-sent events. Default false."},
     {"stream_options", "object", "include_usage: a last event with token counts. Default false."},
-    {"return_progress", "boolean", "Events of a stream say how far the prompt has been read. Default false."},
+    {"return_progress", "boolean",
+     "Events of a stream say how far the prompt has been read, then how many tokens were made. Default false."},
     {"continue_final_message", "boolean",
      "The last message, the assistant's, is the beginning of the answer, which goes on from there. Default false."},
     {"max_tokens", "integer", "Most tokens of the answer. Default: until the context is full."},
@@ -146,6 +147,11 @@ class ChatStream final : public CompletionEvents {
           out);
   }
 
+  void counted(int choice, int n_tokens) override {
+    if (n_tokens_.size() <= static_cast<size_t>(choice)) n_tokens_.resize(static_cast<size_t>(choice) + 1);
+    n_tokens_[static_cast<size_t>(choice)] = n_tokens;
+  }
+
   void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) override {
     if (const auto* text = std::get_if<ContentDelta>(&delta)) {
       chunk(choice, fmt::format(R"("content":{})", json_text(text->text)), tokens, out);
@@ -189,11 +195,13 @@ class ChatStream final : public CompletionEvents {
 
   void chunk(int choice, std::string_view delta, std::span<const ShownToken> tokens, std::string& out) {
     open_choice(choice, out);
-    event(choice, fmt::format(R"("delta":{{{}}},"logprobs":{},"finish_reason":null)", delta, logprobs(tokens)), "",
-          out);
+    const bool is_counted = static_cast<size_t>(choice) < n_tokens_.size();
+    event(choice, fmt::format(R"("delta":{{{}}},"logprobs":{},"finish_reason":null)", delta, logprobs(tokens)),
+          is_counted ? fmt::format(R"(,"completion_tokens":{})", n_tokens_[static_cast<size_t>(choice)]) : "", out);
   }
 
   std::vector<bool> opened_;
+  std::vector<int> n_tokens_;  // of each choice, where it is asked for
 };
 
 json::object message_object(const Choice& choice) {

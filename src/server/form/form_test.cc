@@ -1,6 +1,8 @@
 // What each API form makes of an answer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/api_fixture.h"
 
 namespace zinc {
@@ -34,6 +36,28 @@ TEST_F(FormTest, streamed_chat_says_the_same_and_ends_with_done) {
   EXPECT_GT(usage.at("usage").at("completion_tokens").get_int64(), 0);
   const json::value last = parse_json(events[events.size() - 3].data).value();
   EXPECT_EQ(last.at("choices").at(0).at("finish_reason").get_string(), "stop");
+}
+
+TEST_F(FormTest, streamed_chat_counts_its_tokens_where_progress_is_asked_for) {
+  for (const bool asks : {true, false}) {
+    json::object body = with(with(chat("SAY[[one two three four]]"), "stream", true), "return_progress", asks);
+    const auto reply = ask("/v1/chat/completions", to_json(with(body, "stream_options", {{"include_usage", true}})));
+    std::vector<int64_t> counts;
+    int64_t n_all = 0;
+    for (const SseEvent& event : events_of(reply->stream)) {
+      if (event.data == "[DONE]") continue;
+      const json::object chunk = parse_json(event.data).value().get_object();
+      if (const json::value* n = chunk.if_contains("completion_tokens")) counts.push_back(n->get_int64());
+      if (chunk.contains("usage") && chunk.at("usage").is_object()) {
+        n_all = chunk.at("usage").at("completion_tokens").get_int64();
+      }
+    }
+    EXPECT_EQ(counts.empty(), !asks);
+    if (counts.empty()) continue;
+    EXPECT_TRUE(std::is_sorted(counts.begin(), counts.end()));
+    EXPECT_GT(counts.front(), 0);
+    EXPECT_LE(counts.back(), n_all);
+  }
 }
 
 TEST_F(FormTest, tool_call_is_an_entry_with_json_arguments) {

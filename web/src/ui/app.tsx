@@ -1,16 +1,18 @@
 // The whole page: the list at the side, the conversation, what one writes in, and the windows over it.
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { giveKey, keyIsWanted, keyWasWrong } from '../api';
 import { isAnswering, live, stop } from '../answer';
+import { storeError } from '../keep';
 import {
   changeSettings, conversation, model, openConversation, openId, panel, props, refreshFigures, serverIsGone, sidebarIsOpen,
-  sorted, toast,
+  sorted, toasts, type Toast,
 } from '../state';
 import { ComparePanel } from './compare';
 import { Composer } from './composer';
 import { Dialog } from './dialog';
 import { IconButton } from './icon';
+import { LinkCare } from './links';
 import { ModelsPanel } from './models';
 import { SettingsPanel } from './settings';
 import { Sidebar } from './sidebar';
@@ -75,21 +77,31 @@ function KeyPanel() {
   );
 }
 
-function Toast() {
-  const shown = toast.value;
+function ToastView({ toast }: { toast: Toast }) {
+  const remove = () => (toasts.value = toasts.value.filter((other) => other !== toast));
   useEffect(() => {
-    if (!shown) return;
-    const timer = setTimeout(() => (toast.value = null), shown.action ? 10_000 : 4000);
+    const timer = setTimeout(remove, toast.action ? 10_000 : 4000);
     return () => clearTimeout(timer);
-  }, [shown]);
+  }, [toast]);
   return (
-    <div class="toast-place" role="status">
-      {shown && (
-        <div class="toast">
-          <span>{shown.text}</span>
-          {shown.action && <button type="button" onClick={() => { shown.run!(); toast.value = null; }}>{shown.action}</button>}
-        </div>
-      )}
+    <div class="toast">
+      <span>{toast.text}</span>
+      {toast.action && <button type="button" onClick={() => { toast.run!(); remove(); }}>{toast.action}</button>}
+    </div>
+  );
+}
+
+// Over everything, open windows too: what was shown last is on top.
+function Toasts() {
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (toasts.value.length === 0) return;
+    place.current!.showPopover();
+    return () => place.current?.hidePopover();
+  }, [toasts.value]);
+  return (
+    <div ref={place} popover="manual" class="toast-place" role="status">
+      {toasts.value.map((toast) => <ToastView key={toast} toast={toast} />)}
     </div>
   );
 }
@@ -101,9 +113,16 @@ function step(by: number): void {
   if (next) void openConversation(next.id);
 }
 
+// Whether a key closes something that is open rather than stop the answer.
+function isMeantFor(event: KeyboardEvent): boolean {
+  const target = event.target instanceof Element ? event.target : null;
+  return Boolean(document.querySelector('dialog[open]') || target?.closest('.editor, .row, .menu, .search'));
+}
+
 function useKeys() {
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
+      if (event.defaultPrevented || keyIsWanted.value) return;
       const control = event.ctrlKey || event.metaKey;
       const key = event.key.toLowerCase();
       const table: [boolean, () => void][] = [
@@ -115,7 +134,7 @@ function useKeys() {
         [control && key === '/', () => (panel.value = 'help')],
         [event.altKey && key === 'arrowup', () => step(-1)],
         [event.altKey && key === 'arrowdown', () => step(1)],
-        [key === 'escape' && !panel.value && isAnswering(), stop],
+        [key === 'escape' && !isMeantFor(event) && isAnswering(), stop],
         [key === 'escape' && sidebarIsOpen.value, () => (sidebarIsOpen.value = false)],
       ];
       const found = table.find(([matches]) => matches);
@@ -133,15 +152,26 @@ const kCalmMs = 30_000;
 
 // Looks at the server now and then, more often while something happens, never while nobody looks.
 function usePulse() {
+  const isBusy = live.value.size > 0 || serverIsGone.value;
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout>;
     const beat = async () => {
       if (!document.hidden) await refreshFigures();
-      timer = setTimeout(beat, live.value.size > 0 || serverIsGone.value ? kBusyMs : kCalmMs);
+      timer = setTimeout(beat, isBusy ? kBusyMs : kCalmMs);
     };
-    void beat();
-    return () => clearTimeout(timer);
-  }, []);
+    timer = setTimeout(beat, isBusy ? kBusyMs : 0);
+    const shown = () => {
+      if (document.hidden) return;
+      clearTimeout(timer);
+      void beat();
+    };
+    document.addEventListener('visibilitychange', shown);
+    return () => {
+      clearTimeout(timer);
+      timer = undefined!;
+      document.removeEventListener('visibilitychange', shown);
+    };
+  }, [isBusy]);
 }
 
 export function App() {
@@ -154,6 +184,7 @@ export function App() {
       {sidebarIsOpen.value && <div class="veil" onClick={() => (sidebarIsOpen.value = false)} />}
       <div class="column">
         <Head />
+        {storeError.value && <p class="alarm" role="alert">Conversations cannot be kept in this browser now: {storeError.value}</p>}
         <Thread />
         <Composer />
       </div>
@@ -162,7 +193,8 @@ export function App() {
       {panel.value === 'compare' && <ComparePanel />}
       {panel.value === 'help' && <HelpPanel />}
       {keyIsWanted.value && <KeyPanel />}
-      <Toast />
+      <LinkCare />
+      <Toasts />
     </>
   );
 }

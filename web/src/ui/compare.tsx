@@ -1,90 +1,117 @@
-// One prompt, two models or two settings, side by side. Either answer can become a conversation.
-import { useSignal, type Signal } from '@preact/signals';
-import { useEffect, useMemo } from 'preact/hooks';
+// One prompt, two models or two settings, side by side. Either answer can become a conversation. What was asked stays
+// when the window is closed, until the next question.
+import { signal, type Signal } from '@preact/signals';
 import { live, run } from '../answer';
 import { addMessage, changeConversation, newId, panel, props, settings, startConversation } from '../state';
 import type { Message, Settings } from '../types';
 import { Dialog } from './dialog';
-import { MessageView } from './message';
+import { MessageView, type AnswerActions } from './message';
 import { SamplingFields } from './settings';
 
 interface Side {
   name: string;
-  set: Signal<Settings>;
+  set: Signal<Settings | null>; // null: as the open conversation
   answer: Signal<Message | null>;
+  begins: Partial<Settings>; // how it differs until somebody says otherwise
+}
+
+const sides: Side[] = [
+  { name: 'A', set: signal(null), answer: signal(null), begins: {} },
+  { name: 'B', set: signal(null), answer: signal(null), begins: { temperature: 0 } },
+];
+const prompt = signal('');
+const asked = signal('');
+
+function settingsOf(side: Side): Settings {
+  if (side.set.value) return side.set.value;
+  const second = props.value?.models[1]?.name;
+  const differs = side.name === 'B' && second ? { model: second } : side.begins;
+  return { ...settings.value, ...differs };
 }
 
 const blank = (): Message => ({ id: newId(), conversation: '', parent: null, role: 'assistant', content: '', created: Date.now() });
+const question = (): Message => ({ ...blank(), role: 'user', content: asked.value });
+const stopSide = ({ answer }: Side) => answer.value && live.value.get(answer.value.id)?.abort.abort();
 
-function keepAsConversation(prompt: string, side: Side): void {
-  const entry = startConversation(prompt);
-  changeConversation(entry.id, { settings: side.set.value });
-  const question: Message = { ...blank(), role: 'user', conversation: entry.id, content: prompt };
-  addMessage(question);
-  addMessage({ ...side.answer.value!, id: newId(), conversation: entry.id, parent: question.id });
+// Asks a side; what has come of an answer already is gone on with. Nothing of it is stored.
+function answer(side: Side, begin: Message = { ...blank(), model: settingsOf(side).model }): void {
+  stopSide(side);
+  side.answer.value = begin;
+  void run(begin, [question()], settingsOf(side), false);
+}
+
+function actionsOf(side: Side): AnswerActions {
+  return {
+    regenerate: () => answer(side),
+    goOn: (message) => answer(side, message.toolCalls?.length ? undefined : message),
+    take: (message, begin) => answer(side, { ...blank(), model: message.model, ...begin }),
+  };
+}
+
+function askBoth(): void {
+  if (!prompt.value.trim()) return;
+  asked.value = prompt.value.trim();
+  for (const side of sides) answer(side);
+}
+
+function keepAsConversation(side: Side): void {
+  const entry = startConversation(asked.value);
+  changeConversation(entry.id, { settings: settingsOf(side) });
+  const first: Message = { ...question(), conversation: entry.id };
+  addMessage(first);
+  addMessage({ ...side.answer.value!, id: newId(), conversation: entry.id, parent: first.id });
   panel.value = null;
 }
 
-function SideView({ side, prompt }: { side: Side; prompt: string }) {
+// What is set otherwise than by default, in a line.
+function told(set: Settings): string {
+  const { model: _, system, tools: _tools, ...rest } = set;
+  const numbers = Object.entries(rest).map(([name, value]) => `${name.replaceAll('_', ' ')} ${String(value)}`);
+  return [...(system ? ['system prompt'] : []), ...numbers].join(', ');
+}
+
+function SideView({ side }: { side: Side }) {
   const models = props.value?.models ?? [];
   const message = side.answer.value;
   const isLive = message ? live.value.has(message.id) : false;
-  const change = (next: Partial<Settings>) => (side.set.value = { ...side.set.value, ...next });
+  const set = settingsOf(side);
+  const change = (next: Partial<Settings>) => (side.set.value = { ...set, ...next });
   return (
     <section class="side" aria-label={`Side ${side.name}`}>
       <label class="wide">
         <span>Model {side.name}</span>
-        <select value={side.set.value.model ?? models[0]?.name} onChange={(event) => change({ model: event.currentTarget.value })}>
+        <select value={set.model ?? models[0]?.name} onChange={(event) => change({ model: event.currentTarget.value })}>
           {models.map((entry) => <option key={entry.name}>{entry.name}</option>)}
         </select>
       </label>
       <details>
-        <summary>Settings</summary>
+        <summary>Settings <span class="faint">{told(set)}</span></summary>
         <label class="wide">
           <span>System prompt</span>
-          <textarea rows={2} value={side.set.value.system ?? ''} onChange={(event) => change({ system: event.currentTarget.value })} />
+          <textarea rows={2} value={set.system ?? ''} onChange={(event) => change({ system: event.currentTarget.value })} />
         </label>
-        <SamplingFields values={side.set.value} change={change} />
+        <SamplingFields values={set} change={change} modelName={set.model} />
       </details>
-      {message && <MessageView key={message.id} message={message} isLast version={live.value} />}
+      {message && <MessageView key={message.id} message={message} isLast version={live.value} actions={actionsOf(side)} />}
       {message && !isLive && message.content && (
-        <button type="button" onClick={() => keepAsConversation(prompt, side)}>Go on with {side.name}</button>
+        <button type="button" onClick={() => keepAsConversation(side)}>Go on with {side.name}</button>
       )}
     </section>
   );
 }
 
 export function ComparePanel() {
-  const prompt = useSignal('');
-  const asked = useSignal('');
-  const second = props.value?.models[1]?.name;
-  const a = useSignal<Settings>({ ...settings.value });
-  const b = useSignal<Settings>({ ...settings.value, ...(second ? { model: second } : { temperature: 0 }) });
-  const answerA = useSignal<Message | null>(null);
-  const answerB = useSignal<Message | null>(null);
-  const sides = useMemo<Side[]>(() => [{ name: 'A', set: a, answer: answerA }, { name: 'B', set: b, answer: answerB }], []);
-  const stopAll = () => sides.forEach((side) => side.answer.value && live.value.get(side.answer.value.id)?.abort.abort());
-  useEffect(() => stopAll, []);
-  const start = () => {
-    if (!prompt.value.trim()) return;
-    stopAll();
-    asked.value = prompt.value.trim();
-    const question: Message = { ...blank(), role: 'user', content: asked.value };
-    for (const side of sides) {
-      const message = { ...blank(), model: side.set.value.model };
-      side.answer.value = message;
-      void run(message, [question], side.set.value, false);
-    }
-  };
+  const isLive = sides.some(({ answer: { value } }) => value && live.value.has(value.id));
   return (
     <Dialog title="Compare" class="is-full" onClose={() => (panel.value = null)}>
-      <form class="line" onSubmit={(event) => { event.preventDefault(); start(); }}>
+      <form class="line" onSubmit={(event) => { event.preventDefault(); askBoth(); }}>
         <textarea aria-label="Prompt for both" rows={2} placeholder="One prompt for both sides" value={prompt.value}
                   onInput={(event) => (prompt.value = event.currentTarget.value)}
-                  onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey) { event.preventDefault(); start(); } }} />
-        <button type="submit" class="main" disabled={!prompt.value.trim()}>Ask both</button>
+                  onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); askBoth(); } }} />
+        {isLive ? <button type="button" onClick={() => sides.forEach(stopSide)}>Stop both</button>
+                : <button type="submit" class="main" disabled={!prompt.value.trim()}>Ask both</button>}
       </form>
-      <div class="sides">{sides.map((side) => <SideView key={side.name} side={side} prompt={asked.value} />)}</div>
+      <div class="sides">{sides.map((side) => <SideView key={side.name} side={side} />)}</div>
     </Dialog>
   );
 }

@@ -1,10 +1,9 @@
 // Where one writes: text, files dropped or pasted, and what the model has room for.
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { isAnswering, send, stop } from '../answer';
-import {
-  addAttachments, changeSettings, draft, figures, model, openId, panel, path, serverIsGone, setDraft, settings, toast,
-} from '../state';
+import { isAnswering, live, send, stop } from '../answer';
+import { addAttachments, draft, sendDraft, setDraft } from '../draft';
+import { changeSettings, conversation, figures, model, openId, panel, path, say, serverIsGone, settings } from '../state';
 import type { Attachment } from '../types';
 import { bytes, count, plural } from './format';
 import { Icon, IconButton } from './icon';
@@ -16,13 +15,13 @@ async function readFiles(files: File[]): Promise<void> {
   const out: Attachment[] = [];
   for (const file of files) {
     if (file.size > kMaxFileBytes) {
-      toast.value = { text: `${file.name} has ${bytes(file.size)}; at most ${bytes(kMaxFileBytes)} can be attached.` };
+      say(`${file.name} has ${bytes(file.size)}; at most ${bytes(kMaxFileBytes)} can be attached.`);
       continue;
     }
     try {
       out.push({ name: file.name, text: new TextDecoder('utf-8', { fatal: true }).decode(await file.arrayBuffer()) });
     } catch {
-      toast.value = { text: `${file.name} is no text; only text files can be attached.` };
+      say(`${file.name} is no text; only text files can be attached.`);
     }
   }
   if (out.length > 0) addAttachments(out);
@@ -71,10 +70,18 @@ function Bar({ label, parts, total, text }: { label: string; parts: { name: stri
   );
 }
 
+// Of the last answer; of one under way, what has been read and written so far.
+function tokensInContext(): number {
+  const last = path.value.findLast((message) => message.usage || live.value.has(message.id));
+  const state = last && live.value.get(last.id);
+  if (!state?.progress.value) return last?.usage?.total_tokens ?? 0;
+  return state.progress.value.processed + state.nTokens.value;
+}
+
 // How full the context and the memory are, and how much of all prompts did not have to be read.
 export function Gauges() {
   const context = model.value?.context ?? 0;
-  const used = path.value.findLast((message) => message.usage)?.usage?.total_tokens ?? 0;
+  const used = tokensInContext();
   const now = model.value ? figures.value.get(model.value.name) : undefined;
   const hits = now && now.prompt_tokens > 0 ? now.prompt_tokens_cached / now.prompt_tokens : 0;
   return (
@@ -111,11 +118,12 @@ export function Composer() {
   }, [openId.value]);
   const submit = () => {
     if (busy || (!text.trim() && attachments.length === 0)) return;
-    setDraft({ text: '', attachments: [] });
-    send(text.trim(), attachments);
+    sendDraft(send);
   };
   const key = (event: KeyboardEvent) => {
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    // A phone has no second key for a new line; there the button sends.
+    const isPhone = matchMedia('(pointer: coarse) and (hover: none)').matches;
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !isPhone) {
       event.preventDefault();
       submit();
     } else if (event.key === 'ArrowUp' && !text) {
@@ -138,8 +146,16 @@ export function Composer() {
     }
   };
   const think = settings.value.thinking;
+  const wanted = conversation.value?.settings.model;
+  const isMissing = wanted && model.value && model.value.name !== wanted;
   return (
     <div class="composer">
+      {isMissing && (
+        <p class="gone">
+          This conversation is with {wanted}, which is not loaded; {model.value!.name} answers.{' '}
+          <button type="button" onClick={() => (panel.value = 'models')}>Models</button>
+        </p>
+      )}
       {serverIsGone.value && <p class="gone" role="status">The server cannot be reached; trying again…</p>}
       <form class={isOver.value ? 'box is-over' : 'box'} onSubmit={(event) => { event.preventDefault(); submit(); }}>
         {attachments.length > 0 && (

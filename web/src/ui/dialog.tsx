@@ -25,11 +25,13 @@ export function Dialog({ title, onClose, children, class: name = '', isFixed }: 
   }, []);
   return (
     <dialog ref={place} class={name} aria-labelledby={titleId}
+            onKeyDown={(event) => { if (isFixed && event.key === 'Escape') event.preventDefault(); }}
+            onClose={() => { if (isFixed) place.current?.showModal(); }} // a second Escape is not asked about
             onCancel={(event) => { event.preventDefault(); if (!isFixed) onClose(); }}
             onClick={(event) => { if (event.target === place.current && !isFixed) onClose(); }}>
       <div class="sheet">
         <header>
-          <h2 id={titleId}>{title}</h2>
+          <h2 id={titleId} tabindex={-1} autofocus>{title}</h2>
           {!isFixed && <IconButton icon="close" label="Close" onClick={onClose} />}
         </header>
         {children}

@@ -1,15 +1,25 @@
 // One message. Far from the window it is plain text, which costs nothing; near it, it becomes what it is.
 import { useSignal } from '@preact/signals';
+import { Component, type ComponentChildren } from 'preact';
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { continueAnswer, editAndFork, giveToolResult, live, regenerate, type Live } from '../answer';
+import { continueAnswer, editAndFork, giveToolResult, live, regenerate, takeAlternative, type Live } from '../answer';
 import { MarkdownView } from '../markdown';
-import { openConversation, path, settings, showBranch, siblings, toast } from '../state';
+import { openConversation, path, settings, showBranch, siblings } from '../state';
 import type { Message, ToolCall } from '../types';
+import { copyText } from './copy';
 import { count, plural, rate, seconds } from './format';
 import { Icon, IconButton } from './icon';
 import { whenNear } from './near';
 import { Probabilities } from './probability';
+
+// What can be done with an answer, where it is shown.
+export interface AnswerActions {
+  regenerate: (message: Message) => void;
+  goOn: (message: Message) => void;
+  take: (message: Message, begin: Partial<Message>) => void; // an alternative, and go on from there
+}
+const kInConversation: AnswerActions = { regenerate, goOn: continueAnswer, take: takeAlternative };
 
 // The markdown of a message, drawn as it grows.
 function Prose({ message, field, state }: { message: Message; field: 'content' | 'reasoning'; state?: Live }) {
@@ -53,7 +63,8 @@ function pretty(text: string): string {
   }
 }
 
-function CallCard({ call, isDone }: { call: ToolCall; isDone: boolean }) {
+// `isAsked`: the call is whole, and its result is waited for.
+function CallCard({ call, isAsked }: { call: ToolCall; isAsked: boolean }) {
   const answer = path.value.find((message) => message.role === 'tool' && message.toolCallId === call.id);
   const text = useSignal('');
   return (
@@ -61,7 +72,7 @@ function CallCard({ call, isDone }: { call: ToolCall; isDone: boolean }) {
       <header><Icon name="box" /> <strong>{call.name}</strong> <span class="faint">tool call</span></header>
       <pre tabindex={0}><code>{pretty(call.arguments)}</code></pre>
       {answer && <pre class="result" tabindex={0}><code>{answer.content}</code></pre>}
-      {!answer && isDone && (
+      {!answer && isAsked && (
         <form onSubmit={(event) => { event.preventDefault(); giveToolResult(call, text.value); }}>
           <textarea aria-label={`Result of ${call.name}`} placeholder="What the tool gave back" rows={2} value={text.value}
                     onInput={(event) => (text.value = event.currentTarget.value)} />
@@ -72,13 +83,13 @@ function CallCard({ call, isDone }: { call: ToolCall; isDone: boolean }) {
   );
 }
 
-function NoticeBar({ message }: { message: Message }) {
+function NoticeBar({ message, actions }: { message: Message; actions: AnswerActions }) {
   const { kind, text } = message.notice!;
-  const goes = <button type="button" onClick={() => continueAnswer(message)}>Continue</button>;
-  const again = <button type="button" onClick={() => regenerate(message)}>Regenerate</button>;
-  const retry = <button type="button" onClick={() => continueAnswer(message)}>Retry</button>;
+  const goes = <button type="button" onClick={() => actions.goOn(message)}>Continue</button>;
+  const again = <button type="button" onClick={() => actions.regenerate(message)}>Regenerate</button>;
+  const retry = <button type="button" onClick={() => actions.goOn(message)}>Retry</button>;
   const fresh = <button type="button" onClick={() => void openConversation(null)}>New conversation</button>;
-  const actions = { length: goes, context: fresh, stopped: goes, empty: again, lost: retry, error: retry }[kind];
+  const button = { length: goes, context: fresh, stopped: goes, empty: again, lost: retry, error: retry }[kind];
   return (
     <div class={`notice is-${kind}`} role="status">
       <p>
@@ -86,7 +97,7 @@ function NoticeBar({ message }: { message: Message }) {
         {kind === 'context' && ' Nothing was cut: start a new conversation, edit an earlier message to fork from it, or start the server with a larger context (-c).'}
         {kind === 'lost' && message.content && ' What has come is kept; the answer goes on from there.'}
       </p>
-      {actions}
+      {button}
     </div>
   );
 }
@@ -133,15 +144,6 @@ function Figures({ message }: { message: Message }) {
   );
 }
 
-export async function copyText(text: string): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast.value = { text: 'Copied' };
-  } catch {
-    toast.value = { text: 'The browser does not let this page copy.' };
-  }
-}
-
 function Branches({ message }: { message: Message }) {
   const list = siblings(message);
   if (list.length < 2) return null;
@@ -166,7 +168,10 @@ function Editor({ message, onDone }: { message: Message; onDone: () => void }) {
       <textarea aria-label="Edit the message" rows={Math.min(12, text.value.split('\n').length + 1)} value={text.value}
                 ref={(area) => area?.focus()} onInput={(event) => (text.value = event.currentTarget.value)}
                 onKeyDown={(event) => {
-                  if (event.key === 'Escape') onDone();
+                  if (event.key === 'Escape') {
+                    event.preventDefault();
+                    onDone();
+                  }
                   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) save();
                 }} />
       <div>
@@ -198,26 +203,31 @@ function Question({ message }: { message: Message }) {
   );
 }
 
-function Answer({ message, state }: { message: Message; state?: Live }) {
+function Answer({ message, state, actions = kInConversation }: { message: Message; state?: Live; actions?: AnswerActions }) {
   const showsTokens = useSignal(false);
-  const wasProbable = Boolean(message.tokens?.length);
+  const wasProbable = Boolean(message.hasTokens || message.tokens?.length);
   const thinks = Boolean(message.reasoning) || state?.phase.value === 'thinking';
-  const isDone = !state;
+  const isElsewhere = Boolean(message.writing) && !state;
+  const isDone = !state && !isElsewhere;
+  // Those of before there was a word on how it ended are taken for whole.
+  const isAsked = isDone && !message.notice && (message.finish ?? 'tool_calls') === 'tool_calls' && actions === kInConversation;
   return (
     <>
       {thinks && <Reasoning message={message} state={state} />}
-      {showsTokens.value && isDone && wasProbable ? <Probabilities message={message} />
-                                                  : <Prose message={message} field="content" state={state} />}
-      {message.toolCalls?.map((call) => <CallCard key={call.id} call={call} isDone={isDone} />)}
+      {showsTokens.value && isDone && wasProbable
+        ? <Probabilities message={message} take={(begin) => actions.take(message, begin)} />
+        : <Prose message={message} field="content" state={state} />}
+      {message.toolCalls?.map((call, i) => <CallCard key={call.id || i} call={call} isAsked={isAsked} />)}
       {state && <LiveLine state={state} />}
-      {isDone && message.notice && <NoticeBar message={message} />}
+      {isElsewhere && <div class="live" role="status">Being written in another tab…</div>}
+      {isDone && message.notice && <NoticeBar message={message} actions={actions} />}
       {isDone && (
         <footer>
-          <Branches message={message} />
+          {actions === kInConversation && <Branches message={message} />}
           <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
-          <IconButton icon="again" label="Regenerate" onClick={() => regenerate(message)} />
+          <IconButton icon="again" label="Regenerate" onClick={() => actions.regenerate(message)} />
           {!message.notice && !message.toolCalls?.length && (
-            <IconButton icon="go" label="Continue" onClick={() => continueAnswer(message)} />
+            <IconButton icon="go" label="Continue" onClick={() => actions.goOn(message)} />
           )}
           {(wasProbable || settings.value.probabilities) && (
             <IconButton icon="dice" label="Probabilities" pressed={showsTokens.value} disabled={!wasProbable}
@@ -232,20 +242,40 @@ function Answer({ message, state }: { message: Message; state?: Live }) {
 
 const kNames = { user: 'You', assistant: 'Answer', tool: 'Tool' };
 
-export const MessageView = memo(function MessageView({ message, isLast }: { message: Message; isLast: boolean; version: unknown }) {
+// A message that cannot be drawn is shown as its text; the others are not touched by it.
+class Guarded extends Component<{ text: string; children: ComponentChildren }, { error?: unknown }> {
+  static getDerivedStateFromError(error: unknown) {
+    return { error };
+  }
+  render() {
+    if (!this.state.error) return this.props.children;
+    return <div class="plain">{this.props.text}</div>;
+  }
+}
+
+interface MessageProps {
+  message: Message;
+  isLast: boolean;
+  version: unknown; // a new one draws anew
+  actions?: AnswerActions;
+}
+
+export const MessageView = memo(function MessageView({ message, isLast, actions }: MessageProps) {
   const place = useRef<HTMLElement>(null);
   const state = live.value.get(message.id);
   const isNear = useSignal(isLast || Boolean(state));
   useEffect(() => {
-    if (!isNear.value) return whenNear(place.current!, () => (isNear.value = true));
+    if (!isNear.value && place.current) return whenNear(place.current, () => (isNear.value = true));
   }, []);
   if (message.role === 'tool') return null; // shown in the card of its call
   return (
     <article ref={place} class={`message by-${message.role}`} aria-label={kNames[message.role]} aria-busy={Boolean(state)}
              data-id={message.id}>
-      {!isNear.value ? <div class="plain">{message.content}</div>
-        : message.role === 'user' ? <Question message={message} />
-        : <Answer message={message} state={state} />}
+      <Guarded text={message.content}>
+        {!isNear.value ? <div class="plain">{message.content}</div>
+          : message.role === 'user' ? <Question message={message} />
+          : <Answer message={message} state={state} actions={actions} />}
+      </Guarded>
     </article>
   );
 });

@@ -2,21 +2,21 @@
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { call } from '../api';
-import { changeSettings, library, model, panel, refreshLibrary, refreshProps, toast } from '../state';
+import { changeSettings, library, model, panel, refreshLibrary, refreshProps, say } from '../state';
 import type { Download, LibraryModel } from '../types';
 import { Dialog } from './dialog';
 import { bytes } from './format';
 
 const kVerdicts: Record<string, string> = {
   fits: 'Fits', tight: 'Fits, but memory is short now', too_large: 'Too large for this machine', 'too large': 'Too large for this machine',
-  unknown: 'Size unknown',
+  unknown: 'Whether it fits is known once it is here',
 };
 
 async function act(path: string, body: object): Promise<void> {
   try {
     await call(path, body);
   } catch (error) {
-    toast.value = { text: error instanceof Error ? error.message : String(error) };
+    say(error instanceof Error ? error.message : String(error));
   }
   await refreshLibrary().catch(() => undefined);
 }

@@ -1,6 +1,5 @@
-// Calls back when an element comes near the window, a few per frame, so that scrolling fast never waits.
+// Calls back when an element comes near the window, one at a time, so that scrolling fast never waits.
 const kMargin = '1200px';
-const kBudgetMs = 8;
 
 const waiting = new Map<Element, () => void>();
 const ready: Element[] = [];
@@ -9,24 +8,22 @@ let isRunning = false;
 const observer = new IntersectionObserver(
   (entries) => {
     for (const entry of entries) if (entry.isIntersecting) ready.push(entry.target);
-    if (ready.length > 0 && !isRunning) {
-      isRunning = true;
-      requestAnimationFrame(drain);
-    }
+    if (ready.length === 0 || isRunning) return;
+    isRunning = true;
+    setTimeout(drain);
   },
   { rootMargin: kMargin },
 );
 
+// The last that came is the one the reader is at.
 function drain(): void {
-  const begin = performance.now();
-  while (ready.length > 0 && performance.now() - begin < kBudgetMs) {
-    const element = ready.pop()!;
-    observer.unobserve(element);
-    waiting.get(element)?.();
-    waiting.delete(element);
-  }
-  isRunning = ready.length > 0;
-  if (isRunning) requestAnimationFrame(drain);
+  const element = ready.pop();
+  isRunning = element !== undefined;
+  if (!element) return;
+  observer.unobserve(element);
+  waiting.get(element)?.();
+  waiting.delete(element);
+  setTimeout(drain);
 }
 
 export function whenNear(element: Element, run: () => void): () => void {

@@ -1,17 +1,24 @@
 // An answer token by token: the less likely, the warmer. A token opens what the model might have said instead; taking
 // that makes a branch which goes on from there.
 import { useSignal } from '@preact/signals';
-import { takeAlternative, tokenOffsets } from '../answer';
-import type { Message } from '../types';
+import { useEffect } from 'preact/hooks';
+import { alternative, tokenOffsets } from '../answer';
+import { tokensOf } from '../db';
+import type { Message, TokenChoice } from '../types';
 
 const percent = (p: number) => (p >= 0.9995 ? '100%' : p < 0.001 ? '<0.1%' : `${(p * 100).toFixed(p < 0.1 ? 1 : 0)}%`);
 const visible = (text: string) => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/^ | $/g, '␣') || '∅';
 // Ten steps, finer where it is uncertain.
 const shade = (p: number) => Math.min(9, Math.floor(p * 10));
 
-export function Probabilities({ message }: { message: Message }) {
+export function Probabilities({ message, take }: { message: Message; take: (begin: Partial<Message>) => void }) {
   const open = useSignal(-1);
-  const tokens = message.tokens ?? [];
+  const known = useSignal<TokenChoice[]>(message.tokens ?? []);
+  useEffect(() => {
+    if (message.tokens) known.value = message.tokens;
+    else void tokensOf(message.id).then((list) => (known.value = list));
+  }, [message]);
+  const tokens = known.value;
   const offsets = tokenOffsets(message.content, tokens);
   const token = tokens[open.value];
   const step = (by: number) => {
@@ -45,7 +52,7 @@ export function Probabilities({ message }: { message: Message }) {
             {token.top.map((other) => (
               <li key={other.text}>
                 <button type="button" disabled={other.text === token.text || !other.text}
-                        onClick={() => takeAlternative(message, open.value, other.text)}>
+                        onClick={() => take(alternative(message, tokens, open.value, other.text))}>
                   <code>{visible(other.text)}</code>
                   <meter min={0} max={1} value={other.p} aria-label={percent(other.p)} />
                   <span>{percent(other.p)}</span>

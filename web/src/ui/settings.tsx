@@ -15,30 +15,40 @@ interface Field {
 }
 
 const kFields: Field[] = [
-  { name: 'temperature', label: 'Temperature', hint: '0 always takes the likeliest token', min: 0, max: 2, step: 0.05, fallback: '1' },
+  { name: 'temperature', label: 'Temperature', hint: '0 takes the likeliest', min: 0, max: 2, step: 0.05, fallback: '1' },
   { name: 'top_p', label: 'Top p', hint: '1 is off', min: 0, max: 1, step: 0.01, fallback: '1' },
   { name: 'top_k', label: 'Top k', hint: '0 is off', min: 0, step: 1, fallback: '0' },
   { name: 'min_p', label: 'Min p', hint: '0 is off', min: 0, max: 1, step: 0.01, fallback: '0' },
   { name: 'repeat_penalty', label: 'Repeat penalty', hint: '1 is off', min: 0.01, max: 100, step: 0.01, fallback: '1' },
   { name: 'frequency_penalty', label: 'Frequency penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
   { name: 'presence_penalty', label: 'Presence penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
-  { name: 'max_tokens', label: 'Longest answer', hint: 'tokens', min: 1, step: 1, fallback: 'until the context is full' },
+  { name: 'max_tokens', label: 'Longest answer', hint: 'tokens', min: 1, step: 1, fallback: 'what fits' },
   { name: 'thinking_budget', label: 'Longest thought', hint: 'tokens', min: 0, step: 1, fallback: 'no limit' },
-  { name: 'seed', label: 'Seed', hint: 'the same seed gives the same answer', min: 0, step: 1, fallback: 'drawn anew' },
+  { name: 'seed', label: 'Seed', hint: 'same seed, same answer', min: 0, step: 1, fallback: 'drawn anew' },
 ];
 
-function shown(fallback: string, value: number | undefined): string {
-  return value === undefined ? fallback : String(Number(value.toFixed(4)));
+// What an empty field stands for: what the model's makers advise, else what the server does.
+function fallbackOf(field: Field, advised: Record<string, number | string>): string {
+  const value = advised[field.name] ?? props.value?.default_sampling[field.name];
+  return typeof value === 'number' ? String(Number(value.toFixed(4))) : field.fallback;
 }
 
-export function SamplingFields({ values, change }: { values: Settings; change: (change: Partial<Settings>) => void }) {
+interface SamplingProps {
+  values: Settings;
+  change: (change: Partial<Settings>) => void;
+  modelName?: string;
+}
+
+export function SamplingFields({ values, change, modelName }: SamplingProps) {
+  const asked = props.value?.models.find((entry) => entry.name === modelName) ?? model.value;
+  const advised = asked?.sampling ?? {};
   return (
     <div class="fields">
       {kFields.map((field) => (
         <label key={field.name}>
           <span>{field.label} <small>{field.hint}</small></span>
           <input type="number" name={field.name} min={field.min} max={field.max} step={field.step}
-                 placeholder={shown(field.fallback, props.value?.default_sampling[field.name])}
+                 placeholder={fallbackOf(field, advised)}
                  value={values[field.name] as number | undefined ?? ''}
                  onChange={(event) => {
                    const text = event.currentTarget.value;
@@ -50,9 +60,14 @@ export function SamplingFields({ values, change }: { values: Settings; change: (
   );
 }
 
+const kOrigins: Record<string, string> = {
+  "the file's": 'from the model’s own file', "zinc's own": 'zinc’s own choice, as nothing is known of the model',
+};
+
 export function SettingsPanel() {
   const toolError = useSignal('');
   const set = settings.value;
+  const origin = model.value?.sampling?.origin as string | undefined;
   const checkTools = (text: string) => {
     try {
       if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');
@@ -72,7 +87,9 @@ export function SettingsPanel() {
       </label>
       {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
       <h3>Sampling</h3>
-      <p class="hint">Empty fields take the server's default, which they show.</p>
+      <p class="hint">
+        Empty fields take what they show: {origin ? kOrigins[origin] ?? `from ${origin}` : 'the server’s defaults'}.
+      </p>
       <SamplingFields values={set} change={changeSettings} />
       <h3>Tools</h3>
       <label class="wide">

@@ -1,36 +1,48 @@
 // The conversations: found by title or by what was said, renamed, deleted, taken out and in.
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import { eachMessage } from '../db';
+import { messagesOf } from '../db';
+import { deleteConversation } from '../session';
 import {
-  changeConversation, conversations, deleteConversation, openConversation, openId, panel, sidebarIsOpen, sorted, theme,
+  changeConversation, conversations, openConversation, openId, panel, sidebarIsOpen, sorted, theme,
 } from '../state';
-import { exportJson, exportMarkdown, importJson } from '../transfer';
-import type { Conversation } from '../types';
+import { exportJson, exportMarkdown, importFile } from '../transfer';
+import type { Conversation, Message } from '../types';
 import { when } from './format';
 import { Icon, IconButton } from './icon';
 
+const textsOf = ({ content, reasoning = '', attachments = [], toolCalls = [] }: Message) => [
+  content, reasoning, ...attachments.flatMap((file) => [file.name, file.text]), ...toolCalls.map((call) => call.arguments),
+];
+
+// Conversation by conversation, the latest first; what is found is shown while the rest is still looked through.
+async function search(wanted: string, signal: AbortSignal, found: (id: string) => void): Promise<void> {
+  for (const { id } of sorted.peek()) {
+    const list = await messagesOf(id);
+    if (signal.aborted) return;
+    if (list.some((message) => textsOf(message).some((text) => text.toLowerCase().includes(wanted)))) found(id);
+  }
+}
+
 function useSearch() {
   const text = useSignal('');
-  const found = useSignal<Set<string> | null>(null); // conversations in which it was said
+  const found = useSignal<Set<string>>(new Set()); // conversations in which it was said
   useEffect(() => {
     const wanted = text.value.trim().toLowerCase();
-    if (!wanted) {
-      found.value = null;
-      return;
-    }
-    const timer = setTimeout(async () => {
-      const hits = new Set<string>();
-      await eachMessage((message) => {
-        if (message.content.toLowerCase().includes(wanted)) hits.add(message.conversation);
-      });
-      if (text.value.trim().toLowerCase() === wanted) found.value = hits;
+    found.value = new Set();
+    if (!wanted) return;
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      search(wanted, stop.signal, (id) => (found.value = new Set(found.value).add(id))).catch(() => undefined);
     }, 120);
-    return () => clearTimeout(timer);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
   }, [text.value]);
   const wanted = text.value.trim().toLowerCase();
   const matches = (entry: Conversation) =>
-    !wanted || entry.title.toLowerCase().includes(wanted) || Boolean(found.value?.has(entry.id));
+    !wanted || entry.title.toLowerCase().includes(wanted) || found.value.has(entry.id);
   return { text, matches };
 }
 
@@ -62,7 +74,11 @@ function Row({ entry }: { entry: Conversation }) {
                onBlur={(event) => rename(event.currentTarget.value)}
                onKeyDown={(event) => {
                  if (event.key === 'Enter') rename(event.currentTarget.value);
-                 if (event.key === 'Escape') isRenaming.value = false;
+                 if (event.key === 'Escape') {
+                   event.preventDefault();
+                   event.currentTarget.value = entry.title; // leaving the field takes what is in it
+                   isRenaming.value = false;
+                 }
                }} />
       </li>
     );
@@ -76,7 +92,11 @@ function Row({ entry }: { entry: Conversation }) {
       <IconButton icon="more" label={`Actions for ${entry.title}`} class="of-row" expanded={isOpen.value}
                   onClick={() => (isOpen.value = !isOpen.value)} />
       {isOpen.value && (
-        <div class="menu" ref={menu} onKeyDown={(event) => event.key === 'Escape' && (isOpen.value = false)}>
+        <div class="menu" ref={menu} onKeyDown={(event) => {
+               if (event.key !== 'Escape') return;
+               event.preventDefault();
+               isOpen.value = false;
+             }}>
           <button type="button" onClick={act(() => (isRenaming.value = true))}>Rename</button>
           <button type="button" onClick={act(() => void exportMarkdown(entry))}>Export as Markdown</button>
           <button type="button" onClick={act(() => void exportJson([entry]))}>Export as JSON</button>
@@ -132,10 +152,10 @@ export function Sidebar() {
             <option value="dark">Dark</option>
           </select>
         </div>
-        <input ref={picker} id="import" type="file" accept="application/json,.json" hidden
+        <input ref={picker} id="import" type="file" accept="application/json,.json,text/markdown,.md,.markdown,.txt" hidden
                onChange={(event) => {
                  const file = event.currentTarget.files?.[0];
-                 if (file) void importJson(file);
+                 if (file) void importFile(file);
                  event.currentTarget.value = '';
                }} />
       </div>

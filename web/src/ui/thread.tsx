@@ -1,10 +1,10 @@
 // The conversation that is open. Follows the answer while the reader is at its end, and stays put when they are not.
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { messages, model, openId, path, props, serverIsGone, setDraft } from '../state';
-import { Dialog } from './dialog';
+import { setDraft } from '../draft';
+import { messages, model, openId, path, props, serverIsGone } from '../state';
 import { Icon } from './icon';
-import { copyText, MessageView } from './message';
+import { MessageView } from './message';
 
 const kAtEndPx = 80;
 const scroller = () => document.scrollingElement!;
@@ -41,12 +41,14 @@ const kIdeas = [
   'Draft a friendly reminder about an unpaid invoice.',
 ];
 
+const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
+
 function Welcome() {
   return (
     <div class="welcome">
       <h1>What is on your mind?</h1>
       <p>
-        {model.value ? <>You are talking to <strong>{model.value.name}</strong>, on this machine. Nothing you write leaves it.</>
+        {model.value ? <>You are talking to <strong>{model.value.name}</strong>, on {isHere ? 'this machine. Nothing you write leaves it.' : `${location.hostname}. Nothing you write goes anywhere else.`}</>
           : serverIsGone.value ? 'The server cannot be reached.'
           : props.value ? 'No model is loaded.' : 'Connecting…'}
       </p>
@@ -61,32 +63,9 @@ function Welcome() {
   );
 }
 
-// A link may carry away in its address what was said here: one that has something to carry is shown before it opens.
-function useLinkCare() {
-  const asked = useSignal<string | null>(null);
-  const care = (event: MouseEvent) => {
-    const target = event.target as HTMLElement;
-    const link = target.closest<HTMLAnchorElement>('.prose a[href]');
-    if (link) {
-      const url = new URL(link.href);
-      if (!url.search && !url.hash && url.pathname.length < 120) return;
-      event.preventDefault();
-      asked.value = link.href;
-      return;
-    }
-    const button = target.closest<HTMLButtonElement>('.prose button[data-act]');
-    const code = button?.closest('figure')?.querySelector('pre');
-    if (!button || !code) return;
-    if (button.dataset.act === 'copy') void copyText(code.textContent ?? '');
-    else button.setAttribute('aria-pressed', String(code.classList.toggle('is-wrapped')));
-  };
-  return { asked, care };
-}
-
 export function Thread() {
   const place = useRef<HTMLDivElement>(null);
   const isFollowing = useFollowing(place);
-  const { asked, care } = useLinkCare();
   const list = path.value;
   useLayoutEffect(() => {
     isFollowing.value = true;
@@ -94,7 +73,7 @@ export function Thread() {
   }, [openId.value, list.length]);
   const kNearEnd = 4;
   return (
-    <main id="thread" tabindex={-1} onClick={care}>
+    <main id="thread" tabindex={-1}>
       <div ref={place} class="messages">
         {list.length === 0 && <Welcome />}
         {list.map((message, i) => (
@@ -106,16 +85,6 @@ export function Thread() {
                 onClick={() => { isFollowing.value = true; scroller().scrollTop = scroller().scrollHeight; }}>
           <Icon name="down" />
         </button>
-      )}
-      {asked.value && (
-        <Dialog title="Open this link?" onClose={() => (asked.value = null)}>
-          <p>The model wrote this address. What stands in it goes to that site.</p>
-          <p class="address">{asked.value}</p>
-          <div class="actions">
-            <button type="button" onClick={() => (asked.value = null)}>Cancel</button>
-            <button type="button" class="main" onClick={() => { open(asked.value!, '_blank', 'noopener,noreferrer'); asked.value = null; }}>Open</button>
-          </div>
-        </Dialog>
       )}
     </main>
   );

@@ -1,0 +1,58 @@
+// Clicks in what a model wrote, wherever it is shown. A link may carry away in its address what was said here: in a query,
+// a path or the name of a host. So none opens before its address was shown.
+import { useSignal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { copyText } from './copy';
+import { Dialog } from './dialog';
+
+function pressCodeButton(button: HTMLElement): void {
+  const code = button.closest('figure')?.querySelector('pre');
+  if (!code) return;
+  if (button.dataset.act === 'copy') void copyText(code.textContent ?? '');
+  else button.setAttribute('aria-pressed', String(code.classList.toggle('is-wrapped')));
+}
+
+export function LinkCare() {
+  const asked = useSignal<URL | null>(null);
+  useEffect(() => {
+    const click = (event: MouseEvent) => {
+      const target = event.target as Element;
+      const link = target.closest<HTMLAnchorElement>('.prose a[href]');
+      if (link) {
+        event.preventDefault();
+        asked.value = new URL(link.href);
+        return;
+      }
+      const button = target.closest<HTMLElement>('.prose button[data-act]');
+      if (button && event.type === 'click') pressCodeButton(button);
+    };
+    document.addEventListener('click', click);
+    document.addEventListener('auxclick', click);
+    // What is dragged to another window is opened there.
+    const drag = (event: DragEvent) => {
+      if ((event.target as Element).closest?.('.prose a[href]')) event.preventDefault();
+    };
+    document.addEventListener('dragstart', drag);
+    return () => {
+      document.removeEventListener('click', click);
+      document.removeEventListener('auxclick', click);
+      document.removeEventListener('dragstart', drag);
+    };
+  }, []);
+  if (!asked.value) return null;
+  const { href, host, pathname } = asked.value;
+  const name = host || pathname; // of a mail address
+  const [before, after] = [href.slice(0, href.indexOf(name)), href.slice(href.indexOf(name) + name.length)];
+  const close = () => (asked.value = null);
+  return (
+    <Dialog title="Open this link?" onClose={close}>
+      <p>The model wrote this address. All that stands in it goes to that site.</p>
+      <p class="address">{before}<strong>{name}</strong>{after}</p>
+      <div class="actions">
+        <button type="button" onClick={() => void copyText(href)}>Copy</button>
+        <button type="button" onClick={close}>Cancel</button>
+        <button type="button" class="main" onClick={() => { open(href, '_blank', 'noopener,noreferrer'); close(); }}>Open</button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,386 @@
+// What must never happen: a word that was on the screen, or that somebody wrote, is gone.
+import assert from 'node:assert/strict';
+import { networkInterfaces } from 'node:os';
+import test, { after, before } from 'node:test';
+import { answered, ask, cleanUp, kPhone, openPage, pause, says, startGoBetween, startZinc, stored, untilStored } from './harness.mjs';
+
+let between;
+before(async () => (between = await startGoBetween((await startZinc()).url)));
+after(cleanUp);
+
+const settled = (page) => page.waitForFunction(() => document.querySelector('.by-assistant')?.getAttribute('aria-busy') === 'false' && !document.querySelector('.prose.is-plain'));
+const plain = (html) => html.replace(/ data-(drawn|colored)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
+const drop = (page, name, text) => page.setInputFiles('#attach', { name, mimeType: 'text/plain', buffer: Buffer.from(text) });
+const importText = (page, name, text) => page.setInputFiles('#import', { name, mimeType: 'text/plain', buffer: Buffer.from(text) });
+
+const cuts = {
+  'a fence': ['Text\n\n```python\nthis con', 'tinues here\n```\n\nend'],
+  'a paragraph': ['One.\n\nThe beginning', ' and **the rest**.\n\nMore.'],
+  'a list': ['- one\n- two ha', 'lf\n  - nested\n- three\n\nend'],
+  'a table': ['| a | b |\n|---|---|\n| 1 | 2', ' |\n| 3 | 4 |\n\nend'],
+  'a formula': ['So\n\n$$x^2 +', ' y^2$$\n\nand $a$.'],
+  'a link': ['See [the bo', 'ok][b].\n\n[b]: https://example.org/'],
+};
+for (const [place, [first, second]] of Object.entries(cuts)) {
+  test(`cut inside ${place} and retried, an answer is drawn as if it had come whole`, async () => {
+    between.script = (stage, body) => {
+      if (body.continue_final_message) return says(second, 3)(stage);
+      stage.delta({ content: first });
+      setTimeout(stage.cut, 100);
+    };
+    const { page, close } = await openPage(between.url);
+    await ask(page, 'go');
+    const answer = await answered(page);
+    await answer.getByRole('button', { name: 'Retry' }).click();
+    await answer.locator('.notice').waitFor({ state: 'detached' });
+    await settled(page);
+    const drawn = async () => {
+      await page.waitForFunction(() => [...document.querySelectorAll('.math')].every((math) => math.querySelector('.katex')));
+      return plain(await page.locator('.by-assistant .prose').innerHTML());
+    };
+    const live = await drawn();
+    await untilStored(page, (message) => message.role === 'assistant' && message.content === first + second);
+    await page.reload();
+    await settled(page);
+    assert.equal(live, await drawn());
+    await close();
+  });
+}
+
+test('deleting a conversation while it is answered ends the answer, and undo brings back every word', async () => {
+  let go;
+  const wait = new Promise((resolve) => (go = resolve));
+  between.script = async (stage) => {
+    stage.delta({ content: 'first part' });
+    await wait;
+    if (!stage.connection.isOpen) return;
+    stage.delta({ content: ' second part' });
+    stage.end();
+  };
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'to be deleted');
+  await page.locator('.prose', { hasText: 'first part' }).waitFor();
+  await page.fill('#prompt', 'a draft');
+  await page.locator('.row').hover();
+  await page.getByRole('button', { name: /^Actions for/ }).click();
+  await page.locator('.menu').getByRole('button', { name: 'Delete' }).click();
+  await page.locator('.toast button').waitFor();
+  go();
+  await pause(400);
+  assert.deepEqual(await stored(page), { conversations: [], messages: [], tokens: [], drafts: [] });
+  await page.locator('.toast button', { hasText: 'Undo' }).click();
+  await page.locator('.by-assistant .prose', { hasText: 'first part' }).waitFor();
+  assert.equal(await page.inputValue('#prompt'), 'a draft');
+  await close();
+});
+
+test('another message does not take the undo away', async () => {
+  between.script = says('ok');
+  const { page, close } = await openPage(between.url);
+  for (const name of ['one', 'two']) {
+    await page.keyboard.press('Control+Shift+O');
+    await ask(page, name);
+    await page.locator('.row', { hasText: name }).waitFor();
+    await answered(page);
+  }
+  await page.locator('.row', { hasText: 'one' }).hover();
+  await page.getByRole('button', { name: 'Actions for one' }).click();
+  await page.locator('.menu').getByRole('button', { name: 'Delete' }).click();
+  await page.locator('.toast', { hasText: 'Deleted' }).waitFor();
+  await page.locator('.by-assistant').getByRole('button', { name: 'Copy' }).click();
+  await page.locator('.toast', { hasText: /Copied|copy/ }).waitFor();
+  await page.locator('.toast button', { hasText: 'Undo' }).click();
+  await page.locator('.row', { hasText: 'one' }).waitFor();
+  await close();
+});
+
+test('a draft with six megabytes attached survives a reload, and is gone once it was sent', async () => {
+  between.script = says('ok');
+  const big = 'x'.repeat(6_000_000);
+  const { page, close } = await openPage(between.url);
+  await page.fill('#prompt', 'look at it');
+  await drop(page, 'big.txt', big);
+  await page.locator('.chips li').waitFor();
+  await page.waitForFunction(() => !document.querySelector('.alarm'));
+  await pause(400);
+  await page.reload();
+  await page.locator('.chips li', { hasText: 'big.txt' }).waitFor();
+  assert.equal(await page.inputValue('#prompt'), 'look at it');
+  between.requests.length = 0;
+  await page.press('#prompt', 'Enter');
+  await answered(page);
+  assert.ok(between.requests[0].messages[0].content.includes(big));
+  await page.fill('#prompt', 'second');
+  await drop(page, 'other.txt', big);
+  await page.locator('.chips li').waitFor();
+  await page.press('#prompt', 'Enter');
+  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
+  await pause(300);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelectorAll('.message').length === 4);
+  assert.equal(await page.inputValue('#prompt'), '');
+  assert.equal(await page.locator('.chips li').count(), 0);
+  assert.deepEqual((await stored(page)).drafts, []);
+  await close();
+});
+
+test('a word typed in the last moment before a reload is still there', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.evaluate(() => {
+    const field = document.getElementById('prompt');
+    field.value = 'just now';
+    field.dispatchEvent(new InputEvent('input', { bubbles: true }));
+    location.reload();
+  });
+  await page.waitForFunction(() => document.getElementById('prompt')?.value === 'just now');
+  await close();
+});
+
+test('with the small store of the browser full, a reload in the middle of an answer loses no word', async () => {
+  between.script = async (stage) => {
+    for (let i = 0; i < 600 && stage.connection.isOpen; ++i) {
+      stage.delta({ content: `word${i} ` });
+      await pause(4);
+    }
+  };
+  const { page, close } = await openPage(between.url);
+  await page.evaluate(() => localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 4096)));
+  await ask(page, 'go');
+  await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 2500);
+  const seen = await page.evaluate(() => {
+    const text = document.querySelector('.by-assistant .prose').textContent;
+    location.reload();
+    return text;
+  });
+  await page.waitForLoadState();
+  await page.waitForSelector('.notice.is-stopped');
+  const now = await page.locator('.by-assistant .prose').innerText();
+  assert.ok(now.startsWith(seen.trim()), `had ${seen.length} characters, has ${now.length}`);
+  await close();
+});
+
+test('an answer cut inside a tool call is asked for anew, and half a call takes no result', async () => {
+  let isFirst = true;
+  between.script = (stage) => {
+    stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{"ci' } }] });
+    if (isFirst) return void setTimeout(stage.cut, 100);
+    stage.delta({ tool_calls: [{ index: 0, function: { arguments: 'ty":"Oslo"}' } }] });
+    stage.end('tool_calls');
+  };
+  between.requests.length = 0;
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'weather?');
+  const answer = await answered(page);
+  assert.equal(await answer.locator('.card form').count(), 0);
+  isFirst = false;
+  await answer.getByRole('button', { name: 'Retry' }).click();
+  await page.locator('.card', { hasText: '"city": "Oslo"' }).locator('form').waitFor();
+  assert.equal(between.requests.length, 2);
+  assert.equal(between.requests[1].messages.length, 1);
+  assert.equal(between.requests[1].continue_final_message, undefined);
+  await close();
+});
+
+test('a second tab shows an answer grow, and takes it over when the first is closed', async () => {
+  let go;
+  const wait = new Promise((resolve) => (go = resolve));
+  between.script = async (stage) => {
+    stage.delta({ content: 'first words' });
+    await wait;
+    stage.delta({ content: ' and last words' });
+    await pause(30_000);
+  };
+  const { page, context, close } = await openPage(between.url);
+  await ask(page, 'go');
+  await untilStored(page, (message) => message.content === 'first words');
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await other.getByText('Being written in another tab').waitFor();
+  assert.equal(await other.locator('.notice').count(), 0);
+  go();
+  await other.locator('.prose', { hasText: 'and last words' }).waitFor();
+  await page.close({ runBeforeUnload: false });
+  await other.locator('.notice.is-stopped').waitFor();
+  assert.equal((await other.locator('.by-assistant .prose').innerText()).trim(), 'first words and last words');
+  const title = other.locator('.row .title');
+  assert.equal(await title.innerText(), 'go');
+  await close();
+});
+
+test('what one tab deletes or renames, the other shows', async () => {
+  between.script = says('ok');
+  const { page, context, close } = await openPage(between.url);
+  await ask(page, 'shared');
+  await answered(page);
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await other.locator('.by-assistant').waitFor();
+  await page.locator('.row .title').dblclick();
+  await page.locator('.row input').fill('Renamed');
+  await page.keyboard.press('Enter');
+  await other.locator('.row .title', { hasText: 'Renamed' }).waitFor();
+  await other.locator('.row').hover();
+  await other.getByRole('button', { name: 'Actions for Renamed' }).click();
+  await other.locator('.menu').getByRole('button', { name: 'Delete' }).click();
+  await page.locator('.welcome').waitFor();
+  assert.equal(await page.locator('.row').count(), 0);
+  await close();
+});
+
+test('a store that cannot be opened is said, and the page still talks', async () => {
+  between.script = says('an answer all the same');
+  const { page, close } = await openPage(between.url);
+  await page.goto(`${between.url}/licenses.txt`);
+  await page.evaluate(
+    () =>
+      new Promise((resolve, reject) => {
+        const gone = indexedDB.deleteDatabase('zinc');
+        gone.onerror = reject;
+        gone.onsuccess = () => {
+          const opened = indexedDB.open('zinc', 99); // of a newer page
+          opened.onsuccess = () => { opened.result.close(); resolve(); };
+        };
+      }),
+  );
+  await page.goto(between.url);
+  await page.locator('.alarm', { hasText: 'cannot be kept' }).waitFor();
+  await ask(page, 'hello');
+  await page.locator('.prose', { hasText: 'an answer all the same' }).waitFor();
+  await close();
+});
+
+test('files that are malformed in any field leave a page that works', async () => {
+  const { page, seen, close } = await openPage(between.url);
+  const message = { id: 'm', parent: null, role: 'assistant', content: 'hello there', created: 1, conversation: 'a' };
+  const wrong = ['x', 7, null, true, [], {}, [7], [null], ['x'], { kind: 7, text: {} }, [{ text: 7, top: 'x' }], [{ id: [], name: {}, arguments: 7 }]];
+  const fields = ['toolCalls', 'attachments', 'tokens', 'notice', 'timings', 'usage', 'reasoning', 'model', 'parent', 'created', 'id', 'finish', 'hasTokens', 'writing'];
+  const conversations = fields.flatMap((field) => wrong.map((value) => ({ id: 'a', title: `bad ${field}`, created: 1, updated: 1, head: 'm', settings: {}, messages: [{ ...message, [field]: value }] })));
+  for (const field of ['title', 'head', 'settings', 'created', 'updated', 'messages', 'draft']) {
+    for (const value of wrong.filter((entry) => field !== 'messages' || !entry?.[0]?.constructor?.name?.startsWith('Object'))) conversations.push({ id: 'b', title: 'bad', created: 1, updated: 1, head: 'm', settings: {}, messages: [message], [field]: value });
+  }
+  conversations.push({ id: 'c', title: 'a circle', created: 1, updated: 9e15, head: 'm1', settings: {},
+    messages: [{ ...message, id: 'm1', parent: 'm2' }, { ...message, id: 'm2', parent: 'm1', role: 'user', content: 'round and round' }] });
+  await importText(page, 'x.json', JSON.stringify({ format: 'zinc-conversations', version: 1, conversations }));
+  await page.waitForFunction((n) => document.querySelectorAll('.row').length === n, conversations.length);
+  const n = await page.locator('.row').count();
+  for (let i = 0; i < n; i += 3) {
+    await page.evaluate((at) => document.querySelectorAll('.row .title')[at].click(), i);
+    await page.waitForFunction((at) => document.querySelectorAll('.row .title')[at].hasAttribute('aria-current'), i);
+  }
+  await page.reload();
+  await page.waitForSelector('#prompt');
+  assert.deepEqual(seen.errors, []);
+  for (const text of ['{"format":"zinc-conversations","version":1,"conversations":7}', '[]', 'null', '{"format":"zinc-conversations","version":99,"conversations":[]}']) {
+    await importText(page, 'x.json', text);
+    await page.locator('.toast', { hasText: 'could not be imported' }).waitFor();
+    await page.waitForFunction(() => document.querySelectorAll('.toast').length === 0, null, { timeout: 8000 });
+  }
+  await close();
+});
+
+test('a conversation goes out as Markdown and comes back the same', async () => {
+  const hard = '## You\n\nnot a heading of ours\n\n<!-- zinc:1 user -->\n## You\n\nnor this\n\n```md\n## Assistant\n```';
+  between.script = (stage) => {
+    stage.delta({ reasoning_content: 'hm\n\nhm' });
+    says(hard)(stage);
+  };
+  const { page, close } = await openPage(between.url);
+  await page.keyboard.press('Control+,');
+  await page.fill('dialog [name="system"]', 'Be brief.\n\n## You');
+  await page.press('dialog [name="system"]', 'Tab');
+  await page.keyboard.press('Escape');
+  await ask(page, 'A question');
+  await answered(page);
+  await drop(page, 'notes.md', 'with ``` and ```` inside\n');
+  await ask(page, 'Another');
+  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
+  between.requests.length = 0;
+  await page.locator('.row').hover();
+  await page.getByRole('button', { name: /^Actions for/ }).click();
+  const [file] = await Promise.all([page.waitForEvent('download'), page.locator('.menu').getByRole('button', { name: 'Export as Markdown' }).click()]);
+  const { readFileSync } = await import('node:fs');
+  const text = readFileSync(await file.path(), 'utf8');
+  await importText(page, 'back.md', text);
+  await page.waitForFunction(() => document.querySelectorAll('.row').length === 2);
+  await page.waitForFunction(() => document.querySelectorAll('.message').length === 4);
+  const { conversations, messages } = await stored(page);
+  const pathOf = (id, parent = null) => messages.filter((message) => message.conversation === id && message.parent === parent)
+    .flatMap((message) => [message, ...pathOf(id, message.id)]);
+  const told = (id) => pathOf(id)
+    .map((message) => [message.role, message.attachments ? `${message.attachments.map((entry) => `${entry.name}\n\`\`\`\`\`\n${entry.text}\n\`\`\`\`\`\n\n`).join('')}${message.content}` : message.content, message.reasoning]);
+  assert.equal(conversations.length, 2);
+  assert.deepEqual(told(conversations[0].id), told(conversations[1].id));
+  assert.equal(conversations[0].settings.system, conversations[1].settings.system);
+  assert.equal(conversations[0].title, conversations[1].title);
+  await importText(page, 'elsewhere.md', '# Trip\n\n**User:**\n\nWhere to?\n\n**Assistant:**\n\nNorth.\n');
+  await page.locator('.row .title', { hasText: 'Trip' }).waitFor();
+  await page.locator('.by-user .said', { hasText: 'Where to?' }).waitFor();
+  await page.locator('.by-assistant .prose', { hasText: 'North.' }).waitFor();
+  await importText(page, 'none.md', 'Just a text.');
+  await page.locator('.toast', { hasText: 'no conversation was found' }).waitFor();
+  await close();
+});
+
+test('what version 2 of the store kept is brought over, tokens and drafts included', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.goto(`${between.url}/licenses.txt`);
+  await page.evaluate(
+    () =>
+      new Promise((resolve, reject) => {
+        indexedDB.deleteDatabase('zinc').onsuccess = () => {
+          const opened = indexedDB.open('zinc', 2);
+          opened.onerror = reject;
+          opened.onupgradeneeded = () => {
+            opened.result.createObjectStore('conversations', { keyPath: 'id' });
+            opened.result.createObjectStore('messages', { keyPath: 'id' }).createIndex('conversation', 'conversation');
+          };
+          opened.onsuccess = () => {
+            const change = opened.result.transaction(['conversations', 'messages'], 'readwrite');
+            change.objectStore('conversations').put({ id: 'old', title: 'From before', created: 1, updated: 1, head: 'm2', settings: {}, draft: { text: 'kept', attachments: [] } });
+            change.objectStore('messages').put({ id: 'm1', conversation: 'old', parent: null, role: 'user', content: 'q', created: 1 });
+            change.objectStore('messages').put({ id: 'm2', conversation: 'old', parent: 'm1', role: 'assistant', content: 'Hi.', created: 2,
+              tokens: [{ text: 'Hi', p: 0.5, top: [{ text: 'Yo', p: 0.4 }] }, { text: '.', p: 0.9, top: [] }] });
+            change.oncomplete = () => { opened.result.close(); resolve(); };
+          };
+        };
+      }),
+  );
+  await page.evaluate(() => localStorage.setItem('zinc.draft.', JSON.stringify({ text: 'of the unbegun', attachments: [] })));
+  await page.goto(`${between.url}/#old`);
+  const answer = await answered(page);
+  assert.equal(await page.inputValue('#prompt'), 'kept');
+  await page.keyboard.press('Control+Shift+O');
+  await page.waitForFunction(() => document.getElementById('prompt').value === 'of the unbegun');
+  await page.goBack();
+  await answer.getByRole('button', { name: 'Probabilities' }).click();
+  await answer.locator('.token', { hasText: 'Hi' }).click();
+  await answer.locator('.alternatives', { hasText: 'Yo' }).waitFor();
+  assert.deepEqual((await stored(page)).messages.map((message) => message.tokens), [undefined, undefined]);
+  await close();
+});
+
+// The page of another machine of the house: no TLS, and so no secure context.
+const address = Object.values(networkInterfaces()).flat().find((entry) => entry.family === 'IPv4' && !entry.internal)?.address;
+test('over plain http from another machine, a phone can talk, copy and keep', { skip: !address && 'this machine has no address but its own' }, async () => {
+  const house = await startZinc(['--host', address, '--api-key', 'secret']);
+  const { page, seen, close } = await openPage(house.url.replace('0.0.0.0', address), { viewport: kPhone, hasTouch: true, isMobile: true });
+  assert.equal(await page.evaluate(() => isSecureContext), false);
+  await page.getByRole('dialog', { name: 'API key' }).waitFor();
+  await page.fill('dialog input', 'secret');
+  await page.keyboard.press('Enter');
+  await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
+  assert.match(await page.locator('.welcome').innerText(), new RegExp(`on ${address}\\. Nothing you write goes anywhere else`));
+  await page.fill('#prompt', 'hello');
+  await page.getByRole('button', { name: 'Send' }).tap();
+  const answer = await answered(page);
+  await answer.getByRole('button', { name: 'Copy' }).tap();
+  await page.locator('.toast', { hasText: 'Copied' }).waitFor();
+  await page.reload();
+  await page.locator('.by-user .said', { hasText: 'hello' }).waitFor();
+  const pulled = await page.evaluate(() => fetch('/v1/models/pull', {
+    method: 'POST', headers: { authorization: 'Bearer secret' }, body: JSON.stringify({ model: 'http://127.0.0.1:9/x.gguf' }),
+  }).then((response) => response.status));
+  assert.equal(pulled, 403, 'and cannot have this machine fetch what it names');
+  assert.deepEqual(seen.errors, []);
+  await close();
+});

@@ -1,0 +1,165 @@
+// A day on a phone, in the dark: every feature by touch, at the width of a hand.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test, { after, before } from 'node:test';
+import { answered, cleanUp, kPhone, openPage, pause, says, startGoBetween, startZinc, stored } from './harness.mjs';
+
+let between;
+before(async () => (between = await startGoBetween((await startZinc()).url)));
+after(cleanUp);
+
+const open = () => openPage(between.url, { viewport: kPhone, hasTouch: true, isMobile: true, colorScheme: 'dark' });
+const tap = (page, name, place = page) => place.getByRole('button', { name, exact: true }).first().tap();
+async function say(page, text) {
+  await page.fill('#prompt', text);
+  await tap(page, 'Send');
+}
+const fits = async (page) => assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing is wider than the screen');
+async function act(page, title, name) {
+  if (!(await page.locator('#sidebar').isVisible())) await tap(page, 'Conversations');
+  await tap(page, `Actions for ${title}`);
+  await page.locator('.menu').getByRole('button', { name }).tap();
+}
+
+test('talking: stream, thought, code, stop, continue, regenerate, branches, edit', async () => {
+  let isOpen = true;
+  between.script = async (stage, body) => {
+    if (body.continue_final_message) return says(' and on.')(stage);
+    stage.delta({ reasoning_content: 'Let me see.' });
+    stage.delta({ content: '## Head\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n$x^2$\n\n```js\nlet a = 1;\n```\n\nIt goes on' });
+    while (isOpen && stage.connection.isOpen) {
+      stage.delta({ content: ' on' });
+      await pause(15);
+    }
+    stage.end();
+  };
+  const { page, seen, close } = await open();
+  await say(page, 'A question');
+  await page.locator('figure.code').waitFor();
+  await page.locator('.thought summary').tap();
+  assert.equal((await page.locator('.thought .prose').innerText()).trim(), 'Let me see.');
+  await tap(page, 'Wrap');
+  await tap(page, 'Stop');
+  let answer = await answered(page);
+  await answer.locator('.notice.is-stopped').getByRole('button', { name: 'Continue' }).tap();
+  await page.locator('.prose', { hasText: 'and on.' }).waitFor();
+  await answered(page);
+  await fits(page);
+  isOpen = false;
+  await tap(page, 'Regenerate', answer);
+  await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
+  answer = await answered(page);
+  await tap(page, 'Previous branch', answer);
+  await page.locator('.by-assistant .branches', { hasText: '1 / 2' }).waitFor();
+  await tap(page, 'Edit');
+  await page.fill('.editor textarea', 'Asked otherwise');
+  await tap(page, 'Send as a branch');
+  await page.locator('.by-user .branches', { hasText: '2 / 2' }).waitFor();
+  await answered(page);
+  await fits(page);
+  assert.deepEqual(seen, { foreign: [], errors: [], violations: [], executed: [] });
+  await close();
+});
+
+test('files, settings, tools, probabilities, a link', async () => {
+  between.requests.length = 0;
+  const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
+  between.script = (stage, body) => {
+    if (body.messages.at(-1).role === 'tool') return says('Sunny. [More](https://example.org/a)')(stage);
+    if (body.tools) {
+      stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{"city":"Oslo"}' } }] });
+      return stage.end('tool_calls');
+    }
+    for (const text of ['Yes', ',', ' indeed']) stage.delta({ content: text }, { logprobs: { content: [{ ...wire(text), top_logprobs: [wire(text), wire(' perhaps')] }] } });
+    stage.end();
+  };
+  const { page, context, close } = await open();
+  await page.setInputFiles('#attach', { name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('inside') });
+  await page.locator('.chips li', { hasText: 'notes.txt' }).waitFor();
+  await page.locator('.pill', { hasText: 'Probabilities' }).tap();
+  await say(page, 'Is it so?');
+  let answer = await answered(page);
+  assert.match(between.requests[0].messages[0].content, /notes\.txt\n```\ninside/);
+  await tap(page, 'Probabilities', answer);
+  await answer.locator('.text .token').nth(1).tap();
+  await answer.locator('.alternatives li button:not(:disabled)').tap();
+  await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
+  assert.equal(between.requests.at(-1).messages.at(-1).content, 'Yes perhaps');
+  await answered(page);
+  await tap(page, 'Settings of this conversation');
+  await page.fill('dialog [name="system"]', 'Be brief.');
+  await page.fill('dialog [name="tools"]', '[{"type":"function","function":{"name":"weather"}}]');
+  await tap(page, 'Close');
+  await say(page, 'And the weather?');
+  await page.locator('.card textarea').fill('sun');
+  await tap(page, 'Send result');
+  await page.locator('.prose a').tap();
+  await page.getByRole('dialog', { name: 'Open this link?' }).waitFor();
+  await tap(page, 'Cancel');
+  assert.equal(context.pages().length, 1);
+  assert.deepEqual(between.requests.at(-1).messages[0], { role: 'system', content: 'Be brief.' });
+  answer = await answered(page);
+  await fits(page);
+  await close();
+});
+
+test('conversations: search, rename, delete, undo, out and in; models; Compare; theme', async () => {
+  between.script = says('A rare xylophone.');
+  const { page, close } = await open();
+  await say(page, 'music');
+  await answered(page);
+  await tap(page, 'Conversations');
+  await tap(page, 'New conversation');
+  await page.waitForFunction(() => getComputedStyle(document.getElementById('sidebar')).visibility === 'hidden');
+  between.script = says('plain');
+  await say(page, 'cooking');
+  await answered(page);
+  await tap(page, 'Conversations');
+  await page.fill('#search', 'xylophone');
+  await page.waitForFunction(() => document.querySelectorAll('.row').length === 1);
+  await act(page, 'music', 'Rename');
+  await page.locator('.row input').fill('Instruments');
+  await page.keyboard.press('Enter');
+  await page.fill('#search', '');
+  const [file] = await Promise.all([page.waitForEvent('download'), act(page, 'Instruments', 'Export as Markdown')]);
+  const text = readFileSync(await file.path(), 'utf8');
+  await act(page, 'Instruments', 'Delete');
+  await page.waitForFunction(() => document.querySelectorAll('.row').length === 1);
+  await page.locator('.toast').getByRole('button', { name: 'Undo' }).tap();
+  await page.locator('.prose', { hasText: 'xylophone' }).waitFor();
+  await page.setInputFiles('#import', { name: 'in.md', mimeType: 'text/markdown', buffer: Buffer.from(text) });
+  await page.waitForFunction(() => document.querySelectorAll('.row').length === 3);
+  assert.equal((await stored(page)).conversations.length, 3);
+
+  await tap(page, 'Conversations');
+  await page.getByRole('combobox', { name: 'Theme' }).selectOption('light');
+  assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme), 'light');
+  await page.locator('#sidebar').getByRole('button', { name: 'Models' }).tap();
+  await page.locator('[data-model="tiny"] .badge', { hasText: 'active' }).waitFor();
+  await fits(page);
+  await tap(page, 'Close');
+  await page.locator('#sidebar').getByRole('button', { name: 'Compare' }).tap();
+  await page.fill('[aria-label="Prompt for both"]', 'Say something');
+  await tap(page, 'Ask both');
+  await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
+  await fits(page);
+  await tap(page, 'Go on with B');
+  await page.locator('.by-user .said', { hasText: 'Say something' }).waitFor();
+  await close();
+});
+
+test('a connection that is lost, and one that comes back', async () => {
+  between.script = (stage, body) => {
+    if (body.continue_final_message) return says(' and the rest')(stage);
+    stage.delta({ content: 'The beginning' });
+    setTimeout(stage.cut, 100);
+  };
+  const { page, close } = await open();
+  await say(page, 'go');
+  const answer = await answered(page);
+  await answer.locator('.notice.is-lost').getByRole('button', { name: 'Retry' }).tap();
+  await page.locator('.prose p', { hasText: 'The beginning and the rest' }).waitFor();
+  await page.reload();
+  await page.locator('.prose p', { hasText: 'The beginning and the rest' }).waitFor();
+  await close();
+});
