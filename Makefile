@@ -14,39 +14,48 @@ CLANGXX = $(shell tools/find_clang.sh)
 DEPS = tools/install_deps.sh
 CTEST = ctest --output-on-failure -j $(JOBS)
 configured = [ -e $(2)/build.ninja ] || cmake --preset $(1) $(3)
+# A first `make run` does not wait for Node and its packages: where they are not there the program is built without the
+# chat page, until a goal that has it is made.
+run_configured = [ -e build/build.ninja ] || if command -v npm >/dev/null; then cmake --preset release; else \
+  cmake --preset release -DZINC_WEB=OFF && touch build/without-page; fi
+with_page = [ ! -e build/without-page ] || { cmake --preset release -DZINC_WEB=ON && rm build/without-page; }
 FORMATTED = git ls-files -z '*.cc' '*.h'
 
 .PHONY: build install deb run test check layers format fmt fuzz asan bench clean
 
 build:
-	@$(DEPS) build
+	@$(DEPS) build web
 	@$(call configured,release,build)
+	@$(with_page)
 	@cmake --build --preset release -j $(JOBS) --target zinc
 
 # To PREFIX, below DESTDIR where that is given.
 install:
-	@$(DEPS) build
+	@$(DEPS) build web
 	@$(call configured,release,build)
+	@$(with_page)
 	@cmake --build --preset release -j $(JOBS) --target pages
 	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
 
 # A Debian package of this machine's kind, in build/.
 deb:
-	@$(DEPS) build deb
+	@$(DEPS) build web deb
 	@$(call configured,release,build)
+	@$(with_page)
 	@cmake --build --preset release -j $(JOBS) --target pages
 	@cd build && cpack -G DEB
 
 # What the build says goes to standard error, so that `make -s run >answer.txt` holds the answer alone.
 run:
 	@$(DEPS) build run
-	@{ $(call configured,release,build); } >&2
+	@{ $(run_configured); } >&2
 	@cmake --build --preset release -j $(JOBS) --target zinc >&2
 	@build/zinc run "$$ZINC_PROMPT"
 
 test:
-	@$(DEPS) build test
+	@$(DEPS) build web test
 	@$(call configured,release,build)
+	@$(with_page)
 	@cmake --build --preset release -j $(JOBS)
 	@$(CTEST) --test-dir build
 	@python3 tools/check_layers.py
@@ -88,7 +97,7 @@ fuzz:
 	done
 
 bench:
-	@$(DEPS) build bench
+	@$(DEPS) build web bench
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target benches
 	@set -e; for program in build/*_bench; do echo "== $$program"; $$program; done

@@ -13,20 +13,30 @@ add_custom_target(pages DEPENDS ${page_files} zinc)  # what is installed
 install(TARGETS zinc RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${pages}/man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME zinc.1)
 install(FILES ${pages}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME zinc)
-install(FILES ${pages}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _zinc)
 install(FILES ${pages}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME zinc.fish)
+# Where zsh looks depends on the prefix, which is known when it is installed: packages and /usr have a folder of their own.
+install(CODE "
+  set(folder site-functions)
+  if(CMAKE_INSTALL_PREFIX MATCHES \"^/usr/?$\")
+    set(folder vendor-completions)
+  else()
+    message(STATUS \"fish finds its completions where XDG_DATA_DIRS has \${CMAKE_INSTALL_PREFIX}/share\")
+  endif()
+  file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${folder}\" TYPE FILE RENAME _zinc FILES \"${pages}/zsh\")")
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/zinc RENAME copyright)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME zinc)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "runs language models on this machine")
-set(CPACK_PACKAGE_CONTACT "The zinc authors")
+set(CPACK_PACKAGE_CONTACT "The zinc authors <authors@zinc.invalid>")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The zinc authors")
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${CPACK_PACKAGE_CONTACT})
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS ca-certificates)  # models come over https
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3-pip)   # of the sources, pip: is quicker with pip
+# Opened at run time where they are there: GPUs are used with them, and processors without.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1, mesa-vulkan-drivers")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libnvrtc12, python3-pip")  # pip: for package indexes that only it can ask
 include(CPack)

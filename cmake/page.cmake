@@ -13,7 +13,7 @@ const PageFile kPageFiles[] = {{nullptr, nullptr, nullptr, false, {}, {}, {}}};
   find_program(ZINC_NODE node)
   find_program(ZINC_NPM npm)
   if(NOT ZINC_NODE OR NOT ZINC_NPM)
-    message(FATAL_ERROR "The chat page needs Node 18 or later and npm: tools/install_deps.sh build installs them, "
+    message(FATAL_ERROR "The chat page needs Node 18 or later and npm: tools/install_deps.sh web installs them, "
                         "-DZINC_WEB=OFF builds without the page.")
   endif()
   set(web ${CMAKE_SOURCE_DIR}/web)

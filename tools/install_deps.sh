@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [run] [test] [deb] [check] [fuzz] [bench]
+# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [web] [run] [test] [deb] [check] [fuzz] [bench]
 # Looks first, without the package manager; installs only what is missing, asking for root only then.
 # Debian 12 or later and Ubuntu 24.04 or later have everything; elsewhere it says what is needed.
 set -euo pipefail
@@ -69,6 +69,8 @@ missing_for() {
       has_header histedit.h || echo libedit-dev
       has_header vulkan/vulkan.h || echo libvulkan-dev
       has_boost || echo @boost
+      ;;
+    web) # the chat page
       has_command node || echo nodejs
       has_command npm || echo npm
       ;;
@@ -88,6 +90,7 @@ missing_for() {
       has_command fish || echo fish
       has_command man || echo man-db
       has_module jsonschema || echo python3-jsonschema
+      missing_for deb
       ;;
     deb)
       has_command dpkg-shlibdeps || echo dpkg-dev

@@ -1,6 +1,17 @@
 #include "backend/backend.h"
 
+#include <algorithm>
+
+#include "base/memory_info.h"
+
 namespace zinc {
+
+size_t available_bytes(const DeviceInfo& device) {
+  const size_t on_device = device.free_bytes > 0 ? device.free_bytes : device.memory_bytes;
+  if (device.has_own_memory) return on_device;
+  const size_t on_machine = available_memory_bytes();
+  return on_device > 0 ? std::min(on_device, on_machine) : on_machine;
+}
 
 std::string backend_names() {
   std::string names;

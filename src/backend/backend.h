@@ -17,7 +17,12 @@ namespace zinc {
 
 struct DeviceInfo {
   std::string name;
-  size_t memory_bytes = 0;
+  size_t memory_bytes = 0;      // of the device, or of the machine where it computes in that
+  size_t free_bytes = 0;        // of it, now; 0: not known
+  bool has_own_memory = false;  // what a model takes is taken from the device, not from the machine
+  std::string driver = {};      // name and version
+  std::string features = {};    // what its kernels depend on, for people
+  std::string why_not = {};     // empty: it can be used
 };
 
 // What the device does at most, measured just now. 0: not known.
@@ -89,9 +94,14 @@ struct BackendInfo {
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
   // Whether it has kernels of its own for matrices of this format, rather than decoding them row by row.
   bool (*is_fast_format)(const Format& format) = nullptr;  // nullptr: it has for all it takes
+  // Every device it sees, usable or not. nullptr: the one it opens.
+  std::vector<DeviceInfo> (*devices)() = nullptr;
   // A device of several, by part of its name. nullptr: the backend has one device.
   Result<std::unique_ptr<Backend>> (*open_named)(std::string_view device, int n_threads) = nullptr;
 };
+
+// Bytes that a model on this device may take in all: what is free on the device, or on the machine, whichever counts.
+size_t available_bytes(const DeviceInfo& device);
 
 extern const BackendInfo* const kBackends[];  // every backend built in, ended by nullptr
 // The fastest backend that works here: what runs where none is asked for.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -13,9 +14,11 @@
 
 namespace zinc {
 
+enum class FileReaders : uint8_t { usual, owner_only };  // the umask's, or nobody else, from the first byte on
+
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::filesystem::path& wanted);
+  static Result<AtomicFile> create(const std::filesystem::path& wanted, FileReaders readers = FileReaders::usual);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
@@ -30,7 +33,8 @@ class AtomicFile {
   int fd_;  // -1 once committed or moved from
 };
 
-Status write_file_atomically(const std::filesystem::path& path, std::string_view text);
+Status write_file_atomically(const std::filesystem::path& path, std::string_view text,
+                             FileReaders readers = FileReaders::usual);
 
 // Makes `finished` (written and closed by anyone, on the same file system) durable and renames it to `path`.
 Status rename_durably(const std::filesystem::path& finished, const std::filesystem::path& path);

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -38,6 +39,9 @@ Status run_command(const std::function<Status()>& command) {
   try {
     const Status status = command();
     return status.ok() ? flush_output() : status;
+  } catch (
+      const std::filesystem::filesystem_error& error) {  // a call without an error_code, on a file system that fails
+    return fail(ErrorCode::io, "{}: {}", error.path1().string(), error.code().message());
   } catch (const std::system_error& error) {  // {fmt} throws where a stream does not take what it prints
     return fail(ErrorCode::io, "standard output could not be written: {}", error.code().message());
   }

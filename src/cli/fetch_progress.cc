@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "hub/inventory.h"
 
 namespace zinc {
@@ -64,7 +65,7 @@ std::string progress_sentence(const DownloadProgress& progress, double bytes_per
                      text.substr(text.find_first_not_of(' ')));
 }
 
-FetchProgress::FetchProgress() : is_terminal_(::isatty(STDERR_FILENO) == 1) {}
+FetchProgress::FetchProgress() : is_terminal_(::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {}
 
 FetchProgress::~FetchProgress() { clear_bar(); }
 

@@ -1,5 +1,5 @@
-// Progress of a download, for people: a bar with rate and time left where standard error is a terminal, a line now and
-// then where it is not.
+// Progress of a download, for people: a bar with rate and time left where standard error is a terminal that can
+// draw one, a line now and then where it is not.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ class FetchProgress {
   double rate(const DownloadProgress& progress, Clock::time_point now);
   void clear_bar();
 
-  bool is_terminal_;
+  bool is_terminal_;  // one that moves its cursor
   bool has_bar_ = false;
   Clock::time_point shown_{};
   DownloadPhase phase_ = DownloadPhase::fetching;

@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+#include "cli/model_memory.h"
+#include "cli/sampling_options.h"
 #include "hub/pull.h"
 #include "hub/resolve.h"
 #include "hub/sampling_advice.h"
@@ -37,22 +39,21 @@ LibraryAnswer activated(const std::string& name) {
   return {.body = {{"object", "model.activation"}, {"id", name}, {"active", true}}};
 }
 
-// How the model's makers want its answers drawn; the page asks so where its user says nothing else.
-json::object sampling_json(const SamplingAdvice& advice) {
-  return {{"temperature", advice.temperature},
-          {"top_k", advice.top_k},
-          {"top_p", advice.top_p},
-          {"min_p", advice.min_p},
-          {"repeat_penalty", advice.repeat_penalty},
-          {"origin", advice.origin}};
-}
-
 // Where people read about a model.
 std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   if (!has_source_prefix(entry.source)) return {};
   const Result<Source> source = parse_source(entry.source);
   if (!source.ok() || source.value().kind != SourceKind::hugging_face) return {};
   return settings.hf_endpoint + "/" + source.value().name;
+}
+
+// How the model's makers want its answers drawn; the page asks so where its user says nothing else.
+json::object recommended_sampling(const GgufFile& file) {
+  const SamplingAdvice advice = sampling_advice(file);
+  json::object out = sampling_json(SamplingOptions().settle(advice));
+  out.erase("seed");
+  out["origin"] = advice.origin;
+  return out;
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, shared->describe(name));
   described.engine_owner = shared;
-  described.facts["sampling"] = sampling_json(sampling_advice(shared->file()));
+  described.facts["recommended_sampling"] = recommended_sampling(shared->file());
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const Loaded& other) { return other.name == name; });
   loaded_.push_back({{.name = name, .path = path}, shared});
@@ -152,7 +153,7 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
 }
 
 HubLibrary::Answer HubLibrary::list_now() {
-  const MachineMemory machine = this_machine();
+  const MachineMemory machine = model_memory();
   json::array data;
   std::vector<Place> apart;  // files that are in no list: given by their path
   {
@@ -298,7 +299,7 @@ HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside
   if (!known && !listed) return unknown_name(name);
   ModelEntry entry = listed.value_or(ModelEntry());
   if (known) {
-    const Result<ModelEntry> shown = show_model(settings_, known->path, this_machine());
+    const Result<ModelEntry> shown = show_model(settings_, known->path, model_memory());
     if (!shown.ok()) return bad_field("model", shown.error().message);
     entry = shown.value();
   }
@@ -328,7 +329,7 @@ HubLibrary::Answer HubLibrary::load_file(const std::string& name, const ModelEnt
 // Where memory holds both, the new one is there before the others go; else they go first, and come back if it fails.
 HubLibrary::Answer HubLibrary::load_in_place(const std::string& name, const std::string& path, bool beside) {
   const std::vector<Place> others = loaded();
-  const Result<ModelEntry> shown = show_model(settings_, path, this_machine());
+  const Result<ModelEntry> shown = show_model(settings_, path, model_memory());
   const bool fits_beside = shown.ok() && shown.value().fit == Fit::fits;
   if (beside && !fits_beside) {
     return conflict(fmt::format("'{}' does not fit beside what is loaded; activate it alone", name));

@@ -1,5 +1,6 @@
 #include "cli/hub_settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/mapped_file.h"
@@ -55,13 +56,17 @@ void read_hugging_face(HubSettings& settings, const fs::path& home) {
   settings.offline = offline == "1" || offline == "true" || offline == "TRUE" || offline == "yes" || offline == "on";
 }
 
-std::string find_package_index(const fs::path& home) {
-  if (const std::string url = variable("PIP_INDEX_URL"); !url.empty()) return without_slashes(url);
+void read_pip_settings(HubSettings& settings, const fs::path& home) {
+  settings.package_index = without_slashes(variable("PIP_INDEX_URL"));
+  for (const char* name : {"PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"}) {
+    if (!variable(name).empty()) settings.only_pip_knows = true;
+  }
   const fs::path config = folder_in("XDG_CONFIG_HOME").empty() ? home / ".config" : folder_in("XDG_CONFIG_HOME");
   for (const fs::path& path : {config / "pip" / "pip.conf", home / ".pip" / "pip.conf", fs::path("/etc/pip.conf")}) {
-    if (const std::string url = index_url_of(read_small(path)); !url.empty()) return url;
+    const PipConf conf = read_pip_conf(read_small(path));
+    if (settings.package_index.empty()) settings.package_index = conf.index_url;
+    if (conf.says_more) settings.only_pip_knows = true;
   }
-  return {};
 }
 
 }  // namespace
@@ -93,23 +98,26 @@ Result<HubSettings> hub_settings() {
   } else {
     settings.ollama_stores = {home / ".ollama" / "models", "/usr/share/ollama/.ollama/models"};
   }
-  settings.package_index = find_package_index(home);
+  read_pip_settings(settings, home);
   return settings;
 }
 
-std::string index_url_of(std::string_view pip_conf) {
+PipConf read_pip_conf(std::string_view text) {
+  PipConf out;
   bool is_global = false;
-  while (!pip_conf.empty()) {
-    const size_t end = pip_conf.find('\n');
-    const std::string_view line = trim(pip_conf.substr(0, end));
-    pip_conf.remove_prefix(end == std::string_view::npos ? pip_conf.size() : end + 1);
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = trim(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.starts_with('[')) is_global = line == "[global]";
     const size_t equals = line.find('=');
     if (!is_global || equals == std::string_view::npos) continue;
-    const std::string_view key = trim(line.substr(0, equals));
-    if (key == "index-url" || key == "index_url") return without_slashes(std::string(trim(line.substr(equals + 1))));
+    std::string key(trim(line.substr(0, equals)));
+    std::ranges::replace(key, '_', '-');
+    if (key == "index-url") out.index_url = without_slashes(std::string(trim(line.substr(equals + 1))));
+    if (key == "find-links" || key == "extra-index-url" || key == "no-index") out.says_more = true;
   }
-  return {};
+  return out;
 }
 
 }  // namespace zinc

@@ -15,7 +15,11 @@ Result<std::filesystem::path> state_folder();
 
 Result<HubSettings> hub_settings();
 
-// index-url of a pip.conf, without a slash at the end; empty if it names none.
-std::string index_url_of(std::string_view pip_conf);
+// What a pip.conf says of where packages are.
+struct PipConf {
+  std::string index_url;   // without a slash at the end; empty: it names none
+  bool says_more = false;  // other places than an index, or none
+};
+PipConf read_pip_conf(std::string_view text);
 
 }  // namespace zinc

@@ -1,5 +1,6 @@
 #include "cli/hub_settings.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -85,11 +86,28 @@ TEST(HubSettings, follow_the_variables_of_the_programs_they_share_folders_with) 
 }
 
 TEST(PipConf, names_its_index_in_the_global_section) {
-  EXPECT_EQ(index_url_of("[install]\nindex-url = https://no\n[global]\n; x\nindex-url = https://yes/simple/\n"),
-            "https://yes/simple");
-  EXPECT_EQ(index_url_of("index-url = https://outside"), "");
-  EXPECT_EQ(index_url_of("[global]\nindex-url\n=\n"), "");
-  EXPECT_EQ(index_url_of(""), "");
+  EXPECT_EQ(
+      read_pip_conf("[install]\nindex-url = https://no\n[global]\n; x\nindex-url = https://yes/simple/\n").index_url,
+      "https://yes/simple");
+  EXPECT_EQ(read_pip_conf("index-url = https://outside").index_url, "");
+  EXPECT_EQ(read_pip_conf("[global]\nindex-url\n=\n").index_url, "");
+  EXPECT_EQ(read_pip_conf("").index_url, "");
+}
+
+TEST(PipConf, may_say_what_only_pip_understands) {
+  EXPECT_FALSE(read_pip_conf("[global]\nindex-url = https://yes\ntimeout = 60\n").says_more);
+  for (const char* line : {"extra-index-url = https://x", "find_links = /srv/wheels", "no-index = true"}) {
+    EXPECT_TRUE(read_pip_conf(fmt::format("[global]\n{}\n", line)).says_more) << line;
+    EXPECT_FALSE(read_pip_conf(fmt::format("[install]\n{}\n", line)).says_more) << line;
+  }
+}
+
+TEST(HubSettings, leave_packages_to_pip_where_it_is_told_more_than_an_index) {
+  const Variable home("HOME", "/home/someone"), config("XDG_CONFIG_HOME", nullptr);
+  const Variable links("PIP_FIND_LINKS", nullptr), extra("PIP_EXTRA_INDEX_URL", nullptr), no("PIP_NO_INDEX", nullptr);
+  EXPECT_FALSE(hub_settings().value().only_pip_knows);
+  const Variable wheels("PIP_FIND_LINKS", "/srv/wheels");
+  EXPECT_TRUE(hub_settings().value().only_pip_knows);
 }
 
 TEST(Progress, shows_share_rate_and_time_left) {

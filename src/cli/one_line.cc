@@ -3,11 +3,12 @@
 #include <fmt/core.h>
 
 #include "base/utf8.h"
+#include "cli/terminal_text.h"
 
 namespace zinc {
 namespace {
 
-bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0) || reorders_line(code); }
 
 }  // namespace
 

@@ -19,6 +19,7 @@ TEST(OneLine, nothing_that_moves_the_cursor_gets_through) {
   EXPECT_EQ(one_line("\xc2\x9b"
                      "2J"),
             "\\x9b2J");  // CSI as one character of the C1 set
+  EXPECT_EQ(one_line("a\u202Egpj.exe\u2028"), "a\\x202egpj.exe\\x2028");
   EXPECT_EQ(one_line("a\xff"
                      "b\xe2\x82"),
             "a\uFFFD"

@@ -4,7 +4,9 @@
 
 #include <vector>
 
+#include "backend/backend.h"
 #include "cli/help_format.h"
+#include "cli/shell_word.h"
 #include "cli/version.h"
 
 namespace zinc {
@@ -86,8 +88,8 @@ as Hugging Face's own programs use them
 \fBPIP_INDEX_URL\fR, \fBOLLAMA_MODELS\fR, \fBhttps_proxy\fR, \fBno_proxy\fR
 as pip, Ollama and curl use them
 .TP
-\fBNO_COLOR\fR
-no colours
+\fBNO_COLOR\fR, \fBFORCE_COLOR\fR
+no colours; colours also where standard output is no terminal
 .SH FILES
 .TP
 ~/.cache/zinc
@@ -115,16 +117,54 @@ std::vector<std::string> words_of(const CLI::App& app) {
   return words;
 }
 
-std::string shell_word(const std::string& text) { return "'" + replace_all(text, "'", "'\\''") + "'"; }
 std::string first_sentence(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// "' run'|' chat'|' debug eval'": every path there is, as a shell's pattern.
-std::string path_pattern(const CLI::App& root) {
+// "' run'|' chat'|' debug eval'": every path there is, as a shell's pattern; in fish with blanks between.
+std::string path_pattern(const CLI::App& root, const char* between) {
   std::string pattern;
   visit(root, "", [&](const CLI::App&, const std::string& path) {
-    if (!path.empty()) pattern += (pattern.empty() ? "" : "|") + shell_word(" " + path);
+    if (!path.empty()) pattern += (pattern.empty() ? "" : between) + quoted_word(" " + path);
   });
   return pattern;
+}
+
+// What may stand for an option's value, where that is a list of words: CLI11 writes it as "TEXT:{f32,f16,q8_0}".
+std::string values_of(const CLI::Option& option) {
+  if (option.check_lname("backend")) return replace_all(backend_names(), ",", "");
+  const std::string type = option.get_type_name();
+  const size_t open = type.find('{'), close = type.rfind('}');
+  if (open == std::string::npos || close == std::string::npos || close < open) return "";
+  return replace_all(type.substr(open + 1, close - open - 1), ",", " ");
+}
+
+// Calls `take` for each option of each command that has such a list: its path, its spellings (none: an argument that is
+// not an option) and the list.
+void visit_values(const CLI::App& root,
+                  const std::function<void(const std::string& path, const std::vector<std::string>& names,
+                                           const std::string& values)>& take) {
+  visit(root, "", [&](const CLI::App& app, const std::string& path) {
+    for (const CLI::Option* option : options_of(app)) {
+      if (const std::string values = values_of(*option); !values.empty()) take(path, spellings(*option), values);
+    }
+  });
+}
+
+// Cases of a shell's `case "$path $prev" in` that set `values`, and the paths whose argument is such a word.
+struct ValueCases {
+  std::string options, arguments;
+};
+ValueCases value_cases(const CLI::App& root) {
+  ValueCases out;
+  visit_values(root, [&](const std::string& path, const std::vector<std::string>& names, const std::string& values) {
+    std::string pattern;
+    for (const std::string& name : names) {
+      pattern += (pattern.empty() ? "" : "|") + quoted_word(fmt::format(" {} {}", path, name));
+    }
+    if (!names.empty()) out.options += fmt::format("    {}) values={} ;;\n", pattern, quoted_word(values));
+    if (names.empty())
+      out.arguments += fmt::format("    {}) values={} ;;\n", quoted_word(" " + path), quoted_word(values));
+  });
+  return out;
 }
 
 }  // namespace
@@ -148,50 +188,77 @@ std::string man_page(const CLI::App& root) {
 std::string bash_completion(const CLI::App& root) {
   std::string cases;
   visit(root, "", [&](const CLI::App& app, const std::string& path) {
-    cases += fmt::format("    {}) words={} ;;\n", shell_word(path.empty() ? "" : " " + path),
-                         shell_word(joined(words_of(app), " ")));
+    cases += fmt::format("    {}) words={} ;;\n", quoted_word(path.empty() ? "" : " " + path),
+                         quoted_word(joined(words_of(app), " ")));
   });
+  const ValueCases values = value_cases(root);
   return fmt::format(R"sh(# bash completion of zinc; written by `zinc completion bash`
 _zinc() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} path= word words=
-  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+  local line=${{COMP_LINE:0:COMP_POINT}} cur= prev= path= word words= values= i
+  local -a typed
+  read -a typed <<< "$line"  # by blanks alone: bash itself takes hf:NAME apart
+  if [[ $line != *[[:blank:]] ]]; then cur=${{typed[-1]}}; unset 'typed[-1]'; fi
+  for word in "${{typed[@]:1}}"; do
     case "$path $word" in {}) path="$path $word" ;; esac
+    prev=$word
   done
+  case "$path $prev" in
+{}    *) case $path in
+{}    esac ;;
+  esac
   case $path in
 {}  esac
-  if [[ -n $path && $cur != -* ]]; then words="$words $("${{COMP_WORDS[0]}}" list --names 2>/dev/null)"; fi
+  if [[ -n $values && $cur != -* ]]; then
+    words=$values
+  elif [[ -n $path && $cur != -* ]]; then
+    words="$words $("${{typed[0]}}" list --names 2>/dev/null)"
+  fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
-  if [[ -n $path ]]; then COMPREPLY+=($(compgen -f -- "$cur")); fi
+  if [[ -n $path && -z $values ]]; then mapfile -t -O "${{#COMPREPLY[@]}}" COMPREPLY < <(compgen -f -- "$cur"); fi
+  if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then  # only what follows the colon is replaced
+    for i in "${{!COMPREPLY[@]}}"; do COMPREPLY[i]=${{COMPREPLY[i]#"${{cur%"${{cur##*:}}"}}"}}; done
+  fi
 }}
 complete -o filenames -F _zinc zinc
 )sh",
-                     path_pattern(root), cases);
+                     path_pattern(root, "|"), values.options, values.arguments, cases);
 }
 
 std::string zsh_completion(const CLI::App& root) {
   std::string cases;
   visit(root, "", [&](const CLI::App& app, const std::string& path) {
-    cases += fmt::format("    {}) entries=(\n", shell_word(path.empty() ? "" : " " + path));
-    const auto add = [&](const std::string& name, const std::string& help) {
-      cases += fmt::format("      {}\n", shell_word(replace_all(name, ":", "\\:") + ":" + first_sentence(help)));
+    std::string commands, options;
+    const auto entry = [&](const std::string& name, const std::string& help) {
+      return "      " + quoted_word(replace_all(name, ":", "\\:") + ":" + first_sentence(help)) + "\n";
     };
-    for (const CLI::App* command : commands_of(app)) add(command->get_name(), command->get_description());
+    for (const CLI::App* command : commands_of(app)) commands += entry(command->get_name(), command->get_description());
     for (const CLI::Option* option : options_of(app)) {
-      for (const std::string& name : spellings(*option)) add(name, option->get_description());
+      for (const std::string& name : spellings(*option)) options += entry(name, option->get_description());
     }
-    cases += "    ) ;;\n";
+    cases += fmt::format("    {})\n    commands=(\n{}    ) options=(\n{}    ) ;;\n",
+                         quoted_word(path.empty() ? "" : " " + path), commands, options);
   });
+  const ValueCases values = value_cases(root);
   return fmt::format(R"sh(#compdef zinc
 # zsh completion of zinc; written by `zinc completion zsh`
 _zinc() {{
-  local chain= word
-  local -a entries models
+  local chain= word values=
+  local -a commands options models
   for word in ${{words[2,CURRENT-1]}}; do
     case "$chain $word" in {}) chain="$chain $word" ;; esac
   done
+  case "$chain ${{words[CURRENT-1]}}" in
+{}    *) case $chain in
+{}    esac ;;
+  esac
+  if [[ -n $values && $PREFIX != -* ]]; then
+    compadd -- ${{=values}}
+    return
+  fi
   case $chain in
 {}  esac
-  _describe -o zinc entries
+  (( $#commands )) && _describe command commands
+  _describe -o option options
   if [[ -n $chain && $PREFIX != -* ]]; then
     models=(${{(f)"$(${{words[1]}} list --names 2>/dev/null)"}})
     compadd -a models
@@ -200,29 +267,47 @@ _zinc() {{
 }}
 if [[ $funcstack[1] == _zinc ]]; then _zinc "$@"; else compdef _zinc zinc; fi
 )sh",
-                     path_pattern(root), cases);
+                     path_pattern(root, "|"), values.options, values.arguments, cases);
 }
 
 std::string fish_completion(const CLI::App& root) {
-  std::string text = "# fish completion of zinc; written by `zinc completion fish`\n";
+  std::string text = fmt::format(R"sh(# fish completion of zinc; written by `zinc completion fish`
+function __zinc_at  # whether the commands typed so far are these
+  set -l chain ''
+  for word in (commandline -opc)[2..]
+    switch "$chain $word"
+      case {}
+        set chain "$chain $word"
+    end
+  end
+  test "$chain" = "$argv[1]"
+end
+)sh",
+                                 path_pattern(root, " "));
+  std::string without_models = "not __zinc_at ''";
   visit(root, "", [&](const CLI::App& app, const std::string& path) {
-    std::string when = "__fish_use_subcommand";
-    if (!path.empty())
-      when = "__fish_seen_subcommand_from " + replace_all(path, " ", "; and __fish_seen_subcommand_from ");
-    const std::string start = fmt::format("complete -c zinc -n {}", shell_word(when));
+    const std::string when = fmt::format("__zinc_at {}", quoted_word(path.empty() ? "" : " " + path));
+    const std::string start = fmt::format("complete -c zinc -n {}", quoted_word(when));
     for (const CLI::App* command : commands_of(app)) {
-      text += fmt::format("{} -f -a {} -d {}\n", start, command->get_name(), shell_word(command->get_description()));
+      text += fmt::format("{} -f -a {} -d {}\n", start, command->get_name(), quoted_word(command->get_description()));
     }
     for (const CLI::Option* option : options_of(app)) {
       std::string names;
       for (const std::string& name : option->get_snames()) names += " -s " + name;
       for (const std::string& name : option->get_lnames()) names += " -l " + name;
+      const std::string values = values_of(*option);
+      const std::string choice = values.empty() ? "" : fmt::format(" -x -a {}", quoted_word(values));
       if (!names.empty()) {
-        text += fmt::format("{}{} -d {}\n", start, names, shell_word(first_sentence(option->get_description())));
+        text +=
+            fmt::format("{}{}{} -d {}\n", start, names, choice, quoted_word(first_sentence(option->get_description())));
+      } else if (!values.empty()) {
+        text += fmt::format("{} -f -a {}\n", start, quoted_word(values));
+        without_models += fmt::format("; and not __zinc_at {}", quoted_word(" " + path));
       }
     }
   });
-  return text + "complete -c zinc -n 'not __fish_use_subcommand' -a '(zinc list --names 2>/dev/null)' -d model\n";
+  return text + fmt::format("complete -c zinc -n {} -a '(zinc list --names 2>/dev/null)' -d model\n",
+                            quoted_word(without_models));
 }
 
 }  // namespace zinc

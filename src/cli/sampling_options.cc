@@ -29,8 +29,14 @@ SamplingParams SamplingOptions::settle(const SamplingAdvice& advice) const {
   out.top_p = top_p.value_or(advice.top_p);
   out.min_p = min_p.value_or(advice.min_p);
   out.repeat_penalty = repeat_penalty.value_or(advice.repeat_penalty);
+  out.presence_penalty = presence_penalty.value_or(advice.presence_penalty);
   out.seed = seed ? *seed : fresh_seed() >> 11;  // exact in any language that reads it from JSON
   return out;
+}
+
+bool SamplingOptions::takes_advice() const {
+  if (temperature && *temperature <= kGreedyTemperature) return false;  // then nothing else matters
+  return !temperature || !top_k || !top_p || !min_p || !repeat_penalty || !presence_penalty;
 }
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
@@ -43,12 +49,12 @@ void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
   add("--top-p", options.top_p, "keep the most likely tokens with this probability together (1: off)");
   add("--min-p", options.min_p, "keep tokens with this share of the best one's probability (0: off)");
   add("--repeat-penalty", options.repeat_penalty, "weaken tokens already seen (1: off)");
+  add("--presence-penalty", options.presence_penalty, "subtracted once if a token was seen (0: off)");
   add("--seed", options.seed, "of the random draws (default: a new one each time)")->check(seed_text, "");
   const auto add_more = [&app](const char* name, auto& target, const char* help) {
     app.add_option(name, target, help)->capture_default_str()->group("Sampling, seldom needed");
   };
   add_more("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen (0: off)");
-  add_more("--presence-penalty", p.presence_penalty, "subtracted once if a token was seen (0: off)");
   add_more("--repeat-last-n", p.repeat_last_n, "how far back these three look (-1: everything)");
   add_more("--dry-multiplier", p.dry_multiplier, "strength against repeated runs of tokens (0: off)");
   add_more("--dry-base", p.dry_base, "growth of that penalty with the run's length");

@@ -13,13 +13,14 @@
 namespace zinc {
 
 struct SamplingOptions {
-  std::optional<float> temperature, top_p, min_p, repeat_penalty;
+  std::optional<float> temperature, top_p, min_p, repeat_penalty, presence_penalty;
   std::optional<int32_t> top_k;
   std::optional<uint64_t> seed;
   SamplingParams params = {};  // what was given, and neutral where it is
 
   // All of it: what was given, else the advice; a drawn seed.
   SamplingParams settle(const SamplingAdvice& advice) const;
+  bool takes_advice() const;  // whether any of it that matters is not given
 };
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options);

@@ -13,8 +13,12 @@ bool is_dumb_terminal() {
 }
 
 bool shows_colours(int stream) {
-  const char* const unwanted = std::getenv("NO_COLOR");
-  return (!unwanted || *unwanted == '\0') && !is_dumb_terminal() && ::isatty(stream);
+  const auto is_set = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return value && *value != '\0';
+  };
+  if (is_set("NO_COLOR")) return false;
+  return is_set("FORCE_COLOR") || (!is_dumb_terminal() && ::isatty(stream));
 }
 
 }  // namespace zinc

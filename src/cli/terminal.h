@@ -4,6 +4,6 @@
 namespace zinc {
 
 bool is_dumb_terminal();         // it cannot move its cursor: TERM is "dumb" or not set
-bool shows_colours(int stream);  // it is a terminal that can, and NO_COLOR is not set (no-color.org)
+bool shows_colours(int stream);  // it is a terminal that can, or FORCE_COLOR is set; never with NO_COLOR
 
 }  // namespace zinc

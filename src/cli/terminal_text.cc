@@ -8,10 +8,6 @@ namespace {
 constexpr char32_t kPictures = 0x2400;       // U+2400 to U+241F are pictures of the C0 controls
 constexpr char32_t kDeletePicture = 0x2421;  // of DEL
 
-bool reorders_line(char32_t code) {
-  return (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0x2028 || code == 0x2029;
-}
-
 char32_t harmless(char32_t code) {
   if (code == '\n' || code == '\t') return code;
   if (code < 0x20) return kPictures + code;
@@ -21,6 +17,10 @@ char32_t harmless(char32_t code) {
 }
 
 }  // namespace
+
+bool reorders_line(char32_t code) {
+  return (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0x2028 || code == 0x2029;
+}
 
 std::string terminal_text(std::string_view text) {
   std::string out;

@@ -8,5 +8,6 @@
 namespace zinc {
 
 std::string terminal_text(std::string_view text);
+bool reorders_line(char32_t code);  // what comes after it stands elsewhere: bidirectional controls, other line ends
 
 }  // namespace zinc

@@ -1,18 +1,14 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "cache/cache_plan.h"
 #include "engine/engine_loop.h"
+#include "engine/engine_memory.h"
 #include "engine/inbox.h"
 #include "engine/model_fingerprint.h"
-#include "graph/memory_plan.h"
 
 namespace zinc {
 namespace {
-
-constexpr int kDefaultWholeContexts = 4;  // requests without a limit of their own that run at once
 
 Status check(const EngineOptions& options) {
   const auto check_one = [](std::string_view name, int value, int least) -> Status {
@@ -26,55 +22,6 @@ Status check(const EngineOptions& options) {
   if (Status s = check_one("state_interval", options.state_interval, 1); !s.ok()) return s;
   if (options.longest_gap > 1) return ok_status();
   return fail(ErrorCode::invalid_input, "longest_gap is {}, but must be above 1", options.longest_gap);
-}
-
-// Sizes of steps that plans are compiled for: one row, a few, a row for every request, and prompts beside them.
-std::vector<int> step_sizes(const EngineOptions& options) {
-  std::vector<int> sizes;
-  for (const int size :
-       {1, std::min(8, options.max_sequences), options.max_sequences, options.max_sequences + options.step_tokens}) {
-    if (sizes.empty() || size > sizes.back()) sizes.push_back(size);
-  }
-  return sizes;
-}
-
-Bucket bucket_of(int n_tokens, int max_sequences) {
-  const int n_sequences = std::min(n_tokens, max_sequences);
-  return {.max_tokens = n_tokens, .max_seqs = n_sequences, .max_outputs = n_sequences};
-}
-
-size_t plan_bytes(const Graph& graph, const EngineOptions& options) {
-  size_t n = 0;
-  for (const int size : step_sizes(options)) {
-    const Bucket bucket = bucket_of(size, options.max_sequences);
-    n += plan_memory(graph, bucket.max_tokens, bucket.max_outputs, false).n_elems * sizeof(float);
-  }
-  return n;
-}
-
-Result<CachePlan> plan_for(const ModelInstance& model, const EngineOptions& options) {
-  const size_t weights = std::max(model.file().file_bytes(), model.weights().device_bytes());  // mapped pages go back
-  const size_t taken = weights + plan_bytes(model.model().graph, options);
-  const size_t left = model.memory_limit() > taken ? model.memory_limit() - taken : 0;
-  if (options.cache_bytes > left) {
-    return fail(ErrorCode::out_of_memory,
-                "{} bytes of cache do not fit: of {} bytes of memory, model and steps take {}, which leaves {}",
-                options.cache_bytes, model.memory_limit(), taken, left);
-  }
-  constexpr int64_t kMostPositions = std::numeric_limits<int>::max() / 2;
-  const int64_t context = options.context > 0 ? options.context : model.model().config.max_context;
-  CacheDemand demand{.max_sequences = options.max_sequences,
-                     .context = static_cast<int>(std::clamp<int64_t>(context, 1, kMostPositions)),
-                     .may_shrink_context = options.context == 0,
-                     .n_whole_contexts = 1,
-                     .max_run = options.step_tokens,
-                     .state_interval = options.state_interval,
-                     .max_bytes = options.cache_bytes > 0 ? options.cache_bytes : left / 2};
-  if (options.context == 0) demand.n_whole_contexts = std::min(kDefaultWholeContexts, options.max_sequences);
-  if (options.cache_bytes == 0) {
-    demand.max_tokens = static_cast<size_t>(demand.context) * static_cast<size_t>(options.max_sequences);
-  }
-  return plan_cache(model.model().caches, model.kv_format(), demand);
 }
 
 }  // namespace
@@ -101,7 +48,10 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
   }
   if (Status valid = check(options); !valid.ok()) return valid.error();
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
-  ZINC_TRY(plan, plan_for(model, options));
+  const size_t weight_bytes =
+      std::max(model.file().file_bytes(), model.weights().device_bytes());  // mapped pages go back
+  ZINC_TRY(memory, plan_engine_memory(model.model(), model.kv_format(), weight_bytes, model.memory_limit(), options));
+  const CachePlan& plan = memory.cache;
   std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(tokenizer)));
   const ModelInstance& instance = engine->model_;
   const Graph& graph = instance.model().graph;

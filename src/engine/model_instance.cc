@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "base/memory_info.h"
-
 namespace zinc {
 
 Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, const LoadOptions& options) {
@@ -12,19 +10,21 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   instance.file_ = std::make_unique<GgufFile>(std::move(file));
   ZINC_TRY(model, read_model(*instance.file_));
   instance.model_ = std::make_unique<Model>(std::move(model));
-  instance.memory_limit_ = options.memory_limit > 0 ? options.memory_limit : available_memory_bytes();
-  if (instance.file_->file_bytes() > instance.memory_limit_) {
-    return fail(ErrorCode::out_of_memory,
-                "{}: the model's {} bytes do not fit the {} bytes of memory available; take a smaller model or a "
-                "smaller quantization",
-                path.string(), instance.file_->file_bytes(), instance.memory_limit_);
-  }
   const std::string_view name = options.backend.empty() ? default_backend().name : std::string_view(options.backend);
   ZINC_TRY(info, find_backend(name));
   instance.backend_name_ = info->name;
   instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
   ZINC_TRY(backend, open_backend(name, options.n_threads));
   instance.backend_ = std::move(backend);
+  const DeviceInfo device = instance.backend_->info();
+  instance.memory_limit_ = options.memory_limit > 0 ? options.memory_limit : available_bytes(device);
+  if (instance.file_->file_bytes() > instance.memory_limit_) {
+    return fail(ErrorCode::out_of_memory,
+                "{}: the model's {} bytes do not fit the {} bytes of memory available{}; take a smaller model or a "
+                "smaller quantization",
+                path.string(), instance.file_->file_bytes(), instance.memory_limit_,
+                device.has_own_memory ? fmt::format(" on {}", device.name) : "");
+  }
   std::vector<const Graph*> graphs = {&instance.model_->graph};
   if (instance.model_->draft) graphs.push_back(&*instance.model_->draft);
   const GgufFile* mapped = instance.file_.get();

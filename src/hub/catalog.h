@@ -31,6 +31,7 @@ struct CatalogModel {
   CatalogFile file;
   bool thinks;  // can write its reasoning before the answer
   CatalogStatus status;
+  std::string_view released = {};  // "2025-04"; empty: not verified
 };
 
 inline constexpr int kCatalogContext = 4096;  // positions that memory needs are stated for

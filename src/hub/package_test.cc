@@ -221,6 +221,55 @@ TEST_F(PackageTest, without_pip_the_index_does_with_any_page_it_has) {
   }
 }
 
+// An index that has the wheel, or answers with `refusal`.
+FaultServer index_of(const std::string& wheel, int refusal = 0) {
+  return FaultServer([wheel, refusal](const ServedRequest& request) -> FaultReply {
+    if (refusal != 0) return {.status = refusal};
+    if (request.path == "/simple/package/") {
+      return {.status = 200,
+              .body = fmt::format("<a href=\"/package-1.0-py3-none-any.whl#sha256={}\">x</a>", sha256_of(wheel))};
+    }
+    return honest_reply(request, {.bytes = wheel});
+  });
+}
+
+TEST_F(PackageTest, the_index_is_asked_before_pip_so_that_the_download_is_like_any_other) {
+  FaultServer index = index_of(contents(root_ / "package-1.0-py3-none-any.whl"));
+  settings_.package_index = index.url("/simple");
+  const Result<Pulled> pulled = pull();
+  ASSERT_TRUE(pulled.ok()) << pulled.error().message;
+  EXPECT_EQ(contents(pulled.value().model.path()), model_);
+  EXPECT_EQ(n_downloads(), 0u);
+}
+
+TEST_F(PackageTest, where_no_index_is_named_it_is_the_one_pip_itself_would_ask) {
+  FaultServer index = index_of(contents(root_ / "package-1.0-py3-none-any.whl"));
+  use_python(fmt::format("[ \"$1\" != -c ] || {{ echo {}; exit 0; }}", index.url("/simple")));
+  ASSERT_TRUE(pull().ok());
+  EXPECT_EQ(n_downloads(), 0u);
+}
+
+TEST_F(PackageTest, pip_fetches_what_the_index_does_not_tell_us) {
+  for (const int refusal : {401, 404}) {
+    fs::remove_all(settings_.cache);
+    fs::remove(root_ / "downloads");
+    said_.clear();
+    FaultServer index = index_of("", refusal);
+    settings_.package_index = index.url("/simple");
+    ASSERT_TRUE(pull().ok());
+    EXPECT_EQ(n_downloads(), 1u);
+    EXPECT_TRUE(says(said_, {"asking pip instead"}));
+  }
+}
+
+TEST_F(PackageTest, pip_comes_first_where_it_is_told_of_other_places) {
+  FaultServer index = index_of(contents(root_ / "package-1.0-py3-none-any.whl"));
+  settings_.package_index = index.url("/simple");
+  settings_.only_pip_knows = true;
+  ASSERT_TRUE(pull().ok());
+  EXPECT_EQ(n_downloads(), 1u);
+}
+
 TEST_F(PackageTest, a_wheel_with_another_hash_than_the_index_states_is_not_used) {
   fs::remove(root_ / "python");
   const std::string wheel = contents(root_ / "package-1.0-py3-none-any.whl");

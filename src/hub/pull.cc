@@ -212,9 +212,10 @@ void Pull::announce(const std::vector<WantedFile>& missing, const std::vector<Wa
   hooks_.say(fmt::format("fetching {}{} into {}, once", pulled_.model.id,
                          n_missing > 0 ? fmt::format(" ({} MB)", n_missing / 1'000'000) : "",
                          pulled_.model.folder.string()));
-  const MachineMemory machine = this_machine();
+  MachineMemory machine = this_machine();
+  if (settings_.memory_bytes > 0) machine.n_bytes = settings_.memory_bytes;
   if (judge_fit(n_memory, machine) == Fit::too_large) {
-    hooks_.say(fmt::format("this model needs about {} MB of memory, this machine has {} MB: it will not run here",
+    hooks_.say(fmt::format("this model needs about {} MB of memory, there are {} MB here: it will not run",
                            n_memory / 1'000'000, machine.n_bytes / 1'000'000));
   }
 }

@@ -1,5 +1,8 @@
 #include "hub/sampling_advice.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -8,62 +11,105 @@
 namespace zinc {
 namespace {
 
+enum class Mode : uint8_t { any, thinks, answers };  // what it does before it answers
+
 struct FamilyAdvice {
-  std::string_view name, also;  // both in the names of a file; the first row that fits counts
-  SamplingAdvice advice;
+  std::string_view name, also, but_not;  // in the names of a file: both of these, and not this one
+  Mode mode;
+  SamplingAdvice advice;  // temperature, top-k, top-p, min-p, repeat and presence penalty
 };
 
-// What the makers' model cards and generation_config.json say.
+// The first row that fits counts. Where nobody said whether to think, the mode does not matter: of a family's rows that
+// of its own choice comes first.
 constexpr std::array kFamilies = {
-    FamilyAdvice{"smollm3", "", {0.6f, 0, 0.95f, 0, 1, "SmolLM3's model card"}},
-    FamilyAdvice{"smollm2", "", {0.2f, 0, 0.9f, 0, 1, "SmolLM2's model card"}},
-    FamilyAdvice{"qwen3 ", "instruct 2507", {0.7f, 20, 0.8f, 0, 1, "Qwen3 Instruct's model card"}},
-    FamilyAdvice{"qwen3 ", "", {0.6f, 20, 0.95f, 0, 1, "Qwen3's model card"}},
-    FamilyAdvice{"qwen2.5 ", "", {0.7f, 20, 0.8f, 0, 1.05f, "Qwen2.5's generation_config.json"}},
-    FamilyAdvice{"llama 3", "instruct", {0.6f, 0, 0.9f, 0, 1, "Llama 3's generation_config.json"}},
-    FamilyAdvice{"gemma", "", {1, 64, 0.95f, 0, 1, "Gemma's model card"}},
-    FamilyAdvice{"gpt oss", "", {1, 0, 1, 0, 1, "gpt-oss's model card"}},
+    FamilyAdvice{"smollm3", "", "", Mode::any, {0.6f, 0, 0.95f, 0, 1, 0, "SmolLM3's model card"}},
+    FamilyAdvice{"smollm2", "", "", Mode::any, {0.2f, 0, 0.9f, 0, 1, 0, "SmolLM2's model card"}},
+    FamilyAdvice{"qwen3.6 ", "", "", Mode::thinks, {1, 20, 0.95f, 0, 1, 0, "Qwen3.6's model card"}},
+    FamilyAdvice{"qwen3.6 ", "", "", Mode::answers, {0.7f, 20, 0.8f, 0, 1, 1.5f, "Qwen3.6's model card, no thinking"}},
+    // The two smallest answer at once unless told otherwise.
+    FamilyAdvice{"qwen3.5 ", " 0.8b", "", Mode::answers, {1, 20, 1, 0, 1, 2, "Qwen3.5 0.8B's model card, no thinking"}},
+    FamilyAdvice{"qwen3.5 ", " 2b", "", Mode::answers, {1, 20, 1, 0, 1, 2, "Qwen3.5 2B's model card, no thinking"}},
+    FamilyAdvice{"qwen3.5 ", "", "", Mode::thinks, {1, 20, 0.95f, 0, 1, 1.5f, "Qwen3.5's model card"}},
+    FamilyAdvice{"qwen3.5 ", "", "", Mode::answers, {0.7f, 20, 0.8f, 0, 1, 1.5f, "Qwen3.5's model card, no thinking"}},
+    FamilyAdvice{"qwen3 coder", "", "", Mode::any, {0.7f, 20, 0.8f, 0, 1.05f, 0, "Qwen3-Coder's model card"}},
+    FamilyAdvice{"qwen3 ", "instruct", "", Mode::any, {0.7f, 20, 0.8f, 0, 1, 0, "Qwen3 Instruct's model card"}},
+    FamilyAdvice{"qwen3 ", "", "base", Mode::thinks, {0.6f, 20, 0.95f, 0, 1, 0, "Qwen3's model card"}},
+    FamilyAdvice{"qwen3 ", "", "base", Mode::answers, {0.7f, 20, 0.8f, 0, 1, 0, "Qwen3's model card, no thinking"}},
+    FamilyAdvice{"qwen2.5 0.5b",
+                 "instruct",
+                 "",
+                 Mode::any,
+                 {0.7f, 20, 0.8f, 0, 1.1f, 0, "Qwen2.5 0.5B's generation_config.json"}},
+    FamilyAdvice{"qwen2.5 1.5b",
+                 "instruct",
+                 "",
+                 Mode::any,
+                 {0.7f, 20, 0.8f, 0, 1.1f, 0, "Qwen2.5 1.5B's generation_config.json"}},
+    FamilyAdvice{
+        "qwen2.5 ", "instruct", " vl ", Mode::any, {0.7f, 20, 0.8f, 0, 1.05f, 0, "Qwen2.5's generation_config.json"}},
+    FamilyAdvice{"llama 3", "instruct", "", Mode::any, {0.6f, 0, 0.9f, 0, 1, 0, "Llama 3's generation_config.json"}},
+    FamilyAdvice{"architecture gemma3", "", "", Mode::any, {1, 64, 0.95f, 0, 1, 0, "Gemma 3's model card"}},
+    FamilyAdvice{"architecture gemma4", "", "", Mode::any, {1, 64, 0.95f, 0, 1, 0, "Gemma 4's model card"}},
+    FamilyAdvice{"gpt oss", "", "", Mode::any, {1, 0, 1, 0, 1, 0, "gpt-oss's model card"}},
 };
 
 // Lower case, words apart by blanks: one repository's "Qwen3-8B" is another's "Qwen3 8B".
 std::string names_of(const GgufFile& file) {
-  std::string names;
-  for (const char* key : {"general.basename", "general.finetune", "general.name"}) {
+  std::string names = fmt::format("architecture {}; ", file.get_or<std::string_view>("general.architecture", ""));
+  for (const char* key : {"general.basename", "general.size_label", "general.finetune", "general.name"}) {
     names += std::string(file.get_or<std::string_view>(key, "")) + " ";
   }
   for (char& c : names) c = c == '-' || c == '_' ? ' ' : c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   return names;
 }
 
-// False: the file says nothing, or nothing that could be meant.
+// False: the file says nothing, or nothing that could be meant. What it leaves out is neutral, as in the
+// generation_config.json that its makers' figures come from.
 bool take_from_file(const GgufFile& file, SamplingAdvice& advice) {
-  constexpr double kAbsent = -1;
-  const double temperature = file.get_or<double>("general.sampling.temp", kAbsent);
+  constexpr std::array kKeys = {"temp", "top_k", "top_p", "min_p", "penalty_repeat"};
+  const bool says_any = std::any_of(kKeys.begin(), kKeys.end(), [&](const char* key) {
+    return file.find(fmt::format("general.sampling.{}", key)) != nullptr;
+  });
+  if (!says_any) return false;
+  constexpr double kAbsurd = -1;  // of another kind than a number
+  const auto number = [&](const char* key, double neutral) {
+    const std::string name = fmt::format("general.sampling.{}", key);
+    return static_cast<float>(file.find(name) ? file.get_or<double>(name, kAbsurd) : neutral);
+  };
   const int64_t top_k = file.get_or<int64_t>("general.sampling.top_k", 0);
   constexpr int32_t kAnyVocabulary = 1 << 30;
-  if (temperature < 0 || top_k < 0 || top_k > kAnyVocabulary) return false;
+  if (top_k < 0 || top_k > kAnyVocabulary) return false;
   SamplingParams params;
-  params.temperature = static_cast<float>(temperature);
+  params.temperature = number("temp", 1);
   params.top_k = static_cast<int32_t>(top_k);
-  params.top_p = static_cast<float>(file.get_or<double>("general.sampling.top_p", 1));
-  params.min_p = static_cast<float>(file.get_or<double>("general.sampling.min_p", 0));
-  params.repeat_penalty = static_cast<float>(file.get_or<double>("general.sampling.penalty_repeat", 1));
+  params.top_p = number("top_p", 1);
+  params.min_p = number("min_p", 0);
+  params.repeat_penalty = number("penalty_repeat", 1);
   if (!validate(params, kAnyVocabulary).ok()) return false;
-  advice = {params.temperature, params.top_k, params.top_p, params.min_p, params.repeat_penalty, "the file's"};
+  advice = {params.temperature, params.top_k, params.top_p, params.min_p, params.repeat_penalty, 0, "the file's"};
   return true;
+}
+
+const FamilyAdvice* find_family(const std::string& names, std::optional<bool> thinking) {
+  const auto has = [&](std::string_view word) { return names.find(word) != std::string::npos; };
+  for (const FamilyAdvice& family : kFamilies) {
+    const bool is_mode = !thinking || family.mode == Mode::any || (family.mode == Mode::thinks) == *thinking;
+    const bool is_other = !family.but_not.empty() && has(family.but_not);
+    if (is_mode && has(family.name) && has(family.also) && !is_other) return &family;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-SamplingAdvice sampling_advice(const GgufFile& file) {
-  SamplingAdvice advice;
-  if (take_from_file(file, advice)) return advice;
+SamplingAdvice sampling_advice(const GgufFile& file, std::optional<bool> thinking) {
   const std::string names = names_of(file);
-  for (const FamilyAdvice& family : kFamilies) {
-    const bool fits = names.find(family.name) != std::string::npos && names.find(family.also) != std::string::npos;
-    if (fits) return family.advice;
-  }
-  return advice;
+  const FamilyAdvice* const family = find_family(names, thinking);
+  // What a file says is for the mode its model takes by itself.
+  const bool is_own_mode = family == find_family(names, std::nullopt);
+  SamplingAdvice advice;
+  if (is_own_mode && take_from_file(file, advice)) return advice;
+  return family ? family->advice : advice;
 }
 
 }  // namespace zinc

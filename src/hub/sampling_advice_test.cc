@@ -9,11 +9,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-SamplingAdvice advice_of(GgufWriter& writer) {
+SamplingAdvice advice_of(GgufWriter& writer, const char* architecture = "llama", std::optional<bool> thinking = {}) {
   const fs::path path = fs::path(testing::TempDir()) / "zinc_sampling_advice.gguf";
-  writer.add("general.architecture", "llama");
+  writer.add("general.architecture", architecture);
   writer.write(path);
-  const SamplingAdvice advice = sampling_advice(GgufFile::open(path).value());
+  const SamplingAdvice advice = sampling_advice(GgufFile::open(path).value(), thinking);
   fs::remove(path);
   return advice;
 }
@@ -26,9 +26,61 @@ TEST(SamplingAdvice, a_family_is_known_however_its_name_is_spelled) {
     EXPECT_FLOAT_EQ(advice.top_p, 0.9f) << name;
     EXPECT_EQ(advice.origin, "SmolLM2's model card");
   }
-  GgufWriter thinks, instruct;
-  EXPECT_FLOAT_EQ(advice_of(thinks.add("general.name", "Qwen3-8B")).temperature, 0.6f);
-  EXPECT_FLOAT_EQ(advice_of(instruct.add("general.name", "Qwen3-4B-Instruct-2507")).temperature, 0.7f);
+}
+
+struct Known {
+  const char *name, *architecture;
+  std::optional<bool> thinking;
+  float temperature, top_p;
+  int top_k;
+  float repeat_penalty, presence_penalty;
+  const char* origin;
+};
+
+TEST(SamplingAdvice, every_family_gets_what_its_makers_say_for_the_mode_it_runs_in) {
+  const Known models[] = {
+      {"SmolLM3 3B", "smollm3", {}, 0.6f, 0.95f, 0, 1, 0, "SmolLM3's model card"},
+      {"Qwen3.6-27B", "qwen35", {}, 1, 0.95f, 20, 1, 0, "Qwen3.6's model card"},
+      {"Qwen3.6-35B-A3B", "qwen35moe", false, 0.7f, 0.8f, 20, 1, 1.5f, "Qwen3.6's model card, no thinking"},
+      {"Qwen3.5-35B-A3B", "qwen35moe", {}, 1, 0.95f, 20, 1, 1.5f, "Qwen3.5's model card"},
+      {"Qwen3.5-9B", "qwen35", false, 0.7f, 0.8f, 20, 1, 1.5f, "Qwen3.5's model card, no thinking"},
+      {"Qwen3.5-0.8B", "qwen35", {}, 1, 1, 20, 1, 2, "Qwen3.5 0.8B's model card, no thinking"},
+      {"Qwen3.5-2B", "qwen35", true, 1, 0.95f, 20, 1, 1.5f, "Qwen3.5's model card"},
+      {"Qwen3.5-27B", "qwen35", {}, 1, 0.95f, 20, 1, 1.5f, "Qwen3.5's model card"},
+      {"Qwen3-Coder-30B-A3B-Instruct", "qwen3moe", {}, 0.7f, 0.8f, 20, 1.05f, 0, "Qwen3-Coder's model card"},
+      {"Qwen3-Next-80B-A3B-Instruct", "qwen3next", {}, 0.7f, 0.8f, 20, 1, 0, "Qwen3 Instruct's model card"},
+      {"Qwen3-Next-80B-A3B-Thinking", "qwen3next", {}, 0.6f, 0.95f, 20, 1, 0, "Qwen3's model card"},
+      {"Qwen3-4B-Instruct-2507", "qwen3", {}, 0.7f, 0.8f, 20, 1, 0, "Qwen3 Instruct's model card"},
+      {"Qwen3-8B", "qwen3", {}, 0.6f, 0.95f, 20, 1, 0, "Qwen3's model card"},
+      {"Qwen3-8B", "qwen3", true, 0.6f, 0.95f, 20, 1, 0, "Qwen3's model card"},
+      {"Qwen3-8B", "qwen3", false, 0.7f, 0.8f, 20, 1, 0, "Qwen3's model card, no thinking"},
+      {"qwen2.5-1.5b-instruct", "qwen2", {}, 0.7f, 0.8f, 20, 1.1f, 0, "Qwen2.5 1.5B's generation_config.json"},
+      {"Qwen2.5-7B-Instruct", "qwen2", {}, 0.7f, 0.8f, 20, 1.05f, 0, "Qwen2.5's generation_config.json"},
+      {"Llama 3.2 1B Instruct", "llama", {}, 0.6f, 0.9f, 0, 1, 0, "Llama 3's generation_config.json"},
+      {"Gemma 3 4b It", "gemma3", {}, 1, 0.95f, 64, 1, 0, "Gemma 3's model card"},
+      {"Gemma 4 E2B It", "gemma4", {}, 1, 0.95f, 64, 1, 0, "Gemma 4's model card"},
+      {"Gpt Oss 20B", "gpt-oss", {}, 1, 1, 0, 1, 0, "gpt-oss's model card"},
+  };
+  for (const Known& known : models) {
+    GgufWriter writer;
+    const SamplingAdvice advice = advice_of(writer.add("general.name", known.name), known.architecture, known.thinking);
+    EXPECT_EQ(advice.origin, known.origin) << known.name;
+    EXPECT_FLOAT_EQ(advice.temperature, known.temperature) << known.name;
+    EXPECT_FLOAT_EQ(advice.top_p, known.top_p) << known.name;
+    EXPECT_EQ(advice.top_k, known.top_k) << known.name;
+    EXPECT_FLOAT_EQ(advice.repeat_penalty, known.repeat_penalty) << known.name;
+    EXPECT_FLOAT_EQ(advice.presence_penalty, known.presence_penalty) << known.name;
+  }
+}
+
+TEST(SamplingAdvice, models_of_which_nothing_is_published_get_our_own) {
+  const std::pair<const char*, const char*> models[] = {
+      {"Qwen3-8B-Base", "qwen3"},  {"Qwen2.5-7B", "qwen2"},   {"Qwen2.5-VL-7B-Instruct", "qwen2vl"},
+      {"Gemma 2 9b It", "gemma2"}, {"CodeGemma 7B", "gemma"}, {"Somebody's own", "qwen3"}};
+  for (const auto& [name, architecture] : models) {
+    GgufWriter writer;
+    EXPECT_EQ(advice_of(writer.add("general.name", name), architecture).origin, "zinc's own") << name;
+  }
 }
 
 TEST(SamplingAdvice, what_the_file_says_comes_first) {
@@ -39,6 +91,22 @@ TEST(SamplingAdvice, what_the_file_says_comes_first) {
   EXPECT_EQ(advice.top_k, 7);
   EXPECT_FLOAT_EQ(advice.top_p, 1);
   EXPECT_EQ(advice.origin, "the file's");
+}
+
+TEST(SamplingAdvice, a_file_need_not_say_everything) {
+  GgufWriter writer;
+  const SamplingAdvice advice = advice_of(writer.add("general.sampling.top_p", 0.7f));
+  EXPECT_EQ(advice.origin, "the file's");
+  EXPECT_FLOAT_EQ(advice.top_p, 0.7f);
+  EXPECT_FLOAT_EQ(advice.temperature, 1);
+}
+
+TEST(SamplingAdvice, what_the_file_says_is_for_the_mode_the_model_takes_by_itself) {
+  GgufWriter thinks, answers;
+  for (GgufWriter* writer : {&thinks, &answers})
+    writer->add("general.name", "Qwen3-8B").add("general.sampling.temp", 0.6f);
+  EXPECT_EQ(advice_of(thinks, "qwen3", true).origin, "the file's");
+  EXPECT_EQ(advice_of(answers, "qwen3", false).origin, "Qwen3's model card, no thinking");
 }
 
 TEST(SamplingAdvice, nonsense_in_the_file_is_not_taken) {

@@ -18,8 +18,10 @@ struct HubSettings {
   std::filesystem::path hf_cache;                    // huggingface_hub's; empty: there is none
   std::vector<std::filesystem::path> ollama_stores;  // folders with manifests/ and blobs/
   std::string python = "python3";                    // a name on PATH or a path
-  std::string package_index;                         // simple index for where there is no pip; empty: none is known
+  std::string package_index;    // a simple index; empty: none was named, and pip's own is asked for
+  bool only_pip_knows = false;  // where packages are: pip is told more than an index
   bool offline = false;
+  uint64_t memory_bytes = 0;  // of what models go into; 0: the machine's
   DownloadLimits limits;
 };
 

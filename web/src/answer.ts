@@ -93,7 +93,7 @@ export function requestBody(list: Message[], set: Settings, modelName: string | 
     return_progress: true,
   };
   if (modelName) body.model = modelName;
-  const advised = props.value?.models.find((entry) => entry.name === modelName)?.sampling ?? {};
+  const advised = props.value?.models.find((entry) => entry.name === modelName)?.recommended_sampling ?? {};
   for (const name of kSampling) {
     const value = set[name] ?? advised[name];
     if (value !== undefined) body[name] = value;

@@ -113,7 +113,7 @@ export interface ModelProps {
   backend?: string;
   architecture?: string;
   // What the model's makers recommend, and where that is from. The page asks with it where nothing else is set.
-  sampling?: Record<string, number | string>;
+  recommended_sampling?: Record<string, number | string>;
 }
 
 export interface Props {

@@ -14,12 +14,44 @@ namespace zinc {
 namespace cuda {
 namespace {
 
+// As the driver sees it, without opening it.
+DeviceInfo describe(const DriverApi& api, int ordinal, size_t n_free) {
+  DeviceInfo info{.name = "NVIDIA GPU", .free_bytes = n_free, .has_own_memory = true};
+  int id = 0, major = 0, minor = 0, n_multiprocessors = 0, version = 0;
+  if (api.device_get(&id, ordinal) != kSuccess) return info;
+  char name[128] = "NVIDIA GPU";
+  api.device_name(name, sizeof(name), id);
+  info.name = name;
+  api.device_memory(&info.memory_bytes, id);
+  api.device_attribute(&major, kMajor, id);
+  api.device_attribute(&minor, kMinor, id);
+  api.device_attribute(&n_multiprocessors, kSmCount, id);
+  if (api.driver_version(&version) == kSuccess)
+    info.driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+  info.features = fmt::format("compute capability {}.{}, {} multiprocessors{}", major, minor, n_multiprocessors,
+                              major >= 8 ? ", matrix cores" : "");
+  info.why_not = ordinal == 0 ? too_old(major, minor) : "only the first GPU is used; CUDA_VISIBLE_DEVICES chooses it";
+  return info;
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> out;
+  const Result<const DriverApi*> api = load_driver();
+  int n_devices = 0;
+  if (!api.ok() || api.value()->device_count(&n_devices) != kSuccess) return out;
+  const Result<Device*> first = Device::shared();
+  for (int i = 0; i < n_devices; ++i) {
+    out.push_back(describe(*api.value(), i, i == 0 && first.ok() ? first.value()->free_bytes() : 0));
+  }
+  return out;
+}
+
 class CudaBackend final : public Backend {
  public:
   CudaBackend(Device& device, int n_threads)
       : device_(device), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
-  DeviceInfo info() const override { return {device_.name(), device_.memory_bytes()}; }
+  DeviceInfo info() const override { return describe(device_.api(), 0, device_.free_bytes()); }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
@@ -69,6 +101,7 @@ extern const BackendInfo k_backend_cuda = {
     .state_chunk = 64,
     .rank = 3,
     .usable = cuda::is_usable,
-    .open = cuda::open};
+    .open = cuda::open,
+    .devices = cuda::devices};
 
 }  // namespace zinc

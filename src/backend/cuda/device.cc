@@ -19,6 +19,12 @@ std::string architecture_name(int major, int minor) {
 
 }  // namespace
 
+std::string too_old(int major, int minor) {
+  if (std::pair(major, minor) >= std::pair(kOldestMajor, kOldestMinor)) return "";
+  return fmt::format("compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed", major, minor, kOldestMajor,
+                     kOldestMinor);
+}
+
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(api_, other.api_);
   std::swap(at_, other.at_);
@@ -65,9 +71,8 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
   api.device_attribute(&device->minor_, kMinor, id);
   api.device_attribute(&device->n_multiprocessors_, kSmCount, id);
   api.device_attribute(&device->max_shared_bytes_, kMaxSharedOptIn, id);
-  if (std::pair(device->major_, device->minor_) < std::pair(kOldestMajor, kOldestMinor)) {
-    return fail(ErrorCode::unsupported, "{} has compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed",
-                name, device->major_, device->minor_, kOldestMajor, kOldestMinor);
+  if (const std::string why = too_old(device->major_, device->minor_); !why.empty()) {
+    return fail(ErrorCode::unsupported, "{} has {}", name, why);
   }
   if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
   if (Status s = device->make_current(); !s.ok()) return s.error();
@@ -94,6 +99,11 @@ Status Device::check(Code code, std::string_view what) const {
   const ErrorCode kind = code == kOutOfMemory ? ErrorCode::out_of_memory : ErrorCode::device_lost;
   return fail(kind, "{}: {} failed: {} (CUDA error {})", name_.empty() ? "CUDA" : name_, what,
               text ? text : "unknown error", code);
+}
+
+size_t Device::free_bytes() const {
+  size_t free = 0, total = 0;
+  return make_current().ok() && api_.memory_info(&free, &total) == kSuccess ? free : 0;
 }
 
 Status Device::make_current() const { return check(api_.set_context(context_), "taking the GPU"); }

@@ -37,6 +37,9 @@ struct Launch {
 
 class Device;
 
+// Why GPUs of this compute capability are not used; empty: they are.
+std::string too_old(int major, int minor);
+
 // Where machine code comes from: the store, or a test's own.
 using KernelSource = std::function<Result<std::vector<char>>(const KernelProgram&)>;
 
@@ -91,6 +94,7 @@ class Device {
 
   const std::string& name() const { return name_; }
   size_t memory_bytes() const { return memory_bytes_; }
+  size_t free_bytes() const;
   bool has_matrix_cores() const { return major_ >= 8; }  // for the instructions gemm.cu uses
   bool has_warpgroups() const { return major_ == 9; }    // for those of gemm_wide.cu
   bool has_bulk_copies() const { return major_ >= 9; }

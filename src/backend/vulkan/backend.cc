@@ -13,12 +13,39 @@ namespace zinc {
 namespace vulkan {
 namespace {
 
+std::string features_of(const Capabilities& device) {
+  std::string text = fmt::format("Vulkan {}.{}, subgroups of {}", VK_API_VERSION_MAJOR(device.api_version),
+                                 VK_API_VERSION_MINOR(device.api_version), subgroup_for(device));
+  if (device.has_fast_integer_dot) text += ", int8 products";
+  if (device.matrix_depth > 0) text += ", cooperative matrices";
+  return text;
+}
+
+DeviceInfo describe(const Capabilities& device, size_t n_free) {
+  const bool is_own =
+      device.type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU || device.type == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU;
+  const std::string lack = missing(device);
+  return {.name = device.name,
+          .memory_bytes = device.device_memory_bytes,
+          .free_bytes = n_free,
+          .has_own_memory = is_own,
+          .driver = device.driver,
+          .features = features_of(device),
+          .why_not = lack.empty() ? "" : fmt::format("it lacks {}", lack)};
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> out;
+  for (const Capabilities& device : Device::all()) out.push_back(describe(device, 0));
+  return out;
+}
+
 class VulkanBackend final : public Backend {
  public:
   VulkanBackend(Device& device, int n_threads)
       : device_(device), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
-  DeviceInfo info() const override { return {device_.capabilities().name, device_.capabilities().device_memory_bytes}; }
+  DeviceInfo info() const override { return describe(device_.capabilities(), device_.free_bytes()); }
   DevicePeaks measure_peaks() override { return {}; }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
@@ -72,6 +99,7 @@ extern const BackendInfo k_backend_vulkan = {
     .rank = 2,
     .usable = vulkan::is_usable,
     .open = vulkan::open,
+    .devices = vulkan::devices,
     .open_named = vulkan::open_named};
 
 }  // namespace zinc

@@ -14,7 +14,7 @@ constexpr size_t kMaxPassing = 16;
 
 bool contains_ignoring_case(std::string_view text, std::string_view part) {
   const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
-  return !std::ranges::search(text, part, same).empty();
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
 
 int rank_of(VkPhysicalDeviceType type) {
@@ -103,6 +103,14 @@ Result<Device*> Device::shared(std::string_view name) {
 bool Device::has_real_card() {
   const Result<const InstanceApi*> instance = load_instance();
   return instance.ok() && choose(*instance.value(), "").ok();
+}
+
+std::vector<Capabilities> Device::all() {
+  std::vector<Capabilities> out;
+  const Result<const InstanceApi*> instance = load_instance();
+  if (!instance.ok()) return out;
+  for (Found& found : devices(*instance.value())) out.push_back(std::move(found.capabilities));
+  return out;
 }
 
 Result<std::unique_ptr<Device>> Device::open(const InstanceApi& instance, VkPhysicalDevice physical) {

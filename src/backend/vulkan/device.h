@@ -82,6 +82,7 @@ class Device {
   // the CPU is only taken by name.
   static Result<Device*> shared(std::string_view name);
   static bool has_real_card();
+  static std::vector<Capabilities> all();  // that drivers here offer, usable or not
   // Compiles kernels and runs nothing: also for a driver without a card behind it.
   static Result<std::unique_ptr<Device>> open_to_compile(std::string_view name);
   Result<std::vector<KernelStatistic>> statistics(const KernelKey& key);

@@ -53,7 +53,7 @@ AtomicFile::~AtomicFile() {
   ::unlink(temporary_.c_str());
 }
 
-Result<AtomicFile> AtomicFile::create(const fs::path& wanted) {
+Result<AtomicFile> AtomicFile::create(const fs::path& wanted, FileReaders readers) {
   static std::atomic<unsigned> n_created = 0;
   std::error_code unreadable;  // then creating the file says why
   const fs::path canonical = fs::weakly_canonical(wanted, unreadable);
@@ -64,7 +64,8 @@ Result<AtomicFile> AtomicFile::create(const fs::path& wanted) {
   for (int i = 0; i < kMaxNameTries; ++i) {
     fs::path temporary = path;
     temporary += fmt::format(".part-{}-{}", ::getpid(), n_created++);
-    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                          readers == FileReaders::owner_only ? 0600 : 0666);
     if (fd >= 0) return AtomicFile(path, std::move(temporary), fd);
     if (errno != EEXIST) break;
   }
@@ -90,8 +91,8 @@ Status AtomicFile::commit() {
   return sync_folder(folder_of(path_));
 }
 
-Status write_file_atomically(const fs::path& path, std::string_view text) {
-  ZINC_TRY(file, AtomicFile::create(path));
+Status write_file_atomically(const fs::path& path, std::string_view text, FileReaders readers) {
+  ZINC_TRY(file, AtomicFile::create(path, readers));
   ZINC_TRY(written, file.write(std::as_bytes(std::span(text))));
   return file.commit();
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "cli/model_file.h"
 #include "hub/nearest_name.h"
 
 namespace zinc {
@@ -25,12 +26,25 @@ Result<Next> show_help(ChatSession& session, const std::string&) {
   return Next::go_on;
 }
 
-Result<Next> change_model(ChatSession& session, const std::string& name) {
-  if (!name.empty()) {
-    ZINC_TRY(loaded, session.load_model(name));
-  }
+void show_model(ChatSession& session) {
   session.screen().say(fmt::format("{} on {}, context {}", session.model().name(), session.model().backend(),
                                    session.model().limits().context));
+}
+
+Result<Next> change_model(ChatSession& session, const std::string& name) {
+  if (!name.empty()) {
+    ZINC_TRY(here, model_file_here(name));
+    if (!here) return fail(ErrorCode::not_found, "{0} is not on this machine; /pull {0} fetches it", name);
+    ZINC_TRY(loaded, session.load_model(name));
+  }
+  show_model(session);
+  return Next::go_on;
+}
+
+Result<Next> pull_model(ChatSession& session, const std::string& name) {
+  if (name.empty()) return fail(ErrorCode::invalid_input, "/pull needs the name of a model");
+  ZINC_TRY(loaded, session.load_model(name));
+  show_model(session);
   return Next::go_on;
 }
 
@@ -86,6 +100,7 @@ Result<Next> load(ChatSession& session, const std::string& path) {
 constexpr std::array kCommands = {
     ChatCommand{"help", "", "show this", show_help},
     ChatCommand{"model", "[NAME]", "show the model, or go on with another one", change_model},
+    ChatCommand{"pull", "NAME", "fetch a model, and go on with it", pull_model},
     ChatCommand{"system", "[TEXT|none]", "show, set or drop the system message", change_system},
     ChatCommand{"set", "[NAME VALUE]", "show or change how answers are drawn", change_setting},
     ChatCommand{"retry", "", "another answer to the last question",

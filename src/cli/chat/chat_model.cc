@@ -70,10 +70,14 @@ Result<std::string> name_of(const std::string& typed) {
 
 }  // namespace
 
-Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, int context) {
+Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, const std::filesystem::path& file,
+                                                   int context) {
   ZINC_TRY(name, name_of(options.path));
-  ZINC_TRY(model, load_model(options));
-  const SamplingAdvice advice = sampling_advice(model.file());
+  ModelOptions found = options;
+  found.path = file.string();
+  ZINC_TRY(model, load_model(found));
+  const SamplingAdvice advice = sampling_advice(model.file()), thinking = sampling_advice(model.file(), true),
+                       answering = sampling_advice(model.file(), false);
   const int64_t trained_context = model.model().config.max_context;
   const std::string backend(model.backend_name());
   ZINC_TRY(engine, Engine::create(std::move(model), {.max_sequences = 1, .context = context, .queue_limit = 1}));
@@ -81,9 +85,17 @@ Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, 
   ZINC_TRY(served, thread->describe(name));
   std::unique_ptr<ChatModel> chat(new ChatModel(std::move(thread), std::move(served)));
   chat->advice_ = advice;
+  chat->thinking_advice_ = thinking;
+  chat->answering_advice_ = answering;
   chat->trained_context_ = static_cast<int>(std::min<int64_t>(trained_context, 1 << 30));
   chat->backend_ = backend;
   return chat;
+}
+
+int ChatModel::count_tokens(ChatRequest request) const {
+  const OrApiError<PreparedRequest> prepared = prepare(served_, std::move(request));
+  if (std::holds_alternative<ApiError>(prepared)) return served_->limits.context;
+  return static_cast<int>(std::get<PreparedRequest>(prepared).prompts.front().size());
 }
 
 Result<Outcome> ChatModel::answer(ChatRequest request, const ChatHooks& hooks) {

@@ -14,7 +14,7 @@ constexpr int kLongPrompt = 512;  // tokens; shorter ones are read before anyone
 
 }  // namespace
 
-std::string ChatScreen::prompt() const { return has_colours_ ? "\1\x1b[1;32m\1>\1\x1b[0m\1 " : "> "; }
+std::string ChatScreen::prompt() const { return kind_.has_colours ? "\1\x1b[1;32m\1>\1\x1b[0m\1 " : "> "; }
 
 void ChatScreen::write(std::string_view text) {
   if (!written_.ok() || text.empty()) return;
@@ -23,20 +23,20 @@ void ChatScreen::write(std::string_view text) {
 }
 
 void ChatScreen::say(std::string_view text) {
-  if (!is_terminal_) return note(text);
+  if (!kind_.is_terminal) return note(terminal_text(text));
   write(terminal_text(text) + "\n");
 }
 
 void ChatScreen::whisper(std::string_view line) {
-  if (!is_terminal_) return;
   const std::string text = one_line(line);
-  write(has_colours_ ? fmt::format("{}{}{}\n", kDim, text, kPlain) : text + "\n");
+  if (!kind_.is_terminal) return kind_.is_interactive ? note(text) : void();
+  write(kind_.has_colours ? fmt::format("{}{}{}\n", kDim, text, kPlain) : text + "\n");
 }
 
 void ChatScreen::complain(std::string_view line) {
   const std::string text = one_line(line);
-  if (!is_terminal_) return note("zinc: " + text);
-  write(has_colours_ ? fmt::format("{}{}{}\n", kRed, text, kPlain) : text + "\n");
+  if (!kind_.is_terminal) return note("zinc: " + text);
+  write(kind_.has_colours ? fmt::format("{}{}{}\n", kRed, text, kPlain) : text + "\n");
 }
 
 void ChatScreen::begin_answer() {
@@ -53,15 +53,15 @@ void ChatScreen::erase_progress() {
 
 void ChatScreen::show(const PromptProgress& progress) {
   const int n_left = progress.n_total - progress.n_cached;
-  if (!is_terminal_ || !has_colours_ || n_left < kLongPrompt || progress.n_done == progress.n_total) return;
+  if (!kind_.is_terminal || !kind_.has_colours || n_left < kLongPrompt || progress.n_done == progress.n_total) return;
   const int n_read = progress.n_done - progress.n_cached;
   write(fmt::format("{}{}reading: {} of {} tokens{}", kEraseLine, kDim, n_read, n_left, kPlain));
   has_progress_ = true;
 }
 
 void ChatScreen::show_thought(std::string_view text) {
-  if (!is_terminal_) return;
-  if (!thinks_) write(has_colours_ ? kDim : "(thinking)\n");
+  if (!kind_.is_terminal) return;
+  if (!thinks_) write(kind_.has_colours ? kDim : "(thinking)\n");
   thinks_ = true;
   write(terminal_text(text));
 }
@@ -70,9 +70,9 @@ void ChatScreen::end_thought() {
   if (!thinks_) return;
   thinks_ = false;
   const bool needs_line = is_line_open_;
-  if (has_colours_) write(kPlain);
+  if (kind_.has_colours) write(kPlain);
   if (needs_line) write("\n");
-  write(has_colours_ ? "\n" : "(answer)\n");
+  write(kind_.has_colours ? "\n" : "(answer)\n");
 }
 
 void ChatScreen::show(const Delta& delta) {
@@ -82,21 +82,21 @@ void ChatScreen::show(const Delta& delta) {
   } else if (const auto* content = std::get_if<ContentDelta>(&delta)) {
     erase_progress();
     end_thought();
-    if (!is_terminal_) return write(content->text);
+    if (!kind_.is_terminal) return write(content->text);
     const std::string text = terminal_text(content->text);
-    write(has_colours_ ? markdown_.push(text) : text);
+    write(kind_.has_colours ? markdown_.push(text) : text);
   }
 }
 
 void ChatScreen::end_answer() {
   erase_progress();
   end_thought();
-  if (has_colours_) {
+  if (kind_.has_colours) {
     const bool was_open = is_line_open_;
     write(markdown_.finish());
     is_line_open_ = was_open;
   }
-  if (is_line_open_ || !is_terminal_) write("\n");
+  if (is_line_open_ || !kind_.is_terminal) write("\n");
 }
 
 }  // namespace zinc

@@ -1,5 +1,6 @@
-// What a chat shows. On a terminal: answers with colours, thoughts dimmed, remarks between them. In a pipe: standard
-// output has the answers and nothing else, remarks go to standard error. Nothing a model wrote can steer the terminal.
+// What a chat shows. Where standard output is a terminal: answers with colours, thoughts dimmed, remarks between them.
+// Where it is a pipe it has the answers and nothing else, and remarks go to standard error. Whether a person types is
+// another question. Nothing a model or a file says can steer a terminal.
 #pragma once
 
 #include <string_view>
@@ -11,15 +12,21 @@
 
 namespace zinc {
 
+struct ScreenKind {
+  bool is_terminal = false;     // standard output
+  bool has_colours = false;     // only a terminal has
+  bool is_interactive = false;  // standard input is a terminal: somebody sits there
+};
+
 class ChatScreen {
  public:
-  ChatScreen(bool is_terminal, bool has_colours) : is_terminal_(is_terminal), has_colours_(has_colours) {}
+  explicit ChatScreen(ScreenKind kind) : kind_(kind) {}
 
-  bool is_terminal() const { return is_terminal_; }
+  const ScreenKind& kind() const { return kind_; }
   std::string prompt() const;  // what stands before a question; styles in \1, as libedit wants them
 
   void say(std::string_view text);      // lines somebody asked for
-  void whisper(std::string_view line);  // figures; on a terminal only
+  void whisper(std::string_view line);  // figures, for people only
   void complain(std::string_view line);
 
   void begin_answer();
@@ -35,7 +42,7 @@ class ChatScreen {
   void show_thought(std::string_view text);
   void end_thought();
 
-  bool is_terminal_, has_colours_;
+  ScreenKind kind_;
   MarkdownView markdown_;
   bool has_progress_ = false, thinks_ = false, is_line_open_ = false;
   Status written_ = ok_status();

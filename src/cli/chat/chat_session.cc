@@ -1,52 +1,18 @@
 #include "cli/chat/chat_session.h"
 
 #include <fmt/core.h>
-#include <termios.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <charconv>
 #include <cstdlib>
 
 #include "base/atomic_file.h"
 #include "base/mapped_file.h"
+#include "cli/chat/signal_watch.h"
+#include "cli/model_file.h"
 
 namespace zinc {
 namespace {
-
-std::atomic<int> g_signal = 0;
-
-// While an answer comes: Ctrl-C stops the answer, a wish to end the program stops it too, and what is typed ahead does
-// not show up in the middle of it.
-class AnswerWatch {
- public:
-  AnswerWatch() {
-    g_signal = 0;
-    for (size_t i = 0; i < kSignals.size(); ++i) {
-      struct sigaction action = {};
-      action.sa_handler = [](int signal) { g_signal = signal; };
-      ::sigaction(kSignals[i], &action, &previous_[i]);
-    }
-    if (::tcgetattr(STDIN_FILENO, &terminal_) != 0) return;
-    termios quiet = terminal_;
-    quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-    is_quiet_ = ::tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet) == 0;
-  }
-  ~AnswerWatch() {
-    if (is_quiet_) ::tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal_);
-    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &previous_[i], nullptr);
-  }
-  AnswerWatch(const AnswerWatch&) = delete;
-  AnswerWatch& operator=(const AnswerWatch&) = delete;
-
- private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, kSignals.size()> previous_;
-  termios terminal_;
-  bool is_quiet_ = false;
-};
 
 double rate(int n, double seconds) { return seconds > 0 ? n / seconds : 0; }
 
@@ -76,14 +42,41 @@ std::filesystem::path expanded(const std::string& path) {
 
 }  // namespace
 
-Status ChatSession::load_model(const std::string& name) {
+Status ChatSession::put_model(const std::string& name, const std::filesystem::path& file) {
   ModelOptions wanted = options_.model;
   wanted.path = name;
-  ZINC_TRY(model, ChatModel::load(wanted, options_.context));
+  ZINC_TRY(model, ChatModel::load(wanted, file, options_.context));
   model_ = std::move(model);
-  options_.model.path = name;
-  last_.reset();
   return check_settings();
+}
+
+Status ChatSession::load_model(const std::string& name) {
+  std::optional<SignalWatch> watch;
+  watch.emplace();
+  const auto is_ended = [] { return SignalWatch::seen() != 0 && SignalWatch::seen() != SIGINT; };
+  const Result<std::filesystem::path> file = model_file(name, [] { return SignalWatch::seen() != 0; });
+  was_told_to_end_ = is_ended();
+  if (!file.ok()) return file.error();
+  const bool is_first = model_ == nullptr;
+  if (is_first) watch.reset();  // nothing is lost yet: Ctrl-C may end the program as usual
+  const std::string old_name = std::exchange(options_.model.path, name);
+  model_.reset();
+  Status loaded = put_model(name, file.value());
+  if (watch && loaded.ok() && SignalWatch::seen() != 0) loaded = fail(ErrorCode::cancelled, "loading was stopped");
+  was_told_to_end_ = watch && is_ended();
+  if (loaded.ok() || is_first) {
+    last_.reset();
+    return loaded;
+  }
+  options_.model.path = old_name;
+  model_.reset();
+  ZINC_TRY(old_file, model_file(old_name, [] { return true; }));
+  if (Status back = put_model(old_name, old_file); !back.ok()) {
+    model_.reset();
+    return fail(back.error().code, "{}; and the model before it cannot be loaded any more: {}", loaded.error().message,
+                back.error().message);
+  }
+  return loaded;
 }
 
 Error ChatSession::too_long(const Error& error) const {
@@ -114,14 +107,14 @@ void ChatSession::remark(const Outcome& outcome) {
 Status ChatSession::ask(const std::string& question) {
   ChatRequest request;
   request.messages = conversation_.messages_with(question);
-  request.sampling = options_.sampling.settle(model_->advice());
+  request.sampling = options_.sampling.settle(advice());
   request.seed = request.sampling.seed;
   request.thinking = options_.thinking;
   request.max_tokens = options_.max_tokens;
   last_sampling_ = request.sampling;
   Message message;
   Result<Outcome> outcome = [&] {
-    const AnswerWatch watch;
+    const SignalWatch watch;
     screen_.begin_answer();
     const ChatHooks hooks{.delta =
                               [&](const Delta& delta) {
@@ -129,19 +122,22 @@ Status ChatSession::ask(const std::string& question) {
                                 screen_.show(delta);
                               },
                           .progress = [&](const PromptProgress& progress) { screen_.show(progress); },
-                          .cancelled = [&] { return g_signal != 0 || !screen_.written().ok(); }};
+                          .cancelled = [&] { return SignalWatch::seen() != 0 || !screen_.written().ok(); }};
     return model_->answer(std::move(request), hooks);
   }();
+  screen_.end_answer();
   if (!outcome.ok()) {
     const bool is_length = outcome.error().code == ErrorCode::context_exceeded;
     return is_length ? too_long(outcome.error()) : outcome.error();
   }
-  screen_.end_answer();
-  was_told_to_end_ = g_signal != 0 && g_signal != SIGINT;
+  was_told_to_end_ = SignalWatch::seen() != 0 && SignalWatch::seen() != SIGINT;
   conversation_.turns.push_back({question, message.content, message.reasoning_content});
   last_ = std::move(outcome.value());
   remark(*last_);
-  return screen_.written();
+  if (!screen_.written().ok()) return screen_.written();
+  // With nobody there to ask something else, the next question must not go on from half an answer.
+  const bool is_cut = SignalWatch::seen() != 0 && !screen_.kind().is_interactive;
+  return is_cut ? Status(fail(ErrorCode::cancelled, "interrupted")) : ok_status();
 }
 
 Status ChatSession::retry() {
@@ -156,12 +152,25 @@ Status ChatSession::retry() {
 bool ChatSession::undo() {
   if (conversation_.turns.empty()) return false;
   conversation_.turns.pop_back();
+  last_.reset();
   return true;
 }
 
-Status ChatSession::save(const std::string& path) const {
+void ChatSession::clear() {
+  conversation_.turns.clear();
+  last_.reset();
+}
+
+Status ChatSession::save(const std::string& path) {
+  const std::filesystem::path target = std::filesystem::absolute(expanded(path));
+  std::error_code ignored;
+  if (target != file_ && std::filesystem::exists(target, ignored)) {
+    return fail(ErrorCode::invalid_input, "{}: is there already; take another name, or remove it first", path);
+  }
   const json::object file{{"model", model_->name()}, {"messages", conversation_.messages()}};
-  return write_file_atomically(expanded(path), to_pretty_json(file) + "\n");
+  ZINC_TRY(written, write_file_atomically(target, to_pretty_json(file) + "\n"));
+  file_ = target;
+  return ok_status();
 }
 
 Status ChatSession::load(const std::string& path) {
@@ -172,11 +181,13 @@ Status ChatSession::load(const std::string& path) {
   Result<Conversation> read = Conversation::read(file.value());
   if (!read.ok()) return fail(read.error().code, "{}: {}", path, read.error().message);
   conversation_ = std::move(read.value());
+  file_ = std::filesystem::absolute(expanded(path));
+  last_.reset();
   return ok_status();
 }
 
 Status ChatSession::check_settings() const {
-  return validate(options_.sampling.settle(model_->advice()), model_->limits().n_vocab);
+  return validate(options_.sampling.settle(advice()), model_->limits().n_vocab);
 }
 
 Status ChatSession::set(const std::string& name, const std::string& value) {
@@ -193,6 +204,8 @@ Status ChatSession::set(const std::string& name, const std::string& value) {
     done = set_number(sampling.min_p, name, value);
   } else if (name == "repeat_penalty") {
     done = set_number(sampling.repeat_penalty, name, value);
+  } else if (name == "presence_penalty") {
+    done = set_number(sampling.presence_penalty, name, value);
   } else if (name == "seed") {
     done = set_number(sampling.seed, name, value);
   } else if (name == "max_tokens") {
@@ -207,7 +220,8 @@ Status ChatSession::set(const std::string& name, const std::string& value) {
     done = fail(ErrorCode::invalid_input, "'{}' is no value for think; expected on, off or default", value);
   } else {
     done = fail(ErrorCode::invalid_input,
-                "'{}' is no setting; there are temp, top_k, top_p, min_p, repeat_penalty, seed, max_tokens and think",
+                "'{}' is no setting; there are temp, top_k, top_p, min_p, repeat_penalty, presence_penalty, seed, "
+                "max_tokens and think",
                 name);
   }
   if (done.ok()) done = check_settings();
@@ -216,33 +230,53 @@ Status ChatSession::set(const std::string& name, const std::string& value) {
 }
 
 std::string ChatSession::settings_text() const {
-  const SamplingParams p = options_.sampling.settle(model_->advice());
-  const auto mark = [](const auto& option) { return option ? "" : "  (default)"; };
+  const SamplingParams p = options_.sampling.settle(advice());
   const SamplingOptions& given = options_.sampling;
-  return fmt::format(
-      "temp            {}{}\ntop_k           {}{}\ntop_p           {}{}\nmin_p           {}{}\nrepeat_penalty  {}{}\n"
-      "seed            {}\nmax_tokens      {}\nthink           {}\nDefaults are {}.",
-      p.temperature, mark(given.temperature), p.top_k, mark(given.top_k), p.top_p, mark(given.top_p), p.min_p,
-      mark(given.min_p), p.repeat_penalty, mark(given.repeat_penalty),
-      given.seed ? std::to_string(*given.seed) : "a new one for each answer", options_.max_tokens,
-      !options_.thinking   ? "as the model does"
-      : *options_.thinking ? "on"
-                           : "off",
-      model_->advice().origin);
+  std::string text;
+  const auto add = [&](const char* name, const auto& value, const auto& option) {
+    text += fmt::format("{:<18}{}{}\n", name, value, option ? "" : "  (default)");
+  };
+  add("temp", p.temperature, given.temperature);
+  add("top_k", p.top_k, given.top_k);
+  add("top_p", p.top_p, given.top_p);
+  add("min_p", p.min_p, given.min_p);
+  add("repeat_penalty", p.repeat_penalty, given.repeat_penalty);
+  add("presence_penalty", p.presence_penalty, given.presence_penalty);
+  text += fmt::format("{:<18}{}\n", "seed", given.seed ? std::to_string(*given.seed) : "a new one for each answer");
+  text += fmt::format("{:<18}{}\n", "max_tokens", options_.max_tokens);
+  const char* const think = !options_.thinking ? "as the model does" : *options_.thinking ? "on" : "off";
+  text += fmt::format("{:<18}{}\n", "think", think);
+  return text + fmt::format("Defaults are {}.", advice().origin);
+}
+
+std::string ChatSession::sampling_line() const {
+  SamplingParams params = options_.sampling.settle(advice());
+  std::string text = sampling_text(params);
+  if (!options_.sampling.seed) text = text.substr(0, text.rfind(", seed"));  // each answer draws its own
+  const std::string by = options_.sampling.takes_advice() ? fmt::format(" ({})", advice().origin) : "";
+  return fmt::format("Answers are drawn with {}{}; /set changes that.", text, by);
+}
+
+// Positions that what was said takes.
+int ChatSession::context_used() const {
+  if (conversation_.turns.empty()) return 0;
+  const int context = model_->limits().context;
+  if (last_) return std::min(last_->usage.n_prompt + last_->usage.n_completion, context);
+  ChatRequest request;
+  request.messages = conversation_.messages();
+  request.thinking = options_.thinking;
+  return std::min(model_->count_tokens(std::move(request)), context);
 }
 
 std::string ChatSession::stats_text() const {
   const EngineLimits& limits = model_->limits();
   std::string text = fmt::format(
-      "model           {} on {}\nmemory          {:.1f} MB of weights, {:.1f} MB for the context\nturns    "
-      "       {}",
-      model_->name(), model_->backend(), static_cast<double>(limits.weight_bytes) / 1e6,
-      static_cast<double>(limits.cache_bytes) / 1e6, conversation_.turns.size());
-  if (!last_) return text + fmt::format("\ncontext         0 of {}", limits.context);
+      "model           {} on {}\nmemory          {} bytes of weights, {} for the context\nturns           {}",
+      model_->name(), model_->backend(), limits.weight_bytes, limits.cache_bytes, conversation_.turns.size());
+  text += fmt::format("\ncontext         {} of {}", context_used(), limits.context);
+  if (!last_) return text;
   const Usage& usage = last_->usage;
   const Timings& timings = last_->timings;
-  text += fmt::format("\ncontext         {} of {}", std::min(usage.n_prompt + usage.n_completion, limits.context),
-                      limits.context);
   text += fmt::format("\nlast prompt     {} tokens, {} of them known from before; the rest at {:.1f} tok/s",
                       usage.n_prompt, usage.n_cached, rate(usage.n_prompt - usage.n_cached, timings.prefill_s));
   text += fmt::format("\nlast answer     {} tokens at {:.1f} tok/s ({}); {}", usage.n_completion,

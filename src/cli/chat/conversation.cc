@@ -35,15 +35,17 @@ Result<Conversation> Conversation::read(const json::value& file) {
     return fail(ErrorCode::invalid_input, "it is no conversation; expected an object with a list 'messages'");
   }
   Conversation out;
+  bool has_system = false;
   const json::array& messages = list->get_array();
   for (size_t i = 0; i < messages.size(); ++i) {
     if (!messages[i].is_object()) return fail(ErrorCode::invalid_input, "message {} is no object", i);
     const json::object& message = messages[i].get_object();
     ZINC_TRY(role, text_field(message, "role", i));
     ZINC_TRY(content, text_field(message, "content", i));
-    const bool wants_answer = (i + (out.system.empty() ? 0 : 1)) % 2 == 1;
+    const bool wants_answer = (i + (has_system ? 1 : 0)) % 2 == 1;
     if (i == 0 && role == "system") {
-      out.system = content.empty() ? " " : content;
+      out.system = content;
+      has_system = true;
     } else if (role == "user" && !wants_answer) {
       out.turns.push_back({.question = content, .answer = ""});
     } else if (role == "assistant" && wants_answer) {
@@ -57,7 +59,7 @@ Result<Conversation> Conversation::read(const json::value& file) {
                   wants_answer ? "assistant" : "user");
     }
   }
-  if ((messages.size() + (out.system.empty() ? 0 : 1)) % 2 == 1) {
+  if ((messages.size() + (has_system ? 1 : 0)) % 2 == 1) {
     return fail(ErrorCode::invalid_input, "it ends with a question that has no answer");
   }
   return out;

@@ -20,6 +20,14 @@ TEST(Conversation, comes_back_from_its_messages) {
   EXPECT_TRUE(Conversation::read(json::object{{"messages", json::array()}}).value().turns.empty());
 }
 
+TEST(Conversation, an_empty_system_message_is_none) {
+  const char* const file = R"({"messages": [{"role": "system", "content": ""}, {"role": "user", "content": "a"},
+                                            {"role": "assistant", "content": "b"}]})";
+  const Conversation read = Conversation::read(parse_json(file).value()).value();
+  EXPECT_EQ(read.system, "");
+  EXPECT_EQ(read.messages().size(), 2u);
+}
+
 TEST(Conversation, a_question_is_asked_after_what_was_said) {
   const Conversation said{.turns = {{"one?", "1"}}};
   const json::array messages = said.messages_with("two?");

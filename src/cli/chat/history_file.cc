@@ -12,11 +12,12 @@ namespace zinc {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> HistoryFile::read() const {
+Result<std::vector<std::string>> HistoryFile::read_file() const {
   std::vector<std::string> out;
-  const Result<MappedFile> mapped = MappedFile::open(path_);
-  if (!mapped.ok()) return out;
-  std::string_view rest(reinterpret_cast<const char*>(mapped.value().bytes().data()), mapped.value().bytes().size());
+  std::error_code ignored;
+  if (fs::symlink_status(path_, ignored).type() == fs::file_type::not_found) return out;
+  ZINC_TRY(mapped, MappedFile::open(path_));
+  std::string_view rest(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const Result<json::value> line = parse_json(rest.substr(0, end));
@@ -26,6 +27,11 @@ std::vector<std::string> HistoryFile::read() const {
   return out;
 }
 
+std::vector<std::string> HistoryFile::read() const {
+  Result<std::vector<std::string>> messages = read_file();
+  return messages.ok() ? std::move(messages.value()) : std::vector<std::string>();
+}
+
 Status HistoryFile::add(const std::string& message) const {
   if (message.size() > kMaxMessageBytes) return ok_status();
   std::error_code error;
@@ -33,16 +39,22 @@ Status HistoryFile::add(const std::string& message) const {
     return fail(ErrorCode::io, "{}: cannot be made: {}", path_.parent_path().string(), error.message());
   }
   ZINC_TRY(lock, FileLock::acquire(path_.string() + ".lock", [] {}));
-  std::vector<std::string> messages = read();
+  ZINC_TRY(messages, read_file());
   if (!messages.empty() && messages.back() == message) return ok_status();
   messages.push_back(message);
-  std::string text;
-  for (size_t i = messages.size() - std::min(messages.size(), kMaxMessages); i < messages.size(); ++i) {
-    text += to_json(json::value(json::string(replace_invalid_utf8(messages[i])))) + "\n";
+  std::vector<std::string> lines;  // the newest first
+  size_t n_bytes = 0;
+  for (auto each = messages.rbegin(); each != messages.rend() && lines.size() < kMaxMessages; ++each) {
+    lines.push_back(to_json(json::value(json::string(replace_invalid_utf8(*each)))) + "\n");
+    n_bytes += lines.back().size();
+    if (n_bytes > kMaxBytes && lines.size() > 1) {
+      lines.pop_back();
+      break;
+    }
   }
-  if (Status written = write_file_atomically(path_, text); !written.ok()) return written;
-  fs::permissions(path_, fs::perms::owner_read | fs::perms::owner_write, error);
-  return ok_status();
+  std::string text;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) text += *line;
+  return write_file_atomically(path_, text, FileReaders::owner_only);
 }
 
 }  // namespace zinc

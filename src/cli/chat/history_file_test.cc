@@ -48,6 +48,20 @@ TEST_F(HistoryFileTest, forgets_the_oldest_and_what_is_too_long) {
   EXPECT_EQ(file_.read().back(), "last");
 }
 
+TEST_F(HistoryFileTest, what_cannot_be_read_is_not_replaced) {
+  fs::create_directories(path_.parent_path());
+  fs::create_symlink(path_, path_);  // leads nowhere, whoever asks
+  EXPECT_FALSE(file_.add("x").ok());
+  EXPECT_TRUE(fs::is_symlink(path_));
+}
+
+TEST_F(HistoryFileTest, stays_small_enough_to_be_written_for_each_question) {
+  const std::string page(HistoryFile::kMaxMessageBytes - 10, 'x');
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(file_.add(page + std::to_string(i)).ok());
+  EXPECT_LE(fs::file_size(path_), HistoryFile::kMaxBytes);
+  EXPECT_EQ(file_.read().back(), page + "19");
+}
+
 TEST_F(HistoryFileTest, passes_over_what_is_no_message) {
   fs::create_directories(path_.parent_path());
   std::ofstream(path_) << "nonsense\n\"kept\"\n{}\n\n\"cut off";

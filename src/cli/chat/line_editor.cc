@@ -2,7 +2,9 @@
 
 #include <histedit.h>
 #include <langinfo.h>
+#include <unistd.h>
 
+#include <array>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::string_view kPasteOn = "\x1b[?2004h", kPasteOff = "\x1b[?2004l";  // pasted text comes in brackets
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
+constexpr wchar_t kCtrlC = 3;
 constexpr int kHistorySize = 1000;
 
 // libedit reads and writes in the locale's encoding; without one of UTF-8 everything but ASCII would be lost.
@@ -22,6 +25,35 @@ void use_utf8() {
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(::nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
 }
+
+// Pasted text comes in brackets while one of these lives. A signal that ends the program meanwhile ends them too.
+class PasteBrackets {
+ public:
+  PasteBrackets() {
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      struct sigaction action = {};
+      action.sa_handler = [](int signal) {
+        [[maybe_unused]] const ssize_t n = ::write(STDOUT_FILENO, kPasteOff.data(), kPasteOff.size());
+        ::signal(signal, SIG_DFL);
+        ::raise(signal);
+      };
+      ::sigaction(kSignals[i], &action, &previous_[i]);
+    }
+    written_ = write_output(kPasteOn);
+  }
+  ~PasteBrackets() {
+    [[maybe_unused]] const Status off = write_output(kPasteOff);
+    for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &previous_[i], nullptr);
+  }
+  PasteBrackets(const PasteBrackets&) = delete;
+  PasteBrackets& operator=(const PasteBrackets&) = delete;
+  const Status& written() const { return written_; }
+
+ private:
+  static constexpr std::array kSignals = {SIGTERM, SIGHUP, SIGQUIT};
+  std::array<struct sigaction, kSignals.size()> previous_;
+  Status written_ = ok_status();
+};
 
 // What a terminal sends in place of newlines, and what has no place in a message.
 void append_pasted(std::wstring& text, wchar_t c) {
@@ -43,6 +75,8 @@ struct LineEditor::State {
   std::string prompt;
   std::vector<std::string> words;
   bool was_interrupted = false;
+  bool begins_pasted = false;  // several lines were pasted at the start of this one
+  bool is_vi = false;          // ~/.editrc says so
 
   ~State() {
     if (editor) ::el_end(editor);
@@ -63,22 +97,33 @@ struct LineEditor::State {
 
   static unsigned char suspend(EditLine* editor, int) {
     ::el_set(editor, EL_PREP_TERM, 0);
+    [[maybe_unused]] const Status off = write_output(kPasteOff);  // the shell has a way of its own
     std::raise(SIGTSTP);
+    [[maybe_unused]] const Status on = write_output(kPasteOn);
     ::el_set(editor, EL_PREP_TERM, 1);
     return CC_REDISPLAY;
   }
 
-  static unsigned char paste(EditLine* editor, int) {
+  // Where the end of the pasted text never comes, Ctrl-C is it.
+  static unsigned char paste(EditLine* editor, int key) {
     std::wstring text, tail;
     wchar_t c = 0;
-    while (::el_wgetc(editor, &c) == 1) {
+    while (!tail.ends_with(kPasteEnd) && ::el_wgetc(editor, &c) == 1) {
+      if (c == kCtrlC) return interrupt(editor, key);
       tail += c;
-      if (tail.ends_with(kPasteEnd)) break;
     }
     if (tail.ends_with(kPasteEnd)) tail.resize(tail.size() - kPasteEnd.size());
     for (const wchar_t each : tail) append_pasted(text, each);
     while (text.ends_with(L'\n')) text.pop_back();
-    return ::el_winsertstr(editor, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+    State& state = of(editor);
+    const LineInfo* const line = ::el_line(editor);
+    const bool is_first = state.is_vi ? line->lastchar == line->buffer : line->cursor == line->buffer;
+    if (is_first) state.begins_pasted = text.find(L'\n') != std::wstring::npos;
+    if (state.is_vi && !is_first) ::el_cursor(editor, 1);  // the Esc before it went one back
+    if (::el_winsertstr(editor, text.c_str()) != 0) return CC_ERROR;
+    const LineInfo* const after = ::el_line(editor);
+    if (state.is_vi) ::el_push(editor, after->cursor == after->lastchar ? "a" : "i");  // and left insert mode
+    return CC_REFRESH;
   }
 
   static unsigned char complete(EditLine* editor, int) {
@@ -96,16 +141,27 @@ struct LineEditor::State {
     return rest.empty() || ::el_insertstr(editor, rest.c_str()) != 0 ? CC_REFRESH_BEEP : CC_REFRESH;
   }
 
+  // After ~/.editrc: without these keys a chat can neither be stopped nor take pasted text.
   void bind_keys() {
     const auto add = [this](const char* name, const char* help, const char* key, auto function) {
       ::el_set(editor, EL_ADDFN, name, help, function);
       ::el_set(editor, EL_BIND, key, name, nullptr);
+      if (is_vi) ::el_set(editor, EL_BIND, "-a", key, name, nullptr);
     };
     ::el_set(editor, EL_SETTY, "-d", "-isig", nullptr);  // Ctrl-C and Ctrl-Z are keys while a line is edited
     add("zinc-interrupt", "drops the line", "^C", &State::interrupt);
     add("zinc-suspend", "stops the program", "^Z", &State::suspend);
-    add("zinc-paste", "takes pasted text as it is", "\\e[200~", &State::paste);
     add("zinc-complete", "completes a command", "^I", &State::complete);
+    ::el_set(editor, EL_ADDFN, "zinc-paste", "takes pasted text as it is", &State::paste);
+    // In vi's insert mode Esc is a key of its own: what follows it is met in command mode.
+    if (is_vi) {
+      ::el_set(editor, EL_BIND, "-a", "[200~", "zinc-paste", nullptr);
+    } else {
+      ::el_set(editor, EL_BIND, "\\e[200~", "zinc-paste", nullptr);
+    }
+  }
+
+  void bind_usual_keys() {
     const std::pair<const char*, const char*> kUsual[] = {
         {"^R", "em-inc-search-prev"},      {"\\e[A", "ed-prev-history"}, {"\\e[B", "ed-next-history"},
         {"\\eOA", "ed-prev-history"},      {"\\eOB", "ed-next-history"}, {"\\e[1~", "ed-move-to-beg"},
@@ -136,28 +192,35 @@ Result<std::unique_ptr<LineEditor>> LineEditor::create(std::vector<std::string> 
   ::el_set(state->editor, EL_HIST, &::history, state->history);
   ::el_set(state->editor, EL_EDITOR, "emacs");
   ::el_set(state->editor, EL_SIGNAL, 1);  // a resized window is drawn anew
-  state->bind_keys();
+  state->bind_usual_keys();
   ::el_source(state->editor, nullptr);  // ~/.editrc
+  const char* kind = nullptr;
+  ::el_get(state->editor, EL_EDITOR, &kind);
+  state->is_vi = kind && std::string_view(kind) == "vi";
+  state->bind_keys();
   return std::unique_ptr<LineEditor>(new LineEditor(std::move(state)));
 }
 
 Result<Input> LineEditor::read_line(const std::string& prompt) {
   state_->prompt = prompt;
-  state_->was_interrupted = false;
-  if (Status on = write_output(kPasteOn); !on.ok()) return on.error();
-  int n_chars = 0;
-  const char* const line = ::el_gets(state_->editor, &n_chars);
+  state_->was_interrupted = state_->begins_pasted = false;
   Input input;
-  if (state_->was_interrupted) {
-    input.kind = InputKind::interrupted;
-  } else if (!line || n_chars <= 0) {
-    input.kind = InputKind::end;
-  } else {
-    input.text = line;
-    if (input.text.ends_with('\n')) input.text.pop_back();
+  {
+    const PasteBrackets brackets;
+    if (!brackets.written().ok()) return brackets.written().error();
+    int n_chars = 0;
+    const char* const line = ::el_gets(state_->editor, &n_chars);
+    if (state_->was_interrupted) {
+      input.kind = InputKind::interrupted;
+    } else if (!line || n_chars <= 0) {
+      input.kind = InputKind::end;
+    } else {
+      input.text = line;
+      if (input.text.ends_with('\n')) input.text.pop_back();
+      input.is_quoted = state_->begins_pasted && input.text.find('\n') != std::string::npos;
+    }
   }
-  const std::string after = std::string(kPasteOff) + (input.kind == InputKind::text ? "" : "\n");
-  if (Status off = write_output(after); !off.ok()) return off.error();
+  if (Status ended = write_output(input.kind == InputKind::text ? "" : "\n"); !ended.ok()) return ended.error();
   return input;
 }
 

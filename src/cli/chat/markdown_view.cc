@@ -8,7 +8,7 @@ constexpr std::string_view kHeading = "\x1b[0;1;36m";
 constexpr std::string_view kMark = "\x1b[0;36m";  // of lists and quotes
 constexpr std::string_view kCode = "\x1b[0;33m";
 constexpr std::string_view kFenceLine = "\x1b[0;2m";
-constexpr int kLeastFence = 3, kMostHeading = 6, kMostIndent = 3;
+constexpr int kLeastFence = 3, kMostHeading = 6;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -76,7 +76,7 @@ void MarkdownView::take_line_start(char c) {
         ++n_indent_;
         return put(c);
       }
-      if ((c == '`' || c == '~') && n_indent_ <= kMostIndent) {
+      if (c == '`' || c == '~') {  // however far indented: in lists, as models write them, it is
         line_ = Line::fence_mark;
         mark_ = c;
         n_marks_ = 1;
@@ -92,6 +92,11 @@ void MarkdownView::take_line_start(char c) {
         line_ = Line::list_mark;
         is_mark_ = true;
         return put(c);
+      }
+      if (fence_ == 0 && c == '*') {  // of a list or of a style: what follows says which, but it is shown at once
+        line_ = Line::text;
+        is_mark_ = true;
+        return take_inline(c);
       }
       break;
     case Line::fence_mark:
@@ -135,6 +140,7 @@ void MarkdownView::take_run(char next) {
   }
   mark_ = 0;
   n_marks_ = 0;
+  is_mark_ = false;
 }
 
 void MarkdownView::take_inline(char c) {

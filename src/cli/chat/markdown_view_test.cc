@@ -40,23 +40,29 @@ constexpr std::string_view kEverything =
 TEST(MarkdownView, marks_what_markdown_means) {
   EXPECT_EQ(styles("# Title\nx"), "<head># Title<>\nx");
   EXPECT_EQ(styles("a **b** c"), "a **<bold>b**<> c");
-  EXPECT_EQ(styles("*b* c"), "*<italic>b*<> c");
-  EXPECT_EQ(styles("***b*** c"), "***<both>b***<> c");
+  EXPECT_EQ(styles("*b* c"), "<mark>*<italic>b*<> c");
+  EXPECT_EQ(styles("***b*** c"), "<mark>***<both>b***<> c");
   EXPECT_EQ(styles("a `b` c"), "a `<code>b`<> c");
   EXPECT_EQ(styles("- a\n> b\n"), "<mark>-<> a\n<mark>><> b\n");
+  EXPECT_EQ(styles("* a\n  * **b**\n"), "<mark>*<> a\n  <mark>*<> **<bold>b**<>\n");
   EXPECT_EQ(styles("_b_ c"), "<italic>_b_<> c");
   EXPECT_EQ(styles("```c\nx = **p;\n```\ny"), "``<fence>`c<>\n<code>x = **p;<>\n<code>``<fence>`<>\ny");
 }
 
 TEST(MarkdownView, what_only_looks_like_markdown_stays_plain) {
-  for (const char* text : {"2 * 3 * 4", "12. twelve", "snake_case_name", "\\*no\\*", "* two", "** a ** b"}) {
+  for (const char* text : {"2 * 3 * 4", "12. twelve", "snake_case_name", "\\*no\\*", "a ** b ** c"}) {
     EXPECT_EQ(view(text), text);
   }
   EXPECT_EQ(styles("#hashtag x"), "<head>#<>hashtag x");
 }
 
+TEST(MarkdownView, a_code_block_in_a_list_is_one_however_far_indented) {
+  EXPECT_EQ(styles("     ```\n     # no heading\n     ```\nx"),
+            "     ``<fence>`<>\n<code>     # no heading<>\n<code>     ``<fence>`<>\nx");
+}
+
 TEST(MarkdownView, an_open_style_ends_with_its_line) {
-  EXPECT_EQ(styles("**open\nplain"), "**<bold>open<>\nplain");
+  EXPECT_EQ(styles("a **open\nplain"), "a **<bold>open<>\nplain");
   EXPECT_EQ(styles("`open\nplain"), "`<code>open<>\nplain");
 }
 

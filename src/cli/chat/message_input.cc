@@ -1,5 +1,7 @@
 #include "cli/chat/message_input.h"
 
+#include <fmt/core.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -31,11 +33,25 @@ Result<Input> read_more(LineSource& lines, std::string text, IsOpen is_open) {
   return Input{.text = std::move(text)};
 }
 
+// Whether a text that begins with quotes ends with others. In the middle of a line they are part of it.
+bool is_closed(const std::string& text) { return text.size() >= 2 * kQuotes.size() && text.ends_with(kQuotes); }
+
+// What stands between the quotes; they may have lines of their own.
+std::string inside_quotes(const std::string& block) {
+  std::string text = block.substr(kQuotes.size());
+  if (is_closed(block)) text.resize(text.size() - kQuotes.size());
+  if (text.starts_with('\n')) text.erase(0, 1);
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 Result<Input> PlainLines::read_line(const std::string& prompt) {
-  if (shows_prompts_) {
+  if (prompts_ == Prompts::to_output) {
     if (Status shown = write_output(prompt); !shown.ok()) return shown.error();
+  } else if (prompts_ == Prompts::to_errors) {
+    std::fwrite(prompt.data(), 1, prompt.size(), stderr);
   }
   Input line;
   int c = 0;
@@ -53,21 +69,14 @@ Result<Input> PlainLines::read_line(const std::string& prompt) {
 
 Result<Input> read_message(LineSource& lines, const std::string& prompt) {
   ZINC_TRY(first, lines.read_line(prompt));
-  if (first.kind != InputKind::text) return first;
+  if (first.kind != InputKind::text || first.is_quoted) return first;
   if (first.text.starts_with(kQuotes)) {
-    const auto is_open = [](const std::string& text) {
-      return text.find(kQuotes, kQuotes.size()) == std::string::npos;
-    };
-    ZINC_TRY(block, read_more(lines, first.text, is_open));
+    ZINC_TRY(block, read_more(lines, first.text, [](const std::string& text) { return !is_closed(text); }));
     if (block.kind != InputKind::text) return block;
-    std::string text = block.text.substr(kQuotes.size());
-    if (const size_t end = text.find(kQuotes); end != std::string::npos) text.resize(end);
-    if (text.starts_with('\n')) text.erase(0, 1);
-    if (text.ends_with('\n')) text.pop_back();
-    return Input{.text = std::move(text), .is_quoted = true};
+    return Input{.text = inside_quotes(block.text), .is_quoted = true};
   }
   std::string text = first.text;
-  while (text.ends_with('\\')) {
+  while (text.ends_with('\\') && first.text.find('\n') == std::string::npos) {
     text.pop_back();
     const size_t n_before = text.size();
     ZINC_TRY(more, read_more(lines, text, [&](const std::string& t) { return t.size() == n_before; }));
@@ -75,6 +84,13 @@ Result<Input> read_message(LineSource& lines, const std::string& prompt) {
     text = more.text;
   }
   return Input{.text = std::move(text)};
+}
+
+std::string as_typed(const Input& message) {
+  const std::string& text = message.text;
+  const bool is_plain = !text.starts_with('/') && !text.starts_with(kQuotes) && !text.ends_with('\\');
+  if (!message.is_quoted || is_plain) return text;
+  return fmt::format("{0}\n{1}\n{0}", kQuotes, text);
 }
 
 }  // namespace zinc

@@ -50,6 +50,39 @@ TEST(MessageInput, three_quotes_begin_and_end_a_text_of_any_lines) {
   EXPECT_EQ(message_of({"\"\"\"", "never closed"}), "never closed");
 }
 
+TEST(MessageInput, quotes_in_the_middle_of_a_line_end_nothing) {
+  EXPECT_EQ(message_of({"\"\"\"a\"\"\" and the rest", "of it\"\"\""}), "a\"\"\" and the rest\nof it");
+  EXPECT_EQ(message_of({"\"\"\"\"", "x\"\"\""}), "\"\nx") << "four quotes are not an end yet";
+}
+
+TEST(MessageInput, what_was_pasted_is_taken_as_it_is) {
+  const std::string texts[] = {"// comment\nint x;", "/usr/bin/env: not found\n", "#!/bin/sh\necho \\",
+                               "\"\"\"Doc.\"\"\"\nimport x"};
+  for (const std::string& text : texts) {
+    ScriptedLines lines({{.text = text, .is_quoted = true}});
+    const Input input = read_message(lines, "> ").value();
+    EXPECT_EQ(input.text, text);
+    EXPECT_TRUE(input.is_quoted);
+  }
+  EXPECT_EQ(message_of({"explain this:\necho \\"}), "explain this:\necho \\") << "pasted behind what was typed";
+}
+
+TEST(MessageInput, what_is_brought_back_from_the_history_is_the_same_message) {
+  const Input messages[] = {{.text = "plain"},
+                            {.text = "/stats"},
+                            {.text = "two\nlines"},
+                            {.text = "/three\nfour", .is_quoted = true},
+                            {.text = "// comment\nint x;", .is_quoted = true},
+                            {.text = "\"\"\"Doc.\"\"\"\nimport x", .is_quoted = true},
+                            {.text = "echo \\", .is_quoted = true}};
+  for (const Input& message : messages) {
+    ScriptedLines lines({{.text = as_typed(message)}});
+    const Input again = read_message(lines, "> ").value();
+    EXPECT_EQ(again.text, message.text);
+    EXPECT_EQ(again.is_quoted && message.text.starts_with('/'), message.is_quoted && message.text.starts_with('/'));
+  }
+}
+
 TEST(MessageInput, what_is_quoted_is_marked_so) {
   ScriptedLines lines({{.text = "\"\"\"/quit\"\"\""}, {.text = "/quit"}});
   EXPECT_TRUE(read_message(lines, "> ").value().is_quoted);

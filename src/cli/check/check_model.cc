@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "backend/backend.h"
 #include "cli/check/check_report.h"
+#include "cli/shell_word.h"
+#include "engine/engine_memory.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost.h"
 #include "hub/inventory.h"
@@ -16,50 +17,62 @@ namespace {
 constexpr const char* kSection = "model";
 
 // Bytes that one more position takes.
-uint64_t bytes_per_token(const Model& model) {
+uint64_t bytes_per_token(const Model& model, const Format& kv_format) {
   uint64_t n = 0;
-  for (const PageGroup& group : page_groups(model.caches)) n += page_bytes(group, model.caches, k_f16) / kPageTokens;
+  for (const PageGroup& group : page_groups(model.caches))
+    n += page_bytes(group, model.caches, kv_format) / kPageTokens;
   return n;
 }
 
-// The most positions that fit `n_bytes`, by halving; 0: not even one.
-int64_t largest_context(const GgufFile& file, int64_t trained, uint64_t n_bytes) {
-  const auto fits = [&](int64_t context) {
-    const Result<MemoryNeed> need = memory_need(file, context);
-    return need.ok() && need.value().bytes() <= n_bytes;
-  };
-  int64_t low = 0, high = std::max<int64_t>(1, trained);
-  while (low < high) {
-    const int64_t middle = low + (high - low + 1) / 2;
-    fits(middle) ? low = middle : high = middle - 1;
-  }
-  return low;
+// What a chat of `context` positions takes (0: as many as fit), by the engine's own arithmetic.
+Result<EngineMemory> chat_memory(const Model& model, const GgufFile& file, size_t limit, int64_t context) {
+  const BackendInfo& backend = default_backend();
+  const EngineOptions options{.max_sequences = 1,
+                              .context = static_cast<int>(std::min(context, model.config.max_context)),
+                              .step_tokens = backend.step_tokens,
+                              .queue_limit = 1};
+  return plan_engine_memory(model, *find_format(backend.default_kv_format), file.file_bytes(), limit, options);
 }
 
-void check_fit(CheckReport& report, const GgufFile& file, const Model& model, const MemoryNeed& need,
-               const std::string& name, int64_t context) {
-  const MachineMemory machine = this_machine();
-  const Fit fit = judge_fit(need.bytes(), machine);
+void check_fit(CheckReport& report, const GgufFile& file, const Model& model, const std::string& name,
+               int64_t context) {
+  constexpr size_t kAnything = size_t{1} << 60;
+  const DeviceInfo& device = report.device;
+  const size_t n_free = available_bytes(device), n_all = device.memory_bytes;
+  const Result<EngineMemory> need = chat_memory(model, file, kAnything, context);
+  if (!need.ok()) return report.add({CheckStatus::fail, kSection, "memory", need.error().message});
   const int64_t trained = model.config.max_context;
-  const int64_t largest = largest_context(file, trained, machine.n_available);
-  report.model["fit"] = fit_name(fit);
+  const Result<EngineMemory> most = chat_memory(model, file, n_free, 0);
+  const int64_t largest = most.ok() ? most.value().cache.context : 0;
+  const bool fits = chat_memory(model, file, n_free, context).ok();
+  const bool fits_empty = chat_memory(model, file, n_all, context).ok();
+  const EngineMemory& memory = need.value();
+  report.model["context"] = std::min(context, trained);
+  report.model["weight_bytes"] = memory.weight_bytes;
+  report.model["cache_bytes"] = memory.cache.n_bytes;
+  report.model["working_bytes"] = memory.step_bytes;
+  report.model["memory_limit_bytes"] = n_free;
+  report.model["fit"] = fit_name(fits ? Fit::fits : fits_empty || largest > 0 ? Fit::tight : Fit::too_large);
   report.model["largest_context"] = largest;
+  const std::string where = device.has_own_memory ? " on " + device.name : "";
   const std::string numbers =
-      fmt::format("{} bytes: {} weights, {} for {} positions, {} to compute with", need.bytes(), need.weight_bytes,
-                  need.cache_bytes, std::min(context, trained), need.working_bytes);
-  if (fit == Fit::fits) {
-    report.add({CheckStatus::ok, kSection, "memory", numbers});
+      fmt::format("{} bytes: {} weights, {} for {} positions, {} to compute with", memory.bytes(), memory.weight_bytes,
+                  memory.cache.n_bytes, std::min(context, trained), memory.step_bytes);
+  if (fits) {
+    report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} are free{}", numbers, n_free, where)});
   } else if (largest > 0) {
-    report.add({CheckStatus::warn, kSection, "memory", fmt::format("{}; {} are free", numbers, machine.n_available),
-                fmt::format("zinc run {} -c {}", name, largest)});
+    report.add(
+        {CheckStatus::warn, kSection, "memory",
+         fmt::format("{}; {} are free{}, half of what the model leaves is for positions", numbers, n_free, where),
+         fmt::format("zinc chat {} -c {}", shell_word(name), largest)});
   } else {
     report.add({CheckStatus::fail, kSection, "memory",
-                fmt::format("{}; this machine has {}, {} of them free", numbers, machine.n_bytes, machine.n_available),
+                fmt::format("{}; there are {}{}, {} of them free", numbers, n_all, where, n_free),
                 "zinc list   # shows smaller models under FIT"});
   }
   report.add({CheckStatus::ok, kSection, "context",
-              fmt::format("{} bytes for each position; trained for {}, {} fit now", bytes_per_token(model), trained,
-                          largest)});
+              fmt::format("{} bytes for each position; trained for {}, {} fit now",
+                          report.model.at("cache_bytes_per_token").as_uint64(), trained, largest)});
 }
 
 // Formats of weights that the backend computes with, but not with kernels of their own.
@@ -82,18 +95,36 @@ void check_formats(CheckReport& report, const GgufFile& file) {
   if (slow.empty()) return;
   report.add({CheckStatus::warn, kSection, "formats",
               fmt::format("{} weights have no fast kernels on {}: answers will be slow", text, backend.name),
-              "zinc pull the same model as Q4_K_M, Q8_0 or another format"});
+              "zinc list   # shows models in other formats, such as Q4_K_M"});
 }
 
-void check_speed(CheckReport& report, const Model& model, const MemoryNeed& need) {
+void check_speed(CheckReport& report, const Model& model) {
   const GraphCost cost = cost_graph(model.graph, {.n_tokens = 1, .n_seqs = 1, .depth = 0}, {});
   const double n_read = cost.total.memory_only_bytes();
   report.model["bytes_read_per_token"] = n_read;
   const double limit = n_read > 0 ? report.read_bytes_per_s / n_read : 0;
   report.model["tokens_per_s_limit"] = limit;
+  const std::string speed = limit > 0 ? fmt::format(": at most {:.1f} tok/s here", limit) : "";
   report.add({CheckStatus::ok, kSection, "speed",
-              fmt::format("a token reads {:.0f} bytes, of {} bytes of weights in memory: at most {:.1f} tok/s here",
-                          n_read, need.weight_bytes, limit)});
+              fmt::format("a token reads {:.0f} bytes, of {} bytes of weights in memory{}", n_read,
+                          report.model.at("weight_bytes").as_uint64(), speed)});
+}
+
+// A name that means a model which is not here, or nothing at all.
+CheckLine missing_line(const HubSettings& settings, const std::string& name, bool is_wanted) {
+  const CheckStatus status = is_wanted ? CheckStatus::fail : CheckStatus::warn;
+  const Result<ModelReference> known = refer_to_model(settings, name);
+  if (known.ok()) {
+    return {status, kSection, "file", fmt::format("{} is not on this machine", name),
+            fmt::format("zinc pull {}", shell_word(name))};
+  }
+  return {status, kSection, "file", known.error().message, "zinc list   # shows the names there are"};
+}
+
+// What helps against a file that is no model: another copy, where we know from where.
+std::string refetch_hint(const FoundModel& found, const std::string& name) {
+  if (found.place != ModelPlace::zinc) return "";
+  return fmt::format("zinc rm {0} && zinc pull {0}", shell_word(name));
 }
 
 }  // namespace
@@ -101,40 +132,28 @@ void check_speed(CheckReport& report, const Model& model, const MemoryNeed& need
 void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options) {
   const std::string name = options.model.empty() ? default_model_name(settings) : options.model;
   const Result<std::optional<FoundModel>> found = find_model(settings, name);
-  if (!found.ok() || !found.value()) {
-    const bool is_wanted = !options.model.empty();
-    report.add({is_wanted ? CheckStatus::fail : CheckStatus::warn, kSection, "file",
-                found.ok() ? fmt::format("{} is not on this machine", name) : found.error().message,
-                fmt::format("zinc pull {}", name)});
-    return;
-  }
+  if (!found.ok() || !found.value()) return report.add(missing_line(settings, name, !options.model.empty()));
   const Result<GgufFile> file = GgufFile::open(found.value()->path);
   const Result<Model> model = file.ok() ? read_model(file.value()) : Result<Model>(file.error());
   if (!model.ok()) {
-    report.add(
-        {CheckStatus::fail, kSection, "file", model.error().message, fmt::format("zinc rm {0}; zinc pull {0}", name)});
-    return;
+    return report.add({CheckStatus::fail, kSection, "file", model.error().message, refetch_hint(*found.value(), name)});
   }
-  const Result<MemoryNeed> need = memory_need(file.value(), options.context);
-  if (!need.ok()) {
-    report.add({CheckStatus::fail, kSection, "memory", need.error().message});
-    return;
-  }
+  const Format& kv_format = *find_format(default_backend().default_kv_format);
   report.model = {{"name", name},
                   {"path", found.value()->path.string()},
                   {"architecture", model.value().architecture->gguf_name},
-                  {"context", std::min<int64_t>(options.context, model.value().config.max_context)},
                   {"trained_context", model.value().config.max_context},
-                  {"weight_bytes", need.value().weight_bytes},
-                  {"cache_bytes", need.value().cache_bytes},
-                  {"working_bytes", need.value().working_bytes},
-                  {"cache_bytes_per_token", bytes_per_token(model.value())},
+                  {"cache_bytes_per_token", bytes_per_token(model.value(), kv_format)},
                   {"slow_formats", json::array()}};
   report.add({CheckStatus::ok, kSection, "file",
               fmt::format("{}: {}, {}", name, model.value().architecture->gguf_name, found.value()->path.string())});
-  check_fit(report, file.value(), model.value(), need.value(), name, options.context);
-  check_formats(report, file.value());
-  check_speed(report, model.value(), need.value());
+  check_fit(report, file.value(), model.value(), name, options.context);
+  if (report.model.contains("weight_bytes")) {
+    check_formats(report, file.value());
+    check_speed(report, model.value());
+  } else {
+    report.model.clear();
+  }
 }
 
 }  // namespace zinc

@@ -12,10 +12,10 @@
 namespace zinc {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"ok", "warn", "fail"};
-constexpr std::array<std::string_view, 3> kWords = {"OK  ", "WARN", "FAIL"};
-constexpr std::array<std::string_view, 3> kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
-constexpr std::array<std::string_view, 3> kVerdicts = {"ready", "ready, with warnings", "not ready"};
+constexpr std::array<std::string_view, 4> kNames = {"skip", "ok", "warn", "fail"};
+constexpr std::array<std::string_view, 4> kWords = {"SKIP", "OK  ", "WARN", "FAIL"};
+constexpr std::array<std::string_view, 4> kColours = {"\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
+constexpr std::array<std::string_view, 4> kVerdicts = {"", "ready", "ready, with warnings", "not ready"};
 
 json::value text_or_null(const std::string& text) {
   return text.empty() ? json::value() : json::value(json::string(replace_invalid_utf8(text)));
@@ -26,12 +26,18 @@ json::value text_or_null(const std::string& text) {
 std::string_view check_status_name(CheckStatus status) { return kNames[static_cast<size_t>(status)]; }
 
 CheckStatus CheckReport::verdict() const {
-  CheckStatus worst = CheckStatus::ok;
+  CheckStatus worst = CheckStatus::ok;  // also where nothing applies
   for (const CheckLine& line : lines_) worst = std::max(worst, line.status);
   return worst;
 }
 
+size_t CheckReport::count(CheckStatus status) const {
+  return static_cast<size_t>(std::ranges::count(lines_, status, &CheckLine::status));
+}
+
 json::object CheckReport::to_json() const {
+  json::object counts;
+  for (size_t i = 0; i < kNames.size(); ++i) counts[kNames[i]] = count(static_cast<CheckStatus>(i));
   json::array lines;
   for (const CheckLine& line : lines_) {
     lines.push_back({{"section", line.section},
@@ -40,9 +46,13 @@ json::object CheckReport::to_json() const {
                      {"message", replace_invalid_utf8(line.message)},
                      {"hint", text_or_null(line.hint)}});
   }
-  return {{"version", version_text()},  {"verdict", check_status_name(verdict())},
-          {"checks", std::move(lines)}, {"machine", machine},
-          {"backends", backends},       {"model", model.empty() ? json::value() : json::value(model)}};
+  return {{"version", version_text()},
+          {"verdict", check_status_name(verdict())},
+          {"counts", counts},
+          {"checks", std::move(lines)},
+          {"machine", machine},
+          {"backends", backends},
+          {"model", model.empty() ? json::value() : json::value(model)}};
 }
 
 std::string CheckReport::to_text(bool has_colours) const {
@@ -57,7 +67,9 @@ std::string CheckReport::to_text(bool has_colours) const {
     text += fmt::format("  {} {:<12} {}\n", word(line.status), line.name, one_line(line.message));
     if (!line.hint.empty()) text += fmt::format("                    -> {}\n", one_line(line.hint));
   }
-  return text + fmt::format("\n{} {}\n", word(verdict()), kVerdicts[static_cast<size_t>(verdict())]);
+  return text + fmt::format("\n{} {}: {} ok, {} warnings, {} failed, {} skipped\n", word(verdict()),
+                            kVerdicts[static_cast<size_t>(verdict())], count(CheckStatus::ok), count(CheckStatus::warn),
+                            count(CheckStatus::fail), count(CheckStatus::skip));
 }
 
 }  // namespace zinc

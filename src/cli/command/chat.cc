@@ -24,8 +24,11 @@ struct Options {
   bool on_page = false;
 };
 
-Result<std::unique_ptr<LineSource>> open_lines(bool is_terminal) {
-  if (!is_terminal || is_dumb_terminal()) return std::unique_ptr<LineSource>(std::make_unique<PlainLines>(is_terminal));
+Result<std::unique_ptr<LineSource>> open_lines(const ScreenKind& kind) {
+  if (!kind.is_interactive || !kind.is_terminal || is_dumb_terminal()) {
+    const Prompts there = kind.is_terminal ? Prompts::to_output : Prompts::to_errors;
+    return std::unique_ptr<LineSource>(std::make_unique<PlainLines>(kind.is_interactive ? there : Prompts::none));
+  }
   ZINC_TRY(editor, LineEditor::create(chat_command_words()));
   return std::unique_ptr<LineSource>(std::move(editor));
 }
@@ -54,7 +57,7 @@ class Memory {
   std::optional<HistoryFile> file_;
 };
 
-// One message: a command or a question. On a terminal a mistake is shown and the chat goes on; a script has to stop.
+// One message: a command or a question. A person is told of a mistake and the chat goes on; a script has to stop.
 Result<Next> take(ChatSession& session, const Input& input) {
   const std::string& message = input.text;
   const bool is_escaped = !input.is_quoted && message.starts_with("//");
@@ -66,7 +69,7 @@ Result<Next> take(ChatSession& session, const Input& input) {
     next = asked.error();
   }
   if (!session.screen().written().ok()) return session.screen().written().error();
-  if (next.ok() || !session.screen().is_terminal()) return next;
+  if (next.ok() || !session.screen().kind().is_interactive || !session.has_model()) return next;
   session.screen().complain(next.error().message);
   return Next::go_on;
 }
@@ -86,7 +89,7 @@ Status talk(ChatSession& session, LineSource& lines, Memory& memory) {
     }
     was_interrupted = false;
     if (is_blank(input.text)) continue;
-    memory.add(input.text, session.screen());
+    memory.add(as_typed(input), session.screen());
     ZINC_TRY(next, take(session, input));
     if (next == Next::quit) break;
   }
@@ -95,15 +98,20 @@ Status talk(ChatSession& session, LineSource& lines, Memory& memory) {
 
 Status run(const Options& options) {
   if (options.on_page) return serve_page(options.chat.model.path);
-  const bool is_terminal = ::isatty(STDIN_FILENO) && ::isatty(STDOUT_FILENO);
-  ChatScreen screen(is_terminal, is_terminal && !options.no_colour && shows_colours(STDOUT_FILENO));
+  const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  ChatScreen screen({.is_terminal = is_terminal,
+                     .has_colours = is_terminal && !options.no_colour && shows_colours(STDOUT_FILENO),
+                     .is_interactive = ::isatty(STDIN_FILENO) == 1});
   ChatSession session(options.chat, screen);
   ZINC_TRY(loaded, session.load_model(options.chat.model.path));
   session.set_system(options.system);
-  screen.whisper(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
-                             session.model().backend(), session.model().limits().context));
-  ZINC_TRY(lines, open_lines(is_terminal));
-  Memory memory(*lines, is_terminal && !options.no_history);
+  if (screen.kind().is_interactive) {
+    screen.whisper(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
+                               session.model().backend(), session.model().limits().context));
+    screen.whisper(session.sampling_line());
+  }
+  ZINC_TRY(lines, open_lines(screen.kind()));
+  Memory memory(*lines, screen.kind().is_interactive && !options.no_history);
   return talk(session, *lines, memory);
 }
 

@@ -23,8 +23,8 @@ Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
   CheckReport report;
   check_machine(report);
+  check_gpus(report, "/");
   check_backends(report);
-  check_gpus(report);
   check_models(report, settings);
   check_model(report, settings, options.check);
   const std::string text =

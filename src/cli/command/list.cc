@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/hub_settings.h"
+#include "cli/model_memory.h"
 #include "cli/one_line.h"
 #include "cli/output.h"
 #include "hub/inventory.h"
@@ -39,7 +40,7 @@ std::string table_of(const std::vector<ModelEntry>& entries, const MachineMemory
 
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
-  const MachineMemory machine = this_machine();
+  const MachineMemory machine = options.names ? this_machine() : model_memory();
   std::vector<ModelEntry> entries = list_models(settings, machine);
   if (options.installed) std::erase_if(entries, [](const ModelEntry& entry) { return entry.path.empty(); });
   if (options.names) {

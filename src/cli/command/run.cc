@@ -35,6 +35,7 @@ struct Options {
   int max_tokens = 512;
   int context = 0;
   std::vector<std::string> stop;
+  std::optional<bool> thinking;  // unset: what the model does by itself
   SamplingOptions sampling;
 };
 
@@ -106,25 +107,28 @@ Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInst
   messages.push_back({{"role", "user"}, {"content", options.prompt}});
   ChatRequestData request;
   request.messages = std::move(messages);
+  if (options.thinking) request.kwargs["enable_thinking"] = *options.thinking;
   return chat.tokens(std::move(request));
 }
 
-std::string figures_of(const Generation& made, const SamplingParams& sampling) {
+std::string figures_of(const Generation& made, const SamplingParams& sampling, std::string_view origin) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
-  return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); {}", made.n_prompt_tokens,
-                     rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), made.tokens.size(),
-                     rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason),
-                     sampling_text(sampling));
+  return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); {}{}",
+                     made.n_prompt_tokens, rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s),
+                     made.tokens.size(), rate(static_cast<size_t>(made.n_decode_steps), made.decode_s),
+                     stop_reason_name(made.reason), sampling_text(sampling),
+                     origin.empty() ? "" : fmt::format(" ({})", origin));
 }
 
-std::string report_of(const Options& options, const SamplingParams& sampling, const Generation& made,
-                      const std::string& text) {
+std::string report_of(const Options& options, const SamplingParams& sampling, std::string_view origin,
+                      const Generation& made, const std::string& text) {
   json::object report;
   report["model"] = options.model.path;
   report["text"] = text;
   report["finish_reason"] = stop_reason_name(made.reason);
   report["seed"] = sampling.seed;
   report["sampling"] = sampling_json(sampling);
+  report["sampling_origin"] = options.sampling.takes_advice() ? json::value(origin) : json::value();
   report["prompt_tokens"] = made.n_prompt_tokens;
   report["prompt_seconds"] = made.prompt_s;
   report["generated_tokens"] = made.tokens.size();
@@ -176,7 +180,8 @@ Status answer(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const ModelConfig& config = model.model().config;
-  const SamplingParams sampling = options.sampling.settle(sampling_advice(model.file()));
+  const SamplingAdvice advice = sampling_advice(model.file(), options.thinking);
+  const SamplingParams sampling = options.sampling.settle(advice);
   if (Status valid = validate(sampling, static_cast<int32_t>(config.vocab_size)); !valid.ok()) return valid;
   ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
   if (options.context > config.max_context) {
@@ -192,8 +197,9 @@ Status answer(const Options& options) {
   const Result<Generation> made = generate(sequence, tokenizer, prompt, how, hooks);
   if (!made.ok()) return made.error();
   if (!sink.written().ok()) return sink.written();
-  Status written = write_output(options.json ? report_of(options, sampling, made.value(), sink.text()) : "\n");
-  if (!options.json) note(figures_of(made.value(), sampling));
+  Status written =
+      write_output(options.json ? report_of(options, sampling, advice.origin, made.value(), sink.text()) : "\n");
+  if (!options.json) note(figures_of(made.value(), sampling, options.sampling.takes_advice() ? advice.origin : ""));
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
 }
@@ -223,6 +229,8 @@ std::function<Status()> declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
+  app.add_flag("--think,!--no-think", options->thinking,
+               "whether to think before answering (default: as the model does)");
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/model_memory.h"
 #include "cli/one_line.h"
 #include "cli/output.h"
 #include "hub/inventory.h"
@@ -36,7 +37,7 @@ std::string text_of(const ModelEntry& entry, const json::object& fields, const M
 
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
-  const MachineMemory machine = this_machine();
+  const MachineMemory machine = model_memory();
   ZINC_TRY(entry, show_model(settings, options.name.empty() ? default_model_name(settings) : options.name, machine));
   const json::object fields = entry_json(entry, settings);
   return write_output(options.json ? to_pretty_json(fields) + "\n" : text_of(entry, fields, machine));

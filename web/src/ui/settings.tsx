@@ -41,7 +41,7 @@ interface SamplingProps {
 
 export function SamplingFields({ values, change, modelName }: SamplingProps) {
   const asked = props.value?.models.find((entry) => entry.name === modelName) ?? model.value;
-  const advised = asked?.sampling ?? {};
+  const advised = asked?.recommended_sampling ?? {};
   return (
     <div class="fields">
       {kFields.map((field) => (
@@ -67,7 +67,7 @@ const kOrigins: Record<string, string> = {
 export function SettingsPanel() {
   const toolError = useSignal('');
   const set = settings.value;
-  const origin = model.value?.sampling?.origin as string | undefined;
+  const origin = model.value?.recommended_sampling?.origin as string | undefined;
   const checkTools = (text: string) => {
     try {
       if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');

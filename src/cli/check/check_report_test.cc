@@ -1,0 +1,168 @@
+#include "cli/check/check_report.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace zinc {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A machine whose /sys and /proc are files of a test.
+class CheckGpus : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(root_); }
+  void TearDown() override { fs::remove_all(root_); }
+  void put(const fs::path& path, const char* text) const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << "\n";
+  }
+  void put_card(const std::string& card, const char* vendor) const {
+    put("sys/class/drm/" + card + "/device/vendor", vendor);
+    put("sys/class/drm/" + card + "/device/device", "0x1234");
+  }
+  // The line of that name; a fail line where there is none.
+  CheckLine line(const std::string& name) {
+    CheckReport report;
+    check_gpus(report, root_);
+    for (const CheckLine& each : report.lines()) {
+      if (each.name == name) return each;
+    }
+    return {CheckStatus::fail, "", "", "no such line"};
+  }
+  const fs::path root_ = fs::path(testing::TempDir()) / "zinc_check_gpus";
+};
+
+TEST_F(CheckGpus, cards_are_named_by_their_makers_and_connectors_are_no_cards) {
+  put_card("card0", "0x10de");
+  put_card("card1", "0x8086");
+  put_card("card2", "0xabcd");
+  put("sys/class/drm/card0-DP-1/device/vendor", "0x1002");
+  put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14");
+  EXPECT_EQ(line("card0").message, "NVIDIA 0x1234");
+  EXPECT_EQ(line("card1").message, "Intel 0x1234");
+  EXPECT_EQ(line("card2").message, "unknown maker 0x1234");
+  EXPECT_NE(line("nvidia").message.find("550.54.14"), std::string::npos);
+  CheckReport report;
+  check_gpus(report, root_);
+  EXPECT_EQ(report.gpus, (std::set{GpuMaker::nvidia, GpuMaker::intel, GpuMaker::other}));
+}
+
+TEST_F(CheckGpus, a_system_without_gpus_is_no_fault) {
+  EXPECT_EQ(line("none").status, CheckStatus::skip);
+  CheckReport report;
+  check_gpus(report, root_);
+  EXPECT_EQ(report.verdict(), CheckStatus::ok);
+}
+
+TEST_F(CheckGpus, what_slows_amd_cards_down_is_warned_of_with_the_line_that_helps) {
+  put_card("card0", "0x1002");
+  put("sys/module/amdgpu/parameters/ras_enable", "1");
+  put("sys/module/pcie_aspm/parameters/policy", "[default] performance powersave");
+  put("sys/class/drm/card0/device/power_dpm_force_performance_level", "high");
+  for (const char* name : {"ecc", "pcie", "clocks"}) EXPECT_EQ(line(name).status, CheckStatus::warn) << name;
+  EXPECT_NE(line("ecc").hint.find("amdgpu.ras_enable=0"), std::string::npos);
+  EXPECT_NE(line("pcie").hint.find("pcie_aspm/parameters/policy"), std::string::npos);
+  EXPECT_NE(line("clocks").hint.find("/sys/class/drm/card0/device/power_dpm"), std::string::npos);
+  put("sys/module/amdgpu/parameters/ras_enable", "0");
+  put("sys/module/pcie_aspm/parameters/policy", "default [performance] powersave");
+  put("sys/class/drm/card0/device/power_dpm_force_performance_level", "auto");
+  for (const char* name : {"ecc", "pcie", "clocks"}) {
+    EXPECT_EQ(line(name).status, CheckStatus::ok) << name;
+    EXPECT_EQ(line(name).hint, "") << name;
+  }
+}
+
+TEST(CheckBackends, one_that_a_card_of_this_system_could_use_is_a_warning_with_the_command_that_helps) {
+  const CheckLine no_driver = unusable_line("cuda", "the NVIDIA driver is not installed", {GpuMaker::nvidia});
+  EXPECT_EQ(no_driver.status, CheckStatus::warn);
+  EXPECT_NE(no_driver.hint.find("apt install nvidia-driver"), std::string::npos);
+  const CheckLine no_compiler = unusable_line("cuda", "libnvrtc is not installed", {GpuMaker::nvidia});
+  EXPECT_NE(no_compiler.hint.find("nvrtc"), std::string::npos);
+  EXPECT_NE(unusable_line("vulkan", "x", {GpuMaker::amd}).hint.find("mesa-vulkan-drivers"), std::string::npos);
+}
+
+TEST(CheckBackends, one_for_which_there_is_no_card_is_skipped) {
+  EXPECT_EQ(unusable_line("cuda", "x", {}).status, CheckStatus::skip);
+  EXPECT_EQ(unusable_line("cuda", "x", {GpuMaker::amd}).status, CheckStatus::skip);
+  EXPECT_EQ(unusable_line("vulkan", "x", {}).status, CheckStatus::skip);
+}
+
+TEST(CheckBackends, releases_of_mesa_that_are_slow_and_matrices_that_are_off_are_told) {
+  const auto lines = [](const char* driver, const char* features) {
+    CheckReport report;
+    check_driver(report, {.name = "a card", .driver = driver, .features = features});
+    return report.lines();
+  };
+  EXPECT_TRUE(lines("llvmpipe Mesa 25.2.8", "").empty());
+  EXPECT_TRUE(lines("NVIDIA 550.54", "").empty());
+  const std::vector<CheckLine> good = lines("radv Mesa 25.0.7", "Vulkan 1.4, cooperative matrices");
+  EXPECT_EQ(good.at(0).status, CheckStatus::ok);
+  EXPECT_EQ(good.at(1).status, CheckStatus::ok);
+  const std::vector<CheckLine> bad = lines("radv Mesa 25.2.8", "Vulkan 1.4");
+  EXPECT_EQ(bad.at(0).status, CheckStatus::warn);
+  EXPECT_NE(bad.at(1).hint.find("RADV_PERFTEST=coop_matrix"), std::string::npos);
+}
+
+TEST(CheckReport, counts_its_lines_and_takes_the_worst_for_the_verdict) {
+  CheckReport report;
+  report.add({CheckStatus::skip, "gpus", "none", "no GPU"});
+  EXPECT_EQ(report.verdict(), CheckStatus::ok) << "what does not apply is no verdict";
+  report.add({CheckStatus::ok, "machine", "memory", "much"});
+  report.add({CheckStatus::warn, "machine", "clock", "slow", "faster"});
+  EXPECT_EQ(report.verdict(), CheckStatus::warn);
+  EXPECT_NE(report.to_text(false).find("WARN ready, with warnings: 1 ok, 1 warnings, 0 failed, 1 skipped"),
+            std::string::npos);
+  EXPECT_EQ(report.to_json().at("counts").as_object().at("warn").to_number<int>(), 1);
+}
+
+// The lines about a small model's memory on a card with so many bytes.
+CheckReport fit_on_card(size_t n_free, size_t n_all) {
+  CheckReport report;
+  report.device = {.name = "a card", .memory_bytes = n_all, .free_bytes = n_free, .has_own_memory = true};
+  HubSettings settings;
+  check_model(report, settings, {.model = ZINC_SOURCE_DIR "/tests/data/oracle/models/llama-q8_0.gguf"});
+  return report;
+}
+const CheckLine& memory_line(const CheckReport& report) {
+  for (const CheckLine& line : report.lines()) {
+    if (line.name == "memory") return line;
+  }
+  ADD_FAILURE() << "no line about memory";
+  return report.lines().front();
+}
+
+TEST(CheckModel, whether_it_fits_is_asked_of_the_card_it_would_run_on) {
+  constexpr size_t kMuch = size_t{1} << 30;
+  const CheckReport roomy = fit_on_card(kMuch, kMuch);
+  EXPECT_EQ(memory_line(roomy).status, CheckStatus::ok);
+  EXPECT_NE(memory_line(roomy).message.find(fmt::format("{} are free on a card", kMuch)), std::string::npos);
+  const size_t n_least =
+      roomy.model.at("weight_bytes").to_number<size_t>() + roomy.model.at("working_bytes").to_number<size_t>();
+  const size_t n_cache = roomy.model.at("cache_bytes").to_number<size_t>();
+  const CheckReport tight = fit_on_card(n_least + n_cache, kMuch);  // half of what is left is for positions
+  EXPECT_EQ(memory_line(tight).status, CheckStatus::warn);
+  EXPECT_EQ(tight.model.at("fit").as_string(), "tight");
+  const int64_t n_fit = tight.model.at("largest_context").to_number<int64_t>();
+  EXPECT_GT(n_fit, 256);
+  EXPECT_LT(n_fit, 1024);
+  EXPECT_TRUE(memory_line(tight).hint.ends_with(fmt::format(" -c {}", n_fit))) << memory_line(tight).hint;
+  const CheckReport too_large = fit_on_card(n_least, n_least);
+  EXPECT_EQ(memory_line(too_large).status, CheckStatus::fail);
+  EXPECT_EQ(too_large.model.at("fit").as_string(), "too large");
+  EXPECT_EQ(too_large.verdict(), CheckStatus::fail);
+}
+
+TEST(AvailableBytes, a_card_with_memory_of_its_own_does_not_ask_the_machine) {
+  constexpr size_t kMuch = size_t{1} << 50;
+  EXPECT_EQ(available_bytes({.name = "card", .memory_bytes = kMuch, .free_bytes = kMuch / 2, .has_own_memory = true}),
+            kMuch / 2);
+  EXPECT_EQ(available_bytes({.name = "card", .memory_bytes = kMuch, .has_own_memory = true}), kMuch);
+  EXPECT_LT(available_bytes({.name = "processor", .memory_bytes = kMuch}), kMuch);
+  EXPECT_EQ(available_bytes({.name = "part of the machine", .memory_bytes = kMuch, .free_bytes = 5}), 5u);
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,12 @@
+// Text as one word of a POSIX shell, for commands that people copy.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace zinc {
+
+std::string quoted_word(std::string_view text);  // always in quotes
+std::string shell_word(std::string_view text);   // in quotes only where a shell would take it apart otherwise
+
+}  // namespace zinc
