@@ -39,22 +39,25 @@ PinnedBuffer::~PinnedBuffer() {
   if (at_) api_->free_host(at_);
 }
 
-Result<Device*> Device::shared() {
-  static Result<std::unique_ptr<Device>> device = []() -> Result<std::unique_ptr<Device>> {
-    ZINC_TRY(api, load_driver());
-    return open(*api, 0);
-  }();
-  if (!device.ok()) return device.error();
-  if (Status current = device.value()->make_current(); !current.ok()) return current.error();
-  return device.value().get();
+Result<Device*> Device::shared(int ordinal) {
+  static std::map<int, std::unique_ptr<Device>> devices;
+  ZINC_TRY(api, load_driver());
+  std::unique_ptr<Device>& device = devices[ordinal];
+  if (!device) {
+    ZINC_TRY(opened, open(*api, ordinal));
+    device = std::move(opened);
+  }
+  if (Status current = device->make_current(); !current.ok()) return current.error();
+  return device.get();
 }
 
 Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, KernelSource source) {
   std::unique_ptr<Device> device(new Device(api));
   int n_devices = 0, id = 0;
   if (Status s = device->check(api.device_count(&n_devices), "counting GPUs"); !s.ok()) return s.error();
-  if (ordinal >= n_devices) {
-    return fail(ErrorCode::not_found, "GPU {} was asked for, but there are {}; see nvidia-smi", ordinal, n_devices);
+  if (ordinal < 0 || ordinal >= n_devices) {
+    return fail(ErrorCode::not_found, "GPU {} was asked for, but there are {}, numbered from 0; see nvidia-smi",
+                ordinal, n_devices);
   }
   if (Status s = device->check(api.device_get(&id, ordinal), "opening the GPU"); !s.ok()) return s.error();
   char name[128] = "NVIDIA GPU";

@@ -83,8 +83,8 @@ class PinnedBuffer {
 
 class Device {
  public:
-  // The first GPU, opened once and kept for the process: making a context takes a tenth of a second.
-  static Result<Device*> shared();
+  // A GPU by its number, opened once and kept for the process: making a context takes a tenth of a second.
+  static Result<Device*> shared(int ordinal = 0);
   // No source: kernels are compiled when first used and kept in the folder for caches.
   static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, KernelSource source = {});
   ~Device();

@@ -1,6 +1,8 @@
 #include "backend/cuda/plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 namespace zinc::cuda {
 namespace {
@@ -13,6 +15,17 @@ std::vector<int> token_classes(int max_tokens) {
   }
   classes.push_back(max_tokens);
   return classes;
+}
+
+void fill_draw(const TokenDraw& draw, int* to) {
+  const bool is_greedy = draw.temperature <= kGreedyTemperature;
+  const uint64_t share = std::bit_cast<uint64_t>(draw.share);
+  to[simt::kInvTemperature] = std::bit_cast<int>(is_greedy ? 0.0f : 1.0f / draw.temperature);
+  to[simt::kTopK] = draw.top_k;
+  to[simt::kTopP] = std::bit_cast<int>(draw.top_p);
+  to[simt::kLogMinP] = std::bit_cast<int>(std::log(draw.min_p));  // of 0: minus infinity, which cuts nothing
+  to[simt::kShareLow] = static_cast<int>(share);
+  to[simt::kShareHigh] = static_cast<int>(share >> 32);
 }
 
 }  // namespace
@@ -73,6 +86,7 @@ void CudaPlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
+  ZINC_CHECK(in.draws.empty() || (in.draws.size() == in.output_rows.size() && in.draws.size() <= n_seqs));
   ZINC_CHECK(n_started_ - n_waited_ < flights_.size());
 }
 
@@ -82,6 +96,8 @@ size_t CudaPlan::fill_upload(const StepInputs& in, int* to) const {
   to[simt::kTokens] = static_cast<int>(in.tokens.size());
   to[simt::kSeqs] = static_cast<int>(n_seqs);
   to[simt::kOutputs] = static_cast<int>(in.output_rows.size());
+  to[simt::kDraws] = static_cast<int>(in.draws.size());
+  for (size_t i = 0; i < in.draws.size(); ++i) fill_draw(in.draws[i], to + at.draws + i * simt::kDrawInts);
   std::ranges::copy(in.tokens, to + at.tokens);
   std::ranges::copy(in.positions, to + at.positions);
   std::ranges::copy(in.seq_begin, to + at.seq_begin);

@@ -174,6 +174,7 @@ class AnswerSink {
 
 Status answer(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
+  if (!options.json) note("zinc: " + device_text(options.model, model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const ModelConfig& config = model.model().config;
   const SamplingParams sampling = options.sampling.settle(sampling_advice(model.file()));
