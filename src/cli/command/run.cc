@@ -174,7 +174,6 @@ class AnswerSink {
 
 Status answer(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
-  if (!options.json) note("zinc: " + device_text(options.model, model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const ModelConfig& config = model.model().config;
   const SamplingParams sampling = options.sampling.settle(sampling_advice(model.file()));
@@ -194,7 +193,10 @@ Status answer(const Options& options) {
   if (!made.ok()) return made.error();
   if (!sink.written().ok()) return sink.written();
   Status written = write_output(options.json ? report_of(options, sampling, made.value(), sink.text()) : "\n");
-  if (!options.json) note(figures_of(made.value(), sampling));
+  if (!options.json) {
+    note(device_text(options.model, model));
+    note(figures_of(made.value(), sampling));
+  }
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
 }
