@@ -1,9 +1,11 @@
 #include "backend/cuda/device.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/cache_folder.h"
+#include "base/thread_pool.h"
 
 namespace zinc::cuda {
 namespace {
@@ -133,25 +135,38 @@ Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
   return buffer;
 }
 
-Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
-  const std::string module_key = program.file + ":" + program.format, key = module_key + ":" + name;
-  if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
-  auto module = modules_.find(module_key);
-  if (module == modules_.end()) {
-    ZINC_TRY(cubin, source_(program));
+Status Device::load_programs(std::span<const KernelProgram> programs) {
+  std::map<std::string, const KernelProgram*> missing;  // by their text
+  for (const KernelProgram& program : programs) {
+    if (std::string text = program.text(); !modules_.contains(text)) missing.emplace(std::move(text), &program);
+  }
+  const std::vector<std::pair<std::string, const KernelProgram*>> list(missing.begin(), missing.end());
+  std::vector<std::optional<Result<std::vector<char>>>> compiled(list.size());
+  ThreadPool threads(std::min(default_thread_count(), std::max(1, static_cast<int>(list.size()))));
+  threads.parallel_for(list.size(), [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) compiled[i] = source_(*list[i].second);
+  });
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!compiled[i]->ok()) return compiled[i]->error();
     Module loaded = nullptr;
-    if (Status s = check(api_.load_module(&loaded, cubin.data()), "loading kernels (" + module_key + ")"); !s.ok()) {
-      return s.error();
-    }
-    module = modules_.emplace(module_key, loaded).first;
+    const Code code = api_.load_module(&loaded, compiled[i]->value().data());
+    if (Status s = check(code, "loading the kernels of " + list[i].second->file); !s.ok()) return s;
+    modules_.emplace(list[i].first, loaded);
   }
+  return ok_status();
+}
+
+Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
+  const std::string text = program.text(), key = text + name;
+  if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
+  if (Status s = load_programs({&program, 1}); !s.ok()) return s.error();
   Function function = nullptr;
-  if (Status s = check(api_.find_function(&function, module->second, name), "finding kernel " + key); !s.ok()) {
-    return s.error();
-  }
+  const Code code = api_.find_function(&function, modules_.at(text), name);
+  if (Status s = check(code, fmt::format("finding kernel {}", name)); !s.ok()) return s.error();
   // One split of the multiprocessors' memory for all: where the next kernel wants another, they run dry in between.
   constexpr int kAllShared = 100;  // per cent
-  if (Status s = check(api_.set_function_attribute(function, kSharedCarveout, kAllShared), "preparing kernel " + key);
+  if (Status s = check(api_.set_function_attribute(function, kSharedCarveout, kAllShared),
+                       fmt::format("preparing kernel {}", name));
       !s.ok()) {
     return s.error();
   }

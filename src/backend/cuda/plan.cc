@@ -7,13 +7,14 @@
 namespace zinc::cuda {
 namespace {
 
-// Largest numbers of tokens of the classes: grids are made for these, and blocks without work end at once.
-std::vector<int> token_classes(int max_tokens) {
-  std::vector<int> classes;
-  for (const int n : {1, 4, 8, 32, 128, 512}) {
-    if (n < max_tokens) classes.push_back(n);
+// Grids are made for the largest numbers of a class, and blocks without work end at once. Ascending.
+std::vector<StepClass> step_classes(const Bucket& bucket) {
+  std::vector<StepClass> classes;
+  for (const int n : {1, 4, 8, 32, 128, 512, bucket.max_tokens}) {
+    if (n > bucket.max_tokens || (!classes.empty() && n <= classes.back().max_tokens)) continue;
+    classes.push_back({n, 1});
+    if (const int all = std::min(n, bucket.max_outputs); all > 1) classes.push_back({n, all});
   }
-  classes.push_back(max_tokens);
   return classes;
 }
 
@@ -40,15 +41,16 @@ Result<std::unique_ptr<Plan>> CudaPlan::compile(const Graph& graph, const CudaWe
 Status CudaPlan::prepare(const CudaWeights& weights) {
   ZINC_TRY(room, Room::take(graph_, weights, cache_, device_, bucket_));
   room_ = std::move(room);
-  for (const int n_tokens : token_classes(bucket_.max_tokens)) {
-    std::vector<int> outputs = {1};
-    if (const int all = std::min(n_tokens, bucket_.max_outputs); all > 1) outputs.push_back(all);
-    for (const int n_outputs : outputs) {
-      const StepClass sizes{n_tokens, n_outputs};
-      ZINC_TRY(launches, Lowering(graph_, weights, cache_, device_, *room_, sizes).run());
-      ZINC_TRY(exec, device_.capture(launches));
-      variants_.push_back({sizes, exec});
-    }
+  std::vector<KernelProgram> programs;
+  for (const StepClass& sizes : step_classes(bucket_)) {
+    ZINC_TRY(more, Lowering(graph_, weights, cache_, device_, *room_, sizes).programs());
+    programs.insert(programs.end(), more.begin(), more.end());
+  }
+  if (Status s = device_.load_programs(programs); !s.ok()) return s;
+  for (const StepClass& sizes : step_classes(bucket_)) {
+    ZINC_TRY(launches, Lowering(graph_, weights, cache_, device_, *room_, sizes).run());
+    ZINC_TRY(exec, device_.capture(launches));
+    variants_.push_back({sizes, exec});
   }
   for (Flight& flight : flights_) {
     if (Status s = prepare_flight(flight); !s.ok()) return s;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <numeric>
 
 #include "backend/cuda/fake_driver.h"
@@ -302,6 +304,24 @@ TEST_F(CudaPlanTest, only_the_pages_a_step_needs_are_uploaded) {
   EXPECT_EQ(step.counts[step.counts[simt::kEntries] + 6], 13);
   EXPECT_EQ(step.counts[step.counts[simt::kEntries + 1]], 14);
   ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_captured) {
+  std::mutex mutex;
+  std::map<std::string, int> n_asked;
+  const size_t n_graphs = fake().graphs.size();
+  bool is_early = true;
+  const std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
+  device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
+                        const std::lock_guard lock(mutex);
+                        ++n_asked[program.text()];
+                        is_early = is_early && fake().graphs.size() == n_graphs;
+                        return std::vector<char>(1);
+                      }).value());
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
+  EXPECT_GT(n_asked.size(), 5u);
+  for (const auto& [program, n] : n_asked) EXPECT_EQ(n, 1) << program;
+  EXPECT_TRUE(is_early);
 }
 
 TEST_F(CudaPlanTest, memory_that_does_not_suffice_is_an_error_that_says_for_what) {
