@@ -249,8 +249,9 @@ TEST(EngineRequests, a_failed_step_fails_all_its_requests_and_poisons_nothing) {
   std::vector<StepPlan> plans;
   plans.push_back({68, std::make_unique<BreakingPlan>(std::move(plan), 3)});
   Inbox inbox(10);
-  EngineLoop loop(inbox, std::move(cache), std::move(plans),
-                  {.max_sequences = 4, .scheduler = {.step_tokens = 64, .longest_gap = 2.2}});
+  EngineLoop loop(
+      inbox, std::move(cache), std::move(plans),
+      {.max_sequences = 4, .n_vocab = tokenizer.n_vocab(), .scheduler = {.step_tokens = 64, .longest_gap = 2.2}});
   const auto put = [&](uint32_t seed) {
     const auto told = std::make_shared<Told>();
     Request request{.prompt = draw_tokens(tokenizer, 30, seed), .answer = greedy(10)};

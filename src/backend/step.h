@@ -9,6 +9,7 @@
 
 #include "base/token_id.h"
 #include "graph/cache_spec.h"
+#include "graph/sampling_params.h"
 
 namespace zinc {
 
@@ -29,6 +30,8 @@ struct StepInputs {
   std::span<const int32_t> slots;          // [S]: which slot holds its recurrent state and last sampled token
   std::span<const PageTable> page_tables;  // one per page group, in the order of page_groups()
   std::span<const int32_t> output_rows;    // [R]: tokens whose next token is wanted, ascending
+  std::span<const TokenDraw> draws = {};   // [R], one row of a sequence at most: how their tokens are chosen; empty:
+                                           // the most likely ones. REQUIRES: BackendInfo::draws_tokens
   std::span<const int32_t> logit_rows;     // which of the R rows' logits are wanted on the host, ascending
   std::span<const float> hidden;           // [T, dim], for graphs with a hidden_in node; else empty
   bool wants_hidden = false;               // give back the hidden states of all T tokens
@@ -36,7 +39,7 @@ struct StepInputs {
 
 // Valid until the second start() after the step's own.
 struct StepOutput {
-  std::span<const TokenId> sampled;  // [R]
+  std::span<const TokenId> sampled;  // [R]; negative where no logit can be chosen
   std::span<const float> logits;     // [logit_rows, vocab]
   std::span<const float> hidden;     // [T, dim] if wanted
 };

@@ -11,15 +11,17 @@ namespace zinc {
 
 struct ModelOptions {
   std::string path;       // as typed (cli/model_file.h); empty: the default model
-  std::string backend;    // empty: the default backend
+  std::string backend;    // perhaps with a device, "cuda:1"; empty or "auto": the fastest that is usable
   std::string kv_format;  // empty: the backend's own
   int n_threads = 0;
 };
 
-// Declares --backend and --kv on `app`.
+// Declares --device, which is called --backend too, and --kv on `app`.
 void declare_backend_options(CLI::App& app, ModelOptions& options);
 // These and --threads.
 void declare_model_options(CLI::App& app, ModelOptions& options);
 Result<ModelInstance> load_model(const ModelOptions& options);
+// Which device that took, and why: "device cuda, NVIDIA H200 (the fastest there is)".
+std::string device_text(const ModelOptions& options, const ModelInstance& model);
 
 }  // namespace zinc

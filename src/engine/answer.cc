@@ -53,17 +53,27 @@ void Answer::follow_thought(TokenId id) {
   }
 }
 
+std::optional<TokenDraw> Answer::device_draw(size_t position) const {
+  if (options_.n_top_logprobs >= 0 || options_.thinking.max_tokens >= 0) return std::nullopt;
+  return zinc::device_draw(options_.sampling, position, options_.stream);
+}
+
 Result<Answer::Step> Answer::push(std::span<float> logits, Sampler& sampler, bool has_room) {
   ZINC_TRY(id, choose(logits, sampler));
-  if (tokenizer_.is_end(id) && !options_.ignore_eos) {
-    return Step{.id = id, .in_answer = false, .text = {}, .reason = StopReason::end_token};
-  }
-  last_ = {.id = id};
-  if (options_.n_top_logprobs >= 0) {
+  const Step step = push(id, has_room);
+  if (step.in_answer && options_.n_top_logprobs >= 0) {
     sampler.logprobs(logits, id, options_.n_top_logprobs, logprobs_);
     last_.logprob = logprobs_.chosen;
     last_.top = logprobs_.top;
   }
+  return step;
+}
+
+Answer::Step Answer::push(TokenId id, bool has_room) {
+  if (tokenizer_.is_end(id) && !options_.ignore_eos) {
+    return Step{.id = id, .in_answer = false, .text = {}, .reason = StopReason::end_token};
+  }
+  last_ = {.id = id};
   tokens_.push_back(id);
   follow_thought(id);
   Step step{.id = id, .text = decoder_.push(id), .reason = {}};

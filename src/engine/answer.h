@@ -68,6 +68,11 @@ class Answer {
   // Takes the logits after the last token; they come back as they were. `has_room`: whether another token could still
   // be fed. REQUIRES: not over.
   Result<Step> push(std::span<float> logits, Sampler& sampler, bool has_room);
+  // The same where the token has been chosen already, as device_draw() says.
+  Step push(TokenId id, bool has_room);
+  // How a device chooses the answer's token at this position (the prompt's first has 0); nullopt: the host has to,
+  // because of penalties, DRY, a logit bias, log-probabilities or a limit of thoughts. The same for all positions.
+  std::optional<TokenDraw> device_draw(size_t position) const;
   std::string_view finish() { return decoder_.finish(); }  // held-back text; called once, last
 
   std::span<const TokenId> tokens() const { return tokens_; }  // the prompt and the answer, an end token not included

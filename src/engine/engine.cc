@@ -76,6 +76,8 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
   const LoopOptions loop{.max_sequences = options.max_sequences,
                          .state_interval = options.state_interval,
                          .embedding_dim = engine->limits_.embedding_dim,
+                         .n_vocab = engine->limits_.n_vocab,
+                         .draws_tokens = instance.backend_info().draws_tokens,
                          .scheduler = {.step_tokens = options.step_tokens, .longest_gap = options.longest_gap}};
   engine->loop_ = std::make_unique<EngineLoop>(*engine->inbox_, std::move(cache), std::move(plans), loop);
   return engine;

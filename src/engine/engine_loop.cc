@@ -1,6 +1,7 @@
 #include "engine/engine_loop.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/checkpoints.h"
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int kWorthWaiting = 64;       // prompt tokens that another request is just computing
 constexpr int kRememberedTokens = 256;  // at a time, where any position can be gone back to
+constexpr std::array<TokenId, 1> kOneFromDevice = {kFromDevice};
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -53,7 +55,8 @@ EngineLoop::EngineLoop(Inbox& inbox, std::unique_ptr<KvCache> cache, std::vector
       plans_(std::move(plans)),
       needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
       scheduler_(options.scheduler),
-      arrays_(cache_->windows().size()) {
+      now_(cache_->windows().size()),
+      ahead_(cache_->windows().size()) {
   publish();
 }
 
@@ -63,12 +66,15 @@ EngineLoop::~EngineLoop() {
 }
 
 bool EngineLoop::step() {
-  take_mail();
-  admit_waiting();
+  if (!now_.plan) {
+    take_mail();
+    admit_waiting();
+  }
   const std::span<const ScheduledRun> runs = scheduler_.next();
-  if (!runs.empty()) run(runs);
+  const bool has_work = now_.plan || !runs.empty();
+  if (has_work) run(runs);
   publish();
-  return !runs.empty();
+  return has_work;
 }
 
 void EngineLoop::take_mail() {
@@ -143,35 +149,70 @@ bool EngineLoop::admit(LiveRequest& request) {
   return true;
 }
 
-Result<StepOutput> EngineLoop::compute(std::span<const ScheduledRun> runs) {
-  arrays_.clear();
+void EngineLoop::start(Flight& flight, std::span<const ScheduledRun> runs, Tokens tokens) {
+  flight.runs.assign(runs.begin(), runs.end());
+  flight.arrays.clear();
   for (const ScheduledRun& run : runs) {
     LiveRequest& request = *requests_.at(run.id);
     cache_->grow(request.cache, run.begin + run.n_tokens);
-    const std::span<const TokenId> tokens = request.answer.tokens().subspan(static_cast<size_t>(run.begin));
-    const bool is_embedding = request.request.embedding.has_value();
-    arrays_.add(request.cache, run.begin, tokens.first(static_cast<size_t>(run.n_tokens)),
-                run.ends_prompt && !is_embedding);
-    if (is_embedding) arrays_.want_hidden();
+    const std::span<const TokenId> known = tokens == Tokens::known
+                                               ? request.answer.tokens().subspan(static_cast<size_t>(run.begin))
+                                               : std::span<const TokenId>(kOneFromDevice);
+    flight.arrays.add(request.cache, run.begin, known.first(static_cast<size_t>(run.n_tokens)));
+    if (request.request.embedding) {
+      flight.arrays.want_hidden();
+    } else if (run.ends_prompt && is_drawn(request)) {
+      flight.arrays.want_token(*request.answer.device_draw(static_cast<size_t>(run.begin + run.n_tokens)));
+    } else if (run.ends_prompt) {
+      flight.arrays.want_logits();
+    }
   }
-  const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= arrays_.n_tokens(); };
-  Plan& plan = *std::ranges::find_if(plans_, fits)->plan;
-  plan.start(arrays_.inputs());
-  return plan.wait();
+  const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= flight.arrays.n_tokens(); };
+  flight.plan = std::ranges::find_if(plans_, fits)->plan.get();
+  flight.plan->start(flight.arrays.inputs());
 }
 
+// Not with recurrent states: what is kept of a request that has ended would be a token ahead.
+bool EngineLoop::goes_on_alike(std::span<const ScheduledRun> runs) const {
+  if (cache_->has_states() || static_cast<int>(runs.size()) != scheduler_.n_running()) return false;
+  if (scheduler_.n_waiting() > 0 || inbox_.has_mail() || options_.scheduler.step_tokens < 2) return false;
+  return std::ranges::all_of(runs, [&](const ScheduledRun& run) {
+    const LiveRequest& request = *requests_.at(run.id);
+    return run.n_tokens == 1 && run.ends_prompt && is_drawn(request) && run.begin + 1 < request.max_length;
+  });
+}
+
+void EngineLoop::start_ahead() {
+  std::vector<ScheduledRun> next = now_.runs;
+  for (ScheduledRun& run : next) ++run.begin;
+  start(ahead_, next, Tokens::on_device);
+}
+
+// `runs`: those of the step that is under way whose requests are left, if there is one.
 void EngineLoop::run(std::span<const ScheduledRun> runs) {
   const Clock::time_point started = Clock::now();
-  const Result<StepOutput> output = compute(runs);
+  if (!now_.plan) start(now_, runs, Tokens::known);
+  if (!runs.empty() && runs.size() == now_.runs.size() && goes_on_alike(runs)) start_ahead();
+  const Result<StepOutput> output = now_.plan->wait();
   const double seconds = seconds_between(started, Clock::now());
-  scheduler_.finish(seconds);
+  if (!runs.empty()) scheduler_.finish(seconds);
   ++counted_.n_steps;
   counted_.step_s.add(seconds);
-  counted_.step_tokens.add(arrays_.n_tokens());
+  counted_.step_tokens.add(now_.arrays.n_tokens());
+  take_output(output);
+  now_.plan = nullptr;
+  if (ahead_.plan) std::swap(now_, ahead_);
+}
 
-  size_t logits_at = 0, hidden_at = 0;
-  for (const ScheduledRun& run : runs) {
-    LiveRequest& request = *requests_.at(run.id);
+void EngineLoop::take_output(const Result<StepOutput>& output) {
+  size_t rows_at = 0, logits_at = 0, hidden_at = 0;
+  for (const ScheduledRun& run : now_.runs) {
+    const auto found = requests_.find(run.id);
+    if (found == requests_.end()) {  // ended by the token before
+      ++rows_at;
+      continue;
+    }
+    LiveRequest& request = *found->second;
     if (!output.ok()) {
       end(request, StopReason::failed, output.error());
       continue;
@@ -180,7 +221,7 @@ void EngineLoop::run(std::span<const ScheduledRun> runs) {
     request.cache.n_tokens += run.n_tokens;
     const StepOutput& out = output.value();
     const size_t n_hidden =
-        out.hidden.size() / static_cast<size_t>(arrays_.n_tokens()) * static_cast<size_t>(run.n_tokens);
+        out.hidden.size() / static_cast<size_t>(now_.arrays.n_tokens()) * static_cast<size_t>(run.n_tokens);
     const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
     hidden_at += n_hidden;
     if (!run.ends_prompt) remember_if_due(request);
@@ -191,12 +232,21 @@ void EngineLoop::run(std::span<const ScheduledRun> runs) {
     if (request.request.embedding) {
       take_hidden(request, hidden);
     } else if (run.ends_prompt) {
-      const size_t n_vocab = out.logits.size() / out.sampled.size();
-      take_logits(request, out.logits.subspan(logits_at, n_vocab));
-      logits_at += n_vocab;
+      const TokenId sampled = out.sampled[rows_at++];
+      if (is_drawn(request)) {
+        take_drawn(request, sampled);
+      } else {
+        const size_t n_vocab = static_cast<size_t>(options_.n_vocab);
+        take_logits(request, out.logits.subspan(logits_at, n_vocab));
+        logits_at += n_vocab;
+      }
       if (requests_.contains(run.id)) remember_if_due(request);  // not before: what fails is not kept
     }
   }
+}
+
+bool EngineLoop::is_drawn(const LiveRequest& request) const {
+  return options_.draws_tokens && request.answer.device_draw(0).has_value();
 }
 
 // What is computed is remembered as it comes, so that others can share it early and it counts as used.
@@ -238,11 +288,22 @@ void EngineLoop::take_logits(LiveRequest& request, std::span<const float> logits
   Answer& answer = request.answer;
   const Result<Answer::Step> made = answer.push(logits_, sampler_, request.cache.n_tokens < request.max_length);
   if (!made.ok()) return end(request, StopReason::failed, made.error());
-  const Answer::Step& step = made.value();
-  RequestSink& sink = *request.request.sink;
+  take_step(request, made.value());
+}
+
+void EngineLoop::take_drawn(LiveRequest& request, TokenId id) {
+  count_token(request);
+  const size_t position = static_cast<size_t>(request.cache.n_tokens);
+  if (id < 0) {
+    return end(request, StopReason::failed, no_choice(position, static_cast<size_t>(options_.n_vocab)));
+  }
+  take_step(request, request.answer.push(id, request.cache.n_tokens < request.max_length));
+}
+
+void EngineLoop::take_step(LiveRequest& request, const Answer::Step& step) {
   if (step.in_answer) {
     ++counted_.n_generated_tokens;
-    sink.tokens(step.text, {&answer.last(), 1});
+    request.request.sink->tokens(step.text, {&request.answer.last(), 1});
   }
   if (step.reason) end(request, *step.reason);
 }

@@ -1,5 +1,6 @@
 // The engine thread's side of the engine: takes mail, admits, runs steps, hands out tokens. Engine thread only, but for
-// stats().
+// stats(). Where the device chooses every token of a step and nobody waits, the next step is started before this one
+// has ended, with the tokens on the device; a row of it whose request has ended meanwhile is not looked at.
 #pragma once
 
 #include <map>
@@ -25,6 +26,8 @@ struct LoopOptions {
   int max_sequences = 1;
   int state_interval = 2048;
   int embedding_dim = 0;
+  int n_vocab = 0;
+  bool draws_tokens = false;  // the backend does
   SchedulerLimits scheduler;
 };
 
@@ -43,10 +46,25 @@ class EngineLoop {
   void admit_waiting();
   bool shares_unread_prompt(const LiveRequest& request) const;
   bool admit(LiveRequest& request);
+  // A step on the device.
+  struct Flight {
+    explicit Flight(size_t n_groups) : arrays(n_groups) {}
+    StepArrays arrays;
+    std::vector<ScheduledRun> runs;
+    Plan* plan = nullptr;  // nullptr: not under way
+  };
+  enum class Tokens { known, on_device };
+
   void run(std::span<const ScheduledRun> runs);
-  Result<StepOutput> compute(std::span<const ScheduledRun> runs);
+  void start(Flight& flight, std::span<const ScheduledRun> runs, Tokens tokens);
+  bool goes_on_alike(std::span<const ScheduledRun> runs) const;  // so that the next step can be started
+  void start_ahead();
+  void take_output(const Result<StepOutput>& output);
   void take_hidden(LiveRequest& request, std::span<const float> rows);
+  bool is_drawn(const LiveRequest& request) const;  // by the device, so that no logits leave it
   void take_logits(LiveRequest& request, std::span<const float> logits);
+  void take_drawn(LiveRequest& request, TokenId id);
+  void take_step(LiveRequest& request, const Answer::Step& step);
   void count_token(LiveRequest& request);
   void remember_if_due(LiveRequest& request);
   void end(LiveRequest& request, StopReason reason, std::optional<Error> error = {});
@@ -59,7 +77,7 @@ class EngineLoop {
   std::vector<StepPlan> plans_;
   bool needs_checkpoints_;  // some layers cannot go back to any position
   Scheduler scheduler_;
-  StepArrays arrays_;
+  Flight now_, ahead_;
   Sampler sampler_;
   std::vector<float> logits_;  // a row that samplers may change
   std::map<RequestId, std::unique_ptr<LiveRequest>> requests_;

@@ -75,6 +75,26 @@ TEST(Sequence, gives_the_same_logits_for_any_chunk_on_every_backend) {
   }
 }
 
+TEST(Sequence, keeps_only_the_window_of_windowed_layers) {
+  const ModelInstance model = std::move(
+      ModelInstance::load(kModel.parent_path() / "gemma3-f16.gguf", {.backend = "cpu", .n_threads = 1}).value());
+  const auto create = [&](int context, int chunk) {
+    return std::move(Sequence::create(model, {.context = context, .chunk_tokens = chunk}).value());
+  };
+  size_t unbounded_bytes = 0;
+  bool has_window = false;
+  for (const PageGroup& group : page_groups(model.model().caches)) {
+    has_window = has_window || group.window > 0;
+    if (group.window == 0) unbounded_bytes += page_bytes(group, model.model().caches, model.kv_format());
+  }
+  ASSERT_TRUE(has_window);
+  EXPECT_EQ(create(640, 16).cache_bytes() - create(320, 16).cache_bytes(), unbounded_bytes * 10);
+
+  Sequence whole = create(320, 320), pieces = create(320, 16);
+  const std::vector<TokenId> tokens = some_tokens(300);
+  EXPECT_TRUE(std::ranges::equal(whole.feed(tokens).value(), pieces.feed(tokens).value()));
+}
+
 TEST(Sequence, follows_the_likeliest_tokens_as_if_each_were_fed) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
     if (!(*b)->usable()) continue;

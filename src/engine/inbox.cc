@@ -57,6 +57,11 @@ Inbox::Mail Inbox::take() {
   return std::exchange(mail_, {});
 }
 
+bool Inbox::has_mail() const {
+  const std::lock_guard lock(mutex_);
+  return !mail_.requests.empty() || !mail_.cancelled.empty();
+}
+
 void Inbox::admitted() {
   const std::lock_guard lock(mutex_);
   --n_waiting_;

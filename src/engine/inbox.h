@@ -31,6 +31,7 @@ class Inbox {
     std::vector<RequestId> cancelled;
   };
   Mail take();
+  bool has_mail() const;
   void admitted();                  // a request no longer waits
   void ended(bool was_admitted);    // a request is over
   void wait(std::stop_token stop);  // until there is mail or a stop

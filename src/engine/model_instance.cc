@@ -12,7 +12,7 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   instance.model_ = std::make_unique<Model>(std::move(model));
   const std::string_view name = options.backend.empty() ? default_backend().name : std::string_view(options.backend);
   ZINC_TRY(info, find_backend(name));
-  instance.backend_name_ = info->name;
+  instance.backend_info_ = info;
   instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
   ZINC_TRY(backend, open_backend(name, options.n_threads));
   instance.backend_ = std::move(backend);

@@ -26,7 +26,8 @@ class ModelInstance {
   const GgufFile& file() const { return *file_; }
   const Model& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
-  std::string_view backend_name() const { return backend_name_; }
+  std::string_view backend_name() const { return backend_info_->name; }
+  const BackendInfo& backend_info() const { return *backend_info_; }
   DeviceWeights& weights() const { return *weights_; }
   const Format& kv_format() const { return *kv_format_; }
   size_t memory_limit() const { return memory_limit_; }
@@ -36,7 +37,7 @@ class ModelInstance {
   std::unique_ptr<GgufFile> file_;  // behind pointers: graphs and plans refer to them across moves
   std::unique_ptr<Model> model_;
   std::unique_ptr<Backend> backend_;
-  std::string_view backend_name_;
+  const BackendInfo* backend_info_ = nullptr;
   std::unique_ptr<DeviceWeights> weights_;
   const Format* kv_format_ = nullptr;
   size_t memory_limit_ = 0;

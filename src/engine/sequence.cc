@@ -4,7 +4,9 @@
 #include <array>
 #include <numeric>
 
+#include "cache/cache_plan.h"
 #include "graph/memory_plan.h"
+#include "sample/sampler.h"
 
 namespace zinc {
 
@@ -16,12 +18,16 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   sequence.model_ = &instance;
   sequence.context_ = static_cast<int>(wanted);
   sequence.chunk_tokens_ = std::min(options.chunk_tokens, sequence.context_);
-  const int n_pages = (sequence.context_ + kPageTokens - 1) / kPageTokens;
   const std::vector<PageGroup> groups = page_groups(model.caches);
+  std::vector<int> n_pages;
+  for (const PageGroup& group : groups) {
+    n_pages.push_back(group.window > 0 ? window_pages(group.window, sequence.chunk_tokens_, sequence.context_)
+                                       : pages_of(sequence.context_));
+  }
 
   size_t& cache_bytes = sequence.cache_bytes_ = state_bytes(model.caches);
-  for (const PageGroup& group : groups) {
-    cache_bytes += page_bytes(group, model.caches, instance.kv_format()) * static_cast<size_t>(n_pages);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    cache_bytes += page_bytes(groups[g], model.caches, instance.kv_format()) * static_cast<size_t>(n_pages[g]);
   }
   if (cache_bytes + instance.file().file_bytes() > instance.memory_limit()) {
     return fail(
@@ -30,8 +36,7 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
         "context with -c",
         sequence.context_, cache_bytes, instance.file().file_bytes(), instance.memory_limit());
   }
-  const CacheSizes sizes{
-      .n_pages = std::vector<int>(groups.size(), n_pages), .n_slots = 1, .kv_format = &instance.kv_format()};
+  const CacheSizes sizes{.n_pages = n_pages, .n_slots = 1, .kv_format = &instance.kv_format()};
   ZINC_TRY(cache, instance.backend().allocate_cache(model.caches, sizes));
   sequence.cache_ = std::move(cache);
   const Bucket bucket{.max_tokens = sequence.chunk_tokens_,
@@ -42,9 +47,11 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   sequence.plan_ = std::move(plan);
   sequence.activation_bytes_ =
       plan_memory(model.graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values).n_elems * sizeof(float);
-  sequence.pages_.resize(static_cast<size_t>(n_pages));
-  std::iota(sequence.pages_.begin(), sequence.pages_.end(), 0);
-  sequence.page_tables_.assign(groups.size(), PageTable{sequence.pages_, n_pages});
+  for (const int n : n_pages) {
+    std::vector<PageId>& pages = sequence.pages_.emplace_back(static_cast<size_t>(pages_of(sequence.context_)));
+    for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<PageId>(i) % n;
+    sequence.page_tables_.push_back({pages, pages_of(sequence.context_)});
+  }
   return sequence;
 }
 
@@ -62,7 +69,7 @@ void Sequence::move_to(int position) {
   position_ = position;
 }
 
-void Sequence::start(std::span<const TokenId> tokens, Logits logits) {
+void Sequence::start(std::span<const TokenId> tokens, Logits logits, const TokenDraw* draw) {
   const int32_t n = static_cast<int32_t>(tokens.size());
   positions_.resize(tokens.size());
   std::iota(positions_.begin(), positions_.end(), position_);
@@ -78,20 +85,27 @@ void Sequence::start(std::span<const TokenId> tokens, Logits logits) {
                 .slots = slots,
                 .page_tables = page_tables_,
                 .output_rows = output_rows_,
+                .draws = {draw, draw ? 1u : 0u},
                 .logit_rows = logit_rows_,
                 .hidden = {}});
   position_ += n;
   n_filled_ = std::max(n_filled_, position_);
 }
 
-Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, Logits logits) {
-  start(tokens, logits);
+Result<StepOutput> Sequence::finish_step() {
   Result<StepOutput> output = plan_->wait();
-  if (output.ok()) likeliest_ = output.value().sampled.back();
-  return output;
+  if (!output.ok()) return output;
+  next_ = output.value().sampled.back();
+  if (next_ >= 0) return output;
+  return no_choice(static_cast<uint64_t>(position_), static_cast<size_t>(model_->model().config.vocab_size));
 }
 
-Status Sequence::follow(int n, const std::function<bool(TokenId)>& take) {
+Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, Logits logits, const TokenDraw* draw) {
+  start(tokens, logits, draw);
+  return finish_step();
+}
+
+Status Sequence::follow(int n, const std::function<bool(TokenId)>& take, const DrawAt& draw_at) {
   if (n <= 0) return ok_status();
   if (Status room = check_room(static_cast<size_t>(n - 1)); !room.ok()) return room;
   constexpr int kInFlight = 2;
@@ -99,18 +113,30 @@ Status Sequence::follow(int n, const std::function<bool(TokenId)>& take) {
   const int first = position_;
   int n_given = 0, n_started = 0, n_waited = 0;
   while (true) {
-    for (; n_started < std::min(n - 1, n_waited + kInFlight); ++n_started) start({&from_device, 1}, Logits::none);
-    const bool goes_on = take(likeliest_);
+    for (; n_started < std::min(n - 1, n_waited + kInFlight); ++n_started) {
+      const TokenDraw draw = draw_at ? draw_at(n_started + 1) : TokenDraw{};
+      start({&from_device, 1}, Logits::none, draw_at ? &draw : nullptr);
+    }
+    const bool goes_on = take(next_);
     if (++n_given == n || !goes_on) break;
-    const Result<StepOutput> output = plan_->wait();
-    if (!output.ok()) return output.error();
+    if (const Result<StepOutput> output = finish_step(); !output.ok()) return output.error();
     ++n_waited;
-    likeliest_ = output.value().sampled.back();
   }
   for (; n_waited < n_started; ++n_waited) {
     if (const Result<StepOutput> output = plan_->wait(); !output.ok()) return output.error();
   }
   position_ = first + n_given - 1;
+  return ok_status();
+}
+
+Status Sequence::feed_and_draw(std::span<const TokenId> tokens, const TokenDraw& draw,
+                               const std::function<bool()>& cancelled) {
+  if (Status room = check_room(tokens.size()); !room.ok()) return room;
+  for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
+    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "stopped while reading the prompt");
+    const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
+    if (const auto output = step(tokens.subspan(begin, n), Logits::none, &draw); !output.ok()) return output.error();
+  }
   return ok_status();
 }
 

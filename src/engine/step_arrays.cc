@@ -12,10 +12,11 @@ void StepArrays::clear() {
   output_rows_.clear();
   logit_rows_.clear();
   sequences_.clear();
-  wants_hidden_ = false;
+  draws_.clear();
+  wants_hidden_ = has_draws_ = false;
 }
 
-void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens, bool wants_logits) {
+void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens_.push_back(tokens[i]);
     positions_.push_back(begin + static_cast<int32_t>(i));
@@ -23,9 +24,18 @@ void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const T
   seq_begin_.push_back(static_cast<int32_t>(tokens_.size()));
   slots_.push_back(sequence.slot);
   sequences_.push_back(&sequence);
-  if (!wants_logits) return;
+}
+
+void StepArrays::want_logits() {
   logit_rows_.push_back(static_cast<int32_t>(output_rows_.size()));
   output_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+  draws_.emplace_back();  // the device's choice is not looked at
+}
+
+void StepArrays::want_token(const TokenDraw& draw) {
+  output_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+  draws_.push_back(draw);
+  has_draws_ = true;
 }
 
 StepInputs StepArrays::inputs() {
@@ -44,6 +54,7 @@ StepInputs StepArrays::inputs() {
           .slots = slots_,
           .page_tables = tables_,
           .output_rows = output_rows_,
+          .draws = has_draws_ ? std::span<const TokenDraw>(draws_) : std::span<const TokenDraw>(),
           .logit_rows = logit_rows_,
           .hidden = {},
           .wants_hidden = wants_hidden_};

@@ -16,7 +16,10 @@ class StepArrays {
 
   void clear();
   // A run of a sequence's tokens from `begin` on. REQUIRES: it has pages for them.
-  void add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens, bool wants_logits);
+  void add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens);
+  // What is wanted behind the last token of the run added last: its logits, or the token the device draws.
+  void want_logits();
+  void want_token(const TokenDraw& draw);
   void want_hidden() { wants_hidden_ = true; }
 
   StepInputs inputs();  // valid until clear()
@@ -29,7 +32,8 @@ class StepArrays {
   std::vector<const SequenceCache*> sequences_;
   std::vector<std::vector<PageId>> pages_;  // per group
   std::vector<PageTable> tables_;
-  bool wants_hidden_ = false;
+  std::vector<TokenDraw> draws_;  // one per output row
+  bool wants_hidden_ = false, has_draws_ = false;
 };
 
 }  // namespace zinc

@@ -49,6 +49,14 @@ struct SamplingParams {
   uint64_t seed = 0;  // whoever received no seed from the client draws one (sample/rng.h) and reports it
 };
 
+// A choice that needs nothing but the logits of its row: what a device can make by itself (StepInputs::draws).
+struct TokenDraw {
+  float temperature = 0;  // at most kGreedyTemperature: the most likely token
+  int32_t top_k = 0;
+  float top_p = 1.0f, min_p = 0.0f;
+  double share = 0;  // of the probability that comes before the token, in order of ids; in [0, 1)
+};
+
 // Whether every number is within its range and every biased token exists; the message names the field, its range and
 // what was found. What passes here is safe for any sampler.
 Status validate(const SamplingParams& params, int32_t n_vocab);

@@ -71,23 +71,17 @@ TokenId Candidates::token_at(float temperature, double share) {
   weigh(temperature);
   double sum = 0.0;
   for (const float weight : weights_) sum += weight;
-  const double target = share * sum;
+  const double target = draw_target(share, sum);
 
-  double before = 0.0;
-  size_t chosen = 0;
-  for (size_t i = 0; i < n_; ++i) {
-    if (weights_[i] == 0.0f) continue;
-    chosen = i;
-    before += weights_[i];
-    if (before > target) break;
-  }
-  return buffer_[chosen].token;
+  size_t i = 0;
+  for (double before = weights_[0]; before <= target; before += weights_[i]) ++i;
+  return buffer_[i].token;
 }
 
 void Candidates::weigh(float temperature) {
   const float inv_temperature = 1.0f / temperature;
   weights_.resize(n_);
-  for (size_t i = 0; i < n_; ++i) weights_[i] = softmax_exp(logit_distance(buffer_[i].logit, max_) * inv_temperature);
+  for (size_t i = 0; i < n_; ++i) weights_[i] = token_weight(logit_distance(buffer_[i].logit, max_) * inv_temperature);
 }
 
 // Keeps the shortest prefix, in order of likelihood, whose weights_ sum to `target`; at least one token.

@@ -20,6 +20,10 @@ bool counts_matter(const SamplingParams& p) {
 
 }  // namespace
 
+bool changes_logits(const SamplingParams& params) {
+  return !params.logit_bias.empty() || counts_matter(params) || params.dry_multiplier > 0.0f;
+}
+
 PenalizedLogits::PenalizedLogits(std::span<float> logits, const SamplingParams& params,
                                  std::span<const TokenId> history, const TokenSet& dry_breakers,
                                  PenaltyScratch& scratch)

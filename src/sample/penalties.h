@@ -22,6 +22,9 @@ struct PenaltyScratch {
   std::vector<Saved> saved;
 };
 
+// Whether bias, penalties or DRY can change a logit: the choice then needs more than the model's own logits.
+bool changes_logits(const SamplingParams& params);
+
 class PenalizedLogits {
  public:
   // `logits` hold the changed values while this lives. REQUIRES: validate(params, logits.size()) is ok.

@@ -30,17 +30,29 @@ float top_p_bound(const SamplingParams& p, float max, double mass, size_t n_voca
 
 }  // namespace
 
+std::optional<TokenDraw> device_draw(const SamplingParams& params, uint64_t position, uint64_t stream) {
+  if (changes_logits(params)) return std::nullopt;
+  if (params.temperature <= kGreedyTemperature) return TokenDraw{};
+  return TokenDraw{.temperature = params.temperature,
+                   .top_k = params.top_k,
+                   .top_p = params.top_p,
+                   .min_p = params.min_p,
+                   .share = Rng(params.seed, stream).uniform(position)};
+}
+
+Error no_choice(uint64_t position, size_t n_vocab) {
+  return fail(ErrorCode::invalid_input,
+              "no token can be chosen at position {}: all {} logits are NaN or -infinity; the model file or the "
+              "device's arithmetic is broken",
+              position, n_vocab);
+}
+
 Result<TokenId> Sampler::pick(std::span<float> logits, const SamplingParams& params, const Draw& draw) {
   static const TokenSet kNoBreakers;
   const PenalizedLogits penalized(logits, params, draw.history,
                                   draw.dry_breakers != nullptr ? *draw.dry_breakers : kNoBreakers, penalty_scratch_);
   scan_.read(logits);
-  if (scan_.empty()) {
-    return fail(ErrorCode::invalid_input,
-                "no token can be chosen at position {}: all {} logits are NaN or -infinity; the model file or the "
-                "device's arithmetic is broken",
-                draw.position, logits.size());
-  }
+  if (scan_.empty()) return no_choice(draw.position, logits.size());
   if (params.temperature <= kGreedyTemperature) return scan_.argmax();
 
   const double share = Rng(params.seed, draw.stream).uniform(draw.position);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,11 @@ struct Logprobs {
   float chosen = 0.0f;
   std::vector<TokenLogprob> top;  // most likely first
 };
+
+// The same choice as one that a device can make, given the same logits; nullopt: it needs the history or a bias.
+std::optional<TokenDraw> device_draw(const SamplingParams& params, uint64_t position, uint64_t stream);
+// What is wrong where no logit can be chosen.
+Error no_choice(uint64_t position, size_t n_vocab);
 
 class Sampler {
  public:

@@ -34,4 +34,20 @@ inline float softmax_exp(float d) {
   return d > kLowest ? scaled : 0.0f;
 }
 
+// The weight of a token at this distance, as a whole number of units: sums of up to 2^21 of them are exact in a double
+// and in a 64-bit integer, so that whoever adds them, in whatever order, draws the same token.
+inline constexpr double kWeightUnit = 0x1p-32;
+inline float token_weight(float distance) {
+  constexpr float kCoarse = 0x1p-9f;  // floats from here on are whole multiples; adding it rounds those below
+  const float weight = softmax_exp(distance);
+  return weight < kCoarse ? (weight + kCoarse) - kCoarse : weight;
+}
+
+// Where a draw falls in weights of this sum: the token is the first whose running sum is larger. Below the sum, which
+// the product may round to.
+inline double draw_target(double share, double sum) {
+  const double target = share * sum;
+  return target < sum - kWeightUnit ? target : sum - kWeightUnit;
+}
+
 }  // namespace zinc

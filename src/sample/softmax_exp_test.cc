@@ -28,5 +28,24 @@ TEST(SoftmaxExp, absent_logits_weigh_nothing) {
   EXPECT_TRUE(std::isnan(logit_distance(std::numeric_limits<float>::quiet_NaN(), 1.0f)));
 }
 
+TEST(TokenWeight, is_a_whole_number_of_units_near_the_exact_value) {
+  for (double d = -60.0; d <= 0.0; d += 0.00013) {
+    const float weight = token_weight(static_cast<float>(d));
+    const double units = weight / kWeightUnit;
+    ASSERT_EQ(units, std::floor(units)) << d;
+    ASSERT_NEAR(weight, std::exp(d), kWeightUnit + 3e-7 * weight) << d;
+  }
+  EXPECT_EQ(token_weight(0.0f), 1.0f);
+  EXPECT_EQ(token_weight(-23.0f), 0.0f);
+}
+
+TEST(TokenWeight, a_draw_falls_below_the_sum_of_the_weights) {
+  constexpr double kNearlyOne = 1.0 - 0x1p-53;
+  for (const double sum : {kWeightUnit, 1.0, 3.0, 1e5}) {
+    EXPECT_LT(draw_target(kNearlyOne, sum), sum);
+    EXPECT_EQ(draw_target(0.0, sum), 0.0);
+  }
+}
+
 }  // namespace
 }  // namespace zinc

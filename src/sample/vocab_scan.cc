@@ -31,13 +31,15 @@ float block_max(const float* x) {
   return best[0];
 }
 
-float block_mass(const float* x, float max, float inv_temperature) {
+double block_mass(const float* x, float max, float inv_temperature) {
   Block weight;
-  for (size_t i = 0; i < kBlock; ++i) weight[i] = softmax_exp(logit_distance(x[i], max) * inv_temperature);
-  for (size_t half = kBlock / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) weight[i] += weight[i + half];
+  for (size_t i = 0; i < kBlock; ++i) weight[i] = token_weight(logit_distance(x[i], max) * inv_temperature);
+  std::array<double, kBlock / 2> sum;
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] = double{weight[i]} + double{weight[i + sum.size()]};
+  for (size_t half = sum.size() / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sum[i] += sum[i + half];
   }
-  return weight[0];
+  return sum[0];
 }
 
 // The last block, filled up with absent logits.
@@ -98,22 +100,15 @@ double VocabScan::mass(float temperature) {
 TokenId VocabScan::token_at(double share) const {
   double sum = 0.0;
   for (const double m : block_mass_) sum += m;
-  const double target = share * sum;
+  const double target = draw_target(share, sum);
 
   double before = 0.0;
   size_t block = 0;
-  while (block + 1 < block_mass_.size() && before + block_mass_[block] <= target) before += block_mass_[block++];
-
-  size_t chosen = logits_.size();  // the last token of weight in the block, should rounding leave the target unpassed
-  const size_t end = std::min(logits_.size(), (block + 1) * kBlock);
-  for (size_t i = block * kBlock; i < end; ++i) {
-    const float weight = softmax_exp(logit_distance(logits_[i], max_) * inv_temperature_);
-    if (weight == 0.0f) continue;
-    chosen = i;
-    before += weight;
-    if (before > target) break;
-  }
-  return chosen < logits_.size() ? static_cast<TokenId>(chosen) : argmax();
+  while (before + block_mass_[block] <= target) before += block_mass_[block++];
+  size_t i = block * kBlock;
+  const auto weight = [&] { return token_weight(logit_distance(logits_[i], max_) * inv_temperature_); };
+  for (before += weight(); before <= target; before += weight()) ++i;
+  return static_cast<TokenId>(i);
 }
 
 size_t VocabScan::gather(float threshold, std::span<Candidate> out) const {

@@ -29,7 +29,7 @@ class VocabScan {
   // A value that at least k logits reach (k >= 1); the lowest float where the blocks cannot tell.
   float value_reached_by(size_t k);
 
-  // Sum of exp((logit - max) / temperature) over the vocabulary; always added in the same order.
+  // Sum of exp((logit - max) / temperature) over the vocabulary, in whole kWeightUnits.
   double mass(float temperature);
 
   // The token at which the running sum of the last mass(), in order of id, passes `share` of it. REQUIRES: share in [0,

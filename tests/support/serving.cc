@@ -35,7 +35,8 @@ std::filesystem::path model_file(std::string_view name) {
 }  // namespace
 
 ModelInstance load_model(const ServedFile& file) {
-  const LoadOptions options{.backend = "cpu", .n_threads = file.n_threads, .kv_format = find_format(file.kv_format)};
+  const LoadOptions options{
+      .backend = std::string(file.backend), .n_threads = file.n_threads, .kv_format = find_format(file.kv_format)};
   return std::move(ModelInstance::load(model_file(file.name), options).value());
 }
 

@@ -34,9 +34,10 @@ struct Told : RequestSink {
 struct ServedFile {
   std::string_view name;  // of tests/data/oracle/models, or "tiny " and one of tests/support/tiny_model.h
   std::string_view kv_format = "f16";
+  std::string_view backend = "cpu";
   int n_threads = 1;
 };
-ModelInstance load_model(const ServedFile& file);  // on the CPU backend
+ModelInstance load_model(const ServedFile& file);
 std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions& options);
 
 // Random tokens of the engine's vocabulary that are no end tokens.

@@ -317,7 +317,7 @@ test('empty fields show what the makers of the model advise, and that is what is
   between.script = says('ok');
   const { page, close } = await openPage(between.url);
   const { models } = await (await fetch(`${zinc.url}/props`)).json();
-  const { sampling } = models[0];
+  const { recommended_sampling: sampling } = models[0];
   await page.keyboard.press('Control+,');
   for (const name of ['temperature', 'top_p', 'top_k', 'min_p']) {
     assert.equal(Number(await page.locator(`dialog [name="${name}"]`).getAttribute('placeholder')), Number(sampling[name].toFixed(4)), name);

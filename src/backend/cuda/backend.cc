@@ -1,6 +1,7 @@
 // The CUDA backend: weights in panels, each step one replay of a captured graph. See README.md.
 #include "backend/backend.h"
 
+#include <charconv>
 #include <filesystem>
 
 #include "backend/cuda/cache.h"
@@ -88,6 +89,17 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, n_threads));
 }
 
+// "1": the second GPU.
+Result<std::unique_ptr<Backend>> open_named(std::string_view number, int n_threads) {
+  int ordinal = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ordinal);
+  if (error != std::errc() || end != number.data() + number.size()) {
+    return fail(ErrorCode::invalid_input, "'cuda:{}' names no GPU; say its number as nvidia-smi does, cuda:0", number);
+  }
+  ZINC_TRY(device, Device::shared(ordinal));
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, n_threads));
+}
+
 }  // namespace
 }  // namespace cuda
 
@@ -99,9 +111,11 @@ extern const BackendInfo k_backend_cuda = {
     .attention_bits = 16,
     .step_tokens = 2048,
     .state_chunk = 64,
+    .draws_tokens = true,
     .rank = 3,
     .usable = cuda::is_usable,
     .open = cuda::open,
-    .devices = cuda::devices};
+    .devices = cuda::devices,
+    .open_named = cuda::open_named};
 
 }  // namespace zinc

@@ -1,9 +1,11 @@
 #include "backend/cuda/device.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/cache_folder.h"
+#include "base/thread_pool.h"
 
 namespace zinc::cuda {
 namespace {
@@ -45,22 +47,25 @@ PinnedBuffer::~PinnedBuffer() {
   if (at_) api_->free_host(at_);
 }
 
-Result<Device*> Device::shared() {
-  static Result<std::unique_ptr<Device>> device = []() -> Result<std::unique_ptr<Device>> {
-    ZINC_TRY(api, load_driver());
-    return open(*api, 0);
-  }();
-  if (!device.ok()) return device.error();
-  if (Status current = device.value()->make_current(); !current.ok()) return current.error();
-  return device.value().get();
+Result<Device*> Device::shared(int ordinal) {
+  static std::map<int, std::unique_ptr<Device>> devices;
+  ZINC_TRY(api, load_driver());
+  std::unique_ptr<Device>& device = devices[ordinal];
+  if (!device) {
+    ZINC_TRY(opened, open(*api, ordinal));
+    device = std::move(opened);
+  }
+  if (Status current = device->make_current(); !current.ok()) return current.error();
+  return device.get();
 }
 
 Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, KernelSource source) {
   std::unique_ptr<Device> device(new Device(api));
   int n_devices = 0, id = 0;
   if (Status s = device->check(api.device_count(&n_devices), "counting GPUs"); !s.ok()) return s.error();
-  if (ordinal >= n_devices) {
-    return fail(ErrorCode::not_found, "GPU {} was asked for, but there are {}; see nvidia-smi", ordinal, n_devices);
+  if (ordinal < 0 || ordinal >= n_devices) {
+    return fail(ErrorCode::not_found, "GPU {} was asked for, but there are {}, numbered from 0; see nvidia-smi",
+                ordinal, n_devices);
   }
   if (Status s = device->check(api.device_get(&id, ordinal), "opening the GPU"); !s.ok()) return s.error();
   char name[128] = "NVIDIA GPU";
@@ -140,25 +145,38 @@ Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
   return buffer;
 }
 
-Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
-  const std::string module_key = program.file + ":" + program.format, key = module_key + ":" + name;
-  if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
-  auto module = modules_.find(module_key);
-  if (module == modules_.end()) {
-    ZINC_TRY(cubin, source_(program));
+Status Device::load_programs(std::span<const KernelProgram> programs) {
+  std::map<std::string, const KernelProgram*> missing;  // by their text
+  for (const KernelProgram& program : programs) {
+    if (std::string text = program.text(); !modules_.contains(text)) missing.emplace(std::move(text), &program);
+  }
+  const std::vector<std::pair<std::string, const KernelProgram*>> list(missing.begin(), missing.end());
+  std::vector<std::optional<Result<std::vector<char>>>> compiled(list.size());
+  ThreadPool threads(std::min(default_thread_count(), std::max(1, static_cast<int>(list.size()))));
+  threads.parallel_for(list.size(), [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) compiled[i] = source_(*list[i].second);
+  });
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!compiled[i]->ok()) return compiled[i]->error();
     Module loaded = nullptr;
-    if (Status s = check(api_.load_module(&loaded, cubin.data()), "loading kernels (" + module_key + ")"); !s.ok()) {
-      return s.error();
-    }
-    module = modules_.emplace(module_key, loaded).first;
+    const Code code = api_.load_module(&loaded, compiled[i]->value().data());
+    if (Status s = check(code, "loading the kernels of " + list[i].second->file); !s.ok()) return s;
+    modules_.emplace(list[i].first, loaded);
   }
+  return ok_status();
+}
+
+Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
+  const std::string text = program.text(), key = text + name;
+  if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
+  if (Status s = load_programs({&program, 1}); !s.ok()) return s.error();
   Function function = nullptr;
-  if (Status s = check(api_.find_function(&function, module->second, name), "finding kernel " + key); !s.ok()) {
-    return s.error();
-  }
+  const Code code = api_.find_function(&function, modules_.at(text), name);
+  if (Status s = check(code, fmt::format("finding kernel {}", name)); !s.ok()) return s.error();
   // One split of the multiprocessors' memory for all: where the next kernel wants another, they run dry in between.
   constexpr int kAllShared = 100;  // per cent
-  if (Status s = check(api_.set_function_attribute(function, kSharedCarveout, kAllShared), "preparing kernel " + key);
+  if (Status s = check(api_.set_function_attribute(function, kSharedCarveout, kAllShared),
+                       fmt::format("preparing kernel {}", name));
       !s.ok()) {
     return s.error();
   }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -40,7 +41,7 @@ class Device;
 // Why GPUs of this compute capability are not used; empty: they are.
 std::string too_old(int major, int minor);
 
-// Where machine code comes from: the store, or a test's own.
+// Where machine code comes from: the store, or a test's own. Called from several threads at once.
 using KernelSource = std::function<Result<std::vector<char>>(const KernelProgram&)>;
 
 // Memory on the device; freed with the object.
@@ -86,8 +87,8 @@ class PinnedBuffer {
 
 class Device {
  public:
-  // The first GPU, opened once and kept for the process: making a context takes a tenth of a second.
-  static Result<Device*> shared();
+  // A GPU by its number, opened once and kept for the process: making a context takes a tenth of a second.
+  static Result<Device*> shared(int ordinal = 0);
   // No source: kernels are compiled when first used and kept in the folder for caches.
   static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, KernelSource source = {});
   ~Device();
@@ -106,6 +107,8 @@ class Device {
   Status make_current() const;
   Result<Buffer> allocate(size_t n_bytes, const char* what) const;  // zeroed
   Result<PinnedBuffer> allocate_pinned(size_t n_bytes) const;
+  // Compiles and loads what kernel() is going to be asked for, several programs at a time: one takes seconds.
+  Status load_programs(std::span<const KernelProgram> programs);
   Result<Function> kernel(const KernelProgram& program, const char* name);
   Status allow_shared(Function function, size_t n_bytes);  // dynamic shared memory of its launches
 
@@ -127,9 +130,9 @@ class Device {
   size_t memory_bytes_ = 0;
   int major_ = 0, minor_ = 0, n_multiprocessors_ = 0, max_shared_bytes_ = 0;
   KernelSource source_;
-  std::map<std::string, Module> modules_;
-  std::map<std::string, Function> functions_;
-  std::map<Function, size_t> shared_bytes_;  // allowed so far, where more than every kernel has
+  std::map<std::string, Module> modules_;      // by the text of their programs
+  std::map<std::string, Function> functions_;  // by that and their names
+  std::map<Function, size_t> shared_bytes_;    // allowed so far, where more than every kernel has
 };
 
 }  // namespace zinc::cuda

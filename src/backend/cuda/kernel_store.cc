@@ -69,17 +69,23 @@ std::filesystem::path KernelStore::path_of(const std::string& text, const std::s
   return folder_ / "kernels" / (hash_of(all) + ".cubin");
 }
 
-Result<std::vector<char>> KernelStore::cubin(const KernelProgram& program) {
+Result<Nvrtc> KernelStore::compiler() {
+  const std::lock_guard lock(mutex_);
   if (!compiler_) {
     ZINC_TRY(compiler, Nvrtc::open(library_));
     compiler_ = compiler;
   }
+  return *compiler_;
+}
+
+Result<std::vector<char>> KernelStore::cubin(const KernelProgram& program) {
+  ZINC_TRY(nvrtc, compiler());
   const std::string text = program.text();
-  const std::filesystem::path path = folder_.empty() ? folder_ : path_of(text, compiler_->version());
+  const std::filesystem::path path = folder_.empty() ? folder_ : path_of(text, nvrtc.version());
   if (!path.empty()) {
     if (std::vector<char> kept = read_entry(path); !kept.empty()) return kept;
   }
-  ZINC_TRY(compiled, compiler_->compile(text, simt_sources(), architecture_));
+  ZINC_TRY(compiled, nvrtc.compile(text, simt_sources(), architecture_));
   ++n_compiled_;
   if (!path.empty()) write_entry(path, compiled.cubin);
   return std::move(compiled.cubin);

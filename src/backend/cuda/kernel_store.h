@@ -3,7 +3,9 @@
 // damaged or unwritable entry costs a compile, never an error.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +30,7 @@ class KernelStore {
   KernelStore(std::string architecture, std::filesystem::path folder, std::string library = "")
       : architecture_(std::move(architecture)), folder_(std::move(folder)), library_(std::move(library)) {}
 
-  Result<std::vector<char>> cubin(const KernelProgram& program);
+  Result<std::vector<char>> cubin(const KernelProgram& program);  // any thread
   int n_compiled() const { return n_compiled_; }
   const std::string& architecture() const { return architecture_; }
 
@@ -37,8 +39,11 @@ class KernelStore {
   std::string architecture_;
   std::filesystem::path folder_;
   std::string library_;
+  Result<Nvrtc> compiler();
+
+  std::mutex mutex_;
   std::optional<Nvrtc> compiler_;
-  int n_compiled_ = 0;
+  std::atomic<int> n_compiled_ = 0;
 };
 
 }  // namespace zinc::cuda

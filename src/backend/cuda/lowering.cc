@@ -50,6 +50,10 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
                 "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} blocks, {} bytes)", device_.name(),
                 sizes_.max_tokens, kernel, x, y, z, shared_bytes);
   }
+  if (is_listing_) {
+    programs_.push_back(program);
+    return ok_status();
+  }
   ZINC_TRY(function, device_.kernel(program, kernel));
   if (Status s = device_.allow_shared(function, shared_bytes); !s.ok()) return s;
   launch.function = function;
@@ -60,31 +64,42 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
 }
 
 Result<std::vector<Launch>> Lowering::run() {
-  if (Status s = lower_rope_tables(); !s.ok()) return s.error();
+  if (Status s = lower_all(); !s.ok()) return s.error();
+  return std::move(launches_);
+}
+
+Result<std::vector<KernelProgram>> Lowering::programs() {
+  is_listing_ = true;
+  if (Status s = lower_all(); !s.ok()) return s.error();
+  return std::move(programs_);
+}
+
+Status Lowering::lower_all() {
+  if (Status s = lower_rope_tables(); !s.ok()) return s;
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
     if (const MixGroup* mix = is_one_row() ? room_.fusion().mix_at(i) : nullptr) {
-      if (Status s = lower_mix(*mix); !s.ok()) return s.error();
+      if (Status s = lower_mix(*mix); !s.ok()) return s;
       continue;
     }
     if (const ProductGroup* group = room_.fusion().products_at(i)) {
       if (is_one_row() && room_.fusion().is_mixed(*group)) continue;
-      if (Status s = lower_products(*group); !s.ok()) return s.error();
+      if (Status s = lower_products(*group); !s.ok()) return s;
       continue;
     }
     if (const HeadGroup* group = is_one_row() ? room_.fusion().attention_at(i) : nullptr) {
-      if (Status s = lower_attend_one(*group); !s.ok()) return s.error();
+      if (Status s = lower_attend_one(*group); !s.ok()) return s;
       continue;
     }
     if (const DeltaGroup* group = is_one_row() ? room_.fusion().delta_at(i) : nullptr) {
-      if (Status s = lower_delta_one(*group); !s.ok()) return s.error();
+      if (Status s = lower_delta_one(*group); !s.ok()) return s;
       continue;
     }
     if (room_.fusion().is_absorbed(i, is_one_row())) continue;
     const Lower lower = find(node(i).op);
     if (!lower) return fail(ErrorCode::unsupported, "the cuda backend has no kernel for {}", op_name(node(i).op));
-    if (Status s = (this->*lower)(i); !s.ok()) return s.error();
+    if (Status s = (this->*lower)(i); !s.ok()) return s;
   }
-  return std::move(launches_);
+  return ok_status();
 }
 
 Status Lowering::lower_nothing(int) { return ok_status(); }

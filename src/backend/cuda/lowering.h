@@ -22,8 +22,11 @@ class Lowering {
       : graph_(graph), weights_(weights), cache_(cache), device_(device), room_(room), sizes_(sizes) {}
 
   Result<std::vector<Launch>> run();
+  // The programs that run() takes kernels from, without compiling them.
+  Result<std::vector<KernelProgram>> programs();
 
  private:
+  Status lower_all();
   using Lower = Status (Lowering::*)(int node);
   static Lower find(Op op);
 
@@ -125,6 +128,8 @@ class Lowering {
   const Room& room_;
   StepClass sizes_;
   std::vector<Launch> launches_;
+  bool is_listing_ = false;
+  std::vector<KernelProgram> programs_;   // while listing
   std::vector<const RoundedForm*> made_;  // forms written so far
 };
 

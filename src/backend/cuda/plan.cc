@@ -1,18 +1,32 @@
 #include "backend/cuda/plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 namespace zinc::cuda {
 namespace {
 
-// Largest numbers of tokens of the classes: grids are made for these, and blocks without work end at once.
-std::vector<int> token_classes(int max_tokens) {
-  std::vector<int> classes;
-  for (const int n : {1, 4, 8, 32, 128, 512}) {
-    if (n < max_tokens) classes.push_back(n);
+// Grids are made for the largest numbers of a class, and blocks without work end at once. Ascending.
+std::vector<StepClass> step_classes(const Bucket& bucket) {
+  std::vector<StepClass> classes;
+  for (const int n : {1, 4, 8, 32, 128, 512, bucket.max_tokens}) {
+    if (n > bucket.max_tokens || (!classes.empty() && n <= classes.back().max_tokens)) continue;
+    classes.push_back({n, 1});
+    if (const int all = std::min(n, bucket.max_outputs); all > 1) classes.push_back({n, all});
   }
-  classes.push_back(max_tokens);
   return classes;
+}
+
+void fill_draw(const TokenDraw& draw, int* to) {
+  const bool is_greedy = draw.temperature <= kGreedyTemperature;
+  const uint64_t share = std::bit_cast<uint64_t>(draw.share);
+  to[simt::kInvTemperature] = std::bit_cast<int>(is_greedy ? 0.0f : 1.0f / draw.temperature);
+  to[simt::kTopK] = draw.top_k;
+  to[simt::kTopP] = std::bit_cast<int>(draw.top_p);
+  to[simt::kLogMinP] = std::bit_cast<int>(std::log(draw.min_p));  // of 0: minus infinity, which cuts nothing
+  to[simt::kShareLow] = static_cast<int>(share);
+  to[simt::kShareHigh] = static_cast<int>(share >> 32);
 }
 
 }  // namespace
@@ -27,15 +41,16 @@ Result<std::unique_ptr<Plan>> CudaPlan::compile(const Graph& graph, const CudaWe
 Status CudaPlan::prepare(const CudaWeights& weights) {
   ZINC_TRY(room, Room::take(graph_, weights, cache_, device_, bucket_));
   room_ = std::move(room);
-  for (const int n_tokens : token_classes(bucket_.max_tokens)) {
-    std::vector<int> outputs = {1};
-    if (const int all = std::min(n_tokens, bucket_.max_outputs); all > 1) outputs.push_back(all);
-    for (const int n_outputs : outputs) {
-      const StepClass sizes{n_tokens, n_outputs};
-      ZINC_TRY(launches, Lowering(graph_, weights, cache_, device_, *room_, sizes).run());
-      ZINC_TRY(exec, device_.capture(launches));
-      variants_.push_back({sizes, exec});
-    }
+  std::vector<KernelProgram> programs;
+  for (const StepClass& sizes : step_classes(bucket_)) {
+    ZINC_TRY(more, Lowering(graph_, weights, cache_, device_, *room_, sizes).programs());
+    programs.insert(programs.end(), more.begin(), more.end());
+  }
+  if (Status s = device_.load_programs(programs); !s.ok()) return s;
+  for (const StepClass& sizes : step_classes(bucket_)) {
+    ZINC_TRY(launches, Lowering(graph_, weights, cache_, device_, *room_, sizes).run());
+    ZINC_TRY(exec, device_.capture(launches));
+    variants_.push_back({sizes, exec});
   }
   for (Flight& flight : flights_) {
     if (Status s = prepare_flight(flight); !s.ok()) return s;
@@ -73,6 +88,7 @@ void CudaPlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
+  ZINC_CHECK(in.draws.empty() || (in.draws.size() == in.output_rows.size() && in.draws.size() <= n_seqs));
   ZINC_CHECK(n_started_ - n_waited_ < flights_.size());
 }
 
@@ -82,6 +98,8 @@ size_t CudaPlan::fill_upload(const StepInputs& in, int* to) const {
   to[simt::kTokens] = static_cast<int>(in.tokens.size());
   to[simt::kSeqs] = static_cast<int>(n_seqs);
   to[simt::kOutputs] = static_cast<int>(in.output_rows.size());
+  to[simt::kDraws] = static_cast<int>(in.draws.size());
+  for (size_t i = 0; i < in.draws.size(); ++i) fill_draw(in.draws[i], to + at.draws + i * simt::kDrawInts);
   std::ranges::copy(in.tokens, to + at.tokens);
   std::ranges::copy(in.positions, to + at.positions);
   std::ranges::copy(in.seq_begin, to + at.seq_begin);

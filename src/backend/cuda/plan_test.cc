@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <mutex>
 #include <numeric>
 
 #include "backend/cuda/fake_driver.h"
@@ -164,6 +168,7 @@ class CudaPlanTest : public testing::Test {
                 .slots = slots_,
                 .page_tables = tables_,
                 .output_rows = output_rows_,
+                .draws = draws_,
                 .logit_rows = logit_rows_,
                 .hidden = {}});
   }
@@ -194,6 +199,7 @@ class CudaPlanTest : public testing::Test {
   std::vector<int32_t> positions_, seq_begin_, slots_ = {2}, output_rows_, logit_rows_;
   std::vector<PageId> pages_;
   std::vector<PageTable> tables_;
+  std::vector<TokenDraw> draws_;
 };
 
 TEST_F(CudaPlanTest, a_step_is_one_upload_one_replay_and_the_copies_asked_for) {
@@ -211,6 +217,40 @@ TEST_F(CudaPlanTest, a_step_is_one_upload_one_replay_and_the_copies_asked_for) {
   EXPECT_EQ(fake().n_copies_out - before.n_copies_out, 20);  // the sampled token, the logits
   EXPECT_EQ(fake().n_event_waits - before.n_event_waits, 10);
   EXPECT_EQ(fake().n_stream_waits, before.n_stream_waits);
+}
+
+TEST_F(CudaPlanTest, of_drawn_tokens_nothing_but_the_token_leaves_the_device) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 2});
+  start(*plan, 0, 5);
+  ASSERT_TRUE(plan->wait().ok());
+  const FakeDriver before = fake();
+  draws_ = {{.temperature = 0.5f, .top_k = 40, .top_p = 0.9f, .min_p = 0.25f, .share = 0.75}};
+  start(*plan, 5, 1);
+  for (int i = 1; i < 10; ++i) {  // two steps in flight
+    start(*plan, 5 + i, 1);
+    ASSERT_TRUE(plan->wait().ok());
+  }
+  ASSERT_TRUE(plan->wait().ok());
+  EXPECT_EQ(fake().n_allocations, before.n_allocations);
+  EXPECT_EQ(fake().n_copies_in - before.n_copies_in, 10);
+  EXPECT_EQ(fake().n_replays - before.n_replays, 10);
+  EXPECT_EQ(fake().n_copies_out - before.n_copies_out, 10);
+  EXPECT_EQ(fake().n_event_waits - before.n_event_waits, 10);
+  EXPECT_EQ(fake().n_stream_waits, before.n_stream_waits);
+
+  const FakeLaunch& last = fake().last_replay->back();
+  ASSERT_EQ(last.kernel, "sample_rows");
+  simt::SampleParams params;
+  std::memcpy(&params, last.params.data(), sizeof(params));
+  const auto number = [&](simt::DrawField field) { return std::bit_cast<float>(params.draws[field]); };
+  EXPECT_EQ(params.step.counts[simt::kDraws], 1);
+  EXPECT_EQ(number(simt::kInvTemperature), 2.0f);
+  EXPECT_EQ(params.draws[simt::kTopK], 40);
+  EXPECT_EQ(number(simt::kTopP), 0.9f);
+  EXPECT_EQ(number(simt::kLogMinP), std::log(0.25f));
+  const uint64_t share = uint64_t{static_cast<uint32_t>(params.draws[simt::kShareHigh])} << 32 |
+                         static_cast<uint32_t>(params.draws[simt::kShareLow]);
+  EXPECT_EQ(std::bit_cast<double>(share), 0.75);
 }
 
 TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
@@ -264,6 +304,24 @@ TEST_F(CudaPlanTest, only_the_pages_a_step_needs_are_uploaded) {
   EXPECT_EQ(step.counts[step.counts[simt::kEntries] + 6], 13);
   EXPECT_EQ(step.counts[step.counts[simt::kEntries + 1]], 14);
   ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_captured) {
+  std::mutex mutex;
+  std::map<std::string, int> n_asked;
+  const size_t n_graphs = fake().graphs.size();
+  bool is_early = true;
+  const std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
+  device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
+                        const std::lock_guard lock(mutex);
+                        ++n_asked[program.text()];
+                        is_early = is_early && fake().graphs.size() == n_graphs;
+                        return std::vector<char>(1);
+                      }).value());
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
+  EXPECT_GT(n_asked.size(), 5u);
+  for (const auto& [program, n] : n_asked) EXPECT_EQ(n, 1) << program;
+  EXPECT_TRUE(is_early);
 }
 
 TEST_F(CudaPlanTest, memory_that_does_not_suffice_is_an_error_that_says_for_what) {

@@ -37,7 +37,8 @@ UploadLayout::UploadLayout(const Bucket& bucket, const CudaCache& cache) {
   seq_begin = seq_of_token + n_tokens;
   slots = seq_begin + n_seqs + 1;
   output_rows = slots + n_seqs;
-  first_column = output_rows + static_cast<size_t>(bucket.max_outputs);
+  draws = output_rows + static_cast<size_t>(bucket.max_outputs);
+  first_column = draws + n_seqs * simt::kDrawInts;
   entries = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
   n_ints = entries;
   for (int g = 0; g < cache.n_groups(); ++g) n_ints += n_seqs * static_cast<size_t>(cache.n_pages(g));
@@ -55,23 +56,17 @@ Result<std::unique_ptr<Room>> Room::take(const Graph& graph, const CudaWeights& 
                                          Device& device, const Bucket& bucket) {
   std::unique_ptr<Room> room(new Room(graph, weights, cache, bucket));
   if (Status s = room->take_buffers(device); !s.ok()) return s.error();
+  if (Status s = room->take_sampling_buffers(device); !s.ok()) return s.error();
   if (Status s = room->place_rounded(device); !s.ok()) return s.error();
   if (Status s = room->make_rope_tables(weights, device); !s.ok()) return s.error();
   return room;
 }
 
 Status Room::take_buffers(Device& device) {
-  const size_t n_outputs = static_cast<size_t>(bucket_.max_outputs);
   ZINC_TRY(arena, device.allocate(std::max<size_t>(1, plan_.n_elems) * sizeof(float), "activations"));
   ZINC_TRY(upload, device.allocate(layout_.n_ints * sizeof(int), "step inputs"));
-  ZINC_TRY(sampled, device.allocate(std::max<size_t>(1, n_outputs) * sizeof(int), "sampled tokens"));
-  ZINC_TRY(best, device.allocate((n_outputs + 1) * simt::kSampleSplits * sizeof(float), "sampling"));
-  ZINC_TRY(best_id, device.allocate((n_outputs + 1) * simt::kSampleSplits * sizeof(int), "sampling"));
   arena_ = std::move(arena);
   upload_ = std::move(upload);
-  sampled_ = std::move(sampled);
-  best_ = std::move(best);
-  best_id_ = std::move(best_id);
   const int* base = upload_.as<const int>();
   step_ = {.counts = base,
            .tokens = base + layout_.tokens,
@@ -125,6 +120,24 @@ Status Room::take_buffers(Device& device) {
   ZINC_TRY(partial, device.allocate(partial_floats * sizeof(float), "attention"));
   partial_ = std::move(partial);
   return ok_status();
+}
+
+Status Room::take_sampling_buffers(Device& device) {
+  const size_t n_outputs = static_cast<size_t>(bucket_.max_outputs);
+  const size_t vocab = graph_.logits() ? static_cast<size_t>(graph_.info(graph_.logits()).shape.elems()) : 0;
+  const size_t n_chunks =
+      static_cast<size_t>(bucket_.max_seqs) * ((vocab + simt::kSampleChunk - 1) / simt::kSampleChunk);
+  const auto take = [&](Buffer& buffer, size_t n_bytes) -> Status {
+    ZINC_TRY(taken, device.allocate(n_bytes, "sampling"));
+    buffer = std::move(taken);
+    return ok_status();
+  };
+  if (Status s = take(sampled_, std::max<size_t>(1, n_outputs) * sizeof(int)); !s.ok()) return s;
+  if (Status s = take(best_, (n_outputs + 1) * simt::kSampleSplits * sizeof(float)); !s.ok()) return s;
+  if (Status s = take(best_id_, (n_outputs + 1) * simt::kSampleSplits * sizeof(int)); !s.ok()) return s;
+  if (Status s = take(chunk_best_, n_chunks * sizeof(float)); !s.ok()) return s;
+  if (Status s = take(draw_chunks_, n_chunks * sizeof(int)); !s.ok()) return s;
+  return take(chunk_masses_, n_chunks * sizeof(unsigned long long));
 }
 
 simt::ExpertTiles Room::expert_tiles() const {

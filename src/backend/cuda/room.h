@@ -18,7 +18,7 @@ inline constexpr int kMaxSplitTokens = 8;
 
 // Where the parts of a step's upload begin, in ints.
 struct UploadLayout {
-  size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, first_column, entries, n_ints;
+  size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, draws, first_column, entries, n_ints;
   UploadLayout(const Bucket& bucket, const CudaCache& cache);
 };
 
@@ -61,12 +61,18 @@ class Room {
   const Buffer& sampled() const { return sampled_; }
   float* best() const { return best_.as<float>(); }
   int* best_id() const { return best_id_.as<int>(); }
+  // Of rows whose token is drawn: up to one of each sequence.
+  const int* draws() const { return upload_.as<const int>() + layout_.draws; }
+  float* chunk_best() const { return chunk_best_.as<float>(); }
+  int* draw_chunks() const { return draw_chunks_.as<int>(); }
+  unsigned long long* chunk_masses() const { return chunk_masses_.as<unsigned long long>(); }
 
  private:
   Room(const Graph& graph, const CudaWeights& weights, const CudaCache& cache, const Bucket& bucket);
   Status place_rounded(Device& device);
   Status make_rope_tables(const CudaWeights& weights, Device& device);
   Status take_buffers(Device& device);
+  Status take_sampling_buffers(Device& device);
 
   const Graph& graph_;
   const CudaCache& cache_;
@@ -81,7 +87,7 @@ class Room {
   std::vector<RopeTable> rope_tables_;
   std::vector<int> rope_table_of_;  // per node
   Buffer arena_, rounded_, partial_, attention_counts_, router_partial_, delta_prepared_, upload_, hidden_in_,
-      expert_tiles_, sampled_, best_, best_id_;
+      expert_tiles_, sampled_, best_, best_id_, chunk_best_, draw_chunks_, chunk_masses_;
 };
 
 }  // namespace zinc::cuda

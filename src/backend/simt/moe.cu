@@ -1,4 +1,4 @@
-// Which experts a token uses and how their outputs are mixed; the choice of the next token.
+// Which experts a token uses and how their outputs are mixed.
 #include "backend/simt/routing.h"
 
 namespace zinc::simt {
@@ -61,58 +61,6 @@ ZINC_KERNEL moe_combine(CombineParams p) {
     sum = fmaf(p.x[(t * p.n_used + u) * p.dim + i], p.weights[t * p.n_used + u], sum);
   }
   p.out[index] = sum;
-}
-
-// The best of one part of a row of logits.
-ZINC_KERNEL sample_parts(SampleParams p) {
-  __shared__ float values[kWarps];
-  __shared__ int places[kWarps];
-  let_next_start();
-  wait_for_previous();
-  const int row = static_cast<int>(blockIdx.y), part = static_cast<int>(blockIdx.x);
-  if (row >= p.step.counts[kOutputs]) return;
-  const int n = (p.vocab + kSampleSplits - 1) / kSampleSplits, end = min(p.vocab, (part + 1) * n);
-  const float* logits = p.logits + static_cast<long long>(row) * p.vocab;
-  float best = lowest();
-  int place = kNowhere;
-  for (int i = part * n + static_cast<int>(threadIdx.x); i < end; i += kThreads) {
-    if (logits[i] > best || place == kNowhere) {
-      best = logits[i];
-      place = i;
-    }
-  }
-  lanes_best(best, place);
-  if (lane_id() == 0) {
-    values[warp_id()] = best;
-    places[warp_id()] = place;
-  }
-  __syncthreads();
-  if (warp_id() > 0) return;
-  best = lane_id() < kWarps ? values[lane_id()] : lowest();
-  place = lane_id() < kWarps ? places[lane_id()] : kNowhere;
-  lanes_best(best, place);
-  if (lane_id() == 0) {
-    p.best[row * kSampleSplits + part] = best;
-    p.best_id[row * kSampleSplits + part] = place;
-  }
-}
-
-// The best of the parts; the last row of a sequence leaves its token in the sequence's slot.
-ZINC_KERNEL sample_rows(SampleParams p) {
-  let_next_start();
-  wait_for_previous();
-  const int row = static_cast<int>(blockIdx.x), n_rows = p.step.counts[kOutputs];
-  if (row >= n_rows || warp_id() > 0) return;
-  float best = p.best[row * kSampleSplits + lane_id()];
-  int place = p.best_id[row * kSampleSplits + lane_id()];
-  lanes_best(best, place);
-  if (lane_id() != 0) return;
-  if (place >= p.vocab) place = 0;
-  p.sampled[row] = place;
-  const int seq = p.step.seq_of_token[p.step.output_rows[row]];
-  if (row + 1 == n_rows || p.step.seq_of_token[p.step.output_rows[row + 1]] != seq) {
-    p.step.last_sampled[p.step.slots[seq]] = place;
-  }
 }
 
 }  // namespace zinc::simt

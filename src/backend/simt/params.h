@@ -27,13 +27,23 @@ inline constexpr int kMaxUsed = 32;         // experts of a token that are found
 inline constexpr int kMaxStages = 4;        // of a warp's ring of weights
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
-inline constexpr int kFloatTile = 64;     // weight rows and activations of a block of gemm_floats.cu
-inline constexpr int kWideThreads = 384;  // of a block of gemm_wide.cu: two groups that multiply, one that unpacks
-inline constexpr int kWideColumns = 128;  // its activations
-inline constexpr int kSampleSplits = 32;  // parts of a row of logits searched at once
+inline constexpr int kFloatTile = 64;      // weight rows and activations of a block of gemm_floats.cu
+inline constexpr int kWideThreads = 384;   // of a block of gemm_wide.cu: two groups that multiply, one that unpacks
+inline constexpr int kWideColumns = 128;   // its activations
+inline constexpr int kSampleSplits = 32;   // parts of a row of logits searched at once
+inline constexpr int kSampleChunk = 64;    // logits of which the best is remembered
+inline constexpr int kDrawThreads = 1024;  // of a block that draws a token
 
 // Where the counts of a step lie in its upload.
-enum Count : int { kTokens = 0, kSeqs = 1, kOutputs = 2, kStride = 4, kEntries = 4 + kMaxGroups, kCounts = 16 };
+enum Count : int {
+  kTokens = 0,
+  kSeqs = 1,
+  kOutputs = 2,
+  kDraws = 3,
+  kStride = 4,
+  kEntries = 4 + kMaxGroups,
+  kCounts = 16
+};
 
 // The step's upload: counts, then arrays of the bucket's largest sizes, then the page tables.
 struct Step {
@@ -348,12 +358,26 @@ struct DeltaOneParams {
   float norm_eps;
 };
 
+// How a row's token is drawn, as it lies in the step's upload: floats by their bits.
+enum DrawField : int {
+  kInvTemperature = 0,
+  kTopK = 1,
+  kTopP = 2,
+  kLogMinP = 3,
+  kShareLow = 4,
+  kShareHigh = 5,
+  kDrawInts = 6
+};
 struct SampleParams {
   Step step;
+  const int* draws;  // [kDraws rows, kDrawInts]; an inverse temperature of 0: the best one
   const float* logits;
-  float* best;   // [R, kSampleSplits]
-  int* best_id;  // likewise
-  int* sampled;  // [R]
+  float* chunk_best;                 // [rows, chunks], of rows with draws
+  int* chunks;                       // likewise
+  unsigned long long* chunk_masses;  // likewise
+  float* best;                       // [R, kSampleSplits]
+  int* best_id;                      // likewise
+  int* sampled;                      // [R]
   int vocab;
 };
 

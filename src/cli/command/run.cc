@@ -199,7 +199,10 @@ Status answer(const Options& options) {
   if (!sink.written().ok()) return sink.written();
   Status written =
       write_output(options.json ? report_of(options, sampling, advice.origin, made.value(), sink.text()) : "\n");
-  if (!options.json) note(figures_of(made.value(), sampling, options.sampling.takes_advice() ? advice.origin : ""));
+  if (!options.json) {
+    note(device_text(options.model, model));
+    note(figures_of(made.value(), sampling, options.sampling.takes_advice() ? advice.origin : ""));
+  }
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
 }

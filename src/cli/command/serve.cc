@@ -109,6 +109,7 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
   ModelOptions model_options = options.model;
   model_options.path = path;
   ZINC_TRY(model, load_model(model_options));
+  note(fmt::format("zinc: {}: {}", name, device_text(model_options, model)));
   EngineOptions engine_options = options.engine;
   if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / (name + ".cache");
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));

@@ -1,0 +1,173 @@
+// Tokens that a backend draws by itself are those the Sampler picks from the same logits, whatever the cuts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "graph/graph_builder.h"
+#include "sample/sampler.h"
+#include "tests/support/tested_backends.h"
+
+namespace zinc {
+namespace {
+
+using Logits = std::vector<float>;
+
+std::vector<const BackendInfo*> drawing_backends() {
+  std::vector<const BackendInfo*> all = usable_backends();
+  std::erase_if(all, [](const BackendInfo* backend) { return !backend->draws_tokens; });
+  return all;
+}
+
+// A graph whose logits are its input: one row of one sequence each.
+class Rows {
+ public:
+  Rows(const BackendInfo& info, int64_t vocab, int n_rows) : n_rows_(static_cast<size_t>(n_rows)) {
+    GraphBuilder g("rows", [](std::string_view) { return nullptr; });
+    g.logits(g.rows(g.hidden_in(vocab)));
+    graph_ = std::move(g.finish().value());
+    backend_ = std::move(info.open(1).value());
+    const Graph* const graph = &graph_;
+    weights_ = std::move(backend_->upload({&graph, 1}, [](auto) {}).value());
+    cache_ = std::move(backend_->allocate_cache({}, {.n_pages = {}, .n_slots = n_rows, .kv_format = &k_f32}).value());
+    plan_ = std::move(
+        backend_->compile(graph_, *weights_, *cache_, {.max_tokens = n_rows, .max_seqs = n_rows, .max_outputs = n_rows})
+            .value());
+  }
+
+  std::vector<TokenId> sampled(const std::vector<Logits>& rows, const std::vector<TokenDraw>& draws) {
+    std::vector<float> hidden;
+    for (const Logits& row : rows) hidden.insert(hidden.end(), row.begin(), row.end());
+    const std::vector<TokenId> tokens(rows.size(), 0);
+    const std::vector<int32_t> positions(rows.size(), 0);
+    std::vector<int32_t> each(rows.size() + 1);
+    for (size_t i = 0; i < each.size(); ++i) each[i] = static_cast<int32_t>(i);
+    const std::span<const int32_t> row_ids = std::span(each).first(rows.size());
+    plan_->start({.tokens = tokens,
+                  .positions = positions,
+                  .seq_begin = each,
+                  .slots = row_ids,
+                  .page_tables = {},
+                  .output_rows = row_ids,
+                  .draws = draws,
+                  .logit_rows = {},
+                  .hidden = hidden});
+    const Result<StepOutput> output = plan_->wait();
+    EXPECT_TRUE(output.ok()) << output.error().message;
+    return {output.value().sampled.begin(), output.value().sampled.end()};
+  }
+
+  size_t size() const { return n_rows_; }
+
+ private:
+  size_t n_rows_;
+  Graph graph_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<DeviceWeights> weights_;
+  std::unique_ptr<CacheMemory> cache_;
+  std::unique_ptr<Plan> plan_;
+};
+
+// Rows of every kind that a model or a broken one gives.
+std::vector<Logits> logits_of_every_kind(size_t vocab, std::mt19937& random) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  std::normal_distribution<float> normal(0, 3);
+  std::uniform_int_distribution<size_t> any(0, vocab - 1);
+  const auto made = [&](auto value) {
+    Logits row(vocab);
+    for (float& x : row) x = value();
+    return row;
+  };
+  std::vector<Logits> rows;
+  rows.push_back(made([&] { return normal(random); }));
+  rows.push_back(made([&] { return normal(random) - 40; }));
+  rows.back()[any(random)] = -5;                                                      // one stands out by far
+  rows.push_back(made([&] { return std::round(normal(random)); }));                   // ties, zeros of both signs
+  rows.push_back(made([&] { return 1.5f; }));                                         // nothing but ties
+  rows.push_back(made([&] { return normal(random) * 1e-4f; }));                       // flat
+  rows.push_back(made([&] { return normal(random) * 1e37f; }));                       // steep
+  rows.push_back(made([&] { return normal(random) > 5 ? normal(random) : -kInf; }));  // few that can be chosen
+  rows.back()[any(random)] = 1;
+  rows.push_back(made([&] { return normal(random); }));
+  for (int i = 0; i < 5; ++i) rows.back()[any(random)] = std::nanf("");
+  rows.back()[any(random)] = kInf;
+  rows.back()[any(random)] = kInf;
+  return rows;
+}
+
+std::vector<SamplingParams> every_cut() {
+  std::vector<SamplingParams> all;
+  for (const float temperature : {0.0f, 0.3f, 1.0f, 1.9f}) {
+    for (const int32_t top_k : {0, 1, 7, 40, 900}) {
+      for (const float top_p : {1.0f, 0.95f, 0.4f, 0.0f}) {
+        for (const float min_p : {0.0f, 0.05f}) {
+          all.push_back({.temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+class TokenDrawTest : public testing::TestWithParam<int> {};
+
+TEST_P(TokenDrawTest, is_the_samplers_choice_from_the_same_logits) {
+  const std::vector<const BackendInfo*> backends = drawing_backends();
+  if (backends.empty()) GTEST_SKIP() << "no usable backend draws tokens";
+  const size_t vocab = static_cast<size_t>(GetParam());
+  std::mt19937 random(7);
+  Sampler sampler;
+  for (const BackendInfo* backend : backends) {
+    Rows rows(*backend, GetParam(), 32);
+    std::vector<Logits> logits;
+    std::vector<TokenDraw> draws;
+    std::vector<TokenId> expected;
+    int n_wrong = 0, n_drawn = 0;
+    const auto compare = [&] {
+      const std::vector<TokenId> got = rows.sampled(logits, draws);
+      for (size_t i = 0; i < got.size(); ++i, ++n_drawn) {
+        if (got[i] == expected[i] || ++n_wrong > 5) continue;
+        ADD_FAILURE() << "draw " << n_drawn << " (kind " << n_drawn % 8 << "): " << got[i] << " instead of "
+                      << expected[i] << ", temperature " << draws[i].temperature << " top_k " << draws[i].top_k
+                      << " top_p " << draws[i].top_p << " min_p " << draws[i].min_p << " share " << draws[i].share;
+      }
+      logits.clear(), draws.clear(), expected.clear();
+    };
+    uint64_t position = 0;
+    for (SamplingParams params : every_cut()) {
+      params.seed = 3;
+      for (Logits& row : logits_of_every_kind(vocab, random)) {
+        draws.push_back(*device_draw(params, ++position, 0));
+        expected.push_back(sampler.pick(row, params, {.position = position}).value());
+        logits.push_back(std::move(row));
+        if (draws.size() == rows.size()) compare();
+      }
+    }
+    EXPECT_EQ(n_wrong, 0) << "of " << n_drawn;
+    EXPECT_EQ(n_drawn, 1280);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(, TokenDrawTest, testing::Values(50, 1000, 5003),
+                         [](const auto& info) { return fmt::format("vocabulary_of_{}", info.param); });
+
+TEST(TokenDraw, where_nothing_can_be_chosen_the_token_is_negative) {
+  for (const BackendInfo* backend : drawing_backends()) {
+    Rows rows(*backend, 100, 2);
+    const std::vector<Logits> logits = {Logits(100, std::nanf("")), Logits(100, 1.0f)};
+    EXPECT_EQ(rows.sampled(logits, {{.temperature = 1}, {.temperature = 1}})[0], -1);
+    EXPECT_EQ(rows.sampled(logits, {{}, {}}), (std::vector<TokenId>{-1, 0}));
+  }
+}
+
+TEST(TokenDraw, a_choice_that_needs_more_than_logits_is_not_the_devices) {
+  EXPECT_TRUE(device_draw({.top_k = 40, .top_p = 0.9f, .min_p = 0.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_draw({.repeat_penalty = 1.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_draw({.frequency_penalty = 0.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_draw({.presence_penalty = 0.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_draw({.dry_multiplier = 0.8f}, 5, 0).has_value());
+  EXPECT_FALSE(device_draw({.logit_bias = {{1, 1.0f}}}, 5, 0).has_value());
+}
+
+}  // namespace
+}  // namespace zinc
