@@ -46,7 +46,7 @@ class EngineLoop {
   void run(std::span<const ScheduledRun> runs);
   Result<StepOutput> compute(std::span<const ScheduledRun> runs);
   void take_hidden(LiveRequest& request, std::span<const float> rows);
-  void take_logits(LiveRequest& request, std::span<const float> logits);
+  void take_logits(LiveRequest& request, std::span<float> logits);
   void count_token(LiveRequest& request);
   void remember_if_due(LiveRequest& request);
   void end(LiveRequest& request, StopReason reason, std::optional<Error> error = {});
@@ -61,7 +61,6 @@ class EngineLoop {
   Scheduler scheduler_;
   StepArrays arrays_;
   Sampler sampler_;
-  std::vector<float> logits_;  // a row that samplers may change
   std::map<RequestId, std::unique_ptr<LiveRequest>> requests_;
 
   EngineStats counted_;

@@ -19,7 +19,7 @@ Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std:
 
   const int n_before = sequence.position();
   const Clock::time_point prompt_start = Clock::now();
-  const Result<std::span<const float>> fed = sequence.feed(prompt, cancelled);
+  const Result<std::span<float>> fed = sequence.feed(prompt, cancelled);
   made.prompt_s = seconds_since(prompt_start);
   made.n_prompt_tokens = sequence.position() - n_before;
   if (!fed.ok()) {
@@ -27,7 +27,7 @@ Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std:
     made.reason = StopReason::cancelled;
     return made;
   }
-  std::vector<float> logits(fed.value().begin(), fed.value().end());
+  std::span<float> logits = fed.value();
 
   const Clock::time_point decode_start = Clock::now();
   Sampler sampler;
@@ -45,7 +45,7 @@ Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std:
     }
     ZINC_TRY(next, sequence.feed({&step.id, 1}));
     ++made.n_decode_steps;
-    logits.assign(next.begin(), next.end());
+    logits = next;
   }
   if (const std::string_view rest = answer.finish(); !rest.empty()) hooks.text(rest);
   const std::span<const TokenId> said = answer.tokens().subspan(prompt.size());
