@@ -55,14 +55,23 @@ TEST(EngineRequests, nonsense_is_refused_before_anything_runs) {
 TEST(EngineRequests, a_full_queue_refuses_and_takes_again_when_it_has_moved) {
   const std::unique_ptr<Engine> engine = small_engine();
   std::vector<std::shared_ptr<Told>> told;
-  for (uint32_t i = 0; i < 4; ++i) told.push_back(submit(*engine, simple(*engine, 20, 5, i)));
-  const Error error = refusal(*engine, simple(*engine, 20, 5));
+  const auto from = [&](const std::string& client, uint32_t seed) {
+    Request request = simple(*engine, 20, 5, seed);
+    request.client = client;
+    return request;
+  };
+  for (uint32_t i = 0; i < 6; ++i) told.push_back(submit(*engine, from("a", i)));  // 3 places, 3 of 4 that wait
+  EXPECT_NE(refusal(*engine, from("a", 6)).message.find("for others"), std::string::npos);
+  told.push_back(submit(*engine, from("b", 7)));
+  const Error error = refusal(*engine, from("c", 8));
   EXPECT_EQ(error.code, ErrorCode::unavailable);
-  EXPECT_EQ(engine->stats().n_refused, 1u);
-  EXPECT_EQ(engine->stats().n_waiting, 4);
+  EXPECT_EQ(engine->stats().n_refused, 2u);
+  EXPECT_EQ(engine->stats().n_waiting, 7);
   engine->step();
-  EXPECT_EQ(engine->stats().n_waiting, 1);
-  told.push_back(submit(*engine, simple(*engine, 20, 5, 9)));
+  EXPECT_EQ(engine->stats().n_waiting, 4);
+  EXPECT_EQ(refusal(*engine, from("c", 8)).code, ErrorCode::unavailable);
+  while (engine->stats().n_waiting == 4) engine->step();
+  told.push_back(submit(*engine, from("c", 9)));
   run_all(*engine);
   for (const std::shared_ptr<Told>& one : told) EXPECT_EQ(one->made.size(), 5u);
 }
@@ -248,7 +257,7 @@ TEST(EngineRequests, a_failed_step_fails_all_its_requests_and_poisons_nothing) {
       std::move(model.backend().compile(model.model().graph, model.weights(), cache->memory(), bucket).value());
   std::vector<StepPlan> plans;
   plans.push_back({68, std::make_unique<BreakingPlan>(std::move(plan), 3)});
-  Inbox inbox(10);
+  Inbox inbox(10, 4);
   EngineLoop loop(
       inbox, std::move(cache), std::move(plans),
       {.max_sequences = 4, .n_vocab = tokenizer.n_vocab(), .scheduler = {.step_tokens = 64, .longest_gap = 2.2}});

@@ -134,7 +134,7 @@ PromptOutcome run_prompt(const ModelInstance& model, const Oracle& oracle, const
   Result<Sequence> sequence = Sequence::create(model, {.context = 256, .chunk_tokens = 32});
   EXPECT_TRUE(sequence.ok()) << sequence.error().message;
   PromptOutcome outcome;
-  Result<std::span<const float>> logits = sequence.value().feed(tokens);
+  Result<std::span<float>> logits = sequence.value().feed(tokens);
   outcome.logits = compare(logits.value(), oracle.floats(exact.at("logits")));
   std::vector<TokenId> chosen;
   for (const TokenId& id : greedy) {

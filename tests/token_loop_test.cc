@@ -111,7 +111,7 @@ TEST_P(EveryTinyModel, a_token_on_the_cpu_allocates_nothing) {
   TokenId token = 1;
   const auto make_tokens = [&](uint64_t n) {
     for (uint64_t i = 0; i < n; ++i) {
-      const Result<std::span<const float> > row = sequence.feed({&token, 1});
+      const Result<std::span<float> > row = sequence.feed({&token, 1});
       std::ranges::copy(row.value(), logits.begin());
       token = sampler.pick(logits, params, {.position = i}).value();
     }

@@ -37,10 +37,11 @@ struct StepInputs {
   bool wants_hidden = false;               // give back the hidden states of all T tokens
 };
 
-// Valid until the second start() after the step's own.
+// Valid until the next start(); of a step that is in flight then, until the one after it. Nobody looks at the logits
+// again: whoever chooses from them may write there.
 struct StepOutput {
   std::span<const TokenId> sampled;  // [R]; negative where no logit can be chosen
-  std::span<const float> logits;     // [logit_rows, vocab]
+  std::span<float> logits;           // [logit_rows, vocab]
   std::span<const float> hidden;     // [T, dim] if wanted
 };
 

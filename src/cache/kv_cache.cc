@@ -21,9 +21,26 @@ KvCache::KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, 
       has_states_(memory_->state_bytes() > 0),
       max_run_tokens_(options.max_run_tokens),
       pools_{.pages = {}, .states = PagePool(options.sizes.n_slots)},
-      n_reserved_(windows_.size(), 0) {
+      n_reserved_(windows_.size(), 0),
+      n_ready_(windows_.size(), 0),
+      n_ahead_(options.n_sequences + pages_of(options.max_run_tokens)) {
   for (const int n : options.sizes.n_pages) pools_.pages.emplace_back(n);
   tree_ = std::make_unique<PrefixTree>(windows_, has_states_, pools_);
+  make_ready(n_ahead_ * kPageTokens);
+}
+
+// Twice what a step of so many tokens takes on the average, until enough are there.
+void KvCache::make_ready(int n_tokens) {
+  for (size_t g = 0; g < windows_.size(); ++g) {
+    const PagePool& pool = pools_.pages[g];
+    int& n_ready = n_ready_[g];
+    n_ready = std::max(n_ready, pool.n_used());
+    const int wanted = std::min(pool.n_total(), pool.n_used() + n_ahead_) - n_ready;
+    const int n = std::min(wanted, 2 * pages_of(n_tokens));
+    if (n <= 0) continue;
+    memory_->make_ready(static_cast<int>(g), n_ready, n);
+    n_ready += n;
+  }
 }
 
 size_t KvCache::total_bytes() const {

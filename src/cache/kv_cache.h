@@ -20,6 +20,7 @@ namespace zinc {
 struct KvCacheOptions {
   CacheSizes sizes;        // every group with one page to spare, for copies
   int max_run_tokens = 1;  // of one sequence in one step
+  int n_sequences = 1;     // that run at once
 };
 
 // What one running sequence holds. Made by admit(), given back by release().
@@ -48,6 +49,8 @@ class KvCache {
   // Before a step that feeds positions n_tokens .. end-1: takes their pages, gives back those behind windows. Cannot
   // fail. REQUIRES: end within max_length, a run within max_run_tokens.
   void grow(SequenceCache& sequence, int end);
+  // After a step of n_tokens: makes some pages ready that later ones will take, so that no step pays for many at once.
+  void make_ready(int n_tokens);
   // After the step: `tokens` are what was fed in all. They can be found from now on, and gone on from.
   void remember(const SequenceCache& sequence, std::span<const TokenId> tokens);
   void release(SequenceCache sequence);
@@ -87,6 +90,8 @@ class KvCache {
   CachePools pools_;
   std::unique_ptr<PrefixTree> tree_;
   std::vector<int> n_reserved_;  // per group, of all sequences
+  std::vector<int> n_ready_;     // per group: pages, from the first on, that have been used or made ready
+  int n_ahead_;                  // pages ready beyond those used: each sequence may take one in a step, a run several
   uint64_t n_changes_ = 0;
 };
 

@@ -30,6 +30,12 @@ class HashMemory final : public CacheMemory {
   explicit HashMemory(const CacheSizes& sizes, bool has_states) : has_states_(has_states) {
     for (const int n : sizes.n_pages) pages.emplace_back(static_cast<size_t>(n) * kPageTokens, kGarbage);
     states.assign(static_cast<size_t>(sizes.n_slots), kGarbage);
+    n_ready.assign(pages.size(), 0);
+  }
+  void make_ready(int group, PageId first, int n_pages) override {
+    int& n = n_ready[static_cast<size_t>(group)];
+    EXPECT_GE(first, n) << "made ready twice";
+    n = first + n_pages;
   }
   Hash* page(size_t group, PageId page) { return pages[group].data() + page * kPageTokens; }
   void copy_page(int group, PageId from, PageId to) override {
@@ -57,6 +63,7 @@ class HashMemory final : public CacheMemory {
 
   std::vector<std::vector<Hash>> pages;  // per group
   std::vector<Hash> states;
+  std::vector<int> n_ready;  // per group
 
  private:
   bool has_states_;
@@ -186,6 +193,22 @@ struct Running {
   SequenceCache cache;
   Tokens tokens;  // all it will be fed
 };
+
+// The first use of memory takes time: no step may meet more of it than the one before has made ready.
+TEST_P(KvCacheTest, pages_are_made_ready_before_they_are_taken) {
+  std::mt19937 random(3);
+  Tokens tokens(kMaxLength);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 1000);
+  SequenceCache sequence = std::move(cache->admit(tokens, kMaxLength, 0)->sequence);
+  for (int end = 1; end <= kMaxLength; ++end) {
+    cache->grow(sequence, end);
+    for (size_t g = 0; g < sequence.pages.size(); ++g) EXPECT_LT(sequence.pages[g].back(), memory->n_ready[g]);
+    sequence.n_tokens = end;
+    cache->make_ready(1);
+  }
+  for (size_t g = 0; g < sequence.pages.size(); ++g) EXPECT_LE(memory->n_ready[g], cache->pools().pages[g].n_total());
+  cache->release(std::move(sequence));
+}
 
 TEST_P(KvCacheTest, whatever_is_shared_copied_evicted_and_cancelled_a_sequence_reads_its_own_tokens) {
   std::mt19937 random(5);

@@ -1,5 +1,6 @@
 #include "cache/page_pool.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
@@ -15,6 +16,7 @@ PageId PagePool::take() {
   const PageId page = free_.back();
   free_.pop_back();
   at(page).n_pins = 1;
+  n_used_ = std::max(n_used_, page + 1);
   ++n_pinned_;
   return page;
 }

@@ -23,6 +23,7 @@ class PagePool {
 
   bool is_pinned(PageId page) const { return at(page).n_pins > 0; }
   int n_total() const { return static_cast<int>(holders_.size()); }
+  int n_used() const { return n_used_; }  // ever taken: the first so many
   int n_free() const { return static_cast<int>(free_.size()); }
   int n_pinned() const { return n_pinned_; }                         // by sequences, each page counted once
   int n_cached() const { return n_total() - n_free() - n_pinned_; }  // by the tree alone
@@ -37,7 +38,7 @@ class PagePool {
 
   std::vector<Holders> holders_;
   std::vector<PageId> free_;  // taken from the back
-  int n_pinned_ = 0;
+  int n_pinned_ = 0, n_used_ = 0;
 };
 
 }  // namespace zinc

@@ -55,8 +55,10 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
   std::unique_ptr<Engine> engine(new Engine(std::move(model), std::move(tokenizer)));
   const ModelInstance& instance = engine->model_;
   const Graph& graph = instance.model().graph;
-  ZINC_TRY(cache, KvCache::create(instance.backend(), instance.model().caches,
-                                  {.sizes = plan.sizes, .max_run_tokens = options.step_tokens}));
+  ZINC_TRY(cache,
+           KvCache::create(
+               instance.backend(), instance.model().caches,
+               {.sizes = plan.sizes, .max_run_tokens = options.step_tokens, .n_sequences = options.max_sequences}));
   std::vector<StepPlan> plans;
   for (const int size : step_sizes(options)) {
     ZINC_TRY(compiled, instance.backend().compile(graph, instance.weights(), cache->memory(),
@@ -72,7 +74,7 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .weight_bytes = instance.file().file_bytes(),
                      .cache_bytes = cache->total_bytes(),
                      .cache_note = engine->take_cache(*cache)};
-  engine->inbox_ = std::make_unique<Inbox>(options.queue_limit);
+  engine->inbox_ = std::make_unique<Inbox>(options.queue_limit, options.max_sequences);
   const LoopOptions loop{.max_sequences = options.max_sequences,
                          .state_interval = options.state_interval,
                          .embedding_dim = engine->limits_.embedding_dim,

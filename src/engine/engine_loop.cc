@@ -9,7 +9,8 @@
 namespace zinc {
 namespace {
 
-constexpr int kWorthWaiting = 64;       // prompt tokens that another request is just computing
+constexpr int kWorthWaiting = 16;       // prompt tokens that another request is just computing,
+constexpr int kWaitedTokens = 4;        // of each so many tokens that it has to compute until then
 constexpr int kRememberedTokens = 256;  // at a time, where any position can be gone back to
 constexpr std::array<TokenId, 1> kOneFromDevice = {kFromDevice};
 
@@ -107,11 +108,13 @@ bool EngineLoop::shares_unread_prompt(const LiveRequest& request) const {
     if (!other->is_admitted || !other->reads_prompt()) continue;
     const std::span<const TokenId> a = request.answer.tokens(), b = other->answer.tokens();
     int n_common = static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
+    int remembered_at = std::min(other->prompt_size, other->n_remembered + kRememberedTokens);
     if (needs_checkpoints_) {
       const auto next = std::ranges::upper_bound(other->checkpoints, n_common);
-      n_common = next == other->checkpoints.begin() ? 0 : *std::prev(next);
+      remembered_at = n_common = next == other->checkpoints.begin() ? 0 : *std::prev(next);
     }
-    if (n_common - other->n_remembered >= kWorthWaiting) return true;
+    const int n_saved = n_common - other->n_remembered, n_until = remembered_at - other->cache.n_tokens;
+    if (n_saved >= kWorthWaiting && n_until <= kWaitedTokens * n_saved) return true;
   }
   return false;
 }
@@ -138,7 +141,7 @@ bool EngineLoop::admit(LiveRequest& request) {
                                              options_.state_interval);
   }
   scheduler_.admit(request.id, request.prompt_size, request.cache.n_tokens, request.checkpoints);
-  inbox_.admitted();
+  inbox_.admitted(request);
 
   counted_.queue_s.add(seconds_between(request.submitted, request.admitted));
   counted_.n_prompt_tokens += static_cast<uint64_t>(request.prompt_size);
@@ -243,6 +246,7 @@ void EngineLoop::take_output(const Result<StepOutput>& output) {
       if (requests_.contains(run.id)) remember_if_due(request);  // not before: what fails is not kept
     }
   }
+  cache_->make_ready(now_.arrays.n_tokens());
 }
 
 bool EngineLoop::is_drawn(const LiveRequest& request) const {
@@ -282,11 +286,10 @@ void EngineLoop::count_token(LiveRequest& request) {
   request.last_token = now;
 }
 
-void EngineLoop::take_logits(LiveRequest& request, std::span<const float> logits) {
-  logits_.assign(logits.begin(), logits.end());
+void EngineLoop::take_logits(LiveRequest& request, std::span<float> logits) {
   count_token(request);
   Answer& answer = request.answer;
-  const Result<Answer::Step> made = answer.push(logits_, sampler_, request.cache.n_tokens < request.max_length);
+  const Result<Answer::Step> made = answer.push(logits, sampler_, request.cache.n_tokens < request.max_length);
   if (!made.ok()) return end(request, StopReason::failed, made.error());
   take_step(request, made.value());
 }
@@ -322,7 +325,7 @@ void EngineLoop::end(LiveRequest& request, StopReason reason, std::optional<Erro
   count_end(request, outcome);
   const std::unique_ptr<LiveRequest> last = std::move(requests_.extract(request.id).mapped());
   last->request.sink->end(outcome);
-  inbox_.ended(last->is_admitted);
+  inbox_.ended(*last);
 }
 
 void EngineLoop::count_end(const LiveRequest& request, const Outcome& outcome) {

@@ -62,7 +62,7 @@ class EngineLoop {
   void take_output(const Result<StepOutput>& output);
   void take_hidden(LiveRequest& request, std::span<const float> rows);
   bool is_drawn(const LiveRequest& request) const;  // by the device, so that no logits leave it
-  void take_logits(LiveRequest& request, std::span<const float> logits);
+  void take_logits(LiveRequest& request, std::span<float> logits);
   void take_drawn(LiveRequest& request, TokenId id);
   void take_step(LiveRequest& request, const Answer::Step& step);
   void count_token(LiveRequest& request);
@@ -79,7 +79,6 @@ class EngineLoop {
   Scheduler scheduler_;
   Flight now_, ahead_;
   Sampler sampler_;
-  std::vector<float> logits_;  // a row that samplers may change
   std::map<RequestId, std::unique_ptr<LiveRequest>> requests_;
 
   EngineStats counted_;

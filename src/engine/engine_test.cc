@@ -53,7 +53,7 @@ TEST(Sequence, refuses_a_context_that_does_not_fit_memory) {
 TEST(Sequence, refuses_tokens_beyond_its_context_and_feeds_none_of_them) {
   const ModelInstance model = load();
   Sequence sequence = std::move(Sequence::create(model, {.context = 8}).value());
-  const Result<std::span<const float>> fed = sequence.feed(some_tokens(9));
+  const Result<std::span<float>> fed = sequence.feed(some_tokens(9));
   ASSERT_FALSE(fed.ok());
   EXPECT_EQ(sequence.position(), 0);
   EXPECT_NE(fed.error().message.find("9 tokens"), std::string::npos) << fed.error().message;

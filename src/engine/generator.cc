@@ -34,9 +34,8 @@ Status follow(Sequence& sequence, Answer& answer, const AnswerOptions& options, 
 }
 
 // The host chooses from each step's logits.
-Status choose_each(Sequence& sequence, std::span<const float> fed, Answer& answer, const GenerateHooks& hooks,
+Status choose_each(Sequence& sequence, std::span<float> logits, Answer& answer, const GenerateHooks& hooks,
                    Generation& made) {
-  std::vector<float> logits(fed.begin(), fed.end());
   Sampler sampler;
   while (!hooks.cancelled || !hooks.cancelled()) {
     ZINC_TRY(step, answer.push(logits, sampler, sequence.position() < sequence.context()));
@@ -47,7 +46,7 @@ Status choose_each(Sequence& sequence, std::span<const float> fed, Answer& answe
     }
     ZINC_TRY(next, sequence.feed({&step.id, 1}));
     ++made.n_decode_steps;
-    logits.assign(next.begin(), next.end());
+    logits = next;
   }
   made.reason = StopReason::cancelled;
   return ok_status();
@@ -65,7 +64,7 @@ Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std:
 
   const int n_before = sequence.position();
   const Clock::time_point prompt_start = Clock::now();
-  std::span<const float> logits;
+  std::span<float> logits;
   const auto read_prompt = [&]() -> Status {
     if (draw) return sequence.feed_and_draw(prompt, *draw, hooks.cancelled);
     ZINC_TRY(fed, sequence.feed(prompt, hooks.cancelled));

@@ -1,17 +1,31 @@
 #include "engine/inbox.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace zinc {
 
+// What nobody has looked at yet waits only in name while there are places for it.
+std::string Inbox::reason_to_refuse(const std::string& client) const {
+  if (draining_) return "the engine is shutting down and takes no more requests";
+  const int n_places = std::max(0, n_running_ - (n_open_ - n_waiting_));
+  if (n_waiting_ >= queue_limit_ + n_places) {
+    return fmt::format("the queue is full: {} requests wait, and no more may; try again later", n_waiting_);
+  }
+  const int share = std::max(1, queue_limit_ - queue_limit_ / 4) + n_places;
+  const auto own = n_waiting_of_.find(client);
+  if (own == n_waiting_of_.end() || own->second < share) return "";
+  return fmt::format("{} of your requests wait, and the rest of the queue is for others; try again later", own->second);
+}
+
 Result<RequestId> Inbox::put(std::unique_ptr<LiveRequest> request) {
   const std::lock_guard lock(mutex_);
-  if (draining_ || n_waiting_ >= queue_limit_) {
+  const std::string& client = request->request.client;
+  if (const std::string reason = reason_to_refuse(client); !reason.empty()) {
     ++n_refused_;
-    if (draining_) return fail(ErrorCode::unavailable, "the engine is shutting down and takes no more requests");
-    return fail(ErrorCode::unavailable, "the queue is full: {} requests wait, and no more may; try again later",
-                n_waiting_);
+    return fail(ErrorCode::unavailable, "{}", reason);
   }
+  ++n_waiting_of_[client];
   request->id = ++last_id_;
   mail_.requests.push_back(std::move(request));
   ++n_waiting_;
@@ -62,15 +76,21 @@ bool Inbox::has_mail() const {
   return !mail_.requests.empty() || !mail_.cancelled.empty();
 }
 
-void Inbox::admitted() {
-  const std::lock_guard lock(mutex_);
+void Inbox::no_longer_waits(const std::string& client) {
   --n_waiting_;
+  const auto own = n_waiting_of_.find(client);
+  if (--own->second == 0) n_waiting_of_.erase(own);
 }
 
-void Inbox::ended(bool was_admitted) {
+void Inbox::admitted(const LiveRequest& request) {
+  const std::lock_guard lock(mutex_);
+  no_longer_waits(request.request.client);
+}
+
+void Inbox::ended(const LiveRequest& request) {
   const std::lock_guard lock(mutex_);
   --n_open_;
-  if (!was_admitted) --n_waiting_;
+  if (!request.is_admitted) no_longer_waits(request.request.client);
 }
 
 void Inbox::wait(std::stop_token stop) {

@@ -17,13 +17,19 @@ void add(Sha256& hash, std::string_view text) {
   hash.update(std::as_bytes(std::span(text)));
 }
 
+// How many threads compute changes no result: a cache outlives another -t.
+std::string without_threads(std::string device) {
+  if (device.ends_with(" threads")) device.resize(device.rfind(','));
+  return device;
+}
+
 }  // namespace
 
 Result<Sha256::Digest> fingerprint_of(const ModelInstance& model) {
   Sha256 hash;
   add(hash, kLayout);
   add(hash, model.backend_name());
-  add(hash, model.backend().info().name);
+  add(hash, without_threads(model.backend().info().name));
   add(hash, model.kv_format().name);
   for (const std::string& shard : model.file().shard_names()) {
     ZINC_TRY(file, MappedFile::open(shard));

@@ -20,11 +20,15 @@ void Scheduler::wait(RequestId id, const std::string& client) {
   place->second.waiting.push_back(id);
 }
 
-// The first of each client, the least served first; then the second of each, and so on.
+// Whose client would then run fewest, the least served first: one that has nothing running waits for no more than the
+// next to end, however many others have sent.
 std::vector<RequestId> Scheduler::waiting_in_turn() const {
   std::vector<std::tuple<size_t, double, RequestId>> order;
   for (const auto& [name, client] : clients_) {
-    for (size_t i = 0; i < client.waiting.size(); ++i) order.emplace_back(i, client.n_served, client.waiting[i]);
+    const size_t n_running = static_cast<size_t>(client.n_running);
+    for (size_t i = 0; i < client.waiting.size(); ++i) {
+      order.emplace_back(n_running + i, client.n_served, client.waiting[i]);
+    }
   }
   std::ranges::sort(order);
   std::vector<RequestId> ids;

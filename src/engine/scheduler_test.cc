@@ -104,10 +104,22 @@ TEST(Scheduler, who_waits_longest_in_tokens_comes_first_and_clients_take_turns) 
   scheduler.wait(4, "new");
   scheduler.wait(5, "new");
   step(scheduler);
-  EXPECT_EQ(scheduler.waiting_in_turn(), (std::vector<RequestId>{4, 2, 5, 3}));
+  EXPECT_EQ(scheduler.waiting_in_turn(), (std::vector<RequestId>{4, 5, 2, 3})) << "one of the busy client's runs";
   scheduler.remove(4);
   EXPECT_EQ(scheduler.waiting_in_turn(), (std::vector<RequestId>{5, 2, 3}));
   EXPECT_EQ(scheduler.n_waiting(), 3);
+}
+
+TEST(Scheduler, a_client_with_nothing_running_comes_before_those_that_have_had_less_but_run) {
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
+  add(scheduler, 1, 5, "long");
+  add(scheduler, 2, 500, "other");
+  for (int i = 0; i < 5; ++i) step(scheduler);
+  scheduler.remove(2);
+  scheduler.wait(3, "long");
+  scheduler.wait(4, "new");
+  scheduler.wait(5, "long");
+  EXPECT_EQ(scheduler.waiting_in_turn(), (std::vector<RequestId>{4, 3, 5}));
 }
 
 TEST(Scheduler, who_was_away_does_not_catch_up_at_the_expense_of_others) {
@@ -172,6 +184,29 @@ TEST(Scheduler, an_8000_token_prompt_stretches_no_gap_beyond_four_plain_steps) {
       }
     }
   }
+}
+
+// Many prompts at once while answers multiply: a step grows with its rows, and what it takes without prompts has to be
+// known for numbers of rows that were never alone in a step.
+TEST(Scheduler, a_burst_of_prompts_is_read_at_the_pace_that_is_allowed) {
+  const Machine machine{.weights_s = 0.003, .row_s = 0.0009, .token_s = 0.0007};
+  constexpr int kRequests = 64, kPrompt = 70;
+  constexpr double kGap = 2.5;
+  Scheduler scheduler({.step_tokens = 512, .longest_gap = kGap});
+  for (int i = 0; i < kRequests; ++i) add(scheduler, static_cast<RequestId>(i + 1), kPrompt);
+  double took = 0, longest = 0;
+  while (scheduler.n_prefilling() > 0) {
+    const std::span<const ScheduledRun> runs = scheduler.next();
+    const double seconds = machine.step_s(runs);
+    if (const int n_rows = scheduler.n_decoding(); n_rows > 0) {
+      longest = std::max(longest, seconds / (machine.weights_s + n_rows * machine.row_s));
+    }
+    took += seconds;
+    scheduler.finish(seconds);
+  }
+  const double reading = kRequests * kPrompt * machine.token_s;
+  EXPECT_LT(took, 1.25 * reading * kGap / (kGap - 1));
+  EXPECT_LT(longest, 1.25 * kGap);
 }
 
 // Reading the cache at this depth takes six plain steps, for one token as for five.

@@ -140,9 +140,9 @@ Status Sequence::feed_and_draw(std::span<const TokenId> tokens, const TokenDraw&
   return ok_status();
 }
 
-Result<std::span<const float>> Sequence::feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled) {
+Result<std::span<float>> Sequence::feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled) {
   if (Status room = check_room(tokens.size()); !room.ok()) return room.error();
-  std::span<const float> logits;
+  std::span<float> logits;
   for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
     if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "stopped while reading the prompt");
     const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));

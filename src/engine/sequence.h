@@ -26,10 +26,11 @@ class Sequence {
   // The model must outlive the sequence. Fails if the caches do not fit the memory limit.
   static Result<Sequence> create(const ModelInstance& model, const SequenceOptions& options);
 
-  // Feeds tokens after those fed before. The result is the logits after the last of them, valid until the next call.
+  // Feeds tokens after those fed before. The result is the logits after the last of them, the caller's until the next
+  // call.
   // REQUIRES: tokens not empty and in the vocabulary. Fails if they exceed the context; then nothing is fed.
   // `cancelled` is asked between steps; where it says so, the result is an ErrorCode::cancelled.
-  Result<std::span<const float>> feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled = {});
+  Result<std::span<float>> feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled = {});
   // The same, with the logits after every token, row after row. REQUIRES: SequenceOptions::all_logits.
   Result<std::vector<float>> feed_with_all_logits(std::span<const TokenId> tokens);
 

@@ -17,12 +17,27 @@ constexpr double kReadTokens = 4;
 constexpr double kNewest = 0.2;       // weight of a new plain step's time
 constexpr double kForgetting = 0.95;  // of older observations, per step
 
-size_t size_class(int n_decode) { return static_cast<size_t>(std::bit_width(static_cast<unsigned>(n_decode))) - 1; }
+size_t size_class(int n_decode, size_t n_classes) {
+  return std::min(static_cast<size_t>(std::bit_width(static_cast<unsigned>(n_decode))) - 1, n_classes - 1);
+}
 
 }  // namespace
 
+// On the line through what was seen of this many rows and the nearest other number on that side, or on the other one:
+// steps grow with their rows, and what is taken for too short makes prompts look dear.
 double StepPacer::plain_step_s(int n_decode) const {
-  return plain_s_[std::min(size_class(n_decode), plain_s_.size() - 1)];
+  const size_t own = size_class(n_decode, plain_.size());
+  const Plain& here = plain_[own];
+  if (here.seconds == 0) return 0;
+  const auto is_seen = [](const Plain& plain) { return plain.seconds > 0; };
+  const auto above = std::find_if(plain_.begin() + static_cast<ptrdiff_t>(own) + 1, plain_.end(), is_seen);
+  const auto below = std::find_if(plain_.rend() - static_cast<ptrdiff_t>(own), plain_.rend(), is_seen);
+  const bool has_above = above != plain_.end(), has_below = below != plain_.rend();
+  if (!has_above && !has_below) return here.seconds;
+  const bool upwards = has_above && (n_decode > here.n_rows || !has_below);
+  const Plain& other = upwards ? *above : *below;
+  const double slope = std::max(0.0, (other.seconds - here.seconds) / (other.n_rows - here.n_rows));
+  return std::max(here.seconds + slope * (n_decode - here.n_rows), 0.5 * here.seconds);
 }
 
 std::optional<StepPacer::Cost> StepPacer::cost() const {
@@ -57,8 +72,10 @@ void StepPacer::observe(const StepShape& shape, double seconds) {
   if (shape.n_prefill == 0) {
     if (shape.n_decode == 0) return;
     n_since_plain_ = 0;
-    double& plain_s = plain_s_[std::min(size_class(shape.n_decode), plain_s_.size() - 1)];
-    plain_s = plain_s > 0 ? plain_s + kNewest * (seconds - plain_s) : seconds;
+    Plain& plain = plain_[size_class(shape.n_decode, plain_.size())];
+    const double weight = plain.seconds > 0 ? kNewest : 1;
+    plain.seconds += weight * (seconds - plain.seconds);
+    plain.n_rows += weight * (shape.n_decode - plain.n_rows);
     return;
   }
   if (shape.n_decode > 0) {

@@ -29,14 +29,18 @@ class StepPacer {
   struct Cost {
     double per_token = 0, per_depth = 0;  // seconds
   };
+  // Steps of only answers, with about so many rows.
+  struct Plain {
+    double n_rows = 0, seconds = 0;  // 0: not seen
+  };
   double plain_step_s(int n_decode) const;  // 0: not known
   std::optional<Cost> cost() const;
 
   int max_tokens_;
   double longest_gap_;
-  std::array<double, 16> plain_s_{};  // by the logarithm of the number of rows; 0: not seen
-  int last_read_ = 0;                 // prompt tokens of the last step that had both
-  int n_since_plain_ = 0;             // steps that had both, since the last that had only answers
+  std::array<Plain, 16> plain_{};  // by the logarithm of the number of rows
+  int last_read_ = 0;              // prompt tokens of the last step that had both
+  int n_since_plain_ = 0;          // steps that had both, since the last that had only answers
   // Sums of a weighted least-squares fit: seconds = per_token * n + per_depth * d.
   double nn_ = 0, nd_ = 0, dd_ = 0, ns_ = 0, ds_ = 0;
 };

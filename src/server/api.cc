@@ -40,21 +40,14 @@ ErrorForm form_of(std::string_view path) {
 }
 
 json::object limits_json(const ServerLimits& limits) {
-  return {{"body_bytes", limits.http.body_bytes},
-          {"header_bytes", limits.http.header_bytes},
-          {"all_bodies_bytes", limits.all_bodies_bytes},
-          {"connections", limits.connections},
-          {"pending_bytes", limits.pending_bytes},
-          {"header_seconds", limits.header_time.count()},
-          {"body_seconds", limits.body_time.count()},
-          {"idle_seconds", limits.idle_time.count()},
-          {"write_seconds", limits.write_time.count()},
-          {"drain_seconds", limits.drain_time.count()},
-          {"choices", limits.choices},
-          {"stop_strings", limits.stop_strings},
-          {"stop_string_bytes", limits.stop_string_bytes},
-          {"top_logprobs", limits.top_logprobs},
-          {"embedding_inputs", limits.embedding_inputs}};
+  return {{"body_bytes", limits.http.body_bytes},        {"header_bytes", limits.http.header_bytes},
+          {"all_bodies_bytes", limits.all_bodies_bytes}, {"connections", limits.connections},
+          {"pending_bytes", limits.pending_bytes},       {"header_seconds", limits.header_time.count()},
+          {"body_seconds", limits.body_time.count()},    {"idle_seconds", limits.idle_time.count()},
+          {"write_seconds", limits.write_time.count()},  {"ping_seconds", limits.ping_time.count()},
+          {"drain_seconds", limits.drain_time.count()},  {"choices", limits.choices},
+          {"stop_strings", limits.stop_strings},         {"stop_string_bytes", limits.stop_string_bytes},
+          {"top_logprobs", limits.top_logprobs},         {"embedding_inputs", limits.embedding_inputs}};
 }
 
 // What holds for a field that a request leaves out.
@@ -209,6 +202,7 @@ Api::Api(const ModelList& models, const ApiOptions& options, LoopPort loop)
       access_(options.access),
       loop_(std::move(loop)),
       bell_(loop_.post),
+      text_queue_(loop_.work, loop_.post),
       started_at_s_(
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
               .count()) {}
@@ -225,6 +219,14 @@ const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_met
     is_other_method = true;
   }
   return nullptr;
+}
+
+std::string Api::methods_of(std::string_view path) {
+  std::string out = "OPTIONS";
+  for (const Route& route : kRoutes) {
+    if (route.path == path) out += fmt::format(", {}{}", route.method, route.method == "GET" ? ", HEAD" : "");
+  }
+  return out;
 }
 
 std::optional<ApiError> Api::find_fault(const HttpRequest& head) const {
@@ -245,6 +247,7 @@ std::optional<HttpResponse> Api::refuse_head(const HttpRequest& head) const {
   const std::optional<ApiError> error = find_fault(head);
   if (!error) return {};
   HttpResponse response = error_response(*error, form_of(head.path));
+  if (error->status == 405) response.headers.emplace_back("Allow", methods_of(head.path));
   for (HttpHeader& header : access_.cors_headers(head)) response.headers.push_back(std::move(header));
   return response;
 }
@@ -272,10 +275,13 @@ void Api::prepare_then(HttpRequest request, std::shared_ptr<Reply> reply, ErrorF
     OrApiError<Prepared> result = prepare(request.body);
     return settle(result);
   }
-  loop_.work([this, settle, prepare, body = std::move(request.body)] {
-    const auto result = std::make_shared<OrApiError<Prepared>>(prepare(body));
-    loop_.post([settle, result] { settle(*result); });
-  });
+  std::string client = access_.client_of(request);
+  text_queue_.add({.client = std::move(client),
+                   .reply = reply,
+                   .work = [settle, prepare, body = std::move(request.body)]() -> std::function<void()> {
+                     const auto result = std::make_shared<OrApiError<Prepared>>(prepare(body));
+                     return [settle, result] { settle(*result); };
+                   }});
 }
 
 void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply) {

@@ -15,6 +15,7 @@
 #include "server/model_library.h"
 #include "server/reply.h"
 #include "server/served_model.h"
+#include "server/text_queue.h"
 
 namespace zinc {
 
@@ -45,6 +46,7 @@ class Api {
  private:
   struct Route;
   static const Route kRoutes[];
+  static std::string methods_of(std::string_view path);  // "OPTIONS, POST"
   std::optional<ApiError> find_fault(const HttpRequest& head) const;
   const Route* find_route(const HttpRequest& request, bool& is_other_method) const;
 
@@ -73,6 +75,7 @@ class Api {
   Access access_;
   LoopPort loop_;
   Doorbell bell_;
+  TextQueue text_queue_;
   uint64_t n_requests_ = 0;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const int64_t started_at_s_;

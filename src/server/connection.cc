@@ -16,6 +16,8 @@ constexpr size_t kSmallBlock = 2 << 10;   // most requests, and all a waiting co
 constexpr size_t kLargeBlock = 64 << 10;  // while a body comes in
 constexpr size_t kMaxPipelined = 16 << 10;
 constexpr std::chrono::seconds kLingerTime{2};
+constexpr size_t kSlowestRead = 64 << 10;  // bytes per second of a client that takes a long answer
+constexpr size_t kBodyPart = 1 << 20;      // of a body, which has the time of a short one
 
 }  // namespace
 
@@ -59,6 +61,8 @@ class Connection::Exchange final : public Reply {
       bytes.erase(at, bytes.find("\r\n", at) + 2 - at);
     }
     connection_->queue(bytes);
+    connection_->streams_ = true;
+    connection_->keep_awake();
   }
 
   bool write(std::string_view bytes) override {
@@ -71,6 +75,7 @@ class Connection::Exchange final : public Reply {
       return false;
     }
     n_largest_ = std::max(n_largest_, bytes.size());
+    connection_->wrote_lately_ = true;
     connection_->queue(chunks_ ? fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes) : std::string(bytes));
     return is_open();
   }
@@ -85,9 +90,17 @@ class Connection::Exchange final : public Reply {
     if (is_open()) {
       connection_->hold_body(0);  // the request has been read
       gone_ = std::move(callback);
+      connection_->read();
     } else {
       callback();
     }
+  }
+
+  // A comment, which readers of events pass over.
+  void ping() {
+    if (!write(": ping\n\n")) return;
+    connection_->wrote_lately_ = false;
+    connection_->keep_awake();
   }
 
   // The client has left, or was thrown out.
@@ -100,9 +113,10 @@ class Connection::Exchange final : public Reply {
     connection_.reset();
   }
 
- private:
-  bool is_open() const { return connection_ != nullptr; }
+  bool is_open() const override { return connection_ != nullptr; }
+  bool is_watched() const { return gone_ != nullptr; }
 
+ private:
   void finish(bool keeps_alive) {
     write_log();
     gone_ = nullptr;
@@ -126,7 +140,7 @@ class Connection::Exchange final : public Reply {
 
 Connection::Connection(boost::asio::io_context& loop, std::unique_ptr<Transport> transport, std::string client,
                        ConnectionHost& host)
-    : transport_(std::move(transport)), timer_(loop), client_(std::move(client)), host_(host) {}
+    : transport_(std::move(transport)), timer_(loop), ping_timer_(loop), client_(std::move(client)), host_(host) {}
 
 Connection::~Connection() = default;
 
@@ -143,7 +157,11 @@ void Connection::start() {
 // While an answer is under way this only watches for the client's leaving; what it sends ahead is kept, up to a limit.
 void Connection::read() {
   if (reading_ || closed_) return;
-  if (exchange_ && input_.size() > kMaxPipelined) return;
+  if (exchange_ && input_.size() > kMaxPipelined) {
+    if (!exchange_->is_watched()) return;                           // it is answered at once
+    exchange_->log["dropped"] = "the client sends too much ahead";  // unread, that would hide its leaving
+    return abort();
+  }
   const bool in_body = !exchange_ && parser_ && parser_->state() == HttpParser::State::body;
   block_.resize(in_body ? kLargeBlock : kSmallBlock);
   if (!in_body) block_.shrink_to_fit();
@@ -168,6 +186,7 @@ void Connection::take_input() {
   } else {
     input_.erase(0, n);
   }
+  const bool has_another_part = parser_->n_body_bytes() / kBodyPart > n_body_bytes_ / kBodyPart;
   hold_body(parser_->n_body_bytes());
   if (n_body_bytes_ > 0 && host_.n_body_bytes > host_.limits.all_bodies_bytes) {
     return refuse_input({}, host_.refuse(503, "too many large requests at once"));
@@ -180,8 +199,8 @@ void Connection::take_input() {
       if (was_in_header) {
         if (auto refused = host_.refuse_head(parser_->head()))
           return refuse_input(parser_->head(), std::move(*refused));
-        arm(host_.limits.body_time);
       }
+      if (was_in_header || has_another_part) arm(host_.limits.body_time);
       if (parser_->wants_continue() && !std::exchange(said_continue_, true)) queue("HTTP/1.1 100 Continue\r\n\r\n");
       break;
     case HttpParser::State::done:
@@ -220,8 +239,21 @@ void Connection::refuse_input(HttpRequest head, HttpResponse response) {
   exchange->send(std::move(response));
 }
 
+// Proxies and clients give up on a stream that says nothing for a minute, which reading a long prompt may take.
+void Connection::keep_awake() {
+  ping_timer_.expires_after(host_.limits.ping_time);
+  ping_timer_.async_wait([weak = weak_from_this()](error_code error) {
+    const std::shared_ptr<Connection> self = weak.lock();
+    if (error || !self || !self->streams_ || !self->exchange_) return;
+    if (std::exchange(self->wrote_lately_, false)) return self->keep_awake();
+    self->exchange_->ping();
+  });
+}
+
 void Connection::exchange_is_over(bool keeps_alive) {
   exchange_.reset();
+  streams_ = false;
+  ping_timer_.cancel();
   hold_body(0);
   if (closed_) return;
   if (!keeps_alive) {
@@ -259,7 +291,7 @@ void Connection::flush() {
   in_flight_.clear();
   std::swap(in_flight_, queued_);
   writing_ = true;
-  arm(host_.limits.write_time);
+  arm(host_.limits.write_time + std::chrono::seconds(in_flight_.size() / kSlowestRead));
   transport_->write(boost::asio::buffer(in_flight_), [self = shared_from_this()](error_code error, size_t) {
     self->writing_ = false;
     if (self->closed_) return;
@@ -288,6 +320,7 @@ void Connection::abort() {
   closed_ = true;
   hold_body(0);
   disarm();
+  ping_timer_.cancel();
   transport_->close();
   if (const std::shared_ptr<Exchange> exchange = std::exchange(exchange_, nullptr)) exchange->leave();
   host_.closed(this);

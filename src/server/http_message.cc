@@ -1,6 +1,9 @@
 #include "server/http_message.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
+
+#include <ctime>
 
 namespace zinc {
 namespace {
@@ -49,6 +52,7 @@ std::string_view reason_phrase(int status) {
 
 std::string response_head(const HttpResponse& response, long long length, bool keeps_alive) {
   std::string head = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_phrase(response.status));
+  head += fmt::format("Date: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", fmt::gmtime(std::time(nullptr)));
   if (!response.content_type.empty()) head += fmt::format("Content-Type: {}\r\n", response.content_type);
   head += length < 0 ? std::string("Transfer-Encoding: chunked\r\n") : fmt::format("Content-Length: {}\r\n", length);
   for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);

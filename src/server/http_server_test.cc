@@ -212,6 +212,15 @@ TEST_F(HttpServerTest, requests_sent_ahead_wait_while_answers_are_not_read) {
   EXPECT_EQ(n, kRequests + 1);
 }
 
+TEST_F(HttpServerTest, a_client_that_sends_much_ahead_of_a_running_answer_is_dropped) {
+  Client one = client();
+  const std::string body = R"({"messages":[{"role":"user","content":"WAIT[[w]]"}]})";
+  one.send(fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
+                       body.size(), body));
+  one.send(std::string(64 << 10, 'x'));
+  EXPECT_EQ(one.read_to_end(), "");
+}
+
 TEST_F(HttpServerTest, a_request_for_nothing_is_refused_before_its_body) {
   const std::string got =
       client().send("POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n").read_to_end();

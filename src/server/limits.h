@@ -15,9 +15,10 @@ struct ServerLimits {
   size_t pending_bytes = 256 << 10;  // written but not taken by the client; a stream that is further behind is dropped
 
   std::chrono::seconds header_time{10};  // from the first byte to the end of the headers; also TLS handshakes
-  std::chrono::seconds body_time{60};    // from there to the end of the body
+  std::chrono::seconds body_time{60};    // from there to the end of the body, or of each MiB of it
   std::chrono::seconds idle_time{60};    // between requests of one connection
-  std::chrono::seconds write_time{60};   // for the client to take something
+  std::chrono::seconds write_time{60};   // for the client to take something; longer where that is long
+  std::chrono::seconds ping_time{15};    // of a stream without an event
   std::chrono::seconds drain_time{30};   // for running answers to end after a signal to stop
 
   int choices = 16;  // n, or prompts times n

@@ -24,6 +24,8 @@ class Reply {
   virtual bool write(std::string_view bytes) = 0;
   virtual void end_stream() = 0;
 
+  // Whether anybody still waits for it.
+  virtual bool is_open() const = 0;
   // Called at most once, if the client leaves before the answer is complete. Whoever asks for it has read the request:
   // its body counts no longer.
   virtual void on_gone(std::function<void()> callback) = 0;

@@ -147,8 +147,11 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
   }
   if (fields.value("dry_sequence_breakers")) out.sampling.dry_breakers = fields.texts("dry_sequence_breakers");
   read_logit_bias(fields, out);
-  if (const auto seed =
-          fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
+  const json::value* large = fields.value("seed");
+  if (large && large->is_uint64()) {  // as the log line has it
+    out.seed = large->get_uint64();
+  } else if (const auto seed =
+                 fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
     out.seed = static_cast<uint64_t>(*seed);
   }
   out.ignore_eos = fields.boolean("ignore_eos").value_or(false);

@@ -67,11 +67,15 @@ class TestReply final : public Reply {
     if (is_over) return callback();
     gone = std::move(callback);
   }
-  void leave() { std::exchange(gone, nullptr)(); }
+  bool is_open() const override { return !is_over && !has_left; }
+  void leave() {
+    has_left = true;
+    if (gone) std::exchange(gone, nullptr)();
+  }
 
   HttpResponse response;
   std::string stream;
-  bool streams = false, is_over = false;
+  bool streams = false, is_over = false, has_left = false;
   std::function<void()> gone;
 };
 

@@ -5,6 +5,17 @@
 namespace zinc::cpu {
 namespace {
 
+constexpr size_t kSystemPage = 4096, kHugePage = size_t{2} << 20;
+
+// Where the strip after those that end at `end` begins. Long strips are put off against each other, so that they do not
+// all come to the end of a huge page with the same page of theirs: the system clears each when it is first written.
+size_t place_strip(size_t end, size_t index, size_t n_strips, size_t strip_bytes) {
+  if (strip_bytes < kHugePage) return end;
+  const size_t offset = kHugePage / n_strips * index / kSystemPage * kSystemPage;
+  const size_t begin = end / kHugePage * kHugePage + offset;
+  return begin < end ? begin + kHugePage : begin;
+}
+
 // A quantized format holds whole blocks of a head.
 Status check_head(const AttentionCache& kv, const Format& format) {
   if (kv.k_dim % format.block_elems == 0 && kv.v_dim % format.block_elems == 0) return ok_status();
@@ -29,17 +40,23 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
   for (size_t g = 0; g < groups.size(); ++g) {
     Group group;
     group.n_pages = sizes.n_pages[g];
+    size_t n_strips = 0, n_bytes = 0;
+    for (const int layer : groups[g].layers) {
+      n_strips += static_cast<size_t>(layers[static_cast<size_t>(layer)].attention.kv_heads);
+    }
     for (int layer : groups[g].layers) {
       const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
       if (Status fits = check_head(kv, *sizes.kv_format); !fits.ok()) return fits.error();
       const size_t head_bytes = cache->layout_->key_bytes(kv.k_dim) + cache->layout_->value_bytes(kv.v_dim);
       cache->places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.strips.size(), 0};
       for (int head = 0; head < kv.kv_heads; ++head) {
-        group.strips.push_back({group.page_bytes * static_cast<size_t>(group.n_pages), head_bytes});
+        const size_t strip_bytes = head_bytes * static_cast<size_t>(group.n_pages);
+        const size_t begin = place_strip(n_bytes, group.strips.size(), n_strips, strip_bytes);
+        group.strips.push_back({begin, head_bytes});
         group.page_bytes += head_bytes;
+        n_bytes = begin + strip_bytes;
       }
     }
-    const size_t n_bytes = group.page_bytes * static_cast<size_t>(group.n_pages);
     group.slab = AlignedBuffer::allocate(n_bytes);
     if (group.slab.size() < n_bytes) {
       return fail(ErrorCode::out_of_memory, "{} bytes for keys and values were refused", n_bytes);
@@ -83,6 +100,19 @@ float* CpuCache::conv_state(int layer, int slot) const {
 
 float* CpuCache::delta_state(int layer, int slot) const {
   return conv_state(layer, slot) + layers_[static_cast<size_t>(layer)].recurrent.conv_floats();
+}
+
+// The system gives memory when it is first written, which takes as long as computing a few tokens for each page.
+void CpuCache::make_ready(int group, PageId first, int n_pages) {
+  for (size_t strip = 0; strip < groups_[static_cast<size_t>(group)].strips.size(); ++strip) {
+    for (PageId page = first; page < first + n_pages; ++page) {
+      const std::span<std::byte> bytes = part(group, strip, page);
+      for (size_t at = 0; at < bytes.size(); at += kSystemPage) {
+        volatile std::byte& touched = bytes[at];
+        touched = touched;
+      }
+    }
+  }
 }
 
 void CpuCache::copy_page(int group, PageId from, PageId to) {

@@ -19,6 +19,7 @@ class CpuCache final : public CacheMemory {
 
   void copy_page(int group, PageId from, PageId to) override;
   void copy_state(int from_slot, int to_slot) override;
+  void make_ready(int group, PageId first, int n_pages) override;
   size_t page_bytes(int group) const override { return groups_[static_cast<size_t>(group)].page_bytes; }
   size_t state_bytes() const override { return state_floats_ * sizeof(float); }
   Status read_page(int group, PageId page, std::span<std::byte> out) override;

@@ -229,6 +229,7 @@ void CpuPlan::fill_rope_tables() {
 }
 
 void CpuPlan::start(const StepInputs& inputs) {
+  if (n_waited_ < n_started_) save_logits(outcomes_[n_waited_ % outcomes_.size()]);
   read_inputs(inputs);
   fill_rope_tables();
   for (ColumnSet& set : column_sets_) set.of = -1;
@@ -244,11 +245,16 @@ void CpuPlan::keep_outcome() {
   const size_t n_outputs = in_.output_rows.size();
   const int32_t* sampled = ids(graph_.nodes().back().out[0]);
   outcome.sampled.assign(sampled, sampled + n_outputs);
-  outcome.logits.clear();
   const size_t n_vocab = width(graph_.logits());
-  for (int32_t r : in_.logit_rows) {
-    const float* row = data(graph_.logits()) + static_cast<size_t>(r) * n_vocab;
-    outcome.logits.insert(outcome.logits.end(), row, row + n_vocab);
+  if (in_.logit_rows.size() == n_outputs) {
+    outcome.logits = {data(graph_.logits()), n_outputs * n_vocab};
+  } else {
+    outcome.kept_logits.clear();
+    for (const int32_t r : in_.logit_rows) {
+      const float* row = data(graph_.logits()) + static_cast<size_t>(r) * n_vocab;
+      outcome.kept_logits.insert(outcome.kept_logits.end(), row, row + n_vocab);
+    }
+    outcome.logits = outcome.kept_logits;
   }
   outcome.hidden.clear();
   if (in_.wants_hidden) {
@@ -259,6 +265,13 @@ void CpuPlan::keep_outcome() {
     const size_t seq = static_cast<size_t>(seq_of_token_[static_cast<size_t>(in_.output_rows[r])]);
     cache_.last_sampled(in_.slots[seq]) = outcome.sampled[r];
   }
+}
+
+// Out of the way of the next step, which puts its own there.
+void CpuPlan::save_logits(Outcome& outcome) {
+  if (outcome.logits.data() == outcome.kept_logits.data()) return;
+  outcome.kept_logits.assign(outcome.logits.begin(), outcome.logits.end());
+  outcome.logits = outcome.kept_logits;
 }
 
 Result<StepOutput> CpuPlan::wait() {

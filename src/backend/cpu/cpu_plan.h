@@ -49,7 +49,8 @@ class CpuPlan final : public Plan {
   };
   struct Outcome {
     std::vector<TokenId> sampled;
-    std::vector<float> logits, hidden;
+    std::span<float> logits;  // where they were computed, until another step is started
+    std::vector<float> kept_logits, hidden;
   };
   struct AttentionTile {
     int seq, first_token, n_tokens;
@@ -82,6 +83,7 @@ class CpuPlan final : public Plan {
   void read_inputs(const StepInputs& inputs);
   void fill_rope_tables();
   void keep_outcome();
+  static void save_logits(Outcome& outcome);
 
   const Node& node(size_t i) const { return graph_.nodes()[i]; }
   size_t n_rows(Value v) const;
@@ -160,7 +162,7 @@ class CpuPlan final : public Plan {
   StepInputs in_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> seq_of_token_;
-  std::array<Outcome, 2> outcomes_;  // of step k at k % 2: valid until the second start() after its own
+  std::array<Outcome, 2> outcomes_;  // of step k at k % 2
   size_t n_started_ = 0, n_waited_ = 0;
 };
 

@@ -76,7 +76,7 @@ void ReferencePlan::keep_outcome(const StepInputs& in) {
 
 Result<StepOutput> ReferencePlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
-  const Outcome& outcome = outcomes_[n_waited_++ % outcomes_.size()];
+  Outcome& outcome = outcomes_[n_waited_++ % outcomes_.size()];
   return StepOutput{outcome.sampled, outcome.logits, outcome.hidden};
 }
 

@@ -274,7 +274,7 @@ Result<StepOutput> VulkanPlan::wait() {
     kept_outputs_ = flight.n_outputs;
   }
   return StepOutput{{flight.sampled.as<const int>(), flight.n_outputs},
-                    {flight.logits.as<const float>(), flight.n_logits},
+                    {flight.logits.as<float>(), flight.n_logits},
                     {flight.hidden.as<const float>(), flight.n_hidden}};
 }
 

@@ -23,6 +23,7 @@ struct Options {
   EngineOptions engine;
   std::string mix_file;
   int n_prompt_words = 0;  // above 0: gaps are measured, and nothing else
+  bool alone = false;
   bool json = false, markdown = false;
 };
 
@@ -61,7 +62,14 @@ Result<std::vector<Figures>> measure_all(const Options& options, Measure measure
     note(fmt::format("zinc: {}", server));
     ZINC_TRY(target, target_of(options, server));
     LoadPlan plan = options.load;
-    plan.url = target.url;
+    plan.url = plan.alone_url = target.url;
+    Target second;
+    if (options.alone && target.own) {
+      ZINC_TRY(started, target_of(options, server));
+      second = std::move(started);
+      plan.alone_url = second.url;
+    }
+    if (!options.alone) plan.alone_url.clear();
     ZINC_TRY(figures, measure(plan));
     figures.target = server;
     out.push_back(std::move(figures));
@@ -109,8 +117,9 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--mix", options->mix_file,
                  "kinds of requests, JSON lines: name, weight, shared_words, prompt_words, max_tokens, body")
       ->check(CLI::ExistingFile);
-  app.add_flag("--alone", load.then_alone,
-               "each request once more, one at a time: are the answers equal, how much faster is it together");
+  app.add_flag("--alone", options->alone,
+               "each request once more, one at a time: are the answers equal, how much faster is it together (a model "
+               "served here: by a second server, with an empty cache)");
   app.add_option("--arriving-words", options->n_prompt_words,
                  "instead: how long streams stand still while a prompt of so many words arrives")
       ->check(CLI::Range(1, 1 << 20));

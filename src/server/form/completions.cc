@@ -1,6 +1,7 @@
 // POST /v1/completions: a prompt is continued as it is, without a chat template.
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "server/api_form.h"
 #include "server/request_fields.h"
 
@@ -100,6 +101,12 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   read_sampling(fields, out);
 }
 
+size_t n_characters(std::string_view text) {
+  size_t n = 0;
+  for (; !text.empty(); ++n) text.remove_prefix(static_cast<size_t>(next_utf8(text).n_bytes));
+  return n;
+}
+
 json::object logprobs_json(std::span<const ShownToken> tokens, size_t offset) {
   json::array texts, logprobs, tops, offsets;
   for (const ShownToken& token : tokens) {
@@ -109,7 +116,7 @@ json::object logprobs_json(std::span<const ShownToken> tokens, size_t offset) {
     for (const ShownToken& other : token.top) top[other.text] = other.logprob;
     tops.push_back(std::move(top));
     offsets.push_back(offset);
-    offset += token.text.size();
+    offset += n_characters(token.text);
   }
   json::object out;
   out["tokens"] = std::move(texts);
@@ -142,7 +149,7 @@ class CompletionStream final : public CompletionEvents {
           fmt::format(R"("text":{},"logprobs":{},"finish_reason":{})", json_text(text),
                       has_logprobs ? to_json(logprobs_json(tokens, offset)) : "null", reason),
           "", out);
-    for (const ShownToken& token : tokens) offset += token.text.size();
+    for (const ShownToken& token : tokens) offset += n_characters(token.text);
   }
 
   std::vector<size_t> offsets_;

@@ -105,8 +105,8 @@ LoadFigures figures_of(std::span<const LoadedRequest* const> requests) {
   return out;
 }
 
-AloneFigures compare_alone(LoadClient& client, LoadPlan plan, const RequestMix& mix,
-                           std::span<const LoadedRequest* const> loaded) {
+AloneFigures compare_alone(LoadPlan plan, const RequestMix& mix, std::span<const LoadedRequest* const> loaded) {
+  LoadClient client(plan.alone_url, plan.key);
   plan.n_streams = 1;
   plan.per_second = 0;
   const std::vector<const LoadedRequest*> alone = ask_all(client, plan, mix);
@@ -136,7 +136,7 @@ LoadFigures run_load(const LoadPlan& plan, const RequestMix& mix) {
   const std::vector<const LoadedRequest*> requests = ask_all(client, plan, mix);
   LoadFigures out = figures_of(requests);
   out.target = plan.url;
-  if (plan.then_alone) out.alone = compare_alone(client, plan, mix, requests);
+  if (!plan.alone_url.empty()) out.alone = compare_alone(plan, mix, requests);
   return out;
 }
 

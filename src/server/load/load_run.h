@@ -17,9 +17,11 @@ struct LoadPlan {
   std::string url, key;
   std::string model = {};  // `model` of every request; empty: none is named
   size_t n_requests = 64;
-  int n_streams = 8;        // at once; closed loop
-  double per_second = 0;    // arrivals; above 0: open loop
-  bool then_alone = false;  // each request once more, one after the other, to compare answers and speed
+  int n_streams = 8;      // at once; closed loop
+  double per_second = 0;  // arrivals; above 0: open loop
+  // Where each request is sent once more, one after the other, to compare answers and speed: a server that has seen
+  // none of them, or what it has cached makes it look fast. Empty: nowhere.
+  std::string alone_url = {};
 };
 
 struct Percentiles {
@@ -55,7 +57,7 @@ struct GapFigures {
   double longest_silence_s = 0;     // of all streams together meanwhile: no token is without text in all of them
   double first_token_s = 0;         // of the prompt
 
-  double ratio() const { return plain_s.p50 > 0 ? longest_silence_s / plain_s.p50 : 0; }
+  double ratio() const { return plain_s.p50 > 0 ? loaded_s.largest / plain_s.p50 : 0; }
 };
 
 // n_streams are answered, then a prompt of so many words arrives. Fails where the server does not answer them all.

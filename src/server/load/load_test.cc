@@ -112,7 +112,7 @@ TEST(RunLoad, counts_tokens_and_failures_of_closed_and_open_loops) {
 TEST(RunLoad, answers_alone_are_compared) {
   const StreamingServer server;
   const LoadFigures figures =
-      run_load({.url = server.url() + "/v1/", .key = {}, .n_requests = 3, .n_streams = 3, .then_alone = true},
+      run_load({.url = server.url() + "/v1/", .key = {}, .n_requests = 3, .n_streams = 3, .alone_url = server.url()},
                RequestMix::standard());
   ASSERT_TRUE(figures.alone);
   EXPECT_EQ(figures.alone->n_compared, 2u);  // one of the second round is refused
