@@ -51,7 +51,7 @@ size_t covered(const std::set<Range>& ranges) {
 TEST(ThreadPool, pieces_cover_all_items) {
   ThreadPool pool(3);
   ASSERT_EQ(pool.n_threads(), 3);
-  for (const size_t n : {0, 1, 2, 10, 1000}) EXPECT_EQ(covered(ranges_of(pool, n)), n);
+  for (const size_t n : {0u, 1u, 2u, 10u, 1000u}) EXPECT_EQ(covered(ranges_of(pool, n)), n);
   const size_t most = std::numeric_limits<uint32_t>::max();
   const auto ranges = ranges_of(pool, most);
   EXPECT_EQ(covered(ranges), most);
