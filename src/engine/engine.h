@@ -25,7 +25,7 @@ struct EngineOptions {
   size_t cache_bytes = 0;    // KV pages and recurrent states; 0: what max_sequences times context need, at most half of
                              // the memory the model leaves
   int queue_limit = 256;     // requests that wait
-  double longest_gap = 2.2;  // how many plain decode steps a step that also reads prompts may take
+  double longest_gap = 1.8;  // how many plain decode steps a step that also reads long prompts may take
   std::filesystem::path cache_file = {};  // where the prefix tree is taken from, and saved to; empty: nowhere
   int state_interval = 2048;              // tokens between recurrent-state checkpoints, beside those at boundaries
 };

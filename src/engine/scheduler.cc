@@ -92,17 +92,18 @@ std::vector<int> Scheduler::share(std::span<Running* const> readers, int n_token
 std::span<const ScheduledRun> Scheduler::next() {
   step_.clear();
   std::vector<Running*> readers;
-  int deepest = 0;
+  int deepest = 0, longest = 0;
   for (Running& request : running_) {
     if (!request.reads_prompt()) {
       step_.push_back({request.id, request.n_fed, 1, true});
     } else {
       readers.push_back(&request);
       deepest = std::max(deepest, request.n_fed);
+      longest = std::max(longest, request.n_prompt);
     }
   }
   const int n_decode = static_cast<int>(step_.size());
-  const std::vector<int> tokens = share(readers, readers.empty() ? 0 : pacer_.allowance(n_decode, deepest));
+  const std::vector<int> tokens = share(readers, readers.empty() ? 0 : pacer_.allowance(n_decode, deepest, longest));
   for (size_t i = 0; i < readers.size(); ++i) {
     if (tokens[i] == 0) continue;
     step_.push_back(

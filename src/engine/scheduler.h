@@ -16,7 +16,7 @@ namespace zinc {
 
 struct SchedulerLimits {
   int step_tokens = 512;     // prompt tokens per step
-  double longest_gap = 2.2;  // as StepPacer's
+  double longest_gap = 1.8;  // as StepPacer's
 };
 
 // One request's part of a step.

@@ -7,9 +7,11 @@
 namespace zinc {
 namespace {
 
-constexpr int kFirstTokens = 16;  // read before anything is known
-constexpr int kGrowth = 4;        // from one step to the next: a wrong fit must not cost a long step
-constexpr int kFreshSteps = 32;   // after so many, what a plain step takes is measured again
+constexpr int kFirstTokens = 16;   // read before anything is known
+constexpr int kShortPrompt = 512;  // tokens
+constexpr double kBriefly = 1.5;   // how much longer steps are that read short prompts only
+constexpr int kGrowth = 4;         // from one step to the next: a wrong fit must not cost a long step
+constexpr int kFreshSteps = 32;    // after so many, what a plain step takes is measured again
 // Reading a cache of some depth is taken to cost as much as the attention of so many tokens over it. Seen on two cores
 // at 7,000 positions: next to nothing (one token takes 5.2 ms, 16 take 5.1 each). A number on the high side makes steps
 // deep in a prompt longer, one too low reads it a token at a time where reading does weigh.
@@ -53,7 +55,7 @@ std::optional<StepPacer::Cost> StepPacer::cost() const {
   return cost;
 }
 
-int StepPacer::allowance(int n_decode, int depth) const {
+int StepPacer::allowance(int n_decode, int depth, int longest) const {
   if (n_decode == 0) return max_tokens_;
   const double plain_s = plain_step_s(n_decode);
   if (plain_s == 0 || n_since_plain_ >= kFreshSteps) return 0;
@@ -62,7 +64,8 @@ int StepPacer::allowance(int n_decode, int depth) const {
   const double per_token = known->per_token + known->per_depth * depth;
   // Where reading the cache alone takes too long, a step is worth at least as many tokens as it takes as long again.
   const double reading = kReadTokens * known->per_depth * depth;
-  const double allowed = std::max((longest_gap_ - 1) * plain_s, 2 * reading);
+  const double gap = longest <= kShortPrompt ? kBriefly * longest_gap_ : longest_gap_;
+  const double allowed = std::max((gap - 1) * plain_s, 2 * reading);
   const double tokens = per_token > 0 ? (allowed - reading) / per_token : max_tokens_;
   const int most = std::min(max_tokens_, kGrowth * std::max(kFirstTokens, last_read_));
   return std::clamp(static_cast<int>(std::min<double>(tokens, most)), 1, most);

@@ -21,8 +21,9 @@ class StepPacer {
   // longest_gap: how many plain steps the step may last. REQUIRES: longest_gap > 1.
   StepPacer(int max_tokens, double longest_gap) : max_tokens_(max_tokens), longest_gap_(longest_gap) {}
 
-  // Prompt tokens that the next step may read, the first of them at position `depth`. 0: a plain step is wanted.
-  int allowance(int n_decode, int depth) const;
+  // Prompt tokens that the next step may read, the first of them at position `depth`. Where no prompt has more than a
+  // few hundred tokens (`longest`) its few steps may be longer than the many of a long one. 0: a plain step is wanted.
+  int allowance(int n_decode, int depth, int longest) const;
   void observe(const StepShape& shape, double seconds);
 
  private:
