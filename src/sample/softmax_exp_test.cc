@@ -30,10 +30,11 @@ TEST(SoftmaxExp, absent_logits_weigh_nothing) {
 
 TEST(TokenWeight, is_a_whole_number_of_units_near_the_exact_value) {
   for (double d = -60.0; d <= 0.0; d += 0.00013) {
-    const float weight = token_weight(static_cast<float>(d));
+    const auto x = static_cast<float>(d);
+    const float weight = token_weight(x);
     const double units = weight / kWeightUnit;
     ASSERT_EQ(units, std::floor(units)) << d;
-    ASSERT_NEAR(weight, std::exp(d), kWeightUnit + 3e-7 * weight) << d;
+    ASSERT_NEAR(weight, std::exp(double{x}), kWeightUnit + 3e-7 * weight) << d;
   }
   EXPECT_EQ(token_weight(0.0f), 1.0f);
   EXPECT_EQ(token_weight(-23.0f), 0.0f);
