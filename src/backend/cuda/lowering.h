@@ -57,9 +57,10 @@ class Lowering {
   struct RowLaunch;
   Status emit_row_launch(RowLaunch& launch);
   simt::ProductPart product_part(const ProductGroup& group, size_t i) const;
-  simt::RowSource row_source(const ProductGroup& group) const;
+  bool is_spread(int i) const;  // the product's segments are added up by whoever reads it
+  void fill_source(const ProductGroup& group, RowLaunch& launch) const;
   simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
-  simt::RouteSource route_source(int route) const;
+  void fill_route(int route, RowLaunch& launch) const;
   const float* other_operand(int add, Value result) const;
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
   void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;

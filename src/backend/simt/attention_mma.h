@@ -47,17 +47,6 @@ ZINC_DEVICE uint4 scaled_halves(uint2 bytes, u16 scale) {
   return make_uint4(a.x, a.y, b.x, b.y);
 }
 
-ZINC_DEVICE void copy_16(u8* to, const u8* from) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<u32>(__cvta_generic_to_shared(to))),
-               "l"(from));
-#endif
-}
-ZINC_DEVICE void end_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;");
-#endif
-}
 // All copies but the last n sets are there, for the whole block.
 template <int n>
 ZINC_DEVICE void wait_for_copies() {

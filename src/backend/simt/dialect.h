@@ -67,10 +67,22 @@ ZINC_DEVICE void wait_at(Gate* gate, int parity) {
 #endif
 }
 
-// Some warps of a block wait for each other. id: 1 to 15.
-template <int id>
-ZINC_DEVICE void meet(int n_threads) {
-  asm volatile("bar.sync %0, %1;" ::"n"(id), "r"(n_threads) : "memory");
+// Copies of 16 bytes to shared memory that a thread begins, in sets.
+ZINC_DEVICE void copy_16(void* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+#endif
+}
+ZINC_DEVICE void end_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+// The thread's own have arrived.
+ZINC_DEVICE void all_copied() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
 }
 
 // Brings a kernel's parameters into the constant cache, all lines at once, before they are needed one after the other.

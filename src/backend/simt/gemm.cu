@@ -50,11 +50,6 @@ ZINC_DEVICE void copy_async(void* to, const void* from) {
   }
 #endif
 }
-ZINC_DEVICE void end_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;");
-#endif
-}
 ZINC_DEVICE void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group 0;" ::: "memory");

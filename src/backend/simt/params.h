@@ -3,6 +3,12 @@
 // compiled.
 #pragma once
 
+#ifdef __CUDACC__
+#define ZINC_BOTH __host__ __device__ constexpr  // for the host and for kernels
+#else
+#define ZINC_BOTH constexpr
+#endif
+
 namespace zinc::simt {
 
 inline constexpr int kPanelRows = 32;      // weight rows that lie interleaved, one per lane
@@ -24,7 +30,8 @@ inline constexpr int kConvTokens = 64;      // of a short convolution, in one bl
 inline constexpr int kMaxParts = 3;         // matrices multiplied in one launch
 inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
-inline constexpr int kMaxStages = 4;        // of a warp's ring of weights
+inline constexpr int kStripRows = 8;        // rows of a panel that a warp of product.cu takes at once
+inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
 inline constexpr int kFloatTile = 64;     // weight rows and activations of a block of gemm_floats.cu
@@ -115,10 +122,8 @@ struct RowSource {
   const float* x;
   const float* last_x;  // the last row, if it lies apart; null: none
   const float* norm_weight;
-  const float* gate;  // with head_dim
+  const float* gate;  // of kHeadsRow
   float norm_eps;
-  int is_normed;           // one rms norm over the row
-  int head_dim, gate_act;  // head_dim > 0: a norm of each head, and the result gated
 };
 
 // How a launch finds its experts by itself: from the segments of the router's logits.
@@ -127,41 +132,95 @@ struct RouteSource {
   const float* bias;     // null: none
   int* ids;              // [n_used], for whoever comes later
   float* weights;        // likewise
-  int n_segments, n_experts, n_used, mode;
   float scale;
 };
 
-// One matrix, or a gate's two, in a launch for a step of one row (product.cu): blocks first_block .. + n_blocks - 1.
+// What a launch of product.cu is compiled for, and how its shared memory is divided: the host and the kernel reckon
+// with the same functions.
+enum InputKind : int { kPlainRow = 0, kNormedRow = 1, kHeadsRow = 2, kRoundedRow = 3 };
+struct ProductShape {
+  int n_in;
+  int input;               // InputKind
+  int head_dim, gate_act;  // of kHeadsRow: a norm of each head, and the result gated
+  int act;                 // an output is act(first term) * second term; kNoAct: no
+  int n_used;              // experts whose results stay apart; 0: none
+  int n_mixed;             // experts whose weighted sum is the result, each with a row of its own; 0: none
+  int has_last;            // a last matrix: the gate's other one, the shared expert's
+  int n_gates;             // segments of the shared expert's gate
+  int n_experts;           // of the router whose logits' segments the launch adds up itself; 0: it does not
+  int route_mode;
+  int most_strips;              // of a block
+  int x_bytes, partial_floats;  // shared memory of its rows and of one of two sets of segments' sums
+};
+ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
+ZINC_BOTH int last_groups_of(int n_in) {
+  return (n_in - (segments_of(n_in) - 1) * kSegmentElems + kGroupElems - 1) / kGroupElems;
+}
+// Segments that make up an output.
+ZINC_BOTH int units_of(const ProductShape& s) {
+  return ((s.n_mixed > 0 ? s.n_mixed : 1) + (s.has_last ? 1 : 0)) * segments_of(s.n_in);
+}
+// Segments a lane keeps on their way: 80 registers of them. A format of half scales (Q6_K) loads its header in part.
+ZINC_BOTH int depth_of(int header_bytes, int group_bytes) {
+  const int depth = 320 / ((header_bytes == 20 ? 8 : header_bytes) + 2 * group_bytes);
+  return depth < 3 ? 3 : depth > 6 ? 6 : depth;
+}
+// Segments a warp has at most.
+ZINC_BOTH int turns_of(const ProductShape& s) { return (s.most_strips * units_of(s) + kWarps - 1) / kWarps; }
+// Strips whose sums are finished together: all of them, or whole turns of all warps and not too few.
+ZINC_BOTH int batch_strips(const ProductShape& s, int depth, int strip_rows) {
+  if (turns_of(s) <= depth) return s.most_strips;
+  constexpr int kEnough = 3072;  // sums
+  int n = 1;
+  while (n * units_of(s) % (kWarps * depth) != 0) ++n;
+  while (n * units_of(s) * strip_rows < kEnough) n *= 2;
+  return n;
+}
+struct ProductRoom {
+  int norm, x, partial, spread;
+};
+ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
+ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
+  ProductRoom room{};
+  room.norm = 128;  // behind the gates of a spread class
+  room.x = room.norm + (s.input == kNormedRow ? in_lines(s.n_in * 4) : 0);
+  room.partial = room.x + in_lines(s.x_bytes);
+  room.spread = room.partial + in_lines(2 * s.partial_floats * 4);
+  return room;
+}
+
+// One matrix, or a gate's two, in a launch for a step of one row (product.cu).
 struct ProductPart {
-  Matrix matrix;
-  const unsigned char* last;  // the matrix of the last term, of the same shape: the gate's other one, the shared
-                              // expert's; null: none
+  const unsigned char* bytes;
+  const unsigned char* last;  // the matrix of the last term, of the same shape; null: none
   float* out;
   const float* bias;
   const float* last_bias;
   const float* expert_scale;
   const float* last_scale;
   const float* added;  // null: none
-  int format;          // which of the program's
-  int first_block, n_blocks;
-  int warps_per_panel;  // 2, 4 or 8
-  int act;              // the gate's; kNoAct: none
-  int is_spread;        // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment
+  long long matrix_bytes;
+  int n_out, n_strips;
+};
+// Parts of one format, one after the other: blocks first_block .. + n_blocks - 1.
+struct ProductClass {
+  int format;     // which of the program's
+  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a strip is
+                  // one segment of a panel
+  int first_part, first_block, n_blocks, n_strips;
 };
 
 // Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum
 // of so many experts', each with a row of its own, and of a shared expert's.
 struct ProductParams {
   ProductPart parts[kMaxProductParts];
+  ProductClass classes[kMaxProductParts];
   RowSource source;
   RouteSource route;
-  const int* expert_ids;     // grid.y is a used expert, or n_mixed of them; null: one matrix
+  const int* expert_ids;     // [n_used or n_mixed]
   const float* mix_weights;  // [n_mixed]
-  const float* shared_gate;  // the shared expert's result is gated by the sum of these; null: no shared expert
-  int n_parts, n_mixed, n_gates, x_per_used;
-  int n_stages, stage_bytes;  // of a warp's ring
-  int partial_begin, ring_begin,
-      half_floats;  // in shared memory, in bytes; floats of one of two halves of the partials
+  const float* shared_gate;  // the shared expert's result is gated by the sum of these
+  int n_parts, n_classes;
 };
 
 struct RoundParams {
