@@ -34,16 +34,30 @@ const std::string* library() {  // nullptr: no NVRTC here
   return is_there ? &found : nullptr;
 }
 
+// Of a normed row; of experts found by their router; of a mix with a shared expert; of heads, a gate behind them.
+constexpr const char* kNormedProduct =
+    "inline constexpr ProductShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 90, 4096, 8192};";
+constexpr const char* kExpertProduct =
+    "inline constexpr ProductShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 11, 3840, 8192};";
+constexpr const char* kMixedProduct =
+    "inline constexpr ProductShape kShape = {512, 0, 0, 0, -1, 0, 8, 1, 8, 0, 0, 2, 5760, 3840};";
+constexpr const char* kHeadsProduct =
+    "inline constexpr ProductShape kShape = {4096, 2, 128, 0, -1, 0, 0, 0, 0, 0, 0, 3, 16384, 3840};";
+constexpr const char* kAttendF16 = "inline constexpr AttendShape kShape = {1, 128, 128, 4, 4, 0, 0, 1, -1};";
+constexpr const char* kAttendQ8 = "inline constexpr AttendShape kShape = {2, 256, 192, 8, 4, 1024, 1, 0, 2};";
+
 std::vector<KernelProgram> programs(bool every_format) {
   std::vector<KernelProgram> all;
   for (const char* file : {"rows", "moe", "recurrent", "recurrent_chunks", "attention", "attention_units", "peaks"})
     all.push_back({file, ""});
-  all.push_back({"product", "f32+q4_k+q6_k"});
+  for (const char* shape : {kExpertProduct, kMixedProduct, kHeadsProduct}) all.push_back({"product", "q4_k", shape});
+  all.push_back({"product", "f32+q4_k+q6_k", kNormedProduct});
+  for (const char* shape : {kAttendF16, kAttendQ8}) all.push_back({"attend_one", "", shape});
   for (const PanelFormat* f = kPanelFormats; !f->name.empty(); ++f) {
     if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
-    all.push_back({"product", std::string(f->name)});
+    all.push_back({"product", std::string(f->name), kNormedProduct});
     all.push_back({f->rounded_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->rounded_block > 0) all.push_back({"gemm_wide", std::string(f->name)});
   }
@@ -82,18 +96,25 @@ INSTANTIATE_TEST_SUITE_P(, KernelsTest, testing::Values("sm_75", "sm_80", "sm_89
 TEST(Kernels, decoding_one_token_spills_no_registers) {
   if (!library()) GTEST_SKIP() << "NVRTC is not installed";
   const Nvrtc compiler = Nvrtc::open(*library()).value();
+  std::vector<std::pair<KernelProgram, std::string>> hot = {{{"attend_one", "", kAttendF16}, "'attend_one'"},
+                                                            {{"product", "mxfp4", kExpertProduct}, "'product'"},
+                                                            {{"product", "q4_k", kExpertProduct}, "'product'"},
+                                                            {{"product", "q6_k", kMixedProduct}, "'product'"}};
   for (const char* format : {"q4_k", "q6_k", "q8_0"}) {
-    const KernelProgram program{"linear", format};
+    hot.push_back({{"linear", format}, "'linear_1'"});
+    hot.push_back({{"product", format, kNormedProduct}, "'product'"});
+  }
+  for (const auto& [program, kernel] : hot) {
     const auto made = compiler.compile(program.text(), simt_sources(), "sm_90a", /*with_resources=*/true);
     ASSERT_TRUE(made.ok()) << made.error().message;
     const std::string& log = made.value().log;
-    const size_t at = log.find("'linear_1'");
+    const size_t at = log.find(kernel);
     ASSERT_NE(at, std::string::npos) << log;
     const std::string its_part = log.substr(at, log.find("Compiling", at) - at);
     EXPECT_EQ(its_part.find("bytes spill stores") == std::string::npos ||
                   its_part.find(" 0 bytes spill stores") != std::string::npos,
               true)
-        << its_part;
+        << program.file << " " << program.format << " " << its_part;
   }
 }
 

@@ -127,6 +127,15 @@ ZINC_DEVICE float lanes_max(float x, int width) {
   return x;
 }
 
+// The largest over all lanes. REQUIRES: numbers that are not negative.
+ZINC_DEVICE float lanes_largest(float x) {
+#if __CUDA_ARCH__ >= 800
+  return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));  // they are ordered as their bits are
+#else
+  return lanes_max(x, 32);
+#endif
+}
+
 // Sum over the block's warps, in their order. `room`: kWarps floats of shared memory.
 ZINC_DEVICE float block_sum(float x, float* room) {
   x = lanes_sum(x, 32);

@@ -19,7 +19,6 @@ inline constexpr int kThreads = 256;       // of every block
 inline constexpr int kWarps = kThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
-inline constexpr int kOneHeads = 4;          // heads of a block that attends for one token, in units
 inline constexpr int kAttentionRows = 8;     // query rows of one block
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
@@ -343,6 +342,38 @@ struct AttendOneParams {
   int gate_stride, act;
   int* n_done;  // [tiles of heads], zero between launches
 };
+
+// What a launch of attend_one.cu is compiled for, and its shared memory.
+struct AttendShape {
+  int kv_format;  // KvFormat, of 16 or 8 bits
+  int k_dim, v_dim;
+  int group_heads;  // that share a key head
+  int tile_heads;   // of a block, at most 6
+  int window, has_softcap;
+  int has_keys;  // the layer has keys and values of its own
+  int act;       // of the gate behind; kNoAct: none
+};
+// Warps that share a unit: one for each 64 dimensions, a power of two; 0: too many dimensions.
+ZINC_BOTH int warps_of_unit(int k_dim, int v_dim) {
+  for (int n = 1; n <= kWarps; n *= 2) {
+    if (k_dim <= 64 * n && v_dim <= 64 * n) return n;
+  }
+  return 0;
+}
+ZINC_BOTH int warps_of_unit(const AttendShape& s) { return warps_of_unit(s.k_dim, s.v_dim); }
+ZINC_BOTH int attend_head_floats(const AttendShape& s) {
+  return ((s.k_dim > s.v_dim ? s.k_dim : s.v_dim) + 31) / 32 * 32;
+}
+// A unit's keys and values as halves, with the gaps that keep lanes in different banks (InShared).
+ZINC_BOTH int unit_bytes(int k_dim, int v_dim) {
+  return 2 * ((k_dim + 31) / 32 * 4) * (kPagePositions * 16 + 32) + 64 * ((v_dim + 63) / 64 * 128 + 32);
+}
+ZINC_BOTH int attend_room_bytes(const AttendShape& s) {
+  const int group_warps = warps_of_unit(s), groups = kWarps / group_warps;
+  const int floats = (s.tile_heads + 2) * attend_head_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
+                     groups * (16 * 36 + 32 * group_warps) + s.tile_heads * (4 * ((s.v_dim + 31) / 32 * 32 + 2) + 10);
+  return in_lines(4 * floats + groups * unit_bytes(s.k_dim, s.v_dim));
+}
 
 struct RouteParams {
   const float* logits;

@@ -258,17 +258,26 @@ struct Output {
 
 // Every block for itself; the first leaves the result for later launches.
 ZINC_DEVICE void find_experts(const RouteSource& p, Used& used) {
-  __shared__ float logits[kShape.n_experts > 0 ? kShape.n_experts : 1];
-  for (int e = static_cast<int>(threadIdx.x); e < kShape.n_experts; e += kThreads) {
+  constexpr int kExperts = kShape.n_experts > 0 ? kShape.n_experts : 1, kChosen = kShape.n_used > 0 ? kShape.n_used : 1;
+  __shared__ float logits[kExperts];
+  for (int e = static_cast<int>(threadIdx.x); e < kExperts; e += kThreads) {
     float sum = 0;
 #pragma unroll
-    for (int s = 0; s < kInputSegments; ++s) sum += p.partial[s * kShape.n_experts + e];
+    for (int s = 0; s < kInputSegments; ++s) sum += p.partial[s * kExperts + e];
     logits[e] = p.bias ? sum + p.bias[e] : sum;
   }
   __syncthreads();
-  if (warp_id() == 0) route(logits, kShape.n_experts, kShape.n_used, kShape.route_mode, p.scale, used.ids, used.weights);
+  if (warp_id() == 0) {
+    int id;
+    float weight;
+    route_known<kExperts, kChosen>(logits, kShape.route_mode, p.scale, id, weight);
+    if (lane_id() < kChosen) {
+      used.ids[lane_id()] = id;
+      used.weights[lane_id()] = weight;
+    }
+  }
   __syncthreads();
-  if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) < kShape.n_used) {
+  if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) < kChosen) {
     p.ids[threadIdx.x] = used.ids[threadIdx.x];
     p.weights[threadIdx.x] = used.weights[threadIdx.x];
   }
