@@ -10,12 +10,10 @@ size_t segment_bytes(const PanelFormat& format) {
   return static_cast<size_t>(simt::kPanelRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes));
 }
 
-int strip_rows(const PanelFormat& format) { return format.rounded_block > 0 ? simt::kStripRows : simt::kPanelRows; }
-
 std::string text_of(const simt::ProductShape& s) {
-  return fmt::format("inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
+  return fmt::format("inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
                      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates,
-                     s.n_experts, s.route_mode, s.most_strips, s.x_bytes, s.partial_floats);
+                     s.n_experts, s.route_mode, s.strip_rows, s.most_strips, s.x_bytes, s.partial_floats);
 }
 
 }  // namespace
@@ -44,6 +42,10 @@ struct Lowering::RowLaunch {
   size_t shared_bytes() const;
 
  private:
+  int strip_rows(const PanelFormat& format) const {
+    return format.rounded_block > 0 ? shape.strip_rows : simt::kPanelRows;
+  }
+  void choose_rows(int n_multiprocessors);
   void make_classes();
   void share_blocks(int n_multiprocessors);
   void size_memory();
@@ -53,7 +55,7 @@ struct Lowering::RowLaunch {
   }
   int64_t strip_bytes(const simt::ProductClass& c) const {
     const PanelFormat& format = format_of(c);
-    const int64_t segments = c.is_spread ? 1 : simt::units_of(shape);
+    const int64_t segments = c.is_spread ? 1 : simt::units_of(shape) * (shape.act != simt::kNoAct ? 2 : 1);
     return segments * static_cast<int64_t>(segment_bytes(format)) * strip_rows(format) / simt::kPanelRows;
   }
 };
@@ -64,6 +66,21 @@ std::vector<const PanelFormat*> Lowering::RowLaunch::formats() const {
   std::ranges::sort(all, {}, [](const PanelFormat* f) { return f->name; });
   all.erase(std::ranges::unique(all).begin(), all.end());
   return all;
+}
+
+// Sixteen rows a strip, where that leaves no block with more to do and twice as much can be on its way.
+void Lowering::RowLaunch::choose_rows(int n_multiprocessors) {
+  shape.strip_rows = simt::kLaneRows;
+  if (shape.act != simt::kNoAct) return;
+  int64_t n_rows = 0;
+  for (const Member& member : members) {
+    if (member.is_spread) continue;
+    n_rows += member.part.n_out;
+    if (simt::depth_of(2, member.format->header_bytes, member.format->group_bytes) < 2) return;
+  }
+  n_rows *= std::max(1, shape.n_used);
+  const auto most_rows = [&](int rows) { return div_up(div_up(n_rows, rows), n_multiprocessors) * rows; };
+  if (most_rows(2 * simt::kLaneRows) <= most_rows(simt::kLaneRows)) shape.strip_rows = 2 * simt::kLaneRows;
 }
 
 void Lowering::RowLaunch::make_classes() {
@@ -127,13 +144,14 @@ void Lowering::RowLaunch::size_memory() {
     shape.x_bytes =
         std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
     if (c.is_spread) continue;
-    const int depth = is_float ? 1 : simt::depth_of(format.header_bytes, format.group_bytes);
-    const int rows = strip_rows(format), n_strips = simt::batch_strips(shape, depth, rows);
-    shape.partial_floats = std::max(shape.partial_floats, n_strips * simt::units_of(shape) * rows);
+    const int rows = strip_rows(format), n_strips = simt::batch_strips(shape, rows);
+    const int n_terms = shape.act != simt::kNoAct ? 2 : 1;
+    shape.partial_floats = std::max(shape.partial_floats, n_strips * simt::units_of(shape) * rows * n_terms);
   }
 }
 
 int64_t Lowering::RowLaunch::finish(int n_multiprocessors) {
+  choose_rows(n_multiprocessors);
   make_classes();
   share_blocks(n_multiprocessors);
   size_memory();
@@ -151,16 +169,27 @@ KernelProgram Lowering::RowLaunch::program() const {
 }
 
 size_t Lowering::RowLaunch::shared_bytes() const {
-  size_t spread = 0;
+  size_t ring = 0;
+  const int n_sets = simt::sets_of(shape);
   for (const Member& member : members) {
-    if (member.is_spread) spread = std::max(spread, simt::kSpreadUnits * segment_bytes(*member.format));
+    const PanelFormat& f = *member.format;
+    size_t its = 0;
+    if (member.is_spread) {
+      its = simt::kSpreadUnits * segment_bytes(f);
+    } else if (f.rounded_block > 0) {
+      its = static_cast<size_t>(simt::depth_of(n_sets, f.header_bytes, f.group_bytes) * simt::kProductWarps * n_sets *
+                                simt::slot_bytes(f.header_bytes, f.group_bytes));
+    }
+    ring = std::max(ring, its);
   }
-  return static_cast<size_t>(simt::room_of(shape).spread) + spread;
+  return static_cast<size_t>(simt::room_of(shape).ring) + ring;
 }
 
 Status Lowering::emit_row_launch(RowLaunch& launch) {
   const int64_t n_blocks = launch.finish(device_.n_multiprocessors());
-  return emit(launch.program(), "product", launch.params, n_blocks, 1, 1, launch.shared_bytes());
+  Launch made = Launch::of(nullptr, launch.params, 1);
+  made.threads = simt::kProductThreads;
+  return add(launch.program(), "product", made, n_blocks, 1, 1, launch.shared_bytes());
 }
 
 // Experts with rows of their own are not: only a mix takes them.

@@ -226,7 +226,8 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   const bool is_there = newest_unit >= first_unit && newest_unit < first_unit + kGroups;
   wait_for_previous();
   prepare_all(one, tile, page, has_newest, is_there ? room.units[newest_unit - first_unit] : nullptr, room);
-  all_copied();
+  end_copies();
+  await_copies<0>();
   __syncthreads();
   const bool is_single = first == last;
   const auto write = [&](int row, int dim, float value) {
@@ -248,7 +249,8 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
       }
       if (!kShape.has_keys || unit >= first_unit + kGroups) {
         load_unit(pages_of(unit), p.kv, tile.position + 1, own);
-        all_copied();
+        end_copies();
+        await_copies<0>();
         group_meets<kGroupWarps>(group);
       }
       attend_loaded(rows, InShared(own, p.kv), unit, member, room);

@@ -67,21 +67,28 @@ ZINC_DEVICE void wait_at(Gate* gate, int parity) {
 #endif
 }
 
-// Copies of 16 bytes to shared memory that a thread begins, in sets.
-ZINC_DEVICE void copy_16(void* to, const void* from) {
+// Copies of 4, 8 or 16 bytes to shared memory that a thread begins, in sets.
+template <int n_bytes>
+ZINC_DEVICE void copy_async(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+  if constexpr (n_bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(n_bytes));
+  }
 #endif
 }
+ZINC_DEVICE void copy_16(void* to, const void* from) { copy_async<16>(to, from); }
 ZINC_DEVICE void end_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");
 #endif
 }
-// The thread's own have arrived.
-ZINC_DEVICE void all_copied() {
+// All of the thread's own have arrived but for the last n sets.
+template <int n>
+ZINC_DEVICE void await_copies() {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 #endif
 }
 

@@ -15,8 +15,10 @@ inline constexpr int kPanelRows = 32;      // weight rows that lie interleaved, 
 inline constexpr int kSegmentElems = 256;  // inputs whose products are summed before anything else is added to them
 inline constexpr int kGroupElems = 32;     // inputs of a segment that are loaded together
 inline constexpr int kSegmentGroups = 8;   // groups of a segment
-inline constexpr int kThreads = 256;       // of every block
+inline constexpr int kThreads = 256;       // of a block
 inline constexpr int kWarps = kThreads / 32;
+inline constexpr int kProductThreads = 512;  // but of product.cu
+inline constexpr int kProductWarps = kProductThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
 inline constexpr int kAttentionRows = 8;     // query rows of one block
@@ -29,7 +31,7 @@ inline constexpr int kConvTokens = 64;      // of a short convolution, in one bl
 inline constexpr int kMaxParts = 3;         // matrices multiplied in one launch
 inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
-inline constexpr int kStripRows = 8;        // rows of a panel that a warp of product.cu takes at once
+inline constexpr int kLaneRows = 8;         // rows that the lanes of a warp of product.cu share out
 inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
@@ -134,6 +136,8 @@ struct RouteSource {
   float scale;
 };
 
+enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
+
 // What a launch of product.cu is compiled for, and how its shared memory is divided: the host and the kernel reckon
 // with the same functions.
 enum InputKind : int { kPlainRow = 0, kNormedRow = 1, kHeadsRow = 2, kRoundedRow = 3 };
@@ -148,6 +152,7 @@ struct ProductShape {
   int n_gates;             // segments of the shared expert's gate
   int n_experts;           // of the router whose logits' segments the launch adds up itself; 0: it does not
   int route_mode;
+  int strip_rows;               // 8 or 16
   int most_strips;              // of a block
   int x_bytes, partial_floats;  // shared memory of its rows and of one of two sets of segments' sums
 };
@@ -155,36 +160,43 @@ ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegme
 ZINC_BOTH int last_groups_of(int n_in) {
   return (n_in - (segments_of(n_in) - 1) * kSegmentElems + kGroupElems - 1) / kGroupElems;
 }
-// Segments that make up an output.
+// Segments that make up an output, those of a gate's two matrices counted as one.
 ZINC_BOTH int units_of(const ProductShape& s) {
-  return ((s.n_mixed > 0 ? s.n_mixed : 1) + (s.has_last ? 1 : 0)) * segments_of(s.n_in);
+  return ((s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1)) * segments_of(s.n_in);
 }
-// Segments a lane keeps on their way: 80 registers of them. A format of half scales (Q6_K) loads its header in part.
-ZINC_BOTH int depth_of(int header_bytes, int group_bytes) {
-  const int depth = 320 / ((header_bytes == 20 ? 8 : header_bytes) + 2 * group_bytes);
-  return depth < 3 ? 3 : depth > 6 ? 6 : depth;
+// Sets of eight rows that a warp takes at once.
+ZINC_BOTH int sets_of(const ProductShape& s) { return s.act != kNoAct ? 2 : s.strip_rows / kLaneRows; }
+// A set's segment on its way: headers of eight rows, then the groups of all lanes, two each.
+ZINC_BOTH int slot_header_bytes(int header_bytes) {
+  return header_bytes <= 20 ? kLaneRows * header_bytes : 16 * kPanelRows + 16 * kLaneRows;
 }
-// Segments a warp has at most.
-ZINC_BOTH int turns_of(const ProductShape& s) { return (s.most_strips * units_of(s) + kWarps - 1) / kWarps; }
-// Strips whose sums are finished together: all of them, or whole turns of all warps and not too few.
-ZINC_BOTH int batch_strips(const ProductShape& s, int depth, int strip_rows) {
-  if (turns_of(s) <= depth) return s.most_strips;
-  constexpr int kEnough = 3072;  // sums
+ZINC_BOTH int slot_bytes(int header_bytes, int group_bytes) {
+  return slot_header_bytes(header_bytes) + 2 * 32 * group_bytes;
+}
+// How many turns of all warps are on their way: a ring of 80 KB, so that two kernels' blocks are on a multiprocessor.
+ZINC_BOTH int depth_of(int n_sets, int header_bytes, int group_bytes) {
+  const int depth = (80 << 10) / (kProductWarps * n_sets * slot_bytes(header_bytes, group_bytes));
+  return depth > 4 ? 4 : depth;
+}
+// Strips whose sums are finished together: whole turns of all warps, and not too few.
+ZINC_BOTH int batch_strips(const ProductShape& s, int strip_rows) {
+  constexpr int kEnough = 1024;  // sums
   int n = 1;
-  while (n * units_of(s) % (kWarps * depth) != 0) ++n;
+  while (n * units_of(s) % kProductWarps != 0) ++n;
   while (n * units_of(s) * strip_rows < kEnough) n *= 2;
-  return n;
+  return n < s.most_strips ? n : s.most_strips;
 }
 struct ProductRoom {
-  int norm, x, partial, spread;
+  int norm, x, ring;
 };
 ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
+// The norm's weights and the sums have one place: the former are done with when the latter come.
 ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
+  const int norm = s.input == kNormedRow ? s.n_in : 0, sums = 2 * s.partial_floats;
   ProductRoom room{};
   room.norm = 128;  // behind the gates of a spread class
-  room.x = room.norm + (s.input == kNormedRow ? in_lines(s.n_in * 4) : 0);
-  room.partial = room.x + in_lines(s.x_bytes);
-  room.spread = room.partial + in_lines(2 * s.partial_floats * 4);
+  room.x = room.norm + in_lines(4 * (norm > sums ? norm : sums));
+  room.ring = room.x + in_lines(s.x_bytes);
   return room;
 }
 
@@ -256,7 +268,6 @@ struct RopeParams {
   int n_heads, head_dim, n_pairs, adjacent;
 };
 
-enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
 struct GatedActParams {
   const float* gate;
   const float* up;

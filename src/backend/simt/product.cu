@@ -1,9 +1,10 @@
 // out[o] = sum_k x[k] * weight[o, k]: matrices times one row of activations, as fast as weights arrive. A program of
 // this file begins with the formats of its matrices, as Formats, and with kShape: what it is compiled for.
-// A strip is eight rows, a quarter of a panel; four lanes share a row's segment. A block has neighbouring strips, its
-// warps their segments in turn. Each lane keeps the next few segments in registers: the first are on their way before
-// the block waits for its activations, which it norms and rounds for itself. Segments' values are linear.cu's to the
-// bit, and are added in order by one thread per output.
+// A strip is eight or sixteen rows of a panel; four lanes share a row's segment. A block has neighbouring strips, its
+// warps their segments in turn. Each warp has a ring of shared memory for its next segments: the first are on their way
+// before the block waits for its activations, which it norms and rounds for itself. A warp takes two sets of eight rows
+// at once where it can, a strip's or a gate's two matrices', which share what they are multiplied with. Segments'
+// values are linear.cu's to the bit, and are added in order by one thread per output.
 #include "backend/simt/floating.h"
 #include "backend/simt/routing.h"
 #include "backend/simt/row_input.h"
@@ -24,81 +25,160 @@ ZINC_DEVICE int groups_of(int s) { return kLastGroups == kSegmentGroups || s + 1
 
 // ---- a lane's part of a strip's segment ----
 
-enum LaneKind : int { kWholeScales, kHalfScales, kFloats };
+ZINC_DEVICE int quarter() { return lane_id() / kLaneRows; }
+
+enum LaneKind : int { kWholeScales, kSixBitScales, kHalfScales };
 template <class F>
-constexpr LaneKind kLaneKind = F::kRoundedBlock == 0 ? kFloats : F::kHalfScales ? kHalfScales : kWholeScales;
+constexpr LaneKind kLaneKind = F::kHalfScales                                                          ? kHalfScales
+                               : F::kRoundedBlock == kSegmentElems && F::kHasMin && F::kHeaderBytes == 16 ? kSixBitScales
+                                                                                                         : kWholeScales;
+// What a lane has of a set's segment, out of its slot (slot_bytes).
 template <class F, LaneKind kind = kLaneKind<F>>
 struct StripLane {
   typename F::Header header;
-  typename F::Raw raw[2];
-  ZINC_DEVICE void load_header(const u8* segment, int row, int) { header = F::header(segment, row); }
-  ZINC_DEVICE int scaled(int g, int, int low, int high) const { return header.scale(g) * (low + high); }
+  ZINC_DEVICE void load_header(const u8* slot) { header = F::header(slot, lane_id() % kLaneRows); }
+  // The products of the lane's two groups with their scales, and its minima with the sums of their inputs.
+  ZINC_DEVICE void scale(const int (&low)[2], const int (&high)[2], const int2& xsums, int& sums, int& mins) const {
+    const int g = 2 * quarter();
+    sums = header.scale(g) * (low[0] + high[0]) + header.scale(g + 1) * (low[1] + high[1]);
+    mins = 0;
+    if constexpr (F::kHasMin) mins = header.min(g) * xsums.x + header.min(g + 1) * xsums.y;
+  }
+};
+
+// Both groups' six bits at once: bytes of 16-bit halves (KScales).
+template <class F>
+struct StripLane<F, kSixBitScales> {
+  typename F::Header header;
+  ZINC_DEVICE void load_header(const u8* slot) { header = F::header(slot, lane_id() % kLaneRows); }
+  ZINC_DEVICE void scale(const int (&low)[2], const int (&high)[2], const int2& xsums, int& sums, int& mins) const {
+    const int shift = quarter() % 2 * 16;
+    const u32 y = header.bytes.y >> shift, z = header.bytes.z >> shift, w = header.bytes.w >> shift;
+    const bool is_early = quarter() < 2;
+    const u32 scales = is_early ? y & 0x3F3Fu : (w & 0x0F0Fu) | (y >> 2 & 0x3030u);
+    const u32 minima = is_early ? z & 0x3F3Fu : (w >> 4 & 0x0F0Fu) | (z >> 2 & 0x3030u);
+    sums = static_cast<int>(scales & 255u) * (low[0] + high[0]) + static_cast<int>(scales >> 8) * (low[1] + high[1]);
+    mins = static_cast<int>(minima & 255u) * xsums.x + static_cast<int>(minima >> 8) * xsums.y;
+  }
 };
 
 // A scale for each half of a group: only the lane's four.
 template <class F>
 struct StripLane<F, kHalfScales> {
-  u32 scales, d_bits;
-  typename F::Raw raw[2];
-  ZINC_DEVICE void load_header(const u8* segment, int row, int quarter) {
-    scales = load_4(piece(segment, 0, 16, row) + 4 * quarter);
-    d_bits = load_4(piece(segment, 16, 4, row));
+  struct Header {
+    u32 scales, d_bits;
+    ZINC_DEVICE float d() const { return low_half(d_bits); }
+  } header;
+  ZINC_DEVICE void load_header(const u8* slot) {
+    const int row = lane_id() % kLaneRows;
+    header = {load_4(slot + row * 16 + 4 * quarter()), load_4(slot + kLaneRows * 16 + row * 4)};
   }
-  ZINC_DEVICE int scaled(int, int k, int low, int high) const {
-    return static_cast<signed char>(scales >> 16 * k & 255u) * low +
-           static_cast<signed char>(scales >> (16 * k + 8) & 255u) * high;
+  ZINC_DEVICE int signed_byte(int i) const { return static_cast<int>(header.scales << (24 - 8 * i)) >> 24; }
+  ZINC_DEVICE void scale(const int (&low)[2], const int (&high)[2], const int2&, int& sums, int& mins) const {
+    sums = signed_byte(0) * low[0] + signed_byte(1) * high[0] + signed_byte(2) * low[1] + signed_byte(3) * high[1];
+    mins = 0;
   }
 };
 
-// Nothing: floats are read where they lie.
+// A slot's groups lie as a panel's do whose rows are the lanes, with two groups each.
 template <class F>
-struct StripLane<F, kFloats> {};
-
-template <class F>
-ZINC_DEVICE void load_lane(StripLane<F>& lane, const u8* segment, int row, int n_groups) {
-  const int quarter = lane_id() / kStripRows;
-  lane.load_header(segment, row, quarter);
-#pragma unroll
-  for (int k = 0; k < 2; ++k) lane.raw[k] = F::group(segment, row, min(2 * quarter + k, n_groups - 1));
+ZINC_DEVICE u8* groups_in(u8* slot) {
+  return slot + slot_header_bytes(F::kHeaderBytes) - kPanelRows * F::kHeaderBytes;
 }
 
-// The segment's value for the lane's row: in all of its lanes.
+// Begins the copies of a set's segment, whose rows begin with `row` of the panel. The first lanes bring the headers.
 template <class F>
-ZINC_DEVICE float dot_strip(const StripLane<F>& lane, const SharedX& x, int n_groups) {
-  const int quarter = lane_id() / kStripRows;
-  int dots[2], sums = 0, mins = 0;
+ZINC_DEVICE void fill_slot(u8* slot, const u8* segment, int row, int n_groups) {
+  constexpr int kHead = F::kHeaderBytes, kGroup = F::kGroupBytes, kMore = kGroup - 16;
+  const int lane = lane_id(), of_set = lane % kLaneRows;
+  row += of_set;
+  if (lane < kLaneRows) {
+    copy_async<kHead < 16 ? kHead : 16>(slot + of_set * (kHead < 16 ? kHead : 16), piece(segment, 0, kHead < 16 ? kHead : 16, row));
+    if constexpr (kHead == 20) copy_async<4>(slot + kLaneRows * 16 + of_set * 4, piece(segment, 16, 4, row));
+    if constexpr (kHead == 32) copy_async<16>(piece(slot, 16, 16, of_set), piece(segment, 16, 16, row));
+  }
+  u8* groups = groups_in<F>(slot);
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
-    const int g = 2 * quarter + k;
-    int w[8];
-    F::words(lane.raw[k], w);
-    const int low = dot_16(w, x.quants[2 * g]), high = dot_16(w + 4, x.quants[2 * g + 1]);
-    if constexpr (F::kRoundedBlock == kGroupElems) {
-      dots[k] = low + high;
-    } else {
-      sums += lane.scaled(g, k, low, high);
-      if constexpr (F::kHasMin) mins += lane.header.min(g) * x.sums[g];
-    }
+    const int from = kHead + min(2 * quarter() + k, n_groups - 1) * kGroup, to = kHead + k * kGroup;
+    copy_async<16>(piece(groups, to, 16, lane), piece(segment, from, 16, row));
+    if constexpr (kMore > 0) copy_async<kMore>(piece(groups, to + 16, kMore, lane), piece(segment, from + 16, kMore, row));
   }
+}
+
+// What a set's lanes have of its row, made whole: the lanes of even quarters end with the first set's, those of odd
+// ones with the last set's.
+template <int N>
+ZINC_DEVICE int gather(const int (&of_set)[N]) {
+  int own = of_set[0];
+  if constexpr (N == 1) {
+    own += __shfl_xor_sync(0xFFFFFFFFu, own, kLaneRows);
+  } else {
+    const bool is_odd = (lane_id() & kLaneRows) != 0;
+    own = (is_odd ? of_set[1] : of_set[0]) +
+          __shfl_xor_sync(0xFFFFFFFFu, is_odd ? of_set[0] : of_set[1], kLaneRows);
+  }
+  return own + __shfl_xor_sync(0xFFFFFFFFu, own, 2 * kLaneRows);
+}
+
+// Likewise all eight groups' dots, in their order.
+template <int N>
+ZINC_DEVICE void gather_groups(const int (&dots)[N][2], int (&all)[kSegmentGroups]) {
+  const bool is_odd = (lane_id() & kLaneRows) != 0, is_late = (lane_id() & 2 * kLaneRows) != 0;
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const int own = is_odd ? dots[N - 1][k] : dots[0][k];
+    const int other = __shfl_xor_sync(0xFFFFFFFFu, is_odd ? dots[0][k] : dots[N - 1][k], kLaneRows);
+    const int first = is_odd ? other : own, second = is_odd ? own : other;  // of quarters 2 h and 2 h + 1
+    const int far_first = __shfl_xor_sync(0xFFFFFFFFu, first, 2 * kLaneRows);
+    const int far_second = __shfl_xor_sync(0xFFFFFFFFu, second, 2 * kLaneRows);
+    all[k] = is_late ? far_first : first;
+    all[2 + k] = is_late ? far_second : second;
+    all[4 + k] = is_late ? first : far_first;
+    all[6 + k] = is_late ? second : far_second;
+  }
+}
+
+// The segment's value for the lane's row of each of N sets: in lanes of even quarters the first set's, in lanes of odd
+// ones the last set's.
+template <class F, int N>
+ZINC_DEVICE float dot_strip(u8* slot, const SharedX& x, int n_groups) {
+  constexpr int kSlot = slot_bytes(F::kHeaderBytes, F::kGroupBytes);
+  int4 quants[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) quants[i] = x.quants[4 * quarter() + i];
+  const int2 xsums = F::kHasMin ? reinterpret_cast<const int2*>(x.sums)[quarter()] : make_int2(0, 0);
+  StripLane<F> lanes[N];
+  int dots[N][2], sums[N], mins[N];
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    lanes[n].load_header(slot + n * kSlot);
+    int low[2], high[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      int w[8];
+      F::words(F::group(groups_in<F>(slot + n * kSlot), lane_id(), k), w);
+      low[k] = dot_16(w, quants[2 * k]);
+      high[k] = dot_16(w + 4, quants[2 * k + 1]);
+      dots[n][k] = low[k] + high[k];
+    }
+    if constexpr (F::kRoundedBlock == kSegmentElems) lanes[n].scale(low, high, xsums, sums[n], mins[n]);
+  }
+  auto header = lanes[0].header;
+  if (N > 1 && (lane_id() & kLaneRows) != 0) header = lanes[N - 1].header;
   if constexpr (F::kRoundedBlock == kGroupElems) {
+    int all[kSegmentGroups];
+    gather_groups(dots, all);
     float value = 0;
 #pragma unroll
     for (int g = 0; g < kSegmentGroups; ++g) {
-      const int dot = __shfl_sync(0xFFFFFFFFu, dots[g % 2], lane_id() % kStripRows + kStripRows * (g / 2));
-      if (g < n_groups) value = add_group<F>(lane.header, g, dot, x.scales[g], F::kHasMin ? x.sums[g] : 0, value);
+      if (g < n_groups) value = add_group<F>(header, g, all[g], x.scales[g], F::kHasMin ? x.sums[g] : 0, value);
     }
     return value;
   } else {
-#pragma unroll
-    for (int step = kStripRows; step < 32; step *= 2) {
-      sums += __shfl_xor_sync(0xFFFFFFFFu, sums, step);
-      if constexpr (F::kHasMin) mins += __shfl_xor_sync(0xFFFFFFFFu, mins, step);
-    }
-    if constexpr (F::kHalfScales) {
-      return low_half(lane.d_bits) * static_cast<float>(sums) * x.scales[0];
-    } else {
-      return segment_value<F>(lane.header, sums, mins, x.scales[0]);
-    }
+    float value = header.d() * static_cast<float>(gather(sums));
+    if constexpr (F::kHasMin) value = fmaf(-header.dmin(), static_cast<float>(gather(mins)), value);
+    return value * x.scales[0];
   }
 }
 
@@ -127,11 +207,11 @@ ZINC_DEVICE float dot_floats(const u8* segment, int row, const float* x, int n_g
 // ---- where a block's segments lie ----
 
 // Strips of all parts of a class, or of all used experts, in one row; a strip's units are its segments, term by term.
-// A term is one matrix of those an output is made of.
+// A term is one matrix of those an output is made of, but for a gate's two, which are one.
 template <class F>
 struct Walk {
-  static constexpr bool kIsFloat = F::kRoundedBlock == 0;
-  static constexpr int kRows = kIsFloat ? kPanelRows : kStripRows, kStripsOfPanel = kPanelRows / kRows;
+  static constexpr bool kIsFloat = F::kRoundedBlock == 0, kIsGate = kShape.act != kNoAct;
+  static constexpr int kRows = kIsFloat ? kPanelRows : kShape.strip_rows, kStripsOfPanel = kPanelRows / kRows;
   static constexpr int kSegmentBytes = kPanelRows * (F::kHeaderBytes + kSegmentGroups * F::kGroupBytes);
   static constexpr long long kPanelBytes =
       (kInputSegments - 1) * static_cast<long long>(kSegmentBytes) +
@@ -146,7 +226,6 @@ struct Walk {
     begin = static_cast<int>(static_cast<long long>(c.n_strips) * block / c.n_blocks);
     end = static_cast<int>(static_cast<long long>(c.n_strips) * (block + 1) / c.n_blocks);
   }
-  ZINC_DEVICE int n_items() const { return (end - begin) * kUnits; }
   // Which part, or which used expert, a strip belongs to; its place there is left in `strip`.
   ZINC_DEVICE int owner(int& strip) const {
     if constexpr (kShape.n_used > 0) {
@@ -159,22 +238,69 @@ struct Walk {
       return i;
     }
   }
-  // A lane's row is the result's plus its own.
-  ZINC_DEVICE const u8* find(int item, int& row) const {
-    int strip = begin + item / kUnits;
-    const int unit = item % kUnits, term = unit / kInputSegments, s = unit % kInputSegments, which = owner(strip);
-    const ProductPart& part = p.parts[kShape.n_used > 0 ? 0 : which];
-    const u8* base = part.bytes;
-    if constexpr (kShape.n_mixed > 0) {
-      base = term == kShape.n_mixed ? part.last : base + experts[term] * part.matrix_bytes;
-    } else {
-      if (kShape.has_last && term == 1) base = part.last;
-      if constexpr (kShape.n_used > 0) base += experts[which] * part.matrix_bytes;
-    }
-    row = strip % kStripsOfPanel * kRows;
-    return base + strip / kStripsOfPanel * kPanelBytes + s * kSegmentBytes;
+  ZINC_DEVICE const ProductPart& part(int owned_by) const { return p.parts[kShape.n_used > 0 ? 0 : owned_by]; }
+};
+
+// A warp's units one after the other, kProductWarps apart.
+struct Turn {
+  int strip, unit;  // strip: of the block
+  ZINC_DEVICE Turn() : strip(warp_id() / kUnits), unit(warp_id() % kUnits) {}
+  // Whether it is in the next strip, or further.
+  ZINC_DEVICE bool advance() {
+    strip += kProductWarps / kUnits;
+    unit += kProductWarps % kUnits;
+    if (unit < kUnits) return kProductWarps >= kUnits;
+    unit -= kUnits;
+    ++strip;
+    return true;
   }
 };
+
+// Where they lie.
+template <class F>
+struct Place {
+  using W = Walk<F>;
+  Turn turn;
+  const u8* strip_bytes;  // the first segment of the strip's panel
+  long long other;        // to the gate's other matrix
+  int row;
+
+  ZINC_DEVICE void find(const W& walk) {
+    int strip = walk.begin + turn.strip;
+    const int which = walk.owner(strip);
+    const ProductPart& part = walk.part(which);
+    row = strip % W::kStripsOfPanel * W::kRows;
+    long long at = strip / W::kStripsOfPanel * W::kPanelBytes;
+    if constexpr (kShape.n_used > 0) at += walk.experts[which] * part.matrix_bytes;
+    strip_bytes = part.bytes + at;
+    if constexpr (W::kIsGate) other = part.last - part.bytes;
+  }
+  ZINC_DEVICE int segment() const { return turn.unit % kInputSegments; }
+  ZINC_DEVICE const u8* bytes(const W& walk) const {
+    const u8* from = strip_bytes;
+    if constexpr (kShape.n_mixed > 0) {
+      const int term = turn.unit / kInputSegments;
+      const ProductPart& part = walk.p.parts[0];
+      from += term == kShape.n_mixed ? part.last - part.bytes : walk.experts[term] * part.matrix_bytes;
+    }
+    return from + segment() * W::kSegmentBytes;
+  }
+  ZINC_DEVICE void advance(const W& walk) {
+    if (turn.advance() && walk.begin + turn.strip < walk.end) find(walk);
+  }
+};
+
+// A strip's unit of floats, and that of the gate's other matrix.
+template <class F>
+ZINC_DEVICE void multiply_floats(const Walk<F>& walk, const Turn& turn, const float* x, int n_groups, float* to,
+                                 int to_other) {
+  Place<F> place;
+  place.turn = turn;
+  place.find(walk);
+  const u8* from = place.bytes(walk);
+  to[lane_id()] = dot_floats<F>(from, lane_id(), x, n_groups);
+  if constexpr (Walk<F>::kIsGate) to[to_other + lane_id()] = dot_floats<F>(from + place.other, lane_id(), x, n_groups);
+}
 
 // ---- results ----
 
@@ -191,13 +317,11 @@ struct Output {
   int o = -1, which = 0;
   float bias = 0, last_bias = 0, added = 0;  // loaded before the sums are there
 
-  ZINC_DEVICE const ProductPart& part(const ProductParams& p) const { return p.parts[kShape.n_used > 0 ? 0 : which]; }
   ZINC_DEVICE void load(const Walk<F>& walk, int strip, int row) {
-    const ProductParams& p = walk.p;
     if (strip >= walk.end) return;
     which = walk.owner(strip);
     o = strip * Walk<F>::kRows + row;
-    const ProductPart& at = part(p);
+    const ProductPart& at = walk.part(which);
     if (o >= at.n_out) {
       o = -1;
       return;
@@ -210,12 +334,12 @@ struct Output {
     }
   }
   ZINC_DEVICE float plain(const Walk<F>& walk, const float* partial, int stride) const {
-    const ProductPart& at = part(walk.p);
+    const ProductPart& at = walk.part(which);
     float value = sum_of(partial, stride);
     if (kShape.n_used > 0 && at.expert_scale) value *= at.expert_scale[walk.experts[which]];
     if (at.bias) value += bias;
     if constexpr (kShape.act != kNoAct) {
-      float last = sum_of(partial + kInputSegments * stride, stride);
+      float last = sum_of(partial + kInputSegments * stride, stride);  // kUnits are one term's
       if (kShape.n_used > 0 && at.last_scale) last *= at.last_scale[walk.experts[which]];
       if (at.last_bias) last += last_bias;
       value = gated(kShape.act, value, last);
@@ -224,7 +348,7 @@ struct Output {
   }
   // As moe_combine adds experts up, and then the shared one.
   ZINC_DEVICE float mixed(const Walk<F>& walk, const Used& used, const float* partial, int stride) const {
-    const ProductPart& at = part(walk.p);
+    const ProductPart& at = walk.part(which);
     float sum = 0;
 #pragma unroll 4
     for (int u = 0; u < kShape.n_mixed; ++u) {
@@ -243,7 +367,7 @@ struct Output {
   }
   ZINC_DEVICE void write(const Walk<F>& walk, const Used& used, const float* partial, int stride) const {
     if (o < 0) return;
-    const ProductPart& at = part(walk.p);
+    const ProductPart& at = walk.part(which);
     float value;
     if constexpr (kShape.n_mixed > 0) {
       value = mixed(walk, used, partial, stride);
@@ -260,7 +384,7 @@ struct Output {
 ZINC_DEVICE void find_experts(const RouteSource& p, Used& used) {
   constexpr int kExperts = kShape.n_experts > 0 ? kShape.n_experts : 1, kChosen = kShape.n_used > 0 ? kShape.n_used : 1;
   __shared__ float logits[kExperts];
-  for (int e = static_cast<int>(threadIdx.x); e < kExperts; e += kThreads) {
+  for (int e = static_cast<int>(threadIdx.x); e < kExperts; e += kProductThreads) {
     float sum = 0;
 #pragma unroll
     for (int s = 0; s < kInputSegments; ++s) sum += p.partial[s * kExperts + e];
@@ -305,7 +429,7 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   const bool has_unit = unit < walk.end;
   const ProductPart& part = p.parts[has_unit ? walk.owner(unit) : c.first_part];
   const int panel = unit / kInputSegments, s = unit % kInputSegments;
-  u8* slot = shared + kRoom.spread + warp_id() * kSegmentBytes;
+  u8* slot = shared + kRoom.ring + warp_id() * kSegmentBytes;
   Gate* gate = reinterpret_cast<Gate*>(shared) + warp_id();
   if (has_unit && lane_id() == 0) {
     open_gate(gate);
@@ -317,7 +441,7 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
   RowInput<0>::fetch_norm(p.source, norm);
   wait_for_previous();
-  RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums);
+  RowInput<0>::prepare<0>(p.source, norm, shared + kRoom.x, sums);
   if (!has_unit) return;
   wait_at(gate, 0);
   const int o = panel * kPanelRows + lane_id();
@@ -327,32 +451,39 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
 
 template <class F>
 ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u8* shared) {
-  constexpr bool kIsFloat = Walk<F>::kIsFloat, kHasExperts = kShape.n_used + kShape.n_mixed > 0;
-  constexpr int kRows = Walk<F>::kRows, kMostDepth = kIsFloat ? 1 : depth_of(F::kHeaderBytes, F::kGroupBytes);
-  constexpr bool kIsShort = turns_of(kShape) <= kMostDepth;  // nothing is loaded but what is loaded ahead
-  constexpr int kDepth = kIsShort ? turns_of(kShape) : kMostDepth;
-  constexpr int kBatch = batch_strips(kShape, kMostDepth, kRows), kStride = kBatch * kRows;
-  constexpr int kRounds = (kBatch * kUnits + kWarps - 1) / kWarps;
+  using W = Walk<F>;
+  constexpr bool kIsFloat = W::kIsFloat, kIsGate = W::kIsGate, kHasExperts = kShape.n_used + kShape.n_mixed > 0;
+  constexpr int kRows = W::kRows, kSets = sets_of(kShape), kSlot = slot_bytes(F::kHeaderBytes, F::kGroupBytes);
+  constexpr int kDepth = kIsFloat ? 0 : depth_of(kSets, F::kHeaderBytes, F::kGroupBytes);
+  constexpr int kBatch = batch_strips(kShape, kRows), kStride = kBatch * kRows, kTermFloats = kUnits * kStride;
   __shared__ Used used;
   __shared__ float sums[kWarps];
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
-  float* partials = reinterpret_cast<float*>(shared + kRoom.partial);
-  u8* x = shared + kRoom.x;
+  u8 *x = shared + kRoom.x, *ring = shared + kRoom.ring + warp_id() * kDepth * kSets * kSlot;
   using Input = RowInput<F::kRoundedBlock>;
-  const Walk<F> walk(p, c, used.ids);
-  const int n_items = walk.n_items();
-  StripLane<F> ahead[kDepth];
-  const auto load = [&](int j, int item) {
-    if constexpr (!kIsFloat) {
-      if (item >= n_items) return;
-      int row;
-      const u8* segment = walk.find(item, row);
-      load_lane<F>(ahead[j], segment, row + lane_id() % kStripRows, groups_of(item % kUnits % kInputSegments));
+  const W walk(p, c, used.ids);
+  const int n_strips = walk.end - walk.begin;
+  Place<F> next;
+  const auto load = [&](u8* slot) {
+    if (next.turn.strip < n_strips) {
+      const u8* from = next.bytes(walk);
+      const int n_groups = groups_of(next.segment());
+      fill_slot<F>(slot, from, next.row, n_groups);
+      if constexpr (kIsGate) {
+        fill_slot<F>(slot + kSlot, from + next.other, next.row, n_groups);
+      } else if constexpr (kSets == 2) {
+        fill_slot<F>(slot + kSlot, from, next.row + kLaneRows, n_groups);
+      }
+      next.advance(walk);
     }
+    end_copies();
   };
   const auto load_first = [&] {
-#pragma unroll
-    for (int j = 0; j < kDepth; ++j) load(j, j * kWarps + warp_id());
+    if (next.turn.strip < n_strips) next.find(walk);
+    if constexpr (!kIsFloat) {
+#pragma unroll 1
+      for (int j = 0; j < kDepth; ++j) load(ring + j * kSets * kSlot);
+    }
   };
   Input::fetch_norm(p.source, norm);
   if constexpr (!kHasExperts) load_first();
@@ -365,35 +496,36 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     }
     load_first();
   }
-  Input::prepare(p.source, norm, x, sums);
-  int half = 0;
-  for (int first = 0; first == 0 || (!kIsShort && first < walk.end - walk.begin); first += kBatch, half ^= 1) {
-    float* partial = partials + half * kStride * kUnits;
+  Input::template prepare<kDepth>(p.source, norm, x, sums);
+  Turn turn;
+  int half = 0, place = 0;
+  for (int first = 0; first < n_strips; first += kBatch, half ^= 1) {
+    float* partial = norm + half * kTermFloats * (kIsGate ? 2 : 1);
     Output<F> output;
     output.load(walk, walk.begin + first + static_cast<int>(threadIdx.x) / kRows, static_cast<int>(threadIdx.x) % kRows);
-    for (int round = 0; round < kRounds; round += kDepth) {
-      if (first * kUnits + round * kWarps >= n_items) break;
-#pragma unroll
-      for (int j = 0; j < kDepth; ++j) {
-        const int local = (round + j) * kWarps + warp_id(), item = first * kUnits + local;
-        if (item >= n_items || local >= kBatch * kUnits) continue;
-        const int unit = local % kUnits, s = unit % kInputSegments, at = kShape.n_mixed > 0 ? unit : s;
-        float* to = partial + unit * kStride + local / kUnits * kRows;
-        if constexpr (kIsFloat) {
-          int row;
-          const u8* segment = walk.find(item, row);
-          to[lane_id()] = dot_floats<F>(segment, lane_id(), reinterpret_cast<const float*>(x) + at * kSegmentElems,
-                                        groups_of(s));
-        } else {
-          const float value = dot_strip<F>(ahead[j], reinterpret_cast<const SharedX*>(x)[at], groups_of(s));
-          if (lane_id() < kRows) to[lane_id()] = value;
-          if constexpr (!kIsShort) load(j, item + kDepth * kWarps);
-        }
+    const int end = min(first + kBatch, n_strips);
+#pragma unroll 1
+    for (; turn.strip < end; turn.advance()) {
+      const int s = turn.unit % kInputSegments, at = kShape.n_mixed > 0 ? turn.unit : s;
+      float* to = partial + turn.unit * kStride + (turn.strip - first) * kRows;
+      if constexpr (kIsFloat) {
+        multiply_floats<F>(walk, turn, reinterpret_cast<const float*>(x) + at * kSegmentElems, groups_of(s), to,
+                           kTermFloats);
+      } else {
+        u8* slot = ring + place * kSets * kSlot;
+        await_copies<kDepth - 1>();
+        __syncwarp();
+        const float value = dot_strip<F, kSets>(slot, reinterpret_cast<const SharedX*>(x)[at], groups_of(s));
+        __syncwarp();
+        load(slot);
+        if (kIsGate && lane_id() >= kLaneRows) to += kTermFloats - kLaneRows;
+        if (lane_id() < kLaneRows * kSets) to[lane_id()] = value;
+        if (++place == kDepth) place = 0;
       }
     }
     __syncthreads();
     output.write(walk, used, partial + threadIdx.x, kStride);
-    for (int i = static_cast<int>(threadIdx.x) + kThreads; i < kStride; i += kThreads) {
+    for (int i = static_cast<int>(threadIdx.x) + kProductThreads; i < kStride; i += kProductThreads) {
       Output<F> further;
       further.load(walk, walk.begin + first + i / kRows, i % kRows);
       further.write(walk, used, partial + i, kStride);
@@ -413,7 +545,7 @@ ZINC_DEVICE void choose(const ProductParams& p, const ProductClass& c, u8* share
 }
 
 // Grid: blocks of all classes.
-ZINC_KERNEL_2 product(__grid_constant__ const ProductParams p) {
+extern "C" __global__ void __launch_bounds__(kProductThreads, 2) product(__grid_constant__ const ProductParams p) {
   extern __shared__ float4 shared[];
   let_next_start();
   touch_params(p);

@@ -10,14 +10,14 @@ namespace zinc::simt {
 template <int B>
 struct RowInput {
   static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth), kOfWarp = (kSegments + kWarps - 1) / kWarps;
-  static constexpr int kAtOnce = 3;  // segments of a warp under way
+  static constexpr int kAtOnce = 2;  // segments of a warp under way
   static constexpr bool kIsNormed = kShape.input == kNormedRow;
 
   // Before the row is there. REQUIRES: aligned norms.
   static ZINC_DEVICE void fetch_norm(const RowSource& p, float* norm) {
     if constexpr (kIsNormed && kWidth % 4 == 0) {
       if (!p.norm_weight) return;
-      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kThreads * 4) copy_16(norm + i, p.norm_weight + i);
+      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4) copy_16(norm + i, p.norm_weight + i);
       end_copies();
     }
   }
@@ -57,22 +57,25 @@ struct RowInput {
     return y;
   }
 
-  // The one row, normed as a whole. room: kWarps floats.
+  // The one row, normed as a whole by the first kWarps warps. room: kWarps floats; n_later: sets of copies begun after
+  // the norm's.
+  template <int n_later>
   static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room) {
+    const int n_segments = warp_id() < kWarps ? kSegments : 0;
     Eight x[kOfWarp];
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
-      if (s < kSegments) x[i] = load_eight(p.x, s * kSegmentElems + lane_id() * 8, kWidth);
+      if (s < n_segments) x[i] = load_eight(p.x, s * kSegmentElems + lane_id() * 8, kWidth);
     }
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
-      if (warp_id() + i * kWarps < kSegments) sum = squares(x[i], sum);
+      if (warp_id() + i * kWarps < n_segments) sum = squares(x[i], sum);
     }
     sum = lanes_sum(sum, 32);
-    if (lane_id() == 0) room[warp_id()] = sum;
-    all_copied();
+    if (lane_id() == 0 && warp_id() < kWarps) room[warp_id()] = sum;
+    await_copies<n_later>();
     __syncthreads();
     sum = room[0];
 #pragma unroll
@@ -82,7 +85,7 @@ struct RowInput {
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
-      if (s < kSegments) write(normed(x[i], factor, weight, s * kSegmentElems + lane_id() * 8, kWidth), s, shared);
+      if (s < n_segments) write(normed(x[i], factor, weight, s * kSegmentElems + lane_id() * 8, kWidth), s, shared);
     }
   }
 
@@ -90,11 +93,11 @@ struct RowInput {
     constexpr bool kIsApart = kShape.n_mixed > 0 && kShape.has_last != 0;  // the last row lies elsewhere
     constexpr int kRows = kShape.n_mixed > 0 ? kShape.n_mixed + (kIsApart ? 1 : 0) : 1, kAll = kRows * kSegments;
     constexpr bool kIsHeads = kShape.input == kHeadsRow;
-    for (int first = warp_id(); first < kAll; first += kAtOnce * kWarps) {
+    for (int first = warp_id(); first < kAll; first += kAtOnce * kProductWarps) {
       Eight x[kAtOnce], gate[kIsHeads ? kAtOnce : 1];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kWarps, r = index / kSegments, s = index % kSegments;
+        const int index = first + i * kProductWarps, r = index / kSegments, s = index % kSegments;
         if (index >= kAll) continue;
         const bool is_last = kIsApart && r == kRows - 1;
         if constexpr (B > 0 && kShape.input == kRoundedRow) {
@@ -109,7 +112,7 @@ struct RowInput {
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kWarps;
+        const int index = first + i * kProductWarps;
         if (index >= kAll) continue;
         if (B > 0 && kShape.input == kRoundedRow && !(kIsApart && index / kSegments == kRows - 1)) continue;
         if constexpr (kIsHeads) x[i] = gated_heads(p, x[i], gate[i], index % kSegments * kSegmentElems + lane_id() * 8);
@@ -118,9 +121,10 @@ struct RowInput {
     }
   }
 
+  template <int n_later>
   static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room) {
     if constexpr (kIsNormed) {
-      prepare_normed(p, norm, shared, room);
+      prepare_normed<n_later>(p, norm, shared, room);
     } else {
       prepare_plain(p, shared);
     }
