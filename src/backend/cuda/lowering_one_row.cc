@@ -145,8 +145,8 @@ void Lowering::RowLaunch::size_memory() {
         std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
     if (c.is_spread) continue;
     const int rows = strip_rows(format), n_strips = simt::batch_strips(shape, rows);
-    const int n_terms = shape.act != simt::kNoAct ? 2 : 1;
-    shape.partial_floats = std::max(shape.partial_floats, n_strips * simt::units_of(shape) * rows * n_terms);
+    const int n_terms = shape.act != simt::kNoAct ? 2 : 1, n_halves = n_strips < shape.most_strips ? 2 : 1;
+    shape.partial_floats = std::max(shape.partial_floats, n_strips * simt::units_of(shape) * rows * n_terms * n_halves);
   }
 }
 

@@ -20,7 +20,7 @@ using Kv = KvOf<kShape.kv_format>::Type;
 
 constexpr int kKeyDim = kShape.k_dim, kValueDim = kShape.v_dim, kRows = kShape.tile_heads;
 constexpr int kKeyBlocks = (kKeyDim + 31) / 32, kValueRow = (kValueDim + 31) / 32 * 32;
-constexpr int kGroupWarps = warps_of_unit(kShape), kGroups = kWarps / kGroupWarps, kTiles = 8 / kGroupWarps;
+constexpr int kGroupWarps = warps_of_unit(kShape), kGroups = units_at_once(kShape), kTiles = 8 / kGroupWarps;
 constexpr int kHeadRow = attend_head_floats(kShape), kQueryStride = kKeyBlocks * 16 + 4;
 
 // Shared memory of a block.
@@ -111,30 +111,29 @@ ZINC_DEVICE void prepare_all(const AttendOneParams& one, const OneTile& tile, u8
   }
 }
 
-// Begins the copies of a unit, by the warps of a group. Of positions from `missing` on there are no keys, and zeros for
-// values.
-__device__ __noinline__ void load_unit(const UnitPages& pages, const KvLayer& kv, int missing, u8* room) {
-  constexpr int kLanes = kGroupWarps * 32;
-  const InShared shared(room, kv);
-  const int lane = static_cast<int>(threadIdx.x) % kLanes;
-#pragma unroll 4
-  for (int i = lane; i < kUnitPositions * kKeyBlocks * 4; i += kLanes) {
-    const int at = i % kUnitPositions, piece = i / kUnitPositions;
-    int place;
-    const u8* page = pages.find(at, place);
-    if (pages.first + at < missing) Halves<Kv>::copy_key(shared.key_at(at, piece), page, kKeyDim, place, piece);
+// Begins the copies of a unit by all threads: positions past the last known stand for it, or for nothing.
+ZINC_DEVICE void load_unit(const AttentionParams& p, const OneTile& tile, int unit, int last, u8* room) {
+  const InShared shared(room, p.kv);
+  if (last >= max(unit * kUnitPositions, tile.oldest)) {
+    const UnitPages pages(p.step, p.kv, 0, tile.kv_head, unit, tile.oldest, last);
+    shared.copy_keys<Kv>(pages, p.kv);
+    shared.copy_values<Kv>(pages, p.kv);
+    return;
   }
-#pragma unroll 4
-  for (int i = lane; i < kUnitPositions * (kValueRow / 8); i += kLanes) {
-    const int at = i / (kValueRow / 8), dim = i % (kValueRow / 8) * 8;
-    int place;
-    const u8* page = pages.find(at, place) + kv.value_begin;
-    if (pages.first + at < missing) {
-      Halves<Kv>::copy_value(shared.value_at(at, dim), page, kValueRow, place, dim);
-    } else {
-      *reinterpret_cast<uint4*>(shared.value_at(at, dim)) = make_uint4(0, 0, 0, 0);
-    }
+  for (int i = static_cast<int>(threadIdx.x); i < kUnitPositions * (kValueRow / 8); i += kThreads) {
+    *reinterpret_cast<uint4*>(shared.value_at(i / (kValueRow / 8), i % (kValueRow / 8) * 8)) = make_uint4(0, 0, 0, 0);
   }
+}
+
+// The units of a chunk from `first` on, as many as there is room for.
+ZINC_DEVICE void load_units(const AttentionParams& p, const OneTile& tile, const UnitRows& rows, int first, int last,
+                            OneRoom& room) {
+#pragma unroll 1
+  for (int u = 0; u < kGroups; ++u) {
+    if (rows.see_some(first + u)) load_unit(p, tile, first + u, last, room.units[u]);
+  }
+  await_copies<0>();
+  __syncthreads();
 }
 
 // One unit of all rows; its results go to the room.
@@ -213,21 +212,13 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   const UnitRows rows{room.q, kQueryStride, room.weights[group], room.exchange[group], group,
                       {tile.position, tile.position}, tile.oldest, tile.position, tile.position, p.scale,
                       kShape.has_softcap ? p.softcap : 0.0f, kShape.window};
-  const auto pages_of = [&](int unit) {
-    return UnitPages(p.step, p.kv, 0, tile.kv_head, unit, tile.oldest, tile.position);
-  };
   const int newest_unit = tile.position / kUnitPositions, first_unit = (first + split) * kChunkUnits;
   const bool has_newest = kShape.has_keys && (last - first) % n_splits == split;
   u8* page = head_of(p.kv, page_of(p.step, p.kv.group, 0, tile.position), tile.kv_head);
-  u8* own = room.units[group];
-  if (kShape.has_keys && rows.see_some(first_unit + group)) {
-    load_unit(pages_of(first_unit + group), p.kv, tile.position, own);
-  }
+  if (kShape.has_keys) load_units(p, tile, rows, first_unit, tile.position - 1, room);
   const bool is_there = newest_unit >= first_unit && newest_unit < first_unit + kGroups;
   wait_for_previous();
   prepare_all(one, tile, page, has_newest, is_there ? room.units[newest_unit - first_unit] : nullptr, room);
-  end_copies();
-  await_copies<0>();
   __syncthreads();
   const bool is_single = first == last;
   const auto write = [&](int row, int dim, float value) {
@@ -241,19 +232,19 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
     return p.partial + (static_cast<long long>(tile.first_head + row) * p.n_chunks + slot) * (kValueDim + 2);
   };
   for (int chunk = first + split; chunk <= last; chunk += n_splits) {
-    for (int u = group; u < kChunkUnits; u += kGroups) {
-      const int unit = chunk * kChunkUnits + u;
-      if (!rows.see_some(unit)) {
-        if (member == 0 && lane_id() < kRows) room.runs[u][lane_id()] = {lowest_score(), 0.0f};
-        continue;
+#pragma unroll 1
+    for (int round = 0; round < kChunkUnits; round += kGroups) {
+      const int unit = chunk * kChunkUnits + round;
+      if (!kShape.has_keys || unit > first_unit) {
+        __syncthreads();  // all have done with the units before
+        load_units(p, tile, rows, unit, tile.position, room);
       }
-      if (!kShape.has_keys || unit >= first_unit + kGroups) {
-        load_unit(pages_of(unit), p.kv, tile.position + 1, own);
-        end_copies();
-        await_copies<0>();
-        group_meets<kGroupWarps>(group);
+      if (group >= kGroups) continue;
+      if (rows.see_some(unit + group)) {
+        attend_loaded(rows, InShared(room.units[group], p.kv), unit + group, member, room);
+      } else if (member == 0 && lane_id() < kRows) {
+        room.runs[round + group][lane_id()] = {lowest_score(), 0.0f};
       }
-      attend_loaded(rows, InShared(own, p.kv), unit, member, room);
     }
     __syncthreads();
     if (const int row = static_cast<int>(threadIdx.x); row < tile.n_heads) {

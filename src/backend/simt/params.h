@@ -154,7 +154,7 @@ struct ProductShape {
   int route_mode;
   int strip_rows;               // 8 or 16
   int most_strips;              // of a block
-  int x_bytes, partial_floats;  // shared memory of its rows and of one of two sets of segments' sums
+  int x_bytes, partial_floats;  // shared memory of its rows and of segments' sums
 };
 ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_BOTH int last_groups_of(int n_in) {
@@ -178,9 +178,10 @@ ZINC_BOTH int depth_of(int n_sets, int header_bytes, int group_bytes) {
   const int depth = (80 << 10) / (kProductWarps * n_sets * slot_bytes(header_bytes, group_bytes));
   return depth > 4 ? 4 : depth;
 }
-// Strips whose sums are finished together: whole turns of all warps, and not too few.
+// Strips whose sums are finished together: all of a block's, or whole turns of all warps.
 ZINC_BOTH int batch_strips(const ProductShape& s, int strip_rows) {
-  constexpr int kEnough = 1024;  // sums
+  constexpr int kMost = 4096, kEnough = 1024;  // sums
+  if (s.most_strips * units_of(s) * strip_rows <= kMost) return s.most_strips;
   int n = 1;
   while (n * units_of(s) % kProductWarps != 0) ++n;
   while (n * units_of(s) * strip_rows < kEnough) n *= 2;
@@ -192,7 +193,7 @@ struct ProductRoom {
 ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
 // The norm's weights and the sums have one place: the former are done with when the latter come.
 ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
-  const int norm = s.input == kNormedRow ? s.n_in : 0, sums = 2 * s.partial_floats;
+  const int norm = s.input == kNormedRow ? s.n_in : 0, sums = s.partial_floats;
   ProductRoom room{};
   room.norm = 128;  // behind the gates of a spread class
   room.x = room.norm + in_lines(4 * (norm > sums ? norm : sums));
@@ -379,10 +380,17 @@ ZINC_BOTH int attend_head_floats(const AttendShape& s) {
 ZINC_BOTH int unit_bytes(int k_dim, int v_dim) {
   return 2 * ((k_dim + 31) / 32 * 4) * (kPagePositions * 16 + 32) + 64 * ((v_dim + 63) / 64 * 128 + 32);
 }
+// Units in shared memory at once: as many as leave room for the next kernel's block, at most a chunk's.
+ZINC_BOTH int units_at_once(const AttendShape& s) {
+  const int fit = (80 << 10) / unit_bytes(s.k_dim, s.v_dim), most = kWarps / warps_of_unit(s);
+  const int n = fit < most ? fit : most;
+  return n < 1 ? 1 : n > 4 ? 4 : n == 3 ? 2 : n;
+}
 ZINC_BOTH int attend_room_bytes(const AttendShape& s) {
-  const int group_warps = warps_of_unit(s), groups = kWarps / group_warps;
+  const int groups = units_at_once(s);
   const int floats = (s.tile_heads + 2) * attend_head_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
-                     groups * (16 * 36 + 32 * group_warps) + s.tile_heads * (4 * ((s.v_dim + 31) / 32 * 32 + 2) + 10);
+                     groups * (16 * 36 + 32 * warps_of_unit(s)) +
+                     s.tile_heads * (4 * ((s.v_dim + 31) / 32 * 32 + 2) + 10);
   return in_lines(4 * floats + groups * unit_bytes(s.k_dim, s.v_dim));
 }
 

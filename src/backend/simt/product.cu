@@ -263,13 +263,14 @@ struct Place {
   Turn turn;
   const u8* strip_bytes;  // the first segment of the strip's panel
   long long other;        // to the gate's other matrix
-  int row;
+  int row, n_left;        // n_left: strips of its matrix from this one on
 
   ZINC_DEVICE void find(const W& walk) {
     int strip = walk.begin + turn.strip;
     const int which = walk.owner(strip);
     const ProductPart& part = walk.part(which);
     row = strip % W::kStripsOfPanel * W::kRows;
+    n_left = part.n_strips - strip;
     long long at = strip / W::kStripsOfPanel * W::kPanelBytes;
     if constexpr (kShape.n_used > 0) at += walk.experts[which] * part.matrix_bytes;
     strip_bytes = part.bytes + at;
@@ -286,7 +287,12 @@ struct Place {
     return from + segment() * W::kSegmentBytes;
   }
   ZINC_DEVICE void advance(const W& walk) {
-    if (turn.advance() && walk.begin + turn.strip < walk.end) find(walk);
+    if (!turn.advance() || walk.begin + turn.strip >= walk.end) return;
+    if (kProductWarps > kUnits || --n_left == 0) return find(walk);
+    row += W::kRows;  // the next strip
+    if (row < kPanelRows) return;
+    row = 0;
+    strip_bytes += W::kPanelBytes;
   }
 };
 
