@@ -64,7 +64,8 @@ class Backend {
   virtual DeviceInfo info() const = 0;
   virtual DevicePeaks measure_peaks() = 0;  // a fraction of a second, all threads
   // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result. `done_with` is
-  // called, on this thread, for the bytes of each weight that is not read in place, as soon as they have been read.
+  // called, on this thread, for the bytes of each weight that is not read in place, as soon as they have been read; and
+  // by steps, now and then, for a table of which they read a few rows in place.
   virtual Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                         const DoneWith& done_with) = 0;
   virtual Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,

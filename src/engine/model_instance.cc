@@ -27,8 +27,9 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   instance.backend_ = std::move(backend);
   std::vector<const Graph*> graphs = {&instance.model_->graph};
   if (instance.model_->draft) graphs.push_back(&*instance.model_->draft);
+  const GgufFile* mapped = instance.file_.get();
   ZINC_TRY(weights, instance.backend_->upload(
-                        graphs, [&](std::span<const std::byte> bytes) { instance.file_->release_pages(bytes); }));
+                        graphs, [mapped](std::span<const std::byte> bytes) { mapped->release_pages(bytes); }));
   instance.weights_ = std::move(weights);
   instance.file_->release_pages();  // the metadata too
   return instance;

@@ -43,7 +43,7 @@ bool same_rope(const RopeParams& a, const RopeParams& b) {
 
 CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache, const Kernels& kernels,
                  ThreadPool& threads, const Bucket& bucket)
-    : graph_(graph), cache_(cache), kernels_(kernels), threads_(threads), bucket_(bucket) {
+    : graph_(graph), weights_(weights), cache_(cache), kernels_(kernels), threads_(threads), bucket_(bucket) {
   const MemoryPlan plan = plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values);
   arena_ = AlignedBuffer::allocate(std::max<size_t>(1, plan.n_elems) * sizeof(float));
   ZINC_CHECK(arena_.data() != nullptr);
@@ -51,7 +51,7 @@ CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
     const bool is_weight = graph.info(Value{i}).is_weight();
     data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
-  bind(weights);
+  bind();
   join_linears();
   scratch_.resize(static_cast<size_t>(threads.n_threads()));
   reserve_columns();
@@ -62,7 +62,7 @@ CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
   tiles_.reserve(n_tokens);
 }
 
-void CpuPlan::bind(const CpuWeights& weights) {
+void CpuPlan::bind() {
   for (const Node& n : graph_.nodes()) {
     Bound bound;
     bound.run = find_run(n.op);
@@ -70,9 +70,9 @@ void CpuPlan::bind(const CpuWeights& weights) {
       if (!n.in[i] || !graph_.info(n.in[i]).is_weight()) continue;
       const std::string& name = graph_.info(n.in[i]).name;
       if (i == 1 && (n.op == Op::linear || n.op == Op::moe_linear)) {
-        bound.matrix = weights.matrix(name);
+        bound.matrix = weights_.matrix(name);
       } else {
-        bound.vectors[i] = weights.vector(name);
+        bound.vectors[i] = weights_.vector(name);
       }
     }
     if (n.op == Op::rope) {

@@ -75,7 +75,7 @@ class CpuPlan final : public Plan {
   };
 
   static Run find_run(Op op);
-  void bind(const CpuWeights& weights);
+  void bind();
   void join_linears();
   int rope_table_for(const RopeParams& params, std::span<const float> factors);
   void reserve_columns();
@@ -134,6 +134,7 @@ class CpuPlan final : public Plan {
   void run_sample(size_t);
 
   const Graph& graph_;
+  const CpuWeights& weights_;
   CpuCache& cache_;
   const Kernels& kernels_;
   ThreadPool& threads_;

@@ -50,6 +50,7 @@ void CpuPlan::run_embed(size_t i) {
     const size_t at = static_cast<size_t>(tokens_[t]) * n_bytes;
     table.format->decode(table.bytes.subspan(at, n_bytes), {out + t * dim, dim});
   });
+  weights_.note_rows_read(graph_.info(node(i).in[0]), tokens_.size());
 }
 
 void CpuPlan::run_hidden_in(size_t i) { std::ranges::copy(in_.hidden, data(node(i).out[0])); }

@@ -36,8 +36,9 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
 Result<std::unique_ptr<CpuWeights>> CpuWeights::pack(std::span<const Graph* const> graphs, const Kernels& kernels,
                                                      ThreadPool& threads, const DoneWith& done_with) {
   auto weights = std::make_unique<CpuWeights>();
+  weights->done_with_ = done_with;
   for (const Graph* graph : graphs) weights->add(*graph, kernels);
-  if (Status packed = weights->pack_matrices(threads, done_with); !packed.ok()) return packed.error();
+  if (Status packed = weights->pack_matrices(threads); !packed.ok()) return packed.error();
   return weights;
 }
 
@@ -76,7 +77,7 @@ void CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels) {
 }
 
 // One allocation for all of them: small matrices share huge pages, so what streams past needs few address translations.
-Status CpuWeights::pack_matrices(ThreadPool& threads, const DoneWith& done_with) {
+Status CpuWeights::pack_matrices(ThreadPool& threads) {
   panels_ = AlignedBuffer::allocate(n_panel_bytes_);
   if (panels_.size() < n_panel_bytes_) {
     return fail(ErrorCode::out_of_memory, "the weights need {} bytes of memory, which were refused", n_panel_bytes_);
@@ -94,18 +95,28 @@ Status CpuWeights::pack_matrices(ThreadPool& threads, const DoneWith& done_with)
       for (size_t p = begin; p < end; ++p)
         pack_panel(matrix, p / matrix.n_panels(), p % matrix.n_panels(), zeros.data());
     });
-    done_with(matrix.view.bytes);
+    done_with_(matrix.view.bytes);
   }
   return ok_status();
 }
 
+void CpuWeights::note_rows_read(const ValueInfo& table, size_t n_rows) const {
+  constexpr size_t kRowsKept = 64;
+  const Matrix* product = matrix(table.name);
+  if (product && !product->format) return;  // read in place as a whole
+  n_rows_read_ += n_rows;
+  if (n_rows_read_ < kRowsKept) return;
+  n_rows_read_ = 0;
+  done_with_(table.weight.bytes);
+}
+
 const Matrix* CpuWeights::matrix(std::string_view name) const {
-  const auto found = matrices_.find(std::string(name));
+  const auto found = matrices_.find(name);
   return found == matrices_.end() ? nullptr : &found->second;
 }
 
 const std::vector<float>* CpuWeights::vector(std::string_view name) const {
-  const auto found = vectors_.find(std::string(name));
+  const auto found = vectors_.find(name);
   return found == vectors_.end() ? nullptr : &found->second;
 }
 

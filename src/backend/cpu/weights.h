@@ -2,8 +2,8 @@
 // file and decoded row by row where none does; small vectors as floats. Found by tensor name, shared by all graphs.
 #pragma once
 
+#include <map>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "backend/backend.h"
@@ -35,15 +35,21 @@ class CpuWeights final : public DeviceWeights {
                                                   ThreadPool& threads, const DoneWith& done_with);
   size_t device_bytes() const override { return panels_.size(); }
 
+  // Rows of a table that stays in the mapped file were read: every so many, its pages are given back. What is mapped
+  // around each row would be the whole table before long.
+  void note_rows_read(const ValueInfo& table, size_t n_rows) const;
+
   const Matrix* matrix(std::string_view name) const;              // nullptr: not one
   const std::vector<float>* vector(std::string_view name) const;  // nullptr: not one
 
  private:
   void add(const Graph& graph, const Kernels& kernels);
   void add_matrix(const ValueInfo& info, const Kernels& kernels);
-  Status pack_matrices(ThreadPool& threads, const DoneWith& done_with);
-  std::unordered_map<std::string, Matrix> matrices_;
-  std::unordered_map<std::string, std::vector<float>> vectors_;
+  Status pack_matrices(ThreadPool& threads);
+  std::map<std::string, Matrix, std::less<>> matrices_;
+  std::map<std::string, std::vector<float>, std::less<>> vectors_;
+  DoneWith done_with_;
+  mutable size_t n_rows_read_ = 0;
   AlignedBuffer panels_;  // of all matrices, in the order in which the graphs use them
   size_t n_panel_bytes_ = 0;
 };

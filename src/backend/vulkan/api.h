@@ -69,6 +69,25 @@ namespace zinc::vulkan {
   X(CreateComputePipelines)             \
   X(DestroyPipeline)
 
+// VK_KHR_cooperative_matrix, which distributions' headers do not have yet.
+struct CooperativeMatrixFeatures {
+  static constexpr auto kType = static_cast<VkStructureType>(1000506000);
+  VkStructureType sType = kType;
+  void* pNext = nullptr;
+  VkBool32 cooperativeMatrix = VK_FALSE, cooperativeMatrixRobustBufferAccess = VK_FALSE;
+};
+struct CooperativeMatrixProperties {
+  static constexpr auto kType = static_cast<VkStructureType>(1000506001);
+  static constexpr uint32_t kSigned8 = 3, kSigned32 = 5, kSubgroup = 3;
+  VkStructureType sType = kType;
+  void* pNext = nullptr;
+  uint32_t m = 0, n = 0, k = 0;
+  uint32_t a = 0, b = 0, c = 0, result = 0;  // types of the numbers
+  VkBool32 saturates = VK_FALSE;
+  uint32_t scope = 0;
+};
+using GetCooperativeMatrixProperties = VkResult(VKAPI_PTR*)(VkPhysicalDevice, uint32_t*, CooperativeMatrixProperties*);
+
 struct InstanceApi {
   VkInstance instance = VK_NULL_HANDLE;
   PFN_vkGetInstanceProcAddr get = nullptr;

@@ -98,6 +98,38 @@ void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
   out.has_subgroup_control = out.has_subgroup_control && v13.subgroupSizeControl == VK_TRUE;
 }
 
+// The deepest product of 16 x 16 signed bytes into 32 bits that a subgroup of 32 does, if 8-bit numbers are known at
+// all.
+int ask_matrix_depth(const InstanceApi& api, VkPhysicalDevice device, const Capabilities& known) {
+  if (!has_extension(api, device, "VK_KHR_cooperative_matrix") || subgroup_for(known) != 32) return 0;
+  const auto list = reinterpret_cast<GetCooperativeMatrixProperties>(
+      api.get(api.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  CooperativeMatrixFeatures matrices;
+  VkPhysicalDeviceVulkan12Features v12{};
+  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  v12.pNext = &matrices;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &v12;
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  if (!list || matrices.cooperativeMatrix != VK_TRUE || v12.shaderInt8 != VK_TRUE || v12.vulkanMemoryModel != VK_TRUE) {
+    return 0;
+  }
+  uint32_t n = 0;
+  list(device, &n, nullptr);
+  std::vector<CooperativeMatrixProperties> all(n);
+  list(device, &n, all.data());
+  int deepest = 0;
+  using Row = CooperativeMatrixProperties;
+  for (const Row& row : all) {
+    const bool fits = row.m == 16 && row.n == 16 && (row.k == 16 || row.k == 32) && row.a == Row::kSigned8 &&
+                      row.b == Row::kSigned8 && row.c == Row::kSigned32 && row.result == Row::kSigned32 &&
+                      row.saturates == VK_FALSE && row.scope == Row::kSubgroup;
+    if (fits) deepest = std::max(deepest, static_cast<int>(row.k));
+  }
+  return deepest;
+}
+
 }  // namespace
 
 Capabilities ask(const InstanceApi& api, VkPhysicalDevice device) {
@@ -115,7 +147,7 @@ Capabilities ask(const InstanceApi& api, VkPhysicalDevice device) {
   }
   out.has_memory_budget = has_extension(api, device, "VK_EXT_memory_budget");
   out.has_statistics = has_extension(api, device, "VK_KHR_pipeline_executable_properties");
-  out.has_cooperative_matrices = has_extension(api, device, "VK_KHR_cooperative_matrix");
+  out.matrix_depth = ask_matrix_depth(api, device, out);
   return out;
 }
 

@@ -17,7 +17,8 @@ struct Capabilities {
   int min_subgroup = 0, max_subgroup = 0, default_subgroup = 0;
   bool has_shuffle = false, has_subgroup_control = false, has_full_subgroups = false;
   bool has_addresses = false, has_int64 = false, has_scalar_layout = false, has_timelines = false;
-  bool has_integer_dot = false, has_fast_integer_dot = false, has_cooperative_matrices = false;
+  bool has_integer_dot = false, has_fast_integer_dot = false;
+  int matrix_depth = 0;  // inputs of a 16 x 16 product of signed bytes on cooperative matrices; 0: it has none
   size_t shared_bytes = 0, max_allocation_bytes = 0, uniform_alignment = 256;
   size_t device_memory_bytes = 0;  // of the largest device-local heap
   double timestamp_ns = 1;

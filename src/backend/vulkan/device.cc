@@ -162,6 +162,7 @@ Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
   v12.scalarBlockLayout = VK_TRUE;
   v12.timelineSemaphore = VK_TRUE;
   v12.pNext = &v13;
+  CooperativeMatrixFeatures matrices{.cooperativeMatrix = VK_TRUE};
   VkPhysicalDeviceFeatures2 features{};
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.features.shaderInt64 = VK_TRUE;
@@ -173,11 +174,17 @@ Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
   info.pQueueCreateInfos = &queue;
   std::vector<const char*> extensions;
   if (capabilities_.has_memory_budget) extensions.push_back("VK_EXT_memory_budget");
+  if (capabilities_.matrix_depth > 0) {
+    extensions.push_back("VK_KHR_cooperative_matrix");
+    v12.shaderInt8 = v12.vulkanMemoryModel = VK_TRUE;
+    v13.pNext = &matrices;
+  }
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{};
   statistics.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
   statistics.pipelineExecutableInfo = VK_TRUE;
   if (with_statistics) {
     extensions.push_back("VK_KHR_pipeline_executable_properties");
+    statistics.pNext = v13.pNext;
     v13.pNext = &statistics;
   }
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());

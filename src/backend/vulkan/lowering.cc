@@ -214,6 +214,35 @@ void Lowering::fill_parts(const ProductGroup& group, LinearBlock& block, Touched
   touched.writes.push_back(all(add.out[0]));
 }
 
+// On cooperative matrices, where there are enough rows; all of a model's experts or none.
+bool Lowering::on_matrices(const DeviceMatrix& matrix, bool is_expert) const {
+  if (device_.capabilities().matrix_depth == 0 || matrix.format->rounded_block == 0) return false;
+  return !is_expert || room_.tile_rows() == kMatrixExpertRows;
+}
+
+// Which kernel, cut how.
+Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
+                                          bool rounds) const {
+  const bool is_expert = node(group.nodes[0]).op == Op::moe_linear, is_gated = group.act >= 0;
+  const bool is_few = x_rows <= kMaxSplitTokens;
+  const std::string format(matrix.format->name);
+  const int expert_mode = !is_expert ? 0 : is_few ? 1 : 2;
+  if (!is_few && on_matrices(matrix, is_expert)) {
+    const int warp_rows = is_expert || x_rows <= kMatrixExpertRows ? 2 : 4;  // 32 rows of activations each
+    return {{"gemm." + format,
+             {{1, warp_rows}, {2, device_.capabilities().matrix_depth}, {3, is_gated ? 1 : 0}, {6, expert_mode}}},
+            32 * warp_rows,
+            32 * (kWarps / warp_rows) / (is_gated ? 2 : 1)};
+  }
+  int rows = is_expert ? room_.tile_rows() : device_.tuning().product_rows;
+  if (is_few) rows = is_expert || rounds || x_rows == 1 ? 1 : x_rows <= 4 ? 4 : device_.tuning().few_rows;
+  const int quads = !rounds ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : kMaxRoundedInputs / 16;
+  return {{"linear." + format,
+           {{1, rows}, {2, is_few ? 1 : 0}, {3, is_gated ? 1 : 0}, {4, rounds ? 1 : 0}, {5, quads}, {6, expert_mode}}},
+          rows,
+          kPanelRows * (is_few ? kWarps / matrix.matrix.n_splits : kWarps)};
+}
+
 Status Lowering::lower_products(const ProductGroup& group) {
   const Node& first = node(group.nodes[0]);
   const bool is_expert = first.op == Op::moe_linear;
@@ -222,43 +251,30 @@ Status Lowering::lower_products(const ProductGroup& group) {
   block.n_rows = n_rows(first.in[0]);
   block.per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
   const int64_t x_rows = int64_t{max_rows(first.in[0])} * block.per_row;
-  const bool is_few = x_rows <= kMaxSplitTokens;
   const bool rounds =
       matrix.format->rounded_block > 0 && rounds_inside(first.in[0], matrix.matrix.n_in) && block.per_row == 1;
+  const ProductShape shape = shape_of(group, matrix, x_rows, rounds);
   Touched touched;
   if (Status s = fill_inputs(group, rounds, block, touched); !s.ok()) return s;
-  int64_t n_results = x_rows, n_tiles = 0;
-  int rows_at_once = room_.tile_rows(), expert_mode = 0;
+  int64_t n_tiles = div_up(x_rows, shape.rows);
   if (is_expert) {
+    const bool is_few = x_rows <= kMaxSplitTokens;
     block.expert_ids = room_.at(first.in[2]);
     block.n_used = static_cast<int>(width(first.in[2]));
     block.x_per_used = info(first.in[0]).shape.n_dims() == 1 ? 0 : 1;
-    n_results = x_rows * block.n_used;
-    expert_mode = is_few ? 1 : 2;
     const ExpertTiles tiles = room_.expert_tiles();
     block.order = tiles.order;
     block.tiles = tiles.tiles;
     block.n_tiles = tiles.n_tiles;
     touched.reads.push_back(is_few ? all(first.in[2]) : Touch{tiles.order, tiles.n_bytes});
+    n_tiles = is_few ? x_rows * block.n_used : room_.max_expert_tiles(x_rows * block.n_used, matrix.n_stack);
   }
-  if (is_few) rows_at_once = is_expert || rounds || x_rows == 1 ? 1 : x_rows <= 4 ? 4 : device_.tuning().few_rows;
-  n_tiles = expert_mode == 2 ? room_.max_expert_tiles(n_results, matrix.n_stack) : div_up(n_results, rows_at_once);
   fill_parts(group, block, touched);
-  const bool is_gated = group.act >= 0;
-  const int panels = is_few ? kWarps / matrix.matrix.n_splits : kWarps;  // of a workgroup
   int64_t n_blocks = 0;
-  for (int part = 0; part < (is_gated ? 1 : block.n_parts); ++part) {
-    n_blocks += div_up(block.parts[part].n_out, int64_t{kPanelRows} * panels);
+  for (int part = 0; part < (group.act >= 0 ? 1 : block.n_parts); ++part) {
+    n_blocks += div_up(block.parts[part].n_out, shape.outputs);
   }
-  const int quads = !rounds ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : kMaxRoundedInputs / 16;
-  return emit({"linear." + std::string(matrix.format->name),
-               {{1, rows_at_once},
-                {2, is_few ? 1 : 0},
-                {3, is_gated ? 1 : 0},
-                {4, rounds ? 1 : 0},
-                {5, quads},
-                {6, expert_mode}}},
-              block, {n_blocks, n_tiles}, touched);
+  return emit(shape.key, block, {n_blocks, n_tiles}, touched);
 }
 
 // ---- rows ----

@@ -79,6 +79,12 @@ class Lowering {
   }
   bool must_wait(const Touched& touched);
 
+  struct ProductShape {
+    KernelKey key;
+    int rows, outputs;  // of a workgroup
+  };
+  bool on_matrices(const DeviceMatrix& matrix, bool is_expert) const;
+  ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows, bool rounds) const;
   Status lower_products(const ProductGroup& group);
   Status fill_inputs(const ProductGroup& group, bool rounds_inside, LinearBlock& block, Touched& touched);
   void fill_parts(const ProductGroup& group, LinearBlock& block, Touched& touched) const;

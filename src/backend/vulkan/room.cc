@@ -28,6 +28,15 @@ size_t max_rows(const Graph& graph, const RoundedForm& form, const Bucket& bucke
   return static_cast<size_t>(rows) * static_cast<size_t>(info.shape.elems() / form.n_in);
 }
 
+// Experts in floats have no kernel on matrices, and all of a model's are cut alike.
+int expert_tile_rows(const Graph& graph, const VulkanWeights& weights, const Device& device) {
+  if (device.capabilities().matrix_depth == 0) return device.tuning().product_rows;
+  const bool all_rounded = std::ranges::all_of(graph.nodes(), [&](const Node& n) {
+    return n.op != Op::moe_linear || weights.matrix(graph.info(n.in[1]).name)->format->rounded_block > 0;
+  });
+  return all_rounded ? kMatrixExpertRows : device.tuning().product_rows;
+}
+
 }  // namespace
 
 UploadLayout::UploadLayout(const Bucket& bucket, const VulkanCache& cache) {
@@ -58,7 +67,7 @@ Room::Room(const Graph& graph, const VulkanWeights& weights, const VulkanCache& 
 
 Result<std::unique_ptr<Room>> Room::take(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache,
                                          Device& device, const Bucket& bucket) {
-  std::unique_ptr<Room> room(new Room(graph, weights, cache, bucket, device.tuning().product_rows));
+  std::unique_ptr<Room> room(new Room(graph, weights, cache, bucket, expert_tile_rows(graph, weights, device)));
   if (Status s = room->take_buffers(device); !s.ok()) return s.error();
   if (Status s = room->place_rounded(device); !s.ok()) return s.error();
   if (Status s = room->make_rope_tables(weights, device); !s.ok()) return s.error();

@@ -16,6 +16,9 @@ namespace zinc::vulkan {
 // product over a workgroup's warps.
 inline constexpr int kMaxSplitTokens = 8;
 
+// Rows of an expert that a workgroup multiplies on cooperative matrices.
+inline constexpr int kMatrixExpertRows = 64;
+
 // Where the parts of a step's upload begin, in ints.
 struct UploadLayout {
   size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, first_column, entries, n_ints;
@@ -51,7 +54,7 @@ class Room {
   int n_chunks(int layer) const;  // of keys, at most, of one row of this layer
   const UploadLayout& layout() const { return layout_; }
   ExpertTiles expert_tiles() const;
-  int tile_rows() const { return tile_rows_; }  // of activations a workgroup multiplies at once in prompts
+  int tile_rows() const { return tile_rows_; }  // of an expert that a workgroup multiplies at once in prompts
   int64_t max_expert_tiles(int64_t n_pairs, int64_t n_experts) const {
     return n_pairs / tile_rows_ + std::min(n_pairs, n_experts);
   }

@@ -10,30 +10,12 @@
 #include "rounding.glsl"
 #include "panel.glsl"
 #include FORMAT
+#include "product.glsl"
 
 layout(constant_id = 1) const int M = 1;        // rows of activations at once
 layout(constant_id = 2) const int kSplit = 1;   // the warps of a panel share its segments
-layout(constant_id = 3) const int kGated = 0;   // parts 0 and 1 are gate and up: out is act(gate) * up
 layout(constant_id = 4) const int kRounds = 0;  // x is floats; normed and rounded here. M is 1
 layout(constant_id = 5) const int kQuads = 1;   // sixteens of inputs there is room for, where kRounds
-layout(constant_id = 6) const int kExperts = 0;  // 1: each row and used expert alone (M is 1); 2: in tiles of one expert
-
-const int kMaxParts = 3;
-struct Params {
-  Matrix parts[kMaxParts];
-  uint64_t outs[kMaxParts], biases[kMaxParts], expert_scales[kMaxParts];
-  uint64_t added;  // a residual of part 0
-  uint64_t x, norm_weight;
-  Rounded rounded;
-  uint64_t expert_ids, order, tiles, n_tiles;
-  float norm_eps;
-  int n_rows, n_parts, act, is_normed;
-  int per_row;             // inputs of each of the n_rows
-  int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
-
-const int kSegmentBytes = kPanelRows * (HEADER_BYTES + kSegmentGroups * GROUP_BYTES);
 
 shared uvec2 x_quants[2 * kQuads];
 shared float x_scales[kQuads / 2 + 1];
@@ -211,10 +193,6 @@ void multiply_segment(Loaded segment, int s, out float values[M]) {
 }
 #endif
 
-uint64_t panel_at(Matrix matrix, int panel, int expert) {
-  return matrix.bytes + uint64_t(expert) * matrix.matrix_bytes + uint64_t(panel) * matrix.panel_bytes;
-}
-
 // Segments of splits first, first + step, ... of one panel, added in order; the first of them is `loaded`. Nothing more is
 // loaded ahead: registers for a second segment cost more in workgroups at once than they win.
 void multiply_panel(Matrix matrix, uint64_t weights, Loaded loaded, int first, int step, out float totals[M]) {
@@ -240,39 +218,10 @@ void multiply_panel(Matrix matrix, uint64_t weights, Loaded loaded, int first, i
   }
 }
 
-// Scaled and biased.
-float finished(float sum, int part, int expert, int o) {
-  precise float value = sum;
-  if (kExperts != 0 && p.expert_scales[part] != 0ul) value = value * Floats(p.expert_scales[part]).at[expert];
-  if (p.biases[part] != 0ul) value = value + Floats(p.biases[part]).at[expert * p.parts[part].n_out + o];
-  return value;
-}
-
-void write_out(int part, int expert, int o, int m, float sum, float up_sum) {
-  int n_out = p.parts[part].n_out;
-  precise float value = finished(sum, part, expert, o);
-  if (kGated != 0) value = gated(p.act, value, finished(up_sum, 1, expert, o));
-  uint64_t at = (uint64_t(results[m]) * uint64_t(n_out) + uint64_t(o)) * 4ul;
-  if (p.added != 0ul) value = Floats(p.added + at).at[0] + value;
-  Floats(p.outs[part] + at).at[0] = value;
-}
-
 // Which rows, and of which expert. The number of rows there are; none: nothing to do.
 int find_rows(out int expert) {
-  int y = int(gl_WorkGroupID.y), first = y * M, n;
-  expert = 0;
-  if (kExperts == 2) {
-    if (y >= Ints(p.n_tiles).at[0]) return 0;
-    expert = Ints(p.tiles).at[3 * y];
-    first = Ints(p.tiles).at[3 * y + 1];
-    n = Ints(p.tiles).at[3 * y + 2];
-  } else {
-    int n_all = rows_of(p.n_rows) * (kExperts == 1 ? p.n_used : p.per_row);
-    n = min(M, n_all - first);
-    if (n <= 0) return 0;
-    if (kExperts == 1) expert = Ints(p.expert_ids).at[first];
-  }
-  [[unroll]] for (int m = 0; m < M; ++m) {  // rows past the last repeat it
+  int first, n = find_tile(M, expert, first);
+  [[unroll]] for (int m = 0; m < M && n > 0; ++m) {  // rows past the last repeat it
     int at = first + min(m, n - 1);
     results[m] = kExperts == 2 ? Ints(p.order).at[at] : at;
     x_rows[m] = kExperts != 0 && p.x_per_used == 0 ? results[m] / p.n_used : results[m];
@@ -283,14 +232,7 @@ int find_rows(out int expert) {
 void main() {
   int n_splits = p.parts[0].n_splits, warps = kSplit != 0 ? n_splits : 1;
   int per_block = kWarps / warps, local = warp_id() / warps, split = kSplit != 0 ? warp_id() % warps : 0;
-  int part = 0, block = int(gl_WorkGroupID.x);
-  if (kGated == 0) {
-    for (; part + 1 < p.n_parts; ++part) {
-      int n_blocks = (p.parts[part].n_out + kPanelRows * per_block - 1) / (kPanelRows * per_block);
-      if (block < n_blocks) break;
-      block -= n_blocks;
-    }
-  }
+  int part, block = find_part(kPanelRows * per_block, part);
   int panel = block * per_block + local, n_out = p.parts[part].n_out, expert;
   int n_rows = find_rows(expert);
   if (n_rows == 0) return;
@@ -316,7 +258,7 @@ void main() {
   if (kSplit == 0) {
     int o = panel * kPanelRows + lane_id();
     [[unroll]] for (int m = 0; m < M; ++m) {
-      if (o < n_out && m < n_rows) write_out(part, expert, o, m, totals[m], ups[m]);
+      if (o < n_out && m < n_rows) write_out(part, expert, o, results[m], totals[m], ups[m]);
     }
     return;
   }
@@ -339,6 +281,6 @@ void main() {
         up_sum = next_up;
       }
     }
-    write_out(part, expert, o, m, sum, up_sum);
+    write_out(part, expert, o, results[m], sum, up_sum);
   }
 }

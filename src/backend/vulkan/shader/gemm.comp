@@ -1,0 +1,408 @@
+// out[m, o] = sum_k x[m, k] * weight[o, k] for many rows of activations, on cooperative matrices of signed bytes.
+// REQUIRES: a rounded format; subgroups of 32; the matrix shape 16 x 16 x kDepth.
+// A workgroup has kTileRows rows of activations and kTileOutputs outputs, a warp 32 x 32 of them: two by two tiles. Weights are
+// unpacked to bytes once per workgroup. What belongs to a row or an output alone (scales) is loaded as a matrix whose
+// rows or columns are all alike, so that it meets each sum whatever way the device lays its matrices out. Every sum is
+// made as linear.comp makes it: the results are the same bits.
+#version 460
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#include "memory.glsl"
+#include "lanes.glsl"
+#include "arithmetic.glsl"
+#include "rounding.glsl"
+#include "panel.glsl"
+#include FORMAT
+#include "product.glsl"
+
+layout(constant_id = 1) const int kWarpRows = 4;  // warps along the rows of activations; 8 / kWarpRows along outputs
+layout(constant_id = 2) const int kDepth = 32;    // inputs of one matrix product: 16 or 32
+
+const int kTile = 16;
+const int kTileRows = 32 * kWarpRows, kTileOutputs = 32 * (kWarps / kWarpRows);
+
+#if ROUNDED_BLOCK == 256 && HALF_SCALES
+// Each half of a group has a scale of its own: it is multiplied with zeros in the place of the other. Both halves lie
+// around sixteen zeros.
+const int kStageGroups = 2, kGroupSixteens = 3, kScales = 16;
+#else
+const int kStageGroups = 4, kGroupSixteens = 2, kScales = 8;
+#endif
+const int kXStride = 2 * kStageGroups + 1, kWStride = kGroupSixteens * kStageGroups + 1;  // in sixteens of bytes
+const int kWBegin = kTileRows * kXStride;
+
+shared uvec4 stage[kWBegin + kTileOutputs * kWStride];  // bytes of x, then of the weights; at last the warps' results
+shared int row_of[kTileRows];                           // rows of x
+shared int result_of[kTileRows];
+#if ROUNDED_BLOCK == 256
+shared int w_scales[kScales * kTileOutputs];
+shared float w_d[kTileOutputs], x_d[kTileRows];
+#if HAS_MIN
+shared float w_dmin[kTileOutputs];
+shared uvec4 w_mins[2 * kTileOutputs], x_low[2 * kTileRows], x_high[2 * kTileRows];  // sums of 32 inputs are low + 64 * high
+#endif
+#else
+shared float w_scales[kScales * kTileOutputs], x_scales[kScales * kTileRows];
+#if HAS_MIN
+shared float w_mins[kScales * kTileOutputs], x_totals[kScales * kTileRows];
+#endif
+#endif
+
+#define Left coopmat<int8_t, gl_ScopeSubgroup, kTile, kDepth, gl_MatrixUseA>
+#define Right coopmat<int8_t, gl_ScopeSubgroup, kDepth, kTile, gl_MatrixUseB>
+#define Ints16 coopmat<int, gl_ScopeSubgroup, kTile, kTile, gl_MatrixUseAccumulator>
+#define Floats16 coopmat<float, gl_ScopeSubgroup, kTile, kTile, gl_MatrixUseAccumulator>
+const int kRowMajor = gl_CooperativeMatrixLayoutRowMajor, kColumnMajor = gl_CooperativeMatrixLayoutColumnMajor;
+
+int part, first_panel, expert;
+
+// Weight row r of the workgroup: gate rows come before up rows where both are multiplied.
+uint64_t segment_of(int r, int s) {
+  int panel = r / kPanelRows, which = part;
+  if (kGated != 0 && panel >= kTileOutputs / kPanelRows / 2) {
+    panel -= kTileOutputs / kPanelRows / 2;
+    which = 1;
+  }
+  panel += first_panel;
+  if (panel * kPanelRows >= p.parts[which].n_out) panel = 0;  // computed and not written
+  return panel_at(p.parts[which], panel, expert) + uint64_t(s) * uint64_t(kSegmentBytes);
+}
+
+// ---- from memory to shared memory ----
+
+const int kXLoads = kTileRows * 2 * kStageGroups / kThreads, kWLoads = (kTileOutputs * kStageGroups + kThreads - 1) / kThreads;
+uvec4 x_ahead[kXLoads];
+Raw w_ahead[kWLoads];
+
+void load_stage(int s, int first_group) {
+  [[unroll]] for (int i = 0; i < kXLoads; ++i) {
+    int at = i * kThreads + thread_id(), row = at / (2 * kStageGroups), sixteen = at % (2 * kStageGroups);
+    uint64_t from = p.rounded.q + uint64_t(row_of[row]) * uint64_t(p.rounded.stride) + uint64_t(s * kSegmentElems);
+    x_ahead[i] = Quads(from).at[2 * first_group + sixteen];
+  }
+  [[unroll]] for (int i = 0; i < kWLoads; ++i) {
+    int at = i * kThreads + thread_id(), row = at % kTileOutputs, g = at / kTileOutputs;
+    if (g < kStageGroups) w_ahead[i] = load_group(segment_of(row, s), row % kPanelRows, first_group + g);
+  }
+}
+
+void store_stage() {
+  [[unroll]] for (int i = 0; i < kXLoads; ++i) {
+    int at = i * kThreads + thread_id(), row = at / (2 * kStageGroups), sixteen = at % (2 * kStageGroups);
+    stage[row * kXStride + sixteen] = x_ahead[i];
+  }
+  [[unroll]] for (int i = 0; i < kWLoads; ++i) {
+    int at = i * kThreads + thread_id(), row = at % kTileOutputs, g = at / kTileOutputs;
+    if (g >= kStageGroups) continue;
+    int w[8], to = kWBegin + row * kWStride + g * kGroupSixteens;
+    expand(w_ahead[i], w);
+    stage[to] = uvec4(w[0], w[1], w[2], w[3]);
+    stage[to + kGroupSixteens - 1] = uvec4(w[4], w[5], w[6], w[7]);
+  }
+}
+
+// Scales and sums of a segment: the first threads have an output each, the next ones a row of activations.
+const int kFirstRow = kTileOutputs;
+Header header_ahead;
+#if ROUNDED_BLOCK == 256
+float x_d_ahead;
+ivec4 x_sums_ahead[2];
+#else
+const int kXScales = kScales * kTileRows / kThreads;
+float x_scales_ahead[kXScales];
+int x_sums_ahead[kXScales];
+#endif
+
+void load_scales(int s) {
+  int r = thread_id();
+  if (r < kTileOutputs) header_ahead = load_header(segment_of(r, s), r % kPanelRows);
+#if ROUNDED_BLOCK == 256
+  int row = row_of[clamp(r - kFirstRow, 0, kTileRows - 1)];
+  x_d_ahead = Floats(p.rounded.scale).at[row * (p.rounded.stride / kSegmentElems) + s];
+#if HAS_MIN
+  uint64_t sums = p.rounded.sum + 4ul * uint64_t(row * (p.rounded.stride / kGroupElems) + s * kSegmentGroups);
+  [[unroll]] for (int i = 0; i < 2; ++i) x_sums_ahead[i] = ivec4(Quads(sums).at[i]);
+#endif
+#else
+  [[unroll]] for (int i = 0; i < kXScales; ++i) {
+    int at = i * kThreads + r;
+    int from = row_of[at % kTileRows] * (p.rounded.stride / kGroupElems) + s * kSegmentGroups + at / kTileRows;
+    x_scales_ahead[i] = Floats(p.rounded.scale).at[from];
+#if HAS_MIN
+    x_sums_ahead[i] = Ints(p.rounded.sum).at[from];
+#endif
+  }
+#endif
+}
+
+void store_scales() {
+  int r = thread_id();
+  if (r < kTileOutputs) {
+    [[unroll]] for (int g = 0; g < kScales; ++g) w_scales[g * kTileOutputs + r] = header_scale(header_ahead, g);
+#if ROUNDED_BLOCK == 256
+    w_d[r] = header_d(header_ahead);
+#if HAS_MIN
+    w_dmin[r] = header_dmin(header_ahead);
+    uvec2 mins = uvec2(0);
+    [[unroll]] for (int g = 0; g < 8; ++g) mins[g / 4] |= uint(header_min(header_ahead, g)) << 8 * (g % 4);
+    w_mins[2 * r] = uvec4(mins, 0, 0);
+#endif
+#elif HAS_MIN
+    [[unroll]] for (int g = 0; g < kScales; ++g) w_mins[g * kTileOutputs + r] = header_min(header_ahead, g);
+#endif
+  }
+#if ROUNDED_BLOCK == 256
+  int row = r - kFirstRow;
+  if (row < 0 || row >= kTileRows) return;
+  x_d[row] = x_d_ahead;
+#if HAS_MIN
+  uvec2 low = uvec2(0), high = uvec2(0);
+  [[unroll]] for (int g = 0; g < 8; ++g) {
+    int sum = x_sums_ahead[g / 4][g % 4], l = ((sum + 32) & 63) - 32;
+    low[g / 4] |= uint(l & 255) << 8 * (g % 4);
+    high[g / 4] |= uint((sum - l) / 64 & 255) << 8 * (g % 4);
+  }
+  x_low[2 * row] = uvec4(low, 0, 0);
+  x_high[2 * row] = uvec4(high, 0, 0);
+#endif
+#else
+  [[unroll]] for (int i = 0; i < kXScales; ++i) {
+    x_scales[i * kThreads + r] = x_scales_ahead[i];
+#if HAS_MIN
+    precise float total = x_scales_ahead[i] * float(x_sums_ahead[i]);
+    x_totals[i * kThreads + r] = total;
+#endif
+  }
+#endif
+}
+
+// ---- a warp's sums ----
+
+int warp_row() { return warp_id() % kWarpRows * 32; }
+// Where tile n of the warp's outputs begins in the workgroup's. Gate and up of the same outputs are one warp's.
+int output_at(int n) {
+  int w = warp_id() / kWarpRows;
+  return kGated != 0 ? n * (kTileOutputs / 2) + w * kTile : w * 32 + n * kTile;
+}
+
+Left load_x(int m, int sixteen) {
+  Left x;
+  coopMatLoad(x, stage, (warp_row() + m * kTile) * kXStride + sixteen, kXStride, kRowMajor);
+  return x;
+}
+Right load_w(int n, int sixteen) {
+  Right w;
+  coopMatLoad(w, stage, kWBegin + output_at(n) * kWStride + sixteen, kWStride, kColumnMajor);
+  return w;
+}
+
+#if ROUNDED_BLOCK == 256
+Ints16 sums[2][2];  // of a segment
+
+void add_scaled(Ints16 products, Ints16 scale, int m, int n) {
+  for (int i = 0; i < products.length(); ++i) sums[m][n][i] += scale[i] * products[i];
+}
+
+void multiply_group(int g, int in_segment) {
+#if HALF_SCALES
+  [[unroll]] for (int h = 0; h < 2; ++h) {
+    Left x[2];
+    [[unroll]] for (int m = 0; m < 2; ++m) x[m] = load_x(m, 2 * g + (kDepth == 32 ? 0 : h));
+    [[unroll]] for (int n = 0; n < 2; ++n) {
+      Right w = load_w(n, kGroupSixteens * g + (kDepth == 32 ? h : 2 * h));
+      Ints16 scale;
+      coopMatLoad(scale, w_scales, (2 * in_segment + h) * kTileOutputs + output_at(n), 0, kRowMajor);
+      [[unroll]] for (int m = 0; m < 2; ++m) add_scaled(coopMatMulAdd(x[m], w, Ints16(0)), scale, m, n);
+    }
+  }
+#else
+  Ints16 products[2][2];
+  [[unroll]] for (int i = 0; i < 4; ++i) products[i / 2][i % 2] = Ints16(0);
+  [[unroll]] for (int k = 0; k < 32 / kDepth; ++k) {
+    Left x[2];
+    [[unroll]] for (int m = 0; m < 2; ++m) x[m] = load_x(m, 2 * g + k);
+    [[unroll]] for (int n = 0; n < 2; ++n) {
+      Right w = load_w(n, 2 * g + k);
+      [[unroll]] for (int m = 0; m < 2; ++m) products[m][n] = coopMatMulAdd(x[m], w, products[m][n]);
+    }
+  }
+  [[unroll]] for (int n = 0; n < 2; ++n) {
+    Ints16 scale;
+    coopMatLoad(scale, w_scales, in_segment * kTileOutputs + output_at(n), 0, kRowMajor);
+    [[unroll]] for (int m = 0; m < 2; ++m) add_scaled(products[m][n], scale, m, n);
+  }
+#endif
+}
+
+void begin_segment() {
+  [[unroll]] for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = Ints16(0);
+}
+
+void end_segment(inout Floats16 totals[2][2]) {
+  [[unroll]] for (int n = 0; n < 2; ++n) {
+    Floats16 d;
+    coopMatLoad(d, w_d, output_at(n), 0, kRowMajor);
+#if HAS_MIN
+    Floats16 dmin;
+    Right mins;
+    coopMatLoad(dmin, w_dmin, output_at(n), 0, kRowMajor);
+    coopMatLoad(mins, w_mins, 2 * output_at(n), 2, kColumnMajor);
+#endif
+    [[unroll]] for (int m = 0; m < 2; ++m) {
+      Floats16 x_scale;
+      coopMatLoad(x_scale, x_d, warp_row() + m * kTile, 0, kColumnMajor);
+#if HAS_MIN
+      Left low, high;
+      coopMatLoad(low, x_low, 2 * (warp_row() + m * kTile), 2, kRowMajor);
+      coopMatLoad(high, x_high, 2 * (warp_row() + m * kTile), 2, kRowMajor);
+      Ints16 lows = coopMatMulAdd(low, mins, Ints16(0)), highs = coopMatMulAdd(high, mins, Ints16(0));
+#endif
+      for (int i = 0; i < d.length(); ++i) {
+        precise float value = d[i] * float(sums[m][n][i]);
+#if HAS_MIN
+        value = fma(-dmin[i], float(lows[i] + 64 * highs[i]), value);
+#endif
+        value = value * x_scale[i];
+        value = totals[m][n][i] + value;
+        totals[m][n][i] = value;
+      }
+    }
+  }
+}
+#else
+Floats16 sums[2][2];
+
+void multiply_group(int g, int in_segment) {
+  Ints16 products[2][2];
+  [[unroll]] for (int i = 0; i < 4; ++i) products[i / 2][i % 2] = Ints16(0);
+  [[unroll]] for (int k = 0; k < 32 / kDepth; ++k) {
+    Left x[2];
+    [[unroll]] for (int m = 0; m < 2; ++m) x[m] = load_x(m, 2 * g + k);
+    [[unroll]] for (int n = 0; n < 2; ++n) {
+      Right w = load_w(n, 2 * g + k);
+      [[unroll]] for (int m = 0; m < 2; ++m) products[m][n] = coopMatMulAdd(x[m], w, products[m][n]);
+    }
+  }
+  [[unroll]] for (int m = 0; m < 2; ++m) {
+    Floats16 x_scale;
+    coopMatLoad(x_scale, x_scales, in_segment * kTileRows + warp_row() + m * kTile, 0, kColumnMajor);
+#if HAS_MIN
+    Floats16 x_total;
+    coopMatLoad(x_total, x_totals, in_segment * kTileRows + warp_row() + m * kTile, 0, kColumnMajor);
+#endif
+    [[unroll]] for (int n = 0; n < 2; ++n) {
+      Floats16 w_scale;
+      coopMatLoad(w_scale, w_scales, in_segment * kTileOutputs + output_at(n), 0, kRowMajor);
+#if HAS_MIN
+      Floats16 w_min;
+      coopMatLoad(w_min, w_mins, in_segment * kTileOutputs + output_at(n), 0, kRowMajor);
+#endif
+      for (int i = 0; i < w_scale.length(); ++i) {
+        precise float scale = w_scale[i] * x_scale[i];
+        precise float value = fma(float(products[m][n][i]), scale, sums[m][n][i]);
+#if HAS_MIN
+        value = fma(w_min[i], x_total[i], value);
+#endif
+        sums[m][n][i] = value;
+      }
+    }
+  }
+}
+
+void begin_segment() {
+  [[unroll]] for (int i = 0; i < 4; ++i) sums[i / 2][i % 2] = Floats16(0);
+}
+
+void end_segment(inout Floats16 totals[2][2]) {
+  [[unroll]] for (int t = 0; t < 4; ++t) {
+    for (int i = 0; i < totals[0][0].length(); ++i) {
+      precise float value = totals[t / 2][t % 2][i] + sums[t / 2][t % 2][i];
+      totals[t / 2][t % 2][i] = value;
+    }
+  }
+}
+#endif
+
+// ---- the whole ----
+
+void find_rows_of_tile(int n_rows, int first) {
+  for (int m = thread_id(); m < kTileRows; m += kThreads) {
+    int at = first + min(m, n_rows - 1);  // rows past the last repeat it
+    result_of[m] = kExperts != 0 ? Ints(p.order).at[at] : at;
+    row_of[m] = kExperts != 0 && p.x_per_used == 0 ? result_of[m] / p.n_used : result_of[m];
+  }
+}
+
+void clear_padding() {
+#if ROUNDED_BLOCK == 256 && HAS_MIN
+  for (int r = thread_id(); r < kTileOutputs; r += kThreads) w_mins[2 * r + 1] = uvec4(0);
+  for (int r = thread_id(); r < kTileRows; r += kThreads) x_low[2 * r + 1] = x_high[2 * r + 1] = uvec4(0);
+#endif
+#if ROUNDED_BLOCK == 256 && HALF_SCALES
+  for (int i = thread_id(); i < kTileOutputs * kStageGroups; i += kThreads) {
+    stage[kWBegin + i / kStageGroups * kWStride + i % kStageGroups * kGroupSixteens + 1] = uvec4(0);
+  }
+#endif
+}
+
+// A warp's results of tile row m, through its own part of the stage.
+void write_results(Floats16 totals[2][2], int n_rows) {
+  int mine = warp_id() * 128;  // sixteens of bytes: two tiles
+  [[unroll]] for (int m = 0; m < 2; ++m) {
+    coopMatStore(totals[m][0], stage, mine, 4, kRowMajor);
+    coopMatStore(totals[m][1], stage, mine + 64, 4, kRowMajor);
+    barrier();
+    for (int i = lane_id(); i < 512; i += 32) {
+      int n = i / 256, row = warp_row() + m * kTile + i % 256 / 16, column = i % 16;
+      if (row >= n_rows || (kGated != 0 && n == 1)) continue;
+      int at = mine + i % 256 / 4;
+      float value = uintBitsToFloat(stage[at + 64 * n][column % 4]), up = 0;
+      if (kGated != 0) up = uintBitsToFloat(stage[at + 64][column % 4]);
+      int o = first_panel * kPanelRows + output_at(n) + column;
+      if (o < p.parts[part].n_out) write_out(part, expert, o, result_of[row], value, up);
+    }
+    barrier();
+  }
+}
+
+void main() {
+  const int kOutputsHere = kGated != 0 ? kTileOutputs / 2 : kTileOutputs;
+  int block = find_part(kOutputsHere, part), first, n_rows = find_tile(kTileRows, expert, first);
+  if (n_rows <= 0) return;
+  first_panel = block * kOutputsHere / kPanelRows;
+  find_rows_of_tile(n_rows, first);
+  clear_padding();
+  barrier();
+  Floats16 totals[2][2], splits[2][2];
+  [[unroll]] for (int i = 0; i < 4; ++i) totals[i / 2][i % 2] = splits[i / 2][i % 2] = Floats16(0);
+  int n_segments = p.parts[0].n_segments, n_splits = p.parts[0].n_splits, split = 0;
+  load_stage(0, 0);
+  load_scales(0);
+  for (int s = 0; s < n_segments; ++s) {
+    begin_segment();
+    for (int g = 0; g < kSegmentGroups; g += kStageGroups) {
+      store_stage();
+      if (g == 0) store_scales();
+      barrier();
+      if (g == 0 && s + 1 < n_segments) load_scales(s + 1);
+      int next = g + kStageGroups;
+      if (next < kSegmentGroups || s + 1 < n_segments) {
+        load_stage(next < kSegmentGroups ? s : s + 1, next % kSegmentGroups);
+      }
+      [[unroll]] for (int i = 0; i < kStageGroups; ++i) multiply_group(i, g + i);
+      if (next >= kSegmentGroups) end_segment(splits);
+      barrier();
+    }
+    if (s + 1 < (split + 1) * n_segments / n_splits) continue;
+    ++split;
+    [[unroll]] for (int t = 0; t < 4; ++t) {
+      for (int i = 0; i < totals[0][0].length(); ++i) {
+        precise float total = totals[t / 2][t % 2][i] + splits[t / 2][t % 2][i];
+        totals[t / 2][t % 2][i] = total;
+        splits[t / 2][t % 2][i] = 0;
+      }
+    }
+  }
+  write_results(totals, n_rows);
+}
