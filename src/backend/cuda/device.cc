@@ -131,7 +131,8 @@ Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
 }
 
 Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
-  const std::string module_key = program.file + ":" + program.format + ":" + program.shape, key = module_key + ":" + name;
+  const std::string module_key = program.file + ":" + program.format + ":" + program.shape,
+                    key = module_key + ":" + name;
   if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
   auto module = modules_.find(module_key);
   if (module == modules_.end()) {

@@ -175,7 +175,8 @@ Status Lowering::lower_attend_one(const HeadGroup& group) {
         std::clamp<int64_t>(2 * device_.n_multiprocessors() / n_tiles, 1, params.attention.n_chunks);
     return emit(program, kernel, params, n_tiles, 1, n_splits, shared);
   };
-  if (unit_warps(kv, cache_.kv_format()) == 0) return emit_tiles({"attention", ""}, "attend_one_f32", 2, attention_bytes(kv, 2));
+  if (unit_warps(kv, cache_.kv_format()) == 0)
+    return emit_tiles({"attention", ""}, "attend_one_f32", 2, attention_bytes(kv, 2));
   constexpr int64_t kMostHeads = 6;  // a warp each, and two for the key and the value
   const simt::AttendShape shape{.kv_format = cache_.kv_format() == "f16" ? simt::kKvF16 : simt::kKvQ8,
                                 .k_dim = kv.k_dim,

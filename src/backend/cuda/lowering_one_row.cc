@@ -11,9 +11,10 @@ size_t segment_bytes(const PanelFormat& format) {
 }
 
 std::string text_of(const simt::ProductShape& s) {
-  return fmt::format("inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
-                     s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates,
-                     s.n_experts, s.route_mode, s.strip_rows, s.most_strips, s.x_bytes, s.partial_floats);
+  return fmt::format(
+      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", s.n_in,
+      s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts, s.route_mode,
+      s.strip_rows, s.most_strips, s.x_bytes, s.partial_floats);
 }
 
 }  // namespace
@@ -88,9 +89,9 @@ void Lowering::RowLaunch::make_classes() {
   std::ranges::stable_sort(members, {}, [](const Member& m) { return std::pair(m.format->name, m.is_spread); });
   for (const Member& member : members) {
     simt::ProductPart part = member.part;
-    const int64_t n_strips =
-        member.is_spread ? div_up(part.n_out, simt::kPanelRows) * simt::segments_of(shape.n_in)
-                         : div_up(part.n_out, strip_rows(*member.format)) * std::max(1, shape.n_used);
+    const int64_t n_strips = member.is_spread
+                                 ? div_up(part.n_out, simt::kPanelRows) * simt::segments_of(shape.n_in)
+                                 : div_up(part.n_out, strip_rows(*member.format)) * std::max(1, shape.n_used);
     part.n_strips = static_cast<int>(n_strips / std::max(1, shape.n_used));
     const int i = params.n_parts++;
     params.parts[i] = part;
@@ -141,8 +142,7 @@ void Lowering::RowLaunch::size_memory() {
     const simt::ProductClass& c = params.classes[i];
     const PanelFormat& format = format_of(c);
     const bool is_float = format.rounded_block == 0;
-    shape.x_bytes =
-        std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
+    shape.x_bytes = std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
     if (c.is_spread) continue;
     const int rows = strip_rows(format), n_strips = simt::batch_strips(shape, rows);
     const int n_terms = shape.act != simt::kNoAct ? 2 : 1, n_halves = n_strips < shape.most_strips ? 2 : 1;

@@ -209,9 +209,18 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   const int n_splits = min(static_cast<int>(gridDim.z), last - first + 1), split = static_cast<int>(blockIdx.z);
   if (split >= n_splits) return;
   const int group = warp_id() / kGroupWarps, member = warp_id() % kGroupWarps;
-  const UnitRows rows{room.q, kQueryStride, room.weights[group], room.exchange[group], group,
-                      {tile.position, tile.position}, tile.oldest, tile.position, tile.position, p.scale,
-                      kShape.has_softcap ? p.softcap : 0.0f, kShape.window};
+  const UnitRows rows{room.q,
+                      kQueryStride,
+                      room.weights[group],
+                      room.exchange[group],
+                      group,
+                      {tile.position, tile.position},
+                      tile.oldest,
+                      tile.position,
+                      tile.position,
+                      p.scale,
+                      kShape.has_softcap ? p.softcap : 0.0f,
+                      kShape.window};
   const int newest_unit = tile.position / kUnitPositions, first_unit = (first + split) * kChunkUnits;
   const bool has_newest = kShape.has_keys && (last - first) % n_splits == split;
   u8* page = head_of(p.kv, page_of(p.step, p.kv.group, 0, tile.position), tile.kv_head);

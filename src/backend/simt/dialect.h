@@ -154,6 +154,13 @@ ZINC_DEVICE float block_sum(float x, float* room) {
   return sum;
 }
 
+// c + the sum of four products of unsigned and signed bytes.
+ZINC_DEVICE int dot_unsigned(u32 a, int b, int c) {
+  int d;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
 ZINC_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // Bytes of `a` at the places the low four nibbles of `nibbles` name, from a table of 16 in four words.

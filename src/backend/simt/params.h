@@ -217,8 +217,8 @@ struct ProductPart {
 // Parts of one format, one after the other: blocks first_block .. + n_blocks - 1.
 struct ProductClass {
   int format;     // which of the program's
-  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a strip is
-                  // one segment of a panel
+  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a strip
+                  // is one segment of a panel
   int first_part, first_block, n_blocks, n_strips;
 };
 

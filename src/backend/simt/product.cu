@@ -21,7 +21,9 @@ struct Used {
   float weights[kMaxUsed];
 };
 
-ZINC_DEVICE int groups_of(int s) { return kLastGroups == kSegmentGroups || s + 1 < kInputSegments ? kSegmentGroups : kLastGroups; }
+ZINC_DEVICE int groups_of(int s) {
+  return kLastGroups == kSegmentGroups || s + 1 < kInputSegments ? kSegmentGroups : kLastGroups;
+}
 
 // ---- a lane's part of a strip's segment ----
 
@@ -29,9 +31,9 @@ ZINC_DEVICE int quarter() { return lane_id() / kLaneRows; }
 
 enum LaneKind : int { kWholeScales, kSixBitScales, kHalfScales };
 template <class F>
-constexpr LaneKind kLaneKind = F::kHalfScales                                                          ? kHalfScales
-                               : F::kRoundedBlock == kSegmentElems && F::kHasMin && F::kHeaderBytes == 16 ? kSixBitScales
-                                                                                                         : kWholeScales;
+constexpr LaneKind kLaneKind = F::kHalfScales                                                           ? kHalfScales
+                               : F::kRoundedBlock == kSegmentElems&& F::kHasMin&& F::kHeaderBytes == 16 ? kSixBitScales
+                                                                                                        : kWholeScales;
 // What a lane has of a set's segment, out of its slot (slot_bytes).
 template <class F, LaneKind kind = kLaneKind<F>>
 struct StripLane {
@@ -93,7 +95,8 @@ ZINC_DEVICE void fill_slot(u8* slot, const u8* segment, int row, int n_groups) {
   const int lane = lane_id(), of_set = lane % kLaneRows;
   row += of_set;
   if (lane < kLaneRows) {
-    copy_async<kHead < 16 ? kHead : 16>(slot + of_set * (kHead < 16 ? kHead : 16), piece(segment, 0, kHead < 16 ? kHead : 16, row));
+    copy_async < kHead<16 ? kHead : 16>(slot + of_set * (kHead < 16 ? kHead : 16),
+                                        piece(segment, 0, kHead < 16 ? kHead : 16, row));
     if constexpr (kHead == 20) copy_async<4>(slot + kLaneRows * 16 + of_set * 4, piece(segment, 16, 4, row));
     if constexpr (kHead == 32) copy_async<16>(piece(slot, 16, 16, of_set), piece(segment, 16, 16, row));
   }
@@ -102,7 +105,28 @@ ZINC_DEVICE void fill_slot(u8* slot, const u8* segment, int row, int n_groups) {
   for (int k = 0; k < 2; ++k) {
     const int from = kHead + min(2 * quarter() + k, n_groups - 1) * kGroup, to = kHead + k * kGroup;
     copy_async<16>(piece(groups, to, 16, lane), piece(segment, from, 16, row));
-    if constexpr (kMore > 0) copy_async<kMore>(piece(groups, to + 16, kMore, lane), piece(segment, from + 16, kMore, row));
+    if constexpr (kMore > 0)
+      copy_async<kMore>(piece(groups, to + 16, kMore, lane), piece(segment, from + 16, kMore, row));
+  }
+}
+
+// The products of a group's first and last 16 numbers. High nibbles of Q4_K stay where they are, 16 times as large.
+template <class F>
+ZINC_DEVICE void dot_group(const typename F::Raw& raw, const int4& x, const int4& y, int& low, int& high) {
+  if constexpr (kLaneKind<F> == kSixBitScales && F::kGroupBytes == 16) {
+    const u32 mask = 0x0F0F0F0Fu;
+    low = dot_unsigned(
+        raw.w & mask, x.w,
+        dot_unsigned(raw.z & mask, x.z, dot_unsigned(raw.y & mask, x.y, dot_unsigned(raw.x & mask, x.x, 0))));
+    high = dot_unsigned(raw.w & ~mask, y.w,
+                        dot_unsigned(raw.z & ~mask, y.z,
+                                     dot_unsigned(raw.y & ~mask, y.y, dot_unsigned(raw.x & ~mask, y.x, 0)))) >>
+           4;
+  } else {
+    int w[8];
+    F::words(raw, w);
+    low = dot_16(w, x);
+    high = dot_16(w + 4, y);
   }
 }
 
@@ -115,8 +139,7 @@ ZINC_DEVICE int gather(const int (&of_set)[N]) {
     own += __shfl_xor_sync(0xFFFFFFFFu, own, kLaneRows);
   } else {
     const bool is_odd = (lane_id() & kLaneRows) != 0;
-    own = (is_odd ? of_set[1] : of_set[0]) +
-          __shfl_xor_sync(0xFFFFFFFFu, is_odd ? of_set[0] : of_set[1], kLaneRows);
+    own = (is_odd ? of_set[1] : of_set[0]) + __shfl_xor_sync(0xFFFFFFFFu, is_odd ? of_set[0] : of_set[1], kLaneRows);
   }
   return own + __shfl_xor_sync(0xFFFFFFFFu, own, 2 * kLaneRows);
 }
@@ -156,10 +179,8 @@ ZINC_DEVICE float dot_strip(u8* slot, const SharedX& x, int n_groups) {
     int low[2], high[2];
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      int w[8];
-      F::words(F::group(groups_in<F>(slot + n * kSlot), lane_id(), k), w);
-      low[k] = dot_16(w, quants[2 * k]);
-      high[k] = dot_16(w + 4, quants[2 * k + 1]);
+      dot_group<F>(F::group(groups_in<F>(slot + n * kSlot), lane_id(), k), quants[2 * k], quants[2 * k + 1], low[k],
+                   high[k]);
       dots[n][k] = low[k] + high[k];
     }
     if constexpr (F::kRoundedBlock == kSegmentElems) lanes[n].scale(low, high, xsums, sums[n], mins[n]);
@@ -213,9 +234,8 @@ struct Walk {
   static constexpr bool kIsFloat = F::kRoundedBlock == 0, kIsGate = kShape.act != kNoAct;
   static constexpr int kRows = kIsFloat ? kPanelRows : kShape.strip_rows, kStripsOfPanel = kPanelRows / kRows;
   static constexpr int kSegmentBytes = kPanelRows * (F::kHeaderBytes + kSegmentGroups * F::kGroupBytes);
-  static constexpr long long kPanelBytes =
-      (kInputSegments - 1) * static_cast<long long>(kSegmentBytes) +
-      kPanelRows * (F::kHeaderBytes + kLastGroups * F::kGroupBytes);
+  static constexpr long long kPanelBytes = (kInputSegments - 1) * static_cast<long long>(kSegmentBytes) +
+                                           kPanelRows * (F::kHeaderBytes + kLastGroups * F::kGroupBytes);
   const ProductParams& p;
   const int* experts;
   int first_part, begin, end;  // strips of the block
@@ -508,7 +528,8 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   for (int first = 0; first < n_strips; first += kBatch, half ^= 1) {
     float* partial = norm + half * kTermFloats * (kIsGate ? 2 : 1);
     Output<F> output;
-    output.load(walk, walk.begin + first + static_cast<int>(threadIdx.x) / kRows, static_cast<int>(threadIdx.x) % kRows);
+    output.load(walk, walk.begin + first + static_cast<int>(threadIdx.x) / kRows,
+                static_cast<int>(threadIdx.x) % kRows);
     const int end = min(first + kBatch, n_strips);
 #pragma unroll 1
     for (; turn.strip < end; turn.advance()) {

@@ -9,7 +9,8 @@ namespace zinc::simt {
 // B: the numbers to a scale, 0 for floats.
 template <int B>
 struct RowInput {
-  static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth), kOfWarp = (kSegments + kWarps - 1) / kWarps;
+  static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth),
+                       kOfWarp = (kSegments + kWarps - 1) / kWarps;
   static constexpr int kAtOnce = 2;  // segments of a warp under way
   static constexpr bool kIsNormed = kShape.input == kNormedRow;
 
@@ -17,7 +18,8 @@ struct RowInput {
   static ZINC_DEVICE void fetch_norm(const RowSource& p, float* norm) {
     if constexpr (kIsNormed && kWidth % 4 == 0) {
       if (!p.norm_weight) return;
-      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4) copy_16(norm + i, p.norm_weight + i);
+      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4)
+        copy_16(norm + i, p.norm_weight + i);
       end_copies();
     }
   }
