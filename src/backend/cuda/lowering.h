@@ -115,8 +115,11 @@ class Lowering {
   bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
   // Activations of a tile on matrix cores.
   int matrix_tile_columns() const { return device_.has_warpgroups() ? simt::kWideColumns : simt::kTileColumns; }
-  // Products come as simt/product.cu's, with the norms before them.
-  bool is_one_row() const { return sizes_.max_tokens == 1 && device_.has_bulk_copies(); }
+  // Products come as simt/product.cu's, with the norms before them: where its rings fit.
+  bool is_one_row() const {
+    constexpr int kRingBytes = 200 << 10;
+    return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kRingBytes;
+  }
   const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
 
   const Graph& graph_;
