@@ -42,7 +42,9 @@ std::vector<SourceFile> simt_sources() {
 }
 
 std::string KernelProgram::text() const {
-  const std::string end = fmt::format("#include \"backend/simt/{}.cu\"\n", file);
+  const std::string defined =
+      shape.empty() ? "" : fmt::format("#include \"backend/simt/params.h\"\nnamespace zinc::simt {{ {} }}\n", shape);
+  const std::string end = fmt::format("{}#include \"backend/simt/{}.cu\"\n", defined, file);
   if (const PanelFormat* panel = find_panel_format(format)) {
     return fmt::format(
         "namespace zinc::simt {{ inline constexpr int kHostHeaderBytes = {}, kHostGroupBytes = {}, kHostRoundedBlock = "

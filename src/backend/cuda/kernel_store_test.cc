@@ -36,17 +36,31 @@ const std::string* library() {  // nullptr: no NVRTC here
   return is_there ? &found : nullptr;
 }
 
+// Of a normed row; of experts found by their router; of a mix with a shared expert; of heads, a gate behind them.
+constexpr const char* kNormedProduct =
+    "inline constexpr ProductShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 8, 90, 4096, 8192};";
+constexpr const char* kExpertProduct =
+    "inline constexpr ProductShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 8, 11, 3840, 4096};";
+constexpr const char* kMixedProduct =
+    "inline constexpr ProductShape kShape = {512, 0, 0, 0, -1, 0, 8, 1, 8, 0, 0, 16, 1, 5760, 512};";
+constexpr const char* kHeadsProduct =
+    "inline constexpr ProductShape kShape = {4096, 2, 128, 0, -1, 0, 0, 0, 0, 0, 0, 16, 2, 5120, 512};";
+constexpr const char* kAttendF16 = "inline constexpr AttendShape kShape = {1, 128, 128, 4, 4, 0, 0, 1, -1};";
+constexpr const char* kAttendQ8 = "inline constexpr AttendShape kShape = {2, 256, 192, 8, 4, 1024, 1, 0, 2};";
+
 std::vector<KernelProgram> programs(bool every_format) {
   std::vector<KernelProgram> all;
   for (const char* file :
        {"rows", "moe", "sample", "recurrent", "recurrent_chunks", "attention", "attention_units", "peaks"})
     all.push_back({file, ""});
-  all.push_back({"product", "f32+q4_k+q6_k"});
+  for (const char* shape : {kExpertProduct, kMixedProduct, kHeadsProduct}) all.push_back({"product", "q4_k", shape});
+  all.push_back({"product", "f32+q4_k+q6_k", kNormedProduct});
+  for (const char* shape : {kAttendF16, kAttendQ8}) all.push_back({"attend_one", "", shape});
   for (const PanelFormat* f = kPanelFormats; !f->name.empty(); ++f) {
     if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
-    all.push_back({"product", std::string(f->name)});
+    all.push_back({"product", std::string(f->name), kNormedProduct});
     all.push_back({f->rounded_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->rounded_block > 0) all.push_back({"gemm_wide", std::string(f->name)});
   }

@@ -60,9 +60,10 @@ class Lowering {
   struct RowLaunch;
   Status emit_row_launch(RowLaunch& launch);
   simt::ProductPart product_part(const ProductGroup& group, size_t i) const;
-  simt::RowSource row_source(const ProductGroup& group) const;
+  bool is_spread(int i) const;  // the product's segments are added up by whoever reads it
+  void fill_source(const ProductGroup& group, RowLaunch& launch) const;
   simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
-  simt::RouteSource route_source(int route) const;
+  void fill_route(int route, RowLaunch& launch) const;
   const float* other_operand(int add, Value result) const;
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
   void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;
@@ -117,8 +118,11 @@ class Lowering {
   bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
   // Activations of a tile on matrix cores.
   int matrix_tile_columns() const { return device_.has_warpgroups() ? simt::kWideColumns : simt::kTileColumns; }
-  // Products come as simt/product.cu's, with the norms before them.
-  bool is_one_row() const { return sizes_.max_tokens == 1 && device_.has_bulk_copies(); }
+  // Products come as simt/product.cu's, with the norms before them: where its rings fit.
+  bool is_one_row() const {
+    constexpr int kRingBytes = 200 << 10;
+    return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kRingBytes;
+  }
   const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
 
   const Graph& graph_;

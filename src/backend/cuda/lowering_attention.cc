@@ -10,11 +10,7 @@ constexpr int kUnitRows = 16;  // of simt/attention_mma.h
 
 // Warps that share 16 rows there: one for each 64 dimensions. 0: units cannot do it.
 int unit_warps(const simt::KvLayer& kv, std::string_view format) {
-  if (format == "f32") return 0;
-  for (int n = 1; n <= simt::kWarps; n *= 2) {
-    if (std::max(kv.k_dim, kv.v_dim) <= 64 * n) return n;
-  }
-  return 0;
+  return format == "f32" ? 0 : simt::warps_of_unit(kv.k_dim, kv.v_dim);
 }
 
 constexpr int64_t kChunkFloats = 4 * 36 * 32;  // a chunk's units on their way to be merged, for each warp of a group
@@ -149,7 +145,7 @@ Status Lowering::lower_heads(const HeadGroup& group, const simt::KvLayer& kv) {
   return emit_warps("attention", kernel.c_str(), params, int64_t{sizes_.max_tokens} * n_heads);
 }
 
-// All of it in one launch: two heads a block, chunks spread over as many blocks as fill the device twice.
+// All of it in one launch: some heads a block, chunks spread over as many blocks as fill the device twice.
 Status Lowering::lower_attend_one(const HeadGroup& group) {
   const Node& n = node(group.attention);
   simt::AttendOneParams params{};
@@ -163,6 +159,7 @@ Status Lowering::lower_attend_one(const HeadGroup& group) {
     part.n_heads = static_cast<int>(width(n.in[i])) / part.dim;
     part.stride = static_cast<int>(width(group.parts[i].x) / part.n_heads);
   }
+  params.act = simt::kNoAct;
   if (group.act >= 0) {
     params.gate = sliced(group.gate);
     params.gate_stride = static_cast<int>(width(group.gate.x) / params.attention.n_heads);
@@ -171,18 +168,30 @@ Status Lowering::lower_attend_one(const HeadGroup& group) {
   }
   params.attention.partial = room_.attention_partial();
   params.n_done = room_.attention_counts();
-  const int n_warps = unit_warps(kv, cache_.kv_format());
-  const int n_heads = n_warps > 0 ? simt::kOneHeads : 2;  // heads of a block
-  const int64_t width = 32 * std::max(blocks_of(kv.k_dim), blocks_of(kv.v_dim));
-  const size_t shared = n_warps > 0
-                            ? sizeof(float) * static_cast<size_t>(kChunkFloats * n_warps + (n_heads + 2) * width +
-                                                                  unit_floats(kv, kUnitRows, n_warps))
-                            : attention_bytes(kv, n_heads);
-  const std::string kernel =
-      fmt::format("attend_one_{}{}", cache_.kv_format(), n_warps > 0 ? fmt::format("_{}", n_warps) : "");
-  const int64_t n_tiles = kv.kv_heads * div_up(params.attention.n_heads / kv.kv_heads, n_heads);
-  const int64_t n_splits = std::clamp<int64_t>(2 * device_.n_multiprocessors() / n_tiles, 1, params.attention.n_chunks);
-  return emit({"attention", ""}, kernel.c_str(), params, n_tiles, 1, n_splits, shared);
+  const int n_group = params.attention.n_heads / kv.kv_heads;
+  const auto emit_tiles = [&](const KernelProgram& program, const char* kernel, int n_heads, size_t shared) {
+    const int64_t n_tiles = kv.kv_heads * div_up(n_group, n_heads);
+    const int64_t n_splits =
+        std::clamp<int64_t>(2 * device_.n_multiprocessors() / n_tiles, 1, params.attention.n_chunks);
+    return emit(program, kernel, params, n_tiles, 1, n_splits, shared);
+  };
+  if (unit_warps(kv, cache_.kv_format()) == 0)
+    return emit_tiles({"attention", ""}, "attend_one_f32", 2, attention_bytes(kv, 2));
+  constexpr int64_t kMostHeads = 6;  // a warp each, and two for the key and the value
+  const simt::AttendShape shape{.kv_format = cache_.kv_format() == "f16" ? simt::kKvF16 : simt::kKvQ8,
+                                .k_dim = kv.k_dim,
+                                .v_dim = kv.v_dim,
+                                .group_heads = n_group,
+                                .tile_heads = static_cast<int>(div_up(n_group, div_up(n_group, kMostHeads))),
+                                .window = params.attention.window,
+                                .has_softcap = params.attention.softcap > 0 ? 1 : 0,
+                                .has_keys = params.parts[1].x ? 1 : 0,
+                                .act = params.act};
+  const std::string text = fmt::format("inline constexpr AttendShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}}};",
+                                       shape.kv_format, shape.k_dim, shape.v_dim, shape.group_heads, shape.tile_heads,
+                                       shape.window, shape.has_softcap, shape.has_keys, shape.act);
+  return emit_tiles({"attend_one", "", text}, "attend_one", shape.tile_heads,
+                    static_cast<size_t>(simt::attend_room_bytes(shape)));
 }
 
 }  // namespace zinc::cuda

@@ -1,4 +1,4 @@
-// Products of a step of one row: all matrices of a group in one launch of simt/product.cu.
+// Products of a step of one row: all matrices of a group in one launch of simt/product.cu, which is compiled for them.
 #include <algorithm>
 
 #include "backend/cuda/lowering.h"
@@ -6,124 +6,198 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr size_t kRingBytes = 84 << 10;  // of a block, so that two kernels' blocks are on a multiprocessor at once
-constexpr size_t kGateBytes = simt::kWarps * simt::kMaxStages * 8 + 64;  // and room for a sum over the block
-constexpr int64_t kSpreadUnits = 2;                                      // segments of floats a block takes
-
 size_t segment_bytes(const PanelFormat& format) {
   return static_cast<size_t>(simt::kPanelRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes));
 }
 
-size_t input_bytes(const PanelFormat& format, int64_t n_segments) {
-  constexpr size_t kRounded = 256 + 2 * 32, kFloats = 1024;  // simt::SharedX, or plain
-  return static_cast<size_t>(n_segments) * (format.rounded_block > 0 ? kRounded : kFloats);
-}
-
-size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
-
-// How many segments a warp takes one after the other if k of them share a panel.
-int64_t turns(int64_t n_panels, int64_t n_units, int k) {
-  return div_up(n_units, k) * div_up(n_panels, simt::kWarps / k);
-}
-
-int best_warps(int64_t n_panels, int64_t n_units) {
-  int best = 8;
-  for (int k : {4, 2}) {
-    if (turns(n_panels, n_units, k) < turns(n_panels, n_units, best)) best = k;
-  }
-  return best;
+std::string text_of(const simt::ProductShape& s) {
+  return fmt::format(
+      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", s.n_in,
+      s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts, s.route_mode,
+      s.strip_rows, s.most_strips, s.x_bytes, s.partial_floats);
 }
 
 }  // namespace
 
 // A launch under way: its parts, and what the host has to know of them.
 struct Lowering::RowLaunch {
+  struct Member {
+    simt::ProductPart part;
+    const PanelFormat* format;
+    bool is_spread;
+  };
+  simt::ProductShape shape{};
   simt::ProductParams params{};
-  std::vector<const PanelFormat*> formats;  // per part
-  int64_t n_experts = 1;                    // of the grid
-  int64_t n_rows = 1;                       // a block reads
+  std::vector<Member> members;
 
-  void add(const simt::ProductPart& part, const PanelFormat* format) {
-    params.parts[params.n_parts++] = part;
-    formats.push_back(format);
+  explicit RowLaunch(int n_in) {
+    shape.n_in = n_in;
+    shape.act = simt::kNoAct;
   }
-  int64_t n_panels(int i) const { return div_up(params.parts[i].matrix.n_out, simt::kPanelRows); }
-  int64_t n_units(int i) const {
-    const simt::ProductPart& part = params.parts[i];
-    return (std::max(params.n_mixed, 1) + (part.last ? 1 : 0)) * part.matrix.n_segments;
+  void add(const simt::ProductPart& part, const PanelFormat* format, bool is_spread = false) {
+    members.push_back({part, format, is_spread});
   }
-  int64_t n_bytes(int i) const {
-    return n_panels(i) * n_units(i) * static_cast<int64_t>(segment_bytes(*formats[static_cast<size_t>(i)]));
+  // All that is left to decide: the result is the number of blocks.
+  int64_t finish(int n_multiprocessors);
+  KernelProgram program() const;
+  size_t shared_bytes() const;
+
+ private:
+  int strip_rows(const PanelFormat& format) const {
+    return format.rounded_block > 0 ? shape.strip_rows : simt::kPanelRows;
   }
-  std::string program();
-  size_t share_out(int n_multiprocessors);
+  void choose_rows(int n_multiprocessors);
+  void make_classes();
+  void share_blocks(int n_multiprocessors);
+  void size_memory();
+  std::vector<const PanelFormat*> formats() const;  // each once, in the order of their names
+  const PanelFormat& format_of(const simt::ProductClass& c) const {
+    return *members[static_cast<size_t>(c.first_part)].format;
+  }
+  int64_t strip_bytes(const simt::ProductClass& c) const {
+    const PanelFormat& format = format_of(c);
+    const int64_t segments = c.is_spread ? 1 : simt::units_of(shape) * (shape.act != simt::kNoAct ? 2 : 1);
+    return segments * static_cast<int64_t>(segment_bytes(format)) * strip_rows(format) / simt::kPanelRows;
+  }
 };
 
-// Each format once, in the order of their names, so that few programs are compiled.
-std::string Lowering::RowLaunch::program() {
-  std::vector<std::string> names;
-  for (const PanelFormat* format : formats) names.emplace_back(format->name);
-  std::ranges::sort(names);
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  for (int i = 0; i < params.n_parts; ++i) {
-    params.parts[i].format =
-        static_cast<int>(std::ranges::find(names, formats[static_cast<size_t>(i)]->name) - names.begin());
-  }
-  std::string all = names[0];
-  for (size_t i = 1; i < names.size(); ++i) all += "+" + names[i];
+std::vector<const PanelFormat*> Lowering::RowLaunch::formats() const {
+  std::vector<const PanelFormat*> all;
+  for (const Member& member : members) all.push_back(member.format);
+  std::ranges::sort(all, {}, [](const PanelFormat* f) { return f->name; });
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 
-// Blocks and shared memory, whose size is the result.
-size_t Lowering::RowLaunch::share_out(int n_multiprocessors) {
-  const int64_t most_blocks = std::max<int64_t>(1, n_multiprocessors / n_experts);
-  size_t x_bytes = 0, half_floats = 0, stage = 0, spread_bytes = 0;
-  int64_t all_bytes = 0, n_blocks = 0, n_turns = 1;
-  for (int i = 0; i < params.n_parts; ++i) all_bytes += n_bytes(i);
-  for (int i = 0; i < params.n_parts; ++i) {
-    simt::ProductPart& part = params.parts[i];
-    const PanelFormat& format = *formats[static_cast<size_t>(i)];
-    part.first_block = static_cast<int>(n_blocks);
-    int64_t wanted = std::clamp<int64_t>((most_blocks * n_bytes(i) + all_bytes / 2) / all_bytes, 1, n_panels(i));
-    if (part.is_spread) wanted = div_up(n_panels(i) * n_units(i), kSpreadUnits);
-    part.n_blocks = static_cast<int>(wanted);
-    n_blocks += wanted;
-    const int64_t panels = div_up(n_panels(i), wanted);
-    part.warps_per_panel = best_warps(panels, n_units(i));
-    x_bytes = std::max(x_bytes, input_bytes(format, n_rows * part.matrix.n_segments));
-    if (part.is_spread) {
-      spread_bytes = std::max(spread_bytes, static_cast<size_t>(kSpreadUnits) * segment_bytes(format));
-      continue;
-    }
-    half_floats =
-        std::max(half_floats, static_cast<size_t>(simt::kWarps / part.warps_per_panel * n_units(i)) * simt::kPanelRows);
-    if (format.rounded_block == 0) continue;  // floats are read where they lie
-    stage = std::max(stage, segment_bytes(format));
-    n_turns = std::max(n_turns, turns(panels, n_units(i), part.warps_per_panel));
+// Sixteen rows a strip, where that leaves no block with more to do and twice as much can be on its way.
+void Lowering::RowLaunch::choose_rows(int n_multiprocessors) {
+  shape.strip_rows = simt::kLaneRows;
+  if (shape.act != simt::kNoAct) return;
+  int64_t n_rows = 0;
+  for (const Member& member : members) {
+    if (member.is_spread) continue;
+    n_rows += member.part.n_out;
+    if (simt::depth_of(2, member.format->header_bytes, member.format->group_bytes) < 2) return;
   }
-  params.stage_bytes = static_cast<int>(stage);
-  params.half_floats = static_cast<int>(half_floats);
-  const size_t per_stage = std::max<size_t>(1, stage * simt::kWarps);
-  const int most_stages = static_cast<int>(std::min<int64_t>(n_turns, simt::kMaxStages));
-  params.n_stages = std::clamp(static_cast<int>(kRingBytes / per_stage), std::min(2, most_stages), most_stages);
-  params.partial_begin = static_cast<int>(round_up(kGateBytes + x_bytes, 128));
-  params.ring_begin =
-      static_cast<int>(round_up(static_cast<size_t>(params.partial_begin) + 2 * half_floats * sizeof(float), 128));
-  return static_cast<size_t>(params.ring_begin) +
-         std::max(per_stage * static_cast<size_t>(params.n_stages), spread_bytes);
+  n_rows *= std::max(1, shape.n_used);
+  const auto most_rows = [&](int rows) { return div_up(div_up(n_rows, rows), n_multiprocessors) * rows; };
+  if (most_rows(2 * simt::kLaneRows) <= most_rows(simt::kLaneRows)) shape.strip_rows = 2 * simt::kLaneRows;
+}
+
+void Lowering::RowLaunch::make_classes() {
+  const std::vector<const PanelFormat*> all = formats();
+  std::ranges::stable_sort(members, {}, [](const Member& m) { return std::pair(m.format->name, m.is_spread); });
+  for (const Member& member : members) {
+    simt::ProductPart part = member.part;
+    const int64_t n_strips = member.is_spread
+                                 ? div_up(part.n_out, simt::kPanelRows) * simt::segments_of(shape.n_in)
+                                 : div_up(part.n_out, strip_rows(*member.format)) * std::max(1, shape.n_used);
+    part.n_strips = static_cast<int>(n_strips / std::max(1, shape.n_used));
+    const int i = params.n_parts++;
+    params.parts[i] = part;
+    const bool is_new = i == 0 || members[static_cast<size_t>(i) - 1].format != member.format ||
+                        members[static_cast<size_t>(i) - 1].is_spread != member.is_spread;
+    if (is_new) {
+      const auto format = std::ranges::find(all, member.format) - all.begin();
+      params.classes[params.n_classes++] = {.format = static_cast<int>(format),
+                                            .is_spread = member.is_spread ? 1 : 0,
+                                            .first_part = i,
+                                            .first_block = 0,
+                                            .n_blocks = 1,
+                                            .n_strips = 0};
+    }
+    params.classes[params.n_classes - 1].n_strips += static_cast<int>(n_strips);
+  }
+}
+
+// One block after the other to the class whose blocks have most to read.
+void Lowering::RowLaunch::share_blocks(int n_multiprocessors) {
+  const std::span classes(params.classes, static_cast<size_t>(params.n_classes));
+  const auto load = [&](const simt::ProductClass& c) {
+    return c.is_spread || c.n_blocks >= c.n_strips ? 0 : div_up(c.n_strips, c.n_blocks) * strip_bytes(c);
+  };
+  const auto is_spread = [](const simt::ProductClass& c) { return c.is_spread != 0; };
+  for (auto n = std::ssize(classes) - std::ranges::count_if(classes, is_spread); n < n_multiprocessors; ++n) {
+    simt::ProductClass& most = *std::ranges::max_element(classes, {}, load);
+    if (load(most) == 0) break;
+    ++most.n_blocks;
+  }
+  int first = 0;
+  for (simt::ProductClass& c : classes) {
+    if (c.is_spread) c.n_blocks = static_cast<int>(div_up(c.n_strips, simt::kSpreadUnits));
+    c.first_block = first;
+    first += c.n_blocks;
+  }
+}
+
+void Lowering::RowLaunch::size_memory() {
+  constexpr int kRounded = 256 + 2 * 32, kFloats = 1024;  // a segment: simt::SharedX, or plain
+  const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
+  shape.most_strips = 1;
+  for (int i = 0; i < params.n_classes; ++i) {
+    const simt::ProductClass& c = params.classes[i];
+    if (!c.is_spread) shape.most_strips = std::max(shape.most_strips, static_cast<int>(div_up(c.n_strips, c.n_blocks)));
+  }
+  for (int i = 0; i < params.n_classes; ++i) {
+    const simt::ProductClass& c = params.classes[i];
+    const PanelFormat& format = format_of(c);
+    const bool is_float = format.rounded_block == 0;
+    shape.x_bytes = std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
+    if (c.is_spread) continue;
+    const int rows = strip_rows(format), n_strips = simt::batch_strips(shape, rows);
+    const int n_terms = shape.act != simt::kNoAct ? 2 : 1, n_halves = n_strips < shape.most_strips ? 2 : 1;
+    shape.partial_floats = std::max(shape.partial_floats, n_strips * simt::units_of(shape) * rows * n_terms * n_halves);
+  }
+}
+
+int64_t Lowering::RowLaunch::finish(int n_multiprocessors) {
+  choose_rows(n_multiprocessors);
+  make_classes();
+  share_blocks(n_multiprocessors);
+  size_memory();
+  const simt::ProductClass& last = params.classes[params.n_classes - 1];
+  return last.first_block + last.n_blocks;
+}
+
+KernelProgram Lowering::RowLaunch::program() const {
+  std::string names;
+  for (const PanelFormat* format : formats()) {
+    if (!names.empty()) names += '+';
+    names += format->name;
+  }
+  return {"product", names, text_of(shape)};
+}
+
+size_t Lowering::RowLaunch::shared_bytes() const {
+  size_t ring = 0;
+  const int n_sets = simt::sets_of(shape);
+  for (const Member& member : members) {
+    const PanelFormat& f = *member.format;
+    size_t its = 0;
+    if (member.is_spread) {
+      its = simt::kSpreadUnits * segment_bytes(f);
+    } else if (f.rounded_block > 0) {
+      its = static_cast<size_t>(simt::depth_of(n_sets, f.header_bytes, f.group_bytes) * simt::kProductWarps * n_sets *
+                                simt::slot_bytes(f.header_bytes, f.group_bytes));
+    }
+    ring = std::max(ring, its);
+  }
+  return static_cast<size_t>(simt::room_of(shape).ring) + ring;
 }
 
 Status Lowering::emit_row_launch(RowLaunch& launch) {
-  const std::string program = launch.program();
-  const size_t shared = launch.share_out(device_.n_multiprocessors());
-  const simt::ProductPart& last = launch.params.parts[launch.params.n_parts - 1];
-  return emit({"product", program}, "product", launch.params, last.first_block + last.n_blocks, launch.n_experts, 1,
-              shared);
+  const int64_t n_blocks = launch.finish(device_.n_multiprocessors());
+  Launch made = Launch::of(nullptr, launch.params, 1);
+  made.threads = simt::kProductThreads;
+  return add(launch.program(), "product", made, n_blocks, 1, 1, launch.shared_bytes());
 }
 
+// Experts with rows of their own are not: only a mix takes them.
 bool Lowering::is_one_row(const ProductGroup& group) const {
+  if (!is_one_row()) return false;
   const Node& first = node(group.nodes[0]);
-  return is_one_row() && (first.op == Op::moe_linear || width(first.in[0]) == matrix_of(group.nodes[0]).matrix.n_in);
+  if (first.op == Op::moe_linear) return info(first.in[0]).shape.n_dims() == 1 && width(first.in[2]) <= simt::kMaxUsed;
+  return width(first.in[0]) == matrix_of(group.nodes[0]).matrix.n_in;
 }
 
 // The add's operand that is not `result`.
@@ -132,66 +206,68 @@ const float* Lowering::other_operand(int add, Value result) const {
   return room_.floats(node(add).in[is_first ? 1 : 0]);
 }
 
+bool Lowering::is_spread(int i) const {
+  const Fusion& fusion = room_.fusion();
+  return node(i).op == Op::linear && (fusion.route_of_logits(i) >= 0 || fusion.is_shared_gate(i));
+}
+
+// Node i of the group; with its gate's other matrix if it is the first of two.
 simt::ProductPart Lowering::product_part(const ProductGroup& group, size_t i) const {
   const Node& n = node(group.nodes[i]);
   const bool is_expert = n.op == Op::moe_linear;
   const auto bias = [&](const Node& of) { return vector(of.in[is_expert ? 3 : 2]); };
   const auto scale = [&](const Node& of) { return is_expert ? vector(of.in[4]) : nullptr; };
+  const simt::Matrix& matrix = matrix_of(group.nodes[i]).matrix;
   simt::ProductPart part{};
-  part.matrix = matrix_of(group.nodes[i]).matrix;
+  part.bytes = matrix.bytes;
+  part.matrix_bytes = matrix.matrix_bytes;
+  part.n_out = matrix.n_out;
   part.out = room_.floats(n.out[0]);
   part.bias = bias(n);
   part.expert_scale = scale(n);
-  part.act = simt::kNoAct;
   if (group.act >= 0 && i == 0) {
     const Node& up = node(group.nodes[1]);
     part.last = matrix_of(group.nodes[1]).matrix.bytes;
     part.last_bias = bias(up);
     part.last_scale = scale(up);
-    part.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
     part.out = room_.floats(node(group.act).out[0]);
   }
   if (group.add >= 0) {
     part.added = other_operand(group.add, n.out[0]);
     part.out = room_.floats(node(group.add).out[0]);
   }
-  if (!is_expert && room_.fusion().route_of_logits(group.nodes[i]) >= 0) {
-    part.is_spread = 1;
-    part.out = room_.router_partial();
+  if (is_spread(group.nodes[i])) {
+    const bool is_router = room_.fusion().route_of_logits(group.nodes[i]) >= 0;
+    part.out = is_router ? room_.router_partial() : room_.gate_partial();
     part.bias = nullptr;
-  }
-  if (!is_expert && room_.fusion().is_shared_gate(group.nodes[i])) {
-    part.is_spread = 1;
-    part.out = room_.gate_partial();
   }
   return part;
 }
 
 // Rounded by its maker where one form does for all, else made from floats by each block, with norms before it.
-simt::RowSource Lowering::row_source(const ProductGroup& group) const {
+void Lowering::fill_source(const ProductGroup& group, RowLaunch& launch) const {
   const Fusion& fusion = room_.fusion();
   const Value x = fusion.row_source(node(group.nodes[0]).in[0]);
-  simt::RowSource source{};
+  simt::RowSource& source = launch.params.source;
   source.x = room_.floats(x);
   if (const GatedHeads* heads = fusion.gated_heads(x)) {
     const Node &norm = node(heads->norm), &act = node(heads->act);
     source.x = room_.floats(norm.in[0]);
     source.norm_weight = vector(norm.in[1]);
     source.norm_eps = norm.as<zinc::NormParams>().eps;
-    source.head_dim = static_cast<int>(inner(norm.out[0]));
     source.gate = room_.floats(act.in[0]);
-    source.gate_act = static_cast<int>(act.as<GatedActParams>().act);
-    return source;
-  }
-  if (const int norm = fusion.foldable_norm(x, true); norm >= 0) {
+    launch.shape.input = simt::kHeadsRow;
+    launch.shape.head_dim = static_cast<int>(inner(norm.out[0]));
+    launch.shape.gate_act = static_cast<int>(act.as<GatedActParams>().act);
+  } else if (const int norm = fusion.foldable_norm(x, true); norm >= 0) {
     source.x = room_.floats(node(norm).in[0]);
     source.norm_weight = vector(node(norm).in[1]);
     source.norm_eps = node(norm).as<zinc::NormParams>().eps;
-    source.is_normed = 1;
-    return source;
+    launch.shape.input = simt::kNormedRow;
+  } else {
+    source.rounded = made_form(x, matrix_of(group.nodes[0]));
+    launch.shape.input = source.rounded.q ? simt::kRoundedRow : simt::kPlainRow;
   }
-  source.rounded = made_form(x, matrix_of(group.nodes[0]));
-  return source;
 }
 
 // The form its maker left instead of floats, if it did.
@@ -202,68 +278,81 @@ simt::Rounded Lowering::made_form(Value x, const DeviceMatrix& matrix) const {
   return room_.rounded(*form);
 }
 
-// How the group finds its experts, if the router's segments are all there is yet.
-simt::RouteSource Lowering::route_source(int route) const {
+// How the launch finds its experts: the router's segments are all there is yet.
+void Lowering::fill_route(int route, RowLaunch& launch) const {
   const Node& n = node(route);
   const MoeRouteParams& params = n.as<MoeRouteParams>();
   const Node& router = node(room_.fusion().maker(n.in[0]));
-  const simt::Matrix& matrix = weights_.matrix(info(router.in[1]).name)->matrix;
-  return {.partial = room_.router_partial(),
-          .bias = vector(router.in[2]),
-          .ids = room_.ints(n.out[0]),
-          .weights = room_.floats(n.out[1]),
-          .n_segments = matrix.n_segments,
-          .n_experts = matrix.n_out,
-          .n_used = static_cast<int>(params.n_used),
-          .mode = static_cast<int>(params.weights),
-          .scale = params.scale};
+  launch.shape.n_experts = weights_.matrix(info(router.in[1]).name)->matrix.n_out;
+  launch.shape.route_mode = static_cast<int>(params.weights);
+  launch.params.route = {.partial = room_.router_partial(),
+                         .bias = vector(router.in[2]),
+                         .ids = room_.ints(n.out[0]),
+                         .weights = room_.floats(n.out[1]),
+                         .scale = params.scale};
 }
 
+// The gate's pair and what is spread is one launch, what else there is another; experts' matrices one each.
 Status Lowering::lower_one_row(const ProductGroup& group) {
   const Node& first = node(group.nodes[0]);
-  RowLaunch launch;
-  launch.params.source = row_source(group);
-  if (first.op == Op::moe_linear) {
-    launch.params.expert_ids = room_.ints(first.in[2]);
-    launch.params.x_per_used = info(first.in[0]).shape.n_dims() == 1 ? 0 : 1;
-    launch.n_experts = width(first.in[2]);
-    if (const int route = room_.fusion().route_of_experts(group); route >= 0) {
-      launch.params.route = route_source(route);
-    }
-  }
+  const bool is_expert = first.op == Op::moe_linear;
+  std::vector<size_t> rest;
   for (size_t i = 0; i < group.nodes.size(); ++i) {
-    if (group.act >= 0 && i == 1) continue;  // the gate's part has it
-    launch.add(product_part(group, i), matrix_of(group.nodes[i]).format);
+    if (group.act < 0 || i != 1) rest.push_back(i);
   }
-  return emit_row_launch(launch);
+  for (bool is_first = true; !rest.empty(); is_first = false) {
+    RowLaunch launch(matrix_of(group.nodes[0]).matrix.n_in);
+    fill_source(group, launch);
+    const bool has_gate = group.act >= 0 && is_first;
+    if (has_gate) {
+      launch.shape.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
+      launch.shape.has_last = 1;
+    }
+    if (is_expert) {
+      launch.params.expert_ids = room_.ints(first.in[2]);
+      launch.shape.n_used = static_cast<int>(width(first.in[2]));
+      const int route = room_.fusion().route_of_experts(group);
+      if (route >= 0 && is_first) fill_route(route, launch);
+    }
+    std::erase_if(rest, [&](size_t i) {
+      const int member = group.nodes[i];
+      const bool fits = launch.members.empty() || (!is_expert && (!has_gate || is_spread(member)));
+      if (fits) launch.add(product_part(group, i), matrix_of(member).format, is_spread(member));
+      return fits;
+    });
+    if (Status s = emit_row_launch(launch); !s.ok()) return s;
+  }
+  return ok_status();
 }
 
 // What experts give, weighed and added up in one launch.
 Status Lowering::lower_mix(const MixGroup& mix) {
   const Node &down = node(mix.down), &combine = node(mix.combine);
-  RowLaunch launch;
+  const simt::Matrix& matrix = matrix_of(mix.down).matrix;
+  RowLaunch launch(matrix.n_in);
   simt::ProductParams& params = launch.params;
   params.source.x = room_.floats(down.in[0]);
   params.source.rounded = made_form(down.in[0], matrix_of(mix.down));
+  launch.shape.input = params.source.rounded.q ? simt::kRoundedRow : simt::kPlainRow;
   params.expert_ids = room_.ints(down.in[2]);
   params.mix_weights = room_.floats(combine.in[1]);
-  params.n_mixed = static_cast<int>(width(down.in[2]));
-  launch.n_rows = params.n_mixed;
+  launch.shape.n_mixed = static_cast<int>(width(down.in[2]));
   simt::ProductPart part{};
-  part.matrix = matrix_of(mix.down).matrix;
+  part.bytes = matrix.bytes;
+  part.matrix_bytes = matrix.matrix_bytes;
+  part.n_out = matrix.n_out;
   part.bias = vector(down.in[3]);
   part.expert_scale = vector(down.in[4]);
-  part.act = simt::kNoAct;
   Value result = combine.out[0];
   if (mix.shared >= 0) {
     part.last = matrix_of(mix.shared).matrix.bytes;
     params.source.last_x = room_.floats(node(mix.shared).in[0]);
     const Value gate = node(mix.shared_act).in[0];
     const int maker = room_.fusion().maker(gate);
-    const bool is_spread = maker >= 0 && node(maker).op == Op::linear && room_.fusion().is_shared_gate(maker);
-    params.shared_gate = is_spread ? room_.gate_partial() : room_.floats(gate);
-    params.n_gates = is_spread ? matrix_of(maker).matrix.n_segments : 1;
-    ++launch.n_rows;
+    const bool is_made = maker >= 0 && is_spread(maker);
+    params.shared_gate = is_made ? room_.gate_partial() : room_.floats(gate);
+    launch.shape.n_gates = is_made ? matrix_of(maker).matrix.n_segments : 1;
+    launch.shape.has_last = 1;
     result = node(mix.shared_add).out[0];
   }
   if (mix.add >= 0) {

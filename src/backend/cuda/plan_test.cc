@@ -269,7 +269,7 @@ TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
 TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
   start(*plan, 0, 1);
-  const std::vector<std::string> layer = {"product", "attend_one_f16_1", "product"};
+  const std::vector<std::string> layer = {"product", "attend_one", "product"};
   std::vector<std::string> expected = {"embed"};
   for (int i = 0; i < 2; ++i) expected.insert(expected.end(), layer.begin(), layer.end());
   for (const char* kernel : {"product", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);

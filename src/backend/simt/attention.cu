@@ -2,29 +2,11 @@
 // Positions are cut into chunks of 256 at fixed places. Each chunk's softmax is finished alone (its largest
 // score, sum and weighted values), then chunks are merged in order, by one function: whether a block loops over its
 // chunks or many blocks take one each, and whatever rows share a block, a row's result is the same to the bit.
-#include "backend/simt/attention_mma.h"
+#include "backend/simt/attention_heads.h"
 
 namespace zinc::simt {
 
 // ---- writing ----
-
-// The warp's 32 numbers from `block * 32` on, of a key or value head at `row` of a page.
-template <class Kv>
-ZINC_DEVICE void write_block(const KvLayer& kv, u8* keys, bool is_key, int row, int block, float x) {
-  const int i = block * 32 + lane_id();
-  if (is_key) {
-    u8* at = keys + (i / Kv::kPieceElems * kPagePositions + row) * 16 + i % Kv::kPieceElems * Kv::kElemBytes;
-    Kv::write(at, keys + kv.k_dim * kPagePositions + (block * kPagePositions + row) * 2, x);
-  } else {
-    u8* values = keys + kv.value_begin;
-    u8* at = values + (row * padded(kv.v_dim) + i) * Kv::kElemBytes;
-    Kv::write(at, values + kv.v_dim * kPagePositions + (row * (kv.v_dim / 32) + block) * 2, x);
-  }
-}
-
-ZINC_DEVICE u8* keys_at(const Step& step, const KvLayer& kv, int t, int head) {
-  return head_of(kv, page_of(step, kv.group, step.seq_of_token[t], step.positions[t]), head);
-}
 
 // One warp per 32 numbers of a token's key or value head.
 template <class Kv>
@@ -41,44 +23,6 @@ ZINC_DEVICE void kv_write(const KvWriteParams& p) {
   const float* from = (is_key ? p.k : p.v) + (static_cast<long long>(t) * p.kv.kv_heads + head) * dim;
   write_block<Kv>(p.kv, keys_at(p.step, p.kv, t, head), is_key, p.step.positions[t] % kPagePositions, block,
                   i < dim ? from[i] : 0.0f);
-}
-
-inline constexpr int kMaxHeadDim = 2 * kSegmentElems;
-
-// A warp's head: normed and turned, in shared memory, zero up to a whole number of 32.
-ZINC_DEVICE void prepare_head(const HeadPart& part, long long t, int head, float* values) {
-  const float* from = part.x + (t * part.n_heads + head) * part.stride;
-  float factor = 1;
-  if (part.is_normed) {
-    float sum = 0;  // segment after segment, as norm_rows has it
-    for (int at = 0; at < part.dim; at += kSegmentElems) {
-      sum += lanes_sum(squares(load_eight(from, at + lane_id() * 8, part.dim), 0), 32);
-    }
-    factor = rms_factor(sum, part.dim, part.eps);
-  }
-  for (int at = lane_id() * 8; at < padded(part.dim); at += kSegmentElems) {
-    Eight x = load_eight(from, at, part.dim);
-    if (part.is_normed) x = normed(x, factor, part.norm_weight, at, part.dim);
-    store_eight(values, at, padded(part.dim), x);
-  }
-  __syncwarp();
-  for (int i = lane_id(); part.table && i < part.n_pairs; i += 32) {
-    const float* turn = part.table + 2 * (t * part.n_pairs + i);
-    const int first = part.adjacent ? 2 * i : i, second = part.adjacent ? 2 * i + 1 : i + part.n_pairs;
-    const float a = values[first], b = values[second];
-    values[first] = a * turn[0] - b * turn[1];
-    values[second] = a * turn[1] + b * turn[0];
-  }
-  __syncwarp();
-}
-
-// A warp's head goes to the cache.
-template <class Kv>
-ZINC_DEVICE void write_head(const Step& step, const KvLayer& kv, int t, int head, bool is_key, const float* values) {
-  u8* keys = keys_at(step, kv, t, head);
-  for (int block = 0; block < padded(is_key ? kv.k_dim : kv.v_dim) / 32; ++block) {
-    write_block<Kv>(kv, keys, is_key, step.positions[t] % kPagePositions, block, values[block * 32 + lane_id()]);
-  }
 }
 
 // One warp per head of q, k or v, of up to 256 numbers.
@@ -330,32 +274,6 @@ ZINC_DEVICE void attention(const AttentionParams& p) {
   }
 }
 
-// One number of a row: its chunks in order. Read past the first-level cache: other blocks may just have written them.
-ZINC_DEVICE float merge_row(const AttentionParams& p, const float* chunks, int n_chunks, int head, int dim) {
-  constexpr int kAtOnce = 8;  // loads under way
-  const int width = p.kv.v_dim + 2;
-  Running all = {lowest_score(), 0.0f};
-  float result = 0;
-  for (int first = 0; first < n_chunks; first += kAtOnce) {
-    float largest[kAtOnce], sum[kAtOnce], value[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const float* chunk = chunks + static_cast<long long>(min(first + i, n_chunks - 1)) * width;
-      largest[i] = first + i < n_chunks ? __ldcg(chunk) : lowest_score();
-      sum[i] = __ldcg(chunk + 1);
-      value[i] = __ldcg(chunk + 2 + dim);
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (largest[i] == lowest_score()) continue;
-      float keep, take;
-      merge(all, {largest[i], sum[i]}, keep, take);
-      result = merged(result, value[i], keep, take);
-    }
-  }
-  return result * final_factor(all, p.sinks, head);
-}
-
 // One thread per number of a token's row, 256 of them a block: their chunks, in order, and then rounded if wanted.
 // REQUIRES: tiles of one token, so that a row's chunks count from its own first.
 ZINC_KERNEL merge_chunks(__grid_constant__ const AttentionParams p) {
@@ -391,20 +309,6 @@ ZINC_DEVICE void fetch_chunk(const AttentionParams& p, const Tile& tile, int chu
   if (first > tile.last_position() || first + kPagePositions <= tile.oldest) return;
   const u8* head = head_of(p.kv, page_of(p.step, p.kv.group, tile.seq, first), tile.kv_head);
   for (int at = lane_id() * kLine; at < p.kv.head_bytes; at += 32 * kLine) fetch_ahead(head + at);
-}
-
-// Whether this block is the last of n to come here; it then sees what the others wrote before.
-ZINC_DEVICE bool is_last_of(int* n_done, int n) {
-  __shared__ int is_last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    is_last = atomicAdd(n_done, 1) == n - 1;
-    if (is_last) *n_done = 0;
-    __threadfence();
-  }
-  __syncthreads();
-  return is_last;
 }
 
 // Grid: tiles of heads; 1; splits of the chunks.
@@ -459,105 +363,6 @@ ZINC_DEVICE void attend_one(const AttendOneParams& one) {
   }
 }
 
-// The same in units. Warps 0 to kOneHeads - 1 make the queries, the next two the key and the value.
-template <class Kv, int G>
-ZINC_DEVICE void attend_one_units(const AttendOneParams& one) {
-  extern __shared__ float4 shared[];
-  const AttentionParams& p = one.attention;
-  let_next_start();
-  float* keep = reinterpret_cast<float*>(shared);
-  float* heads = keep + kChunkRoom<G>;  // [kOneHeads + 2][padded k_dim or v_dim], as floats
-  const int width = max(padded(p.kv.k_dim), padded(p.kv.v_dim)), stride = query_stride(p.kv.k_dim);
-  u32* q = reinterpret_cast<u32*>(heads + (kOneHeads + 2) * width);
-  u32* weights = q + kUnitRows * stride;
-  float* exchange = reinterpret_cast<float*>(weights + kWarps / G * kUnitRows * (kWeightStride / 2));
-  const int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + kOneHeads - 1) / kOneHeads;
-  Tile tile;
-  tile.seq = 0;
-  tile.first_token = 0;
-  tile.n_tokens = 1;
-  tile.kv_head = static_cast<int>(blockIdx.x) / tiles;
-  const int head_in_group = static_cast<int>(blockIdx.x) % tiles * kOneHeads;
-  tile.first_head = tile.kv_head * group_heads + head_in_group;
-  tile.n_heads = tile.n_rows = min(kOneHeads, group_heads - head_in_group);
-  tile.first_position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
-  tile.oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
-  const int first = tile.oldest / kChunkPositions, last = tile.first_position / kChunkPositions;
-  const int n_splits = min(static_cast<int>(gridDim.z), last - first + 1), split = static_cast<int>(blockIdx.z);
-  if (split >= n_splits) return;
-  fetch_chunk(p, tile, first + split);
-  wait_for_previous();
-  const bool has_newest = (last - first) % n_splits == split && one.parts[1].x;
-  float* values = heads + warp_id() * width;
-  if (warp_id() < tile.n_heads) {
-    prepare_head(one.parts[0], 0, tile.first_head + warp_id(), values);
-  } else if (has_newest && warp_id() >= kOneHeads && warp_id() < kOneHeads + 2) {
-    const int which = warp_id() - kOneHeads + 1;  // blocks that share a key head write the same
-    prepare_head(one.parts[which], 0, tile.kv_head, values);
-    write_head<Kv>(p.step, p.kv, 0, tile.kv_head, which == 1, values);
-  }
-  __syncthreads();
-  const int pairs = padded(p.kv.k_dim) / 2;
-  for (int i = static_cast<int>(threadIdx.x); i < kUnitRows * pairs; i += kThreads) {
-    const int row = min(i / pairs, tile.n_rows - 1);  // rows past the last repeat it
-    store_query(q + i / pairs * stride, heads + row * width, p.kv.k_dim, i % pairs);
-  }
-  __syncthreads();
-  const int group = warp_id() / G, position = tile.first_position;
-  const UnitRows rows{q, stride, weights + group * kUnitRows * (kWeightStride / 2), exchange + group * 2 * G * 16, group,
-                      {position, position}, tile.oldest, position, position, p.scale, p.softcap, p.window};
-  const bool is_split = n_splits > 1;
-  UnitResult all;
-  clear(all);
-  for (int chunk = first + split; chunk <= last; chunk += n_splits) {
-    UnitResult result;
-    attend_units<Kv, G>(rows, p.step, p.kv, tile.seq, tile.kv_head, chunk, keep, result);
-    if (warp_id() >= G) continue;
-    if (!is_split) {
-      merge_results(all, result);
-      continue;
-    }
-    float* out[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = lane_id() / 4 + 8 * h;
-      out[h] = partial_of(p, tile, min(row, tile.n_rows - 1), chunk - first);
-      if (row < tile.n_rows && warp_id() == 0 && lane_id() % 4 == 0) {
-        out[h][0] = result.row[h].largest;
-        out[h][1] = result.row[h].sum;
-      }
-    }
-    for_each_value(result, warp_id(), p.kv.v_dim, [&](int h, int dim, float value) {
-      if (lane_id() / 4 + 8 * h < tile.n_rows) out[h][2 + dim] = value;
-    });
-  }
-  const auto write = [&](int head, int dim, float value) {
-    if (one.gate) value = gated(one.act, one.gate[static_cast<long long>(head) * one.gate_stride + dim], value);
-    p.out[head * p.kv.v_dim + dim] = value;
-  };
-  if (!is_split) {
-    if (warp_id() >= G) return;
-    for_each_value(all, warp_id(), p.kv.v_dim, [&](int h, int dim, float value) {
-      const int row = lane_id() / 4 + 8 * h, head = tile.first_head + row;
-      if (row < tile.n_rows) write(head, dim, value * final_factor(all.row[h], p.sinks, head));
-    });
-    return;
-  }
-  if (!is_last_of(one.n_done + blockIdx.x, n_splits)) return;
-  for (int i = static_cast<int>(threadIdx.x); i < tile.n_rows * p.kv.v_dim; i += kThreads) {
-    const int r = i / p.kv.v_dim, dim = i % p.kv.v_dim, head = tile.first_head + r;
-    write(head, dim, merge_row(p, partial_of(p, tile, r, 0), last - first + 1, head, dim));
-  }
-}
-
-ZINC_KERNEL_2 attend_one_f16_1(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 1>(p); }
-ZINC_KERNEL_2 attend_one_f16_2(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 2>(p); }
-ZINC_KERNEL_2 attend_one_f16_4(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 4>(p); }
-ZINC_KERNEL attend_one_f16_8(__grid_constant__ const AttendOneParams p) { attend_one_units<KvF16, 8>(p); }
-ZINC_KERNEL_2 attend_one_q8_0_1(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 1>(p); }
-ZINC_KERNEL_2 attend_one_q8_0_2(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 2>(p); }
-ZINC_KERNEL_2 attend_one_q8_0_4(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 4>(p); }
-ZINC_KERNEL attend_one_q8_0_8(__grid_constant__ const AttendOneParams p) { attend_one_units<KvQ8, 8>(p); }
 ZINC_KERNEL_2 attend_one_f32(__grid_constant__ const AttendOneParams p) { attend_one<KvF32>(p); }
 ZINC_KERNEL prepare_heads_f32(__grid_constant__ const HeadsParams p) { prepare_heads<KvF32>(p); }
 ZINC_KERNEL prepare_heads_f16(__grid_constant__ const HeadsParams p) { prepare_heads<KvF16>(p); }

@@ -47,17 +47,6 @@ ZINC_DEVICE uint4 scaled_halves(uint2 bytes, u16 scale) {
   return make_uint4(a.x, a.y, b.x, b.y);
 }
 
-ZINC_DEVICE void copy_16(u8* to, const u8* from) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<u32>(__cvta_generic_to_shared(to))),
-               "l"(from));
-#endif
-}
-ZINC_DEVICE void end_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;");
-#endif
-}
 // All copies but the last n sets are there, for the whole block.
 template <int n>
 ZINC_DEVICE void wait_for_copies() {
@@ -78,6 +67,8 @@ struct Halves<KvF16> {
   static ZINC_DEVICE uint4 value(const u8* values, int v_dim, int at, int dim) {
     return *reinterpret_cast<const uint4*>(values + (at * v_dim + dim) * 2);
   }
+  // What writing the lane's number of a block of 32 leaves.
+  static ZINC_DEVICE u16 kept(float x) { return float_to_half(x); }
   static ZINC_DEVICE void copy_key(u8* to, const u8* keys, int, int at, int piece) {
     copy_16(to, keys + (piece * kPagePositions + at) * 16);
   }
@@ -96,6 +87,11 @@ struct Halves<KvQ8> {
     const u16* scales = reinterpret_cast<const u16*>(values + v_dim * kPagePositions);
     return scaled_halves(*reinterpret_cast<const uint2*>(values + at * v_dim + dim),
                          scales[at * (v_dim / 32) + dim / 32]);
+  }
+  static ZINC_DEVICE u16 kept(float x) {
+    float d;
+    const float q = KvQ8::quotient(x, d);
+    return float_to_half(q * half_to_float(float_to_half(d)));
   }
   static ZINC_DEVICE void copy_key(u8* to, const u8* keys, int k_dim, int at, int piece) {
     *reinterpret_cast<uint4*>(to) = key(keys, k_dim, at, piece / 4, piece % 4);
@@ -226,28 +222,41 @@ struct InShared {
 
 // ---- one unit ----
 
-template <int G, class Source>
-ZINC_DEVICE void score_unit(const UnitRows& rows, const Source& source, int n_blocks, int member,
-                            float (&scores)[8 / G][4]) {
-  constexpr int kTiles = 8 / G;
+// 32 of the rows' dimensions with the warp's positions.
+template <int kTiles>
+ZINC_DEVICE void score_block(const UnitRows& rows, int block, const uint4 (&key)[kTiles], float (&scores)[kTiles][4]) {
   const int quad = lane_id() / 4, i = lane_id() % 4;
+  const uint4 a = *reinterpret_cast<const uint4*>(rows.q + quad * rows.q_stride + block * 16 + 4 * i);
+  const uint4 b = *reinterpret_cast<const uint4*>(rows.q + (quad + 8) * rows.q_stride + block * 16 + 4 * i);
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+    multiply_halves(scores[t], a.x, b.x, a.y, b.y, key[t].x, key[t].y);
+    multiply_halves(scores[t], a.z, b.z, a.w, b.w, key[t].z, key[t].w);
+  }
+}
+
+template <int kTiles>
+ZINC_DEVICE void clear(float (&scores)[kTiles][4]) {
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) scores[t][e] = 0;
   }
+}
+
+template <int G, class Source>
+ZINC_DEVICE void score_unit(const UnitRows& rows, const Source& source, int n_blocks, int member,
+                            float (&scores)[8 / G][4]) {
+  constexpr int kTiles = 8 / G;
+  clear(scores);
 #pragma unroll 2
   for (int block = 0; block < n_blocks; ++block) {
-    const uint4 a = *reinterpret_cast<const uint4*>(rows.q + quad * rows.q_stride + block * 16 + 4 * i);
-    const uint4 b = *reinterpret_cast<const uint4*>(rows.q + (quad + 8) * rows.q_stride + block * 16 + 4 * i);
     uint4 key[kTiles];
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) key[t] = source.key((member * kTiles + t) * 8 + quad, block, i);
-#pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      multiply_halves(scores[t], a.x, b.x, a.y, b.y, key[t].x, key[t].y);
-      multiply_halves(scores[t], a.z, b.z, a.w, b.w, key[t].z, key[t].w);
+      key[t] = source.key((member * kTiles + t) * 8 + lane_id() / 4, block, lane_id() % 4);
     }
+    score_block(rows, block, key, scores);
   }
 }
 
@@ -326,38 +335,47 @@ ZINC_DEVICE void soften_unit(const UnitRows& rows, int member, float (&scores)[8
   }
 }
 
-// The warp's 64 dimensions of the values, weighed. REQUIRES: the group met after soften_unit().
-template <int G, class Source>
-ZINC_DEVICE void weigh_unit(const UnitRows& rows, const Source& source, int v_dim, int member, UnitResult& result) {
-  const int quad = lane_id() / 4, i = lane_id() % 4, dim = member * kUnitDims + quad * 8;
+// The unit's sums, and nothing weighed yet. REQUIRES: the group met after soften_unit().
+template <int G>
+ZINC_DEVICE void begin_weighing(const UnitRows& rows, UnitResult& result) {
+  const int quad = lane_id() / 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     result.row[h].sum = rows.exchange[G * 16 + quad + 8 * h];
 #pragma unroll
     for (int w = 1; w < G; ++w) result.row[h].sum += rows.exchange[(G + w) * 16 + quad + 8 * h];
   }
+  clear(result.values);
+}
+
+// The values of 16 positions from 16 * k on: v[j] those of position 4 * i + j of them.
+ZINC_DEVICE void weigh_sixteen(const UnitRows& rows, int k, const uint4 (&v)[4], UnitResult& result) {
+  const int quad = lane_id() / 4, i = lane_id() % 4;
+  const uint2 a = *reinterpret_cast<const uint2*>(rows.weights + quad * (kWeightStride / 2) + k * 8 + 2 * i);
+  const uint2 b = *reinterpret_cast<const uint2*>(rows.weights + (quad + 8) * (kWeightStride / 2) + k * 8 + 2 * i);
 #pragma unroll
   for (int t = 0; t < 8; ++t) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) result.values[t][e] = 0;
+    const u32 which = t % 2 == 0 ? 0x5410u : 0x7632u;
+    const auto word = [](const uint4& x, int w) { return w == 0 ? x.x : w == 1 ? x.y : w == 2 ? x.z : x.w; };
+    multiply_halves(result.values[t], a.x, b.x, a.y, b.y, __byte_perm(word(v[0], t / 2), word(v[1], t / 2), which),
+                    __byte_perm(word(v[2], t / 2), word(v[3], t / 2), which));
   }
+}
+
+// The warp's 64 dimensions of the values, weighed. REQUIRES: the group met after soften_unit().
+template <int G, class Source>
+ZINC_DEVICE void weigh_unit(const UnitRows& rows, const Source& source, int v_dim, int member, UnitResult& result) {
+  const int dim = member * kUnitDims + lane_id() / 4 * 8;
+  begin_weighing<G>(rows, result);
   if (member * kUnitDims >= v_dim) return;
 #pragma unroll
   for (int k = 0; k < kUnitPositions / 16; ++k) {
     uint4 v[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      v[j] = dim < v_dim ? source.value(k * 16 + i * 4 + j, dim) : make_uint4(0, 0, 0, 0);
+      v[j] = dim < v_dim ? source.value(k * 16 + lane_id() % 4 * 4 + j, dim) : make_uint4(0, 0, 0, 0);
     }
-    const uint2 a = *reinterpret_cast<const uint2*>(rows.weights + quad * (kWeightStride / 2) + k * 8 + 2 * i);
-    const uint2 b = *reinterpret_cast<const uint2*>(rows.weights + (quad + 8) * (kWeightStride / 2) + k * 8 + 2 * i);
-#pragma unroll
-    for (int t = 0; t < 8; ++t) {
-      const u32 which = t % 2 == 0 ? 0x5410u : 0x7632u;
-      const auto word = [](const uint4& x, int w) { return w == 0 ? x.x : w == 1 ? x.y : w == 2 ? x.z : x.w; };
-      multiply_halves(result.values[t], a.x, b.x, a.y, b.y, __byte_perm(word(v[0], t / 2), word(v[1], t / 2), which),
-                      __byte_perm(word(v[2], t / 2), word(v[3], t / 2), which));
-    }
+    weigh_sixteen(rows, k, v, result);
   }
 }
 

@@ -67,10 +67,29 @@ ZINC_DEVICE void wait_at(Gate* gate, int parity) {
 #endif
 }
 
-// Some warps of a block wait for each other. id: 1 to 15.
-template <int id>
-ZINC_DEVICE void meet(int n_threads) {
-  asm volatile("bar.sync %0, %1;" ::"n"(id), "r"(n_threads) : "memory");
+// Copies of 4, 8 or 16 bytes to shared memory that a thread begins, in sets.
+template <int n_bytes>
+ZINC_DEVICE void copy_async(void* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (n_bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(n_bytes));
+  }
+#endif
+}
+ZINC_DEVICE void copy_16(void* to, const void* from) { copy_async<16>(to, from); }
+ZINC_DEVICE void end_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;");
+#endif
+}
+// All of the thread's own have arrived but for the last n sets.
+template <int n>
+ZINC_DEVICE void await_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+#endif
 }
 
 // Brings a kernel's parameters into the constant cache, all lines at once, before they are needed one after the other.
@@ -115,6 +134,15 @@ ZINC_DEVICE float lanes_max(float x, int width) {
   return x;
 }
 
+// The largest over all lanes. REQUIRES: numbers that are not negative.
+ZINC_DEVICE float lanes_largest(float x) {
+#if __CUDA_ARCH__ >= 800
+  return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(x)));  // they are ordered as their bits are
+#else
+  return lanes_max(x, 32);
+#endif
+}
+
 // Sum over the block's warps, in their order. `room`: kWarps floats of shared memory.
 ZINC_DEVICE float block_sum(float x, float* room) {
   x = lanes_sum(x, 32);
@@ -124,6 +152,13 @@ ZINC_DEVICE float block_sum(float x, float* room) {
   for (int w = 1; w < kWarps; ++w) sum += room[w];
   __syncthreads();
   return sum;
+}
+
+// c + the sum of four products of unsigned and signed bytes.
+ZINC_DEVICE int dot_unsigned(u32 a, int b, int c) {
+  int d;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
 }
 
 ZINC_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }

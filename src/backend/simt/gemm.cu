@@ -39,22 +39,6 @@ ZINC_DEVICE void multiply_16(int (&d)[4], int a0, int a1, int b0) {
 #endif
 }
 
-template <int n_bytes>
-ZINC_DEVICE void copy_async(void* to, const void* from) {
-#if __CUDA_ARCH__ >= 800
-  const u32 at = static_cast<u32>(__cvta_generic_to_shared(to));
-  if constexpr (n_bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from));
-  }
-#endif
-}
-ZINC_DEVICE void end_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;");
-#endif
-}
 ZINC_DEVICE void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group 0;" ::: "memory");

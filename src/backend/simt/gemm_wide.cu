@@ -85,9 +85,6 @@ ZINC_DEVICE Tile find_tile(const LinearParams& p, int index) {
 
 ZINC_DEVICE void producers_meet() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
 
-ZINC_DEVICE void copy_16(u8* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
-}
 
 ZINC_DEVICE void store_pieces(u8* plane, int row, int g, const u32 (&words)[8]) {
   u8* half = plane + g / 4 * kHalfBytes;

@@ -51,11 +51,15 @@ struct KvQ8 {
     const auto byte = [&](int b) { return static_cast<float>(static_cast<signed char>(v >> 8 * b & 255u)) * scale; };
     return make_float4(byte(0), byte(1), byte(2), byte(3));
   }
-  // A warp writes a block of 32; the quotients are rounded half away from zero, as Q8_0 is.
-  static ZINC_DEVICE void write(u8* at, u8* scale_at, float x) {
-    const float d = lanes_max(fabsf(x), 32) / 127.0f;
+  // A warp's block of 32 has one scale, d; the quotients are rounded half away from zero, as Q8_0 is.
+  static ZINC_DEVICE float quotient(float x, float& d) {
+    d = lanes_max(fabsf(x), 32) / 127.0f;
     const float q = roundf(x * (d != 0.0f ? 1.0f / d : 0.0f));
-    *reinterpret_cast<signed char*>(at) = fabsf(q) <= 127.0f ? static_cast<signed char>(q) : 0;
+    return fabsf(q) <= 127.0f ? q : 0.0f;
+  }
+  static ZINC_DEVICE void write(u8* at, u8* scale_at, float x) {
+    float d;
+    *reinterpret_cast<signed char*>(at) = static_cast<signed char>(quotient(x, d));
     if (lane_id() == 0) *reinterpret_cast<u16*>(scale_at) = float_to_half(d);
   }
 };

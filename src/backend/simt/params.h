@@ -3,17 +3,24 @@
 // compiled.
 #pragma once
 
+#ifdef __CUDACC__
+#define ZINC_BOTH __host__ __device__ constexpr  // for the host and for kernels
+#else
+#define ZINC_BOTH constexpr
+#endif
+
 namespace zinc::simt {
 
 inline constexpr int kPanelRows = 32;      // weight rows that lie interleaved, one per lane
 inline constexpr int kSegmentElems = 256;  // inputs whose products are summed before anything else is added to them
 inline constexpr int kGroupElems = 32;     // inputs of a segment that are loaded together
 inline constexpr int kSegmentGroups = 8;   // groups of a segment
-inline constexpr int kThreads = 256;       // of every block
+inline constexpr int kThreads = 256;       // of a block
 inline constexpr int kWarps = kThreads / 32;
+inline constexpr int kProductThreads = 512;  // but of product.cu
+inline constexpr int kProductWarps = kProductThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
-inline constexpr int kOneHeads = 4;          // heads of a block that attends for one token, in units
 inline constexpr int kAttentionRows = 8;     // query rows of one block
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
@@ -24,7 +31,8 @@ inline constexpr int kConvTokens = 64;      // of a short convolution, in one bl
 inline constexpr int kMaxParts = 3;         // matrices multiplied in one launch
 inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
-inline constexpr int kMaxStages = 4;        // of a warp's ring of weights
+inline constexpr int kLaneRows = 8;         // rows that the lanes of a warp of product.cu share out
+inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
 inline constexpr int kFloatTile = 64;      // weight rows and activations of a block of gemm_floats.cu
@@ -125,10 +133,8 @@ struct RowSource {
   const float* x;
   const float* last_x;  // the last row, if it lies apart; null: none
   const float* norm_weight;
-  const float* gate;  // with head_dim
+  const float* gate;  // of kHeadsRow
   float norm_eps;
-  int is_normed;           // one rms norm over the row
-  int head_dim, gate_act;  // head_dim > 0: a norm of each head, and the result gated
 };
 
 // How a launch finds its experts by itself: from the segments of the router's logits.
@@ -137,41 +143,106 @@ struct RouteSource {
   const float* bias;     // null: none
   int* ids;              // [n_used], for whoever comes later
   float* weights;        // likewise
-  int n_segments, n_experts, n_used, mode;
   float scale;
 };
 
-// One matrix, or a gate's two, in a launch for a step of one row (product.cu): blocks first_block .. + n_blocks - 1.
+enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
+
+// What a launch of product.cu is compiled for, and how its shared memory is divided: the host and the kernel reckon
+// with the same functions.
+enum InputKind : int { kPlainRow = 0, kNormedRow = 1, kHeadsRow = 2, kRoundedRow = 3 };
+struct ProductShape {
+  int n_in;
+  int input;               // InputKind
+  int head_dim, gate_act;  // of kHeadsRow: a norm of each head, and the result gated
+  int act;                 // an output is act(first term) * second term; kNoAct: no
+  int n_used;              // experts whose results stay apart; 0: none
+  int n_mixed;             // experts whose weighted sum is the result, each with a row of its own; 0: none
+  int has_last;            // a last matrix: the gate's other one, the shared expert's
+  int n_gates;             // segments of the shared expert's gate
+  int n_experts;           // of the router whose logits' segments the launch adds up itself; 0: it does not
+  int route_mode;
+  int strip_rows;               // 8 or 16
+  int most_strips;              // of a block
+  int x_bytes, partial_floats;  // shared memory of its rows and of segments' sums
+};
+ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
+ZINC_BOTH int last_groups_of(int n_in) {
+  return (n_in - (segments_of(n_in) - 1) * kSegmentElems + kGroupElems - 1) / kGroupElems;
+}
+// Segments that make up an output, those of a gate's two matrices counted as one.
+ZINC_BOTH int units_of(const ProductShape& s) {
+  return ((s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1)) * segments_of(s.n_in);
+}
+// Sets of eight rows that a warp takes at once.
+ZINC_BOTH int sets_of(const ProductShape& s) { return s.act != kNoAct ? 2 : s.strip_rows / kLaneRows; }
+// A set's segment on its way: headers of eight rows, then the groups of all lanes, two each.
+ZINC_BOTH int slot_header_bytes(int header_bytes) {
+  return header_bytes <= 20 ? kLaneRows * header_bytes : 16 * kPanelRows + 16 * kLaneRows;
+}
+ZINC_BOTH int slot_bytes(int header_bytes, int group_bytes) {
+  return slot_header_bytes(header_bytes) + 2 * 32 * group_bytes;
+}
+// How many turns of all warps are on their way: a ring of 80 KB, so that two kernels' blocks are on a multiprocessor.
+ZINC_BOTH int depth_of(int n_sets, int header_bytes, int group_bytes) {
+  const int depth = (80 << 10) / (kProductWarps * n_sets * slot_bytes(header_bytes, group_bytes));
+  return depth > 4 ? 4 : depth;
+}
+// Strips whose sums are finished together: all of a block's, or whole turns of all warps.
+ZINC_BOTH int batch_strips(const ProductShape& s, int strip_rows) {
+  constexpr int kMost = 4096, kEnough = 1024;  // sums
+  if (s.most_strips * units_of(s) * strip_rows <= kMost) return s.most_strips;
+  int n = 1;
+  while (n * units_of(s) % kProductWarps != 0) ++n;
+  while (n * units_of(s) * strip_rows < kEnough) n *= 2;
+  return n < s.most_strips ? n : s.most_strips;
+}
+struct ProductRoom {
+  int norm, x, ring;
+};
+ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
+// The norm's weights and the sums have one place: the former are done with when the latter come.
+ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
+  const int norm = s.input == kNormedRow ? s.n_in : 0, sums = s.partial_floats;
+  ProductRoom room{};
+  room.norm = 128;  // behind the gates of a spread class
+  room.x = room.norm + in_lines(4 * (norm > sums ? norm : sums));
+  room.ring = room.x + in_lines(s.x_bytes);
+  return room;
+}
+
+// One matrix, or a gate's two, in a launch for a step of one row (product.cu).
 struct ProductPart {
-  Matrix matrix;
-  const unsigned char* last;  // the matrix of the last term, of the same shape: the gate's other one, the shared
-                              // expert's; null: none
+  const unsigned char* bytes;
+  const unsigned char* last;  // the matrix of the last term, of the same shape; null: none
   float* out;
   const float* bias;
   const float* last_bias;
   const float* expert_scale;
   const float* last_scale;
   const float* added;  // null: none
-  int format;          // which of the program's
-  int first_block, n_blocks;
-  int warps_per_panel;  // 2, 4 or 8
-  int act;              // the gate's; kNoAct: none
-  int is_spread;        // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment
+  long long matrix_bytes;
+  int n_out, n_strips;
+};
+// Parts of one format, one after the other: blocks first_block .. + n_blocks - 1.
+struct ProductClass {
+  int format;     // which of the program's
+  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a strip
+                  // is one segment of a panel
+  int first_part, first_block, n_blocks, n_strips;
 };
 
 // Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum
 // of so many experts', each with a row of its own, and of a shared expert's.
 struct ProductParams {
   ProductPart parts[kMaxProductParts];
+  ProductClass classes[kMaxProductParts];
   RowSource source;
   RouteSource route;
-  const int* expert_ids;     // grid.y is a used expert, or n_mixed of them; null: one matrix
+  const int* expert_ids;     // [n_used or n_mixed]
   const float* mix_weights;  // [n_mixed]
-  const float* shared_gate;  // the shared expert's result is gated by the sum of these; null: no shared expert
-  int n_parts, n_mixed, n_gates, x_per_used;
-  int n_stages, stage_bytes;  // of a warp's ring
-  int partial_begin, ring_begin,
-      half_floats;  // in shared memory, in bytes; floats of one of two halves of the partials
+  const float* shared_gate;  // the shared expert's result is gated by the sum of these
+  int n_parts, n_classes;
 };
 
 struct RoundParams {
@@ -208,7 +279,6 @@ struct RopeParams {
   int n_heads, head_dim, n_pairs, adjacent;
 };
 
-enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
 struct GatedActParams {
   const float* gate;
   const float* up;
@@ -294,6 +364,45 @@ struct AttendOneParams {
   int gate_stride, act;
   int* n_done;  // [tiles of heads], zero between launches
 };
+
+// What a launch of attend_one.cu is compiled for, and its shared memory.
+struct AttendShape {
+  int kv_format;  // KvFormat, of 16 or 8 bits
+  int k_dim, v_dim;
+  int group_heads;  // that share a key head
+  int tile_heads;   // of a block, at most 6
+  int window, has_softcap;
+  int has_keys;  // the layer has keys and values of its own
+  int act;       // of the gate behind; kNoAct: none
+};
+// Warps that share a unit: one for each 64 dimensions, a power of two; 0: too many dimensions.
+ZINC_BOTH int warps_of_unit(int k_dim, int v_dim) {
+  for (int n = 1; n <= kWarps; n *= 2) {
+    if (k_dim <= 64 * n && v_dim <= 64 * n) return n;
+  }
+  return 0;
+}
+ZINC_BOTH int warps_of_unit(const AttendShape& s) { return warps_of_unit(s.k_dim, s.v_dim); }
+ZINC_BOTH int attend_head_floats(const AttendShape& s) {
+  return ((s.k_dim > s.v_dim ? s.k_dim : s.v_dim) + 31) / 32 * 32;
+}
+// A unit's keys and values as halves, with the gaps that keep lanes in different banks (InShared).
+ZINC_BOTH int unit_bytes(int k_dim, int v_dim) {
+  return 2 * ((k_dim + 31) / 32 * 4) * (kPagePositions * 16 + 32) + 64 * ((v_dim + 63) / 64 * 128 + 32);
+}
+// Units in shared memory at once: as many as leave room for the next kernel's block, at most a chunk's.
+ZINC_BOTH int units_at_once(const AttendShape& s) {
+  const int fit = (80 << 10) / unit_bytes(s.k_dim, s.v_dim), most = kWarps / warps_of_unit(s);
+  const int n = fit < most ? fit : most;
+  return n < 1 ? 1 : n > 4 ? 4 : n == 3 ? 2 : n;
+}
+ZINC_BOTH int attend_room_bytes(const AttendShape& s) {
+  const int groups = units_at_once(s);
+  const int floats = (s.tile_heads + 2) * attend_head_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
+                     groups * (16 * 36 + 32 * warps_of_unit(s)) +
+                     s.tile_heads * (4 * ((s.v_dim + 31) / 32 * 32 + 2) + 10);
+  return in_lines(4 * floats + groups * unit_bytes(s.k_dim, s.v_dim));
+}
 
 struct RouteParams {
   const float* logits;

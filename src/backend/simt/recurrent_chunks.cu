@@ -162,11 +162,6 @@ ZINC_DEVICE void copy_rows(float* to, int to_stride, const float* from, long lon
 #endif
   }
 }
-ZINC_DEVICE void end_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;");
-#endif
-}
 // All but the last two sets of copies are there, for the whole block.
 ZINC_DEVICE void wait_for_oldest() {
 #if __CUDA_ARCH__ >= 800

@@ -46,7 +46,7 @@ ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
   float largest = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
-  largest = lanes_max(largest, block / 8);
+  largest = block == kSegmentElems ? lanes_largest(largest) : lanes_max(largest, block / 8);
   const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
   int words[2] = {0, 0}, sum = 0;
 #pragma unroll

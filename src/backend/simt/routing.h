@@ -7,6 +7,13 @@ namespace zinc::simt {
 
 // The larger value, the lower place among equals, over all lanes.
 ZINC_DEVICE void lanes_best(float& value, int& place) {
+#if __CUDA_ARCH__ >= 800
+  // As whole numbers in the order of the values, the two zeros alike.
+  const u32 bits = __float_as_uint(value + 0.0f), order = bits >> 31 ? ~bits : bits | 0x80000000u;
+  const u32 best = __reduce_max_sync(0xFFFFFFFFu, order);
+  place = static_cast<int>(__reduce_min_sync(0xFFFFFFFFu, order == best ? static_cast<u32>(place) : 0x7FFFFFFFu));
+  value = __uint_as_float(best >> 31 ? best & 0x7FFFFFFFu : ~best);
+#else
   for (int step = 16; step > 0; step /= 2) {
     const float other = __shfl_xor_sync(0xFFFFFFFFu, value, step);
     const int other_place = __shfl_xor_sync(0xFFFFFFFFu, place, step);
@@ -15,6 +22,7 @@ ZINC_DEVICE void lanes_best(float& value, int& place) {
       place = other_place;
     }
   }
+#endif
 }
 
 constexpr int kNowhere = 0x7FFFFFFF;
@@ -69,6 +77,56 @@ ZINC_DEVICE void route(float* logits, int n_experts, int n_used, int mode, float
     for (int u = 0; u < n_used; ++u) weights[u] = (mode == 0 ? weights[u] : weights[u] / sum) * scale;
   }
   __syncwarp();
+}
+
+// The same for numbers of experts that are known, with the logits in registers: lane l has those of experts l, l + 32,
+// ... The chosen are those of the first lanes.
+template <int n_experts, int n_used>
+ZINC_DEVICE void route_known(const float* logits, int mode, float scale, int& id, float& weight) {
+  constexpr int kOfLane = (n_experts + 31) / 32;
+  const float none = __int_as_float(0x7FC00000);
+  float own[kOfLane], largest = lowest(), total = 0;
+#pragma unroll
+  for (int k = 0; k < kOfLane; ++k) {
+    const int e = lane_id() + 32 * k;
+    own[k] = e < n_experts ? logits[e] : none;
+    if (e < n_experts) largest = fmaxf(largest, own[k]);
+  }
+  largest = lanes_max(largest, 32);
+#pragma unroll
+  for (int k = 0; k < kOfLane; ++k) {
+    if (lane_id() + 32 * k < n_experts) total += expf(own[k] - largest);
+  }
+  total = lanes_sum(total, 32);
+  id = 0;
+  weight = 0;
+#pragma unroll 1
+  for (int u = 0; u < n_used; ++u) {
+    float best = lowest();
+    int place = kNowhere;
+#pragma unroll
+    for (int k = 0; k < kOfLane; ++k) {
+      if (!isnan(own[k]) && (place == kNowhere || own[k] > best)) {
+        best = own[k];
+        place = lane_id() + 32 * k;
+      }
+    }
+    lanes_best(best, place);
+#pragma unroll
+    for (int k = 0; k < kOfLane; ++k) {
+      if (place == lane_id() + 32 * k) own[k] = none;
+    }
+    if (lane_id() == u) {
+      id = place == kNowhere ? 0 : place;
+      weight = best;
+    }
+  }
+  weight = expf(weight - largest);
+  if (mode < 2) weight /= total;
+  float sum = 0;
+#pragma unroll
+  for (int u = 0; u < n_used; ++u) sum += __shfl_sync(0xFFFFFFFFu, weight, u);
+  weight = (mode == 0 ? weight : weight / sum) * scale;
 }
 
 }  // namespace zinc::simt
