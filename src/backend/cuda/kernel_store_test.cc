@@ -74,7 +74,7 @@ bool is_hot(std::string_view kernel) {
 }
 
 // Bytes of registers that a kernel may keep in memory; the first row that its name contains counts. Attention in units
-// and gemm.cu do spill for Ampere (560 and 168 bytes at most), where two blocks share the registers: they are to get no
+// and gemm.cu do spill from Ampere on (560 and 168 bytes at most), where two blocks share the registers: to get no
 // worse. A few bytes, as ptxas spends here and there, are seen in no timing.
 struct SpillLimit {
   std::string_view part_of_name;
