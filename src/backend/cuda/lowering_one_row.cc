@@ -1,5 +1,6 @@
 // Products of a step of one row: all matrices of a group in one launch of simt/product.cu, which is compiled for them.
 #include <algorithm>
+#include <span>
 
 #include "backend/cuda/lowering.h"
 
@@ -65,7 +66,7 @@ std::vector<const PanelFormat*> Lowering::RowLaunch::formats() const {
   std::vector<const PanelFormat*> all;
   for (const Member& member : members) all.push_back(member.format);
   std::ranges::sort(all, {}, [](const PanelFormat* f) { return f->name; });
-  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 
