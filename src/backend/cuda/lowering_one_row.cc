@@ -1,5 +1,6 @@
 // Products of a step of one row: all matrices of a group in one launch of simt/product.cu, which is compiled for them.
 #include <algorithm>
+#include <span>
 
 #include "backend/cuda/lowering.h"
 
