@@ -37,7 +37,7 @@ class KeepingPlan final : public Plan {
   }
 
   Result<StepOutput> wait() override {
-    const Done& oldest = done_[done_.size() - n_in_flight_--];
+    Done& oldest = done_[done_.size() - n_in_flight_--];
     return StepOutput{oldest.sampled, oldest.logits, {}};
   }
 
@@ -74,7 +74,7 @@ class EngineAheadTest : public testing::TestWithParam<const char*> {
     most_in_flight_ = 0;
     std::vector<StepPlan> plans;
     plans.push_back({bucket.max_tokens, std::make_unique<KeepingPlan>(std::move(plan), &most_in_flight_)});
-    Inbox inbox(100);
+    Inbox inbox(100, kSequences);
     EngineLoop loop(inbox, std::move(cache), std::move(plans),
                     {.max_sequences = kSequences,
                      .n_vocab = tokenizer_.n_vocab(),
