@@ -17,7 +17,7 @@ configured = [ -e $(2)/build.ninja ] || cmake --preset $(1) $(3)
 # A first `make run` does not wait for Node and its packages: where they are not there the program is built without the
 # chat page, until a goal that has it is made.
 run_configured = [ -e build/build.ninja ] || if command -v npm >/dev/null; then cmake --preset release; else \
-  cmake --preset release -DZINC_WEB=OFF && touch build/without-page; fi
+  mkdir -p build && touch build/without-page && cmake --preset release -DZINC_WEB=OFF; fi
 with_page = [ ! -e build/without-page ] || { cmake --preset release -DZINC_WEB=ON && rm build/without-page; }
 FORMATTED = git ls-files -z '*.cc' '*.h'
 

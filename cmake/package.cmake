@@ -36,7 +36,8 @@ set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${CPACK_PACKAGE_CONTACT})
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS ca-certificates)  # models come over https
-# Opened at run time where they are there: GPUs are used with them, and processors without.
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1, mesa-vulkan-drivers")
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libnvrtc12, python3-pip")  # pip: for package indexes that only it can ask
+# Opened at run time where they are there: GPUs are used with them, and processors without. pip says which package index the
+# default model comes from.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-pip, libvulkan1, mesa-vulkan-drivers")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libnvrtc12")
 include(CPack)

@@ -40,7 +40,7 @@ struct StepInputs {
 // Valid until the next start(); of a step that is in flight then, until the one after it. Nobody looks at the logits
 // again: whoever chooses from them may write there.
 struct StepOutput {
-  std::span<const TokenId> sampled;  // [R]; negative where no logit can be chosen
+  std::span<const TokenId> sampled;  // [R]; where the backend draws tokens, negative if no logit can be chosen
   std::span<float> logits;           // [logit_rows, vocab]
   std::span<const float> hidden;     // [T, dim] if wanted
 };

@@ -62,7 +62,11 @@ void read_pip_settings(HubSettings& settings, const fs::path& home) {
     if (!variable(name).empty()) settings.only_pip_knows = true;
   }
   const fs::path config = folder_in("XDG_CONFIG_HOME").empty() ? home / ".config" : folder_in("XDG_CONFIG_HOME");
-  for (const fs::path& path : {config / "pip" / "pip.conf", home / ".pip" / "pip.conf", fs::path("/etc/pip.conf")}) {
+  // As pip reads them, the first one that names an index counts.
+  for (const fs::path& path :
+       {folder_in("PIP_CONFIG_FILE"), folder_in("VIRTUAL_ENV") / "pip.conf", config / "pip" / "pip.conf",
+        home / ".pip" / "pip.conf", fs::path("/etc/xdg/pip/pip.conf"), fs::path("/etc/pip.conf")}) {
+    if (!path.is_absolute()) continue;
     const PipConf conf = read_pip_conf(read_small(path));
     if (settings.package_index.empty()) settings.package_index = conf.index_url;
     if (conf.says_more) settings.only_pip_knows = true;
@@ -104,17 +108,24 @@ Result<HubSettings> hub_settings() {
 
 PipConf read_pip_conf(std::string_view text) {
   PipConf out;
-  bool is_global = false;
+  bool counts = false, is_download = false, was_download = false;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     const std::string_view line = trim(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.starts_with('[')) is_global = line == "[global]";
+    if (line.starts_with('[')) {
+      is_download = line == "[download]";
+      counts = is_download || line == "[global]";
+    }
     const size_t equals = line.find('=');
-    if (!is_global || equals == std::string_view::npos) continue;
+    if (!counts || equals == std::string_view::npos) continue;
     std::string key(trim(line.substr(0, equals)));
     std::ranges::replace(key, '_', '-');
-    if (key == "index-url") out.index_url = without_slashes(std::string(trim(line.substr(equals + 1))));
+    if (key == "index-url" &&
+        (is_download || !was_download)) {  // the command's own section goes before the general one
+      out.index_url = without_slashes(std::string(trim(line.substr(equals + 1))));
+      was_download = is_download;
+    }
     if (key == "find-links" || key == "extra-index-url" || key == "no-index") out.says_more = true;
   }
   return out;

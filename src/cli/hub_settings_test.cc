@@ -90,6 +90,10 @@ TEST(PipConf, names_its_index_in_the_global_section) {
       read_pip_conf("[install]\nindex-url = https://no\n[global]\n; x\nindex-url = https://yes/simple/\n").index_url,
       "https://yes/simple");
   EXPECT_EQ(read_pip_conf("index-url = https://outside").index_url, "");
+  constexpr const char* kOwn = "[download]\nindex-url = https://own\n";
+  constexpr const char* kGlobal = "[global]\nindex-url = https://all\n";
+  EXPECT_EQ(read_pip_conf(fmt::format("{}{}", kOwn, kGlobal)).index_url, "https://own");
+  EXPECT_EQ(read_pip_conf(fmt::format("{}{}", kGlobal, kOwn)).index_url, "https://own");
   EXPECT_EQ(read_pip_conf("[global]\nindex-url\n=\n").index_url, "");
   EXPECT_EQ(read_pip_conf("").index_url, "");
 }

@@ -39,6 +39,13 @@ bool SamplingOptions::takes_advice() const {
   return !temperature || !top_k || !top_p || !min_p || !repeat_penalty || !presence_penalty;
 }
 
+// Not add_flag() with the optional: CLI11 sets that to false where no flag is given.
+void declare_thinking_option(CLI::App& app, std::optional<bool>& thinking) {
+  app.add_flag_function(
+      "--think,!--no-think", [&thinking](int64_t n) { thinking = n > 0; },
+      "whether to think before answering (default: as the model does)");
+}
+
 void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
   SamplingParams& p = options.params;
   const auto add = [&app](const char* name, auto& target, const char* help) {

@@ -24,6 +24,8 @@ struct SamplingOptions {
 };
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options);
+// --think and --no-think; unset where neither is given. `thinking` must outlive the parsing.
+void declare_thinking_option(CLI::App& app, std::optional<bool>& thinking);
 
 // "temp 0.2, top-p 0.9, seed 7": what is not neutral, as options would say it.
 std::string sampling_text(const SamplingParams& params);

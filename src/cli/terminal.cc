@@ -18,6 +18,8 @@ bool shows_colours(int stream) {
     return value && *value != '\0';
   };
   if (is_set("NO_COLOR")) return false;
+  const char* const forced = std::getenv("FORCE_COLOR");
+  if (forced && std::string_view(forced) == "0") return false;
   return is_set("FORCE_COLOR") || (!is_dumb_terminal() && ::isatty(stream));
 }
 

@@ -172,16 +172,19 @@ void EngineLoop::start(Flight& flight, std::span<const ScheduledRun> runs, Token
   }
   const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= flight.arrays.n_tokens(); };
   flight.plan = std::ranges::find_if(plans_, fits)->plan.get();
+  flight.started = Clock::now();
   flight.plan->start(flight.arrays.inputs());
 }
 
 // Not with recurrent states: what is kept of a request that has ended would be a token ahead.
 bool EngineLoop::goes_on_alike(std::span<const ScheduledRun> runs) const {
   if (cache_->has_states() || static_cast<int>(runs.size()) != scheduler_.n_running()) return false;
-  if (scheduler_.n_waiting() > 0 || inbox_.has_mail() || options_.scheduler.step_tokens < 2) return false;
+  const bool may_admit = scheduler_.n_waiting() > 0 && scheduler_.n_running() < options_.max_sequences;
+  if (may_admit || inbox_.has_mail() || options_.scheduler.step_tokens < 2) return false;
   return std::ranges::all_of(runs, [&](const ScheduledRun& run) {
     const LiveRequest& request = *requests_.at(run.id);
-    return run.n_tokens == 1 && run.ends_prompt && is_drawn(request) && run.begin + 1 < request.max_length;
+    return run.n_tokens == 1 && run.ends_prompt && is_drawn(request) && !request.request.embedding &&
+           run.begin + 1 < request.max_length;
   });
 }
 
@@ -193,11 +196,13 @@ void EngineLoop::start_ahead() {
 
 // `runs`: those of the step that is under way whose requests are left, if there is one.
 void EngineLoop::run(std::span<const ScheduledRun> runs) {
-  const Clock::time_point started = Clock::now();
   if (!now_.plan) start(now_, runs, Tokens::known);
   if (!runs.empty() && runs.size() == now_.runs.size() && goes_on_alike(runs)) start_ahead();
   const Result<StepOutput> output = now_.plan->wait();
-  const double seconds = seconds_between(started, Clock::now());
+  const Clock::time_point done = Clock::now();
+  const double seconds =
+      seconds_between(std::max(now_.started, last_done_), done);  // a step ahead waits for the one before
+  last_done_ = done;
   if (!runs.empty()) scheduler_.finish(seconds);
   ++counted_.n_steps;
   counted_.step_s.add(seconds);

@@ -52,6 +52,7 @@ class EngineLoop {
     StepArrays arrays;
     std::vector<ScheduledRun> runs;
     Plan* plan = nullptr;  // nullptr: not under way
+    Clock::time_point started;
   };
   enum class Tokens { known, on_device };
 
@@ -78,6 +79,7 @@ class EngineLoop {
   bool needs_checkpoints_;  // some layers cannot go back to any position
   Scheduler scheduler_;
   Flight now_, ahead_;
+  Clock::time_point last_done_;
   Sampler sampler_;
   std::map<RequestId, std::unique_ptr<LiveRequest>> requests_;
 

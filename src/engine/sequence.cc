@@ -112,6 +112,7 @@ Status Sequence::follow(int n, const std::function<bool(TokenId)>& take, const D
   const TokenId from_device = kFromDevice;
   const int first = position_;
   int n_given = 0, n_started = 0, n_waited = 0;
+  Status failed = ok_status();
   while (true) {
     for (; n_started < std::min(n - 1, n_waited + kInFlight); ++n_started) {
       const TokenDraw draw = draw_at ? draw_at(n_started + 1) : TokenDraw{};
@@ -119,14 +120,18 @@ Status Sequence::follow(int n, const std::function<bool(TokenId)>& take, const D
     }
     const bool goes_on = take(next_);
     if (++n_given == n || !goes_on) break;
-    if (const Result<StepOutput> output = finish_step(); !output.ok()) return output.error();
+    const Result<StepOutput> output = finish_step();
     ++n_waited;
+    if (!output.ok()) {
+      failed = output.error();
+      break;
+    }
   }
   for (; n_waited < n_started; ++n_waited) {
-    if (const Result<StepOutput> output = plan_->wait(); !output.ok()) return output.error();
+    if (const Result<StepOutput> output = plan_->wait(); failed.ok() && !output.ok()) failed = output.error();
   }
   position_ = first + n_given - 1;
-  return ok_status();
+  return failed;
 }
 
 Status Sequence::feed_and_draw(std::span<const TokenId> tokens, const TokenDraw& draw,

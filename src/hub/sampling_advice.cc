@@ -47,7 +47,7 @@ constexpr std::array kFamilies = {
                  {0.7f, 20, 0.8f, 0, 1.1f, 0, "Qwen2.5 1.5B's generation_config.json"}},
     FamilyAdvice{
         "qwen2.5 ", "instruct", " vl ", Mode::any, {0.7f, 20, 0.8f, 0, 1.05f, 0, "Qwen2.5's generation_config.json"}},
-    FamilyAdvice{"llama 3", "instruct", "", Mode::any, {0.6f, 0, 0.9f, 0, 1, 0, "Llama 3's generation_config.json"}},
+    FamilyAdvice{" llama 3", "instruct", "", Mode::any, {0.6f, 0, 0.9f, 0, 1, 0, "Llama 3's generation_config.json"}},
     FamilyAdvice{"architecture gemma3", "", "", Mode::any, {1, 64, 0.95f, 0, 1, 0, "Gemma 3's model card"}},
     FamilyAdvice{"architecture gemma4", "", "", Mode::any, {1, 64, 0.95f, 0, 1, 0, "Gemma 4's model card"}},
     FamilyAdvice{"gpt oss", "", "", Mode::any, {1, 0, 1, 0, 1, 0, "gpt-oss's model card"}},

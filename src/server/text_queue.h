@@ -25,11 +25,15 @@ class TextQueue {
   void add(Task task);
 
  private:
+  struct Turn {
+    std::string client;
+    std::deque<Task> tasks;
+  };
+  void pass_over_those_who_left();
   void start_next();
 
   Run work_, post_;
-  std::deque<Task> waiting_;
-  std::string last_client_;
+  std::deque<Turn> turns_;  // the next client first
   bool is_busy_ = false;
 };
 

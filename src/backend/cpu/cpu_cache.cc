@@ -7,13 +7,11 @@ namespace {
 
 constexpr size_t kSystemPage = 4096, kHugePage = size_t{2} << 20;
 
-// Where the strip after those that end at `end` begins. Long strips are put off against each other, so that they do not
-// all come to the end of a huge page with the same page of theirs: the system clears each when it is first written.
-size_t place_strip(size_t end, size_t index, size_t n_strips, size_t strip_bytes) {
-  if (strip_bytes < kHugePage) return end;
-  const size_t offset = kHugePage / n_strips * index / kSystemPage * kSystemPage;
-  const size_t begin = end / kHugePage * kHugePage + offset;
-  return begin < end ? begin + kHugePage : begin;
+// Bytes between two strips. Long ones are put off against each other, so that they do not all come to the end of a huge
+// page with the same page of theirs: the system clears each when it is first written. All gaps together are about one.
+size_t gap_between(size_t n_strips, size_t strip_bytes) {
+  if (strip_bytes < kHugePage) return 0;
+  return std::max(kSystemPage, kHugePage / n_strips / kSystemPage * kSystemPage);
 }
 
 // A quantized format holds whole blocks of a head.
@@ -51,10 +49,9 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
       cache->places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.strips.size(), 0};
       for (int head = 0; head < kv.kv_heads; ++head) {
         const size_t strip_bytes = head_bytes * static_cast<size_t>(group.n_pages);
-        const size_t begin = place_strip(n_bytes, group.strips.size(), n_strips, strip_bytes);
-        group.strips.push_back({begin, head_bytes});
+        group.strips.push_back({n_bytes, head_bytes});
         group.page_bytes += head_bytes;
-        n_bytes = begin + strip_bytes;
+        n_bytes += strip_bytes + gap_between(n_strips, strip_bytes);
       }
     }
     group.slab = AlignedBuffer::allocate(n_bytes);

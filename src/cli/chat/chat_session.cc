@@ -58,6 +58,9 @@ Status ChatSession::load_model(const std::string& name) {
   was_told_to_end_ = is_ended();
   if (!file.ok()) return file.error();
   const bool is_first = model_ == nullptr;
+  if (!is_first) {  // what is no model is known before the one there is goes
+    if (const Result<GgufFile> opened = GgufFile::open(file.value()); !opened.ok()) return opened.error();
+  }
   if (is_first) watch.reset();  // nothing is lost yet: Ctrl-C may end the program as usual
   const std::string old_name = std::exchange(options_.model.path, name);
   model_.reset();

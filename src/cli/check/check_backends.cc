@@ -92,9 +92,9 @@ CheckLine unusable_line(std::string_view backend, const std::string& why, const 
     line.hint = why.find("libnvrtc") == std::string::npos
                     ? "sudo apt install nvidia-driver   # of the section non-free; then nvidia-smi must work"
                     : "python3 -m pip install nvidia-cuda-nvrtc-cu12   # or the CUDA toolkit";
-  } else if (backend == "vulkan" && !gpus.empty()) {
+  } else if (backend == "vulkan" && (gpus.contains(GpuMaker::amd) || gpus.contains(GpuMaker::intel))) {
     line.status = CheckStatus::warn;
-    line.hint = "sudo apt install libvulkan1 mesa-vulkan-drivers   # NVIDIA cards: the maker's driver has its own";
+    line.hint = "sudo apt install libvulkan1 mesa-vulkan-drivers";
   }
   return line;
 }

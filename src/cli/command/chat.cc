@@ -127,7 +127,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("-c,--context", chat.context, "positions of the context (0: the model's own, as far as memory holds)")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  app.add_flag("--think,!--no-think", chat.thinking, "whether to think before answering (default: as the model does)");
+  declare_thinking_option(app, chat.thinking);
   app.add_flag("--no-color", options->no_colour, "no colours; also where NO_COLOR is set or TERM is dumb");
   app.add_flag("--no-history", options->no_history, "neither read nor write the history of questions");
   declare_sampling_options(app, chat.sampling);

@@ -232,8 +232,7 @@ std::function<Status()> declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
-  app.add_flag("--think,!--no-think", options->thinking,
-               "whether to think before answering (default: as the model does)");
+  declare_thinking_option(app, options->thinking);
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);
