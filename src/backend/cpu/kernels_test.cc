@@ -147,7 +147,7 @@ TEST_F(CpuKernels, a_product_is_that_of_the_decoded_weights_and_the_rounded_colu
 TEST_F(CpuKernels, every_instruction_set_computes_rows_alike) {
   const std::vector<const Kernels*> usable = usable_kernels();
   for (const Kernels* kernels : usable) {
-    for (size_t n : {1, 15, 16, 17, 48, 200}) {
+    for (const size_t n : {1u, 15u, 16u, 17u, 48u, 200u}) {
       const std::vector<float> x = random_floats(n, 1), y = random_floats(n, 2);
       std::vector<float> out(n), expected(n);
       const auto same = [&](const char* what) {
