@@ -1,7 +1,7 @@
 // Conversations as a whole: read at the start, deleted and brought back, changed by other tabs.
 import { batch } from '@preact/signals';
 import * as db from './db';
-import { bringBackDraft, forgetDraft, loadDrafts } from './draft';
+import { bringBackDrafts, forgetDrafts, loadDrafts } from './draft';
 import { isUnsaved, storeFailed, takeTails, writings } from './keep';
 import { conversations, messages, openConversation, openFromAddress, openId, say, settleInterrupted } from './state';
 import { listen, tell, type News } from './tabs';
@@ -26,13 +26,13 @@ export async function deleteConversation(id: string): Promise<void> {
   for (const writing of open) writing.stop();
   await Promise.all(open.map((writing) => writing.ended));
   const kept = await db.wholeMessagesOf(id);
-  const draft = forgetDraft(id);
+  const drafts = forgetDrafts(id, kept.map((message) => message.id));
   await db.erase(id);
   tell({ erased: id });
   await forget(id);
   say(`Deleted “${entry.title}”`, 'Undo', () => {
     void db.save([entry], kept).then(() => {
-      if (draft) bringBackDraft(id, draft);
+      bringBackDrafts(drafts);
       conversations.value = [...conversations.value, entry];
       tell({ conversations: [id] });
       void openConversation(id);

@@ -1,5 +1,4 @@
 // What this conversation asks the model with. An empty field means the server's default, which is shown in it.
-import { useSignal } from '@preact/signals';
 import { changeSettings, conversation, model, panel, props, settings } from '../state';
 import type { Settings } from '../types';
 import { Dialog } from './dialog';
@@ -65,24 +64,25 @@ const kOrigins: Record<string, string> = {
 };
 
 export function SettingsPanel() {
-  const toolError = useSignal('');
   const set = settings.value;
   const origin = model.value?.recommended_sampling?.origin as string | undefined;
-  const checkTools = (text: string) => {
+  const faultOf = (text: string) => {
     try {
       if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');
-      toolError.value = '';
-      changeSettings({ tools: text });
+      return '';
     } catch (error) {
-      toolError.value = `Not taken: ${error instanceof Error ? error.message : String(error)}`;
+      return `Not taken: ${error instanceof Error ? error.message : String(error)}`;
     }
   };
+  const takeTools = (text: string) =>
+    changeSettings(faultOf(text) ? { unreadTools: text } : { tools: text, unreadTools: undefined });
+  const toolError = faultOf(set.unreadTools ?? '');
   return (
     <Dialog title={conversation.value ? 'Settings of this conversation' : 'Settings of new conversations'} class="is-side"
             onClose={() => (panel.value = null)}>
       <label class="wide">
         <span>System prompt</span>
-        <textarea name="system" rows={5} value={set.system ?? ''} placeholder="None: the model is told nothing that you do not write."
+        <textarea name="system" rows={5} dir="auto" value={set.system ?? ''} placeholder="None: the model is told nothing that you do not write."
                   onChange={(event) => changeSettings({ system: event.currentTarget.value })} />
       </label>
       {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
@@ -94,9 +94,9 @@ export function SettingsPanel() {
       <h3>Tools</h3>
       <label class="wide">
         <span>Functions the model may call <small>a JSON array, as the API takes it</small></span>
-        <textarea name="tools" rows={4} class="mono" value={set.tools ?? ''} placeholder="[]" onChange={(event) => checkTools(event.currentTarget.value)} />
+        <textarea name="tools" rows={4} class="mono" value={set.unreadTools ?? set.tools ?? ''} placeholder="[]" onChange={(event) => takeTools(event.currentTarget.value)} />
       </label>
-      {toolError.value && <p class="wrong" role="alert">{toolError.value}</p>}
+      {toolError && <p class="wrong" role="alert">{toolError}</p>}
       {model.value && !model.value.supports_tools && <p class="hint">The template of this model has no place for tools.</p>}
     </Dialog>
   );
