@@ -116,7 +116,6 @@ function writeTail(withFiles: boolean): boolean {
 }
 
 addEventListener('pagehide', () => {
-  if (document.activeElement instanceof HTMLElement) document.activeElement.blur(); // fields that take what is in them when they are left
   if (!writeTail(true)) writeTail(false);
   if (writings.size > 0) tell({ left: [...writings.keys()] });
 });

@@ -471,12 +471,16 @@ test('what is typed in the settings is kept by Escape and by a reload, JSON or n
   await type('tools', '[{"type":');
   await page.keyboard.press('Escape');
   await type('system', ' And kind.');
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange'))); // what is drawn meanwhile
+  await pause(300);
+  await page.keyboard.type(' And true.');
   await page.reload();
+  await page.waitForSelector('#prompt');
   await page.keyboard.press('Control+,');
   assert.equal(await page.inputValue('dialog [name="temperature"]'), '0.3');
   assert.equal(await page.inputValue('dialog [name="tools"]'), '[{"type":');
   assert.match(await page.inputValue('dialog [name="system"]'), /Be brief\./);
-  assert.match(await page.inputValue('dialog [name="system"]'), /And kind\./);
+  assert.match(await page.inputValue('dialog [name="system"]'), /And kind\. And true\./);
   await page.locator('dialog .wrong', { hasText: 'Not taken' }).waitFor();
   await page.keyboard.press('Escape');
   between.script = says('ok');

@@ -109,7 +109,7 @@ function SideView({ side }: { side: Side }) {
         <summary>Settings <span class="faint">{told(set)}</span></summary>
         <label class="wide">
           <span>System prompt</span>
-          <textarea rows={2} value={set.system ?? ''} onChange={(event) => change({ system: event.currentTarget.value })} />
+          <textarea rows={2} dir="auto" value={set.system ?? ''} onInput={(event) => change({ system: event.currentTarget.value })} />
         </label>
         <SamplingFields values={set} change={change} modelName={set.model} />
       </details>

@@ -14,11 +14,6 @@ interface DialogProps {
 export function Dialog({ title, onClose, children, class: name = '', isFixed }: DialogProps) {
   const place = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  // What is left takes what was written in it.
-  const leave = () => {
-    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-    onClose();
-  };
   useEffect(() => {
     const dialog = place.current!;
     const before = document.activeElement as HTMLElement | null;
@@ -32,7 +27,7 @@ export function Dialog({ title, onClose, children, class: name = '', isFixed }: 
     <dialog ref={place} class={name} aria-labelledby={titleId}
             onKeyDown={(event) => { if (isFixed && event.key === 'Escape') event.preventDefault(); }}
             onClose={() => { if (isFixed) place.current?.showModal(); }} // a second Escape is not asked about
-            onCancel={(event) => { event.preventDefault(); if (!isFixed) leave(); }}
+            onCancel={(event) => { event.preventDefault(); if (!isFixed) onClose(); }}
             onClick={(event) => { if (event.target === place.current && !isFixed) onClose(); }}>
       <div class="sheet">
         <header>

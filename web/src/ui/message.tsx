@@ -9,6 +9,7 @@ import { MarkdownView } from '../markdown';
 import { openConversation, path, settings, showBranch, siblings } from '../state';
 import type { Message, ToolCall } from '../types';
 import { copyText } from './copy';
+import { stepTo } from './follow';
 import { count, plural, rate, seconds } from './format';
 import { Icon, IconButton } from './icon';
 import { whenNear } from './near';
@@ -149,11 +150,12 @@ function Branches({ message }: { message: Message }) {
   const list = siblings(message);
   if (list.length < 2) return null;
   const at = list.indexOf(message);
+  const show = (other: Message) => stepTo(message.id, other.id, () => showBranch(other));
   return (
     <span class="branches" role="group" aria-label="Branches">
-      <IconButton icon="left" label="Previous branch" disabled={at === 0} onClick={() => showBranch(list[at - 1])} />
+      <IconButton icon="left" label="Previous branch" disabled={at === 0} onClick={() => show(list[at - 1])} />
       <span>{at + 1} / {list.length}</span>
-      <IconButton icon="right" label="Next branch" disabled={at === list.length - 1} onClick={() => showBranch(list[at + 1])} />
+      <IconButton icon="right" label="Next branch" disabled={at === list.length - 1} onClick={() => show(list[at + 1])} />
     </span>
   );
 }
@@ -164,7 +166,7 @@ const editOf = (message: Message) => `${message.id}:edit`; // where it is kept u
 function Editor({ message, isWanted, onDone }: { message: Message; isWanted: boolean; onDone: () => void }) {
   const area = useRef<HTMLTextAreaElement>(null);
   const text = useSignal(keptText(editOf(message)) ?? message.content);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (isWanted) area.current!.focus();
   }, []);
   const cancel = () => {

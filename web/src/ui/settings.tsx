@@ -1,4 +1,5 @@
 // What this conversation asks the model with. An empty field means the server's default, which is shown in it.
+import { useSignal } from '@preact/signals';
 import { changeSettings, conversation, model, panel, props, settings } from '../state';
 import type { Settings } from '../types';
 import { Dialog } from './dialog';
@@ -38,6 +39,20 @@ interface SamplingProps {
   modelName?: string;
 }
 
+// Every key counts at once: a field that took its text only when it is left would lose it to Escape, and to whatever is
+// drawn meanwhile.
+function NumberField({ field, value, placeholder, change }: { field: Field; value?: number; placeholder: string; change: SamplingProps['change'] }) {
+  const text = useSignal(String(value ?? ''));
+  const shown = (text.value === '' ? undefined : Number(text.value)) === value ? text.value : String(value ?? '');
+  return (
+    <input type="number" name={field.name} min={field.min} max={field.max} step={field.step} placeholder={placeholder} value={shown}
+           onInput={(event) => {
+             text.value = event.currentTarget.value;
+             change({ [field.name]: text.value === '' ? undefined : Number(text.value) });
+           }} />
+  );
+}
+
 export function SamplingFields({ values, change, modelName }: SamplingProps) {
   const asked = props.value?.models.find((entry) => entry.name === modelName) ?? model.value;
   const advised = asked?.recommended_sampling ?? {};
@@ -46,13 +61,7 @@ export function SamplingFields({ values, change, modelName }: SamplingProps) {
       {kFields.map((field) => (
         <label key={field.name}>
           <span>{field.label} <small>{field.hint}</small></span>
-          <input type="number" name={field.name} min={field.min} max={field.max} step={field.step}
-                 placeholder={fallbackOf(field, advised)}
-                 value={values[field.name] as number | undefined ?? ''}
-                 onChange={(event) => {
-                   const text = event.currentTarget.value;
-                   change({ [field.name]: text === '' ? undefined : Number(text) });
-                 }} />
+          <NumberField field={field} value={values[field.name] as number | undefined} placeholder={fallbackOf(field, advised)} change={change} />
         </label>
       ))}
     </div>
@@ -64,6 +73,7 @@ const kOrigins: Record<string, string> = {
 };
 
 export function SettingsPanel() {
+  const isWriting = useSignal(false); // tools: what is not whole yet is no fault
   const set = settings.value;
   const origin = model.value?.recommended_sampling?.origin as string | undefined;
   const faultOf = (text: string) => {
@@ -76,14 +86,14 @@ export function SettingsPanel() {
   };
   const takeTools = (text: string) =>
     changeSettings(faultOf(text) ? { unreadTools: text } : { tools: text, unreadTools: undefined });
-  const toolError = faultOf(set.unreadTools ?? '');
+  const toolError = isWriting.value ? '' : faultOf(set.unreadTools ?? '');
   return (
     <Dialog title={conversation.value ? 'Settings of this conversation' : 'Settings of new conversations'} class="is-side"
             onClose={() => (panel.value = null)}>
       <label class="wide">
         <span>System prompt</span>
         <textarea name="system" rows={5} dir="auto" value={set.system ?? ''} placeholder="None: the model is told nothing that you do not write."
-                  onChange={(event) => changeSettings({ system: event.currentTarget.value })} />
+                  onInput={(event) => changeSettings({ system: event.currentTarget.value })} />
       </label>
       {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
       <h3>Sampling</h3>
@@ -94,7 +104,8 @@ export function SettingsPanel() {
       <h3>Tools</h3>
       <label class="wide">
         <span>Functions the model may call <small>a JSON array, as the API takes it</small></span>
-        <textarea name="tools" rows={4} class="mono" value={set.unreadTools ?? set.tools ?? ''} placeholder="[]" onChange={(event) => takeTools(event.currentTarget.value)} />
+        <textarea name="tools" rows={4} class="mono" value={set.unreadTools ?? set.tools ?? ''} placeholder="[]" onInput={(event) => takeTools(event.currentTarget.value)}
+                  onFocus={() => (isWriting.value = true)} onBlur={() => (isWriting.value = false)} />
       </label>
       {toolError && <p class="wrong" role="alert">{toolError}</p>}
       {model.value && !model.value.supports_tools && <p class="hint">The template of this model has no place for tools.</p>}

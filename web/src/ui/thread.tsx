@@ -1,40 +1,11 @@
-// The conversation that is open. Follows the answer while the reader is at its end, and stays put when they are not.
-import { useSignal } from '@preact/signals';
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+// The conversation that is open.
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { live } from '../answer';
 import { draft, setDraft } from '../draft';
 import { messages, model, openId, path, props, serverIsGone } from '../state';
+import { goToEnd, isAtEnd, keepHeld, useFollowing } from './follow';
 import { Icon } from './icon';
 import { MessageView } from './message';
-
-const kAtEndPx = 80;
-const scroller = () => document.scrollingElement!;
-const isAtEnd = () => scroller().scrollHeight - scroller().scrollTop - innerHeight < kAtEndPx;
-
-// Keeps the end in view while things grow, as long as it was in view before. Only a person's own scrolling changes that.
-function useFollowing(place: { current: HTMLElement | null }) {
-  const isFollowing = useSignal(true);
-  useEffect(() => {
-    let lastTop = scroller().scrollTop;
-    const scrolled = () => {
-      const top = scroller().scrollTop;
-      if (isAtEnd()) isFollowing.value = true;
-      else if (top < lastTop - 2) isFollowing.value = false;
-      lastTop = top;
-    };
-    const grown = new ResizeObserver(() => {
-      if (isFollowing.value) scroller().scrollTop = scroller().scrollHeight;
-      lastTop = scroller().scrollTop;
-    });
-    grown.observe(place.current!);
-    addEventListener('scroll', scrolled, { passive: true });
-    return () => {
-      grown.disconnect();
-      removeEventListener('scroll', scrolled);
-    };
-  }, []);
-  return isFollowing;
-}
 
 const kIdeas = [
   'Explain how a hash table works, with a small example.',
@@ -70,15 +41,16 @@ export function Thread() {
   const list = path.value;
   const toEnd = () => {
     isFollowing.value = true;
-    scroller().scrollTop = scroller().scrollHeight;
+    goToEnd();
   };
   // What was opened or just asked is gone to; a branch that was only stepped to is read from where the reader is.
   const opened = useRef<string | null>(null);
   useLayoutEffect(() => {
     const isOther = opened.current !== openId.value;
     opened.current = openId.value;
-    if (isOther || list.some((message) => live.peek().has(message.id))) toEnd();
-    else isFollowing.value = isAtEnd();
+    if (isOther || list.some((message) => live.peek().has(message.id))) return toEnd();
+    keepHeld();
+    isFollowing.value = isAtEnd();
   }, [openId.value, list.at(-1)?.id]);
   const kNearEnd = 4;
   return (
