@@ -438,6 +438,7 @@ test('Compare shows after a reload what was asked and every word that had come',
   });
   assert.ok(seen.every((text) => text.length > 900));
   await page.waitForLoadState();
+  await page.waitForSelector('#prompt');
   await page.keyboard.press('Control+Shift+C');
   await page.waitForFunction(() => document.querySelectorAll('.side .notice.is-stopped').length === 2);
   const now = await page.locator('.side .prose').allInnerTexts();
