@@ -4,11 +4,12 @@ import * as db from './db';
 import { bringBackDrafts, forgetDrafts, loadDrafts } from './draft';
 import { isUnsaved, storeFailed, takeTails, writings } from './keep';
 import { conversations, messages, openConversation, openFromAddress, openId, say, settleInterrupted } from './state';
-import { listen, tell, type News } from './tabs';
+import { listen, tell, writtenElsewhere, type News } from './tabs';
 import type { Message } from './types';
 
 export async function loadAll(): Promise<void> {
   listen((news) => void takeNews(news).catch(storeFailed));
+  setInterval(() => void lookForGone().catch(storeFailed), kLookMs);
   try {
     await takeTails();
     conversations.value = await db.allConversations();
@@ -60,6 +61,15 @@ async function takeNews({ conversations: entries = [], messages: changed = [], e
     if (here.length > 0) messages.value = new Map([...messages.value, ...here.map((message) => [message.id, message] as const)]);
   });
   if (left.some((id) => messages.value.has(id))) await takeOver(left);
+}
+
+// A tab that crashed said nothing.
+const kLookMs = 5000;
+async function lookForGone(): Promise<void> {
+  const open = [...messages.value.values()].filter((message) => message.writing && !writings.has(message.id)).map(({ id }) => id);
+  const found = await writtenElsewhere(open);
+  const gone = open.filter((id) => !found.has(id));
+  if (gone.length > 0) await takeOver(gone);
 }
 
 // The tab that wrote these is gone: what it had written is shown as interrupted.

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import test from 'node:test';
-import { answered, ask, attach, kDesktop, kPhone, openPage, outFolder, pause, says, setStage, startZinc } from './harness.mjs';
+import { answered, ask, attach, kDesktop, kPhone, openPage, outFolder, pause, says, setStage, startZinc, timings, usage } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const sample = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');

@@ -171,31 +171,34 @@ test('an answer cut inside a tool call is asked for anew, and half a call takes 
   await close();
 });
 
-test('a second tab shows an answer grow, and takes it over when the first is closed', async () => {
-  let go;
-  const wait = new Promise((resolve) => (go = resolve));
-  between.script = async (stage) => {
-    stage.delta({ content: 'first words' });
-    await wait;
-    stage.delta({ content: ' and last words' });
-    await pause(30_000);
-  };
-  const { page, context, close } = await openPage(between.url);
-  await ask(page, 'go');
-  await untilStored(page, (message) => message.content === 'first words');
-  const other = await context.newPage();
-  await other.goto(page.url());
-  await other.getByText('Being written in another tab').waitFor();
-  assert.equal(await other.locator('.notice').count(), 0);
-  go();
-  await other.locator('.prose', { hasText: 'and last words' }).waitFor();
-  await page.close({ runBeforeUnload: false });
-  await other.locator('.notice.is-stopped').waitFor();
-  assert.equal((await other.locator('.by-assistant .prose').innerText()).trim(), 'first words and last words');
-  const title = other.locator('.row .title');
-  assert.equal(await title.innerText(), 'go');
-  await close();
-});
+for (const end of ['closed', 'gone without a word']) {
+  test(`a second tab shows an answer grow, and takes it over when the first is ${end}`, async () => {
+    let go;
+    const wait = new Promise((resolve) => (go = resolve));
+    between.script = async (stage) => {
+      stage.delta({ content: 'first words' });
+      await wait;
+      stage.delta({ content: ' and last words' });
+      await pause(30_000);
+    };
+    const { page, context, close } = await openPage(between.url);
+    await ask(page, 'go');
+    await untilStored(page, (message) => message.content === 'first words');
+    const other = await context.newPage();
+    await other.goto(page.url());
+    await other.getByText('Being written in another tab').waitFor();
+    assert.equal(await other.locator('.notice').count(), 0);
+    go();
+    await other.locator('.prose', { hasText: 'and last words' }).waitFor();
+    if (end !== 'closed') await page.evaluate(() => (BroadcastChannel.prototype.postMessage = () => undefined));
+    await page.close({ runBeforeUnload: false });
+    await other.locator('.notice.is-stopped').waitFor();
+    assert.equal((await other.locator('.by-assistant .prose').innerText()).trim(), 'first words and last words');
+    const title = other.locator('.row .title');
+    assert.equal(await title.innerText(), 'go');
+    await close();
+  });
+}
 
 test('what one tab deletes or renames, the other shows', async () => {
   between.script = says('ok');
@@ -414,6 +417,7 @@ test('what is written as the result of a tool survives a reload, and is gone onc
   await page.getByRole('button', { name: 'Send result' }).click();
   await page.locator('.prose', { hasText: 'Sunny.' }).waitFor();
   await untilStored(page, (message) => message.content === 'Sunny.');
+  await pause(400);
   assert.deepEqual((await stored(page)).drafts, []);
   await close();
 });
