@@ -131,6 +131,7 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
                    {"owned_by", "zinc"},
                    {"display_name", entry.name.empty() ? entry.id : entry.name},
                    {"homepage_url", homepage_of(entry, settings_)},
+                   {"release_date", entry.released.empty() ? json::value(nullptr) : json::value(entry.released)},
                    {"family", entry.architecture},
                    {"parameters", entry.parameters},
                    {"quantization", entry.quantization},
@@ -141,6 +142,7 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
                    {"active", active.has_value()},
                    {"served_as", active ? json::value(active->name) : json::value(nullptr)},
                    {"fit", fit_name(entry.fit)},
+                   {"fits_gpu", entry.fits_gpu ? json::value(*entry.fits_gpu) : json::value(nullptr)},
                    {"required_bytes", entry.memory_bytes},
                    {"fit_source", entry.memory_is_exact ? "exact" : "catalog"},
                    {"status", entry.status},
@@ -270,18 +272,32 @@ void HubLibrary::cancel_pull(std::string name, Done done) {
   });
 }
 
-void HubLibrary::activate(std::string name, bool beside, Done done) {
-  loader_.post([this, name = std::move(name), beside, done = std::move(done)] {
+void HubLibrary::post_loading(std::string name, Done done, std::function<Answer(const std::string& name)> load) {
+  loader_.post([this, name = std::move(name), done = std::move(done), load = std::move(load)] {
     {
       const std::lock_guard lock(mutex_);
       activating_ = name;
     }
-    Answer answer = activate_now(name, beside);
+    Answer answer = load(name);
     {
       const std::lock_guard lock(mutex_);
       activating_.clear();
     }
     done(std::move(answer));
+  });
+}
+
+void HubLibrary::activate(std::string name, bool beside, Done done) {
+  post_loading(std::move(name), std::move(done),
+               [this, beside](const std::string& wanted) { return activate_now(wanted, beside); });
+}
+
+void HubLibrary::bring(std::string name, Done done) {
+  // A name that nothing has is said at once, whatever is being loaded.
+  shelf_.post([this, name = std::move(name), done = std::move(done)] {
+    const std::variant<ModelEntry, ApiError> found = find_installed(name);
+    if (const ApiError* error = std::get_if<ApiError>(&found)) return done(no_such_model(error->message));
+    post_loading(name, done, [this](const std::string& wanted) { return bring_now(wanted); });
   });
 }
 
@@ -293,23 +309,45 @@ std::optional<HubLibrary::Place> HubLibrary::find_known(const std::string& name)
   return std::nullopt;
 }
 
-HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside) {
-  const std::optional<Place> known = find_known(name);
-  const std::optional<ModelEntry> listed = find_listed(settings_, name);
-  if (!known && !listed) return unknown_name(name);
-  ModelEntry entry = listed.value_or(ModelEntry());
-  if (known) {
-    const Result<ModelEntry> shown = show_model(settings_, known->path, model_memory());
+std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string& name) const {
+  if (const std::optional<Place> known = find_known(name)) {
+    Result<ModelEntry> shown = show_model(settings_, known->path, model_memory());
     if (!shown.ok()) return bad_field("model", shown.error().message);
-    entry = shown.value();
+    return std::move(shown.value());
   }
-  if (entry.path.empty()) return bad_field("model", fmt::format("'{}' is not on this machine; pull it first", name));
-  const std::optional<Place> there = find_loaded(known ? name : entry.id, entry.path);
-  if (!there) return load_file(known ? name : entry.id, entry, beside);
-  for (const Place& other : loaded()) {
-    if (!beside && other.name != there->name) unload(other.name);
+  std::optional<ModelEntry> listed = find_listed(settings_, name);
+  if (!listed) return unknown_name(name);
+  if (listed->path.empty()) return bad_field("model", fmt::format("'{}' is not on this machine; pull it first", name));
+  return std::move(*listed);
+}
+
+HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside) {
+  const std::variant<ModelEntry, ApiError> found = find_installed(name);
+  if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;
+  const ModelEntry& entry = std::get<ModelEntry>(found);
+  if (const std::optional<Place> there = find_loaded(name, entry.path)) {
+    for (const Place& other : loaded()) {
+      if (!beside && other.name != there->name) unload(other.name);
+    }
+    return activated(there->name);
   }
-  return activated(there->name);
+  Answer answer = load_file(name, entry, beside);
+  if (std::holds_alternative<LibraryAnswer>(answer) && ModelStore(settings_).find(name)) {
+    // What was chosen last is what the next start begins with.
+    const Status kept = ModelStore(settings_).set_default_model(name);
+    if (!kept.ok()) return api_error(kept.error());
+  }
+  return answer;
+}
+
+// As activating, but no choice of whoever runs the server: what is loaded already may stay, and the next start begins
+// with what was chosen.
+HubLibrary::Answer HubLibrary::bring_now(const std::string& name) {
+  const std::variant<ModelEntry, ApiError> found = find_installed(name);
+  if (const ApiError* error = std::get_if<ApiError>(&found)) return no_such_model(error->message);
+  const ModelEntry& entry = std::get<ModelEntry>(found);
+  if (const std::optional<Place> there = find_loaded(name, entry.path)) return activated(there->name);
+  return load_file(name, entry, /*beside=*/false);
 }
 
 HubLibrary::Answer HubLibrary::load_file(const std::string& name, const ModelEntry& entry, bool beside) {
@@ -319,10 +357,6 @@ HubLibrary::Answer HubLibrary::load_file(const std::string& name, const ModelEnt
   }
   Answer answer = load_in_place(name, entry.path.string(), beside);
   if (std::get_if<ApiError>(&answer)) return answer;
-  if (ModelStore(settings_).find(name)) {  // what was chosen last is what the next start begins with
-    const Status kept = ModelStore(settings_).set_default_model(name);
-    if (!kept.ok()) return api_error(kept.error());
-  }
   return activated(name);
 }
 

@@ -37,6 +37,7 @@ class HubLibrary final : public ModelLibrary {
   void pull(std::string name, Done done) override;
   void cancel_pull(std::string name, Done done) override;
   void activate(std::string name, bool beside, Done done) override;
+  void bring(std::string name, Done done) override;
   void remove(std::string name, bool force, Done done) override;
 
  private:
@@ -59,7 +60,11 @@ class HubLibrary final : public ModelLibrary {
   Answer list_now();
   Answer remove_now(const std::string& name, bool force);
   Answer activate_now(const std::string& name, bool beside);
+  Answer bring_now(const std::string& name);
+  // A model of this machine, by its id in the list or by what it was loaded as before.
+  std::variant<ModelEntry, ApiError> find_installed(const std::string& name) const;
   Answer load_file(const std::string& name, const ModelEntry& entry, bool beside);
+  void post_loading(std::string name, Done done, std::function<Answer(const std::string& name)> load);
   Answer load_in_place(const std::string& name, const std::string& path, bool beside);
   void run_pull(const std::string& name);
   static std::string_view state_name(PullState state);

@@ -75,6 +75,7 @@ void look_inside(ModelEntry& entry) {
   entry.n_bytes = file.value().file_bytes();
   entry.architecture = printable(file.value().get_or<std::string_view>("general.architecture", ""));
   if (entry.name.empty()) entry.name = printable(file.value().get_or<std::string_view>("general.name", ""));
+  if (entry.license.empty()) entry.license = printable(file.value().get_or<std::string_view>("general.license", ""));
   uint64_t n_parameters = 0;
   for (const GgufTensor& tensor : file.value().tensors()) {
     n_parameters += static_cast<uint64_t>(tensor.view.shape.elems());

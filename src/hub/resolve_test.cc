@@ -259,6 +259,13 @@ TEST_F(HubTest, showing_a_model_looks_into_its_file) {
   EXPECT_FALSE(show_model(settings_, (root_ / "absent.gguf").string(), machine).ok());
 }
 
+TEST_F(HubTest, a_file_that_no_catalog_knows_says_its_licence_itself) {
+  GgufWriter writer = TinyLlama{}.file();
+  writer.add("general.license", "apache-2.0");
+  const fs::path file = put(root_ / "licensed.gguf", writer.bytes());
+  EXPECT_EQ(show_model(settings_, file.string(), {}).value().license, "apache-2.0");
+}
+
 TEST_F(HubTest, a_repository_of_many_files_lists_them_where_none_is_usual) {
   const std::vector<RepoFile> files = {{"a-F16.gguf", 1, ""}, {"b-F32.gguf", 1, ""}, {"mmproj-a.gguf", 1, ""}};
   const Result<std::vector<RepoFile>> chosen = choose_model_files("o/r", files, "");

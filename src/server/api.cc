@@ -145,7 +145,7 @@ const Api::Route Api::kRoutes[] =
            api.embed(std::move(request), std::move(reply));
          },
          nullptr, &kEmbeddingFields},
-        {"GET", "/v1/models", "The models there are", false,
+        {"GET", "/v1/models", "The models a request may name", false,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
         {"GET", "/models", "The models of this machine and those that can be fetched", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
@@ -199,10 +199,12 @@ Api::Api(const ModelList& models, const ApiOptions& options, LoopPort loop)
       limits_(options.limits),
       build_(options.build),
       library_(options.library),
+      swaps_models_(options.library && options.swaps_models),
       access_(options.access),
       loop_(std::move(loop)),
       bell_(loop_.post),
       text_queue_(loop_.work, loop_.post),
+      swap_(models_, library_, loop_.post),
       started_at_s_(
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
               .count()) {}
@@ -265,100 +267,102 @@ void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   show_model(percent_decoded(request.path.substr(kModelPrefix.size())), std::move(reply));
 }
 
+Api::Question Api::question_of(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form) const {
+  std::string client = access_.client_of(request);
+  return {.client = std::move(client),
+          .body = std::move(request.body),
+          .reply = std::move(reply),
+          .form = form,
+          .models = std::shared_ptr<const ModelList>(std::shared_ptr<void>(), &models_)};  // it outlives all questions
+}
+
 template <class Prepared, class Prepare, class Use>
-void Api::prepare_then(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form, Prepare prepare, Use use) {
-  const auto settle = [reply, form, use](OrApiError<Prepared>& result) {
-    if (const ApiError* error = std::get_if<ApiError>(&result)) return reply->send(error_response(*error, form));
-    use(std::move(std::get<Prepared>(result)), reply);
+void Api::prepare_then(Question question, Prepare prepare, Use use) {
+  const auto asked = std::make_shared<Question>(std::move(question));
+  const auto settle = [this, asked, prepare, use](OrApiError<Prepared>& result) {
+    ApiError* error = std::get_if<ApiError>(&result);
+    if (!error) return use(std::move(std::get<Prepared>(result)), *asked);
+    const auto refuse = [asked](const ApiError& why) { asked->reply->send(error_response(why, asked->form)); };
+    const auto go_on = [this, asked, prepare, use, refuse](const OrApiError<ModelRef>& brought) {
+      if (!asked->reply->is_open()) return;
+      if (const ApiError* why = std::get_if<ApiError>(&brought)) return refuse(*why);
+      // By the name it asked for, which may be another one than the model is served as.
+      asked->models = ModelList::of(*asked->missing_model, std::get<ModelRef>(brought));
+      prepare_then<Prepared>(std::move(*asked), prepare, use);
+    };
+    asked->missing_model = error->missing_model;
+    if (!asked->missing_model || !swaps_models_ || !swap_.bring(*asked->missing_model, go_on)) refuse(*error);
   };
-  if (request.body.size() <= limits_.worker_bytes) {
-    OrApiError<Prepared> result = prepare(request.body);
+  if (asked->body.size() <= limits_.worker_bytes) {
+    OrApiError<Prepared> result = prepare(*asked->models, asked->body);
     return settle(result);
   }
-  std::string client = access_.client_of(request);
-  text_queue_.add({.client = std::move(client),
-                   .reply = reply,
-                   .work = [settle, prepare, body = std::move(request.body)]() -> std::function<void()> {
-                     const auto result = std::make_shared<OrApiError<Prepared>>(prepare(body));
-                     return [settle, result] { settle(*result); };
-                   }});
+  text_queue_.add(
+      {.client = asked->client, .reply = asked->reply, .work = [settle, prepare, asked]() -> std::function<void()> {
+         const auto result = std::make_shared<OrApiError<Prepared>>(prepare(*asked->models, asked->body));
+         return [settle, result] { settle(*result); };
+       }});
 }
 
 void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply) {
-  const std::string client = access_.client_of(request);
   prepare_then<PreparedRequest>(
-      std::move(request), std::move(reply), form.error_form,
-      [this, &form](std::string_view body) { return prepare(form, models_, limits_, body); },
-      [this, &form, client](PreparedRequest prepared, const std::shared_ptr<Reply>& to) {
-        Generation::start(form, std::move(prepared), client, bell_, to);
+      question_of(std::move(request), std::move(reply), form.error_form),
+      [this, &form](const ModelList& models, std::string_view body) { return prepare(form, models, limits_, body); },
+      [this, &form](PreparedRequest prepared, const Question& asked) {
+        Generation::start(form, std::move(prepared), asked.client, bell_, asked.reply);
       });
 }
 
 void Api::embed(HttpRequest request, std::shared_ptr<Reply> reply) {
-  const std::string client = access_.client_of(request);
   prepare_then<EmbeddingRequest>(
-      std::move(request), std::move(reply), ErrorForm::openai,
-      [this](std::string_view body) { return prepare_embeddings(models_, limits_, body); },
-      [this, client](EmbeddingRequest prepared, const std::shared_ptr<Reply>& to) {
-        start_embeddings(std::move(prepared), client, bell_, to);
+      question_of(std::move(request), std::move(reply), ErrorForm::openai),
+      [this](const ModelList& models, std::string_view body) { return prepare_embeddings(models, limits_, body); },
+      [this](EmbeddingRequest prepared, const Question& asked) {
+        start_embeddings(std::move(prepared), asked.client, bell_, asked.reply);
       });
 }
 
 void Api::answer_with(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form,
                       OrApiError<json::object> (*answer)(const ModelList&, std::string_view)) {
   prepare_then<std::string>(
-      std::move(request), std::move(reply), form,
-      [this, answer](std::string_view body) -> OrApiError<std::string> {
-        const OrApiError<json::object> result = answer(models_, body);
+      question_of(std::move(request), std::move(reply), form),
+      [answer](const ModelList& models, std::string_view body) -> OrApiError<std::string> {
+        const OrApiError<json::object> result = answer(models, body);
         if (const ApiError* error = std::get_if<ApiError>(&result)) return *error;
         return to_json(std::get<json::object>(result));  // here, as it may be long
       },
-      [](std::string body, const std::shared_ptr<Reply>& to) { to->send({.body = std::move(body)}); });
+      [](std::string body, const Question& asked) { asked.reply->send({.body = std::move(body)}); });
 }
 
 double Api::uptime_s() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-namespace {
-
-// Both OpenAI's and Anthropic's packages read this.
-json::object model_entry(const ServedModel& model, int64_t created_s) {
-  const std::time_t created = created_s;
-  std::tm parts{};
-  ::gmtime_r(&created, &parts);
-  json::object out = {
-      {"id", model.name},
-      {"object", "model"},
-      {"created", created_s},
-      {"owned_by", "zinc"},
-      {"max_model_len", model.limits.context},
-      {"type", "model"},
-      {"display_name", model.name},
-      {"created_at", fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                                 parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec)}};
-  out["figures"] = model_figures(model);
-  return out;
+void Api::list_servable(std::function<void(const json::object&)> use) const {
+  if (!library_) return use(loaded_models(models_, started_at_s_));
+  library_->list([this, use = std::move(use)](const std::variant<LibraryAnswer, ApiError>& answer) {
+    loop_.post([this, use, answer] {
+      json::object body = loaded_models(models_, started_at_s_);
+      const LibraryAnswer* known = std::get_if<LibraryAnswer>(&answer);
+      if (known) add_known(body, known->body, swaps_models_ ? OtherModels::listed : OtherModels::left_out);
+      use(body);
+    });
+  });
 }
-
-}  // namespace
 
 void Api::list_models(std::shared_ptr<Reply> reply) const {
-  json::array data;
-  for (const ModelRef& model : models_.all()) data.push_back(model_entry(*model, started_at_s_));
-  json::object body{{"object", "list"}, {"has_more", false}};
-  body["first_id"] = data.empty() ? json::value(nullptr) : data.front().at("id");
-  body["last_id"] = data.empty() ? json::value(nullptr) : data.back().at("id");
-  body["data"] = std::move(data);
-  send_json(body, *reply);
+  list_servable([reply = std::move(reply)](const json::object& body) { send_json(body, *reply); });
 }
 
-void Api::show_model(std::string_view name, std::shared_ptr<Reply> reply) const {
-  const OrApiError<ModelRef> model = find_model(models_, name);
-  if (const ApiError* error = std::get_if<ApiError>(&model)) {
-    return reply->send(error_response(*error, ErrorForm::openai));
-  }
-  send_json(model_entry(*std::get<ModelRef>(model), started_at_s_), *reply);
+void Api::show_model(std::string name, std::shared_ptr<Reply> reply) const {
+  list_servable([name = std::move(name), reply = std::move(reply)](const json::object& body) {
+    for (const json::value& entry : body.at("data").get_array()) {
+      if (entry.at("id").get_string() == name) return send_json(entry.get_object(), *reply);
+    }
+    const ApiError error = no_such_model(fmt::format("there is no model '{}'; GET /v1/models lists those there are",
+                                                     std::string_view(name).substr(0, 100)));
+    reply->send(error_response(error, ErrorForm::openai));
+  });
 }
 
 void Api::show_health(std::shared_ptr<Reply> reply) const {
@@ -391,6 +395,7 @@ void Api::show_props(std::shared_ptr<Reply> reply) const {
   body["limits"] = limits_json(limits_);
   body["default_sampling"] = default_sampling();
   body["key_required"] = access_.needs_key();
+  body["swaps_models"] = swaps_models_;
   send_json(body, *reply);
 }
 

@@ -13,6 +13,7 @@
 #include "server/doorbell.h"
 #include "server/limits.h"
 #include "server/model_library.h"
+#include "server/model_swap.h"
 #include "server/reply.h"
 #include "server/served_model.h"
 #include "server/text_queue.h"
@@ -32,6 +33,7 @@ struct ApiOptions {
   ServerLimits limits = {};
   json::object build = {};          // version and commit, for /props
   ModelLibrary* library = nullptr;  // what models are managed with; nullptr: not at all
+  bool swaps_models = false;        // a request that names a model of this machine which is not loaded has it loaded
 };
 
 class Api {
@@ -50,9 +52,19 @@ class Api {
   std::optional<ApiError> find_fault(const HttpRequest& head) const;
   const Route* find_route(const HttpRequest& request, bool& is_other_method) const;
 
-  // Runs `prepare` on the body, beside the loop where that is long, then `use` on what came out, on the loop.
+  // What a request asks, for as long as it is not answered.
+  struct Question {
+    std::string client, body;
+    std::shared_ptr<Reply> reply;
+    ErrorForm form;
+    std::shared_ptr<const ModelList> models;  // those it may mean
+    std::optional<std::string> missing_model = {};
+  };
+  Question question_of(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form) const;
+  // Runs `prepare` on models and body, beside the loop where that is long, then `use` on what came out, on the loop. A
+  // model that is missing is brought first, where that is allowed.
   template <class Prepared, class Prepare, class Use>
-  void prepare_then(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form, Prepare prepare, Use use);
+  void prepare_then(Question question, Prepare prepare, Use use);
   void generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply);
   // A question that is answered from the body alone.
   void answer_with(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form,
@@ -60,22 +72,26 @@ class Api {
 
   void embed(HttpRequest request, std::shared_ptr<Reply> reply);
   void list_models(std::shared_ptr<Reply> reply) const;
-  void show_model(std::string_view name, std::shared_ptr<Reply> reply) const;
+  void show_model(std::string name, std::shared_ptr<Reply> reply) const;
   void show_health(std::shared_ptr<Reply> reply) const;
   void show_ready(std::shared_ptr<Reply> reply) const;
   void show_props(std::shared_ptr<Reply> reply) const;
   void show_metrics(std::shared_ptr<Reply> reply) const;
   void show_openapi(std::shared_ptr<Reply> reply) const;
+  // Every model that a request may name, in the form of /v1/models.
+  void list_servable(std::function<void(const json::object&)> use) const;
   double uptime_s() const;
 
   const ModelList& models_;
   ServerLimits limits_;
   json::object build_;
   ModelLibrary* library_;
+  const bool swaps_models_;
   Access access_;
   LoopPort loop_;
   Doorbell bell_;
   TextQueue text_queue_;
+  ModelSwap swap_;
   uint64_t n_requests_ = 0;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const int64_t started_at_s_;

@@ -67,6 +67,10 @@ ApiError bad_field(std::string_view param, std::string message) {
   return {.message = std::move(message), .param = std::string(param)};
 }
 
+ApiError no_such_model(std::string message) {
+  return {.status = 404, .message = std::move(message), .param = "model", .code = "model_not_found"};
+}
+
 ApiError unsupported_field(std::string_view param, std::string message) {
   return {.message = std::move(message), .param = std::string(param), .code = "unsupported"};
 }

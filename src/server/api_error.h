@@ -20,11 +20,14 @@ struct ApiError {
   std::string message = {};
   std::string param = {};  // the field that is wrong; empty: none
   std::string code = {};   // a word for programs, such as "context_length_exceeded"; empty: none
+  // Not sent. The request names a model that is not loaded, or none while none is: it could be brought.
+  std::optional<std::string> missing_model = {};
 };
 
 ApiError api_error(const Error& error);                                   // by the table
 ApiError http_error(int status, std::string_view message);                // by status alone
 ApiError bad_field(std::string_view param, std::string message);          // 400
+ApiError no_such_model(std::string message);                              // 404
 ApiError unsupported_field(std::string_view param, std::string message);  // 400, of something that is not there yet
 
 enum class ErrorForm : uint8_t { openai, anthropic };

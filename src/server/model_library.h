@@ -27,6 +27,9 @@ class ModelLibrary {
   virtual void cancel_pull(std::string name, Done done) = 0;
   // Loads an installed model; others make room for it unless `beside` them there is enough.
   virtual void activate(std::string name, bool beside, Done done) = 0;
+  // Loads a model of this machine that a request names, where it is not loaded yet; the others make room. `id` of the
+  // answer is what it is served as. 404: there is none of this name.
+  virtual void bring(std::string name, Done done) = 0;
   // 409 for one that is loaded, unless `force` unloads it first.
   virtual void remove(std::string name, bool force, Done done) = 0;
 };

@@ -1,5 +1,8 @@
 #include "server/model_routes.h"
 
+#include <algorithm>
+#include <ctime>
+
 #include "server/prepare.h"
 
 namespace zinc {
@@ -44,6 +47,59 @@ void start_action(ModelLibrary& library, ModelAction action, Asked asked, ModelL
   }
 }
 
+// Memory, context and prefix cache of a loaded model.
+json::object model_figures(const ServedModel& model) {
+  const EngineStats stats = model.engine->stats();
+  int n_total = 0, n_in_use = 0, n_cached = 0;
+  for (const PageUse& use : stats.pages) {
+    n_total += use.n_total;
+    n_in_use += use.n_in_use;
+    n_cached += use.n_cached;
+  }
+  const auto share = [&](int n) {
+    return n_total > 0 ? model.limits.cache_bytes / static_cast<size_t>(n_total) * static_cast<size_t>(n) : 0;
+  };
+  return {{"weight_bytes", model.limits.weight_bytes},
+          {"cache_bytes", model.limits.cache_bytes},
+          {"cache_active_bytes", share(n_in_use)},
+          {"cache_kept_bytes", share(n_cached)},
+          {"context_tokens", model.limits.context},
+          {"active_requests", stats.n_prefilling + stats.n_decoding},
+          {"queued_requests", stats.n_waiting},
+          {"prompt_tokens", stats.n_prompt_tokens},
+          {"prompt_tokens_cached", stats.n_cached_tokens},
+          {"generated_tokens", stats.n_generated_tokens}};
+}
+
+std::string utc_time(int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm parts{};
+  ::gmtime_r(&time, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
+                     parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+// Of a row of the library, what says something about the model itself.
+void take_facts(json::object& entry, const json::object& row) {
+  for (const std::string_view name :
+       {"display_name", "release_date", "homepage_url", "family", "parameters", "quantization", "license", "size_bytes",
+        "managed", "fit", "fits_gpu", "required_bytes", "fit_source", "status"}) {
+    if (const json::value* fact = row.if_contains(name)) entry[name] = *fact;
+  }
+}
+
+// What the library calls a model, and what requests call it while it is loaded.
+bool is_called(const json::object& row, const json::value& name) {
+  const json::value* served = row.if_contains("served_as");
+  return row.at("id") == name || (served && *served == name);
+}
+
+void name_ends(json::object& body) {
+  const json::array& data = body.at("data").get_array();
+  body["first_id"] = data.empty() ? json::value(nullptr) : data.front().at("id");
+  body["last_id"] = data.empty() ? json::value(nullptr) : data.back().at("id");
+}
+
 }  // namespace
 
 const std::span<const FieldDoc> kModelActionFields = kFields;
@@ -69,27 +125,53 @@ void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest&
   });
 }
 
-json::object model_figures(const ServedModel& model) {
-  const EngineStats stats = model.engine->stats();
-  int n_total = 0, n_in_use = 0, n_cached = 0;
-  for (const PageUse& use : stats.pages) {
-    n_total += use.n_total;
-    n_in_use += use.n_in_use;
-    n_cached += use.n_cached;
+json::object loaded_models(const ModelList& models, int64_t created_s) {
+  json::array data;
+  for (const ModelRef& model : models.all()) {
+    data.push_back(json::object{{"id", model->name},
+                                {"object", "model"},
+                                {"created", created_s},
+                                {"owned_by", "zinc"},
+                                {"type", "model"},
+                                {"display_name", model->name},
+                                {"created_at", utc_time(created_s)},
+                                {"installed", true},
+                                {"active", true},
+                                {"max_model_len", model->limits.context},
+                                {"supports_thinking_toggle", model->prompt.chat_template().supports_thinking_toggle()},
+                                {"figures", model_figures(*model)}});
   }
-  const auto share = [&](int n) {
-    return n_total > 0 ? model.limits.cache_bytes / static_cast<size_t>(n_total) * static_cast<size_t>(n) : 0;
-  };
-  return {{"weight_bytes", model.limits.weight_bytes},
-          {"cache_bytes", model.limits.cache_bytes},
-          {"cache_active_bytes", share(n_in_use)},
-          {"cache_kept_bytes", share(n_cached)},
-          {"context_tokens", model.limits.context},
-          {"active_requests", stats.n_prefilling + stats.n_decoding},
-          {"queued_requests", stats.n_waiting},
-          {"prompt_tokens", stats.n_prompt_tokens},
-          {"prompt_tokens_cached", stats.n_cached_tokens},
-          {"generated_tokens", stats.n_generated_tokens}};
+  json::object body{{"object", "list"}, {"created", created_s}, {"has_more", false}};
+  body["data"] = std::move(data);
+  name_ends(body);
+  return body;
+}
+
+void add_known(json::object& body, const json::object& library, OtherModels others) {
+  for (const std::string_view name : {"memory_bytes", "memory_available_bytes"}) {
+    if (const json::value* found = library.if_contains(name)) body[name] = *found;
+  }
+  const json::value* known = library.if_contains("data");
+  if (!known || !known->is_array()) return;
+  json::array& data = body.at("data").get_array();
+  const size_t n_loaded = data.size();
+  for (const json::value& value : known->get_array()) {
+    const json::object& row = value.get_object();
+    const auto end = data.begin() + static_cast<std::ptrdiff_t>(n_loaded);
+    const auto loaded =
+        std::find_if(data.begin(), end, [&](const json::value& e) { return is_called(row, e.at("id")); });
+    if (loaded != end) {
+      take_facts(loaded->get_object(), row);
+    } else if (others == OtherModels::listed && row.at("installed").as_bool()) {
+      json::object entry{
+          {"id", row.at("id")}, {"object", "model"}, {"created", body.at("created")},
+          {"owned_by", "zinc"}, {"type", "model"},   {"created_at", utc_time(body.at("created").get_int64())},
+          {"installed", true},  {"active", false}};
+      take_facts(entry, row);
+      data.push_back(std::move(entry));
+    }
+  }
+  name_ends(body);
 }
 
 }  // namespace zinc

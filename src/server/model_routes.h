@@ -20,7 +20,11 @@ extern const std::span<const FieldDoc> kModelActionFields;
 void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest& request, std::shared_ptr<Reply> reply,
                    std::function<void(std::function<void()>)> post);
 
-// Memory, context and prefix cache of a loaded model, as they are now.
-json::object model_figures(const ServedModel& model);
+// The body of GET /v1/models, which both OpenAI's and Anthropic's packages read: the models that are loaded, with
+// memory, context and prefix cache as they are now.
+json::object loaded_models(const ModelList& models, int64_t created_s);
+// Adds what a list of the library knows of them, and of this machine's others.
+enum class OtherModels : uint8_t { left_out, listed };
+void add_known(json::object& body, const json::object& library, OtherModels others);
 
 }  // namespace zinc

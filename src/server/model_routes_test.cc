@@ -18,6 +18,7 @@ class NotingLibrary final : public ModelLibrary {
   void activate(std::string name, bool beside, Done done) override {
     answer("activate " + name + (beside ? " beside" : ""), std::move(done));
   }
+  void bring(std::string name, Done done) override { answer("bring " + name, std::move(done)); }
   void remove(std::string name, bool force, Done done) override {
     if (!force) return done(http_error(409, "it is loaded"));
     answer("remove " + name, std::move(done));

@@ -1,5 +1,6 @@
 #include "server/prepare.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "server/random_id.h"
@@ -18,13 +19,22 @@ jinja::LocalTime local_now() {
   return jinja::LocalTime(std::chrono::seconds(now + parts.tm_gmtoff));
 }
 
+// What clients that insist on a name send where nobody has chosen one; they mean the same as none at all.
+constexpr std::string_view kPlaceholders[] = {"default", "local-model"};
+
 ApiError unknown_model(const ModelList& models, std::string_view name) {
-  if (models.all().empty()) return http_error(503, "no model is loaded now; one may be on its way");
-  if (name.empty()) return bad_field("model", fmt::format("'model' is missing; this server has {}", models.names()));
-  return {.status = 404,
-          .message = fmt::format("there is no model '{}'; this server has {}", name.substr(0, 100), models.names()),
-          .param = "model",
-          .code = "model_not_found"};
+  if (models.all().empty()) {
+    ApiError error = http_error(503, "no model is loaded now; one may be on its way");
+    error.missing_model = name;
+    return error;
+  }
+  if (name.empty()) {
+    return bad_field("model", fmt::format("'model' names none of the models; this server has {}", models.names()));
+  }
+  ApiError error =
+      no_such_model(fmt::format("there is no model '{}'; this server has {}", name.substr(0, 100), models.names()));
+  error.missing_model = name;
+  return error;
 }
 
 // OpenAI's newer name for system messages, which most templates do not know.
@@ -201,6 +211,10 @@ OrApiError<json::object> parse_body(std::string_view body) {
 
 OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name) {
   ModelRef model = models.find(name);
+  if (!model && std::ranges::find(kPlaceholders, name) != std::end(kPlaceholders)) {
+    name = "";
+    model = models.find(name);
+  }
   if (!model) return unknown_model(models, name);
   return model;
 }

@@ -8,36 +8,41 @@ void ModelList::add(ServedModel model) {
   auto added = std::make_shared<const ServedModel>(std::move(model));
   ModelRef replaced;  // let go of after the lock
   const std::lock_guard lock(mutex_);
-  for (ModelRef& other : models_) {
-    if (other->name != added->name) continue;
-    replaced = std::exchange(other, std::move(added));
+  for (Named& other : models_) {
+    if (other.name != added->name) continue;
+    replaced = std::exchange(other.model, std::move(added));
     return;
   }
-  models_.push_back(std::move(added));
+  models_.push_back({.name = added->name, .model = added});
 }
 
 ModelRef ModelList::remove(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(models_.begin(), models_.end(), [&](const ModelRef& model) { return model->name == name; });
+  const auto found = std::ranges::find(models_, name, &Named::name);
   if (found == models_.end()) return nullptr;
-  ModelRef removed = std::move(*found);
+  ModelRef removed = std::move(found->model);
   models_.erase(found);
   return removed;
 }
 
+std::shared_ptr<const ModelList> ModelList::of(std::string name, ModelRef model) {
+  const auto out = std::make_shared<ModelList>();
+  out->models_.push_back({.name = std::move(name), .model = std::move(model)});
+  return out;
+}
+
 ModelRef ModelList::find(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  if (name.empty()) return models_.size() == 1 ? models_.front() : nullptr;
-  for (const ModelRef& model : models_) {
-    if (model->name == name) return model;
-  }
-  return nullptr;
+  if (name.empty()) return models_.size() == 1 ? models_.front().model : nullptr;
+  const auto found = std::ranges::find(models_, name, &Named::name);
+  return found == models_.end() ? nullptr : found->model;
 }
 
 std::vector<ModelRef> ModelList::all() const {
   const std::lock_guard lock(mutex_);
-  return models_;
+  std::vector<ModelRef> out;
+  for (const Named& entry : models_) out.push_back(entry.model);
+  return out;
 }
 
 std::string ModelList::names() const {

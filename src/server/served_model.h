@@ -41,6 +41,8 @@ class ModelList {
  public:
   void add(ServedModel model);             // in place of one of the same name
   ModelRef remove(std::string_view name);  // what was removed; nullptr: there was none
+  // One model under the name it was asked for by, for as long as somebody answers with it.
+  static std::shared_ptr<const ModelList> of(std::string name, ModelRef model);
   // An empty name means the only model. nullptr: unknown, or not the only one.
   ModelRef find(std::string_view name) const;
   std::string names() const;  // "a, b"
@@ -48,8 +50,12 @@ class ModelList {
   std::vector<ModelRef> all() const;
 
  private:
+  struct Named {
+    std::string name;
+    ModelRef model;
+  };
   mutable std::mutex mutex_;
-  std::vector<ModelRef> models_;
+  std::vector<Named> models_;
 };
 
 }  // namespace zinc

@@ -201,7 +201,7 @@ class ScriptedModel {
                  .engine = &engine_});
   }
 
-  const ModelList& models() const { return models_; }
+  ModelList& models() { return models_; }
   const ServedModel& model() const { return *models_.all().front(); }
   ScriptedEngine& engine() { return engine_; }
 

@@ -269,7 +269,7 @@ function settle(message: Message, finish: string | null): void {
 const kSaveEveryMs = 300;
 
 // Runs one answer into `message`, whose path is sent. Never throws: what went wrong is the message's notice.
-export async function run(message: Message, before: Message[], set: Settings, keeps = true): Promise<void> {
+export async function run(message: Message, before: Message[], set: Settings): Promise<void> {
   const state = new Live();
   const continues = Boolean(message.content || message.reasoning);
   message.writing = true;
@@ -280,8 +280,8 @@ export async function run(message: Message, before: Message[], set: Settings, ke
   live.value = new Map(live.value).set(message.id, state);
   let ended = () => {};
   const isOver = new Promise<void>((resolve) => (ended = resolve));
-  if (keeps) writings.set(message.id, { message, stop: () => state.abort.abort(), ended: isOver });
-  const timer = keeps ? setInterval(() => void store([], [message]), kSaveEveryMs) : undefined;
+  writings.set(message.id, { message, stop: () => state.abort.abort(), ended: isOver });
+  const timer = setInterval(() => void store([], [message]), kSaveEveryMs);
   try {
     if (message.hasTokens) message.tokens ??= await db.tokensOf(message.id);
     const writer = new Writer(message, state, Boolean(set.probabilities));
@@ -295,7 +295,7 @@ export async function run(message: Message, before: Message[], set: Settings, ke
   clearInterval(timer);
   message.writing = false;
   writings.delete(message.id);
-  if (keeps) await store([], [message]);
+  await store([], [message]);
   ended();
   const rest = new Map(live.value);
   rest.delete(message.id);

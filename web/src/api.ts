@@ -70,9 +70,13 @@ export async function call<T>(path: string, body?: unknown): Promise<T> {
   }
 }
 
+export interface Served {
+  id: string;
+  figures?: Figures; // of those that are loaded
+}
 export const getProps = () => call<Props>('/props');
 export const getLibrary = () => call<Library>('/models');
-export const getFigures = () => call<{ data: { id: string; figures: Figures }[] }>('/v1/models');
+export const getFigures = () => call<{ data: Served[] }>('/v1/models');
 
 export interface WireToken {
   token: string;
@@ -110,8 +114,8 @@ async function isWorking(): Promise<boolean> {
   const timer = setTimeout(() => timeout.abort(), kSilenceMs / 2);
   try {
     const response = await ask('/v1/models', { signal: timeout.signal });
-    const { data } = (await response.json()) as { data: { figures: Figures }[] };
-    return data.some(({ figures }) => figures.active_requests + figures.queued_requests > 0);
+    const { data } = (await response.json()) as { data: Served[] };
+    return data.some(({ figures }) => figures && figures.active_requests + figures.queued_requests > 0);
   } catch {
     return false;
   } finally {

@@ -125,12 +125,14 @@ export async function erase(conversation: string): Promise<void> {
       const cursor = (event.target as IDBRequest<IDBCursor | null>).result;
       if (!cursor) return;
       store.delete(cursor.primaryKey);
+      change.objectStore('drafts').delete(IDBKeyRange.bound(`${cursor.primaryKey}:`, `${cursor.primaryKey}:\uffff`));
       cursor.continue();
     };
   }
   return done(change);
 }
 
+export const draftOf = (id: string) => read<Draft | undefined>('drafts', (store) => store.get(id));
 export const allDrafts = () => read<(Draft & { id: string })[]>('drafts', (store) => store.getAll());
 
 export async function saveDraft(id: string, draft: Draft): Promise<void> {

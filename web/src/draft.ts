@@ -1,7 +1,8 @@
-// What is being written and not sent yet: of each conversation, and of the one that is not begun.
+// What is being written and not sent yet: of each conversation, of the one that is not begun, and what is written
+// elsewhere, such as an edit of a message.
 import { effect, signal } from '@preact/signals';
 import * as db from './db';
-import { keepDraftOnLeaving, storeFailed } from './keep';
+import { keepDraftsOnLeaving, storeFailed } from './keep';
 import { openId } from './state';
 import type { Attachment, Draft } from './types';
 
@@ -13,7 +14,7 @@ export const draft = signal<Draft>(kEmpty);
 const drafts = new Map<string, Draft>();
 const placeOf = () => openId.peek() ?? kUnbegun;
 let timer: ReturnType<typeof setTimeout> | undefined;
-let unsaved: string | null = null; // whose draft
+const unsaved = new Set<string>(); // whose drafts
 
 effect(() => {
   const id = openId.value ?? kUnbegun;
@@ -31,54 +32,89 @@ async function takeOld(): Promise<void> {
   }
 }
 
+// All tabs share the store, and two may write in the same place. What this tab shows it also keeps for itself, over a
+// reload.
+const kOwnName = 'zinc.own';
+function takeOwn(): void {
+  const own = sessionStorage.getItem(kOwnName);
+  if (!own) return;
+  const { id, text } = JSON.parse(own) as { id: string; text: string };
+  const known = drafts.get(id) ?? kEmpty;
+  if (known.text !== text) change(id, { ...known, text });
+}
+
+function keepOwn(): void {
+  const { text } = draft.peek();
+  try {
+    if (text) sessionStorage.setItem(kOwnName, JSON.stringify({ id: placeOf(), text }));
+    else sessionStorage.removeItem(kOwnName);
+  } catch {
+    // It is in the store, as long as no other tab writes there.
+  }
+}
+
 export async function loadDrafts(): Promise<void> {
   await takeOld();
   for (const { id, text, attachments } of await db.allDrafts()) drafts.set(id, { text, attachments });
+  takeOwn();
   draft.value = drafts.get(placeOf()) ?? kEmpty;
 }
 
 function saveNow(): void {
   clearTimeout(timer);
-  if (unsaved === null) return;
-  const id = unsaved;
-  unsaved = null;
-  db.saveDraft(id, drafts.get(id) ?? kEmpty).catch(storeFailed);
+  for (const id of unsaved) db.saveDraft(id, drafts.get(id) ?? kEmpty).catch(storeFailed);
+  unsaved.clear();
 }
 
-export function setDraft(change: Partial<Draft>): void {
-  draft.value = { ...draft.value, ...change };
-  drafts.set(placeOf(), draft.value);
-  unsaved = placeOf();
+function change(id: string, to: Draft): void {
+  if (to.text || to.attachments.length > 0) drafts.set(id, to);
+  else drafts.delete(id);
+  unsaved.add(id);
   clearTimeout(timer);
-  if (change.attachments) saveNow(); // may be too large for the last moment
-  else timer = setTimeout(saveNow, kSaveAfterMs);
+  timer = setTimeout(saveNow, kSaveAfterMs);
+}
+
+export function setDraft(to: Partial<Draft>): void {
+  draft.value = { ...draft.value, ...to };
+  change(placeOf(), draft.value);
+  if (to.attachments) saveNow(); // may be too large for the last moment
 }
 
 export function addAttachments(list: Attachment[]): void {
   setDraft({ attachments: [...draft.value.attachments, ...list] });
 }
 
+// A text that is written elsewhere than in the field of the conversation; an empty one is forgotten.
+export const keptText = (id: string) => drafts.get(id)?.text;
+export const keepText = (id: string, text: string) => change(id, { text, attachments: [] });
+
 // Gives the draft to `send`; only what was sent is no draft any more.
 export function sendDraft(send: (text: string, attachments: Attachment[]) => void): void {
   const id = placeOf();
   const { text, attachments } = draft.value;
   send(text.trim(), attachments);
-  drafts.delete(id);
+  change(id, kEmpty);
   if (placeOf() === id) draft.value = kEmpty;
-  unsaved = id;
   saveNow();
 }
 
-export function forgetDraft(id: string): Draft | undefined {
-  const known = drafts.get(id);
-  drafts.delete(id);
-  if (unsaved === id) unsaved = null;
+// Of a conversation and of what was written at its messages. What is given back can be brought back.
+export function forgetDrafts(id: string, messages: string[]): [string, Draft][] {
+  const owners = new Set([id, ...messages]);
+  const known = [...drafts].filter(([name]) => owners.has(name.split(':')[0]));
+  for (const [name] of known) {
+    drafts.delete(name);
+    unsaved.delete(name);
+  }
   return known;
 }
 
-export function bringBackDraft(id: string, known: Draft): void {
-  drafts.set(id, known);
-  db.saveDraft(id, known).catch(storeFailed);
+export function bringBackDrafts(known: [string, Draft][]): void {
+  for (const [id, entry] of known) change(id, entry);
+  saveNow();
 }
 
-keepDraftOnLeaving(() => (unsaved === null ? null : { id: unsaved, ...(drafts.get(unsaved) ?? kEmpty) }));
+keepDraftsOnLeaving(() => {
+  keepOwn();
+  return [...unsaved].map((id) => ({ id, ...(drafts.get(id) ?? kEmpty) }));
+});

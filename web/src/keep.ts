@@ -40,6 +40,13 @@ const lengths = ({ content, reasoning = '' }: Message) => ({ content: content.le
 
 export const isUnsaved = (conversation: string) => unsaved.conversations.has(conversation);
 
+// A browser that is short of room throws away what it was not asked to keep.
+let isAsked = false;
+function keepForGood(): void {
+  if (!isAsked) void navigator.storage?.persist?.().catch(() => undefined);
+  isAsked = true;
+}
+
 export async function store(entries: Conversation[], changed: Message[]): Promise<void> {
   const turn = ++unsaved.turn;
   for (const record of entries) unsaved.conversations.set(record.id, { turn, record });
@@ -52,6 +59,7 @@ export async function store(entries: Conversation[], changed: Message[]): Promis
     return;
   }
   storeError.value = '';
+  if (changed.length > 0) keepForGood();
   for (const { id } of entries) if (unsaved.conversations.get(id)?.turn === turn) unsaved.conversations.delete(id);
   for (const { id } of changed) if (unsaved.messages.get(id)?.turn === turn) unsaved.messages.delete(id);
   for (const [id, size] of before) {
@@ -70,8 +78,9 @@ interface Rest {
 interface Tail {
   conversations: Conversation[];
   messages: Rest[];
-  draft?: { id: string } & Draft;
+  drafts: LeftDraft[];
 }
+type LeftDraft = { id: string; text: string; attachments?: Draft['attachments'] }; // without: those of the store
 
 function restOf(message: Message, withFiles: boolean): Rest {
   const { content, reasoning = '', tokens: _, attachments, ...rest } = message;
@@ -85,19 +94,19 @@ function restOf(message: Message, withFiles: boolean): Rest {
 
 const kTailName = 'zinc.tail.';
 const tailName = kTailName + Math.random().toString(36).slice(2); // of this tab
-let unsavedDraft: () => ({ id: string } & Draft) | null = () => null;
-export const keepDraftOnLeaving = (ask: typeof unsavedDraft) => (unsavedDraft = ask);
+let unsavedDrafts: () => LeftDraft[] = () => [];
+export const keepDraftsOnLeaving = (ask: typeof unsavedDrafts) => (unsavedDrafts = ask);
 
 function writeTail(withFiles: boolean): boolean {
   const open = new Map([...unsaved.messages].map(([id, { record }]) => [id, record]));
   for (const [id, { message }] of writings) open.set(id, message);
-  const draft = unsavedDraft();
+  const drafts = unsavedDrafts();
   const tail: Tail = {
     conversations: [...unsaved.conversations.values()].map(({ record }) => record),
     messages: [...open.values()].map((message) => restOf(message, withFiles)),
-    ...(draft ? { draft: withFiles ? draft : { ...draft, attachments: [] } } : {}),
+    drafts: withFiles ? drafts : drafts.map(({ id, text }) => ({ id, text })),
   };
-  if (tail.conversations.length + tail.messages.length === 0 && !draft) return true;
+  if (tail.conversations.length + tail.messages.length + drafts.length === 0) return true;
   try {
     localStorage.setItem(tailName, JSON.stringify(tail));
     return true;
@@ -125,16 +134,24 @@ async function joined({ message, content, reasoning }: Rest): Promise<Message | 
   return nNow.content >= nBefore.content && nNow.reasoning >= nBefore.reasoning ? out : null;
 }
 
+function readTail(text: string): Partial<Tail> {
+  try {
+    return JSON.parse(text) as Partial<Tail>;
+  } catch {
+    return {}; // cut short
+  }
+}
+
 // Takes over what pages that are gone had not stored.
 export async function takeTails(): Promise<void> {
   const names = Object.keys(localStorage).filter((name) => name.startsWith(kTailName) && name !== tailName);
   for (const name of names) {
-    const text = localStorage.getItem(name);
-    localStorage.removeItem(name);
-    if (!text) continue;
-    const { conversations = [], messages = [], draft } = JSON.parse(text) as Partial<Tail>;
+    const { conversations = [], messages = [], drafts = [] } = readTail(localStorage.getItem(name) ?? '');
     const found = await Promise.all(messages.map(joined));
     await db.save(conversations, found.filter((message) => message !== null));
-    if (draft) await db.saveDraft(draft.id, { text: draft.text, attachments: draft.attachments });
+    for (const { id, text, attachments } of drafts) {
+      await db.saveDraft(id, { text, attachments: attachments ?? (await db.draftOf(id))?.attachments ?? [] });
+    }
+    localStorage.removeItem(name);
   }
 }

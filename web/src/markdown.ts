@@ -256,6 +256,7 @@ export class MarkdownView {
     if (!block) {
       block = document.createElement('div');
       block.className = 'block';
+      block.dir = 'auto';
       this.place.appendChild(block);
     }
     morph(block, fragment([token]));

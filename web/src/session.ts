@@ -1,14 +1,15 @@
 // Conversations as a whole: read at the start, deleted and brought back, changed by other tabs.
 import { batch } from '@preact/signals';
 import * as db from './db';
-import { bringBackDraft, forgetDraft, loadDrafts } from './draft';
+import { bringBackDrafts, forgetDrafts, loadDrafts } from './draft';
 import { isUnsaved, storeFailed, takeTails, writings } from './keep';
 import { conversations, messages, openConversation, openFromAddress, openId, say, settleInterrupted } from './state';
-import { listen, tell, type News } from './tabs';
+import { listen, tell, writtenElsewhere, type News } from './tabs';
 import type { Message } from './types';
 
 export async function loadAll(): Promise<void> {
   listen((news) => void takeNews(news).catch(storeFailed));
+  setInterval(() => void lookForGone().catch(storeFailed), kLookMs);
   try {
     await takeTails();
     conversations.value = await db.allConversations();
@@ -26,13 +27,13 @@ export async function deleteConversation(id: string): Promise<void> {
   for (const writing of open) writing.stop();
   await Promise.all(open.map((writing) => writing.ended));
   const kept = await db.wholeMessagesOf(id);
-  const draft = forgetDraft(id);
+  const drafts = forgetDrafts(id, kept.map((message) => message.id));
   await db.erase(id);
   tell({ erased: id });
   await forget(id);
   say(`Deleted “${entry.title}”`, 'Undo', () => {
     void db.save([entry], kept).then(() => {
-      if (draft) bringBackDraft(id, draft);
+      bringBackDrafts(drafts);
       conversations.value = [...conversations.value, entry];
       tell({ conversations: [id] });
       void openConversation(id);
@@ -60,6 +61,15 @@ async function takeNews({ conversations: entries = [], messages: changed = [], e
     if (here.length > 0) messages.value = new Map([...messages.value, ...here.map((message) => [message.id, message] as const)]);
   });
   if (left.some((id) => messages.value.has(id))) await takeOver(left);
+}
+
+// A tab that crashed said nothing.
+const kLookMs = 5000;
+async function lookForGone(): Promise<void> {
+  const open = [...messages.value.values()].filter((message) => message.writing && !writings.has(message.id)).map(({ id }) => id);
+  const found = await writtenElsewhere(open);
+  const gone = open.filter((id) => !found.has(id));
+  if (gone.length > 0) await takeOver(gone);
 }
 
 // The tab that wrote these is gone: what it had written is shown as interrupted.

@@ -201,9 +201,9 @@ export async function refreshLibrary(): Promise<void> {
 
 export async function refreshFigures(): Promise<void> {
   try {
-    const list = await getFigures();
-    figures.value = new Map(list.data.map((entry) => [entry.id, entry.figures]));
-    if (serverIsGone.value || list.data.map(({ id }) => id).join() !== props.value?.models.map(({ name }) => name).join()) await refreshProps();
+    const loaded = (await getFigures()).data.filter((entry) => entry.figures);
+    figures.value = new Map(loaded.map((entry) => [entry.id, entry.figures!]));
+    if (serverIsGone.value || loaded.map(({ id }) => id).join() !== props.value?.models.map(({ name }) => name).join()) await refreshProps();
     serverIsGone.value = false;
   } catch {
     serverIsGone.value = true;

@@ -66,6 +66,7 @@ export interface Message {
   hasTokens?: boolean; // they are in the store
   finish?: string; // why the model ended
   notice?: Notice;
+  side?: string; // of Compare
   writing?: boolean; // an answer that is under way; found on loading, it was interrupted
 }
 
@@ -86,6 +87,7 @@ export interface Settings {
   thinking_budget?: number;
   probabilities?: boolean;
   tools?: string; // JSON, as the API takes it
+  unreadTools?: string; // what was written there and is no such thing yet
 }
 
 export interface Draft {

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync } from 'node:fs';
 import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
@@ -49,8 +50,8 @@ export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(t
 
 // Stands between the page and the server. While `script` is set, it answers chat requests itself: a function that is
 // given the request's body and `say`, which sends one event.
-export async function startGoBetween(target) {
-  const between = { target, script: null, isSlow: false, isEndless: false, requests: [], url: '', open: new Set() };
+export async function startGoBetween(target, between = {}) {
+  Object.assign(between, { target, script: null, isSlow: false, isEndless: false, requests: [], url: '', open: new Set() });
   between.cut = () => between.open.forEach((response) => response.destroy());
   const server = http.createServer((request, response) => {
     const parts = [];
@@ -68,6 +69,23 @@ export async function startGoBetween(target) {
     return new Promise((resolve) => server.close(resolve));
   });
   return between;
+}
+
+// The stage of a test file: a server with a go-between before it, there from its first test to its last.
+export function setStage() {
+  const between = {};
+  before(async () => startGoBetween((await startZinc()).url, between));
+  after(cleanUp);
+  return between;
+}
+
+// A page in which a question was asked, and answered as the script has it.
+export async function conversation(between, script, text = 'hi', options = {}) {
+  between.script = script;
+  between.requests.length = 0;
+  const opened = await openPage(between.url, options);
+  await ask(opened.page, text);
+  return { ...opened, answer: await answered(opened.page) };
 }
 
 // A tiny model of random weights may end its answer anywhere; this one does not.
@@ -213,6 +231,21 @@ export async function answered(page) {
   });
   return page.locator('.by-assistant').last();
 }
+
+const isDrawn = () =>
+  !document.querySelector('.prose.is-plain') && [...document.querySelectorAll('.math')].every((math) => math.querySelector('.katex'));
+
+// The markup of the last answer once all of it is drawn, but for the colours of code, which come when they come.
+export async function drawn(page) {
+  const answer = await answered(page);
+  await page.waitForFunction(isDrawn);
+  const html = await answer.locator('.prose').innerHTML();
+  return html.replace(/ data-(drawn|colored)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
+}
+
+const give = (field) => (page, name, content) => page.setInputFiles(field, { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
+export const attach = give('#attach');
+export const importFile = give('#import');
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 

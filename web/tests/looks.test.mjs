@@ -3,14 +3,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, kDesktop, kPhone, openPage, outFolder, pause, says, startGoBetween, startZinc, timings, usage } from './harness.mjs';
+import test from 'node:test';
+import { answered, ask, attach, kDesktop, kPhone, openPage, outFolder, pause, says, setStage, startZinc, timings, usage } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const sample = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');
-let between;
-before(async () => (between = await startGoBetween((await startZinc()).url)));
-after(cleanUp);
+const between = setStage();
 
 // Run through the debugger, which no policy holds back.
 async function faults(page) {
@@ -36,7 +34,7 @@ const figuresOf = (text) => {
   return [{ timings: { ...timings(), predicted_n: n, predicted_ms: (n * 1000) / 41.5 } }, { ...usage(), completion_tokens: n, total_tokens: 24 + n }];
 };
 
-const dropFile = (page) => page.setInputFiles('#attach', { name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('Some notes.\n'.repeat(40)) });
+const dropFile = (page) => attach(page, 'notes.txt', 'Some notes.\n'.repeat(40));
 let release = () => undefined; // lets an answer that is held come to its end
 
 const views = {
@@ -86,7 +84,7 @@ const views = {
   async attachments(page) {
     await dropFile(page);
     await page.locator('.chips li').waitFor();
-    await page.setInputFiles('#attach', { name: 'x.bin', mimeType: 'application/octet-stream', buffer: Buffer.from([0xff, 0xfe, 0x00, 0xd8]) });
+    await attach(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
     await page.locator('.toast').waitFor();
   },
   async link(page) {

@@ -1,17 +1,10 @@
 // What must never happen: a word that was on the screen, or that somebody wrote, is gone.
 import assert from 'node:assert/strict';
 import { networkInterfaces } from 'node:os';
-import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, kPhone, openPage, pause, says, startGoBetween, startZinc, stored, untilStored } from './harness.mjs';
+import test from 'node:test';
+import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, startZinc, stored, untilStored } from './harness.mjs';
 
-let between;
-before(async () => (between = await startGoBetween((await startZinc()).url)));
-after(cleanUp);
-
-const settled = (page) => page.waitForFunction(() => document.querySelector('.by-assistant')?.getAttribute('aria-busy') === 'false' && !document.querySelector('.prose.is-plain'));
-const plain = (html) => html.replace(/ data-(drawn|colored)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
-const drop = (page, name, text) => page.setInputFiles('#attach', { name, mimeType: 'text/plain', buffer: Buffer.from(text) });
-const importText = (page, name, text) => page.setInputFiles('#import', { name, mimeType: 'text/plain', buffer: Buffer.from(text) });
+const between = setStage();
 
 const cuts = {
   'a fence': ['Text\n\n```python\nthis con', 'tinues here\n```\n\nend'],
@@ -23,26 +16,23 @@ const cuts = {
 };
 for (const [place, [first, second]] of Object.entries(cuts)) {
   test(`cut inside ${place} and retried, an answer is drawn as if it had come whole`, async () => {
+    let cut;
     between.script = (stage, body) => {
       if (body.continue_final_message) return says(second, 3)(stage);
       stage.delta({ content: first });
-      setTimeout(stage.cut, 100);
+      cut = stage.cut;
     };
     const { page, close } = await openPage(between.url);
     await ask(page, 'go');
+    await page.locator('.by-assistant .prose:not(:empty)').waitFor();
+    cut();
     const answer = await answered(page);
     await answer.getByRole('button', { name: 'Retry' }).click();
     await answer.locator('.notice').waitFor({ state: 'detached' });
-    await settled(page);
-    const drawn = async () => {
-      await page.waitForFunction(() => [...document.querySelectorAll('.math')].every((math) => math.querySelector('.katex')));
-      return plain(await page.locator('.by-assistant .prose').innerHTML());
-    };
-    const live = await drawn();
+    const live = await drawn(page);
     await untilStored(page, (message) => message.role === 'assistant' && message.content === first + second);
     await page.reload();
-    await settled(page);
-    assert.equal(live, await drawn());
+    assert.equal(live, await drawn(page));
     await close();
   });
 }
@@ -99,7 +89,7 @@ test('a draft with six megabytes attached survives a reload, and is gone once it
   const big = 'x'.repeat(6_000_000);
   const { page, close } = await openPage(between.url);
   await page.fill('#prompt', 'look at it');
-  await drop(page, 'big.txt', big);
+  await attach(page, 'big.txt', big);
   await page.locator('.chips li').waitFor();
   await page.waitForFunction(() => !document.querySelector('.alarm'));
   await pause(400);
@@ -111,7 +101,7 @@ test('a draft with six megabytes attached survives a reload, and is gone once it
   await answered(page);
   assert.ok(between.requests[0].messages[0].content.includes(big));
   await page.fill('#prompt', 'second');
-  await drop(page, 'other.txt', big);
+  await attach(page, 'other.txt', big);
   await page.locator('.chips li').waitFor();
   await page.press('#prompt', 'Enter');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
@@ -181,31 +171,34 @@ test('an answer cut inside a tool call is asked for anew, and half a call takes 
   await close();
 });
 
-test('a second tab shows an answer grow, and takes it over when the first is closed', async () => {
-  let go;
-  const wait = new Promise((resolve) => (go = resolve));
-  between.script = async (stage) => {
-    stage.delta({ content: 'first words' });
-    await wait;
-    stage.delta({ content: ' and last words' });
-    await pause(30_000);
-  };
-  const { page, context, close } = await openPage(between.url);
-  await ask(page, 'go');
-  await untilStored(page, (message) => message.content === 'first words');
-  const other = await context.newPage();
-  await other.goto(page.url());
-  await other.getByText('Being written in another tab').waitFor();
-  assert.equal(await other.locator('.notice').count(), 0);
-  go();
-  await other.locator('.prose', { hasText: 'and last words' }).waitFor();
-  await page.close({ runBeforeUnload: false });
-  await other.locator('.notice.is-stopped').waitFor();
-  assert.equal((await other.locator('.by-assistant .prose').innerText()).trim(), 'first words and last words');
-  const title = other.locator('.row .title');
-  assert.equal(await title.innerText(), 'go');
-  await close();
-});
+for (const end of ['closed', 'gone without a word']) {
+  test(`a second tab shows an answer grow, and takes it over when the first is ${end}`, async () => {
+    let go;
+    const wait = new Promise((resolve) => (go = resolve));
+    between.script = async (stage) => {
+      stage.delta({ content: 'first words' });
+      await wait;
+      stage.delta({ content: ' and last words' });
+      await pause(30_000);
+    };
+    const { page, context, close } = await openPage(between.url);
+    await ask(page, 'go');
+    await untilStored(page, (message) => message.content === 'first words');
+    const other = await context.newPage();
+    await other.goto(page.url());
+    await other.getByText('Being written in another tab').waitFor();
+    assert.equal(await other.locator('.notice').count(), 0);
+    go();
+    await other.locator('.prose', { hasText: 'and last words' }).waitFor();
+    if (end !== 'closed') await page.evaluate(() => (BroadcastChannel.prototype.postMessage = () => undefined));
+    await page.close({ runBeforeUnload: false });
+    await other.locator('.notice.is-stopped').waitFor();
+    assert.equal((await other.locator('.by-assistant .prose').innerText()).trim(), 'first words and last words');
+    const title = other.locator('.row .title');
+    assert.equal(await title.innerText(), 'go');
+    await close();
+  });
+}
 
 test('what one tab deletes or renames, the other shows', async () => {
   between.script = says('ok');
@@ -260,7 +253,7 @@ test('files that are malformed in any field leave a page that works', async () =
   }
   conversations.push({ id: 'c', title: 'a circle', created: 1, updated: 9e15, head: 'm1', settings: {},
     messages: [{ ...message, id: 'm1', parent: 'm2' }, { ...message, id: 'm2', parent: 'm1', role: 'user', content: 'round and round' }] });
-  await importText(page, 'x.json', JSON.stringify({ format: 'zinc-conversations', version: 1, conversations }));
+  await importFile(page, 'x.json', JSON.stringify({ format: 'zinc-conversations', version: 1, conversations }));
   await page.waitForFunction((n) => document.querySelectorAll('.row').length === n, conversations.length);
   const n = await page.locator('.row').count();
   for (let i = 0; i < n; i += 3) {
@@ -271,7 +264,7 @@ test('files that are malformed in any field leave a page that works', async () =
   await page.waitForSelector('#prompt');
   assert.deepEqual(seen.errors, []);
   for (const text of ['{"format":"zinc-conversations","version":1,"conversations":7}', '[]', 'null', '{"format":"zinc-conversations","version":99,"conversations":[]}']) {
-    await importText(page, 'x.json', text);
+    await importFile(page, 'x.json', text);
     await page.locator('.toast', { hasText: 'could not be imported' }).waitFor();
     await page.waitForFunction(() => document.querySelectorAll('.toast').length === 0, null, { timeout: 8000 });
   }
@@ -291,7 +284,7 @@ test('a conversation goes out as Markdown and comes back the same', async () => 
   await page.keyboard.press('Escape');
   await ask(page, 'A question');
   await answered(page);
-  await drop(page, 'notes.md', 'with ``` and ```` inside\n');
+  await attach(page, 'notes.md', 'with ``` and ```` inside\n');
   await ask(page, 'Another');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
   between.requests.length = 0;
@@ -300,7 +293,7 @@ test('a conversation goes out as Markdown and comes back the same', async () => 
   const [file] = await Promise.all([page.waitForEvent('download'), page.locator('.menu').getByRole('button', { name: 'Export as Markdown' }).click()]);
   const { readFileSync } = await import('node:fs');
   const text = readFileSync(await file.path(), 'utf8');
-  await importText(page, 'back.md', text);
+  await importFile(page, 'back.md', text);
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 2);
   await page.waitForFunction(() => document.querySelectorAll('.message').length === 4);
   const { conversations, messages } = await stored(page);
@@ -312,11 +305,11 @@ test('a conversation goes out as Markdown and comes back the same', async () => 
   assert.deepEqual(told(conversations[0].id), told(conversations[1].id));
   assert.equal(conversations[0].settings.system, conversations[1].settings.system);
   assert.equal(conversations[0].title, conversations[1].title);
-  await importText(page, 'elsewhere.md', '# Trip\n\n**User:**\n\nWhere to?\n\n**Assistant:**\n\nNorth.\n');
+  await importFile(page, 'elsewhere.md', '# Trip\n\n**User:**\n\nWhere to?\n\n**Assistant:**\n\nNorth.\n');
   await page.locator('.row .title', { hasText: 'Trip' }).waitFor();
   await page.locator('.by-user .said', { hasText: 'Where to?' }).waitFor();
   await page.locator('.by-assistant .prose', { hasText: 'North.' }).waitFor();
-  await importText(page, 'none.md', 'Just a text.');
+  await importFile(page, 'none.md', 'Just a text.');
   await page.locator('.toast', { hasText: 'no conversation was found' }).waitFor();
   await close();
 });
@@ -382,5 +375,198 @@ test('over plain http from another machine, a phone can talk, copy and keep', { 
   }).then((response) => response.status));
   assert.equal(pulled, 403, 'and cannot have this machine fetch what it names');
   assert.deepEqual(seen.errors, []);
+  await close();
+});
+
+test('an edit that is not sent survives Escape, another conversation and a reload; cancelled, it is gone', async () => {
+  const { page, close } = await conversation(between, says('ok'), 'a question');
+  const field = page.locator('.editor textarea');
+  await page.locator('.by-user').getByRole('button', { name: 'Edit' }).click();
+  await field.fill('a much better question');
+  await page.keyboard.press('Escape');
+  await field.waitFor({ state: 'detached' });
+  await page.locator('.by-user').getByRole('button', { name: 'Edit' }).click();
+  assert.equal(await field.inputValue(), 'a much better question');
+  await field.pressSequentially(', and longer');
+  await page.keyboard.press('Control+Shift+O');
+  await field.waitFor({ state: 'detached' });
+  await page.locator('.row .title', { hasText: 'a question' }).click();
+  assert.equal(await field.inputValue(), 'a much better question, and longer');
+  await page.reload();
+  assert.equal(await field.inputValue(), 'a much better question, and longer');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.reload();
+  await page.locator('.said').waitFor();
+  assert.equal(await field.count(), 0);
+  await page.waitForFunction(() => document.activeElement?.id === 'prompt');
+  assert.deepEqual((await stored(page)).drafts, []);
+  await close();
+});
+
+test('what is written as the result of a tool survives a reload, and is gone once it was given', async () => {
+  const script = (stage, body) => {
+    if (body.messages.at(-1).role === 'tool') return says('Sunny.')(stage);
+    stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{}' } }] });
+    stage.end('tool_calls');
+  };
+  const { page, close } = await conversation(between, script, 'weather?');
+  const field = page.getByLabel('Result of weather');
+  await field.fill('sunny, 21 degrees');
+  await page.reload();
+  assert.equal(await field.inputValue(), 'sunny, 21 degrees');
+  await page.getByRole('button', { name: 'Send result' }).click();
+  await page.locator('.prose', { hasText: 'Sunny.' }).waitFor();
+  await untilStored(page, (message) => message.content === 'Sunny.');
+  await pause(400);
+  assert.deepEqual((await stored(page)).drafts, []);
+  await close();
+});
+
+test('Compare shows after a reload what was asked and every word that had come', async () => {
+  between.script = async (stage) => {
+    for (let i = 0; i < 500 && stage.connection.isOpen; ++i) {
+      stage.delta({ content: `word${i} ` });
+      await pause(4);
+    }
+  };
+  const { page, close } = await openPage(between.url);
+  await page.keyboard.press('Control+Shift+C');
+  await page.fill('[aria-label="Prompt for both"]', 'One for both');
+  await page.getByRole('button', { name: 'Ask both' }).click();
+  await page.waitForFunction(() => [...document.querySelectorAll('.side .prose')].filter((prose) => prose.textContent.length > 900).length === 2);
+  await page.press('[aria-label="Prompt for both"]', 'Enter'); // while both answer, this asks nothing
+  const seen = await page.evaluate(() => {
+    const texts = [...document.querySelectorAll('.side .prose')].map((prose) => prose.textContent.trim());
+    location.reload();
+    return texts;
+  });
+  assert.ok(seen.every((text) => text.length > 900));
+  await page.waitForLoadState();
+  await page.waitForSelector('#prompt');
+  await page.keyboard.press('Control+Shift+C');
+  await page.waitForFunction(() => document.querySelectorAll('.side .notice.is-stopped').length === 2);
+  const now = await page.locator('.side .prose').allInnerTexts();
+  seen.forEach((text, i) => assert.ok(now[i].startsWith(text), `side ${i} had ${text.length} characters, has ${now[i].length}`));
+  assert.equal(await page.inputValue('[aria-label="Prompt for both"]'), 'One for both');
+  assert.equal(await page.locator('.row').count(), 0, 'it is no conversation');
+  await page.getByRole('button', { name: 'Go on with B' }).click();
+  await page.locator('.by-user .said', { hasText: 'One for both' }).waitFor();
+  await close();
+});
+
+test('an idea is put to what is written, not in its place', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.fill('#prompt', 'my own words');
+  await page.locator('.welcome li button').first().click();
+  assert.match(await page.inputValue('#prompt'), /^my own words\n.*hash table/);
+  await close();
+});
+
+test('what is typed in the settings is kept by Escape and by a reload, JSON or not', async () => {
+  const { page, close } = await openPage(between.url);
+  const type = async (name, text) => {
+    await page.keyboard.press('Control+,');
+    await page.focus(`dialog [name="${name}"]`);
+    await page.keyboard.type(text);
+  };
+  await type('system', 'Be brief.');
+  await page.keyboard.press('Escape');
+  await type('temperature', '0.3');
+  await page.keyboard.press('Escape');
+  await type('tools', '[{"type":');
+  await page.keyboard.press('Escape');
+  await type('system', ' And kind.');
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange'))); // what is drawn meanwhile
+  await pause(300);
+  await page.keyboard.type(' And true.');
+  await page.reload();
+  await page.waitForSelector('#prompt');
+  await page.keyboard.press('Control+,');
+  assert.equal(await page.inputValue('dialog [name="temperature"]'), '0.3');
+  assert.equal(await page.inputValue('dialog [name="tools"]'), '[{"type":');
+  assert.match(await page.inputValue('dialog [name="system"]'), /Be brief\./);
+  assert.match(await page.inputValue('dialog [name="system"]'), /And kind\. And true\./);
+  await page.locator('dialog .wrong', { hasText: 'Not taken' }).waitFor();
+  await page.keyboard.press('Escape');
+  between.script = says('ok');
+  between.requests.length = 0;
+  await ask(page, 'go');
+  await answered(page);
+  assert.equal(between.requests[0].temperature, 0.3);
+  assert.equal(between.requests[0].tools, undefined);
+  await close();
+});
+
+test('a word typed in the last moment does not cost an attachment that is too large for it', async () => {
+  const { page, close } = await openPage(between.url);
+  await attach(page, 'big.txt', 'x'.repeat(6_000_000));
+  await page.locator('.chips li').waitFor();
+  await pause(600);
+  await page.evaluate(() => {
+    const field = document.getElementById('prompt');
+    field.value = 'just now';
+    field.dispatchEvent(new InputEvent('input', { bubbles: true }));
+    location.reload();
+  });
+  await page.waitForFunction(() => document.getElementById('prompt')?.value === 'just now');
+  await page.locator('.chips li', { hasText: 'big.txt' }).waitFor();
+  await close();
+});
+
+test('two tabs that write in the same place find each its own words again', async () => {
+  between.script = says('ok');
+  const { page, context, close } = await openPage(between.url);
+  await page.fill('#prompt', 'words of the first tab');
+  await pause(400);
+  const other = await context.newPage();
+  await other.goto(between.url);
+  await other.fill('#prompt', 'words of the second tab');
+  await pause(400);
+  await page.reload();
+  await page.waitForFunction(() => document.getElementById('prompt')?.value === 'words of the first tab');
+  await other.press('#prompt', 'Enter');
+  await answered(other);
+  await pause(300);
+  await page.reload();
+  await page.waitForFunction(() => document.getElementById('prompt')?.value === 'words of the first tab');
+  await close();
+});
+
+test('what a page left behind stays until it is stored, and what cannot be read does not stand in the way', async () => {
+  const { page, context, close } = await openPage(between.url);
+  const tail = { conversations: [{ id: 'c', title: 'Left behind', created: 1, updated: 1, head: null, settings: {} }], messages: [], drafts: [] };
+  const names = () => page.evaluate(() => Object.keys(localStorage).filter((name) => name.startsWith('zinc.tail.')).sort());
+  await page.evaluate((text) => {
+    localStorage.setItem('zinc.tail.broken', '{');
+    localStorage.setItem('zinc.tail.gone', text);
+  }, JSON.stringify(tail));
+  const broken = await context.newPage();
+  await broken.addInitScript(() => {
+    IDBFactory.prototype.open = () => {
+      throw new Error('no room');
+    };
+  });
+  await broken.goto(between.url);
+  await broken.locator('.alarm', { hasText: 'no room' }).waitFor();
+  assert.ok((await names()).includes('zinc.tail.gone'));
+  await broken.close();
+  await page.reload();
+  await page.locator('.row', { hasText: 'Left behind' }).waitFor();
+  assert.deepEqual(await names(), []);
+  assert.equal(await page.locator('.alarm').count(), 0);
+  await close();
+});
+
+test('the browser is asked not to throw conversations away when it is short of room', async () => {
+  between.script = says('ok');
+  const { page, close } = await openPage(between.url);
+  await page.evaluate(() => {
+    window.asked = 0;
+    navigator.storage.persist = () => Promise.resolve(++window.asked > 0);
+  });
+  assert.equal(await page.evaluate(() => window.asked), 0, 'not before there is anything to keep');
+  await ask(page, 'go');
+  await answered(page);
+  await page.waitForFunction(() => window.asked === 1);
   await close();
 });

@@ -1,21 +1,10 @@
 // The page with a scripted model: what needs exact answers.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, kPhone, openPage, pause, says, startGoBetween, startZinc, stored } from './harness.mjs';
+import test from 'node:test';
+import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, stored } from './harness.mjs';
 
-let between;
-before(async () => (between = await startGoBetween((await startZinc()).url)));
-after(cleanUp);
-
-async function conversation(script, text = 'hi', options) {
-  between.script = script;
-  between.requests.length = 0;
-  const opened = await openPage(between.url, options);
-  await ask(opened.page, text);
-  const answer = await answered(opened.page);
-  return { ...opened, answer };
-}
+const between = setStage();
 
 test('markdown becomes headings, lists, tables, code and formulas', async () => {
   const text = [
@@ -23,7 +12,7 @@ test('markdown becomes headings, lists, tables, code and formulas', async () => 
     '- two', '', '1. first', '2. second', '', '> quoted', '', '| a | b |', '|---|--:|', '| 1 | 2 |', '', '```python', 'def f(x):', '    return x', '```', '',
     '$$\\int_0^1 x^2\\,dx$$', '', 'A <b>tag</b> stays text. It costs $5 and $6.', '', '- [x] done',
   ].join('\n');
-  const { page, answer, seen, close } = await conversation(says(text));
+  const { page, answer, seen, close } = await conversation(between, says(text));
   assert.equal(await answer.locator('.prose h3').innerText(), 'Title');
   assert.equal(await answer.locator('.prose ul ul li').innerText(), 'nested');
   assert.equal(await answer.locator('.prose td').count(), 2);
@@ -74,24 +63,18 @@ test('what is settled is never drawn again', async () => {
 
 test('a text drawn in pieces is the text drawn at once', async () => {
   const text = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');
-  const { page, close } = await conversation(says(text, 3));
-  const drawn = async () => {
-    const answer = await answered(page);
-    await page.waitForFunction(() => [...document.querySelectorAll('.math')].every((math) => math.querySelector('.katex')));
-    return answer.locator('.prose').innerHTML();
-  };
-  const streamed = await drawn();
+  const { page, close } = await conversation(between, says(text, 3));
+  const streamed = await drawn(page);
   await page.reload();
-  const whole = await drawn();
-  const plain = (html) => html.replace(/ data-(drawn|colored)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
-  assert.equal(plain(streamed), plain(whole));
+  const whole = await drawn(page);
+  assert.equal(streamed, whole);
   const { messages } = await stored(page);
   assert.equal(messages.find((message) => message.role === 'assistant').content, text);
   await close();
 });
 
 test('a thought has a pane with its own time and count', async () => {
-  const { answer, close } = await conversation(async (stage) => {
+  const { answer, close } = await conversation(between, async (stage) => {
     for (const word of ['Let ', 'me ', 'see']) stage.delta({ reasoning_content: word });
     await pause(150);
     stage.delta({ content: 'Forty-two.' });
@@ -106,7 +89,7 @@ test('a thought has a pane with its own time and count', async () => {
 });
 
 test('tool calls are cards that take a result', async () => {
-  const { page, answer, close } = await conversation((stage, body) => {
+  const { page, answer, close } = await conversation(between, (stage, body) => {
     if (body.messages.at(-1).role === 'tool') return says('It is sunny.')(stage);
     stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '' } }] });
     stage.delta({ tool_calls: [{ index: 0, function: { arguments: '{"city":"Oslo"}' } }] });
@@ -154,7 +137,7 @@ test('every way an answer can go wrong has its notice', async () => {
     ['is-context', (stage) => stage.refuse(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /Nothing was cut/],
   ];
   for (const [name, script, text] of cases) {
-    const { answer, close } = await conversation(script);
+    const { answer, close } = await conversation(between, script);
     await answer.locator(`.notice.${name}`).waitFor();
     assert.match(await answer.locator('.notice').innerText(), text);
     await close();
@@ -162,7 +145,7 @@ test('every way an answer can go wrong has its notice', async () => {
 });
 
 test('a lost connection is retried without losing a word', async () => {
-  const { page, answer, close } = await conversation((stage, body) => {
+  const { page, answer, close } = await conversation(between, (stage, body) => {
     if (body.continue_final_message) return says(' and the rest')(stage);
     stage.delta({ content: 'The beginning' });
     setTimeout(stage.cut, 150);
@@ -229,7 +212,7 @@ test('files dropped and long pastes become attachments', async () => {
     document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
   });
   await page.locator('.chips li', { hasText: 'pasted' }).waitFor();
-  await page.setInputFiles('#attach', { name: 'x.bin', mimeType: 'application/octet-stream', buffer: Buffer.from([0xff, 0xfe, 0x00, 0xd8]) });
+  await attach(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
   await page.locator('.toast', { hasText: 'is no text' }).waitFor();
   await ask(page, 'What is in them?');
   await answered(page);
@@ -240,7 +223,7 @@ test('files dropped and long pastes become attachments', async () => {
 });
 
 test('drafts survive a reload, each with its conversation', async () => {
-  const { page, close } = await conversation(says('ok'), 'a conversation');
+  const { page, close } = await conversation(between, says('ok'), 'a conversation');
   await page.fill('#prompt', 'draft of the first');
   await page.keyboard.press('Control+Shift+O');
   await page.waitForFunction(() => document.getElementById('prompt').value === '');
@@ -254,7 +237,7 @@ test('drafts survive a reload, each with its conversation', async () => {
 });
 
 test('conversations are searched, renamed, deleted, brought back, taken out and in', async () => {
-  const { page, close } = await conversation(says('The answer has a rare xylophone in it.'), 'about music');
+  const { page, close } = await conversation(between, says('The answer has a rare xylophone in it.'), 'about music');
   await page.keyboard.press('Control+Shift+O');
   between.script = says('plain');
   await ask(page, 'about cooking');
@@ -285,16 +268,16 @@ test('conversations are searched, renamed, deleted, brought back, taken out and 
   assert.match(await saved('Export as Markdown'), /^<!-- zinc:1 conversation -->\n# Instruments\n[\s\S]*## You\n\nabout music\n[\s\S]*xylophone/);
   const json = await saved('Export as JSON');
   assert.equal(JSON.parse(json).conversations[0].messages.length, 2);
-  await page.setInputFiles('#import', { name: 'in.json', mimeType: 'application/json', buffer: Buffer.from(json) });
+  await importFile(page, 'in.json', json);
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 3);
   await page.getByText('xylophone').waitFor();
-  await page.setInputFiles('#import', { name: 'bad.json', mimeType: 'application/json', buffer: Buffer.from('{"a":1}') });
+  await importFile(page, 'bad.json', '{"a":1}');
   await page.locator('.toast', { hasText: 'could not be imported' }).waitFor();
   await close();
 });
 
 test('settings belong to their conversation', async () => {
-  const { page, close } = await conversation(says('ok'), 'first');
+  const { page, close } = await conversation(between, says('ok'), 'first');
   await page.keyboard.press('Control+,');
   await page.fill('dialog [name="temperature"]', '0.3');
   await page.fill('dialog [name="system"]', 'Be brief.');
@@ -316,7 +299,7 @@ test('settings belong to their conversation', async () => {
 test('a conversation with a model that is not loaded says who answers', async () => {
   const { page, close } = await openPage(between.url);
   const file = { format: 'zinc-conversations', version: 1, conversations: [{ title: 'old', head: 1, settings: { model: 'gone-7b' }, messages: [{ id: 1, role: 'user', content: 'hi' }] }] };
-  await page.setInputFiles('#import', { name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(file)) });
+  await importFile(page, 'x.json', JSON.stringify(file));
   await page.locator('.gone', { hasText: 'gone-7b, which is not loaded; tiny answers' }).waitFor();
   await page.locator('.gone').getByRole('button', { name: 'Models' }).click();
   await page.getByRole('dialog', { name: 'Models' }).waitFor();
@@ -357,7 +340,7 @@ test('what an older version of the page stored is brought over', async () => {
 test('no link of an answer opens before its address was shown, however it is clicked and wherever it stands', async () => {
   const links = ['https://evil.example/?q=secret', 'https://evil.example/', 'https://c2vjcmv0.evil.example/', 'https://evil.example/secret/path', 'mailto:a@evil.example'];
   const text = links.map((link, i) => `[link${i}](${link})`).join(' and ');
-  const { page, context, seen, close } = await conversation(says(text));
+  const { page, context, seen, close } = await conversation(between, says(text));
   const refused = async (link, options) => {
     await link.click(options);
     await page.getByRole('dialog', { name: 'Open this link?' }).waitFor();
@@ -386,7 +369,7 @@ test('no link of an answer opens before its address was shown, however it is cli
 });
 
 test('what is done in Compare stays in Compare', async () => {
-  const { page, close } = await conversation(says('Hello **there**.\n\n```js\nlet a = 1;\n```\n'), 'my conversation');
+  const { page, close } = await conversation(between, says('Hello **there**.\n\n```js\nlet a = 1;\n```\n'), 'my conversation');
   await page.keyboard.press('Control+Shift+C');
   await page.fill('[aria-label="Prompt for both"]', 'a question');
   await page.getByRole('button', { name: 'Ask both' }).click();
@@ -405,7 +388,8 @@ test('what is done in Compare stays in Compare', async () => {
   await page.keyboard.press('Escape');
   assert.equal(await page.locator('#thread .message').count(), 2);
   assert.equal(await page.locator('#thread .branches').count(), 0);
-  assert.equal((await stored(page)).messages.length, 2);
+  const { conversations: [{ id }], messages } = await stored(page);
+  assert.equal(messages.filter((message) => message.conversation === id).length, 2);
   await page.keyboard.press('Control+Shift+C');
   assert.equal(await page.locator('.side .figures').count(), 2, 'and is still there when the window opens again');
   await close();
@@ -478,7 +462,7 @@ test('code that is still being written can be wrapped, and stays so', async () =
 });
 
 test('a thought that is gone on with keeps its count and its time', async () => {
-  const { page, answer, close } = await conversation((stage, body) => {
+  const { page, answer, close } = await conversation(between, (stage, body) => {
     if (body.continue_final_message) {
       stage.delta({ content: ' more' });
       return stage.end('stop', {}, { completion_tokens_details: { reasoning_tokens: 0 } });
@@ -566,13 +550,13 @@ test('a model that was swapped elsewhere is noticed', async () => {
 });
 
 test('what was thought, attached or asked of a tool is found too', async () => {
-  const { page, close } = await conversation((stage) => {
+  const { page, close } = await conversation(between, (stage) => {
     stage.delta({ reasoning_content: 'a marimba, perhaps' });
     says('ok')(stage);
   }, 'first');
   await page.keyboard.press('Control+Shift+O');
   between.script = says('ok');
-  await page.setInputFiles('#attach', { name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('there is a glockenspiel') });
+  await attach(page, 'a.txt', 'there is a glockenspiel');
   await ask(page, 'second');
   await answered(page);
   for (const [word, title] of [['MARIMBA', 'first'], ['glockenspiel', 'second']]) {
@@ -588,7 +572,7 @@ test('a file with fences in it stays inside its own', async () => {
   between.script = says('ok');
   between.requests.length = 0;
   const { page, close } = await openPage(between.url);
-  await page.setInputFiles('#attach', { name: 'a.md', mimeType: 'text/plain', buffer: Buffer.from('```js\nx\n```\n````') });
+  await attach(page, 'a.md', '```js\nx\n```\n````');
   await page.locator('.chips li').waitFor();
   await ask(page, 'go');
   await answered(page);
@@ -597,7 +581,7 @@ test('a file with fences in it stays inside its own', async () => {
 });
 
 test('a formula cannot paint over what is above it', async () => {
-  const { page, close } = await conversation(says('$\\smash{\\raisebox{20em}{\\rule{20em}{20em}}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
+  const { page, close } = await conversation(between, says('$\\smash{\\raisebox{20em}{\\rule{20em}{20em}}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .katex').length === 2);
   const covered = await page.evaluate(() => {
     scrollTo(0, 0);
@@ -611,7 +595,7 @@ test('a formula cannot paint over what is above it', async () => {
 });
 
 test('everything can be reached with the keyboard', async () => {
-  const { page, close } = await conversation(says('ok'), 'keys');
+  const { page, close } = await conversation(between, says('ok'), 'keys');
   await page.press('#prompt', 'ArrowUp');
   assert.equal(await page.evaluate(() => document.activeElement.getAttribute('aria-label')), 'Edit the message');
   await page.keyboard.press('Escape');
@@ -648,11 +632,46 @@ test('on a phone Enter begins a new line, and the button sends', async () => {
 });
 
 test('on a phone the list slides in and nothing is wider than the screen', async () => {
-  const { page, close } = await conversation(says('# A\n\n| a | b |\n|--|--|\n| x | y |\n\n`' + 'long'.repeat(60) + '`'), 'phone', { viewport: kPhone, hasTouch: true, isMobile: true });
+  const { page, close } = await conversation(between, says('# A\n\n| a | b |\n|--|--|\n| x | y |\n\n`' + 'long'.repeat(60) + '`'), 'phone', { viewport: kPhone, hasTouch: true, isMobile: true });
   assert.equal(await page.locator('#sidebar').isVisible(), false);
   await page.getByRole('button', { name: 'Conversations' }).click();
   await page.locator('#sidebar .row .title').click();
   await page.waitForFunction(() => getComputedStyle(document.getElementById('sidebar')).visibility === 'hidden');
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+  await close();
+});
+
+test('stepping through the branches of an early message stays where the reader is', async () => {
+  const long = says(Array.from({ length: 60 }, (_, i) => `Paragraph ${i}.`).join('\n\n'));
+  const { page, close } = await conversation(between, long, 'first');
+  await page.locator('.by-assistant').first().getByRole('button', { name: 'Regenerate' }).click();
+  await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
+  await answered(page);
+  await ask(page, 'second');
+  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
+  const branches = page.locator('.by-assistant .branches');
+  await page.mouse.wheel(0, -200);
+  await branches.scrollIntoViewIfNeeded();
+  const top = () => page.evaluate(() => document.querySelector('.by-assistant .branches').getBoundingClientRect().top);
+  // Of the first answer nothing goes on: the page ends there. The second is gone on with, and the reader is not taken to its end.
+  await branches.getByRole('button', { name: 'Previous branch' }).click();
+  await page.locator('.branches', { hasText: '1 / 2' }).waitFor();
+  await pause(200);
+  const before = await top();
+  assert.ok(before > 0 && before < 860, `it is at ${before}`);
+  await branches.getByRole('button', { name: 'Next branch' }).click();
+  await page.locator('.branches', { hasText: '2 / 2' }).waitFor();
+  await pause(200);
+  assert.ok(Math.abs((await top()) - before) < 60, `it was at ${before}, and is at ${await top()}`);
+  await close();
+});
+
+test('what is written from right to left is shown so, code is not', async () => {
+  const { page, answer, close } = await conversation(between, says('مرحبا بالعالم\n\n```js\nlet a = 1;\n```\n\nBack again.'), 'שלום');
+  const directions = await answer.locator('.prose .block').evaluateAll((blocks) => blocks.map((block) => getComputedStyle(block).direction));
+  assert.deepEqual(directions, ['rtl', 'ltr', 'ltr']);
+  assert.equal(await page.locator('.said').evaluate((said) => getComputedStyle(said).direction), 'rtl');
+  await page.fill('#prompt', 'مرحبا');
+  assert.equal(await page.locator('#prompt').evaluate((field) => getComputedStyle(field).direction), 'rtl');
   await close();
 });

@@ -1,12 +1,10 @@
 // A day on a phone, in the dark: every feature by touch, at the width of a hand.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import test, { after, before } from 'node:test';
-import { answered, cleanUp, kPhone, openPage, pause, says, startGoBetween, startZinc, stored } from './harness.mjs';
+import test from 'node:test';
+import { answered, attach, importFile, kPhone, openPage, pause, says, setStage, stored } from './harness.mjs';
 
-let between;
-before(async () => (between = await startGoBetween((await startZinc()).url)));
-after(cleanUp);
+const between = setStage();
 
 const open = () => openPage(between.url, { viewport: kPhone, hasTouch: true, isMobile: true, colorScheme: 'dark' });
 const tap = (page, name, place = page) => place.getByRole('button', { name, exact: true }).first().tap();
@@ -74,7 +72,7 @@ test('files, settings, tools, probabilities, a link', async () => {
     stage.end();
   };
   const { page, context, close } = await open();
-  await page.setInputFiles('#attach', { name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('inside') });
+  await attach(page, 'notes.txt', 'inside');
   await page.locator('.chips li', { hasText: 'notes.txt' }).waitFor();
   await page.locator('.pill', { hasText: 'Probabilities' }).tap();
   await say(page, 'Is it so?');
@@ -127,7 +125,7 @@ test('conversations: search, rename, delete, undo, out and in; models; Compare; 
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 1);
   await page.locator('.toast').getByRole('button', { name: 'Undo' }).tap();
   await page.locator('.prose', { hasText: 'xylophone' }).waitFor();
-  await page.setInputFiles('#import', { name: 'in.md', mimeType: 'text/markdown', buffer: Buffer.from(text) });
+  await importFile(page, 'in.md', text);
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 3);
   assert.equal((await stored(page)).conversations.length, 3);
 

@@ -4,7 +4,7 @@ import http from 'node:http';
 import { createReadStream, statSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored } from './harness.mjs';
+import { answered, ask, attach, cleanUp, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored } from './harness.mjs';
 
 let zinc;
 let endless;
@@ -140,7 +140,7 @@ test('probabilities show alternatives, and taking one goes on from it', async ()
 
 test('a conversation that does not fit is sent whole, and the page says what to do', async () => {
   const { page, close } = await openPage(zinc.url);
-  await page.setInputFiles('#attach', { name: 'long.txt', mimeType: 'text/plain', buffer: Buffer.from('word '.repeat(6000)) });
+  await attach(page, 'long.txt', 'word '.repeat(6000));
   await page.locator('.chips li').waitFor();
   await ask(page, 'Summarise');
   const answer = await answered(page);
@@ -348,4 +348,27 @@ test('the key is asked for once', async () => {
   await again.locator('.welcome', { hasText: 'tiny' }).waitFor();
   assert.equal(await again.getByRole('dialog').count(), 0);
   await close();
+});
+
+test('a conversation with a model that is here but not loaded can have it loaded', async () => {
+  const two = await startZinc([`other=${join(modelFolder, 'llama-q8_0.gguf')}`]);
+  const { page, close } = await openPage(two.url);
+  await page.waitForFunction(() => document.querySelectorAll('.model-picker option').length === 3);
+  await setField(page, 'max_tokens', '4');
+  await page.selectOption('.model-picker', 'other');
+  await ask(page, 'Hello');
+  await (await answered(page)).locator('.figures', { hasText: 'other' }).waitFor();
+  // Another client swaps it out.
+  const body = JSON.stringify({ model: 'tiny' });
+  await fetch(`${two.url}/v1/models/activate`, { method: 'POST', body });
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await page.locator('.gone', { hasText: 'other, which is not loaded; tiny answers' }).waitFor();
+  assert.deepEqual(await page.locator('.model-picker option').allTextContents(), ['tiny', 'More models…'], 'what is not loaded is not offered as if it were');
+  await page.locator('.gone').getByRole('button', { name: 'Load other' }).click();
+  await page.locator('.gone').waitFor({ state: 'detached' });
+  await ask(page, 'Again');
+  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
+  assert.match(await page.locator('.figures').last().innerText(), /other/);
+  await close();
+  await two.stop();
 });

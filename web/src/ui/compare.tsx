@@ -1,8 +1,12 @@
-// One prompt, two models or two settings, side by side. Either answer can become a conversation. What was asked stays
-// when the window is closed, until the next question.
+// One prompt, two models or two settings, side by side. Either answer can become a conversation. What was asked and
+// answered stays, over a reload too, until the next question.
 import { signal, type Signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
 import { live, run } from '../answer';
-import { addMessage, changeConversation, newId, panel, props, settings, startConversation } from '../state';
+import * as db from '../db';
+import { keepText, keptText } from '../draft';
+import { store, storeFailed } from '../keep';
+import { addMessage, changeConversation, newId, panel, props, settings, settleInterrupted, startConversation } from '../state';
 import type { Message, Settings } from '../types';
 import { Dialog } from './dialog';
 import { MessageView, type AnswerActions } from './message';
@@ -29,15 +33,29 @@ function settingsOf(side: Side): Settings {
   return { ...settings.value, ...differs };
 }
 
-const blank = (): Message => ({ id: newId(), conversation: '', parent: null, role: 'assistant', content: '', created: Date.now() });
+const kPlace = 'compare'; // in the store; no conversation of the list
+const kPrompt = 'compare:prompt';
+const blank = (): Message => ({ id: newId(), conversation: kPlace, parent: null, role: 'assistant', content: '', created: Date.now() });
 const question = (): Message => ({ ...blank(), role: 'user', content: asked.value });
 const stopSide = ({ answer }: Side) => answer.value && live.value.get(answer.value.id)?.abort.abort();
 
-// Asks a side; what has come of an answer already is gone on with. Nothing of it is stored.
+// Asks a side; what has come of an answer already is gone on with.
 function answer(side: Side, begin: Message = { ...blank(), model: settingsOf(side).model }): void {
   stopSide(side);
+  begin.side = side.name;
   side.answer.value = begin;
-  void run(begin, [question()], settingsOf(side), false);
+  void run(begin, [question()], settingsOf(side));
+}
+
+// What was there when the page was closed.
+async function bringBack(): Promise<void> {
+  prompt.value ||= keptText(kPrompt) ?? '';
+  if (asked.value) return;
+  const list = (await db.messagesOf(kPlace)).sort((a, b) => a.created - b.created);
+  await settleInterrupted(list);
+  if (asked.value) return;
+  asked.value = list.findLast((message) => message.role === 'user')?.content ?? '';
+  for (const side of sides) side.answer.value = list.findLast((message) => message.side === side.name) ?? null;
 }
 
 function actionsOf(side: Side): AnswerActions {
@@ -48,9 +66,13 @@ function actionsOf(side: Side): AnswerActions {
   };
 }
 
+const isLive = ({ answer: { value } }: Side) => Boolean(value && live.value.has(value.id));
+
 function askBoth(): void {
-  if (!prompt.value.trim()) return;
+  if (!prompt.value.trim() || sides.some(isLive)) return;
   asked.value = prompt.value.trim();
+  void db.erase(kPlace).catch(storeFailed);
+  void store([], [question()]);
   for (const side of sides) answer(side);
 }
 
@@ -59,13 +81,13 @@ function keepAsConversation(side: Side): void {
   changeConversation(entry.id, { settings: settingsOf(side) });
   const first: Message = { ...question(), conversation: entry.id };
   addMessage(first);
-  addMessage({ ...side.answer.value!, id: newId(), conversation: entry.id, parent: first.id });
+  addMessage({ ...side.answer.value!, side: undefined, id: newId(), conversation: entry.id, parent: first.id });
   panel.value = null;
 }
 
 // What is set otherwise than by default, in a line.
 function told(set: Settings): string {
-  const { model: _, system, tools: _tools, ...rest } = set;
+  const { model: _, system, tools: _tools, unreadTools: _unread, ...rest } = set;
   const numbers = Object.entries(rest).map(([name, value]) => `${name.replaceAll('_', ' ')} ${String(value)}`);
   return [...(system ? ['system prompt'] : []), ...numbers].join(', ');
 }
@@ -73,7 +95,6 @@ function told(set: Settings): string {
 function SideView({ side }: { side: Side }) {
   const models = props.value?.models ?? [];
   const message = side.answer.value;
-  const isLive = message ? live.value.has(message.id) : false;
   const set = settingsOf(side);
   const change = (next: Partial<Settings>) => (side.set.value = { ...set, ...next });
   return (
@@ -88,12 +109,12 @@ function SideView({ side }: { side: Side }) {
         <summary>Settings <span class="faint">{told(set)}</span></summary>
         <label class="wide">
           <span>System prompt</span>
-          <textarea rows={2} value={set.system ?? ''} onChange={(event) => change({ system: event.currentTarget.value })} />
+          <textarea rows={2} dir="auto" value={set.system ?? ''} onInput={(event) => change({ system: event.currentTarget.value })} />
         </label>
         <SamplingFields values={set} change={change} modelName={set.model} />
       </details>
       {message && <MessageView key={message.id} message={message} isLast version={live.value} actions={actionsOf(side)} />}
-      {message && !isLive && message.content && (
+      {message && !isLive(side) && message.content && (
         <button type="button" onClick={() => keepAsConversation(side)}>Go on with {side.name}</button>
       )}
     </section>
@@ -101,14 +122,14 @@ function SideView({ side }: { side: Side }) {
 }
 
 export function ComparePanel() {
-  const isLive = sides.some(({ answer: { value } }) => value && live.value.has(value.id));
+  useEffect(() => void bringBack().catch(storeFailed), []);
   return (
     <Dialog title="Compare" class="is-full" onClose={() => (panel.value = null)}>
       <form class="line" onSubmit={(event) => { event.preventDefault(); askBoth(); }}>
-        <textarea aria-label="Prompt for both" rows={2} placeholder="One prompt for both sides" value={prompt.value}
-                  onInput={(event) => (prompt.value = event.currentTarget.value)}
+        <textarea aria-label="Prompt for both" rows={2} placeholder="One prompt for both sides" dir="auto" value={prompt.value}
+                  onInput={(event) => { prompt.value = event.currentTarget.value; keepText(kPrompt, prompt.value); }}
                   onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); askBoth(); } }} />
-        {isLive ? <button type="button" onClick={() => sides.forEach(stopSide)}>Stop both</button>
+        {sides.some(isLive) ? <button type="button" onClick={() => sides.forEach(stopSide)}>Stop both</button>
                 : <button type="submit" class="main" disabled={!prompt.value.trim()}>Ask both</button>}
       </form>
       <div class="sides">{sides.map((side) => <SideView key={side.name} side={side} />)}</div>

@@ -3,10 +3,13 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { isAnswering, live, send, stop } from '../answer';
 import { addAttachments, draft, sendDraft, setDraft } from '../draft';
-import { changeSettings, conversation, figures, model, openId, panel, path, say, serverIsGone, settings } from '../state';
+import {
+  changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, say, serverIsGone, settings,
+} from '../state';
 import type { Attachment } from '../types';
 import { bytes, count, plural } from './format';
 import { Icon, IconButton } from './icon';
+import { activate } from './models';
 
 const kLongPaste = 2000; // characters that become an attachment
 const kMaxFileBytes = 8 << 20;
@@ -102,6 +105,20 @@ export function Gauges() {
   );
 }
 
+// For a model that is here.
+function LoadButton({ name }: { name: string }) {
+  const isLoading = useSignal(false);
+  useEffect(() => void refreshLibrary().catch(() => undefined), [name]);
+  const entry = library.value?.data.find((other) => other.id === name && other.installed);
+  if (!entry) return null;
+  const load = async () => {
+    isLoading.value = true;
+    await activate(entry, false);
+    isLoading.value = false;
+  };
+  return <button type="button" disabled={isLoading.value} onClick={() => void load()}>{isLoading.value ? 'Loading…' : `Load ${name}`}</button>;
+}
+
 export function Composer() {
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
@@ -153,6 +170,7 @@ export function Composer() {
       {isMissing && (
         <p class="gone">
           This conversation is with {wanted}, which is not loaded; {model.value!.name} answers.{' '}
+          <LoadButton name={wanted} />
           <button type="button" onClick={() => (panel.value = 'models')}>Models</button>
         </p>
       )}
@@ -169,7 +187,7 @@ export function Composer() {
             ))}
           </ul>
         )}
-        <textarea id="prompt" ref={area} rows={1} aria-label="Message" placeholder={isOver.value ? 'Drop text files here' : 'Write a message'}
+        <textarea id="prompt" ref={area} rows={1} dir="auto" aria-label="Message" placeholder={isOver.value ? 'Drop text files here' : 'Write a message'}
                   value={text} onInput={(event) => setDraft({ text: event.currentTarget.value })} onKeyDown={key} onPaste={paste} />
         <div class="tools">
           <IconButton icon="clip" label="Attach text files" onClick={() => picker.current?.click()} />

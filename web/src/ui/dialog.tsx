@@ -1,6 +1,6 @@
 // A modal window; the browser keeps the focus in it and closes it with Escape.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { IconButton } from './icon';
 
 interface DialogProps {
@@ -14,7 +14,7 @@ interface DialogProps {
 export function Dialog({ title, onClose, children, class: name = '', isFixed }: DialogProps) {
   const place = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = place.current!;
     const before = document.activeElement as HTMLElement | null;
     dialog.showModal();

@@ -4,10 +4,12 @@ import { Component, type ComponentChildren } from 'preact';
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { continueAnswer, editAndFork, giveToolResult, live, regenerate, takeAlternative, type Live } from '../answer';
+import { keepText, keptText } from '../draft';
 import { MarkdownView } from '../markdown';
 import { openConversation, path, settings, showBranch, siblings } from '../state';
 import type { Message, ToolCall } from '../types';
 import { copyText } from './copy';
+import { stepTo } from './follow';
 import { count, plural, rate, seconds } from './format';
 import { Icon, IconButton } from './icon';
 import { whenNear } from './near';
@@ -63,19 +65,19 @@ function pretty(text: string): string {
   }
 }
 
-// `isAsked`: the call is whole, and its result is waited for.
-function CallCard({ call, isAsked }: { call: ToolCall; isAsked: boolean }) {
+// `isAsked`: the call is whole, and its result is waited for. `place`: where the result is kept while it is written.
+function CallCard({ call, isAsked, place }: { call: ToolCall; isAsked: boolean; place: string }) {
   const answer = path.value.find((message) => message.role === 'tool' && message.toolCallId === call.id);
-  const text = useSignal('');
+  const text = useSignal(keptText(place) ?? '');
   return (
     <section class="card" aria-label={`Call of ${call.name}`}>
       <header><Icon name="box" /> <strong>{call.name}</strong> <span class="faint">tool call</span></header>
       <pre tabindex={0}><code>{pretty(call.arguments)}</code></pre>
       {answer && <pre class="result" tabindex={0}><code>{answer.content}</code></pre>}
       {!answer && isAsked && (
-        <form onSubmit={(event) => { event.preventDefault(); giveToolResult(call, text.value); }}>
-          <textarea aria-label={`Result of ${call.name}`} placeholder="What the tool gave back" rows={2} value={text.value}
-                    onInput={(event) => (text.value = event.currentTarget.value)} />
+        <form onSubmit={(event) => { event.preventDefault(); keepText(place, ''); giveToolResult(call, text.value); }}>
+          <textarea aria-label={`Result of ${call.name}`} placeholder="What the tool gave back" rows={2} value={text.value} dir="auto"
+                    onInput={(event) => { text.value = event.currentTarget.value; keepText(place, text.value); }} />
           <button type="submit">Send result</button>
         </form>
       )}
@@ -148,25 +150,41 @@ function Branches({ message }: { message: Message }) {
   const list = siblings(message);
   if (list.length < 2) return null;
   const at = list.indexOf(message);
+  const show = (other: Message) => stepTo(message.id, other.id, () => showBranch(other));
   return (
     <span class="branches" role="group" aria-label="Branches">
-      <IconButton icon="left" label="Previous branch" disabled={at === 0} onClick={() => showBranch(list[at - 1])} />
+      <IconButton icon="left" label="Previous branch" disabled={at === 0} onClick={() => show(list[at - 1])} />
       <span>{at + 1} / {list.length}</span>
-      <IconButton icon="right" label="Next branch" disabled={at === list.length - 1} onClick={() => showBranch(list[at + 1])} />
+      <IconButton icon="right" label="Next branch" disabled={at === list.length - 1} onClick={() => show(list[at + 1])} />
     </span>
   );
 }
 
-function Editor({ message, onDone }: { message: Message; onDone: () => void }) {
-  const text = useSignal(message.content);
-  const save = () => {
+const editOf = (message: Message) => `${message.id}:edit`; // where it is kept until it is sent
+
+// Only Cancel throws away what was written.
+function Editor({ message, isWanted, onDone }: { message: Message; isWanted: boolean; onDone: () => void }) {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const text = useSignal(keptText(editOf(message)) ?? message.content);
+  useLayoutEffect(() => {
+    if (isWanted) area.current!.focus();
+  }, []);
+  const cancel = () => {
+    keepText(editOf(message), '');
     onDone();
+  };
+  const save = () => {
+    cancel();
     if (text.value.trim()) editAndFork(message, text.value);
+  };
+  const write = (now: string) => {
+    text.value = now;
+    keepText(editOf(message), now === message.content ? '' : now);
   };
   return (
     <form class="editor" onSubmit={(event) => { event.preventDefault(); save(); }}>
       <textarea aria-label="Edit the message" rows={Math.min(12, text.value.split('\n').length + 1)} value={text.value}
-                ref={(area) => area?.focus()} onInput={(event) => (text.value = event.currentTarget.value)}
+                dir="auto" ref={area} onInput={(event) => write(event.currentTarget.value)}
                 onKeyDown={(event) => {
                   if (event.key === 'Escape') {
                     event.preventDefault();
@@ -175,7 +193,7 @@ function Editor({ message, onDone }: { message: Message; onDone: () => void }) {
                   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) save();
                 }} />
       <div>
-        <button type="button" onClick={onDone}>Cancel</button>
+        <button type="button" onClick={cancel}>Cancel</button>
         <button type="submit" class="main">Send as a branch</button>
       </div>
     </form>
@@ -183,7 +201,8 @@ function Editor({ message, onDone }: { message: Message; onDone: () => void }) {
 }
 
 function Question({ message }: { message: Message }) {
-  const isEditing = useSignal(false);
+  const isWanted = useSignal(false); // by a click, not since something was left there
+  const isEditing = useSignal(keptText(editOf(message)) !== undefined);
   return (
     <>
       {message.attachments?.map((file) => (
@@ -192,11 +211,11 @@ function Question({ message }: { message: Message }) {
           <pre tabindex={0}>{file.text}</pre>
         </details>
       ))}
-      {isEditing.value ? <Editor message={message} onDone={() => (isEditing.value = false)} />
-                       : <div class="said">{message.content}</div>}
+      {isEditing.value ? <Editor message={message} isWanted={isWanted.value} onDone={() => (isEditing.value = false)} />
+                       : <div class="said" dir="auto">{message.content}</div>}
       <footer>
         <Branches message={message} />
-        <IconButton icon="edit" label="Edit" class="edit" onClick={() => (isEditing.value = true)} />
+        <IconButton icon="edit" label="Edit" class="edit" onClick={() => (isWanted.value = isEditing.value = true)} />
         <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
       </footer>
     </>
@@ -217,7 +236,7 @@ function Answer({ message, state, actions = kInConversation }: { message: Messag
       {showsTokens.value && isDone && wasProbable
         ? <Probabilities message={message} take={(begin) => actions.take(message, begin)} />
         : <Prose message={message} field="content" state={state} />}
-      {message.toolCalls?.map((call, i) => <CallCard key={call.id || i} call={call} isAsked={isAsked} />)}
+      {message.toolCalls?.map((call, i) => <CallCard key={call.id || i} call={call} isAsked={isAsked} place={`${message.id}:${i}`} />)}
       {state && <LiveLine state={state} />}
       {isElsewhere && <div class="live" role="status">Being written in another tab…</div>}
       {isDone && message.notice && <NoticeBar message={message} actions={actions} />}

@@ -21,7 +21,7 @@ async function act(path: string, body: object): Promise<void> {
   await refreshLibrary().catch(() => undefined);
 }
 
-async function activate(entry: LibraryModel, beside: boolean): Promise<void> {
+export async function activate(entry: LibraryModel, beside: boolean): Promise<void> {
   const done = act('/v1/models/activate', { model: entry.id, beside });
   setTimeout(() => void refreshLibrary().catch(() => undefined), 150);
   await done;

@@ -39,6 +39,20 @@ interface SamplingProps {
   modelName?: string;
 }
 
+// Every key counts at once: a field that took its text only when it is left would lose it to Escape, and to whatever is
+// drawn meanwhile.
+function NumberField({ field, value, placeholder, change }: { field: Field; value?: number; placeholder: string; change: SamplingProps['change'] }) {
+  const text = useSignal(String(value ?? ''));
+  const shown = (text.value === '' ? undefined : Number(text.value)) === value ? text.value : String(value ?? '');
+  return (
+    <input type="number" name={field.name} min={field.min} max={field.max} step={field.step} placeholder={placeholder} value={shown}
+           onInput={(event) => {
+             text.value = event.currentTarget.value;
+             change({ [field.name]: text.value === '' ? undefined : Number(text.value) });
+           }} />
+  );
+}
+
 export function SamplingFields({ values, change, modelName }: SamplingProps) {
   const asked = props.value?.models.find((entry) => entry.name === modelName) ?? model.value;
   const advised = asked?.recommended_sampling ?? {};
@@ -47,13 +61,7 @@ export function SamplingFields({ values, change, modelName }: SamplingProps) {
       {kFields.map((field) => (
         <label key={field.name}>
           <span>{field.label} <small>{field.hint}</small></span>
-          <input type="number" name={field.name} min={field.min} max={field.max} step={field.step}
-                 placeholder={fallbackOf(field, advised)}
-                 value={values[field.name] as number | undefined ?? ''}
-                 onChange={(event) => {
-                   const text = event.currentTarget.value;
-                   change({ [field.name]: text === '' ? undefined : Number(text) });
-                 }} />
+          <NumberField field={field} value={values[field.name] as number | undefined} placeholder={fallbackOf(field, advised)} change={change} />
         </label>
       ))}
     </div>
@@ -65,25 +73,27 @@ const kOrigins: Record<string, string> = {
 };
 
 export function SettingsPanel() {
-  const toolError = useSignal('');
+  const isWriting = useSignal(false); // tools: what is not whole yet is no fault
   const set = settings.value;
   const origin = model.value?.recommended_sampling?.origin as string | undefined;
-  const checkTools = (text: string) => {
+  const faultOf = (text: string) => {
     try {
       if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');
-      toolError.value = '';
-      changeSettings({ tools: text });
+      return '';
     } catch (error) {
-      toolError.value = `Not taken: ${error instanceof Error ? error.message : String(error)}`;
+      return `Not taken: ${error instanceof Error ? error.message : String(error)}`;
     }
   };
+  const takeTools = (text: string) =>
+    changeSettings(faultOf(text) ? { unreadTools: text } : { tools: text, unreadTools: undefined });
+  const toolError = isWriting.value ? '' : faultOf(set.unreadTools ?? '');
   return (
     <Dialog title={conversation.value ? 'Settings of this conversation' : 'Settings of new conversations'} class="is-side"
             onClose={() => (panel.value = null)}>
       <label class="wide">
         <span>System prompt</span>
-        <textarea name="system" rows={5} value={set.system ?? ''} placeholder="None: the model is told nothing that you do not write."
-                  onChange={(event) => changeSettings({ system: event.currentTarget.value })} />
+        <textarea name="system" rows={5} dir="auto" value={set.system ?? ''} placeholder="None: the model is told nothing that you do not write."
+                  onInput={(event) => changeSettings({ system: event.currentTarget.value })} />
       </label>
       {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
       <h3>Sampling</h3>
@@ -94,9 +104,10 @@ export function SettingsPanel() {
       <h3>Tools</h3>
       <label class="wide">
         <span>Functions the model may call <small>a JSON array, as the API takes it</small></span>
-        <textarea name="tools" rows={4} class="mono" value={set.tools ?? ''} placeholder="[]" onChange={(event) => checkTools(event.currentTarget.value)} />
+        <textarea name="tools" rows={4} class="mono" value={set.unreadTools ?? set.tools ?? ''} placeholder="[]" onInput={(event) => takeTools(event.currentTarget.value)}
+                  onFocus={() => (isWriting.value = true)} onBlur={() => (isWriting.value = false)} />
       </label>
-      {toolError.value && <p class="wrong" role="alert">{toolError.value}</p>}
+      {toolError && <p class="wrong" role="alert">{toolError}</p>}
       {model.value && !model.value.supports_tools && <p class="hint">The template of this model has no place for tools.</p>}
     </Dialog>
   );

@@ -1,39 +1,11 @@
-// The conversation that is open. Follows the answer while the reader is at its end, and stays put when they are not.
-import { useSignal } from '@preact/signals';
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { setDraft } from '../draft';
+// The conversation that is open.
+import { useLayoutEffect, useRef } from 'preact/hooks';
+import { live } from '../answer';
+import { draft, setDraft } from '../draft';
 import { messages, model, openId, path, props, serverIsGone } from '../state';
+import { goToEnd, isAtEnd, keepHeld, useFollowing } from './follow';
 import { Icon } from './icon';
 import { MessageView } from './message';
-
-const kAtEndPx = 80;
-const scroller = () => document.scrollingElement!;
-const isAtEnd = () => scroller().scrollHeight - scroller().scrollTop - innerHeight < kAtEndPx;
-
-// Keeps the end in view while things grow, as long as it was in view before. Only a person's own scrolling changes that.
-function useFollowing(place: { current: HTMLElement | null }) {
-  const isFollowing = useSignal(true);
-  useEffect(() => {
-    let lastTop = scroller().scrollTop;
-    const scrolled = () => {
-      const top = scroller().scrollTop;
-      if (isAtEnd()) isFollowing.value = true;
-      else if (top < lastTop - 2) isFollowing.value = false;
-      lastTop = top;
-    };
-    const grown = new ResizeObserver(() => {
-      if (isFollowing.value) scroller().scrollTop = scroller().scrollHeight;
-      lastTop = scroller().scrollTop;
-    });
-    grown.observe(place.current!);
-    addEventListener('scroll', scrolled, { passive: true });
-    return () => {
-      grown.disconnect();
-      removeEventListener('scroll', scrolled);
-    };
-  }, []);
-  return isFollowing;
-}
 
 const kIdeas = [
   'Explain how a hash table works, with a small example.',
@@ -55,7 +27,7 @@ function Welcome() {
       <ul>
         {kIdeas.map((idea) => (
           <li key={idea}>
-            <button type="button" onClick={() => { setDraft({ text: idea }); document.getElementById('prompt')?.focus(); }}>{idea}</button>
+            <button type="button" onClick={() => { setDraft({ text: draft.value.text.trim() ? `${draft.value.text.trimEnd()}\n${idea}` : idea }); document.getElementById('prompt')?.focus(); }}>{idea}</button>
           </li>
         ))}
       </ul>
@@ -67,10 +39,19 @@ export function Thread() {
   const place = useRef<HTMLDivElement>(null);
   const isFollowing = useFollowing(place);
   const list = path.value;
-  useLayoutEffect(() => {
+  const toEnd = () => {
     isFollowing.value = true;
-    scroller().scrollTop = scroller().scrollHeight;
-  }, [openId.value, list.length]);
+    goToEnd();
+  };
+  // What was opened or just asked is gone to; a branch that was only stepped to is read from where the reader is.
+  const opened = useRef<string | null>(null);
+  useLayoutEffect(() => {
+    const isOther = opened.current !== openId.value;
+    opened.current = openId.value;
+    if (isOther || list.some((message) => live.peek().has(message.id))) return toEnd();
+    keepHeld();
+    isFollowing.value = isAtEnd();
+  }, [openId.value, list.at(-1)?.id]);
   const kNearEnd = 4;
   return (
     <main id="thread" tabindex={-1}>
@@ -82,7 +63,7 @@ export function Thread() {
       </div>
       {!isFollowing.value && (
         <button type="button" class="to-end" aria-label="Jump to the end" title="Jump to the end"
-                onClick={() => { isFollowing.value = true; scroller().scrollTop = scroller().scrollHeight; }}>
+                onClick={toEnd}>
           <Icon name="down" />
         </button>
       )}

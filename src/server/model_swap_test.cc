@@ -1,0 +1,186 @@
+#include "server/model_swap.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/api_fixture.h"
+
+namespace zinc {
+namespace {
+
+// A machine with one model more than is loaded. It comes when the test says so.
+class OneMoreModel final : public ModelLibrary {
+ public:
+  explicit OneMoreModel(ScriptedModel& scripted) : scripted_(scripted) {}
+
+  void list(Done done) override {
+    const auto row = [](std::string_view id, bool is_installed, json::value served_as) {
+      return json::object{{"id", id},
+                          {"display_name", fmt::format("The {}", id)},
+                          {"installed", is_installed},
+                          {"served_as", std::move(served_as)},
+                          {"size_bytes", 5},
+                          {"license", "MIT"}};
+    };
+    done(LibraryAnswer{.body = {{"memory_bytes", 100},
+                                {"data", json::array{row("catalog-id", true, "scripted"), row("other", true, nullptr),
+                                                     row("far", false, nullptr)}}}});
+  }
+  void pull(std::string, Done) override {}
+  void cancel_pull(std::string, Done) override {}
+  void activate(std::string, bool, Done) override {}
+  void remove(std::string, bool, Done) override {}
+  void bring(std::string name, Done done) override {
+    asked.push_back(name);
+    if (name == "unknown") return done(no_such_model("no model is called so"));
+    waiting.push_back(std::move(done));
+  }
+
+  void make_room() { scripted_.models().remove("scripted"); }
+  // It is there, as `other`.
+  void come() {
+    ServedModel other = *held_;
+    other.name = "other";
+    scripted_.models().add(std::move(other));
+    for (const Done& done : std::exchange(waiting, {})) done(LibraryAnswer{.body = {{"id", "other"}}});
+  }
+
+  std::vector<std::string> asked;
+  std::vector<Done> waiting;
+
+ private:
+  ScriptedModel& scripted_;
+  ModelRef held_ = scripted_.models().find("scripted");
+};
+
+class Swap : public ApiTest {
+ protected:
+  Swap() { make_api({.library = &library_, .swaps_models = true}); }
+
+  std::shared_ptr<TestReply> begin(const char* model, std::string path = "/v1/chat/completions") {
+    return start("POST", std::move(path), to_json(with(with(chat("SAY[[hello]]"), "model", model), "max_tokens", 50)));
+  }
+  std::string model_of(const std::shared_ptr<TestReply>& reply) {
+    EXPECT_TRUE(loop_.run_until([&] { return reply->is_over; })) << "no answer";
+    EXPECT_EQ(reply->response.status, 200) << reply->response.body;
+    return text_of(parse_json(reply->response.body).value().at("model").get_string());
+  }
+  json::object get(std::string path) {
+    const auto reply = start("GET", std::move(path), "");
+    EXPECT_TRUE(loop_.run_until([&] { return reply->is_over; }));
+    return parse_json(reply->response.body).value().get_object();
+  }
+
+  OneMoreModel library_{scripted_};
+};
+
+TEST_F(Swap, a_request_waits_for_the_model_it_names_and_is_answered_by_it) {
+  for (const char* path : {"/v1/chat/completions", "/v1/messages"}) {
+    const auto reply = begin("other", path);
+    EXPECT_FALSE(reply->is_over);
+    library_.come();
+    EXPECT_EQ(model_of(reply), "other");
+    scripted_.models().remove("other");
+  }
+  EXPECT_EQ(library_.asked, (std::vector<std::string>{"other", "other"}));
+}
+
+TEST_F(Swap, one_too_long_for_the_loop_waits_as_well) {
+  const std::string text = "SAY[[hello]]" + std::string(ServerLimits().worker_bytes, ' ');
+  const auto reply = start("POST", "/v1/chat/completions", to_json(with(chat(text), "model", "other")));
+  EXPECT_TRUE(loop_.run_until([&] { return !library_.waiting.empty(); }));
+  library_.come();
+  EXPECT_TRUE(loop_.run_until([&] { return reply->is_over; }));
+  EXPECT_NE(reply->response.body.find("other"), std::string::npos) << reply->response.body;
+}
+
+TEST_F(Swap, those_that_want_the_same_model_wait_together) {
+  const auto first = begin("other"), second = begin("other");
+  library_.make_room();
+  const auto nameless = start("POST", "/v1/chat/completions", to_json(chat("SAY[[hello]]")));
+  const auto placeholder = begin("default");
+  EXPECT_FALSE(nameless->is_over) << nameless->response.body;
+  EXPECT_EQ(library_.asked, (std::vector<std::string>{"other"}));
+  library_.come();
+  for (const auto& reply : {first, second, nameless, placeholder}) EXPECT_EQ(model_of(reply), "other");
+}
+
+TEST_F(Swap, without_a_name_and_nothing_on_its_way_there_is_nothing_to_wait_for) {
+  library_.make_room();
+  refusal("/v1/chat/completions", chat("hi"), "", 503);
+  EXPECT_TRUE(library_.asked.empty());
+}
+
+TEST_F(Swap, a_model_may_be_served_as_another_name_than_it_is_asked_for_by) {
+  const auto reply = begin("other-from-the-catalog");
+  library_.come();
+  EXPECT_EQ(model_of(reply), "other");
+}
+
+TEST_F(Swap, a_model_pushed_out_again_at_once_still_answers_who_waited_for_it) {
+  const auto reply = begin("other");
+  library_.come();
+  scripted_.models().remove("other");
+  EXPECT_EQ(model_of(reply), "other");
+}
+
+TEST_F(Swap, who_leaves_while_waiting_is_passed_over) {
+  const auto left = begin("other"), stays = begin("other");
+  left->leave();
+  library_.come();
+  EXPECT_EQ(model_of(stays), "other");
+  EXPECT_FALSE(left->is_over);
+  EXPECT_EQ(scripted_.engine().n_submitted(), 1);
+}
+
+TEST_F(Swap, an_unknown_name_is_not_found_in_the_form_of_its_api) {
+  const json::object openai = ask_json("/v1/chat/completions", with(chat("hi"), "model", "unknown"), 404);
+  EXPECT_EQ(openai.at("error").at("code").get_string(), "model_not_found");
+  const json::object anthropic =
+      ask_json("/v1/messages", with(with(chat("hi"), "model", "unknown"), "max_tokens", 5), 404);
+  EXPECT_EQ(anthropic.at("error").at("type").get_string(), "not_found_error");
+}
+
+TEST_F(Swap, forbidden_leaves_what_is_loaded_alone) {
+  make_api({.library = &library_});
+  EXPECT_NE(refusal("/v1/chat/completions", with(chat("hi"), "model", "other"), "model", 404).find("scripted"),
+            std::string::npos);
+  EXPECT_TRUE(library_.asked.empty());
+  EXPECT_EQ(get("/v1/models").at("data").get_array().size(), 1U);
+  EXPECT_FALSE(get("/props").at("swaps_models").get_bool());
+}
+
+TEST_F(Swap, the_list_has_what_a_request_may_name_and_says_what_is_loaded) {
+  const json::object list = get("/v1/models");
+  const json::array& data = list.at("data").get_array();
+  ASSERT_EQ(data.size(), 2U) << to_json(list);
+  EXPECT_EQ(data[0].at("id").get_string(), "scripted");
+  EXPECT_TRUE(data[0].at("active").get_bool());
+  EXPECT_EQ(data[0].at("display_name").get_string(), "The catalog-id");
+  EXPECT_TRUE(data[0].get_object().contains("figures"));
+  EXPECT_EQ(data[1].at("id").get_string(), "other");
+  EXPECT_FALSE(data[1].at("active").get_bool());
+  EXPECT_EQ(data[1].at("license").get_string(), "MIT");
+  EXPECT_EQ(list.at("last_id").get_string(), "other");
+  EXPECT_EQ(list.at("memory_bytes").get_int64(), 100);
+  EXPECT_EQ(get("/v1/models/other"), data[1].get_object());
+  EXPECT_EQ(get("/v1/models/far").at("error").at("code").get_string(), "model_not_found");
+}
+
+TEST_F(ApiTest, placeholders_mean_the_only_model_and_no_other_name_does) {
+  for (const char* name : {"", "default", "local-model", "scripted"}) {
+    EXPECT_EQ(ask_json("/v1/chat/completions", with(chat("hi"), "model", name)).at("model").get_string(), "scripted");
+  }
+  for (const char* name : {"gpt-4o", "Default", "scripted2"}) {
+    refusal("/v1/chat/completions", with(chat("hi"), "model", name), "model", 404);
+  }
+  ServedModel second = scripted_.model();
+  second.name = "second";
+  scripted_.models().add(std::move(second));
+  for (const char* name : {"", "default"}) {
+    EXPECT_NE(refusal("/v1/chat/completions", with(chat("hi"), "model", name), "model").find("scripted, second"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace zinc

@@ -1,0 +1,89 @@
+"""Requests that name a model which is on this machine but not loaded:  model_swap.py ZINC FOLDER"""
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+zinc, folder = sys.argv[1], os.path.join(sys.argv[2], "swap")
+os.makedirs(folder, exist_ok=True)
+models = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/oracle/models")
+named = [f"tiny={models}/qwen3-q8_0.gguf", f"other={models}/llama-q8_0.gguf"]
+
+
+class Server:
+    def __init__(self, *options):
+        home = {name: folder for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME")}
+        self.process = subprocess.Popen(
+            [zinc, "serve", *named, "--port", "0", "-c", "2048", *options],
+            env={**os.environ, **home}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.url = re.match(r"listening on (\S+)", self.process.stdout.readline())[1].replace("0.0.0.0", "127.0.0.1")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        assert self.process.wait(30) == 0
+
+    def ask(self, path, body=None, key="k"):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Authorization": f"Bearer {key}"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def complete(self, model, n_tokens=4, **more):
+        body = {"prompt": "once", "max_tokens": n_tokens, "ignore_eos": True, **more}
+        return self.ask("/v1/completions", {**body, "model": model} if model is not None else body)
+
+    def active(self):
+        return {entry["id"]: entry["active"] for entry in json.loads(self.ask("/v1/models")[1])["data"]}
+
+
+def answered_by(answer):
+    assert answer[0] == 200, answer
+    return json.loads(answer[1])["model"]
+
+
+with Server() as server, concurrent.futures.ThreadPoolExecutor(24) as pool:
+    assert server.active() == {"tiny": True, "other": True}
+    assert answered_by(server.complete("other")) == "other", "what is loaded pushes nothing out"
+    assert server.active() == {"tiny": True, "other": True}
+    assert server.ask("/v1/models/activate", {"model": "tiny"})[0] == 200
+    assert server.active() == {"tiny": True, "other": False}, server.ask("/v1/models")
+
+    # A stream under way is finished; who asks for the other model waits for it.
+    stream = pool.submit(server.complete, "tiny", 1500, stream=True)
+    while json.loads(server.ask("/health")[1])["active_requests"] == 0 and not stream.done():
+        time.sleep(0.002)
+    assert answered_by(server.complete("other")) == "other"
+    status, text = stream.result()
+    assert status == 200 and "length" in text and text.endswith("data: [DONE]\n\n"), text[-300:]
+    assert server.active() == {"other": True, "tiny": False}
+    assert [answered_by(server.complete(name)) for name in (None, "default", "local-model")] == ["other"] * 3
+
+    # Many at once, of both: each is answered by the model it names.
+    wanted = ["tiny", "other"] * 10
+    assert [answered_by(answer) for answer in pool.map(server.complete, wanted)] == wanted
+
+    for path, body in (("/v1/completions", {"prompt": "x"}), ("/v1/embeddings", {"input": "x"}), ("/tokenize", {"content": "x"})):
+        status, text = server.ask(path, {**body, "model": "nowhere"})
+        assert status == 404 and json.loads(text)["error"]["code"] == "model_not_found", (status, text)
+    assert server.ask("/v1/completions", {"prompt": "x", "model": "qwen3-8b"})[0] == 404, "known, but not here"
+
+for options, swaps in (("--no-swap",), False), (("--host", "0.0.0.0", "--api-key", "k"), False), \
+        (("--host", "0.0.0.0", "--api-key", "k", "--swap"), True):
+    with Server(*options) as server:
+        assert json.loads(server.ask("/props")[1])["swaps_models"] is swaps, options
+        assert server.ask("/v1/models/activate", {"model": "tiny"})[0] == 200
+        assert server.complete("other")[0] == (200 if swaps else 404), options
+        if not swaps:
+            assert server.active() == {"tiny": True}
+print("models are swapped as requests name them")
