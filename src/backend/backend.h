@@ -55,8 +55,8 @@ class CacheMemory {
   virtual ~CacheMemory() = default;
   virtual void copy_page(int group, PageId from, PageId to) = 0;
   virtual void copy_state(int from_slot, int to_slot) = 0;
-  // Pages that nobody holds and somebody will soon: what the first use of their memory costs is paid here, not by the
-  // step that writes them.
+  // Pages that nobody has written and somebody will soon: what the first use of their memory costs is paid here, not by
+  // the step that writes them.
   virtual void make_ready([[maybe_unused]] int group, [[maybe_unused]] PageId first, [[maybe_unused]] int n_pages) {}
   virtual size_t page_bytes(int group) const = 0;
   virtual size_t state_bytes() const = 0;

@@ -62,15 +62,14 @@ EngineLoop::EngineLoop(Inbox& inbox, std::unique_ptr<KvCache> cache, std::vector
 }
 
 EngineLoop::~EngineLoop() {
+  if (now_.plan) run({});
   take_mail();
   while (!requests_.empty()) end(*requests_.begin()->second, StopReason::cancelled);
 }
 
 bool EngineLoop::step() {
-  if (!now_.plan) {
-    take_mail();
-    admit_waiting();
-  }
+  take_mail();
+  if (!now_.plan) admit_waiting();
   const std::span<const ScheduledRun> runs = scheduler_.next();
   const bool has_work = now_.plan || !runs.empty();
   if (has_work) run(runs);
@@ -176,15 +175,15 @@ void EngineLoop::start(Flight& flight, std::span<const ScheduledRun> runs, Token
   flight.plan->start(flight.arrays.inputs());
 }
 
-// Not with recurrent states: what is kept of a request that has ended would be a token ahead.
+// Not where a recurrent state is to be copied once this step is done: it would be a token ahead.
 bool EngineLoop::goes_on_alike(std::span<const ScheduledRun> runs) const {
-  if (cache_->has_states() || static_cast<int>(runs.size()) != scheduler_.n_running()) return false;
+  if (static_cast<int>(runs.size()) != scheduler_.n_running()) return false;
   const bool may_admit = scheduler_.n_waiting() > 0 && scheduler_.n_running() < options_.max_sequences;
   if (may_admit || inbox_.has_mail() || options_.scheduler.step_tokens < 2) return false;
   return std::ranges::all_of(runs, [&](const ScheduledRun& run) {
     const LiveRequest& request = *requests_.at(run.id);
     return run.n_tokens == 1 && run.ends_prompt && is_drawn(request) && !request.request.embedding &&
-           run.begin + 1 < request.max_length;
+           run.begin + 1 < request.max_length && !(cache_->has_states() && is_due(request, run.begin + 1));
   });
 }
 
@@ -207,19 +206,20 @@ void EngineLoop::run(std::span<const ScheduledRun> runs) {
   ++counted_.n_steps;
   counted_.step_s.add(seconds);
   counted_.step_tokens.add(now_.arrays.n_tokens());
-  take_output(output);
   now_.plan = nullptr;
-  if (ahead_.plan) std::swap(now_, ahead_);
+  std::swap(now_, ahead_);
+  take_output(ahead_, output);
 }
 
-void EngineLoop::take_output(const Result<StepOutput>& output) {
+void EngineLoop::take_output(const Flight& done, const Result<StepOutput>& output) {
   size_t rows_at = 0, logits_at = 0, hidden_at = 0;
-  for (const ScheduledRun& run : now_.runs) {
-    const auto found = requests_.find(run.id);
-    if (found == requests_.end()) {  // ended by the token before
+  for (const ScheduledRun& run : done.runs) {
+    if (auto left = leaving_.extract(run.id)) {
+      leave(std::move(left.mapped()), !output.ok());
       ++rows_at;
       continue;
     }
+    const auto found = requests_.find(run.id);
     LiveRequest& request = *found->second;
     if (!output.ok()) {
       end(request, StopReason::failed, output.error());
@@ -229,7 +229,7 @@ void EngineLoop::take_output(const Result<StepOutput>& output) {
     request.cache.n_tokens += run.n_tokens;
     const StepOutput& out = output.value();
     const size_t n_hidden =
-        out.hidden.size() / static_cast<size_t>(now_.arrays.n_tokens()) * static_cast<size_t>(run.n_tokens);
+        out.hidden.size() / static_cast<size_t>(done.arrays.n_tokens()) * static_cast<size_t>(run.n_tokens);
     const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
     hidden_at += n_hidden;
     if (!run.ends_prompt) remember_if_due(request);
@@ -240,33 +240,39 @@ void EngineLoop::take_output(const Result<StepOutput>& output) {
     if (request.request.embedding) {
       take_hidden(request, hidden);
     } else if (run.ends_prompt) {
-      const TokenId sampled = out.sampled[rows_at++];
-      if (is_drawn(request)) {
-        take_drawn(request, sampled);
-      } else {
-        const size_t n_vocab = static_cast<size_t>(options_.n_vocab);
-        take_logits(request, out.logits.subspan(logits_at, n_vocab));
-        logits_at += n_vocab;
-      }
+      const size_t n_logits = is_drawn(request) ? 0 : static_cast<size_t>(options_.n_vocab);
+      take_row(request, out.sampled[rows_at++], out.logits.subspan(logits_at, n_logits));
+      logits_at += n_logits;
       if (requests_.contains(run.id)) remember_if_due(request);  // not before: what fails is not kept
     }
   }
-  cache_->make_ready(now_.arrays.n_tokens());
+  cache_->make_ready(done.arrays.n_tokens());
+}
+
+// The most likely token is known without another look at the logits, but where they are broken.
+void EngineLoop::take_row(LiveRequest& request, TokenId sampled, std::span<float> logits) {
+  if (is_drawn(request)) return take_drawn(request, sampled);
+  const std::optional<TokenDraw> draw = request.answer.device_draw(0);
+  const bool is_greedy = draw && draw->temperature <= kGreedyTemperature && sampled >= 0;
+  if (is_greedy && std::isfinite(logits[static_cast<size_t>(sampled)])) return take_drawn(request, sampled);
+  take_logits(request, logits);
 }
 
 bool EngineLoop::is_drawn(const LiveRequest& request) const {
   return options_.draws_tokens && request.answer.device_draw(0).has_value();
 }
 
+// Whether a request of n tokens is to be remembered.
+bool EngineLoop::is_due(const LiveRequest& request, int n) const {
+  if (!needs_checkpoints_) return n == request.prompt_size || n - request.n_remembered >= kRememberedTokens;
+  return std::ranges::binary_search(request.checkpoints, n) || n % options_.state_interval == 0;
+}
+
 // What is computed is remembered as it comes, so that others can share it early and it counts as used.
 void EngineLoop::remember_if_due(LiveRequest& request) {
-  const int n = request.cache.n_tokens;
-  const bool is_due = needs_checkpoints_
-                          ? std::ranges::binary_search(request.checkpoints, n) || n % options_.state_interval == 0
-                          : n == request.prompt_size || n - request.n_remembered >= kRememberedTokens;
-  if (!is_due) return;
+  if (!is_due(request, request.cache.n_tokens)) return;
   cache_->remember(request.cache, request.fed());
-  request.n_remembered = n;
+  request.n_remembered = request.cache.n_tokens;
 }
 
 void EngineLoop::take_hidden(LiveRequest& request, std::span<const float> rows) {
@@ -313,19 +319,37 @@ void EngineLoop::take_step(LiveRequest& request, const Answer::Step& step) {
     ++counted_.n_generated_tokens;
     request.request.sink->tokens(step.text, {&request.answer.last(), 1});
   }
+  if (step.reason == StopReason::end_token) request.end_token = step.id;
   if (step.reason) end(request, *step.reason);
+}
+
+bool EngineLoop::is_under_way(RequestId id) const {
+  return now_.plan && std::ranges::find(now_.runs, id, &ScheduledRun::id) != now_.runs.end();
+}
+
+void EngineLoop::give_back(LiveRequest& request, StopReason reason) {
+  if (is_under_way(request.id)) {
+    std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_ahead();
+    leaving_.emplace(request.id, Leaving{std::move(request.cache), std::move(fed)});
+  } else if (reason == StopReason::failed) {
+    cache_->release(std::move(request.cache));
+  } else {
+    const std::span<const TokenId> fed = request.fed();
+    cache_->retire(std::move(request.cache), fed);
+  }
+}
+
+void EngineLoop::leave(Leaving leaving, bool step_failed) {
+  if (step_failed || leaving.fed.empty()) return cache_->release(std::move(leaving.cache));
+  ++leaving.cache.n_tokens;
+  cache_->retire(std::move(leaving.cache), leaving.fed);
 }
 
 // The sink is told before the inbox: whoever sees drained() has missed no end.
 void EngineLoop::end(LiveRequest& request, StopReason reason, std::optional<Error> error) {
   if (const std::string_view rest = request.answer.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
   const Outcome outcome = outcome_of(request, reason, std::move(error));
-  if (request.is_admitted && reason == StopReason::failed) {
-    cache_->release(std::move(request.cache));
-  } else if (request.is_admitted) {
-    const std::span<const TokenId> fed = request.fed();
-    cache_->retire(std::move(request.cache), fed);
-  }
+  if (request.is_admitted) give_back(request, reason);
   scheduler_.remove(request.id);
   count_end(request, outcome);
   const std::unique_ptr<LiveRequest> last = std::move(requests_.extract(request.id).mapped());

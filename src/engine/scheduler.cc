@@ -5,6 +5,11 @@
 #include <tuple>
 
 namespace zinc {
+namespace {
+
+constexpr int kMostOvertaken = 16;  // then it is a client's turn, whatever it has had
+
+}  // namespace
 
 int Scheduler::Running::n_until_stop() const {
   const auto stop = std::ranges::upper_bound(stops, n_fed);
@@ -21,18 +26,23 @@ void Scheduler::wait(RequestId id, const std::string& client) {
 }
 
 // Whose client would then run fewest, the least served first: one that has nothing running waits for no more than the
-// next to end, however many others have sent.
+// next to end, however many others have sent. But where ever new clients come that have nothing running, it is in
+// time the turn of the first request that each other one has waiting.
 std::vector<RequestId> Scheduler::waiting_in_turn() const {
-  std::vector<std::tuple<size_t, double, RequestId>> order;
+  std::vector<std::tuple<bool, size_t, double, RequestId>> order;
   for (const auto& [name, client] : clients_) {
     const size_t n_running = static_cast<size_t>(client.n_running);
     for (size_t i = 0; i < client.waiting.size(); ++i) {
-      order.emplace_back(n_running + i, client.n_served, client.waiting[i]);
+      if (i == 0 && client.n_overtaken >= kMostOvertaken) {
+        order.emplace_back(false, 0, 0, client.waiting[i]);
+      } else {
+        order.emplace_back(true, n_running + i, client.n_served, client.waiting[i]);
+      }
     }
   }
   std::ranges::sort(order);
   std::vector<RequestId> ids;
-  for (const auto& entry : order) ids.push_back(std::get<2>(entry));
+  for (const auto& entry : order) ids.push_back(std::get<3>(entry));
   return ids;
 }
 
@@ -41,10 +51,17 @@ void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int>
   for (auto& [name, client] : clients_) {
     if (std::erase(client.waiting, id) == 0) continue;
     ++client.n_running;
+    client.n_overtaken = 0;
     running_.push_back({id, name, n_prompt, n_cached, std::move(stops)});
-    return;
+    return count_overtaken(id);
   }
   ZINC_CHECK(false);
+}
+
+void Scheduler::count_overtaken(RequestId by) {
+  for (auto& [name, client] : clients_) {
+    if (!client.waiting.empty() && client.waiting.front() < by) ++client.n_overtaken;
+  }
 }
 
 void Scheduler::forget_if_idle(const std::string& client) {

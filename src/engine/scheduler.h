@@ -59,8 +59,10 @@ class Scheduler {
     double n_served = 0;  // tokens computed for it, beyond what all others have had
     std::deque<RequestId> waiting;
     int n_running = 0;
+    int n_overtaken = 0;  // how many came later than its first that waits, and were admitted before it
   };
   std::vector<int> share(std::span<Running* const> readers, int n_tokens) const;
+  void count_overtaken(RequestId by);
   void forget_if_idle(const std::string& client);
 
   SchedulerLimits limits_;

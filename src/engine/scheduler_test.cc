@@ -122,6 +122,26 @@ TEST(Scheduler, a_client_with_nothing_running_comes_before_those_that_have_had_l
   EXPECT_EQ(scheduler.waiting_in_turn(), (std::vector<RequestId>{4, 3, 5}));
 }
 
+// Newcomers have nothing running and come first, but not for ever.
+TEST(Scheduler, a_request_is_overtaken_a_bounded_number_of_times_however_many_clients_come) {
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
+  add(scheduler, 1, 5, "busy");
+  for (RequestId id = 2; id <= 5; ++id) scheduler.wait(id, "busy");
+  std::vector<RequestId> admitted;
+  for (RequestId id = 100; id < 200; ++id) {
+    scheduler.wait(id, std::to_string(id));
+    step(scheduler);
+    const RequestId first = scheduler.waiting_in_turn().front();
+    scheduler.admit(first, 5, 0, {});
+    admitted.push_back(first);
+    if (admitted.size() > 1) scheduler.remove(admitted[admitted.size() - 2]);
+  }
+  for (RequestId id = 2; id <= 5; ++id) {
+    EXPECT_LT(std::ranges::find(admitted, id) - admitted.begin(), 20 * static_cast<int>(id - 1)) << "request " << id;
+  }
+  EXPECT_LE(std::ranges::count_if(admitted, [](RequestId id) { return id < 100; }), 6) << "one in a while, not all";
+}
+
 TEST(Scheduler, who_was_away_does_not_catch_up_at_the_expense_of_others) {
   Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 5, "busy");

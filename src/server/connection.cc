@@ -1,5 +1,7 @@
 #include "server/connection.h"
 
+#include <boost/asio/error.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -155,8 +157,13 @@ void Connection::start() {
 }
 
 // While an answer is under way this only watches for the client's leaving; what it sends ahead is kept, up to a limit.
+// One that closes its side still gets what is answered at once; what takes time is given up, for it may have left.
 void Connection::read() {
   if (reading_ || closed_) return;
+  if (input_ended_) {
+    if (exchange_ && exchange_->is_watched()) abort();
+    return;
+  }
   if (exchange_ && input_.size() > kMaxPipelined) {
     if (!exchange_->is_watched()) return;                           // it is answered at once
     exchange_->log["dropped"] = "the client sends too much ahead";  // unread, that would hide its leaving
@@ -169,6 +176,10 @@ void Connection::read() {
   transport_->read_some(boost::asio::buffer(block_), [self = shared_from_this()](error_code error, size_t n) {
     self->reading_ = false;
     if (self->closed_) return;
+    if (error == boost::asio::error::eof && !self->closing_) {
+      self->input_ended_ = true;
+      return self->exchange_ ? self->read() : self->go_on();
+    }
     if (error) return self->abort();
     self->input_.append(self->block_.data(), n);
     self->take_input();
@@ -208,6 +219,7 @@ void Connection::take_input() {
     case HttpParser::State::failed:
       return refuse_input({}, host_.refuse(parser_->error_status(), parser_->error_message()));
   }
+  if (input_ended_) return close_once_written();
   read();
 }
 
@@ -256,11 +268,7 @@ void Connection::exchange_is_over(bool keeps_alive) {
   ping_timer_.cancel();
   hold_body(0);
   if (closed_) return;
-  if (!keeps_alive) {
-    closing_ = true;
-    if (!writing_) linger_and_close();
-    return;
-  }
+  if (!keeps_alive) return close_once_written();
   parser_.emplace(host_.limits.http);
   said_continue_ = begun_ = false;
   if (!writing_) arm(host_.limits.idle_time);
@@ -268,9 +276,14 @@ void Connection::exchange_is_over(bool keeps_alive) {
   boost::asio::post(timer_.get_executor(), [self = shared_from_this()] { self->go_on(); });
 }
 
+void Connection::close_once_written() {
+  closing_ = true;
+  if (!writing_) linger_and_close();
+}
+
 void Connection::go_on() {
   if (exchange_ || closed_ || closing_ || is_behind()) return;
-  if (!input_.empty()) return take_input();
+  if (!input_.empty() || input_ended_) return take_input();
   read();
 }
 
@@ -307,6 +320,7 @@ void Connection::linger_and_close() {
   arm(kLingerTime);
   transport_->shut_down_writing([self = shared_from_this()] {
     if (self->closed_) return;
+    if (self->input_ended_) return self->abort();
     self->read();  // the end of the client's side ends it, or the timer
   });
 }

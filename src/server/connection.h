@@ -55,6 +55,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse_input(HttpRequest head, HttpResponse response);
   void hold_body(size_t n_bytes);  // sets what this connection's share of host_.n_body_bytes is
   void exchange_is_over(bool keeps_alive);
+  void close_once_written();
   void keep_awake();  // a stream that has nothing to say
   void go_on();       // with the next request: what has been sent ahead, or is still to come
   bool is_behind() const { return queued_.size() > host_.limits.pending_bytes; }  // the client, with reading
@@ -79,6 +80,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<Exchange> exchange_;
   size_t n_body_bytes_ = 0;
   bool reading_ = false, writing_ = false, closing_ = false, closed_ = false;
+  bool input_ended_ = false;  // the client has closed its side; perhaps it only sends no more, perhaps it has left
   bool streams_ = false, wrote_lately_ = false;  // of the answer: it is a stream; it had an event since the last look
   bool begun_ = false, said_continue_ = false;   // of the request being read: its first byte came; 100 was sent
 };

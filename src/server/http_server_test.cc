@@ -138,6 +138,28 @@ TEST_F(HttpServerTest, thousands_of_requests_sent_ahead_are_all_answered) {
   EXPECT_EQ(n, kRequests + 1);
 }
 
+TEST_F(HttpServerTest, what_a_client_asked_before_it_closed_its_side_is_answered) {
+  constexpr int kRequests = 50;
+  Client one = client();
+  std::string all;
+  for (int i = 0; i < kRequests; ++i) all += "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  one.send(all);
+  one.socket().shutdown(tcp::socket::shutdown_send);
+  const std::string got = one.read_to_end();
+  int n = 0;
+  for (size_t at = got.find("200 OK"); at != std::string::npos; at = got.find("200 OK", at + 1)) ++n;
+  EXPECT_EQ(n, kRequests);
+}
+
+TEST_F(HttpServerTest, half_a_request_and_no_more_ends_the_connection) {
+  Client one = client();
+  one.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\nGET /rea");
+  one.socket().shutdown(tcp::socket::shutdown_send);
+  const std::string got = one.read_to_end();
+  EXPECT_TRUE(got.starts_with("HTTP/1.1 200 OK")) << got;
+  EXPECT_EQ(got.find("HTTP/1.1", 1), std::string::npos) << got;
+}
+
 TEST_F(HttpServerTest, http_1_0_client_gets_a_stream_that_ends_with_the_connection) {
   Client one = client();
   const std::string body = R"({"messages":[{"role":"user","content":"SAY[[hello]]"}],"stream":true})";

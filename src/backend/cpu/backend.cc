@@ -58,7 +58,7 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
-    ZINC_TRY(cache, CpuCache::allocate(layers, sizes, kernels_));
+    ZINC_TRY(cache, CpuCache::allocate(layers, sizes, kernels_, threads_));
     return std::unique_ptr<CacheMemory>(std::move(cache));
   }
 

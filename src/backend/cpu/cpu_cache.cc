@@ -24,8 +24,8 @@ Status check_head(const AttentionCache& kv, const Format& format) {
 }  // namespace
 
 Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
-                                                     const Kernels& kernels) {
-  auto cache = std::make_unique<CpuCache>();
+                                                     const Kernels& kernels, ThreadPool& threads) {
+  auto cache = std::make_unique<CpuCache>(threads);
   cache->layers_.assign(layers.begin(), layers.end());
   cache->places_.resize(layers.size());
   cache->layout_ = kernels.kv_layout(sizes.kv_format->name);
@@ -99,17 +99,16 @@ float* CpuCache::delta_state(int layer, int slot) const {
   return conv_state(layer, slot) + layers_[static_cast<size_t>(layer)].recurrent.conv_floats();
 }
 
-// The system gives memory when it is first written, which takes as long as computing a few tokens for each page.
+// The system gives memory when it is first written, which takes as long as computing a few tokens for each page. Only
+// written: what is read first is given twice, a page of zeros and then its own.
 void CpuCache::make_ready(int group, PageId first, int n_pages) {
-  for (size_t strip = 0; strip < groups_[static_cast<size_t>(group)].strips.size(); ++strip) {
-    for (PageId page = first; page < first + n_pages; ++page) {
-      const std::span<std::byte> bytes = part(group, strip, page);
-      for (size_t at = 0; at < bytes.size(); at += kSystemPage) {
-        volatile std::byte& touched = bytes[at];
-        touched = touched;
-      }
+  threads_.parallel_for(groups_[static_cast<size_t>(group)].strips.size(), [&](size_t strip, size_t end) {
+    for (; strip < end; ++strip) {
+      const std::span<std::byte> begin = part(group, strip, first);
+      const size_t n_bytes = begin.size() * static_cast<size_t>(n_pages);
+      for (size_t at = 0; at < n_bytes; at += kSystemPage) *static_cast<volatile std::byte*>(begin.data() + at) = {};
     }
-  }
+  });
 }
 
 void CpuCache::copy_page(int group, PageId from, PageId to) {

@@ -9,13 +9,15 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
 
 namespace zinc::cpu {
 
 class CpuCache final : public CacheMemory {
  public:
   static Result<std::unique_ptr<CpuCache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
-                                                    const Kernels& kernels);
+                                                    const Kernels& kernels, ThreadPool& threads);
+  explicit CpuCache(ThreadPool& threads) : threads_(threads) {}
 
   void copy_page(int group, PageId from, PageId to) override;
   void copy_state(int from_slot, int to_slot) override;
@@ -54,6 +56,7 @@ class CpuCache final : public CacheMemory {
   std::span<std::byte> part(int group, size_t strip, PageId page) const;
   std::span<std::byte> state(int slot) const;
 
+  ThreadPool& threads_;
   std::vector<LayerCache> layers_;
   std::vector<Place> places_;
   std::vector<Group> groups_;

@@ -74,8 +74,9 @@ CpuPlan::Heads CpuPlan::heads_of(const Node& n) const {
   return heads;
 }
 
-// Tasks are (kv head, tile of tokens), heads outermost: early and late tokens, which differ in how far they look back,
-// then alternate.
+// Tasks are (tile of tokens, kv head), the largest first: prompts come behind answers, and their last tokens look back
+// farthest. They are dealt to the threads in turn, so that each begins with large ones and ends with small ones, which
+// others can take.
 void CpuPlan::run_attention(size_t i) {
   const Node& n = node(i);
   const Heads heads = heads_of(n);
@@ -87,18 +88,22 @@ void CpuPlan::run_attention(size_t i) {
       tiles_.push_back({static_cast<int>(s), t, std::min(tile_tokens, in_.seq_begin[s + 1] - t)});
     }
   }
+  std::ranges::reverse(tiles_);
   const size_t n_tasks = static_cast<size_t>(heads.kv.kv_heads) * heads.n_splits * tiles_.size();
   const bool by_segments = tokens_.size() <= kSplitTokens;
   size_t most_segments = 1;
   for (const AttentionTile& tile : tiles_) most_segments = std::max(most_segments, segments_of(heads, tile).size());
-  const size_t n_pieces = by_segments ? most_segments : 1;
-  threads_.parallel_for(n_tasks * n_pieces, [&](size_t begin, size_t end) {
-    for (size_t task = begin; task < end; ++task) {
-      const QueryRows rows = rows_of(i, heads, task / n_pieces);
+  const size_t n_pieces = by_segments ? most_segments : 1, n_items = n_tasks * n_pieces;
+  const size_t n_threads = static_cast<size_t>(threads_.n_threads()), n_each = (n_items + n_threads - 1) / n_threads;
+  threads_.parallel_for(n_each * n_threads, [&](size_t begin, size_t end) {
+    for (size_t place = begin; place < end; ++place) {
+      const size_t item = place % n_each * n_threads + place / n_each;
+      if (item >= n_items) continue;
+      const QueryRows rows = rows_of(i, heads, item / n_pieces);
       const Segments segments = segments_of(heads, rows.tile);
       if (!by_segments) {
         attend_all(heads, rows, segments);
-      } else if (const size_t segment = task % n_pieces; segment < segments.size()) {
+      } else if (const size_t segment = item % n_pieces; segment < segments.size()) {
         attend_segment(heads, rows, segments, segment);
       }
     }
@@ -119,9 +124,10 @@ CpuPlan::Segments CpuPlan::segments_of(const Heads& heads, const AttentionTile& 
 
 CpuPlan::QueryRows CpuPlan::rows_of(size_t i, const Heads& heads, size_t task) const {
   QueryRows rows;
-  rows.tile = tiles_[task % tiles_.size()];
-  const size_t split = task / tiles_.size() % heads.n_splits;
-  rows.kv_head = task / tiles_.size() / heads.n_splits;
+  const size_t n_per_tile = static_cast<size_t>(heads.kv.kv_heads) * heads.n_splits;
+  rows.tile = tiles_[task / n_per_tile];
+  rows.kv_head = task % n_per_tile / heads.n_splits;
+  const size_t split = task % heads.n_splits;
   const size_t first = rows.kv_head * heads.per_kv + split * heads.per_task;
   const size_t end = std::min(first + heads.per_task, (rows.kv_head + 1) * heads.per_kv);
   const size_t k_dim = static_cast<size_t>(heads.kv.k_dim), v_dim = static_cast<size_t>(heads.kv.v_dim);
