@@ -1,6 +1,7 @@
 // All of attention for a step of one token: heads made ready, keys and values written, chunks attended to in units
 // (attention_mma.h) and merged by the last of the blocks that share a head. A program of this file begins with kShape:
-// what it is compiled for. Everything of earlier tokens is on its way before the block waits for this one's.
+// what it is compiled for. Everything of earlier tokens, and all weights, are there before the block waits for this
+// one's.
 #include "backend/simt/attention_heads.h"
 #include "backend/simt/attention_mma.h"
 
@@ -22,6 +23,12 @@ constexpr int kKeyDim = kShape.k_dim, kValueDim = kShape.v_dim, kRows = kShape.t
 constexpr int kKeyBlocks = (kKeyDim + 31) / 32, kValueRow = (kValueDim + 31) / 32 * 32;
 constexpr int kGroupWarps = warps_of_unit(kShape), kGroups = units_at_once(kShape), kTiles = 8 / kGroupWarps;
 constexpr int kHeadRow = attend_head_floats(kShape), kQueryStride = kKeyBlocks * 16 + 4;
+constexpr int kPairs = (kHeadRow + 63) / 64;  // of a head's numbers, for each lane
+// Results: warps that share a row, neighbouring numbers of a lane, and how many of these it has.
+constexpr int kRowWarps = kWarps / kRows, kWide = kValueDim % 2 == 0 ? 2 : 1, kTurn = kRowWarps * 32 * kWide;
+constexpr int kWidth = kValueDim + 2;  // of a row of partial results
+constexpr int kOuts = (kValueDim + kTurn - 1) / kTurn;
+static_assert(kRows <= 6, "a warp for each head, two for the key and the value; eight rows of a unit");
 
 // Shared memory of a block.
 struct OneRoom {
@@ -32,257 +39,453 @@ struct OneRoom {
   float exchange[kGroups][2 * kGroupWarps * kUnitRows];
   float values[kChunkUnits][kRows][kValueRow];  // results of units
   Running runs[kChunkUnits][kRows];
-  float2 counts[kChunkUnits + 1][kRows];
 };
 static_assert(sizeof(OneRoom) <= attend_room_bytes(kShape));
 
-// What a block does: some heads that share keys.
-struct OneTile {
-  int kv_head, first_head, n_heads, position, oldest;
-};
-
-// A warp's head, normed and turned as prepare_heads does it.
-ZINC_DEVICE void prepare_one(const HeadPart& part, int head, float* values) {
-  constexpr int kSegments = (kHeadRow + kSegmentElems - 1) / kSegmentElems, kTurns = kHeadRow / 64 + 1;
-  const int dim = kKeyDim == kValueDim ? kKeyDim : part.dim;
-  const float* from = part.x + head * part.stride;
-  Eight x[kSegments];
-  float2 turn[kTurns];
-#pragma unroll
-  for (int s = 0; s < kSegments; ++s) x[s] = load_eight(from, s * kSegmentElems + lane_id() * 8, dim);
-#pragma unroll
-  for (int j = 0; j < kTurns; ++j) {
-    const int i = j * 32 + lane_id();
-    if (part.table && i < part.n_pairs) turn[j] = reinterpret_cast<const float2*>(part.table)[i];
+// Read past the first-level cache: it may hold what was there before the wait.
+ZINC_DEVICE Eight load_fresh(const float* row, int at, int dim) {
+  if (at + 8 <= dim) {
+    const float4 a = __ldcg(reinterpret_cast<const float4*>(row + at));
+    const float4 b = __ldcg(reinterpret_cast<const float4*>(row + at + 4));
+    return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
   }
-  float factor = 1;
-  if (part.is_normed) {
+  Eight out = {{0, 0, 0, 0, 0, 0, 0, 0}};
+  if constexpr (kKeyDim % 8 != 0 || kValueDim % 8 != 0) {
+    for (int i = 0; i < 8; ++i) out.v[i] = at + i < dim ? __ldcg(row + at + i) : 0.0f;
+  }
+  return out;
+}
+
+// A warp's head on its way in, normed and turned as prepare_heads does it: pairs of numbers, those turned together
+// first.
+struct OneHead {
+  static constexpr bool kIsWhole = kKeyDim == kValueDim && kKeyDim % 64 == 0;  // all lanes have all their pairs
+  const HeadPart& part;
+  const float* from;
+  int n_turned;         // of the pairs
+  int at[kPairs][2];    // places
+  float2 norm[kPairs];  // weights
+
+  // What nobody in this step writes; and the table of the rotation comes nearer.
+  ZINC_DEVICE OneHead(const HeadPart& its_part, int head)
+      : part(its_part), from(its_part.x + head * its_part.stride), n_turned(its_part.n_pairs) {
+    const int apart = part.adjacent ? 1 : n_turned, step = part.adjacent ? 2 : 1;
+    const bool has_norm = part.is_normed && part.norm_weight;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const int pair = j * 32 + lane_id();
+      at[j][0] = pair < n_turned ? pair * step : 2 * pair;
+      at[j][1] = at[j][0] + (pair < n_turned ? apart : 1);
+      norm[j] = make_float2(1, 1);
+      if (has_norm && has(j, 0)) norm[j].x = part.norm_weight[at[j][0]];
+      if (has_norm && has(j, 1)) norm[j].y = part.norm_weight[at[j][1]];
+    }
+    constexpr int kLinePairs = 16;
+    if (lane_id() * kLinePairs < n_turned) fetch_ahead(part.table + lane_id() * 2 * kLinePairs);
+  }
+  ZINC_DEVICE int dim() const { return kKeyDim == kValueDim ? kKeyDim : part.dim; }
+  ZINC_DEVICE bool has(int j, int e) const { return kIsWhole || at[j][e] < dim(); }
+
+  ZINC_DEVICE float norm_factor() const {
+    constexpr int kSegments = (kHeadRow + kSegmentElems - 1) / kSegmentElems;
     float sum = 0;
 #pragma unroll
     for (int s = 0; s < kSegments; ++s) {
-      if (s * kSegmentElems < dim) sum += lanes_sum(squares(x[s], 0), 32);
+      const Eight x = load_fresh(from, s * kSegmentElems + lane_id() * 8, dim());
+      if (s * kSegmentElems < dim()) sum += lanes_sum(squares(x, 0), 32);
     }
-    factor = rms_factor(sum, dim, part.eps);
+    return rms_factor(sum, dim(), part.eps);
   }
+  ZINC_DEVICE void make(float* values) const {
+    float2 x[kPairs], turn[kPairs];
 #pragma unroll
-  for (int s = 0; s < kSegments; ++s) {
-    const int at = s * kSegmentElems + lane_id() * 8;
-    if (at >= padded(dim)) continue;
-    if (part.is_normed) x[s] = normed(x[s], factor, part.norm_weight, at, dim);
-    store_eight(values, at, padded(dim), x[s]);
-  }
-  __syncwarp();
+    for (int j = 0; j < kPairs; ++j) {
+      const int pair = j * 32 + lane_id();
+      x[j] = turn[j] = make_float2(0, 0);
+      if (has(j, 0)) x[j].x = __ldcg(from + at[j][0]);
+      if (has(j, 1)) x[j].y = __ldcg(from + at[j][1]);
+      if (pair < n_turned) turn[j] = __ldcg(reinterpret_cast<const float2*>(part.table) + pair);
+    }
+    const float factor = part.is_normed ? norm_factor() : 1.0f;
 #pragma unroll
-  for (int j = 0; j < kTurns; ++j) {
-    const int i = j * 32 + lane_id();
-    if (!part.table || i >= part.n_pairs) continue;
-    const int first = part.adjacent ? 2 * i : i, second = part.adjacent ? 2 * i + 1 : i + part.n_pairs;
-    const float a = values[first], b = values[second];
-    values[first] = a * turn[j].x - b * turn[j].y;
-    values[second] = a * turn[j].y + b * turn[j].x;
-  }
-  __syncwarp();
-}
-
-// Warps 0 to kRows - 1 make the queries, the next two the key and the value; blocks that share a key head write the
-// same. unit: where the newest position's unit lies already; null: it comes from its pages.
-ZINC_DEVICE void prepare_all(const AttendOneParams& one, const OneTile& tile, u8* page, bool has_newest, u8* unit,
-                             OneRoom& room) {
-  const AttentionParams& p = one.attention;
-  const int warp = warp_id(), which = warp < kRows ? 0 : warp - kRows + 1;
-  if (which == 0 ? warp >= tile.n_heads : !has_newest || which > 2) return;
-  float* values = room.heads[warp];
-  prepare_one(one.parts[which], which == 0 ? tile.first_head + warp : tile.kv_head, values);
-  if (which == 0) {
-    for (int pair = lane_id(); pair < kKeyBlocks * 16; pair += 32) {
-      store_query(room.q + warp * kQueryStride, values, kKeyDim, pair);
+    for (int j = 0; j < kPairs; ++j) {
+      const float a = x[j].x * factor * norm[j].x, b = x[j].y * factor * norm[j].y;
+      const bool is_turned = j * 32 + lane_id() < n_turned;
+      const float first = a * turn[j].x - b * turn[j].y, second = a * turn[j].y + b * turn[j].x;
+      if (kIsWhole || at[j][0] < kHeadRow) values[at[j][0]] = is_turned ? first : a;
+      if (kIsWhole || at[j][1] < kHeadRow) values[at[j][1]] = is_turned ? second : b;
     }
-  } else {
-    const bool is_key = which == 1;
-    const int at = tile.position % kUnitPositions;
-    for (int block = 0; block < (is_key ? kKeyBlocks : kValueRow / 32); ++block) {
-      const int dim = block * 32 + lane_id();
-      write_block<Kv>(p.kv, page, is_key, tile.position % kPagePositions, block, values[dim]);
-      if (!unit) continue;
-      const InShared shared(unit, p.kv);
-      u8* to = is_key ? shared.key_at(at, dim / 8) + dim % 8 * 2 : shared.value_at(at, dim);
-      *reinterpret_cast<u16*>(to) = Halves<Kv>::kept(values[dim]);
+    __syncwarp();
+  }
+};
+
+// One block: some heads that share keys, and every n_splits-th chunk of what they see.
+struct OneBlock {
+  const AttendOneParams& one;
+  OneRoom& room;
+  KvLayer kv;
+  int kv_head, first_head, n_heads, position, oldest;
+  int first, last, split, n_splits;  // chunks
+  int group, member;                 // of the warp
+  UnitRows rows;
+
+  ZINC_DEVICE OneBlock(const AttendOneParams& its_params, OneRoom& its_room)
+      : one(its_params), room(its_room), kv(its_params.attention.kv) {
+    constexpr int kTilesOfHead = (kShape.group_heads + kRows - 1) / kRows;
+    const AttentionParams& p = one.attention;
+    kv.k_dim = kKeyDim;
+    kv.v_dim = kValueDim;
+    kv_head = static_cast<int>(blockIdx.x) / kTilesOfHead;
+    const int head_in_group = static_cast<int>(blockIdx.x) % kTilesOfHead * kRows;
+    first_head = kv_head * kShape.group_heads + head_in_group;
+    n_heads = min(kRows, kShape.group_heads - head_in_group);
+    position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
+    oldest = kShape.window > 0 ? max(0, position - kShape.window + 1) : 0;
+    first = oldest / kChunkPositions;
+    last = position / kChunkPositions;
+    split = static_cast<int>(blockIdx.z);
+    n_splits = min(static_cast<int>(gridDim.z), last - first + 1);
+    group = warp_id() / kGroupWarps;
+    member = warp_id() % kGroupWarps;
+    const int its = min(group, kGroups - 1);
+    rows = UnitRows{room.q,
+                    kQueryStride,
+                    room.weights[its],
+                    room.exchange[its],
+                    group,
+                    {position, position},
+                    oldest,
+                    position,
+                    position,
+                    p.scale,
+                    kShape.has_softcap ? p.softcap : 0.0f,
+                    kShape.window};
+  }
+
+  ZINC_DEVICE bool has_newest() const { return kShape.has_keys && (last - first) % n_splits == split; }
+  ZINC_DEVICE bool is_single() const { return first == last; }
+  // The chunk's unit of the warp's group in a round; negative: past the block's last chunk.
+  ZINC_DEVICE int unit_of(int chunk, int round) const {
+    if (round >= kChunkUnits) {
+      chunk += n_splits;
+      round = 0;
     }
+    return chunk <= last ? chunk * kChunkUnits + round + group : -1;
   }
-}
 
-// Begins the copies of a unit by all threads: positions past the last known stand for it, or for nothing.
-ZINC_DEVICE void load_unit(const AttentionParams& p, const OneTile& tile, int unit, int last, u8* room) {
-  const InShared shared(room, p.kv);
-  if (last >= max(unit * kUnitPositions, tile.oldest)) {
-    const UnitPages pages(p.step, p.kv, 0, tile.kv_head, unit, tile.oldest, last);
-    shared.copy_keys<Kv>(pages, p.kv);
-    shared.copy_values<Kv>(pages, p.kv);
-    return;
-  }
-  for (int i = static_cast<int>(threadIdx.x); i < kUnitPositions * (kValueRow / 8); i += kThreads) {
-    *reinterpret_cast<uint4*>(shared.value_at(i / (kValueRow / 8), i % (kValueRow / 8) * 8)) = make_uint4(0, 0, 0, 0);
-  }
-}
+  // ---- copies, by the threads of a group ----
 
-// The units of a chunk from `first` on, as many as there is room for.
-ZINC_DEVICE void load_units(const AttentionParams& p, const OneTile& tile, const UnitRows& rows, int first, int last,
-                            OneRoom& room) {
+  ZINC_DEVICE int member_thread() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
+  ZINC_DEVICE UnitPages pages_of(int unit, int last_known) const {
+    return UnitPages(one.attention.step, kv, 0, kv_head, unit, oldest, last_known);
+  }
+  ZINC_DEVICE void copy_keys(const UnitPages& pages) const {
+    const InShared to(room.units[group], kv);
 #pragma unroll 1
-  for (int u = 0; u < kGroups; ++u) {
-    if (rows.see_some(first + u)) load_unit(p, tile, first + u, last, room.units[u]);
+    for (int i = member_thread(); i < kUnitPositions * kKeyBlocks * 4; i += kGroupWarps * 32) {
+      const int at = i % kUnitPositions, piece = i / kUnitPositions;
+      int place;
+      const u8* page = pages.find(at, place);
+      Halves<Kv>::copy_key(to.key_at(at, piece), page, kKeyDim, place, piece);
+    }
   }
-  await_copies<0>();
-  __syncthreads();
-}
+  ZINC_DEVICE void copy_values(const UnitPages& pages) const {
+    constexpr int kPieces = kValueRow / 8;
+    const InShared to(room.units[group], kv);
+#pragma unroll 1
+    for (int i = member_thread(); i < kUnitPositions * kPieces; i += kGroupWarps * 32) {
+      const int at = i / kPieces, dim = i % kPieces * 8;
+      int place;
+      const u8* page = pages.find(at, place);
+      Halves<Kv>::copy_value(to.value_at(at, dim), page + kv.value_begin, kValueRow, place, dim);
+    }
+  }
+  ZINC_DEVICE void clear_values() const {
+    constexpr int kPieces = kValueRow / 8;
+    const InShared to(room.units[group], kv);
+#pragma unroll 1
+    for (int i = member_thread(); i < kUnitPositions * kPieces; i += kGroupWarps * 32) {
+      *reinterpret_cast<uint4*>(to.value_at(i / kPieces, i % kPieces * 8)) = make_uint4(0, 0, 0, 0);
+    }
+  }
+  // Begins to load the first unit of each group, positions up to last_known: those past it stand for it, or for
+  // nothing.
+  ZINC_DEVICE void load_first(int last_known) const {
+    if (group >= kGroups) return;
+    const int unit = unit_of(first + split, 0);
+    if (rows.see_some(unit)) {
+      if (last_known >= max(unit * kUnitPositions, oldest)) {
+        const UnitPages pages = pages_of(unit, last_known);
+        copy_keys(pages);
+        end_copies();
+        copy_values(pages);
+      } else {
+        clear_values();
+      }
+    }
+    end_copies();
+  }
 
-// One unit of all rows; its results go to the room.
-ZINC_DEVICE void attend_loaded(const UnitRows& rows, const InShared& source, int unit, int member, OneRoom& room) {
-  const int quad = lane_id() / 4, i = lane_id() % 4, u = unit % kChunkUnits;
-  float scores[kTiles][4];
-  score_unit<kGroupWarps>(rows, source, kKeyBlocks, member, scores);
-  mask_unit<kGroupWarps>(rows, unit, member, scores);
-  group_meets<kGroupWarps>(rows.group);
-  UnitResult result;
-  soften_unit<kGroupWarps>(rows, member, scores, result);
-  group_meets<kGroupWarps>(rows.group);
-  weigh_unit<kGroupWarps>(rows, source, kValueRow, member, result);
-  if (quad < kRows) {  // only the first eight rows are used
-    if (member == 0 && i == 0) room.runs[u][quad] = result.row[0];
-#pragma unroll
-    for (int t = 0; t < 8; ++t) {
+  // ---- heads ----
+
+  // Warps 0 to kRows - 1 make the queries, the next two the key and the value; blocks that share a key head write the
+  // same.
+  ZINC_DEVICE int part_of_warp() const {
+    const int which = warp_id() < kRows ? 0 : warp_id() - kRows + 1;
+    if (which == 0) return warp_id() < n_heads ? 0 : -1;
+    return which <= 2 && has_newest() ? which : -1;
+  }
+  ZINC_DEVICE void make_head(const OneHead& head, int which, u8* page) const {
+    float* values = room.heads[warp_id()];
+    head.make(values);
+    if (which == 0) {
+      for (int pair = lane_id(); pair < kKeyBlocks * 16; pair += 32) {
+        store_query(room.q + warp_id() * kQueryStride, values, kKeyDim, pair);
+      }
+      return;
+    }
+    // To its page, and to its unit if that lies here already; else it is read from the page later.
+    const int unit = position / kUnitPositions - (first + split) * kChunkUnits, at = position % kUnitPositions;
+    const bool is_here = unit >= 0 && unit < kGroups;
+    const InShared to(room.units[is_here ? unit : 0], kv);
+#pragma unroll 1
+    for (int block = 0; block < (which == 1 ? kKeyBlocks : kValueRow / 32); ++block) {
+      const int dim = block * 32 + lane_id();
+      const float value = values[dim];
+      write_block<Kv>(kv, page, which == 1, position % kPagePositions, block, value);
+      if (!is_here) continue;
+      u8* place = which == 1 ? to.key_at(at, dim / 8) + dim % 8 * 2 : to.value_at(at, dim);
+      *reinterpret_cast<u16*>(place) = Halves<Kv>::kept(value);
+    }
+  }
+
+  // ---- units ----
+
+  // One unit of all rows; its results go to the room, and the one after it is on its way.
+  ZINC_DEVICE void attend_unit(int unit, int next) const {
+    const int quad = lane_id() / 4, i = lane_id() % 4, u = unit % kChunkUnits;
+    const bool has_next = next >= 0 && rows.see_some(next);
+    const UnitPages pages = pages_of(has_next ? next : unit, position);
+    const InShared source(room.units[group], kv);
+    float scores[kTiles][4];
+    UnitResult result;
+    await_copies<1>();
+    group_meets<kGroupWarps>(group);
+    const bool is_seen = rows.see_some(unit);
+    if (is_seen) {
+      score_unit<kGroupWarps, 1>(rows, source, kKeyBlocks, member, scores);
+      mask_unit<kGroupWarps, 1>(rows, unit, member, scores);
+    }
+    group_meets<kGroupWarps>(group);  // the keys have been read
+    if (has_next) copy_keys(pages);
+    end_copies();
+    if (is_seen) soften_unit<kGroupWarps, 1>(rows, member, scores, result);
+    await_copies<1>();
+    group_meets<kGroupWarps>(group);
+    if (is_seen) {
+      weigh_unit<kGroupWarps, 1>(rows, source, kValueRow, member, result);
+    } else {
+      result.row[0] = {lowest_score(), 0.0f};
+    }
+    if (quad < kRows) {
+      if (member == 0 && i == 0) room.runs[u][quad] = result.row[0];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int at = member * kUnitDims + 8 * (2 * i + e) + t;
-        if (at < kValueDim) room.values[u][quad][at] = result.values[t][e];
+        const int at = member * kUnitDims + 8 * (2 * i + e);
+        if (!is_seen || at >= kValueRow) continue;
+        float4* to = reinterpret_cast<float4*>(&room.values[u][quad][at]);
+        const auto& v = result.values;
+        to[0] = make_float4(v[0][e], v[1][e], v[2][e], v[3][e]);
+        to[1] = make_float4(v[4][e], v[5][e], v[6][e], v[7][e]);
+      }
+    }
+    group_meets<kGroupWarps>(group);  // values and weights have been read
+    if (has_next) copy_values(pages);
+    end_copies();
+  }
+};
+
+// The results of a thread: some numbers of one row.
+struct OneResult {
+  int row, head, dim;
+  bool has_row;
+  float sink;  // of the head, if there are any
+  float gate[kOuts][kWide];
+  float value[kOuts][kWide];
+
+  ZINC_DEVICE explicit OneResult(const OneBlock& block) {
+    row = warp_id() / kRowWarps;
+    has_row = row < block.n_heads;
+    row = min(row, kRows - 1);
+    head = block.first_head + row;
+    dim = (warp_id() % kRowWarps * 32 + lane_id()) * kWide;
+    const float* sinks = block.one.attention.sinks;
+    sink = sinks && has_row ? sinks[head] : 0.0f;
+  }
+  ZINC_DEVICE bool has(int k) const { return has_row && dim + k * kTurn < kValueDim; }
+  ZINC_DEVICE void load_gate(const AttendOneParams& one) {
+    if constexpr (kShape.act == kNoAct) return;
+#pragma unroll
+    for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+      for (int e = 0; e < kWide; ++e) {
+        if (has(k))
+          gate[k][e] = __ldcg(one.gate + static_cast<long long>(head) * one.gate_stride + dim + k * kTurn + e);
       }
     }
   }
-  group_meets<kGroupWarps>(rows.group);  // keys, values and weights have been read
-}
 
-// How the units of a chunk count, in order, for the row of a thread; and at last all of it, if there is but one chunk.
-ZINC_DEVICE void weigh_units(OneRoom& room, int row, bool is_single, const float* sinks, int head) {
-  Running all = {lowest_score(), 0.0f};
-#pragma unroll 1
-  for (int u = 0; u < kChunkUnits; ++u) {
-    const Running run = room.runs[u][row];
-    float keep = 1, take = 0;
-    if (run.largest != lowest_score()) merge(all, run, keep, take);
-    room.counts[u][row] = make_float2(keep, take);
-  }
-  room.runs[0][row] = all;
-  if (!is_single) return;
-  Running only = {lowest_score(), 0.0f};
-  float keep, take;
-  merge(only, all, keep, take);
-  room.counts[kChunkUnits][row] = make_float2(take, final_factor(only, sinks, head));
-}
-
-// One number of a row over a chunk.
-ZINC_DEVICE float merge_units(const OneRoom& room, int row, int dim) {
-  float value = 0;
+  // The units of a chunk, in order.
+  ZINC_DEVICE Running merge_units(const OneRoom& room) {
+    Running all = {lowest_score(), 0.0f};
+    float keep[kChunkUnits], take[kChunkUnits];
+    bool is_seen[kChunkUnits];
 #pragma unroll
-  for (int u = 0; u < kChunkUnits; ++u) {
-    const float2 count = room.counts[u][row];
-    if (count.y != 0.0f) value = merged(value, room.values[u][row][dim], count.x, count.y);
+    for (int u = 0; u < kChunkUnits; ++u) {
+      const Running run = room.runs[u][row];
+      is_seen[u] = run.largest != lowest_score();
+      if (is_seen[u]) merge(all, run, keep[u], take[u]);
+    }
+#pragma unroll
+    for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+      for (int e = 0; e < kWide; ++e) value[k][e] = 0;
+#pragma unroll
+      for (int u = 0; u < kChunkUnits; ++u) {
+        if (!is_seen[u] || !has(k)) continue;
+        const float* from = &room.values[u][row][dim + k * kTurn];
+#pragma unroll
+        for (int e = 0; e < kWide; ++e) value[k][e] = merged(value[k][e], from[e], keep[u], take[u]);
+      }
+    }
+    return all;
   }
-  return value;
-}
+
+  ZINC_DEVICE void write(const AttendOneParams& one, Running all) const {
+    const float factor = final_factor(all, one.attention.sinks ? &sink : nullptr, 0);
+    float* out = one.attention.out + head * kValueDim + dim;
+#pragma unroll
+    for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+      for (int e = 0; e < kWide; ++e) {
+        float x = value[k][e] * factor;
+        if constexpr (kShape.act != kNoAct) x = gated(kShape.act, gate[k][e], x);
+        if (has(k)) out[k * kTurn + e] = x;
+      }
+    }
+  }
+
+  ZINC_DEVICE float* partial(const AttentionParams& p, int slot) const {
+    return p.partial + (static_cast<long long>(head) * p.n_chunks + slot) * kWidth;
+  }
+  ZINC_DEVICE void write_partial(const AttentionParams& p, int slot, Running all) const {
+    float* to = partial(p, slot);
+    if (has_row && dim == 0) {
+      to[0] = all.largest;
+      to[1] = all.sum;
+    }
+#pragma unroll
+    for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+      for (int e = 0; e < kWide; ++e) {
+        if (has(k)) to[2 + dim + k * kTurn + e] = value[k][e];
+      }
+    }
+  }
+
+  // Chunks in order, as merge_row does it: a lane finds out how one of them counts.
+  ZINC_DEVICE Running merge_chunks(const AttentionParams& p, int n_chunks) {
+    constexpr int kAtOnce = kOuts == 1 ? 16 : 8;  // loads under way
+    Running all = {lowest_score(), 0.0f};
+#pragma unroll
+    for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+      for (int e = 0; e < kWide; ++e) value[k][e] = 0;
+    }
+    const float* chunks = partial(p, 0);
+#pragma unroll 1
+    for (int begin = 0; begin < n_chunks; begin += kAtOnce, chunks += kAtOnce * kWidth) {
+      float from[kAtOnce][kOuts][kWide];
+      const bool has_chunk = lane_id() < kAtOnce && begin + lane_id() < n_chunks;
+      const float* its = chunks + (has_chunk ? lane_id() : 0) * kWidth;
+      const float largest = has_chunk ? __ldcg(its) : lowest_score(), sum = __ldcg(its + 1);
+#pragma unroll
+      for (int c = 0; c < kAtOnce; ++c) {
+#pragma unroll
+        for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+          for (int e = 0; e < kWide; ++e) {
+            const bool has_it = has(k) && begin + c < n_chunks;
+            from[c][k][e] = has_it ? __ldcg(chunks + c * kWidth + 2 + dim + k * kTurn + e) : 0.0f;
+          }
+        }
+      }
+      float upto = fmaxf(all.largest, largest);  // the largest up to the lane's chunk
+      for (int step = 1; step < 32; step *= 2) {
+        const float before = __shfl_up_sync(0xFFFFFFFFu, upto, step);
+        if (lane_id() >= step) upto = fmaxf(upto, before);
+      }
+      float before = __shfl_up_sync(0xFFFFFFFFu, upto, 1);
+      if (lane_id() == 0) before = all.largest;
+      const float keep = expf(before - upto), take = expf(largest - upto), added = sum * take;
+#pragma unroll
+      for (int c = 0; c < kAtOnce; ++c) {
+        if (begin + c >= n_chunks) break;
+        const float its_keep = __shfl_sync(0xFFFFFFFFu, keep, c), its_take = __shfl_sync(0xFFFFFFFFu, take, c);
+        all.sum = fmaf(all.sum, its_keep, __shfl_sync(0xFFFFFFFFu, added, c));
+#pragma unroll
+        for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+          for (int e = 0; e < kWide; ++e) value[k][e] = merged(value[k][e], from[c][k][e], its_keep, its_take);
+        }
+      }
+      all.largest = __shfl_sync(0xFFFFFFFFu, upto, 31);
+    }
+    return all;
+  }
+};
 
 // Grid: tiles of heads; 1; splits of the chunks.
 ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   extern __shared__ float4 shared[];
-  const AttentionParams& p = one.attention;
-  OneRoom& room = *reinterpret_cast<OneRoom*>(shared);
   let_next_start();
   touch_params(one);
-  constexpr int kTilesOfHead = (kShape.group_heads + kRows - 1) / kRows;
-  OneTile tile;
-  tile.kv_head = static_cast<int>(blockIdx.x) / kTilesOfHead;
-  const int head_in_group = static_cast<int>(blockIdx.x) % kTilesOfHead * kRows;
-  tile.first_head = tile.kv_head * kShape.group_heads + head_in_group;
-  tile.n_heads = min(kRows, kShape.group_heads - head_in_group);
-  tile.position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
-  tile.oldest = kShape.window > 0 ? max(0, tile.position - kShape.window + 1) : 0;
-  const int first = tile.oldest / kChunkPositions, last = tile.position / kChunkPositions;
-  const int n_splits = min(static_cast<int>(gridDim.z), last - first + 1), split = static_cast<int>(blockIdx.z);
-  if (split >= n_splits) return;
-  const int group = warp_id() / kGroupWarps, member = warp_id() % kGroupWarps;
-  const UnitRows rows{room.q,
-                      kQueryStride,
-                      room.weights[group],
-                      room.exchange[group],
-                      group,
-                      {tile.position, tile.position},
-                      tile.oldest,
-                      tile.position,
-                      tile.position,
-                      p.scale,
-                      kShape.has_softcap ? p.softcap : 0.0f,
-                      kShape.window};
-  const int newest_unit = tile.position / kUnitPositions, first_unit = (first + split) * kChunkUnits;
-  const bool has_newest = kShape.has_keys && (last - first) % n_splits == split;
-  u8* page = head_of(p.kv, page_of(p.step, p.kv.group, 0, tile.position), tile.kv_head);
-  if (kShape.has_keys) load_units(p, tile, rows, first_unit, tile.position - 1, room);
-  const bool is_there = newest_unit >= first_unit && newest_unit < first_unit + kGroups;
-  wait_for_previous();
-  prepare_all(one, tile, page, has_newest, is_there ? room.units[newest_unit - first_unit] : nullptr, room);
+  OneRoom& room = *reinterpret_cast<OneRoom*>(shared);
+  const AttentionParams& p = one.attention;
+  const OneBlock block(one, room);
+  if (block.split >= block.n_splits) return;
+  if (kShape.has_keys) block.load_first(block.position - 1);
+  const int which = block.part_of_warp();
+  const OneHead head(one.parts[max(which, 0)], which <= 0 ? block.first_head + warp_id() : block.kv_head);
+  u8* page = head_of(block.kv, page_of(p.step, block.kv.group, 0, block.position), block.kv_head);
+  OneResult result(block);
+  await_copies<0>();
   __syncthreads();
-  const bool is_single = first == last;
-  const auto write = [&](int row, int dim, float value) {
-    const int head = tile.first_head + row;
-    if constexpr (kShape.act != kNoAct) {
-      value = gated(kShape.act, one.gate[static_cast<long long>(head) * one.gate_stride + dim], value);
-    }
-    p.out[head * kValueDim + dim] = value;
-  };
-  const auto partial = [&](int row, int slot) {
-    return p.partial + (static_cast<long long>(tile.first_head + row) * p.n_chunks + slot) * (kValueDim + 2);
-  };
-  for (int chunk = first + split; chunk <= last; chunk += n_splits) {
+  wait_for_previous();
+  if (!kShape.has_keys) block.load_first(block.position);
+  result.load_gate(one);
+  if (which >= 0) block.make_head(head, which, page);
+  __syncthreads();
 #pragma unroll 1
-    for (int round = 0; round < kChunkUnits; round += kGroups) {
-      const int unit = chunk * kChunkUnits + round;
-      if (!kShape.has_keys || unit > first_unit) {
-        __syncthreads();  // all have done with the units before
-        load_units(p, tile, rows, unit, tile.position, room);
-      }
-      if (group >= kGroups) continue;
-      if (rows.see_some(unit + group)) {
-        attend_loaded(rows, InShared(room.units[group], p.kv), unit + group, member, room);
-      } else if (member == 0 && lane_id() < kRows) {
-        room.runs[round + group][lane_id()] = {lowest_score(), 0.0f};
+  for (int chunk = block.first + block.split; chunk <= block.last; chunk += block.n_splits) {
+    if (block.group < kGroups) {
+#pragma unroll 1
+      for (int round = 0; round < kChunkUnits; round += kGroups) {
+        block.attend_unit(block.unit_of(chunk, round), block.unit_of(chunk, round + kGroups));
       }
     }
     __syncthreads();
-    if (const int row = static_cast<int>(threadIdx.x); row < tile.n_heads) {
-      weigh_units(room, row, is_single, p.sinks, tile.first_head + row);
-      if (!is_single) {
-        partial(row, chunk - first)[0] = room.runs[0][row].largest;
-        partial(row, chunk - first)[1] = room.runs[0][row].sum;
-      }
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int index = static_cast<int>(threadIdx.x); index < tile.n_heads * kValueDim; index += kThreads) {
-      const int row = index / kValueDim, dim = index % kValueDim;
-      const float value = merge_units(room, row, dim);
-      if (is_single) {
-        const float2 count = room.counts[kChunkUnits][row];
-        write(row, dim, merged(0.0f, value, 0.0f, count.x) * count.y);
-      } else {
-        partial(row, chunk - first)[2 + dim] = value;
-      }
+    const Running all = result.merge_units(room);
+    if (block.is_single()) {
+      result.write(one, all);
+    } else {
+      result.write_partial(p, chunk - block.first, all);
     }
     __syncthreads();
   }
-  if (is_single || !is_last_of(one.n_done + blockIdx.x, n_splits)) return;
-#pragma unroll 1
-  for (int index = static_cast<int>(threadIdx.x); index < tile.n_heads * kValueDim; index += kThreads) {
-    const int row = index / kValueDim, dim = index % kValueDim;
-    write(row, dim, merge_row(p, partial(row, 0), last - first + 1, tile.first_head + row, dim));
-  }
+  if (block.is_single() || !is_last_of(one.n_done + blockIdx.x, block.n_splits)) return;
+  const Running all = result.merge_chunks(p, block.last - block.first + 1);
+  result.write(one, all);
 }
 
 }  // namespace zinc::simt

@@ -2,7 +2,8 @@
 // A unit is 64 positions at a multiple of 64. Scores are products of halves summed in floats; the unit's softmax is
 // finished alone and its weights are rounded to halves. Units of a chunk are merged in order, chunks likewise. Each row
 // of a matrix instruction's result depends on that row alone, so a row's result is the same whatever shares its tile.
-// A group of G warps has 16 rows: each warp the scores of 64 / G positions, then 64 of the values' dimensions.
+// A group of G warps has 16 rows: each warp the scores of 64 / G positions, then 64 of the values' dimensions. Where
+// only the first eight rows are used, H is 1: the halves of a lane's results that count.
 #pragma once
 
 #include "backend/simt/kv_pages.h"
@@ -223,11 +224,12 @@ struct InShared {
 // ---- one unit ----
 
 // 32 of the rows' dimensions with the warp's positions.
-template <int kTiles>
+template <int H = 2, int kTiles>
 ZINC_DEVICE void score_block(const UnitRows& rows, int block, const uint4 (&key)[kTiles], float (&scores)[kTiles][4]) {
   const int quad = lane_id() / 4, i = lane_id() % 4;
   const uint4 a = *reinterpret_cast<const uint4*>(rows.q + quad * rows.q_stride + block * 16 + 4 * i);
-  const uint4 b = *reinterpret_cast<const uint4*>(rows.q + (quad + 8) * rows.q_stride + block * 16 + 4 * i);
+  uint4 b = {0, 0, 0, 0};
+  if (H == 2) b = *reinterpret_cast<const uint4*>(rows.q + (quad + 8) * rows.q_stride + block * 16 + 4 * i);
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
     multiply_halves(scores[t], a.x, b.x, a.y, b.y, key[t].x, key[t].y);
@@ -244,7 +246,7 @@ ZINC_DEVICE void clear(float (&scores)[kTiles][4]) {
   }
 }
 
-template <int G, class Source>
+template <int G, int H = 2, class Source>
 ZINC_DEVICE void score_unit(const UnitRows& rows, const Source& source, int n_blocks, int member,
                             float (&scores)[8 / G][4]) {
   constexpr int kTiles = 8 / G;
@@ -256,34 +258,35 @@ ZINC_DEVICE void score_unit(const UnitRows& rows, const Source& source, int n_bl
     for (int t = 0; t < kTiles; ++t) {
       key[t] = source.key((member * kTiles + t) * 8 + lane_id() / 4, block, lane_id() % 4);
     }
-    score_block(rows, block, key, scores);
+    score_block<H>(rows, block, key, scores);
   }
 }
 
 // Scores as the softmax sees them; the warp's largest of each row go to the exchange.
-template <int G>
+template <int G, int H = 2>
 ZINC_DEVICE void mask_unit(const UnitRows& rows, int unit, int member, float (&scores)[8 / G][4]) {
-  constexpr int kTiles = 8 / G;
+  constexpr int kTiles = 8 / G, kEach = 2 * H;
   const int quad = lane_id() / 4, i = lane_id() % 4;
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) scores[t][e] *= rows.scale;
+    for (int e = 0; e < kEach; ++e) scores[t][e] *= rows.scale;
   }
   if (rows.softcap > 0) {
 #pragma unroll 1
-    for (int t = 0; t < kTiles * 4; ++t) {
+    for (int t = 0; t < kTiles * kEach; ++t) {
       float s = scores[0][0];  // the array turns, so that it can stay in registers
 #pragma unroll
-      for (int e = 0; e + 1 < kTiles * 4; ++e) scores[e / 4][e % 4] = scores[(e + 1) / 4][(e + 1) % 4];
-      scores[kTiles - 1][3] = rows.softcap * tanhf(s / rows.softcap);
+      for (int e = 0; e + 1 < kTiles * kEach; ++e)
+        scores[e / kEach][e % kEach] = scores[(e + 1) / kEach][(e + 1) % kEach];
+      scores[kTiles - 1][kEach - 1] = rows.softcap * tanhf(s / rows.softcap);
     }
   }
   if (!rows.see_all(unit)) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < kEach; ++e) {
         const int position = unit * kUnitPositions + (member * kTiles + t) * 8 + 2 * i + e % 2;
         const int newest = rows.newest[e / 2];
         const bool sees =
@@ -293,7 +296,7 @@ ZINC_DEVICE void mask_unit(const UnitRows& rows, int unit, int member, float (&s
     }
   }
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < H; ++h) {
     float largest = lowest_score();
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) largest = fmaxf(largest, fmaxf(scores[t][2 * h], scores[t][2 * h + 1]));
@@ -303,13 +306,13 @@ ZINC_DEVICE void mask_unit(const UnitRows& rows, int unit, int member, float (&s
 }
 
 // Scores become weights; the warp's sums of each row go to the exchange. REQUIRES: the group met after mask_unit().
-template <int G>
+template <int G, int H = 2>
 ZINC_DEVICE void soften_unit(const UnitRows& rows, int member, float (&scores)[8 / G][4], UnitResult& result) {
   constexpr int kTiles = 8 / G;
   const int quad = lane_id() / 4, i = lane_id() % 4;
   float offset[2];
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < H; ++h) {
     float largest = rows.exchange[quad + 8 * h];
 #pragma unroll
     for (int w = 1; w < G; ++w) largest = fmaxf(largest, rows.exchange[w * 16 + quad + 8 * h]);
@@ -320,27 +323,27 @@ ZINC_DEVICE void soften_unit(const UnitRows& rows, int member, float (&scores)[8
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
+    for (int e = 0; e < 2 * H; ++e) {
       scores[t][e] = power_of_two((scores[t][e] - offset[e / 2]) * kLog2E);
       sum[e / 2] += scores[t][e];
     }
     u32* to = rows.weights + (member * kTiles + t) * 4 + i;
     to[quad * (kWeightStride / 2)] = pack_halves(scores[t][0], scores[t][1]);
-    to[(quad + 8) * (kWeightStride / 2)] = pack_halves(scores[t][2], scores[t][3]);
+    if (H == 2) to[(quad + 8) * (kWeightStride / 2)] = pack_halves(scores[t][2], scores[t][3]);
   }
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < H; ++h) {
     sum[h] = lanes_sum(sum[h], 4);
     if (i == 0) rows.exchange[(G + member) * 16 + quad + 8 * h] = sum[h];
   }
 }
 
 // The unit's sums, and nothing weighed yet. REQUIRES: the group met after soften_unit().
-template <int G>
+template <int G, int H = 2>
 ZINC_DEVICE void begin_weighing(const UnitRows& rows, UnitResult& result) {
   const int quad = lane_id() / 4;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < H; ++h) {
     result.row[h].sum = rows.exchange[G * 16 + quad + 8 * h];
 #pragma unroll
     for (int w = 1; w < G; ++w) result.row[h].sum += rows.exchange[(G + w) * 16 + quad + 8 * h];
@@ -349,10 +352,12 @@ ZINC_DEVICE void begin_weighing(const UnitRows& rows, UnitResult& result) {
 }
 
 // The values of 16 positions from 16 * k on: v[j] those of position 4 * i + j of them.
+template <int H = 2>
 ZINC_DEVICE void weigh_sixteen(const UnitRows& rows, int k, const uint4 (&v)[4], UnitResult& result) {
   const int quad = lane_id() / 4, i = lane_id() % 4;
   const uint2 a = *reinterpret_cast<const uint2*>(rows.weights + quad * (kWeightStride / 2) + k * 8 + 2 * i);
-  const uint2 b = *reinterpret_cast<const uint2*>(rows.weights + (quad + 8) * (kWeightStride / 2) + k * 8 + 2 * i);
+  uint2 b = {0, 0};
+  if (H == 2) b = *reinterpret_cast<const uint2*>(rows.weights + (quad + 8) * (kWeightStride / 2) + k * 8 + 2 * i);
 #pragma unroll
   for (int t = 0; t < 8; ++t) {
     const u32 which = t % 2 == 0 ? 0x5410u : 0x7632u;
@@ -363,10 +368,10 @@ ZINC_DEVICE void weigh_sixteen(const UnitRows& rows, int k, const uint4 (&v)[4],
 }
 
 // The warp's 64 dimensions of the values, weighed. REQUIRES: the group met after soften_unit().
-template <int G, class Source>
+template <int G, int H = 2, class Source>
 ZINC_DEVICE void weigh_unit(const UnitRows& rows, const Source& source, int v_dim, int member, UnitResult& result) {
   const int dim = member * kUnitDims + lane_id() / 4 * 8;
-  begin_weighing<G>(rows, result);
+  begin_weighing<G, H>(rows, result);
   if (member * kUnitDims >= v_dim) return;
 #pragma unroll
   for (int k = 0; k < kUnitPositions / 16; ++k) {
@@ -375,7 +380,7 @@ ZINC_DEVICE void weigh_unit(const UnitRows& rows, const Source& source, int v_di
     for (int j = 0; j < 4; ++j) {
       v[j] = dim < v_dim ? source.value(k * 16 + lane_id() % 4 * 4 + j, dim) : make_uint4(0, 0, 0, 0);
     }
-    weigh_sixteen(rows, k, v, result);
+    weigh_sixteen<H>(rows, k, v, result);
   }
 }
 
