@@ -25,8 +25,10 @@ struct Params {
   uint64_t q, sinks, out_;
   uint64_t partial;   // [tokens, heads, n_chunks, v_dim + 2]
   uint64_t counters;  // [tokens, tiles of heads]: workgroups that are done, zero between steps
+  uint64_t gate;      // of the result, in steps of one token; 0: none
   int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
   float scale, softcap;
+  int gate_stride, gate_act;  // from head to head
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
@@ -65,6 +67,13 @@ float final_factor(vec2 all, int head) {
   if (p.sinks != 0ul) merge(all, vec2(Floats(p.sinks).at[head], 1.0), keep, take);
   precise float factor = keep / all.y;
   return factor;
+}
+
+void write_result(int r, int dim, float result, vec2 all) {
+  int head = row_head(r);
+  precise float y = result * final_factor(all, head);
+  if (p.gate != 0ul) y = gated(p.gate_act, Floats(p.gate).at[head * p.gate_stride + dim], y);
+  Floats(p.out_).at[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
 }
 
 void score_block(uint64_t keys, int position, int block, inout float score[N]) {
@@ -221,8 +230,7 @@ void merge_splits(int n_chunks) {
       merge(all, of_chunk, keep, take);
       result = merged(result, SharedFloats(chunk).at[2 + dim], keep, take);
     }
-    precise float y = result * final_factor(all, row_head(r));
-    Floats(p.out_).at[(row_token(r) * p.n_heads + row_head(r)) * p.kv.v_dim + dim] = y;
+    write_result(r, dim, result, all);
   }
 }
 
@@ -263,8 +271,7 @@ void attend_tile() {
   }
   for (int i = thread_id(); i < tile_rows * p.kv.v_dim; i += kThreads) {
     int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-    precise float y = result_room[r * kValueDim + dim] * final_factor(all_room[r], row_head(r));
-    Floats(p.out_).at[(row_token(r) * p.n_heads + row_head(r)) * p.kv.v_dim + dim] = y;
+    write_result(r, dim, result_room[r * kValueDim + dim], all_room[r]);
   }
   barrier();
 }

@@ -8,13 +8,14 @@ struct HeadPart {
   Turns turns;
   int n_heads, dim, is_normed;
   float eps;
+  int stride, unused;  // from head to head
 };
 
 shared float head_values[kHeadFloats];
 
 // Into the warp's part of head_values; numbers past `dim` are zero. Warps without a head (is_inside) go along.
 void prepare_head(HeadPart part, int t, int head, bool is_inside) {
-  uint64_t x = part.x + uint64_t((t * part.n_heads + head) * part.dim) * 4ul;
+  uint64_t x = part.x + uint64_t((t * part.n_heads + head) * part.stride) * 4ul;
   int base = warp_id() * kEights * kSegmentElems, beyond = part.dim + 8;
   Eight eights[kEights];
   float sum = 0;
