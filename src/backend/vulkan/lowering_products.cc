@@ -210,7 +210,7 @@ Status Lowering::lower_part(const ProductGroup& group) {
   Touched touched;
   bool makes = false;
   if (Status s = fill_inputs(group, makes, block, touched); !s.ok()) return s;
-  const ProductShape shape = shape_of(group, matrix, x_rows, makes);
+  ProductShape shape = shape_of(group, matrix, x_rows, makes);
   int64_t n_tiles = div_up(x_rows, shape.rows);
   if (is_expert) {
     const bool is_few = x_rows <= kMaxSplitTokens;
@@ -222,6 +222,11 @@ Status Lowering::lower_part(const ProductGroup& group) {
   for (int part = 0; part < (group.act >= 0 ? 1 : block.n_parts); ++part) {
     n_blocks += div_up(block.parts[part].n_out, shape.outputs);
   }
+  // With few workgroups at once there is room for more on its way in each.
+  const bool is_small =
+      x_rows == 1 && matrix.format->rounded_block > 0 && n_blocks * n_tiles <= device_.tuning().few_groups;
+  const int per_warp = (group.act >= 0 ? 2 : 1) * matrix.matrix.n_segments / matrix.matrix.n_splits;
+  if (is_small && per_warp > 1) shape.key.constants.push_back({8, 2});
   return emit(shape.key, block, {n_blocks, n_tiles}, touched);
 }
 

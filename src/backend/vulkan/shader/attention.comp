@@ -33,9 +33,11 @@ struct Params {
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 const int kRound = N < 4 ? N : 4;  // rows whose partial sums there is room for
+const int kPasses = N <= 2 ? (kValueDim + 127) / 128 : 1;  // of 128 dimensions, likewise
 shared float q_room[N * kKeyDim];
 shared float scores[N * kChunkPositions];
-shared vec4 partial_room[kWarps * kRound * 32];
+shared vec4 partial_room[kPasses * kWarps * kRound * 32];
+shared uvec4 new_room[kFused != 0 ? (kKeyDim + kValueDim) / 4 : 1];  // the newest key and value, as they are kept
 shared float result_room[N * kValueDim];
 shared vec2 all_room[N];    // the largest score and the sum so far
 shared vec2 chunk_room[N];  // of this chunk
@@ -43,6 +45,9 @@ shared uint is_last;
 
 // Some consecutive tokens of one sequence, some heads that share keys: the rows of a workgroup.
 int tile_seq, tile_token, tile_tokens, tile_kv_head, tile_head, tile_heads, tile_rows, tile_position, tile_oldest;
+int tile_table;   // of its pages
+bool has_new;     // the newest key and value are in new_room
+bool is_divided;  // other workgroups have chunks of the same rows
 
 int row_position(int r) { return tile_position + r / tile_heads; }
 int row_token(int r) { return tile_token + r / tile_heads; }
@@ -76,9 +81,14 @@ void write_result(int r, int dim, float result, vec2 all) {
   Floats(p.out_).at[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
 }
 
+uint64_t keys_of(int position) { return head_of(p.kv, page_at(tile_table, position), tile_kv_head); }
+
 void score_block(uint64_t keys, int position, int block, inout float score[N]) {
   vec4 key[8];
   load_key_block(keys, kKeyDim, position % kPagePositions, block, key);
+  if (kFused != 0 && has_new && position == tile_position) {
+    [[unroll]] for (int i = 0; i < 8; ++i) key[i] = as_kept(new_room[block * 8 + i]);
+  }
   [[unroll]] for (int i = 0; i < 8; ++i) {
     [[unroll]] for (int r = 0; r < N; ++r) {
       int at = r * kKeyDim + block * 32 + i * 4;
@@ -90,14 +100,13 @@ void score_block(uint64_t keys, int position, int block, inout float score[N]) {
 }
 
 // Scores of one position per thread with every row; minus infinity where a row does not see it.
-void score_chunk(int first) {
+void score_chunk(int first, uint64_t keys) {
   int position = first + thread_id();
   bool is_seen = position >= tile_oldest && position <= last_position();
   float score[N];
   [[unroll]] for (int r = 0; r < N; ++r) score[r] = 0;
   if (is_seen) {
-    uint64_t keys = head_of(p.kv, page_of(p.kv.group, tile_seq, position), tile_kv_head);
-    if (N <= 2 && kKeyDim <= 128) {  // few rows: every load at once
+    if (N <= 2 && kKeyDim <= 256) {  // few rows: every load at once
       [[unroll]] for (int block = 0; block < kKeyDim / 32; ++block) score_block(keys, position, block, score);
     } else {
       for (int block = 0; block < kKeyDim / 32; ++block) score_block(keys, position, block, score);
@@ -132,7 +141,7 @@ void soften_chunk() {
 
 // Warp w sums the values of page w of the chunk for rows first_row .. + kRound - 1, four dimensions a lane, 128 at a
 // time. Positions no row sees have no weight and are left out.
-void weigh_values(uint64_t values, int first, int first_row, int first_dim) {
+void weigh_values(uint64_t values, int first, int first_row, int first_dim, int room) {
   int i = first_dim + lane_id() * 4, page_first = first + warp_id() * kPagePositions;
   vec4 sum[kRound];
   [[unroll]] for (int r = 0; r < kRound; ++r) sum[r] = vec4(0);
@@ -141,6 +150,7 @@ void weigh_values(uint64_t values, int first, int first_row, int first_dim) {
     [[unroll]] for (int j = 0; j < kPagePositions; ++j) {
       int at = clamp(page_first + j, begin, end - 1);  // the nearest one's are read where nobody looks
       vec4 v = load_value(values, kValueDim, at % kPagePositions, i);
+      if (kFused != 0 && has_new && at == tile_position) v = as_kept(new_room[(kKeyDim + i) / 4]);
       [[unroll]] for (int r = 0; r < kRound; ++r) {
         float weight = scores[(first_row + r) * kChunkPositions + warp_id() * kPagePositions + j];
         precise vec4 next = fma(vec4(weight), v, sum[r]);
@@ -148,36 +158,39 @@ void weigh_values(uint64_t values, int first, int first_row, int first_dim) {
       }
     }
   }
-  [[unroll]] for (int r = 0; r < kRound; ++r) partial_room[(warp_id() * kRound + r) * 32 + lane_id()] = sum[r];
+  [[unroll]] for (int r = 0; r < kRound; ++r) partial_room[((room * kWarps + warp_id()) * kRound + r) * 32 + lane_id()] = sum[r];
 }
 
 uint64_t partial_of(int token, int head, int chunk) {
   return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((p.kv.v_dim + 2) * 4);
 }
 
-void attend_chunk(int chunk, int slot) {
+// Of the warp's page of a chunk, which all threads' positions are in; 0: nobody sees it.
+uint64_t page_in_chunk(int chunk) {
+  int first = chunk * kChunkPositions + warp_id() * kPagePositions, begin = max(first, tile_oldest);
+  return begin < min(first + kPagePositions, last_position() + 1) ? keys_of(begin) : 0ul;
+}
+
+void attend_chunk(int chunk, int slot, uint64_t page) {
   int first = chunk * kChunkPositions;
-  // Where the values of the warp's page are is looked up while the keys are on their way.
-  int begin = max(first + warp_id() * kPagePositions, tile_oldest);
-  uint64_t values = 0ul;
-  if (begin < min(first + (warp_id() + 1) * kPagePositions, last_position() + 1)) {
-    values = head_of(p.kv, page_of(p.kv.group, tile_seq, begin), tile_kv_head) + uint64_t(p.kv.value_begin);
-  }
-  score_chunk(first);
+  score_chunk(first, page);
   barrier();
   soften_chunk();
   barrier();
   for (int first_row = 0; first_row < N; first_row += kRound) {
-    for (int first_dim = 0; first_dim < kValueDim; first_dim += 128) {
-      weigh_values(values, first, first_row, first_dim);
+    for (int first_dim = 0; first_dim < kValueDim; first_dim += 128 * kPasses) {
+      [[unroll]] for (int pass = 0; pass < kPasses; ++pass) {
+        weigh_values(page + uint64_t(p.kv.value_begin), first, first_row, first_dim + pass * 128, pass);
+      }
       barrier();
-      for (int i = thread_id(); i < kRound * 128; i += kThreads) {
-        int in_round = i / 128, r = first_row + in_round, dim = first_dim + i % 128;
+      for (int i = thread_id(); i < kPasses * kRound * 128; i += kThreads) {
+        int pass = i / (kRound * 128), in_round = i / 128 % kRound, r = first_row + in_round;
+        int dim = first_dim + pass * 128 + i % 128;
         if (r >= tile_rows || dim >= p.kv.v_dim) continue;
-        int at = in_round * 32 + i % 128 / 4;
+        int at = (pass * kWarps * kRound + in_round) * 32 + i % 128 / 4;
         precise float sum = partial_room[at][i % 4];
         for (int w = 1; w < kWarps; ++w) sum = sum + partial_room[at + w * kRound * 32][i % 4];
-        if (kSplit != 0) {
+        if (is_divided) {
           SharedFloats(partial_of(row_token(r), row_head(r), slot)).at[2 + dim] = sum;
         } else if (chunk_room[r].x != kLowest) {
           vec2 all = all_room[r];
@@ -191,7 +204,7 @@ void attend_chunk(int chunk, int slot) {
   }
   if (thread_id() < tile_rows) {
     int r = thread_id();
-    if (kSplit != 0) {
+    if (is_divided) {
       uint64_t to = partial_of(row_token(r), row_head(r), slot);
       SharedFloats(to).at[0] = chunk_room[r].x;
       SharedFloats(to).at[1] = chunk_room[r].y;
@@ -206,13 +219,13 @@ void attend_chunk(int chunk, int slot) {
 }
 
 // The chunks of each row, in order, by whoever finishes last.
-void merge_splits(int n_chunks) {
+void merge_splits(int n_chunks, int n_groups) {
   memoryBarrierBuffer();
   barrier();
   if (thread_id() == 0) {
     uint64_t counter = p.counters + uint64_t(gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 4ul;
     uint before = atomicAdd(Counter(counter).count, 1u);
-    is_last = before + 1u == gl_NumWorkGroups.z ? 1u : 0u;
+    is_last = before + 1u == uint(n_groups) ? 1u : 0u;
     if (is_last != 0u) Counter(counter).count = 0u;
   }
   barrier();
@@ -237,17 +250,22 @@ void merge_splits(int n_chunks) {
 void load_queries() {
   if (kFused != 0) {  // a warp per row, and one each for the new key and value where this workgroup's chunks have them
     int chunk = tile_position / kChunkPositions - tile_oldest / kChunkPositions;
-    bool has_new = p.parts[1].x != 0ul && chunk % int(gl_NumWorkGroups.z) == int(gl_WorkGroupID.z);
+    has_new = p.parts[1].x != 0ul && chunk % int(gl_NumWorkGroups.z) == int(gl_WorkGroupID.z);
+    uint64_t page = has_new ? keys_of(tile_position) : 0ul;
     int which = clamp(warp_id() - tile_rows + 1, 0, 2);
     bool is_row = warp_id() < tile_rows, is_new = has_new && !is_row && warp_id() < tile_rows + 2;
     int head = is_row ? tile_head + warp_id() : is_new ? tile_kv_head : 0;
     prepare_head(p.parts[which], tile_token, head, is_row || is_new);
-    store_head(p.kv, which == 1, tile_token, tile_kv_head, is_new);
+    int dim = which == 1 ? kKeyDim : kValueDim;
+    for (int i = 0; i < kEights * kSegmentElems; i += 128) {
+      uvec4 kept = kept_four(head_four(i + lane_id() * 4));
+      if (is_new && i + lane_id() * 4 < dim) new_room[(which == 1 ? 0 : kKeyDim / 4) + i / 4 + lane_id()] = kept;
+    }
+    store_head(page + uint64_t(which == 2 ? p.kv.value_begin : 0), which == 1, dim, tile_position, is_new);
     if (is_row) {
       int base = warp_id() * kEights * kSegmentElems;
       for (int i = lane_id(); i < kKeyDim; i += 32) q_room[warp_id() * kKeyDim + i] = head_values[base + i];
     }
-    memoryBarrierBuffer();
     return;
   }
   for (int i = thread_id(); i < N * kKeyDim; i += kThreads) {
@@ -258,15 +276,22 @@ void load_queries() {
 }
 
 void attend_tile() {
+  int first = tile_oldest / kChunkPositions, last = last_position() / kChunkPositions;
+  int begin = kSplit != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplit != 0 ? int(gl_NumWorkGroups.z) : 1;
+  if (first + begin > last) return;
+  int n_groups = min(stride, last - first + 1);
+  is_divided = n_groups > 1;
+  uint64_t page = page_in_chunk(first + begin);  // on its way while queries are made ready
   load_queries();
   for (int i = thread_id(); i < N * kValueDim; i += kThreads) result_room[i] = 0;
   if (thread_id() < N) all_room[thread_id()] = vec2(kLowest, 0);
   barrier();
-  int first = tile_oldest / kChunkPositions, last = last_position() / kChunkPositions;
-  int begin = kSplit != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplit != 0 ? int(gl_NumWorkGroups.z) : 1;
-  for (int chunk = first + begin; chunk <= last; chunk += stride) attend_chunk(chunk, chunk - first);
-  if (kSplit != 0) {
-    merge_splits(last - first + 1);
+  for (int chunk = first + begin; chunk <= last; chunk += stride) {
+    if (chunk != first + begin) page = page_in_chunk(chunk);
+    attend_chunk(chunk, chunk - first, page);
+  }
+  if (is_divided) {
+    merge_splits(last - first + 1, n_groups);
     return;
   }
   for (int i = thread_id(); i < tile_rows * p.kv.v_dim; i += kThreads) {
@@ -277,15 +302,18 @@ void attend_tile() {
 }
 
 void main() {
+  touch_params();
   int n_tokens = rows_of(p.n_rows), first = int(gl_WorkGroupID.y) * p.tokens_per_tile;
   if (first >= n_tokens) return;
   int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + p.heads_per_tile - 1) / p.heads_per_tile;
   int head_in_group = int(gl_WorkGroupID.x) % tiles * p.heads_per_tile, end = min(n_tokens, first + p.tokens_per_tile);
   tile_kv_head = int(gl_WorkGroupID.x) / tiles;
   for (int t = first; t < end;) {  // tokens of one sequence at a time
-    tile_seq = Ints(step.seq_of_token).at[t];
+    tile_seq = kFused != 0 ? 0 : Ints(step.seq_of_token).at[t];
     tile_token = t;
-    tile_tokens = min(end, Ints(step.seq_begin).at[tile_seq + 1]) - t;
+    tile_tokens = kFused != 0 ? 1 : min(end, Ints(step.seq_begin).at[tile_seq + 1]) - t;
+    tile_table = table_of(p.kv.group, tile_seq);
+    has_new = false;
     tile_head = tile_kv_head * group_heads + head_in_group;
     tile_heads = min(p.heads_per_tile, group_heads - head_in_group);
     tile_rows = tile_tokens * tile_heads;

@@ -15,12 +15,12 @@ shared int route_places[kRouteRoom];
 shared int chosen_ids[kMaxUsed];
 shared float chosen_logits[kMaxUsed];
 
-// How many of the n logits from `first` on come before one.
-int count_before(float logit, int place, int first, int n) {
+// How many of an expert's 32 come before it.
+int rank_in_32(float logit, int place) {
   int rank = 0;
-  for (int j = 0; j < n; ++j) {
-    float other = route_logits[first + j];
-    if (other > logit || (other == logit && first + j < place)) ++rank;
+  [[unroll]] for (int j = 0; j < 32; ++j) {
+    float other = route_logits[(place & ~31) + j];
+    if (other > logit || (other == logit && j < (place & 31))) ++rank;
   }
   return rank;
 }
@@ -39,19 +39,22 @@ void choose_experts(Route route, int t) {
   barrier();
   for (int e = thread_id(); e < n_places; e += kThreads) {
     float logit = route_logits[e];
-    int rank = count_before(logit, e, e & ~31, 32);
+    int rank = rank_in_32(logit, e);
     if (rank >= best) continue;
     route_best[e / 32 * best + rank] = logit;
     route_places[e / 32 * best + rank] = e;
   }
   barrier();
-  for (int i = thread_id(); i < n_best; i += kThreads) {
+  for (int first = 0; first < n_best; first += kThreads / 4) {  // four threads each
+    int i = min(first + thread_id() / 4, n_best - 1), rank = 0;
     float logit = route_best[i];
-    int place = route_places[i], rank = 0;
-    for (int j = 0; j < n_best; ++j) {
-      if (route_best[j] > logit || (route_best[j] == logit && route_places[j] < place)) ++rank;
+    int place = route_places[i];
+    for (int j = thread_id() % 4; j < n_best; j += 4) {
+      float other = route_best[j];
+      if (other > logit || (other == logit && route_places[j] < place)) ++rank;
     }
-    if (rank >= route.n_used || place >= route.n_experts) continue;
+    rank = lanes_sum_int(rank, 4);
+    if (thread_id() % 4 != 0 || rank >= route.n_used || place >= route.n_experts) continue;
     chosen_ids[rank] = place;
     chosen_logits[rank] = logit;
   }
