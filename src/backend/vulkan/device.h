@@ -101,7 +101,7 @@ class Device {
   // A set whose bindings are a block of `params` and one of `steps`, at offsets chosen when it is bound.
   Result<BlockSet> describe(const Buffer& params, const Buffer& steps);
   void free_set(const BlockSet& set);
-  static constexpr size_t kBlockBytes = 2048;  // a kernel's parameters, at most, and what lies behind them
+  static constexpr size_t kBlockBytes = 1024;  // of a kernel's parameters, at most
 
   // A command buffer for good; free_commands() when the device is done with it.
   Result<VkCommandBuffer> record(const std::function<void(VkCommandBuffer)>& commands);

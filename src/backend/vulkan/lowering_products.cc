@@ -149,16 +149,19 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const int quads = !makes ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : most / 16;
   const int route = is_expert && is_one_row() ? room_.fusion().route_of_experts(group) : -1;
   const int n_experts = route < 0 ? 1 : static_cast<int>(div_up(width(node(route).in[0]), 32) * 32);
+  // Small matrices leave most of the device without work unless warps share their panels.
+  const int64_t n_groups = div_up(matrix.matrix.n_out, kPanelRows * kWarps) * div_up(x_rows, rows);
+  const bool splits = is_few || n_groups < device_.tuning().few_groups;
   return {{"linear." + format,
            {{1, rows},
-            {2, is_few ? 1 : 0},
+            {2, splits ? 1 : 0},
             {3, is_gated ? 1 : 0},
             {4, makes ? 1 : 0},
             {5, quads},
             {6, expert_mode},
             {7, n_experts}}},
           rows,
-          kPanelRows * (is_few ? kWarps / matrix.matrix.n_splits : kWarps)};
+          kPanelRows * (splits ? kWarps / matrix.matrix.n_splits : kWarps)};
 }
 
 // A gate's pair is one dispatch, what else there is one for each format: nothing waits between them.
@@ -210,7 +213,7 @@ Status Lowering::lower_part(const ProductGroup& group) {
   Touched touched;
   bool makes = false;
   if (Status s = fill_inputs(group, makes, block, touched); !s.ok()) return s;
-  ProductShape shape = shape_of(group, matrix, x_rows, makes);
+  const ProductShape shape = shape_of(group, matrix, x_rows, makes);
   int64_t n_tiles = div_up(x_rows, shape.rows);
   if (is_expert) {
     const bool is_few = x_rows <= kMaxSplitTokens;
@@ -222,11 +225,6 @@ Status Lowering::lower_part(const ProductGroup& group) {
   for (int part = 0; part < (group.act >= 0 ? 1 : block.n_parts); ++part) {
     n_blocks += div_up(block.parts[part].n_out, shape.outputs);
   }
-  // With few workgroups at once there is room for more on its way in each.
-  const bool is_small =
-      x_rows == 1 && matrix.format->rounded_block > 0 && n_blocks * n_tiles <= device_.tuning().few_groups;
-  const int per_warp = (group.act >= 0 ? 2 : 1) * matrix.matrix.n_segments / matrix.matrix.n_splits;
-  if (is_small && per_warp > 1) shape.key.constants.push_back({8, 2});
   return emit(shape.key, block, {n_blocks, n_tiles}, touched);
 }
 

@@ -123,10 +123,8 @@ Status Lowering::emit_attention(int i, AttentionBlock& block, Touched& touched, 
   int tile_rows = is_split ? 2 : 8;  // two rows a workgroup keep a step of few tokens short
   const auto shared_bytes = [&](int rows) {
     constexpr int kFixed = 1536;  // exchanges between subgroups and the like
-    const int passes = rows <= 2 ? static_cast<int>(div_up(v_dim, 128)) : 1;
-    return static_cast<size_t>(4 * rows * (k_dim + v_dim + kChunkPositions) +
-                               16 * kWarps * 32 * std::min(rows, 4) * passes + 4 * head_floats +
-                               (is_fused ? 4 * (k_dim + v_dim) : 0) + kFixed);
+    return static_cast<size_t>(4 * rows * (k_dim + v_dim + kChunkPositions) + 16 * kWarps * 32 * std::min(rows, 4) +
+                               4 * head_floats + kFixed);
   };
   while (tile_rows > 1 && shared_bytes(tile_rows) > device_.capabilities().shared_bytes) tile_rows /= 2;
   if (shared_bytes(tile_rows) > device_.capabilities().shared_bytes) {

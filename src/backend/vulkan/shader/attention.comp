@@ -33,11 +33,9 @@ struct Params {
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 const int kRound = N < 4 ? N : 4;  // rows whose partial sums there is room for
-const int kPasses = N <= 2 ? (kValueDim + 127) / 128 : 1;  // of 128 dimensions, likewise
-shared float q_room[N * kKeyDim];
-shared float scores[N * kChunkPositions];
-shared vec4 partial_room[kPasses * kWarps * kRound * 32];
-shared uvec4 new_room[kFused != 0 ? (kKeyDim + kValueDim) / 4 : 1];  // the newest key and value, as they are kept
+shared vec4 q_room[N * kKeyDim / 4];
+shared vec4 scores[N * kChunkPositions / 4];
+shared vec4 partial_room[kWarps * kRound * 32];
 shared float result_room[N * kValueDim];
 shared vec2 all_room[N];    // the largest score and the sum so far
 shared vec2 chunk_room[N];  // of this chunk
@@ -46,7 +44,6 @@ shared uint is_last;
 // Some consecutive tokens of one sequence, some heads that share keys: the rows of a workgroup.
 int tile_seq, tile_token, tile_tokens, tile_kv_head, tile_head, tile_heads, tile_rows, tile_position, tile_oldest;
 int tile_table;   // of its pages
-bool has_new;     // the newest key and value are in new_room
 bool is_divided;  // other workgroups have chunks of the same rows
 
 int row_position(int r) { return tile_position + r / tile_heads; }
@@ -86,13 +83,9 @@ uint64_t keys_of(int position) { return head_of(p.kv, page_at(tile_table, positi
 void score_block(uint64_t keys, int position, int block, inout float score[N]) {
   vec4 key[8];
   load_key_block(keys, kKeyDim, position % kPagePositions, block, key);
-  if (kFused != 0 && has_new && position == tile_position) {
-    [[unroll]] for (int i = 0; i < 8; ++i) key[i] = as_kept(new_room[block * 8 + i]);
-  }
   [[unroll]] for (int i = 0; i < 8; ++i) {
     [[unroll]] for (int r = 0; r < N; ++r) {
-      int at = r * kKeyDim + block * 32 + i * 4;
-      vec4 q = vec4(q_room[at], q_room[at + 1], q_room[at + 2], q_room[at + 3]);
+      vec4 q = q_room[r * (kKeyDim / 4) + block * 8 + i];
       precise float sum = fma(q.w, key[i].w, fma(q.z, key[i].z, fma(q.y, key[i].y, fma(q.x, key[i].x, score[r]))));
       score[r] = sum;
     }
@@ -106,7 +99,7 @@ void score_chunk(int first, uint64_t keys) {
   float score[N];
   [[unroll]] for (int r = 0; r < N; ++r) score[r] = 0;
   if (is_seen) {
-    if (N <= 2 && kKeyDim <= 256) {  // few rows: every load at once
+    if (N <= 2 && kKeyDim <= 128) {  // few rows: every load at once
       [[unroll]] for (int block = 0; block < kKeyDim / 32; ++block) score_block(keys, position, block, score);
     } else {
       for (int block = 0; block < kKeyDim / 32; ++block) score_block(keys, position, block, score);
@@ -117,55 +110,62 @@ void score_chunk(int first, uint64_t keys) {
     precise float s = score[r] * p.scale;
     if (p.softcap > 0) s = p.softcap * bounded_tanh(s / p.softcap);
     bool sees = is_seen && position <= newest && (p.window == 0 || position > newest - p.window);
-    scores[r * kChunkPositions + thread_id()] = sees ? s : kLowest;
+    scores[(r * kChunkPositions + thread_id()) / 4][thread_id() % 4] = sees ? s : kLowest;
   }
 }
 
 // One warp per row: scores become weights, their largest and sum the chunk's.
 void soften_chunk() {
-  int r = warp_id(), base = min(r, N - 1) * kChunkPositions;
+  int r = warp_id(), base = min(r, N - 1) * kChunkPositions / 4;
   float largest = kLowest;
   precise float sum = 0;
-  for (int i = lane_id(); i < kChunkPositions; i += 32) largest = max(largest, scores[base + i]);
-  largest = lanes_max(largest, 32);
   float weights[kChunkPositions / 32];
   for (int i = 0; i < kChunkPositions / 32; ++i) {
-    weights[i] = largest == kLowest ? 0.0 : exp(scores[base + i * 32 + lane_id()] - largest);
+    weights[i] = scores[base + i * 8 + lane_id() / 4][lane_id() % 4];
+    largest = max(largest, weights[i]);
+  }
+  largest = lanes_max(largest, 32);
+  for (int i = 0; i < kChunkPositions / 32; ++i) {
+    weights[i] = largest == kLowest ? 0.0 : exp(weights[i] - largest);
     sum = sum + weights[i];
   }
   float all = lanes_sum(sum, 32);
   if (r >= N) return;
-  for (int i = 0; i < kChunkPositions / 32; ++i) scores[base + i * 32 + lane_id()] = weights[i];
+  for (int i = 0; i < kChunkPositions / 32; ++i) scores[base + i * 8 + lane_id() / 4][lane_id() % 4] = weights[i];
   if (lane_id() == 0) chunk_room[r] = vec2(largest, all);
 }
 
 // Warp w sums the values of page w of the chunk for rows first_row .. + kRound - 1, four dimensions a lane, 128 at a
 // time. Positions no row sees have no weight and are left out.
-void weigh_values(uint64_t values, int first, int first_row, int first_dim, int room) {
+void weigh_values(uint64_t values, int first, int first_row, int first_dim) {
   int i = first_dim + lane_id() * 4, page_first = first + warp_id() * kPagePositions;
   vec4 sum[kRound];
   [[unroll]] for (int r = 0; r < kRound; ++r) sum[r] = vec4(0);
   int begin = max(page_first, tile_oldest), end = min(page_first + kPagePositions, last_position() + 1);
   if (begin < end && i < kValueDim) {
-    [[unroll]] for (int j = 0; j < kPagePositions; ++j) {
-      int at = clamp(page_first + j, begin, end - 1);  // the nearest one's are read where nobody looks
-      vec4 v = load_value(values, kValueDim, at % kPagePositions, i);
-      if (kFused != 0 && has_new && at == tile_position) v = as_kept(new_room[(kKeyDim + i) / 4]);
+    [[unroll]] for (int j = 0; j < kPagePositions; j += 4) {
+      vec4 v[4], weight[kRound];
+      [[unroll]] for (int k = 0; k < 4; ++k) {
+        int at = clamp(page_first + j + k, begin, end - 1);  // the nearest one's are read where nobody looks
+        v[k] = load_value(values, kValueDim, at % kPagePositions, i);
+      }
       [[unroll]] for (int r = 0; r < kRound; ++r) {
-        float weight = scores[(first_row + r) * kChunkPositions + warp_id() * kPagePositions + j];
-        precise vec4 next = fma(vec4(weight), v, sum[r]);
-        sum[r] = next;
+        weight[r] = scores[((first_row + r) * kChunkPositions + warp_id() * kPagePositions + j) / 4];
+        [[unroll]] for (int k = 0; k < 4; ++k) {
+          precise vec4 next = fma(vec4(weight[r][k]), v[k], sum[r]);
+          sum[r] = next;
+        }
       }
     }
   }
-  [[unroll]] for (int r = 0; r < kRound; ++r) partial_room[((room * kWarps + warp_id()) * kRound + r) * 32 + lane_id()] = sum[r];
+  [[unroll]] for (int r = 0; r < kRound; ++r) partial_room[(warp_id() * kRound + r) * 32 + lane_id()] = sum[r];
 }
 
 uint64_t partial_of(int token, int head, int chunk) {
   return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((p.kv.v_dim + 2) * 4);
 }
 
-// Of the warp's page of a chunk, which all threads' positions are in; 0: nobody sees it.
+// Of the warp's page of a chunk, which its threads' positions are in; 0: nobody sees it.
 uint64_t page_in_chunk(int chunk) {
   int first = chunk * kChunkPositions + warp_id() * kPagePositions, begin = max(first, tile_oldest);
   return begin < min(first + kPagePositions, last_position() + 1) ? keys_of(begin) : 0ul;
@@ -178,16 +178,13 @@ void attend_chunk(int chunk, int slot, uint64_t page) {
   soften_chunk();
   barrier();
   for (int first_row = 0; first_row < N; first_row += kRound) {
-    for (int first_dim = 0; first_dim < kValueDim; first_dim += 128 * kPasses) {
-      [[unroll]] for (int pass = 0; pass < kPasses; ++pass) {
-        weigh_values(page + uint64_t(p.kv.value_begin), first, first_row, first_dim + pass * 128, pass);
-      }
+    for (int first_dim = 0; first_dim < kValueDim; first_dim += 128) {
+      weigh_values(page + uint64_t(p.kv.value_begin), first, first_row, first_dim);
       barrier();
-      for (int i = thread_id(); i < kPasses * kRound * 128; i += kThreads) {
-        int pass = i / (kRound * 128), in_round = i / 128 % kRound, r = first_row + in_round;
-        int dim = first_dim + pass * 128 + i % 128;
+      for (int i = thread_id(); i < kRound * 128; i += kThreads) {
+        int in_round = i / 128, r = first_row + in_round, dim = first_dim + i % 128;
         if (r >= tile_rows || dim >= p.kv.v_dim) continue;
-        int at = (pass * kWarps * kRound + in_round) * 32 + i % 128 / 4;
+        int at = in_round * 32 + i % 128 / 4;
         precise float sum = partial_room[at][i % 4];
         for (int w = 1; w < kWarps; ++w) sum = sum + partial_room[at + w * kRound * 32][i % 4];
         if (is_divided) {
@@ -250,28 +247,23 @@ void merge_splits(int n_chunks, int n_groups) {
 void load_queries() {
   if (kFused != 0) {  // a warp per row, and one each for the new key and value where this workgroup's chunks have them
     int chunk = tile_position / kChunkPositions - tile_oldest / kChunkPositions;
-    has_new = p.parts[1].x != 0ul && chunk % int(gl_NumWorkGroups.z) == int(gl_WorkGroupID.z);
-    uint64_t page = has_new ? keys_of(tile_position) : 0ul;
+    bool has_new = p.parts[1].x != 0ul && chunk % int(gl_NumWorkGroups.z) == int(gl_WorkGroupID.z);
     int which = clamp(warp_id() - tile_rows + 1, 0, 2);
     bool is_row = warp_id() < tile_rows, is_new = has_new && !is_row && warp_id() < tile_rows + 2;
     int head = is_row ? tile_head + warp_id() : is_new ? tile_kv_head : 0;
     prepare_head(p.parts[which], tile_token, head, is_row || is_new);
-    int dim = which == 1 ? kKeyDim : kValueDim;
-    for (int i = 0; i < kEights * kSegmentElems; i += 128) {
-      uvec4 kept = kept_four(head_four(i + lane_id() * 4));
-      if (is_new && i + lane_id() * 4 < dim) new_room[(which == 1 ? 0 : kKeyDim / 4) + i / 4 + lane_id()] = kept;
-    }
-    store_head(page + uint64_t(which == 2 ? p.kv.value_begin : 0), which == 1, dim, tile_position, is_new);
+    uint64_t page = is_new ? keys_of(tile_position) + uint64_t(which == 2 ? p.kv.value_begin : 0) : 0ul;
+    store_head(page, which == 1, which == 1 ? kKeyDim : kValueDim, tile_position, is_new);
     if (is_row) {
-      int base = warp_id() * kEights * kSegmentElems;
-      for (int i = lane_id(); i < kKeyDim; i += 32) q_room[warp_id() * kKeyDim + i] = head_values[base + i];
+      for (int i = lane_id(); i < kKeyDim / 4; i += 32) q_room[warp_id() * (kKeyDim / 4) + i] = head_four(4 * i);
     }
+    memoryBarrierBuffer();
     return;
   }
   for (int i = thread_id(); i < N * kKeyDim; i += kThreads) {
     int r = min(i / kKeyDim, tile_rows - 1), k = i % kKeyDim;  // rows past the last repeat it
     float q = k < p.kv.k_dim ? Floats(p.q).at[(row_token(r) * p.n_heads + row_head(r)) * p.kv.k_dim + k] : 0.0;
-    q_room[i] = q;
+    q_room[i / 4][i % 4] = q;
   }
 }
 
@@ -302,7 +294,6 @@ void attend_tile() {
 }
 
 void main() {
-  touch_params();
   int n_tokens = rows_of(p.n_rows), first = int(gl_WorkGroupID.y) * p.tokens_per_tile;
   if (first >= n_tokens) return;
   int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + p.heads_per_tile - 1) / p.heads_per_tile;
@@ -313,7 +304,6 @@ void main() {
     tile_token = t;
     tile_tokens = kFused != 0 ? 1 : min(end, Ints(step.seq_begin).at[tile_seq + 1]) - t;
     tile_table = table_of(p.kv.group, tile_seq);
-    has_new = false;
     tile_head = tile_kv_head * group_heads + head_in_group;
     tile_heads = min(p.heads_per_tile, group_heads - head_in_group);
     tile_rows = tile_tokens * tile_heads;

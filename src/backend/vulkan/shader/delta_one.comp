@@ -18,34 +18,17 @@ layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 shared float channel_values[2 * kMaxKeys + kColumns];  // q, k, and v of the workgroup's columns
 
-const int kChannels = (2 * kMaxKeys + kColumns + kThreads - 1) / kThreads;  // of a thread
-float taps[kChannels][kMaxTaps], inputs[kChannels][kMaxTaps];                // right-aligned, the newest last
-
-// The channel of each place in channel_values; negative: none.
-int channel_of(int i, int h, int first) {
-  int in_head = i % kMaxKeys, v = i - 2 * kMaxKeys, key_dim = p.delta.k_heads * p.delta.k_dim;
-  if (v >= 0) return v < kColumns && first + v < p.delta.v_dim ? 2 * key_dim + h * p.delta.v_dim + first + v : -1;
-  return in_head < p.delta.k_dim ? i / kMaxKeys * key_dim + key_head(p.delta, h) * p.delta.k_dim + in_head : -1;
-}
-
-void load_channel(int i, int c, uint64_t state, int position) {
-  int n_taps = p.conv.n_taps;
-  [[unroll]] for (int j = 0; j < kMaxTaps; ++j) {
-    int tap = j - (kMaxTaps - n_taps), at = position - (kMaxTaps - 1 - j);
-    bool is_there = c >= 0 && tap >= 0;
-    taps[i][j] = is_there ? Floats(p.conv.weight).at[c * n_taps + tap] : 0.0;
-    inputs[i][j] = 0;
-    if (j + 1 == kMaxTaps) {
-      if (c >= 0) inputs[i][j] = Floats(p.conv.x).at[c];
-    } else if (is_there && at >= 0) {
-      inputs[i][j] = Floats(state).at[place_in_state(p.conv, at, c)];
-    }
-  }
-}
-
-float convolved(int i) {
+float convolved(uint64_t state, int position, int c) {
+  Conv conv = p.conv;
   precise float sum = 0;
-  [[unroll]] for (int j = 0; j < kMaxTaps; ++j) sum = fma(taps[i][j], inputs[i][j], sum);
+  for (int tap = 0; tap + 1 < conv.n_taps; ++tap) {
+    int past = position - (conv.n_taps - 1 - tap);
+    float x = past >= 0 ? Floats(state).at[place_in_state(conv, past, c)] : 0.0;
+    sum = fma(Floats(conv.weight).at[c * conv.n_taps + tap], x, sum);
+  }
+  float newest = Floats(conv.x).at[c];
+  Floats(state).at[place_in_state(conv, position, c)] = newest;
+  sum = fma(Floats(conv.weight).at[c * conv.n_taps + conv.n_taps - 1], newest, sum);
   precise float y = sum * sigmoid(sum);
   return y;
 }
@@ -70,21 +53,24 @@ void norm_keys() {
 }
 
 void main() {
-  touch_params();
   Delta d = p.delta;
   int h = int(gl_WorkGroupID.y), first = int(gl_WorkGroupID.x) * kColumns, column = first + thread_id() / 8;
   bool is_inside = column < d.v_dim;
-  int slot = Ints(step.slots).at[0], position = Ints(step.positions).at[0];
+  int slot = Ints(step.slots).at[0], position = Ints(step.positions).at[0], key_dim = d.k_heads * d.k_dim;
   uint64_t state = delta_state(d, slot, h), conv = conv_state(p.conv, slot);
   load_state(d, state, column, is_inside && position > 0);
-  [[unroll]] for (int i = 0; i < kChannels; ++i) {
-    load_channel(i, channel_of(i * kThreads + thread_id(), h, first), conv, position);
-  }
-  [[unroll]] for (int i = 0; i < kChannels; ++i) {
-    int c = channel_of(i * kThreads + thread_id(), h, first);
-    if (c < 0) continue;
-    channel_values[i * kThreads + thread_id()] = convolved(i);
-    Floats(conv).at[place_in_state(p.conv, position, c)] = inputs[i][kMaxTaps - 1];
+  Token token;
+  token.alpha = Floats(d.alpha).at[h];
+  token.beta = Floats(d.beta).at[h];
+  float dt_bias = Floats(d.dt_bias).at[h], a = Floats(d.a).at[h];
+  for (int i = thread_id(); i < 2 * kMaxKeys + kColumns; i += kThreads) {
+    int in_head = i % kMaxKeys, v = i - 2 * kMaxKeys, c = -1;
+    if (v >= 0) {
+      if (first + v < d.v_dim) c = 2 * key_dim + h * d.v_dim + first + v;
+    } else if (in_head < d.k_dim) {
+      c = i / kMaxKeys * key_dim + key_head(d, h) * d.k_dim + in_head;
+    }
+    if (c >= 0) channel_values[i] = convolved(conv, position, c);
   }
   barrier();
   norm_keys();
@@ -92,7 +78,8 @@ void main() {
     queries[i] = has_row(d, i) ? channel_values[i * 8 + part_id()] : 0.0;
     keys[i] = has_row(d, i) ? channel_values[kMaxKeys + i * 8 + part_id()] : 0.0;
   }
-  float y = take_token(d, 0, h, is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0);
+  token.v = is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0;
+  float y = take_token(d, token, dt_bias, a);
   if (part_id() == 0 && is_inside) Floats(d.out_).at[h * d.v_dim + column] = y;
   store_state(d, state, column, is_inside);
 }

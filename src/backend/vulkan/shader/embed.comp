@@ -34,7 +34,6 @@ float decoded(uint64_t segment, int row, int g, int e, int w[8]) {
 #endif
 
 void main() {
-  touch_params();
   int t = int(gl_WorkGroupID.x);
   if (t >= step_count(kTokens)) return;
   int token = Ints(step.tokens).at[t];

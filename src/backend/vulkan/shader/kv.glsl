@@ -78,11 +78,6 @@ uvec4 kept_four(vec4 x) {
   ivec4 whole = ivec4(sign(q) * floor(abs(q) + 0.5));  // half away from zero, as Q8_0 is
   return uvec4(packed_bytes(whole), floatBitsToUint(as_half(d)), 0, 0);
 }
-vec4 as_kept(uvec4 kept) {
-  if (kKv == kKvF32) return uintBitsToFloat(kept);
-  if (kKv == kKvF16) return halves(kept.x, kept.y);
-  return signed_bytes(kept.x) * uintBitsToFloat(kept.y);
-}
 
 // Writes numbers i .. i + 3 of a key or a value. dim is padded.
 void store_four(uint64_t at, bool is_key, int dim, int position, int i, uvec4 kept) {

@@ -21,44 +21,27 @@ shared float partial[kSplit * (1 + kGated) * M * kThreads + 1];
 
 int results[M];
 
-// A warp's segments: those of `split` (kSplit) or of all, of one matrix or of gate and up, in order. kAhead of them are on
-// their way from the beginning on.
-layout(constant_id = 8) const int kAhead = 1;
-const int kMatrices = 1 + kGated;
-
-int first_segment, n_own;
-uint64_t weights_of[2];
-
-Loaded load_own(int i) {
-  int which = kGated != 0 && i >= n_own ? 1 : 0, s = first_segment + i - which * n_own;
-  return load_segment(weights_of[which] + uint64_t(s) * uint64_t(kSegmentBytes));
-}
-
-// Segments are added in order within a split, splits in order.
-void multiply_own(Loaded loaded[kAhead], inout float totals[kMatrices][M]) {
-  int n_segments = p.parts[0].n_segments, n_splits = p.parts[0].n_splits;
-  [[unroll]] for (int which = 0; which < kMatrices; ++which) {
+// Segments of splits first, first + step, ... of one panel, added in order; the first of them is `loaded`. Nothing more is
+// loaded ahead: registers for a second segment cost more in workgroups at once than they win.
+void multiply_panel(Matrix matrix, uint64_t weights, Loaded loaded, int first, int step, out float totals[M]) {
+  int begin = first * matrix.n_segments / matrix.n_splits;
+  [[unroll]] for (int m = 0; m < M; ++m) totals[m] = 0;
+  for (int split = first; split < matrix.n_splits; split += step) {
     float sums[M];
     [[unroll]] for (int m = 0; m < M; ++m) sums[m] = 0;
-    int split = kSplit != 0 ? 0 : 1;
-    for (int i = 0; i < n_own; ++i) {
-      int next = which * n_own + i + kAhead;
+    int end = (split + 1) * matrix.n_segments / matrix.n_splits;
+    for (int s = split * matrix.n_segments / matrix.n_splits; s < end; ++s) {
+      if (s != begin) loaded = load_segment(weights + uint64_t(s) * uint64_t(kSegmentBytes));
       float values[M];
-      multiply_segment(loaded[0], first_segment + i, values);
-      [[unroll]] for (int k = 0; k + 1 < kAhead; ++k) loaded[k] = loaded[k + 1];
-      if (next < kMatrices * n_own) loaded[kAhead - 1] = load_own(next);
+      multiply_segment(loaded, s, values);
       [[unroll]] for (int m = 0; m < M; ++m) {
         precise float sum = sums[m] + values[m];
         sums[m] = sum;
       }
-      bool ends = kSplit != 0 ? i + 1 == n_own : i + 1 == split * n_segments / n_splits;
-      if (!ends) continue;
-      ++split;
-      [[unroll]] for (int m = 0; m < M; ++m) {
-        precise float total = totals[which][m] + sums[m];
-        totals[which][m] = total;
-        sums[m] = 0;
-      }
+    }
+    [[unroll]] for (int m = 0; m < M; ++m) {
+      precise float total = totals[m] + sums[m];
+      totals[m] = total;
     }
   }
 }
@@ -75,7 +58,6 @@ int find_rows(out int expert) {
 }
 
 void main() {
-  touch_params();
   if (kRouteRoom > 1) {  // one row; whose experts nobody has looked for yet
     choose_experts(p.route, 0);
     if (gl_WorkGroupID.x == 0 && gl_WorkGroupID.y == 0) write_route(p.route, 0);
@@ -88,29 +70,33 @@ void main() {
   if (n_rows == 0) return;
   // The first weights are on their way before the activations are looked at.
   bool is_inside = panel * kPanelRows < n_out;
-  int n_segments = p.parts[0].n_segments, safe_panel = is_inside ? panel : 0;
-  first_segment = kSplit != 0 ? split * n_segments / n_splits : 0;
-  n_own = kSplit != 0 ? (split + 1) * n_segments / n_splits - first_segment : n_segments;
-  weights_of[0] = panel_at(p.parts[part], safe_panel, expert);
-  if (kGated != 0) weights_of[1] = panel_at(p.parts[1], safe_panel, expert);
-  Loaded loaded[kAhead];
-  [[unroll]] for (int i = 0; i < kAhead; ++i) loaded[i] = load_own(min(i, kMatrices * n_own - 1));
+  int safe_panel = is_inside ? panel : 0;
+  uint64_t begin = uint64_t(split * p.parts[0].n_segments / n_splits) * uint64_t(kSegmentBytes);
+  uint64_t weights = panel_at(p.parts[part], safe_panel, expert);
+  Loaded loaded = load_segment(weights + begin);
   if (kRounds != 0) make_input();
-  float totals[kMatrices][M];
-  [[unroll]] for (int i = 0; i < kMatrices; ++i) {
-    [[unroll]] for (int m = 0; m < M; ++m) totals[i][m] = 0;
+  float totals[M], ups[M];
+  [[unroll]] for (int m = 0; m < M; ++m) {
+    totals[m] = 0;
+    ups[m] = 0;
   }
-  if (is_inside) multiply_own(loaded, totals);
+  if (is_inside) {
+    multiply_panel(p.parts[part], weights, loaded, split, warps, totals);
+    if (kGated != 0) {
+      uint64_t up_weights = panel_at(p.parts[1], panel, expert);
+      multiply_panel(p.parts[1], up_weights, load_segment(up_weights + begin), split, warps, ups);
+    }
+  }
   if (kSplit == 0) {
     int o = panel * kPanelRows + lane_id();
     [[unroll]] for (int m = 0; m < M; ++m) {
-      if (o < n_out && m < n_rows) write_out(part, expert, o, results[m], totals[0][m], totals[kGated][m]);
+      if (o < n_out && m < n_rows) write_out(part, expert, o, results[m], totals[m], ups[m]);
     }
     return;
   }
   [[unroll]] for (int m = 0; m < M; ++m) {
-    partial[(warp_id() * M + m) * 32 + lane_id()] = totals[0][m];
-    if (kGated != 0) partial[M * kThreads + (warp_id() * M + m) * 32 + lane_id()] = totals[kGated][m];
+    partial[(warp_id() * M + m) * 32 + lane_id()] = totals[m];
+    if (kGated != 0) partial[M * kThreads + (warp_id() * M + m) * 32 + lane_id()] = ups[m];
   }
   barrier();
   for (int i = thread_id(); i < per_block * M * kPanelRows; i += kThreads) {

@@ -43,16 +43,6 @@ struct Step {
 };
 layout(set = 0, binding = 1, scalar) uniform StepBlock { Step step; };
 
-// Parameters come from memory a line at a time, as they are met: all at once is as fast as one. The next dispatch's lie
-// behind. A value that parameters never have keeps a compiler from leaving it out.
-layout(set = 0, binding = 0, scalar) uniform RawBlock { uint raw_params[512]; };
-layout(set = 0, binding = 1, scalar) uniform RawStep { uint raw_step[32]; };
-void touch_params() {
-  const uint kNever = 0x9E3779B9u;
-  uint lane = gl_LocalInvocationIndex & 31u;
-  if (raw_params[lane * 16u] == kNever && raw_step[lane] == kNever) Ints(step.counts).at[0] = 0;
-}
-
 int step_count(int which) { return Ints(step.counts).at[which]; }
 const int kAlwaysOne = -1;
 int rows_of(int which) { return which == kAlwaysOne ? 1 : step_count(which); }

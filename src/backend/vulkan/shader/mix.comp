@@ -56,7 +56,6 @@ float sum_of(int used, int row) {
 }
 
 void main() {
-  touch_params();
   int panel = int(gl_WorkGroupID.x), n_rows = p.n_used + (has_last() ? 1 : 0), n_units = n_rows * p.parts[0].n_segments;
   Loaded loaded[kAhead];
   [[unroll]] for (int i = 0; i < kAhead; ++i) {

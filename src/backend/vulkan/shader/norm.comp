@@ -34,7 +34,6 @@ void write(int row, int segment, bool is_inside, Eight x, float factor) {
 }
 
 void main() {
-  touch_params();
   int n_rows = rows_of(p.n_rows) * p.per_row;
   if (kHeads != 0) {
     int first = int(gl_WorkGroupID.x) * kWarps, row = first + warp_id();

@@ -12,6 +12,11 @@ struct Delta {
 
 float S[N], keys[N], queries[N];
 
+// What else a token brings.
+struct Token {
+  float v, alpha, beta;
+};
+
 int key_head(Delta d, int h) { return d.is_cyclic != 0 ? h % d.k_heads : h / (d.v_heads / d.k_heads); }
 int part_id() { return thread_id() % 8; }
 bool has_row(Delta d, int i) { return i * 8 + part_id() < d.k_dim; }
@@ -31,18 +36,18 @@ void store_state(Delta d, uint64_t state, int column, bool is_inside) {
 }
 
 // One token, with `keys` and `queries` set: what it gives. REQUIRES: every thread of the workgroup calls.
-float take_token(Delta d, int t, int h, float v) {
-  precise float gate = Floats(d.alpha).at[t * d.v_heads + h] + Floats(d.dt_bias).at[h];
+float take_token(Delta d, Token token, float dt_bias, float a) {
+  precise float gate = token.alpha + dt_bias;
   precise float softplus = gate > 20.0 ? gate : gate < -15.0 ? exp(gate) : log(1.0 + exp(gate));
-  precise float decay = exp(Floats(d.a).at[h] * softplus);
-  float beta = sigmoid(Floats(d.beta).at[t * d.v_heads + h]);
+  precise float decay = exp(a * softplus);
+  float beta = sigmoid(token.beta);
   precise float seen = 0;
   [[unroll]] for (int i = 0; i < N; ++i) {
     precise float decayed = S[i] * decay;
     S[i] = decayed;
     seen = fma(decayed, keys[i], seen);
   }
-  precise float delta = beta * (v - lanes_sum(seen, 8));
+  precise float delta = beta * (token.v - lanes_sum(seen, 8));
   precise float result = 0;
   [[unroll]] for (int i = 0; i < N; ++i) {
     precise float next = fma(keys[i], delta, S[i]);

@@ -1,6 +1,6 @@
 // Which experts a token uses, from its logits: the same wherever it is done. The best of each 32 experts first, then the
 // best of those; the lower number among equals. What is no number counts as the lowest.
-layout(constant_id = 7) const int kRouteRoom = 1024;  // experts there is room for, a multiple of 32; 1: none are looked for
+layout(constant_id = 7) const int kRouteRoom = 1;  // experts there is room for, a multiple of 32; 1: none are looked for
 const int kMaxUsed = 64;
 
 struct Route {

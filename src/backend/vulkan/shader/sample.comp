@@ -15,7 +15,6 @@ struct Params {
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 void main() {
-  touch_params();
   int row = int(gl_WorkGroupID.y), part = int(gl_WorkGroupID.x), n_rows = step_count(kOutputs);
   if (row >= n_rows) return;
   float best = 0;

@@ -123,7 +123,7 @@ vec4 x_four(int m, int e) {
 }
 
 void multiply_segment(Loaded segment, int s, out float values[M]) {
-  const int kAtOnce = M == 1 ? 32 : 8;  // pieces under way
+  const int kAtOnce = 8;  // pieces under way
   [[unroll]] for (int m = 0; m < M; ++m) values[m] = 0;
   for (int j = 0; j < kSegmentElems / PIECE_ELEMS; j += kAtOnce) {
     uvec4 pieces[kAtOnce];
