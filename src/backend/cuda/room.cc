@@ -1,6 +1,7 @@
 #include "backend/cuda/room.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "graph/rope.h"
 
@@ -27,6 +28,20 @@ size_t max_rows(const Graph& graph, const RoundedForm& form, const Bucket& bucke
   return static_cast<size_t>(rows) * static_cast<size_t>(info.shape.elems() / form.n_in);
 }
 
+constexpr FusionLimits kFusionLimits = {.product_parts = simt::kMaxProductParts,
+                                        .narrow_head = simt::kSegmentElems,  // a head is a warp's
+                                        .used = simt::kMaxUsed,
+                                        .experts = simt::kMaxExperts,
+                                        .row_elems = std::numeric_limits<int64_t>::max(),
+                                        .mix_elems = std::numeric_limits<int64_t>::max()};
+
+FindMatrix matrices_of(const CudaWeights& weights) {
+  return [&weights](const std::string& name) -> FusedMatrix {
+    const DeviceMatrix* m = weights.matrix(name);
+    return {m->format, m->format->rounded_block, m->matrix.n_in, m->matrix.n_out};
+  };
+}
+
 }  // namespace
 
 UploadLayout::UploadLayout(const Bucket& bucket, const CudaCache& cache) {
@@ -48,7 +63,7 @@ Room::Room(const Graph& graph, const CudaWeights& weights, const CudaCache& cach
     : graph_(graph),
       cache_(cache),
       bucket_(bucket),
-      fusion_(graph, weights, bucket.keep_values),
+      fusion_(graph, matrices_of(weights), kFusionLimits, bucket.keep_values),
       plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, fusion_.later_uses())),
       layout_(bucket, cache) {}
 

@@ -7,7 +7,8 @@
 
 #include "backend/cuda/cache.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/fusion.h"
+#include "backend/cuda/weights.h"
+#include "backend/fusion.h"
 #include "backend/plan.h"
 #include "graph/memory_plan.h"
 

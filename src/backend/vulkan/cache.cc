@@ -16,6 +16,8 @@ struct KvFormat {
 constexpr std::array<KvFormat, 3> kKvFormats = {
     {{"f32", kKvF32, 128}, {"f16", kKvF16, 64}, {"q8_0", kKvQ8, 32 + sizeof(float)}}};
 
+int64_t conv_floats(const RecurrentCache& r) { return int64_t{r.conv_channels} * r.conv_taps; }
+
 // Bytes of 32 positions of n numbers each.
 size_t panel_bytes(const KvFormat& format, int n) { return padded(n) / 32 * format.block_bytes * kPagePositions; }
 
@@ -69,7 +71,7 @@ Result<std::unique_ptr<VulkanCache>> VulkanCache::allocate(std::span<const Layer
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     cache->places_[i].state_begin = cache->state_bytes_;
-    const int64_t floats = layers[i].recurrent.conv_floats() + layers[i].recurrent.delta_floats();
+    const int64_t floats = conv_floats(layers[i].recurrent) + layers[i].recurrent.delta_floats();
     cache->state_bytes_ += static_cast<size_t>(floats) * sizeof(float);
   }
   cache->n_slots_ = sizes.n_slots;
@@ -108,7 +110,7 @@ Address VulkanCache::conv_states(int layer) const {
   return states_.address() + places_[static_cast<size_t>(layer)].state_begin;
 }
 Address VulkanCache::delta_states(int layer) const {
-  const int64_t n = layers_[static_cast<size_t>(layer)].recurrent.conv_floats();
+  const int64_t n = conv_floats(layers_[static_cast<size_t>(layer)].recurrent);
   return conv_states(layer) + static_cast<size_t>(n) * sizeof(float);
 }
 

@@ -1,5 +1,5 @@
 // Caches on the device. Keys and values per layer in one buffer of its pages (shader/kv.glsl): a page of a group is a
-// page in each of its layers. Per slot each recurrent layer's convolution inputs ([taps-1, channels]) and delta state
+// page in each of its layers. Per slot each recurrent layer's convolution inputs ([taps, channels]) and delta state
 // ([heads, k_dim, v_dim]), and the token sampled last.
 #pragma once
 

@@ -13,18 +13,21 @@ constexpr std::array<Tuning, 5> kTunings = {{
      .attention_splits = 16,
      .few_rows = 8,
      .product_rows = 16,
+     .few_groups = 264,
      .records_ahead = true},  // NVIDIA
     {.vendor_id = 0x1002,
      .subgroup = 32,
      .attention_splits = 16,
      .few_rows = 8,
      .product_rows = 8,
+     .few_groups = 192,
      .records_ahead = true},  // AMD: 16 rows spill
     {.vendor_id = 0x8086,
      .subgroup = 32,
      .attention_splits = 8,
      .few_rows = 8,
      .product_rows = 8,
+     .few_groups = 64,
      .records_ahead = true},  // Intel
     // Mesa on the CPU: a kernel costs seconds to compile, more the more rows it has.
     {.vendor_id = 0x10005,
@@ -32,8 +35,15 @@ constexpr std::array<Tuning, 5> kTunings = {{
      .attention_splits = 4,
      .few_rows = 4,
      .product_rows = 4,
+     .few_groups = 4,
      .records_ahead = false},
-    {.vendor_id = 0, .subgroup = 32, .attention_splits = 8, .few_rows = 8, .product_rows = 8, .records_ahead = true},
+    {.vendor_id = 0,
+     .subgroup = 32,
+     .attention_splits = 8,
+     .few_rows = 8,
+     .product_rows = 8,
+     .few_groups = 64,
+     .records_ahead = true},
 }};
 
 bool has_extension(const InstanceApi& api, VkPhysicalDevice device, const char* name) {

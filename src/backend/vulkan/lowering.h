@@ -48,6 +48,9 @@ class Lowering {
   using Lower = Status (Lowering::*)(int node);
   static Lower find(Op op);
 
+  Status lower(int i);
+  bool is_one_row() const { return sizes_.max_tokens == 1; }
+
   Status lower_embed(int i);
   Status lower_hidden_in(int i);
   Status lower_nothing(int i);
@@ -84,9 +87,15 @@ class Lowering {
     int rows, outputs;  // of a workgroup
   };
   bool on_matrices(const DeviceMatrix& matrix, bool is_expert) const;
-  ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows, bool rounds) const;
+  ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows, bool makes) const;
   Status lower_products(const ProductGroup& group);
-  Status fill_inputs(const ProductGroup& group, bool rounds_inside, LinearBlock& block, Touched& touched);
+  Status lower_part(const ProductGroup& group);
+  Status lower_mix(const MixGroup& mix);
+  bool fill_row(Value x, LinearBlock& block, Touched& touched) const;  // whether the row must be made ready
+  Status fill_inputs(const ProductGroup& group, bool& makes, LinearBlock& block, Touched& touched);
+  void fill_experts(const ProductGroup& group, bool is_few, LinearBlock& block, Touched& touched) const;
+  Value other_operand(int add, Value result) const;
+  Route route_of(int route) const;
   void fill_parts(const ProductGroup& group, LinearBlock& block, Touched& touched) const;
   Status lower_combine(int combine, int add);
   // The rounded form of v, made now if nobody did.
@@ -100,6 +109,13 @@ class Lowering {
   Written written(Value v, int64_t n_in, Touched& touched);
   bool rounds_inside(Value x, int n_in) const;
   Status lower_heads(int attention, const KvLayer& kv);
+  Status lower_attend_one(const HeadGroup& group);
+  Status emit_attention(int i, AttentionBlock& block, Touched& touched, bool is_fused);
+  ConvBlock conv_block(const Node& n) const;
+  DeltaBlock delta_block(const Node& n) const;
+  Status check_recurrence(const ConvBlock& conv) const;
+  Status check_recurrence(const DeltaBlock& delta) const;
+  Status lower_delta_one(const DeltaGroup& group);
   void fill_heads(int attention, HeadPart (&parts)[3], Touched& touched) const;
   HeadPart head_part(const HeadChain& chain) const;
   Turns turns_of(int rope) const;

@@ -9,6 +9,10 @@ HeadPart Lowering::head_part(const HeadChain& chain) const {
   HeadPart part{};
   if (!chain.x) return part;
   part.x = room_.at(chain.x);
+  if (chain.slice >= 0) {
+    part.x += static_cast<size_t>(node(chain.slice).as<SliceParams>().begin) * sizeof(float);
+    part.stride = static_cast<int>(inner(chain.x));
+  }
   if (chain.norm >= 0) {
     part.is_normed = 1;
     part.norm_weight = vector(node(chain.norm).in[1]);
@@ -27,6 +31,7 @@ void Lowering::fill_heads(int attention, HeadPart (&parts)[3], Touched& touched)
     if (!chain.x) continue;
     parts[i] = head_part(chain);
     parts[i].dim = static_cast<int>(inner(n.in[i]));
+    if (parts[i].stride == 0) parts[i].stride = parts[i].dim;
     parts[i].n_heads = static_cast<int>(width(n.in[i])) / parts[i].dim;
     touched.reads.push_back(all(chain.x));
   }
@@ -59,21 +64,46 @@ Status Lowering::lower_heads(int attention, const KvLayer& kv) {
               {div_up(int64_t{sizes_.max_tokens} * n_heads, kWarps)}, touched);
 }
 
+// Steps of one token: one dispatch, with the gate of the result.
+Status Lowering::lower_attend_one(const HeadGroup& group) {
+  const int i = group.attention;
+  AttentionBlock block{};
+  Touched touched;
+  const Buffer& pages = cache_.pages(node(i).as<AttentionParams>().cache_layer);
+  fill_heads(i, block.parts, touched);
+  touched.writes.push_back({pages.address(), pages.size()});
+  Value out = node(i).out[0];
+  if (group.act >= 0) {
+    const HeadPart gate = head_part(group.gate);
+    block.gate = gate.x;
+    block.gate_stride = gate.stride > 0 ? gate.stride : static_cast<int>(width(out) / info(node(i).in[0]).shape[0]);
+    block.gate_act = static_cast<int>(node(group.act).as<GatedActParams>().act);
+    touched.reads.push_back(all(group.gate.x));
+    out = node(group.act).out[0];
+  }
+  block.out = room_.at(out);
+  touched.writes.push_back(all(out));
+  return emit_attention(i, block, touched, true);
+}
+
 Status Lowering::lower_attention(int i) {
+  const Node& n = node(i);
+  if (Status s = lower_heads(i, cache_.kv_layer(n.as<AttentionParams>().cache_layer)); !s.ok()) return s;
+  AttentionBlock block{};
+  Touched touched{{all(n.in[0])}, {all(n.out[0])}};
+  block.out = room_.at(n.out[0]);
+  return emit_attention(i, block, touched, false);
+}
+
+Status Lowering::emit_attention(int i, AttentionBlock& block, Touched& touched, bool is_fused) {
   const Node& n = node(i);
   const AttentionParams& attention = n.as<AttentionParams>();
   const KvLayer kv = cache_.kv_layer(attention.cache_layer);
   const Buffer& pages = cache_.pages(attention.cache_layer);
-  const bool is_fused = sizes_.max_tokens == 1 && room_.fusion().heads_of(i) != nullptr;
-  if (!is_fused) {
-    if (Status s = lower_heads(i, kv); !s.ok()) return s;
-  }
-  AttentionBlock block{};
-  Touched touched{{{pages.address(), pages.size()}}, {all(n.out[0])}};
+  touched.reads.push_back({pages.address(), pages.size()});
   block.kv = kv;
   block.q = room_.at(n.in[0]);
   block.sinks = vector(n.in[3]);
-  block.out = room_.at(n.out[0]);
   block.n_rows = n_rows(n.in[0]);
   block.n_heads = static_cast<int>(info(n.in[0]).shape[0]);
   block.scale = attention.scale;
@@ -83,12 +113,6 @@ Status Lowering::lower_attention(int i) {
   block.partial = room_.attention_partial().address();
   block.counters = room_.attention_counters().address();
   const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
-  if (is_fused) {
-    fill_heads(i, block.parts, touched);
-    touched.writes.push_back({pages.address(), pages.size()});
-  } else {
-    touched.reads.push_back(all(n.in[0]));
-  }
   if (is_split) {
     touched.writes.push_back({block.partial, room_.attention_partial().size()});
     touched.writes.push_back({block.counters, room_.attention_counters().size()});
@@ -125,34 +149,41 @@ Status Lowering::lower_attention(int i) {
               touched);
 }
 
-Status Lowering::lower_moe_route(int i) {
+Route Lowering::route_of(int i) const {
   const Node& n = node(i);
   const MoeRouteParams& route = n.as<MoeRouteParams>();
-  const RouteBlock block{.logits = room_.at(n.in[0]),
-                         .ids = room_.at(n.out[0]),
-                         .weights = room_.at(n.out[1]),
-                         .n_rows = n_rows(n.in[0]),
-                         .n_experts = static_cast<int>(width(n.in[0])),
-                         .n_used = static_cast<int>(route.n_used),
-                         .mode = static_cast<int>(route.weights),
-                         .scale = route.scale};
-  if (block.n_experts > kMaxExperts) {
-    return fail(ErrorCode::unsupported, "the vulkan backend's {} takes up to {} experts; this model has {}",
-                op_name(n.op), kMaxExperts, block.n_experts);
+  return {.logits = room_.at(n.in[0]),
+          .ids = room_.at(n.out[0]),
+          .weights = room_.at(n.out[1]),
+          .n_experts = static_cast<int>(width(n.in[0])),
+          .n_used = static_cast<int>(route.n_used),
+          .mode = static_cast<int>(route.weights),
+          .scale = route.scale};
+}
+
+Status Lowering::lower_moe_route(int i) {
+  const Node& n = node(i);
+  const RouteBlock block{.route = route_of(i), .n_rows = n_rows(n.in[0])};
+  const Route& route = block.route;
+  if (route.n_experts > kMaxExperts || route.n_used > kMaxUsed) {
+    return fail(ErrorCode::unsupported,
+                "the vulkan backend's {} takes up to {} experts and uses {}; this model has {}, {}", op_name(n.op),
+                kMaxExperts, kMaxUsed, route.n_experts, route.n_used);
   }
-  if (Status s = emit({"route", {}}, block, {max_rows(n.in[0])}, {{all(n.in[0])}, {all(n.out[0]), all(n.out[1])}});
+  if (Status s = emit({"route", {{7, static_cast<int>(div_up(route.n_experts, 32) * 32)}}}, block, {max_rows(n.in[0])},
+                      {{all(n.in[0])}, {all(n.out[0]), all(n.out[1])}});
       !s.ok()) {
     return s;
   }
   if (max_rows(n.in[0]) <= kMaxSplitTokens) return ok_status();
   const ExpertTiles tiles = room_.expert_tiles();
-  const GroupPairsBlock pairs{.ids = block.ids,
+  const GroupPairsBlock pairs{.ids = route.ids,
                               .order = tiles.order,
                               .tiles = tiles.tiles,
                               .n_tiles = tiles.n_tiles,
                               .n_rows = block.n_rows,
-                              .n_used = block.n_used,
-                              .n_experts = block.n_experts,
+                              .n_used = route.n_used,
+                              .n_experts = route.n_experts,
                               .tile_rows = room_.tile_rows()};
   return emit({"group_pairs", {}}, pairs, {1}, {{all(n.out[0])}, {{tiles.order, tiles.n_bytes}}});
 }
@@ -171,62 +202,95 @@ Status Lowering::lower_combine(int combine, int add) {
                      .dim = static_cast<int>(width(out))};
   Touched touched{{all(n.in[0]), all(n.in[1])}, {all(out)}};
   if (add >= 0) {
-    const bool is_first = room_.fusion().owner(node(add).in[0]) == room_.fusion().owner(n.out[0]);
-    const Value other = node(add).in[is_first ? 1 : 0];
+    const Value other = other_operand(add, n.out[0]);
     block.added = room_.at(other);
     touched.reads.push_back(all(other));
   }
   return emit({"combine", {}}, block, flat(int64_t{max_rows(out)} * block.dim), touched);
 }
 
+ConvBlock Lowering::conv_block(const Node& n) const {
+  return {.x = room_.at(n.in[0]),
+          .weight = vector(n.in[1]),
+          .out = room_.at(n.out[0]),
+          .states = cache_.conv_states(n.as<ShortConvParams>().cache_layer),
+          .slot_bytes = cache_.state_bytes(),
+          .n_channels = static_cast<int>(width(n.in[0])),
+          .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
+}
+
+Status Lowering::check_recurrence(const ConvBlock& conv) const {
+  if (conv.n_taps <= kMaxTaps) return ok_status();
+  return fail(ErrorCode::unsupported, "the vulkan backend's {} has up to {} taps; this model has {}",
+              op_name(Op::short_conv), kMaxTaps, conv.n_taps);
+}
+
+Status Lowering::check_recurrence(const DeltaBlock& delta) const {
+  if (delta.k_dim <= 256) return ok_status();
+  return fail(ErrorCode::unsupported, "the vulkan backend's {} takes keys of up to 256 numbers; this model has {}",
+              op_name(Op::delta_net), delta.k_dim);
+}
+
 Status Lowering::lower_short_conv(int i) {
   const Node& n = node(i);
-  const int layer = n.as<ShortConvParams>().cache_layer;
-  const ConvBlock block{.x = room_.at(n.in[0]),
-                        .weight = vector(n.in[1]),
-                        .out = room_.at(n.out[0]),
-                        .states = cache_.conv_states(layer),
-                        .slot_bytes = cache_.state_bytes(),
-                        .n_channels = static_cast<int>(width(n.in[0])),
-                        .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
-  if (block.n_taps > kMaxTaps) {
-    return fail(ErrorCode::unsupported, "the vulkan backend's {} has up to {} taps; this model has {}", op_name(n.op),
-                kMaxTaps, block.n_taps);
-  }
-  return emit({"conv", {}}, block, {div_up(block.n_channels, kThreads), std::min(room_.max_seqs(), sizes_.max_tokens)},
+  const ConvBlock block = conv_block(n);
+  if (Status s = check_recurrence(block); !s.ok()) return s;
+  return emit({"conv", {}}, block,
+              {div_up(block.n_channels, kThreads), std::min(room_.max_seqs(), sizes_.max_tokens),
+               div_up(sizes_.max_tokens, kConvTokens)},
               {{all(n.in[0])}, {all(n.out[0]), {block.states, 1}}});
 }
 
+DeltaBlock Lowering::delta_block(const Node& n) const {
+  const DeltaNetParams& delta = n.as<DeltaNetParams>();
+  return {.q = room_.at(n.in[0]),
+          .k = room_.at(n.in[1]),
+          .v = room_.at(n.in[2]),
+          .alpha = room_.at(n.in[3]),
+          .beta = room_.at(n.in[4]),
+          .dt_bias = vector(n.in[5]),
+          .a = vector(n.in[6]),
+          .out = room_.at(n.out[0]),
+          .states = cache_.delta_states(delta.cache_layer),
+          .slot_bytes = cache_.state_bytes(),
+          .k_heads = static_cast<int>(info(n.in[1]).shape[0]),
+          .v_heads = static_cast<int>(info(n.in[2]).shape[0]),
+          .k_dim = static_cast<int>(info(n.in[1]).shape[1]),
+          .v_dim = static_cast<int>(info(n.in[2]).shape[1]),
+          .is_cyclic = delta.sharing == HeadSharing::cyclic ? 1 : 0,
+          .q_scale = delta.q_scale};
+}
+
+namespace {
+
+int rows_of_state(const DeltaBlock& delta) {  // of a thread
+  int rows = 4;
+  while (rows * 8 < delta.k_dim) rows *= 2;
+  return rows;
+}
+
+}  // namespace
+
 Status Lowering::lower_delta_net(int i) {
   const Node& n = node(i);
-  const DeltaNetParams& delta = n.as<DeltaNetParams>();
-  DeltaBlock block{};
-  block.q = room_.at(n.in[0]);
-  block.k = room_.at(n.in[1]);
-  block.v = room_.at(n.in[2]);
-  block.alpha = room_.at(n.in[3]);
-  block.beta = room_.at(n.in[4]);
-  block.dt_bias = vector(n.in[5]);
-  block.a = vector(n.in[6]);
-  block.out = room_.at(n.out[0]);
-  block.states = cache_.delta_states(delta.cache_layer);
-  block.slot_bytes = cache_.state_bytes();
-  block.k_heads = static_cast<int>(info(n.in[1]).shape[0]);
-  block.k_dim = static_cast<int>(info(n.in[1]).shape[1]);
-  block.v_heads = static_cast<int>(info(n.in[2]).shape[0]);
-  block.v_dim = static_cast<int>(info(n.in[2]).shape[1]);
-  block.is_cyclic = delta.sharing == HeadSharing::cyclic ? 1 : 0;
-  block.q_scale = delta.q_scale;
-  if (block.k_dim > 256) {
-    return fail(ErrorCode::unsupported, "the vulkan backend's {} takes keys of up to 256 numbers; this model has {}",
-                op_name(n.op), block.k_dim);
-  }
-  int rows = 4;  // of the state, a thread
-  while (rows * 8 < block.k_dim) rows *= 2;
+  const DeltaBlock block = delta_block(n);
+  if (Status s = check_recurrence(block); !s.ok()) return s;
   return emit(
-      {"delta", {{1, rows}}}, block,
+      {"delta", {{1, rows_of_state(block)}}}, block,
       {div_up(block.v_dim, 32), block.v_heads, std::min(room_.max_seqs(), sizes_.max_tokens)},
       {{all(n.in[0]), all(n.in[1]), all(n.in[2]), all(n.in[3]), all(n.in[4])}, {all(n.out[0]), {block.states, 1}}});
+}
+
+Status Lowering::lower_delta_one(const DeltaGroup& group) {
+  const Node &delta = node(group.delta), &conv = node(group.conv);
+  const DeltaOneBlock block{
+      .delta = delta_block(delta), .conv = conv_block(conv), .eps = node(group.q_norm).as<NormParams>().eps};
+  if (Status s = check_recurrence(block.conv); !s.ok()) return s;
+  if (Status s = check_recurrence(block.delta); !s.ok()) return s;
+  return emit({"delta_one", {{1, rows_of_state(block.delta)}}}, block,
+              {div_up(block.delta.v_dim, 32), block.delta.v_heads},
+              {{all(conv.in[0]), all(delta.in[3]), all(delta.in[4])},
+               {all(delta.out[0]), {block.delta.states, 1}, {block.conv.states, 1}}});
 }
 
 Status Lowering::lower_sample(int i) {

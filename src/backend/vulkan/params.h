@@ -17,7 +17,10 @@ inline constexpr int kChunkPositions = 256;  // positions whose attention is sum
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
 inline constexpr int kMaxExperts = 1024;
-inline constexpr int kMaxParts = 3;  // matrices multiplied in one dispatch
+inline constexpr int kMaxParts = 4;     // matrices multiplied in one dispatch
+inline constexpr int kMaxUsed = 64;     // experts of a token
+inline constexpr int kMaxMixed = 32;    // likewise, whose last products are one dispatch
+inline constexpr int kConvTokens = 16;  // of a convolution, a workgroup
 inline constexpr int kMaxSplits = 8;
 inline constexpr int kSampleSplits = 32;  // parts of a row of logits searched at once
 inline constexpr int kFinePositions = 512;
@@ -50,6 +53,12 @@ struct Rounded {
   int stride, block;
 };
 
+struct Route {
+  uint64_t logits, ids, weights;
+  int n_experts, n_used, mode;
+  float scale;
+};
+
 struct LinearBlock {
   Matrix parts[kMaxParts];
   uint64_t outs[kMaxParts], biases[kMaxParts], expert_scales[kMaxParts];
@@ -58,6 +67,10 @@ struct LinearBlock {
   uint64_t expert_ids, order, tiles, n_tiles;
   float norm_eps;
   int n_rows, n_parts, act, is_normed, per_row, n_used, x_per_used;
+  int head_dim, gate_act;
+  uint64_t gate;
+  Route route;
+  uint64_t mix_weights, last_x, last_gate;
 };
 
 struct EmbedBlock {
@@ -114,6 +127,7 @@ struct HeadPart {
   Turns turns;
   int n_heads, dim, is_normed;
   float eps;
+  int stride, unused;
 };
 
 struct HeadsBlock {
@@ -126,15 +140,15 @@ struct HeadsBlock {
 struct AttentionBlock {
   KvLayer kv;
   HeadPart parts[3];
-  uint64_t q, sinks, out, partial, counters;
+  uint64_t q, sinks, out, partial, counters, gate;
   int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
   float scale, softcap;
+  int gate_stride, gate_act;
 };
 
 struct RouteBlock {
-  uint64_t logits, ids, weights;
-  int n_rows, n_experts, n_used, mode;
-  float scale;
+  Route route;
+  int n_rows;
 };
 
 struct GroupPairsBlock {
@@ -158,12 +172,19 @@ struct DeltaBlock {
   float q_scale;
 };
 
+struct DeltaOneBlock {
+  DeltaBlock delta;
+  ConvBlock conv;
+  float eps;
+};
+
 struct SampleBlock {
   uint64_t logits, best, best_id;
   int vocab;
 };
 
 static_assert(sizeof(Matrix) == 40 && sizeof(Rounded) == 32 && sizeof(Turns) == 24 && sizeof(KvLayer) == 40);
-static_assert(sizeof(HeadPart) == 56 && sizeof(StepBlock) == 120 && sizeof(LinearBlock) % 8 == 0);
+static_assert(sizeof(HeadPart) == 64 && sizeof(Route) == 40 && sizeof(ConvBlock) == 48 && sizeof(DeltaBlock) == 104);
+static_assert(sizeof(StepBlock) == 120 && sizeof(LinearBlock) % 8 == 0);
 
 }  // namespace zinc::vulkan

@@ -37,7 +37,30 @@ int expert_tile_rows(const Graph& graph, const VulkanWeights& weights, const Dev
   return all_rounded ? kMatrixExpertRows : device.tuning().product_rows;
 }
 
+FusionLimits fusion_limits(const Device& device) {
+  return {.product_parts = kMaxParts,
+          .narrow_head = 2 * kSegmentElems,
+          .used = kMaxMixed,
+          .experts = kMaxExperts,
+          .row_elems = max_float_inputs(device.capabilities()),
+          .mix_elems = kMaxRoundedInputs,
+          .sums_combines = true};
+}
+
+FindMatrix matrices_of(const VulkanWeights& weights) {
+  return [&weights](const std::string& name) -> FusedMatrix {
+    const DeviceMatrix* m = weights.matrix(name);
+    return {m->format, m->format->rounded_block, m->matrix.n_in, m->matrix.n_out};
+  };
+}
+
 }  // namespace
+
+int max_float_inputs(const Capabilities& device) {
+  constexpr size_t kMost = 8192, kOther = 6144;  // kOther: bytes that kernels need beside
+  const size_t fits = device.shared_bytes > kOther ? (device.shared_bytes - kOther) / sizeof(float) : 0;
+  return static_cast<int>(std::min(kMost, fits / kSegmentElems * kSegmentElems));
+}
 
 UploadLayout::UploadLayout(const Bucket& bucket, const VulkanCache& cache) {
   const size_t n_tokens = static_cast<size_t>(bucket.max_tokens), n_seqs = static_cast<size_t>(bucket.max_seqs);
@@ -56,18 +79,18 @@ UploadLayout::UploadLayout(const Bucket& bucket, const VulkanCache& cache) {
 }
 
 Room::Room(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache, const Bucket& bucket,
-           int tile_rows)
+           const Device& device)
     : graph_(graph),
       cache_(cache),
       bucket_(bucket),
-      tile_rows_(tile_rows),
-      fusion_(graph, weights, bucket.keep_values),
+      tile_rows_(expert_tile_rows(graph, weights, device)),
+      fusion_(graph, matrices_of(weights), fusion_limits(device), bucket.keep_values),
       plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, fusion_.later_uses())),
       layout_(bucket, cache) {}
 
 Result<std::unique_ptr<Room>> Room::take(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache,
                                          Device& device, const Bucket& bucket) {
-  std::unique_ptr<Room> room(new Room(graph, weights, cache, bucket, expert_tile_rows(graph, weights, device)));
+  std::unique_ptr<Room> room(new Room(graph, weights, cache, bucket, device));
   if (Status s = room->take_buffers(device); !s.ok()) return s.error();
   if (Status s = room->place_rounded(device); !s.ok()) return s.error();
   if (Status s = room->make_rope_tables(weights, device); !s.ok()) return s.error();

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/fusion.h"
 #include "backend/plan.h"
 #include "backend/vulkan/cache.h"
-#include "backend/vulkan/fusion.h"
+#include "backend/vulkan/weights.h"
 #include "graph/memory_plan.h"
 
 namespace zinc::vulkan {
@@ -15,6 +16,10 @@ namespace zinc::vulkan {
 // Steps of up to this many tokens spread each row's chunks of keys over many workgroups, and the segments of each
 // product over a workgroup's warps.
 inline constexpr int kMaxSplitTokens = 8;
+
+// Inputs of one row that workgroups make ready in their shared memory: 8-bit ones, and floats where there is room.
+inline constexpr int kMaxRoundedInputs = 16384;
+int max_float_inputs(const Capabilities& device);
 
 // Rows of an expert that a workgroup multiplies on cooperative matrices.
 inline constexpr int kMatrixExpertRows = 64;
@@ -64,7 +69,8 @@ class Room {
   const Buffer& best_id() const { return best_id_; }
 
  private:
-  Room(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache, const Bucket& bucket, int tile_rows);
+  Room(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache, const Bucket& bucket,
+       const Device& device);
   Status place_rounded(Device& device);
   Status make_rope_tables(const VulkanWeights& weights, Device& device);
   Status take_buffers(Device& device);

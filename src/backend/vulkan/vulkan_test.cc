@@ -112,10 +112,17 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(int prompt_rows) {
     keys.push_back({"one row, gate and up", {module, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 0}}}});
     keys.push_back({"prompt", {module, {{1, prompt_rows}, {2, 0}, {3, 0}, {4, 0}, {5, 1}, {6, 0}}}});
   }
+  keys.push_back({"one row, experts it finds",
+                  {"linear.q4_k", {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 1}, {7, 256}}}});
+  keys.push_back({"one row, normed", {"linear.f32", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}}}});
+  for (const char* module : {"mix.q4_k", "mix.q6_k"}) {
+    keys.push_back({"8 experts of 512", {module, {{2, 18}, {4, 1}, {5, 288}, {6, 1}}}});
+  }
   keys.push_back(
       {"one token", {"attention", {{1, 2}, {2, 1}, {3, 1}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 2048}}}});
   keys.push_back({"prompt", {"attention", {{1, 8}, {2, 0}, {3, 0}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 1}}}});
   keys.push_back({"128 keys", {"delta", {{1, 16}}}});
+  keys.push_back({"128 keys, one token", {"delta_one", {{1, 16}}}});
   return keys;
 }
 

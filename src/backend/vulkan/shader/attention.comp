@@ -25,14 +25,16 @@ struct Params {
   uint64_t q, sinks, out_;
   uint64_t partial;   // [tokens, heads, n_chunks, v_dim + 2]
   uint64_t counters;  // [tokens, tiles of heads]: workgroups that are done, zero between steps
+  uint64_t gate;      // of the result, in steps of one token; 0: none
   int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
   float scale, softcap;
+  int gate_stride, gate_act;  // from head to head
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 const int kRound = N < 4 ? N : 4;  // rows whose partial sums there is room for
-shared float q_room[N * kKeyDim];
-shared float scores[N * kChunkPositions];
+shared vec4 q_room[N * kKeyDim / 4];
+shared vec4 scores[N * kChunkPositions / 4];
 shared vec4 partial_room[kWarps * kRound * 32];
 shared float result_room[N * kValueDim];
 shared vec2 all_room[N];    // the largest score and the sum so far
@@ -41,6 +43,8 @@ shared uint is_last;
 
 // Some consecutive tokens of one sequence, some heads that share keys: the rows of a workgroup.
 int tile_seq, tile_token, tile_tokens, tile_kv_head, tile_head, tile_heads, tile_rows, tile_position, tile_oldest;
+int tile_table;   // of its pages
+bool is_divided;  // other workgroups have chunks of the same rows
 
 int row_position(int r) { return tile_position + r / tile_heads; }
 int row_token(int r) { return tile_token + r / tile_heads; }
@@ -67,13 +71,21 @@ float final_factor(vec2 all, int head) {
   return factor;
 }
 
+void write_result(int r, int dim, float result, vec2 all) {
+  int head = row_head(r);
+  precise float y = result * final_factor(all, head);
+  if (p.gate != 0ul) y = gated(p.gate_act, Floats(p.gate).at[head * p.gate_stride + dim], y);
+  Floats(p.out_).at[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
+}
+
+uint64_t keys_of(int position) { return head_of(p.kv, page_at(tile_table, position), tile_kv_head); }
+
 void score_block(uint64_t keys, int position, int block, inout float score[N]) {
   vec4 key[8];
   load_key_block(keys, kKeyDim, position % kPagePositions, block, key);
   [[unroll]] for (int i = 0; i < 8; ++i) {
     [[unroll]] for (int r = 0; r < N; ++r) {
-      int at = r * kKeyDim + block * 32 + i * 4;
-      vec4 q = vec4(q_room[at], q_room[at + 1], q_room[at + 2], q_room[at + 3]);
+      vec4 q = q_room[r * (kKeyDim / 4) + block * 8 + i];
       precise float sum = fma(q.w, key[i].w, fma(q.z, key[i].z, fma(q.y, key[i].y, fma(q.x, key[i].x, score[r]))));
       score[r] = sum;
     }
@@ -81,13 +93,12 @@ void score_block(uint64_t keys, int position, int block, inout float score[N]) {
 }
 
 // Scores of one position per thread with every row; minus infinity where a row does not see it.
-void score_chunk(int first) {
+void score_chunk(int first, uint64_t keys) {
   int position = first + thread_id();
   bool is_seen = position >= tile_oldest && position <= last_position();
   float score[N];
   [[unroll]] for (int r = 0; r < N; ++r) score[r] = 0;
   if (is_seen) {
-    uint64_t keys = head_of(p.kv, page_of(p.kv.group, tile_seq, position), tile_kv_head);
     if (N <= 2 && kKeyDim <= 128) {  // few rows: every load at once
       [[unroll]] for (int block = 0; block < kKeyDim / 32; ++block) score_block(keys, position, block, score);
     } else {
@@ -99,25 +110,28 @@ void score_chunk(int first) {
     precise float s = score[r] * p.scale;
     if (p.softcap > 0) s = p.softcap * bounded_tanh(s / p.softcap);
     bool sees = is_seen && position <= newest && (p.window == 0 || position > newest - p.window);
-    scores[r * kChunkPositions + thread_id()] = sees ? s : kLowest;
+    scores[(r * kChunkPositions + thread_id()) / 4][thread_id() % 4] = sees ? s : kLowest;
   }
 }
 
 // One warp per row: scores become weights, their largest and sum the chunk's.
 void soften_chunk() {
-  int r = warp_id(), base = min(r, N - 1) * kChunkPositions;
+  int r = warp_id(), base = min(r, N - 1) * kChunkPositions / 4;
   float largest = kLowest;
   precise float sum = 0;
-  for (int i = lane_id(); i < kChunkPositions; i += 32) largest = max(largest, scores[base + i]);
-  largest = lanes_max(largest, 32);
   float weights[kChunkPositions / 32];
   for (int i = 0; i < kChunkPositions / 32; ++i) {
-    weights[i] = largest == kLowest ? 0.0 : exp(scores[base + i * 32 + lane_id()] - largest);
+    weights[i] = scores[base + i * 8 + lane_id() / 4][lane_id() % 4];
+    largest = max(largest, weights[i]);
+  }
+  largest = lanes_max(largest, 32);
+  for (int i = 0; i < kChunkPositions / 32; ++i) {
+    weights[i] = largest == kLowest ? 0.0 : exp(weights[i] - largest);
     sum = sum + weights[i];
   }
   float all = lanes_sum(sum, 32);
   if (r >= N) return;
-  for (int i = 0; i < kChunkPositions / 32; ++i) scores[base + i * 32 + lane_id()] = weights[i];
+  for (int i = 0; i < kChunkPositions / 32; ++i) scores[base + i * 8 + lane_id() / 4][lane_id() % 4] = weights[i];
   if (lane_id() == 0) chunk_room[r] = vec2(largest, all);
 }
 
@@ -129,13 +143,18 @@ void weigh_values(uint64_t values, int first, int first_row, int first_dim) {
   [[unroll]] for (int r = 0; r < kRound; ++r) sum[r] = vec4(0);
   int begin = max(page_first, tile_oldest), end = min(page_first + kPagePositions, last_position() + 1);
   if (begin < end && i < kValueDim) {
-    [[unroll]] for (int j = 0; j < kPagePositions; ++j) {
-      int at = clamp(page_first + j, begin, end - 1);  // the nearest one's are read where nobody looks
-      vec4 v = load_value(values, kValueDim, at % kPagePositions, i);
+    [[unroll]] for (int j = 0; j < kPagePositions; j += 4) {
+      vec4 v[4], weight[kRound];
+      [[unroll]] for (int k = 0; k < 4; ++k) {
+        int at = clamp(page_first + j + k, begin, end - 1);  // the nearest one's are read where nobody looks
+        v[k] = load_value(values, kValueDim, at % kPagePositions, i);
+      }
       [[unroll]] for (int r = 0; r < kRound; ++r) {
-        float weight = scores[(first_row + r) * kChunkPositions + warp_id() * kPagePositions + j];
-        precise vec4 next = fma(vec4(weight), v, sum[r]);
-        sum[r] = next;
+        weight[r] = scores[((first_row + r) * kChunkPositions + warp_id() * kPagePositions + j) / 4];
+        [[unroll]] for (int k = 0; k < 4; ++k) {
+          precise vec4 next = fma(vec4(weight[r][k]), v[k], sum[r]);
+          sum[r] = next;
+        }
       }
     }
   }
@@ -146,21 +165,21 @@ uint64_t partial_of(int token, int head, int chunk) {
   return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((p.kv.v_dim + 2) * 4);
 }
 
-void attend_chunk(int chunk, int slot) {
+// Of the warp's page of a chunk, which its threads' positions are in; 0: nobody sees it.
+uint64_t page_in_chunk(int chunk) {
+  int first = chunk * kChunkPositions + warp_id() * kPagePositions, begin = max(first, tile_oldest);
+  return begin < min(first + kPagePositions, last_position() + 1) ? keys_of(begin) : 0ul;
+}
+
+void attend_chunk(int chunk, int slot, uint64_t page) {
   int first = chunk * kChunkPositions;
-  // Where the values of the warp's page are is looked up while the keys are on their way.
-  int begin = max(first + warp_id() * kPagePositions, tile_oldest);
-  uint64_t values = 0ul;
-  if (begin < min(first + (warp_id() + 1) * kPagePositions, last_position() + 1)) {
-    values = head_of(p.kv, page_of(p.kv.group, tile_seq, begin), tile_kv_head) + uint64_t(p.kv.value_begin);
-  }
-  score_chunk(first);
+  score_chunk(first, page);
   barrier();
   soften_chunk();
   barrier();
   for (int first_row = 0; first_row < N; first_row += kRound) {
     for (int first_dim = 0; first_dim < kValueDim; first_dim += 128) {
-      weigh_values(values, first, first_row, first_dim);
+      weigh_values(page + uint64_t(p.kv.value_begin), first, first_row, first_dim);
       barrier();
       for (int i = thread_id(); i < kRound * 128; i += kThreads) {
         int in_round = i / 128, r = first_row + in_round, dim = first_dim + i % 128;
@@ -168,7 +187,7 @@ void attend_chunk(int chunk, int slot) {
         int at = in_round * 32 + i % 128 / 4;
         precise float sum = partial_room[at][i % 4];
         for (int w = 1; w < kWarps; ++w) sum = sum + partial_room[at + w * kRound * 32][i % 4];
-        if (kSplit != 0) {
+        if (is_divided) {
           SharedFloats(partial_of(row_token(r), row_head(r), slot)).at[2 + dim] = sum;
         } else if (chunk_room[r].x != kLowest) {
           vec2 all = all_room[r];
@@ -182,7 +201,7 @@ void attend_chunk(int chunk, int slot) {
   }
   if (thread_id() < tile_rows) {
     int r = thread_id();
-    if (kSplit != 0) {
+    if (is_divided) {
       uint64_t to = partial_of(row_token(r), row_head(r), slot);
       SharedFloats(to).at[0] = chunk_room[r].x;
       SharedFloats(to).at[1] = chunk_room[r].y;
@@ -197,13 +216,13 @@ void attend_chunk(int chunk, int slot) {
 }
 
 // The chunks of each row, in order, by whoever finishes last.
-void merge_splits(int n_chunks) {
+void merge_splits(int n_chunks, int n_groups) {
   memoryBarrierBuffer();
   barrier();
   if (thread_id() == 0) {
     uint64_t counter = p.counters + uint64_t(gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 4ul;
     uint before = atomicAdd(Counter(counter).count, 1u);
-    is_last = before + 1u == gl_NumWorkGroups.z ? 1u : 0u;
+    is_last = before + 1u == uint(n_groups) ? 1u : 0u;
     if (is_last != 0u) Counter(counter).count = 0u;
   }
   barrier();
@@ -221,8 +240,7 @@ void merge_splits(int n_chunks) {
       merge(all, of_chunk, keep, take);
       result = merged(result, SharedFloats(chunk).at[2 + dim], keep, take);
     }
-    precise float y = result * final_factor(all, row_head(r));
-    Floats(p.out_).at[(row_token(r) * p.n_heads + row_head(r)) * p.kv.v_dim + dim] = y;
+    write_result(r, dim, result, all);
   }
 }
 
@@ -234,10 +252,10 @@ void load_queries() {
     bool is_row = warp_id() < tile_rows, is_new = has_new && !is_row && warp_id() < tile_rows + 2;
     int head = is_row ? tile_head + warp_id() : is_new ? tile_kv_head : 0;
     prepare_head(p.parts[which], tile_token, head, is_row || is_new);
-    store_head(p.kv, which == 1, tile_token, tile_kv_head, is_new);
+    uint64_t page = is_new ? keys_of(tile_position) + uint64_t(which == 2 ? p.kv.value_begin : 0) : 0ul;
+    store_head(page, which == 1, which == 1 ? kKeyDim : kValueDim, tile_position, is_new);
     if (is_row) {
-      int base = warp_id() * kEights * kSegmentElems;
-      for (int i = lane_id(); i < kKeyDim; i += 32) q_room[warp_id() * kKeyDim + i] = head_values[base + i];
+      for (int i = lane_id(); i < kKeyDim / 4; i += 32) q_room[warp_id() * (kKeyDim / 4) + i] = head_four(4 * i);
     }
     memoryBarrierBuffer();
     return;
@@ -245,26 +263,32 @@ void load_queries() {
   for (int i = thread_id(); i < N * kKeyDim; i += kThreads) {
     int r = min(i / kKeyDim, tile_rows - 1), k = i % kKeyDim;  // rows past the last repeat it
     float q = k < p.kv.k_dim ? Floats(p.q).at[(row_token(r) * p.n_heads + row_head(r)) * p.kv.k_dim + k] : 0.0;
-    q_room[i] = q;
+    q_room[i / 4][i % 4] = q;
   }
 }
 
 void attend_tile() {
+  int first = tile_oldest / kChunkPositions, last = last_position() / kChunkPositions;
+  int begin = kSplit != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplit != 0 ? int(gl_NumWorkGroups.z) : 1;
+  if (first + begin > last) return;
+  int n_groups = min(stride, last - first + 1);
+  is_divided = n_groups > 1;
+  uint64_t page = page_in_chunk(first + begin);  // on its way while queries are made ready
   load_queries();
   for (int i = thread_id(); i < N * kValueDim; i += kThreads) result_room[i] = 0;
   if (thread_id() < N) all_room[thread_id()] = vec2(kLowest, 0);
   barrier();
-  int first = tile_oldest / kChunkPositions, last = last_position() / kChunkPositions;
-  int begin = kSplit != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplit != 0 ? int(gl_NumWorkGroups.z) : 1;
-  for (int chunk = first + begin; chunk <= last; chunk += stride) attend_chunk(chunk, chunk - first);
-  if (kSplit != 0) {
-    merge_splits(last - first + 1);
+  for (int chunk = first + begin; chunk <= last; chunk += stride) {
+    if (chunk != first + begin) page = page_in_chunk(chunk);
+    attend_chunk(chunk, chunk - first, page);
+  }
+  if (is_divided) {
+    merge_splits(last - first + 1, n_groups);
     return;
   }
   for (int i = thread_id(); i < tile_rows * p.kv.v_dim; i += kThreads) {
     int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-    precise float y = result_room[r * kValueDim + dim] * final_factor(all_room[r], row_head(r));
-    Floats(p.out_).at[(row_token(r) * p.n_heads + row_head(r)) * p.kv.v_dim + dim] = y;
+    write_result(r, dim, result_room[r * kValueDim + dim], all_room[r]);
   }
   barrier();
 }
@@ -276,9 +300,10 @@ void main() {
   int head_in_group = int(gl_WorkGroupID.x) % tiles * p.heads_per_tile, end = min(n_tokens, first + p.tokens_per_tile);
   tile_kv_head = int(gl_WorkGroupID.x) / tiles;
   for (int t = first; t < end;) {  // tokens of one sequence at a time
-    tile_seq = Ints(step.seq_of_token).at[t];
+    tile_seq = kFused != 0 ? 0 : Ints(step.seq_of_token).at[t];
     tile_token = t;
-    tile_tokens = min(end, Ints(step.seq_begin).at[tile_seq + 1]) - t;
+    tile_tokens = kFused != 0 ? 1 : min(end, Ints(step.seq_begin).at[tile_seq + 1]) - t;
+    tile_table = table_of(p.kv.group, tile_seq);
     tile_head = tile_kv_head * group_heads + head_in_group;
     tile_heads = min(p.heads_per_tile, group_heads - head_in_group);
     tile_rows = tile_tokens * tile_heads;

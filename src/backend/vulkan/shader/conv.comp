@@ -1,40 +1,47 @@
-// Causal convolution over time, then SiLU; the last inputs are the sequence's state. One thread per channel, its tokens
-// one after the other. Grid: channels / 256, sequences.
+// Causal convolution over time, then SiLU. One thread per channel. Grid: channels / 256, sequences, runs of kConvTokens
+// tokens.
 #version 460
 #include "memory.glsl"
 #include "arithmetic.glsl"
+#include "taps.glsl"
 
-const int kMaxTaps = 8;
+const int kConvTokens = 16;
 struct Params {
-  uint64_t x, weight, out_;
-  uint64_t states, slot_bytes;  // of slot 0: [taps-1, channels], oldest first
-  int n_channels, n_taps;
+  Conv conv;
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
+int run, first;  // the sequence's first token in the step, and its position
+
+float x_at(int t, int c) { return Floats(p.conv.x).at[t * p.conv.n_channels + c]; }
+
 void main() {
-  int c = int(gl_GlobalInvocationID.x), seq = int(gl_WorkGroupID.y);
-  if (c >= p.n_channels || seq >= step_count(kSeqs)) return;
-  int begin = Ints(step.seq_begin).at[seq], end = Ints(step.seq_begin).at[seq + 1];
-  if (begin == end) return;
-  bool is_fresh = Ints(step.positions).at[begin] == 0;
-  uint64_t state = p.states + uint64_t(Ints(step.slots).at[seq]) * p.slot_bytes;
+  int c = int(gl_GlobalInvocationID.x), seq = int(gl_WorkGroupID.y), n_taps = p.conv.n_taps;
+  if (c >= p.conv.n_channels || seq >= step_count(kSeqs)) return;
+  run = Ints(step.seq_begin).at[seq];
+  int run_end = Ints(step.seq_begin).at[seq + 1];
+  int begin = run + int(gl_WorkGroupID.z) * kConvTokens, end = min(run_end, begin + kConvTokens);
+  if (begin >= end) return;
+  first = Ints(step.positions).at[run];
+  uint64_t state = conv_state(p.conv, Ints(step.slots).at[seq]);
   float weight[kMaxTaps], window[kMaxTaps];  // right-aligned, the newest last
   [[unroll]] for (int j = 0; j < kMaxTaps; ++j) {
-    int tap = j - (kMaxTaps - p.n_taps);
-    weight[j] = tap >= 0 ? Floats(p.weight).at[c * p.n_taps + tap] : 0.0;
-    window[j] = tap >= 1 && !is_fresh ? Floats(state).at[(tap - 1) * p.n_channels + c] : 0.0;
+    int tap = j - (kMaxTaps - n_taps), t = begin - kMaxTaps + j, position = first + t - run;
+    weight[j] = tap >= 0 ? Floats(p.conv.weight).at[c * n_taps + tap] : 0.0;
+    window[j] = 0;
+    if (tap >= 1 && position >= 0) window[j] = t >= run ? x_at(t, c) : Floats(state).at[place_in_state(p.conv, position, c)];
+  }
+  if (begin == run) {  // who reads the state also moves it on
+    for (int t = max(run, run_end - n_taps); t < run_end; ++t) {
+      Floats(state).at[place_in_state(p.conv, first + t - run, c)] = x_at(t, c);
+    }
   }
   for (int t = begin; t < end; ++t) {
     [[unroll]] for (int j = 0; j + 1 < kMaxTaps; ++j) window[j] = window[j + 1];
-    window[kMaxTaps - 1] = Floats(p.x).at[t * p.n_channels + c];
+    window[kMaxTaps - 1] = x_at(t, c);
     precise float sum = 0;
     [[unroll]] for (int j = 0; j < kMaxTaps; ++j) sum = fma(weight[j], window[j], sum);
     precise float y = sum * sigmoid(sum);
-    Floats(p.out_).at[t * p.n_channels + c] = y;
-  }
-  [[unroll]] for (int j = 1; j < kMaxTaps; ++j) {
-    int tap = j - (kMaxTaps - (p.n_taps - 1));
-    if (tap >= 0) Floats(state).at[tap * p.n_channels + c] = window[j];
+    Floats(p.conv.out_).at[t * p.conv.n_channels + c] = y;
   }
 }

@@ -8,13 +8,14 @@ struct HeadPart {
   Turns turns;
   int n_heads, dim, is_normed;
   float eps;
+  int stride, unused;  // from head to head
 };
 
 shared float head_values[kHeadFloats];
 
 // Into the warp's part of head_values; numbers past `dim` are zero. Warps without a head (is_inside) go along.
 void prepare_head(HeadPart part, int t, int head, bool is_inside) {
-  uint64_t x = part.x + uint64_t((t * part.n_heads + head) * part.dim) * 4ul;
+  uint64_t x = part.x + uint64_t((t * part.n_heads + head) * part.stride) * 4ul;
   int base = warp_id() * kEights * kSegmentElems, beyond = part.dim + 8;
   Eight eights[kEights];
   float sum = 0;
@@ -52,16 +53,11 @@ vec4 head_four(int i) {
   return vec4(head_values[at], head_values[at + 1], head_values[at + 2], head_values[at + 3]);
 }
 
-// The warp's prepared head into the cache. REQUIRES: every thread of the workgroup calls.
-void store_head(KvLayer kv, bool is_key, int t, int head, bool is_inside) {
-  int dim = padded(is_key ? kv.k_dim : kv.v_dim), position = is_inside ? Ints(step.positions).at[t] : 0;
-  uint64_t at = 0ul;
-  if (is_inside) {
-    at = head_of(kv, page_of(kv.group, Ints(step.seq_of_token).at[t], position), head);
-    if (!is_key) at += uint64_t(kv.value_begin);
-  }
+// The warp's prepared head into the cache, in the page at `at`. REQUIRES: every thread of the workgroup calls.
+void store_head(uint64_t at, bool is_key, int dim, int position, bool is_inside) {
   for (int first = 0; first < kEights * kSegmentElems; first += 128) {
     int i = first + lane_id() * 4;
-    store_four(at, is_key, dim, position % kPagePositions, i, head_four(i), is_inside && i < dim);
+    uvec4 kept = kept_four(head_four(i));
+    if (is_inside && i < dim) store_four(at, is_key, dim, position % kPagePositions, i, kept);
   }
 }

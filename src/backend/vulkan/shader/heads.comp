@@ -23,7 +23,14 @@ void main() {
   int t = is_inside ? index / n_heads : 0, head = index % n_heads, which = 0;
   for (; which < 2 && head >= p.parts[which].n_heads; ++which) head -= p.parts[which].n_heads;
   prepare_head(p.parts[which], t, head, is_inside);
-  store_head(p.kv, which == 1, t, head, is_inside && which > 0);
+  bool is_kept = is_inside && which > 0;
+  int position = is_kept ? Ints(step.positions).at[t] : 0;
+  uint64_t at = 0ul;
+  if (is_kept) {
+    int page = page_at(table_of(p.kv.group, Ints(step.seq_of_token).at[t]), position);
+    at = head_of(p.kv, page, head) + uint64_t(which == 2 ? p.kv.value_begin : 0);
+  }
+  store_head(at, which == 1, padded(which == 1 ? p.kv.k_dim : p.kv.v_dim), position, is_kept);
   if (which > 0 || !is_inside) return;
   int dim = p.parts[0].dim, base = warp_id() * kEights * kSegmentElems;
   for (int i = lane_id(); i < dim; i += 32) {

@@ -13,11 +13,11 @@ struct KvLayer {
   int kv_heads, k_dim, v_dim, group;
 };
 
-// The page that holds `position` of sequence `seq`.
-int page_of(int group, int seq, int position) {
-  int column = position / kPagePositions - Ints(step.first_column).at[group * step.max_seqs + seq];
-  return Ints(step.counts).at[step_count(kEntries + group) + seq * step_count(kStride + group) + column];
+// Where the page of a sequence's position 0 would stand in the step's upload; the page that holds `position`.
+int table_of(int group, int seq) {
+  return step_count(kEntries + group) + seq * step_count(kStride + group) - Ints(step.first_column).at[group * step.max_seqs + seq];
 }
+int page_at(int table, int position) { return Ints(step.counts).at[table + position / kPagePositions]; }
 uint64_t head_of(KvLayer kv, int page, int head) {
   return kv.pages + uint64_t(page) * kv.page_bytes + uint64_t(head * kv.head_bytes);
 }
@@ -65,31 +65,31 @@ float as_half(float x) {
   return uintBitsToFloat((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
 }
 
-// Writes numbers i .. i + 3 of a key or a value; eight neighbouring threads have a block of 32. REQUIRES: every thread
-// of the workgroup calls; those without `is_inside` write nothing. dim is padded.
-void store_four(uint64_t at, bool is_key, int dim, int position, int i, vec4 x, bool is_inside) {
-  float scale = 1, inverse = 1;
-  if (kKv == kKvQ8) {
-    vec4 sizes = abs(x);
-    float largest = lanes_max(max(max(sizes.x, sizes.y), max(sizes.z, sizes.w)), 8);
-    precise float d = largest / 127.0;
-    inverse = d != 0 ? 1.0 / d : 0.0;
-    scale = as_half(d);  // as Q8_0 keeps it
-  }
-  if (!is_inside) return;
+// Numbers as the cache keeps them: of four, the bits (kKvF32), halves in two words, or signed bytes and their scale. Eight
+// neighbouring threads have a block of 32. REQUIRES: every thread of the workgroup calls.
+uvec4 kept_four(vec4 x) {
+  if (kKv == kKvF32) return floatBitsToUint(x);
+  if (kKv == kKvF16) return uvec4(packHalf2x16(x.xy), packHalf2x16(x.zw), 0, 0);
+  vec4 sizes = abs(x);
+  float largest = lanes_max(max(max(sizes.x, sizes.y), max(sizes.z, sizes.w)), 8);
+  precise float d = largest / 127.0;
+  float inverse = d != 0 ? 1.0 / d : 0.0;
+  vec4 q = clamp(x * inverse, -127.0, 127.0);
+  ivec4 whole = ivec4(sign(q) * floor(abs(q) + 0.5));  // half away from zero, as Q8_0 is
+  return uvec4(packed_bytes(whole), floatBitsToUint(as_half(d)), 0, 0);
+}
+
+// Writes numbers i .. i + 3 of a key or a value. dim is padded.
+void store_four(uint64_t at, bool is_key, int dim, int position, int i, uvec4 kept) {
   if (kKv == kKvF32) {
-    FloatQuads(at).at[is_key ? i / 4 * kPagePositions + position : (position * dim + i) / 4] = x;
+    Quads(at).at[is_key ? i / 4 * kPagePositions + position : (position * dim + i) / 4] = kept;
   } else if (kKv == kKvF16) {
-    uvec2 two = uvec2(packHalf2x16(x.xy), packHalf2x16(x.zw));
-    Pairs(at).at[is_key ? (i / 8 * kPagePositions + position) * 2 + i / 4 % 2 : (position * dim + i) / 4] = two;
+    Pairs(at).at[is_key ? (i / 8 * kPagePositions + position) * 2 + i / 4 % 2 : (position * dim + i) / 4] = kept.xy;
   } else {
-    vec4 q = clamp(x * inverse, -127.0, 127.0);
-    ivec4 whole = ivec4(sign(q) * floor(abs(q) + 0.5));  // half away from zero, as Q8_0 is
-    Words(at).at[is_key ? (i / 16 * kPagePositions + position) * 4 + i / 4 % 4 : (position * dim + i) / 4] =
-        packed_bytes(whole);
+    Words(at).at[is_key ? (i / 16 * kPagePositions + position) * 4 + i / 4 % 4 : (position * dim + i) / 4] = kept.x;
     if (i % 32 == 0) {
       int place = is_key ? i / 32 * kPagePositions + position : position * (dim / 32) + i / 32;
-      Floats(at + uint64_t(dim * kPagePositions)).at[place] = scale;
+      Floats(at + uint64_t(dim * kPagePositions)).at[place] = uintBitsToFloat(kept.y);
     }
   }
 }

@@ -1,19 +1,38 @@
-// Which nodes of a graph run as one kernel, decided once for all sizes of steps. A group of nodes runs at its last one;
-// what its earlier nodes read must live until then (later_uses).
+// Which nodes of a graph run as one kernel on a GPU, decided once for all sizes of steps. A group of nodes runs at its
+// last one; what its earlier nodes read must live until then (later_uses).
 //   products   linears, or expert linears, of one input: together; two of them in one format with the gate that reads
 //              them; one of them with the sum that reads it
 //   heads      the norms and rotations of q, k and v with the writing of keys and values; in a step of one row all of
 //              attention and the gate behind it
+//   combines   the weighted sum of experts with the sum that reads it, where the backend has that
 //   norms      where only rounded products read one, small steps leave it to them
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "backend/cuda/weights.h"
 #include "graph/graph.h"
 #include "graph/memory_plan.h"
 
-namespace zinc::cuda {
+namespace zinc {
+
+// A weight matrix as far as fusing cares.
+struct FusedMatrix {
+  const void* format = nullptr;                // equal where the formats are
+  int rounded_block = 0, n_in = 0, n_out = 0;  // rounded_block: activations that share a scale; 0: they stay floats
+};
+using FindMatrix = std::function<FusedMatrix(const std::string& name)>;
+
+// What a backend's kernels take.
+struct FusionLimits {
+  size_t product_parts;        // matrices of a group
+  int narrow_head;             // heads up to this are made ready together in steps of all sizes
+  int64_t used, experts;       // experts of a token found and mixed within one kernel; of a layer, found
+  int64_t row_elems;           // of a row whose norms and gates products do themselves
+  int64_t mix_elems;           // of all rows that experts' last products read together
+  bool sums_combines = false;  // a weighted sum of experts is also added to something
+};
 
 // A value as some products read it: rows of n_in numbers rounded to 8 bits, `block` of them to a scale.
 struct RoundedForm {
@@ -62,7 +81,7 @@ struct DeltaGroup {
 
 class Fusion {
  public:
-  Fusion(const Graph& graph, const CudaWeights& weights, bool keep_values);
+  Fusion(const Graph& graph, const FindMatrix& matrix, const FusionLimits& limits, bool keep_values);
 
   int32_t owner(Value v) const { return owners_[static_cast<size_t>(v.id)]; }  // whose memory a view shows
   int maker(Value v) const { return makers_[static_cast<size_t>(owner(v))]; }
@@ -74,6 +93,8 @@ class Fusion {
     return is_absorbed_[static_cast<size_t>(node)] ||
            (is_one_row && is_absorbed_in_one_row_[static_cast<size_t>(node)]);
   }
+  // The moe_combine that an add runs with in steps of more rows; -1: none.
+  int combine_at(int add) const { return combine_of_[static_cast<size_t>(add)]; }
   // The norm that made x, if its readers can do it; -1: none. For a step of one row all products can, else those of
   // rounded activations.
   int foldable_norm(Value x, bool is_one_row) const;
@@ -103,7 +124,7 @@ class Fusion {
 
  private:
   const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
-  const DeviceMatrix* matrix_of(int node) const;
+  const FusedMatrix* matrix_of(int node) const { return &matrices_[static_cast<size_t>(node)]; }
   bool is_product(int i) const { return node(i).op == Op::linear || node(i).op == Op::moe_linear; }
   bool has_one_reader(int32_t owner) const;
   int first_reader(int32_t owner) const;  // where it runs
@@ -118,6 +139,7 @@ class Fusion {
   void finish_group(ProductGroup& group);
   bool are_siblings(int a, int b) const;
   bool are_gated(int a, int b) const;
+  void find_combines();
   void find_forms();
   void find_norms();
   void find_rows();
@@ -131,8 +153,9 @@ class Fusion {
   int32_t result_of(int i) const { return owner(node(i).out[0]); }
 
   const Graph& graph_;
-  const CudaWeights& weights_;
+  FusionLimits limits_;
   bool keep_values_;
+  std::vector<FusedMatrix> matrices_;  // per node: products
   std::vector<int32_t> owners_;
   std::vector<int> makers_;                // per value
   std::vector<std::vector<int>> readers_;  // per owner: nodes, views left out
@@ -141,6 +164,7 @@ class Fusion {
   std::vector<bool> is_absorbed_, is_absorbed_in_one_row_;
   std::vector<ProductGroup> products_;
   std::vector<HeadGroup> heads_;
+  std::vector<int> combine_of_;  // per node: an add's moe_combine; -1: none
   std::vector<MixGroup> mixes_;
   std::vector<GatedHeads> gated_heads_;
   std::vector<DeltaGroup> deltas_;
@@ -150,4 +174,4 @@ class Fusion {
   std::vector<LaterUse> later_uses_;
 };
 
-}  // namespace zinc::cuda
+}  // namespace zinc

@@ -1,22 +1,27 @@
-#include "backend/cuda/fusion.h"
+#include "backend/fusion.h"
 
 #include <algorithm>
 
-namespace zinc::cuda {
+namespace zinc {
 namespace {
 
-constexpr int kNarrowHead = simt::kSegmentElems;  // a head is a warp's
-constexpr int kMaxHeadDim = 2 * kNarrowHead;      // of attention in one launch
+constexpr int kSegmentElems = 256;  // inputs that are rounded together
+constexpr int kMaxHeadDim = 512;    // of attention in one kernel
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
 
-Fusion::Fusion(const Graph& graph, const CudaWeights& weights, bool keep_values)
-    : graph_(graph), weights_(weights), keep_values_(keep_values) {
+Fusion::Fusion(const Graph& graph, const FindMatrix& matrix, const FusionLimits& limits, bool keep_values)
+    : graph_(graph), limits_(limits), keep_values_(keep_values) {
   find_readers();
+  matrices_.resize(graph_.nodes().size());
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (is_product(i)) matrices_[at(i)] = matrix(graph_.info(node(i).in[1]).name);
+  }
   if (!keep_values_) find_heads();
   find_products();
+  find_combines();
   find_forms();
   if (!keep_values_) find_norms();
   if (keep_values_) return;
@@ -124,7 +129,7 @@ void Fusion::find_heads() {
     HeadGroup group;
     group.attention = i;
     for (size_t part = 0; part < 3; ++part) group.parts[part] = chain_of(node(i).in[part]);
-    group.is_narrow = k_dim <= kNarrowHead && v_dim <= kNarrowHead;
+    group.is_narrow = k_dim <= limits_.narrow_head && v_dim <= limits_.narrow_head;
     find_gate(group);
     absorb_heads(group);
     heads_.push_back(group);
@@ -161,21 +166,18 @@ const HeadGroup* Fusion::attention_at(int i) const {
 
 // ---- products ----
 
-const DeviceMatrix* Fusion::matrix_of(int i) const { return weights_.matrix(graph_.info(node(i).in[1]).name); }
-
 bool Fusion::are_siblings(int a, int b) const {
   if (node(a).op != node(b).op || owner(node(a).in[0]) != owner(node(b).in[0])) return false;
   if (node(a).op == Op::moe_linear && node(a).in[2] != node(b).in[2]) return false;
-  const DeviceMatrix *x = matrix_of(a), *y = matrix_of(b);
-  return x->matrix.n_in == y->matrix.n_in &&
-         graph_.info(node(a).in[0]).shape.n_dims() == graph_.info(node(b).in[0]).shape.n_dims();
+  const FusedMatrix *x = matrix_of(a), *y = matrix_of(b);
+  return x->n_in == y->n_in && graph_.info(node(a).in[0]).shape.n_dims() == graph_.info(node(b).in[0]).shape.n_dims();
 }
 
 // Later products of the same input join until someone reads a result.
 void Fusion::extend_group(ProductGroup& group) const {
   const int first = group.nodes.front();
   int end = first_reader(owner(node(first).out[0]));
-  for (int j = first + 1; j < end && group.nodes.size() < simt::kMaxProductParts; ++j) {
+  for (int j = first + 1; j < end && group.nodes.size() < limits_.product_parts; ++j) {
     if (!is_product(j) || is_absorbed_[at(j)] || !are_siblings(first, j)) continue;
     group.nodes.push_back(j);
     end = std::min(end, first_reader(owner(node(j).out[0])));
@@ -188,7 +190,7 @@ bool Fusion::are_gated(int a, int b) const {
   if (!has_one_reader(x) || !has_one_reader(y) || matrix_of(a)->format != matrix_of(b)->format) return false;
   const int reader = readers_[at(x)].front();
   return node(reader).op == Op::gated_act && readers_[at(y)].front() == reader && owner(node(reader).in[0]) == x &&
-         owner(node(reader).in[1]) == y && matrix_of(a)->matrix.n_out == matrix_of(b)->matrix.n_out;
+         owner(node(reader).in[1]) == y && matrix_of(a)->n_out == matrix_of(b)->n_out;
 }
 
 // The gate or the sum that reads the results, and where all of it runs.
@@ -236,13 +238,30 @@ const ProductGroup* Fusion::products_at(int i) const {
   return found == products_.end() ? nullptr : &*found;
 }
 
+// A weighted sum of experts and the sum that reads it run as one, at the latter.
+void Fusion::find_combines() {
+  combine_of_.assign(graph_.nodes().size(), -1);
+  if (!limits_.sums_combines) return;
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::moe_combine) continue;
+    const int reader = only_reader(node(i).out[0]);
+    if (reader < 0 || node(reader).op != Op::add || is_absorbed_[at(reader)] || combine_of_[at(reader)] >= 0) continue;
+    if (owner(node(reader).in[0]) == owner(node(reader).in[1])) continue;
+    combine_of_[at(reader)] = i;
+    is_absorbed_[at(i)] = true;
+    runs_at_[at(i)] = reader;
+    later_uses_.push_back({node(i).in[0], reader});
+    later_uses_.push_back({node(i).in[1], reader});
+  }
+}
+
 // ---- rounded forms ----
 
 void Fusion::find_forms() {
   for (const ProductGroup& group : products_) {
     for (int i : group.nodes) {
-      const DeviceMatrix* matrix = matrix_of(i);
-      const int block = matrix->format->rounded_block, n_in = matrix->matrix.n_in;
+      const FusedMatrix* matrix = matrix_of(i);
+      const int block = matrix->rounded_block, n_in = matrix->n_in;
       if (block == 0) continue;
       const int32_t from = owner(node(i).in[0]);
       const auto same = std::ranges::find_if(
@@ -277,7 +296,7 @@ bool Fusion::is_read_as_floats(Value v) const {
   const int32_t value = owner(v);
   if (keep_values_ || is_host_read_[at(value)]) return true;
   return std::ranges::any_of(readers_[at(value)], [&](int reader) {
-    return !is_product(reader) || matrix_of(reader)->format->rounded_block == 0 || owner(node(reader).in[0]) != value;
+    return !is_product(reader) || matrix_of(reader)->rounded_block == 0 || owner(node(reader).in[0]) != value;
   });
 }
 
@@ -290,12 +309,11 @@ void Fusion::find_norms() {
     const int64_t width = graph_.info(out).shape.inner();
     const std::vector<int>& readers = readers_[at(owner(out))];
     if (is_host_read_[at(owner(out))] || !std::ranges::all_of(readers, [&](int reader) {
-          return is_product(reader) && matrix_of(reader)->matrix.n_in == width &&
-                 owner(node(reader).in[0]) == owner(out);
+          return is_product(reader) && matrix_of(reader)->n_in == width && owner(node(reader).in[0]) == owner(out);
         })) {
       continue;
     }
-    folds_in_one_row_[at(i)] = width == graph_.info(out).shape.elems();
+    folds_in_one_row_[at(i)] = width == graph_.info(out).shape.elems() && width <= limits_.row_elems;
     is_foldable_[at(i)] = !is_read_as_floats(out);
     for (int reader : readers) later_uses_.push_back({node(i).in[0], runs_at_[at(reader)]});
   }
@@ -337,8 +355,8 @@ void Fusion::extend_mix(MixGroup& mix) const {
   const int product = makers_[at(owner(node(act).in[1]))];
   if (product < 0 || node(product).op != Op::linear || node(product).in[2] || only_reader(node(act).in[1]) != act)
     return;
-  const DeviceMatrix *a = matrix_of(mix.down), *b = matrix_of(product);
-  if (a->format != b->format || a->matrix.n_in != b->matrix.n_in || a->matrix.n_out != b->matrix.n_out) return;
+  const FusedMatrix *a = matrix_of(mix.down), *b = matrix_of(product);
+  if (a->format != b->format || a->n_in != b->n_in || a->n_out != b->n_out) return;
   mix.shared = product;
   mix.shared_act = act;
   mix.shared_add = add;
@@ -352,7 +370,9 @@ void Fusion::find_mixes() {
     if (node(i).op != Op::moe_combine) continue;
     const int down = makers_[at(owner(node(i).in[0]))];
     if (down < 0 || node(down).op != Op::moe_linear || only_reader(node(down).out[0]) != i) continue;
-    if (matrix_of(down)->format->rounded_block == 0 || graph_.info(node(down).in[2]).shape.elems() > simt::kMaxUsed ||
+    const int64_t n_used = graph_.info(node(down).in[2]).shape.elems();
+    const int64_t row = (matrix_of(down)->n_in + kSegmentElems - 1) / kSegmentElems * kSegmentElems;
+    if (matrix_of(down)->rounded_block == 0 || n_used > limits_.used || (n_used + 1) * row > limits_.mix_elems ||
         graph_.info(node(down).in[0]).shape.n_dims() == 1) {
       continue;
     }
@@ -384,13 +404,13 @@ void Fusion::find_gated_heads() {
     const int64_t width = graph_.info(out).shape.elems();
     const int norm = makers_[at(owner(node(i).in[1]))], product = only_reader(out);
     if (norm < 0 || node(norm).op != Op::norm || only_reader(node(norm).out[0]) != i) continue;
-    if (product < 0 || node(product).op != Op::linear || matrix_of(product)->matrix.n_in != width ||
+    if (product < 0 || node(product).op != Op::linear || matrix_of(product)->n_in != width ||
         owner(node(product).in[0]) != owner(out)) {
       continue;
     }
     const int64_t dim = graph_.info(node(norm).out[0]).shape.inner();
-    const bool divides = dim >= 8 && dim <= simt::kSegmentElems && (dim & (dim - 1)) == 0 && width % dim == 0;
-    if (!divides || node(norm).as<NormParams>().kind != NormKind::rms ||
+    const bool divides = dim >= 8 && dim <= kSegmentElems && (dim & (dim - 1)) == 0 && width % dim == 0;
+    if (!divides || width > limits_.row_elems || node(norm).as<NormParams>().kind != NormKind::rms ||
         graph_.info(node(i).in[0]).shape.elems() != width) {
       continue;
     }
@@ -413,12 +433,12 @@ const GatedHeads* Fusion::gated_heads(Value x) const {
 // Logits of float matrices that only the route reads, whose ids a group of experts reads first.
 void Fusion::find_routes() {
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
-    if (node(i).op != Op::moe_route || node(i).as<MoeRouteParams>().n_used > simt::kMaxUsed) continue;
+    if (node(i).op != Op::moe_route || node(i).as<MoeRouteParams>().n_used > limits_.used) continue;
     const int product = makers_[at(owner(node(i).in[0]))];
     if (product < 0 || node(product).op != Op::linear || only_reader(node(i).in[0]) != i) continue;
-    const DeviceMatrix* router = matrix_of(product);
-    if (router->format->rounded_block != 0 || router->matrix.n_out > simt::kMaxExperts ||
-        router->matrix.n_in != graph_.info(node(product).in[0]).shape.elems()) {
+    const FusedMatrix* router = matrix_of(product);
+    if (router->rounded_block != 0 || router->n_out > limits_.experts ||
+        router->n_in != graph_.info(node(product).in[0]).shape.elems()) {
       continue;
     }
     const std::vector<int>& users = readers_[at(owner(node(i).out[0]))];
@@ -471,8 +491,8 @@ const DeltaGroup* Fusion::delta_at(int i) const {
 }
 
 bool Fusion::is_shared_gate(int product) const {
-  const DeviceMatrix* matrix = matrix_of(product);
-  if (matrix->format->rounded_block != 0 || node(product).in[2]) return false;
+  const FusedMatrix* matrix = matrix_of(product);
+  if (matrix->rounded_block != 0 || node(product).in[2]) return false;
   return std::ranges::any_of(mixes_, [&](const MixGroup& mix) {
     return mix.shared_act >= 0 && owner(node(mix.shared_act).in[0]) == result_of(product) &&
            only_reader(node(product).out[0]) == mix.shared_act;
@@ -496,4 +516,4 @@ int Fusion::foldable_norm(Value x, bool is_one_row) const {
   return maker >= 0 && is_folded(maker, is_one_row) ? maker : -1;
 }
 
-}  // namespace zinc::cuda
+}  // namespace zinc

@@ -1,0 +1,85 @@
+// A delta layer's one token from its convolution on: the convolution, the norms of q and k, the gated delta rule. Workgroups
+// that share channels compute the same of them, and write the same into the state. Grid: column tiles, value heads.
+#version 460
+#include "memory.glsl"
+#include "lanes.glsl"
+#include "arithmetic.glsl"
+#include "rounding.glsl"
+#include "taps.glsl"
+#include "recurrence.glsl"
+
+const int kColumns = 32, kMaxKeys = 8 * N;
+struct Params {
+  Delta delta;
+  Conv conv;
+  float eps;
+};
+layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+
+shared float channel_values[2 * kMaxKeys + kColumns];  // q, k, and v of the workgroup's columns
+
+float convolved(uint64_t state, int position, int c) {
+  Conv conv = p.conv;
+  precise float sum = 0;
+  for (int tap = 0; tap + 1 < conv.n_taps; ++tap) {
+    int past = position - (conv.n_taps - 1 - tap);
+    float x = past >= 0 ? Floats(state).at[place_in_state(conv, past, c)] : 0.0;
+    sum = fma(Floats(conv.weight).at[c * conv.n_taps + tap], x, sum);
+  }
+  float newest = Floats(conv.x).at[c];
+  Floats(state).at[place_in_state(conv, position, c)] = newest;
+  sum = fma(Floats(conv.weight).at[c * conv.n_taps + conv.n_taps - 1], newest, sum);
+  precise float y = sum * sigmoid(sum);
+  return y;
+}
+
+// Of q (warp 0) and k (warp 1). REQUIRES: every thread of the workgroup calls.
+void norm_keys() {
+  int k_dim = p.delta.k_dim, base = min(warp_id(), 1) * kMaxKeys + lane_id() * 8;
+  Eight x = Eight(vec4(0), vec4(0));
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    if (lane_id() * 8 + i < k_dim) x.a[i] = channel_values[base + i];
+    if (lane_id() * 8 + 4 + i < k_dim) x.b[i] = channel_values[base + 4 + i];
+  }
+  precise float factor = 1.0 / max(sqrt(lanes_sum(squares(x, 0), 32)), p.eps);
+  x = normed(x, factor, 0ul, 0, k_dim);
+  if (warp_id() < 2) {
+    [[unroll]] for (int i = 0; i < 4; ++i) {
+      if (lane_id() * 8 + i < k_dim) channel_values[base + i] = x.a[i];
+      if (lane_id() * 8 + 4 + i < k_dim) channel_values[base + 4 + i] = x.b[i];
+    }
+  }
+  barrier();
+}
+
+void main() {
+  Delta d = p.delta;
+  int h = int(gl_WorkGroupID.y), first = int(gl_WorkGroupID.x) * kColumns, column = first + thread_id() / 8;
+  bool is_inside = column < d.v_dim;
+  int slot = Ints(step.slots).at[0], position = Ints(step.positions).at[0], key_dim = d.k_heads * d.k_dim;
+  uint64_t state = delta_state(d, slot, h), conv = conv_state(p.conv, slot);
+  load_state(d, state, column, is_inside && position > 0);
+  Token token;
+  token.alpha = Floats(d.alpha).at[h];
+  token.beta = Floats(d.beta).at[h];
+  float dt_bias = Floats(d.dt_bias).at[h], a = Floats(d.a).at[h];
+  for (int i = thread_id(); i < 2 * kMaxKeys + kColumns; i += kThreads) {
+    int in_head = i % kMaxKeys, v = i - 2 * kMaxKeys, c = -1;
+    if (v >= 0) {
+      if (first + v < d.v_dim) c = 2 * key_dim + h * d.v_dim + first + v;
+    } else if (in_head < d.k_dim) {
+      c = i / kMaxKeys * key_dim + key_head(d, h) * d.k_dim + in_head;
+    }
+    if (c >= 0) channel_values[i] = convolved(conv, position, c);
+  }
+  barrier();
+  norm_keys();
+  [[unroll]] for (int i = 0; i < N; ++i) {
+    queries[i] = has_row(d, i) ? channel_values[i * 8 + part_id()] : 0.0;
+    keys[i] = has_row(d, i) ? channel_values[kMaxKeys + i * 8 + part_id()] : 0.0;
+  }
+  token.v = is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0;
+  float y = take_token(d, token, dt_bias, a);
+  if (part_id() == 0 && is_inside) Floats(d.out_).at[h * d.v_dim + column] = y;
+  store_state(d, state, column, is_inside);
+}
