@@ -157,6 +157,7 @@ TEST(VulkanRdna, hot_kernels_spill_nothing) {
 }
 
 TEST(VulkanRdna, a_second_start_compiles_nothing) {
+  if (!std::getenv("RADV_FORCE_FAMILY")) GTEST_SKIP() << "no card to compile for was asked for";
   const std::filesystem::path before = kept_caches_folder();
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "zinc_vulkan_pipelines";
   std::filesystem::remove_all(folder);
@@ -164,7 +165,7 @@ TEST(VulkanRdna, a_second_start_compiles_nothing) {
   size_t n_compiled[2] = {}, n_keys = 0;
   for (size_t& n : n_compiled) {
     const Result<std::unique_ptr<Device>> device = Device::open_to_compile("RADV");
-    if (!device.ok()) break;
+    ASSERT_TRUE(device.ok()) << device.error().message;
     const auto keys = hot_kernels(device.value()->tuning());
     n_keys = keys.size();
     for (const auto& [use, key] : keys) EXPECT_TRUE(device.value()->pipeline(key).ok()) << key.module << use;
@@ -173,7 +174,6 @@ TEST(VulkanRdna, a_second_start_compiles_nothing) {
   }
   keep_caches_in(before);
   std::filesystem::remove_all(folder);
-  if (n_compiled[0] == 0) GTEST_SKIP() << "no card to compile for was asked for";
   EXPECT_EQ(n_compiled[0], n_keys);
   EXPECT_EQ(n_compiled[1], 0u);
 }
