@@ -41,6 +41,7 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
 
 has_browser() { has_command chromium || has_command chromium-browser || has_command google-chrome; }
 
+has_vulkan_layers() { compgen -G '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' >/dev/null; }
 has_llvmpipe() { compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null; } # Vulkan on the CPU
 
 has_module() { # finding it is quick, importing it is not
@@ -85,6 +86,7 @@ missing_for() {
       has_command ccache || echo ccache
       has_browser || echo chromium
       has_llvmpipe || echo mesa-vulkan-drivers
+      has_vulkan_layers || echo vulkan-validationlayers
       has_command tmux || echo tmux
       has_command zsh || echo zsh
       has_command fish || echo fish

@@ -32,6 +32,7 @@ struct Tuning {
   int attention_splits;  // workgroups among which a row's chunks of keys are divided at most
   int few_rows;          // rows of activations a workgroup multiplies at once in small steps
   int product_rows;      // and in prompts
+  int mix_ahead;         // segments of experts a warp has under way at once: as many as its registers hold
   int few_groups;        // workgroups that leave part of the device without work
   bool records_ahead;    // every size is recorded and compiled when the plan is made
 };

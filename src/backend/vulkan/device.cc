@@ -139,6 +139,7 @@ Result<std::unique_ptr<Device>> Device::open_to_compile(std::string_view name) {
   }
   if (Status s = device->make_device(*instance, true); !s.ok()) return s.error();
   if (Status s = device->make_layouts(); !s.ok()) return s.error();
+  if (Status s = device->load_pipelines(); !s.ok()) return s.error();
   return device;
 }
 

@@ -260,8 +260,9 @@ Status Lowering::lower_mix(const MixGroup& mix) {
   touched.writes.push_back(all(result));
   const int n_units = (block.n_used + (mix.shared >= 0 ? 1 : 0)) * matrix.matrix.n_segments;
   const int quads = n_units * kSegmentElems / 16;
-  return emit({"mix." + std::string(matrix.format->name), {{2, n_units}, {4, 1}, {5, quads}, {6, 1}, {7, 1}}}, block,
-              {div_up(matrix.matrix.n_out, kPanelRows)}, touched);
+  return emit({"mix." + std::string(matrix.format->name),
+               {{2, n_units}, {4, 1}, {5, quads}, {6, 1}, {7, 1}, {8, device_.tuning().mix_ahead}}},
+              block, {div_up(matrix.matrix.n_out, kPanelRows)}, touched);
 }
 
 }  // namespace zinc::vulkan

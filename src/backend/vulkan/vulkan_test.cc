@@ -9,6 +9,7 @@
 #include "backend/vulkan/device.h"
 #include "backend/vulkan/kernels.h"
 #include "backend/vulkan/panels.h"
+#include "base/cache_folder.h"
 #include "tests/support/conformance.h"
 #include "tests/support/tested_backends.h"
 
@@ -104,19 +105,19 @@ TEST(VulkanPlan, a_token_records_nothing_and_allocates_nothing) {
 }
 
 // The hot kernels of decode and prompts, as plans ask for them.
-std::vector<std::pair<std::string, KernelKey>> hot_kernels(int prompt_rows) {
+std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Tuning& tuning) {
   std::vector<std::pair<std::string, KernelKey>> keys;
   for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_0", "mxfp4"}) {
     const std::string module = fmt::format("linear.{}", format);
     keys.push_back({"one row", {module, {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}}}});
     keys.push_back({"one row, gate and up", {module, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 0}}}});
-    keys.push_back({"prompt", {module, {{1, prompt_rows}, {2, 0}, {3, 0}, {4, 0}, {5, 1}, {6, 0}}}});
+    keys.push_back({"prompt", {module, {{1, tuning.product_rows}, {2, 0}, {3, 0}, {4, 0}, {5, 1}, {6, 0}}}});
   }
-  keys.push_back({"one row, experts it finds",
-                  {"linear.q4_k", {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 1}, {7, 256}}}});
+  keys.push_back(
+      {"one row, experts it finds", {"linear.q4_k", {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 1}, {7, 256}}}});
   keys.push_back({"one row, normed", {"linear.f32", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}}}});
   for (const char* module : {"mix.q4_k", "mix.q6_k"}) {
-    keys.push_back({"8 experts of 512", {module, {{2, 18}, {4, 1}, {5, 288}, {6, 1}}}});
+    keys.push_back({"8 experts of 512", {module, {{2, 18}, {4, 1}, {5, 288}, {6, 1}, {8, tuning.mix_ahead}}}});
   }
   keys.push_back(
       {"one token", {"attention", {{1, 2}, {2, 1}, {3, 1}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 2048}}}});
@@ -141,7 +142,7 @@ TEST(VulkanRdna, hot_kernels_spill_nothing) {
              subgroup_for(device.value()->capabilities()));
   fmt::print("| kernel | use | VGPRs | SGPRs | LDS bytes | spills | waves a SIMD | instructions | branches |\n");
   fmt::print("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
-  for (const auto& [use, key] : hot_kernels(device.value()->tuning().product_rows)) {
+  for (const auto& [use, key] : hot_kernels(device.value()->tuning())) {
     const Result<std::vector<KernelStatistic>> asked = device.value()->statistics(key);
     ASSERT_TRUE(asked.ok()) << asked.error().message;
     const std::vector<KernelStatistic>& of = asked.value();
@@ -153,6 +154,28 @@ TEST(VulkanRdna, hot_kernels_spill_nothing) {
                value_of(of, "SGPRs"), value_of(of, "LDS size"), spills, value_of(of, "Subgroups per SIMD"),
                value_of(of, "Instructions"), value_of(of, "Branches"));
   }
+}
+
+TEST(VulkanRdna, a_second_start_compiles_nothing) {
+  if (!std::getenv("RADV_FORCE_FAMILY")) GTEST_SKIP() << "no card to compile for was asked for";
+  const std::filesystem::path before = kept_caches_folder();
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "zinc_vulkan_pipelines";
+  std::filesystem::remove_all(folder);
+  keep_caches_in(folder);
+  size_t n_compiled[2] = {}, n_keys = 0;
+  for (size_t& n : n_compiled) {
+    const Result<std::unique_ptr<Device>> device = Device::open_to_compile("RADV");
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    const auto keys = hot_kernels(device.value()->tuning());
+    n_keys = keys.size();
+    for (const auto& [use, key] : keys) EXPECT_TRUE(device.value()->pipeline(key).ok()) << key.module << use;
+    device.value()->keep_pipelines();
+    n = device.value()->counters().n_compiled;
+  }
+  keep_caches_in(before);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(n_compiled[0], n_keys);
+  EXPECT_EQ(n_compiled[1], 0u);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ layout(constant_id = 2) const int kUnits = 32;  // segments of all experts there
 #include "segments.glsl"
 
 const int kMaxMixed = 32;
-const int kAhead = 3;  // segments of a warp under way at once
+layout(constant_id = 8) const int kAhead = 3;  // segments of a warp under way at once
 
 shared float values_of[kUnits * kPanelRows];       // of each segment
 shared float sums_of[(kMaxMixed + 1) * kPanelRows];  // of each expert
