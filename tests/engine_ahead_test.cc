@@ -269,6 +269,11 @@ TEST_P(EngineAheadTest, a_failed_step_fails_its_requests_and_nothing_of_it_is_re
   }
   EXPECT_EQ(pages_held(), 0);
   device_.fails_at = kNever;
+  const size_t n_made = lost.told->made.size();
+  ASSERT_GT(n_made, 2u);
+  const Asked further = ask(continued(asked_again, *lost.told, n_made));
+  finish();
+  EXPECT_LE(further.told->outcome.usage.n_cached, static_cast<int>(asked_again.prompt.size()));
   const Asked again = ask(asked_again);
   finish();
   EXPECT_TRUE(same_answer(*again.told, *expected));
@@ -276,12 +281,12 @@ TEST_P(EngineAheadTest, a_failed_step_fails_its_requests_and_nothing_of_it_is_re
 
 TEST_P(EngineAheadTest, an_engine_that_goes_away_waits_for_the_step_it_has_started) {
   start(true);
-  const Asked running = ask(request(1, 20, 60)), waiting = ask(request(2, 30, 60));
+  const Asked one = ask(request(1, 20, 60)), other = ask(request(2, 30, 60));
   step_until_ahead();
   loop_.reset();
   EXPECT_TRUE(device_.is_gone);
   EXPECT_EQ(device_.n_left_in_flight, 0);
-  for (const Asked& each : {running, waiting}) {
+  for (const Asked& each : {one, other}) {
     EXPECT_EQ(each.told->n_ends, 1);
     EXPECT_EQ(each.told->n_after_end, 0);
     EXPECT_EQ(each.told->outcome.reason, StopReason::cancelled);

@@ -122,6 +122,7 @@ bool Engine::step() { return loop_->step(); }
 Status Engine::save_cache() {
   ZINC_CHECK(!cache_file_.empty());
   if (!cache_key_.ok()) return cache_key_.error();
+  loop_->finish_step();  // what a request that is over still holds comes back then
   return loop_->cache().save(cache_file_, cache_key_.value());
 }
 

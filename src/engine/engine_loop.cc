@@ -62,9 +62,13 @@ EngineLoop::EngineLoop(Inbox& inbox, std::unique_ptr<KvCache> cache, std::vector
 }
 
 EngineLoop::~EngineLoop() {
-  if (now_.plan) run({});
+  finish_step();
   take_mail();
   while (!requests_.empty()) end(*requests_.begin()->second, StopReason::cancelled);
+}
+
+void EngineLoop::finish_step() {
+  if (now_.plan) run({});
 }
 
 bool EngineLoop::step() {
@@ -178,7 +182,10 @@ void EngineLoop::start(Flight& flight, std::span<const ScheduledRun> runs, Token
 // Not where a recurrent state is to be copied once this step is done: it would be a token ahead.
 bool EngineLoop::goes_on_alike(std::span<const ScheduledRun> runs) const {
   if (static_cast<int>(runs.size()) != scheduler_.n_running()) return false;
-  const bool may_admit = scheduler_.n_waiting() > 0 && scheduler_.n_running() < options_.max_sequences;
+  const bool may_admit =
+      scheduler_.n_running() < options_.max_sequences && std::ranges::any_of(requests_, [&](const auto& entry) {
+        return !entry.second->is_admitted && entry.second->refused_at != cache_->n_changes();
+      });
   if (may_admit || inbox_.has_mail() || options_.scheduler.step_tokens < 2) return false;
   return std::ranges::all_of(runs, [&](const ScheduledRun& run) {
     const LiveRequest& request = *requests_.at(run.id);

@@ -39,6 +39,7 @@ class EngineLoop {
   ~EngineLoop();  // lets the step finish that is under way, ends what is left as cancelled
 
   bool step();                // false: there was nothing to do
+  void finish_step();         // at the end: waits for the one that is under way
   EngineStats stats() const;  // any thread: as of the last step
   KvCache& cache() { return *cache_; }
 

@@ -26,14 +26,14 @@ void Scheduler::wait(RequestId id, const std::string& client) {
 }
 
 // Whose client would then run fewest, the least served first: one that has nothing running waits for no more than the
-// next to end, however many others have sent. But where ever new clients come that have nothing running, it is in
-// time the turn of the first request that each other one has waiting.
+// next to end, however many others have sent. But where ever new clients come that have nothing running, every second
+// turn is in time that of the first request that each other one has waiting.
 std::vector<RequestId> Scheduler::waiting_in_turn() const {
   std::vector<std::tuple<bool, size_t, double, RequestId>> order;
   for (const auto& [name, client] : clients_) {
     const size_t n_running = static_cast<size_t>(client.n_running);
     for (size_t i = 0; i < client.waiting.size(); ++i) {
-      if (i == 0 && client.n_overtaken >= kMostOvertaken) {
+      if (i == 0 && client.n_overtaken >= kMostOvertaken && !last_was_overtaken_) {
         order.emplace_back(false, 0, 0, client.waiting[i]);
       } else {
         order.emplace_back(true, n_running + i, client.n_served, client.waiting[i]);
@@ -49,9 +49,11 @@ std::vector<RequestId> Scheduler::waiting_in_turn() const {
 void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int> stops) {
   ZINC_CHECK(n_cached < n_prompt);
   for (auto& [name, client] : clients_) {
+    const bool was_first = !client.waiting.empty() && client.waiting.front() == id;
     if (std::erase(client.waiting, id) == 0) continue;
     ++client.n_running;
-    client.n_overtaken = 0;
+    last_was_overtaken_ = was_first && client.n_overtaken >= kMostOvertaken;
+    if (was_first) client.n_overtaken = 0;
     running_.push_back({id, name, n_prompt, n_cached, std::move(stops)});
     return count_overtaken(id);
   }
@@ -77,6 +79,7 @@ void Scheduler::remove(RequestId id) {
     return forget_if_idle(client);
   }
   for (auto& [name, client] : clients_) {
+    if (!client.waiting.empty() && client.waiting.front() == id) client.n_overtaken = 0;
     if (std::erase(client.waiting, id) > 0) return forget_if_idle(std::string(name));
   }
 }

@@ -68,7 +68,8 @@ class Scheduler {
   SchedulerLimits limits_;
   StepPacer pacer_;
   std::map<std::string, Client> clients_;
-  std::deque<Running> running_;  // in order of admission
+  std::deque<Running> running_;      // in order of admission
+  bool last_was_overtaken_ = false;  // whom it was the turn of
   std::vector<ScheduledRun> step_;
 };
 

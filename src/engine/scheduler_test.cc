@@ -142,6 +142,43 @@ TEST(Scheduler, a_request_is_overtaken_a_bounded_number_of_times_however_many_cl
   EXPECT_LE(std::ranges::count_if(admitted, [](RequestId id) { return id < 100; }), 6) << "one in a while, not all";
 }
 
+// However many have been overtaken, a newcomer waits for one of them at most.
+TEST(Scheduler, those_that_were_overtaken_take_every_second_turn_at_most) {
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
+  RequestId id = 1;
+  for (int c = 0; c < 20; ++c) {
+    add(scheduler, id++, 5, "busy " + std::to_string(c));
+    for (int i = 0; i < 4; ++i) scheduler.wait(id++, "busy " + std::to_string(c));
+  }
+  for (int i = 0; i < 60; ++i) {
+    const RequestId newcomer = id++;
+    scheduler.wait(newcomer, "new " + std::to_string(i));
+    int n_before = 0;
+    for (RequestId first = 0; first != newcomer; ++n_before) {
+      first = scheduler.waiting_in_turn().front();
+      scheduler.admit(first, 5, 0, {});
+      scheduler.remove(first);
+    }
+    EXPECT_LE(n_before, 2) << "newcomer " << i;
+  }
+}
+
+TEST(Scheduler, a_request_does_not_inherit_the_age_of_one_that_was_withdrawn) {
+  Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
+  add(scheduler, 1, 5, "busy");
+  scheduler.wait(2, "busy");
+  for (RequestId id = 100; id < 120; ++id) {
+    scheduler.wait(id, std::to_string(id));
+    scheduler.admit(id, 5, 0, {});
+    scheduler.remove(id);
+  }
+  scheduler.wait(3, "busy");
+  EXPECT_EQ(scheduler.waiting_in_turn().front(), 2u);
+  scheduler.remove(2);
+  scheduler.wait(200, "new");
+  EXPECT_EQ(scheduler.waiting_in_turn().front(), 200u);
+}
+
 TEST(Scheduler, who_was_away_does_not_catch_up_at_the_expense_of_others) {
   Scheduler scheduler({.step_tokens = 64, .longest_gap = 2.2});
   add(scheduler, 1, 5, "busy");

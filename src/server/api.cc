@@ -280,23 +280,29 @@ template <class Prepared, class Prepare, class Use>
 void Api::prepare_then(Question question, Prepare prepare, Use use) {
   const auto asked = std::make_shared<Question>(std::move(question));
   const auto settle = [this, asked, prepare, use](OrApiError<Prepared>& result) {
+    if (!asked->reply->is_open()) return;
     ApiError* error = std::get_if<ApiError>(&result);
     if (!error) return use(std::move(std::get<Prepared>(result)), *asked);
     const auto refuse = [asked](const ApiError& why) { asked->reply->send(error_response(why, asked->form)); };
     const auto go_on = [this, asked, prepare, use, refuse](const OrApiError<ModelRef>& brought) {
       if (!asked->reply->is_open()) return;
-      if (const ApiError* why = std::get_if<ApiError>(&brought)) return refuse(*why);
+      const bool is_any = asked->missing_model->empty();  // who named none is content with what there is
+      const ApiError* why = std::get_if<ApiError>(&brought);
+      if (why && is_any && models_.find("")) return prepare_then<Prepared>(std::move(*asked), prepare, use);
+      if (why) return refuse(*why);
       // By the name it asked for, which may be another one than the model is served as.
       asked->models = ModelList::of(*asked->missing_model, std::get<ModelRef>(brought));
       prepare_then<Prepared>(std::move(*asked), prepare, use);
     };
     asked->missing_model = error->missing_model;
-    if (!asked->missing_model || !swaps_models_ || !swap_.bring(*asked->missing_model, go_on)) refuse(*error);
+    if (!asked->missing_model || !swaps_models_ || !swap_.bring(*asked->missing_model, go_on)) return refuse(*error);
+    asked->reply->takes_time();
   };
   if (asked->body.size() <= limits_.worker_bytes) {
     OrApiError<Prepared> result = prepare(*asked->models, asked->body);
     return settle(result);
   }
+  asked->reply->takes_time();
   text_queue_.add(
       {.client = asked->client, .reply = asked->reply, .work = [settle, prepare, asked]() -> std::function<void()> {
          const auto result = std::make_shared<OrApiError<Prepared>>(prepare(*asked->models, asked->body));

@@ -98,6 +98,12 @@ class Connection::Exchange final : public Reply {
     }
   }
 
+  void takes_time() override {
+    if (!is_open()) return;
+    takes_time_ = true;
+    connection_->read();
+  }
+
   // A comment, which readers of events pass over.
   void ping() {
     if (!write(": ping\n\n")) return;
@@ -116,7 +122,7 @@ class Connection::Exchange final : public Reply {
   }
 
   bool is_open() const override { return connection_ != nullptr; }
-  bool is_watched() const { return gone_ != nullptr; }
+  bool is_watched() const { return takes_time_ || gone_ != nullptr; }
 
  private:
   void finish(bool keeps_alive) {
@@ -136,6 +142,7 @@ class Connection::Exchange final : public Reply {
   std::function<void()> gone_;
   const Clock::time_point start_ = Clock::now();
   bool keeps_alive_, is_head_, chunks_;
+  bool takes_time_ = false;
   int status_ = 0;        // 0: nothing was sent
   size_t n_largest_ = 0;  // bytes of the largest write
 };
@@ -176,9 +183,10 @@ void Connection::read() {
   transport_->read_some(boost::asio::buffer(block_), [self = shared_from_this()](error_code error, size_t n) {
     self->reading_ = false;
     if (self->closed_) return;
-    if (error == boost::asio::error::eof && !self->closing_) {
+    if (error == boost::asio::error::eof) {
       self->input_ended_ = true;
-      return self->exchange_ ? self->read() : self->go_on();
+      if (!self->closing_) return self->exchange_ ? self->read() : self->go_on();
+      return self->writing_ ? void() : self->abort();  // the last answer still goes out
     }
     if (error) return self->abort();
     self->input_.append(self->block_.data(), n);
@@ -331,6 +339,7 @@ void Connection::close_if_idle() {
 
 void Connection::abort() {
   if (closed_) return;
+  const std::shared_ptr<Connection> self = shared_from_this();  // the exchange may be the last that holds it
   closed_ = true;
   hold_body(0);
   disarm();

@@ -9,6 +9,7 @@
 #include <boost/asio/write.hpp>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "server/api.h"
@@ -149,6 +150,38 @@ TEST_F(HttpServerTest, what_a_client_asked_before_it_closed_its_side_is_answered
   int n = 0;
   for (size_t at = got.find("200 OK"); at != std::string::npos; at = got.find("200 OK", at + 1)) ++n;
   EXPECT_EQ(n, kRequests);
+}
+
+TEST_F(HttpServerTest, the_last_answer_goes_out_whole_to_a_client_that_closed_its_side) {
+  for (int n_requests : {60, 70, 80, 90, 100}) {
+    Client one = client();
+    std::string all;
+    for (int i = 1; i < n_requests; ++i) all += "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    one.send(all + "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));  // until no more fits on the way
+    one.socket().shutdown(tcp::socket::shutdown_send);
+    const std::string got = one.read_to_end();
+    int n = 0;
+    for (size_t at = got.find("200 OK"); at != std::string::npos; at = got.find("200 OK", at + 1)) ++n;
+    EXPECT_EQ(n, n_requests);
+    EXPECT_TRUE(got.ends_with("}")) << got.substr(got.size() - 20);
+  }
+}
+
+// It is too long to be read on the loop, and waits for the worker.
+TEST_F(HttpServerTest, who_leaves_while_a_long_request_waits_is_passed_over) {
+  const std::string request = post(
+      "/v1/completions",
+      {{"prompt", "SAY[[hello]]"}, {"max_tokens", 50}, {"user", std::string(2 * ServerLimits().worker_bytes, 'u')}});
+  std::promise<void> release;
+  server_->work([held = release.get_future().share()] { held.wait(); });
+  client().send(request).close();
+  while (log().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(log().front().at("dropped").as_string(), "the client left");
+  release.set_value();
+  Client stays = client();
+  EXPECT_NE(stays.send(request).read_until("hello").find("200 OK"), std::string::npos);
+  EXPECT_EQ(scripted_.engine().n_submitted(), 1);
 }
 
 TEST_F(HttpServerTest, half_a_request_and_no_more_ends_the_connection) {

@@ -95,9 +95,14 @@ bool is_called(const json::object& row, const json::value& name) {
 }
 
 void name_ends(json::object& body) {
-  const json::array& data = body.at("data").get_array();
-  body["first_id"] = data.empty() ? json::value(nullptr) : data.front().at("id");
-  body["last_id"] = data.empty() ? json::value(nullptr) : data.back().at("id");
+  const json::array& data = body.at("data").get_array();  // moves when a field is added
+  json::value first, last;
+  if (!data.empty()) {
+    first = data.front().at("id");
+    last = data.back().at("id");
+  }
+  body["first_id"] = std::move(first);
+  body["last_id"] = std::move(last);
 }
 
 }  // namespace

@@ -24,6 +24,8 @@ class Reply {
   virtual bool write(std::string_view bytes) = 0;
   virtual void end_stream() = 0;
 
+  // The answer is some time off, and the request is kept until then: a client that closes its side meanwhile has left.
+  virtual void takes_time() {}
   // Whether anybody still waits for it.
   virtual bool is_open() const = 0;
   // Called at most once, if the client leaves before the answer is complete. Whoever asks for it has read the request:

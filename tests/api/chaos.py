@@ -152,14 +152,38 @@ def leaves_in_the_body(rng):
     s.close()
 
 
-def asks_properly(rng):
+def leaves_with_a_long_text(rng):  # while it waits to be read, or is
+    body = json.dumps({"prompt": "word " * rng.randrange(4000, 40000), "max_tokens": 5, "stream": rng.random() < 0.5}).encode()
     s = connect()
-    body = json.dumps({"prompt": "SAY[[fine]]", "max_tokens": 20, "temperature": 0}).encode()
-    s.sendall(head("/v1/completions", len(body), "Connection: close\r\n") + body)
+    s.sendall(head("/v1/completions", len(body)) + body)
+    time.sleep(rng.random() * 0.05)
+    s.close()
+
+
+def closes_its_side(rng):  # and reads on: what was asked at once is answered
+    s = connect()
+    n = rng.randrange(1, 60)
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
+    s.sendall((asked + b"\r\n") * n + asked + b"Connection: close\r\n\r\n")
+    s.shutdown(socket.SHUT_WR)
+    got = whole_answer(s)
+    if got.count(b"HTTP/1.1 ") != n + 1 and not stopping.is_set():
+        raise AssertionError(f"{got.count(b'HTTP/1.1 ')} answers to {n + 1} requests")
+
+
+def whole_answer(s):
     got = b""
     while piece := s.recv(65536):
         got += piece
     s.close()
+    return got
+
+
+def asks_properly(rng):
+    s = connect()
+    body = json.dumps({"prompt": "SAY[[fine]]", "max_tokens": 20, "temperature": 0}).encode()
+    s.sendall(head("/v1/completions", len(body), "Connection: close\r\n") + body)
+    got = whole_answer(s)
     if not got:  # a server that is told to stop hangs up on those that have not asked yet
         raise ConnectionResetError("closed without an answer")
     assert got.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")), got[:200]
@@ -168,7 +192,7 @@ def asks_properly(rng):
 def run(seed):
     rng = random.Random(seed)
     acts = [leaves, leaves, leaves, reads_slowly, sends_garbage, sends_bad_bodies, leaves_in_the_body, sends_ahead,
-            never_ends_a_chunk, asks_properly]
+            never_ends_a_chunk, leaves_with_a_long_text, closes_its_side, asks_properly]
     while time.monotonic() < end and not stopping.is_set():
         act = rng.choice(acts)
         try:
