@@ -324,13 +324,15 @@ function answerTo(parent: string | null, change: Partial<Message> = {}): void {
   void run(message, pathTo(messages.value, parent), currentSettings.value);
 }
 
-export function send(text: string, attachments: Attachment[]): void {
+// Whether the question is stored; the answer goes its own way.
+export function send(text: string, attachments: Attachment[]): Promise<boolean> {
   if (!conversation.value) startConversation(text || attachments[0]?.name || '');
   const entry = conversation.value!;
   if (!entry.head) changeConversation(entry.id, { title: titleOf(text || attachments[0]?.name || '') });
   const message = newMessage({ role: 'user', content: text, attachments: attachments.length ? attachments : undefined });
-  addMessage(message);
+  const isStored = addMessage(message);
   answerTo(message.id);
+  return isStored;
 }
 
 export function stop(): void {
