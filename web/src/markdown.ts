@@ -162,7 +162,7 @@ interface Job {
 export class MarkdownView {
   private nSettled = 0; // blocks
   private at = 0; // where in the text the first block that is not settled begins
-  private readonly links: Record<string, { href: string; title: string }> = {}; // defined in what is settled
+  private readonly links = Object.create(null) as Record<string, { href: string; title: string }>; // defined in what is settled
   private shown = '';
   private place: ParentNode & Node; // where blocks go: aside until the first whole text is done
   private job: Job | null = null;
@@ -178,7 +178,7 @@ export class MarkdownView {
     this.shown = text;
     const rest = text.slice(this.at);
     const lexer = new Lexer(marked.defaults);
-    lexer.tokens.links = { ...this.links };
+    Object.assign(lexer.tokens.links, this.links); // which has no prototype whose names would be links
     const tokens = lexer.lex(rest);
     const last = tokens.findLastIndex((token) => token.type !== 'space');
     const hasLinks = Object.keys(lexer.tokens.links).length > 0;
