@@ -20,7 +20,7 @@ function tokensOf(text) {
   return out;
 }
 
-// Tasks of the page's main thread after `fromMs`, the longest by its own processor time first.
+// Tasks of the page's main thread after `fromMs`, the longest first.
 function tasksOf(trace, fromMs) {
   const events = JSON.parse(trace.toString()).traceEvents;
   const mains = new Set(events.filter((event) => event.name === 'thread_name' && event.args?.name === 'CrRendererMain').map((event) => `${event.pid}:${event.tid}`));
@@ -34,23 +34,24 @@ function tasksOf(trace, fromMs) {
     tasks: tasks
       .filter((event) => (event.ts - begin) / 1000 > fromMs)
       .map((event) => ({ at: Math.round((event.ts - begin) / 1000), ms: Math.round(event.dur / 1000), ownMs: Math.round((event.tdur ?? event.dur) / 1000) }))
-      .sort((a, b) => b.ownMs - a.ownMs),
+      .sort((a, b) => b.ms - a.ms),
   };
 }
 
-// Long tasks. One that was long because the processor did other programs' work meanwhile is theirs, not the page's.
-const kOwnMs = 40;
-const isLong = (task) => task.ms > 50 && task.ownMs > kOwnMs;
+const isLong = (task) => task.ms > 50; // on the clock, whatever else the machine did meanwhile
 const told = (tasks) => tasks.slice(0, 3).map((task) => `${task.ms} (${task.ownMs} own) at ${task.at}`).join(', ');
 
-// A machine that does something else now and then gets a second try; a page that is slow needs more than luck.
+// The best of three: what other programs do is seldom in all three, what the page does is in each.
+const kTries = 3;
 const timed = (name, run) =>
   test(name, async () => {
-    try {
-      await run();
-    } catch (error) {
-      console.log(`# once more, after: ${error.message}`);
-      await run();
+    for (let i = 1; ; ++i) {
+      try {
+        return await run();
+      } catch (error) {
+        if (i === kTries) throw error;
+        console.log(`# once more, after: ${error.message}`);
+      }
     }
   });
 
@@ -183,12 +184,13 @@ const conversationOf = (answers) => {
 };
 
 // The second are 4.5 MB, most of whose time is the browser's for reading them.
+const kOpenMs = 300;
 const kinds = [
-  ['answers of 1,500 characters', 300, (i) => sample.slice((i * 37) % 800, (i * 37) % 800 + 1500)],
-  ['answers of 4,000 tokens', 600, () => sample.repeat(Math.ceil((kTokens * 4) / sample.length))],
+  ['answers of 1,500 characters', (i) => sample.slice((i * 37) % 800, (i * 37) % 800 + 1500)],
+  ['answers of 4,000 tokens', () => sample.repeat(Math.ceil((kTokens * 4) / sample.length))],
 ];
-for (const [kind, limitMs, answers] of kinds) {
-  timed(`500 messages with ${kind} open in under ${limitMs} ms and scroll without a long task`, async () => {
+for (const [kind, answers] of kinds) {
+  timed(`500 messages with ${kind} open in under ${kOpenMs} ms and scroll without a long task`, async () => {
     const browser = await openBrowser();
     const { page, close } = await openPage(between.url);
     await importFile(page, 'x.json', JSON.stringify(conversationOf(answers)));
@@ -226,7 +228,7 @@ for (const [kind, limitMs, answers] of kinds) {
     const { tasks } = tasksOf(await browser.stopTracing(), 0);
     const movedPx = Math.round(await page.evaluate(() => window.atTop.getBoundingClientRect().top - window.topWas));
     console.log(`# ${kind}: opened in ${times.map((time) => time.toFixed(0)).join(', ')} ms; scrolled ${movedPx} px; longest tasks in ms: ${told(tasks)}`);
-    assert.ok(times[2] < limitMs, `the median of five openings took ${times[2]} ms`);
+    assert.ok(times[2] < kOpenMs, `the median of five openings took ${times[2]} ms`);
     assert.ok(movedPx > 20_000, `60 turns of the wheel by 900 px moved ${movedPx} px`);
     assert.ok((await drawn()) > nBefore, 'what came into view was drawn');
     assert.deepEqual(tasks.filter(isLong), []);
