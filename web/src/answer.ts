@@ -143,6 +143,15 @@ export function tokenOffsets(content: string, tokens: TokenChoice[]): number[] {
   });
 }
 
+// The tokens, and what of the content is in none of them, since it came without its probabilities, as one piece.
+export function withRest(content: string, tokens: TokenChoice[]): TokenChoice[] {
+  const offsets = tokenOffsets(content, tokens);
+  const last = offsets.findLastIndex((offset) => offset >= 0);
+  const shown = last < 0 ? '' : tokens[last].text;
+  const end = last < 0 ? 0 : offsets[last] + (content.startsWith(shown, offsets[last]) ? shown : shown.trimStart()).length;
+  return end < content.length ? [...tokens, { text: content.slice(end), p: 1, top: [] }] : tokens;
+}
+
 // Whether more bytes could still make characters of these.
 function isBeginning(bytes: number[]): boolean {
   try {
@@ -178,7 +187,7 @@ class Writer {
     wantsTokens: boolean,
   ) {
     // What was there without its probabilities is one piece.
-    if (wantsTokens) message.tokens ??= message.content ? [{ text: message.content, p: 1, top: [] }] : [];
+    if (wantsTokens) message.tokens = withRest(message.content, message.tokens ?? []);
     this.tokens = wantsTokens ? new TokenReader(message.tokens!) : null;
     this.thoughtBefore = { ms: message.reasoningMs ?? 0, tokens: message.reasoningTokens ?? 0 };
   }
@@ -324,13 +333,15 @@ function answerTo(parent: string | null, change: Partial<Message> = {}): void {
   void run(message, pathTo(messages.value, parent), currentSettings.value);
 }
 
-export function send(text: string, attachments: Attachment[]): void {
+// Whether the question is stored; the answer goes its own way.
+export function send(text: string, attachments: Attachment[]): Promise<boolean> {
   if (!conversation.value) startConversation(text || attachments[0]?.name || '');
   const entry = conversation.value!;
   if (!entry.head) changeConversation(entry.id, { title: titleOf(text || attachments[0]?.name || '') });
   const message = newMessage({ role: 'user', content: text, attachments: attachments.length ? attachments : undefined });
-  addMessage(message);
+  const isStored = addMessage(message);
   answerTo(message.id);
+  return isStored;
 }
 
 export function stop(): void {
@@ -378,8 +389,9 @@ export function takeAlternative(message: Message, begin: Partial<Message>): void
 // What a tool gave back; once every call has its result, the model goes on.
 export function giveToolResult(call: ToolCall, text: string): void {
   const message = newMessage({ role: 'tool', content: text, toolCallId: call.id });
-  addMessage(message);
-  const answered = new Set(path.value.filter((entry) => entry.role === 'tool').map((entry) => entry.toolCallId));
-  const asked = path.value.findLast((entry) => entry.toolCalls?.length)?.toolCalls ?? [];
+  void addMessage(message);
+  const at = path.value.findLastIndex((entry) => entry.toolCalls?.length);
+  const answered = new Set(path.value.slice(at + 1).map((entry) => entry.toolCallId)); // an id may have been used before
+  const asked = path.value[at]?.toolCalls ?? [];
   if (asked.every((entry) => answered.has(entry.id))) answerTo(message.id);
 }

@@ -52,20 +52,33 @@ const kSteps: Step[] = [
 
 let opened: Promise<IDBDatabase> | undefined;
 
+// A connection that failed or was closed is not kept: the next that asks opens another.
 export function database(): Promise<IDBDatabase> {
-  opened ??= new Promise((resolve, reject) => {
+  const forget = () => (opened = undefined);
+  opened ??= open(forget).catch((error: unknown) => {
+    forget();
+    throw error;
+  });
+  return opened;
+}
+
+function open(onClose: () => void): Promise<IDBDatabase> {
+  return new Promise((resolve, reject) => {
     const request = indexedDB.open(kName, kSteps.length);
     request.onupgradeneeded = (event) => {
       for (const step of kSteps.slice(event.oldVersion)) step(request.result, request.transaction!);
     };
     request.onsuccess = () => {
-      request.result.onversionchange = () => request.result.close();
+      request.result.onclose = onClose;
+      request.result.onversionchange = () => {
+        request.result.close();
+        onClose();
+      };
       resolve(request.result);
     };
     request.onerror = () => reject(request.error);
     request.onblocked = () => reject(new Error('another tab holds an older version of the page open; close it'));
   });
-  return opened;
 }
 
 function done(change: IDBTransaction): Promise<void> {
@@ -105,6 +118,20 @@ export async function save(conversations: Conversation[], messages: Message[]): 
     change.objectStore('messages').put({ ...message, hasTokens: keepsTokens || message.hasTokens });
   }
   return done(change);
+}
+
+// Changes a message as it is in the store at that moment, where `change` says that it did. What is given back is stored.
+export async function amend(id: string, change: (record: Message) => boolean): Promise<Message | undefined> {
+  const db = await database();
+  const writing = db.transaction('messages', 'readwrite');
+  const records = writing.objectStore('messages');
+  let found: Message | undefined;
+  records.get(id).onsuccess = (event) => {
+    found = (event.target as IDBRequest<Message | undefined>).result;
+    if (found && change(found)) records.put(found);
+  };
+  await done(writing);
+  return found;
 }
 
 // Messages with their tokens, for taking them elsewhere.

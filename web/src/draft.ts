@@ -12,7 +12,7 @@ const kSaveAfterMs = 200;
 
 export const draft = signal<Draft>(kEmpty);
 const drafts = new Map<string, Draft>();
-const placeOf = () => openId.peek() ?? kUnbegun;
+export const placeOf = () => openId.peek() ?? kUnbegun;
 let timer: ReturnType<typeof setTimeout> | undefined;
 const unsaved = new Set<string>(); // whose drafts
 
@@ -38,6 +38,7 @@ const kOwnName = 'zinc.own';
 function takeOwn(): void {
   const own = sessionStorage.getItem(kOwnName);
   if (!own) return;
+  sessionStorage.removeItem(kOwnName); // a tab that is made of this one later would take it for newer than it is
   const { id, text } = JSON.parse(own) as { id: string; text: string };
   const known = drafts.get(id) ?? kEmpty;
   if (known.text !== text) change(id, { ...known, text });
@@ -55,19 +56,24 @@ function keepOwn(): void {
 
 export async function loadDrafts(): Promise<void> {
   await takeOld();
-  for (const { id, text, attachments } of await db.allDrafts()) drafts.set(id, { text, attachments });
+  for (const { id, ...entry } of await db.allDrafts()) drafts.set(id, entry);
   takeOwn();
   draft.value = drafts.get(placeOf()) ?? kEmpty;
 }
 
 function saveNow(): void {
   clearTimeout(timer);
-  for (const id of unsaved) db.saveDraft(id, drafts.get(id) ?? kEmpty).catch(storeFailed);
+  for (const id of unsaved) {
+    db.saveDraft(id, drafts.get(id) ?? kEmpty).catch((error: unknown) => {
+      unsaved.add(id);
+      storeFailed(error);
+    });
+  }
   unsaved.clear();
 }
 
 function change(id: string, to: Draft): void {
-  if (to.text || to.attachments.length > 0) drafts.set(id, to);
+  if (to.text || to.attachments.length > 0) drafts.set(id, { ...to, at: Date.now() });
   else drafts.delete(id);
   unsaved.add(id);
   clearTimeout(timer);
@@ -80,22 +86,34 @@ export function setDraft(to: Partial<Draft>): void {
   if (to.attachments) saveNow(); // may be too large for the last moment
 }
 
-export function addAttachments(list: Attachment[]): void {
-  setDraft({ attachments: [...draft.value.attachments, ...list] });
+// To the draft of `place`, which another one may have taken the screen from meanwhile.
+export function addAttachments(list: Attachment[], place = placeOf()): void {
+  if (place === placeOf()) return setDraft({ attachments: [...draft.value.attachments, ...list] });
+  const known = drafts.get(place) ?? kEmpty;
+  change(place, { ...known, attachments: [...known.attachments, ...list] });
+  saveNow();
 }
 
 // A text that is written elsewhere than in the field of the conversation; an empty one is forgotten.
 export const keptText = (id: string) => drafts.get(id)?.text;
 export const keepText = (id: string, text: string) => change(id, { text, attachments: [] });
 
-// Gives the draft to `send`; only what was sent is no draft any more.
-export function sendDraft(send: (text: string, attachments: Attachment[]) => void): void {
+const sent = new Set<string>(); // whose drafts, of messages that are not stored yet
+
+// Gives the draft to `send`, which says whether it is stored as a message; only then it is no draft in the store any more.
+export function sendDraft(send: (text: string, attachments: Attachment[]) => Promise<boolean>): void {
   const id = placeOf();
   const { text, attachments } = draft.value;
-  send(text.trim(), attachments);
-  change(id, kEmpty);
+  void send(text.trim(), attachments).then((isStored) => {
+    sent.delete(id);
+    if (!isStored) return;
+    unsaved.add(id);
+    saveNow();
+  });
+  sent.add(id);
+  drafts.delete(id);
+  unsaved.delete(id);
   if (placeOf() === id) draft.value = kEmpty;
-  saveNow();
 }
 
 // Of a conversation and of what was written at its messages. What is given back can be brought back.
@@ -116,5 +134,5 @@ export function bringBackDrafts(known: [string, Draft][]): void {
 
 keepDraftsOnLeaving(() => {
   keepOwn();
-  return [...unsaved].map((id) => ({ id, ...(drafts.get(id) ?? kEmpty) }));
+  return [...new Set([...unsaved, ...sent])].map((id) => ({ id, ...(drafts.get(id) ?? { ...kEmpty, at: Date.now() }) }));
 });

@@ -31,6 +31,7 @@ export const writings = new Map<string, Writing>();
 // What was handed to the store and is not known to be there yet, by id; of a record only the latest.
 const unsaved = {
   turn: 0,
+  hasFailed: false, // something of it was tried and could not be stored
   conversations: new Map<string, { turn: number; record: Conversation }>(),
   messages: new Map<string, { turn: number; record: Message }>(),
 };
@@ -38,7 +39,21 @@ const unsaved = {
 const nStored = new Map<string, { content: number; reasoning: number }>();
 const lengths = ({ content, reasoning = '' }: Message) => ({ content: content.length, reasoning: reasoning.length });
 
-export const isUnsaved = (conversation: string) => unsaved.conversations.has(conversation);
+export const isUnsaved = (id: string) => unsaved.conversations.has(id) || unsaved.messages.has(id) || writings.has(id);
+
+// The messages of a conversation: those of the store, and over them what it does not have yet.
+export function withUnsaved(conversation: string, fromStore: Message[]): Message[] {
+  const all = new Map(fromStore.map((message) => [message.id, message]));
+  for (const { record } of unsaved.messages.values()) if (record.conversation === conversation) all.set(record.id, record);
+  for (const { message } of writings.values()) if (message.conversation === conversation) all.set(message.id, message);
+  return [...all.values()];
+}
+
+// A conversation that is deleted is not stored later.
+export function forgetUnsaved(conversation: string): void {
+  unsaved.conversations.delete(conversation);
+  for (const [id, { record }] of unsaved.messages) if (record.conversation === conversation) unsaved.messages.delete(id);
+}
 
 // A browser that is short of room throws away what it was not asked to keep.
 let isAsked = false;
@@ -47,7 +62,8 @@ function keepForGood(): void {
   isAsked = true;
 }
 
-export async function store(entries: Conversation[], changed: Message[]): Promise<void> {
+// Whether it is stored now; what is not is tried again once something else could be.
+export async function store(entries: Conversation[], changed: Message[]): Promise<boolean> {
   const turn = ++unsaved.turn;
   for (const record of entries) unsaved.conversations.set(record.id, { turn, record });
   for (const record of changed) unsaved.messages.set(record.id, { turn, record });
@@ -55,10 +71,10 @@ export async function store(entries: Conversation[], changed: Message[]): Promis
   try {
     await db.save(entries, changed);
   } catch (error) {
+    unsaved.hasFailed = true;
     storeFailed(error);
-    return;
+    return false;
   }
-  storeError.value = '';
   if (changed.length > 0) keepForGood();
   for (const { id } of entries) if (unsaved.conversations.get(id)?.turn === turn) unsaved.conversations.delete(id);
   for (const { id } of changed) if (unsaved.messages.get(id)?.turn === turn) unsaved.messages.delete(id);
@@ -67,6 +83,15 @@ export async function store(entries: Conversation[], changed: Message[]): Promis
     else nStored.delete(id);
   }
   tell({ conversations: entries.map(({ id }) => id), messages: changed.map(({ id }) => id) });
+  if (unsaved.hasFailed) storeLeft();
+  if (unsaved.conversations.size + unsaved.messages.size === 0) storeError.value = '';
+  return true;
+}
+
+function storeLeft(): void {
+  unsaved.hasFailed = false;
+  const [entries, changed] = [unsaved.conversations, unsaved.messages].map((left) => [...left.values()].map(({ record }) => record));
+  if (entries.length + changed.length > 0) void store(entries as Conversation[], changed as Message[]);
 }
 
 // What of a message the store does not have: all but the beginnings of its texts.
@@ -80,7 +105,7 @@ interface Tail {
   messages: Rest[];
   drafts: LeftDraft[];
 }
-type LeftDraft = { id: string; text: string; attachments?: Draft['attachments'] }; // without: those of the store
+type LeftDraft = { id: string; text: string; at?: number; attachments?: Draft['attachments'] }; // without: those of the store
 
 function restOf(message: Message, withFiles: boolean): Rest {
   const { content, reasoning = '', tokens: _, attachments, ...rest } = message;
@@ -104,7 +129,7 @@ function writeTail(withFiles: boolean): boolean {
   const tail: Tail = {
     conversations: [...unsaved.conversations.values()].map(({ record }) => record),
     messages: [...open.values()].map((message) => restOf(message, withFiles)),
-    drafts: withFiles ? drafts : drafts.map(({ id, text }) => ({ id, text })),
+    drafts: withFiles ? drafts : drafts.map(({ id, text, at }) => ({ id, text, at })),
   };
   if (tail.conversations.length + tail.messages.length + drafts.length === 0) return true;
   try {
@@ -142,16 +167,23 @@ function readTail(text: string): Partial<Tail> {
   }
 }
 
-// Takes over what pages that are gone had not stored.
+// Of a draft the one that was written later stays.
+async function takeDraft({ id, text, at = 0, attachments }: LeftDraft): Promise<void> {
+  const known = await db.draftOf(id);
+  if ((known?.at ?? 0) > at) return;
+  await db.saveDraft(id, { text, at, attachments: attachments ?? known?.attachments ?? [] });
+}
+
+async function takeTail(name: string): Promise<void> {
+  const { conversations = [], messages = [], drafts = [] } = readTail(localStorage.getItem(name) ?? '');
+  const found = await Promise.all(messages.map(joined));
+  await db.save(conversations, found.filter((message) => message !== null));
+  for (const left of drafts) await takeDraft(left);
+  localStorage.removeItem(name);
+}
+
+// Takes over what pages that are gone had not stored. What cannot be stored now either stays where it is.
 export async function takeTails(): Promise<void> {
   const names = Object.keys(localStorage).filter((name) => name.startsWith(kTailName) && name !== tailName);
-  for (const name of names) {
-    const { conversations = [], messages = [], drafts = [] } = readTail(localStorage.getItem(name) ?? '');
-    const found = await Promise.all(messages.map(joined));
-    await db.save(conversations, found.filter((message) => message !== null));
-    for (const { id, text, attachments } of drafts) {
-      await db.saveDraft(id, { text, attachments: attachments ?? (await db.draftOf(id))?.attachments ?? [] });
-    }
-    localStorage.removeItem(name);
-  }
+  for (const name of names) await takeTail(name).catch(storeFailed);
 }

@@ -2,8 +2,9 @@
 // it only the nodes that differ. What a model writes is hostile: markup in it is shown as text, everything that is made
 // of it goes through the sanitiser, and nothing is ever fetched.
 import DOMPurify from 'dompurify';
-import { Lexer, Marked, Parser, type Token, type Tokens } from 'marked';
+import { Marked, Parser, type Token, type Tokens } from 'marked';
 import { highlight } from './highlight';
+import { BoundedLexer, boundedTokenizer } from './lexer';
 import { drawMath, mathExtensions } from './math';
 
 export const escapeHtml = (text: string) =>
@@ -31,6 +32,7 @@ const kFirstHeading = 3; // the page has its own above
 
 const marked = new Marked({
   gfm: true,
+  tokenizer: boundedTokenizer,
   renderer: {
     html: ({ text }) => (/^<br\s*\/?>$/i.test(text.trim()) ? '<br>' : escapeHtml(text)),
     image: ({ href, text }) => link(href, `[image: ${escapeHtml(text || href)}]`),
@@ -65,7 +67,7 @@ const marked = new Marked({
   extensions: mathExtensions,
 });
 
-const tokenizer = new Lexer(marked.defaults).options.tokenizer!;
+const tokenizer = new BoundedLexer(marked.defaults).options.tokenizer!;
 
 const kPolicy = {
   ALLOWED_TAGS: [
@@ -162,10 +164,11 @@ interface Job {
 export class MarkdownView {
   private nSettled = 0; // blocks
   private at = 0; // where in the text the first block that is not settled begins
-  private readonly links: Record<string, { href: string; title: string }> = {}; // defined in what is settled
+  private readonly links = Object.create(null) as Record<string, { href: string; title: string }>; // defined in what is settled
   private shown = '';
   private place: ParentNode & Node; // where blocks go: aside until the first whole text is done
   private job: Job | null = null;
+  private isBroken = false; // something in the text cannot be drawn: it is shown as it was written
 
   constructor(private readonly root: HTMLElement) {
     this.place = root;
@@ -176,9 +179,25 @@ export class MarkdownView {
     if (!text.startsWith(this.shown)) this.clear();
     if (isWhole && this.shown === '' && text) this.drawAside(text);
     this.shown = text;
+    this.trying(() => this.begin(text, isWhole));
+  }
+
+  private trying(draw: () => void): void {
+    try {
+      if (!this.isBroken) return draw();
+    } catch {
+      this.isBroken = true;
+    }
+    this.job = null;
+    this.place = this.root;
+    this.root.textContent = this.shown;
+    this.root.classList.add('is-plain');
+  }
+
+  private begin(text: string, isWhole: boolean): void {
     const rest = text.slice(this.at);
-    const lexer = new Lexer(marked.defaults);
-    lexer.tokens.links = { ...this.links };
+    const lexer = new BoundedLexer(marked.defaults);
+    Object.assign(lexer.tokens.links, this.links); // which has no prototype whose names would be links
     const tokens = lexer.lex(rest);
     const last = tokens.findLastIndex((token) => token.type !== 'space');
     const hasLinks = Object.keys(lexer.tokens.links).length > 0;
@@ -197,7 +216,7 @@ export class MarkdownView {
     if (job !== this.job) return;
     while (job.next < job.tokens.length) {
       if (performance.now() > until) {
-        setTimeout(() => this.work(job, performance.now() + kSliceMs));
+        setTimeout(() => this.trying(() => this.work(job, performance.now() + kSliceMs)));
         return;
       }
       this.take(job, job.tokens[job.next], job.next);
@@ -245,7 +264,7 @@ export class MarkdownView {
 
   // Links may be defined after they are used. Only at the end it is known to what; only they are drawn again.
   private resolveLinks(): void {
-    const blocks = new Lexer(marked.defaults).lex(this.shown).filter((token) => token.type !== 'space');
+    const blocks = new BoundedLexer(marked.defaults).lex(this.shown).filter((token) => token.type !== 'space');
     if (blocks.length !== this.root.children.length) return;
     blocks.forEach((token, i) => {
       if (!/\]\[|\[[^\]]+\](?!\()/.test(token.raw)) return;
@@ -273,6 +292,7 @@ export class MarkdownView {
     this.root.classList.remove('is-plain');
     this.place = this.root;
     this.job = null;
+    this.isBroken = false;
     this.shown = '';
     this.nSettled = 0;
     this.at = 0;

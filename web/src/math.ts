@@ -7,38 +7,46 @@ const escapeText = (text: string) => text.replace(/&/g, '&amp;').replace(/</g, '
 interface Shape {
   name: string;
   level: 'block' | 'inline';
-  start: RegExp;
+  open: string;
+  close: string; // looked for first: the rule goes on to the end where there is none
   rule: RegExp;
   isDisplay: boolean;
 }
 
 const kShapes: Shape[] = [
-  { name: 'blockDollars', level: 'block', start: /\$\$/, rule: /^ {0,3}\$\$([^$]+)\$\$[ \t]*(?:\n+|$)/, isDisplay: true },
-  { name: 'blockBrackets', level: 'block', start: /\\\[/, rule: /^ {0,3}\\\[([\s\S]+?)\\\][ \t]*(?:\n+|$)/, isDisplay: true },
-  { name: 'inlineDisplay', level: 'inline', start: /\$\$/, rule: /^\$\$([^$\n]+)\$\$/, isDisplay: true },
+  { name: 'blockDollars', level: 'block', open: '$$', close: '$$', rule: /\$\$([^$]+)\$\$[ \t]*(?:\n+|$)/, isDisplay: true },
+  { name: 'blockBrackets', level: 'block', open: '\\[', close: '\\]', rule: /\\\[([\s\S]{1,4000}?)\\\][ \t]*(?:\n+|$)/, isDisplay: true },
+  { name: 'inlineDisplay', level: 'inline', open: '$$', close: '$$', rule: /\$\$([^$\n]+)\$\$/, isDisplay: true },
   // A price is no formula: no space inside the dollars, no digit behind them.
-  { name: 'inlineDollars', level: 'inline', start: /\$/, rule: /^\$(?!\s|\$)((?:\\.|[^$\\\n])+?)(?<!\s)\$(?!\d)/, isDisplay: false },
-  { name: 'inlineParens', level: 'inline', start: /\\\(/, rule: /^\\\((.+?)\\\)/, isDisplay: false },
-  { name: 'inlineBrackets', level: 'inline', start: /\\\[/, rule: /^\\\[(.+?)\\\]/, isDisplay: true },
+  { name: 'inlineDollars', level: 'inline', open: '$', close: '$', rule: /\$(?!\s|\$)((?:\\.|[^$\\\n])+?)(?<!\s)\$(?!\d)/, isDisplay: false },
+  { name: 'inlineParens', level: 'inline', open: '\\(', close: '\\)', rule: /\\\((.+?)\\\)/, isDisplay: false },
+  { name: 'inlineBrackets', level: 'inline', open: '\\[', close: '\\]', rule: /\\\[(.+?)\\\]/, isDisplay: true },
 ];
 
-export const mathExtensions: TokenizerAndRendererExtension[] = kShapes.map((shape) => ({
+// Where the next may begin. A paragraph is cut there, and all that follows looked at anew: only a whole block is worth it.
+function startOf({ level, open, close, rule }: Shape, source: string): number | undefined {
+  const opened = source.indexOf(open);
+  const at = opened < 0 || level === 'inline' ? opened : source.includes(close, opened + open.length) ? source.search(rule) : -1;
+  return at < 0 ? undefined : at;
+}
+
+const extensionOf = (shape: Shape): TokenizerAndRendererExtension => ({
   name: shape.name,
   level: shape.level,
-  start: (source: string) => {
-    const at = source.search(shape.start);
-    return at < 0 ? undefined : at;
-  },
+  start: (source: string) => startOf(shape, source),
   tokenizer(source: string) {
-    const found = shape.rule.exec(source);
-    return found ? { type: shape.name, raw: found[0], tex: found[1].trim() } : undefined;
+    const indent = shape.level === 'block' ? /^ {0,3}/.exec(source)![0].length : 0;
+    if (!source.startsWith(shape.open, indent) || !source.includes(shape.close, indent + shape.open.length)) return undefined;
+    const found = new RegExp(shape.rule, 'y').exec(source.slice(indent));
+    return found ? { type: shape.name, raw: source.slice(0, indent) + found[0], tex: found[1].trim() } : undefined;
   },
   renderer(token) {
     const tex = escapeText(String(token.tex));
     const tag = shape.level === 'block' ? 'div' : 'span';
     return `<${tag} class="math" data-tex="${tex}"${shape.isDisplay ? ' data-display="1"' : ''}>${tex}</${tag}>`;
   },
-}));
+});
+export const mathExtensions = kShapes.map((shape) => extensionOf(shape));
 
 type Katex = typeof import('katex').default;
 let katex: Katex | undefined;

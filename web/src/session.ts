@@ -2,7 +2,7 @@
 import { batch } from '@preact/signals';
 import * as db from './db';
 import { bringBackDrafts, forgetDrafts, loadDrafts } from './draft';
-import { isUnsaved, storeFailed, takeTails, writings } from './keep';
+import { forgetUnsaved, isUnsaved, storeFailed, takeTails, withUnsaved, writings } from './keep';
 import { conversations, messages, openConversation, openFromAddress, openId, say, settleInterrupted } from './state';
 import { listen, tell, writtenElsewhere, type News } from './tabs';
 import type { Message } from './types';
@@ -26,9 +26,10 @@ export async function deleteConversation(id: string): Promise<void> {
   const open = [...writings.values()].filter((writing) => writing.message.conversation === id);
   for (const writing of open) writing.stop();
   await Promise.all(open.map((writing) => writing.ended));
-  const kept = await db.wholeMessagesOf(id);
+  const kept = withUnsaved(id, await db.wholeMessagesOf(id));
   const drafts = forgetDrafts(id, kept.map((message) => message.id));
   await db.erase(id);
+  forgetUnsaved(id);
   tell({ erased: id });
   await forget(id);
   say(`Deleted “${entry.title}”`, 'Undo', () => {
@@ -52,12 +53,12 @@ async function takeNews({ conversations: entries = [], messages: changed = [], e
   if (mine.length > 0) tell({ writes: mine });
   if (erased) await forget(erased);
   const read = await Promise.all(entries.filter((id) => !isUnsaved(id)).map(db.conversationOf));
-  const shown = await Promise.all(changed.filter((id) => !writings.has(id)).map(db.messageOf));
+  const shown = await Promise.all(changed.filter((id) => !isUnsaved(id)).map(db.messageOf));
   batch(() => {
     for (const entry of read) {
-      if (entry) conversations.value = [...conversations.value.filter((other) => other.id !== entry.id), entry];
+      if (entry && !isUnsaved(entry.id)) conversations.value = [...conversations.value.filter((other) => other.id !== entry.id), entry];
     }
-    const here = shown.filter((message) => message && message.conversation === openId.value) as Message[];
+    const here = shown.filter((message) => message && message.conversation === openId.value && !isUnsaved(message.id)) as Message[];
     if (here.length > 0) messages.value = new Map([...messages.value, ...here.map((message) => [message.id, message] as const)]);
   });
   if (left.some((id) => messages.value.has(id))) await takeOver(left);

@@ -2,8 +2,8 @@
 import { batch, computed, effect, signal } from '@preact/signals';
 import { getFigures, getLibrary, getProps } from './api';
 import * as db from './db';
-import { keepSmall, store, writings } from './keep';
-import { writtenElsewhere } from './tabs';
+import { keepSmall, store, storeFailed, withUnsaved, writings } from './keep';
+import { tell, writtenElsewhere } from './tabs';
 import type { Conversation, Figures, Library, Message, Props, Settings } from './types';
 
 export const conversations = signal<Conversation[]>([]);
@@ -20,8 +20,11 @@ export interface Toast {
   run?: () => void;
 }
 export const toasts = signal<Toast[]>([]);
+const kToasts = 3; // and those with something to press stay beyond that, for their time
 export const say = (text: string, action?: string, run?: () => void) => {
-  toasts.value = [...toasts.value.filter((other) => other.action || other.text !== text), { text, action, run }].slice(-3);
+  const list = [...toasts.value.filter((other) => other.action || other.text !== text), { text, action, run }];
+  let nSpare = list.length - kToasts;
+  toasts.value = list.filter((toast) => toast.action || toast.text === text || nSpare-- <= 0);
 };
 export type Panel = 'settings' | 'models' | 'compare' | 'help' | null;
 export const panel = signal<Panel>(null);
@@ -82,8 +85,8 @@ effect(() => {
   else document.documentElement.dataset.theme = theme.value;
 });
 
-export function keep(changed: Message[], entry = conversation.value): void {
-  void store(entry ? [entry] : [], changed);
+export function keep(changed: Message[], entry = conversation.value): Promise<boolean> {
+  return store(entry ? [entry] : [], changed);
 }
 
 export function changeConversation(id: string, change: Partial<Conversation>): void {
@@ -109,14 +112,14 @@ export function messageChanged(): void {
   messages.value = new Map(messages.value);
 }
 
-export function addMessage(message: Message): void {
+export function addMessage(message: Message): Promise<boolean> {
   const all = new Map(messages.value);
   all.set(message.id, message);
   batch(() => {
     messages.value = all;
     changeConversation(message.conversation, { head: message.id, updated: Date.now() });
   });
-  keep([message]);
+  return keep([message]);
 }
 
 export function showBranch(message: Message): void {
@@ -155,6 +158,15 @@ export function titleOf(text: string): string {
   return line.length > 60 ? `${line.slice(0, 57).trimEnd()}…` : line || 'New conversation';
 }
 
+// Where the store cannot be read, what this tab still has of it.
+async function messagesOf(id: string): Promise<Message[]> {
+  const fromStore = await db.messagesOf(id).catch((error: unknown) => {
+    storeFailed(error);
+    return [];
+  });
+  return withUnsaved(id, fromStore);
+}
+
 let opening = 0;
 export async function openConversation(id: string | null): Promise<void> {
   const turn = ++opening;
@@ -162,26 +174,39 @@ export async function openConversation(id: string | null): Promise<void> {
     sidebarIsOpen.value = false;
     return;
   }
-  const list = id ? await db.messagesOf(id) : [];
+  const list = id ? await messagesOf(id) : [];
   await settleInterrupted(list);
   if (turn !== opening) return; // another one was asked for meanwhile
   batch(() => {
-    messages.value = new Map(list.map((message) => [message.id, writings.get(message.id)?.message ?? message]));
+    messages.value = new Map(withUnsaved(id ?? '', list).map((message) => [message.id, message]));
     openId.value = id;
     sidebarIsOpen.value = false;
   });
   showAddress(id);
 }
 
-// Answers that nobody writes any more say so.
+const sizeOf = ({ content, reasoning = '' }: Message) => content.length + reasoning.length;
+
+function interrupt(message: Message): void {
+  message.writing = false;
+  message.notice = { kind: 'stopped', text: 'The page was closed while this answer was being written.' };
+}
+
+// Answers that nobody writes any more say so. Whether that is so takes a while to find out: one that grew or came to its
+// end meanwhile is left as it is then.
 export async function settleInterrupted(list: Message[]): Promise<void> {
   const open = list.filter((message) => message.writing && !writings.has(message.id));
   const elsewhere = await writtenElsewhere(open.map((message) => message.id));
-  for (const message of open) {
-    if (elsewhere.has(message.id)) continue;
-    message.writing = false;
-    message.notice = { kind: 'stopped', text: 'The page was closed while this answer was being written.' };
-    void store([], [message]);
+  for (const message of open.filter(({ id }) => !elsewhere.has(id))) {
+    const amend = (now: Message) => {
+      const isLeft = Boolean(now.writing) && sizeOf(now) <= sizeOf(message);
+      if (isLeft) interrupt(now);
+      return isLeft;
+    };
+    const now = await db.amend(message.id, amend).catch(storeFailed);
+    if (now) Object.assign(message, now);
+    else interrupt(message);
+    tell({ messages: [message.id] });
   }
 }
 

@@ -1,5 +1,6 @@
 // Conversations as files: JSON, with everything, and Markdown, for people; both can be taken back in.
 import * as db from './db';
+import { withUnsaved } from './keep';
 import { conversationOfMarkdown, markdownOf } from './markdown_file';
 import { conversations, newId, openConversation, pathTo, say } from './state';
 import type { Attachment, Conversation, Message, Notice, Role, Settings, Timings, TokenChoice, ToolCall, Usage } from './types';
@@ -25,13 +26,13 @@ const fileName = (title: string) => title.replace(/[^\p{L}\p{N} _-]/gu, '').trim
 
 export async function exportJson(list: Conversation[]): Promise<void> {
   const out: Exported = { format: kFormat, version: kVersion, conversations: [] };
-  for (const entry of list) out.conversations.push({ ...entry, messages: await db.wholeMessagesOf(entry.id) });
+  for (const entry of list) out.conversations.push({ ...entry, messages: withUnsaved(entry.id, await db.wholeMessagesOf(entry.id)) });
   const name = list.length === 1 ? fileName(list[0].title) : 'zinc-conversations';
   download(`${name}.json`, 'application/json', JSON.stringify(out, null, 1));
 }
 
 export async function exportMarkdown(entry: Conversation): Promise<void> {
-  const all = new Map((await db.messagesOf(entry.id)).map((message) => [message.id, message]));
+  const all = new Map(withUnsaved(entry.id, await db.messagesOf(entry.id)).map((message) => [message.id, message]));
   download(`${fileName(entry.title)}.md`, 'text/markdown', markdownOf(entry, pathTo(all, entry.head)));
 }
 

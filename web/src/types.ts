@@ -93,6 +93,7 @@ export interface Settings {
 export interface Draft {
   text: string;
   attachments: Attachment[];
+  at?: number; // when it was last changed
 }
 
 export interface Conversation {

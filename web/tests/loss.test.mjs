@@ -570,3 +570,153 @@ test('the browser is asked not to throw conversations away when it is short of r
   await page.waitForFunction(() => window.asked === 1);
   await close();
 });
+
+// From the next page on, what is put into the store fails, as in a browser without room; `window.hasRoom` ends that.
+const withoutRoom = (page) =>
+  page.addInitScript(() => {
+    const { put } = IDBObjectStore.prototype;
+    IDBObjectStore.prototype.put = function (...args) {
+      if (!window.hasRoom) throw new DOMException('no room is left', 'QuotaExceededError');
+      return put.apply(this, args);
+    };
+  });
+
+test('a copy that a tab kept of its draft is used once, and never over what was written later', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.fill('#prompt', 'early words');
+  await page.reload();
+  await page.waitForFunction(() => document.getElementById('prompt')?.value === 'early words');
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('zinc.own')), null);
+  await close();
+});
+
+test('what a page left behind and the store has no room for does not hide the conversations', async () => {
+  const { page, context, close } = await conversation(between, says('here I am'), 'an old one');
+  await untilStored(page, (message) => message.content === 'here I am' && !message.writing);
+  await page.evaluate(() => {
+    const left = (id) => JSON.stringify({ conversations: [{ id, title: `Left ${id}`, created: 1, updated: 1, head: null, settings: {} }], messages: [], drafts: [] });
+    for (const id of ['one', 'two']) localStorage.setItem(`zinc.tail.${id}`, left(id));
+  });
+  const other = await context.newPage();
+  await withoutRoom(other);
+  await other.goto(page.url());
+  await other.locator('.alarm', { hasText: 'no room is left' }).waitFor();
+  await other.locator('.row', { hasText: 'an old one' }).waitFor();
+  await other.locator('.prose', { hasText: 'here I am' }).waitFor();
+  assert.equal(await other.evaluate(() => Object.keys(localStorage).filter((name) => name.startsWith('zinc.tail.')).length), 2);
+  await close();
+});
+
+test('without room in the store, what was said is still there after going elsewhere, and stored once there is room', async () => {
+  between.script = says('an answer');
+  const { page, seen, close } = await openPage(between.url);
+  await withoutRoom(page);
+  await page.reload();
+  await page.waitForSelector('#prompt');
+  await ask(page, 'first');
+  await answered(page);
+  await page.keyboard.press('Control+Shift+O');
+  await page.locator('.welcome').waitFor();
+  await page.locator('.row .title', { hasText: 'first' }).click();
+  await page.locator('.by-user .said', { hasText: 'first' }).waitFor();
+  await page.locator('.prose', { hasText: 'an answer' }).waitFor();
+  await page.locator('.alarm').waitFor();
+  await page.keyboard.press('Control+Shift+O');
+  await page.evaluate(() => (window.hasRoom = true));
+  await ask(page, 'second');
+  await answered(page);
+  await page.waitForFunction(() => !document.querySelector('.alarm'));
+  const { conversations, messages } = await stored(page);
+  assert.deepEqual(conversations.map(({ title }) => title).sort(), ['first', 'second']);
+  assert.deepEqual(messages.map(({ content }) => content).sort(), ['an answer', 'an answer', 'first', 'second']);
+  assert.deepEqual(seen.errors, []);
+  await close();
+});
+
+test('with the store closed under the page, what was said stays in reach, and the next word is stored again', async () => {
+  between.script = says('an answer');
+  const { page, seen, close } = await openPage(between.url);
+  await page.addInitScript(() => {
+    const { open } = IDBFactory.prototype;
+    IDBFactory.prototype.open = function (...args) {
+      if (window.isClosed) throw new Error('the store is closed');
+      return open.apply(this, args);
+    };
+    window.isClosed = true;
+  });
+  await page.reload();
+  await page.locator('.alarm', { hasText: 'the store is closed' }).waitFor();
+  await ask(page, 'first');
+  await answered(page);
+  await page.keyboard.press('Control+Shift+O');
+  await page.locator('.welcome').waitFor();
+  await page.locator('.row .title', { hasText: 'first' }).click();
+  await page.locator('.prose', { hasText: 'an answer' }).waitFor();
+  await page.evaluate(() => (window.isClosed = false));
+  await ask(page, 'second');
+  await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2 && !document.querySelector('.alarm'));
+  assert.equal((await stored(page)).messages.length, 4);
+  assert.deepEqual(seen.errors, []);
+  await close();
+});
+
+test('a draft is forgotten only once it is stored as a message', async () => {
+  between.script = says('ok');
+  const { page, context, close } = await openPage(between.url);
+  await page.fill('#prompt', 'a long thought');
+  for (const end = Date.now() + 5000; Date.now() < end && (await stored(page)).drafts.length === 0; ) await pause(50);
+  await page.evaluate(() => {
+    IDBObjectStore.prototype.put = () => {
+      throw new DOMException('no room is left', 'QuotaExceededError');
+    };
+  });
+  await page.press('#prompt', 'Enter');
+  await answered(page);
+  assert.equal(await page.inputValue('#prompt'), '');
+  await pause(400);
+  assert.deepEqual((await stored(page)).drafts.map(({ text }) => text), ['a long thought']);
+  await close();
+});
+
+test('an answer that its tab ends while another asks about it is not cut back', async () => {
+  const { page, context, close } = await conversation(between, says('a beginning'), 'go');
+  const record = await untilStored(page, (message) => message.role === 'assistant' && !message.writing);
+  const address = page.url();
+  await page.goto(`${between.url}/licenses.txt`);
+  await page.evaluate((message) => new Promise((resolve) => {
+    window.write = (put, then) => {
+      const opened = indexedDB.open('zinc');
+      opened.onsuccess = () => {
+        const change = opened.result.transaction('messages', 'readwrite');
+        change.objectStore('messages').put(put);
+        change.oncomplete = () => { opened.result.close(); then(); };
+      };
+    };
+    window.write({ ...message, writing: true }, resolve);
+    new BroadcastChannel('zinc').onmessage = ({ data }) => {
+      if (data.asks) window.write({ ...message, content: 'a beginning and the end', writing: false }, () => undefined);
+    };
+  }), record);
+  const other = await context.newPage();
+  await other.goto(address);
+  await other.locator('.prose', { hasText: 'a beginning and the end' }).waitFor();
+  assert.equal(await other.locator('.notice').count(), 0);
+  assert.equal((await stored(other)).messages.find(({ id }) => id === record.id).content, 'a beginning and the end');
+  await close();
+});
+
+test('what a tab left behind does not win over a draft that was written later', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.fill('#prompt', 'the later words');
+  for (const end = Date.now() + 5000; Date.now() < end && (await stored(page)).drafts.length === 0; ) await pause(50);
+  await page.evaluate(() => {
+    sessionStorage.clear();
+    const left = { conversations: [], messages: [], drafts: [{ id: '', text: 'the earlier words', attachments: [], at: 1 }] };
+    localStorage.setItem('zinc.tail.gone', JSON.stringify(left));
+    addEventListener('pagehide', () => sessionStorage.clear());
+  });
+  await page.reload();
+  await page.waitForFunction(() => document.getElementById('prompt')?.value === 'the later words');
+  assert.equal(await page.evaluate(() => localStorage.getItem('zinc.tail.gone')), null);
+  await close();
+});

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
-import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, stored } from './harness.mjs';
+import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, stored, untilStored } from './harness.mjs';
 
 const between = setStage();
 
@@ -673,5 +673,239 @@ test('what is written from right to left is shown so, code is not', async () => 
   assert.equal(await page.locator('.said').evaluate((said) => getComputedStyle(said).direction), 'rtl');
   await page.fill('#prompt', 'مرحبا');
   assert.equal(await page.locator('#prompt').evaluate((field) => getComputedStyle(field).direction), 'rtl');
+  await close();
+});
+
+test('a name that every object has is no link', async () => {
+  const { answer, close } = await conversation(between, says('see [constructor] and [toString][valueOf] here\n\nand [constructor]'));
+  assert.deepEqual(await answer.locator('.prose p').allInnerTexts(), ['see [constructor] and [toString][valueOf] here', 'and [constructor]']);
+  await close();
+});
+
+test('a paste from a spreadsheet, text with a picture of it, is its text', async () => {
+  const { page, close } = await openPage(between.url);
+  const paste = (text, type) => page.evaluate(([words, kind]) => {
+    const data = new DataTransfer();
+    if (words) data.setData('text/plain', words);
+    data.items.add(new File(['x'], 'it', { type: kind }));
+    return document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+  }, [text, type]);
+  assert.equal(await paste('a\tb', 'image/png'), true, 'the browser pastes it');
+  assert.equal(await paste('notes.txt', 'text/plain'), false);
+  await page.locator('.chips li').waitFor();
+  assert.equal(await page.locator('.toast').count(), 0);
+  await close();
+});
+
+test('a title that is being typed stays as it is typed, whatever is drawn meanwhile', async () => {
+  const { page, close } = await conversation(between, says('ok'), 'a title');
+  await page.locator('.row .title').dblclick();
+  const field = page.locator('.row input');
+  await field.pressSequentially('new');
+  await page.evaluate(async () => {
+    const channel = new BroadcastChannel('zinc'); // as another tab that changed it
+    channel.postMessage({ conversations: [location.hash.slice(1)] });
+  });
+  await pause(300);
+  await page.keyboard.type(' words');
+  assert.equal(await field.inputValue(), 'new words');
+  await field.dispatchEvent('keydown', { key: 'Enter', isComposing: true });
+  assert.equal(await field.count(), 1, 'that Enter took a word from the list of the keyboard');
+  await page.keyboard.press('Escape');
+  await page.locator('.row .title', { hasText: 'a title' }).waitFor();
+  await page.locator('.row .title').dblclick();
+  await field.fill('taken');
+  await page.keyboard.press('Enter');
+  await page.locator('.row .title', { hasText: 'taken' }).waitFor();
+  await close();
+});
+
+test('a file belongs to the draft that was open when it was dropped', async () => {
+  const { page, close } = await conversation(between, says('ok'), 'the first');
+  await page.evaluate(() => {
+    const { arrayBuffer } = File.prototype;
+    File.prototype.arrayBuffer = async function () {
+      await new Promise((resolve) => (window.goOn = resolve));
+      return arrayBuffer.call(this);
+    };
+  });
+  await attach(page, 'slow.txt', 'text');
+  await page.keyboard.press('Control+Shift+O');
+  await page.locator('.welcome').waitFor();
+  await page.evaluate(() => window.goOn());
+  await pause(200);
+  assert.equal(await page.locator('.chips li').count(), 0);
+  await page.locator('.row .title').click();
+  await page.locator('.chips li', { hasText: 'slow.txt' }).waitFor();
+  await close();
+});
+
+test('an undo stays for its time, however many are deleted after it', async () => {
+  between.script = says('ok');
+  const { page, close } = await openPage(between.url);
+  for (const name of ['one', 'two', 'three', 'four']) {
+    await page.keyboard.press('Control+Shift+O');
+    await ask(page, name);
+    await page.locator('.row', { hasText: name }).waitFor();
+    await answered(page);
+  }
+  for (const name of ['one', 'two', 'three', 'four']) {
+    await page.getByRole('button', { name: `Actions for ${name}`, exact: true }).evaluate((button) => button.click());
+    await page.locator('.menu').getByRole('button', { name: 'Delete' }).click();
+    await page.locator('.toast', { hasText: `“${name}”` }).waitFor();
+  }
+  await page.locator('.toast', { hasText: '“one”' }).getByRole('button', { name: 'Undo' }).click();
+  await page.locator('.row', { hasText: 'one' }).waitFor();
+  await close();
+});
+
+// Each made the lexer look through the whole text again and again, or call itself too deep.
+const costly = {
+  'strong that never closes': ['**a ', 16_384], 'emphasis that never closes': ['*a ', 16_384], 'underscores that never close': ['_a ', 16_384],
+  'formulas that never close': ['\\[a ', 16_384], 'dollars that never close': ['$a ', 16_384], 'links that never close': ['[a](', 16_384],
+  'quotes in quotes': ['>', 2087], 'quotes in quotes in quotes': ['> ', 16_384], 'lists in lists': ['1. ', 3 * 1708],
+};
+for (const [name, [unit, size]] of Object.entries(costly)) {
+  test(`${name} are shown and do not hold the page, streamed and reopened`, async () => {
+    const text = unit.repeat(size / unit.length);
+    const { page, seen, close } = await openPage(between.url);
+    const watch = () => {
+      window.longest = 0;
+      new PerformanceObserver((list) => {
+        for (const { duration } of list.getEntries()) window.longest = Math.max(window.longest, duration);
+      }).observe({ type: 'longtask', buffered: true });
+    };
+    await page.addInitScript(watch);
+    await page.evaluate(watch);
+    between.script = async (stage) => {
+      for (let at = 0; at < text.length; at += 1024) {
+        stage.delta({ content: text.slice(at, at + 1024) });
+        await pause(20);
+      }
+      stage.end();
+    };
+    await ask(page, 'go');
+    const check = async (how) => {
+      const answer = await answered(page);
+      await answer.locator('.figures').waitFor();
+      await page.waitForFunction(() => !document.querySelector('.prose.is-plain'));
+      const shown = (await answer.locator('.prose').textContent()).replace(/\s/g, '');
+      const expected = text.replace(/\s|\\/g, ''); // what is escaped stands without its stroke
+      if (/^(>|1)/.test(unit)) assert.ok(expected.endsWith(shown) && shown.length > expected.length - 200, `${how}: ${shown.length} of ${expected.length} characters`);
+      else assert.equal(shown, expected, how);
+      const longest = await page.evaluate(() => window.longest);
+      assert.ok(longest < 500, `${how}, a task took ${longest} ms`);
+    };
+    await check('streamed');
+    await untilStored(page, (message) => message.role === 'assistant' && !message.writing && message.content === text);
+    await page.reload();
+    await check('reopened');
+    assert.deepEqual(seen.errors, []);
+    await close();
+  });
+}
+
+test('Compare keeps every answer of a side, steps through them, and takes probabilities along, after a reload too', async () => {
+  let n = 0;
+  const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
+  between.script = (stage) => {
+    const text = `answer${++n}`;
+    stage.delta({ content: text }, { logprobs: { content: [{ ...wire(text), top_logprobs: [wire(text), wire('other')] }] } });
+    stage.end();
+  };
+  const { page, close } = await openPage(between.url);
+  await page.locator('.pill', { hasText: 'Probabilities' }).click();
+  await page.keyboard.press('Control+Shift+C');
+  await page.fill('[aria-label="Prompt for both"]', 'One for both');
+  await page.getByRole('button', { name: 'Ask both' }).click();
+  const side = page.locator('.side').first();
+  await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
+  const first = (await side.locator('.prose').innerText()).trim();
+  await side.getByRole('button', { name: 'Regenerate' }).click();
+  await side.locator('.prose', { hasText: 'answer3' }).waitFor();
+  await side.getByText('2 / 2').waitFor();
+  await side.getByRole('button', { name: 'Previous branch' }).click();
+  await side.locator('.prose', { hasText: first }).waitFor();
+  await untilStored(page, (message) => message.content === 'answer3' && !message.writing);
+  await page.reload();
+  await page.waitForSelector('#prompt');
+  await page.keyboard.press('Control+Shift+C');
+  await side.getByText('2 / 2').waitFor();
+  await side.getByRole('button', { name: 'Previous branch' }).click();
+  await side.locator('.prose', { hasText: first }).waitFor();
+  await page.getByRole('button', { name: 'Go on with A' }).click();
+  const answer = page.locator('#thread .by-assistant');
+  await answer.getByRole('button', { name: 'Probabilities' }).click();
+  await answer.locator('.token', { hasText: first }).click();
+  await answer.locator('.alternatives', { hasText: 'other' }).waitFor();
+  await close();
+});
+
+test('what came without its probabilities is in the view of the tokens too', async () => {
+  const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
+  const tokens = (stage, ...words) => {
+    for (const word of words) stage.delta({ content: word }, { logprobs: { content: [{ ...wire(word), top_logprobs: [wire(word)] }] } });
+    stage.end();
+  };
+  between.script = (stage, body) => (body.logprobs ? tokens(stage, 'One', ' two') : says(' three four')(stage));
+  const { page, close } = await openPage(between.url);
+  const pill = page.locator('.pill', { hasText: 'Probabilities' });
+  await pill.click();
+  await ask(page, 'go');
+  const answer = await answered(page);
+  await pill.click();
+  await answer.getByRole('button', { name: 'Continue' }).click();
+  await page.locator('.prose', { hasText: 'three four' }).waitFor();
+  await answer.getByRole('button', { name: 'Probabilities' }).click();
+  assert.deepEqual(await answer.locator('.text .token').allTextContents(), ['One', ' two', ' three four']);
+  await pill.click();
+  await answer.getByRole('button', { name: 'Continue' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('.text .token').length === 5);
+  assert.deepEqual(await answer.locator('.text .token').allTextContents(), ['One', ' two', ' three four', 'One', ' two']);
+  await close();
+});
+
+test('a call takes a result only while nothing but results follows it', async () => {
+  between.script = (stage, body) => {
+    if (body.messages.at(-1).content === 'something else') return says('All right.')(stage);
+    stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{}' } }] });
+    stage.end('tool_calls');
+  };
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'weather?');
+  const form = page.locator('.card form');
+  await form.waitFor();
+  await ask(page, 'something else');
+  await page.locator('.prose', { hasText: 'All right.' }).waitFor();
+  assert.equal(await form.count(), 0);
+  await ask(page, 'again'); // a server may use an id again
+  await form.waitFor();
+  assert.equal(await form.count(), 1);
+  await form.locator('textarea').fill('sunny');
+  await form.getByRole('button', { name: 'Send result' }).click();
+  await page.locator('.card .result', { hasText: 'sunny' }).waitFor();
+  assert.equal(await page.locator('.card .result').count(), 1);
+  await close();
+});
+
+test('a text that cannot be drawn is shown as it was written, and its footer with it', async () => {
+  between.script = async (stage) => {
+    for (const part of ['Some **words**', ' and', ' more\n\n', 'to the end.']) {
+      stage.delta({ content: part });
+      await pause(50);
+    }
+    stage.end();
+  };
+  const { page, seen, close } = await openPage(between.url);
+  await page.evaluate(() => {
+    Node.prototype.isEqualNode = () => {
+      throw new RangeError('too deep');
+    };
+  });
+  await ask(page, 'go');
+  const answer = await answered(page);
+  await answer.locator('.figures').waitFor();
+  assert.equal(await answer.locator('.prose.is-plain').textContent(), 'Some **words** and more\n\nto the end.');
+  assert.deepEqual(seen.errors, []);
   await close();
 });

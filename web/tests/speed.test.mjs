@@ -183,12 +183,13 @@ const conversationOf = (answers) => {
 };
 
 // The second are 4.5 MB, most of whose time is the browser's for reading them.
+const kOpenMs = 300;
 const kinds = [
-  ['answers of 1,500 characters', 300, (i) => sample.slice((i * 37) % 800, (i * 37) % 800 + 1500)],
-  ['answers of 4,000 tokens', 600, () => sample.repeat(Math.ceil((kTokens * 4) / sample.length))],
+  ['answers of 1,500 characters', (i) => sample.slice((i * 37) % 800, (i * 37) % 800 + 1500)],
+  ['answers of 4,000 tokens', () => sample.repeat(Math.ceil((kTokens * 4) / sample.length))],
 ];
-for (const [kind, limitMs, answers] of kinds) {
-  timed(`500 messages with ${kind} open in under ${limitMs} ms and scroll without a long task`, async () => {
+for (const [kind, answers] of kinds) {
+  timed(`500 messages with ${kind} open in under ${kOpenMs} ms and scroll without a long task`, async () => {
     const browser = await openBrowser();
     const { page, close } = await openPage(between.url);
     await importFile(page, 'x.json', JSON.stringify(conversationOf(answers)));
@@ -226,7 +227,7 @@ for (const [kind, limitMs, answers] of kinds) {
     const { tasks } = tasksOf(await browser.stopTracing(), 0);
     const movedPx = Math.round(await page.evaluate(() => window.atTop.getBoundingClientRect().top - window.topWas));
     console.log(`# ${kind}: opened in ${times.map((time) => time.toFixed(0)).join(', ')} ms; scrolled ${movedPx} px; longest tasks in ms: ${told(tasks)}`);
-    assert.ok(times[1] < limitMs, `four of five openings took ${times[1]} ms and more`);
+    assert.ok(times[2] < kOpenMs, `the median of five openings took ${times[2]} ms`);
     assert.ok(movedPx > 20_000, `60 turns of the wheel by 900 px moved ${movedPx} px`);
     assert.ok((await drawn()) > nBefore, 'what came into view was drawn');
     assert.deepEqual(tasks.filter(isLong), []);

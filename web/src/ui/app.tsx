@@ -155,8 +155,11 @@ function usePulse() {
   const isBusy = live.value.size > 0 || serverIsGone.value;
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout>;
+    let isOver = false;
     const beat = async () => {
       if (!document.hidden) await refreshFigures();
+      if (isOver) return;
+      clearTimeout(timer);
       timer = setTimeout(beat, isBusy ? kBusyMs : kCalmMs);
     };
     timer = setTimeout(beat, isBusy ? kBusyMs : 0);
@@ -167,8 +170,8 @@ function usePulse() {
     };
     document.addEventListener('visibilitychange', shown);
     return () => {
+      isOver = true;
       clearTimeout(timer);
-      timer = undefined!;
       document.removeEventListener('visibilitychange', shown);
     };
   }, [isBusy]);

@@ -1,5 +1,5 @@
 // One prompt, two models or two settings, side by side. Either answer can become a conversation. What was asked and
-// answered stays, over a reload too, until the next question.
+// every answer to it stay, over a reload too, until the next question.
 import { signal, type Signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { live, run } from '../answer';
@@ -15,13 +15,14 @@ import { SamplingFields } from './settings';
 interface Side {
   name: string;
   set: Signal<Settings | null>; // null: as the open conversation
-  answer: Signal<Message | null>;
+  answers: Signal<Message[]>; // to the last question
+  answer: Signal<Message | null>; // the one that is shown
   begins: Partial<Settings>; // how it differs until somebody says otherwise
 }
 
 const sides: Side[] = [
-  { name: 'A', set: signal(null), answer: signal(null), begins: {} },
-  { name: 'B', set: signal(null), answer: signal(null), begins: { temperature: 0 } },
+  { name: 'A', set: signal(null), answers: signal([]), answer: signal(null), begins: {} },
+  { name: 'B', set: signal(null), answers: signal([]), answer: signal(null), begins: { temperature: 0 } },
 ];
 const prompt = signal('');
 const asked = signal('');
@@ -44,6 +45,7 @@ function answer(side: Side, begin: Message = { ...blank(), model: settingsOf(sid
   stopSide(side);
   begin.side = side.name;
   side.answer.value = begin;
+  if (!side.answers.value.includes(begin)) side.answers.value = [...side.answers.value, begin];
   void run(begin, [question()], settingsOf(side));
 }
 
@@ -55,7 +57,10 @@ async function bringBack(): Promise<void> {
   await settleInterrupted(list);
   if (asked.value) return;
   asked.value = list.findLast((message) => message.role === 'user')?.content ?? '';
-  for (const side of sides) side.answer.value = list.findLast((message) => message.side === side.name) ?? null;
+  for (const side of sides) {
+    side.answers.value = list.filter((message) => message.side === side.name);
+    side.answer.value = side.answers.value.at(-1) ?? null;
+  }
 }
 
 function actionsOf(side: Side): AnswerActions {
@@ -63,6 +68,8 @@ function actionsOf(side: Side): AnswerActions {
     regenerate: () => answer(side),
     goOn: (message) => answer(side, message.toolCalls?.length ? undefined : message),
     take: (message, begin) => answer(side, { ...blank(), model: message.model, ...begin }),
+    branches: () => side.answers.value,
+    show: (other) => (side.answer.value = other),
   };
 }
 
@@ -73,15 +80,20 @@ function askBoth(): void {
   asked.value = prompt.value.trim();
   void db.erase(kPlace).catch(storeFailed);
   void store([], [question()]);
-  for (const side of sides) answer(side);
+  for (const side of sides) {
+    side.answers.value = [];
+    answer(side);
+  }
 }
 
-function keepAsConversation(side: Side): void {
+async function keepAsConversation(side: Side): Promise<void> {
+  const message = side.answer.value!;
+  const tokens = message.tokens ?? (message.hasTokens ? await db.tokensOf(message.id).catch(() => undefined) : undefined);
   const entry = startConversation(asked.value);
   changeConversation(entry.id, { settings: settingsOf(side) });
   const first: Message = { ...question(), conversation: entry.id };
-  addMessage(first);
-  addMessage({ ...side.answer.value!, side: undefined, id: newId(), conversation: entry.id, parent: first.id });
+  void addMessage(first);
+  void addMessage({ ...message, tokens, hasTokens: false, side: undefined, id: newId(), conversation: entry.id, parent: first.id });
   panel.value = null;
 }
 
@@ -115,7 +127,7 @@ function SideView({ side }: { side: Side }) {
       </details>
       {message && <MessageView key={message.id} message={message} isLast version={live.value} actions={actionsOf(side)} />}
       {message && !isLive(side) && message.content && (
-        <button type="button" onClick={() => keepAsConversation(side)}>Go on with {side.name}</button>
+        <button type="button" onClick={() => void keepAsConversation(side)}>Go on with {side.name}</button>
       )}
     </section>
   );

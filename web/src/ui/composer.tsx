@@ -2,7 +2,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { isAnswering, live, send, stop } from '../answer';
-import { addAttachments, draft, sendDraft, setDraft } from '../draft';
+import { addAttachments, draft, placeOf, sendDraft, setDraft } from '../draft';
 import {
   changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, say, serverIsGone, settings,
 } from '../state';
@@ -15,6 +15,7 @@ const kLongPaste = 2000; // characters that become an attachment
 const kMaxFileBytes = 8 << 20;
 
 async function readFiles(files: File[]): Promise<void> {
+  const place = placeOf(); // reading takes a while
   const out: Attachment[] = [];
   for (const file of files) {
     if (file.size > kMaxFileBytes) {
@@ -27,7 +28,7 @@ async function readFiles(files: File[]): Promise<void> {
       say(`${file.name} is no text; only text files can be attached.`);
     }
   }
-  if (out.length > 0) addAttachments(out);
+  if (out.length > 0) addAttachments(out, place);
 }
 
 function useDrop() {
@@ -152,8 +153,9 @@ export function Composer() {
     }
   };
   const paste = (event: ClipboardEvent) => {
-    const files = [...(event.clipboardData?.files ?? [])];
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
+    // Spreadsheets and word processors give a picture of the text along with it.
+    const files = [...(event.clipboardData?.files ?? [])].filter((file) => !pasted || !file.type.startsWith('image/'));
     if (files.length > 0) {
       event.preventDefault();
       void readFiles(files);

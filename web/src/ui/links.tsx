@@ -1,5 +1,5 @@
 // Clicks in what a model wrote, wherever it is shown. A link may carry away in its address what was said here: in a query,
-// a path or the name of a host. So none opens before its address was shown.
+// a path or the name of a host. So no click, key or drag opens one before its address was shown.
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { copyText } from './copy';

@@ -20,8 +20,12 @@ export interface AnswerActions {
   regenerate: (message: Message) => void;
   goOn: (message: Message) => void;
   take: (message: Message, begin: Partial<Message>) => void; // an alternative, and go on from there
+  branches: (message: Message) => Message[]; // the message and what stands beside it
+  show: (message: Message) => void; // one of them
 }
-const kInConversation: AnswerActions = { regenerate, goOn: continueAnswer, take: takeAlternative };
+const kInConversation: AnswerActions = {
+  regenerate, goOn: continueAnswer, take: takeAlternative, branches: siblings, show: showBranch,
+};
 
 // The markdown of a message, drawn as it grows.
 function Prose({ message, field, state }: { message: Message; field: 'content' | 'reasoning'; state?: Live }) {
@@ -65,16 +69,25 @@ function pretty(text: string): string {
   }
 }
 
+// The results that stand behind a message, and whether more can be given: not once something else follows.
+function resultsBehind(message: Message): { results: Message[]; isOpen: boolean } {
+  const at = path.value.findIndex(({ id }) => id === message.id);
+  const after = at < 0 ? [] : path.value.slice(at + 1);
+  const end = after.findIndex(({ role }) => role !== 'tool');
+  return { results: end < 0 ? after : after.slice(0, end), isOpen: end < 0 };
+}
+
 // `isAsked`: the call is whole, and its result is waited for. `place`: where the result is kept while it is written.
-function CallCard({ call, isAsked, place }: { call: ToolCall; isAsked: boolean; place: string }) {
-  const answer = path.value.find((message) => message.role === 'tool' && message.toolCallId === call.id);
+function CallCard({ message, call, isAsked, place }: { message: Message; call: ToolCall; isAsked: boolean; place: string }) {
+  const { results, isOpen } = resultsBehind(message);
+  const answer = results.find(({ toolCallId }) => toolCallId === call.id);
   const text = useSignal(keptText(place) ?? '');
   return (
     <section class="card" aria-label={`Call of ${call.name}`}>
       <header><Icon name="box" /> <strong>{call.name}</strong> <span class="faint">tool call</span></header>
       <pre tabindex={0}><code>{pretty(call.arguments)}</code></pre>
       {answer && <pre class="result" tabindex={0}><code>{answer.content}</code></pre>}
-      {!answer && isAsked && (
+      {!answer && isAsked && isOpen && (
         <form onSubmit={(event) => { event.preventDefault(); keepText(place, ''); giveToolResult(call, text.value); }}>
           <textarea aria-label={`Result of ${call.name}`} placeholder="What the tool gave back" rows={2} value={text.value} dir="auto"
                     onInput={(event) => { text.value = event.currentTarget.value; keepText(place, text.value); }} />
@@ -146,11 +159,11 @@ function Figures({ message }: { message: Message }) {
   );
 }
 
-function Branches({ message }: { message: Message }) {
-  const list = siblings(message);
+function Branches({ message, actions }: { message: Message; actions: AnswerActions }) {
+  const list = actions.branches(message);
   if (list.length < 2) return null;
   const at = list.indexOf(message);
-  const show = (other: Message) => stepTo(message.id, other.id, () => showBranch(other));
+  const show = (other: Message) => stepTo(message.id, other.id, () => actions.show(other));
   return (
     <span class="branches" role="group" aria-label="Branches">
       <IconButton icon="left" label="Previous branch" disabled={at === 0} onClick={() => show(list[at - 1])} />
@@ -214,7 +227,7 @@ function Question({ message }: { message: Message }) {
       {isEditing.value ? <Editor message={message} isWanted={isWanted.value} onDone={() => (isEditing.value = false)} />
                        : <div class="said" dir="auto">{message.content}</div>}
       <footer>
-        <Branches message={message} />
+        <Branches message={message} actions={kInConversation} />
         <IconButton icon="edit" label="Edit" class="edit" onClick={() => (isWanted.value = isEditing.value = true)} />
         <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
       </footer>
@@ -236,13 +249,13 @@ function Answer({ message, state, actions = kInConversation }: { message: Messag
       {showsTokens.value && isDone && wasProbable
         ? <Probabilities message={message} take={(begin) => actions.take(message, begin)} />
         : <Prose message={message} field="content" state={state} />}
-      {message.toolCalls?.map((call, i) => <CallCard key={call.id || i} call={call} isAsked={isAsked} place={`${message.id}:${i}`} />)}
+      {message.toolCalls?.map((call, i) => <CallCard key={call.id || i} message={message} call={call} isAsked={isAsked} place={`${message.id}:${i}`} />)}
       {state && <LiveLine state={state} />}
       {isElsewhere && <div class="live" role="status">Being written in another tab…</div>}
       {isDone && message.notice && <NoticeBar message={message} actions={actions} />}
       {isDone && (
         <footer>
-          {actions === kInConversation && <Branches message={message} />}
+          <Branches message={message} actions={actions} />
           <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
           <IconButton icon="again" label="Regenerate" onClick={() => actions.regenerate(message)} />
           {!message.notice && !message.toolCalls?.length && (

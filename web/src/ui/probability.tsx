@@ -2,7 +2,7 @@
 // that makes a branch which goes on from there.
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { alternative, tokenOffsets } from '../answer';
+import { alternative, tokenOffsets, withRest } from '../answer';
 import { tokensOf } from '../db';
 import type { Message, TokenChoice } from '../types';
 
@@ -18,7 +18,7 @@ export function Probabilities({ message, take }: { message: Message; take: (begi
     if (message.tokens) known.value = message.tokens;
     else void tokensOf(message.id).then((list) => (known.value = list));
   }, [message]);
-  const tokens = known.value;
+  const tokens = withRest(message.content, known.value);
   const offsets = tokenOffsets(message.content, tokens);
   const token = tokens[open.value];
   const step = (by: number) => {

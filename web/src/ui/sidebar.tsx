@@ -1,7 +1,8 @@
 // The conversations: found by title or by what was said, renamed, deleted, taken out and in.
 import { useSignal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { messagesOf } from '../db';
+import { storeFailed } from '../keep';
 import { deleteConversation } from '../session';
 import {
   changeConversation, conversations, openConversation, openId, panel, sidebarIsOpen, sorted, theme,
@@ -46,6 +47,29 @@ function useSearch() {
   return { text, matches };
 }
 
+// What is typed is the field's own: the row may be drawn again meanwhile.
+function TitleField({ title, take, leave }: { title: string; take: (title: string) => void; leave: () => void }) {
+  const field = useRef<HTMLInputElement>(null);
+  const isLeft = useRef(false);
+  useLayoutEffect(() => {
+    field.current!.value = title;
+    field.current!.select();
+  }, []);
+  const close = (run: () => void) => {
+    if (isLeft.current) return; // a field that goes away is also left
+    isLeft.current = true;
+    run();
+  };
+  const press = (event: KeyboardEvent) => {
+    if (event.isComposing) return;
+    if (event.key === 'Enter') close(() => take(field.current!.value));
+    if (event.key !== 'Escape') return;
+    event.preventDefault();
+    close(leave);
+  };
+  return <input aria-label="Title" ref={field} onBlur={() => close(() => take(field.current!.value))} onKeyDown={press} />;
+}
+
 function Row({ entry }: { entry: Conversation }) {
   const isRenaming = useSignal(false);
   const isOpen = useSignal(false);
@@ -70,16 +94,7 @@ function Row({ entry }: { entry: Conversation }) {
   if (isRenaming.value) {
     return (
       <li class="row">
-        <input aria-label="Title" value={entry.title} ref={(input) => input?.select()}
-               onBlur={(event) => rename(event.currentTarget.value)}
-               onKeyDown={(event) => {
-                 if (event.key === 'Enter') rename(event.currentTarget.value);
-                 if (event.key === 'Escape') {
-                   event.preventDefault();
-                   event.currentTarget.value = entry.title; // leaving the field takes what is in it
-                   isRenaming.value = false;
-                 }
-               }} />
+        <TitleField title={entry.title} take={rename} leave={() => (isRenaming.value = false)} />
       </li>
     );
   }
@@ -100,7 +115,7 @@ function Row({ entry }: { entry: Conversation }) {
           <button type="button" onClick={act(() => (isRenaming.value = true))}>Rename</button>
           <button type="button" onClick={act(() => void exportMarkdown(entry))}>Export as Markdown</button>
           <button type="button" onClick={act(() => void exportJson([entry]))}>Export as JSON</button>
-          <button type="button" class="danger" onClick={act(() => void deleteConversation(entry.id))}>Delete</button>
+          <button type="button" class="danger" onClick={act(() => void deleteConversation(entry.id).catch(storeFailed))}>Delete</button>
         </div>
       )}
     </li>
