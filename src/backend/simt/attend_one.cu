@@ -96,7 +96,7 @@ struct OneHead {
     }
     return rms_factor(sum, dim(), part.eps);
   }
-  ZINC_DEVICE void make(float* values) const {
+  ZINC_DEVICE void make(float (&y)[kPairs][2]) const {
     float2 x[kPairs], turn[kPairs];
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
@@ -112,10 +112,9 @@ struct OneHead {
       const float a = x[j].x * factor * norm[j].x, b = x[j].y * factor * norm[j].y;
       const bool is_turned = j * 32 + lane_id() < n_turned;
       const float first = a * turn[j].x - b * turn[j].y, second = a * turn[j].y + b * turn[j].x;
-      if (kIsWhole || at[j][0] < kHeadRow) values[at[j][0]] = is_turned ? first : a;
-      if (kIsWhole || at[j][1] < kHeadRow) values[at[j][1]] = is_turned ? second : b;
+      y[j][0] = is_turned ? first : a;
+      y[j][1] = is_turned ? second : b;
     }
-    __syncwarp();
   }
 };
 
@@ -125,6 +124,7 @@ struct OneBlock {
   OneRoom& room;
   KvLayer kv;
   int kv_head, first_head, n_heads, position, oldest;
+  int newest_unit, place;            // of the position: place in its page
   int first, last, split, n_splits;  // chunks
   int group, member;                 // of the warp
   UnitRows rows;
@@ -141,8 +141,10 @@ struct OneBlock {
     n_heads = min(kRows, kShape.group_heads - head_in_group);
     position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
     oldest = kShape.window > 0 ? max(0, position - kShape.window + 1) : 0;
-    first = oldest / kChunkPositions;
-    last = position / kChunkPositions;
+    first = static_cast<int>(static_cast<u32>(oldest) / kChunkPositions);
+    last = static_cast<int>(static_cast<u32>(position) / kChunkPositions);
+    newest_unit = static_cast<int>(static_cast<u32>(position) / kUnitPositions);
+    place = static_cast<int>(static_cast<u32>(position) % kPagePositions);
     split = static_cast<int>(blockIdx.z);
     n_splits = min(static_cast<int>(gridDim.z), last - first + 1);
     group = warp_id() / kGroupWarps;
@@ -164,13 +166,22 @@ struct OneBlock {
 
   ZINC_DEVICE bool has_newest() const { return kShape.has_keys && (last - first) % n_splits == split; }
   ZINC_DEVICE bool is_single() const { return first == last; }
-  // The chunk's unit of the warp's group in a round; negative: past the block's last chunk.
-  ZINC_DEVICE int unit_of(int chunk, int round) const {
-    if (round >= kChunkUnits) {
-      chunk += n_splits;
-      round = 0;
+  ZINC_DEVICE int first_unit(int chunk) const {
+    return max(chunk * kChunkUnits, static_cast<int>(static_cast<u32>(oldest) / kUnitPositions));
+  }
+  ZINC_DEVICE int last_unit(int chunk) const { return min(chunk * kChunkUnits + kChunkUnits - 1, newest_unit); }
+
+  // A group's first unit in the block's chunks from `chunk` on, and its chunk; both negative if there is none.
+  ZINC_DEVICE int2 find_unit(int its_group, int chunk) const {
+    for (; chunk <= last; chunk += n_splits) {
+      const int from = first_unit(chunk), unit = from + ((its_group - from) & (kGroups - 1));
+      if (unit <= last_unit(chunk)) return make_int2(unit, chunk);
     }
-    return chunk <= last ? chunk * kChunkUnits + round + group : -1;
+    return make_int2(-1, -1);
+  }
+  ZINC_DEVICE int2 next_unit(int2 at) const {
+    if (at.x + kGroups <= last_unit(at.y)) return make_int2(at.x + kGroups, at.y);
+    return find_unit(group, at.y + n_splits);
   }
 
   // ---- copies, by the threads of a group ----
@@ -208,20 +219,15 @@ struct OneBlock {
       *reinterpret_cast<uint4*>(to.value_at(i / kPieces, i % kPieces * 8)) = make_uint4(0, 0, 0, 0);
     }
   }
-  // Begins to load the first unit of each group, positions up to last_known: those past it stand for it, or for
-  // nothing.
-  ZINC_DEVICE void load_first(int last_known) const {
-    if (group >= kGroups) return;
-    const int unit = unit_of(first + split, 0);
-    if (rows.see_some(unit)) {
-      if (last_known >= max(unit * kUnitPositions, oldest)) {
-        const UnitPages pages = pages_of(unit, last_known);
-        copy_keys(pages);
-        end_copies();
-        copy_values(pages);
-      } else {
-        clear_values();
-      }
+  // Begins to load a group's unit, positions up to last_known: those past it stand for it, or for nothing.
+  ZINC_DEVICE void load(int unit, int last_known) const {
+    if (unit >= 0 && last_known >= max(unit * kUnitPositions, oldest)) {
+      const UnitPages pages = pages_of(unit, last_known);
+      copy_keys(pages);
+      end_copies();
+      copy_values(pages);
+    } else if (unit >= 0) {
+      clear_values();
     }
     end_copies();
   }
@@ -235,72 +241,83 @@ struct OneBlock {
     if (which == 0) return warp_id() < n_heads ? 0 : -1;
     return which <= 2 && has_newest() ? which : -1;
   }
+  // A key or value goes to its page, and to its unit if that is here already; else it is read from the page later.
   ZINC_DEVICE void make_head(const OneHead& head, int which, u8* page) const {
-    float* values = room.heads[warp_id()];
-    head.make(values);
-    if (which == 0) {
-      for (int pair = lane_id(); pair < kKeyBlocks * 16; pair += 32) {
-        store_query(room.q + warp_id() * kQueryStride, values, kKeyDim, pair);
+    const int its_group = static_cast<int>(static_cast<u32>(newest_unit) % kGroups);
+    const bool is_here = find_unit(its_group, first + split).x == newest_unit;
+    const InShared to(room.units[its_group], kv);
+    float y[kPairs][2];
+    head.make(y);
+    if constexpr (kShape.kv_format == kKvQ8) {
+      float* values = room.heads[warp_id()];
+#pragma unroll
+      for (int i = 0; i < 2 * kPairs; ++i) {
+        if (const int dim = head.at[i / 2][i % 2]; dim < kHeadRow) values[dim] = y[i / 2][i % 2];
       }
-      return;
-    }
-    // To its page, and to its unit if that lies here already; else it is read from the page later.
-    const int unit = position / kUnitPositions - (first + split) * kChunkUnits, at = position % kUnitPositions;
-    const bool is_here = unit >= 0 && unit < kGroups;
-    const InShared to(room.units[is_here ? unit : 0], kv);
+      __syncwarp();
 #pragma unroll 1
-    for (int block = 0; block < (which == 1 ? kKeyBlocks : kValueRow / 32); ++block) {
-      const int dim = block * 32 + lane_id();
-      const float value = values[dim];
-      write_block<Kv>(kv, page, which == 1, position % kPagePositions, block, value);
-      if (!is_here) continue;
-      u8* place = which == 1 ? to.key_at(at, dim / 8) + dim % 8 * 2 : to.value_at(at, dim);
-      *reinterpret_cast<u16*>(place) = Halves<Kv>::kept(value);
+      for (int block = 0; which > 0 && block < (which == 1 ? kKeyBlocks : kValueRow / 32); ++block) {
+        const float value = values[block * 32 + lane_id()];
+        write_block<Kv>(kv, page, which == 1, place, block, value);
+        if (is_here) keep(to, which, block * 32 + lane_id(), Halves<Kv>::kept(value));
+      }
+      if (which > 0) return;
     }
+#pragma unroll
+    for (int i = 0; i < 2 * kPairs; ++i) {
+      const u32 dim = static_cast<u32>(head.at[i / 2][i % 2]);
+      const u16 half = float_to_half(y[i / 2][i % 2]);
+      if (!OneHead::kIsWhole && dim >= (which == 2 ? kValueRow : kKeyBlocks * 32)) continue;
+      if (which == 0) {
+        reinterpret_cast<u16*>(room.q + warp_id() * kQueryStride)[dim] = half;
+      } else {
+        const int at = which == 1 ? (dim / 8 * kPagePositions + place) * 8 + dim % 8
+                                  : kv.value_begin / 2 + place * kValueRow + dim;
+        reinterpret_cast<u16*>(page)[at] = half;
+        if (is_here) keep(to, which, dim, half);
+      }
+    }
+  }
+  ZINC_DEVICE void keep(const InShared& to, int which, int dim, u16 half) const {
+    const int at = static_cast<u32>(position) % kUnitPositions;
+    *reinterpret_cast<u16*>(which == 1 ? to.key_at(at, dim / 8) + dim % 8 * 2 : to.value_at(at, dim)) = half;
   }
 
   // ---- units ----
 
-  // One unit of all rows; its results go to the room, and the one after it is on its way.
+  // One unit of all rows; its results go to the room, and the one after it is on its way. next: negative if none is.
   ZINC_DEVICE void attend_unit(int unit, int next) const {
-    const int quad = lane_id() / 4, i = lane_id() % 4, u = unit % kChunkUnits;
-    const bool has_next = next >= 0 && rows.see_some(next);
-    const UnitPages pages = pages_of(has_next ? next : unit, position);
+    const int quad = lane_id() / 4, i = lane_id() % 4, u = static_cast<u32>(unit) % kChunkUnits;
     const InShared source(room.units[group], kv);
     float scores[kTiles][4];
     UnitResult result;
     await_copies<1>();
     group_meets<kGroupWarps>(group);
-    const bool is_seen = rows.see_some(unit);
-    if (is_seen) {
-      score_unit<kGroupWarps, 1>(rows, source, kKeyBlocks, member, scores);
-      mask_unit<kGroupWarps, 1>(rows, unit, member, scores);
-    }
+    score_unit<kGroupWarps, 1>(rows, source, kKeyBlocks, member, scores);
+    mask_unit<kGroupWarps, 1>(rows, unit, member, scores);
     group_meets<kGroupWarps>(group);  // the keys have been read
-    if (has_next) copy_keys(pages);
+    if (next >= 0) copy_keys(pages_of(next, position));
     end_copies();
-    if (is_seen) soften_unit<kGroupWarps, 1>(rows, member, scores, result);
+    soften_unit<kGroupWarps, 1>(rows, member, scores, result);
     await_copies<1>();
     group_meets<kGroupWarps>(group);
-    if (is_seen) {
-      weigh_unit<kGroupWarps, 1>(rows, source, kValueRow, member, result);
-    } else {
-      result.row[0] = {lowest_score(), 0.0f};
-    }
+    weigh_unit<kGroupWarps, 1>(rows, source, kValueRow, member, result);
     if (quad < kRows) {
       if (member == 0 && i == 0) room.runs[u][quad] = result.row[0];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int at = member * kUnitDims + 8 * (2 * i + e);
-        if (!is_seen || at >= kValueRow) continue;
+        if (at >= kValueRow) continue;
         float4* to = reinterpret_cast<float4*>(&room.values[u][quad][at]);
         const auto& v = result.values;
         to[0] = make_float4(v[0][e], v[1][e], v[2][e], v[3][e]);
         to[1] = make_float4(v[4][e], v[5][e], v[6][e], v[7][e]);
       }
     }
-    group_meets<kGroupWarps>(group);  // values and weights have been read
-    if (has_next) copy_values(pages);
+    if (next >= 0) {
+      group_meets<kGroupWarps>(group);  // values and weights have been read
+      copy_values(pages_of(next, position));
+    }
     end_copies();
   }
 };
@@ -335,27 +352,24 @@ struct OneResult {
     }
   }
 
-  // The units of a chunk, in order.
-  ZINC_DEVICE Running merge_units(const OneRoom& room) {
-    Running all = {lowest_score(), 0.0f};
-    float keep[kChunkUnits], take[kChunkUnits];
-    bool is_seen[kChunkUnits];
-#pragma unroll
-    for (int u = 0; u < kChunkUnits; ++u) {
+  // The units of a chunk, in order: the first one as it is.
+  ZINC_DEVICE Running merge_units(const OneRoom& room, int from, int to) {
+    Running all;
+#pragma unroll 1
+    for (int unit = from; unit <= to; ++unit) {
+      const int u = static_cast<u32>(unit) % kChunkUnits;
       const Running run = room.runs[u][row];
-      is_seen[u] = run.largest != lowest_score();
-      if (is_seen[u]) merge(all, run, keep[u], take[u]);
-    }
+      float keep = 0, take = 1;
+      if (unit == from) {
+        all = run;
+      } else {
+        merge(all, run, keep, take);
+      }
 #pragma unroll
-    for (int k = 0; k < kOuts; ++k) {
+      for (int k = 0; k < kOuts; ++k) {
+        const float* its = &room.values[u][row][has(k) ? dim + k * kTurn : 0];
 #pragma unroll
-      for (int e = 0; e < kWide; ++e) value[k][e] = 0;
-#pragma unroll
-      for (int u = 0; u < kChunkUnits; ++u) {
-        if (!is_seen[u] || !has(k)) continue;
-        const float* from = &room.values[u][row][dim + k * kTurn];
-#pragma unroll
-        for (int e = 0; e < kWide; ++e) value[k][e] = merged(value[k][e], from[e], keep[u], take[u]);
+        for (int e = 0; e < kWide; ++e) value[k][e] = unit == from ? its[e] : merged(value[k][e], its[e], keep, take);
       }
     }
     return all;
@@ -454,7 +468,9 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   const AttentionParams& p = one.attention;
   const OneBlock block(one, room);
   if (block.split >= block.n_splits) return;
-  if (kShape.has_keys) block.load_first(block.position - 1);
+  int2 at = make_int2(-1, -1);  // the group's unit, its chunk
+  if (block.group < kGroups) at = block.find_unit(block.group, block.first + block.split);
+  if (kShape.has_keys && block.group < kGroups) block.load(at.x, block.position - 1);
   const int which = block.part_of_warp();
   const OneHead head(one.parts[max(which, 0)], which <= 0 ? block.first_head + warp_id() : block.kv_head);
   u8* page = head_of(block.kv, page_of(p.step, block.kv.group, 0, block.position), block.kv_head);
@@ -462,28 +478,28 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   await_copies<0>();
   __syncthreads();
   wait_for_previous();
-  if (!kShape.has_keys) block.load_first(block.position);
+  if (!kShape.has_keys && block.group < kGroups) block.load(at.x, block.position);
   result.load_gate(one);
   if (which >= 0) block.make_head(head, which, page);
   __syncthreads();
 #pragma unroll 1
   for (int chunk = block.first + block.split; chunk <= block.last; chunk += block.n_splits) {
-    if (block.group < kGroups) {
 #pragma unroll 1
-      for (int round = 0; round < kChunkUnits; round += kGroups) {
-        block.attend_unit(block.unit_of(chunk, round), block.unit_of(chunk, round + kGroups));
-      }
+    while (at.y == chunk) {
+      const int unit = at.x;
+      at = block.next_unit(at);
+      block.attend_unit(unit, at.x);
     }
     __syncthreads();
-    const Running all = result.merge_units(room);
+    const Running all = result.merge_units(room, block.first_unit(chunk), block.last_unit(chunk));
     if (block.is_single()) {
       result.write(one, all);
-    } else {
-      result.write_partial(p, chunk - block.first, all);
+      return;
     }
+    result.write_partial(p, chunk - block.first, all);
     __syncthreads();
   }
-  if (block.is_single() || !is_last_of(one.n_done + blockIdx.x, block.n_splits)) return;
+  if (!is_last_of(one.n_done + blockIdx.x, block.n_splits)) return;
   const Running all = result.merge_chunks(p, block.last - block.first + 1);
   result.write(one, all);
 }

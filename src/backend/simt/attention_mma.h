@@ -187,10 +187,13 @@ struct InShared {
     values = keys + 2 * n_pieces * kPieceStride;
   }
   ZINC_DEVICE u8* key_at(int at, int piece) const {
-    return keys + (at / kPagePositions * n_pieces + piece) * kPieceStride + at % kPagePositions * 16;
+    const u32 place = static_cast<u32>(at);  // divided without a thought of signs
+    return keys + (static_cast<int>(place / kPagePositions) * n_pieces + piece) * kPieceStride +
+           place % kPagePositions * 16;
   }
   ZINC_DEVICE u8* value_at(int at, int dim) const {
-    return values + (at / 16 * 16 + at % 16 / 4 + at % 4 * 4) * value_stride + dim * 2;
+    const u32 place = static_cast<u32>(at);
+    return values + static_cast<int>(place / 16 * 16 + place % 16 / 4 + place % 4 * 4) * value_stride + dim * 2;
   }
   ZINC_DEVICE uint4 key(int at, int block, int i) const {
     return *reinterpret_cast<const uint4*>(key_at(at, block * 4 + i));

@@ -85,11 +85,11 @@ ZINC_DEVICE float lowest_score() { return __int_as_float(0xFF800000); }
 
 // How much a result so far and a chunk's count when merged. REQUIRES: the chunk saw something.
 ZINC_DEVICE void merge(Running& all, const Running& chunk, float& keep, float& take) {
-  const float largest = fmaxf(all.largest, chunk.largest);
-  keep = expf(all.largest - largest);
-  take = expf(chunk.largest - largest);
+  const float above = all.largest - chunk.largest, less = expf(-fabsf(above));
+  keep = above < 0 ? less : 1.0f;  // the larger one counts in full
+  take = above < 0 ? 1.0f : less;
   all.sum = fmaf(all.sum, keep, chunk.sum * take);
-  all.largest = largest;
+  all.largest = fmaxf(all.largest, chunk.largest);
 }
 ZINC_DEVICE float merged(float all, float chunk, float keep, float take) { return fmaf(all, keep, chunk * take); }
 
