@@ -117,13 +117,17 @@ struct Channel {
     }
     weight = p.weight[c * p.n_taps + p.n_taps - 1];
   }
-  ZINC_DEVICE float finish(const ConvParams& p, float* states, int position) const {
-    const float x = p.x[c];
+  ZINC_DEVICE float finish(const ConvParams& p, float x, float* states, int position) const {
     states[static_cast<long long>(position % p.n_taps) * p.n_channels + c] = x;  // the same from all who share it
     const float all = fmaf(weight, x, sum);
     return all * sigmoid(all);
   }
 };
+
+// By which a head in shared memory is l2-normed.
+ZINC_DEVICE float l2_factor(const float* head, int dim, float eps) {
+  return 1.0f / fmaxf(sqrtf(lanes_sum(squares(load_eight(head, lane_id() * 8, dim), 0), 32)), eps);
+}
 
 // The whole of short_conv, both norms and delta_net. What no kernel of this step writes is there before the wait.
 // Grid: column tiles, value heads.
@@ -159,35 +163,35 @@ ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
     }
     channels[i].load(one.conv, c, conv, position);
   }
+  const float dt_bias = p.dt_bias[h], a = p.a[h];
   wait_for_previous();
+  float x[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) x[i] = channels[i].c >= 0 ? one.conv.x[channels[i].c] : 0.0f;
+  const float gate = p.alpha[h] + dt_bias, beta = sigmoid(p.beta[h]);
+  const float decay = expf(a * (gate > 20.0f ? gate : log1pf(expf(gate))));
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(one.conv, conv, position);
+    if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(one.conv, x[i], conv, position);
   }
   __syncthreads();
-  if (warp_id() < 2) {
-    float* head = values + warp_id() * p.k_dim;
-    const Eight x = load_eight(head, lane_id() * 8, p.k_dim);
-    const float factor = 1.0f / fmaxf(sqrtf(lanes_sum(squares(x, 0), 32)), one.norm_eps);
-    store_eight(head, lane_id() * 8, p.k_dim, normed(x, factor, nullptr, 0, p.k_dim));
-  }
-  __syncthreads();
-  const float *q = values, *key = values + p.k_dim;
-  const float gate = p.alpha[h] + p.dt_bias[h];
-  const float decay = expf(p.a[h] * (gate > 20.0f ? gate : log1pf(expf(gate))));
-  const float beta = sigmoid(p.beta[h]), v = is_inside ? values[2 * p.k_dim + thread / 8] : 0.0f;
+  // Each warp norms both heads for itself: nobody waits for another once more.
+  const float q_factor = l2_factor(values, p.k_dim, one.norm_eps);
+  const float k_factor = l2_factor(values + p.k_dim, p.k_dim, one.norm_eps);
+  const auto q_at = [&](int i) { return i * 8 + part < p.k_dim ? values[i * 8 + part] * q_factor : 0.0f; };
+  const auto k_at = [&](int i) { return i * 8 + part < p.k_dim ? values[p.k_dim + i * 8 + part] * k_factor : 0.0f; };
+  const float v = is_inside ? values[2 * p.k_dim + thread / 8] : 0.0f;
   float seen = 0, out = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     S[i] *= decay;
-    seen = fmaf(S[i], i * 8 + part < p.k_dim ? key[i * 8 + part] : 0.0f, seen);
+    seen = fmaf(S[i], k_at(i), seen);
   }
   const float delta = beta * (v - lanes_sum(seen, 8));
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const bool has = i * 8 + part < p.k_dim;
-    S[i] = fmaf(has ? key[i * 8 + part] : 0.0f, delta, S[i]);
-    out = fmaf(S[i], has ? q[i * 8 + part] : 0.0f, out);
+    S[i] = fmaf(k_at(i), delta, S[i]);
+    out = fmaf(S[i], q_at(i), out);
   }
   out = lanes_sum(out, 8) * p.q_scale;
   if (part == 0 && is_inside) p.out[h * p.v_dim + column] = out;
