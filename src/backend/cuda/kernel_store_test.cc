@@ -51,7 +51,7 @@ constexpr const char* kAttendQ8 = "inline constexpr AttendShape kShape = {2, 256
 std::vector<KernelProgram> programs(bool every_format) {
   std::vector<KernelProgram> all;
   for (const char* file :
-       {"rows", "moe", "sample", "recurrent", "recurrent_chunks", "attention", "attention_units", "peaks"})
+       {"rows", "residual", "moe", "sample", "recurrent", "recurrent_chunks", "attention", "attention_units", "peaks"})
     all.push_back({file, ""});
   for (const char* shape : {kExpertProduct, kMixedProduct, kHeadsProduct}) all.push_back({"product", "q4_k", shape});
   all.push_back({"product", "f32+q4_k+q6_k", kNormedProduct});

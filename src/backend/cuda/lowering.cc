@@ -94,6 +94,10 @@ Status Lowering::lower_all() {
       if (Status s = lower_delta_one(*group); !s.ok()) return s;
       continue;
     }
+    if (const AddNormed* group = is_one_row() ? room_.fusion().add_normed_at(i) : nullptr) {
+      if (Status s = lower_add_normed(*group); !s.ok()) return s;
+      continue;
+    }
     if (room_.fusion().is_absorbed(i, is_one_row())) continue;
     const Lower lower = find(node(i).op);
     if (!lower) return fail(ErrorCode::unsupported, "the cuda backend has no kernel for {}", op_name(node(i).op));

@@ -54,6 +54,7 @@ class Lowering {
   Status lower_one_row(const ProductGroup& group);
   Status lower_mix(const MixGroup& mix);
   Status lower_delta_one(const DeltaGroup& group);
+  Status lower_add_normed(const AddNormed& group);
   simt::DeltaParams delta_params(const Node& n) const;
   Status check_delta(const simt::DeltaParams& params) const;
   simt::ConvParams conv_params(const Node& n) const;

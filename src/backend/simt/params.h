@@ -289,6 +289,26 @@ struct GatedActParams {
   int one_gate, act;          // one_gate: the n_rows' rows have one gate each
 };
 
+// The residual stream between two products of a step of one row: out = (residual + t) * scale, where t is one row
+// normed, or two normed rows added up, and t normed once more if has_outer. branch = out normed * factor * weights.
+struct AddNormedParams {
+  const float* x[2];
+  const float* weights[2];  // of their norms; null: none
+  float eps[2];
+  const float* outer_weights;
+  float outer_eps;
+  const float* residual;
+  const float* scale;  // one number; null: none
+  float* out;
+  float* branch;  // null: none
+  const float* branch_norm_weights;
+  const float* branch_weights;
+  float branch_eps, branch_factor;
+  int n_normed, has_outer;
+  int width;  // a multiple of 8
+};
+inline constexpr int kMostStreamSegments = 4;  // of a warp: rows of up to 8192 numbers
+
 enum Elementwise : int { kAdd = 0, kMul = 1, kScale = 2, kSoftcap = 3 };
 struct ElementwiseParams {
   const float* a;
