@@ -30,7 +30,7 @@ Fusion::Fusion(const Graph& graph, const FindMatrix& matrix, const FusionLimits&
   find_gated_heads();
   find_routes();
   find_deltas();
-  find_added_norms();
+  if (limits_.stream_elems > 0) find_added_norms();
 }
 
 void Fusion::find_readers() {
@@ -498,7 +498,7 @@ bool Fusion::is_row_norm(int i) const {
   if (i < 0 || node(i).op != Op::norm || is_absorbed(i, true) || folds_in_one_row_[at(i)]) return false;
   const Shape& shape = graph_.info(node(i).out[0]).shape;
   return node(i).as<NormParams>().kind == NormKind::rms && shape.inner() == shape.elems() && shape.elems() % 8 == 0 &&
-         shape.elems() <= int64_t{simt::kMostStreamSegments} * simt::kWarps * simt::kSegmentElems;
+         shape.elems() <= limits_.stream_elems;
 }
 
 // `norm` is of one row, or of the sum of two that are normed themselves.

@@ -31,6 +31,7 @@ struct FusionLimits {
   int64_t used, experts;       // experts of a token found and mixed within one kernel; of a layer, found
   int64_t row_elems;           // of a row whose norms and gates products do themselves
   int64_t mix_elems;           // of all rows that experts' last products read together
+  int64_t stream_elems = 0;    // of a row that is normed and added to the residual in one kernel; 0: there is none
   bool sums_combines = false;  // a weighted sum of experts is also added to something
 };
 

@@ -33,7 +33,9 @@ constexpr FusionLimits kFusionLimits = {.product_parts = simt::kMaxProductParts,
                                         .used = simt::kMaxUsed,
                                         .experts = simt::kMaxExperts,
                                         .row_elems = std::numeric_limits<int64_t>::max(),
-                                        .mix_elems = std::numeric_limits<int64_t>::max()};
+                                        .mix_elems = std::numeric_limits<int64_t>::max(),
+                                        .stream_elems =
+                                            int64_t{simt::kMostStreamSegments} * simt::kWarps * simt::kSegmentElems};
 
 FindMatrix matrices_of(const CudaWeights& weights) {
   return [&weights](const std::string& name) -> FusedMatrix {
