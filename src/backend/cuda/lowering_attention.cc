@@ -27,6 +27,13 @@ int64_t unit_floats(const simt::KvLayer& kv, int n_rows, int n_warps) {
   return n_rows * (blocks_of(kv.k_dim) * 16 + 4) + simt::kWarps / n_warps * (kUnitRows * 36 + 2 * kUnitRows * n_warps);
 }
 
+// What holds for the queries' rotation and the key's.
+simt::TurnKind turn_of(const simt::AttendOneParams& params) {
+  if (params.parts[0].adjacent || params.parts[1].adjacent) return simt::kTurnPairs;
+  const bool are_whole = params.parts[0].n_pairs % 8 == 0 && params.parts[1].n_pairs % 8 == 0;
+  return are_whole ? simt::kTurnEights : simt::kTurnRagged;
+}
+
 }  // namespace
 
 simt::AttentionParams Lowering::attention_params(const Node& n) const {
@@ -186,10 +193,12 @@ Status Lowering::lower_attend_one(const HeadGroup& group) {
                                 .window = params.attention.window,
                                 .has_softcap = params.attention.softcap > 0 ? 1 : 0,
                                 .has_keys = params.parts[1].x ? 1 : 0,
-                                .act = params.act};
-  const std::string text = fmt::format("inline constexpr AttendShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}}};",
-                                       shape.kv_format, shape.k_dim, shape.v_dim, shape.group_heads, shape.tile_heads,
-                                       shape.window, shape.has_softcap, shape.has_keys, shape.act);
+                                .act = params.act,
+                                .turn = turn_of(params)};
+  const std::string text =
+      fmt::format("inline constexpr AttendShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", shape.kv_format,
+                  shape.k_dim, shape.v_dim, shape.group_heads, shape.tile_heads, shape.window, shape.has_softcap,
+                  shape.has_keys, shape.act, shape.turn);
   return emit_tiles({"attend_one", "", text}, "attend_one", shape.tile_heads,
                     static_cast<size_t>(simt::attend_room_bytes(shape)));
 }
