@@ -124,40 +124,36 @@ struct Channel {
   }
 };
 
-// By which a head in shared memory is l2-normed.
-ZINC_DEVICE float l2_factor(const float* head, int dim, float eps) {
-  return 1.0f / fmaxf(sqrtf(lanes_sum(squares(load_eight(head, lane_id() * 8, dim), 0), 32)), eps);
-}
-
 // The whole of short_conv, both norms and delta_net. What no kernel of this step writes is there before the wait.
-// Grid: column tiles, value heads.
-template <int N>
+// Grid: column tiles, value heads. is_whole: keys have 8 N numbers, columns tiles of 32.
+template <int N, bool is_whole>
 ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
   constexpr int kColumns = 32, kChannels = (2 * 8 * N + kColumns + kThreads - 1) / kThreads;
   __shared__ __align__(16) float values[2 * 8 * N + kColumns];  // q, k, and v of the block's columns
   const DeltaParams& p = one.delta;
+  const int k_dim = is_whole ? 8 * N : p.k_dim;
   let_next_start();
   touch_params(one);
   const int thread = static_cast<int>(threadIdx.x), part = thread % 8, h = static_cast<int>(blockIdx.y);
   const int first = static_cast<int>(blockIdx.x) * kColumns, column = first + thread / 8;
-  const bool is_inside = column < p.v_dim;
+  const bool is_inside = is_whole || column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads), slot = p.step.slots[0];
-  const int position = p.step.positions[0], key_dim = p.k_heads * p.k_dim;
-  float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
+  const int position = p.step.positions[0], key_dim = p.k_heads * k_dim;
+  float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * k_dim * p.v_dim + column;
   float* conv = one.conv.states + slot * p.slot_floats;
   float S[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    S[i] = k < p.k_dim && is_inside && position > 0 ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
+    S[i] = k < k_dim && is_inside && position > 0 ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
   }
   Channel channels[kChannels];
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    const int at = thread + i * kThreads, v = at - 2 * p.k_dim;
+    const int at = thread + i * kThreads, v = at - 2 * k_dim;
     int c = -1;
-    if (at < 2 * p.k_dim) {
-      c = (at < p.k_dim ? 0 : key_dim - p.k_dim) + k_head * p.k_dim + at;
+    if (at < 2 * k_dim) {
+      c = (at < k_dim ? 0 : key_dim - k_dim) + k_head * k_dim + at;
     } else if (v < kColumns && first + v < p.v_dim) {
       c = 2 * key_dim + h * p.v_dim + first + v;
     }
@@ -175,35 +171,40 @@ ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
     if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(one.conv, x[i], conv, position);
   }
   __syncthreads();
-  // Each warp norms both heads for itself: nobody waits for another once more.
-  const float q_factor = l2_factor(values, p.k_dim, one.norm_eps);
-  const float k_factor = l2_factor(values + p.k_dim, p.k_dim, one.norm_eps);
-  const auto q_at = [&](int i) { return i * 8 + part < p.k_dim ? values[i * 8 + part] * q_factor : 0.0f; };
-  const auto k_at = [&](int i) { return i * 8 + part < p.k_dim ? values[p.k_dim + i * 8 + part] * k_factor : 0.0f; };
-  const float v = is_inside ? values[2 * p.k_dim + thread / 8] : 0.0f;
+  if (warp_id() < 2) {
+    float* head = values + warp_id() * k_dim;
+    const Eight own = load_eight(head, lane_id() * 8, k_dim);
+    const float factor = 1.0f / fmaxf(sqrtf(lanes_sum(squares(own, 0), 32)), one.norm_eps);
+    store_eight(head, lane_id() * 8, k_dim, normed(own, factor, nullptr, 0, k_dim));
+  }
+  __syncthreads();
+  const float *q = values, *key = values + k_dim;
+  const float v = is_inside ? values[2 * k_dim + thread / 8] : 0.0f;
   float seen = 0, out = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     S[i] *= decay;
-    seen = fmaf(S[i], k_at(i), seen);
+    seen = fmaf(S[i], i * 8 + part < k_dim ? key[i * 8 + part] : 0.0f, seen);
   }
   const float delta = beta * (v - lanes_sum(seen, 8));
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    S[i] = fmaf(k_at(i), delta, S[i]);
-    out = fmaf(S[i], q_at(i), out);
+    const bool has = i * 8 + part < k_dim;
+    S[i] = fmaf(has ? key[i * 8 + part] : 0.0f, delta, S[i]);
+    out = fmaf(S[i], has ? q[i * 8 + part] : 0.0f, out);
   }
   out = lanes_sum(out, 8) * p.q_scale;
   if (part == 0 && is_inside) p.out[h * p.v_dim + column] = out;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    if (k < p.k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
+    if (k < k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
   }
 }
 
-ZINC_KERNEL_2 delta_one_128(__grid_constant__ const DeltaOneParams p) { delta_one<16>(p); }
-ZINC_KERNEL_2 delta_one_256(__grid_constant__ const DeltaOneParams p) { delta_one<32>(p); }
+ZINC_KERNEL_2 delta_one_128(__grid_constant__ const DeltaOneParams p) { delta_one<16, true>(p); }
+ZINC_KERNEL_2 delta_one_upto_128(__grid_constant__ const DeltaOneParams p) { delta_one<16, false>(p); }
+ZINC_KERNEL_2 delta_one_upto_256(__grid_constant__ const DeltaOneParams p) { delta_one<32, false>(p); }
 
 ZINC_KERNEL delta_net_128(DeltaParams p) { delta_net<16>(p); }
 ZINC_KERNEL delta_net_256(DeltaParams p) { delta_net<32>(p); }
