@@ -107,7 +107,7 @@ struct OneResult {
     for (int begin = 0; begin < n_chunks; begin += kBatch) {
       const int n = min(kBatch, n_chunks - begin);
       const float* from = p.partial + (static_cast<long long>(block.first_head) * p.n_chunks + begin) * kPartial;
-      __syncthreads();
+      __syncthreads();  // nobody needs anything of the room
 #pragma unroll 1
       for (int r = 0; r < block.n_heads; ++r, from += static_cast<long long>(p.n_chunks) * kPartial) {
 #pragma unroll 4
@@ -118,7 +118,8 @@ struct OneResult {
       end_copies();
       await_copies<0>();
       __syncthreads();
-      merge_batch(stage + row * kRowFloats, n, all);
+#pragma unroll 1
+      for (int c = 0; c < n; c += 32) merge_batch(stage + row * kRowFloats + c * kPartial, min(32, n - c), all);
     }
     return all;
   }
@@ -163,15 +164,18 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   if (block.split >= block.n_splits) return;
   int2 at = make_int2(-1, -1);  // the group's unit, its chunk
   if (block.group < kGroups) at = block.find_unit(block.group, block.first + block.split);
+  if (threadIdx.x < 2 * kGroups) open_gate(&room.gates[0][0] + threadIdx.x);
+  end_opening();
+  __syncthreads();
   if (kShape.has_keys && block.group < kGroups) block.load(at.x, block.position - 1);
-  if (warp_id() == kWarps - 1) block.fetch_chunk(block.position - 1);
+  if (warp_id() == kWarps - 1) block.fetch_chunks();
   int which = block.part_of_warp();
   const OneHead head(one.parts[max(which, 0)], which <= 0 ? block.first_head + warp_id() : block.kv_head,
                      place_of(room, room.heads[min(warp_id(), kRows + 1)]));
   HeadPlace places[kSegments];
 #pragma unroll
   for (int s = 0; s < kSegments; ++s) places[s].init(block, which, OneHead::at(s));
-  const OneUnit unit(block);
+  OneUnit unit(block);
   OneResult result(block);
   int2 next = at;
   if (at.x >= 0) next = block.next_unit(at);

@@ -31,6 +31,7 @@ static_assert(kRows <= 6, "a warp for each head, two for the key and the value; 
 
 // Shared memory of a block.
 struct OneRoom {
+  Gate gates[kGroups][2];  // where whole units report to: keys, values
   u8 units[kGroups][unit_bytes(kKeyDim, kValueDim)];
   float heads[kRows + 2][kHeadRow];  // queries and the key before they are turned
   u32 q[kUnitRows * kQueryStride];   // queries as halves
@@ -40,10 +41,25 @@ struct OneRoom {
   Running runs[kChunkUnits][kRows];
 };
 static_assert(sizeof(OneRoom) <= attend_room_bytes(kShape));
-// Chunks whose results of all rows have room where units were.
-constexpr int kFit = sizeof(OneRoom::units) / (kRows * kPartial * 4);
-constexpr int kBatch = kFit >= 32 ? 32 : kFit >= 16 ? 16 : kFit >= 8 ? 8 : 4;
-static_assert(kFit >= 4);
+// Chunks whose results of all rows have room where everything else was.
+constexpr int kBatch = (sizeof(OneRoom) - sizeof(OneRoom::gates)) / (kRows * kPartial * 4);
+static_assert(kBatch >= 1 && sizeof(OneRoom::gates) % 16 == 0);
+
+// Copies of one phase of a gate: all their bytes are announced by one thread, each may be begun by any.
+ZINC_DEVICE void announce(Gate* gate, int n_bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(gate)), "r"(n_bytes)
+               : "memory");
+#endif
+}
+ZINC_DEVICE void copy_announced(void* to, const void* from, int n_bytes, Gate* gate) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(n_bytes), "r"(shared_address(gate))
+               : "memory");
+#endif
+}
 
 // A number that is worked out here, not where it is first used: before the wait there is time.
 template <class T>

@@ -58,14 +58,31 @@ struct OneBlock {
     return find_unit(group, at.y + n_splits);
   }
 
+  // All of the unit was there before this step: it comes in a few large copies.
+  ZINC_DEVICE bool is_whole(int unit) const {
+    return kShape.kv_format == kKvF16 && unit * kUnitPositions >= oldest &&
+           unit * kUnitPositions + kUnitPositions <= position;
+  }
+
   // ---- copies, by the threads of a group ----
 
   ZINC_DEVICE int member_thread() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
   ZINC_DEVICE UnitPages pages_of(int unit, int last_known) const {
     return UnitPages(one.attention.step, kv, 0, kv_head, unit, oldest, last_known);
   }
-  ZINC_DEVICE void copy_keys(const UnitPages& pages) const {
+  ZINC_DEVICE void copy_keys(int unit, const UnitPages& pages) const {
     const InShared to(room.units[group], kv);
+    if (is_whole(unit)) {
+      constexpr int kPieces = kKeyBlocks * 4, kBytes = kPagePositions * 16;
+      Gate* gate = &room.gates[group][0];
+      if (member_thread() == 0) announce(gate, 2 * kPieces * kBytes);
+#pragma unroll 1
+      for (int i = member_thread(); i < 2 * kPieces; i += kGroupWarps * 32) {
+        const u8* page = i < kPieces ? pages.page[0] : pages.page[1];
+        copy_announced(to.keys + i * InShared::kPieceStride, page + i % kPieces * kBytes, kBytes, gate);
+      }
+      return;
+    }
 #pragma unroll 1
     for (int i = member_thread(); i < kUnitPositions * kKeyBlocks * 4; i += kGroupWarps * 32) {
       const int at = i % kUnitPositions, piece = i / kUnitPositions;
@@ -74,9 +91,20 @@ struct OneBlock {
       Halves<Kv>::copy_key(to.key_at(at, piece), page, kKeyDim, place, piece);
     }
   }
-  ZINC_DEVICE void copy_values(const UnitPages& pages) const {
+  ZINC_DEVICE void copy_values(int unit, const UnitPages& pages) const {
     constexpr int kPieces = kValueRow / 8;
     const InShared to(room.units[group], kv);
+    if (is_whole(unit)) {
+      constexpr int kBytes = kValueRow * 2;
+      Gate* gate = &room.gates[group][1];
+      if (member_thread() == 0) announce(gate, kUnitPositions * kBytes);
+#pragma unroll 1
+      for (int i = member_thread(); i < kUnitPositions; i += kGroupWarps * 32) {
+        const u8* page = i < kPagePositions ? pages.page[0] : pages.page[1];
+        copy_announced(to.value_at(i, 0), page + kv.value_begin + i % kPagePositions * kBytes, kBytes, gate);
+      }
+      return;
+    }
 #pragma unroll 1
     for (int i = member_thread(); i < kUnitPositions * kPieces; i += kGroupWarps * 32) {
       const int at = i / kPieces, dim = i % kPieces * 8;
@@ -97,20 +125,24 @@ struct OneBlock {
   ZINC_DEVICE void load(int unit, int last_known) const {
     if (unit >= 0 && last_known >= max(unit * kUnitPositions, oldest)) {
       const UnitPages pages = pages_of(unit, last_known);
-      copy_keys(pages);
+      copy_keys(unit, pages);
       end_copies();
-      copy_values(pages);
+      copy_values(unit, pages);
     } else if (unit >= 0) {
       clear_values();
     }
     end_copies();
   }
-  // What else the first chunk has comes nearer, a page by a lane. Positions past last_known are not written yet.
-  ZINC_DEVICE void fetch_chunk(int last_known) const {
-    const int from = (first + split) * kChunkPositions + lane_id() * kPagePositions;
-    const int begin = first_unit(first + split) * kUnitPositions;
-    if (lane_id() >= kChunkPositions / kPagePositions || from < begin + kGroups * kUnitPositions || from > last_known)
-      return;
+  // A page by a lane comes nearer: what else the first chunk has, and a chunk of a block that finds no room yet where
+  // they are many.
+  ZINC_DEVICE void fetch_chunks() const {
+    constexpr int kPages = kChunkPositions / kPagePositions, kMany = 16;
+    const bool is_other = lane_id() >= kPages;
+    const int chunk = first + split + (is_other ? (n_splits + 1) / 2 : 0);
+    const int begin = first_unit(chunk) * kUnitPositions + (is_other ? 0 : kGroups * kUnitPositions);
+    const int from = chunk * kChunkPositions + lane_id() % kPages * kPagePositions;
+    if (lane_id() >= 2 * kPages || from < begin || from >= position) return;
+    if (is_other && (n_splits <= kMany || split >= n_splits / 2)) return;
     fetch_bulk(head_of(kv, page_of(one.attention.step, kv.group, 0, from), kv_head), kv.head_bytes);
   }
 
@@ -195,6 +227,7 @@ struct HeadPlace {
 struct OneUnit {
   static constexpr int kUnitGap = static_cast<int>(sizeof(OneRoom::values) / kChunkUnits);
   const OneBlock& block;
+  int parity = 0;  // of the gates' next phase
   float scale, softcap;
   // Places in the room: the lane's part of keys, values, queries; where its weights go and come from; what the group's
   // warps exchange; its part of the results.
@@ -310,24 +343,29 @@ struct OneUnit {
   }
 
   // All of it; the results go to the room, and the unit after it is on its way. next: negative if none is.
-  ZINC_DEVICE void attend(int unit, int next) const {
+  ZINC_DEVICE void attend(int unit, int next) {
     float scores[kTiles][4];
-    await_copies<1>();
-    meet();
+    await(unit, 0);
     score(scores);
     mask(unit, scores);
     meet();  // the keys have been read
-    if (next >= 0) block.copy_keys(block.pages_of(next, block.position));
+    if (next >= 0) block.copy_keys(next, block.pages_of(next, block.position));
     end_copies();
     const Running all = soften(scores);
-    await_copies<1>();
-    meet();
+    await(unit, 1);
     weigh(unit, all);
     if (next >= 0) {
       meet();  // values and weights have been read
-      block.copy_values(block.pages_of(next, block.position));
+      block.copy_values(next, block.pages_of(next, block.position));
     }
     end_copies();
+    if (block.is_whole(unit)) parity ^= 1;
+  }
+  // Until the unit's keys or values are there, for the whole group.
+  ZINC_DEVICE void await(int unit, int which) const {
+    if (block.is_whole(unit)) wait_at(&block.room.gates[block.group][which], parity);
+    await_copies<1>();
+    meet();
   }
 };
 

@@ -427,7 +427,7 @@ ZINC_BOTH int attend_room_bytes(const AttendShape& s) {
   const int groups = units_at_once(s);
   const int floats = (s.tile_heads + 2) * attend_head_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
                      groups * (16 * 36 + 32 * warps_of_unit(s)) + s.tile_heads * 4 * ((s.v_dim + 31) / 32 * 32 + 8 + 2);
-  return in_lines(4 * floats + groups * unit_bytes(s.k_dim, s.v_dim));
+  return in_lines(4 * floats + groups * (unit_bytes(s.k_dim, s.v_dim) + 16));
 }
 
 struct RouteParams {
