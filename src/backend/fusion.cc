@@ -30,6 +30,7 @@ Fusion::Fusion(const Graph& graph, const FindMatrix& matrix, const FusionLimits&
   find_gated_heads();
   find_routes();
   find_deltas();
+  if (limits_.stream_elems > 0) find_added_norms();
 }
 
 void Fusion::find_readers() {
@@ -488,6 +489,85 @@ void Fusion::find_deltas() {
 const DeltaGroup* Fusion::delta_at(int i) const {
   const auto found = std::ranges::find(deltas_, i, &DeltaGroup::delta);
   return found == deltas_.end() ? nullptr : &*found;
+}
+
+// ---- norms before the residual ----
+
+// A norm of a whole row that is a launch of its own.
+bool Fusion::is_row_norm(int i) const {
+  if (i < 0 || node(i).op != Op::norm || is_absorbed(i, true) || folds_in_one_row_[at(i)]) return false;
+  const Shape& shape = graph_.info(node(i).out[0]).shape;
+  return node(i).as<NormParams>().kind == NormKind::rms && shape.inner() == shape.elems() && shape.elems() % 8 == 0 &&
+         shape.elems() <= limits_.stream_elems;
+}
+
+// `norm` is of one row, or of the sum of two that are normed themselves.
+AddNormed Fusion::normed_by(int norm) const {
+  const int sum = maker(node(norm).in[0]);
+  const bool is_sum = sum >= 0 && node(sum).op == Op::add && !is_absorbed(sum, true) &&
+                      only_reader(node(sum).out[0]) == norm && owner(node(sum).in[0]) != owner(node(sum).in[1]);
+  if (is_sum) {
+    const int a = maker(node(sum).in[0]), b = maker(node(sum).in[1]);
+    if (is_row_norm(a) && is_row_norm(b) && only_reader(node(a).out[0]) == sum && only_reader(node(b).out[0]) == sum) {
+      return {.norms = {a, b}, .sum = sum, .outer = norm};
+    }
+  }
+  return {.norms = {norm, -1}};
+}
+
+// The first to read the result is a norm, then a factor, then a vector of them.
+void Fusion::find_branch(AddNormed& group) const {
+  const Value result = node(group.at).out[0];
+  for (int norm : readers_[at(owner(result))]) {
+    if (!is_row_norm(norm)) continue;
+    const int scale = only_reader(node(norm).out[0]);
+    if (scale < 0 || node(scale).op != Op::scale || is_absorbed(scale, true)) continue;
+    const int mul = only_reader(node(scale).out[0]);
+    if (mul < 0 || node(mul).op != Op::mul || is_absorbed(mul, true) ||
+        graph_.info(node(mul).in[1]).shape.elems() != graph_.info(result).shape.elems()) {
+      continue;
+    }
+    const bool is_first =
+        std::ranges::all_of(readers_[at(owner(result))], [&](int r) { return r == norm || runs_at_[at(r)] > mul; });
+    if (!is_first) continue;
+    group.branch_norm = norm;
+    group.branch_scale = scale;
+    group.branch_mul = group.at = mul;
+    return;
+  }
+}
+
+void Fusion::find_added_norms() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::add || is_absorbed(i, true)) continue;
+    for (const Value operand : {node(i).in[0], node(i).in[1]}) {
+      const int norm = maker(operand);
+      if (!is_row_norm(norm) || only_reader(operand) != i) continue;
+      AddNormed group = normed_by(norm);
+      group.add = group.at = i;
+      const int mul = only_reader(node(i).out[0]);
+      if (mul >= 0 && node(mul).op == Op::mul && !is_absorbed(mul, true) &&
+          graph_.info(node(mul).in[1]).shape.elems() == 1) {
+        group.mul = group.at = mul;
+      }
+      find_branch(group);
+      for (int member : {group.norms[0], group.norms[1], group.sum, group.outer, group.add, group.mul,
+                         group.branch_norm, group.branch_scale, group.branch_mul}) {
+        if (member < 0) continue;
+        is_absorbed_in_one_row_[at(member)] = true;
+        for (Value v : node(member).in) {
+          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, group.at});
+        }
+      }
+      added_norms_.push_back(group);
+      break;
+    }
+  }
+}
+
+const AddNormed* Fusion::add_normed_at(int i) const {
+  const auto found = std::ranges::find(added_norms_, i, &AddNormed::at);
+  return found == added_norms_.end() ? nullptr : &*found;
 }
 
 bool Fusion::is_shared_gate(int product) const {

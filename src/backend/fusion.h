@@ -31,6 +31,7 @@ struct FusionLimits {
   int64_t used, experts;       // experts of a token found and mixed within one kernel; of a layer, found
   int64_t row_elems;           // of a row whose norms and gates products do themselves
   int64_t mix_elems;           // of all rows that experts' last products read together
+  int64_t stream_elems = 0;    // of a row that is normed and added to the residual in one kernel; 0: there is none
   bool sums_combines = false;  // a weighted sum of experts is also added to something
 };
 
@@ -79,6 +80,14 @@ struct DeltaGroup {
   int delta = -1, conv = -1, q_norm = -1, k_norm = -1;
 };
 
+// In steps of one row: norms of one or two results, their sum, its norm, the residual's sum with it and a factor; and a
+// second result that is a norm of the first one with two factors.
+struct AddNormed {
+  int norms[2] = {-1, -1}, sum = -1, outer = -1, add = -1, mul = -1;
+  int branch_norm = -1, branch_scale = -1, branch_mul = -1;
+  int at = 0;
+};
+
 class Fusion {
  public:
   Fusion(const Graph& graph, const FindMatrix& matrix, const FusionLimits& limits, bool keep_values);
@@ -107,6 +116,7 @@ class Fusion {
   }
   const GatedHeads* gated_heads(Value x) const;
   const DeltaGroup* delta_at(int node) const;
+  const AddNormed* add_normed_at(int node) const;
   bool is_shared_gate(int product) const;  // its one number is a mix's
   int route_of_logits(int product) const;
   int route_of_experts(const ProductGroup& group) const;
@@ -148,6 +158,10 @@ class Fusion {
   void find_gated_heads();
   void find_routes();
   void find_deltas();
+  bool is_row_norm(int i) const;
+  AddNormed normed_by(int norm) const;
+  void find_branch(AddNormed& group) const;
+  void find_added_norms();
   int sliced_from(Value v, int64_t begin) const;  // the maker of what v is a part of, from there on; -1: none
   int only_reader(Value v) const;                 // -1: none or several
   int32_t result_of(int i) const { return owner(node(i).out[0]); }
@@ -168,6 +182,7 @@ class Fusion {
   std::vector<MixGroup> mixes_;
   std::vector<GatedHeads> gated_heads_;
   std::vector<DeltaGroup> deltas_;
+  std::vector<AddNormed> added_norms_;
   std::vector<int> routes_;                           // that are done within other launches
   std::vector<bool> is_foldable_, folds_in_one_row_;  // per node: norms
   std::vector<RoundedForm> forms_;

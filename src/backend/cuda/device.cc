@@ -14,12 +14,11 @@ constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing: integer dot produc
 constexpr size_t kPlainShared = 40 << 10;          // what every kernel has, beside what it declares itself
 constexpr int kProgrammaticMajor = 9;              // Hopper: dependent launches
 
-// Hopper's own instructions belong to sm_90a alone; newer parts keep the plain name.
+}  // namespace
+
 std::string architecture_name(int major, int minor) {
   return fmt::format("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
 }
-
-}  // namespace
 
 std::string too_old(int major, int minor) {
   if (std::pair(major, minor) >= std::pair(kOldestMajor, kOldestMinor)) return "";

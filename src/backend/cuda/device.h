@@ -39,6 +39,8 @@ struct Launch {
 
 class Device;
 
+// What kernels are compiled for. Hopper's own instructions belong to sm_90a alone; newer parts keep the plain name.
+std::string architecture_name(int major, int minor);
 // Why GPUs of this compute capability are not used; empty: they are.
 std::string too_old(int major, int minor);
 

@@ -45,13 +45,13 @@ constexpr const char* kMixedProduct =
     "inline constexpr ProductShape kShape = {512, 0, 0, 0, -1, 0, 8, 1, 8, 0, 0, 8, 2, 1, 5760, 288, 86016};";
 constexpr const char* kHeadsProduct =
     "inline constexpr ProductShape kShape = {4096, 2, 128, 0, -1, 0, 0, 0, 0, 0, 0, 8, 2, 2, 5120, 512, 86016};";
-constexpr const char* kAttendF16 = "inline constexpr AttendShape kShape = {1, 128, 128, 4, 4, 0, 0, 1, -1};";
-constexpr const char* kAttendQ8 = "inline constexpr AttendShape kShape = {2, 256, 192, 8, 4, 1024, 1, 0, 2};";
+constexpr const char* kAttendF16 = "inline constexpr AttendShape kShape = {1, 128, 128, 4, 4, 0, 0, 1, -1, 1};";
+constexpr const char* kAttendQ8 = "inline constexpr AttendShape kShape = {2, 256, 192, 8, 4, 1024, 1, 0, 2, 2};";
 
 std::vector<KernelProgram> programs(bool every_format) {
   std::vector<KernelProgram> all;
   for (const char* file :
-       {"rows", "moe", "sample", "recurrent", "recurrent_chunks", "attention", "attention_units", "peaks"})
+       {"rows", "residual", "moe", "sample", "recurrent", "recurrent_chunks", "attention", "attention_units", "peaks"})
     all.push_back({file, ""});
   for (const char* shape : {kExpertProduct, kMixedProduct, kHeadsProduct}) all.push_back({"product", "q4_k", shape});
   all.push_back({"product", "f32+q4_k+q6_k", kNormedProduct});

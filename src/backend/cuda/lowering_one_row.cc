@@ -123,17 +123,14 @@ int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
   return load(*std::ranges::max_element(classes(), {}, load));
 }
 
-// Two blocks where that leaves none with more to do, and each with fewer segments of the row to prepare. Four where it
-// about halves what is to do: not all multiprocessors can be had in fours.
+// Larger clusters where that leaves no block with more to do, and each with fewer segments of the row to prepare.
 void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
   constexpr int kFewSegments = 4;
-  const int n_segments = simt::segments_of(shape.n_in), n_units = simt::units_of(shape);
   shape.n_ranks = 1;
   int64_t least = share_blocks(n_multiprocessors, 1);
-  for (int n = 2; n <= std::min({most_ranks, n_units, n_multiprocessors}); n *= 2) {
+  for (int n = 2; n <= std::min({most_ranks, simt::units_of(shape), n_multiprocessors}); n *= 2) {
     const int64_t most = share_blocks(n_multiprocessors, n);
-    const bool is_better = n > 2 ? 5 * most <= 3 * least : most < least;
-    if (!is_better && !(n == 2 && most == least && n_segments >= n * kFewSegments)) continue;
+    if (most > least || (most == least && simt::segments_of(shape.n_in) < n * kFewSegments)) continue;
     least = most;
     shape.n_ranks = n;
   }
@@ -192,7 +189,7 @@ size_t Lowering::RowLaunch::shared_bytes() const {
 }
 
 Status Lowering::emit_row_launch(RowLaunch& launch) {
-  constexpr int kMostRanks = 4;
+  constexpr int kMostRanks = 2;  // fours cannot be had from all multiprocessors
   launch.finish(device_.n_multiprocessors(), device_.has_clusters() ? kMostRanks : 1);
   Launch made = Launch::of(nullptr, launch.params, 1);
   made.threads = static_cast<unsigned>(simt::product_threads(launch.shape));

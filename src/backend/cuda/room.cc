@@ -28,12 +28,14 @@ size_t max_rows(const Graph& graph, const RoundedForm& form, const Bucket& bucke
   return static_cast<size_t>(rows) * static_cast<size_t>(info.shape.elems() / form.n_in);
 }
 
-constexpr FusionLimits kFusionLimits = {.product_parts = simt::kMaxProductParts,
-                                        .narrow_head = simt::kSegmentElems,  // a head is a warp's
-                                        .used = simt::kMaxUsed,
-                                        .experts = simt::kMaxExperts,
-                                        .row_elems = std::numeric_limits<int64_t>::max(),
-                                        .mix_elems = std::numeric_limits<int64_t>::max()};
+constexpr FusionLimits kFusionLimits = {
+    .product_parts = simt::kMaxProductParts,
+    .narrow_head = simt::kSegmentElems,  // a head is a warp's
+    .used = simt::kMaxUsed,
+    .experts = simt::kMaxExperts,
+    .row_elems = std::numeric_limits<int64_t>::max(),
+    .mix_elems = std::numeric_limits<int64_t>::max(),
+    .stream_elems = int64_t{simt::kMostStreamSegments} * simt::kWarps * simt::kSegmentElems};
 
 FindMatrix matrices_of(const CudaWeights& weights) {
   return [&weights](const std::string& name) -> FusedMatrix {
@@ -117,7 +119,7 @@ Status Room::take_buffers(Device& device) {
     if (node.op != Op::attention) continue;
     const int layer = node.as<AttentionParams>().cache_layer;
     const size_t n_heads = static_cast<size_t>(graph_.info(node.in[0]).shape[0]);
-    const size_t row = static_cast<size_t>(cache_.kv_layer(layer).v_dim) + 2;
+    const size_t row = static_cast<size_t>(simt::partial_row(cache_.kv_layer(layer).v_dim));
     most_heads = std::max(most_heads, n_heads);
     partial_floats = std::max(partial_floats, n_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
   }

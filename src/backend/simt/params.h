@@ -288,6 +288,26 @@ struct GatedActParams {
   int one_gate, act;          // one_gate: the n_rows' rows have one gate each
 };
 
+// The residual stream between two products of a step of one row: out = (residual + t) * scale, where t is one row
+// normed, or two normed rows added up, and t normed once more if has_outer. branch = out normed * factor * weights.
+struct AddNormedParams {
+  const float* x[2];
+  const float* weights[2];  // of their norms; null: none
+  float eps[2];
+  const float* outer_weights;
+  float outer_eps;
+  const float* residual;
+  const float* scale;  // one number; null: none
+  float* out;
+  float* branch;  // null: none
+  const float* branch_norm_weights;
+  const float* branch_weights;
+  float branch_eps, branch_factor;
+  int n_normed, has_outer;
+  int width;  // a multiple of 8
+};
+inline constexpr int kMostStreamSegments = 4;  // of a warp: rows of up to 8192 numbers
+
 enum Elementwise : int { kAdd = 0, kMul = 1, kScale = 2, kSoftcap = 3 };
 struct ElementwiseParams {
   const float* a;
@@ -364,6 +384,10 @@ struct AttendOneParams {
   int* n_done;  // [tiles of heads], zero between launches
 };
 
+// Which numbers a rotation takes together: neighbours; those n_pairs apart, n_pairs a multiple of eight; or any number
+// of pairs of them.
+enum TurnKind : int { kTurnPairs = 0, kTurnEights = 1, kTurnRagged = 2 };
+
 // What a launch of attend_one.cu is compiled for, and its shared memory.
 struct AttendShape {
   int kv_format;  // KvFormat, of 16 or 8 bits
@@ -373,6 +397,7 @@ struct AttendShape {
   int window, has_softcap;
   int has_keys;  // the layer has keys and values of its own
   int act;       // of the gate behind; kNoAct: none
+  int turn;      // TurnKind
 };
 // Warps that share a unit: one for each 64 dimensions, a power of two; 0: too many dimensions.
 ZINC_BOTH int warps_of_unit(int k_dim, int v_dim) {
@@ -382,6 +407,8 @@ ZINC_BOTH int warps_of_unit(int k_dim, int v_dim) {
   return 0;
 }
 ZINC_BOTH int warps_of_unit(const AttendShape& s) { return warps_of_unit(s.k_dim, s.v_dim); }
+// Floats of a row's result of one chunk: largest and sum, two more, the values.
+ZINC_BOTH int partial_row(int v_dim) { return 4 + (v_dim + 3) / 4 * 4; }
 ZINC_BOTH int attend_head_floats(const AttendShape& s) {
   return ((s.k_dim > s.v_dim ? s.k_dim : s.v_dim) + 31) / 32 * 32;
 }
@@ -398,7 +425,7 @@ ZINC_BOTH int units_at_once(const AttendShape& s) {
 ZINC_BOTH int attend_room_bytes(const AttendShape& s) {
   const int groups = units_at_once(s);
   const int floats = (s.tile_heads + 2) * attend_head_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
-                     groups * (16 * 36 + 32 * warps_of_unit(s)) + s.tile_heads * 4 * ((s.v_dim + 31) / 32 * 32 + 2);
+                     groups * (16 * 36 + 32 * warps_of_unit(s)) + s.tile_heads * 4 * ((s.v_dim + 31) / 32 * 32 + 8 + 2);
   return in_lines(4 * floats + groups * unit_bytes(s.k_dim, s.v_dim));
 }
 
