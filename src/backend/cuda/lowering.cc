@@ -7,6 +7,7 @@ namespace zinc::cuda {
 namespace {
 
 constexpr int64_t kMaxGridY = 65535;
+constexpr size_t kThirdOfShared = 80 << 10;  // of a multiprocessor: two blocks fit, three do not
 
 }  // namespace
 
@@ -54,6 +55,7 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
     programs_.push_back(program);
     return ok_status();
   }
+  if (is_one_row()) shared_bytes = std::max(shared_bytes, kThirdOfShared);
   ZINC_TRY(function, device_.kernel(program, kernel));
   if (Status s = device_.allow_shared(function, shared_bytes); !s.ok()) return s;
   launch.function = function;

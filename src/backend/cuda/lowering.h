@@ -3,6 +3,7 @@
 // fused.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cuda/room.h"
@@ -123,6 +124,12 @@ class Lowering {
   bool is_one_row() const {
     constexpr int kRingBytes = 200 << 10;
     return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kRingBytes;
+  }
+  // Blocks of a launch among those of a step of one row. Each multiprocessor holds a block of two launches, one that
+  // works and one that waits with its weights at hand; a launch that leaves one out or takes it whole puts the next
+  // out of step. What has no work waits too.
+  int64_t one_per_multiprocessor(int64_t n_blocks) const {
+    return std::max<int64_t>(n_blocks, device_.n_multiprocessors());
   }
   const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
 

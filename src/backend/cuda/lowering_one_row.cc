@@ -7,15 +7,15 @@
 namespace zinc::cuda {
 namespace {
 
-size_t segment_bytes(const PanelFormat& format) {
-  return static_cast<size_t>(simt::kPanelRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes));
+int segment_bytes(const PanelFormat& format) {
+  return simt::panel_segment_bytes(format.header_bytes, format.group_bytes);
 }
 
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
-      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", s.n_in,
-      s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts, s.route_mode,
-      s.strip_rows, s.most_strips, s.x_bytes, s.partial_floats);
+      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
+      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
+      s.route_mode, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes);
 }
 
 }  // namespace
@@ -38,27 +38,23 @@ struct Lowering::RowLaunch {
   void add(const simt::ProductPart& part, const PanelFormat* format, bool is_spread = false) {
     members.push_back({part, format, is_spread});
   }
-  // All that is left to decide: the result is the number of blocks.
-  int64_t finish(int n_multiprocessors);
+  // All that is left to decide. most_ranks: blocks of a cluster, at most.
+  void finish(int n_multiprocessors, int most_ranks);
+  int64_t n_blocks() const;
   KernelProgram program() const;
   size_t shared_bytes() const;
 
  private:
-  int strip_rows(const PanelFormat& format) const {
-    return format.rounded_block > 0 ? shape.strip_rows : simt::kPanelRows;
-  }
-  void choose_rows(int n_multiprocessors);
   void make_classes();
-  void share_blocks(int n_multiprocessors);
+  void choose_pairs();
+  void choose_ranks(int n_multiprocessors, int most_ranks);
+  // The bytes that pass through the busiest block.
+  int64_t share_blocks(int n_multiprocessors, int n_ranks);
   void size_memory();
+  std::span<simt::ProductClass> classes() { return {params.classes, static_cast<size_t>(params.n_classes)}; }
   std::vector<const PanelFormat*> formats() const;  // each once, in the order of their names
   const PanelFormat& format_of(const simt::ProductClass& c) const {
     return *members[static_cast<size_t>(c.first_part)].format;
-  }
-  int64_t strip_bytes(const simt::ProductClass& c) const {
-    const PanelFormat& format = format_of(c);
-    const int64_t segments = c.is_spread ? 1 : simt::units_of(shape) * (shape.act != simt::kNoAct ? 2 : 1);
-    return segments * static_cast<int64_t>(segment_bytes(format)) * strip_rows(format) / simt::kPanelRows;
   }
 };
 
@@ -70,30 +66,14 @@ std::vector<const PanelFormat*> Lowering::RowLaunch::formats() const {
   return all;
 }
 
-// Sixteen rows a strip, where that leaves no block with more to do and twice as much can be on its way.
-void Lowering::RowLaunch::choose_rows(int n_multiprocessors) {
-  shape.strip_rows = simt::kLaneRows;
-  if (shape.act != simt::kNoAct) return;
-  int64_t n_rows = 0;
-  for (const Member& member : members) {
-    if (member.is_spread) continue;
-    n_rows += member.part.n_out;
-    if (simt::depth_of(2, member.format->header_bytes, member.format->group_bytes) < 2) return;
-  }
-  n_rows *= std::max(1, shape.n_used);
-  const auto most_rows = [&](int rows) { return div_up(div_up(n_rows, rows), n_multiprocessors) * rows; };
-  if (most_rows(2 * simt::kLaneRows) <= most_rows(simt::kLaneRows)) shape.strip_rows = 2 * simt::kLaneRows;
-}
-
 void Lowering::RowLaunch::make_classes() {
   const std::vector<const PanelFormat*> all = formats();
   std::ranges::stable_sort(members, {}, [](const Member& m) { return std::pair(m.format->name, m.is_spread); });
   for (const Member& member : members) {
     simt::ProductPart part = member.part;
-    const int64_t n_strips = member.is_spread
-                                 ? div_up(part.n_out, simt::kPanelRows) * simt::segments_of(shape.n_in)
-                                 : div_up(part.n_out, strip_rows(*member.format)) * std::max(1, shape.n_used);
-    part.n_strips = static_cast<int>(n_strips / std::max(1, shape.n_used));
+    const int64_t n_panels = div_up(part.n_out, simt::kPanelRows) *
+                             (member.is_spread ? simt::segments_of(shape.n_in) : std::max(1, shape.n_used));
+    part.n_panels = static_cast<int>(n_panels / std::max(1, shape.n_used));
     const int i = params.n_parts++;
     params.parts[i] = part;
     const bool is_new = i == 0 || members[static_cast<size_t>(i) - 1].format != member.format ||
@@ -104,58 +84,84 @@ void Lowering::RowLaunch::make_classes() {
                                             .is_spread = member.is_spread ? 1 : 0,
                                             .first_part = i,
                                             .first_block = 0,
-                                            .n_blocks = 1,
-                                            .n_strips = 0};
+                                            .n_blocks = 0,
+                                            .n_panels = 0};
     }
-    params.classes[params.n_classes - 1].n_strips += static_cast<int>(n_strips);
+    params.classes[params.n_classes - 1].n_panels += static_cast<int>(n_panels);
   }
 }
 
-// One block after the other to the class whose blocks have most to read.
-void Lowering::RowLaunch::share_blocks(int n_multiprocessors) {
-  const std::span classes(params.classes, static_cast<size_t>(params.n_classes));
-  const auto load = [&](const simt::ProductClass& c) {
-    return c.is_spread || c.n_blocks >= c.n_strips ? 0 : div_up(c.n_strips, c.n_blocks) * strip_bytes(c);
-  };
-  const auto is_spread = [](const simt::ProductClass& c) { return c.is_spread != 0; };
-  for (auto n = std::ssize(classes) - std::ranges::count_if(classes, is_spread); n < n_multiprocessors; ++n) {
-    simt::ProductClass& most = *std::ranges::max_element(classes, {}, load);
-    if (load(most) == 0) break;
-    ++most.n_blocks;
+// So many that each has two segments of the widest format on their way.
+void Lowering::RowLaunch::choose_pairs() {
+  constexpr int kFewest = 4;
+  shape.ring_bytes = 84 << 10;
+  int widest = 1;
+  for (const Member& member : members) {
+    if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
   }
-  int first = 0;
-  for (simt::ProductClass& c : classes) {
-    if (c.is_spread) c.n_blocks = static_cast<int>(div_up(c.n_strips, simt::kSpreadUnits));
+  shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, simt::kMaxPairs);
+}
+
+// One cluster after the other to the class whose blocks have most to read; all multiprocessors get a block.
+int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
+  int n_left = n_multiprocessors, first = 0;
+  for (simt::ProductClass& c : classes()) {
+    const int64_t n_blocks = c.is_spread ? div_up(div_up(c.n_panels, simt::kSpreadUnits), n_ranks) * n_ranks : n_ranks;
+    c.n_blocks = static_cast<int>(n_blocks);
+    n_left -= c.n_blocks;
+  }
+  const auto load = [&](const simt::ProductClass& c) {
+    if (c.is_spread) return int64_t{0};
+    return div_up(c.n_panels, c.n_blocks / n_ranks) * div_up(simt::units_of(shape), n_ranks) *
+           segment_bytes(format_of(c));
+  };
+  for (; n_left >= n_ranks; n_left -= n_ranks) std::ranges::max_element(classes(), {}, load)->n_blocks += n_ranks;
+  for (simt::ProductClass& c : classes()) {
     c.first_block = first;
     first += c.n_blocks;
   }
+  return load(*std::ranges::max_element(classes(), {}, load));
+}
+
+// Larger clusters where that leaves no block with more to do, and each with fewer segments of the row to prepare.
+void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
+  constexpr int kFewSegments = 4;
+  shape.n_ranks = 1;
+  int64_t least = share_blocks(n_multiprocessors, 1);
+  for (int n = 2; n <= std::min({most_ranks, simt::units_of(shape), n_multiprocessors}); n *= 2) {
+    const int64_t most = share_blocks(n_multiprocessors, n);
+    if (most > least || (most == least && simt::segments_of(shape.n_in) < n * kFewSegments)) continue;
+    least = most;
+    shape.n_ranks = n;
+  }
+  share_blocks(n_multiprocessors, shape.n_ranks);
 }
 
 void Lowering::RowLaunch::size_memory() {
   constexpr int kRounded = 256 + 2 * 32, kFloats = 1024;  // a segment: simt::SharedX, or plain
+  constexpr int kHalfOfAll = 112 << 10;  // two kernels' blocks are on a multiprocessor
   const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
-  shape.most_strips = 1;
-  for (int i = 0; i < params.n_classes; ++i) {
-    const simt::ProductClass& c = params.classes[i];
-    if (!c.is_spread) shape.most_strips = std::max(shape.most_strips, static_cast<int>(div_up(c.n_strips, c.n_blocks)));
-  }
-  for (int i = 0; i < params.n_classes; ++i) {
-    const simt::ProductClass& c = params.classes[i];
-    const PanelFormat& format = format_of(c);
-    const bool is_float = format.rounded_block == 0;
+  shape.most_panels = 1;
+  for (const simt::ProductClass& c : classes()) {
+    const bool is_float = format_of(c).rounded_block == 0;
     shape.x_bytes = std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
     if (c.is_spread) continue;
-    const int rows = strip_rows(format), n_strips = simt::batch_strips(shape, rows);
-    const int n_terms = shape.act != simt::kNoAct ? 2 : 1, n_halves = n_strips < shape.most_strips ? 2 : 1;
-    shape.partial_floats = std::max(shape.partial_floats, n_strips * simt::units_of(shape) * rows * n_terms * n_halves);
+    const int64_t most = div_up(c.n_panels, c.n_blocks / shape.n_ranks);
+    shape.most_panels = std::max(shape.most_panels, static_cast<int>(most));
   }
+  const int n_panels = simt::batch_panels(shape), n_halves = n_panels < shape.most_panels ? 2 : 1;
+  shape.partial_floats = n_halves * n_panels * simt::units_of(shape) * simt::kPanelRows / shape.n_ranks;
+  shape.ring_bytes = std::max(shape.ring_bytes / 2, std::min(shape.ring_bytes, kHalfOfAll - simt::room_of(shape).ring));
 }
 
-int64_t Lowering::RowLaunch::finish(int n_multiprocessors) {
-  choose_rows(n_multiprocessors);
+void Lowering::RowLaunch::finish(int n_multiprocessors, int most_ranks) {
   make_classes();
-  share_blocks(n_multiprocessors);
+  choose_pairs();
+  choose_ranks(n_multiprocessors, most_ranks);
   size_memory();
+}
+
+int64_t Lowering::RowLaunch::n_blocks() const {
   const simt::ProductClass& last = params.classes[params.n_classes - 1];
   return last.first_block + last.n_blocks;
 }
@@ -170,27 +176,25 @@ KernelProgram Lowering::RowLaunch::program() const {
 }
 
 size_t Lowering::RowLaunch::shared_bytes() const {
-  size_t ring = 0;
-  const int n_sets = simt::sets_of(shape);
+  int ring = 0;
   for (const Member& member : members) {
-    const PanelFormat& f = *member.format;
-    size_t its = 0;
+    const int bytes = segment_bytes(*member.format);
     if (member.is_spread) {
-      its = simt::kSpreadUnits * segment_bytes(f);
-    } else if (f.rounded_block > 0) {
-      its = static_cast<size_t>(simt::depth_of(n_sets, f.header_bytes, f.group_bytes) * simt::kProductWarps * n_sets *
-                                simt::slot_bytes(f.header_bytes, f.group_bytes));
+      ring = std::max(ring, simt::kSpreadUnits * bytes);
+    } else if (member.format->rounded_block > 0) {
+      ring = std::max(ring, simt::depth_of(shape, bytes) * shape.n_pairs * bytes);
     }
-    ring = std::max(ring, its);
   }
-  return static_cast<size_t>(simt::room_of(shape).ring) + ring;
+  return static_cast<size_t>(simt::room_of(shape).ring + ring);
 }
 
 Status Lowering::emit_row_launch(RowLaunch& launch) {
-  const int64_t n_blocks = launch.finish(device_.n_multiprocessors());
+  constexpr int kMostRanks = 2;  // fours cannot be had from all multiprocessors
+  launch.finish(device_.n_multiprocessors(), device_.has_clusters() ? kMostRanks : 1);
   Launch made = Launch::of(nullptr, launch.params, 1);
-  made.threads = simt::kProductThreads;
-  return add(launch.program(), "product", made, n_blocks, 1, 1, launch.shared_bytes());
+  made.threads = static_cast<unsigned>(simt::product_threads(launch.shape));
+  made.cluster = static_cast<unsigned>(launch.shape.n_ranks);
+  return add(launch.program(), "product", made, launch.n_blocks(), 1, 1, launch.shared_bytes());
 }
 
 // Experts with rows of their own are not: only a mix takes them.

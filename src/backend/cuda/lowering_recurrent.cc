@@ -105,8 +105,8 @@ Status Lowering::lower_delta_one(const DeltaGroup& group) {
   constexpr int kColumns = 32, kKeys = 128;
   const bool is_whole = params.delta.k_dim == kKeys && params.delta.v_dim % kColumns == 0;
   const char* upto = params.delta.k_dim <= kKeys ? "delta_one_upto_128" : "delta_one_upto_256";
-  return emit({"recurrent", ""}, is_whole ? "delta_one_128" : upto, params, div_up(params.delta.v_dim, kColumns),
-              params.delta.v_heads);
+  const int64_t n_tiles = div_up(params.delta.v_dim, kColumns) * params.delta.v_heads;
+  return emit({"recurrent", ""}, is_whole ? "delta_one_128" : upto, params, one_per_multiprocessor(n_tiles));
 }
 
 }  // namespace zinc::cuda

@@ -153,7 +153,7 @@ struct OneResult {
   }
 };
 
-// Grid: tiles of heads; 1; splits of the chunks.
+// Grid: tiles of heads, and these for each split of the chunks; further blocks are idle.
 ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   extern __shared__ float4 shared[];
   let_next_start();
@@ -161,7 +161,7 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   OneRoom& room = *reinterpret_cast<OneRoom*>(shared);
   const AttentionParams& p = one.attention;
   const OneBlock block(one, room);
-  if (block.split >= block.n_splits) return;
+  if (block.split >= block.n_splits) return wait_for_previous();
   int2 at = make_int2(-1, -1);  // the group's unit, its chunk
   if (block.group < kGroups) at = block.find_unit(block.group, block.first + block.split);
   if (threadIdx.x < 2 * kGroups) open_gate(&room.gates[0][0] + threadIdx.x);
@@ -209,7 +209,7 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
     result.write_partial(p, chunk - block.first, all);
     __syncthreads();
   }
-  if (!is_last_of(one.n_done + blockIdx.x, block.n_splits)) return;
+  if (!is_last_of(one.n_done + block.tile, block.n_splits)) return;
   const Running all = result.merge_chunks(block, block.last - block.first + 1);
   result.write(one, all);
 }

@@ -11,7 +11,7 @@ struct OneBlock {
   const AttendOneParams& one;
   OneRoom& room;
   KvLayer kv;
-  int kv_head, first_head, n_heads, position, oldest;
+  int tile, kv_head, first_head, n_heads, position, oldest;
   int newest_unit, place;            // of the position: place in its page
   int first, last, split, n_splits;  // chunks
   int group, member;                 // of the warp
@@ -22,8 +22,11 @@ struct OneBlock {
     const AttentionParams& p = one.attention;
     kv.k_dim = kKeyDim;
     kv.v_dim = kValueDim;
-    kv_head = static_cast<int>(blockIdx.x) / kTilesOfHead;
-    const int head_in_group = static_cast<int>(blockIdx.x) % kTilesOfHead * kRows;
+    const int n_tiles = kv.kv_heads * kTilesOfHead;
+    split = static_cast<int>(blockIdx.x) / n_tiles;
+    tile = static_cast<int>(blockIdx.x) - split * n_tiles;
+    kv_head = tile / kTilesOfHead;
+    const int head_in_group = tile % kTilesOfHead * kRows;
     first_head = kv_head * kShape.group_heads + head_in_group;
     n_heads = min(kRows, kShape.group_heads - head_in_group);
     position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
@@ -32,8 +35,7 @@ struct OneBlock {
     last = static_cast<int>(static_cast<u32>(position) / kChunkPositions);
     newest_unit = static_cast<int>(static_cast<u32>(position) / kUnitPositions);
     place = static_cast<int>(static_cast<u32>(position) % kPagePositions);
-    split = static_cast<int>(blockIdx.z);
-    n_splits = min(static_cast<int>(gridDim.z), last - first + 1);
+    n_splits = min(static_cast<int>(gridDim.x) / n_tiles, last - first + 1);
     group = warp_id() / kGroupWarps;
     member = warp_id() % kGroupWarps;
   }

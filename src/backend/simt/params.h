@@ -17,8 +17,6 @@ inline constexpr int kGroupElems = 32;     // inputs of a segment that are loade
 inline constexpr int kSegmentGroups = 8;   // groups of a segment
 inline constexpr int kThreads = 256;       // of a block
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kProductThreads = 512;  // but of product.cu
-inline constexpr int kProductWarps = kProductThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
 inline constexpr int kAttentionRows = 8;     // query rows of one block
@@ -31,7 +29,8 @@ inline constexpr int kConvTokens = 64;      // of a short convolution, in one bl
 inline constexpr int kMaxParts = 3;         // matrices multiplied in one launch
 inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
-inline constexpr int kLaneRows = 8;         // rows that the lanes of a warp of product.cu share out
+inline constexpr int kMaxPairs = 8;         // pairs of warps that multiply, in a block of product.cu
+inline constexpr int kMaxDepth = 4;         // segments on their way to each of them
 inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
@@ -162,51 +161,51 @@ struct ProductShape {
   int n_gates;             // segments of the shared expert's gate
   int n_experts;           // of the router whose logits' segments the launch adds up itself; 0: it does not
   int route_mode;
-  int strip_rows;               // 8 or 16
-  int most_strips;              // of a block
+  int n_pairs;                  // of warps
+  int n_ranks;                  // blocks of a cluster, which share out the segments of their panels
+  int most_panels;              // of a cluster
   int x_bytes, partial_floats;  // shared memory of its rows and of segments' sums
+  int ring_bytes;               // and of segments on their way, at most
 };
 ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_BOTH int last_groups_of(int n_in) {
   return (n_in - (segments_of(n_in) - 1) * kSegmentElems + kGroupElems - 1) / kGroupElems;
 }
-// Segments that make up an output, those of a gate's two matrices counted as one.
-ZINC_BOTH int units_of(const ProductShape& s) {
-  return ((s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1)) * segments_of(s.n_in);
+// Matrices that an output is made of.
+ZINC_BOTH int terms_of(const ProductShape& s) {
+  if (s.act != kNoAct) return 2;
+  return s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1;
 }
-// Sets of eight rows that a warp takes at once.
-ZINC_BOTH int sets_of(const ProductShape& s) { return s.act != kNoAct ? 2 : s.strip_rows / kLaneRows; }
-// A set's segment on its way: headers of eight rows, then the groups of all lanes, two each.
-ZINC_BOTH int slot_header_bytes(int header_bytes) {
-  return header_bytes <= 20 ? kLaneRows * header_bytes : 16 * kPanelRows + 16 * kLaneRows;
+ZINC_BOTH int units_of(const ProductShape& s) { return terms_of(s) * segments_of(s.n_in); }
+ZINC_BOTH int product_threads(const ProductShape& s) { return 64 * s.n_pairs + 32; }
+ZINC_BOTH int panel_segment_bytes(int header_bytes, int group_bytes) {
+  return kPanelRows * (header_bytes + kSegmentGroups * group_bytes);
 }
-ZINC_BOTH int slot_bytes(int header_bytes, int group_bytes) {
-  return slot_header_bytes(header_bytes) + 2 * 32 * group_bytes;
+// Segments on their way to a pair.
+ZINC_BOTH int depth_of(const ProductShape& s, int segment_bytes) {
+  const int depth = s.ring_bytes / (s.n_pairs * segment_bytes);
+  return depth < 1 ? 1 : depth > kMaxDepth ? kMaxDepth : depth;
 }
-// How many turns of all warps are on their way: a ring of 80 KB, so that two kernels' blocks are on a multiprocessor.
-ZINC_BOTH int depth_of(int n_sets, int header_bytes, int group_bytes) {
-  const int depth = (80 << 10) / (kProductWarps * n_sets * slot_bytes(header_bytes, group_bytes));
-  return depth > 4 ? 4 : depth;
-}
-// Strips whose sums are finished together: all of a block's, or whole turns of all warps.
-ZINC_BOTH int batch_strips(const ProductShape& s, int strip_rows) {
+// Panels whose sums are finished together: all of a block's, or whole turns of all pairs.
+ZINC_BOTH int batch_panels(const ProductShape& s) {
   constexpr int kMost = 4096, kEnough = 1024;  // sums
-  if (s.most_strips * units_of(s) * strip_rows <= kMost) return s.most_strips;
+  if (s.n_ranks > 1 || s.most_panels * units_of(s) * kPanelRows <= kMost) return s.most_panels;
   int n = 1;
-  while (n * units_of(s) % kProductWarps != 0) ++n;
-  while (n * units_of(s) * strip_rows < kEnough) n *= 2;
-  return n < s.most_strips ? n : s.most_strips;
+  while (n * units_of(s) % s.n_pairs != 0) ++n;
+  while (n * units_of(s) * kPanelRows < kEnough) n *= 2;
+  return n < s.most_panels ? n : s.most_panels;
 }
 struct ProductRoom {
   int norm, x, ring;
 };
 ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
-// The norm's weights and the sums have one place: the former are done with when the latter come.
+// The norm's weights and the sums have one place: the former are done with when the latter come. Not so in a cluster,
+// where another block's sums may come earlier.
 ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
   const int norm = s.input == kNormedRow ? s.n_in : 0, sums = s.partial_floats;
   ProductRoom room{};
-  room.norm = 128;  // behind the gates of a spread class
-  room.x = room.norm + in_lines(4 * (norm > sums ? norm : sums));
+  room.norm = in_lines(8 * (2 * kMaxPairs * kMaxDepth + 1));  // behind the gates
+  room.x = room.norm + in_lines(4 * (s.n_ranks > 1 ? norm + sums : norm > sums ? norm : sums));
   room.ring = room.x + in_lines(s.x_bytes);
   return room;
 }
@@ -222,14 +221,14 @@ struct ProductPart {
   const float* last_scale;
   const float* added;  // null: none
   long long matrix_bytes;
-  int n_out, n_strips;
+  int n_out, n_panels;
 };
 // Parts of one format, one after the other: blocks first_block .. + n_blocks - 1.
 struct ProductClass {
   int format;     // which of the program's
-  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a strip
-                  // is one segment of a panel
-  int first_part, first_block, n_blocks, n_strips;
+  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a panel
+                  // is one segment of one
+  int first_part, first_block, n_blocks, n_panels;
 };
 
 // Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum

@@ -125,7 +125,7 @@ struct Channel {
 };
 
 // The whole of short_conv, both norms and delta_net. What no kernel of this step writes is there before the wait.
-// Grid: column tiles, value heads. is_whole: keys have 8 N numbers, columns tiles of 32.
+// Grid: column tiles of each value head; further blocks are idle. is_whole: keys have 8 N numbers, columns tiles of 32.
 template <int N, bool is_whole>
 ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
   constexpr int kColumns = 32, kChannels = (2 * 8 * N + kColumns + kThreads - 1) / kThreads;
@@ -134,8 +134,10 @@ ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
   const int k_dim = is_whole ? 8 * N : p.k_dim;
   let_next_start();
   touch_params(one);
-  const int thread = static_cast<int>(threadIdx.x), part = thread % 8, h = static_cast<int>(blockIdx.y);
-  const int first = static_cast<int>(blockIdx.x) * kColumns, column = first + thread / 8;
+  const int n_tiles = (p.v_dim + kColumns - 1) / kColumns, h = static_cast<int>(blockIdx.x) / n_tiles;
+  if (h >= p.v_heads) return wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x), part = thread % 8;
+  const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns, column = first + thread / 8;
   const bool is_inside = is_whole || column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads), slot = p.step.slots[0];
   const int position = p.step.positions[0], key_dim = p.k_heads * k_dim;

@@ -6,12 +6,14 @@
 
 namespace zinc::simt {
 
-// B: the numbers to a scale, 0 for floats.
+constexpr int kProductThreads = 64 * kShape.n_pairs, kProductWarps = 2 * kShape.n_pairs;  // that multiply
+
+// B: the numbers to a scale, 0 for floats. By the threads that multiply, all of them.
 template <int B>
 struct RowInput {
   static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth),
                        kOfWarp = (kSegments + kWarps - 1) / kWarps;
-  static constexpr int kAtOnce = 2;  // segments of a warp under way
+  static constexpr int kAtOnce = kShape.input == kHeadsRow ? 2 : 3;  // segments of a warp under way
   static constexpr bool kIsNormed = kShape.input == kNormedRow;
 
   // Before the row is there. REQUIRES: aligned norms.
@@ -59,10 +61,9 @@ struct RowInput {
     return y;
   }
 
-  // The one row, normed as a whole by the first kWarps warps. room: kWarps floats; n_later: sets of copies begun after
-  // the norm's.
-  template <int n_later>
-  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room) {
+  // The one row, normed as a whole by the first kWarps warps. room: kWarps floats.
+  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room, int begin,
+                                         int end) {
     const int n_segments = warp_id() < kWarps ? kSegments : 0;
     Eight x[kOfWarp];
     float sum = 0;
@@ -77,8 +78,8 @@ struct RowInput {
     }
     sum = lanes_sum(sum, 32);
     if (lane_id() == 0 && warp_id() < kWarps) room[warp_id()] = sum;
-    await_copies<n_later>();
-    __syncthreads();
+    await_copies<0>();
+    meet<kProductThreads>(1);
     sum = room[0];
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) sum += room[w];
@@ -87,20 +88,21 @@ struct RowInput {
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
-      if (s < n_segments) write(normed(x[i], factor, weight, s * kSegmentElems + lane_id() * 8, kWidth), s, shared);
+      if (s < n_segments && s >= begin && s < end)
+        write(normed(x[i], factor, weight, s * kSegmentElems + lane_id() * 8, kWidth), s, shared);
     }
   }
 
-  static ZINC_DEVICE void prepare_plain(const RowSource& p, u8* shared) {
+  static ZINC_DEVICE void prepare_plain(const RowSource& p, u8* shared, int begin, int end) {
     constexpr bool kIsApart = kShape.n_mixed > 0 && kShape.has_last != 0;  // the last row lies elsewhere
-    constexpr int kRows = kShape.n_mixed > 0 ? kShape.n_mixed + (kIsApart ? 1 : 0) : 1, kAll = kRows * kSegments;
+    constexpr int kRows = kShape.n_mixed > 0 ? kShape.n_mixed + (kIsApart ? 1 : 0) : 1;
     constexpr bool kIsHeads = kShape.input == kHeadsRow;
-    for (int first = warp_id(); first < kAll; first += kAtOnce * kProductWarps) {
+    for (int first = begin + warp_id(); first < end; first += kAtOnce * kProductWarps) {
       Eight x[kAtOnce], gate[kIsHeads ? kAtOnce : 1];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int index = first + i * kProductWarps, r = index / kSegments, s = index % kSegments;
-        if (index >= kAll) continue;
+        if (index >= end) continue;
         const bool is_last = kIsApart && r == kRows - 1;
         if constexpr (B > 0 && kShape.input == kRoundedRow) {
           if (!is_last) {
@@ -115,7 +117,7 @@ struct RowInput {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int index = first + i * kProductWarps;
-        if (index >= kAll) continue;
+        if (index >= end) continue;
         if (B > 0 && kShape.input == kRoundedRow && !(kIsApart && index / kSegments == kRows - 1)) continue;
         if constexpr (kIsHeads) x[i] = gated_heads(p, x[i], gate[i], index % kSegments * kSegmentElems + lane_id() * 8);
         write(x[i], index, shared);
@@ -123,14 +125,14 @@ struct RowInput {
     }
   }
 
-  template <int n_later>
-  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room) {
+  // Segments begin .. end - 1, those of all rows counted.
+  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room, int begin, int end) {
     if constexpr (kIsNormed) {
-      prepare_normed<n_later>(p, norm, shared, room);
+      prepare_normed(p, norm, shared, room, begin, end);
     } else {
-      prepare_plain(p, shared);
+      prepare_plain(p, shared, begin, end);
     }
-    __syncthreads();
+    meet<kProductThreads>(1);
   }
 };
 
