@@ -45,22 +45,6 @@ static_assert(sizeof(OneRoom) <= attend_room_bytes(kShape));
 constexpr int kBatch = (sizeof(OneRoom) - sizeof(OneRoom::gates)) / (kRows * kPartial * 4);
 static_assert(kBatch >= 1 && sizeof(OneRoom::gates) % 16 == 0);
 
-// Copies of one phase of a gate: all their bytes are announced by one thread, each may be begun by any.
-ZINC_DEVICE void announce(Gate* gate, int n_bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(gate)), "r"(n_bytes)
-               : "memory");
-#endif
-}
-ZINC_DEVICE void copy_announced(void* to, const void* from, int n_bytes, Gate* gate) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(n_bytes), "r"(shared_address(gate))
-               : "memory");
-#endif
-}
-
 // A number that is worked out here, not where it is first used: before the wait there is time.
 template <class T>
 ZINC_DEVICE void settle(T& x) {

@@ -77,11 +77,11 @@ struct OneBlock {
     if (is_whole(unit)) {
       constexpr int kPieces = kKeyBlocks * 4, kBytes = kPagePositions * 16;
       Gate* gate = &room.gates[group][0];
-      if (member_thread() == 0) announce(gate, 2 * kPieces * kBytes);
+      if (member_thread() == 0) expect_at(gate, 2 * kPieces * kBytes);
 #pragma unroll 1
       for (int i = member_thread(); i < 2 * kPieces; i += kGroupWarps * 32) {
         const u8* page = i < kPieces ? pages.page[0] : pages.page[1];
-        copy_announced(to.keys + i * InShared::kPieceStride, page + i % kPieces * kBytes, kBytes, gate);
+        copy_expected(to.keys + i * InShared::kPieceStride, page + i % kPieces * kBytes, kBytes, gate);
       }
       return;
     }
@@ -99,11 +99,11 @@ struct OneBlock {
     if (is_whole(unit)) {
       constexpr int kBytes = kValueRow * 2;
       Gate* gate = &room.gates[group][1];
-      if (member_thread() == 0) announce(gate, kUnitPositions * kBytes);
+      if (member_thread() == 0) expect_at(gate, kUnitPositions * kBytes);
 #pragma unroll 1
       for (int i = member_thread(); i < kUnitPositions; i += kGroupWarps * 32) {
         const u8* page = i < kPagePositions ? pages.page[0] : pages.page[1];
-        copy_announced(to.value_at(i, 0), page + kv.value_begin + i % kPagePositions * kBytes, kBytes, gate);
+        copy_expected(to.value_at(i, 0), page + kv.value_begin + i % kPagePositions * kBytes, kBytes, gate);
       }
       return;
     }
@@ -135,16 +135,14 @@ struct OneBlock {
     }
     end_copies();
   }
-  // A page by a lane comes nearer: what else the first chunk has, and a chunk of a block that finds no room yet where
-  // they are many.
+  // What else the block's first chunk has, and all of its second, come nearer: a page by a lane.
   ZINC_DEVICE void fetch_chunks() const {
-    constexpr int kPages = kChunkPositions / kPagePositions, kMany = 16;
-    const bool is_other = lane_id() >= kPages;
-    const int chunk = first + split + (is_other ? (n_splits + 1) / 2 : 0);
-    const int begin = first_unit(chunk) * kUnitPositions + (is_other ? 0 : kGroups * kUnitPositions);
+    constexpr int kPages = kChunkPositions / kPagePositions;
+    const bool is_second = lane_id() >= kPages;
+    const int chunk = first + split + (is_second ? n_splits : 0);
+    const int loaded = is_second ? 0 : (first_unit(chunk) + kGroups) * kUnitPositions;
     const int from = chunk * kChunkPositions + lane_id() % kPages * kPagePositions;
-    if (lane_id() >= 2 * kPages || from < begin || from >= position) return;
-    if (is_other && (n_splits <= kMany || split >= n_splits / 2)) return;
+    if (lane_id() >= 2 * kPages || from < loaded || from >= position) return;
     fetch_bulk(head_of(kv, page_of(one.attention.step, kv.group, 0, from), kv_head), kv.head_bytes);
   }
 

@@ -56,15 +56,19 @@ ZINC_DEVICE void expect_at(Gate* gate, int n_bytes) {
                : "memory");
 #endif
 }
-// One thread begins a copy of n_bytes from global memory. REQUIRES: everything a multiple of 16.
-ZINC_DEVICE void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
+// A thread begins a copy of n_bytes from global memory, which the gate expects. REQUIRES: everything a multiple of 16.
+ZINC_DEVICE void copy_expected(void* to, const void* from, int n_bytes, Gate* gate) {
 #if __CUDA_ARCH__ >= 900
-  expect_at(gate, n_bytes);
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
                "l"(from), "r"(n_bytes), "r"(shared_address(gate))
                : "memory");
 #endif
+}
+// Likewise, one that is all that the gate waits for.
+ZINC_DEVICE void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
+  expect_at(gate, n_bytes);
+  copy_expected(to, from, n_bytes, gate);
 }
 // Until the gate's phase of this parity is over: its first is 0.
 ZINC_DEVICE void wait_at(Gate* gate, int parity) {
