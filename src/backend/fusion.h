@@ -31,6 +31,7 @@ struct FusionLimits {
   int64_t used, experts;       // experts of a token found and mixed within one kernel; of a layer, found
   int64_t row_elems;           // of a row whose norms and gates products do themselves
   int64_t mix_elems;           // of all rows that experts' last products read together
+  int half_rows = 0;           // a gate and an up in one matrix are taken apart at multiples of this; 0: never
   int64_t stream_elems = 0;    // of a row that is normed and added to the residual in one kernel; 0: there is none
   bool sums_combines = false;  // a weighted sum of experts is also added to something
 };
@@ -46,6 +47,7 @@ struct ProductGroup {
   std::vector<int> nodes;  // linear or moe_linear, of one to four matrices
   int act = -1;            // the gated_act of nodes 0 (gate) and 1 (up), which have one format
   int add = -1;            // the add of node 0's result, the only one
+  int halves = -1;         // in steps of one row: the gated_act of the halves of node 0's result, where it runs then
   int at = 0;              // the node at which the group runs
 };
 
@@ -95,6 +97,7 @@ class Fusion {
   int32_t owner(Value v) const { return owners_[static_cast<size_t>(v.id)]; }  // whose memory a view shows
   int maker(Value v) const { return makers_[static_cast<size_t>(owner(v))]; }
   const ProductGroup* products_at(int node) const;  // that run there; nullptr: none
+  const ProductGroup* halves_at(int node) const;    // in a step of one row: that run there with their gate
   const HeadGroup* heads_of(int attention) const;   // nullptr: not fused
   const HeadGroup* attention_at(int node) const;    // in a step of one row: that runs there; nullptr: none
   // Another node runs it.
@@ -149,6 +152,8 @@ class Fusion {
   void finish_group(ProductGroup& group);
   bool are_siblings(int a, int b) const;
   bool are_gated(int a, int b) const;
+  void find_halves();
+  int act_of_halves(int product) const;  // -1: none
   void find_combines();
   void find_forms();
   void find_norms();
@@ -159,6 +164,7 @@ class Fusion {
   void find_routes();
   void find_deltas();
   bool is_row_norm(int i) const;
+  bool is_sum_of_norms(int sum) const;
   AddNormed normed_by(int norm) const;
   void find_branch(AddNormed& group) const;
   void find_added_norms();

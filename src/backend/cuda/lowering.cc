@@ -84,8 +84,14 @@ Status Lowering::lower_all() {
       continue;
     }
     if (const ProductGroup* group = room_.fusion().products_at(i)) {
-      if (is_one_row() && room_.fusion().is_mixed(*group)) continue;
+      if (is_one_row() && (group->halves >= 0 || room_.fusion().is_mixed(*group))) continue;
       if (Status s = lower_products(*group); !s.ok()) return s;
+      continue;
+    }
+    if (const ProductGroup* group = is_one_row() ? room_.fusion().halves_at(i) : nullptr) {
+      ProductGroup gated = *group;
+      gated.act = group->halves;
+      if (Status s = lower_one_row(gated); !s.ok()) return s;
       continue;
     }
     if (const HeadGroup* group = is_one_row() ? room_.fusion().attention_at(i) : nullptr) {

@@ -139,7 +139,7 @@ void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
 
 void Lowering::RowLaunch::size_memory() {
   constexpr int kRounded = 256 + 2 * 32, kFloats = 1024;  // a segment: simt::SharedX, or plain
-  constexpr int kHalfOfAll = 112 << 10;  // two kernels' blocks are on a multiprocessor
+  constexpr int kHalfOfAll = 112 << 10;                   // two kernels' blocks are on a multiprocessor
   const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
   shape.most_panels = 1;
   for (const simt::ProductClass& c : classes()) {
@@ -230,7 +230,12 @@ simt::ProductPart Lowering::product_part(const ProductGroup& group, size_t i) co
   part.out = room_.floats(n.out[0]);
   part.bias = bias(n);
   part.expert_scale = scale(n);
-  if (group.act >= 0 && i == 0) {
+  if (group.halves >= 0) {
+    part.n_out = matrix.n_out / 2;
+    part.last = matrix.bytes + part.n_out / simt::kPanelRows * matrix.panel_bytes;
+    part.last_scale = part.expert_scale;
+    part.out = room_.floats(node(group.halves).out[0]);
+  } else if (group.act >= 0 && i == 0) {
     const Node& up = node(group.nodes[1]);
     part.last = matrix_of(group.nodes[1]).matrix.bytes;
     part.last_bias = bias(up);

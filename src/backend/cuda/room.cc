@@ -35,6 +35,7 @@ constexpr FusionLimits kFusionLimits = {
     .experts = simt::kMaxExperts,
     .row_elems = std::numeric_limits<int64_t>::max(),
     .mix_elems = std::numeric_limits<int64_t>::max(),
+    .half_rows = simt::kPanelRows,
     .stream_elems = int64_t{simt::kMostStreamSegments} * simt::kWarps * simt::kSegmentElems};
 
 FindMatrix matrices_of(const CudaWeights& weights) {
