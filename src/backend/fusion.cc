@@ -243,12 +243,14 @@ const ProductGroup* Fusion::products_at(int i) const {
 // The gate that alone reads both halves of a product's row, each by itself.
 int Fusion::act_of_halves(int product) const {
   const Value out = node(product).out[0];
-  const std::vector<int>& slices = readers_[at(owner(out))];
+  std::vector<int> slices = readers_[at(owner(out))];
   const int64_t half = graph_.info(out).shape.inner() / 2;
   if (slices.size() != 2 || is_host_read_[at(owner(out))] || half % limits_.half_rows != 0) return -1;
+  if (node(slices[0]).op != Op::slice || node(slices[1]).op != Op::slice) return -1;
+  if (node(slices[0]).as<SliceParams>().begin > 0) std::swap(slices[0], slices[1]);
   for (size_t i = 0; i < 2; ++i) {
     const Node& slice = node(slices[i]);
-    if (slice.op != Op::slice || slice.as<SliceParams>().begin != static_cast<int64_t>(i) * half ||
+    if (slice.as<SliceParams>().begin != static_cast<int64_t>(i) * half ||
         graph_.info(slice.out[0]).shape.inner() != half) {
       return -1;
     }

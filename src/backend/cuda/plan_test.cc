@@ -137,13 +137,21 @@ class CudaPlanTest : public testing::Test {
       const Value a = g.attention({q, k, v}, {.cache_layer = layer, .scale = 1, .window = layer == 0 ? 0 : kWindow});
       x = g.add(x, g.linear(a, g.weight("o", {kDim, kDim})));
     }
+    take(g, x, {20, 20});
+  }
+
+  // A graph that ends with x, and pages of its groups of layers.
+  void take(GraphBuilder& g, Value x, std::vector<int> n_pages) {
     g.logits(g.linear(g.rows(x), g.weight("embd", {kVocab, kDim})));
+    cache_.reset();
+    weights_.reset();
+    n_groups_ = n_pages.size();
     graph_ = std::move(g.finish().value());
     device_ = std::move(
         Device::open(FakeDriver::api(), 0, [](const KernelProgram&) { return std::vector<char>(1); }).value());
     const Graph* const graph = &graph_;
     weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
-    const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("f16")};
+    const CacheSizes sizes{.n_pages = std::move(n_pages), .n_slots = 3, .kv_format = find_format("f16")};
     cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
   }
 
@@ -161,7 +169,7 @@ class CudaPlanTest : public testing::Test {
     seq_begin_ = {0, n_tokens};
     output_rows_ = {n_tokens - 1};
     logit_rows_ = std::move(logit_rows);
-    tables_.assign(2, PageTable{pages_, 20});
+    tables_.assign(n_groups_, PageTable{pages_, 20});
     plan.start({.tokens = tokens_,
                 .positions = positions_,
                 .seq_begin = seq_begin_,
@@ -191,6 +199,7 @@ class CudaPlanTest : public testing::Test {
 
   ThreadPool threads_;
   WeightSet weights_set_;
+  size_t n_groups_ = 0;
   Graph graph_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<CudaWeights> weights_;
@@ -279,6 +288,49 @@ TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
   const std::vector<std::string> large = kernels_of(*fake().last_replay);
   EXPECT_EQ(std::ranges::count(large, "gemm_wide"), 4);  // q, k, v together and o, of both layers
   EXPECT_EQ(std::ranges::count(large, "norm_heads"), 2);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_in_a_step_of_one_row) {
+  weights_set_.add("factor", {1});
+  GraphBuilder g("norms", weights_set_.source());
+  const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const auto normed = [&](Value v) { return g.rms_norm(v, norm, 1e-6f); };
+  const auto product = [&](const char* name, Value v) { return g.linear(v, g.weight(name, {kDim, kDim})); };
+  Value sum = g.add(x, normed(product("q", x)));
+  const Value h = normed(sum), k = product("k", h), v = product("v", h);
+  const Value both = g.add(normed(k), normed(v));
+  sum = g.mul(g.add(sum, normed(both)), g.weight("factor", {1}));
+  take(g, sum, {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<std::string> kernels = kernels_of(*fake().last_replay);
+  EXPECT_EQ(kernels, (std::vector<std::string>{"embed", "product", "add_normed", "product", "add_normed", "product",
+                                               "sample_parts", "sample_rows"}));
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, a_gate_and_up_in_one_matrix_of_experts_are_one_launch_in_a_step_of_one_row) {
+  constexpr int kExperts = 8, kWide = 64;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("router", {kExperts, kDim});
+  weights_set_.add("both", {kExperts, 2 * kWide, kDim}, q8).add("down", {kExperts, kDim, kWide}, q8);
+  GraphBuilder g("halves", weights_set_.source());
+  const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const Value h = g.rms_norm(x, g.weight("norm", {kDim}), 1e-6f);
+  const auto [ids, shares] = g.moe_route(g.linear(h, g.weight("router", {kExperts, kDim})), {.n_used = 2});
+  const Value both = g.moe_linear(h, {.weight = g.weight("both", {kExperts, 2 * kWide, kDim})}, ids);
+  const Value act = g.gated_act(Act::gelu, g.slice(both, 0, kWide), g.slice(both, kWide, kWide));
+  const Value out = g.moe_linear(act, {.weight = g.weight("down", {kExperts, kDim, kWide})}, ids);
+  take(g, g.add(x, g.moe_combine(out, shares)), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 4, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  // The router, the experts' gate and up, their down with the sums.
+  EXPECT_EQ(kernels_of(*fake().last_replay), (std::vector<std::string>{"embed", "product", "product", "product",
+                                                                       "product", "sample_parts", "sample_rows"}));
+  ASSERT_TRUE(plan->wait().ok());
+  start(*plan, 0, 3);
+  EXPECT_EQ(std::ranges::count(kernels_of(*fake().last_replay), "gated_act"), 1);
   ASSERT_TRUE(plan->wait().ok());
 }
 
