@@ -41,6 +41,7 @@ struct RankUnits {
     begin = kUnits * rank / kRanks;
     end = kUnits * (rank + 1) / kRanks;
   }
+  ZINC_DEVICE int count() const { return kUnits % kRanks == 0 ? kUnits / kRanks : end - begin; }
 };
 
 // ---- floats ----
@@ -81,9 +82,9 @@ struct Panels {
 
   ZINC_DEVICE Panels(const ProductParams& params, const ProductClass& c, const int* used)
       : p(params), experts(used), first_part(c.first_part) {
-    const int cluster = (static_cast<int>(blockIdx.x) - c.first_block) / kRanks, n_clusters = c.n_blocks / kRanks;
-    begin = static_cast<int>(static_cast<long long>(c.n_panels) * cluster / n_clusters);
-    end = static_cast<int>(static_cast<long long>(c.n_panels) * (cluster + 1) / n_clusters);
+    const int cluster = (static_cast<int>(blockIdx.x) - c.first_block) / kRanks;
+    begin = cluster * c.each + min(cluster, c.n_more);
+    end = begin + c.each + (cluster < c.n_more ? 1 : 0);
   }
   ZINC_DEVICE int count() const { return end - begin; }
   // Which part, or which used expert, a panel belongs to; its place there is left in `panel`.
@@ -92,32 +93,34 @@ struct Panels {
       const int n = p.parts[0].n_panels, used = panel / n;
       panel -= used * n;
       return used;
+    } else if constexpr (kShape.n_parts == 1) {
+      return 0;
     } else {
       int i = first_part;
+#pragma unroll 1
       while (panel >= p.parts[i].n_panels) panel -= p.parts[i++].n_panels;
       return i;
     }
   }
-  ZINC_DEVICE const ProductPart& part(int owned_by) const { return p.parts[kShape.n_used > 0 ? 0 : owned_by]; }
+  ZINC_DEVICE const ProductPart& part(int owned_by) const { return p.parts[kShape.n_used > 0 || kShape.n_parts == 1 ? 0 : owned_by]; }
 };
 
-// A unit, and where it lies.
+// Where a panel's units lie.
 template <class F>
 struct Place {
-  int panel, unit;        // panel: of the cluster's
   const u8* panel_bytes;  // its first segment
   long long other;        // to the gate's other matrix
 
-  ZINC_DEVICE void find(const Panels<F>& panels) {
-    int in_part = panels.begin + panel;
-    const int which = panels.owner(in_part);
+  ZINC_DEVICE void find(const Panels<F>& panels, int panel) {  // panel: of the cluster's
+    panel += panels.begin;
+    const int which = panels.owner(panel);
     const ProductPart& part = panels.part(which);
-    long long at = in_part * Panels<F>::kPanelBytes;
+    long long at = panel * Panels<F>::kPanelBytes;
     if constexpr (kShape.n_used > 0) at += panels.experts[which] * part.matrix_bytes;
     panel_bytes = part.bytes + at;
     if constexpr (kIsGate) other = part.last - part.bytes;
   }
-  ZINC_DEVICE const u8* bytes(const Panels<F>& panels) const {
+  ZINC_DEVICE const u8* bytes(const Panels<F>& panels, int unit) const {
     const u8* from = panel_bytes + segment_of(unit) * static_cast<long long>(Panels<F>::kSegmentBytes);
     if constexpr (kIsGate) {
       if (unit % 2 != 0) from += other;
@@ -130,19 +133,18 @@ struct Place {
   }
 };
 
-// Units of a block one after the other, `step` apart.
+// One of a block's units.
 struct Turn {
   int panel, unit;
   ZINC_DEVICE Turn(const RankUnits& units, int first) {
-    const int n = units.end - units.begin;
-    panel = first / n;
-    unit = units.begin + first - panel * n;
+    panel = first / units.count();
+    unit = units.begin + first - panel * units.count();
   }
-  template <int step>
-  ZINC_DEVICE void advance(const RankUnits& units) {
+  ZINC_DEVICE void advance(const RankUnits& units, int step) {
     unit += step;
+#pragma unroll 1
     while (unit >= units.end) {
-      unit -= units.end - units.begin;
+      unit -= units.count();
       ++panel;
     }
   }
@@ -164,38 +166,29 @@ struct Ring {
       open_gate(empty + lane_id(), 2);
     }
   }
-  ZINC_DEVICE void fill(int slot, const Panels<F>& panels, const Place<F>& place) const {
-    const bool is_last = kLastGroups < kSegmentGroups && segment_of(place.unit) + 1 == kInputSegments;
-    copy_bulk(bytes + slot * kSlotBytes, place.bytes(panels), is_last ? Panels<F>::kLastBytes : kSlotBytes,
-              full + slot);
+  ZINC_DEVICE void fill(int slot, const u8* from, int unit) const {
+    const bool is_last = kLastGroups < kSegmentGroups && segment_of(unit) + 1 == kInputSegments;
+    copy_bulk(bytes + slot * kSlotBytes, from, is_last ? Panels<F>::kLastBytes : kSlotBytes, full + slot);
   }
-  // One warp: the first units at once, then each when its slot is free.
+  // One warp: the first units at once, a lane each; then the first lane the others, when their slots are free.
   ZINC_DEVICE void feed(const Panels<F>& panels, const RankUnits& units) const {
-    const int n_units = panels.count() * (units.end - units.begin);
+    const int n_units = panels.count() * units.count(), lane = lane_id();
+    if (lane >= kSlots || lane >= n_units) return;
+    int slot = lane, parity = 1;  // a slot that was never filled is free
+    Turn turn(units, lane);
     Place<F> place;
-    const auto go_to = [&](int i) {
-      const Turn turn(units, i);
-      place.panel = turn.panel;
-      place.unit = turn.unit;
-      place.find(panels);
-    };
-    if (lane_id() < kSlots && lane_id() < n_units) {
-      go_to(lane_id());
-      fill(lane_id(), panels, place);
-    }
-    if (lane_id() != 0 || n_units <= kSlots) return;
-    go_to(kSlots);
-    int slot = 0, parity = 0;
+    place.find(panels, turn.panel);
 #pragma unroll 1
-    for (int i = kSlots; i < n_units; ++i) {
+    for (int i = lane; i < n_units;) {
       wait_at(empty + slot, parity);
-      fill(slot, panels, place);
-      if (++place.unit == units.end) {
-        place.unit = units.begin;
-        ++place.panel;
-        if (i + 1 < n_units) place.find(panels);
-      }
-      if (++slot == kSlots) {
+      fill(slot, place.bytes(panels, turn.unit), turn.unit);
+      if (lane != 0) return;
+      const int step = i < kSlots ? kSlots : 1, panel = turn.panel;
+      i += step;
+      turn.advance(units, step);
+      if (turn.panel != panel && i < n_units) place.find(panels, turn.panel);
+      if (step == 1) ++slot;
+      if (step > 1 || slot == kSlots) {
         slot = 0;
         parity ^= 1;
       }
@@ -219,7 +212,6 @@ struct Output {
   float bias = 0, last_bias = 0, added = 0;  // loaded before the sums are there
 
   ZINC_DEVICE void load(const Panels<F>& panels, int panel, int row) {
-    if (panel >= panels.end) return;
     which = panels.owner(panel);
     o = panel * kPanelRows + row;
     const ProductPart& at = panels.part(which);
@@ -370,7 +362,7 @@ ZINC_DEVICE void multiply_units(const Ring<F>& ring, const RankUnits& units, con
                                 Turn& turn, int& slot, int& parity, float* partial, Gate* done) {
   const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows;
 #pragma unroll 1
-  for (; turn.panel < end; turn.advance<kShape.n_pairs>(units)) {
+  for (; turn.panel < end; turn.advance(units, kShape.n_pairs)) {
     wait_at(ring.full + slot, parity);
     const float value = dot_half_rows<F>(ring.bytes + slot * Ring<F>::kSlotBytes, row, x[input_of(turn.unit)],
                                          groups_of(segment_of(turn.unit)));
@@ -390,12 +382,10 @@ template <class F>
 ZINC_DEVICE void multiply_floats(const Panels<F>& panels, const RankUnits& units, const float* x, int first, int end,
                                  Turn& turn, float* partial, Gate* done) {
 #pragma unroll 1
-  for (; turn.panel < end; turn.advance<kProductWarps>(units)) {
+  for (; turn.panel < end; turn.advance(units, kProductWarps)) {
     Place<F> place;
-    place.panel = turn.panel;
-    place.unit = turn.unit;
-    place.find(panels);
-    const float value = dot_floats<F>(place.bytes(panels), lane_id(), x + input_of(turn.unit) * kSegmentElems,
+    place.find(panels, turn.panel);
+    const float value = dot_floats<F>(place.bytes(panels, turn.unit), lane_id(), x + input_of(turn.unit) * kSegmentElems,
                                       groups_of(segment_of(turn.unit)));
     keep(partial + (turn.panel - first) * kUnits * kRankRows, done, turn.unit, lane_id(), value);
   }
@@ -405,6 +395,7 @@ template <class F>
 ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u8* shared) {
   constexpr bool kIsFloat = F::kRoundedBlock == 0;
   constexpr int kBatch = batch_panels(kShape), kBatchRows = kBatch * kRankRows, kHalfFloats = kBatchRows * kUnits;
+  static_assert(kBatchRows <= kProductThreads);
   __shared__ Used used;
   __shared__ float sums[kWarps];
   using Input = RowInput<F::kRoundedBlock>;
@@ -450,7 +441,8 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     float* partial = all_sums + half * kHalfFloats;
     const int i = static_cast<int>(threadIdx.x), end = min(first + kBatch, panels.count());
     Output<F> output;
-    if (i < kBatchRows) output.load(panels, panels.begin + first + i / kRankRows, rank * kRankRows + i % kRankRows);
+    if (i / kRankRows < end - first)
+      output.load(panels, panels.begin + first + i / kRankRows, rank * kRankRows + i % kRankRows);
     if constexpr (kIsFloat) {
       multiply_floats<F>(panels, units, reinterpret_cast<const float*>(x), first, end, turn, partial, done);
     } else {
@@ -463,11 +455,6 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
       meet<kProductThreads>(1);
     }
     output.write(panels, used, partial + i / kRankRows * kUnits * kRankRows + i % kRankRows);
-    for (int j = i + kProductThreads; j < kBatchRows; j += kProductThreads) {
-      Output<F> further;
-      further.load(panels, panels.begin + first + j / kRankRows, rank * kRankRows + j % kRankRows);
-      further.write(panels, used, partial + j / kRankRows * kUnits * kRankRows + j % kRankRows);
-    }
   }
 }
 

@@ -20,6 +20,7 @@ struct RowInput {
   static ZINC_DEVICE void fetch_norm(const RowSource& p, float* norm) {
     if constexpr (kIsNormed && kWidth % 4 == 0) {
       if (!p.norm_weight) return;
+#pragma unroll 1
       for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4)
         copy_16(norm + i, p.norm_weight + i);
       end_copies();
