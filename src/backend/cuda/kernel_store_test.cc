@@ -38,13 +38,13 @@ const std::string* library() {  // nullptr: no NVRTC here
 
 // Of a normed row; of experts found by their router; of a mix with a shared expert; of heads, a gate behind them.
 constexpr const char* kNormedProduct =
-    "inline constexpr ProductShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 6, 1, 24, 4096, 4096, 86016};";
+    "inline constexpr ProductShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 3, 6, 1, 24, 4096, 4096, 86016};";
 constexpr const char* kExpertProduct =
-    "inline constexpr ProductShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 8, 1, 3, 3840, 2304, 86016};";
+    "inline constexpr ProductShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 1, 8, 1, 3, 3840, 2304, 86016};";
 constexpr const char* kMixedProduct =
-    "inline constexpr ProductShape kShape = {512, 0, 0, 0, -1, 0, 8, 1, 8, 0, 0, 8, 2, 1, 5760, 288, 86016};";
+    "inline constexpr ProductShape kShape = {512, 0, 0, 0, -1, 0, 8, 1, 8, 0, 0, 1, 8, 2, 1, 5760, 288, 86016};";
 constexpr const char* kHeadsProduct =
-    "inline constexpr ProductShape kShape = {4096, 2, 128, 0, -1, 0, 0, 0, 0, 0, 0, 8, 2, 2, 5120, 512, 86016};";
+    "inline constexpr ProductShape kShape = {4096, 2, 128, 0, -1, 0, 0, 0, 0, 0, 0, 1, 8, 2, 2, 5120, 512, 86016};";
 constexpr const char* kAttendF16 = "inline constexpr AttendShape kShape = {1, 128, 128, 4, 4, 0, 0, 1, -1, 1};";
 constexpr const char* kAttendQ8 = "inline constexpr AttendShape kShape = {2, 256, 192, 8, 4, 1024, 1, 0, 2, 2};";
 

@@ -13,9 +13,9 @@ int segment_bytes(const PanelFormat& format) {
 
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
-      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
+      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
       s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
-      s.route_mode, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes);
+      s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes);
 }
 
 }  // namespace
@@ -30,6 +30,7 @@ struct Lowering::RowLaunch {
   simt::ProductShape shape{};
   simt::ProductParams params{};
   std::vector<Member> members;
+  int64_t n_blocks = 0;
 
   explicit RowLaunch(int n_in) {
     shape.n_in = n_in;
@@ -40,7 +41,6 @@ struct Lowering::RowLaunch {
   }
   // All that is left to decide. most_ranks: blocks of a cluster, at most.
   void finish(int n_multiprocessors, int most_ranks);
-  int64_t n_blocks() const;
   KernelProgram program() const;
   size_t shared_bytes() const;
 
@@ -48,10 +48,11 @@ struct Lowering::RowLaunch {
   void make_classes();
   void choose_pairs();
   void choose_ranks(int n_multiprocessors, int most_ranks);
+  bool is_one_batch(int n_ranks) const;
   // The bytes that pass through the busiest block.
   int64_t share_blocks(int n_multiprocessors, int n_ranks);
   void size_memory();
-  std::span<simt::ProductClass> classes() { return {params.classes, static_cast<size_t>(params.n_classes)}; }
+  std::span<const simt::ProductClass> classes() const { return {params.classes, static_cast<size_t>(params.n_classes)}; }
   std::vector<const PanelFormat*> formats() const;  // each once, in the order of their names
   const PanelFormat& format_of(const simt::ProductClass& c) const {
     return *members[static_cast<size_t>(c.first_part)].format;
@@ -84,8 +85,9 @@ void Lowering::RowLaunch::make_classes() {
                                             .is_spread = member.is_spread ? 1 : 0,
                                             .first_part = i,
                                             .first_block = 0,
-                                            .n_blocks = 0,
-                                            .n_panels = 0};
+                                            .n_panels = 0,
+                                            .each = 0,
+                                            .n_more = 0};
     }
     params.classes[params.n_classes - 1].n_panels += static_cast<int>(n_panels);
   }
@@ -104,23 +106,41 @@ void Lowering::RowLaunch::choose_pairs() {
 
 // One cluster after the other to the class whose blocks have most to read; all multiprocessors get a block.
 int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
-  int n_left = n_multiprocessors, first = 0;
-  for (simt::ProductClass& c : classes()) {
-    const int64_t n_blocks = c.is_spread ? div_up(div_up(c.n_panels, simt::kSpreadUnits), n_ranks) * n_ranks : n_ranks;
-    c.n_blocks = static_cast<int>(n_blocks);
-    n_left -= c.n_blocks;
-  }
-  const auto load = [&](const simt::ProductClass& c) {
-    if (c.is_spread) return int64_t{0};
-    return div_up(c.n_panels, c.n_blocks / n_ranks) * div_up(simt::units_of(shape), n_ranks) *
-           segment_bytes(format_of(c));
+  const size_t n_classes = static_cast<size_t>(params.n_classes);
+  std::vector<int64_t> n_clusters(n_classes), loads(n_classes);
+  int64_t n_left = n_multiprocessors / n_ranks;
+  const auto give = [&](size_t i, int64_t n) {
+    const simt::ProductClass& c = params.classes[i];
+    n_clusters[i] += n;
+    n_left -= n;
+    if (c.is_spread) return;
+    loads[i] = div_up(c.n_panels, n_clusters[i]) * div_up(simt::units_of(shape), n_ranks) * segment_bytes(format_of(c));
   };
-  for (; n_left >= n_ranks; n_left -= n_ranks) std::ranges::max_element(classes(), {}, load)->n_blocks += n_ranks;
-  for (simt::ProductClass& c : classes()) {
-    c.first_block = first;
-    first += c.n_blocks;
+  for (size_t i = 0; i < n_classes; ++i) {
+    const simt::ProductClass& c = params.classes[i];
+    give(i, c.is_spread ? div_up(c.n_panels, simt::kSpreadUnits * n_ranks) : 1);
   }
-  return load(*std::ranges::max_element(classes(), {}, load));
+  while (n_left > 0) give(static_cast<size_t>(std::ranges::max_element(loads) - loads.begin()), 1);
+  n_blocks = 0;
+  for (size_t i = 0; i < n_classes; ++i) {
+    simt::ProductClass& c = params.classes[i];
+    c.first_block = static_cast<int>(n_blocks);
+    c.each = static_cast<int>(c.n_panels / n_clusters[i]);
+    c.n_more = static_cast<int>(c.n_panels % n_clusters[i]);
+    n_blocks += n_clusters[i] * n_ranks;
+  }
+  return std::ranges::max(loads);
+}
+
+// Blocks of a cluster tell each other once that their sums are there.
+bool Lowering::RowLaunch::is_one_batch(int n_ranks) const {
+  simt::ProductShape tried = shape;
+  tried.n_ranks = n_ranks;
+  tried.most_panels = 1;
+  for (const simt::ProductClass& c : classes()) {
+    if (!c.is_spread) tried.most_panels = std::max(tried.most_panels, c.each + (c.n_more > 0 ? 1 : 0));
+  }
+  return simt::batch_panels(tried) == tried.most_panels;
 }
 
 // Larger clusters where that leaves no block with more to do, and each with fewer segments of the row to prepare.
@@ -131,6 +151,7 @@ void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
   for (int n = 2; n <= std::min({most_ranks, simt::units_of(shape), n_multiprocessors}); n *= 2) {
     const int64_t most = share_blocks(n_multiprocessors, n);
     if (most > least || (most == least && simt::segments_of(shape.n_in) < n * kFewSegments)) continue;
+    if (!is_one_batch(n)) continue;
     least = most;
     shape.n_ranks = n;
   }
@@ -146,8 +167,7 @@ void Lowering::RowLaunch::size_memory() {
     const bool is_float = format_of(c).rounded_block == 0;
     shape.x_bytes = std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
     if (c.is_spread) continue;
-    const int64_t most = div_up(c.n_panels, c.n_blocks / shape.n_ranks);
-    shape.most_panels = std::max(shape.most_panels, static_cast<int>(most));
+    shape.most_panels = std::max(shape.most_panels, c.each + (c.n_more > 0 ? 1 : 0));
   }
   const int n_panels = simt::batch_panels(shape), n_halves = n_panels < shape.most_panels ? 2 : 1;
   shape.partial_floats = n_halves * n_panels * simt::units_of(shape) * simt::kPanelRows / shape.n_ranks;
@@ -156,14 +176,10 @@ void Lowering::RowLaunch::size_memory() {
 
 void Lowering::RowLaunch::finish(int n_multiprocessors, int most_ranks) {
   make_classes();
+  shape.n_parts = params.n_parts;
   choose_pairs();
   choose_ranks(n_multiprocessors, most_ranks);
   size_memory();
-}
-
-int64_t Lowering::RowLaunch::n_blocks() const {
-  const simt::ProductClass& last = params.classes[params.n_classes - 1];
-  return last.first_block + last.n_blocks;
 }
 
 KernelProgram Lowering::RowLaunch::program() const {
@@ -194,7 +210,7 @@ Status Lowering::emit_row_launch(RowLaunch& launch) {
   Launch made = Launch::of(nullptr, launch.params, 1);
   made.threads = static_cast<unsigned>(simt::product_threads(launch.shape));
   made.cluster = static_cast<unsigned>(launch.shape.n_ranks);
-  return add(launch.program(), "product", made, launch.n_blocks(), 1, 1, launch.shared_bytes());
+  return add(launch.program(), "product", made, launch.n_blocks, 1, 1, launch.shared_bytes());
 }
 
 // Experts with rows of their own are not: only a mix takes them.

@@ -57,18 +57,30 @@ ZINC_DEVICE void expect_at(Gate* gate, int n_bytes) {
 #endif
 }
 // A thread begins a copy of n_bytes from global memory, which the gate expects. REQUIRES: everything a multiple of 16.
+// is_read_once: it leaves the cache before anything else does.
+template <int is_read_once = 0>
 ZINC_DEVICE void copy_expected(void* to, const void* from, int n_bytes, Gate* gate) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(n_bytes), "r"(shared_address(gate))
-               : "memory");
+  if constexpr (is_read_once != 0) {
+    constexpr unsigned long long kEvictFirst = 0x12F0000000000000ull;  // as createpolicy makes it
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(shared_address(to)),
+        "l"(from), "r"(n_bytes), "r"(shared_address(gate)), "l"(kEvictFirst)
+        : "memory");
+  } else {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(n_bytes), "r"(shared_address(gate))
+                 : "memory");
+  }
 #endif
 }
 // Likewise, one that is all that the gate waits for.
+template <int is_read_once = 0>
 ZINC_DEVICE void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
   expect_at(gate, n_bytes);
-  copy_expected(to, from, n_bytes, gate);
+  copy_expected<is_read_once>(to, from, n_bytes, gate);
 }
 // Until the gate's phase of this parity is over: its first is 0.
 ZINC_DEVICE void wait_at(Gate* gate, int parity) {

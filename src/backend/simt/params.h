@@ -161,6 +161,7 @@ struct ProductShape {
   int n_gates;             // segments of the shared expert's gate
   int n_experts;           // of the router whose logits' segments the launch adds up itself; 0: it does not
   int route_mode;
+  int n_parts;                  // of the launch
   int n_pairs;                  // of warps
   int n_ranks;                  // blocks of a cluster, which share out the segments of their panels
   int most_panels;              // of a cluster
@@ -186,14 +187,13 @@ ZINC_BOTH int depth_of(const ProductShape& s, int segment_bytes) {
   const int depth = s.ring_bytes / (s.n_pairs * segment_bytes);
   return depth < 1 ? 1 : depth > kMaxDepth ? kMaxDepth : depth;
 }
-// Panels whose sums are finished together: all of a block's, or whole turns of all pairs.
+// Panels whose sums are finished together, a thread for each row: all of a block's, or about as many units as keep all
+// pairs busy for a while.
 ZINC_BOTH int batch_panels(const ProductShape& s) {
-  constexpr int kMost = 4096, kEnough = 1024;  // sums
-  if (s.n_ranks > 1 || s.most_panels * units_of(s) * kPanelRows <= kMost) return s.most_panels;
-  int n = 1;
-  while (n * units_of(s) % s.n_pairs != 0) ++n;
-  while (n * units_of(s) * kPanelRows < kEnough) n *= 2;
-  return n < s.most_panels ? n : s.most_panels;
+  constexpr int kMostSums = 4096;
+  const int most_rows = 64 * s.n_pairs / (kPanelRows / s.n_ranks), most_sums = kMostSums / (units_of(s) * kPanelRows);
+  const int most = most_rows < most_sums ? most_rows : most_sums;
+  return s.most_panels <= most || s.most_panels == 1 ? s.most_panels : most < 1 ? 1 : most;
 }
 struct ProductRoom {
   int norm, x, ring;
@@ -228,7 +228,8 @@ struct ProductClass {
   int format;     // which of the program's
   int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a panel
                   // is one segment of one
-  int first_part, first_block, n_blocks, n_panels;
+  int first_part, first_block, n_panels;
+  int each, n_more;  // panels of every cluster; the first n_more have one more
 };
 
 // Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum

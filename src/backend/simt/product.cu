@@ -41,6 +41,7 @@ struct RankUnits {
     begin = kUnits * rank / kRanks;
     end = kUnits * (rank + 1) / kRanks;
   }
+  ZINC_DEVICE int count() const { return kUnits % kRanks == 0 ? kUnits / kRanks : end - begin; }
 };
 
 // ---- floats ----
@@ -69,21 +70,25 @@ ZINC_DEVICE float dot_floats(const u8* segment, int row, const float* x, int n_g
 
 // ---- where a block's units lie ----
 
-// Panels of all parts of a class, or of all used experts, in one row.
+// Bytes of a format's panels.
 template <class F>
+struct PanelBytes {
+  static constexpr int kSegment = panel_segment_bytes(F::kHeaderBytes, F::kGroupBytes);
+  static constexpr int kLast = kPanelRows * (F::kHeaderBytes + kLastGroups * F::kGroupBytes);
+  static constexpr long long kAll = (kInputSegments - 1) * static_cast<long long>(kSegment) + kLast;
+};
+
+// Panels of all parts of a class, or of all used experts, in one row.
 struct Panels {
-  static constexpr int kSegmentBytes = panel_segment_bytes(F::kHeaderBytes, F::kGroupBytes);
-  static constexpr int kLastBytes = kPanelRows * (F::kHeaderBytes + kLastGroups * F::kGroupBytes);
-  static constexpr long long kPanelBytes = (kInputSegments - 1) * static_cast<long long>(kSegmentBytes) + kLastBytes;
   const ProductParams& p;
   const int* experts;
   int first_part, begin, end;  // panels of the cluster
 
   ZINC_DEVICE Panels(const ProductParams& params, const ProductClass& c, const int* used)
       : p(params), experts(used), first_part(c.first_part) {
-    const int cluster = (static_cast<int>(blockIdx.x) - c.first_block) / kRanks, n_clusters = c.n_blocks / kRanks;
-    begin = static_cast<int>(static_cast<long long>(c.n_panels) * cluster / n_clusters);
-    end = static_cast<int>(static_cast<long long>(c.n_panels) * (cluster + 1) / n_clusters);
+    const int cluster = (static_cast<int>(blockIdx.x) - c.first_block) / kRanks;
+    begin = cluster * c.each + min(cluster, c.n_more);
+    end = begin + c.each + (cluster < c.n_more ? 1 : 0);
   }
   ZINC_DEVICE int count() const { return end - begin; }
   // Which part, or which used expert, a panel belongs to; its place there is left in `panel`.
@@ -92,33 +97,37 @@ struct Panels {
       const int n = p.parts[0].n_panels, used = panel / n;
       panel -= used * n;
       return used;
+    } else if constexpr (kShape.n_parts == 1) {
+      return 0;
     } else {
       int i = first_part;
+#pragma unroll 1
       while (panel >= p.parts[i].n_panels) panel -= p.parts[i++].n_panels;
       return i;
     }
   }
-  ZINC_DEVICE const ProductPart& part(int owned_by) const { return p.parts[kShape.n_used > 0 ? 0 : owned_by]; }
+  ZINC_DEVICE const ProductPart& part(int owned_by) const {
+    return p.parts[kShape.n_used > 0 || kShape.n_parts == 1 ? 0 : owned_by];
+  }
 };
 
-// A unit, and where it lies.
+// Where a panel's units lie.
 template <class F>
 struct Place {
-  int panel, unit;        // panel: of the cluster's
   const u8* panel_bytes;  // its first segment
   long long other;        // to the gate's other matrix
 
-  ZINC_DEVICE void find(const Panels<F>& panels) {
-    int in_part = panels.begin + panel;
-    const int which = panels.owner(in_part);
+  ZINC_DEVICE void find(const Panels& panels, int panel) {  // panel: of the cluster's
+    panel += panels.begin;
+    const int which = panels.owner(panel);
     const ProductPart& part = panels.part(which);
-    long long at = in_part * Panels<F>::kPanelBytes;
+    long long at = panel * PanelBytes<F>::kAll;
     if constexpr (kShape.n_used > 0) at += panels.experts[which] * part.matrix_bytes;
     panel_bytes = part.bytes + at;
     if constexpr (kIsGate) other = part.last - part.bytes;
   }
-  ZINC_DEVICE const u8* bytes(const Panels<F>& panels) const {
-    const u8* from = panel_bytes + segment_of(unit) * static_cast<long long>(Panels<F>::kSegmentBytes);
+  ZINC_DEVICE const u8* bytes(const Panels& panels, int unit) const {
+    const u8* from = panel_bytes + segment_of(unit) * static_cast<long long>(PanelBytes<F>::kSegment);
     if constexpr (kIsGate) {
       if (unit % 2 != 0) from += other;
     } else if constexpr (kShape.n_mixed > 0) {
@@ -130,19 +139,18 @@ struct Place {
   }
 };
 
-// Units of a block one after the other, `step` apart.
+// One of a block's units.
 struct Turn {
   int panel, unit;
   ZINC_DEVICE Turn(const RankUnits& units, int first) {
-    const int n = units.end - units.begin;
-    panel = first / n;
-    unit = units.begin + first - panel * n;
+    panel = first / units.count();
+    unit = units.begin + first - panel * units.count();
   }
-  template <int step>
-  ZINC_DEVICE void advance(const RankUnits& units) {
+  ZINC_DEVICE void advance(const RankUnits& units, int step) {
     unit += step;
+#pragma unroll 1
     while (unit >= units.end) {
-      unit -= units.end - units.begin;
+      unit -= units.count();
       ++panel;
     }
   }
@@ -152,50 +160,35 @@ struct Turn {
 
 template <class F>
 struct Ring {
-  static constexpr int kSlotBytes = Panels<F>::kSegmentBytes, kSlots = kShape.n_pairs * depth_of(kShape, kSlotBytes);
+  static constexpr int kSlotBytes = PanelBytes<F>::kSegment, kSlots = kShape.n_pairs * depth_of(kShape, kSlotBytes);
   u8* bytes;
   Gate *full, *empty;
 
   ZINC_DEVICE explicit Ring(u8* shared)
       : bytes(shared + kRoom.ring), full(reinterpret_cast<Gate*>(shared)), empty(full + kMaxPairs * kMaxDepth) {}
-  ZINC_DEVICE void open() const {
-    if (lane_id() < kSlots) {
-      open_gate(full + lane_id());
-      open_gate(empty + lane_id(), 2);
-    }
+  ZINC_DEVICE void fill(int slot, const u8* from, int unit) const {
+    const bool is_last = kLastGroups < kSegmentGroups && segment_of(unit) + 1 == kInputSegments;
+    copy_bulk<1>(bytes + slot * kSlotBytes, from, is_last ? PanelBytes<F>::kLast : kSlotBytes, full + slot);
   }
-  ZINC_DEVICE void fill(int slot, const Panels<F>& panels, const Place<F>& place) const {
-    const bool is_last = kLastGroups < kSegmentGroups && segment_of(place.unit) + 1 == kInputSegments;
-    copy_bulk(bytes + slot * kSlotBytes, place.bytes(panels), is_last ? Panels<F>::kLastBytes : kSlotBytes,
-              full + slot);
-  }
-  // One warp: the first units at once, then each when its slot is free.
-  ZINC_DEVICE void feed(const Panels<F>& panels, const RankUnits& units) const {
-    const int n_units = panels.count() * (units.end - units.begin);
+  // One warp: the first units at once, a lane each; then the first lane the others, when their slots are free.
+  ZINC_DEVICE void feed(const Panels& panels, const RankUnits& units) const {
+    const int n_units = panels.count() * units.count(), lane = lane_id();
+    if (lane >= kSlots || lane >= n_units) return;
+    int slot = lane, parity = 1;  // a slot that was never filled is free
+    Turn turn(units, lane);
     Place<F> place;
-    const auto go_to = [&](int i) {
-      const Turn turn(units, i);
-      place.panel = turn.panel;
-      place.unit = turn.unit;
-      place.find(panels);
-    };
-    if (lane_id() < kSlots && lane_id() < n_units) {
-      go_to(lane_id());
-      fill(lane_id(), panels, place);
-    }
-    if (lane_id() != 0 || n_units <= kSlots) return;
-    go_to(kSlots);
-    int slot = 0, parity = 0;
+    place.find(panels, turn.panel);
 #pragma unroll 1
-    for (int i = kSlots; i < n_units; ++i) {
+    for (int i = lane; i < n_units;) {
       wait_at(empty + slot, parity);
-      fill(slot, panels, place);
-      if (++place.unit == units.end) {
-        place.unit = units.begin;
-        ++place.panel;
-        if (i + 1 < n_units) place.find(panels);
-      }
-      if (++slot == kSlots) {
+      fill(slot, place.bytes(panels, turn.unit), turn.unit);
+      if (lane != 0) return;
+      const int step = i < kSlots ? kSlots : 1, panel = turn.panel;
+      i += step;
+      turn.advance(units, step);
+      if (turn.panel != panel && i < n_units) place.find(panels, turn.panel);
+      if (step == 1) ++slot;
+      if (step > 1 || slot == kSlots) {
         slot = 0;
         parity ^= 1;
       }
@@ -213,13 +206,11 @@ ZINC_DEVICE float sum_of(const float* partial, int stride) {
 }
 
 // One thread's output, from the values of its units, kRankRows floats apart.
-template <class F>
 struct Output {
   int o = -1, which = 0;
   float bias = 0, last_bias = 0, added = 0;  // loaded before the sums are there
 
-  ZINC_DEVICE void load(const Panels<F>& panels, int panel, int row) {
-    if (panel >= panels.end) return;
+  ZINC_DEVICE void load(const Panels& panels, int panel, int row) {
     which = panels.owner(panel);
     o = panel * kPanelRows + row;
     const ProductPart& at = panels.part(which);
@@ -234,7 +225,7 @@ struct Output {
       if (at.last_bias) last_bias = at.last_bias[place];
     }
   }
-  ZINC_DEVICE float plain(const Panels<F>& panels, const float* partial) const {
+  ZINC_DEVICE float plain(const Panels& panels, const float* partial) const {
     constexpr int kStride = (kIsGate ? 2 : 1) * kRankRows;
     const ProductPart& at = panels.part(which);
     float value = sum_of(partial, kStride);
@@ -249,7 +240,7 @@ struct Output {
     return value;
   }
   // As moe_combine adds experts up, and then the shared one.
-  ZINC_DEVICE float mixed(const Panels<F>& panels, const Used& used, const float* partial) const {
+  ZINC_DEVICE float mixed(const Panels& panels, const Used& used, const float* partial) const {
     const ProductPart& at = panels.part(which);
     float sum = 0;
 #pragma unroll 4
@@ -267,7 +258,7 @@ struct Output {
     }
     return sum;
   }
-  ZINC_DEVICE void write(const Panels<F>& panels, const Used& used, const float* partial) const {
+  ZINC_DEVICE void write(const Panels& panels, const Used& used, const float* partial) const {
     if (o < 0) return;
     const ProductPart& at = panels.part(which);
     float value;
@@ -325,7 +316,7 @@ ZINC_DEVICE void load_experts(const ProductParams& p, Used& used) {
 template <class F>
 ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8* shared) {
   if (warp_id() >= kProductWarps) return;
-  constexpr int kSegmentBytes = Panels<F>::kSegmentBytes;
+  constexpr int kSegmentBytes = PanelBytes<F>::kSegment;
   __shared__ float sums[kWarps];
   const int first = (static_cast<int>(blockIdx.x) - c.first_block) * kSpreadUnits;
   int unit = first + warp_id();
@@ -339,7 +330,7 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   if (has_unit && lane_id() == 0) {
     open_gate(gate);
     end_opening();
-    copy_bulk(slot, part.bytes + panel * Panels<F>::kPanelBytes + static_cast<long long>(s) * kSegmentBytes,
+    copy_bulk(slot, part.bytes + panel * PanelBytes<F>::kAll + static_cast<long long>(s) * kSegmentBytes,
               kPanelRows * groups_of(s) * F::kGroupBytes, gate);
   }
   __syncwarp();
@@ -364,56 +355,139 @@ ZINC_DEVICE void keep(float* partial, Gate* done, int unit, int row, float value
   }
 }
 
-// The units of panels up to `end`, two warps to a unit.
+// A warp's units, and where in the ring they are.
+struct Progress {
+  Turn turn;
+  int slot, parity = 0;
+};
+
+// The units of panels `first` to `end` - 1, two warps to a unit.
 template <class F>
-ZINC_DEVICE void multiply_units(const Ring<F>& ring, const RankUnits& units, const SharedX* x, int first, int end,
-                                Turn& turn, int& slot, int& parity, float* partial, Gate* done) {
+ZINC_DEVICE void multiply_units(u8* shared, const Panels& panels, const RankUnits& units, int first, int end,
+                                Progress& at, float* partial, Gate* done) {
+  const Ring<F> ring(shared);
+  const SharedX* x = reinterpret_cast<const SharedX*>(shared + kRoom.x);
   const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows;
 #pragma unroll 1
-  for (; turn.panel < end; turn.advance<kShape.n_pairs>(units)) {
-    wait_at(ring.full + slot, parity);
-    const float value = dot_half_rows<F>(ring.bytes + slot * Ring<F>::kSlotBytes, row, x[input_of(turn.unit)],
-                                         groups_of(segment_of(turn.unit)));
+  for (; at.turn.panel < end; at.turn.advance(units, kShape.n_pairs)) {
+    const int unit = at.turn.unit;
+    wait_at(ring.full + at.slot, at.parity);
+    const float value = dot_half_rows<F>(ring.bytes + at.slot * Ring<F>::kSlotBytes, row, x[input_of(unit)],
+                                         groups_of(segment_of(unit)));
     __syncwarp();
-    if (lane_id() == 0) arrive_at(ring.empty + slot);
-    if (half_of_lane() != 0) keep(partial + (turn.panel - first) * kUnits * kRankRows, done, turn.unit, row, value);
-    slot += kShape.n_pairs;
-    if (slot >= Ring<F>::kSlots) {
-      slot -= Ring<F>::kSlots;
-      parity ^= 1;
+    if (lane_id() == 0) arrive_at(ring.empty + at.slot);
+    if (half_of_lane() != 0) keep(partial + (at.turn.panel - first) * kUnits * kRankRows, done, unit, row, value);
+    at.slot += kShape.n_pairs;
+    if (at.slot >= Ring<F>::kSlots) {
+      at.slot -= Ring<F>::kSlots;
+      at.parity ^= 1;
     }
   }
 }
 
 // Likewise of floats, which do not pass through the ring: a warp to a unit.
 template <class F>
-ZINC_DEVICE void multiply_floats(const Panels<F>& panels, const RankUnits& units, const float* x, int first, int end,
-                                 Turn& turn, float* partial, Gate* done) {
+ZINC_DEVICE void multiply_floats(u8* shared, const Panels& panels, const RankUnits& units, int first, int end,
+                                 Progress& at, float* partial, Gate* done) {
+  const float* x = reinterpret_cast<const float*>(shared + kRoom.x);
 #pragma unroll 1
-  for (; turn.panel < end; turn.advance<kProductWarps>(units)) {
+  for (; at.turn.panel < end; at.turn.advance(units, kProductWarps)) {
+    const int unit = at.turn.unit;
     Place<F> place;
-    place.panel = turn.panel;
-    place.unit = turn.unit;
-    place.find(panels);
-    const float value = dot_floats<F>(place.bytes(panels), lane_id(), x + input_of(turn.unit) * kSegmentElems,
-                                      groups_of(segment_of(turn.unit)));
-    keep(partial + (turn.panel - first) * kUnits * kRankRows, done, turn.unit, lane_id(), value);
+    place.find(panels, at.turn.panel);
+    const float value = dot_floats<F>(place.bytes(panels, unit), lane_id(), x + input_of(unit) * kSegmentElems,
+                                      groups_of(segment_of(unit)));
+    keep(partial + (at.turn.panel - first) * kUnits * kRankRows, done, unit, lane_id(), value);
   }
 }
 
-template <class F>
+// Has `call` run for the format of that number among the program's.
+template <class Call, class First, class... Rest>
+ZINC_DEVICE void with_format(int format, List<First, Rest...>, const Call& call) {
+  if constexpr (sizeof...(Rest) > 0) {
+    if (format != 0) return with_format(format - 1, List<Rest...>{}, call);
+  }
+  call.template run<First>();
+}
+
+struct Spread {
+  const ProductParams& p;
+  const ProductClass& c;
+  u8* shared;
+  template <class F>
+  ZINC_DEVICE void run() const {
+    if constexpr (F::kRoundedBlock == 0) spread_class<F>(p, c, shared);
+  }
+};
+struct Feed {
+  u8* shared;
+  const Panels& panels;
+  const RankUnits& units;
+  template <class F>
+  ZINC_DEVICE void run() const {
+    if constexpr (F::kRoundedBlock > 0) Ring<F>(shared).feed(panels, units);
+  }
+};
+struct Multiply {
+  u8* shared;
+  const Panels& panels;
+  const RankUnits& units;
+  int first, end;
+  Progress& at;
+  float* partial;
+  Gate* done;
+  template <class F>
+  ZINC_DEVICE void run() const {
+    if constexpr (F::kRoundedBlock == 0) {
+      multiply_floats<F>(shared, panels, units, first, end, at, partial, done);
+    } else {
+      multiply_units<F>(shared, panels, units, first, end, at, partial, done);
+    }
+  }
+};
+
+// Numbers to a scale of the activations that a format takes, and which of these occur.
+template <int B, class... F>
+ZINC_BOTH bool takes(List<F...>) {
+  return ((F::kRoundedBlock == B) || ...);
+}
+constexpr bool kTakesFloats = takes<0>(Formats{}), kTakesGroups = takes<kGroupElems>(Formats{}),
+               kTakesSegments = takes<kSegmentElems>(Formats{});
+struct FindBlock {
+  int& block;
+  template <class F>
+  ZINC_DEVICE void run() const {
+    block = F::kRoundedBlock;
+  }
+};
+ZINC_DEVICE int block_of(int format) {
+  if constexpr (int{kTakesFloats} + int{kTakesGroups} + int{kTakesSegments} == 1) {
+    return kTakesFloats ? 0 : kTakesGroups ? kGroupElems : kSegmentElems;
+  } else {
+    int block = 0;
+    with_format(format, Formats{}, FindBlock{block});
+    return block;
+  }
+}
+template <int B>
+ZINC_DEVICE void prepare_if(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room) {
+  if (block != B) return;
+  const float* norm = reinterpret_cast<const float*>(shared + kRoom.norm);
+  RowInput<B>::prepare(p.source, norm, shared + kRoom.x, room, input_of(units.begin), input_of(units.end - 1) + 1);
+}
+
 ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u8* shared) {
-  constexpr bool kIsFloat = F::kRoundedBlock == 0;
   constexpr int kBatch = batch_panels(kShape), kBatchRows = kBatch * kRankRows, kHalfFloats = kBatchRows * kUnits;
+  static_assert(kBatchRows <= kProductThreads);
   __shared__ Used used;
   __shared__ float sums[kWarps];
-  using Input = RowInput<F::kRoundedBlock>;
-  const Panels<F> panels(p, c, used.ids);
+  const Panels panels(p, c, used.ids);
   const RankUnits units;
-  const Ring<F> ring(shared);
-  Gate* done = ring.empty + kMaxPairs * kMaxDepth;  // by all blocks of the cluster
+  Gate *gates = reinterpret_cast<Gate*>(shared), *done = gates + 2 * kMaxPairs * kMaxDepth;  // done: all blocks' units
   if (warp_id() == kProductWarps) {
-    if constexpr (!kIsFloat) ring.open();
+    static_assert(kMaxPairs * kMaxDepth == 32);
+    open_gate(gates + lane_id());
+    open_gate(gates + 32 + lane_id(), 2);
     if (kRanks > 1 && lane_id() == 0) {
       open_gate(done);
       expect_at(done, panels.count() * kUnits * kRankRows * static_cast<int>(sizeof(float)));
@@ -431,55 +505,37 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     }
   }
   if (warp_id() == kProductWarps) {
-    if constexpr (!kIsFloat) ring.feed(panels, units);
+    with_format(c.format, Formats{}, Feed{shared, panels, units});
     __syncwarp();
     if constexpr (kRanks > 1) wait_for_cluster();
     return;
   }
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
   float* all_sums = norm + (kRanks > 1 && kShape.input == kNormedRow ? kShape.n_in : 0);
-  u8* x = shared + kRoom.x;
-  Input::fetch_norm(p.source, norm);
+  RowInput<0>::fetch_norm(p.source, norm);
   if constexpr (!kHasExperts) wait_for_previous();
-  Input::prepare(p.source, norm, x, sums, input_of(units.begin), input_of(units.end - 1) + 1);
+  const int block = block_of(c.format);
+  if constexpr (kTakesFloats) prepare_if<0>(block, p, units, shared, sums);
+  if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, shared, sums);
+  if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, shared, sums);
   if constexpr (kRanks > 1) wait_for_cluster();
   const int pair = warp_id() / 2, rank = kRanks > 1 ? cluster_rank() : 0;
-  Turn turn(units, kIsFloat ? warp_id() : pair);
-  int slot = pair, parity = 0, half = 0;
+  Progress at{Turn(units, block == 0 ? warp_id() : pair), pair};
+  int half = 0;
   for (int first = 0; first < panels.count(); first += kBatch, half ^= 1) {
     float* partial = all_sums + half * kHalfFloats;
     const int i = static_cast<int>(threadIdx.x), end = min(first + kBatch, panels.count());
-    Output<F> output;
-    if (i < kBatchRows) output.load(panels, panels.begin + first + i / kRankRows, rank * kRankRows + i % kRankRows);
-    if constexpr (kIsFloat) {
-      multiply_floats<F>(panels, units, reinterpret_cast<const float*>(x), first, end, turn, partial, done);
-    } else {
-      multiply_units<F>(ring, units, reinterpret_cast<const SharedX*>(x), first, end, turn, slot, parity, partial,
-                        done);
-    }
+    Output output;
+    if (i / kRankRows < end - first)
+      output.load(panels, panels.begin + first + i / kRankRows, rank * kRankRows + i % kRankRows);
+    with_format(c.format, Formats{}, Multiply{shared, panels, units, first, end, at, partial, done});
     if constexpr (kRanks > 1) {
       wait_at(done, 0);
     } else {
       meet<kProductThreads>(1);
     }
     output.write(panels, used, partial + i / kRankRows * kUnits * kRankRows + i % kRankRows);
-    for (int j = i + kProductThreads; j < kBatchRows; j += kProductThreads) {
-      Output<F> further;
-      further.load(panels, panels.begin + first + j / kRankRows, rank * kRankRows + j % kRankRows);
-      further.write(panels, used, partial + j / kRankRows * kUnits * kRankRows + j % kRankRows);
-    }
   }
-}
-
-template <class First, class... Rest>
-ZINC_DEVICE void choose(const ProductParams& p, const ProductClass& c, u8* shared, int format, List<First, Rest...>) {
-  if (sizeof...(Rest) == 0 || format == 0) {
-    if constexpr (First::kRoundedBlock == 0) {
-      if (c.is_spread) return spread_class<First>(p, c, shared);
-    }
-    return multiply_class<First>(p, c, shared);
-  }
-  if constexpr (sizeof...(Rest) > 0) choose(p, c, shared, format - 1, List<Rest...>{});
 }
 
 // Grid: blocks of all classes.
@@ -488,8 +544,14 @@ extern "C" __global__ void __launch_bounds__(product_threads(kShape), 2) product
   let_next_start();
   touch_params(p);
   int i = 0;
+#pragma unroll 1
   while (i + 1 < p.n_classes && static_cast<int>(blockIdx.x) >= p.classes[i + 1].first_block) ++i;
-  choose(p, p.classes[i], reinterpret_cast<u8*>(shared), p.classes[i].format, Formats{});
+  const ProductClass& c = p.classes[kShape.n_parts == 1 ? 0 : i];
+  u8* bytes = reinterpret_cast<u8*>(shared);
+  if constexpr (kTakesFloats) {
+    if (c.is_spread) return with_format(c.format, Formats{}, Spread{p, c, bytes});
+  }
+  multiply_class(p, c, bytes);
 }
 
 }  // namespace zinc::simt

@@ -47,7 +47,7 @@ ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
   largest = block == kSegmentElems ? lanes_largest(largest) : lanes_max(largest, block / 8);
-  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  const float inverse = largest > 1e-30f ? __fdividef(127.0f, largest) : 0.0f;
   int words[2] = {0, 0}, sum = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -55,7 +55,7 @@ ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
     sum += q;
     words[i / 4] |= (q & 255) << 8 * (i % 4);
   }
-  return {make_int2(words[0], words[1]), lanes_sum(sum, 4), largest / 127.0f};
+  return {make_int2(words[0], words[1]), lanes_sum(sum, 4), largest * (1.0f / 127.0f)};
 }
 
 ZINC_DEVICE void store_rounded(const RoundedEight& r, const Rounded& out, long long row, int segment, int block) {
@@ -87,7 +87,7 @@ ZINC_DEVICE float row_squares(const float* x, int width, float* room) {
 }
 
 ZINC_DEVICE float rms_factor(float sum, int width, float eps) {
-  return 1.0f / sqrtf(sum / static_cast<float>(width) + eps);
+  return rsqrtf(sum * (1.0f / static_cast<float>(width)) + eps);
 }
 
 // x * factor * weight. weight: the row's, or null.

@@ -13,19 +13,41 @@ template <int B>
 struct RowInput {
   static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth),
                        kOfWarp = (kSegments + kWarps - 1) / kWarps;
-  static constexpr int kAtOnce = kShape.input == kHeadsRow ? 2 : 3;  // segments of a warp under way
+  // Segments of a warp under way: all there are, up to so many.
+  static constexpr int kMostAtOnce = kShape.input == kHeadsRow ? 2 : 3;
+  static constexpr int kRankInputs = (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + kShape.n_ranks) / kShape.n_ranks;
+  static constexpr int kEvenly = (kRankInputs + kProductWarps - 1) / kProductWarps;
+  static constexpr int kAtOnce = kEvenly < kMostAtOnce ? kEvenly : kMostAtOnce;
   static constexpr bool kIsNormed = kShape.input == kNormedRow;
 
   // Before the row is there. REQUIRES: aligned norms.
   static ZINC_DEVICE void fetch_norm(const RowSource& p, float* norm) {
     if constexpr (kIsNormed && kWidth % 4 == 0) {
-      if (!p.norm_weight) return;
-      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4)
-        copy_16(norm + i, p.norm_weight + i);
+#pragma unroll 1
+      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4) {
+        if (p.norm_weight) {
+          copy_16(norm + i, p.norm_weight + i);
+        } else {
+          *reinterpret_cast<float4*>(norm + i) = make_float4(1, 1, 1, 1);
+        }
+      }
       end_copies();
     }
   }
 
+  // Numbers past the row's end are zero.
+  static ZINC_DEVICE Eight load(const float* row, int at) {
+    if constexpr (kWidth % 8 == 0) {
+      float4 a = make_float4(0, 0, 0, 0), b = a;
+      if (at < kWidth) {
+        a = reinterpret_cast<const float4*>(row + at)[0];
+        b = reinterpret_cast<const float4*>(row + at)[1];
+      }
+      return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    } else {
+      return load_eight(row, at, kWidth);
+    }
+  }
   static ZINC_DEVICE void write(const Eight& x, int segment, u8* shared) {
     const int lane = lane_id();
     if constexpr (B == 0) {
@@ -61,6 +83,16 @@ struct RowInput {
     return y;
   }
 
+  // x * factor * weight, as normed() has it.
+  static ZINC_DEVICE Eight times_weight(const Eight& x, float factor, const float* weight, int at) {
+    if (kWidth % 4 != 0 && !weight) return normed(x, factor, weight, at, kWidth);
+    const Eight w = load(weight, at);
+    Eight y;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) y.v[i] = x.v[i] * factor * w.v[i];
+    return y;
+  }
+
   // The one row, normed as a whole by the first kWarps warps. room: kWarps floats.
   static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room, int begin,
                                          int end) {
@@ -70,7 +102,7 @@ struct RowInput {
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
-      if (s < n_segments) x[i] = load_eight(p.x, s * kSegmentElems + lane_id() * 8, kWidth);
+      if (s < n_segments) x[i] = load(p.x, s * kSegmentElems + lane_id() * 8);
     }
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
@@ -84,12 +116,12 @@ struct RowInput {
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) sum += room[w];
     const float factor = rms_factor(sum, kWidth, p.norm_eps);
-    const float* weight = !p.norm_weight ? nullptr : kWidth % 4 == 0 ? norm : p.norm_weight;
+    const float* weight = kWidth % 4 == 0 ? norm : p.norm_weight;
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
       if (s < n_segments && s >= begin && s < end)
-        write(normed(x[i], factor, weight, s * kSegmentElems + lane_id() * 8, kWidth), s, shared);
+        write(times_weight(x[i], factor, weight, s * kSegmentElems + lane_id() * 8), s, shared);
     }
   }
 
@@ -101,7 +133,7 @@ struct RowInput {
       Eight x[kAtOnce], gate[kIsHeads ? kAtOnce : 1];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kProductWarps, r = index / kSegments, s = index % kSegments;
+        const int index = first + i * kProductWarps, r = kRows > 1 ? index / kSegments : 0, s = index - r * kSegments;
         if (index >= end) continue;
         const bool is_last = kIsApart && r == kRows - 1;
         if constexpr (B > 0 && kShape.input == kRoundedRow) {
@@ -111,15 +143,15 @@ struct RowInput {
           }
         }
         const int at = s * kSegmentElems + lane_id() * 8;
-        x[i] = load_eight(is_last ? p.last_x : p.x + static_cast<long long>(r) * kWidth, at, kWidth);
-        if constexpr (kIsHeads) gate[i] = load_eight(p.gate, at, kWidth);
+        x[i] = load(is_last ? p.last_x : p.x + r * kWidth, at);
+        if constexpr (kIsHeads) gate[i] = load(p.gate, at);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int index = first + i * kProductWarps;
         if (index >= end) continue;
         if (B > 0 && kShape.input == kRoundedRow && !(kIsApart && index / kSegments == kRows - 1)) continue;
-        if constexpr (kIsHeads) x[i] = gated_heads(p, x[i], gate[i], index % kSegments * kSegmentElems + lane_id() * 8);
+        if constexpr (kIsHeads) x[i] = gated_heads(p, x[i], gate[i], index * kSegmentElems + lane_id() * 8);
         write(x[i], index, shared);
       }
     }
