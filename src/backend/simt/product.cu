@@ -514,27 +514,32 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   float* all_sums = norm + (kRanks > 1 && kShape.input == kNormedRow ? kShape.n_in : 0);
   RowInput<0>::fetch_norm(p.source, norm);
   if constexpr (!kHasExperts) wait_for_previous();
+  const int i = static_cast<int>(threadIdx.x), panel = i / kRankRows, rank = kRanks > 1 ? cluster_rank() : 0;
+  const int row = rank * kRankRows + i % kRankRows;
+  Output output;
+  if (panel < min(kBatch, panels.count())) output.load(panels, panels.begin + panel, row);
   const int block = block_of(c.format);
   if constexpr (kTakesFloats) prepare_if<0>(block, p, units, shared, sums);
   if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, shared, sums);
   if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, shared, sums);
   if constexpr (kRanks > 1) wait_for_cluster();
-  const int pair = warp_id() / 2, rank = kRanks > 1 ? cluster_rank() : 0;
+  const int pair = warp_id() / 2;
   Progress at{Turn(units, block == 0 ? warp_id() : pair), pair};
   int half = 0;
   for (int first = 0; first < panels.count(); first += kBatch, half ^= 1) {
     float* partial = all_sums + half * kHalfFloats;
-    const int i = static_cast<int>(threadIdx.x), end = min(first + kBatch, panels.count());
-    Output output;
-    if (i / kRankRows < end - first)
-      output.load(panels, panels.begin + first + i / kRankRows, rank * kRankRows + i % kRankRows);
+    const int end = min(first + kBatch, panels.count());
     with_format(c.format, Formats{}, Multiply{shared, panels, units, first, end, at, partial, done});
     if constexpr (kRanks > 1) {
       wait_at(done, 0);
     } else {
       meet<kProductThreads>(1);
     }
-    output.write(panels, used, partial + i / kRankRows * kUnits * kRankRows + i % kRankRows);
+    output.write(panels, used, partial + panel * kUnits * kRankRows + i % kRankRows);
+    if constexpr (kBatch < kShape.most_panels) {
+      output = Output{};
+      if (end + panel < min(end + kBatch, panels.count())) output.load(panels, panels.begin + end + panel, row);
+    }
   }
 }
 
