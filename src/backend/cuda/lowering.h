@@ -120,7 +120,8 @@ class Lowering {
   bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
   // Activations of a tile on matrix cores.
   int matrix_tile_columns() const { return device_.has_warpgroups() ? simt::kWideColumns : simt::kTileColumns; }
-  // Products come as simt/product.cu's, with the norms before them: where its rings fit.
+  // Products come as simt/product.cu's, with the norms before them: where its rings fit, twice (Hopper and Blackwell of
+  // data centres; other parts have half the shared memory).
   bool is_one_row() const {
     constexpr int kRingBytes = 200 << 10;
     return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kRingBytes;

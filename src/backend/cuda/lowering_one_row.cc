@@ -13,7 +13,8 @@ int segment_bytes(const PanelFormat& format) {
 
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
-      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
+      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "{}}};",
       s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
       s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes);
 }
@@ -52,7 +53,9 @@ struct Lowering::RowLaunch {
   // The bytes that pass through the busiest block.
   int64_t share_blocks(int n_multiprocessors, int n_ranks);
   void size_memory();
-  std::span<const simt::ProductClass> classes() const { return {params.classes, static_cast<size_t>(params.n_classes)}; }
+  std::span<const simt::ProductClass> classes() const {
+    return {params.classes, static_cast<size_t>(params.n_classes)};
+  }
   std::vector<const PanelFormat*> formats() const;  // each once, in the order of their names
   const PanelFormat& format_of(const simt::ProductClass& c) const {
     return *members[static_cast<size_t>(c.first_part)].format;
@@ -101,10 +104,15 @@ void Lowering::RowLaunch::choose_pairs() {
   for (const Member& member : members) {
     if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
   }
-  shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, simt::kMaxPairs);
+  // A wide row that is normed stands in registers: fewer warps have more of them.
+  const int most = shape.input != simt::kNormedRow || shape.n_in <= 4096 ? simt::kMaxPairs
+                   : shape.n_in <= 8192                                  ? 6
+                                                                         : kFewest;
+  shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, most);
 }
 
-// One cluster after the other to the class whose blocks have most to read; all multiprocessors get a block.
+// One cluster after the other to the class whose blocks have most to read; all multiprocessors get a block. What is
+// spread takes half of them at most, where there is something else.
 int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
   const size_t n_classes = static_cast<size_t>(params.n_classes);
   std::vector<int64_t> n_clusters(n_classes), loads(n_classes);
@@ -116,17 +124,22 @@ int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
     if (c.is_spread) return;
     loads[i] = div_up(c.n_panels, n_clusters[i]) * div_up(simt::units_of(shape), n_ranks) * segment_bytes(format_of(c));
   };
+  const auto is_spread = [](const simt::ProductClass& c) { return c.is_spread != 0; };
+  const int64_t n_spread = std::ranges::count_if(classes(), is_spread);
+  const int64_t most =
+      n_spread == params.n_classes ? n_left : std::max<int64_t>(1, n_left / (2 * std::max<int64_t>(1, n_spread)));
   for (size_t i = 0; i < n_classes; ++i) {
     const simt::ProductClass& c = params.classes[i];
-    give(i, c.is_spread ? div_up(c.n_panels, simt::kSpreadUnits * n_ranks) : 1);
+    give(i, c.is_spread ? std::min(div_up(c.n_panels, simt::kSpreadUnits * n_ranks), most) : 1);
   }
   while (n_left > 0) give(static_cast<size_t>(std::ranges::max_element(loads) - loads.begin()), 1);
   n_blocks = 0;
   for (size_t i = 0; i < n_classes; ++i) {
     simt::ProductClass& c = params.classes[i];
     c.first_block = static_cast<int>(n_blocks);
-    c.each = static_cast<int>(c.n_panels / n_clusters[i]);
-    c.n_more = static_cast<int>(c.n_panels % n_clusters[i]);
+    const int64_t n_shares = n_clusters[i] * (c.is_spread ? n_ranks : 1);
+    c.each = static_cast<int>(c.n_panels / n_shares);
+    c.n_more = static_cast<int>(c.n_panels % n_shares);
     n_blocks += n_clusters[i] * n_ranks;
   }
   return std::ranges::max(loads);
@@ -148,6 +161,7 @@ void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
   constexpr int kFewSegments = 4;
   shape.n_ranks = 1;
   int64_t least = share_blocks(n_multiprocessors, 1);
+  if (least == 0) return;  // all is spread
   for (int n = 2; n <= std::min({most_ranks, simt::units_of(shape), n_multiprocessors}); n *= 2) {
     const int64_t most = share_blocks(n_multiprocessors, n);
     if (most > least || (most == least && simt::segments_of(shape.n_in) < n * kFewSegments)) continue;
@@ -160,7 +174,8 @@ void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
 
 void Lowering::RowLaunch::size_memory() {
   constexpr int kRounded = 256 + 2 * 32, kFloats = 1024;  // a segment: simt::SharedX, or plain
-  constexpr int kHalfOfAll = 112 << 10;                   // two kernels' blocks are on a multiprocessor
+  // Two launches' blocks are on a multiprocessor: half of its memory, less what the driver and the kernel itself take.
+  const int half = (113 << 10) - 512 - 4 * shape.n_experts;
   const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
   shape.most_panels = 1;
   for (const simt::ProductClass& c : classes()) {
@@ -171,7 +186,7 @@ void Lowering::RowLaunch::size_memory() {
   }
   const int n_panels = simt::batch_panels(shape), n_halves = n_panels < shape.most_panels ? 2 : 1;
   shape.partial_floats = n_halves * n_panels * simt::units_of(shape) * simt::kPanelRows / shape.n_ranks;
-  shape.ring_bytes = std::max(shape.ring_bytes / 2, std::min(shape.ring_bytes, kHalfOfAll - simt::room_of(shape).ring));
+  shape.ring_bytes = std::max(shape.ring_bytes / 2, std::min(shape.ring_bytes, half - simt::room_of(shape).ring));
 }
 
 void Lowering::RowLaunch::finish(int n_multiprocessors, int most_ranks) {

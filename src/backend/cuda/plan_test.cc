@@ -35,10 +35,11 @@ DriverApi make_api() {
   api.device_get = [](int* device, int) { return *device = 0, kSuccess; };
   api.device_name = [](char* name, int, int) { return std::strcpy(name, "Fake GPU"), kSuccess; };
   api.device_attribute = [](int* value, int attribute, int) {
-    *value = attribute == kMajor     ? fake().major
-             : attribute == kMinor   ? fake().minor
-             : attribute == kSmCount ? 4
-                                     : 232448;
+    *value = attribute == kMajor           ? fake().major
+             : attribute == kMinor         ? fake().minor
+             : attribute == kSmCount       ? fake().n_multiprocessors
+             : attribute == kClusterLaunch ? fake().has_clusters
+                                           : 232448;
     return kSuccess;
   };
   api.device_memory = [](size_t* bytes, int) { return *bytes = size_t{1} << 30, kSuccess; };
@@ -80,7 +81,10 @@ DriverApi make_api() {
   api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
     if (!fake().is_capturing) return kSuccess;
     const std::byte* bytes = static_cast<const std::byte*>(params[0]);
-    fake().captured.push_back({*reinterpret_cast<std::string*>(function), *config, {bytes, bytes + 1024}});
+    fake().captured.push_back({*reinterpret_cast<std::string*>(function),
+                               *config,
+                               {config->attributes, config->attributes + config->n_attributes},
+                               {bytes, bytes + 1024}});
     return kSuccess;
   };
   api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
@@ -337,7 +341,55 @@ TEST_F(CudaPlanTest, a_gate_and_up_in_one_matrix_of_experts_are_one_launch_in_a_
 TEST_F(CudaPlanTest, every_kernel_after_the_first_may_start_early) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 4, .max_seqs = 1, .max_outputs = 1});
   for (const std::vector<FakeLaunch>& graph : fake().graphs) {
-    for (size_t i = 0; i < graph.size(); ++i) EXPECT_EQ(graph[i].config.n_attributes, i == 0 ? 0u : 1u);
+    for (size_t i = 0; i < graph.size(); ++i) EXPECT_EQ(graph[i].attribute(kProgrammaticLaunch), i == 0 ? 0u : 1u);
+  }
+}
+
+TEST_F(CudaPlanTest, launches_of_one_row_have_a_block_for_each_multiprocessor_and_a_third_of_its_memory) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  int n_seen = 0;
+  for (const FakeLaunch& launch : *fake().last_replay) {
+    EXPECT_GE(launch.config.shared_bytes, 80u << 10) << launch.kernel;
+    EXPECT_LE(launch.config.shared_bytes, 113u << 10) << launch.kernel;
+    if (launch.kernel != "product" && launch.kernel != "attend_one") continue;
+    EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(fake().n_multiprocessors)) << launch.kernel;
+    ++n_seen;
+  }
+  EXPECT_EQ(n_seen, 7);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+// A wide matrix with few rows, a router beside a gate, a router alone: blocks and clusters of their products.
+TEST_F(CudaPlanTest, few_panels_are_taken_by_clusters_and_a_router_leaves_blocks_to_others) {
+  constexpr int kWide = 4096, kExperts = 512;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("wide", {kWide, kDim}, q8).add("narrow", {kDim, kWide}, q8).add("many", {kExperts, kWide});
+  weights_set_.add("experts", {kExperts, 32, kWide}, q8).add("back", {kExperts, kWide, 32}, q8);
+  for (const int n : {4, 5, 132}) {
+    fake().n_multiprocessors = n;
+    GraphBuilder g("clusters", weights_set_.source());
+    const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+    const Value wide = g.linear(x, g.weight("wide", {kWide, kDim}));
+    const auto [ids, shares] = g.moe_route(g.linear(wide, g.weight("many", {kExperts, kWide})), {.n_used = 2});
+    const Value each = g.moe_linear(wide, {.weight = g.weight("experts", {kExperts, 32, kWide})}, ids);
+    const Value back = g.moe_linear(each, {.weight = g.weight("back", {kExperts, kWide, 32})}, ids);
+    take(g, g.linear(g.moe_combine(back, shares), g.weight("narrow", {kDim, kWide})), {});
+    const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+    start(*plan, 0, 1);
+    bool has_cluster = false;
+    for (const FakeLaunch& launch : *fake().last_replay) {
+      if (launch.kernel != "product") continue;
+      const unsigned cluster = std::max(1u, launch.attribute(kClusterDimension));
+      EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(n) / cluster * cluster);
+      const auto& params = *reinterpret_cast<const simt::ProductParams*>(launch.params.data());
+      bool is_all_spread = true;
+      for (int i = 0; i < params.n_classes; ++i) is_all_spread = is_all_spread && params.classes[i].is_spread != 0;
+      EXPECT_FALSE(is_all_spread && cluster > 1);
+      has_cluster = has_cluster || cluster > 1;
+    }
+    EXPECT_TRUE(has_cluster);
+    ASSERT_TRUE(plan->wait().ok());
   }
 }
 

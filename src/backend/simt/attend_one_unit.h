@@ -77,6 +77,7 @@ struct OneBlock {
     if (is_whole(unit)) {
       constexpr int kPieces = kKeyBlocks * 4, kBytes = kPagePositions * 16;
       Gate* gate = &room.gates[group][0];
+      order_copies();
       if (member_thread() == 0) expect_at(gate, 2 * kPieces * kBytes);
 #pragma unroll 1
       for (int i = member_thread(); i < 2 * kPieces; i += kGroupWarps * 32) {
@@ -99,6 +100,7 @@ struct OneBlock {
     if (is_whole(unit)) {
       constexpr int kBytes = kValueRow * 2;
       Gate* gate = &room.gates[group][1];
+      order_copies();
       if (member_thread() == 0) expect_at(gate, kUnitPositions * kBytes);
 #pragma unroll 1
       for (int i = member_thread(); i < kUnitPositions; i += kGroupWarps * 32) {

@@ -57,11 +57,11 @@ ZINC_DEVICE void expect_at(Gate* gate, int n_bytes) {
 #endif
 }
 // A thread begins a copy of n_bytes from global memory, which the gate expects. REQUIRES: everything a multiple of 16.
-// is_read_once: it leaves the cache before anything else does.
-template <int is_read_once = 0>
+enum Reuse : int { kReadAgain, kReadOnce };  // what is read once leaves the cache before anything else does
+template <Reuse reuse = kReadAgain>
 ZINC_DEVICE void copy_expected(void* to, const void* from, int n_bytes, Gate* gate) {
 #if __CUDA_ARCH__ >= 900
-  if constexpr (is_read_once != 0) {
+  if constexpr (reuse == kReadOnce) {
     constexpr unsigned long long kEvictFirst = 0x12F0000000000000ull;  // as createpolicy makes it
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
@@ -77,10 +77,16 @@ ZINC_DEVICE void copy_expected(void* to, const void* from, int n_bytes, Gate* ga
 #endif
 }
 // Likewise, one that is all that the gate waits for.
-template <int is_read_once = 0>
+template <Reuse reuse = kReadAgain>
 ZINC_DEVICE void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
   expect_at(gate, n_bytes);
-  copy_expected<is_read_once>(to, from, n_bytes, gate);
+  copy_expected<reuse>(to, from, n_bytes, gate);
+}
+// What the thread begins now comes after what threads stored to the same place before they met.
+ZINC_DEVICE void order_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 // Until the gate's phase of this parity is over: its first is 0.
 ZINC_DEVICE void wait_at(Gate* gate, int parity) {
@@ -130,6 +136,21 @@ ZINC_DEVICE void store_at_rank(float* to, Gate* gate, int rank, float value) {
 template <int n_threads>
 ZINC_DEVICE void meet(int id) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(n_threads) : "memory");
+}
+
+// Until all blocks' stores to the gate, in its first phase, have come.
+ZINC_DEVICE void wait_for_ranks(Gate* gate) {
+#if __CUDA_ARCH__ >= 900
+  u32 is_over = 0;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+        "selp.b32 %0, 1, 0, p;\n}"
+        : "=r"(is_over)
+        : "r"(shared_address(gate))
+        : "memory");
+  } while (!is_over);
+#endif
 }
 
 // Copies of 4, 8 or 16 bytes to shared memory that a thread begins, in sets.

@@ -1,6 +1,5 @@
 // A row's segment times a row of activations by two lanes, 16 apart: the first has groups 0 to 3, the second 4 to 7. A
-// warp has 16 rows of a panel's segment in shared memory, or as many of global memory. The value is quantized.h's to
-// the bit.
+// warp has 16 rows of a panel's segment. The value is quantized.h's to the bit.
 #pragma once
 
 #include "backend/simt/quantized.h"

@@ -223,13 +223,13 @@ struct ProductPart {
   long long matrix_bytes;
   int n_out, n_panels;
 };
-// Parts of one format, one after the other: blocks first_block .. + n_blocks - 1.
+// Parts of one format, one after the other, in blocks from first_block on. A spread class leaves the sums of segments
+// as they are, [n_segments][n_out]: its parts are floats, and what is counted as panels are segments of them.
 struct ProductClass {
-  int format;     // which of the program's
-  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a panel
-                  // is one segment of one
+  int format;  // which of the program's
+  int is_spread;
   int first_part, first_block, n_panels;
-  int each, n_more;  // panels of every cluster; the first n_more have one more
+  int each, n_more;  // panels of every cluster, or of every block of a spread class; the first n_more have one more
 };
 
 // Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum

@@ -5,8 +5,7 @@
 // a warp (half_row.h), when they have normed and rounded the row. The blocks of a cluster share out the units of their
 // panels, and each adds up its part of the rows. Units' values are linear.cu's to the bit, and are added in order by
 // one thread per output.
-// Every launch has a block for each multiprocessor, and those without work wait too: where one is missing, the next
-// launch puts two blocks in its place and is as slow as these.
+// A launch has a block for each multiprocessor, and those without work wait too (ADR 0015).
 #include "backend/simt/floating.h"
 #include "backend/simt/half_row.h"
 #include "backend/simt/routing.h"
@@ -168,7 +167,7 @@ struct Ring {
       : bytes(shared + kRoom.ring), full(reinterpret_cast<Gate*>(shared)), empty(full + kMaxPairs * kMaxDepth) {}
   ZINC_DEVICE void fill(int slot, const u8* from, int unit) const {
     const bool is_last = kLastGroups < kSegmentGroups && segment_of(unit) + 1 == kInputSegments;
-    copy_bulk<1>(bytes + slot * kSlotBytes, from, is_last ? PanelBytes<F>::kLast : kSlotBytes, full + slot);
+    copy_bulk<kReadOnce>(bytes + slot * kSlotBytes, from, is_last ? PanelBytes<F>::kLast : kSlotBytes, full + slot);
   }
   // One warp: the first units at once, a lane each; then the first lane the others, when their slots are free.
   ZINC_DEVICE void feed(const Panels& panels, const RankUnits& units) const {
@@ -312,37 +311,54 @@ ZINC_DEVICE void load_experts(const ProductParams& p, Used& used) {
 
 // ---- blocks ----
 
-// A warp per segment of floats, whose sums are left as they are.
+// A warp per segment of floats, whose sums are left as they are. The first are on their way before the wait.
 template <class F>
 ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8* shared) {
   if (warp_id() >= kProductWarps) return;
-  constexpr int kSegmentBytes = PanelBytes<F>::kSegment;
   __shared__ float sums[kWarps];
-  const int first = (static_cast<int>(blockIdx.x) - c.first_block) * kSpreadUnits;
-  int unit = first + warp_id();
-  const bool has_unit = warp_id() < kSpreadUnits && unit < c.n_panels;
-  int i = c.first_part;
-  while (has_unit && unit >= p.parts[i].n_panels) unit -= p.parts[i++].n_panels;
-  const ProductPart& part = p.parts[i];
-  const int panel = unit / kInputSegments, s = unit % kInputSegments;
-  u8* slot = shared + kRoom.ring + warp_id() * kSegmentBytes;
+  const int block = static_cast<int>(blockIdx.x) - c.first_block;
+  const int begin = block * c.each + min(block, c.n_more), end = begin + c.each + (block < c.n_more ? 1 : 0);
+  u8* slot = shared + kRoom.ring + warp_id() * PanelBytes<F>::kSegment;
   Gate* gate = reinterpret_cast<Gate*>(shared) + warp_id();
-  if (has_unit && lane_id() == 0) {
+  int unit = warp_id() < kSpreadUnits ? begin + warp_id() : end;
+  const auto find = [&](int& panel, int& s) -> const ProductPart& {
+    int i = c.first_part, in_part = unit;
+#pragma unroll 1
+    while (in_part >= p.parts[i].n_panels) in_part -= p.parts[i++].n_panels;
+    panel = in_part / kInputSegments;
+    s = in_part - panel * kInputSegments;
+    return p.parts[i];
+  };
+  const auto load = [&] {
+    if (unit >= end || lane_id() != 0) return;
+    int panel, s;
+    const ProductPart& part = find(panel, s);
+    copy_bulk(slot, part.bytes + panel * PanelBytes<F>::kAll + static_cast<long long>(s) * PanelBytes<F>::kSegment,
+              kPanelRows * groups_of(s) * F::kGroupBytes, gate);
+  };
+  if (lane_id() == 0) {
     open_gate(gate);
     end_opening();
-    copy_bulk(slot, part.bytes + panel * PanelBytes<F>::kAll + static_cast<long long>(s) * kSegmentBytes,
-              kPanelRows * groups_of(s) * F::kGroupBytes, gate);
   }
+  load();
   __syncwarp();
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
   RowInput<0>::fetch_norm(p.source, norm);
   wait_for_previous();
   RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments);
-  if (!has_unit) return;
-  wait_at(gate, 0);
-  const int o = panel * kPanelRows + lane_id();
-  const float* x = reinterpret_cast<const float*>(shared + kRoom.x) + s * kSegmentElems;
-  if (o < part.n_out) part.out[s * part.n_out + o] = dot_floats<F>(slot, lane_id(), x, groups_of(s));
+#pragma unroll 1
+  for (int parity = 0; unit < end; parity ^= 1) {
+    wait_at(gate, parity);
+    int panel, s;
+    const ProductPart& part = find(panel, s);
+    const int o = panel * kPanelRows + lane_id();
+    const float* x = reinterpret_cast<const float*>(shared + kRoom.x) + s * kSegmentElems;
+    const float value = dot_floats<F>(slot, lane_id(), x, groups_of(s));
+    if (o < part.n_out) part.out[s * part.n_out + o] = value;
+    __syncwarp();
+    unit += kSpreadUnits;
+    load();
+  }
 }
 
 // Where a row's value of a unit goes: to the block that adds the row up.
@@ -363,8 +379,8 @@ struct Progress {
 
 // The units of panels `first` to `end` - 1, two warps to a unit.
 template <class F>
-ZINC_DEVICE void multiply_units(u8* shared, const Panels& panels, const RankUnits& units, int first, int end,
-                                Progress& at, float* partial, Gate* done) {
+ZINC_DEVICE void multiply_units(u8* shared, const RankUnits& units, int first, int end, Progress& at, float* partial,
+                                Gate* done) {
   const Ring<F> ring(shared);
   const SharedX* x = reinterpret_cast<const SharedX*>(shared + kRoom.x);
   const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows;
@@ -441,7 +457,7 @@ struct Multiply {
     if constexpr (F::kRoundedBlock == 0) {
       multiply_floats<F>(shared, panels, units, first, end, at, partial, done);
     } else {
-      multiply_units<F>(shared, panels, units, first, end, at, partial, done);
+      multiply_units<F>(shared, units, first, end, at, partial, done);
     }
   }
 };
@@ -531,7 +547,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     const int end = min(first + kBatch, panels.count());
     with_format(c.format, Formats{}, Multiply{shared, panels, units, first, end, at, partial, done});
     if constexpr (kRanks > 1) {
-      wait_at(done, 0);
+      wait_for_ranks(done);
     } else {
       meet<kProductThreads>(1);
     }
@@ -544,7 +560,8 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
 }
 
 // Grid: blocks of all classes.
-extern "C" __global__ void __launch_bounds__(product_threads(kShape), 2) product(__grid_constant__ const ProductParams p) {
+extern "C" __global__ void __launch_bounds__(product_threads(kShape), 2)
+    product(__grid_constant__ const ProductParams p) {
   extern __shared__ float4 shared[];
   let_next_start();
   touch_params(p);

@@ -15,7 +15,8 @@ struct RowInput {
                        kOfWarp = (kSegments + kWarps - 1) / kWarps;
   // Segments of a warp under way: all there are, up to so many.
   static constexpr int kMostAtOnce = kShape.input == kHeadsRow ? 2 : 3;
-  static constexpr int kRankInputs = (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + kShape.n_ranks) / kShape.n_ranks;
+  static constexpr int kRankInputs =
+      (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + kShape.n_ranks) / kShape.n_ranks;
   static constexpr int kEvenly = (kRankInputs + kProductWarps - 1) / kProductWarps;
   static constexpr int kAtOnce = kEvenly < kMostAtOnce ? kEvenly : kMostAtOnce;
   static constexpr bool kIsNormed = kShape.input == kNormedRow;
