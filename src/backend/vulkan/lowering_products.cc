@@ -149,9 +149,11 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const int quads = !makes ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : most / 16;
   const int route = is_expert && is_one_row() ? room_.fusion().route_of_experts(group) : -1;
   const int n_experts = route < 0 ? 1 : static_cast<int>(div_up(width(node(route).in[0]), 32) * 32);
-  // Small matrices leave most of the device without work unless warps share their panels.
+  // Small matrices leave most of the device without work unless warps share their panels; in floats warps must keep
+  // together, to share a segment of the activations.
   const int64_t n_groups = div_up(matrix.matrix.n_out, kPanelRows * kWarps) * div_up(x_rows, rows);
-  const bool splits = is_few || n_groups < device_.tuning().few_groups;
+  const bool shares = matrix.format->rounded_block > 0 && n_groups < device_.tuning().few_groups;
+  const bool splits = is_few || shares;
   return {{"linear." + format,
            {{1, rows},
             {2, splits ? 1 : 0},

@@ -121,20 +121,43 @@ void soften_row(int r, int first) {
   take_room[r] = take;
 }
 
-// The values of 16 dimensions, weighed. Positions nobody sees have no weight; where no row sees any of 16, they are not read.
+// 16 dimensions of a page's values, on their way to shared memory: two neighbouring lanes have a position's of each half of
+// the page. Positions nobody sees have no weight: the nearest one's are read there.
+const int kPagesAhead = 4, kTileAt = kChunkPositions / 8;  // kTileAt: behind a row's weights is room for a tile of values
+uvec4 values_ahead[kPagesAhead][2];
+
+void load_values(int first, int dim, int page) {
+  uint64_t values = page_room[page] + uint64_t(p.kv.value_begin);
+  [[unroll]] for (int i = 0; i < 2; ++i) {
+    int position = clamp(first + page * kPagePositions + i * kTile + lane_id() / 2, tile_oldest, last_position());
+    values_ahead[page % kPagesAhead][i] = Quads(values).at[(position % kPagePositions * kValueDim + dim) / 8 + lane_id() % 2];
+  }
+}
+
+// The values of 16 dimensions, weighed.
 void weigh_values(int first, int dim, out Sums sums[2]) {
+  int tile = warp_id() * 2 * kScoreStride + kTileAt;
   [[unroll]] for (int m = 0; m < 2; ++m) sums[m] = Sums(0);
-  [[unroll]] for (int k = 0; k < kChunkPositions / kTile; ++k) {
-    int begin = first + k * kTile;
-    if (begin > last_position() || begin + kTile <= tile_oldest) continue;
-    uint64_t values = page_room[k / 2] + uint64_t(p.kv.value_begin);
-    Right value;
-    coopMatLoad(value, Quads(values).at, (k % 2 * kTile * kValueDim + dim) / 8, kValueDim / 8, kRowMajor);
-    [[unroll]] for (int m = 0; m < kRowTiles; ++m) {
-      Left weight;
-      coopMatLoad(weight, score_room, m * kTile * kScoreStride + 2 * k, kScoreStride, kRowMajor);
-      sums[m] = coopMatMulAdd(weight, value, sums[m]);
+  [[unroll]] for (int page = 0; page < kPagesAhead; ++page) {
+    if (page_room[page] != 0ul) load_values(first, dim, page);
+  }
+  [[unroll]] for (int page = 0; page < kWarps; ++page) {
+    if (page_room[page] != 0ul) {
+      subgroupBarrier();  // the page before has been read
+      [[unroll]] for (int i = 0; i < 2; ++i) score_room[tile + i * kScoreStride + lane_id()] = values_ahead[page % kPagesAhead][i];
+      subgroupMemoryBarrierShared();
+      subgroupBarrier();
+      [[unroll]] for (int i = 0; i < 2; ++i) {
+        Right value;
+        coopMatLoad(value, score_room, tile + i * kScoreStride, 2, kRowMajor);
+        [[unroll]] for (int m = 0; m < kRowTiles; ++m) {
+          Left weight;
+          coopMatLoad(weight, score_room, m * kTile * kScoreStride + 4 * page + 2 * i, kScoreStride, kRowMajor);
+          sums[m] = coopMatMulAdd(weight, value, sums[m]);
+        }
+      }
     }
+    if (page + kPagesAhead < kWarps && page_room[page + kPagesAhead] != 0ul) load_values(first, dim, page + kPagesAhead);
   }
 }
 
