@@ -120,12 +120,15 @@ fn main() {
             modules.push((kernel, compile(folder, &file, None)));
             continue;
         }
-        let is_rounded = |f: &str| {
+        let defines = |f: &str, what: &str| {
             let mut seen = BTreeSet::new();
-            !expanded(folder, &format!("format/{f}.glsl"), None, &mut seen).contains("#define ROUNDED_BLOCK 0")
+            expanded(folder, &format!("format/{f}.glsl"), None, &mut seen).contains(what)
         };
         for format in &formats {
-            if text.contains("REQUIRES: a rounded format") && !is_rounded(format) {
+            if text.contains("REQUIRES: a rounded format") && defines(format, "#define ROUNDED_BLOCK 0") {
+                continue;
+            }
+            if text.contains("REQUIRES: integer scales") && !defines(format, "#define ROUNDED_BLOCK 256") {
                 continue;
             }
             modules.push((format!("{kernel}.{format}"), compile(folder, &file, Some(format))));

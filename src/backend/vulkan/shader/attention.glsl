@@ -172,7 +172,8 @@ void attend_tile() {
 }
 
 void main() {
-  int n_tokens = rows_of(p.n_rows), first = int(gl_WorkGroupID.y) * p.tokens_per_tile;
+  // The last tokens, which see the most, first: what is left at the end is short.
+  int tile = int(gl_NumWorkGroups.y - 1u - gl_WorkGroupID.y), first = tile * p.tokens_per_tile, n_tokens = rows_of(p.n_rows);
   if (first >= n_tokens) return;
   int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + p.heads_per_tile - 1) / p.heads_per_tile;
   int head_in_group = int(gl_WorkGroupID.x) % tiles * p.heads_per_tile, end = min(n_tokens, first + p.tokens_per_tile);
