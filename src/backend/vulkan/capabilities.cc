@@ -118,6 +118,8 @@ void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
   out.has_matrices = matrices.cooperativeMatrix == VK_TRUE && v12.vulkanMemoryModel == VK_TRUE;
 }
 
+constexpr size_t kMatrixSharedBytes = size_t{48} << 10;  // shader/gemm*.comp take up to 46 KB
+
 // Products of 16 x 16 numbers that a subgroup of 32 does: the deepest of signed bytes, and whether there is one of
 // halves.
 void ask_matrices(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
@@ -134,7 +136,7 @@ void ask_matrices(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
       return row.a == from && row.b == from && row.c == into && row.result == into;
     };
     if (row.m != 16 || row.n != 16 || row.saturates == VK_TRUE || row.scope != Row::kSubgroup) continue;
-    const bool fits = row.k == 16 || row.k == 32;
+    const bool fits = (row.k == 16 || row.k == 32) && out.shared_bytes >= kMatrixSharedBytes;
     if (out.has_int8 && fits && multiplies(Row::kSigned8, Row::kSigned32)) {
       out.matrix_depth = std::max(out.matrix_depth, static_cast<int>(row.k));
     }

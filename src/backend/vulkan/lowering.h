@@ -87,8 +87,6 @@ class Lowering {
     int rows, outputs;  // of a workgroup
   };
   bool on_matrices(const DeviceMatrix& matrix, bool is_expert) const;
-  bool on_planes(const ProductGroup& group) const;
-  Status lower_planes(const ProductGroup& group, LinearBlock& block, Touched& touched);
   ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows, bool makes) const;
   Status lower_products(const ProductGroup& group);
   Status lower_part(const ProductGroup& group);

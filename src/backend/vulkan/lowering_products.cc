@@ -1,6 +1,7 @@
 // Lowering of matrix products: groups of them, and what happens to their inputs and results.
 #include <algorithm>
 
+#include "backend/vulkan/kernels.h"
 #include "backend/vulkan/lowering.h"
 
 namespace zinc::vulkan {
@@ -129,29 +130,6 @@ bool Lowering::on_matrices(const DeviceMatrix& matrix, bool is_expert) const {
   return !is_expert || room_.tile_rows() == kMatrixExpertRows;
 }
 
-// With weights times their scales made ready in memory, where many rows share them.
-bool Lowering::on_planes(const ProductGroup& group) const {
-  const Node& first = node(group.nodes[0]);
-  if (first.op == Op::moe_linear || max_rows(first.in[0]) < kMinPlaneTokens) return false;
-  size_t n_bytes = 0;
-  for (const int i : group.nodes) n_bytes += plane_bytes(matrix_of(i).matrix);
-  return matrix_of(group.nodes[0]).format->rounded_block == kSegmentElems && n_bytes <= room_.planes().size();
-}
-
-Status Lowering::lower_planes(const ProductGroup& group, LinearBlock& block, Touched& touched) {
-  const Touch planes{room_.planes().address(), room_.planes().size()};
-  Address at = planes.begin;
-  int64_t n_panels = 0;
-  for (int part = 0; part < block.n_parts; ++part) {
-    block.planes[part] = at;
-    at += plane_bytes(block.parts[part]);
-    n_panels = std::max(n_panels, div_up(block.parts[part].n_out, kPanelRows));
-  }
-  touched.reads.push_back(planes);
-  return emit({"planes." + std::string(matrix_of(group.nodes[0]).format->name), {}}, block,
-              {n_panels, block.parts[0].n_segments, block.n_parts}, {{}, {planes}});
-}
-
 // Which kernel, cut how.
 Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
                                           bool makes) const {
@@ -161,7 +139,8 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const int expert_mode = !is_expert ? 0 : is_few ? 1 : 2;
   if (!is_few && on_matrices(matrix, is_expert)) {
     const int warp_rows = is_expert || x_rows <= kMatrixExpertRows ? 2 : 4;  // 32 rows of activations each
-    return {{(on_planes(group) ? "gemm_planes." : "gemm.") + format,
+    const std::string on_planes = "gemm_planes." + format;
+    return {{find_kernel(on_planes).empty() ? "gemm." + format : on_planes,
              {{1, warp_rows}, {2, device_.capabilities().matrix_depth}, {3, is_gated ? 1 : 0}, {6, expert_mode}}},
             32 * warp_rows,
             32 * (kWarps / warp_rows) / (is_gated ? 2 : 1)};
@@ -246,9 +225,6 @@ Status Lowering::lower_part(const ProductGroup& group) {
     n_tiles = is_few ? x_rows * block.n_used : room_.max_expert_tiles(x_rows * block.n_used, matrix.n_stack);
   }
   fill_parts(group, block, touched);
-  if (shape.key.module.starts_with("gemm_planes.")) {
-    if (Status s = lower_planes(group, block, touched); !s.ok()) return s;
-  }
   int64_t n_blocks = 0;
   for (int part = 0; part < (group.act >= 0 ? 1 : block.n_parts); ++part) {
     n_blocks += div_up(block.parts[part].n_out, shape.outputs);

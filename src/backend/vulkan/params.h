@@ -72,7 +72,6 @@ struct LinearBlock {
   uint64_t gate;
   Route route;
   uint64_t mix_weights, last_x, last_gate;
-  uint64_t planes[kMaxParts];
 };
 
 struct EmbedBlock {

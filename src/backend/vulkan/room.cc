@@ -92,35 +92,9 @@ Result<std::unique_ptr<Room>> Room::take(const Graph& graph, const VulkanWeights
                                          Device& device, const Bucket& bucket) {
   std::unique_ptr<Room> room(new Room(graph, weights, cache, bucket, device));
   if (Status s = room->take_buffers(device); !s.ok()) return s.error();
-  ZINC_TRY(planes, device.allocate(room->most_plane_bytes(weights, device), "planes of weights"));
-  room->planes_ = std::move(planes);
   if (Status s = room->place_rounded(device); !s.ok()) return s.error();
   if (Status s = room->make_rope_tables(weights, device); !s.ok()) return s.error();
   return room;
-}
-
-size_t plane_bytes(const Matrix& matrix) {
-  const size_t n_rows = round_up(static_cast<size_t>(matrix.n_out), kPanelRows);
-  return n_rows * static_cast<size_t>(matrix.n_segments) * 2 * kSegmentElems;
-}
-
-// Of the products that run at once; those of a matrix too large for it go without.
-size_t Room::most_plane_bytes(const VulkanWeights& weights, const Device& device) const {
-  constexpr size_t kMost = size_t{256} << 20;
-  size_t most = 0;
-  if (device.capabilities().matrix_depth == 0 || bucket_.max_tokens < kMinPlaneTokens) return 0;
-  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
-    const ProductGroup* group = fusion_.products_at(i);
-    if (!group) continue;
-    size_t n_bytes = 0;
-    for (const int product : group->nodes) {
-      const Node& node = graph_.nodes()[static_cast<size_t>(product)];
-      const DeviceMatrix* m = node.op == Op::linear ? weights.matrix(graph_.info(node.in[1]).name) : nullptr;
-      if (m && m->format->rounded_block == kSegmentElems) n_bytes += plane_bytes(m->matrix);
-    }
-    if (n_bytes <= kMost) most = std::max(most, n_bytes);
-  }
-  return most;
 }
 
 Status Room::take_buffers(Device& device) {

@@ -24,11 +24,6 @@ int max_float_inputs(const Capabilities& device);
 // Rows of an expert that a workgroup multiplies on cooperative matrices.
 inline constexpr int kMatrixExpertRows = 64;
 
-// Steps of fewer tokens unpack weights in each workgroup: making planes of them all costs more.
-inline constexpr int kMinPlaneTokens = 512;
-// Bytes of a matrix's planes (shader/planes.comp): two a weight, in whole panels.
-size_t plane_bytes(const Matrix& matrix);
-
 // Where the parts of a step's upload begin, in ints.
 struct UploadLayout {
   size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, first_column, entries, n_ints;
@@ -70,7 +65,6 @@ class Room {
   }
   int max_seqs() const { return bucket_.max_seqs; }
   size_t hidden_in_floats() const { return hidden_in_floats_; }  // of a token; 0: the graph takes none
-  const Buffer& planes() const { return planes_; }               // of the matrices of one dispatch
   const Buffer& best() const { return best_; }
   const Buffer& best_id() const { return best_id_; }
 
@@ -80,7 +74,6 @@ class Room {
   Status place_rounded(Device& device);
   Status make_rope_tables(const VulkanWeights& weights, Device& device);
   Status take_buffers(Device& device);
-  size_t most_plane_bytes(const VulkanWeights& weights, const Device& device) const;
 
   const Graph& graph_;
   const VulkanCache& cache_;
@@ -94,7 +87,7 @@ class Room {
   size_t hidden_in_floats_ = 0;
   std::vector<RopeTable> rope_tables_;
   std::vector<int> rope_table_of_;  // per node
-  Buffer arena_, rounded_, partial_, counters_, expert_tiles_, best_, best_id_, planes_;
+  Buffer arena_, rounded_, partial_, counters_, expert_tiles_, best_, best_id_;
 };
 
 }  // namespace zinc::vulkan

@@ -146,12 +146,8 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
     }
   }
   if (device.matrix_depth > 0) {
-    for (const char* format : {"q4_k", "q6_k"}) {
-      keys.push_back({"planes", {fmt::format("planes.{}", format), {}}});
-      for (const char* kernel : {"gemm", "gemm_planes"}) {
-        keys.push_back(
-            {"prompt", {fmt::format("{}.{}", kernel, format), {{1, 4}, {2, device.matrix_depth}, {3, 0}, {6, 0}}}});
-      }
+    for (const char* module : {"gemm.q4_k", "gemm_planes.q6_k"}) {
+      keys.push_back({"prompt", {module, {{1, 4}, {2, device.matrix_depth}, {3, 0}, {6, 0}}}});
     }
   }
   keys.push_back({"128 keys", {"delta", {{1, 16}}}});

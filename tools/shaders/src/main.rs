@@ -125,10 +125,12 @@ fn main() {
             expanded(folder, &format!("format/{f}.glsl"), None, &mut seen).contains(what)
         };
         for format in &formats {
-            if text.contains("REQUIRES: a rounded format") && defines(format, "#define ROUNDED_BLOCK 0") {
-                continue;
-            }
-            if text.contains("REQUIRES: integer scales") && !defines(format, "#define ROUNDED_BLOCK 256") {
+            let unfit = [
+                ("REQUIRES: a rounded format", defines(format, "#define ROUNDED_BLOCK 0")),
+                ("REQUIRES: one scale a group", defines(format, "#define HALF_SCALES 1")),
+                ("REQUIRES: half scales", !defines(format, "#define HALF_SCALES 1")),
+            ];
+            if unfit.iter().any(|(what, is_unfit)| *is_unfit && text.contains(what)) {
                 continue;
             }
             modules.push((format!("{kernel}.{format}"), compile(folder, &file, Some(format))));

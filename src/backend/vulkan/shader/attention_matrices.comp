@@ -89,37 +89,29 @@ void score_page(uint64_t keys) {
   }
 }
 
-// Scores become weights. Eight lanes have a row, 32 positions each: four of every 32.
-void soften_chunk(int first) {
-  int r = warp_id() * 4 + lane_id() / 8, j = lane_id() % 8, at = r * kScoreStride;
-  if (r >= tile_rows) return;
-  int newest = row_position(r), oldest = p.window == 0 ? tile_oldest : max(tile_oldest, newest - p.window + 1);
-  vec4 weights[8];
-  float largest = kLowest;
+// Scores of a row become weights; eight positions a lane.
+void soften_row(int r, int first) {
+  int newest = row_position(r), position = first + lane_id() * 8, at = r * kScoreStride;
+  uvec4 bits[2];
+  [[unroll]] for (int i = 0; i < 2; ++i) bits[i] = score_room[at + lane_id() * 2 + i];
+  float weights[8], largest = kLowest;
   [[unroll]] for (int i = 0; i < 8; ++i) {
-    uvec4 bits = score_room[at + i * 8 + j];
-    [[unroll]] for (int c = 0; c < 4; ++c) {
-      int position = first + (i * 8 + j) * 4 + c;
-      precise float s = uintBitsToFloat(bits[c]) * p.scale;
-      if (p.softcap > 0) s = p.softcap * bounded_tanh(s / p.softcap);
-      weights[i][c] = position >= oldest && position <= newest ? s : kLowest;
-      largest = max(largest, weights[i][c]);
-    }
+    precise float s = uintBitsToFloat(bits[i / 4][i % 4]) * p.scale;
+    if (p.softcap > 0) s = p.softcap * bounded_tanh(s / p.softcap);
+    bool sees = position + i >= tile_oldest && position + i <= newest && (p.window == 0 || position + i > newest - p.window);
+    weights[i] = sees ? s : kLowest;
+    largest = max(largest, weights[i]);
   }
-  largest = lanes_max(largest, 8);
-  float offset = largest == kLowest ? 0.0 : largest;  // where nothing is seen all weights are zero
+  largest = lanes_max(largest, 32);
   precise float sum = 0;
   [[unroll]] for (int i = 0; i < 8; ++i) {
-    [[unroll]] for (int c = 0; c < 4; ++c) {
-      weights[i][c] = exp(weights[i][c] - offset);
-      sum = sum + weights[i][c];
-    }
-    int to = at + (i * 8 + j) / 2, half_at = j % 2 * 2;
-    score_room[to][half_at] = packHalf2x16(weights[i].xy);
-    score_room[to][half_at + 1] = packHalf2x16(weights[i].zw);
+    weights[i] = largest == kLowest ? 0.0 : exp(weights[i] - largest);
+    sum = sum + weights[i];
   }
-  sum = lanes_sum(sum, 8);
-  if (j > 0) return;
+  sum = lanes_sum(sum, 32);
+  score_room[at + lane_id()] = uvec4(packHalf2x16(vec2(weights[0], weights[1])), packHalf2x16(vec2(weights[2], weights[3])),
+                                     packHalf2x16(vec2(weights[4], weights[5])), packHalf2x16(vec2(weights[6], weights[7])));
+  if (lane_id() > 0) return;
   vec2 all = all_room[r], chunk = vec2(largest, sum);
   float keep = 1, take = 0;
   if (largest != kLowest) merge(all, chunk, keep, take);
@@ -142,16 +134,13 @@ void load_values(int first, int dim, int page) {
   }
 }
 
-void load_first_values(int first, int dim) {
-  [[unroll]] for (int page = 0; page < kPagesAhead; ++page) {
-    if (page_room[page] != 0ul) load_values(first, dim, page);
-  }
-}
-
-// The values of 16 dimensions, weighed. REQUIRES: the first are on their way.
+// The values of 16 dimensions, weighed.
 void weigh_values(int first, int dim, out Sums sums[2]) {
   int tile = warp_id() * 2 * kScoreStride + kTileAt;
   [[unroll]] for (int m = 0; m < 2; ++m) sums[m] = Sums(0);
+  [[unroll]] for (int page = 0; page < kPagesAhead; ++page) {
+    if (page_room[page] != 0ul) load_values(first, dim, page);
+  }
   [[unroll]] for (int page = 0; page < kWarps; ++page) {
     if (page_room[page] != 0ul) {
       subgroupBarrier();  // the page before has been read
@@ -213,15 +202,13 @@ void attend_chunk(int chunk, int slot) {
   uint64_t page = page_in_chunk(chunk);
   if (lane_id() == 0) page_room[warp_id()] = page;
   score_page(page);
-  if (warp_id() * kTile < kValueDim) load_first_values(first, warp_id() * kTile);
   barrier();
-  soften_chunk(first);
+  for (int r = warp_id(); r < tile_rows; r += kWarps) soften_row(r, first);
   barrier();
   [[unroll]] for (int n = 0; n < kDimTiles; ++n) {
     int dim = (n * kWarps + warp_id()) * kTile;
     if (dim >= kValueDim) continue;
     Sums sums[2];
-    if (n > 0) load_first_values(first, dim);
     weigh_values(first, dim, sums);
     if (!is_divided) {
       take_chunk(sums, n);

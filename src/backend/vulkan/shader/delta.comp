@@ -14,6 +14,7 @@ layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 const int kColumns = 32, kRun = 2048 / kMaxKeys;           // tokens of a run
 const int kKeyFours = kRun * kMaxKeys / 4, kLoads = kKeyFours / kThreads;
+const int kAtOnce = 2;                                     // tokens
 const int kValueLoads = (kRun * kColumns + kThreads - 1) / kThreads;
 
 shared vec4 key_room[kKeyFours], query_room[kKeyFours];
@@ -66,6 +67,25 @@ void store_run(float dt_bias, float a) {
   }
 }
 
+// Tokens i .. i + n - 1 of the run. What they give is summed up together: nothing waits for it.
+void take_some(int i, const int n, int in_tile) {
+  vec4 results[kAtOnce];
+  [[unroll]] for (int t = 0; t < kAtOnce; ++t) {
+    if (t >= n) break;
+    [[unroll]] for (int j = 0; j < kFours; ++j) {
+      keys[j] = key_room[((i + t) * kMaxKeys + first_row(j)) / 4];
+      queries[j] = query_room[((i + t) * kMaxKeys + first_row(j)) / 4];
+    }
+    vec2 gates = gate_room[i + t];
+    results[t] = take_token(value_room[(i + t) * kColumns + in_tile], Gates(gates.x, gates.y));
+  }
+  [[unroll]] for (int t = 0; t < kAtOnce; ++t) {
+    if (t >= n) break;
+    float y = finished(p.delta, results[t]);
+    if (part_id() == 0) value_room[(i + t) * kColumns + in_tile] = y;
+  }
+}
+
 void write_run(int t, int end, int h, int first_column) {
   for (int i = thread_id(); i < kRun * kColumns; i += kThreads) {
     int token = t + i / kColumns, column = first_column + i % kColumns;
@@ -92,14 +112,9 @@ void main() {
     barrier();
     if (t + kRun < end) load_run(t + kRun, end, h, first_column);
     int n_tokens = min(kRun, end - t);
-    for (int i = 0; i < n_tokens; ++i) {
-      [[unroll]] for (int j = 0; j < kFours; ++j) {
-        keys[j] = key_room[(i * kMaxKeys + first_row(j)) / 4];
-        queries[j] = query_room[(i * kMaxKeys + first_row(j)) / 4];
-      }
-      float y = take_token(d, value_room[i * kColumns + in_tile], Gates(gate_room[i].x, gate_room[i].y));
-      if (part_id() == 0) value_room[i * kColumns + in_tile] = y;
-    }
+    int i = 0;
+    for (; i + kAtOnce <= n_tokens; i += kAtOnce) take_some(i, kAtOnce, in_tile);
+    for (; i < n_tokens; ++i) take_some(i, 1, in_tile);
     barrier();
     write_run(t, end, h, first_column);
     barrier();

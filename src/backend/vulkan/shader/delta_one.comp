@@ -78,7 +78,7 @@ void main() {
       keys[i][c] = row < d.k_dim ? channel_values[kMaxKeys + row] : 0.0;
     }
   }
-  float y = take_token(d, is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0, gates);
+  float y = finished(d, take_token(is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0, gates));
   if (part_id() == 0 && is_inside) Floats(d.out_).at[h * d.v_dim + column] = y;
   store_state(d, state, column, is_inside);
 }

@@ -1,6 +1,6 @@
 // out[m, o] = sum_k x[m, k] * weight[o, k] for many rows of activations, on cooperative matrices of signed bytes: gemm.glsl.
-// REQUIRES: a rounded format. Weights are unpacked to bytes once per workgroup. Every sum is made as linear.comp makes it: the
-// results are the same bits.
+// REQUIRES: a rounded format. REQUIRES: one scale a group. Weights are unpacked to bytes once per workgroup. Every sum is made
+// as linear.comp makes it: the results are the same bits.
 #version 460
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -12,20 +12,13 @@
 #include "panel.glsl"
 #include FORMAT
 #include "product.glsl"
-
 #include "gemm.glsl"
 
-#if ROUNDED_BLOCK == 256 && HALF_SCALES
-// Each half of a group has a scale of its own: it is multiplied with zeros in the place of the other. Both halves lie
-// around sixteen zeros.
-const int kStageGroups = 2, kGroupSixteens = 3, kScales = 16;
-#else
-const int kStageGroups = 4, kGroupSixteens = 2, kScales = 8;
-#endif
-const int kXStride = 2 * kStageGroups + 1, kWStride = kGroupSixteens * kStageGroups + 1;  // in sixteens of bytes
-const int kWBegin = kTileRows * kXStride;
+const int kStageGroups = 4, kScales = 8;
+const int kRowStride = 2 * kStageGroups + 1;  // of a row, in sixteens of bytes
+const int kWBegin = kTileRows * kRowStride;
 
-shared uvec4 stage[kWBegin + kTileOutputs * kWStride];  // bytes of x, then of the weights; at last the warps' results
+shared uvec4 stage[kWBegin + kTileOutputs * kRowStride];  // bytes of x, then of the weights; at last the warps' results
 #if ROUNDED_BLOCK == 256
 shared int w_scales[kScales * kTileOutputs];
 shared float w_d[kTileOutputs], x_d[kTileRows];
@@ -61,15 +54,15 @@ void load_stage(int s, int first_group) {
 void store_stage() {
   [[unroll]] for (int i = 0; i < kXLoads; ++i) {
     int at = i * kThreads + thread_id(), row = at / (2 * kStageGroups), sixteen = at % (2 * kStageGroups);
-    stage[row * kXStride + sixteen] = x_ahead[i];
+    stage[row * kRowStride + sixteen] = x_ahead[i];
   }
   [[unroll]] for (int i = 0; i < kWLoads; ++i) {
     int at = i * kThreads + thread_id(), row = at % kTileOutputs, g = at / kTileOutputs;
     if (g >= kStageGroups) continue;
-    int w[8], to = kWBegin + row * kWStride + g * kGroupSixteens;
+    int w[8], to = kWBegin + row * kRowStride + 2 * g;
     expand(w_ahead[i], w);
     stage[to] = uvec4(w[0], w[1], w[2], w[3]);
-    stage[to + kGroupSixteens - 1] = uvec4(w[4], w[5], w[6], w[7]);
+    stage[to + 1] = uvec4(w[4], w[5], w[6], w[7]);
   }
 }
 
@@ -152,12 +145,12 @@ void store_scales() {
 
 Left load_x(int m, int sixteen) {
   Left x;
-  coopMatLoad(x, stage, (warp_row() + m * kTile) * kXStride + sixteen, kXStride, kRowMajor);
+  coopMatLoad(x, stage, (warp_row() + m * kTile) * kRowStride + sixteen, kRowStride, kRowMajor);
   return x;
 }
 Right load_w(int n, int sixteen) {
   Right w;
-  coopMatLoad(w, stage, kWBegin + output_at(n) * kWStride + sixteen, kWStride, kColumnMajor);
+  coopMatLoad(w, stage, kWBegin + output_at(n) * kRowStride + sixteen, kRowStride, kColumnMajor);
   return w;
 }
 
@@ -169,18 +162,6 @@ void add_scaled(Ints16 products, Ints16 scale, int m, int n) {
 }
 
 void multiply_group(int g, int in_segment) {
-#if HALF_SCALES
-  [[unroll]] for (int h = 0; h < 2; ++h) {
-    Left x[2];
-    [[unroll]] for (int m = 0; m < 2; ++m) x[m] = load_x(m, 2 * g + (kDepth == 32 ? 0 : h));
-    [[unroll]] for (int n = 0; n < 2; ++n) {
-      Right w = load_w(n, kGroupSixteens * g + (kDepth == 32 ? h : 2 * h));
-      Ints16 scale;
-      coopMatLoad(scale, w_scales, (2 * in_segment + h) * kTileOutputs + output_at(n), 0, kRowMajor);
-      [[unroll]] for (int m = 0; m < 2; ++m) add_scaled(coopMatMulAdd(x[m], w, Ints16(0)), scale, m, n);
-    }
-  }
-#else
   Ints16 products[2][2];
   [[unroll]] for (int i = 0; i < 4; ++i) products[i / 2][i % 2] = Ints16(0);
   [[unroll]] for (int k = 0; k < 32 / kDepth; ++k) {
@@ -196,7 +177,6 @@ void multiply_group(int g, int in_segment) {
     coopMatLoad(scale, w_scales, in_segment * kTileOutputs + output_at(n), 0, kRowMajor);
     [[unroll]] for (int m = 0; m < 2; ++m) add_scaled(products[m][n], scale, m, n);
   }
-#endif
 }
 
 void begin_segment() {
@@ -294,11 +274,6 @@ void clear_padding() {
 #if ROUNDED_BLOCK == 256 && HAS_MIN
   for (int r = thread_id(); r < kTileOutputs; r += kThreads) w_mins[2 * r + 1] = uvec4(0);
   for (int r = thread_id(); r < kTileRows; r += kThreads) x_low[2 * r + 1] = x_high[2 * r + 1] = uvec4(0);
-#endif
-#if ROUNDED_BLOCK == 256 && HALF_SCALES
-  for (int i = thread_id(); i < kTileOutputs * kStageGroups; i += kThreads) {
-    stage[kWBegin + i / kStageGroups * kWStride + i % kStageGroups * kGroupSixteens + 1] = uvec4(0);
-  }
 #endif
 }
 

@@ -19,7 +19,6 @@ struct Params {
   uint64_t gate;
   Route route;                               // where a step of one row finds its experts by itself
   uint64_t mix_weights, last_x, last_gate;  // of mix.comp
-  uint64_t planes[kMaxParts];               // of gemm_planes.comp
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 

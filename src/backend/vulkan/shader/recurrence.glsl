@@ -54,8 +54,8 @@ float sum_of(vec4 x) {
   return lanes_sum(sum, 8);
 }
 
-// One token, with `keys` and `queries` set: what it gives. REQUIRES: every thread of the workgroup calls.
-float take_token(Delta d, float v, Gates gates) {
+// One token, with `keys` and `queries` set: the thread's part of what it gives. REQUIRES: every thread of the workgroup calls.
+vec4 take_token(float v, Gates gates) {
   precise vec4 seen = vec4(0);
   [[unroll]] for (int i = 0; i < kFours; ++i) {
     precise vec4 decayed = S[i] * gates.decay;
@@ -69,6 +69,10 @@ float take_token(Delta d, float v, Gates gates) {
     S[i] = next;
     result = fma(next, queries[i], result);
   }
+  return result;
+}
+// The whole of it. REQUIRES: every thread of the workgroup calls.
+float finished(Delta d, vec4 result) {
   precise float y = sum_of(result) * d.q_scale;
   return y;
 }
