@@ -13,15 +13,12 @@ size_t gemm_shared_bytes(const PanelFormat& format) {
   return 2 * static_cast<size_t>(weights + simt::kTileColumns * column);
 }
 
-// Of gemm_wide.cu (Shared): two stages of unpacked weights and activations, three sets of scales, four of a tile's
-// places and results, the barriers.
 size_t wide_shared_bytes(const PanelFormat& format) {
-  constexpr size_t kPlane = size_t{simt::kTileRows} * simt::kSegmentElems, kRow = simt::kTileRows;
-  const bool is_integer = format.rounded_block == simt::kSegmentElems;
-  const size_t stage = (is_integer ? 3 : 2) * kPlane;
-  const size_t scales =
-      kRow * (is_integer ? 2 * sizeof(float) + 3 * 16 + sizeof(float) : 4 * simt::kSegmentGroups * sizeof(float));
-  return 2 * stage + 3 * scales + 4 * (kRow + 5) * sizeof(int) + 4 * sizeof(uint64_t);
+  const int kind = format.rounded_block == simt::kSegmentElems ? simt::kIntegerScales
+                   : format.has_power_scales                   ? simt::kFoldedScales
+                                                               : simt::kFloatScales;
+  const simt::WideLayout layout = simt::wide_layout(format.header_bytes, format.group_bytes, kind);
+  return static_cast<size_t>(simt::wide_shared_bytes(layout));
 }
 
 }  // namespace
