@@ -28,9 +28,9 @@ struct Folding<F, decltype(void(F::kFolded))> {
   static constexpr float kFactor = F::kFolded;
 };
 
-constexpr WideKind kKind = F::kRoundedBlock == kSegmentElems ? kIntegerScales
-                           : Folding<F>::kIs                 ? kFoldedScales
-                                                             : kFloatScales;
+constexpr WideKind kKind = F::kRoundedBlock == kSegmentElems ? kWideIntegers
+                           : Folding<F>::kIs                 ? kWideFolded
+                                                             : kWideFloats;
 constexpr WideLayout kLayout = wide_layout(F::kHeaderBytes, F::kGroupBytes, kKind);
 constexpr int kStages = kLayout.n_stages, kTileSets = kLayout.n_tiles, kStageGroups = kLayout.groups;
 constexpr int kLag = kStages - 2;  // stages whose copies are under way before the first is announced
@@ -60,7 +60,7 @@ struct ScalesOf<false> {
 struct alignas(1024) Stage {
   u8 x[2 * kHalfBytes];
   u8 weights[kPanels][kLayout.panel_bytes];
-  typename ScalesOf<kKind == kIntegerScales>::Type scales;
+  typename ScalesOf<kKind == kWideIntegers>::Type scales;
 };
 static_assert(sizeof(Stage) == kLayout.stage_bytes && sizeof(Stage::scales) == kLayout.scale_bytes);
 
@@ -76,6 +76,10 @@ struct Shared {
   Tile tiles[kTileSets];
   u64 full[kStages], empty[kStages];
 };
+static_assert(sizeof(Shared::stages) + sizeof(Shared::results) + sizeof(Shared::places) + sizeof(Shared::tiles) +
+                  sizeof(Shared::full) + sizeof(Shared::empty) + 8 <=
+              wide_shared_bytes(kLayout));
+static_assert(wide_shared_bytes(kLayout) <= 227 * 1024);
 
 // Tiles of the same activations follow each other where there are experts, else those of the same weights.
 ZINC_DEVICE Tile find_tile(const LinearParams& p, int index) {
@@ -134,11 +138,11 @@ struct Source {
     sums = p.rounded.sum + x_row * (stride / kGroupElems);
     wide = p.rounded.wide + x_row * (stride / kSegmentElems) * (2 * kSegmentGroups);
     u32* its_places = shared.places[n_tiles_before % 2];
-    its_places[thread] = static_cast<u32>(x_row * (stride / (kKind == kFoldedScales ? 8 : 16)));
+    its_places[thread] = static_cast<u32>(x_row * (stride / (kKind == kWideFolded ? 8 : 16)));
     places = its_places + thread / 16;
     copiers_meet();
-    x = kKind == kFoldedScales ? reinterpret_cast<const uint4*>(p.rounded.wide)
-                               : reinterpret_cast<const uint4*>(p.rounded.q);
+    x = kKind == kWideFolded ? reinterpret_cast<const uint4*>(p.rounded.wide)
+                             : reinterpret_cast<const uint4*>(p.rounded.q);
     x += thread % 16;
     const int n_panels = (matrix->n_out + kPanelRows - 1) / kPanelRows;
     const int panel = min(tile.first_panel + thread % kPanels, n_panels - 1);  // rows past the last are not written
@@ -190,7 +194,7 @@ struct Source {
 };
 
 ZINC_DEVICE int stages_of(const Matrix& matrix) {
-  if (kKind != kFoldedScales) return matrix.n_segments;
+  if (kKind != kWideFolded) return matrix.n_segments;
   return 2 * matrix.n_segments - (matrix.n_last_groups <= kStageGroups ? 1 : 0);
 }
 
@@ -533,8 +537,8 @@ ZINC_DEVICE void multiply_tiles(const LinearParams& p, Shared& shared) {
     if (tile.n_columns == 0) return;
     if (tile.n_columns <= 64) {
       multiply_tile<F, 64>(p, tile, results, turns);
-    } else if (kKind == kIntegerScales && tile.n_columns <= 96) {
-      multiply_tile<F, kKind == kIntegerScales ? 96 : 128>(p, tile, results, turns);
+    } else if (kKind == kWideIntegers && tile.n_columns <= 96) {
+      multiply_tile<F, kKind == kWideIntegers ? 96 : 128>(p, tile, results, turns);
     } else {
       multiply_tile<F, 128>(p, tile, results, turns);
     }
@@ -542,7 +546,7 @@ ZINC_DEVICE void multiply_tiles(const LinearParams& p, Shared& shared) {
 }
 
 // Of a thread; together they are what the block begins with.
-constexpr int kMultiplyRegisters = kKind == kIntegerScales ? 224 : 216;
+constexpr int kMultiplyRegisters = kKind == kWideIntegers ? 224 : 216;
 constexpr int kCopyRegisters = 3 * 168 - 2 * kMultiplyRegisters;
 
 // Grid: as many blocks as multiprocessors.

@@ -129,13 +129,13 @@ struct LinearParams {
   ExpertTiles tiles;       // of the pairs of rows and experts, where many rows use experts
 };
 
-// How gemm_wide.cu divides its shared memory for a format: stages of weights as they lie, columns and their scales,
-// then what is left for places and barriers.
+// What gemm_wide.cu does with a format's scales.
 enum WideKind : int {
-  kIntegerScales = 0,  // multiplied into numbers of 8 bits, in two planes
-  kFloatScales = 1,    // applied to sums of 32
-  kFoldedScales = 2    // powers of two, multiplied into bf16 numbers
+  kWideIntegers = 0,  // multiplies integers into numbers of 8 bits, in two planes
+  kWideFloats = 1,    // applies them to sums of 32
+  kWideFolded = 2     // multiplies powers of two into bf16 numbers
 };
+// How it divides its shared memory: stages of weights as they lie, columns and their scales; places and barriers.
 struct WideLayout {
   int groups;  // of a stage
   int panel_bytes, scale_bytes, stage_bytes;
@@ -143,9 +143,9 @@ struct WideLayout {
 };
 ZINC_BOTH WideLayout wide_layout(int header_bytes, int group_bytes, int kind) {
   WideLayout w{};
-  w.groups = kind == kFoldedScales ? kSegmentGroups / 2 : kSegmentGroups;
+  w.groups = kind == kWideFolded ? kSegmentGroups / 2 : kSegmentGroups;
   w.panel_bytes = kPanelRows * (header_bytes + w.groups * group_bytes);
-  w.scale_bytes = kWideColumns * (kind == kIntegerScales ? 36 : 8 * w.groups);
+  w.scale_bytes = kWideColumns * (kind == kWideIntegers ? 36 : 8 * w.groups);
   const int n_bytes = kWideColumns * kWideBytes + kTileRows / kPanelRows * w.panel_bytes + w.scale_bytes;
   w.stage_bytes = (n_bytes + 1023) / 1024 * 1024;
   w.n_stages = 4 * w.stage_bytes <= 223 * 1024 ? 4 : 3;
