@@ -65,6 +65,7 @@ class Lowering {
   bool is_spread(int i) const;  // the product's segments are added up by whoever reads it
   void fill_source(const ProductGroup& group, RowLaunch& launch) const;
   simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
+  simt::Rounded form_of(const RoundedForm& form, Value v) const;
   void fill_route(int route, RowLaunch& launch) const;
   const float* other_operand(int add, Value result) const;
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);

@@ -34,9 +34,10 @@ inline constexpr int kMaxDepth = 4;         // segments on their way to each of 
 inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
-inline constexpr int kFloatTile = 64;      // weight rows and activations of a block of gemm_floats.cu
-inline constexpr int kWideThreads = 384;   // of a block of gemm_wide.cu: two groups that multiply, one that unpacks
-inline constexpr int kWideColumns = 128;   // its activations
+inline constexpr int kFloatTile = 64;     // weight rows and activations of a block of gemm_floats.cu
+inline constexpr int kWideThreads = 384;  // of a block of gemm_wide.cu: two groups that multiply, one that copies
+inline constexpr int kWideColumns = 128;  // its activations
+inline constexpr int kWideBytes = 256;  // of each column in one of its stages: a segment of bytes or half one of halves
 inline constexpr int kSampleSplits = 32;   // parts of a row of logits searched at once
 inline constexpr int kSampleChunk = 64;    // logits of which the best is remembered
 inline constexpr int kDrawThreads = 1024;  // of a block that draws a token
@@ -71,7 +72,8 @@ struct Rounded {
   signed char* q;
   float* scale;
   int* sum;
-  int stride;  // a multiple of kSegmentElems
+  unsigned short* wide;  // for gemm_wide.cu, null: not needed. Of blocks of 32: q as bf16; of 256: the sums as halves
+  int stride;            // a multiple of kSegmentElems
 };
 
 // A stack of matrices in panels: [stack][panel][segment][piece][row], see format/*.h.
@@ -125,6 +127,33 @@ struct LinearParams {
   int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
   ExpertTiles tiles;       // of the pairs of rows and experts, where many rows use experts
 };
+
+// What gemm_wide.cu does with a format's scales.
+enum WideKind : int {
+  kWideIntegers = 0,  // multiplies integers into numbers of 8 bits, in two planes
+  kWideFloats = 1,    // applies them to sums of 32
+  kWideFolded = 2     // multiplies powers of two into bf16 numbers
+};
+// How it divides its shared memory: stages of weights as they lie, columns and their scales; places and barriers.
+struct WideLayout {
+  int groups;  // of a stage
+  int panel_bytes, scale_bytes, stage_bytes;
+  int n_stages, n_tiles;  // n_tiles: whose places are remembered
+};
+ZINC_BOTH WideLayout wide_layout(int header_bytes, int group_bytes, int kind) {
+  WideLayout w{};
+  w.groups = kind == kWideFolded ? kSegmentGroups / 2 : kSegmentGroups;
+  w.panel_bytes = kPanelRows * (header_bytes + w.groups * group_bytes);
+  w.scale_bytes = kWideColumns * (kind == kWideIntegers ? 36 : 8 * w.groups);
+  const int n_bytes = kWideColumns * kWideBytes + kTileRows / kPanelRows * w.panel_bytes + w.scale_bytes;
+  w.stage_bytes = (n_bytes + 1023) / 1024 * 1024;
+  w.n_stages = 4 * w.stage_bytes <= 223 * 1024 ? 4 : 3;
+  w.n_tiles = w.n_stages + 2;
+  return w;
+}
+ZINC_BOTH int wide_shared_bytes(const WideLayout& w) {
+  return w.n_stages * w.stage_bytes + ((w.n_tiles + 2) * kWideColumns + w.n_tiles * 5) * 4 + 2 * w.n_stages * 8 + 8;
+}
 
 // Where the rows that product.cu multiplies come from.
 struct RowSource {
