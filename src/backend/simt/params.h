@@ -220,7 +220,8 @@ ZINC_BOTH int depth_of(const ProductShape& s, int segment_bytes) {
 // pairs busy for a while.
 ZINC_BOTH int batch_panels(const ProductShape& s) {
   constexpr int kMostSums = 4096;
-  const int most_rows = 64 * s.n_pairs / (kPanelRows / s.n_ranks), most_sums = kMostSums / (units_of(s) * kPanelRows);
+  const int rows = kPanelRows / s.n_ranks;  // of a panel, in one block
+  const int most_rows = 64 * s.n_pairs / rows, most_sums = kMostSums / (units_of(s) * rows);
   const int most = most_rows < most_sums ? most_rows : most_sums;
   return s.most_panels <= most || s.most_panels == 1 ? s.most_panels : most < 1 ? 1 : most;
 }
