@@ -121,7 +121,16 @@ std::vector<CaseSource> linear_cases() {
   for (const int64_t n_in : {7, 33, 130}) add_linear(k_f32, {.n_in = n_in, .n_out = 33, .n_tokens = 3});
   for (const int64_t n_in : {7, 33, 130}) add_linear(k_f16, {.n_in = n_in, .n_out = 65, .n_tokens = 2});
   add_linear(*find_format("q8_0"), {.n_in = 64, .n_out = 5, .n_tokens = 3, .n_heads = 3, .bias = true});
+  // One token, as backends cut it up: a ragged last segment, segments shared out unevenly, more rows than fit at once.
+  for (const char* name : {"q8_0", "mxfp4"}) add_linear(*find_format(name), {.n_in = 2880, .n_out = 40, .n_tokens = 1});
+  for (const char* name : {"q4_k", "q6_k"}) add_linear(*find_format(name), {.n_in = 768, .n_out = 33, .n_tokens = 1});
+  add_linear(*find_format("q4_k"), {.n_in = 4096, .n_out = 64, .n_tokens = 1, .bias = true});
+  add_linear(*find_format("q5_k"), {.n_in = 256, .n_out = 20000, .n_tokens = 1});
+  add_linear(k_f16, {.n_in = 4100, .n_out = 33, .n_tokens = 1});
   add_linear(k_f32, {.n_in = 16, .n_out = 4, .n_tokens = 70});
+  for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_1"}) {  // one of each kind of scales, as prompts are multiplied
+    add_linear(*find_format(format), {.n_in = 768, .n_out = 70, .n_tokens = 70});
+  }
   for (const ExpertShape s :
        {ExpertShape{true, false, false}, {false, true, false}, {true, true, true}, {false, false, true}}) {
     for (const Format* format : {&k_f32, find_format("q8_0")}) {

@@ -30,6 +30,8 @@ Fusion::Fusion(const Graph& graph, const FindMatrix& matrix, const FusionLimits&
   find_gated_heads();
   find_routes();
   find_deltas();
+  if (limits_.half_rows > 0) find_halves();
+  if (limits_.stream_elems > 0) find_added_norms();
 }
 
 void Fusion::find_readers() {
@@ -235,6 +237,54 @@ void Fusion::find_products() {
 
 const ProductGroup* Fusion::products_at(int i) const {
   const auto found = std::ranges::find(products_, i, &ProductGroup::at);
+  return found == products_.end() ? nullptr : &*found;
+}
+
+// The gate that alone reads both halves of a product's row, each by itself.
+int Fusion::act_of_halves(int product) const {
+  const Value out = node(product).out[0];
+  std::vector<int> slices = readers_[at(owner(out))];
+  const int64_t half = graph_.info(out).shape.inner() / 2;
+  if (slices.size() != 2 || is_host_read_[at(owner(out))] || half % limits_.half_rows != 0) return -1;
+  if (node(slices[0]).op != Op::slice || node(slices[1]).op != Op::slice) return -1;
+  if (node(slices[0]).as<SliceParams>().begin > 0) std::swap(slices[0], slices[1]);
+  for (size_t i = 0; i < 2; ++i) {
+    const Node& slice = node(slices[i]);
+    if (slice.as<SliceParams>().begin != static_cast<int64_t>(i) * half ||
+        graph_.info(slice.out[0]).shape.inner() != half) {
+      return -1;
+    }
+  }
+  const int act = only_reader(node(slices[0]).out[0]);
+  const bool is_gate = act >= 0 && node(act).op == Op::gated_act && !is_absorbed(act, true) &&
+                       only_reader(node(slices[1]).out[0]) == act && owner(node(act).in[0]) == result_of(slices[0]) &&
+                       owner(node(act).in[1]) == result_of(slices[1]);
+  return is_gate ? act : -1;
+}
+
+void Fusion::find_halves() {
+  for (ProductGroup& group : products_) {
+    const int i = group.nodes[0];
+    const Node& n = node(i);
+    const bool is_expert = n.op == Op::moe_linear;
+    const Shape& shape = graph_.info(n.in[0]).shape;
+    const bool is_row = is_expert ? shape.n_dims() == 1 && graph_.info(n.in[2]).shape.elems() <= limits_.used
+                                  : shape.elems() == matrix_of(i)->n_in;
+    if (group.nodes.size() != 1 || group.act >= 0 || group.add >= 0 || !is_row || n.in[is_expert ? 3 : 2]) continue;
+    group.halves = act_of_halves(i);
+    if (group.halves < 0) continue;
+    for (int slice : readers_[at(result_of(i))]) is_absorbed_in_one_row_[at(slice)] = true;
+    is_absorbed_in_one_row_[at(group.halves)] = true;
+    later_uses_.push_back({n.in[0], group.halves});
+    if (is_expert) later_uses_.push_back({n.in[2], group.halves});
+    if (const int norm = foldable_norm(n.in[0], true); norm >= 0) {
+      later_uses_.push_back({node(norm).in[0], group.halves});
+    }
+  }
+}
+
+const ProductGroup* Fusion::halves_at(int i) const {
+  const auto found = std::ranges::find(products_, i, &ProductGroup::halves);
   return found == products_.end() ? nullptr : &*found;
 }
 
@@ -488,6 +538,87 @@ void Fusion::find_deltas() {
 const DeltaGroup* Fusion::delta_at(int i) const {
   const auto found = std::ranges::find(deltas_, i, &DeltaGroup::delta);
   return found == deltas_.end() ? nullptr : &*found;
+}
+
+// ---- norms before the residual ----
+
+// A norm of a whole row that is a launch of its own.
+bool Fusion::is_row_norm(int i) const {
+  if (i < 0 || node(i).op != Op::norm || is_absorbed(i, true) || folds_in_one_row_[at(i)]) return false;
+  const Shape& shape = graph_.info(node(i).out[0]).shape;
+  return node(i).as<NormParams>().kind == NormKind::rms && shape.inner() == shape.elems() && shape.elems() % 8 == 0 &&
+         shape.elems() <= limits_.stream_elems;
+}
+
+// Of two rows that are normed for it alone, and read by a norm alone.
+bool Fusion::is_sum_of_norms(int sum) const {
+  if (sum < 0 || node(sum).op != Op::add || is_absorbed(sum, true) || !is_row_norm(only_reader(node(sum).out[0])))
+    return false;
+  const int a = maker(node(sum).in[0]), b = maker(node(sum).in[1]);
+  return a != b && is_row_norm(a) && is_row_norm(b) && only_reader(node(a).out[0]) == sum &&
+         only_reader(node(b).out[0]) == sum;
+}
+
+// `norm` is of one row, or of the sum of two that are normed themselves.
+AddNormed Fusion::normed_by(int norm) const {
+  const int sum = maker(node(norm).in[0]);
+  if (!is_sum_of_norms(sum)) return {.norms = {norm, -1}};
+  return {.norms = {maker(node(sum).in[0]), maker(node(sum).in[1])}, .sum = sum, .outer = norm};
+}
+
+// The first to read the result is a norm, then a factor, then a vector of them.
+void Fusion::find_branch(AddNormed& group) const {
+  const Value result = node(group.at).out[0];
+  for (int norm : readers_[at(owner(result))]) {
+    if (!is_row_norm(norm)) continue;
+    const int scale = only_reader(node(norm).out[0]);
+    if (scale < 0 || node(scale).op != Op::scale || is_absorbed(scale, true)) continue;
+    const int mul = only_reader(node(scale).out[0]);
+    if (mul < 0 || node(mul).op != Op::mul || is_absorbed(mul, true) ||
+        graph_.info(node(mul).in[1]).shape.elems() != graph_.info(result).shape.elems()) {
+      continue;
+    }
+    const bool is_first =
+        std::ranges::all_of(readers_[at(owner(result))], [&](int r) { return r == norm || runs_at_[at(r)] > mul; });
+    if (!is_first) continue;
+    group.branch_norm = norm;
+    group.branch_scale = scale;
+    group.branch_mul = group.at = mul;
+    return;
+  }
+}
+
+void Fusion::find_added_norms() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::add || is_absorbed(i, true) || is_sum_of_norms(i)) continue;
+    for (const Value operand : {node(i).in[0], node(i).in[1]}) {
+      const int norm = maker(operand);
+      if (!is_row_norm(norm) || only_reader(operand) != i) continue;
+      AddNormed group = normed_by(norm);
+      group.add = group.at = i;
+      const int mul = only_reader(node(i).out[0]);
+      if (mul >= 0 && node(mul).op == Op::mul && !is_absorbed(mul, true) &&
+          graph_.info(node(mul).in[1]).shape.elems() == 1) {
+        group.mul = group.at = mul;
+      }
+      find_branch(group);
+      for (int member : {group.norms[0], group.norms[1], group.sum, group.outer, group.add, group.mul,
+                         group.branch_norm, group.branch_scale, group.branch_mul}) {
+        if (member < 0) continue;
+        is_absorbed_in_one_row_[at(member)] = true;
+        for (Value v : node(member).in) {
+          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, group.at});
+        }
+      }
+      added_norms_.push_back(group);
+      break;
+    }
+  }
+}
+
+const AddNormed* Fusion::add_normed_at(int i) const {
+  const auto found = std::ranges::find(added_norms_, i, &AddNormed::at);
+  return found == added_norms_.end() ? nullptr : &*found;
 }
 
 bool Fusion::is_shared_gate(int product) const {

@@ -31,6 +31,8 @@ struct FusionLimits {
   int64_t used, experts;       // experts of a token found and mixed within one kernel; of a layer, found
   int64_t row_elems;           // of a row whose norms and gates products do themselves
   int64_t mix_elems;           // of all rows that experts' last products read together
+  int half_rows = 0;           // a gate and an up in one matrix are taken apart at multiples of this; 0: never
+  int64_t stream_elems = 0;    // of a row that is normed and added to the residual in one kernel; 0: there is none
   bool sums_combines = false;  // a weighted sum of experts is also added to something
 };
 
@@ -45,6 +47,7 @@ struct ProductGroup {
   std::vector<int> nodes;  // linear or moe_linear, of one to four matrices
   int act = -1;            // the gated_act of nodes 0 (gate) and 1 (up), which have one format
   int add = -1;            // the add of node 0's result, the only one
+  int halves = -1;         // in steps of one row: the gated_act of the halves of node 0's result, where it runs then
   int at = 0;              // the node at which the group runs
 };
 
@@ -79,6 +82,14 @@ struct DeltaGroup {
   int delta = -1, conv = -1, q_norm = -1, k_norm = -1;
 };
 
+// In steps of one row: norms of one or two results, their sum, its norm, the residual's sum with it and a factor; and a
+// second result that is a norm of the first one with two factors.
+struct AddNormed {
+  int norms[2] = {-1, -1}, sum = -1, outer = -1, add = -1, mul = -1;
+  int branch_norm = -1, branch_scale = -1, branch_mul = -1;
+  int at = 0;
+};
+
 class Fusion {
  public:
   Fusion(const Graph& graph, const FindMatrix& matrix, const FusionLimits& limits, bool keep_values);
@@ -86,6 +97,7 @@ class Fusion {
   int32_t owner(Value v) const { return owners_[static_cast<size_t>(v.id)]; }  // whose memory a view shows
   int maker(Value v) const { return makers_[static_cast<size_t>(owner(v))]; }
   const ProductGroup* products_at(int node) const;  // that run there; nullptr: none
+  const ProductGroup* halves_at(int node) const;    // in a step of one row: that run there with their gate
   const HeadGroup* heads_of(int attention) const;   // nullptr: not fused
   const HeadGroup* attention_at(int node) const;    // in a step of one row: that runs there; nullptr: none
   // Another node runs it.
@@ -107,6 +119,7 @@ class Fusion {
   }
   const GatedHeads* gated_heads(Value x) const;
   const DeltaGroup* delta_at(int node) const;
+  const AddNormed* add_normed_at(int node) const;
   bool is_shared_gate(int product) const;  // its one number is a mix's
   int route_of_logits(int product) const;
   int route_of_experts(const ProductGroup& group) const;
@@ -139,6 +152,8 @@ class Fusion {
   void finish_group(ProductGroup& group);
   bool are_siblings(int a, int b) const;
   bool are_gated(int a, int b) const;
+  void find_halves();
+  int act_of_halves(int product) const;  // -1: none
   void find_combines();
   void find_forms();
   void find_norms();
@@ -148,6 +163,11 @@ class Fusion {
   void find_gated_heads();
   void find_routes();
   void find_deltas();
+  bool is_row_norm(int i) const;
+  bool is_sum_of_norms(int sum) const;
+  AddNormed normed_by(int norm) const;
+  void find_branch(AddNormed& group) const;
+  void find_added_norms();
   int sliced_from(Value v, int64_t begin) const;  // the maker of what v is a part of, from there on; -1: none
   int only_reader(Value v) const;                 // -1: none or several
   int32_t result_of(int i) const { return owner(node(i).out[0]); }
@@ -168,6 +188,7 @@ class Fusion {
   std::vector<MixGroup> mixes_;
   std::vector<GatedHeads> gated_heads_;
   std::vector<DeltaGroup> deltas_;
+  std::vector<AddNormed> added_norms_;
   std::vector<int> routes_;                           // that are done within other launches
   std::vector<bool> is_foldable_, folds_in_one_row_;  // per node: norms
   std::vector<RoundedForm> forms_;

@@ -22,6 +22,7 @@ inline const BackendInfo* cpu_vulkan() {
     if (!vulkan.ok()) return BackendInfo{};
     BackendInfo named = *vulkan.value();
     named.name = "vulkan:llvmpipe";
+    named.attention_bits = 32;  // it has no matrices of halves
     named.open = [](int n_threads) { return open_backend("vulkan:llvmpipe", n_threads); };
     named.usable = [] {
 #if defined(ZINC_IS_SANITIZED)  // Mesa and its compiler leak and race in their own ways

@@ -14,12 +14,11 @@ constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing: integer dot produc
 constexpr size_t kPlainShared = 40 << 10;          // what every kernel has, beside what it declares itself
 constexpr int kProgrammaticMajor = 9;              // Hopper: dependent launches
 
-// Hopper's own instructions belong to sm_90a alone; newer parts keep the plain name.
+}  // namespace
+
 std::string architecture_name(int major, int minor) {
   return fmt::format("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
 }
-
-}  // namespace
 
 std::string too_old(int major, int minor) {
   if (std::pair(major, minor) >= std::pair(kOldestMajor, kOldestMinor)) return "";
@@ -76,6 +75,7 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
   api.device_attribute(&device->minor_, kMinor, id);
   api.device_attribute(&device->n_multiprocessors_, kSmCount, id);
   api.device_attribute(&device->max_shared_bytes_, kMaxSharedOptIn, id);
+  api.device_attribute(&device->has_clusters_, kClusterLaunch, id);
   if (const std::string why = too_old(device->major_, device->minor_); !why.empty()) {
     return fail(ErrorCode::unsupported, "{} has {}", name, why);
   }
@@ -193,9 +193,17 @@ Status Device::allow_shared(Function function, size_t n_bytes) {
 }
 
 Status Device::run(const Launch& launch, bool after_previous) const {
-  LaunchAttribute attribute{};
-  attribute.id = kProgrammaticLaunch;
-  attribute.value.number = 1;
+  std::array<LaunchAttribute, 2> attributes{};
+  unsigned n_attributes = 0;
+  if (after_previous && major_ >= kProgrammaticMajor) {
+    attributes[n_attributes].id = kProgrammaticLaunch;
+    attributes[n_attributes++].value.number = 1;
+  }
+  if (launch.cluster > 1) {
+    attributes[n_attributes].id = kClusterDimension;
+    const std::array<unsigned, 3> blocks = {launch.cluster, 1, 1};
+    std::ranges::copy(blocks, attributes[n_attributes++].value.dimensions);
+  }
   const LaunchConfig config{.grid_x = launch.grid[0],
                             .grid_y = launch.grid[1],
                             .grid_z = launch.grid[2],
@@ -204,8 +212,8 @@ Status Device::run(const Launch& launch, bool after_previous) const {
                             .block_z = 1,
                             .shared_bytes = launch.shared_bytes,
                             .stream = stream_,
-                            .attributes = &attribute,
-                            .n_attributes = after_previous && major_ >= kProgrammaticMajor ? 1u : 0u};
+                            .attributes = attributes.data(),
+                            .n_attributes = n_attributes};
   void* params[] = {const_cast<std::byte*>(launch.params.data())};
   return check(api_.launch(&config, launch.function, params, nullptr), "launching a kernel");
 }

@@ -23,6 +23,7 @@ struct Launch {
   std::array<unsigned, 3> grid = {1, 1, 1};
   unsigned shared_bytes = 0;
   unsigned threads = simt::kThreads;  // of a block
+  unsigned cluster = 1;               // blocks that run together, along x
   alignas(16) std::array<std::byte, 1024> params{};
 
   template <class P>
@@ -38,6 +39,8 @@ struct Launch {
 
 class Device;
 
+// What kernels are compiled for. Hopper's own instructions belong to sm_90a alone; newer parts keep the plain name.
+std::string architecture_name(int major, int minor);
 // Why GPUs of this compute capability are not used; empty: they are.
 std::string too_old(int major, int minor);
 
@@ -99,6 +102,7 @@ class Device {
   bool has_matrix_cores() const { return major_ >= 8; }  // for the instructions gemm.cu uses
   bool has_warpgroups() const { return major_ == 9; }    // for those of gemm_wide.cu
   bool has_bulk_copies() const { return major_ >= 9; }
+  bool has_clusters() const { return has_clusters_ != 0; }
   int n_multiprocessors() const { return n_multiprocessors_; }
   int max_shared_bytes() const { return max_shared_bytes_; }
   const DriverApi& api() const { return api_; }
@@ -128,7 +132,7 @@ class Device {
   Stream stream_ = nullptr;
   std::string name_;
   size_t memory_bytes_ = 0;
-  int major_ = 0, minor_ = 0, n_multiprocessors_ = 0, max_shared_bytes_ = 0;
+  int major_ = 0, minor_ = 0, n_multiprocessors_ = 0, max_shared_bytes_ = 0, has_clusters_ = 0;
   KernelSource source_;
   std::map<std::string, Module> modules_;      // by the text of their programs
   std::map<std::string, Function> functions_;  // by that and their names

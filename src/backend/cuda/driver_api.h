@@ -26,12 +26,14 @@ enum DeviceAttribute : int {
   kMajor = 75,
   kMinor = 76,
   kMaxSharedOptIn = 97,
+  kClusterLaunch = 120,
 };
 inline constexpr int kMaxDynamicShared = 8;     // function attribute
 inline constexpr int kSharedCarveout = 9;       // likewise
 inline constexpr unsigned kNonBlocking = 1;     // stream flag
 inline constexpr unsigned kRelaxedCapture = 2;  // capture mode
-inline constexpr int kProgrammaticLaunch = 6;   // launch attribute: may start before the kernel before it has ended
+inline constexpr int kClusterDimension = 4;     // launch attribute: blocks that run together
+inline constexpr int kProgrammaticLaunch = 6;   // likewise: may start before the kernel before it has ended
 
 struct LaunchAttribute {
   int id;
@@ -39,6 +41,7 @@ struct LaunchAttribute {
   union {
     char bytes[64];
     int number;
+    unsigned dimensions[3];
   } value;
 };
 struct LaunchConfig {

@@ -14,11 +14,19 @@ namespace zinc::cuda {
 struct FakeLaunch {
   std::string kernel;
   LaunchConfig config;
+  std::vector<LaunchAttribute> attributes;
   std::vector<std::byte> params;
+
+  unsigned attribute(int id) const {  // its first number; 0: not there
+    for (const LaunchAttribute& a : attributes) {
+      if (a.id == id) return a.value.dimensions[0];
+    }
+    return 0;
+  }
 };
 
 struct FakeDriver {
-  int major = 9, minor = 0;
+  int major = 9, minor = 0, n_multiprocessors = 4, has_clusters = 1;
   size_t free_bytes = size_t{1} << 30;
   int n_allocations = 0, n_copies_in = 0, n_copies_out = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
   bool is_capturing = false;

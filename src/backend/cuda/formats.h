@@ -10,6 +10,7 @@ struct PanelFormat {
   std::string_view name;
   int header_bytes, group_bytes;  // of one row: per segment of 256 inputs, per group of 32
   int rounded_block;              // activations that share a scale: 32 or 256; 0: they stay floats
+  bool has_power_scales = false;  // its scales are powers of two
 };
 
 extern const PanelFormat kPanelFormats[];                     // ended by an empty name

@@ -7,6 +7,7 @@ namespace zinc::cuda {
 namespace {
 
 constexpr int64_t kMaxGridY = 65535;
+constexpr size_t kThirdOfShared = 80 << 10;  // of a multiprocessor: two blocks fit, three do not
 
 }  // namespace
 
@@ -54,6 +55,7 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
     programs_.push_back(program);
     return ok_status();
   }
+  if (is_one_row()) shared_bytes = std::max(shared_bytes, kThirdOfShared);
   ZINC_TRY(function, device_.kernel(program, kernel));
   if (Status s = device_.allow_shared(function, shared_bytes); !s.ok()) return s;
   launch.function = function;
@@ -82,8 +84,14 @@ Status Lowering::lower_all() {
       continue;
     }
     if (const ProductGroup* group = room_.fusion().products_at(i)) {
-      if (is_one_row() && room_.fusion().is_mixed(*group)) continue;
+      if (is_one_row() && (group->halves >= 0 || room_.fusion().is_mixed(*group))) continue;
       if (Status s = lower_products(*group); !s.ok()) return s;
+      continue;
+    }
+    if (const ProductGroup* group = is_one_row() ? room_.fusion().halves_at(i) : nullptr) {
+      ProductGroup gated = *group;
+      gated.act = group->halves;
+      if (Status s = lower_one_row(gated); !s.ok()) return s;
       continue;
     }
     if (const HeadGroup* group = is_one_row() ? room_.fusion().attention_at(i) : nullptr) {
@@ -92,6 +100,10 @@ Status Lowering::lower_all() {
     }
     if (const DeltaGroup* group = is_one_row() ? room_.fusion().delta_at(i) : nullptr) {
       if (Status s = lower_delta_one(*group); !s.ok()) return s;
+      continue;
+    }
+    if (const AddNormed* group = is_one_row() ? room_.fusion().add_normed_at(i) : nullptr) {
+      if (Status s = lower_add_normed(*group); !s.ok()) return s;
       continue;
     }
     if (room_.fusion().is_absorbed(i, is_one_row())) continue;

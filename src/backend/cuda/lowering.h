@@ -3,6 +3,7 @@
 // fused.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cuda/room.h"
@@ -54,6 +55,7 @@ class Lowering {
   Status lower_one_row(const ProductGroup& group);
   Status lower_mix(const MixGroup& mix);
   Status lower_delta_one(const DeltaGroup& group);
+  Status lower_add_normed(const AddNormed& group);
   simt::DeltaParams delta_params(const Node& n) const;
   Status check_delta(const simt::DeltaParams& params) const;
   simt::ConvParams conv_params(const Node& n) const;
@@ -63,6 +65,7 @@ class Lowering {
   bool is_spread(int i) const;  // the product's segments are added up by whoever reads it
   void fill_source(const ProductGroup& group, RowLaunch& launch) const;
   simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
+  simt::Rounded form_of(const RoundedForm& form, Value v) const;
   void fill_route(int route, RowLaunch& launch) const;
   const float* other_operand(int add, Value result) const;
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
@@ -118,10 +121,17 @@ class Lowering {
   bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
   // Activations of a tile on matrix cores.
   int matrix_tile_columns() const { return device_.has_warpgroups() ? simt::kWideColumns : simt::kTileColumns; }
-  // Products come as simt/product.cu's, with the norms before them: where its rings fit.
+  // Products come as simt/product.cu's, with the norms before them: where its rings fit, twice (Hopper and Blackwell of
+  // data centres; other parts have half the shared memory).
   bool is_one_row() const {
     constexpr int kRingBytes = 200 << 10;
     return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kRingBytes;
+  }
+  // Blocks of a launch among those of a step of one row. Each multiprocessor holds a block of two launches, one that
+  // works and one that waits with its weights at hand; a launch that leaves one out or takes it whole puts the next
+  // out of step. What has no work waits too.
+  int64_t one_per_multiprocessor(int64_t n_blocks) const {
+    return std::max<int64_t>(n_blocks, device_.n_multiprocessors());
   }
   const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
 

@@ -27,6 +27,13 @@ int64_t unit_floats(const simt::KvLayer& kv, int n_rows, int n_warps) {
   return n_rows * (blocks_of(kv.k_dim) * 16 + 4) + simt::kWarps / n_warps * (kUnitRows * 36 + 2 * kUnitRows * n_warps);
 }
 
+// What holds for the queries' rotation and the key's.
+simt::TurnKind turn_of(const simt::AttendOneParams& params) {
+  if (params.parts[0].adjacent || params.parts[1].adjacent) return simt::kTurnPairs;
+  const bool are_whole = params.parts[0].n_pairs % 8 == 0 && params.parts[1].n_pairs % 8 == 0;
+  return are_whole ? simt::kTurnEights : simt::kTurnRagged;
+}
+
 }  // namespace
 
 simt::AttentionParams Lowering::attention_params(const Node& n) const {
@@ -145,7 +152,7 @@ Status Lowering::lower_heads(const HeadGroup& group, const simt::KvLayer& kv) {
   return emit_warps("attention", kernel.c_str(), params, int64_t{sizes_.max_tokens} * n_heads);
 }
 
-// All of it in one launch: some heads a block, chunks spread over as many blocks as fill the device twice.
+// All of it in one launch: some heads a block, chunks spread over as many blocks as there are multiprocessors.
 Status Lowering::lower_attend_one(const HeadGroup& group) {
   const Node& n = node(group.attention);
   simt::AttendOneParams params{};
@@ -169,14 +176,12 @@ Status Lowering::lower_attend_one(const HeadGroup& group) {
   params.attention.partial = room_.attention_partial();
   params.n_done = room_.attention_counts();
   const int n_group = params.attention.n_heads / kv.kv_heads;
-  const auto emit_tiles = [&](const KernelProgram& program, const char* kernel, int n_heads, size_t shared) {
-    const int64_t n_tiles = kv.kv_heads * div_up(n_group, n_heads);
-    const int64_t n_splits =
-        std::clamp<int64_t>(2 * device_.n_multiprocessors() / n_tiles, 1, params.attention.n_chunks);
-    return emit(program, kernel, params, n_tiles, 1, n_splits, shared);
-  };
-  if (unit_warps(kv, cache_.kv_format()) == 0)
-    return emit_tiles({"attention", ""}, "attend_one_f32", 2, attention_bytes(kv, 2));
+  if (unit_warps(kv, cache_.kv_format()) == 0) {
+    constexpr int kHeads = 2;
+    const int64_t n_tiles = kv.kv_heads * div_up(n_group, kHeads), n_multiprocessors = device_.n_multiprocessors();
+    const int64_t n_splits = std::clamp<int64_t>(n_multiprocessors / n_tiles, 1, params.attention.n_chunks);
+    return emit({"attention", ""}, "attend_one_f32", params, n_tiles, 1, n_splits, attention_bytes(kv, kHeads));
+  }
   constexpr int64_t kMostHeads = 6;  // a warp each, and two for the key and the value
   const simt::AttendShape shape{.kv_format = cache_.kv_format() == "f16" ? simt::kKvF16 : simt::kKvQ8,
                                 .k_dim = kv.k_dim,
@@ -186,12 +191,15 @@ Status Lowering::lower_attend_one(const HeadGroup& group) {
                                 .window = params.attention.window,
                                 .has_softcap = params.attention.softcap > 0 ? 1 : 0,
                                 .has_keys = params.parts[1].x ? 1 : 0,
-                                .act = params.act};
-  const std::string text = fmt::format("inline constexpr AttendShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}}};",
-                                       shape.kv_format, shape.k_dim, shape.v_dim, shape.group_heads, shape.tile_heads,
-                                       shape.window, shape.has_softcap, shape.has_keys, shape.act);
-  return emit_tiles({"attend_one", "", text}, "attend_one", shape.tile_heads,
-                    static_cast<size_t>(simt::attend_room_bytes(shape)));
+                                .act = params.act,
+                                .turn = turn_of(params)};
+  const std::string text =
+      fmt::format("inline constexpr AttendShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", shape.kv_format,
+                  shape.k_dim, shape.v_dim, shape.group_heads, shape.tile_heads, shape.window, shape.has_softcap,
+                  shape.has_keys, shape.act, shape.turn);
+  const int64_t n_tiles = kv.kv_heads * div_up(n_group, shape.tile_heads);
+  return emit({"attend_one", "", text}, "attend_one", params, one_per_multiprocessor(n_tiles), 1, 1,
+              static_cast<size_t>(simt::attend_room_bytes(shape)));
 }
 
 }  // namespace zinc::cuda

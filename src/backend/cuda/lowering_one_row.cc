@@ -7,15 +7,16 @@
 namespace zinc::cuda {
 namespace {
 
-size_t segment_bytes(const PanelFormat& format) {
-  return static_cast<size_t>(simt::kPanelRows * (format.header_bytes + simt::kSegmentGroups * format.group_bytes));
+int segment_bytes(const PanelFormat& format) {
+  return simt::panel_segment_bytes(format.header_bytes, format.group_bytes);
 }
 
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
-      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", s.n_in,
-      s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts, s.route_mode,
-      s.strip_rows, s.most_strips, s.x_bytes, s.partial_floats);
+      "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "{}}};",
+      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
+      s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes);
 }
 
 }  // namespace
@@ -30,6 +31,7 @@ struct Lowering::RowLaunch {
   simt::ProductShape shape{};
   simt::ProductParams params{};
   std::vector<Member> members;
+  int64_t n_blocks = 0;
 
   explicit RowLaunch(int n_in) {
     shape.n_in = n_in;
@@ -38,27 +40,25 @@ struct Lowering::RowLaunch {
   void add(const simt::ProductPart& part, const PanelFormat* format, bool is_spread = false) {
     members.push_back({part, format, is_spread});
   }
-  // All that is left to decide: the result is the number of blocks.
-  int64_t finish(int n_multiprocessors);
+  // All that is left to decide. most_ranks: blocks of a cluster, at most.
+  void finish(int n_multiprocessors, int most_ranks);
   KernelProgram program() const;
   size_t shared_bytes() const;
 
  private:
-  int strip_rows(const PanelFormat& format) const {
-    return format.rounded_block > 0 ? shape.strip_rows : simt::kPanelRows;
-  }
-  void choose_rows(int n_multiprocessors);
   void make_classes();
-  void share_blocks(int n_multiprocessors);
+  void choose_pairs();
+  void choose_ranks(int n_multiprocessors, int most_ranks);
+  bool is_one_batch(int n_ranks) const;
+  // The bytes that pass through the busiest block.
+  int64_t share_blocks(int n_multiprocessors, int n_ranks);
   void size_memory();
+  std::span<const simt::ProductClass> classes() const {
+    return {params.classes, static_cast<size_t>(params.n_classes)};
+  }
   std::vector<const PanelFormat*> formats() const;  // each once, in the order of their names
   const PanelFormat& format_of(const simt::ProductClass& c) const {
     return *members[static_cast<size_t>(c.first_part)].format;
-  }
-  int64_t strip_bytes(const simt::ProductClass& c) const {
-    const PanelFormat& format = format_of(c);
-    const int64_t segments = c.is_spread ? 1 : simt::units_of(shape) * (shape.act != simt::kNoAct ? 2 : 1);
-    return segments * static_cast<int64_t>(segment_bytes(format)) * strip_rows(format) / simt::kPanelRows;
   }
 };
 
@@ -70,30 +70,14 @@ std::vector<const PanelFormat*> Lowering::RowLaunch::formats() const {
   return all;
 }
 
-// Sixteen rows a strip, where that leaves no block with more to do and twice as much can be on its way.
-void Lowering::RowLaunch::choose_rows(int n_multiprocessors) {
-  shape.strip_rows = simt::kLaneRows;
-  if (shape.act != simt::kNoAct) return;
-  int64_t n_rows = 0;
-  for (const Member& member : members) {
-    if (member.is_spread) continue;
-    n_rows += member.part.n_out;
-    if (simt::depth_of(2, member.format->header_bytes, member.format->group_bytes) < 2) return;
-  }
-  n_rows *= std::max(1, shape.n_used);
-  const auto most_rows = [&](int rows) { return div_up(div_up(n_rows, rows), n_multiprocessors) * rows; };
-  if (most_rows(2 * simt::kLaneRows) <= most_rows(simt::kLaneRows)) shape.strip_rows = 2 * simt::kLaneRows;
-}
-
 void Lowering::RowLaunch::make_classes() {
   const std::vector<const PanelFormat*> all = formats();
   std::ranges::stable_sort(members, {}, [](const Member& m) { return std::pair(m.format->name, m.is_spread); });
   for (const Member& member : members) {
     simt::ProductPart part = member.part;
-    const int64_t n_strips = member.is_spread
-                                 ? div_up(part.n_out, simt::kPanelRows) * simt::segments_of(shape.n_in)
-                                 : div_up(part.n_out, strip_rows(*member.format)) * std::max(1, shape.n_used);
-    part.n_strips = static_cast<int>(n_strips / std::max(1, shape.n_used));
+    const int64_t n_panels = div_up(part.n_out, simt::kPanelRows) *
+                             (member.is_spread ? simt::segments_of(shape.n_in) : std::max(1, shape.n_used));
+    part.n_panels = static_cast<int>(n_panels / std::max(1, shape.n_used));
     const int i = params.n_parts++;
     params.parts[i] = part;
     const bool is_new = i == 0 || members[static_cast<size_t>(i) - 1].format != member.format ||
@@ -104,60 +88,113 @@ void Lowering::RowLaunch::make_classes() {
                                             .is_spread = member.is_spread ? 1 : 0,
                                             .first_part = i,
                                             .first_block = 0,
-                                            .n_blocks = 1,
-                                            .n_strips = 0};
+                                            .n_panels = 0,
+                                            .each = 0,
+                                            .n_more = 0};
     }
-    params.classes[params.n_classes - 1].n_strips += static_cast<int>(n_strips);
+    params.classes[params.n_classes - 1].n_panels += static_cast<int>(n_panels);
   }
 }
 
-// One block after the other to the class whose blocks have most to read.
-void Lowering::RowLaunch::share_blocks(int n_multiprocessors) {
-  const std::span classes(params.classes, static_cast<size_t>(params.n_classes));
-  const auto load = [&](const simt::ProductClass& c) {
-    return c.is_spread || c.n_blocks >= c.n_strips ? 0 : div_up(c.n_strips, c.n_blocks) * strip_bytes(c);
+// So many that each has two segments of the widest format on their way.
+void Lowering::RowLaunch::choose_pairs() {
+  constexpr int kFewest = 4;
+  shape.ring_bytes = 84 << 10;
+  int widest = 1;
+  for (const Member& member : members) {
+    if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
+  }
+  // A wide row that is normed stands in registers: fewer warps have more of them.
+  const int most = shape.input != simt::kNormedRow || shape.n_in <= 4096 ? simt::kMaxPairs
+                   : shape.n_in <= 8192                                  ? 6
+                                                                         : kFewest;
+  shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, most);
+}
+
+// One cluster after the other to the class whose blocks have most to read; all multiprocessors get a block. What is
+// spread takes half of them at most, where there is something else.
+int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
+  const size_t n_classes = static_cast<size_t>(params.n_classes);
+  std::vector<int64_t> n_clusters(n_classes), loads(n_classes);
+  int64_t n_left = n_multiprocessors / n_ranks;
+  const auto give = [&](size_t i, int64_t n) {
+    const simt::ProductClass& c = params.classes[i];
+    n_clusters[i] += n;
+    n_left -= n;
+    if (c.is_spread) return;
+    loads[i] = div_up(c.n_panels, n_clusters[i]) * div_up(simt::units_of(shape), n_ranks) * segment_bytes(format_of(c));
   };
   const auto is_spread = [](const simt::ProductClass& c) { return c.is_spread != 0; };
-  for (auto n = std::ssize(classes) - std::ranges::count_if(classes, is_spread); n < n_multiprocessors; ++n) {
-    simt::ProductClass& most = *std::ranges::max_element(classes, {}, load);
-    if (load(most) == 0) break;
-    ++most.n_blocks;
+  const int64_t n_spread = std::ranges::count_if(classes(), is_spread);
+  const int64_t most =
+      n_spread == params.n_classes ? n_left : std::max<int64_t>(1, n_left / (2 * std::max<int64_t>(1, n_spread)));
+  for (size_t i = 0; i < n_classes; ++i) {
+    const simt::ProductClass& c = params.classes[i];
+    give(i, c.is_spread ? std::min(div_up(c.n_panels, simt::kSpreadUnits * n_ranks), most) : 1);
   }
-  int first = 0;
-  for (simt::ProductClass& c : classes) {
-    if (c.is_spread) c.n_blocks = static_cast<int>(div_up(c.n_strips, simt::kSpreadUnits));
-    c.first_block = first;
-    first += c.n_blocks;
+  while (n_left > 0) give(static_cast<size_t>(std::ranges::max_element(loads) - loads.begin()), 1);
+  n_blocks = 0;
+  for (size_t i = 0; i < n_classes; ++i) {
+    simt::ProductClass& c = params.classes[i];
+    c.first_block = static_cast<int>(n_blocks);
+    const int64_t n_shares = n_clusters[i] * (c.is_spread ? n_ranks : 1);
+    c.each = static_cast<int>(c.n_panels / n_shares);
+    c.n_more = static_cast<int>(c.n_panels % n_shares);
+    n_blocks += n_clusters[i] * n_ranks;
   }
+  return std::ranges::max(loads);
+}
+
+// Blocks of a cluster tell each other once that their sums are there.
+bool Lowering::RowLaunch::is_one_batch(int n_ranks) const {
+  simt::ProductShape tried = shape;
+  tried.n_ranks = n_ranks;
+  tried.most_panels = 1;
+  for (const simt::ProductClass& c : classes()) {
+    if (!c.is_spread) tried.most_panels = std::max(tried.most_panels, c.each + (c.n_more > 0 ? 1 : 0));
+  }
+  return simt::batch_panels(tried) == tried.most_panels;
+}
+
+// Larger clusters where that leaves no block with more to do, and each with fewer segments of the row to prepare.
+void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
+  constexpr int kFewSegments = 4;
+  shape.n_ranks = 1;
+  int64_t least = share_blocks(n_multiprocessors, 1);
+  if (least == 0) return;  // all is spread
+  for (int n = 2; n <= std::min({most_ranks, simt::units_of(shape), n_multiprocessors}); n *= 2) {
+    const int64_t most = share_blocks(n_multiprocessors, n);
+    if (most > least || (most == least && simt::segments_of(shape.n_in) < n * kFewSegments)) continue;
+    if (!is_one_batch(n)) continue;
+    least = most;
+    shape.n_ranks = n;
+  }
+  share_blocks(n_multiprocessors, shape.n_ranks);
 }
 
 void Lowering::RowLaunch::size_memory() {
   constexpr int kRounded = 256 + 2 * 32, kFloats = 1024;  // a segment: simt::SharedX, or plain
+  // Two launches' blocks are on a multiprocessor: half of its memory, less what the driver and the kernel itself take.
+  const int half = (113 << 10) - 512 - 4 * shape.n_experts;
   const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
-  shape.most_strips = 1;
-  for (int i = 0; i < params.n_classes; ++i) {
-    const simt::ProductClass& c = params.classes[i];
-    if (!c.is_spread) shape.most_strips = std::max(shape.most_strips, static_cast<int>(div_up(c.n_strips, c.n_blocks)));
-  }
-  for (int i = 0; i < params.n_classes; ++i) {
-    const simt::ProductClass& c = params.classes[i];
-    const PanelFormat& format = format_of(c);
-    const bool is_float = format.rounded_block == 0;
+  shape.most_panels = 1;
+  for (const simt::ProductClass& c : classes()) {
+    const bool is_float = format_of(c).rounded_block == 0;
     shape.x_bytes = std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
     if (c.is_spread) continue;
-    const int rows = strip_rows(format), n_strips = simt::batch_strips(shape, rows);
-    const int n_terms = shape.act != simt::kNoAct ? 2 : 1, n_halves = n_strips < shape.most_strips ? 2 : 1;
-    shape.partial_floats = std::max(shape.partial_floats, n_strips * simt::units_of(shape) * rows * n_terms * n_halves);
+    shape.most_panels = std::max(shape.most_panels, c.each + (c.n_more > 0 ? 1 : 0));
   }
+  const int n_panels = simt::batch_panels(shape), n_halves = n_panels < shape.most_panels ? 2 : 1;
+  shape.partial_floats = n_halves * n_panels * simt::units_of(shape) * simt::kPanelRows / shape.n_ranks;
+  shape.ring_bytes = std::max(shape.ring_bytes / 2, std::min(shape.ring_bytes, half - simt::room_of(shape).ring));
 }
 
-int64_t Lowering::RowLaunch::finish(int n_multiprocessors) {
-  choose_rows(n_multiprocessors);
+void Lowering::RowLaunch::finish(int n_multiprocessors, int most_ranks) {
   make_classes();
-  share_blocks(n_multiprocessors);
+  shape.n_parts = params.n_parts;
+  choose_pairs();
+  choose_ranks(n_multiprocessors, most_ranks);
   size_memory();
-  const simt::ProductClass& last = params.classes[params.n_classes - 1];
-  return last.first_block + last.n_blocks;
 }
 
 KernelProgram Lowering::RowLaunch::program() const {
@@ -170,27 +207,25 @@ KernelProgram Lowering::RowLaunch::program() const {
 }
 
 size_t Lowering::RowLaunch::shared_bytes() const {
-  size_t ring = 0;
-  const int n_sets = simt::sets_of(shape);
+  int ring = 0;
   for (const Member& member : members) {
-    const PanelFormat& f = *member.format;
-    size_t its = 0;
+    const int bytes = segment_bytes(*member.format);
     if (member.is_spread) {
-      its = simt::kSpreadUnits * segment_bytes(f);
-    } else if (f.rounded_block > 0) {
-      its = static_cast<size_t>(simt::depth_of(n_sets, f.header_bytes, f.group_bytes) * simt::kProductWarps * n_sets *
-                                simt::slot_bytes(f.header_bytes, f.group_bytes));
+      ring = std::max(ring, simt::kSpreadUnits * bytes);
+    } else if (member.format->rounded_block > 0) {
+      ring = std::max(ring, simt::depth_of(shape, bytes) * shape.n_pairs * bytes);
     }
-    ring = std::max(ring, its);
   }
-  return static_cast<size_t>(simt::room_of(shape).ring) + ring;
+  return static_cast<size_t>(simt::room_of(shape).ring + ring);
 }
 
 Status Lowering::emit_row_launch(RowLaunch& launch) {
-  const int64_t n_blocks = launch.finish(device_.n_multiprocessors());
+  constexpr int kMostRanks = 2;  // fours cannot be had from all multiprocessors
+  launch.finish(device_.n_multiprocessors(), device_.has_clusters() ? kMostRanks : 1);
   Launch made = Launch::of(nullptr, launch.params, 1);
-  made.threads = simt::kProductThreads;
-  return add(launch.program(), "product", made, n_blocks, 1, 1, launch.shared_bytes());
+  made.threads = static_cast<unsigned>(simt::product_threads(launch.shape));
+  made.cluster = static_cast<unsigned>(launch.shape.n_ranks);
+  return add(launch.program(), "product", made, launch.n_blocks, 1, 1, launch.shared_bytes());
 }
 
 // Experts with rows of their own are not: only a mix takes them.
@@ -226,7 +261,12 @@ simt::ProductPart Lowering::product_part(const ProductGroup& group, size_t i) co
   part.out = room_.floats(n.out[0]);
   part.bias = bias(n);
   part.expert_scale = scale(n);
-  if (group.act >= 0 && i == 0) {
+  if (group.halves >= 0) {
+    part.n_out = matrix.n_out / 2;
+    part.last = matrix.bytes + part.n_out / simt::kPanelRows * matrix.panel_bytes;
+    part.last_scale = part.expert_scale;
+    part.out = room_.floats(node(group.halves).out[0]);
+  } else if (group.act >= 0 && i == 0) {
     const Node& up = node(group.nodes[1]);
     part.last = matrix_of(group.nodes[1]).matrix.bytes;
     part.last_bias = bias(up);

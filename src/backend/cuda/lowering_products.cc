@@ -13,15 +13,12 @@ size_t gemm_shared_bytes(const PanelFormat& format) {
   return 2 * static_cast<size_t>(weights + simt::kTileColumns * column);
 }
 
-// Of gemm_wide.cu (Shared): two stages of unpacked weights and activations, three sets of scales, four of a tile's
-// places and results, the barriers.
 size_t wide_shared_bytes(const PanelFormat& format) {
-  constexpr size_t kPlane = size_t{simt::kTileRows} * simt::kSegmentElems, kRow = simt::kTileRows;
-  const bool is_integer = format.rounded_block == simt::kSegmentElems;
-  const size_t stage = (is_integer ? 3 : 2) * kPlane;
-  const size_t scales =
-      kRow * (is_integer ? 2 * sizeof(float) + 3 * 16 + sizeof(float) : 4 * simt::kSegmentGroups * sizeof(float));
-  return 2 * stage + 3 * scales + 4 * (kRow + 5) * sizeof(int) + 4 * sizeof(uint64_t);
+  const int kind = format.rounded_block == simt::kSegmentElems ? simt::kWideIntegers
+                   : format.has_power_scales                   ? simt::kWideFolded
+                                                               : simt::kWideFloats;
+  const simt::WideLayout layout = simt::wide_layout(format.header_bytes, format.group_bytes, kind);
+  return static_cast<size_t>(simt::wide_shared_bytes(layout));
 }
 
 }  // namespace
@@ -30,7 +27,7 @@ Result<simt::Rounded> Lowering::rounded(Value v, const DeviceMatrix& matrix) {
   const int n_in = matrix.matrix.n_in;
   const RoundedForm* form = room_.fusion().form(v, matrix.format->rounded_block, n_in);
   ZINC_CHECK(form != nullptr);
-  const simt::Rounded out = room_.rounded(*form);
+  const simt::Rounded out = form_of(*form, v);
   if (std::ranges::find(made_, form) != made_.end()) return out;
   made_.push_back(form);
   const simt::RoundParams params{.x = room_.floats(v),
@@ -52,8 +49,15 @@ Lowering::Written Lowering::written(Value v, int64_t n_in) {
   if (!form) return {.floats = room_.floats(v)};
   made_.push_back(form);
   return {.floats = room_.fusion().is_read_as_floats(v) ? room_.floats(v) : nullptr,
-          .rounded = room_.rounded(*form),
+          .rounded = form_of(*form, v),
           .block = form->block};
+}
+
+// What only gemm_wide.cu reads is not written in a step of few rows.
+simt::Rounded Lowering::form_of(const RoundedForm& form, Value v) const {
+  simt::Rounded out = room_.rounded(form);
+  if (is_small(v, width(v) / form.n_in)) out.wide = nullptr;
+  return out;
 }
 
 // The group's input: rounded by its maker, rounded or normed on the way in, or rounded now.

@@ -102,8 +102,11 @@ Status Lowering::lower_delta_one(const DeltaGroup& group) {
                                     .conv = conv_params(node(group.conv)),
                                     .norm_eps = node(group.q_norm).as<zinc::NormParams>().eps};
   if (Status s = check_delta(params.delta); !s.ok()) return s;
-  return emit({"recurrent", ""}, params.delta.k_dim <= 128 ? "delta_one_128" : "delta_one_256", params,
-              div_up(params.delta.v_dim, 32), params.delta.v_heads);
+  constexpr int kColumns = 32, kKeys = 128;
+  const bool is_whole = params.delta.k_dim == kKeys && params.delta.v_dim % kColumns == 0;
+  const char* upto = params.delta.k_dim <= kKeys ? "delta_one_upto_128" : "delta_one_upto_256";
+  const int64_t n_tiles = div_up(params.delta.v_dim, kColumns) * params.delta.v_heads;
+  return emit({"recurrent", ""}, is_whole ? "delta_one_128" : upto, params, one_per_multiprocessor(n_tiles));
 }
 
 }  // namespace zinc::cuda

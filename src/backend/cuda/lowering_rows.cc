@@ -66,6 +66,37 @@ Status Lowering::lower_norm(int i) {
   return emit({"rows", ""}, "norm_rows", params, rows);
 }
 
+Status Lowering::lower_add_normed(const AddNormed& group) {
+  simt::AddNormedParams params{};
+  const auto eps = [&](int norm) { return node(norm).as<zinc::NormParams>().eps; };
+  for (size_t i = 0; i < 2 && group.norms[i] >= 0; ++i) {
+    const Node& norm = node(group.norms[i]);
+    params.x[i] = room_.floats(norm.in[0]);
+    params.weights[i] = vector(norm.in[1]);
+    params.eps[i] = eps(group.norms[i]);
+    ++params.n_normed;
+  }
+  int last = group.norms[0];
+  if (group.outer >= 0) {
+    last = group.outer;
+    params.has_outer = 1;
+    params.outer_weights = vector(node(last).in[1]);
+    params.outer_eps = eps(last);
+  }
+  params.residual = other_operand(group.add, node(last).out[0]);
+  params.out = room_.floats(node(group.mul >= 0 ? group.mul : group.add).out[0]);
+  params.scale = group.mul >= 0 ? vector(node(group.mul).in[1]) : nullptr;
+  params.width = static_cast<int>(width(node(group.add).out[0]));
+  if (group.branch_mul >= 0) {
+    params.branch = room_.floats(node(group.branch_mul).out[0]);
+    params.branch_norm_weights = vector(node(group.branch_norm).in[1]);
+    params.branch_eps = eps(group.branch_norm);
+    params.branch_factor = node(group.branch_scale).as<ScaleParams>().factor;
+    params.branch_weights = vector(node(group.branch_mul).in[1]);
+  }
+  return emit({"residual", ""}, "add_normed", params, one_per_multiprocessor(1));
+}
+
 Status Lowering::lower_rope(int i) {
   const Node& n = node(i);
   const RopeTable& table = room_.rope_table(i);

@@ -35,10 +35,11 @@ DriverApi make_api() {
   api.device_get = [](int* device, int) { return *device = 0, kSuccess; };
   api.device_name = [](char* name, int, int) { return std::strcpy(name, "Fake GPU"), kSuccess; };
   api.device_attribute = [](int* value, int attribute, int) {
-    *value = attribute == kMajor     ? fake().major
-             : attribute == kMinor   ? fake().minor
-             : attribute == kSmCount ? 4
-                                     : 232448;
+    *value = attribute == kMajor           ? fake().major
+             : attribute == kMinor         ? fake().minor
+             : attribute == kSmCount       ? fake().n_multiprocessors
+             : attribute == kClusterLaunch ? fake().has_clusters
+                                           : 232448;
     return kSuccess;
   };
   api.device_memory = [](size_t* bytes, int) { return *bytes = size_t{1} << 30, kSuccess; };
@@ -80,7 +81,10 @@ DriverApi make_api() {
   api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
     if (!fake().is_capturing) return kSuccess;
     const std::byte* bytes = static_cast<const std::byte*>(params[0]);
-    fake().captured.push_back({*reinterpret_cast<std::string*>(function), *config, {bytes, bytes + 1024}});
+    fake().captured.push_back({*reinterpret_cast<std::string*>(function),
+                               *config,
+                               {config->attributes, config->attributes + config->n_attributes},
+                               {bytes, bytes + 1024}});
     return kSuccess;
   };
   api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
@@ -137,13 +141,21 @@ class CudaPlanTest : public testing::Test {
       const Value a = g.attention({q, k, v}, {.cache_layer = layer, .scale = 1, .window = layer == 0 ? 0 : kWindow});
       x = g.add(x, g.linear(a, g.weight("o", {kDim, kDim})));
     }
+    take(g, x, {20, 20});
+  }
+
+  // A graph that ends with x, and pages of its groups of layers.
+  void take(GraphBuilder& g, Value x, std::vector<int> n_pages) {
     g.logits(g.linear(g.rows(x), g.weight("embd", {kVocab, kDim})));
+    cache_.reset();
+    weights_.reset();
+    n_groups_ = n_pages.size();
     graph_ = std::move(g.finish().value());
     device_ = std::move(
         Device::open(FakeDriver::api(), 0, [](const KernelProgram&) { return std::vector<char>(1); }).value());
     const Graph* const graph = &graph_;
     weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
-    const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("f16")};
+    const CacheSizes sizes{.n_pages = std::move(n_pages), .n_slots = 3, .kv_format = find_format("f16")};
     cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
   }
 
@@ -161,7 +173,7 @@ class CudaPlanTest : public testing::Test {
     seq_begin_ = {0, n_tokens};
     output_rows_ = {n_tokens - 1};
     logit_rows_ = std::move(logit_rows);
-    tables_.assign(2, PageTable{pages_, 20});
+    tables_.assign(n_groups_, PageTable{pages_, 20});
     plan.start({.tokens = tokens_,
                 .positions = positions_,
                 .seq_begin = seq_begin_,
@@ -191,6 +203,7 @@ class CudaPlanTest : public testing::Test {
 
   ThreadPool threads_;
   WeightSet weights_set_;
+  size_t n_groups_ = 0;
   Graph graph_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<CudaWeights> weights_;
@@ -282,10 +295,101 @@ TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
   ASSERT_TRUE(plan->wait().ok());
 }
 
+TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_in_a_step_of_one_row) {
+  weights_set_.add("factor", {1});
+  GraphBuilder g("norms", weights_set_.source());
+  const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const auto normed = [&](Value v) { return g.rms_norm(v, norm, 1e-6f); };
+  const auto product = [&](const char* name, Value v) { return g.linear(v, g.weight(name, {kDim, kDim})); };
+  Value sum = g.add(x, normed(product("q", x)));
+  const Value h = normed(sum), k = product("k", h), v = product("v", h);
+  const Value both = g.add(normed(k), normed(v));
+  sum = g.mul(g.add(sum, normed(both)), g.weight("factor", {1}));
+  take(g, sum, {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<std::string> kernels = kernels_of(*fake().last_replay);
+  EXPECT_EQ(kernels, (std::vector<std::string>{"embed", "product", "add_normed", "product", "add_normed", "product",
+                                               "sample_parts", "sample_rows"}));
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, a_gate_and_up_in_one_matrix_of_experts_are_one_launch_in_a_step_of_one_row) {
+  constexpr int kExperts = 8, kWide = 64;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("router", {kExperts, kDim});
+  weights_set_.add("both", {kExperts, 2 * kWide, kDim}, q8).add("down", {kExperts, kDim, kWide}, q8);
+  GraphBuilder g("halves", weights_set_.source());
+  const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const Value h = g.rms_norm(x, g.weight("norm", {kDim}), 1e-6f);
+  const auto [ids, shares] = g.moe_route(g.linear(h, g.weight("router", {kExperts, kDim})), {.n_used = 2});
+  const Value both = g.moe_linear(h, {.weight = g.weight("both", {kExperts, 2 * kWide, kDim})}, ids);
+  const Value act = g.gated_act(Act::gelu, g.slice(both, 0, kWide), g.slice(both, kWide, kWide));
+  const Value out = g.moe_linear(act, {.weight = g.weight("down", {kExperts, kDim, kWide})}, ids);
+  take(g, g.add(x, g.moe_combine(out, shares)), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 4, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  // The router, the experts' gate and up, their down with the sums.
+  EXPECT_EQ(kernels_of(*fake().last_replay), (std::vector<std::string>{"embed", "product", "product", "product",
+                                                                       "product", "sample_parts", "sample_rows"}));
+  ASSERT_TRUE(plan->wait().ok());
+  start(*plan, 0, 3);
+  EXPECT_EQ(std::ranges::count(kernels_of(*fake().last_replay), "gated_act"), 1);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
 TEST_F(CudaPlanTest, every_kernel_after_the_first_may_start_early) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 4, .max_seqs = 1, .max_outputs = 1});
   for (const std::vector<FakeLaunch>& graph : fake().graphs) {
-    for (size_t i = 0; i < graph.size(); ++i) EXPECT_EQ(graph[i].config.n_attributes, i == 0 ? 0u : 1u);
+    for (size_t i = 0; i < graph.size(); ++i) EXPECT_EQ(graph[i].attribute(kProgrammaticLaunch), i == 0 ? 0u : 1u);
+  }
+}
+
+TEST_F(CudaPlanTest, launches_of_one_row_have_a_block_for_each_multiprocessor_and_a_third_of_its_memory) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  int n_seen = 0;
+  for (const FakeLaunch& launch : *fake().last_replay) {
+    EXPECT_GE(launch.config.shared_bytes, 80u << 10) << launch.kernel;
+    EXPECT_LE(launch.config.shared_bytes, 113u << 10) << launch.kernel;
+    if (launch.kernel != "product" && launch.kernel != "attend_one") continue;
+    EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(fake().n_multiprocessors)) << launch.kernel;
+    ++n_seen;
+  }
+  EXPECT_EQ(n_seen, 7);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+// A wide matrix with few rows, a router beside a gate, a router alone: blocks and clusters of their products.
+TEST_F(CudaPlanTest, few_panels_are_taken_by_clusters_and_a_router_leaves_blocks_to_others) {
+  constexpr int kWide = 4096, kExperts = 512;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("wide", {kWide, kDim}, q8).add("narrow", {kDim, kWide}, q8).add("many", {kExperts, kWide});
+  weights_set_.add("experts", {kExperts, 32, kWide}, q8).add("back", {kExperts, kWide, 32}, q8);
+  for (const int n : {4, 5, 132}) {
+    fake().n_multiprocessors = n;
+    GraphBuilder g("clusters", weights_set_.source());
+    const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+    const Value wide = g.linear(x, g.weight("wide", {kWide, kDim}));
+    const auto [ids, shares] = g.moe_route(g.linear(wide, g.weight("many", {kExperts, kWide})), {.n_used = 2});
+    const Value each = g.moe_linear(wide, {.weight = g.weight("experts", {kExperts, 32, kWide})}, ids);
+    const Value back = g.moe_linear(each, {.weight = g.weight("back", {kExperts, kWide, 32})}, ids);
+    take(g, g.linear(g.moe_combine(back, shares), g.weight("narrow", {kDim, kWide})), {});
+    const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+    start(*plan, 0, 1);
+    bool has_cluster = false;
+    for (const FakeLaunch& launch : *fake().last_replay) {
+      if (launch.kernel != "product") continue;
+      const unsigned cluster = std::max(1u, launch.attribute(kClusterDimension));
+      EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(n) / cluster * cluster);
+      const auto& params = *reinterpret_cast<const simt::ProductParams*>(launch.params.data());
+      bool is_all_spread = true;
+      for (int i = 0; i < params.n_classes; ++i) is_all_spread = is_all_spread && params.classes[i].is_spread != 0;
+      EXPECT_FALSE(is_all_spread && cluster > 1);
+      has_cluster = has_cluster || cluster > 1;
+    }
+    EXPECT_TRUE(has_cluster);
+    ASSERT_TRUE(plan->wait().ok());
   }
 }
 

@@ -12,14 +12,16 @@ constexpr size_t kAlign = 256;
 constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 struct RoundedSizes {
-  size_t q, scale, sum;
-  size_t bytes() const { return q + scale + sum; }
+  size_t q, scale, sum, wide;
+  size_t bytes() const { return q + scale + sum + wide; }
 };
-RoundedSizes sizes_of(const RoundedForm& form, size_t n_rows) {
+RoundedSizes sizes_of(const RoundedForm& form, size_t n_rows, bool is_wide) {
   const size_t stride = round_up(static_cast<size_t>(form.n_in), simt::kSegmentElems);
+  const size_t n_wide = form.block == simt::kGroupElems ? stride : 2 * (stride / simt::kGroupElems);
   return {round_up(n_rows * stride, kAlign),
           round_up(n_rows * (stride / static_cast<size_t>(form.block)) * sizeof(float), kAlign),
-          round_up(n_rows * (stride / simt::kGroupElems) * sizeof(int), kAlign)};
+          round_up(n_rows * (stride / simt::kGroupElems) * sizeof(int), kAlign),
+          is_wide ? round_up(n_rows * n_wide * sizeof(uint16_t), kAlign) : 0};
 }
 
 size_t max_rows(const Graph& graph, const RoundedForm& form, const Bucket& bucket) {
@@ -28,12 +30,15 @@ size_t max_rows(const Graph& graph, const RoundedForm& form, const Bucket& bucke
   return static_cast<size_t>(rows) * static_cast<size_t>(info.shape.elems() / form.n_in);
 }
 
-constexpr FusionLimits kFusionLimits = {.product_parts = simt::kMaxProductParts,
-                                        .narrow_head = simt::kSegmentElems,  // a head is a warp's
-                                        .used = simt::kMaxUsed,
-                                        .experts = simt::kMaxExperts,
-                                        .row_elems = std::numeric_limits<int64_t>::max(),
-                                        .mix_elems = std::numeric_limits<int64_t>::max()};
+constexpr FusionLimits kFusionLimits = {
+    .product_parts = simt::kMaxProductParts,
+    .narrow_head = simt::kSegmentElems,  // a head is a warp's
+    .used = simt::kMaxUsed,
+    .experts = simt::kMaxExperts,
+    .row_elems = std::numeric_limits<int64_t>::max(),
+    .mix_elems = std::numeric_limits<int64_t>::max(),
+    .half_rows = simt::kPanelRows,
+    .stream_elems = int64_t{simt::kMostStreamSegments} * simt::kWarps * simt::kSegmentElems};
 
 FindMatrix matrices_of(const CudaWeights& weights) {
   return [&weights](const std::string& name) -> FusedMatrix {
@@ -117,7 +122,7 @@ Status Room::take_buffers(Device& device) {
     if (node.op != Op::attention) continue;
     const int layer = node.as<AttentionParams>().cache_layer;
     const size_t n_heads = static_cast<size_t>(graph_.info(node.in[0]).shape[0]);
-    const size_t row = static_cast<size_t>(cache_.kv_layer(layer).v_dim) + 2;
+    const size_t row = static_cast<size_t>(simt::partial_row(cache_.kv_layer(layer).v_dim));
     most_heads = std::max(most_heads, n_heads);
     partial_floats = std::max(partial_floats, n_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
   }
@@ -169,6 +174,7 @@ int Room::n_chunks(int layer) const {
 
 // Forms whose lives do not overlap share memory: first fit over places that are free when a form is made.
 Status Room::place_rounded(Device& device) {
+  is_wide_ = device.has_warpgroups();
   struct Place {
     size_t offset, n_bytes;
     int last_node;
@@ -181,7 +187,7 @@ Status Room::place_rounded(Device& device) {
   size_t total = 0;
   for (size_t i : order) {
     const RoundedForm& form = fusion_.rounded_forms()[i];
-    const size_t n_bytes = sizes_of(form, max_rows(graph_, form, bucket_)).bytes();
+    const size_t n_bytes = sizes_of(form, max_rows(graph_, form, bucket_), is_wide_).bytes();
     const auto free = std::ranges::find_if(
         places, [&](const Place& p) { return p.n_bytes >= n_bytes && p.last_node < form.first_node; });
     if (free != places.end()) {
@@ -200,11 +206,12 @@ Status Room::place_rounded(Device& device) {
 
 simt::Rounded Room::rounded(const RoundedForm& form) const {
   const size_t i = static_cast<size_t>(&form - fusion_.rounded_forms().data());
-  const RoundedSizes sizes = sizes_of(form, max_rows(graph_, form, bucket_));
+  const RoundedSizes sizes = sizes_of(form, max_rows(graph_, form, bucket_), is_wide_);
   std::byte* at = rounded_.as<std::byte>() + rounded_offsets_[i];
   return {.q = reinterpret_cast<signed char*>(at),
           .scale = reinterpret_cast<float*>(at + sizes.q),
           .sum = reinterpret_cast<int*>(at + sizes.q + sizes.scale),
+          .wide = is_wide_ ? reinterpret_cast<unsigned short*>(at + sizes.q + sizes.scale + sizes.sum) : nullptr,
           .stride = static_cast<int>(round_up(static_cast<size_t>(form.n_in), simt::kSegmentElems))};
 }
 

@@ -83,6 +83,7 @@ class Room {
   UploadLayout layout_;
   simt::Step step_{};
   std::vector<size_t> rounded_offsets_;  // per form
+  bool is_wide_ = false;                 // gemm_wide.cu multiplies them
   size_t n_router_floats_ = 0;
   size_t n_pairs_ = 0, n_tiles_ = 0;  // of experts, at most
   std::vector<RopeTable> rope_tables_;

@@ -87,15 +87,19 @@ ZINC_DEVICE float merge_row(const AttentionParams& p, const float* chunks, int n
   return result * final_factor(all, p.sinks, head);
 }
 
+// What was there; what the thread's block wrote before is seen by who comes later and asks the same way.
+ZINC_DEVICE int add_one(int* at) {
+  int before;
+  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(at) : "memory");
+  return before;
+}
 // Whether this block is the last of n to come here; it then sees what the others wrote before.
 ZINC_DEVICE bool is_last_of(int* n_done, int n) {
   __shared__ int is_last;
   __syncthreads();
   if (threadIdx.x == 0) {
-    __threadfence();
-    is_last = atomicAdd(n_done, 1) == n - 1;
+    is_last = add_one(n_done) == n - 1;
     if (is_last) *n_done = 0;
-    __threadfence();
   }
   __syncthreads();
   return is_last;

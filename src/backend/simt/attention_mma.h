@@ -33,6 +33,18 @@ ZINC_DEVICE void multiply_halves(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, 
 #endif
 }
 
+// Four matrices of 8 x 8 halves, turned over; a lane names row lane % 8 of matrix lane / 8.
+ZINC_DEVICE uint4 load_turned(const void* row) {
+  uint4 m = {0, 0, 0, 0};
+#if __CUDA_ARCH__ >= 750
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
+               : "r"(shared_address(row))
+               : "memory");
+#endif
+  return m;
+}
+
 // Four bytes and their scale as halves.
 ZINC_DEVICE uint2 scaled_halves(u32 bytes, u32 scales) {
   // 1024 + (byte + 128) as a half is 0x64 in the upper byte; less 1152 it is the byte, exactly.
@@ -187,10 +199,13 @@ struct InShared {
     values = keys + 2 * n_pieces * kPieceStride;
   }
   ZINC_DEVICE u8* key_at(int at, int piece) const {
-    return keys + (at / kPagePositions * n_pieces + piece) * kPieceStride + at % kPagePositions * 16;
+    const u32 place = static_cast<u32>(at);  // divided without a thought of signs
+    return keys + (static_cast<int>(place / kPagePositions) * n_pieces + piece) * kPieceStride +
+           place % kPagePositions * 16;
   }
   ZINC_DEVICE u8* value_at(int at, int dim) const {
-    return values + (at / 16 * 16 + at % 16 / 4 + at % 4 * 4) * value_stride + dim * 2;
+    const u32 place = static_cast<u32>(at);
+    return values + static_cast<int>(place / 16 * 16 + place % 16 / 4 + place % 4 * 4) * value_stride + dim * 2;
   }
   ZINC_DEVICE uint4 key(int at, int block, int i) const {
     return *reinterpret_cast<const uint4*>(key_at(at, block * 4 + i));

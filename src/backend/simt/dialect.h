@@ -32,9 +32,10 @@ ZINC_DEVICE void fetch_ahead(const void* at) { asm volatile("prefetch.global.L2 
 // A place in shared memory that copies report to: full once all bytes announced to it have arrived.
 using Gate = unsigned long long;
 ZINC_DEVICE u32 shared_address(const void* at) { return static_cast<u32>(__cvta_generic_to_shared(at)); }
-ZINC_DEVICE void open_gate(Gate* gate) {
+// n_arrivals: what a phase of it takes; a copy is one.
+ZINC_DEVICE void open_gate(Gate* gate, int n_arrivals = 1) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(gate)) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(gate)), "r"(n_arrivals) : "memory");
 #endif
 }
 // What one thread did to its gates is seen by the copies it begins.
@@ -43,15 +44,48 @@ ZINC_DEVICE void end_opening() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
-// One thread begins a copy of n_bytes from global memory. REQUIRES: everything a multiple of 16.
-ZINC_DEVICE void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
+ZINC_DEVICE void arrive_at(Gate* gate) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(gate)) : "memory");
+#endif
+}
+// An arrival that is complete once so many bytes have come.
+ZINC_DEVICE void expect_at(Gate* gate, int n_bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(gate)), "r"(n_bytes)
                : "memory");
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(from), "r"(n_bytes), "r"(shared_address(gate))
-               : "memory");
+#endif
+}
+// A thread begins a copy of n_bytes from global memory, which the gate expects. REQUIRES: everything a multiple of 16.
+enum Reuse : int { kReadAgain, kReadOnce };  // what is read once leaves the cache before anything else does
+template <Reuse reuse = kReadAgain>
+ZINC_DEVICE void copy_expected(void* to, const void* from, int n_bytes, Gate* gate) {
+#if __CUDA_ARCH__ >= 900
+  if constexpr (reuse == kReadOnce) {
+    constexpr unsigned long long kEvictFirst = 0x12F0000000000000ull;  // as createpolicy makes it
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(shared_address(to)),
+        "l"(from), "r"(n_bytes), "r"(shared_address(gate)), "l"(kEvictFirst)
+        : "memory");
+  } else {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(n_bytes), "r"(shared_address(gate))
+                 : "memory");
+  }
+#endif
+}
+// Likewise, one that is all that the gate waits for.
+template <Reuse reuse = kReadAgain>
+ZINC_DEVICE void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
+  expect_at(gate, n_bytes);
+  copy_expected<reuse>(to, from, n_bytes, gate);
+}
+// What the thread begins now comes after what threads stored to the same place before they met.
+ZINC_DEVICE void order_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 // Until the gate's phase of this parity is over: its first is 0.
@@ -63,6 +97,58 @@ ZINC_DEVICE void wait_at(Gate* gate, int parity) {
                  : "=r"(is_over)
                  : "r"(shared_address(gate)), "r"(parity)
                  : "memory");
+  } while (!is_over);
+#endif
+}
+
+// Blocks of a cluster run at the same time and reach each other's shared memory.
+ZINC_DEVICE int cluster_rank() {
+  u32 rank = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  return static_cast<int>(rank);
+}
+// All threads of all its blocks come to a point, and each goes on from there when it has to.
+ZINC_DEVICE void cluster_arrives() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+ZINC_DEVICE void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+// To where `to` and `gate` lie in the block of that rank.
+ZINC_DEVICE void store_at_rank(float* to, Gate* gate, int rank, float value) {
+#if __CUDA_ARCH__ >= 900
+  u32 its_to, its_gate;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_to) : "r"(shared_address(to)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_gate) : "r"(shared_address(gate)), "r"(rank));
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(its_to),
+               "r"(__float_as_uint(value)), "r"(its_gate)
+               : "memory");
+#endif
+}
+
+// So many threads of a block, in whole warps, wait for each other. id: 1 to 15.
+template <int n_threads>
+ZINC_DEVICE void meet(int id) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(n_threads) : "memory");
+}
+
+// Until all blocks' stores to the gate, in its first phase, have come.
+ZINC_DEVICE void wait_for_ranks(Gate* gate) {
+#if __CUDA_ARCH__ >= 900
+  u32 is_over = 0;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+        "selp.b32 %0, 1, 0, p;\n}"
+        : "=r"(is_over)
+        : "r"(shared_address(gate))
+        : "memory");
   } while (!is_over);
 #endif
 }

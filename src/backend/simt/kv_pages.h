@@ -54,7 +54,10 @@ struct KvQ8 {
   // A warp's block of 32 has one scale, d; the quotients are rounded half away from zero, as Q8_0 is.
   static ZINC_DEVICE float quotient(float x, float& d) {
     d = lanes_max(fabsf(x), 32) / 127.0f;
-    const float q = roundf(x * (d != 0.0f ? 1.0f / d : 0.0f));
+    return whole(x * (d != 0.0f ? 1.0f / d : 0.0f));
+  }
+  static ZINC_DEVICE float whole(float x) {
+    const float q = roundf(x);
     return fabsf(q) <= 127.0f ? q : 0.0f;
   }
   static ZINC_DEVICE void write(u8* at, u8* scale_at, float x) {
@@ -77,6 +80,13 @@ ZINC_DEVICE u8* head_of(const KvLayer& kv, int page, int head) {
   return kv.pages + page * kv.page_bytes + static_cast<long long>(head) * kv.head_bytes;
 }
 
+// Brings n_bytes nearer, before they are needed. REQUIRES: multiples of 16.
+ZINC_DEVICE void fetch_bulk(const void* at, int n_bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(n_bytes));
+#endif
+}
+
 struct Running {
   float largest, sum;
 };
@@ -85,11 +95,11 @@ ZINC_DEVICE float lowest_score() { return __int_as_float(0xFF800000); }
 
 // How much a result so far and a chunk's count when merged. REQUIRES: the chunk saw something.
 ZINC_DEVICE void merge(Running& all, const Running& chunk, float& keep, float& take) {
-  const float largest = fmaxf(all.largest, chunk.largest);
-  keep = expf(all.largest - largest);
-  take = expf(chunk.largest - largest);
+  const float above = all.largest - chunk.largest, less = expf(-fabsf(above));
+  keep = above < 0 ? less : 1.0f;  // the larger one counts in full
+  take = above < 0 ? 1.0f : less;
   all.sum = fmaf(all.sum, keep, chunk.sum * take);
-  all.largest = largest;
+  all.largest = fmaxf(all.largest, chunk.largest);
 }
 ZINC_DEVICE float merged(float all, float chunk, float keep, float take) { return fmaf(all, keep, chunk * take); }
 

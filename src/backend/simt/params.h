@@ -17,8 +17,6 @@ inline constexpr int kGroupElems = 32;     // inputs of a segment that are loade
 inline constexpr int kSegmentGroups = 8;   // groups of a segment
 inline constexpr int kThreads = 256;       // of a block
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kProductThreads = 512;  // but of product.cu
-inline constexpr int kProductWarps = kProductThreads / 32;
 inline constexpr int kPagePositions = 32;    // positions of a KV page
 inline constexpr int kChunkPositions = 256;  // positions whose attention is summed before it is merged with others
 inline constexpr int kAttentionRows = 8;     // query rows of one block
@@ -31,13 +29,15 @@ inline constexpr int kConvTokens = 64;      // of a short convolution, in one bl
 inline constexpr int kMaxParts = 3;         // matrices multiplied in one launch
 inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
-inline constexpr int kLaneRows = 8;         // rows that the lanes of a warp of product.cu share out
+inline constexpr int kMaxPairs = 8;         // pairs of warps that multiply, in a block of product.cu
+inline constexpr int kMaxDepth = 4;         // segments on their way to each of them
 inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
-inline constexpr int kFloatTile = 64;      // weight rows and activations of a block of gemm_floats.cu
-inline constexpr int kWideThreads = 384;   // of a block of gemm_wide.cu: two groups that multiply, one that unpacks
-inline constexpr int kWideColumns = 128;   // its activations
+inline constexpr int kFloatTile = 64;     // weight rows and activations of a block of gemm_floats.cu
+inline constexpr int kWideThreads = 384;  // of a block of gemm_wide.cu: two groups that multiply, one that copies
+inline constexpr int kWideColumns = 128;  // its activations
+inline constexpr int kWideBytes = 256;  // of each column in one of its stages: a segment of bytes or half one of halves
 inline constexpr int kSampleSplits = 32;   // parts of a row of logits searched at once
 inline constexpr int kSampleChunk = 64;    // logits of which the best is remembered
 inline constexpr int kDrawThreads = 1024;  // of a block that draws a token
@@ -72,7 +72,8 @@ struct Rounded {
   signed char* q;
   float* scale;
   int* sum;
-  int stride;  // a multiple of kSegmentElems
+  unsigned short* wide;  // for gemm_wide.cu, null: not needed. Of blocks of 32: q as bf16; of 256: the sums as halves
+  int stride;            // a multiple of kSegmentElems
 };
 
 // A stack of matrices in panels: [stack][panel][segment][piece][row], see format/*.h.
@@ -127,6 +128,33 @@ struct LinearParams {
   ExpertTiles tiles;       // of the pairs of rows and experts, where many rows use experts
 };
 
+// What gemm_wide.cu does with a format's scales.
+enum WideKind : int {
+  kWideIntegers = 0,  // multiplies integers into numbers of 8 bits, in two planes
+  kWideFloats = 1,    // applies them to sums of 32
+  kWideFolded = 2     // multiplies powers of two into bf16 numbers
+};
+// How it divides its shared memory: stages of weights as they lie, columns and their scales; places and barriers.
+struct WideLayout {
+  int groups;  // of a stage
+  int panel_bytes, scale_bytes, stage_bytes;
+  int n_stages, n_tiles;  // n_tiles: whose places are remembered
+};
+ZINC_BOTH WideLayout wide_layout(int header_bytes, int group_bytes, int kind) {
+  WideLayout w{};
+  w.groups = kind == kWideFolded ? kSegmentGroups / 2 : kSegmentGroups;
+  w.panel_bytes = kPanelRows * (header_bytes + w.groups * group_bytes);
+  w.scale_bytes = kWideColumns * (kind == kWideIntegers ? 36 : 8 * w.groups);
+  const int n_bytes = kWideColumns * kWideBytes + kTileRows / kPanelRows * w.panel_bytes + w.scale_bytes;
+  w.stage_bytes = (n_bytes + 1023) / 1024 * 1024;
+  w.n_stages = 4 * w.stage_bytes <= 223 * 1024 ? 4 : 3;
+  w.n_tiles = w.n_stages + 2;
+  return w;
+}
+ZINC_BOTH int wide_shared_bytes(const WideLayout& w) {
+  return w.n_stages * w.stage_bytes + ((w.n_tiles + 2) * kWideColumns + w.n_tiles * 5) * 4 + 2 * w.n_stages * 8 + 8;
+}
+
 // Where the rows that product.cu multiplies come from.
 struct RowSource {
   Rounded rounded;  // rounded beforehand; q null: each block rounds x
@@ -162,51 +190,52 @@ struct ProductShape {
   int n_gates;             // segments of the shared expert's gate
   int n_experts;           // of the router whose logits' segments the launch adds up itself; 0: it does not
   int route_mode;
-  int strip_rows;               // 8 or 16
-  int most_strips;              // of a block
+  int n_parts;                  // of the launch
+  int n_pairs;                  // of warps
+  int n_ranks;                  // blocks of a cluster, which share out the segments of their panels
+  int most_panels;              // of a cluster
   int x_bytes, partial_floats;  // shared memory of its rows and of segments' sums
+  int ring_bytes;               // and of segments on their way, at most
 };
 ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_BOTH int last_groups_of(int n_in) {
   return (n_in - (segments_of(n_in) - 1) * kSegmentElems + kGroupElems - 1) / kGroupElems;
 }
-// Segments that make up an output, those of a gate's two matrices counted as one.
-ZINC_BOTH int units_of(const ProductShape& s) {
-  return ((s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1)) * segments_of(s.n_in);
+// Matrices that an output is made of.
+ZINC_BOTH int terms_of(const ProductShape& s) {
+  if (s.act != kNoAct) return 2;
+  return s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1;
 }
-// Sets of eight rows that a warp takes at once.
-ZINC_BOTH int sets_of(const ProductShape& s) { return s.act != kNoAct ? 2 : s.strip_rows / kLaneRows; }
-// A set's segment on its way: headers of eight rows, then the groups of all lanes, two each.
-ZINC_BOTH int slot_header_bytes(int header_bytes) {
-  return header_bytes <= 20 ? kLaneRows * header_bytes : 16 * kPanelRows + 16 * kLaneRows;
+ZINC_BOTH int units_of(const ProductShape& s) { return terms_of(s) * segments_of(s.n_in); }
+ZINC_BOTH int product_threads(const ProductShape& s) { return 64 * s.n_pairs + 32; }
+ZINC_BOTH int panel_segment_bytes(int header_bytes, int group_bytes) {
+  return kPanelRows * (header_bytes + kSegmentGroups * group_bytes);
 }
-ZINC_BOTH int slot_bytes(int header_bytes, int group_bytes) {
-  return slot_header_bytes(header_bytes) + 2 * 32 * group_bytes;
+// Segments on their way to a pair.
+ZINC_BOTH int depth_of(const ProductShape& s, int segment_bytes) {
+  const int depth = s.ring_bytes / (s.n_pairs * segment_bytes);
+  return depth < 1 ? 1 : depth > kMaxDepth ? kMaxDepth : depth;
 }
-// How many turns of all warps are on their way: a ring of 80 KB, so that two kernels' blocks are on a multiprocessor.
-ZINC_BOTH int depth_of(int n_sets, int header_bytes, int group_bytes) {
-  const int depth = (80 << 10) / (kProductWarps * n_sets * slot_bytes(header_bytes, group_bytes));
-  return depth > 4 ? 4 : depth;
-}
-// Strips whose sums are finished together: all of a block's, or whole turns of all warps.
-ZINC_BOTH int batch_strips(const ProductShape& s, int strip_rows) {
-  constexpr int kMost = 4096, kEnough = 1024;  // sums
-  if (s.most_strips * units_of(s) * strip_rows <= kMost) return s.most_strips;
-  int n = 1;
-  while (n * units_of(s) % kProductWarps != 0) ++n;
-  while (n * units_of(s) * strip_rows < kEnough) n *= 2;
-  return n < s.most_strips ? n : s.most_strips;
+// Panels whose sums are finished together, a thread for each row: all of a block's, or about as many units as keep all
+// pairs busy for a while.
+ZINC_BOTH int batch_panels(const ProductShape& s) {
+  constexpr int kMostSums = 4096;
+  const int rows = kPanelRows / s.n_ranks;  // of a panel, in one block
+  const int most_rows = 64 * s.n_pairs / rows, most_sums = kMostSums / (units_of(s) * rows);
+  const int most = most_rows < most_sums ? most_rows : most_sums;
+  return s.most_panels <= most || s.most_panels == 1 ? s.most_panels : most < 1 ? 1 : most;
 }
 struct ProductRoom {
   int norm, x, ring;
 };
 ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
-// The norm's weights and the sums have one place: the former are done with when the latter come.
+// The norm's weights and the sums have one place: the former are done with when the latter come. Not so in a cluster,
+// where another block's sums may come earlier.
 ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
   const int norm = s.input == kNormedRow ? s.n_in : 0, sums = s.partial_floats;
   ProductRoom room{};
-  room.norm = 128;  // behind the gates of a spread class
-  room.x = room.norm + in_lines(4 * (norm > sums ? norm : sums));
+  room.norm = in_lines(8 * (2 * kMaxPairs * kMaxDepth + 1));  // behind the gates
+  room.x = room.norm + in_lines(4 * (s.n_ranks > 1 ? norm + sums : norm > sums ? norm : sums));
   room.ring = room.x + in_lines(s.x_bytes);
   return room;
 }
@@ -222,14 +251,15 @@ struct ProductPart {
   const float* last_scale;
   const float* added;  // null: none
   long long matrix_bytes;
-  int n_out, n_strips;
+  int n_out, n_panels;
 };
-// Parts of one format, one after the other: blocks first_block .. + n_blocks - 1.
+// Parts of one format, one after the other, in blocks from first_block on. A spread class leaves the sums of segments
+// as they are, [n_segments][n_out]: its parts are floats, and what is counted as panels are segments of them.
 struct ProductClass {
-  int format;     // which of the program's
-  int is_spread;  // segments' sums are left as they are, [n_segments][n_out]: floats, a warp per segment, and a strip
-                  // is one segment of a panel
-  int first_part, first_block, n_blocks, n_strips;
+  int format;  // which of the program's
+  int is_spread;
+  int first_part, first_block, n_panels;
+  int each, n_more;  // panels of every cluster, or of every block of a spread class; the first n_more have one more
 };
 
 // Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum
@@ -288,6 +318,26 @@ struct GatedActParams {
   int per_row, width, block;  // rows of `width` within one of the n_rows
   int one_gate, act;          // one_gate: the n_rows' rows have one gate each
 };
+
+// The residual stream between two products of a step of one row: out = (residual + t) * scale, where t is one row
+// normed, or two normed rows added up, and t normed once more if has_outer. branch = out normed * factor * weights.
+struct AddNormedParams {
+  const float* x[2];
+  const float* weights[2];  // of their norms; null: none
+  float eps[2];
+  const float* outer_weights;
+  float outer_eps;
+  const float* residual;
+  const float* scale;  // one number; null: none
+  float* out;
+  float* branch;  // null: none
+  const float* branch_norm_weights;
+  const float* branch_weights;
+  float branch_eps, branch_factor;
+  int n_normed, has_outer;
+  int width;  // a multiple of 8
+};
+inline constexpr int kMostStreamSegments = 4;  // of a warp: rows of up to 8192 numbers
 
 enum Elementwise : int { kAdd = 0, kMul = 1, kScale = 2, kSoftcap = 3 };
 struct ElementwiseParams {
@@ -365,6 +415,10 @@ struct AttendOneParams {
   int* n_done;  // [tiles of heads], zero between launches
 };
 
+// Which numbers a rotation takes together: neighbours; those n_pairs apart, n_pairs a multiple of eight; or any number
+// of pairs of them.
+enum TurnKind : int { kTurnPairs = 0, kTurnEights = 1, kTurnRagged = 2 };
+
 // What a launch of attend_one.cu is compiled for, and its shared memory.
 struct AttendShape {
   int kv_format;  // KvFormat, of 16 or 8 bits
@@ -374,6 +428,7 @@ struct AttendShape {
   int window, has_softcap;
   int has_keys;  // the layer has keys and values of its own
   int act;       // of the gate behind; kNoAct: none
+  int turn;      // TurnKind
 };
 // Warps that share a unit: one for each 64 dimensions, a power of two; 0: too many dimensions.
 ZINC_BOTH int warps_of_unit(int k_dim, int v_dim) {
@@ -383,6 +438,8 @@ ZINC_BOTH int warps_of_unit(int k_dim, int v_dim) {
   return 0;
 }
 ZINC_BOTH int warps_of_unit(const AttendShape& s) { return warps_of_unit(s.k_dim, s.v_dim); }
+// Floats of a row's result of one chunk: largest and sum, two more, the values.
+ZINC_BOTH int partial_row(int v_dim) { return 4 + (v_dim + 3) / 4 * 4; }
 ZINC_BOTH int attend_head_floats(const AttendShape& s) {
   return ((s.k_dim > s.v_dim ? s.k_dim : s.v_dim) + 31) / 32 * 32;
 }
@@ -399,8 +456,8 @@ ZINC_BOTH int units_at_once(const AttendShape& s) {
 ZINC_BOTH int attend_room_bytes(const AttendShape& s) {
   const int groups = units_at_once(s);
   const int floats = (s.tile_heads + 2) * attend_head_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
-                     groups * (16 * 36 + 32 * warps_of_unit(s)) + s.tile_heads * 4 * ((s.v_dim + 31) / 32 * 32 + 2);
-  return in_lines(4 * floats + groups * unit_bytes(s.k_dim, s.v_dim));
+                     groups * (16 * 36 + 32 * warps_of_unit(s)) + s.tile_heads * 4 * ((s.v_dim + 31) / 32 * 32 + 8 + 2);
+  return in_lines(4 * floats + groups * (unit_bytes(s.k_dim, s.v_dim) + 16));
 }
 
 struct RouteParams {

@@ -15,30 +15,25 @@ constexpr int kPlaneShift = F::kSignedScales ? 8 : 3;
 template <class F>
 constexpr float kPlaneFactor = F::kSignedScales ? 0.5f : 1.0f;
 
-ZINC_DEVICE void signed_planes(u32 bytes, int scale, u32& high, u32& low) {
-  const u32 shifted = bytes ^ 0x80808080u;  // number + 128
+// raw: numbers + bias, without a sign.
+template <int bias>
+ZINC_DEVICE void signed_planes(u32 raw, int scale, u32& high, u32& low) {
   // Two products a word, each in 16 bits: 2 * scale * number + 32768 is positive and below 65536.
-  const u32 twice = static_cast<u32>(2 * scale), offset = static_cast<u32>(32768 - 256 * scale) * 0x00010001u;
-  const u32 even = (shifted & 0x00FF00FFu) * twice + offset, odd = (shifted >> 8 & 0x00FF00FFu) * twice + offset;
+  const u32 twice = static_cast<u32>(2 * scale), offset = static_cast<u32>(32768 - 2 * bias * scale) * 0x00010001u;
+  const u32 even = (raw & 0x00FF00FFu) * twice + offset, odd = __byte_perm(raw, 0, 0x4341u) * twice + offset;
   high = __byte_perm(even, odd, 0x7351u) ^ 0x80808080u;
   low = __byte_perm(even, odd, 0x6240u);
 }
 
-// The planes of a group's 32 numbers, four a word.
+// The planes of four numbers of group g, in its half `half`, as F::raw_fragment() gives them.
 template <class F>
-ZINC_DEVICE void planes(const typename F::Header& header, int g, const typename F::Raw& raw, u32 (&high)[8],
-                        u32 (&low)[8]) {
-  int w[8];
-  F::words(raw, w);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int scale = header.scale(F::kHalfScales ? 2 * g + i / 4 : g);
-    if constexpr (F::kSignedScales) {
-      signed_planes(static_cast<u32>(w[i]), scale, high[i], low[i]);
-    } else {
-      high[i] = static_cast<u32>(w[i]) * static_cast<u32>(scale >> 3);
-      low[i] = static_cast<u32>(w[i]) * static_cast<u32>(scale & 7);
-    }
+ZINC_DEVICE void planes(const typename F::Header& header, int g, int half, int word, u32& high, u32& low) {
+  if constexpr (F::kSignedScales) {
+    signed_planes<F::kBias>(static_cast<u32>(word), header.scale(F::kHalfScales ? 2 * g + half : g), high, low);
+  } else {
+    const u32 scales = header.four_scales(g / 4), place = 0x4440u + static_cast<u32>(g % 4);
+    high = static_cast<u32>(word) * __byte_perm(scales >> 3 & 0x07070707u, 0, place);
+    low = static_cast<u32>(word) * __byte_perm(scales & 0x07070707u, 0, place);
   }
 }
 

@@ -117,8 +117,7 @@ struct Channel {
     }
     weight = p.weight[c * p.n_taps + p.n_taps - 1];
   }
-  ZINC_DEVICE float finish(const ConvParams& p, float* states, int position) const {
-    const float x = p.x[c];
+  ZINC_DEVICE float finish(const ConvParams& p, float x, float* states, int position) const {
     states[static_cast<long long>(position % p.n_taps) * p.n_channels + c] = x;  // the same from all who share it
     const float all = fmaf(weight, x, sum);
     return all * sigmoid(all);
@@ -126,66 +125,73 @@ struct Channel {
 };
 
 // The whole of short_conv, both norms and delta_net. What no kernel of this step writes is there before the wait.
-// Grid: column tiles, value heads.
-template <int N>
+// Grid: column tiles of each value head; further blocks are idle. is_whole: keys have 8 N numbers, columns tiles of 32.
+template <int N, bool is_whole>
 ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
   constexpr int kColumns = 32, kChannels = (2 * 8 * N + kColumns + kThreads - 1) / kThreads;
   __shared__ __align__(16) float values[2 * 8 * N + kColumns];  // q, k, and v of the block's columns
   const DeltaParams& p = one.delta;
+  const int k_dim = is_whole ? 8 * N : p.k_dim;
   let_next_start();
   touch_params(one);
-  const int thread = static_cast<int>(threadIdx.x), part = thread % 8, h = static_cast<int>(blockIdx.y);
-  const int first = static_cast<int>(blockIdx.x) * kColumns, column = first + thread / 8;
-  const bool is_inside = column < p.v_dim;
+  const int n_tiles = (p.v_dim + kColumns - 1) / kColumns, h = static_cast<int>(blockIdx.x) / n_tiles;
+  if (h >= p.v_heads) return wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x), part = thread % 8;
+  const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns, column = first + thread / 8;
+  const bool is_inside = is_whole || column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads), slot = p.step.slots[0];
-  const int position = p.step.positions[0], key_dim = p.k_heads * p.k_dim;
-  float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
+  const int position = p.step.positions[0], key_dim = p.k_heads * k_dim;
+  float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * k_dim * p.v_dim + column;
   float* conv = one.conv.states + slot * p.slot_floats;
   float S[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    S[i] = k < p.k_dim && is_inside && position > 0 ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
+    S[i] = k < k_dim && is_inside && position > 0 ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
   }
   Channel channels[kChannels];
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    const int at = thread + i * kThreads, v = at - 2 * p.k_dim;
+    const int at = thread + i * kThreads, v = at - 2 * k_dim;
     int c = -1;
-    if (at < 2 * p.k_dim) {
-      c = (at < p.k_dim ? 0 : key_dim - p.k_dim) + k_head * p.k_dim + at;
+    if (at < 2 * k_dim) {
+      c = (at < k_dim ? 0 : key_dim - k_dim) + k_head * k_dim + at;
     } else if (v < kColumns && first + v < p.v_dim) {
       c = 2 * key_dim + h * p.v_dim + first + v;
     }
     channels[i].load(one.conv, c, conv, position);
   }
+  const float dt_bias = p.dt_bias[h], a = p.a[h];
   wait_for_previous();
+  float x[kChannels];
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) x[i] = channels[i].c >= 0 ? one.conv.x[channels[i].c] : 0.0f;
+  const float gate = p.alpha[h] + dt_bias, beta = sigmoid(p.beta[h]);
+  const float decay = expf(a * (gate > 20.0f ? gate : log1pf(expf(gate))));
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(one.conv, conv, position);
+    if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(one.conv, x[i], conv, position);
   }
   __syncthreads();
   if (warp_id() < 2) {
-    float* head = values + warp_id() * p.k_dim;
-    const Eight x = load_eight(head, lane_id() * 8, p.k_dim);
-    const float factor = 1.0f / fmaxf(sqrtf(lanes_sum(squares(x, 0), 32)), one.norm_eps);
-    store_eight(head, lane_id() * 8, p.k_dim, normed(x, factor, nullptr, 0, p.k_dim));
+    float* head = values + warp_id() * k_dim;
+    const Eight own = load_eight(head, lane_id() * 8, k_dim);
+    const float factor = 1.0f / fmaxf(sqrtf(lanes_sum(squares(own, 0), 32)), one.norm_eps);
+    store_eight(head, lane_id() * 8, k_dim, normed(own, factor, nullptr, 0, k_dim));
   }
   __syncthreads();
-  const float *q = values, *key = values + p.k_dim;
-  const float gate = p.alpha[h] + p.dt_bias[h];
-  const float decay = expf(p.a[h] * (gate > 20.0f ? gate : log1pf(expf(gate))));
-  const float beta = sigmoid(p.beta[h]), v = is_inside ? values[2 * p.k_dim + thread / 8] : 0.0f;
+  const float *q = values, *key = values + k_dim;
+  const float v = is_inside ? values[2 * k_dim + thread / 8] : 0.0f;
   float seen = 0, out = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     S[i] *= decay;
-    seen = fmaf(S[i], i * 8 + part < p.k_dim ? key[i * 8 + part] : 0.0f, seen);
+    seen = fmaf(S[i], i * 8 + part < k_dim ? key[i * 8 + part] : 0.0f, seen);
   }
   const float delta = beta * (v - lanes_sum(seen, 8));
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const bool has = i * 8 + part < p.k_dim;
+    const bool has = i * 8 + part < k_dim;
     S[i] = fmaf(has ? key[i * 8 + part] : 0.0f, delta, S[i]);
     out = fmaf(S[i], has ? q[i * 8 + part] : 0.0f, out);
   }
@@ -194,12 +200,13 @@ ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    if (k < p.k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
+    if (k < k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
   }
 }
 
-ZINC_KERNEL_2 delta_one_128(__grid_constant__ const DeltaOneParams p) { delta_one<16>(p); }
-ZINC_KERNEL_2 delta_one_256(__grid_constant__ const DeltaOneParams p) { delta_one<32>(p); }
+ZINC_KERNEL_2 delta_one_128(__grid_constant__ const DeltaOneParams p) { delta_one<16, true>(p); }
+ZINC_KERNEL_2 delta_one_upto_128(__grid_constant__ const DeltaOneParams p) { delta_one<16, false>(p); }
+ZINC_KERNEL_2 delta_one_upto_256(__grid_constant__ const DeltaOneParams p) { delta_one<32, false>(p); }
 
 ZINC_KERNEL delta_net_128(DeltaParams p) { delta_net<16>(p); }
 ZINC_KERNEL delta_net_256(DeltaParams p) { delta_net<32>(p); }

@@ -47,7 +47,7 @@ ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
   largest = block == kSegmentElems ? lanes_largest(largest) : lanes_max(largest, block / 8);
-  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  const float inverse = largest > 1e-30f ? __fdividef(127.0f, largest) : 0.0f;
   int words[2] = {0, 0}, sum = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -55,12 +55,40 @@ ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
     sum += q;
     words[i / 4] |= (q & 255) << 8 * (i % 4);
   }
-  return {make_int2(words[0], words[1]), lanes_sum(sum, 4), largest / 127.0f};
+  return {make_int2(words[0], words[1]), lanes_sum(sum, 4), largest * (1.0f / 127.0f)};
+}
+
+// Two whole numbers below 128 as bf16.
+ZINC_DEVICE u32 whole_pair(int a, int b) {
+  return __float_as_uint(static_cast<float>(a)) >> 16 | (__float_as_uint(static_cast<float>(b)) & 0xFFFF0000u);
+}
+
+// The lane's eight numbers where gemm_wide.cu wants them: of each 16, numbers 4 i and 4 i + 1 at place 2 i, the two
+// that follow them at 8 + 2 i, as the matrix instructions' lanes hold them.
+ZINC_DEVICE void store_halves(const int2& words, u16* segment) {
+  const auto pair = [](int word, int i) {
+    return whole_pair(static_cast<signed char>(word >> 16 * i & 255),
+                      static_cast<signed char>(word >> (16 * i + 8) & 255));
+  };
+  uint2* to = reinterpret_cast<uint2*>(segment + lane_id() / 2 * 16) + lane_id() % 2;
+  to[0] = make_uint2(pair(words.x, 0), pair(words.y, 0));
+  to[2] = make_uint2(pair(words.x, 1), pair(words.y, 1));
+}
+
+// A sum in two parts that are exact as halves, one after those of all groups.
+ZINC_DEVICE void store_sum(int sum, u16* to) {
+  const int low = sum & 63;
+  to[0] = float_to_half(static_cast<float>(low));
+  to[kSegmentGroups] = float_to_half(static_cast<float>(sum - low));
 }
 
 ZINC_DEVICE void store_rounded(const RoundedEight& r, const Rounded& out, long long row, int segment, int block) {
   const int lane = lane_id();
   reinterpret_cast<int2*>(out.q + row * out.stride + segment * kSegmentElems)[lane] = r.words;
+  if (out.wide && block == kGroupElems) store_halves(r.words, out.wide + row * out.stride + segment * kSegmentElems);
+  if (out.wide && block == kSegmentElems && lane % 4 == 0) {
+    store_sum(r.sum, out.wide + (row * (out.stride / kSegmentElems) + segment) * (2 * kSegmentGroups) + lane / 4);
+  }
   const long long group = row * (out.stride / kGroupElems) + segment * kSegmentGroups + lane / 4;
   if (lane % 4 == 0) out.sum[group] = r.sum;
   if (block == kGroupElems) {
@@ -87,7 +115,7 @@ ZINC_DEVICE float row_squares(const float* x, int width, float* room) {
 }
 
 ZINC_DEVICE float rms_factor(float sum, int width, float eps) {
-  return 1.0f / sqrtf(sum / static_cast<float>(width) + eps);
+  return rsqrtf(sum * (1.0f / static_cast<float>(width)) + eps);
 }
 
 // x * factor * weight. weight: the row's, or null.

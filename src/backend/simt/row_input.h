@@ -6,24 +6,49 @@
 
 namespace zinc::simt {
 
-// B: the numbers to a scale, 0 for floats.
+constexpr int kProductThreads = 64 * kShape.n_pairs, kProductWarps = 2 * kShape.n_pairs;  // that multiply
+
+// B: the numbers to a scale, 0 for floats. By the threads that multiply, all of them.
 template <int B>
 struct RowInput {
   static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth),
                        kOfWarp = (kSegments + kWarps - 1) / kWarps;
-  static constexpr int kAtOnce = 2;  // segments of a warp under way
+  // Segments of a warp under way: all there are, up to so many.
+  static constexpr int kMostAtOnce = kShape.input == kHeadsRow ? 2 : 3;
+  static constexpr int kRankInputs =
+      (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + kShape.n_ranks) / kShape.n_ranks;
+  static constexpr int kEvenly = (kRankInputs + kProductWarps - 1) / kProductWarps;
+  static constexpr int kAtOnce = kEvenly < kMostAtOnce ? kEvenly : kMostAtOnce;
   static constexpr bool kIsNormed = kShape.input == kNormedRow;
 
   // Before the row is there. REQUIRES: aligned norms.
   static ZINC_DEVICE void fetch_norm(const RowSource& p, float* norm) {
     if constexpr (kIsNormed && kWidth % 4 == 0) {
-      if (!p.norm_weight) return;
-      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4)
-        copy_16(norm + i, p.norm_weight + i);
+#pragma unroll 1
+      for (int i = static_cast<int>(threadIdx.x) * 4; i < kWidth; i += kProductThreads * 4) {
+        if (p.norm_weight) {
+          copy_16(norm + i, p.norm_weight + i);
+        } else {
+          *reinterpret_cast<float4*>(norm + i) = make_float4(1, 1, 1, 1);
+        }
+      }
       end_copies();
     }
   }
 
+  // Numbers past the row's end are zero.
+  static ZINC_DEVICE Eight load(const float* row, int at) {
+    if constexpr (kWidth % 8 == 0) {
+      float4 a = make_float4(0, 0, 0, 0), b = a;
+      if (at < kWidth) {
+        a = reinterpret_cast<const float4*>(row + at)[0];
+        b = reinterpret_cast<const float4*>(row + at)[1];
+      }
+      return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    } else {
+      return load_eight(row, at, kWidth);
+    }
+  }
   static ZINC_DEVICE void write(const Eight& x, int segment, u8* shared) {
     const int lane = lane_id();
     if constexpr (B == 0) {
@@ -59,17 +84,26 @@ struct RowInput {
     return y;
   }
 
-  // The one row, normed as a whole by the first kWarps warps. room: kWarps floats; n_later: sets of copies begun after
-  // the norm's.
-  template <int n_later>
-  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room) {
+  // x * factor * weight, as normed() has it.
+  static ZINC_DEVICE Eight times_weight(const Eight& x, float factor, const float* weight, int at) {
+    if (kWidth % 4 != 0 && !weight) return normed(x, factor, weight, at, kWidth);
+    const Eight w = load(weight, at);
+    Eight y;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) y.v[i] = x.v[i] * factor * w.v[i];
+    return y;
+  }
+
+  // The one row, normed as a whole by the first kWarps warps. room: kWarps floats.
+  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room, int begin,
+                                         int end) {
     const int n_segments = warp_id() < kWarps ? kSegments : 0;
     Eight x[kOfWarp];
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
-      if (s < n_segments) x[i] = load_eight(p.x, s * kSegmentElems + lane_id() * 8, kWidth);
+      if (s < n_segments) x[i] = load(p.x, s * kSegmentElems + lane_id() * 8);
     }
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
@@ -77,30 +111,31 @@ struct RowInput {
     }
     sum = lanes_sum(sum, 32);
     if (lane_id() == 0 && warp_id() < kWarps) room[warp_id()] = sum;
-    await_copies<n_later>();
-    __syncthreads();
+    await_copies<0>();
+    meet<kProductThreads>(1);
     sum = room[0];
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) sum += room[w];
     const float factor = rms_factor(sum, kWidth, p.norm_eps);
-    const float* weight = !p.norm_weight ? nullptr : kWidth % 4 == 0 ? norm : p.norm_weight;
+    const float* weight = kWidth % 4 == 0 ? norm : p.norm_weight;
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
-      if (s < n_segments) write(normed(x[i], factor, weight, s * kSegmentElems + lane_id() * 8, kWidth), s, shared);
+      if (s < n_segments && s >= begin && s < end)
+        write(times_weight(x[i], factor, weight, s * kSegmentElems + lane_id() * 8), s, shared);
     }
   }
 
-  static ZINC_DEVICE void prepare_plain(const RowSource& p, u8* shared) {
+  static ZINC_DEVICE void prepare_plain(const RowSource& p, u8* shared, int begin, int end) {
     constexpr bool kIsApart = kShape.n_mixed > 0 && kShape.has_last != 0;  // the last row lies elsewhere
-    constexpr int kRows = kShape.n_mixed > 0 ? kShape.n_mixed + (kIsApart ? 1 : 0) : 1, kAll = kRows * kSegments;
+    constexpr int kRows = kShape.n_mixed > 0 ? kShape.n_mixed + (kIsApart ? 1 : 0) : 1;
     constexpr bool kIsHeads = kShape.input == kHeadsRow;
-    for (int first = warp_id(); first < kAll; first += kAtOnce * kProductWarps) {
+    for (int first = begin + warp_id(); first < end; first += kAtOnce * kProductWarps) {
       Eight x[kAtOnce], gate[kIsHeads ? kAtOnce : 1];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kProductWarps, r = index / kSegments, s = index % kSegments;
-        if (index >= kAll) continue;
+        const int index = first + i * kProductWarps, r = kRows > 1 ? index / kSegments : 0, s = index - r * kSegments;
+        if (index >= end) continue;
         const bool is_last = kIsApart && r == kRows - 1;
         if constexpr (B > 0 && kShape.input == kRoundedRow) {
           if (!is_last) {
@@ -109,28 +144,28 @@ struct RowInput {
           }
         }
         const int at = s * kSegmentElems + lane_id() * 8;
-        x[i] = load_eight(is_last ? p.last_x : p.x + static_cast<long long>(r) * kWidth, at, kWidth);
-        if constexpr (kIsHeads) gate[i] = load_eight(p.gate, at, kWidth);
+        x[i] = load(is_last ? p.last_x : p.x + r * kWidth, at);
+        if constexpr (kIsHeads) gate[i] = load(p.gate, at);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int index = first + i * kProductWarps;
-        if (index >= kAll) continue;
+        if (index >= end) continue;
         if (B > 0 && kShape.input == kRoundedRow && !(kIsApart && index / kSegments == kRows - 1)) continue;
-        if constexpr (kIsHeads) x[i] = gated_heads(p, x[i], gate[i], index % kSegments * kSegmentElems + lane_id() * 8);
+        if constexpr (kIsHeads) x[i] = gated_heads(p, x[i], gate[i], index * kSegmentElems + lane_id() * 8);
         write(x[i], index, shared);
       }
     }
   }
 
-  template <int n_later>
-  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room) {
+  // Segments begin .. end - 1, those of all rows counted.
+  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room, int begin, int end) {
     if constexpr (kIsNormed) {
-      prepare_normed<n_later>(p, norm, shared, room);
+      prepare_normed(p, norm, shared, room, begin, end);
     } else {
-      prepare_plain(p, shared);
+      prepare_plain(p, shared, begin, end);
     }
-    __syncthreads();
+    meet<kProductThreads>(1);
   }
 };
 

@@ -78,7 +78,7 @@ struct CooperativeMatrixFeatures {
 };
 struct CooperativeMatrixProperties {
   static constexpr auto kType = static_cast<VkStructureType>(1000506001);
-  static constexpr uint32_t kSigned8 = 3, kSigned32 = 5, kSubgroup = 3;
+  static constexpr uint32_t kFloat16 = 0, kFloat32 = 1, kSigned8 = 3, kSigned32 = 5, kSubgroup = 3;
   VkStructureType sType = kType;
   void* pNext = nullptr;
   uint32_t m = 0, n = 0, k = 0;

@@ -96,6 +96,7 @@ extern const BackendInfo k_backend_vulkan = {
     .summary = "GPUs with a Vulkan 1.3 driver; vulkan:NAME takes the one whose name contains NAME",
     .default_kv_format = "f16",
     .product_bits = 8,
+    .attention_bits = 16,
     .step_tokens = 2048,
     .rank = 2,
     .usable = vulkan::is_usable,

@@ -95,8 +95,10 @@ void ask_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilitie
 }
 
 void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+  CooperativeMatrixFeatures matrices;
   VkPhysicalDeviceVulkan13Features v13{};
   v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+  if (has_extension(api, device, "VK_KHR_cooperative_matrix")) v13.pNext = &matrices;
   VkPhysicalDeviceVulkan12Features v12{};
   v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   v12.pNext = &v13;
@@ -111,38 +113,35 @@ void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
   out.has_integer_dot = v13.shaderIntegerDotProduct == VK_TRUE;
   out.has_full_subgroups = v13.computeFullSubgroups == VK_TRUE;
   out.has_subgroup_control = out.has_subgroup_control && v13.subgroupSizeControl == VK_TRUE;
+  out.has_int8 = v12.shaderInt8 == VK_TRUE;
+  out.has_float16 = v12.shaderFloat16 == VK_TRUE;
+  out.has_matrices = matrices.cooperativeMatrix == VK_TRUE && v12.vulkanMemoryModel == VK_TRUE;
 }
 
-// The deepest product of 16 x 16 signed bytes into 32 bits that a subgroup of 32 does, if 8-bit numbers are known at
-// all.
-int ask_matrix_depth(const InstanceApi& api, VkPhysicalDevice device, const Capabilities& known) {
-  if (!has_extension(api, device, "VK_KHR_cooperative_matrix") || subgroup_for(known) != 32) return 0;
+constexpr size_t kMatrixSharedBytes = size_t{48} << 10;  // shader/gemm*.comp take up to 46 KB
+
+// Products of 16 x 16 numbers that a subgroup of 32 does: the deepest of signed bytes, and whether there is one of
+// halves.
+void ask_matrices(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
   const auto list = reinterpret_cast<GetCooperativeMatrixProperties>(
       api.get(api.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  CooperativeMatrixFeatures matrices;
-  VkPhysicalDeviceVulkan12Features v12{};
-  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
-  v12.pNext = &matrices;
-  VkPhysicalDeviceFeatures2 features{};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features.pNext = &v12;
-  api.GetPhysicalDeviceFeatures2(device, &features);
-  if (!list || matrices.cooperativeMatrix != VK_TRUE || v12.shaderInt8 != VK_TRUE || v12.vulkanMemoryModel != VK_TRUE) {
-    return 0;
-  }
+  if (!out.has_matrices || subgroup_for(out) != 32 || !list) return;
   uint32_t n = 0;
   list(device, &n, nullptr);
   std::vector<CooperativeMatrixProperties> all(n);
   list(device, &n, all.data());
-  int deepest = 0;
   using Row = CooperativeMatrixProperties;
   for (const Row& row : all) {
-    const bool fits = row.m == 16 && row.n == 16 && (row.k == 16 || row.k == 32) && row.a == Row::kSigned8 &&
-                      row.b == Row::kSigned8 && row.c == Row::kSigned32 && row.result == Row::kSigned32 &&
-                      row.saturates == VK_FALSE && row.scope == Row::kSubgroup;
-    if (fits) deepest = std::max(deepest, static_cast<int>(row.k));
+    const auto multiplies = [&](uint32_t from, uint32_t into) {
+      return row.a == from && row.b == from && row.c == into && row.result == into;
+    };
+    if (row.m != 16 || row.n != 16 || row.saturates == VK_TRUE || row.scope != Row::kSubgroup) continue;
+    const bool fits = (row.k == 16 || row.k == 32) && out.shared_bytes >= kMatrixSharedBytes;
+    if (out.has_int8 && fits && multiplies(Row::kSigned8, Row::kSigned32)) {
+      out.matrix_depth = std::max(out.matrix_depth, static_cast<int>(row.k));
+    }
+    if (out.has_float16 && row.k == 16 && multiplies(Row::kFloat16, Row::kFloat32)) out.has_half_matrices = true;
   }
-  return deepest;
 }
 
 }  // namespace
@@ -162,7 +161,7 @@ Capabilities ask(const InstanceApi& api, VkPhysicalDevice device) {
   }
   out.has_memory_budget = has_extension(api, device, "VK_EXT_memory_budget");
   out.has_statistics = has_extension(api, device, "VK_KHR_pipeline_executable_properties");
-  out.matrix_depth = ask_matrix_depth(api, device, out);
+  ask_matrices(api, device, out);
   return out;
 }
 

@@ -18,7 +18,9 @@ struct Capabilities {
   bool has_shuffle = false, has_subgroup_control = false, has_full_subgroups = false;
   bool has_addresses = false, has_int64 = false, has_scalar_layout = false, has_timelines = false;
   bool has_integer_dot = false, has_fast_integer_dot = false;
+  bool has_int8 = false, has_float16 = false, has_matrices = false;
   int matrix_depth = 0;  // inputs of a 16 x 16 product of signed bytes on cooperative matrices; 0: it has none
+  bool has_half_matrices = false;  // likewise 16 x 16 x 16 halves, summed in floats
   size_t shared_bytes = 0, max_allocation_bytes = 0, uniform_alignment = 256;
   size_t device_memory_bytes = 0;  // of the largest device-local heap
   double timestamp_ns = 1;

@@ -183,9 +183,11 @@ Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
   info.pQueueCreateInfos = &queue;
   std::vector<const char*> extensions;
   if (capabilities_.has_memory_budget) extensions.push_back("VK_EXT_memory_budget");
-  if (capabilities_.matrix_depth > 0) {
+  if (capabilities_.has_matrices) {
     extensions.push_back("VK_KHR_cooperative_matrix");
-    v12.shaderInt8 = v12.vulkanMemoryModel = VK_TRUE;
+    v12.shaderInt8 = capabilities_.has_int8;
+    v12.shaderFloat16 = capabilities_.has_float16;
+    v12.vulkanMemoryModel = VK_TRUE;
     v13.pNext = &matrices;
   }
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{};

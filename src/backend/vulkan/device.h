@@ -68,6 +68,7 @@ struct Counters {
   size_t n_pipelines = 0, n_recordings = 0, n_descriptor_sets = 0, n_allocations = 0;
   size_t n_compiled = 0;  // pipelines that were not in the cache on disk
   size_t n_submissions = 0;
+  uint64_t host_ns = 0;  // that the host took to start steps
 };
 
 // How kernels find their parameters.
@@ -93,6 +94,7 @@ class Device {
   const DeviceApi& api() const { return api_; }
   VkDevice handle() const { return device_; }
   const Counters& counters() const { return counters_; }
+  void count_host_time(uint64_t ns) { counters_.host_ns += ns; }
   size_t free_bytes() const;
 
   Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind = Memory::device);  // zeroed

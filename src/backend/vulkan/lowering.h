@@ -110,6 +110,11 @@ class Lowering {
   bool rounds_inside(Value x, int n_in) const;
   Status lower_heads(int attention, const KvLayer& kv);
   Status lower_attend_one(const HeadGroup& group);
+  struct AttentionShape {
+    KernelKey key;
+    int rows;  // a token's head each, of a workgroup
+  };
+  Result<AttentionShape> attention_shape(const KvLayer& kv, bool is_split, int head_floats) const;
   Status emit_attention(int i, AttentionBlock& block, Touched& touched, bool is_fused);
   ConvBlock conv_block(const Node& n) const;
   DeltaBlock delta_block(const Node& n) const;

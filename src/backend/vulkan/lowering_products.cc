@@ -1,6 +1,7 @@
 // Lowering of matrix products: groups of them, and what happens to their inputs and results.
 #include <algorithm>
 
+#include "backend/vulkan/kernels.h"
 #include "backend/vulkan/lowering.h"
 
 namespace zinc::vulkan {
@@ -138,7 +139,8 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const int expert_mode = !is_expert ? 0 : is_few ? 1 : 2;
   if (!is_few && on_matrices(matrix, is_expert)) {
     const int warp_rows = is_expert || x_rows <= kMatrixExpertRows ? 2 : 4;  // 32 rows of activations each
-    return {{"gemm." + format,
+    const std::string on_planes = "gemm_planes." + format;
+    return {{find_kernel(on_planes).empty() ? "gemm." + format : on_planes,
              {{1, warp_rows}, {2, device_.capabilities().matrix_depth}, {3, is_gated ? 1 : 0}, {6, expert_mode}}},
             32 * warp_rows,
             32 * (kWarps / warp_rows) / (is_gated ? 2 : 1)};
@@ -149,9 +151,11 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const int quads = !makes ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : most / 16;
   const int route = is_expert && is_one_row() ? room_.fusion().route_of_experts(group) : -1;
   const int n_experts = route < 0 ? 1 : static_cast<int>(div_up(width(node(route).in[0]), 32) * 32);
-  // Small matrices leave most of the device without work unless warps share their panels.
+  // Small matrices leave most of the device without work unless warps share their panels; in floats warps must keep
+  // together, to share a segment of the activations.
   const int64_t n_groups = div_up(matrix.matrix.n_out, kPanelRows * kWarps) * div_up(x_rows, rows);
-  const bool splits = is_few || n_groups < device_.tuning().few_groups;
+  const bool shares = matrix.format->rounded_block > 0 && n_groups < device_.tuning().few_groups;
+  const bool splits = is_few || shares;
   return {{"linear." + format,
            {{1, rows},
             {2, splits ? 1 : 0},

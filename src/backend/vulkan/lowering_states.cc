@@ -117,36 +117,51 @@ Status Lowering::emit_attention(int i, AttentionBlock& block, Touched& touched, 
     touched.writes.push_back({block.partial, room_.attention_partial().size()});
     touched.writes.push_back({block.counters, room_.attention_counters().size()});
   }
-  const int k_dim = static_cast<int>(div_up(kv.k_dim, 32) * 32), v_dim = static_cast<int>(div_up(kv.v_dim, 32) * 32);
-  const int eights = head_eights(i), head_floats = is_fused ? kWarps * eights * kSegmentElems : 1;
+  ZINC_TRY(shape, attention_shape(kv, is_split, is_fused ? kWarps * head_eights(i) * kSegmentElems : 1));
   const int group_heads = block.n_heads / kv.kv_heads;
-  int tile_rows = is_split ? 2 : 8;  // two rows a workgroup keep a step of few tokens short
-  const auto shared_bytes = [&](int rows) {
-    constexpr int kFixed = 1536;  // exchanges between subgroups and the like
-    return static_cast<size_t>(4 * rows * (k_dim + v_dim + kChunkPositions) + 16 * kWarps * 32 * std::min(rows, 4) +
-                               4 * head_floats + kFixed);
-  };
-  while (tile_rows > 1 && shared_bytes(tile_rows) > device_.capabilities().shared_bytes) tile_rows /= 2;
-  if (shared_bytes(tile_rows) > device_.capabilities().shared_bytes) {
-    return fail(ErrorCode::unsupported, "{} has {} bytes of shared memory; attention with heads of {} needs {}",
-                device_.capabilities().name, device_.capabilities().shared_bytes, kv.k_dim, shared_bytes(tile_rows));
-  }
-  block.heads_per_tile = std::min(group_heads, tile_rows);
-  block.tokens_per_tile = is_split ? 1 : std::max(1, tile_rows / block.heads_per_tile);
+  block.heads_per_tile = std::min(group_heads, shape.rows);
+  block.tokens_per_tile = is_split ? 1 : std::max(1, shape.rows / block.heads_per_tile);
   const int64_t n_splits = is_split ? std::min(device_.tuning().attention_splits, block.n_chunks) : 1;
-  return emit({"attention",
-               {{1, tile_rows},
-                {2, is_split ? 1 : 0},
-                {3, is_fused ? 1 : 0},
-                {4, k_dim},
-                {5, v_dim},
-                {16, cache_.kv_kind()},
-                {17, eights},
-                {18, head_floats}}},
-              block,
+  shape.key.constants.insert(shape.key.constants.end(), {{3, is_fused ? 1 : 0}, {17, head_eights(i)}});
+  return emit(shape.key, block,
               {kv.kv_heads * div_up(group_heads, block.heads_per_tile),
                div_up(sizes_.max_tokens, block.tokens_per_tile), n_splits},
               touched);
+}
+
+// Which kernel, and how many rows a workgroup has: as many as its shared memory holds. The same kernel in steps of all
+// sizes: they must give the same bits.
+Result<Lowering::AttentionShape> Lowering::attention_shape(const KvLayer& kv, bool is_split, int head_floats) const {
+  const Capabilities& device = device_.capabilities();
+  const int k_dim = static_cast<int>(div_up(kv.k_dim, 32) * 32), v_dim = static_cast<int>(div_up(kv.v_dim, 32) * 32);
+  constexpr int kFixed = 2048;  // exchanges between subgroups and the like
+  const auto float_bytes = [&](int rows) {
+    return 4 * rows * (k_dim + v_dim + kChunkPositions) + 16 * kWarps * 32 * std::min(rows, 4);
+  };
+  const auto matrix_bytes = [&](int rows) {
+    constexpr int kKeyRoom = 5 * kPagePositions * kWarps;  // sixteens of bytes: shader/attention_matrices.comp
+    return 16 * (rows * (k_dim / 8 + 1) + std::max(kKeyRoom, rows * (std::max(kChunkPositions, v_dim) / 4 + 1)));
+  };
+  const auto fits = [&](int bytes) {
+    return static_cast<size_t>(bytes + 4 * head_floats + kFixed) <= device.shared_bytes;
+  };
+  const KernelKey key{"", {{2, is_split ? 1 : 0}, {4, k_dim}, {5, v_dim}, {16, cache_.kv_kind()}, {18, head_floats}}};
+  const auto shape = [&](std::string_view module, int rows) {
+    AttentionShape out{key, rows};
+    out.key.module = module;
+    out.key.constants.insert(out.key.constants.begin(), {1, rows});
+    return out;
+  };
+  if (device.has_half_matrices && cache_.kv_kind() == kKvF16 && v_dim <= kMaxMatrixValues) {
+    for (const int rows : {32, 16}) {
+      if (fits(matrix_bytes(rows)) && (rows == 16 || !is_split)) return shape("attention_matrices", rows);
+    }
+  }
+  int rows = is_split ? 2 : 8;  // two rows a workgroup keep a step of few tokens short
+  while (rows > 1 && !fits(float_bytes(rows))) rows /= 2;
+  if (fits(float_bytes(rows))) return shape("attention", rows);
+  return fail(ErrorCode::unsupported, "{} has {} bytes of shared memory; attention with heads of {} needs {}",
+              device.name, device.shared_bytes, kv.k_dim, float_bytes(rows) + 4 * head_floats + kFixed);
 }
 
 Route Lowering::route_of(int i) const {

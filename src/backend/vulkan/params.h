@@ -22,7 +22,8 @@ inline constexpr int kMaxUsed = 64;     // experts of a token
 inline constexpr int kMaxMixed = 32;    // likewise, whose last products are one dispatch
 inline constexpr int kConvTokens = 16;  // of a convolution, a workgroup
 inline constexpr int kMaxSplits = 8;
-inline constexpr int kSampleSplits = 32;  // parts of a row of logits searched at once
+inline constexpr int kSampleSplits = 32;      // parts of a row of logits searched at once
+inline constexpr int kMaxMatrixValues = 256;  // numbers of a value that attention on matrices takes
 inline constexpr int kFinePositions = 512;
 
 // Where the counts of a step lie in its upload.

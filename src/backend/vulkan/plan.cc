@@ -1,6 +1,7 @@
 #include "backend/vulkan/plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace zinc::vulkan {
@@ -255,7 +256,10 @@ void VulkanPlan::start(const StepInputs& inputs) {
   check(inputs);
   const size_t index = n_started_++ % kFlights;
   if (error_) return;
+  const auto begin = std::chrono::steady_clock::now();
   if (Status s = queue(inputs, index); !s.ok()) error_ = s.error();
+  const auto took = std::chrono::steady_clock::now() - begin;
+  device_.count_host_time(static_cast<uint64_t>(std::chrono::nanoseconds(took).count()));
 }
 
 Result<StepOutput> VulkanPlan::wait() {

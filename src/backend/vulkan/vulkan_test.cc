@@ -84,28 +84,44 @@ Status run_token(Plan& plan, const conformance::CaseStep& step) {
   return output.ok() ? ok_status() : Status(output.error());
 }
 
-TEST(VulkanPlan, a_token_records_nothing_and_allocates_nothing) {
-  if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
+// Prints what the host takes to start a step: docs/performance.md.
+void expect_tokens_that_only_submit(const BackendInfo& info, Device& device) {
   const conformance::CaseSource source = conformance::linear_cases().front();
   const conformance::Case c = source.make(source.name);
-  const std::unique_ptr<Backend> backend = std::move(cpu_vulkan()->open(1).value());
+  const std::unique_ptr<Backend> backend = std::move(info.open(1).value());
   const Graph* const graph = &c.graph;
   const auto weights = std::move(backend->upload({&graph, 1}, [](auto) {}).value());
   const auto cache = std::move(backend->allocate_cache({}, {.n_pages = {}, .kv_format = find_format("f16")}).value());
   const auto plan = std::move(backend->compile(c.graph, *weights, *cache, {.max_tokens = 8, .max_outputs = 8}).value());
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(run_token(*plan, c.steps[0]).ok());
-  const Counters before = Device::shared("llvmpipe").value()->counters();
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(run_token(*plan, c.steps[0]).ok());
-  const Counters after = Device::shared("llvmpipe").value()->counters();
+  const Counters before = device.counters();
+  constexpr size_t kTokens = 50;
+  for (size_t i = 0; i < kTokens; ++i) ASSERT_TRUE(run_token(*plan, c.steps[0]).ok());
+  const Counters after = device.counters();
   EXPECT_EQ(after.n_recordings, before.n_recordings);
   EXPECT_EQ(after.n_descriptor_sets, before.n_descriptor_sets);
   EXPECT_EQ(after.n_pipelines, before.n_pipelines);
   EXPECT_EQ(after.n_allocations, before.n_allocations);
-  EXPECT_EQ(after.n_submissions, before.n_submissions + 5);
+  EXPECT_EQ(after.n_submissions, before.n_submissions + kTokens);
+  EXPECT_GT(after.host_ns, before.host_ns);
+  fmt::print("{}: {:.1f} us of the host's time a step\n", device.capabilities().name,
+             static_cast<double>(after.host_ns - before.host_ns) / 1e3 / static_cast<double>(kTokens));
+}
+
+TEST(VulkanPlan, a_token_records_nothing_and_allocates_nothing) {
+  if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
+  expect_tokens_that_only_submit(*cpu_vulkan(), *Device::shared("llvmpipe").value());
+}
+
+TEST(VulkanPlan, a_token_on_a_card_records_nothing_and_allocates_nothing) {
+  const BackendInfo& vulkan = *find_backend("vulkan").value();
+  if (!vulkan.usable()) GTEST_SKIP() << "there is no card";
+  expect_tokens_that_only_submit(vulkan, *Device::shared("").value());
 }
 
 // The hot kernels of decode and prompts, as plans ask for them.
-std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Tuning& tuning) {
+std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& device) {
+  const Tuning& tuning = tuning_of(device);
   std::vector<std::pair<std::string, KernelKey>> keys;
   for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_0", "mxfp4"}) {
     const std::string module = fmt::format("linear.{}", format);
@@ -122,6 +138,18 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Tuning& tuning)
   keys.push_back(
       {"one token", {"attention", {{1, 2}, {2, 1}, {3, 1}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 2048}}}});
   keys.push_back({"prompt", {"attention", {{1, 8}, {2, 0}, {3, 0}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 1}}}});
+  if (device.has_half_matrices) {
+    for (const int rows : {16, 32}) {
+      keys.push_back(
+          {fmt::format("{} rows", rows),
+           {"attention_matrices", {{1, rows}, {2, 0}, {3, 0}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 1}}}});
+    }
+  }
+  if (device.matrix_depth > 0) {
+    for (const char* module : {"gemm.q4_k", "gemm_planes.q6_k"}) {
+      keys.push_back({"prompt", {module, {{1, 4}, {2, device.matrix_depth}, {3, 0}, {6, 0}}}});
+    }
+  }
   keys.push_back({"128 keys", {"delta", {{1, 16}}}});
   keys.push_back({"128 keys, one token", {"delta_one", {{1, 16}}}});
   return keys;
@@ -142,7 +170,7 @@ TEST(VulkanRdna, hot_kernels_spill_nothing) {
              subgroup_for(device.value()->capabilities()));
   fmt::print("| kernel | use | VGPRs | SGPRs | LDS bytes | spills | waves a SIMD | instructions | branches |\n");
   fmt::print("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
-  for (const auto& [use, key] : hot_kernels(device.value()->tuning())) {
+  for (const auto& [use, key] : hot_kernels(device.value()->capabilities())) {
     const Result<std::vector<KernelStatistic>> asked = device.value()->statistics(key);
     ASSERT_TRUE(asked.ok()) << asked.error().message;
     const std::vector<KernelStatistic>& of = asked.value();
@@ -166,7 +194,7 @@ TEST(VulkanRdna, a_second_start_compiles_nothing) {
   for (size_t& n : n_compiled) {
     const Result<std::unique_ptr<Device>> device = Device::open_to_compile("RADV");
     ASSERT_TRUE(device.ok()) << device.error().message;
-    const auto keys = hot_kernels(device.value()->tuning());
+    const auto keys = hot_kernels(device.value()->capabilities());
     n_keys = keys.size();
     for (const auto& [use, key] : keys) EXPECT_TRUE(device.value()->pipeline(key).ok()) << key.module << use;
     device.value()->keep_pipelines();

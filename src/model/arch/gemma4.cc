@@ -97,10 +97,14 @@ Value attention(GraphBuilder& g, const LayerWeights& w, int l, Value x, int64_t 
 // The dense feed-forward, and beside it the experts where the layer has them. The router sees the residual stream with
 // a norm and scale of its own.
 Value feed_forward(GraphBuilder& g, const LayerWeights& w, Value x, int64_t dim, int64_t ff_dim, const Dims& dims) {
+  const bool has_experts = w.has("ffn_gate_inp.weight");
+  Value route;
+  if (has_experts) {
+    route = g.scale(g.rms_norm(x, {}, dims.eps), 1 / std::sqrt(static_cast<float>(dim)));
+    route = g.mul(route, w("ffn_gate_inp.scale", {dim}));
+  }
   const Value dense = gated_ffn(g, w, g.rms_norm(x, w("ffn_norm.weight", {dim}), dims.eps), Act::gelu, dim, ff_dim);
-  if (!w.has("ffn_gate_inp.weight")) return dense;
-  Value route = g.scale(g.rms_norm(x, {}, dims.eps), 1 / std::sqrt(static_cast<float>(dim)));
-  route = g.mul(route, w("ffn_gate_inp.scale", {dim}));
+  if (!has_experts) return dense;
   const Value logits = g.linear(route, w("ffn_gate_inp.weight", {dims.experts.n_experts, dim}));  // [T, experts]
   const Value h = g.rms_norm(x, w("pre_ffw_norm_2.weight", {dim}), dims.eps);
   const Value routed = routed_experts(g, w, h, logits, dims.experts, dims.moe);

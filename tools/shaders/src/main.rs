@@ -120,12 +120,17 @@ fn main() {
             modules.push((kernel, compile(folder, &file, None)));
             continue;
         }
-        let is_rounded = |f: &str| {
+        let defines = |f: &str, what: &str| {
             let mut seen = BTreeSet::new();
-            !expanded(folder, &format!("format/{f}.glsl"), None, &mut seen).contains("#define ROUNDED_BLOCK 0")
+            expanded(folder, &format!("format/{f}.glsl"), None, &mut seen).contains(what)
         };
         for format in &formats {
-            if text.contains("REQUIRES: a rounded format") && !is_rounded(format) {
+            let unfit = [
+                ("REQUIRES: a rounded format", defines(format, "#define ROUNDED_BLOCK 0")),
+                ("REQUIRES: one scale a group", defines(format, "#define HALF_SCALES 1")),
+                ("REQUIRES: half scales", !defines(format, "#define HALF_SCALES 1")),
+            ];
+            if unfit.iter().any(|(what, is_unfit)| *is_unfit && text.contains(what)) {
                 continue;
             }
             modules.push((format!("{kernel}.{format}"), compile(folder, &file, Some(format))));

@@ -7,7 +7,8 @@
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 256, kBlockBytes = 136, kHeaderBytes = 8, kGroupBytes = 16, kRoundedBlock = 256;
+  static constexpr int kBlockElems = 256, kBlockBytes = 136, kHeaderBytes = 8, kGroupBytes = 16, kRoundedBlock = 256,
+                       kBias = 128;
   static constexpr bool kHasMin = false, kHalfScales = false, kSignedScales = true;
   struct Header {
     uint2 bytes;
@@ -28,6 +29,13 @@ struct WeightFormat {
   }
   static ZINC_DEVICE void fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
     const u32 table[4] = ZINC_IQ4_LEVELS;
+    look_up_8(table, load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
+  }
+  // 128 too large, so that they have no sign.
+  static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
+    const u32 signed_table[4] = ZINC_IQ4_LEVELS;
+    const u32 table[4] = {signed_table[0] ^ 0x80808080u, signed_table[1] ^ 0x80808080u, signed_table[2] ^ 0x80808080u,
+                          signed_table[3] ^ 0x80808080u};
     look_up_8(table, load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
   }
   static ZINC_DEVICE void pack(const u8* from, int, u8* segment, int row) {

@@ -33,7 +33,27 @@ struct WeightFormat {
   static ZINC_DEVICE void fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
     expand(load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
   }
+
+  // The lane's numbers of a group times its scale / 2^64, exactly, as pairs of bf16. Exact for scales of 2^-62 to 2^64.
+  // A number's three low bits are the last of a bf16's exponent and the first of its fraction: it is then 2^-126 of
+  // what it should be, and two signs a word are set by the same product.
+  static constexpr float kFolded = 18446744073709551616.0f;  // 2^64
+  static ZINC_DEVICE void scaled_pairs(const u8* segment, int row, int g, int i, const Header& header, int scale_of,
+                                       u32 (&pairs)[4]) {
+    const u32 nibbles = load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i);
+    const u32 e = (scale_of < 4 ? header.exponents.x : header.exponents.y);
+    const u32 factor = __byte_perm(e, 0, 0x4040u + 0x0101u * static_cast<u32>(scale_of % 4)) * 128u + 0x1F001F00u;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const u32 bytes = __byte_perm(nibbles, 0, k == 0 ? 0x4140u : 0x4342u);
+      pairs[k] = (bytes & 0x000F000Fu) * 0x1040u & 0x81C081C0u;
+      pairs[2 + k] = (bytes & 0x00F000F0u) * 0x0104u & 0x81C081C0u;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(pairs[k]) : "r"(factor));
+  }
   static ZINC_DEVICE void pack(const u8* from, int n_elems, u8* segment, int row) {
+    for (int g = n_elems / kGroupElems; g < kSegmentGroups; ++g) piece(segment, 0, 8, row)[g] = 127;
     for (int g = 0; g < n_elems / kGroupElems; ++g) {
       const u8* block = from + g * kBlockBytes;
       piece(segment, 0, 8, row)[g] = block[0];

@@ -26,6 +26,9 @@ struct WeightFormat {
   static ZINC_DEVICE void fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
     expand(load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
   }
+  static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
+    fragment(segment, row, g, i, low, high);
+  }
   static ZINC_DEVICE void pack(const u8* from, int, u8* segment, int row) {
     u8* header = piece(segment, 0, 16, row);
     for (int j = 0; j < 16; ++j) header[j] = from[j];

@@ -31,6 +31,9 @@ struct WeightFormat {
     const int begin = kHeaderBytes + g * kGroupBytes;
     expand(load_4(piece(segment, begin, 16, row) + 4 * i), load_4(piece(segment, begin + 16, 4, row)), i, low, high);
   }
+  static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
+    fragment(segment, row, g, i, low, high);
+  }
   static ZINC_DEVICE void pack(const u8* from, int, u8* segment, int row) {
     u8* header = piece(segment, 0, 16, row);
     for (int j = 0; j < 16; ++j) header[j] = from[j];

@@ -8,7 +8,8 @@
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 256, kBlockBytes = 210, kHeaderBytes = 20, kGroupBytes = 24, kRoundedBlock = 256;
+  static constexpr int kBlockElems = 256, kBlockBytes = 210, kHeaderBytes = 20, kGroupBytes = 24, kRoundedBlock = 256,
+                       kBias = 32;
   static constexpr bool kHasMin = false, kHalfScales = true, kSignedScales = true;
   struct Header {
     uint4 scales;
@@ -33,6 +34,14 @@ struct WeightFormat {
   static ZINC_DEVICE void expand(u32 nibbles, uint2 top, int i, int& low, int& high) {
     low = minus<32>((nibbles & 0x0F0F0F0Fu) | (top.x >> 2 * i & 0x03030303u) << 4);
     high = minus<32>((nibbles >> 4 & 0x0F0F0F0Fu) | (top.y >> 2 * i & 0x03030303u) << 4);
+  }
+  // As they are in the file, 32 too large. Turned by 4 - 2 i bits, the words of top bits have those of i in place.
+  static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
+    const int begin = kHeaderBytes + g * kGroupBytes;
+    const u32 nibbles = load_4(piece(segment, begin, 16, row) + 4 * i), turn = static_cast<u32>(4 - 2 * i);
+    const uint2 top = load_8(piece(segment, begin + 16, 8, row));
+    low = static_cast<int>((nibbles & 0x0F0F0F0Fu) | (__funnelshift_l(top.x, top.x, turn) & 0x30303030u));
+    high = static_cast<int>((nibbles >> 4 & 0x0F0F0F0Fu) | (__funnelshift_l(top.y, top.y, turn) & 0x30303030u));
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw.nibbles, i), raw.top, i, w[i], w[i + 4]);

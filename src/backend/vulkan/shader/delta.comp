@@ -1,5 +1,6 @@
-// The gated delta rule over a sequence's tokens; S stays in registers from the first to the last. Grid: column tiles, value
-// heads, sequences.
+// The gated delta rule over a sequence's tokens; S stays in registers from the first to the last. Keys, queries, values and
+// gates of a run of tokens lie in shared memory, the next run's are on their way meanwhile. Grid: column tiles, value heads,
+// sequences.
 #version 460
 #include "memory.glsl"
 #include "lanes.glsl"
@@ -11,41 +12,112 @@ struct Params {
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
-float next_keys[N], next_queries[N];
+const int kColumns = 32, kRun = 2048 / kMaxKeys;           // tokens of a run
+const int kKeyFours = kRun * kMaxKeys / 4, kLoads = kKeyFours / kThreads;
+const int kAtOnce = 2;                                     // tokens
+const int kValueLoads = (kRun * kColumns + kThreads - 1) / kThreads;
 
-Token load_token(Delta d, int t, int h, int column) {
-  Token token;
-  int head = (t * d.k_heads + key_head(d, h)) * d.k_dim;
-  [[unroll]] for (int i = 0; i < N; ++i) {
-    next_keys[i] = has_row(d, i) ? Floats(d.k).at[head + i * 8 + part_id()] : 0.0;
-    next_queries[i] = has_row(d, i) ? Floats(d.q).at[head + i * 8 + part_id()] : 0.0;
+shared vec4 key_room[kKeyFours], query_room[kKeyFours];
+shared float value_room[kRun * kColumns];  // values; each is replaced by what its token gives
+shared vec2 gate_room[kRun];
+
+vec4 keys_ahead[kLoads], queries_ahead[kLoads];
+float values_ahead[kValueLoads];
+vec2 gates_ahead;
+
+// Numbers at .. at + 3 of a row, zero past its end.
+vec4 load_four(uint64_t row, int at, int width) {
+  if ((width & 3) == 0) return at < width ? FloatQuads(row).at[at / 4] : vec4(0);
+  vec4 x = vec4(0);
+  [[unroll]] for (int c = 0; c < 4; ++c) {
+    if (at + c < width) x[c] = Floats(row).at[at + c];
   }
-  token.v = column < d.v_dim ? Floats(d.v).at[(t * d.v_heads + h) * d.v_dim + column] : 0.0;
-  token.alpha = Floats(d.alpha).at[t * d.v_heads + h];
-  token.beta = Floats(d.beta).at[t * d.v_heads + h];
-  return token;
+  return x;
+}
+
+// A run from token t on; tokens past the last repeat it.
+void load_run(int t, int end, int h, int first_column) {
+  Delta d = p.delta;
+  [[unroll]] for (int i = 0; i < kLoads; ++i) {
+    int at = (i * kThreads + thread_id()) * 4, token = min(t + at / kMaxKeys, end - 1);
+    uint64_t begin = uint64_t((token * d.k_heads + key_head(d, h)) * d.k_dim) * 4ul;
+    keys_ahead[i] = load_four(d.k + begin, at % kMaxKeys, d.k_dim);
+    queries_ahead[i] = load_four(d.q + begin, at % kMaxKeys, d.k_dim);
+  }
+  [[unroll]] for (int i = 0; i < kValueLoads; ++i) {
+    int at = i * kThreads + thread_id(), token = min(t + at / kColumns, end - 1), column = first_column + at % kColumns;
+    values_ahead[i] = column < d.v_dim ? Floats(d.v).at[(token * d.v_heads + h) * d.v_dim + column] : 0.0;
+  }
+  int gate = min(t + min(thread_id(), kRun - 1), end - 1) * d.v_heads + h;
+  gates_ahead = vec2(Floats(d.alpha).at[gate], Floats(d.beta).at[gate]);
+}
+
+void store_run(float dt_bias, float a) {
+  [[unroll]] for (int i = 0; i < kLoads; ++i) {
+    key_room[i * kThreads + thread_id()] = keys_ahead[i];
+    query_room[i * kThreads + thread_id()] = queries_ahead[i];
+  }
+  [[unroll]] for (int i = 0; i < kValueLoads; ++i) {
+    int at = i * kThreads + thread_id();
+    if (at < kRun * kColumns) value_room[at] = values_ahead[i];
+  }
+  if (thread_id() < kRun) {
+    Gates gates = gates_of(gates_ahead.x, gates_ahead.y, dt_bias, a);
+    gate_room[thread_id()] = vec2(gates.decay, gates.beta);
+  }
+}
+
+// Tokens i .. i + n - 1 of the run. What they give is summed up together: nothing waits for it.
+void take_some(int i, const int n, int in_tile) {
+  vec4 results[kAtOnce];
+  [[unroll]] for (int t = 0; t < kAtOnce; ++t) {
+    if (t >= n) break;
+    [[unroll]] for (int j = 0; j < kFours; ++j) {
+      keys[j] = key_room[((i + t) * kMaxKeys + first_row(j)) / 4];
+      queries[j] = query_room[((i + t) * kMaxKeys + first_row(j)) / 4];
+    }
+    vec2 gates = gate_room[i + t];
+    results[t] = take_token(value_room[(i + t) * kColumns + in_tile], Gates(gates.x, gates.y));
+  }
+  [[unroll]] for (int t = 0; t < kAtOnce; ++t) {
+    if (t >= n) break;
+    float y = finished(p.delta, results[t]);
+    if (part_id() == 0) value_room[(i + t) * kColumns + in_tile] = y;
+  }
+}
+
+void write_run(int t, int end, int h, int first_column) {
+  for (int i = thread_id(); i < kRun * kColumns; i += kThreads) {
+    int token = t + i / kColumns, column = first_column + i % kColumns;
+    if (token < end && column < p.delta.v_dim) {
+      Floats(p.delta.out_).at[(token * p.delta.v_heads + h) * p.delta.v_dim + column] = value_room[i];
+    }
+  }
 }
 
 void main() {
-  int h = int(gl_WorkGroupID.y), seq = int(gl_WorkGroupID.z), column = int(gl_WorkGroupID.x) * 32 + thread_id() / 8;
+  int h = int(gl_WorkGroupID.y), seq = int(gl_WorkGroupID.z), first_column = int(gl_WorkGroupID.x) * kColumns;
   if (seq >= step_count(kSeqs)) return;
   int begin = Ints(step.seq_begin).at[seq], end = Ints(step.seq_begin).at[seq + 1];
   if (begin == end) return;
   Delta d = p.delta;
+  int in_tile = thread_id() / 8, column = first_column + in_tile;
   bool is_inside = column < d.v_dim;
   uint64_t state = delta_state(d, Ints(step.slots).at[seq], h);
+  load_run(begin, end, h, first_column);
   load_state(d, state, column, is_inside && Ints(step.positions).at[begin] > 0);
   float dt_bias = Floats(d.dt_bias).at[h], a = Floats(d.a).at[h];
-  Token next = load_token(d, begin, h, column);
-  for (int t = begin; t < end; ++t) {
-    Token token = next;
-    [[unroll]] for (int i = 0; i < N; ++i) {
-      keys[i] = next_keys[i];
-      queries[i] = next_queries[i];
-    }
-    next = load_token(d, min(t + 1, end - 1), h, column);  // on its way while this one is taken
-    float y = take_token(d, token, dt_bias, a);
-    if (part_id() == 0 && is_inside) Floats(d.out_).at[(t * d.v_heads + h) * d.v_dim + column] = y;
+  for (int t = begin; t < end; t += kRun) {
+    store_run(dt_bias, a);
+    barrier();
+    if (t + kRun < end) load_run(t + kRun, end, h, first_column);
+    int n_tokens = min(kRun, end - t);
+    int i = 0;
+    for (; i + kAtOnce <= n_tokens; i += kAtOnce) take_some(i, kAtOnce, in_tile);
+    for (; i < n_tokens; ++i) take_some(i, 1, in_tile);
+    barrier();
+    write_run(t, end, h, first_column);
+    barrier();
   }
   store_state(d, state, column, is_inside);
 }

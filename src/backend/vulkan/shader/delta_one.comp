@@ -8,7 +8,7 @@
 #include "taps.glsl"
 #include "recurrence.glsl"
 
-const int kColumns = 32, kMaxKeys = 8 * N;
+const int kColumns = 32;
 struct Params {
   Delta delta;
   Conv conv;
@@ -59,10 +59,7 @@ void main() {
   int slot = Ints(step.slots).at[0], position = Ints(step.positions).at[0], key_dim = d.k_heads * d.k_dim;
   uint64_t state = delta_state(d, slot, h), conv = conv_state(p.conv, slot);
   load_state(d, state, column, is_inside && position > 0);
-  Token token;
-  token.alpha = Floats(d.alpha).at[h];
-  token.beta = Floats(d.beta).at[h];
-  float dt_bias = Floats(d.dt_bias).at[h], a = Floats(d.a).at[h];
+  Gates gates = gates_of(Floats(d.alpha).at[h], Floats(d.beta).at[h], Floats(d.dt_bias).at[h], Floats(d.a).at[h]);
   for (int i = thread_id(); i < 2 * kMaxKeys + kColumns; i += kThreads) {
     int in_head = i % kMaxKeys, v = i - 2 * kMaxKeys, c = -1;
     if (v >= 0) {
@@ -74,12 +71,14 @@ void main() {
   }
   barrier();
   norm_keys();
-  [[unroll]] for (int i = 0; i < N; ++i) {
-    queries[i] = has_row(d, i) ? channel_values[i * 8 + part_id()] : 0.0;
-    keys[i] = has_row(d, i) ? channel_values[kMaxKeys + i * 8 + part_id()] : 0.0;
+  [[unroll]] for (int i = 0; i < kFours; ++i) {
+    [[unroll]] for (int c = 0; c < 4; ++c) {
+      int row = first_row(i) + c;
+      queries[i][c] = row < d.k_dim ? channel_values[row] : 0.0;
+      keys[i][c] = row < d.k_dim ? channel_values[kMaxKeys + row] : 0.0;
+    }
   }
-  token.v = is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0;
-  float y = take_token(d, token, dt_bias, a);
+  float y = finished(d, take_token(is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0, gates));
   if (part_id() == 0 && is_inside) Floats(d.out_).at[h * d.v_dim + column] = y;
   store_state(d, state, column, is_inside);
 }

@@ -1,9 +1,6 @@
-// out[m, o] = sum_k x[m, k] * weight[o, k] for many rows of activations, on cooperative matrices of signed bytes.
-// REQUIRES: a rounded format; subgroups of 32; the matrix shape 16 x 16 x kDepth.
-// A workgroup has kTileRows rows of activations and kTileOutputs outputs, a warp 32 x 32 of them: two by two tiles. Weights are
-// unpacked to bytes once per workgroup. What belongs to a row or an output alone (scales) is loaded as a matrix whose
-// rows or columns are all alike, so that it meets each sum whatever way the device lays its matrices out. Every sum is
-// made as linear.comp makes it: the results are the same bits.
+// out[m, o] = sum_k x[m, k] * weight[o, k] for many rows of activations, on cooperative matrices of signed bytes: gemm.glsl.
+// REQUIRES: a rounded format. REQUIRES: one scale a group. Weights are unpacked to bytes once per workgroup. Every sum is made
+// as linear.comp makes it: the results are the same bits.
 #version 460
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -15,26 +12,13 @@
 #include "panel.glsl"
 #include FORMAT
 #include "product.glsl"
+#include "gemm.glsl"
 
-layout(constant_id = 1) const int kWarpRows = 4;  // warps along the rows of activations; 8 / kWarpRows along outputs
-layout(constant_id = 2) const int kDepth = 32;    // inputs of one matrix product: 16 or 32
+const int kStageGroups = 4, kScales = 8;
+const int kRowStride = 2 * kStageGroups + 1;  // of a row, in sixteens of bytes
+const int kWBegin = kTileRows * kRowStride;
 
-const int kTile = 16;
-const int kTileRows = 32 * kWarpRows, kTileOutputs = 32 * (kWarps / kWarpRows);
-
-#if ROUNDED_BLOCK == 256 && HALF_SCALES
-// Each half of a group has a scale of its own: it is multiplied with zeros in the place of the other. Both halves lie
-// around sixteen zeros.
-const int kStageGroups = 2, kGroupSixteens = 3, kScales = 16;
-#else
-const int kStageGroups = 4, kGroupSixteens = 2, kScales = 8;
-#endif
-const int kXStride = 2 * kStageGroups + 1, kWStride = kGroupSixteens * kStageGroups + 1;  // in sixteens of bytes
-const int kWBegin = kTileRows * kXStride;
-
-shared uvec4 stage[kWBegin + kTileOutputs * kWStride];  // bytes of x, then of the weights; at last the warps' results
-shared int row_of[kTileRows];                           // rows of x
-shared int result_of[kTileRows];
+shared uvec4 stage[kWBegin + kTileOutputs * kRowStride];  // bytes of x, then of the weights; at last the warps' results
 #if ROUNDED_BLOCK == 256
 shared int w_scales[kScales * kTileOutputs];
 shared float w_d[kTileOutputs], x_d[kTileRows];
@@ -48,26 +32,6 @@ shared float w_scales[kScales * kTileOutputs], x_scales[kScales * kTileRows];
 shared float w_mins[kScales * kTileOutputs], x_totals[kScales * kTileRows];
 #endif
 #endif
-
-#define Left coopmat<int8_t, gl_ScopeSubgroup, kTile, kDepth, gl_MatrixUseA>
-#define Right coopmat<int8_t, gl_ScopeSubgroup, kDepth, kTile, gl_MatrixUseB>
-#define Ints16 coopmat<int, gl_ScopeSubgroup, kTile, kTile, gl_MatrixUseAccumulator>
-#define Floats16 coopmat<float, gl_ScopeSubgroup, kTile, kTile, gl_MatrixUseAccumulator>
-const int kRowMajor = gl_CooperativeMatrixLayoutRowMajor, kColumnMajor = gl_CooperativeMatrixLayoutColumnMajor;
-
-int part, first_panel, expert;
-
-// Weight row r of the workgroup: gate rows come before up rows where both are multiplied.
-uint64_t segment_of(int r, int s) {
-  int panel = r / kPanelRows, which = part;
-  if (kGated != 0 && panel >= kTileOutputs / kPanelRows / 2) {
-    panel -= kTileOutputs / kPanelRows / 2;
-    which = 1;
-  }
-  panel += first_panel;
-  if (panel * kPanelRows >= p.parts[which].n_out) panel = 0;  // computed and not written
-  return panel_at(p.parts[which], panel, expert) + uint64_t(s) * uint64_t(kSegmentBytes);
-}
 
 // ---- from memory to shared memory ----
 
@@ -90,15 +54,15 @@ void load_stage(int s, int first_group) {
 void store_stage() {
   [[unroll]] for (int i = 0; i < kXLoads; ++i) {
     int at = i * kThreads + thread_id(), row = at / (2 * kStageGroups), sixteen = at % (2 * kStageGroups);
-    stage[row * kXStride + sixteen] = x_ahead[i];
+    stage[row * kRowStride + sixteen] = x_ahead[i];
   }
   [[unroll]] for (int i = 0; i < kWLoads; ++i) {
     int at = i * kThreads + thread_id(), row = at % kTileOutputs, g = at / kTileOutputs;
     if (g >= kStageGroups) continue;
-    int w[8], to = kWBegin + row * kWStride + g * kGroupSixteens;
+    int w[8], to = kWBegin + row * kRowStride + 2 * g;
     expand(w_ahead[i], w);
     stage[to] = uvec4(w[0], w[1], w[2], w[3]);
-    stage[to + kGroupSixteens - 1] = uvec4(w[4], w[5], w[6], w[7]);
+    stage[to + 1] = uvec4(w[4], w[5], w[6], w[7]);
   }
 }
 
@@ -179,21 +143,14 @@ void store_scales() {
 
 // ---- a warp's sums ----
 
-int warp_row() { return warp_id() % kWarpRows * 32; }
-// Where tile n of the warp's outputs begins in the workgroup's. Gate and up of the same outputs are one warp's.
-int output_at(int n) {
-  int w = warp_id() / kWarpRows;
-  return kGated != 0 ? n * (kTileOutputs / 2) + w * kTile : w * 32 + n * kTile;
-}
-
 Left load_x(int m, int sixteen) {
   Left x;
-  coopMatLoad(x, stage, (warp_row() + m * kTile) * kXStride + sixteen, kXStride, kRowMajor);
+  coopMatLoad(x, stage, (warp_row() + m * kTile) * kRowStride + sixteen, kRowStride, kRowMajor);
   return x;
 }
 Right load_w(int n, int sixteen) {
   Right w;
-  coopMatLoad(w, stage, kWBegin + output_at(n) * kWStride + sixteen, kWStride, kColumnMajor);
+  coopMatLoad(w, stage, kWBegin + output_at(n) * kRowStride + sixteen, kRowStride, kColumnMajor);
   return w;
 }
 
@@ -205,18 +162,6 @@ void add_scaled(Ints16 products, Ints16 scale, int m, int n) {
 }
 
 void multiply_group(int g, int in_segment) {
-#if HALF_SCALES
-  [[unroll]] for (int h = 0; h < 2; ++h) {
-    Left x[2];
-    [[unroll]] for (int m = 0; m < 2; ++m) x[m] = load_x(m, 2 * g + (kDepth == 32 ? 0 : h));
-    [[unroll]] for (int n = 0; n < 2; ++n) {
-      Right w = load_w(n, kGroupSixteens * g + (kDepth == 32 ? h : 2 * h));
-      Ints16 scale;
-      coopMatLoad(scale, w_scales, (2 * in_segment + h) * kTileOutputs + output_at(n), 0, kRowMajor);
-      [[unroll]] for (int m = 0; m < 2; ++m) add_scaled(coopMatMulAdd(x[m], w, Ints16(0)), scale, m, n);
-    }
-  }
-#else
   Ints16 products[2][2];
   [[unroll]] for (int i = 0; i < 4; ++i) products[i / 2][i % 2] = Ints16(0);
   [[unroll]] for (int k = 0; k < 32 / kDepth; ++k) {
@@ -232,7 +177,6 @@ void multiply_group(int g, int in_segment) {
     coopMatLoad(scale, w_scales, in_segment * kTileOutputs + output_at(n), 0, kRowMajor);
     [[unroll]] for (int m = 0; m < 2; ++m) add_scaled(products[m][n], scale, m, n);
   }
-#endif
 }
 
 void begin_segment() {
@@ -326,52 +270,18 @@ void end_segment(inout Floats16 totals[2][2]) {
 
 // ---- the whole ----
 
-void find_rows_of_tile(int n_rows, int first) {
-  for (int m = thread_id(); m < kTileRows; m += kThreads) {
-    int at = first + min(m, n_rows - 1);  // rows past the last repeat it
-    result_of[m] = kExperts != 0 ? Ints(p.order).at[at] : at;
-    row_of[m] = kExperts != 0 && p.x_per_used == 0 ? result_of[m] / p.n_used : result_of[m];
-  }
-}
-
 void clear_padding() {
 #if ROUNDED_BLOCK == 256 && HAS_MIN
   for (int r = thread_id(); r < kTileOutputs; r += kThreads) w_mins[2 * r + 1] = uvec4(0);
   for (int r = thread_id(); r < kTileRows; r += kThreads) x_low[2 * r + 1] = x_high[2 * r + 1] = uvec4(0);
 #endif
-#if ROUNDED_BLOCK == 256 && HALF_SCALES
-  for (int i = thread_id(); i < kTileOutputs * kStageGroups; i += kThreads) {
-    stage[kWBegin + i / kStageGroups * kWStride + i % kStageGroups * kGroupSixteens + 1] = uvec4(0);
-  }
-#endif
 }
 
-// A warp's results of tile row m, through its own part of the stage.
-void write_results(Floats16 totals[2][2], int n_rows) {
-  int mine = warp_id() * 128;  // sixteens of bytes: two tiles
-  [[unroll]] for (int m = 0; m < 2; ++m) {
-    coopMatStore(totals[m][0], stage, mine, 4, kRowMajor);
-    coopMatStore(totals[m][1], stage, mine + 64, 4, kRowMajor);
-    barrier();
-    for (int i = lane_id(); i < 512; i += 32) {
-      int n = i / 256, row = warp_row() + m * kTile + i % 256 / 16, column = i % 16;
-      if (row >= n_rows || (kGated != 0 && n == 1)) continue;
-      int at = mine + i % 256 / 4;
-      float value = uintBitsToFloat(stage[at + 64 * n][column % 4]), up = 0;
-      if (kGated != 0) up = uintBitsToFloat(stage[at + 64][column % 4]);
-      int o = first_panel * kPanelRows + output_at(n) + column;
-      if (o < p.parts[part].n_out) write_out(part, expert, o, result_of[row], value, up);
-    }
-    barrier();
-  }
-}
+#include "gemm_results.glsl"
 
 void main() {
-  const int kOutputsHere = kGated != 0 ? kTileOutputs / 2 : kTileOutputs;
-  int block = find_part(kOutputsHere, part), first, n_rows = find_tile(kTileRows, expert, first);
+  int n_rows = find_work();
   if (n_rows <= 0) return;
-  first_panel = block * kOutputsHere / kPanelRows;
-  find_rows_of_tile(n_rows, first);
   clear_padding();
   barrier();
   Floats16 totals[2][2], splits[2][2];
@@ -396,13 +306,7 @@ void main() {
     }
     if (s + 1 < (split + 1) * n_segments / n_splits) continue;
     ++split;
-    [[unroll]] for (int t = 0; t < 4; ++t) {
-      for (int i = 0; i < totals[0][0].length(); ++i) {
-        precise float total = totals[t / 2][t % 2][i] + splits[t / 2][t % 2][i];
-        totals[t / 2][t % 2][i] = total;
-        splits[t / 2][t % 2][i] = 0;
-      }
-    }
+    end_split(totals, splits);
   }
   write_results(totals, n_rows);
 }

@@ -1,6 +1,6 @@
-// Keys and values of one layer in its pages. A head's keys in a page are a panel of 32 positions in pieces of 16 bytes,
-// so that a thread is a position; its values are rows. Signed bytes (kKvQ8) are followed by a float32 scale for each 32:
-// keys' by position, values' by row.
+// Keys and values of one layer in its pages. A head's values in a page are rows; so are its keys of halves, as cooperative
+// matrices are loaded. Other keys are a panel of 32 positions in pieces of 16 bytes, so that a thread is a position. Signed
+// bytes (kKvQ8) are followed by a float32 scale for each 32: keys' by position, values' by row.
 layout(constant_id = 16) const int kKv = 1;
 
 const int kKvF32 = 0;
@@ -34,7 +34,7 @@ void load_key_block(uint64_t keys, int k_dim, int position, int block, out vec4 
     [[unroll]] for (int i = 0; i < 8; ++i) key[i] = FloatQuads(keys).at[(block * 8 + i) * kPagePositions + position];
   } else if (kKv == kKvF16) {
     [[unroll]] for (int i = 0; i < 4; ++i) {
-      uvec4 piece = Quads(keys).at[(block * 4 + i) * kPagePositions + position];
+      uvec4 piece = Quads(keys).at[position * (k_dim / 8) + block * 4 + i];
       key[2 * i] = halves(piece.x, piece.y);
       key[2 * i + 1] = halves(piece.z, piece.w);
     }
@@ -84,7 +84,7 @@ void store_four(uint64_t at, bool is_key, int dim, int position, int i, uvec4 ke
   if (kKv == kKvF32) {
     Quads(at).at[is_key ? i / 4 * kPagePositions + position : (position * dim + i) / 4] = kept;
   } else if (kKv == kKvF16) {
-    Pairs(at).at[is_key ? (i / 8 * kPagePositions + position) * 2 + i / 4 % 2 : (position * dim + i) / 4] = kept.xy;
+    Pairs(at).at[(position * dim + i) / 4] = kept.xy;
   } else {
     Words(at).at[is_key ? (i / 16 * kPagePositions + position) * 4 + i / 4 % 4 : (position * dim + i) / 4] = kept.x;
     if (i % 32 == 0) {

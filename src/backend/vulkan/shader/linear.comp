@@ -80,10 +80,10 @@ void main() {
     totals[m] = 0;
     ups[m] = 0;
   }
-  if (is_inside) {
+  if (is_inside || kStages) {
     multiply_panel(p.parts[part], weights, loaded, split, warps, totals);
     if (kGated != 0) {
-      uint64_t up_weights = panel_at(p.parts[1], panel, expert);
+      uint64_t up_weights = panel_at(p.parts[1], safe_panel, expert);
       multiply_panel(p.parts[1], up_weights, load_segment(up_weights + begin), split, warps, ups);
     }
   }

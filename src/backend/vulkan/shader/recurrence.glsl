@@ -1,6 +1,6 @@
 // The gated delta rule of one value head and 32 of its columns. Per head: S <- exp(a softplus(alpha + dt_bias)) S;
-// d = sigmoid(beta) (v - S^T k);  S <- S + k d^T;  out = S^T (q * q_scale). Eight threads share a column of S, thread i has
-// its rows i, i + 8, ...
+// d = sigmoid(beta) (v - S^T k);  S <- S + k d^T;  out = S^T (q * q_scale). Eight threads share a column of S, each has four
+// of every 32 rows.
 layout(constant_id = 1) const int N = 16;  // rows of S a thread has: k_dim / 8
 
 struct Delta {
@@ -10,50 +10,69 @@ struct Delta {
   float q_scale;
 };
 
-float S[N], keys[N], queries[N];
+const int kFours = N / 4, kMaxKeys = 8 * N;
+vec4 S[kFours], keys[kFours], queries[kFours];
 
-// What else a token brings.
-struct Token {
-  float v, alpha, beta;
+// How much of the state a token keeps, and of its own difference it adds.
+struct Gates {
+  float decay, beta;
 };
 
 int key_head(Delta d, int h) { return d.is_cyclic != 0 ? h % d.k_heads : h / (d.v_heads / d.k_heads); }
 int part_id() { return thread_id() % 8; }
-bool has_row(Delta d, int i) { return i * 8 + part_id() < d.k_dim; }
+int first_row(int i) { return i * 32 + part_id() * 4; }  // of the thread's i-th four
 
 uint64_t delta_state(Delta d, int slot, int h) {
   return d.states + uint64_t(slot) * d.slot_bytes + uint64_t(h * d.k_dim * d.v_dim) * 4ul;
 }
 void load_state(Delta d, uint64_t state, int column, bool is_there) {
-  [[unroll]] for (int i = 0; i < N; ++i) {
-    S[i] = is_there && has_row(d, i) ? Floats(state).at[(i * 8 + part_id()) * d.v_dim + column] : 0.0;
+  [[unroll]] for (int i = 0; i < kFours; ++i) {
+    [[unroll]] for (int c = 0; c < 4; ++c) {
+      int row = first_row(i) + c;
+      S[i][c] = is_there && row < d.k_dim ? Floats(state).at[row * d.v_dim + column] : 0.0;
+    }
   }
 }
 void store_state(Delta d, uint64_t state, int column, bool is_inside) {
-  [[unroll]] for (int i = 0; i < N; ++i) {
-    if (is_inside && has_row(d, i)) Floats(state).at[(i * 8 + part_id()) * d.v_dim + column] = S[i];
+  [[unroll]] for (int i = 0; i < kFours; ++i) {
+    [[unroll]] for (int c = 0; c < 4; ++c) {
+      int row = first_row(i) + c;
+      if (is_inside && row < d.k_dim) Floats(state).at[row * d.v_dim + column] = S[i][c];
+    }
   }
 }
 
-// One token, with `keys` and `queries` set: what it gives. REQUIRES: every thread of the workgroup calls.
-float take_token(Delta d, Token token, float dt_bias, float a) {
-  precise float gate = token.alpha + dt_bias;
+Gates gates_of(float alpha, float beta, float dt_bias, float a) {
+  precise float gate = alpha + dt_bias;
   precise float softplus = gate > 20.0 ? gate : gate < -15.0 ? exp(gate) : log(1.0 + exp(gate));
   precise float decay = exp(a * softplus);
-  float beta = sigmoid(token.beta);
-  precise float seen = 0;
-  [[unroll]] for (int i = 0; i < N; ++i) {
-    precise float decayed = S[i] * decay;
+  return Gates(decay, sigmoid(beta));
+}
+
+float sum_of(vec4 x) {
+  precise float sum = (x.x + x.y) + (x.z + x.w);
+  return lanes_sum(sum, 8);
+}
+
+// One token, with `keys` and `queries` set: the thread's part of what it gives. REQUIRES: every thread of the workgroup calls.
+vec4 take_token(float v, Gates gates) {
+  precise vec4 seen = vec4(0);
+  [[unroll]] for (int i = 0; i < kFours; ++i) {
+    precise vec4 decayed = S[i] * gates.decay;
     S[i] = decayed;
     seen = fma(decayed, keys[i], seen);
   }
-  precise float delta = beta * (token.v - lanes_sum(seen, 8));
-  precise float result = 0;
-  [[unroll]] for (int i = 0; i < N; ++i) {
-    precise float next = fma(keys[i], delta, S[i]);
+  precise float delta = gates.beta * (v - sum_of(seen));
+  precise vec4 result = vec4(0);
+  [[unroll]] for (int i = 0; i < kFours; ++i) {
+    precise vec4 next = fma(keys[i], vec4(delta), S[i]);
     S[i] = next;
     result = fma(next, queries[i], result);
   }
-  precise float y = lanes_sum(result, 8) * d.q_scale;
+  return result;
+}
+// The whole of it. REQUIRES: every thread of the workgroup calls.
+float finished(Delta d, vec4 result) {
+  precise float y = sum_of(result) * d.q_scale;
   return y;
 }

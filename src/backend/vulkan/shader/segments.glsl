@@ -7,6 +7,7 @@ layout(constant_id = 5) const int kQuads = 1;  // sixteens of inputs there is ro
 int x_rows[M];
 
 #if ROUNDED_BLOCK > 0
+const bool kStages = false;
 shared uvec2 x_quants[2 * kQuads];
 shared float x_scales[kQuads / 2 + 1];
 shared int x_sums[kQuads / 2 + 1];
@@ -97,7 +98,11 @@ void multiply_segment(Loaded loaded, int s, out float values[M]) {
 #endif
 }
 #else
-shared vec4 x_floats[4 * kQuads];
+// Rows of activations of a prompt: a segment of them at a time, for all warps.
+const bool kStages = kSplit == 0 && kRounds == 0;
+const int kRowFours = kSegmentElems / 4;
+shared vec4 x_floats[kStages ? M * kRowFours : 4 * kQuads];
+shared int stage_rows[M];
 
 void keep_eight(Eight x, int s, int n_segments) {
   if (s >= n_segments) return;
@@ -110,10 +115,9 @@ void keep_eight(Eight x, int s, int n_segments) {
 Loaded load_segment(uint64_t segment) { return segment; }
 
 // Numbers e .. e + 3 of a row of activations, which stay floats; those past the last count as zero.
-vec4 x_four(int m, int e) {
-  if (kRounds != 0) return x_floats[e / 4];
+vec4 load_four(int x_row, int e) {
   int n_in = p.parts[0].n_in;
-  uint64_t row = p.x + uint64_t(x_rows[m]) * uint64_t(n_in) * 4ul;
+  uint64_t row = p.x + uint64_t(x_row) * uint64_t(n_in) * 4ul;
   if ((n_in & 3) == 0) return e < n_in ? FloatQuads(row).at[e / 4] : vec4(0);
   vec4 x = vec4(0);
   for (int k = 0; k < 4; ++k) {
@@ -122,7 +126,26 @@ vec4 x_four(int m, int e) {
   return x;
 }
 
+vec4 x_four(int m, int s, int in_segment) {
+  if (kStages) return x_floats[m * kRowFours + in_segment / 4];
+  if (kRounds != 0) return x_floats[(s * kSegmentElems + in_segment) / 4];
+  return load_four(x_rows[m], s * kSegmentElems + in_segment);
+}
+
+// REQUIRES: every thread of the workgroup calls.
+void stage_segment(int s) {
+  if (thread_id() == 0) {
+    [[unroll]] for (int m = 0; m < M; ++m) stage_rows[m] = x_rows[m];
+  }
+  barrier();  // what was there has been read
+  for (int i = thread_id(); i < M * kRowFours; i += kThreads) {
+    x_floats[i] = load_four(stage_rows[i / kRowFours], s * kSegmentElems + i % kRowFours * 4);
+  }
+  barrier();
+}
+
 void multiply_segment(Loaded segment, int s, out float values[M]) {
+  if (kStages) stage_segment(s);
   const int kAtOnce = 8;  // pieces under way
   [[unroll]] for (int m = 0; m < M; ++m) values[m] = 0;
   for (int j = 0; j < kSegmentElems / PIECE_ELEMS; j += kAtOnce) {
@@ -131,7 +154,7 @@ void multiply_segment(Loaded segment, int s, out float values[M]) {
     [[unroll]] for (int i = 0; i < kAtOnce; ++i) {
       [[unroll]] for (int k = 0; k < PIECE_ELEMS; k += 4) {
         [[unroll]] for (int m = 0; m < M; ++m) {
-          vec4 x = x_four(m, s * kSegmentElems + (j + i) * PIECE_ELEMS + k);
+          vec4 x = x_four(m, s, (j + i) * PIECE_ELEMS + k);
           precise float value = values[m];
           [[unroll]] for (int c = 0; c < 4; ++c) value = fma(element(pieces[i], k + c), x[c], value);
           values[m] = value;

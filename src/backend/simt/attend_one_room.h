@@ -1,0 +1,66 @@
+// What attend_one.cu is compiled for, as constants, and the shared memory of one of its blocks. REQUIRES: kShape.
+#pragma once
+
+#include "backend/simt/attention_mma.h"
+
+namespace zinc::simt {
+
+template <int format>
+struct KvOf;
+template <>
+struct KvOf<kKvF16> {
+  using Type = KvF16;
+};
+template <>
+struct KvOf<kKvQ8> {
+  using Type = KvQ8;
+};
+using Kv = KvOf<kShape.kv_format>::Type;
+
+constexpr int kKeyDim = kShape.k_dim, kValueDim = kShape.v_dim, kRows = kShape.tile_heads;
+constexpr int kKeyBlocks = (kKeyDim + 31) / 32, kValueRow = (kValueDim + 31) / 32 * 32;
+constexpr int kGroupWarps = warps_of_unit(kShape), kGroups = units_at_once(kShape), kTiles = 8 / kGroupWarps;
+constexpr int kHeadRow = attend_head_floats(kShape), kQueryStride = kKeyBlocks * 16 + 4;
+constexpr int kSegments = (kHeadRow + kSegmentElems - 1) / kSegmentElems;  // of a head: eight numbers a lane each
+// Results: warps that share a row, neighbouring numbers of a lane, and how many of these it has.
+constexpr int kRowWarps = kWarps / kRows, kWide = kValueDim % 2 == 0 ? 2 : 1, kTurn = kRowWarps * 32 * kWide;
+constexpr int kPartial = partial_row(kValueDim);  // of a row's result of a chunk: largest, sum, two more, values
+constexpr int kSumRow = kValueRow + 8;            // of a unit's results: rows start in different banks
+constexpr int kOuts = (kValueDim + kTurn - 1) / kTurn;
+static_assert(kRows <= 6, "a warp for each head, two for the key and the value; eight rows of a unit");
+
+// Shared memory of a block.
+struct OneRoom {
+  Gate gates[kGroups][2];  // where whole units report to: keys, values
+  u8 units[kGroups][unit_bytes(kKeyDim, kValueDim)];
+  float heads[kRows + 2][kHeadRow];  // queries and the key before they are turned
+  u32 q[kUnitRows * kQueryStride];   // queries as halves
+  u32 weights[kGroups][kUnitRows * (kWeightStride / 2)];
+  float exchange[kGroups][2 * kGroupWarps * kUnitRows];
+  float values[kChunkUnits][kRows][kSumRow];  // results of units
+  Running runs[kChunkUnits][kRows];
+};
+static_assert(sizeof(OneRoom) <= attend_room_bytes(kShape));
+// Chunks whose results of all rows have room where everything else was.
+constexpr int kBatch = (sizeof(OneRoom) - sizeof(OneRoom::gates)) / (kRows * kPartial * 4);
+static_assert(kBatch >= 1 && sizeof(OneRoom::gates) % 16 == 0);
+
+// A number that is worked out here, not where it is first used: before the wait there is time.
+template <class T>
+ZINC_DEVICE void settle(T& x) {
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(x));
+  } else {
+    asm volatile("" : "+r"(x));
+  }
+}
+// A place in the room, by its distance from the begin.
+template <class T>
+ZINC_DEVICE T& in_room(OneRoom& room, int at) {
+  return *reinterpret_cast<T*>(reinterpret_cast<u8*>(&room) + at);
+}
+ZINC_DEVICE int place_of(const OneRoom& room, const void* at) {
+  return static_cast<int>(static_cast<const u8*>(at) - reinterpret_cast<const u8*>(&room));
+}
+
+}  // namespace zinc::simt

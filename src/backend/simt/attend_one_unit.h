@@ -1,0 +1,374 @@
+// One block of attend_one.cu: which heads and chunks are its, how keys and values come to shared memory, where a new
+// head goes, and one unit's scores, weights and sums, the arithmetic of attention_mma.h for eight rows at most.
+#pragma once
+
+#include "backend/simt/attend_one_head.h"
+
+namespace zinc::simt {
+
+// One block: some heads that share keys, and every n_splits-th chunk of what they see.
+struct OneBlock {
+  const AttendOneParams& one;
+  OneRoom& room;
+  KvLayer kv;
+  int tile, kv_head, first_head, n_heads, position, oldest;
+  int newest_unit, place;            // of the position: place in its page
+  int first, last, split, n_splits;  // chunks
+  int group, member;                 // of the warp
+
+  ZINC_DEVICE OneBlock(const AttendOneParams& its_params, OneRoom& its_room)
+      : one(its_params), room(its_room), kv(its_params.attention.kv) {
+    constexpr int kTilesOfHead = (kShape.group_heads + kRows - 1) / kRows;
+    const AttentionParams& p = one.attention;
+    kv.k_dim = kKeyDim;
+    kv.v_dim = kValueDim;
+    const int n_tiles = kv.kv_heads * kTilesOfHead;
+    split = static_cast<int>(blockIdx.x) / n_tiles;
+    tile = static_cast<int>(blockIdx.x) - split * n_tiles;
+    kv_head = tile / kTilesOfHead;
+    const int head_in_group = tile % kTilesOfHead * kRows;
+    first_head = kv_head * kShape.group_heads + head_in_group;
+    n_heads = min(kRows, kShape.group_heads - head_in_group);
+    position = p.step.positions[0];  // what the host uploads is there before any kernel of the step
+    oldest = kShape.window > 0 ? max(0, position - kShape.window + 1) : 0;
+    first = static_cast<int>(static_cast<u32>(oldest) / kChunkPositions);
+    last = static_cast<int>(static_cast<u32>(position) / kChunkPositions);
+    newest_unit = static_cast<int>(static_cast<u32>(position) / kUnitPositions);
+    place = static_cast<int>(static_cast<u32>(position) % kPagePositions);
+    n_splits = min(static_cast<int>(gridDim.x) / n_tiles, last - first + 1);
+    group = warp_id() / kGroupWarps;
+    member = warp_id() % kGroupWarps;
+  }
+
+  ZINC_DEVICE bool has_newest() const { return kShape.has_keys && (last - first) % n_splits == split; }
+  ZINC_DEVICE bool is_single() const { return first == last; }
+  ZINC_DEVICE int first_unit(int chunk) const {
+    return max(chunk * kChunkUnits, static_cast<int>(static_cast<u32>(oldest) / kUnitPositions));
+  }
+  ZINC_DEVICE int last_unit(int chunk) const { return min(chunk * kChunkUnits + kChunkUnits - 1, newest_unit); }
+
+  // A group's first unit in the block's chunks from `chunk` on, and its chunk; both negative if there is none.
+  ZINC_DEVICE int2 find_unit(int its_group, int chunk) const {
+    for (; chunk <= last; chunk += n_splits) {
+      const int from = first_unit(chunk), unit = from + ((its_group - from) & (kGroups - 1));
+      if (unit <= last_unit(chunk)) return make_int2(unit, chunk);
+    }
+    return make_int2(-1, -1);
+  }
+  ZINC_DEVICE int2 next_unit(int2 at) const {
+    if (at.x + kGroups <= last_unit(at.y)) return make_int2(at.x + kGroups, at.y);
+    return find_unit(group, at.y + n_splits);
+  }
+
+  // All of the unit was there before this step: it comes in a few large copies.
+  ZINC_DEVICE bool is_whole(int unit) const {
+    return kShape.kv_format == kKvF16 && unit * kUnitPositions >= oldest &&
+           unit * kUnitPositions + kUnitPositions <= position;
+  }
+
+  // ---- copies, by the threads of a group ----
+
+  ZINC_DEVICE int member_thread() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
+  ZINC_DEVICE UnitPages pages_of(int unit, int last_known) const {
+    return UnitPages(one.attention.step, kv, 0, kv_head, unit, oldest, last_known);
+  }
+  ZINC_DEVICE void copy_keys(int unit, const UnitPages& pages) const {
+    const InShared to(room.units[group], kv);
+    if (is_whole(unit)) {
+      constexpr int kPieces = kKeyBlocks * 4, kBytes = kPagePositions * 16;
+      Gate* gate = &room.gates[group][0];
+      order_copies();
+      if (member_thread() == 0) expect_at(gate, 2 * kPieces * kBytes);
+#pragma unroll 1
+      for (int i = member_thread(); i < 2 * kPieces; i += kGroupWarps * 32) {
+        const u8* page = i < kPieces ? pages.page[0] : pages.page[1];
+        copy_expected(to.keys + i * InShared::kPieceStride, page + i % kPieces * kBytes, kBytes, gate);
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int i = member_thread(); i < kUnitPositions * kKeyBlocks * 4; i += kGroupWarps * 32) {
+      const int at = i % kUnitPositions, piece = i / kUnitPositions;
+      int place;
+      const u8* page = pages.find(at, place);
+      Halves<Kv>::copy_key(to.key_at(at, piece), page, kKeyDim, place, piece);
+    }
+  }
+  ZINC_DEVICE void copy_values(int unit, const UnitPages& pages) const {
+    constexpr int kPieces = kValueRow / 8;
+    const InShared to(room.units[group], kv);
+    if (is_whole(unit)) {
+      constexpr int kBytes = kValueRow * 2;
+      Gate* gate = &room.gates[group][1];
+      order_copies();
+      if (member_thread() == 0) expect_at(gate, kUnitPositions * kBytes);
+#pragma unroll 1
+      for (int i = member_thread(); i < kUnitPositions; i += kGroupWarps * 32) {
+        const u8* page = i < kPagePositions ? pages.page[0] : pages.page[1];
+        copy_expected(to.value_at(i, 0), page + kv.value_begin + i % kPagePositions * kBytes, kBytes, gate);
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int i = member_thread(); i < kUnitPositions * kPieces; i += kGroupWarps * 32) {
+      const int at = i / kPieces, dim = i % kPieces * 8;
+      int place;
+      const u8* page = pages.find(at, place);
+      Halves<Kv>::copy_value(to.value_at(at, dim), page + kv.value_begin, kValueRow, place, dim);
+    }
+  }
+  ZINC_DEVICE void clear_values() const {
+    constexpr int kPieces = kValueRow / 8;
+    const InShared to(room.units[group], kv);
+#pragma unroll 1
+    for (int i = member_thread(); i < kUnitPositions * kPieces; i += kGroupWarps * 32) {
+      *reinterpret_cast<uint4*>(to.value_at(i / kPieces, i % kPieces * 8)) = make_uint4(0, 0, 0, 0);
+    }
+  }
+  // Begins to load a group's unit, positions up to last_known: those past it stand for it, or for nothing.
+  ZINC_DEVICE void load(int unit, int last_known) const {
+    if (unit >= 0 && last_known >= max(unit * kUnitPositions, oldest)) {
+      const UnitPages pages = pages_of(unit, last_known);
+      copy_keys(unit, pages);
+      end_copies();
+      copy_values(unit, pages);
+    } else if (unit >= 0) {
+      clear_values();
+    }
+    end_copies();
+  }
+  // What else the block's first chunk has, and all of its second, come nearer: a page by a lane.
+  ZINC_DEVICE void fetch_chunks() const {
+    constexpr int kPages = kChunkPositions / kPagePositions;
+    const bool is_second = lane_id() >= kPages;
+    const int chunk = first + split + (is_second ? n_splits : 0);
+    const int loaded = is_second ? 0 : (first_unit(chunk) + kGroups) * kUnitPositions;
+    const int from = chunk * kChunkPositions + lane_id() % kPages * kPagePositions;
+    if (lane_id() >= 2 * kPages || from < loaded || from >= position) return;
+    fetch_bulk(head_of(kv, page_of(one.attention.step, kv.group, 0, from), kv_head), kv.head_bytes);
+  }
+
+  // ---- heads ----
+
+  // Warps 0 to kRows - 1 make the queries, the next two the key and the value; blocks that share a key head write the
+  // same.
+  ZINC_DEVICE int part_of_warp() const {
+    const int which = warp_id() < kRows ? 0 : warp_id() - kRows + 1;
+    if (which == 0) return warp_id() < n_heads ? 0 : -1;
+    return which <= 2 && has_newest() ? which : -1;
+  }
+};
+
+// Where a lane's eight numbers of a head go: queries to the room, a key or value to its page, and to its unit if that
+// is here already; else it is read from the page later.
+struct HeadPlace {
+  int which, dim;
+  int room;  // negative: nowhere
+  u8* page;
+
+  ZINC_DEVICE void init(const OneBlock& block, int its_which, int its_dim) {
+    which = its_which;
+    dim = its_dim;
+    page = nullptr;
+    const int its_group = static_cast<int>(static_cast<u32>(block.newest_unit) % kGroups);
+    const bool is_here = block.find_unit(its_group, block.first + block.split).x == block.newest_unit;
+    const int at = static_cast<u32>(block.position) % kUnitPositions;
+    const InShared to(block.room.units[its_group], block.kv);
+    const bool has_it = dim < (which == 2 ? kValueRow : kKeyBlocks * 32);
+    const void* place = which == 0   ? static_cast<const void*>(block.room.q + warp_id() * kQueryStride + dim / 2)
+                        : which == 1 ? to.key_at(at, dim / 8)
+                                     : to.value_at(at, dim);
+    room = has_it && (which == 0 || (which > 0 && is_here)) ? place_of(block.room, place) : -1;
+    if (which > 0 && has_it) {
+      u8* head = head_of(block.kv, page_of(block.one.attention.step, block.kv.group, 0, block.position), block.kv_head);
+      page = head + (which == 1 ? 0 : block.kv.value_begin);
+      if constexpr (kShape.kv_format == kKvF16) {
+        page += which == 1 ? (dim / 8 * kPagePositions + block.place) * 16 : (block.place * kValueRow + dim) * 2;
+      }
+    }
+    settle(room);
+    settle(page);
+  }
+
+  ZINC_DEVICE void put(const OneBlock& block, const Eight& x) const {
+    uint4 halves = to_halves(x);
+    if constexpr (kShape.kv_format == kKvF16) {
+      if (page) *reinterpret_cast<uint4*>(page) = halves;
+    } else if (which > 0) {
+      halves = put_bytes(block.place, x);
+    }
+    if (room >= 0) in_room<uint4>(block.room, room) = halves;
+  }
+  // Four lanes share a scale, as KvQ8::write's whole warp does. Returns what is kept.
+  ZINC_DEVICE uint4 put_bytes(int place, const Eight& x) const {
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
+    const float d = lanes_max(largest, 4) / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+    const u16 scale = float_to_half(d);
+    uint2 bytes = make_uint2(0, 0);
+    Eight kept;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float q = KvQ8::whole(x.v[i] * inverse);
+      kept.v[i] = q * half_to_float(scale);
+      (i < 4 ? bytes.x : bytes.y) |= (static_cast<u32>(static_cast<int>(q)) & 255u) << 8 * (i % 4);
+    }
+    if (page) {
+      const int at = which == 1 ? (dim / 16 * kPagePositions + place) * 16 + dim % 16 : place * kValueRow + dim;
+      const int block = which == 1 ? dim / 32 * kPagePositions + place : place * (kValueDim / 32) + dim / 32;
+      *reinterpret_cast<uint2*>(page + at) = bytes;
+      u16* scales = reinterpret_cast<u16*>(page + (which == 1 ? kKeyDim : kValueDim) * kPagePositions);
+      if (dim % 32 == 0) scales[block] = scale;
+    }
+    return to_halves(kept);
+  }
+};
+
+// A unit as a lane sees it: the arithmetic of attention_mma.h for eight rows at most, keys and values in the room.
+struct OneUnit {
+  static constexpr int kUnitGap = static_cast<int>(sizeof(OneRoom::values) / kChunkUnits);
+  const OneBlock& block;
+  int parity = 0;  // of the gates' next phase
+  float scale, softcap;
+  // Places in the room: the lane's part of keys, values, queries; where its weights go and come from; what the group's
+  // warps exchange; its part of the results.
+  int key, value, query, weight_to, weight_from, exchange_to, exchange, result;
+
+  ZINC_DEVICE explicit OneUnit(const OneBlock& its_block)
+      : block(its_block), scale(its_block.one.attention.scale), softcap(its_block.one.attention.softcap) {
+    OneRoom& room = block.room;
+    const int quad = lane_id() / 4, i = lane_id() % 4, row = lane_id() % 8, member = block.member;
+    const int group = min(block.group, kGroups - 1);
+    const InShared unit(room.units[group], block.kv);
+    const int turned = row / 2 * 4 + lane_id() / 8 % 2 * 2 + row % 2;
+    key = place_of(room, unit.key_at(member * kTiles * 8 + quad, i));
+    value = place_of(room, unit.value_at(turned, member * kUnitDims + lane_id() / 16 * 8));
+    query = place_of(room, room.q + quad * kQueryStride + 4 * i);
+    weight_to = place_of(room, room.weights[group] + quad * (kWeightStride / 2) + member * kTiles * 4 + i);
+    weight_from = place_of(room, room.weights[group] + quad * (kWeightStride / 2) + 2 * i);
+    exchange_to = place_of(room, room.exchange[group] + member * kUnitRows + quad);
+    exchange = place_of(room, room.exchange[group] + quad);
+    result = place_of(room, &room.values[0][min(quad, kRows - 1)][member * kUnitDims + 2 * i]);
+    for (int* place : {&key, &value, &query, &weight_to, &weight_from, &exchange_to, &exchange, &result})
+      settle(*place);
+  }
+  ZINC_DEVICE void meet() const { group_meets<kGroupWarps>(block.group); }
+
+  ZINC_DEVICE void score(float (&scores)[kTiles][4]) const {
+    constexpr int kPieceStride = InShared::kPieceStride, kHalf = kKeyBlocks * 4 * kPieceStride;
+    clear(scores);
+#pragma unroll(kKeyBlocks <= 4 ? kKeyBlocks : 2)
+    for (int b = 0; b < kKeyBlocks; ++b) {
+      const uint4 a = in_room<uint4>(block.room, query + b * 64);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        const int from = key + b * 4 * kPieceStride + t / 4 * kHalf + t % 4 * 128;
+        const uint4 k = in_room<uint4>(block.room, from);
+        multiply_halves(scores[t], a.x, 0, a.y, 0, k.x, k.y);
+        multiply_halves(scores[t], a.z, 0, a.w, 0, k.z, k.w);
+      }
+    }
+  }
+  // Scores as the softmax sees them; the largest of the warp's goes to the exchange.
+  ZINC_DEVICE void mask(int unit, float (&scores)[kTiles][4]) const {
+    const int first = unit * kUnitPositions, position = first + block.member * kTiles * 8 + lane_id() % 4 * 2;
+    const bool see_all = first + kUnitPositions - 1 <= block.position && (kShape.window == 0 || first >= block.oldest);
+    float largest = lowest_score();
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& s = scores[t][e];
+        s *= scale;
+        if constexpr (kShape.has_softcap != 0) s = capped(s);
+        const int its = position + t * 8 + e;
+        if (!see_all && (its > block.position || (kShape.window > 0 && its < block.oldest))) s = lowest_score();
+        largest = fmaxf(largest, s);
+      }
+    }
+    largest = lanes_max(largest, 4);
+    if (lane_id() % 4 == 0) in_room<float>(block.room, exchange_to) = largest;
+  }
+  __device__ __noinline__ float capped(float s) const { return softcap * tanhf(s / softcap); }
+
+  // Scores become weights. REQUIRES: the group met after mask().
+  ZINC_DEVICE Running soften(float (&scores)[kTiles][4]) const {
+    Running all = {in_room<float>(block.room, exchange), 0.0f};
+#pragma unroll
+    for (int w = 1; w < kGroupWarps; ++w) {
+      all.largest = fmaxf(all.largest, in_room<float>(block.room, exchange + w * kUnitRows * 4));
+    }
+    const float offset = all.largest == lowest_score() ? 0.0f : all.largest;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        scores[t][e] = power_of_two((scores[t][e] - offset) * kLog2E);
+        all.sum += scores[t][e];
+      }
+      in_room<u32>(block.room, weight_to + t * 16) = pack_halves(scores[t][0], scores[t][1]);
+    }
+    all.sum = lanes_sum(all.sum, 4);
+    if (lane_id() % 4 == 0) in_room<float>(block.room, exchange_to + kGroupWarps * kUnitRows * 4) = all.sum;
+    return all;
+  }
+  // REQUIRES: the group met after soften(). Values' terms are in the places of weigh_sixteen(): a lane names the rows
+  // of matrices, positions 4 j and 4 j + 1 of 16, then 4 j + 2 and 4 j + 3, for two times eight dimensions.
+  ZINC_DEVICE void weigh(int unit, Running all) const {
+    const int u = static_cast<u32>(unit) % kChunkUnits, quad = lane_id() / 4, i = lane_id() % 4;
+    float values[8][4];
+    all.sum = in_room<float>(block.room, exchange + kGroupWarps * kUnitRows * 4);
+#pragma unroll
+    for (int w = 1; w < kGroupWarps; ++w) {
+      all.sum += in_room<float>(block.room, exchange + (kGroupWarps + w) * kUnitRows * 4);
+    }
+    clear(values);
+    constexpr int kStride = (kValueRow + 63) / 64 * 128 + 32;
+#pragma unroll
+    for (int k = 0; k < kUnitPositions / 16; ++k) {
+      const uint2 a = in_room<uint2>(block.room, weight_from + k * 32);
+#pragma unroll
+      for (int d = 0; d < kUnitDims / 16; ++d) {
+        const uint4 v = load_turned(&in_room<u8>(block.room, value + k * 16 * kStride + d * 32));
+        multiply_halves(values[2 * d], a.x, 0, a.y, 0, v.x, v.y);
+        multiply_halves(values[2 * d + 1], a.x, 0, a.y, 0, v.z, v.w);
+      }
+    }
+    if (quad >= kRows) return;
+    if (block.member == 0 && i == 0) block.room.runs[u][quad] = all;
+#pragma unroll
+    for (int t = 0; t < 8; ++t) {
+      if (kValueRow % 64 != 0 && block.member * kUnitDims + 8 * t >= kValueRow) break;
+      in_room<float2>(block.room, result + u * kUnitGap + t * 32) = make_float2(values[t][0], values[t][1]);
+    }
+  }
+
+  // All of it; the results go to the room, and the unit after it is on its way. next: negative if none is.
+  ZINC_DEVICE void attend(int unit, int next) {
+    float scores[kTiles][4];
+    await(unit, 0);
+    score(scores);
+    mask(unit, scores);
+    meet();  // the keys have been read
+    if (next >= 0) block.copy_keys(next, block.pages_of(next, block.position));
+    end_copies();
+    const Running all = soften(scores);
+    await(unit, 1);
+    weigh(unit, all);
+    if (next >= 0) {
+      meet();  // values and weights have been read
+      block.copy_values(next, block.pages_of(next, block.position));
+    }
+    end_copies();
+    if (block.is_whole(unit)) parity ^= 1;
+  }
+  // Until the unit's keys or values are there, for the whole group.
+  ZINC_DEVICE void await(int unit, int which) const {
+    if (block.is_whole(unit)) wait_at(&block.room.gates[block.group][which], parity);
+    await_copies<1>();
+    meet();
+  }
+};
+
+}  // namespace zinc::simt
