@@ -128,7 +128,8 @@ std::vector<CaseSource> linear_cases() {
   add_linear(*find_format("q5_k"), {.n_in = 256, .n_out = 20000, .n_tokens = 1});
   add_linear(k_f16, {.n_in = 4100, .n_out = 33, .n_tokens = 1});
   add_linear(k_f32, {.n_in = 16, .n_out = 4, .n_tokens = 70});
-  for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_1"}) {  // one of each kind of scales, as prompts are multiplied
+  for (const char* format :
+       {"q4_k", "q6_k", "q8_0", "q4_1"}) {  // one of each kind of scales, as prompts are multiplied
     add_linear(*find_format(format), {.n_in = 768, .n_out = 70, .n_tokens = 70});
   }
   for (const ExpertShape s :
