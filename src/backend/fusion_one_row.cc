@@ -1,0 +1,135 @@
+// What runs as one kernel in steps of one row alone: delta layers, and norms before the residual.
+#include <algorithm>
+
+#include "backend/fusion.h"
+
+namespace zinc {
+namespace {
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+}  // namespace
+
+// ---- delta layers of one row ----
+
+int Fusion::sliced_from(Value v, int64_t begin) const {
+  const int slice = makers_[at(owner(v))];
+  if (slice < 0 || node(slice).op != Op::slice || !has_one_reader(owner(v))) return -1;
+  return node(slice).as<SliceParams>().begin == begin ? maker(node(slice).in[0]) : -1;
+}
+
+// q and k are l2 norms of heads, q, k and v consecutive slices of one convolution that nobody else reads.
+void Fusion::find_deltas() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::delta_net) continue;
+    DeltaGroup group{.delta = i};
+    group.q_norm = maker(node(i).in[0]);
+    group.k_norm = maker(node(i).in[1]);
+    const auto is_norm = [&](int norm, Value v) {
+      return norm >= 0 && node(norm).op == Op::norm && node(norm).as<NormParams>().kind == NormKind::l2 &&
+             !node(norm).in[1] && only_reader(v) == i &&
+             graph_.info(node(norm).out[0]).shape.inner() == graph_.info(v).shape.inner();
+    };
+    if (!is_norm(group.q_norm, node(i).in[0]) || !is_norm(group.k_norm, node(i).in[1])) continue;
+    const int64_t key_dim = graph_.info(node(i).in[1]).shape.elems();
+    group.conv = sliced_from(node(group.q_norm).in[0], 0);
+    if (group.conv < 0 || node(group.conv).op != Op::short_conv ||
+        sliced_from(node(group.k_norm).in[0], key_dim) != group.conv ||
+        sliced_from(node(i).in[2], 2 * key_dim) != group.conv || readers_[at(result_of(group.conv))].size() != 3 ||
+        node(group.q_norm).as<NormParams>().eps != node(group.k_norm).as<NormParams>().eps) {
+      continue;
+    }
+    deltas_.push_back(group);
+    later_uses_.push_back({node(group.conv).in[0], i});
+    for (int reader : readers_[at(result_of(group.conv))]) is_absorbed_in_one_row_[at(reader)] = true;
+    for (int member : {group.conv, group.q_norm, group.k_norm}) is_absorbed_in_one_row_[at(member)] = true;
+  }
+}
+
+const DeltaGroup* Fusion::delta_at(int i) const {
+  const auto found = std::ranges::find(deltas_, i, &DeltaGroup::delta);
+  return found == deltas_.end() ? nullptr : &*found;
+}
+
+// ---- norms before the residual ----
+
+// A norm of a whole row that is a launch of its own.
+bool Fusion::is_row_norm(int i) const {
+  if (i < 0 || node(i).op != Op::norm || is_absorbed(i, true) || folds_in_one_row_[at(i)]) return false;
+  const Shape& shape = graph_.info(node(i).out[0]).shape;
+  return node(i).as<NormParams>().kind == NormKind::rms && shape.inner() == shape.elems() && shape.elems() % 8 == 0 &&
+         shape.elems() <= limits_.stream_elems;
+}
+
+// Of two rows that are normed for it alone, and read by a norm alone.
+bool Fusion::is_sum_of_norms(int sum) const {
+  if (sum < 0 || node(sum).op != Op::add || is_absorbed(sum, true) || !is_row_norm(only_reader(node(sum).out[0])))
+    return false;
+  const int a = maker(node(sum).in[0]), b = maker(node(sum).in[1]);
+  return a != b && is_row_norm(a) && is_row_norm(b) && only_reader(node(a).out[0]) == sum &&
+         only_reader(node(b).out[0]) == sum;
+}
+
+// `norm` is of one row, or of the sum of two that are normed themselves.
+AddNormed Fusion::normed_by(int norm) const {
+  const int sum = maker(node(norm).in[0]);
+  if (!is_sum_of_norms(sum)) return {.norms = {norm, -1}};
+  return {.norms = {maker(node(sum).in[0]), maker(node(sum).in[1])}, .sum = sum, .outer = norm};
+}
+
+// The first to read the result is a norm, then a factor, then a vector of them.
+void Fusion::find_branch(AddNormed& group) const {
+  const Value result = node(group.at).out[0];
+  for (int norm : readers_[at(owner(result))]) {
+    if (!is_row_norm(norm)) continue;
+    const int scale = only_reader(node(norm).out[0]);
+    if (scale < 0 || node(scale).op != Op::scale || is_absorbed(scale, true)) continue;
+    const int mul = only_reader(node(scale).out[0]);
+    if (mul < 0 || node(mul).op != Op::mul || is_absorbed(mul, true) ||
+        graph_.info(node(mul).in[1]).shape.elems() != graph_.info(result).shape.elems()) {
+      continue;
+    }
+    const bool is_first =
+        std::ranges::all_of(readers_[at(owner(result))], [&](int r) { return r == norm || runs_at_[at(r)] > mul; });
+    if (!is_first) continue;
+    group.branch_norm = norm;
+    group.branch_scale = scale;
+    group.branch_mul = group.at = mul;
+    return;
+  }
+}
+
+void Fusion::find_added_norms() {
+  for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op != Op::add || is_absorbed(i, true) || is_sum_of_norms(i)) continue;
+    for (const Value operand : {node(i).in[0], node(i).in[1]}) {
+      const int norm = maker(operand);
+      if (!is_row_norm(norm) || only_reader(operand) != i) continue;
+      AddNormed group = normed_by(norm);
+      group.add = group.at = i;
+      const int mul = only_reader(node(i).out[0]);
+      if (mul >= 0 && node(mul).op == Op::mul && !is_absorbed(mul, true) &&
+          graph_.info(node(mul).in[1]).shape.elems() == 1) {
+        group.mul = group.at = mul;
+      }
+      find_branch(group);
+      for (int member : {group.norms[0], group.norms[1], group.sum, group.outer, group.add, group.mul,
+                         group.branch_norm, group.branch_scale, group.branch_mul}) {
+        if (member < 0) continue;
+        is_absorbed_in_one_row_[at(member)] = true;
+        for (Value v : node(member).in) {
+          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, group.at});
+        }
+      }
+      added_norms_.push_back(group);
+      break;
+    }
+  }
+}
+
+const AddNormed* Fusion::add_normed_at(int i) const {
+  const auto found = std::ranges::find(added_norms_, i, &AddNormed::at);
+  return found == added_norms_.end() ? nullptr : &*found;
+}
+
+}  // namespace zinc
