@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -308,7 +309,10 @@ TEST(MessageParser, time_is_linear_in_hostile_text) {
   constexpr double kPlentySeconds = 0.05;  // linear work takes a few milliseconds, unless a sanitizer slows it down
   for (const ToolFormat* const* f = kToolFormats; *f; ++f) {
     for (const std::string& pattern : patterns) {
-      const double seconds = parse_seconds(**f, pattern, kBytes);
+      double seconds = parse_seconds(**f, pattern, kBytes);
+      for (int again = 0; again < 2 && seconds >= kPlentySeconds; ++again) {  // a neighbour's work is no part of it
+        seconds = std::min(seconds, parse_seconds(**f, pattern, kBytes));
+      }
       if (seconds < kPlentySeconds) continue;
       const double quarter = parse_seconds(**f, pattern, kBytes / 4);
       EXPECT_LT(seconds, 9 * quarter) << (*f)->name << ": " << pattern;  // linear: 4, quadratic: 16
