@@ -9,6 +9,8 @@
 
 namespace zinc {
 
+inline constexpr uint32_t kNotInFiles = 0xFFFFFFFF;  // the gguf_id of formats that only caches have
+
 struct Format {
   std::string_view name;  // "q4_k"
   uint32_t gguf_id;       // type number on disk
@@ -21,7 +23,7 @@ struct Format {
 };
 
 extern const Format* const kFormats[];             // every format, ended by nullptr
-const Format* find_format(uint32_t gguf_id);       // nullptr: unknown
+const Format* find_format(uint32_t gguf_id);       // nullptr: unknown, or in no file
 const Format* find_format(std::string_view name);  // nullptr: unknown
 
 // Bytes of `n_elems` elements in one row. REQUIRES: n_elems is a multiple of block_elems.
@@ -31,5 +33,6 @@ constexpr size_t row_bytes(const Format& format, size_t n_elems) {
 
 extern const Format k_f32;
 extern const Format k_f16;
+extern const Format k_fp8;  // only in caches
 
 }  // namespace zinc
