@@ -90,6 +90,7 @@ struct BackendInfo {
   std::string_view default_kv_format;  // how it keeps keys and values unless asked
   int product_bits;  // of the activations in products with block-quantized weights: 32, or 8 where it rounds them
   int attention_bits = 32;    // of queries and of weights over 16-bit or 8-bit caches: 32, or 16 where it rounds them
+  bool keeps_fp8 = false;     // keys and values may be fp8, besides f32, f16 and q8_0
   int step_tokens = 512;      // prompt tokens of a step: more are not faster
   int state_chunk = 1;        // positions a recurrent layer takes together; other cuts of a prompt change last bits
   bool draws_tokens = false;  // takes StepInputs::draws
@@ -98,6 +99,7 @@ struct BackendInfo {
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
   // Whether it has kernels of its own for matrices of this format, rather than decoding them row by row.
   bool (*is_fast_format)(const Format& format) = nullptr;  // nullptr: it has for all it takes
+  int decoded_bits = 0;  // of each number of other formats' matrices in its memory; 0: they stay as in the file
   // Every device it sees, usable or not. nullptr: the one it opens.
   std::vector<DeviceInfo> (*devices)() = nullptr;
   // A device of several, by its number or part of its name. nullptr: the backend has one device.

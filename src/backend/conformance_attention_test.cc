@@ -15,6 +15,7 @@ struct AttentionShape {
   float softcap = 0, scale = 0.35f, size = 1;
   bool sinks = false;
   const Format* kv_format = &k_f32;
+  float kv_size = 1;  // of keys and values
 };
 
 // What the cache gives back for these numbers.
@@ -60,6 +61,9 @@ Case make_attention(std::string_view name, const AttentionShape& s, const std::v
   m.tolerance(5e-6);
   const std::vector<Value> in = m.inputs({{s.heads, s.k_dim}, {s.kv_heads, s.k_dim}, {s.kv_heads, s.v_dim}});
   m.draw(0, [size = s.size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
+  for (const size_t i : {1u, 2u}) {
+    m.draw(i, [size = s.kv_size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
+  }
   const Value sinks = s.sinks ? m.weight({s.heads}) : Value{};
   const Numbers sink_numbers = s.sinks ? m.numbers(sinks) : Numbers();
   const AttentionParams params{.cache_layer = 2, .scale = s.scale, .window = s.window, .softcap = s.softcap};
@@ -141,19 +145,47 @@ std::vector<CaseSource> attention_cases() {
   add("deep", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 16}, deep);
   add("deep f16", {.heads = 3, .kv_heads = 1, .k_dim = 4, .v_dim = 16, .kv_format = &k_f16}, deep);
   add("deep q8_0", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = find_format("q8_0")}, deep);
+  add("deep fp8", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = find_format("fp8")}, deep);
   add("deep window over segments", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 5, .window = 600}, deep);
   add("deep sinks", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 4, .sinks = true}, deep);
+  // Steps of one token over more positions than are attended to at once: parts are left and merged again.
+  add("one token far on", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16},
+      {{{0, 0, 260}}, {{0, 260, 1}}, {{0, 261, 1}}});
   add("sinks", {.sinks = true}, chunks);
   add("sinks and window", {.window = 4, .sinks = true}, chunks);
   add("softcap", {.softcap = 2, .size = 8}, chunks);
   add("large scores", {.scale = 1, .size = 20}, chunks);
   add("several sequences", {}, {{{0, 0, 3}, {2, 0, 40}, {1, 0, 1}}, {{1, 1, 2}, {0, 3, 1}, {2, 40, 30}}, {{2, 70, 1}}});
   add("a slot begins anew", {}, {{{0, 0, 40}}, {{0, 0, 5}}, {{0, 5, 1}}});
-  for (const char* format : {"f32", "f16", "q8_0"}) {
+  for (const char* format : {"f32", "f16", "q8_0", "fp8"}) {
     add(fmt::format("cache {}", format), {.k_dim = 32, .v_dim = 64, .kv_format = find_format(format)}, chunks);
   }
+  add("cache f16 windowed with sinks", {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = &k_f16},
+      chunks);
+  add("cache f16 of long heads with a softcap",
+      {.heads = 6,
+       .kv_heads = 2,
+       .k_dim = 128,
+       .v_dim = 256,
+       .softcap = 2,
+       .scale = 0.0884f,
+       .size = 2,
+       .kv_format = &k_f16},
+      chunks);
+  add("cache f16 of several sequences", {.heads = 3, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16},
+      {{{0, 0, 3}, {2, 0, 40}, {1, 0, 1}}, {{1, 1, 2}, {0, 3, 1}, {2, 40, 30}}, {{2, 70, 1}}});
   add("cache q8_0 windowed with sinks",
       {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = find_format("q8_0")}, chunks);
+  add("cache fp8 windowed with sinks",
+      {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = find_format("fp8")}, chunks);
+  // Beyond what the 8 bits alone have: scales of both signs.
+  add("cache fp8 of large numbers",
+      {.heads = 8, .k_dim = 128, .v_dim = 128, .scale = 1e-4f, .kv_format = find_format("fp8"), .kv_size = 3000},
+      chunks);
+  add("cache fp8 of small numbers",
+      {.k_dim = 256, .v_dim = 256, .scale = 5, .kv_format = find_format("fp8"), .kv_size = 0.02f}, chunks);
+  // More than a block of some GPUs has room for on matrix cores.
+  add("heads of 512", {.k_dim = 512, .v_dim = 512, .scale = 0.04f, .kv_format = &k_f16}, chunks);
   cases.push_back({"attention to another layer's cache", make_shared});
   cases.push_back({"attention in two page groups", make_two_groups});
   return cases;

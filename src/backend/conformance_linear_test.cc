@@ -68,6 +68,7 @@ Case make_embed(std::string_view name, const Format& format) {
 
 struct ExpertShape {
   bool input_per_expert, bias, scale;
+  int n_tokens = 6;
 };
 
 Case make_moe_linear(std::string_view name, const Format& format, const ExpertShape& s) {
@@ -82,7 +83,7 @@ Case make_moe_linear(std::string_view name, const Format& format, const ExpertSh
   const Numbers b = s.bias ? m.numbers(bias) : Numbers(kExperts * kOut);
   const Numbers f = s.scale ? m.numbers(scale) : Numbers(kExperts, 1.0);
   const Value ids = m.g().moe_route(in[0], {.n_used = kUsed}).ids;
-  return m.finish(m.g().moe_linear(in[1], {weight, bias, scale}, ids), {{{0, 0, 6}}}, [=](const Token& token) {
+  return m.finish(m.g().moe_linear(in[1], {weight, bias, scale}, ids), {{{0, 0, s.n_tokens}}}, [=](const Token& token) {
     Numbers logits = token.in[0], out;
     double magnitude = 0;
     for (size_t u = 0; u < kUsed; ++u) {
@@ -131,6 +132,15 @@ std::vector<CaseSource> linear_cases() {
   for (const char* format :
        {"q4_k", "q6_k", "q8_0", "q4_1"}) {  // one of each kind of scales, as prompts are multiplied
     add_linear(*find_format(format), {.n_in = 768, .n_out = 70, .n_tokens = 70});
+  }
+  for (const char* format : {"q4_0", "q5_0", "q5_1", "q5_k", "iq4_nl", "iq4_xs", "mxfp4"}) {  // and the others, shorter
+    add_linear(*find_format(format), {.n_in = 256, .n_out = 40, .n_tokens = 33});
+  }
+  for (const char* name : {"q4_k", "q6_k", "q8_0", "mxfp4"}) {  // enough tokens that those of an expert go together
+    const Format* format = find_format(name);
+    cases.push_back({fmt::format("moe_linear {} T40", name), [format](std::string_view of) {
+                       return make_moe_linear(of, *format, {false, true, false, 40});
+                     }});
   }
   for (const ExpertShape s :
        {ExpertShape{true, false, false}, {false, true, false}, {true, true, true}, {false, false, true}}) {

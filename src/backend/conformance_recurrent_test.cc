@@ -12,6 +12,10 @@ namespace {
 const std::vector<std::vector<TokenRun>> kSteps = {
     {{0, 0, 5}, {1, 0, 1}}, {{1, 1, 1}, {0, 5, 1}}, {{0, 6, 2}}, {{1, 2, 4}}, {{0, 0, 3}}, {{0, 3, 1}, {1, 6, 2}}};
 
+// With runs that hold whole chunks of 64 positions, from a multiple of 64 on or not.
+const std::vector<std::vector<TokenRun>> kLongSteps = {
+    {{0, 0, 130}, {1, 0, 1}}, {{1, 1, 66}, {0, 130, 62}}, {{0, 192, 64}, {1, 67, 125}}, {{0, 0, 64}}, {{0, 64, 1}}};
+
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Every input of a sequence is kept; tap j looks taps - 1 - j tokens back.
@@ -43,6 +47,7 @@ struct DeltaShape {
   size_t k_heads, v_heads, k_dim, v_dim;
   HeadSharing sharing;
   float q_scale = 1;
+  bool is_long = false;  // in steps of many tokens
 };
 
 // S <- e^g S (I - b k k^T) + b v k^T; out = S q, with S of v_dim rows.
@@ -65,8 +70,10 @@ Case make_delta(std::string_view name, const DeltaShape& s) {
                                           {n(s.v_heads), n(s.v_dim)},
                                           {n(s.v_heads)},
                                           {n(s.v_heads)}});
-  m.draw(1, [](std::mt19937& r) { return std::uniform_real_distribution<float>(-0.4f, 0.4f)(r); });
+  const float most = s.k_dim <= 16 ? 0.4f : 0.2f;  // no longer than a model's normed keys
+  m.draw(1, [most](std::mt19937& r) { return std::uniform_real_distribution<float>(-most, most)(r); });
   m.draw(3, [](std::mt19937& r) { return std::uniform_real_distribution<float>(-4, 30)(r); });  // past softplus's bend
+  if (s.is_long) m.tolerance(5e-6);  // products of up to 64 decays, and sums over as many tokens
   const Value dt_bias = m.weight({n(s.v_heads)});
   std::vector<float> a_numbers;
   for (size_t h = 0; h < s.v_heads; ++h) a_numbers.push_back(-0.05f * static_cast<float>(h + 1));
@@ -75,7 +82,7 @@ Case make_delta(std::string_view name, const DeltaShape& s) {
   const auto states = std::make_shared<std::map<std::pair<int, size_t>, Matrix>>();
   const DeltaNetParams params{.cache_layer = 3, .sharing = s.sharing, .q_scale = s.q_scale};
   const Value y = m.g().delta_net({in[0], in[1], in[2], in[3], in[4], dt_bias, a}, params);
-  return m.finish(y, kSteps, [=](const Token& token) {
+  return m.finish(y, s.is_long ? kLongSteps : kSteps, [=](const Token& token) {
     Numbers out;
     for (size_t h = 0; h < s.v_heads; ++h) {
       const size_t k_head = s.sharing == HeadSharing::cyclic ? h % s.k_heads : h * s.k_heads / s.v_heads;
@@ -105,11 +112,14 @@ std::vector<CaseSource> recurrent_cases() {
          [channels = channels, taps = taps](std::string_view name) { return make_conv(name, channels, taps); }});
   }
   for (const HeadSharing sharing : {HeadSharing::grouped, HeadSharing::cyclic}) {
-    for (const DeltaShape s :
-         {DeltaShape{2, 6, 8, 5, sharing, 1}, {3, 3, 4, 4, sharing, 0.5f}, {1, 4, 16, 3, sharing, 0.25f}}) {
+    for (const DeltaShape s : {DeltaShape{2, 6, 8, 5, sharing, 1},
+                               {3, 3, 4, 4, sharing, 0.5f},
+                               {1, 4, 16, 3, sharing, 0.25f},
+                               {1, 2, 8, 5, sharing, 1, true},
+                               {2, 4, 40, 36, sharing, 0.25f, true}}) {
       cases.push_back(
-          {fmt::format("delta_net {} {} of {} heads {}x{}", sharing == HeadSharing::grouped ? "grouped" : "cyclic",
-                       s.k_heads, s.v_heads, s.k_dim, s.v_dim),
+          {fmt::format("delta_net {} {} of {} heads {}x{}{}", sharing == HeadSharing::grouped ? "grouped" : "cyclic",
+                       s.k_heads, s.v_heads, s.k_dim, s.v_dim, s.is_long ? " long" : ""),
            [s](std::string_view name) { return make_delta(name, s); }});
     }
   }

@@ -211,8 +211,8 @@ void Fusion::finish_group(ProductGroup& group) {
   }
   const int32_t result = owner(node(group.nodes[0]).out[0]);
   const int reader = has_one_reader(result) ? readers_[at(result)].front() : -1;
-  if (reader >= 0 && node(reader).op == Op::add && group.nodes.size() == 1 && node(group.nodes[0]).op == Op::linear &&
-      owner(node(reader).in[0]) != owner(node(reader).in[1])) {
+  if (reader >= 0 && node(reader).op == Op::add && !is_absorbed_[at(reader)] && group.nodes.size() == 1 &&
+      node(group.nodes[0]).op == Op::linear && owner(node(reader).in[0]) != owner(node(reader).in[1])) {
     group.add = group.at = reader;
   }
 }
@@ -270,7 +270,10 @@ void Fusion::find_halves() {
     const Shape& shape = graph_.info(n.in[0]).shape;
     const bool is_row = is_expert ? shape.n_dims() == 1 && graph_.info(n.in[2]).shape.elems() <= limits_.used
                                   : shape.elems() == matrix_of(i)->n_in;
-    if (group.nodes.size() != 1 || group.act >= 0 || group.add >= 0 || !is_row || n.in[is_expert ? 3 : 2]) continue;
+    if (group.nodes.size() != 1 || group.act >= 0 || group.add >= 0 || !is_row || n.in[is_expert ? 3 : 2] ||
+        gated_heads(n.in[0])) {
+      continue;
+    }
     group.halves = act_of_halves(i);
     // A launch of experts may leave their ids: nobody reads them before it.
     const auto is_late = [&](int r) { return r == i || runs_at_[at(r)] > group.halves; };
@@ -278,7 +281,7 @@ void Fusion::find_halves() {
     if (group.halves < 0) continue;
     for (int slice : readers_[at(result_of(i))]) is_absorbed_in_one_row_[at(slice)] = true;
     is_absorbed_in_one_row_[at(group.halves)] = true;
-    later_uses_.push_back({n.in[0], group.halves});
+    later_uses_.push_back({row_source(n.in[0]), group.halves});
     if (is_expert) later_uses_.push_back({n.in[2], group.halves});
     if (const int norm = foldable_norm(n.in[0], true); norm >= 0) {
       later_uses_.push_back({node(norm).in[0], group.halves});
@@ -348,6 +351,11 @@ const RoundedForm* Fusion::only_form(Value v, int64_t n_in) const {
 bool Fusion::is_read_as_floats(Value v) const {
   const int32_t value = owner(v);
   if (keep_values_ || is_host_read_[at(value)]) return true;
+  // A mix takes the shared expert's row as floats; who makes it with its products leaves them anyway.
+  const auto takes_floats = [&](const MixGroup& mix) {
+    return mix.shared >= 0 && owner(node(mix.shared).in[0]) == value && !is_absorbed(makers_[at(value)], true);
+  };
+  if (std::ranges::any_of(mixes_, takes_floats)) return true;
   return std::ranges::any_of(readers_[at(value)], [&](int reader) {
     return !is_product(reader) || matrix_of(reader)->rounded_block == 0 || owner(node(reader).in[0]) != value;
   });
@@ -393,10 +401,12 @@ Value Fusion::row_source(Value x) const {
 
 int Fusion::only_reader(Value v) const { return has_one_reader(owner(v)) ? readers_[at(owner(v))].front() : -1; }
 
-// The shared expert beside the routed ones, where its last matrix is like theirs.
+// The shared expert beside the routed ones, where its last matrix is like theirs. A sum that runs with
+// something else is left to that.
 void Fusion::extend_mix(MixGroup& mix) const {
+  const auto is_free_sum = [&](int i) { return i >= 0 && node(i).op == Op::add && !is_absorbed(i, true); };
   const int add = only_reader(node(mix.combine).out[0]);
-  if (add < 0 || node(add).op != Op::add) return;
+  if (!is_free_sum(add)) return;
   const bool is_first = owner(node(add).in[0]) == result_of(mix.combine);
   const Value other = node(add).in[is_first ? 1 : 0];
   const int act = makers_[at(owner(other))];
@@ -415,7 +425,7 @@ void Fusion::extend_mix(MixGroup& mix) const {
   mix.shared_add = add;
   mix.add = -1;
   const int last = only_reader(node(add).out[0]);
-  if (last >= 0 && node(last).op == Op::add) mix.add = mix.at = last;
+  if (is_free_sum(last)) mix.add = mix.at = last;
 }
 
 void Fusion::find_mixes() {
@@ -483,8 +493,10 @@ const GatedHeads* Fusion::gated_heads(Value x) const {
   return found == gated_heads_.end() ? nullptr : &*found;
 }
 
-// Logits of float matrices that only the route reads, whose ids a group of experts reads first.
+// Logits of float matrices that only the route reads, whose ids a group of experts reads first; and its weights the
+// sums behind them, which may work them out once more.
 void Fusion::find_routes() {
+  int busy_until = 0;  // the last sum of the routes so far: there is room for the logits of one
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
     if (node(i).op != Op::moe_route || node(i).as<MoeRouteParams>().n_used > limits_.used) continue;
     const int product = makers_[at(owner(node(i).in[0]))];
@@ -495,8 +507,17 @@ void Fusion::find_routes() {
       continue;
     }
     const std::vector<int>& users = readers_[at(owner(node(i).out[0]))];
-    if (users.empty() || node(users.front()).op != Op::moe_linear || is_absorbed_in_one_row_[at(users.front())])
+    if (users.empty() || node(users.front()).op != Op::moe_linear || is_absorbed_in_one_row_[at(users.front())] ||
+        graph_.info(node(users.front()).in[0]).shape.n_dims() != 1) {
       continue;
+    }
+    const auto is_sum = [&](int r) { return node(r).op == Op::moe_combine; };
+    const std::vector<int>& sums = readers_[at(owner(node(i).out[1]))];
+    if (!std::ranges::all_of(sums, is_sum) || runs_at_[at(product)] < busy_until) continue;
+    for (int sum : sums) busy_until = std::max(busy_until, sum);
+    for (const MixGroup& mix : mixes_) {
+      if (std::ranges::find(sums, mix.combine) != sums.end()) busy_until = std::max(busy_until, mix.at);
+    }
     routes_.push_back(i);
     is_absorbed_in_one_row_[at(i)] = true;
   }

@@ -77,6 +77,7 @@ class CaseMaker {
 
   void kv_format(const Format& format) { case_.kv_format = &format; }
   void tolerance(double tolerance) { case_.tolerance = tolerance; }
+  void has_rows() { has_rows_ = true; }                        // the case's own nodes pick the rows that are wanted
   void vocabulary(int n_tokens) { n_vocabulary_ = n_tokens; }  // token ids are drawn below it; default 1
 
   // REQUIRES: no error in the builder. Each step is a list of runs; `wanted` picks the rows compared (default: all).
@@ -93,6 +94,7 @@ class CaseMaker {
   std::vector<Draw> draws_;
   std::map<int32_t, std::string> weight_names_;  // by value
   int n_vocabulary_ = 1;
+  bool has_rows_ = false;
 };
 
 struct CaseSource {
@@ -107,6 +109,7 @@ std::vector<CaseSource> attention_cases();
 std::vector<CaseSource> elementwise_cases();
 std::vector<CaseSource> moe_cases();
 std::vector<CaseSource> recurrent_cases();
+std::vector<CaseSource> fused_cases();
 
 // The formats whose weights a case can make: encodable ones and those in tests/data/quants.
 std::vector<const Format*> weight_formats();

@@ -2,7 +2,6 @@
 #include "backend/backend.h"
 
 #include <charconv>
-#include <filesystem>
 
 #include "backend/cuda/cache.h"
 #include "backend/cuda/device.h"
@@ -31,7 +30,7 @@ DeviceInfo describe(const DriverApi& api, int ordinal, size_t n_free) {
     info.driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
   info.features = fmt::format("compute capability {}.{}, {} multiprocessors{}", major, minor, n_multiprocessors,
                               major >= 8 ? ", matrix cores" : "");
-  info.why_not = ordinal == 0 ? too_old(major, minor) : "only the first GPU is used; CUDA_VISIBLE_DEVICES chooses it";
+  info.why_not = too_old(major, minor);
   return info;
 }
 
@@ -49,10 +48,10 @@ std::vector<DeviceInfo> devices() {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(Device& device, int n_threads)
-      : device_(device), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
+  CudaBackend(Device& device, int ordinal, int n_threads)
+      : device_(device), ordinal_(ordinal), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
-  DeviceInfo info() const override { return describe(device_.api(), 0, device_.free_bytes()); }
+  DeviceInfo info() const override { return describe(device_.api(), ordinal_, device_.free_bytes()); }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
@@ -75,19 +74,22 @@ class CudaBackend final : public Backend {
 
  private:
   Device& device_;
+  int ordinal_;
   ThreadPool threads_;
 };
 
-// The driver's device file comes first: without it nothing is opened.
+Result<std::unique_ptr<Backend>> open_gpu(int ordinal, int n_threads) {
+  ZINC_TRY(device, Device::shared(ordinal));
+  if (const Result<Nvrtc> compiler = Nvrtc::open(); !compiler.ok()) return compiler.error();
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, ordinal, n_threads));
+}
+
 bool is_usable() {
-  static const bool usable = std::filesystem::exists("/dev/nvidiactl") && Device::shared().ok() && Nvrtc::open().ok();
+  static const bool usable = open_gpu(0, 1).ok();
   return usable;
 }
 
-Result<std::unique_ptr<Backend>> open(int n_threads) {
-  ZINC_TRY(device, Device::shared());
-  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, n_threads));
-}
+Result<std::unique_ptr<Backend>> open(int n_threads) { return open_gpu(0, n_threads); }
 
 // "1": the second GPU.
 Result<std::unique_ptr<Backend>> open_named(std::string_view number, int n_threads) {
@@ -96,9 +98,10 @@ Result<std::unique_ptr<Backend>> open_named(std::string_view number, int n_threa
   if (error != std::errc() || end != number.data() + number.size()) {
     return fail(ErrorCode::invalid_input, "'cuda:{}' names no GPU; say its number as nvidia-smi does, cuda:0", number);
   }
-  ZINC_TRY(device, Device::shared(ordinal));
-  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, n_threads));
+  return open_gpu(ordinal, n_threads);
 }
+
+bool has_panels(const Format& format) { return find_panel_format(format.name) != nullptr; }
 
 }  // namespace
 }  // namespace cuda
@@ -109,12 +112,15 @@ extern const BackendInfo k_backend_cuda = {
     .default_kv_format = "f16",
     .product_bits = 8,
     .attention_bits = 16,
+    .keeps_fp8 = true,
     .step_tokens = 2048,
     .state_chunk = 64,
     .draws_tokens = true,
     .rank = 3,
     .usable = cuda::is_usable,
     .open = cuda::open,
+    .is_fast_format = cuda::has_panels,
+    .decoded_bits = 16,
     .devices = cuda::devices,
     .open_named = cuda::open_named};
 

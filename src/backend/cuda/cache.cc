@@ -15,9 +15,9 @@ size_t conv_floats(const RecurrentCache& r) {
 
 Status check_format(const CacheSizes& sizes, std::span<const LayerCache> layers) {
   const std::string_view name = sizes.kv_format ? sizes.kv_format->name : "(none)";
-  if (name != "f32" && name != "f16" && name != "q8_0") {
+  if (name != "f32" && name != "f16" && name != "q8_0" && name != "fp8") {
     return fail(ErrorCode::unsupported,
-                "the cuda backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0", name);
+                "the cuda backend cannot keep keys and values as '{}'; it has f32, f16, q8_0 and fp8", name);
   }
   for (const LayerCache& layer : layers) {
     const AttentionCache& kv = layer.attention;

@@ -43,7 +43,8 @@ class CardTest : public testing::Test {
     const Result<const DriverApi*> real = load_driver();
     if (!real.ok()) GTEST_SKIP() << "no GPU here: " << real.error().message;
     counted_ = counting(*real.value());
-    if (!Device::open(counted_, 0).ok()) GTEST_SKIP() << "no GPU that can be used";
+    const auto opened = Device::open(counted_, 0);
+    if (!opened.ok()) GTEST_SKIP() << "no GPU that can be used: " << opened.error().message;
     std::filesystem::remove_all(folder_);
     weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
     for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));

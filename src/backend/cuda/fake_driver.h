@@ -11,8 +11,12 @@
 
 namespace zinc::cuda {
 
+struct FakeFunction {
+  std::string kernel, code;
+};
+
 struct FakeLaunch {
-  std::string kernel;
+  std::string kernel, code;  // code: what a test's KernelSource gave for its program, up to a zero
   LaunchConfig config;
   std::vector<LaunchAttribute> attributes;
   std::vector<std::byte> params;
@@ -33,7 +37,8 @@ struct FakeDriver {
   std::vector<FakeLaunch> captured;            // by the capture under way
   std::deque<std::vector<FakeLaunch>> graphs;  // every graph made; never moved
   const std::vector<FakeLaunch>* last_replay = nullptr;
-  std::deque<std::string> names;  // of functions
+  std::deque<std::string> modules;
+  std::deque<FakeFunction> functions;
 
   static FakeDriver& current();
   static const DriverApi& api();

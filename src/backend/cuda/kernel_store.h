@@ -21,7 +21,7 @@ std::vector<SourceFile> simt_sources();
 struct KernelProgram {
   std::string file;          // "linear"
   std::string format;        // "q4_k", or several: "q4_k+q6_k"; empty: none
-  std::string shape = "";    // the numbers it is made for, as a definition of kShape; empty: none
+  std::string shape = "";    // what it is made for, as a definition of kShape or kKept; empty: none
   std::string text() const;  // the program's source
 };
 

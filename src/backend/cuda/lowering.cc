@@ -7,7 +7,9 @@ namespace zinc::cuda {
 namespace {
 
 constexpr int64_t kMaxGridY = 65535;
-constexpr size_t kThirdOfShared = 80 << 10;  // of a multiprocessor: two blocks fit, three do not
+// Of a multiprocessor's shared memory: two blocks fit, three do not; and a block beside which one of its own kind has
+// no room, but one of the launches before and behind it has.
+constexpr size_t kThirdOfShared = 80 << 10, kOverHalfOfShared = (113 << 10) + 256;
 
 }  // namespace
 
@@ -51,11 +53,16 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
                 "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} blocks, {} bytes)", device_.name(),
                 sizes_.max_tokens, kernel, x, y, z, shared_bytes);
   }
+  late_start_.reset();
   if (is_listing_) {
     programs_.push_back(program);
     return ok_status();
   }
-  if (is_one_row()) shared_bytes = std::max(shared_bytes, kThirdOfShared);
+  if (is_one_row()) {
+    const bool is_beside_large = !launches_.empty() && launches_.back().shared_bytes == kOverHalfOfShared;
+    const bool is_large = x >= device_.n_multiprocessors() && !is_beside_large;
+    shared_bytes = std::max(shared_bytes, is_large ? kOverHalfOfShared : kThirdOfShared);
+  }
   ZINC_TRY(function, device_.kernel(program, kernel));
   if (Status s = device_.allow_shared(function, shared_bytes); !s.ok()) return s;
   launch.function = function;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "backend/cuda/room.h"
@@ -86,6 +88,8 @@ class Lowering {
   Status lower_attend_units(simt::AttentionParams params, int n_warps);
   Status lower_delta_chunks(simt::DeltaParams params, const char* by_token);
   Status lower_attend_one(const HeadGroup& group);
+  // A program of a file of attention, for keys and values as the cache keeps them.
+  KernelProgram kept_program(std::string file) const;
   simt::AttentionParams attention_params(const Node& n) const;
   const float* sliced(const HeadChain& chain) const { return room_.floats(chain.x) + slice_begin(chain); }
   int64_t slice_begin(const HeadChain& chain) const {
@@ -143,6 +147,14 @@ class Lowering {
   StepClass sizes_;
   std::vector<Launch> launches_;
   bool is_listing_ = false;
+  // The last launch, if the next one starts only when its wait is over (ProductShape::starts_next_late): what came
+  // before it is complete by then, and what it writes itself is not.
+  struct LateStart {
+    std::vector<std::span<const float>> written;
+    const int* found_experts;  // whose experts it finds by itself
+    bool writes_to(std::span<const float> row) const;
+  };
+  std::optional<LateStart> late_start_;
   std::vector<KernelProgram> programs_;   // while listing
   std::vector<const RoundedForm*> made_;  // forms written so far
 };

@@ -8,9 +8,11 @@ namespace {
 constexpr int kMaxSplits = 64;
 constexpr int kUnitRows = 16;  // of simt/attention_mma.h
 
-// Warps that share 16 rows there: one for each 64 dimensions. 0: units cannot do it.
-int unit_warps(const simt::KvLayer& kv, std::string_view format) {
-  return format == "f32" ? 0 : simt::warps_of_unit(kv.k_dim, kv.v_dim);
+simt::KvFormat kept_as(std::string_view format) {
+  return format == "f32"    ? simt::kKvF32
+         : format == "f16"  ? simt::kKvF16
+         : format == "q8_0" ? simt::kKvQ8
+                            : simt::kKvFp8;
 }
 
 constexpr int64_t kChunkFloats = 4 * 36 * 32;  // a chunk's units on their way to be merged, for each warp of a group
@@ -22,9 +24,29 @@ size_t attention_bytes(const simt::KvLayer& kv, int n_rows) {
   return static_cast<size_t>(n_rows * row) * sizeof(float);
 }
 
-// Queries as halves, and each group's weights and exchange.
-int64_t unit_floats(const simt::KvLayer& kv, int n_rows, int n_warps) {
-  return n_rows * (blocks_of(kv.k_dim) * 16 + 4) + simt::kWarps / n_warps * (kUnitRows * 36 + 2 * kUnitRows * n_warps);
+// Queries as halves, and each set of rows' weights and exchange.
+int64_t unit_floats(const simt::KvLayer& kv, int64_t n_queries, int64_t n_sets, int n_warps) {
+  return n_queries * (blocks_of(kv.k_dim) * 16 + 4) + n_sets * (kUnitRows * 36 + 2 * kUnitRows * n_warps);
+}
+
+// Shared memory of attend_few, and of attend_rows with so many sets of rows for each group of warps.
+size_t few_bytes(const simt::KvLayer& kv, int n_warps) {
+  return sizeof(float) *
+         static_cast<size_t>(kChunkFloats * n_warps + unit_floats(kv, kUnitRows, simt::kWarps / n_warps, n_warps));
+}
+size_t rows_bytes(const simt::KvLayer& kv, int n_warps, int n_sets) {
+  const int64_t all_sets = simt::kWarps / n_warps * n_sets;
+  const int64_t kept = simt::total_in_registers(n_warps) ? 0 : n_sets * simt::kTotalFloats * simt::kThreads;
+  return sizeof(float) * static_cast<size_t>(kept + unit_floats(kv, all_sets * kUnitRows, all_sets, n_warps)) +
+         static_cast<size_t>(simt::unit_bytes(kv.k_dim, kv.v_dim));
+}
+
+// Warps that share a unit on matrix cores; 0: the card has none, keys and values are floats, or a block has no room for
+// the unit. One answer for steps of all sizes, which agree to the bit.
+int unit_warps(const simt::KvLayer& kv, std::string_view format, const Device& device) {
+  const int n = format == "f32" || !device.has_matrix_cores() ? 0 : simt::warps_of_unit(kv.k_dim, kv.v_dim);
+  if (n == 0) return 0;
+  return std::max(few_bytes(kv, n), rows_bytes(kv, n, 1)) <= static_cast<size_t>(device.max_shared_bytes()) ? n : 0;
 }
 
 // What holds for the queries' rotation and the key's.
@@ -35,6 +57,12 @@ simt::TurnKind turn_of(const simt::AttendOneParams& params) {
 }
 
 }  // namespace
+
+KernelProgram Lowering::kept_program(std::string file) const {
+  return {std::move(file), "",
+          fmt::format("inline constexpr KvFormat kKept = static_cast<KvFormat>({});",
+                      static_cast<int>(kept_as(cache_.kv_format())))};
+}
 
 simt::AttentionParams Lowering::attention_params(const Node& n) const {
   const zinc::AttentionParams& attention = n.as<zinc::AttentionParams>();
@@ -56,24 +84,23 @@ Status Lowering::lower_attention(int i) {
   const Node& n = node(i);
   simt::AttentionParams params = attention_params(n);
   const simt::KvLayer& kv = params.kv;
-  const std::string suffix(cache_.kv_format());
   const HeadGroup* heads = room_.fusion().heads_of(i);
   if (heads) {
     if (Status s = lower_heads(*heads, kv); !s.ok()) return s;
   } else if (n.in[1]) {
     const simt::KvWriteParams write{room_.step(), kv, room_.floats(n.in[1]), room_.floats(n.in[2])};
     const int64_t n_warps = int64_t{sizes_.max_tokens} * kv.kv_heads * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim));
-    if (Status s = emit_warps("attention", ("kv_write_" + suffix).c_str(), write, n_warps); !s.ok()) return s;
+    if (Status s = emit(kept_program("attention"), "kv_write", write, div_up(n_warps, simt::kWarps)); !s.ok()) return s;
   }
   params.partial = sizes_.max_tokens <= kMaxSplitTokens ? room_.attention_partial() : nullptr;
-  const int n_warps = device_.has_matrix_cores() ? unit_warps(kv, suffix) : 0;
+  const int n_warps = unit_warps(kv, cache_.kv_format(), device_);
   if (Status s = n_warps > 0 ? lower_attend_units(params, n_warps) : lower_attend(params); !s.ok()) return s;
   if (!params.partial) return ok_status();
   const Written out = written(n.out[0], width(n.out[0]));
   params.out = out.floats;
   params.rounded = out.rounded;
   params.block = out.block;
-  return emit({"attention", ""}, "merge_chunks", params, div_up(width(n.out[0]), simt::kSegmentElems),
+  return emit(kept_program("attention"), "merge_chunks", params, div_up(width(n.out[0]), simt::kSegmentElems),
               sizes_.max_tokens);
 }
 
@@ -82,36 +109,35 @@ Status Lowering::lower_attend(simt::AttentionParams& params) {
   const int group_heads = params.n_heads / kv.kv_heads;
   const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
   // Two rows a block keep a step of few tokens short; more would only save reads of keys that lie in the cache.
-  params.heads_per_tile = std::min(group_heads, is_split ? 2 : simt::kAttentionRows);
-  params.tokens_per_tile = is_split ? 1 : std::max(1, simt::kAttentionRows / params.heads_per_tile);
+  int most_rows = is_split ? 2 : simt::kAttentionRows;
+  while (most_rows > 2 && attention_bytes(kv, most_rows) > static_cast<size_t>(device_.max_shared_bytes()))
+    most_rows /= 2;
+  params.heads_per_tile = std::min(group_heads, most_rows);
+  params.tokens_per_tile = is_split ? 1 : std::max(1, most_rows / params.heads_per_tile);
   int tile_rows = 2;  // of the kernel: 2, 4 or 8
   while (tile_rows < params.heads_per_tile * params.tokens_per_tile) tile_rows *= 2;
-  const size_t floats =
-      static_cast<size_t>(tile_rows) * static_cast<size_t>(simt::kWarps * 128 + simt::kChunkPositions +
-                                                           32 * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim)) + 4);
-  return emit({"attention", ""}, fmt::format("attention_{}_{}", cache_.kv_format(), tile_rows).c_str(), params,
+  return emit(kept_program("attention"), fmt::format("attention_{}", tile_rows).c_str(), params,
               kv.kv_heads * div_up(group_heads, params.heads_per_tile),
               div_up(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
-              floats * sizeof(float));
+              attention_bytes(kv, tile_rows));
 }
 
 Status Lowering::lower_attend_units(simt::AttentionParams params, int n_warps) {
   const bool is_split = params.partial != nullptr;
-  const int n_groups = simt::kWarps / n_warps, group_heads = params.n_heads / params.kv.kv_heads;
-  const int n_rows = is_split ? kUnitRows : n_groups * kUnitRows;
+  const int group_heads = params.n_heads / params.kv.kv_heads;
+  // Two sets of rows for each group of warps share what is read of keys and values, where a block has room for them.
+  const bool has_room = rows_bytes(params.kv, n_warps, 2) <= static_cast<size_t>(device_.max_shared_bytes());
+  const simt::UnitShape shape{.kv_format = kept_as(cache_.kv_format()), .n_warps = n_warps, .n_sets = has_room ? 2 : 1};
+  const int n_rows = is_split ? kUnitRows : simt::kWarps / n_warps * shape.n_sets * kUnitRows;
   params.heads_per_tile = std::min(group_heads, n_rows);
   params.tokens_per_tile = is_split ? 1 : n_rows / params.heads_per_tile;
-  const int64_t kept = is_split ? kChunkFloats * n_warps : 32 * simt::kThreads;
-  // A unit's keys and values, with the gaps that keep lanes in different banks (InShared).
-  const int64_t unit = is_split ? 0
-                                : 2 * blocks_of(params.kv.k_dim) * 4 * (simt::kPagePositions * 16 + 32) +
-                                      64 * (div_up(params.kv.v_dim, 64) * 128 + 32);
-  return emit(
-      {"attention_units", ""},
-      fmt::format("attend_{}_{}_{}", is_split ? "few" : "rows", cache_.kv_format(), n_warps).c_str(), params,
-      params.kv.kv_heads * div_up(group_heads, params.heads_per_tile),
-      div_up(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
-      sizeof(float) * static_cast<size_t>(kept + unit_floats(params.kv, n_rows, n_warps)) + static_cast<size_t>(unit));
+  return emit({"attention_units", "",
+               fmt::format("inline constexpr UnitShape kShape = {{{}, {}, {}}};", shape.kv_format, shape.n_warps,
+                           shape.n_sets)},
+              is_split ? "attend_few" : "attend_rows", params,
+              params.kv.kv_heads * div_up(group_heads, params.heads_per_tile),
+              div_up(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
+              is_split ? few_bytes(params.kv, n_warps) : rows_bytes(params.kv, n_warps, shape.n_sets));
 }
 
 simt::HeadPart Lowering::head_part(const HeadChain& chain) const {
@@ -148,8 +174,8 @@ Status Lowering::lower_heads(const HeadGroup& group, const simt::KvLayer& kv) {
     part.stride = static_cast<int>(width(group.parts[i].x) / part.n_heads);
     n_heads += part.n_heads;
   }
-  const std::string kernel = "prepare_heads_" + std::string(cache_.kv_format());
-  return emit_warps("attention", kernel.c_str(), params, int64_t{sizes_.max_tokens} * n_heads);
+  return emit(kept_program("attention"), "prepare_heads", params,
+              div_up(int64_t{sizes_.max_tokens} * n_heads, simt::kWarps));
 }
 
 // All of it in one launch: some heads a block, chunks spread over as many blocks as there are multiprocessors.
@@ -176,14 +202,14 @@ Status Lowering::lower_attend_one(const HeadGroup& group) {
   params.attention.partial = room_.attention_partial();
   params.n_done = room_.attention_counts();
   const int n_group = params.attention.n_heads / kv.kv_heads;
-  if (unit_warps(kv, cache_.kv_format()) == 0) {
+  if (unit_warps(kv, cache_.kv_format(), device_) == 0) {
     constexpr int kHeads = 2;
     const int64_t n_tiles = kv.kv_heads * div_up(n_group, kHeads), n_multiprocessors = device_.n_multiprocessors();
     const int64_t n_splits = std::clamp<int64_t>(n_multiprocessors / n_tiles, 1, params.attention.n_chunks);
-    return emit({"attention", ""}, "attend_one_f32", params, n_tiles, 1, n_splits, attention_bytes(kv, kHeads));
+    return emit(kept_program("attention"), "attend_one_f32", params, n_tiles, 1, n_splits, attention_bytes(kv, kHeads));
   }
   constexpr int64_t kMostHeads = 6;  // a warp each, and two for the key and the value
-  const simt::AttendShape shape{.kv_format = cache_.kv_format() == "f16" ? simt::kKvF16 : simt::kKvQ8,
+  const simt::AttendShape shape{.kv_format = kept_as(cache_.kv_format()),
                                 .k_dim = kv.k_dim,
                                 .v_dim = kv.v_dim,
                                 .group_heads = n_group,

@@ -1,5 +1,6 @@
 // Products of a step of one row: all matrices of a group in one launch of simt/product.cu, which is compiled for them.
 #include <algorithm>
+#include <functional>
 #include <span>
 
 #include "backend/cuda/lowering.h"
@@ -14,9 +15,10 @@ int segment_bytes(const PanelFormat& format) {
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
       "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-      "{}}};",
+      "{}, {}, {}, {}}};",
       s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
-      s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes);
+      s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes,
+      s.n_route_segments, s.starts_next_late, s.is_early);
 }
 
 }  // namespace
@@ -44,6 +46,7 @@ struct Lowering::RowLaunch {
   void finish(int n_multiprocessors, int most_ranks);
   KernelProgram program() const;
   size_t shared_bytes() const;
+  std::vector<std::span<const float>> written() const;  // floats of all parts
 
  private:
   void make_classes();
@@ -174,8 +177,8 @@ void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
 
 void Lowering::RowLaunch::size_memory() {
   constexpr int kRounded = 256 + 2 * 32, kFloats = 1024;  // a segment: simt::SharedX, or plain
-  // Two launches' blocks are on a multiprocessor: half of its memory, less what the driver and the kernel itself take.
-  const int half = (113 << 10) - 512 - 4 * shape.n_experts;
+  // Two launches' blocks are on a multiprocessor, one of them with a little over half of its memory (Lowering::add).
+  const int half = (112 << 10) - 512 - 8 * shape.n_experts;
   const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
   shape.most_panels = 1;
   for (const simt::ProductClass& c : classes()) {
@@ -219,13 +222,32 @@ size_t Lowering::RowLaunch::shared_bytes() const {
   return static_cast<size_t>(simt::room_of(shape).ring + ring);
 }
 
+std::vector<std::span<const float>> Lowering::RowLaunch::written() const {
+  std::vector<std::span<const float>> all;
+  for (const Member& member : members) {
+    const int n_rows = member.is_spread ? simt::segments_of(shape.n_in) : std::max(1, shape.n_used);
+    all.emplace_back(member.part.out, static_cast<size_t>(n_rows) * static_cast<size_t>(member.part.n_out));
+  }
+  return all;
+}
+
+bool Lowering::LateStart::writes_to(std::span<const float> row) const {
+  return std::ranges::any_of(written, [&](std::span<const float> part) {
+    const std::less<> is_before;
+    return is_before(part.data(), row.data() + row.size()) && is_before(row.data(), part.data() + part.size());
+  });
+}
+
 Status Lowering::emit_row_launch(RowLaunch& launch) {
   constexpr int kMostRanks = 2;  // fours cannot be had from all multiprocessors
   launch.finish(device_.n_multiprocessors(), device_.has_clusters() ? kMostRanks : 1);
   Launch made = Launch::of(nullptr, launch.params, 1);
   made.threads = static_cast<unsigned>(simt::product_threads(launch.shape));
   made.cluster = static_cast<unsigned>(launch.shape.n_ranks);
-  return add(launch.program(), "product", made, launch.n_blocks, 1, 1, launch.shared_bytes());
+  if (Status s = add(launch.program(), "product", made, launch.n_blocks, 1, 1, launch.shared_bytes()); !s.ok())
+    return s;
+  if (launch.shape.starts_next_late != 0) late_start_ = LateStart{launch.written(), launch.params.route.ids};
+  return ok_status();
 }
 
 // Experts with rows of their own are not: only a mix takes them.
@@ -325,6 +347,7 @@ void Lowering::fill_route(int route, RowLaunch& launch) const {
   const MoeRouteParams& params = n.as<MoeRouteParams>();
   const Node& router = node(room_.fusion().maker(n.in[0]));
   launch.shape.n_experts = weights_.matrix(info(router.in[1]).name)->matrix.n_out;
+  launch.shape.n_route_segments = simt::segments_of(weights_.matrix(info(router.in[1]).name)->matrix.n_in);
   launch.shape.route_mode = static_cast<int>(params.weights);
   launch.params.route = {.partial = room_.router_partial(),
                          .bias = vector(router.in[2]),
@@ -353,12 +376,20 @@ Status Lowering::lower_one_row(const ProductGroup& group) {
       launch.params.expert_ids = room_.ints(first.in[2]);
       launch.shape.n_used = static_cast<int>(width(first.in[2]));
       const int route = room_.fusion().route_of_experts(group);
-      if (route >= 0 && is_first) fill_route(route, launch);
+      if (route >= 0 && is_first) {
+        fill_route(route, launch);
+        const bool has_floats = launch.shape.input == simt::kNormedRow || launch.shape.input == simt::kPlainRow;
+        const std::span row(launch.params.source.x, static_cast<size_t>(launch.shape.n_in));
+        const bool is_row_there = late_start_ && !late_start_->writes_to(row);
+        launch.shape.is_early = is_row_there && has_floats && launch.shape.n_in % 8 == 0 ? 1 : 0;
+        launch.shape.starts_next_late = 1;
+      }
     }
     std::erase_if(rest, [&](size_t i) {
       const int member = group.nodes[i];
       const bool fits = launch.members.empty() || (!is_expert && (!has_gate || is_spread(member)));
       if (fits) launch.add(product_part(group, i), matrix_of(member).format, is_spread(member));
+      if (fits && room_.fusion().route_of_logits(member) >= 0) launch.shape.starts_next_late = 1;
       return fits;
     });
     if (Status s = emit_row_launch(launch); !s.ok()) return s;
@@ -378,6 +409,11 @@ Status Lowering::lower_mix(const MixGroup& mix) {
   params.expert_ids = room_.ints(down.in[2]);
   params.mix_weights = room_.floats(combine.in[1]);
   launch.shape.n_mixed = static_cast<int>(width(down.in[2]));
+  // Behind the experts' launch, which found them by itself: the router's logits are complete when this one starts.
+  if (late_start_ && late_start_->found_experts == params.expert_ids) {
+    fill_route(room_.fusion().maker(down.in[2]), launch);
+    launch.shape.is_early = 1;
+  }
   simt::ProductPart part{};
   part.bytes = matrix.bytes;
   part.matrix_bytes = matrix.matrix_bytes;

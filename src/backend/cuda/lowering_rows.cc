@@ -94,7 +94,9 @@ Status Lowering::lower_add_normed(const AddNormed& group) {
     params.branch_factor = node(group.branch_scale).as<ScaleParams>().factor;
     params.branch_weights = vector(node(group.branch_mul).in[1]);
   }
-  return emit({"residual", ""}, "add_normed", params, one_per_multiprocessor(1));
+  const int64_t n_segments = div_up(params.width, simt::kWarps * simt::kSegmentElems);
+  const std::string shape = fmt::format("inline constexpr int kStreamSegments = {};", n_segments);
+  return emit({"residual", "", shape}, "add_normed", params, one_per_multiprocessor(1));
 }
 
 Status Lowering::lower_rope(int i) {

@@ -1,6 +1,7 @@
 #include "backend/cuda/nvrtc.h"
 
 #include <array>
+#include <sstream>
 
 #include "base/shared_library.h"
 
@@ -31,7 +32,7 @@ Result<SharedLibrary> open_library(const std::string& library) {
   for (const char* place : kPlaces) {
     if (Result<SharedLibrary> found = SharedLibrary::open(place); found.ok()) return found;
   }
-  return fail(ErrorCode::not_found,
+  return fail(ErrorCode::unsupported,
               "NVIDIA's run-time compiler (libnvrtc) is not installed, so no GPU kernels can be made; install the CUDA "
               "toolkit, or its NVRTC library alone, and put it on the library path");
 }
@@ -64,6 +65,16 @@ std::string read_log(const NvrtcApi& api, Program program) {
   if (api.log(program, log.data()) != 0) return "";
   log.resize(log.find('\0') == std::string::npos ? log.size() : log.find('\0'));
   return log;
+}
+
+// As part of a message: its lines one behind the other.
+std::string as_sentence(const std::string& log) {
+  std::string text;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) text += (text.empty() ? "" : "; ") + line;
+  }
+  return text;
 }
 
 }  // namespace
@@ -121,8 +132,8 @@ Result<Nvrtc::Compiled> Nvrtc::compile(const std::string& source, const std::vec
   Compiled compiled;
   compiled.log = read_log(*api_, program.get());
   if (code != 0) {
-    return fail(ErrorCode::unsupported, "a GPU kernel does not compile for {} with NVRTC {}: {}\n{}", architecture,
-                version(), api_->error_string(code), compiled.log);
+    return fail(ErrorCode::unsupported, "a GPU kernel does not compile for {} with NVRTC {}: {}: {}", architecture,
+                version(), api_->error_string(code), as_sentence(compiled.log));
   }
   size_t n_bytes = 0;
   if (api_->cubin_size(program.get(), &n_bytes) != 0) n_bytes = 0;

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <sstream>
 
 #include "backend/cuda/fake_driver.h"
 #include "base/thread_pool.h"
@@ -72,16 +75,22 @@ DriverApi make_api() {
   api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream) {
     return std::memset(reinterpret_cast<void*>(at), value, bytes), kSuccess;
   };
-  api.load_module = [](Module* module, const void*) { return *module = nullptr, kSuccess; };
-  api.find_function = [](Function* function, Module, const char* name) {
-    *function = reinterpret_cast<Function>(&fake().names.emplace_back(name));
+  api.load_module = [](Module* module, const void* code) {
+    *module = reinterpret_cast<Module>(&fake().modules.emplace_back(static_cast<const char*>(code)));
+    return kSuccess;
+  };
+  api.find_function = [](Function* function, Module module, const char* name) {
+    const std::string& code = *reinterpret_cast<std::string*>(module);
+    *function = reinterpret_cast<Function>(&fake().functions.emplace_back(FakeFunction{name, code}));
     return kSuccess;
   };
   api.set_function_attribute = [](Function, int, int) { return kSuccess; };
   api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
     if (!fake().is_capturing) return kSuccess;
     const std::byte* bytes = static_cast<const std::byte*>(params[0]);
-    fake().captured.push_back({*reinterpret_cast<std::string*>(function),
+    const auto& [kernel, code] = *reinterpret_cast<FakeFunction*>(function);
+    fake().captured.push_back({kernel,
+                               code,
                                *config,
                                {config->attributes, config->attributes + config->n_attributes},
                                {bytes, bytes + 1024}});
@@ -151,8 +160,10 @@ class CudaPlanTest : public testing::Test {
     weights_.reset();
     n_groups_ = n_pages.size();
     graph_ = std::move(g.finish().value());
-    device_ = std::move(
-        Device::open(FakeDriver::api(), 0, [](const KernelProgram&) { return std::vector<char>(1); }).value());
+    device_ = std::move(Device::open(FakeDriver::api(), 0, [](const KernelProgram& program) {
+                          const std::string& shape = program.shape;  // stands for code
+                          return std::vector<char>(shape.c_str(), shape.c_str() + shape.size() + 1);
+                        }).value());
     const Graph* const graph = &graph_;
     weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
     const CacheSizes sizes{.n_pages = std::move(n_pages), .n_slots = 3, .kv_format = find_format("f16")};
@@ -191,12 +202,37 @@ class CudaPlanTest : public testing::Test {
     return names;
   }
 
+  template <class P>
+  static P params_of(const FakeLaunch& launch) {
+    P params;
+    std::memcpy(&params, launch.params.data(), sizeof(params));
+    return params;
+  }
+
+  // What the launches of product.cu are compiled for, in their order.
+  static std::vector<simt::ProductShape> product_shapes(const std::vector<FakeLaunch>& graph) {
+    std::vector<simt::ProductShape> shapes;
+    for (const FakeLaunch& launch : graph) {
+      if (launch.kernel != "product") continue;
+      std::array<int, sizeof(simt::ProductShape) / sizeof(int)> numbers{};
+      std::istringstream text(launch.code.substr(launch.code.find('{') + 1));
+      char comma;
+      for (int& number : numbers) text >> number >> comma;
+      EXPECT_TRUE(text) << launch.code;
+      shapes.push_back(std::bit_cast<simt::ProductShape>(numbers));
+    }
+    return shapes;
+  }
+  static std::vector<int> of_each(int simt::ProductShape::*what, const std::vector<simt::ProductShape>& shapes) {
+    std::vector<int> numbers;
+    for (const simt::ProductShape& shape : shapes) numbers.push_back(shape.*what);
+    return numbers;
+  }
+
   static simt::Step step_of(const std::vector<FakeLaunch>& graph) {
     for (const FakeLaunch& launch : graph) {
       if (launch.kernel != "embed") continue;
-      simt::EmbedParams params;
-      std::memcpy(&params, launch.params.data(), sizeof(params));
-      return params.step;
+      return params_of<simt::EmbedParams>(launch).step;
     }
     return {};
   }
@@ -253,8 +289,7 @@ TEST_F(CudaPlanTest, of_drawn_tokens_nothing_but_the_token_leaves_the_device) {
 
   const FakeLaunch& last = fake().last_replay->back();
   ASSERT_EQ(last.kernel, "sample_rows");
-  simt::SampleParams params;
-  std::memcpy(&params, last.params.data(), sizeof(params));
+  const auto params = params_of<simt::SampleParams>(last);
   const auto number = [&](simt::DrawField field) { return std::bit_cast<float>(params.draws[field]); };
   EXPECT_EQ(params.step.counts[simt::kDraws], 1);
   EXPECT_EQ(number(simt::kInvTemperature), 2.0f);
@@ -314,6 +349,88 @@ TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_in_a_step_of_one_r
   ASSERT_TRUE(plan->wait().ok());
 }
 
+// What only the sum's first reader wants of it is made beside it.
+TEST_F(CudaPlanTest, a_branch_of_the_residual_runs_with_the_sum_it_is_of) {
+  weights_set_.add("scales", {kDim});
+  GraphBuilder g("branch", weights_set_.source());
+  const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const auto product = [&](const char* name, Value v) { return g.linear(v, g.weight(name, {kDim, kDim})); };
+  const Value sum = g.add(x, g.rms_norm(product("q", x), norm, 1e-6f));
+  const Value branch = g.mul(g.scale(g.rms_norm(sum, {}, 1e-5f), 0.5f), g.weight("scales", {kDim}));
+  const Value h = product("k", g.rms_norm(sum, norm, 1e-6f));
+  take(g, g.add(h, product("v", branch)), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  EXPECT_EQ(kernels_of(*fake().last_replay),
+            (std::vector<std::string>{"embed", "product", "add_normed", "product", "product", "product", "sample_parts",
+                                      "sample_rows"}));
+  const auto params = params_of<simt::AddNormedParams>((*fake().last_replay)[2]);
+  EXPECT_NE(params.branch, nullptr);
+  EXPECT_NE(params.branch, params.out);
+  EXPECT_EQ(params.branch_factor, 0.5f);
+  EXPECT_EQ(params.branch_eps, 1e-5f);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+// Three segments of each of a gate's matrices, and three experts' with one each, for two blocks.
+TEST_F(CudaPlanTest, an_odd_number_of_segments_is_shared_out_among_the_blocks_of_a_cluster) {
+  constexpr int kWide = 768, kFf = 256, kExperts = 8;
+  fake().n_multiprocessors = 132;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("wide", {kWide, kDim}, q8).add("gate", {kDim, kWide}, q8).add("up", {kDim, kWide}, q8);
+  weights_set_.add("router", {kExperts, kDim}).add("down", {kExperts, kDim, kFf}, q8);
+  for (const char* name : {"gates", "ups"}) weights_set_.add(name, {kExperts, kFf, kDim}, q8);
+  GraphBuilder g("odd", weights_set_.source());
+  const Value wide = g.linear(g.embed(g.weight("embd", {kVocab, kDim})), g.weight("wide", {kWide, kDim}));
+  const auto gated = [&](Value a, Value b) { return g.gated_act(Act::silu, a, b); };
+  const Value x = gated(g.linear(wide, g.weight("gate", {kDim, kWide})), g.linear(wide, g.weight("up", {kDim, kWide})));
+  const auto route = g.moe_route(g.linear(x, g.weight("router", {kExperts, kDim})), {.n_used = 3});
+  const auto experts = [&](Value v, const char* name, const Shape& shape) {
+    return g.moe_linear(v, {.weight = g.weight(name, shape)}, route.ids);
+  };
+  const Value act = gated(experts(x, "gates", {kExperts, kFf, kDim}), experts(x, "ups", {kExperts, kFf, kDim}));
+  take(g, g.add(x, g.moe_combine(experts(act, "down", {kExperts, kDim, kFf}), route.weights)), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  // Embedding, wide, the gate, the router, the experts' gates, their mix.
+  const std::vector<FakeLaunch>& launches = *fake().last_replay;
+  ASSERT_EQ(launches[5].kernel, "product");
+  for (const size_t i : {2u, 5u}) {
+    EXPECT_EQ(launches[i].attribute(kClusterDimension), 2u) << i;
+    const simt::ProductClass c = params_of<simt::ProductParams>(launches[i]).classes[0];
+    EXPECT_EQ(c.n_panels, kDim / simt::kPanelRows) << i;
+    const int n_clusters = static_cast<int>(launches[i].config.grid_x) / 2;
+    EXPECT_EQ(c.each * n_clusters + c.n_more, c.n_panels) << i;
+  }
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+TEST_F(CudaPlanTest, experts_beside_a_product_leave_its_sum_to_it) {
+  constexpr int kExperts = 8;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("router", {kExperts, kDim}).add("down", {kExperts, kDim, kDim}, q8);
+  weights_set_.add("each", {kExperts, kDim, kDim}, q8);
+  GraphBuilder g("beside", weights_set_.source());
+  const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const auto [ids, shares] = g.moe_route(g.linear(x, g.weight("router", {kExperts, kDim})), {.n_used = 2});
+  const Value each = g.moe_linear(x, {.weight = g.weight("each", {kExperts, kDim, kDim})}, ids);
+  const Value down = g.moe_linear(each, {.weight = g.weight("down", {kExperts, kDim, kDim})}, ids);
+  const Value sum = g.add(g.moe_combine(down, shares), g.linear(x, g.weight("o", {kDim, kDim})));
+  take(g, sum, {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<FakeLaunch>& launches = *fake().last_replay;
+  int n_reading = 0;  // what the mix leaves is added to the product's
+  for (size_t i = 1; i < launches.size(); ++i) {
+    if (launches[i].kernel != "product" || launches[i - 1].kernel != "product") continue;
+    const float* out = params_of<simt::ProductParams>(launches[i - 1]).parts[0].out;
+    if (params_of<simt::ProductParams>(launches[i]).parts[0].added == out) ++n_reading;
+  }
+  EXPECT_EQ(n_reading, 1);
+  EXPECT_EQ(std::ranges::count(kernels_of(launches), "product"), 5);  // router, experts, mix, product, head
+  ASSERT_TRUE(plan->wait().ok());
+}
+
 TEST_F(CudaPlanTest, a_gate_and_up_in_one_matrix_of_experts_are_one_launch_in_a_step_of_one_row) {
   constexpr int kExperts = 8, kWide = 64;
   const Format& q8 = *find_format("q8_0");
@@ -332,6 +449,12 @@ TEST_F(CudaPlanTest, a_gate_and_up_in_one_matrix_of_experts_are_one_launch_in_a_
   // The router, the experts' gate and up, their down with the sums.
   EXPECT_EQ(kernels_of(*fake().last_replay), (std::vector<std::string>{"embed", "product", "product", "product",
                                                                        "product", "sample_parts", "sample_rows"}));
+  // Both read the router's logits themselves: the sums need not wait for who found the experts first.
+  const auto logits_of = [&](size_t i) {
+    return reinterpret_cast<const simt::ProductParams*>((*fake().last_replay)[i].params.data())->route.partial;
+  };
+  EXPECT_NE(logits_of(2), nullptr);
+  EXPECT_EQ(logits_of(3), logits_of(2));
   ASSERT_TRUE(plan->wait().ok());
   start(*plan, 0, 3);
   EXPECT_EQ(std::ranges::count(kernels_of(*fake().last_replay), "gated_act"), 1);
@@ -345,15 +468,66 @@ TEST_F(CudaPlanTest, every_kernel_after_the_first_may_start_early) {
   }
 }
 
-TEST_F(CudaPlanTest, launches_of_one_row_have_a_block_for_each_multiprocessor_and_a_third_of_its_memory) {
+// Experts of a row that `make_row` makes of the normed one; who of the products starts the next launch late, and who
+// reads something before its wait: the router's, the experts', their mix, the head's.
+class CudaEarlyTest : public CudaPlanTest {
+ protected:
+  struct Starts {
+    std::vector<int> late, early;
+    bool operator==(const Starts&) const = default;
+  };
+  Starts starts(const std::function<Value(GraphBuilder&, Value h)>& make_row) {
+    constexpr int kExperts = 8;
+    const Format& q8 = *find_format("q8_0");
+    weights_set_.add("router", {kExperts, kDim}).add("other", {kDim, kDim}, *find_format("f32"));
+    weights_set_.add("each", {kExperts, kDim, kDim}, q8).add("down", {kExperts, kDim, kDim}, q8);
+    GraphBuilder g("experts", weights_set_.source());
+    const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+    const Value h = g.rms_norm(x, g.weight("norm", {kDim}), 1e-6f);
+    const Value logits = g.linear(h, g.weight("router", {kExperts, kDim}));
+    const Value row = make_row(g, h);
+    const auto [ids, shares] = g.moe_route(logits, {.n_used = 2});
+    const Value each = g.moe_linear(row, {.weight = g.weight("each", {kExperts, kDim, kDim})}, ids);
+    const Value down = g.moe_linear(each, {.weight = g.weight("down", {kExperts, kDim, kDim})}, ids);
+    take(g, g.add(x, g.moe_combine(down, shares)), {});
+    const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+    start(*plan, 0, 1);
+    const std::vector<simt::ProductShape> shapes = product_shapes(*fake().last_replay);
+    EXPECT_TRUE(plan->wait().ok());
+    return {of_each(&simt::ProductShape::starts_next_late, shapes), of_each(&simt::ProductShape::is_early, shapes)};
+  }
+};
+
+TEST_F(CudaEarlyTest, experts_read_their_row_and_a_mix_the_logits_before_they_wait) {
+  EXPECT_EQ(starts([](GraphBuilder&, Value h) { return h; }), (Starts{{1, 1, 0, 0}, {0, 1, 1, 0}}));
+}
+
+TEST_F(CudaEarlyTest, experts_wait_for_a_row_that_the_routers_launch_writes) {
+  const auto product = [](GraphBuilder& g, Value h) { return g.linear(h, g.weight("other", {kDim, kDim})); };
+  EXPECT_EQ(starts(product), (Starts{{1, 1, 0, 0}, {0, 0, 1, 0}}));
+}
+
+TEST_F(CudaEarlyTest, experts_wait_for_a_row_made_by_a_launch_that_starts_them_at_once) {
+  const auto scaled = [](GraphBuilder& g, Value h) { return g.scale(h, 2.0f); };
+  EXPECT_EQ(starts(scaled), (Starts{{1, 1, 0, 0}, {0, 0, 1, 0}}));
+}
+
+// A multiprocessor has 228 KB of shared memory, and each block takes one more than it asks for.
+TEST_F(CudaPlanTest, two_launches_of_one_row_share_a_multiprocessor_and_never_two_blocks_of_one) {
+  constexpr unsigned kAll = 228 << 10, kOwn = 1 << 10;
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
   start(*plan, 0, 1);
   int n_seen = 0;
+  unsigned before = 0;  // of the launch before, if it has a block on each
   for (const FakeLaunch& launch : *fake().last_replay) {
-    EXPECT_GE(launch.config.shared_bytes, 80u << 10) << launch.kernel;
-    EXPECT_LE(launch.config.shared_bytes, 113u << 10) << launch.kernel;
+    const unsigned bytes = launch.config.shared_bytes + kOwn;
+    EXPECT_LE(bytes + before, kAll) << launch.kernel;
+    const bool is_on_all = launch.config.grid_x >= static_cast<unsigned>(fake().n_multiprocessors);
+    EXPECT_GT(2 * bytes + (is_on_all ? before : kAll / 3), kAll) << launch.kernel;
+    before = is_on_all ? bytes : 0;
     if (launch.kernel != "product" && launch.kernel != "attend_one") continue;
     EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(fake().n_multiprocessors)) << launch.kernel;
+    EXPECT_LE(launch.config.block_x, 512u) << launch.kernel;
     ++n_seen;
   }
   EXPECT_EQ(n_seen, 7);
@@ -382,7 +556,7 @@ TEST_F(CudaPlanTest, few_panels_are_taken_by_clusters_and_a_router_leaves_blocks
       if (launch.kernel != "product") continue;
       const unsigned cluster = std::max(1u, launch.attribute(kClusterDimension));
       EXPECT_EQ(launch.config.grid_x, static_cast<unsigned>(n) / cluster * cluster);
-      const auto& params = *reinterpret_cast<const simt::ProductParams*>(launch.params.data());
+      const auto params = params_of<simt::ProductParams>(launch);
       bool is_all_spread = true;
       for (int i = 0; i < params.n_classes; ++i) is_all_spread = is_all_spread && params.classes[i].is_spread != 0;
       EXPECT_FALSE(is_all_spread && cluster > 1);
@@ -426,6 +600,42 @@ TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_c
   EXPECT_GT(n_asked.size(), 5u);
   for (const auto& [program, n] : n_asked) EXPECT_EQ(n, 1) << program;
   EXPECT_TRUE(is_early);
+}
+
+TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
+  std::unique_ptr<Device> first = std::move(device_);  // weights are its
+  int number = 0;                                      // of the KvFormat
+  for (const char* format : {"f16", "q8_0", "fp8"}) {
+    ++number;
+    std::mutex mutex;
+    int n_programs = 0;
+    device_ = std::move(
+        Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
+          const std::lock_guard lock(mutex);
+          if (!program.file.starts_with("att")) return std::vector<char>(1);
+          const std::string kept = fmt::format("kKept = static_cast<KvFormat>({});", number),
+                            shape = fmt::format("kShape = {{{}, ", number);
+          EXPECT_TRUE(program.shape.find(kept) != std::string::npos || program.shape.find(shape) != std::string::npos)
+              << format << ": " << program.file << " " << program.shape;
+          ++n_programs;
+          return std::vector<char>(1);
+        }).value());
+    const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format(format)};
+    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+    EXPECT_EQ(cache_->page_bytes(0), page_bytes(page_groups(graph_.caches())[0], graph_.caches(), *sizes.kv_format));
+    EXPECT_NE(compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64}), nullptr);
+    EXPECT_GE(n_programs, 4) << format;  // attention, attention_units, attend_one for each window
+    cache_.reset();
+  }
+  device_ = std::move(first);
+}
+
+TEST_F(CudaPlanTest, keys_and_values_that_cannot_be_kept_so_are_refused_with_what_can) {
+  const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("q4_0")};
+  const auto cache = CudaCache::allocate(graph_.caches(), sizes, *device_);
+  ASSERT_FALSE(cache.ok());
+  EXPECT_NE(cache.error().message.find("'q4_0'; it has f32, f16, q8_0 and fp8"), std::string::npos)
+      << cache.error().message;
 }
 
 TEST_F(CudaPlanTest, memory_that_does_not_suffice_is_an_error_that_says_for_what) {

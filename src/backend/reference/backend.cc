@@ -69,6 +69,7 @@ extern const BackendInfo k_backend_reference = {.name = "reference",
                                                 .summary = "float32 interpreter: slow, the oracle of the others",
                                                 .default_kv_format = "f32",
                                                 .product_bits = 32,
+                                                .keeps_fp8 = true,
                                                 .rank = 0,
                                                 .usable = [] { return true; },
                                                 .open = reference::open};

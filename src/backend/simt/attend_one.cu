@@ -26,7 +26,7 @@ struct OneResult {
     sink = sinks && has_row ? sinks[head] : 0.0f;
     runs = place_of(block.room, &block.room.runs[0][row]);
     values = place_of(block.room, &block.room.values[0][row][dim]);
-    for (int* place : {&row, &head, &dim, &runs, &values}) settle(*place);
+    for (int* place : {&row, &head, &dim}) settle(*place);
   }
   ZINC_DEVICE bool has(int k) const { return has_row && dim + k * kTurn < kValueDim; }
   ZINC_DEVICE void load_gate(const AttendOneParams& one) {
@@ -67,7 +67,7 @@ struct OneResult {
   }
 
   ZINC_DEVICE void write(const AttendOneParams& one, Running all) const {
-    const float factor = final_factor(all, one.attention.sinks ? &sink : nullptr, 0);
+    const float factor = one.attention.sinks ? factor_with_sink(all, sink) : 1.0f / all.sum;
     float* out = one.attention.out + head * kValueDim + dim;
 #pragma unroll
     for (int k = 0; k < kOuts; ++k) {
@@ -162,13 +162,11 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   const AttentionParams& p = one.attention;
   const OneBlock block(one, room);
   if (block.split >= block.n_splits) return wait_for_previous();
-  int2 at = make_int2(-1, -1);  // the group's unit, its chunk
+  int at = -1;  // the group's unit
   if (block.group < kGroups) at = block.find_unit(block.group, block.first + block.split);
-  if (threadIdx.x < 2 * kGroups) open_gate(&room.gates[0][0] + threadIdx.x);
-  end_opening();
-  __syncthreads();
-  if (kShape.has_keys && block.group < kGroups) block.load(at.x, block.position - 1);
-  if (warp_id() == kWarps - 1) block.fetch_chunks();
+  int next = block.next_unit(at);
+  int2 found = block.find_pages(at);
+  if (kShape.has_keys && block.group < kGroups) block.load(at, found, block.position - 1);
   int which = block.part_of_warp();
   const OneHead head(one.parts[max(which, 0)], which <= 0 ? block.first_head + warp_id() : block.kv_head,
                      place_of(room, room.heads[min(warp_id(), kRows + 1)]));
@@ -177,14 +175,13 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
   for (int s = 0; s < kSegments; ++s) places[s].init(block, which, OneHead::at(s));
   OneUnit unit(block);
   OneResult result(block);
-  int2 next = at;
-  if (at.x >= 0) next = block.next_unit(at);
-  for (int* number : {&which, &at.x, &at.y, &next.x, &next.y}) settle(*number);
-  await_copies<0>();
+  const int2 found_first = found;
+  found = block.find_pages(next);
+  for (int* number : {&which, &at, &next, &found.x, &found.y}) settle(*number);
+  if (!block.is_whole(at)) await_copies<0>();  // what is new goes between them
   __syncthreads();
   wait_for_previous();
-  if (!kShape.has_keys && block.group < kGroups) block.load(at.x, block.position);
-  result.load_gate(one);
+  if (!kShape.has_keys && block.group < kGroups) block.load(at, found_first, block.position);
   if (which >= 0) {
     Eight x[kSegments];
     head.make(room, x);
@@ -195,11 +192,15 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
 #pragma unroll 1
   for (int chunk = block.first + block.split; chunk <= block.last; chunk += block.n_splits) {
 #pragma unroll 1
-    while (at.y == chunk) {
-      unit.attend(at.x, next.x);
+    while (block.chunk_of(at) == chunk) {
+      const int after = block.next_unit(next);
+      const int2 its_pages = block.find_pages(after);
+      unit.attend(at, next, found);
       at = next;
-      if (at.x >= 0) next = block.next_unit(at);
+      next = after;
+      found = its_pages;
     }
+    if (block.is_single()) result.load_gate(one);
     __syncthreads();
     const Running all = result.merge_units(room, block.first_unit(chunk), block.last_unit(chunk));
     if (block.is_single()) {
@@ -209,6 +210,7 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
     result.write_partial(p, chunk - block.first, all);
     __syncthreads();
   }
+  result.load_gate(one);
   if (!is_last_of(one.n_done + block.tile, block.n_splits)) return;
   const Running all = result.merge_chunks(block, block.last - block.first + 1);
   result.write(one, all);

@@ -5,16 +5,6 @@
 
 namespace zinc::simt {
 
-template <int format>
-struct KvOf;
-template <>
-struct KvOf<kKvF16> {
-  using Type = KvF16;
-};
-template <>
-struct KvOf<kKvQ8> {
-  using Type = KvQ8;
-};
 using Kv = KvOf<kShape.kv_format>::Type;
 
 constexpr int kKeyDim = kShape.k_dim, kValueDim = kShape.v_dim, kRows = kShape.tile_heads;
@@ -31,7 +21,6 @@ static_assert(kRows <= 6, "a warp for each head, two for the key and the value; 
 
 // Shared memory of a block.
 struct OneRoom {
-  Gate gates[kGroups][2];  // where whole units report to: keys, values
   u8 units[kGroups][unit_bytes(kKeyDim, kValueDim)];
   float heads[kRows + 2][kHeadRow];  // queries and the key before they are turned
   u32 q[kUnitRows * kQueryStride];   // queries as halves
@@ -42,18 +31,9 @@ struct OneRoom {
 };
 static_assert(sizeof(OneRoom) <= attend_room_bytes(kShape));
 // Chunks whose results of all rows have room where everything else was.
-constexpr int kBatch = (sizeof(OneRoom) - sizeof(OneRoom::gates)) / (kRows * kPartial * 4);
-static_assert(kBatch >= 1 && sizeof(OneRoom::gates) % 16 == 0);
+constexpr int kBatch = sizeof(OneRoom) / (kRows * kPartial * 4);
+static_assert(kBatch >= 1);
 
-// A number that is worked out here, not where it is first used: before the wait there is time.
-template <class T>
-ZINC_DEVICE void settle(T& x) {
-  if constexpr (sizeof(T) == 8) {
-    asm volatile("" : "+l"(x));
-  } else {
-    asm volatile("" : "+r"(x));
-  }
-}
 // A place in the room, by its distance from the begin.
 template <class T>
 ZINC_DEVICE T& in_room(OneRoom& room, int at) {

@@ -14,6 +14,7 @@ struct OneBlock {
   int tile, kv_head, first_head, n_heads, position, oldest;
   int newest_unit, place;            // of the position: place in its page
   int first, last, split, n_splits;  // chunks
+  const int* columns;                // the page of each 32 positions
   int group, member;                 // of the warp
 
   ZINC_DEVICE OneBlock(const AttendOneParams& its_params, OneRoom& its_room)
@@ -38,6 +39,9 @@ struct OneBlock {
     n_splits = min(static_cast<int>(gridDim.x) / n_tiles, last - first + 1);
     group = warp_id() / kGroupWarps;
     member = warp_id() % kGroupWarps;
+    const Step& step = p.step;
+    columns = step.counts + step.counts[kEntries + kv.group] - step.first_column[kv.group * step.max_seqs];
+    settle(columns);
   }
 
   ZINC_DEVICE bool has_newest() const { return kShape.has_keys && (last - first) % n_splits == split; }
@@ -47,45 +51,54 @@ struct OneBlock {
   }
   ZINC_DEVICE int last_unit(int chunk) const { return min(chunk * kChunkUnits + kChunkUnits - 1, newest_unit); }
 
-  // A group's first unit in the block's chunks from `chunk` on, and its chunk; both negative if there is none.
-  ZINC_DEVICE int2 find_unit(int its_group, int chunk) const {
+  // A group's first unit in the block's chunks from `chunk` on; negative if there is none.
+  ZINC_DEVICE int find_unit(int its_group, int chunk) const {
     for (; chunk <= last; chunk += n_splits) {
       const int from = first_unit(chunk), unit = from + ((its_group - from) & (kGroups - 1));
-      if (unit <= last_unit(chunk)) return make_int2(unit, chunk);
+      if (unit <= last_unit(chunk)) return unit;
     }
-    return make_int2(-1, -1);
+    return -1;
   }
-  ZINC_DEVICE int2 next_unit(int2 at) const {
-    if (at.x + kGroups <= last_unit(at.y)) return make_int2(at.x + kGroups, at.y);
-    return find_unit(group, at.y + n_splits);
+  static ZINC_DEVICE int chunk_of(int unit) { return unit < 0 ? unit : unit / kChunkUnits; }
+  ZINC_DEVICE int next_unit(int unit) const {
+    if (unit < 0) return unit;
+    if (unit + kGroups <= last_unit(chunk_of(unit))) return unit + kGroups;
+    return find_unit(group, chunk_of(unit) + n_splits);
+  }
+  // The numbers of a unit's pages, to be looked up long before the unit is copied; any for a unit that there is not.
+  ZINC_DEVICE int2 find_pages(int unit) const {
+    const auto column = [&](int at) {
+      return columns[static_cast<u32>(min(max(at, oldest), position)) / kPagePositions];
+    };
+    return make_int2(column(unit * kUnitPositions), column(unit * kUnitPositions + kPagePositions));
   }
 
-  // All of the unit was there before this step: it comes in a few large copies.
+  // All of the unit was there before this step, and its copies are the same for all threads but for where they begin.
   ZINC_DEVICE bool is_whole(int unit) const {
-    return kShape.kv_format == kKvF16 && unit * kUnitPositions >= oldest &&
-           unit * kUnitPositions + kUnitPositions <= position;
+    return kShape.kv_format == kKvF16 && kKeyBlocks * 4 % kGroupWarps == 0 && kValueRow == kGroupWarps * kUnitDims &&
+           unit * kUnitPositions >= oldest && unit * kUnitPositions + kUnitPositions <= position;
   }
 
   // ---- copies, by the threads of a group ----
 
   ZINC_DEVICE int member_thread() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
-  ZINC_DEVICE UnitPages pages_of(int unit, int last_known) const {
-    return UnitPages(one.attention.step, kv, 0, kv_head, unit, oldest, last_known);
+  ZINC_DEVICE UnitPages pages_of(int unit, int2 found, int last_known) const {
+    return UnitPages(head_of(kv, found.x, kv_head), head_of(kv, found.y, kv_head), unit, oldest, last_known);
   }
   ZINC_DEVICE void copy_keys(int unit, const UnitPages& pages) const {
     const InShared to(room.units[group], kv);
-    if (is_whole(unit)) {
-      constexpr int kPieces = kKeyBlocks * 4, kBytes = kPagePositions * 16;
-      Gate* gate = &room.gates[group][0];
-      order_copies();
-      if (member_thread() == 0) expect_at(gate, 2 * kPieces * kBytes);
-#pragma unroll 1
-      for (int i = member_thread(); i < 2 * kPieces; i += kGroupWarps * 32) {
-        const u8* page = i < kPieces ? pages.page[0] : pages.page[1];
-        copy_expected(to.keys + i * InShared::kPieceStride, page + i % kPieces * kBytes, kBytes, gate);
+    if (is_whole(unit)) {  // a warp copies a piece of 32 positions at a time
+      constexpr int kTurns = kKeyBlocks * 4 / kGroupWarps, kBytes = kPagePositions * 16;
+      u8* at = to.keys + member * InShared::kPieceStride + lane_id() * 16;
+      const int from = member * kBytes + lane_id() * 16;
+#pragma unroll
+      for (int k = 0; k < 2 * kTurns; ++k) {
+        copy_16(at + k * kGroupWarps * InShared::kPieceStride,
+                pages.page[k / kTurns] + from + k % kTurns * kGroupWarps * kBytes);
       }
       return;
     }
+    if constexpr (kShape.kv_format != kKvF16) return convert_keys<Kv>(to, pages);
 #pragma unroll 1
     for (int i = member_thread(); i < kUnitPositions * kKeyBlocks * 4; i += kGroupWarps * 32) {
       const int at = i % kUnitPositions, piece = i / kUnitPositions;
@@ -97,24 +110,63 @@ struct OneBlock {
   ZINC_DEVICE void copy_values(int unit, const UnitPages& pages) const {
     constexpr int kPieces = kValueRow / 8;
     const InShared to(room.units[group], kv);
-    if (is_whole(unit)) {
-      constexpr int kBytes = kValueRow * 2;
-      Gate* gate = &room.gates[group][1];
-      order_copies();
-      if (member_thread() == 0) expect_at(gate, kUnitPositions * kBytes);
-#pragma unroll 1
-      for (int i = member_thread(); i < kUnitPositions; i += kGroupWarps * 32) {
-        const u8* page = i < kPagePositions ? pages.page[0] : pages.page[1];
-        copy_expected(to.value_at(i, 0), page + kv.value_begin + i % kPagePositions * kBytes, kBytes, gate);
+    if (is_whole(unit)) {  // the group copies four rows at a time
+      constexpr int kTurns = kUnitPositions / 4, kBytes = kValueRow * 2;
+      const int row = member_thread() / kPieces, dim = member_thread() % kPieces * 8;
+      u8* at = to.value_at(row, dim);
+      const int from = kv.value_begin + row * kBytes + dim * 2;
+#pragma unroll
+      for (int k = 0; k < kTurns; ++k) {
+        copy_16(at + (k / 4 * 16 + k % 4) * to.value_stride, pages.page[k / 8] + from + k % 8 * 4 * kBytes);
       }
       return;
     }
+    if constexpr (kShape.kv_format != kKvF16) return convert_values<Kv>(to, pages);
 #pragma unroll 1
     for (int i = member_thread(); i < kUnitPositions * kPieces; i += kGroupWarps * 32) {
       const int at = i / kPieces, dim = i % kPieces * 8;
       int place;
       const u8* page = pages.find(at, place);
       Halves<Kv>::copy_value(to.value_at(at, dim), page + kv.value_begin, kValueRow, place, dim);
+    }
+  }
+  // Bytes become halves on their way. Several loads of a thread are under way at once: each takes as long as all.
+  template <class Bytes>
+  ZINC_DEVICE void convert_keys(const InShared& to, const UnitPages& pages) const {
+    convert<Bytes, kUnitPositions * kKeyBlocks * 2>(
+        [&](int i) {
+          int place;
+          const u8* page = pages.find(i % kUnitPositions, place);
+          return Halves<Bytes>::key_piece(page, kKeyDim, place, i / kUnitPositions);
+        },
+        [&](int i, int half) { return to.key_at(i % kUnitPositions, i / kUnitPositions * 2 + half); });
+  }
+  template <class Bytes>
+  ZINC_DEVICE void convert_values(const InShared& to, const UnitPages& pages) const {
+    constexpr int kPieces = kValueRow / 16;
+    convert<Bytes, kUnitPositions * kPieces>(
+        [&](int i) {
+          int place;
+          const u8* page = pages.find(i / kPieces, place);
+          return Halves<Bytes>::value_piece(page + kv.value_begin, kValueRow, place, i % kPieces * 16);
+        },
+        [&](int i, int half) { return to.value_at(i / kPieces, i % kPieces * 16 + half * 8); });
+  }
+  template <class Bytes, int n_pieces, class Load, class Place>
+  ZINC_DEVICE void convert(const Load& load, const Place& place) const {
+    constexpr int kAtOnce = 4, kStep = kGroupWarps * 32;
+#pragma unroll 1
+    for (int first = member_thread(); first < n_pieces; first += kAtOnce * kStep) {
+      typename Halves<Bytes>::Piece pieces[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) pieces[k] = load(min(first + k * kStep, n_pieces - 1));
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int i = first + k * kStep;
+        if (n_pieces % (kAtOnce * kStep) != 0 && i >= n_pieces) break;
+        *reinterpret_cast<uint4*>(place(i, 0)) = pieces[k].first();
+        *reinterpret_cast<uint4*>(place(i, 1)) = pieces[k].second();
+      }
     }
   }
   ZINC_DEVICE void clear_values() const {
@@ -126,9 +178,9 @@ struct OneBlock {
     }
   }
   // Begins to load a group's unit, positions up to last_known: those past it stand for it, or for nothing.
-  ZINC_DEVICE void load(int unit, int last_known) const {
+  ZINC_DEVICE void load(int unit, int2 found, int last_known) const {
     if (unit >= 0 && last_known >= max(unit * kUnitPositions, oldest)) {
-      const UnitPages pages = pages_of(unit, last_known);
+      const UnitPages pages = pages_of(unit, found, last_known);
       copy_keys(unit, pages);
       end_copies();
       copy_values(unit, pages);
@@ -137,17 +189,6 @@ struct OneBlock {
     }
     end_copies();
   }
-  // What else the block's first chunk has, and all of its second, come nearer: a page by a lane.
-  ZINC_DEVICE void fetch_chunks() const {
-    constexpr int kPages = kChunkPositions / kPagePositions;
-    const bool is_second = lane_id() >= kPages;
-    const int chunk = first + split + (is_second ? n_splits : 0);
-    const int loaded = is_second ? 0 : (first_unit(chunk) + kGroups) * kUnitPositions;
-    const int from = chunk * kChunkPositions + lane_id() % kPages * kPagePositions;
-    if (lane_id() >= 2 * kPages || from < loaded || from >= position) return;
-    fetch_bulk(head_of(kv, page_of(one.attention.step, kv.group, 0, from), kv_head), kv.head_bytes);
-  }
-
   // ---- heads ----
 
   // Warps 0 to kRows - 1 make the queries, the next two the key and the value; blocks that share a key head write the
@@ -171,7 +212,7 @@ struct HeadPlace {
     dim = its_dim;
     page = nullptr;
     const int its_group = static_cast<int>(static_cast<u32>(block.newest_unit) % kGroups);
-    const bool is_here = block.find_unit(its_group, block.first + block.split).x == block.newest_unit;
+    const bool is_here = block.find_unit(its_group, block.first + block.split) == block.newest_unit;
     const int at = static_cast<u32>(block.position) % kUnitPositions;
     const InShared to(block.room.units[its_group], block.kv);
     const bool has_it = dim < (which == 2 ? kValueRow : kKeyBlocks * 32);
@@ -180,7 +221,7 @@ struct HeadPlace {
                                      : to.value_at(at, dim);
     room = has_it && (which == 0 || (which > 0 && is_here)) ? place_of(block.room, place) : -1;
     if (which > 0 && has_it) {
-      u8* head = head_of(block.kv, page_of(block.one.attention.step, block.kv.group, 0, block.position), block.kv_head);
+      u8* head = head_of(block.kv, block.columns[static_cast<u32>(block.position) / kPagePositions], block.kv_head);
       page = head + (which == 1 ? 0 : block.kv.value_begin);
       if constexpr (kShape.kv_format == kKvF16) {
         page += which == 1 ? (dim / 8 * kPagePositions + block.place) * 16 : (block.place * kValueRow + dim) * 2;
@@ -195,33 +236,24 @@ struct HeadPlace {
     if constexpr (kShape.kv_format == kKvF16) {
       if (page) *reinterpret_cast<uint4*>(page) = halves;
     } else if (which > 0) {
-      halves = put_bytes(block.place, x);
+      halves = put_bytes<Kv>(block.place, x);
     }
     if (room >= 0) in_room<uint4>(block.room, room) = halves;
   }
-  // Four lanes share a scale, as KvQ8::write's whole warp does. Returns what is kept.
+  // Four lanes share a scale, as Bytes::write's whole warp does. Returns what is kept.
+  template <class Bytes>
   ZINC_DEVICE uint4 put_bytes(int place, const Eight& x) const {
-    float largest = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
-    const float d = lanes_max(largest, 4) / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
-    const u16 scale = float_to_half(d);
-    uint2 bytes = make_uint2(0, 0);
-    Eight kept;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float q = KvQ8::whole(x.v[i] * inverse);
-      kept.v[i] = q * half_to_float(scale);
-      (i < 4 ? bytes.x : bytes.y) |= (static_cast<u32>(static_cast<int>(q)) & 255u) << 8 * (i % 4);
-    }
+    typename Bytes::Scale scale;
+    const uint2 bytes = Bytes::bytes(x, scale);
     if (page) {
       const int at = which == 1 ? (dim / 16 * kPagePositions + place) * 16 + dim % 16 : place * kValueRow + dim;
       const int block = which == 1 ? dim / 32 * kPagePositions + place : place * (kValueDim / 32) + dim / 32;
       *reinterpret_cast<uint2*>(page + at) = bytes;
-      u16* scales = reinterpret_cast<u16*>(page + (which == 1 ? kKeyDim : kValueDim) * kPagePositions);
+      auto* scales =
+          reinterpret_cast<typename Bytes::Scale*>(page + (which == 1 ? kKeyDim : kValueDim) * kPagePositions);
       if (dim % 32 == 0) scales[block] = scale;
     }
-    return to_halves(kept);
+    return Bytes::halves(bytes, scale);
   }
 };
 
@@ -229,7 +261,6 @@ struct HeadPlace {
 struct OneUnit {
   static constexpr int kUnitGap = static_cast<int>(sizeof(OneRoom::values) / kChunkUnits);
   const OneBlock& block;
-  int parity = 0;  // of the gates' next phase
   float scale, softcap;
   // Places in the room: the lane's part of keys, values, queries; where its weights go and come from; what the group's
   // warps exchange; its part of the results.
@@ -344,28 +375,27 @@ struct OneUnit {
     }
   }
 
-  // All of it; the results go to the room, and the unit after it is on its way. next: negative if none is.
-  ZINC_DEVICE void attend(int unit, int next) {
+  // All of it; the results go to the room, and the unit after it, in the pages found, is on its way. next: negative if
+  // none is.
+  ZINC_DEVICE void attend(int unit, int next, int2 found) {
     float scores[kTiles][4];
-    await(unit, 0);
+    await();  // the keys
     score(scores);
     mask(unit, scores);
     meet();  // the keys have been read
-    if (next >= 0) block.copy_keys(next, block.pages_of(next, block.position));
+    if (next >= 0) block.copy_keys(next, block.pages_of(next, found, block.position));
     end_copies();
     const Running all = soften(scores);
-    await(unit, 1);
+    await();  // the values; and weights have been written
     weigh(unit, all);
     if (next >= 0) {
       meet();  // values and weights have been read
-      block.copy_values(next, block.pages_of(next, block.position));
+      block.copy_values(next, block.pages_of(next, found, block.position));
     }
     end_copies();
-    if (block.is_whole(unit)) parity ^= 1;
   }
-  // Until the unit's keys or values are there, for the whole group.
-  ZINC_DEVICE void await(int unit, int which) const {
-    if (block.is_whole(unit)) wait_at(&block.room.gates[block.group][which], parity);
+  // Until what was begun before the last set of copies is there, for the whole group.
+  ZINC_DEVICE void await() const {
     await_copies<1>();
     meet();
   }

@@ -2,6 +2,7 @@
 // Positions are cut into chunks of 256 at fixed places. Each chunk's softmax is finished alone (its largest
 // score, sum and weighted values), then chunks are merged in order, by one function: whether a block loops over its
 // chunks or many blocks take one each, and whatever rows share a block, a row's result is the same to the bit.
+// A program of this file begins with kKept, how keys and values are kept.
 #include "backend/simt/attention_heads.h"
 
 namespace zinc::simt {
@@ -363,21 +364,12 @@ ZINC_DEVICE void attend_one(const AttendOneParams& one) {
   }
 }
 
+using Kv = KvOf<kKept>::Type;
 ZINC_KERNEL_2 attend_one_f32(__grid_constant__ const AttendOneParams p) { attend_one<KvF32>(p); }
-ZINC_KERNEL prepare_heads_f32(__grid_constant__ const HeadsParams p) { prepare_heads<KvF32>(p); }
-ZINC_KERNEL prepare_heads_f16(__grid_constant__ const HeadsParams p) { prepare_heads<KvF16>(p); }
-ZINC_KERNEL prepare_heads_q8_0(__grid_constant__ const HeadsParams p) { prepare_heads<KvQ8>(p); }
-ZINC_KERNEL kv_write_f32(KvWriteParams p) { kv_write<KvF32>(p); }
-ZINC_KERNEL kv_write_f16(KvWriteParams p) { kv_write<KvF16>(p); }
-ZINC_KERNEL kv_write_q8_0(KvWriteParams p) { kv_write<KvQ8>(p); }
-ZINC_KERNEL attention_f32_2(__grid_constant__ const AttentionParams p) { attention<KvF32, 2>(p); }
-ZINC_KERNEL attention_f32_4(__grid_constant__ const AttentionParams p) { attention<KvF32, 4>(p); }
-ZINC_KERNEL attention_f32_8(__grid_constant__ const AttentionParams p) { attention<KvF32, 8>(p); }
-ZINC_KERNEL attention_f16_2(__grid_constant__ const AttentionParams p) { attention<KvF16, 2>(p); }
-ZINC_KERNEL attention_f16_4(__grid_constant__ const AttentionParams p) { attention<KvF16, 4>(p); }
-ZINC_KERNEL attention_f16_8(__grid_constant__ const AttentionParams p) { attention<KvF16, 8>(p); }
-ZINC_KERNEL attention_q8_0_2(__grid_constant__ const AttentionParams p) { attention<KvQ8, 2>(p); }
-ZINC_KERNEL attention_q8_0_4(__grid_constant__ const AttentionParams p) { attention<KvQ8, 4>(p); }
-ZINC_KERNEL attention_q8_0_8(__grid_constant__ const AttentionParams p) { attention<KvQ8, 8>(p); }
+ZINC_KERNEL prepare_heads(__grid_constant__ const HeadsParams p) { prepare_heads<Kv>(p); }
+ZINC_KERNEL kv_write(KvWriteParams p) { kv_write<Kv>(p); }
+ZINC_KERNEL attention_2(__grid_constant__ const AttentionParams p) { attention<Kv, 2>(p); }
+ZINC_KERNEL attention_4(__grid_constant__ const AttentionParams p) { attention<Kv, 4>(p); }
+ZINC_KERNEL attention_8(__grid_constant__ const AttentionParams p) { attention<Kv, 8>(p); }
 
 }  // namespace zinc::simt

@@ -11,11 +11,11 @@ ZINC_DEVICE void write_block(const KvLayer& kv, u8* keys, bool is_key, int row, 
   const int i = block * 32 + lane_id();
   if (is_key) {
     u8* at = keys + (i / Kv::kPieceElems * kPagePositions + row) * 16 + i % Kv::kPieceElems * Kv::kElemBytes;
-    Kv::write(at, keys + kv.k_dim * kPagePositions + (block * kPagePositions + row) * 2, x);
+    Kv::write(at, keys + kv.k_dim * kPagePositions + (block * kPagePositions + row) * Kv::kScaleBytes, x);
   } else {
     u8* values = keys + kv.value_begin;
     u8* at = values + (row * padded(kv.v_dim) + i) * Kv::kElemBytes;
-    Kv::write(at, values + kv.v_dim * kPagePositions + (row * (kv.v_dim / 32) + block) * 2, x);
+    Kv::write(at, values + kv.v_dim * kPagePositions + (row * (kv.v_dim / 32) + block) * Kv::kScaleBytes, x);
   }
 }
 
@@ -87,12 +87,6 @@ ZINC_DEVICE float merge_row(const AttentionParams& p, const float* chunks, int n
   return result * final_factor(all, p.sinks, head);
 }
 
-// What was there; what the thread's block wrote before is seen by who comes later and asks the same way.
-ZINC_DEVICE int add_one(int* at) {
-  int before;
-  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(at) : "memory");
-  return before;
-}
 // Whether this block is the last of n to come here; it then sees what the others wrote before.
 ZINC_DEVICE bool is_last_of(int* n_done, int n) {
   __shared__ int is_last;

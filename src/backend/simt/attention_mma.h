@@ -2,8 +2,7 @@
 // A unit is 64 positions at a multiple of 64. Scores are products of halves summed in floats; the unit's softmax is
 // finished alone and its weights are rounded to halves. Units of a chunk are merged in order, chunks likewise. Each row
 // of a matrix instruction's result depends on that row alone, so a row's result is the same whatever shares its tile.
-// A group of G warps has 16 rows: each warp the scores of 64 / G positions, then 64 of the values' dimensions. Where
-// only the first eight rows are used, H is 1: the halves of a lane's results that count.
+// A group of G warps has sets of 16 rows: each warp the scores of 64 / G positions, then 64 of the values' dimensions.
 #pragma once
 
 #include "backend/simt/kv_pages.h"
@@ -16,62 +15,50 @@ constexpr int kWeightStride = kUnitPositions + 8;  // halves of a row of weights
 constexpr float kLog2E = 1.44269504088896341f;
 
 ZINC_DEVICE u32 pack_halves(float a, float b) { return float_to_half(a) | static_cast<u32>(float_to_half(b)) << 16; }
-ZINC_DEVICE float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// d += a * b, 16 x 8 x 16 halves.
-ZINC_DEVICE void multiply_halves(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-#else
-  __trap();  // never launched on older parts
-#endif
-}
-
-// Four matrices of 8 x 8 halves, turned over; a lane names row lane % 8 of matrix lane / 8.
-ZINC_DEVICE uint4 load_turned(const void* row) {
-  uint4 m = {0, 0, 0, 0};
-#if __CUDA_ARCH__ >= 750
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
-               : "r"(shared_address(row))
-               : "memory");
-#endif
-  return m;
-}
-
-// Four bytes and their scale as halves.
-ZINC_DEVICE uint2 scaled_halves(u32 bytes, u32 scales) {
-  // 1024 + (byte + 128) as a half is 0x64 in the upper byte; less 1152 it is the byte, exactly.
-  const u32 shifted = bytes ^ 0x80808080u;
-  uint2 out = {__byte_perm(shifted, 0x64646464u, 0x4140u), __byte_perm(shifted, 0x64646464u, 0x4342u)};
-  asm("{sub.rn.f16x2 %0, %0, %1; mul.rn.f16x2 %0, %0, %2;}" : "+r"(out.x) : "r"(0x64806480u), "r"(scales));
-  asm("{sub.rn.f16x2 %0, %0, %1; mul.rn.f16x2 %0, %0, %2;}" : "+r"(out.y) : "r"(0x64806480u), "r"(scales));
-  return out;
-}
-ZINC_DEVICE uint4 scaled_halves(uint2 bytes, u16 scale) {
-  const u32 scales = scale | static_cast<u32>(scale) << 16;
-  const uint2 a = scaled_halves(bytes.x, scales), b = scaled_halves(bytes.y, scales);
-  return make_uint4(a.x, a.y, b.x, b.y);
-}
 
 // All copies but the last n sets are there, for the whole block.
 template <int n>
 ZINC_DEVICE void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
-#endif
+  await_copies<n>();
   __syncthreads();
 }
 
-// Eight numbers from 8 * i on of a key's 32-number block, or of a value, as halves.
+// Eight numbers from 8 * i on of a key's 32-number block, or of a value, as halves. Kv: one of bytes and scales.
 template <class Kv>
-struct Halves;
+struct Halves {
+  using Scale = typename Kv::Scale;
+  static ZINC_DEVICE uint4 key(const u8* keys, int k_dim, int at, int block, int i) {
+    const u8* piece = keys + ((block * 2 + i / 2) * kPagePositions + at) * 16 + i % 2 * 8;
+    const Scale* scales = reinterpret_cast<const Scale*>(keys + k_dim * kPagePositions);
+    return Kv::halves(*reinterpret_cast<const uint2*>(piece), scales[block * kPagePositions + at]);
+  }
+  static ZINC_DEVICE uint4 value(const u8* values, int v_dim, int at, int dim) {
+    const Scale* scales = reinterpret_cast<const Scale*>(values + v_dim * kPagePositions);
+    return Kv::halves(*reinterpret_cast<const uint2*>(values + at * v_dim + dim), scales[at * (v_dim / 32) + dim / 32]);
+  }
+  // Sixteen of them, before they are halves: number 16 * piece of a key on, or `dim` of a value.
+  struct Piece {
+    uint4 bytes;
+    Scale scale;
+    ZINC_DEVICE uint4 first() const { return Kv::halves(make_uint2(bytes.x, bytes.y), scale); }
+    ZINC_DEVICE uint4 second() const { return Kv::halves(make_uint2(bytes.z, bytes.w), scale); }
+  };
+  static ZINC_DEVICE Piece key_piece(const u8* keys, int k_dim, int at, int piece) {
+    const Scale* scales = reinterpret_cast<const Scale*>(keys + k_dim * kPagePositions);
+    return {*reinterpret_cast<const uint4*>(keys + (piece * kPagePositions + at) * 16),
+            scales[piece / 2 * kPagePositions + at]};
+  }
+  static ZINC_DEVICE Piece value_piece(const u8* values, int v_dim, int at, int dim) {
+    const Scale* scales = reinterpret_cast<const Scale*>(values + v_dim * kPagePositions);
+    return {*reinterpret_cast<const uint4*>(values + at * v_dim + dim), scales[at * (v_dim / 32) + dim / 32]};
+  }
+  static ZINC_DEVICE void copy_key(u8* to, const u8* keys, int k_dim, int at, int piece) {
+    *reinterpret_cast<uint4*>(to) = key(keys, k_dim, at, piece / 4, piece % 4);
+  }
+  static ZINC_DEVICE void copy_value(u8* to, const u8* values, int v_dim, int at, int dim) {
+    *reinterpret_cast<uint4*>(to) = value(values, v_dim, at, dim);
+  }
+};
 template <>
 struct Halves<KvF16> {
   static ZINC_DEVICE uint4 key(const u8* keys, int, int at, int block, int i) {
@@ -80,37 +67,11 @@ struct Halves<KvF16> {
   static ZINC_DEVICE uint4 value(const u8* values, int v_dim, int at, int dim) {
     return *reinterpret_cast<const uint4*>(values + (at * v_dim + dim) * 2);
   }
-  // What writing the lane's number of a block of 32 leaves.
-  static ZINC_DEVICE u16 kept(float x) { return float_to_half(x); }
   static ZINC_DEVICE void copy_key(u8* to, const u8* keys, int, int at, int piece) {
     copy_16(to, keys + (piece * kPagePositions + at) * 16);
   }
   static ZINC_DEVICE void copy_value(u8* to, const u8* values, int v_dim, int at, int dim) {
     copy_16(to, values + (at * v_dim + dim) * 2);
-  }
-};
-template <>
-struct Halves<KvQ8> {
-  static ZINC_DEVICE uint4 key(const u8* keys, int k_dim, int at, int block, int i) {
-    const u8* piece = keys + ((block * 2 + i / 2) * kPagePositions + at) * 16 + i % 2 * 8;
-    const u16* scales = reinterpret_cast<const u16*>(keys + k_dim * kPagePositions);
-    return scaled_halves(*reinterpret_cast<const uint2*>(piece), scales[block * kPagePositions + at]);
-  }
-  static ZINC_DEVICE uint4 value(const u8* values, int v_dim, int at, int dim) {
-    const u16* scales = reinterpret_cast<const u16*>(values + v_dim * kPagePositions);
-    return scaled_halves(*reinterpret_cast<const uint2*>(values + at * v_dim + dim),
-                         scales[at * (v_dim / 32) + dim / 32]);
-  }
-  static ZINC_DEVICE u16 kept(float x) {
-    float d;
-    const float q = KvQ8::quotient(x, d);
-    return float_to_half(q * half_to_float(float_to_half(d)));
-  }
-  static ZINC_DEVICE void copy_key(u8* to, const u8* keys, int k_dim, int at, int piece) {
-    *reinterpret_cast<uint4*>(to) = key(keys, k_dim, at, piece / 4, piece % 4);
-  }
-  static ZINC_DEVICE void copy_value(u8* to, const u8* values, int v_dim, int at, int dim) {
-    *reinterpret_cast<uint4*>(to) = value(values, v_dim, at, dim);
   }
 };
 
@@ -146,7 +107,7 @@ ZINC_DEVICE void group_meets(int group) {
   if constexpr (G == 1) {
     __syncwarp();
   } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(G * 32) : "memory");
+    meet<G * 32>(group + 1);
   }
 }
 
@@ -165,6 +126,8 @@ struct UnitPages {
       page[h] = head_of(kv, page_of(step, kv.group, seq, position), kv_head);
     }
   }
+  ZINC_DEVICE UnitPages(const u8* first_page, const u8* second_page, int unit, int its_oldest, int its_last)
+      : page{first_page, second_page}, first(unit * kUnitPositions), oldest(its_oldest), last(its_last) {}
   // Position `at` of the unit: its page and its place there.
   ZINC_DEVICE const u8* find(int at, int& place) const {
     at = min(max(first + at, oldest), last) - first;
@@ -238,17 +201,17 @@ struct InShared {
 
 // ---- one unit ----
 
-// 32 of the rows' dimensions with the warp's positions.
-template <int H = 2, int kTiles>
-ZINC_DEVICE void score_block(const UnitRows& rows, int block, const uint4 (&key)[kTiles], float (&scores)[kTiles][4]) {
+// 32 of the rows' dimensions with some of the warp's positions: those of the tiles from `first` on.
+template <int kAtOnce, int kTiles>
+ZINC_DEVICE void score_block(const UnitRows& rows, int block, int first, const uint4 (&key)[kAtOnce],
+                             float (&scores)[kTiles][4]) {
   const int quad = lane_id() / 4, i = lane_id() % 4;
   const uint4 a = *reinterpret_cast<const uint4*>(rows.q + quad * rows.q_stride + block * 16 + 4 * i);
-  uint4 b = {0, 0, 0, 0};
-  if (H == 2) b = *reinterpret_cast<const uint4*>(rows.q + (quad + 8) * rows.q_stride + block * 16 + 4 * i);
+  const uint4 b = *reinterpret_cast<const uint4*>(rows.q + (quad + 8) * rows.q_stride + block * 16 + 4 * i);
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
-    multiply_halves(scores[t], a.x, b.x, a.y, b.y, key[t].x, key[t].y);
-    multiply_halves(scores[t], a.z, b.z, a.w, b.w, key[t].z, key[t].w);
+  for (int t = 0; t < kAtOnce; ++t) {
+    multiply_halves(scores[first + t], a.x, b.x, a.y, b.y, key[t].x, key[t].y);
+    multiply_halves(scores[first + t], a.z, b.z, a.w, b.w, key[t].z, key[t].w);
   }
 }
 
@@ -261,26 +224,32 @@ ZINC_DEVICE void clear(float (&scores)[kTiles][4]) {
   }
 }
 
-template <int G, int H = 2, class Source>
-ZINC_DEVICE void score_unit(const UnitRows& rows, const Source& source, int n_blocks, int member,
-                            float (&scores)[8 / G][4]) {
-  constexpr int kTiles = 8 / G;
-  clear(scores);
-#pragma unroll 2
-  for (int block = 0; block < n_blocks; ++block) {
-    uint4 key[kTiles];
+// The scores of R sets of rows; each key is loaded once for all of them.
+template <int G, int R, class Source>
+ZINC_DEVICE void score_unit(const UnitRows (&rows)[R], const Source& source, int n_blocks, int member,
+                            float (&scores)[R][8 / G][4]) {
+  constexpr int kTiles = 8 / G, kAtOnce = kTiles < 4 ? kTiles : 4;  // keys in registers beside all scores
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-      key[t] = source.key((member * kTiles + t) * 8 + lane_id() / 4, block, lane_id() % 4);
+  for (int r = 0; r < R; ++r) clear(scores[r]);
+#pragma unroll 1
+  for (int block = 0; block < n_blocks; ++block) {
+#pragma unroll
+    for (int first = 0; first < kTiles; first += kAtOnce) {
+      uint4 key[kAtOnce];
+#pragma unroll
+      for (int t = 0; t < kAtOnce; ++t) {
+        key[t] = source.key((member * kTiles + first + t) * 8 + lane_id() / 4, block, lane_id() % 4);
+      }
+#pragma unroll
+      for (int r = 0; r < R; ++r) score_block(rows[r], block, first, key, scores[r]);
     }
-    score_block<H>(rows, block, key, scores);
   }
 }
 
 // Scores as the softmax sees them; the warp's largest of each row go to the exchange.
-template <int G, int H = 2>
+template <int G>
 ZINC_DEVICE void mask_unit(const UnitRows& rows, int unit, int member, float (&scores)[8 / G][4]) {
-  constexpr int kTiles = 8 / G, kEach = 2 * H;
+  constexpr int kTiles = 8 / G, kEach = 4;
   const int quad = lane_id() / 4, i = lane_id() % 4;
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
@@ -311,7 +280,7 @@ ZINC_DEVICE void mask_unit(const UnitRows& rows, int unit, int member, float (&s
     }
   }
 #pragma unroll
-  for (int h = 0; h < H; ++h) {
+  for (int h = 0; h < 2; ++h) {
     float largest = lowest_score();
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) largest = fmaxf(largest, fmaxf(scores[t][2 * h], scores[t][2 * h + 1]));
@@ -321,44 +290,44 @@ ZINC_DEVICE void mask_unit(const UnitRows& rows, int unit, int member, float (&s
 }
 
 // Scores become weights; the warp's sums of each row go to the exchange. REQUIRES: the group met after mask_unit().
-template <int G, int H = 2>
-ZINC_DEVICE void soften_unit(const UnitRows& rows, int member, float (&scores)[8 / G][4], UnitResult& result) {
+template <int G>
+ZINC_DEVICE void soften_unit(const UnitRows& rows, int member, float (&scores)[8 / G][4], Running (&row)[2]) {
   constexpr int kTiles = 8 / G;
   const int quad = lane_id() / 4, i = lane_id() % 4;
   float offset[2];
 #pragma unroll
-  for (int h = 0; h < H; ++h) {
+  for (int h = 0; h < 2; ++h) {
     float largest = rows.exchange[quad + 8 * h];
 #pragma unroll
     for (int w = 1; w < G; ++w) largest = fmaxf(largest, rows.exchange[w * 16 + quad + 8 * h]);
-    result.row[h].largest = largest;
+    row[h].largest = largest;
     offset[h] = largest == lowest_score() ? 0.0f : largest;  // where nothing is seen all weights are zero
   }
   float sum[2] = {0, 0};
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-    for (int e = 0; e < 2 * H; ++e) {
+    for (int e = 0; e < 4; ++e) {
       scores[t][e] = power_of_two((scores[t][e] - offset[e / 2]) * kLog2E);
       sum[e / 2] += scores[t][e];
     }
     u32* to = rows.weights + (member * kTiles + t) * 4 + i;
     to[quad * (kWeightStride / 2)] = pack_halves(scores[t][0], scores[t][1]);
-    if (H == 2) to[(quad + 8) * (kWeightStride / 2)] = pack_halves(scores[t][2], scores[t][3]);
+    to[(quad + 8) * (kWeightStride / 2)] = pack_halves(scores[t][2], scores[t][3]);
   }
 #pragma unroll
-  for (int h = 0; h < H; ++h) {
+  for (int h = 0; h < 2; ++h) {
     sum[h] = lanes_sum(sum[h], 4);
     if (i == 0) rows.exchange[(G + member) * 16 + quad + 8 * h] = sum[h];
   }
 }
 
 // The unit's sums, and nothing weighed yet. REQUIRES: the group met after soften_unit().
-template <int G, int H = 2>
+template <int G>
 ZINC_DEVICE void begin_weighing(const UnitRows& rows, UnitResult& result) {
   const int quad = lane_id() / 4;
 #pragma unroll
-  for (int h = 0; h < H; ++h) {
+  for (int h = 0; h < 2; ++h) {
     result.row[h].sum = rows.exchange[G * 16 + quad + 8 * h];
 #pragma unroll
     for (int w = 1; w < G; ++w) result.row[h].sum += rows.exchange[(G + w) * 16 + quad + 8 * h];
@@ -367,12 +336,10 @@ ZINC_DEVICE void begin_weighing(const UnitRows& rows, UnitResult& result) {
 }
 
 // The values of 16 positions from 16 * k on: v[j] those of position 4 * i + j of them.
-template <int H = 2>
 ZINC_DEVICE void weigh_sixteen(const UnitRows& rows, int k, const uint4 (&v)[4], UnitResult& result) {
   const int quad = lane_id() / 4, i = lane_id() % 4;
   const uint2 a = *reinterpret_cast<const uint2*>(rows.weights + quad * (kWeightStride / 2) + k * 8 + 2 * i);
-  uint2 b = {0, 0};
-  if (H == 2) b = *reinterpret_cast<const uint2*>(rows.weights + (quad + 8) * (kWeightStride / 2) + k * 8 + 2 * i);
+  const uint2 b = *reinterpret_cast<const uint2*>(rows.weights + (quad + 8) * (kWeightStride / 2) + k * 8 + 2 * i);
 #pragma unroll
   for (int t = 0; t < 8; ++t) {
     const u32 which = t % 2 == 0 ? 0x5410u : 0x7632u;
@@ -383,10 +350,10 @@ ZINC_DEVICE void weigh_sixteen(const UnitRows& rows, int k, const uint4 (&v)[4],
 }
 
 // The warp's 64 dimensions of the values, weighed. REQUIRES: the group met after soften_unit().
-template <int G, int H = 2, class Source>
+template <int G, class Source>
 ZINC_DEVICE void weigh_unit(const UnitRows& rows, const Source& source, int v_dim, int member, UnitResult& result) {
   const int dim = member * kUnitDims + lane_id() / 4 * 8;
-  begin_weighing<G, H>(rows, result);
+  begin_weighing<G>(rows, result);
   if (member * kUnitDims >= v_dim) return;
 #pragma unroll
   for (int k = 0; k < kUnitPositions / 16; ++k) {
@@ -395,7 +362,7 @@ ZINC_DEVICE void weigh_unit(const UnitRows& rows, const Source& source, int v_di
     for (int j = 0; j < 4; ++j) {
       v[j] = dim < v_dim ? source.value(k * 16 + lane_id() % 4 * 4 + j, dim) : make_uint4(0, 0, 0, 0);
     }
-    weigh_sixteen<H>(rows, k, v, result);
+    weigh_sixteen(rows, k, v, result);
   }
 }
 
@@ -404,11 +371,12 @@ template <class Kv, int G>
 ZINC_DEVICE void attend_unit(const UnitRows& rows, const KvLayer& kv, const UnitPages& pages, int member,
                              UnitResult& result) {
   const InPages<Kv> source{pages, kv};
-  float scores[8 / G][4];
-  score_unit<G>(rows, source, padded(kv.k_dim) / 32, member, scores);
-  mask_unit<G>(rows, pages.first / kUnitPositions, member, scores);
+  const UnitRows set[1] = {rows};
+  float scores[1][8 / G][4];
+  score_unit<G>(set, source, padded(kv.k_dim) / 32, member, scores);
+  mask_unit<G>(rows, pages.first / kUnitPositions, member, scores[0]);
   group_meets<G>(rows.group);
-  soften_unit<G>(rows, member, scores, result);
+  soften_unit<G>(rows, member, scores[0], result.row);
   group_meets<G>(rows.group);
   weigh_unit<G>(rows, source, padded(kv.v_dim), member, result);
   group_meets<G>(rows.group);  // the weights have been read

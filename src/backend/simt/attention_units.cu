@@ -1,5 +1,6 @@
-// Attention on matrix cores: prompts, where a block loops over the positions of its rows, and steps of few tokens, where
-// many blocks share a row's chunks. Both are made of the units of attention_mma.h, so they agree to the bit.
+// Attention on matrix cores: prompts, where a block loops over the positions of its rows, and steps of few tokens,
+// where many blocks share a row's chunks. Both are made of the units of attention_mma.h, so they agree to the bit.
+// A program of this file begins with kShape: what it is compiled for.
 #include "backend/simt/attention_mma.h"
 
 namespace zinc::simt {
@@ -10,6 +11,9 @@ struct Rows {
   ZINC_DEVICE int token(int row) const { return first_token + row / n_heads; }
   ZINC_DEVICE int head(int row) const { return first_head + row % n_heads; }
   ZINC_DEVICE int position(int row) const { return first_position + min(row, n_rows - 1) / n_heads; }
+  // Positions that any row sees.
+  ZINC_DEVICE int oldest(int window) const { return window > 0 ? max(0, first_position - window + 1) : 0; }
+  ZINC_DEVICE int last() const { return first_position + n_tokens - 1; }
 };
 
 ZINC_DEVICE Rows find_rows(const AttentionParams& p, int first_token, int end) {
@@ -27,20 +31,21 @@ ZINC_DEVICE Rows find_rows(const AttentionParams& p, int first_token, int end) {
   return rows;
 }
 
-// Shared memory of a block: floats of `keep`, then queries, each group's weights and exchange, and room for a unit.
-template <int G>
+// Shared memory of a block: floats of `keep`, then queries, weights and exchange of each group's R sets of rows, and
+// room for a unit.
+template <int G, int R>
 struct UnitRoom {
   float* keep;
   u32 *q, *weights;
   float* exchange;
   u8* unit;
   ZINC_DEVICE UnitRoom(const AttentionParams& p, float4* shared, int keep_floats, int n_rows) {
-    constexpr int kGroups = kWarps / G;
+    constexpr int kSets = kWarps / G * R;
     keep = reinterpret_cast<float*>(shared);
     q = reinterpret_cast<u32*>(keep + keep_floats);
     weights = q + n_rows * query_stride(p.kv.k_dim);
-    exchange = reinterpret_cast<float*>(weights + kGroups * kUnitRows * (kWeightStride / 2));
-    unit = reinterpret_cast<u8*>(exchange + kGroups * 2 * G * 16);
+    exchange = reinterpret_cast<float*>(weights + kSets * kUnitRows * (kWeightStride / 2));
+    unit = reinterpret_cast<u8*>(exchange + kSets * 2 * G * 16);
   }
   ZINC_DEVICE void load_queries(const AttentionParams& p, const Rows& rows, int n_rows) const {
     const int stride = query_stride(p.kv.k_dim), pairs = padded(p.kv.k_dim) / 2;
@@ -50,14 +55,14 @@ struct UnitRoom {
       store_query(q + i / pairs * stride, p.q + at * p.kv.k_dim, p.kv.k_dim, i % pairs);
     }
   }
-  // The group's rows, from `first_row` on.
-  ZINC_DEVICE UnitRows rows(const AttentionParams& p, const Rows& rows, int first_row) const {
-    const int group = warp_id() / G;
+  // One of the group's sets of rows, from `first_row` on.
+  ZINC_DEVICE UnitRows rows(const AttentionParams& p, const Rows& rows, int first_row, int set) const {
+    const int group = warp_id() / G, its_set = group * R + set;
     UnitRows out;
     out.q_stride = query_stride(p.kv.k_dim);
     out.q = q + first_row * out.q_stride;
-    out.weights = weights + group * kUnitRows * (kWeightStride / 2);
-    out.exchange = exchange + group * 2 * G * 16;
+    out.weights = weights + its_set * kUnitRows * (kWeightStride / 2);
+    out.exchange = exchange + its_set * 2 * G * 16;
     out.group = group;
     for (int h = 0; h < 2; ++h) out.newest[h] = rows.position(first_row + lane_id() / 4 + 8 * h);
     out.oldest = p.window > 0 ? max(0, rows.position(first_row) - p.window + 1) : 0;
@@ -70,111 +75,211 @@ struct UnitRoom {
   }
 };
 
-// What a lane has of its rows' results over all chunks so far: too much for its registers beside a unit and a chunk.
+// What a lane has of its rows' results over all chunks so far, beside a unit and a chunk: in registers, or, where a
+// warp has the scores of many positions, in shared memory.
+template <int R, bool in_registers>
 struct Total {
-  float* values;
-  Running row[2];
-  ZINC_DEVICE explicit Total(float* room) : values(room + threadIdx.x) {
-    for (int h = 0; h < 2; ++h) row[h] = {lowest_score(), 0.0f};
-    for (int i = 0; i < 32; ++i) values[i * kThreads] = 0;
+  UnitResult all[R];
+  ZINC_DEVICE explicit Total(float*) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) clear(all[r]);
   }
-  ZINC_DEVICE void load(UnitResult& out) const {
+  ZINC_DEVICE void add(int r, const UnitResult& chunk) { merge_results(all[r], chunk); }
+  ZINC_DEVICE void load(int r, UnitResult& out) const { out = all[r]; }
+};
+template <int R>
+struct Total<R, false> {
+  float* room;
+  ZINC_DEVICE explicit Total(float* its_room) : room(its_room + threadIdx.x) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) out.row[h] = row[h];
+    for (int r = 0; r < R; ++r) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) out.values[i / 4][i % 4] = values[i * kThreads];
+      for (int i = 0; i < 36; ++i) at(r, i) = i < 32 || i % 2 == 1 ? 0.0f : lowest_score();
+    }
   }
-  ZINC_DEVICE void add(const UnitResult& chunk) {
-    UnitResult all;
-    load(all);
-    merge_results(all, chunk);
+  ZINC_DEVICE float& at(int r, int i) const { return room[(r * kTotalFloats + i) * kThreads]; }
+  ZINC_DEVICE void add(int r, const UnitResult& chunk) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) row[h] = all.row[h];
+    for (int h = 0; h < 2; ++h) {
+      if (chunk.row[h].largest == lowest_score()) continue;
+      Running all = {at(r, 32 + 2 * h), at(r, 33 + 2 * h)};
+      float keep, take;
+      merge(all, chunk.row[h], keep, take);
+      at(r, 32 + 2 * h) = all.largest;
+      at(r, 33 + 2 * h) = all.sum;
 #pragma unroll
-    for (int i = 0; i < 32; ++i) values[i * kThreads] = all.values[i / 4][i % 4];
+      for (int i = 0; i < 16; ++i) {
+        const int t = i / 2, e = 2 * h + i % 2;
+        at(r, t * 4 + e) = merged(at(r, t * 4 + e), chunk.values[t][e], keep, take);
+      }
+    }
+  }
+  ZINC_DEVICE void load(int r, UnitResult& out) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) out.row[h] = {at(r, 32 + 2 * h), at(r, 33 + 2 * h)};
+#pragma unroll
+    for (int i = 0; i < 32; ++i) out.values[i / 4][i % 4] = at(r, i);
   }
 };
 
-// Where the group's rows go, scaled by their sums.
+// The unit's values, weighed by all sets of rows and merged into their chunks, some dimensions at a time. A lane names
+// the rows of matrices so that the terms are in the places of weigh_sixteen(); its results are dimensions 8 t + 2 i and
+// 8 t + 2 i + 1 of the warp's 64. What lies behind a row's last number is multiplied, and not written. `next`: the
+// unit's rows.
+template <int G, int R>
+ZINC_DEVICE void weigh_and_merge(const UnitRows (&rows)[R], const InShared& source, int v_dim, int member,
+                                 UnitResult (&all)[R], Running (&next)[R][2]) {
+  const int quad = lane_id() / 4, i = lane_id() % 4, row = lane_id() % 8;
+  float keep[R][2], take[R][2];
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float* sums = rows[r].exchange + G * 16 + quad + 8 * h;
+      next[r][h].sum = sums[0];
+#pragma unroll
+      for (int w = 1; w < G; ++w) next[r][h].sum += sums[w * 16];
+      if (next[r][h].largest != lowest_score()) merge(all[r].row[h], next[r][h], keep[r][h], take[r][h]);
+    }
+  }
+  if (member * kUnitDims >= v_dim) return;
+  const u8* first = source.value_at(row / 2 * 4 + lane_id() / 8 % 2 * 2 + row % 2,  //
+                                    member * kUnitDims + lane_id() / 16 * 8);
+  constexpr int kDims = total_in_registers(G) ? 16 : 32;  // at a time
+#pragma unroll
+  for (int d = 0; d < kUnitDims; d += kDims) {
+    float values[R][kDims / 8][4];
+#pragma unroll
+    for (int r = 0; r < R; ++r) clear(values[r]);
+#pragma unroll 2
+    for (int k = 0; k < kUnitPositions / 16; ++k) {
+      uint4 v[kDims / 16];
+#pragma unroll
+      for (int t = 0; t < kDims / 16; ++t) v[t] = load_turned(first + k * 16 * source.value_stride + d * 2 + t * 32);
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const u32* weights = rows[r].weights + quad * (kWeightStride / 2) + k * 8 + 2 * i;
+        const uint2 a = *reinterpret_cast<const uint2*>(weights);
+        const uint2 b = *reinterpret_cast<const uint2*>(weights + 8 * (kWeightStride / 2));
+#pragma unroll
+        for (int t = 0; t < kDims / 16; ++t) {
+          multiply_halves(values[r][2 * t], a.x, b.x, a.y, b.y, v[t].x, v[t].y);
+          multiply_halves(values[r][2 * t + 1], a.x, b.x, a.y, b.y, v[t].z, v[t].w);
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+#pragma unroll
+      for (int e = 0; e < kDims / 2; ++e) {
+        const int h = e % 4 / 2;
+        if (next[r][h].largest == lowest_score()) continue;
+        float& value = all[r].values[d / 8 + e / 4][e % 4];
+        value = merged(value, values[r][e / 4][e % 4], keep[r][h], take[r][h]);
+      }
+    }
+  }
+}
+
+// Where a set of rows goes, scaled by their sums.
 ZINC_DEVICE void write_rows(const AttentionParams& p, const Rows& tile, const UnitResult& all, int first_row,
                             int member) {
-  float factor[2];
-  float* out[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = min(first_row + lane_id() / 4 + 8 * h, tile.n_rows - 1);
-    factor[h] = final_factor(all.row[h], p.sinks, tile.head(row));
-    out[h] = p.out + (static_cast<long long>(tile.token(row)) * p.n_heads + tile.head(row)) * p.kv.v_dim;
+    const int row = first_row + lane_id() / 4 + 8 * h;
+    if (row >= tile.n_rows) continue;
+    const float factor = final_factor(all.row[h], p.sinks, tile.head(row));
+    float* out = p.out + (static_cast<long long>(tile.token(row)) * p.n_heads + tile.head(row)) * p.kv.v_dim;
+#pragma unroll
+    for (int e = 0; e < 16; ++e) {
+      const int dim = member * kUnitDims + e / 2 * 8 + lane_id() % 4 * 2 + e % 2;
+      if (dim < p.kv.v_dim) out[dim] = all.values[e / 2][2 * h + e % 2] * factor;
+    }
   }
-  for_each_value(all, member, p.kv.v_dim, [&](int h, int dim, float value) {
-    if (first_row + lane_id() / 4 + 8 * h < tile.n_rows) out[h][dim] = value * factor[h];
-  });
 }
 
 // All groups go from unit to unit together: keys of the next one come while this one's values are weighed, its values
 // while the next one's scores are found.
-template <class Kv, int G>
-ZINC_DEVICE void attend_tile(const AttentionParams& p, const Rows& tile, const UnitRoom<G>& room) {
-  const int first_row = warp_id() / G * kUnitRows, member = warp_id() % G;
-  const UnitRows rows = room.rows(p, tile, first_row);
+template <class Kv, int G, int R>
+ZINC_DEVICE void attend_tile(const AttentionParams& p, const Rows& tile, const UnitRoom<G, R>& room) {
+  const int first_row = warp_id() / G * R * kUnitRows, member = warp_id() % G;
+  UnitRows rows[R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) rows[r] = room.rows(p, tile, first_row + r * kUnitRows, r);
   const bool has_rows = first_row < tile.n_rows;
-  const int last_position = tile.position(tile.n_rows - 1), last = last_position / kUnitPositions;
-  const int oldest = p.window > 0 ? max(0, tile.first_position - p.window + 1) : 0;
   const InShared source(room.unit, p.kv);
-  const auto pages = [&](int unit) {
-    return UnitPages(p.step, p.kv, tile.seq, tile.kv_head, min(unit, last), oldest, last_position);
+  const auto pages_of = [&](int unit) {
+    return UnitPages(p.step, p.kv, tile.seq, tile.kv_head, min(unit, tile.last() / kUnitPositions),
+                     tile.oldest(p.window), tile.last());
   };
-  Total total(room.keep);
-  UnitResult chunk;
-  clear(chunk);
-  int unit = oldest / kUnitPositions;
-  source.copy_keys<Kv>(pages(unit), p.kv);
-  for (; unit <= last; ++unit) {
-    const bool sees = has_rows && rows.see_some(unit);
-    float scores[8 / G][4];
+  Total<R, total_in_registers(G)> total(room.keep);
+  UnitResult chunk[R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) clear(chunk[r]);
+  int unit = tile.oldest(p.window) / kUnitPositions;
+  const int last_seen = rows[R - 1].last / kUnitPositions;  // by the group
+  UnitPages pages = pages_of(unit);
+  source.copy_keys<Kv>(pages, p.kv);
+#pragma unroll 1
+  for (; unit <= tile.last() / kUnitPositions; ++unit) {
+    const bool sees = has_rows && unit >= rows[0].oldest / kUnitPositions && unit <= last_seen;
+    float scores[R][8 / G][4];
+    Running one[R][2];
     wait_for_copies<0>();  // the keys; and the values before have been read
-    source.copy_values<Kv>(pages(unit), p.kv);
+    source.copy_values<Kv>(pages, p.kv);
+    pages = pages_of(unit + 1);
     if (sees) {
       score_unit<G>(rows, source, padded(p.kv.k_dim) / 32, member, scores);
-      mask_unit<G>(rows, unit, member, scores);
+#pragma unroll
+      for (int r = 0; r < R; ++r) mask_unit<G>(rows[r], unit, member, scores[r]);
     }
     __syncthreads();
-    source.copy_keys<Kv>(pages(unit + 1), p.kv);
-    UnitResult one;
-    if (sees) soften_unit<G>(rows, member, scores, one);
+    source.copy_keys<Kv>(pages, p.kv);
+    if (sees) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) soften_unit<G>(rows[r], member, scores[r], one[r]);
+    }
     wait_for_copies<1>();  // the values
     if (!sees) continue;
-    weigh_unit<G>(rows, source, padded(p.kv.v_dim), member, one);
-    merge_results(chunk, one);
-    if (unit % kChunkUnits == kChunkUnits - 1 || unit == rows.last / kUnitPositions) {
-      total.add(chunk);
-      clear(chunk);
+    weigh_and_merge<G>(rows, source, padded(p.kv.v_dim), member, chunk, one);
+    if (unit % kChunkUnits == kChunkUnits - 1 || unit == last_seen) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        total.add(r, chunk[r]);
+        clear(chunk[r]);
+      }
     }
   }
+  await_copies<0>();  // keys behind the last unit: the next tile copies to the same places
   if (!has_rows) return;
-  total.load(chunk);
-  write_rows(p, tile, chunk, first_row, member);
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    total.load(r, chunk[r]);
+    write_rows(p, tile, chunk[r], first_row + r * kUnitRows, member);
+  }
 }
 
 // Grid: tiles of heads, tiles of tokens; those with the most positions first.
-template <class Kv, int G>
+template <class Kv, int G, int R>
 ZINC_DEVICE void attend_rows(const AttentionParams& p) {
-  constexpr int kRows = kWarps / G * kUnitRows;
+  constexpr int kRows = kWarps / G * R * kUnitRows;
   extern __shared__ float4 shared[];
   let_next_start();
   wait_for_previous();
   const int n_tokens = p.step.counts[kTokens], n_tiles = (n_tokens + p.tokens_per_tile - 1) / p.tokens_per_tile;
   const int first = (n_tiles - 1 - static_cast<int>(blockIdx.y)) * p.tokens_per_tile;
   if (first < 0) return;
-  const UnitRoom<G> room(p, shared, 32 * kThreads, kRows);
+  const UnitRoom<G, R> room(p, shared, total_in_registers(G) ? 0 : R * kTotalFloats * kThreads, kRows);
   const int end = min(n_tokens, first + p.tokens_per_tile);
+  __shared__ Rows tile;            // not in registers: few places need it
   for (int t = first; t < end;) {  // tokens of one sequence at a time
-    const Rows tile = find_rows(p, t, end);
-    room.load_queries(p, tile, kRows);
-    __syncthreads();
-    attend_tile<Kv, G>(p, tile, room);
+    if (threadIdx.x == 0) tile = find_rows(p, t, end);
     __syncthreads();
     t += tile.n_tokens;
+    room.load_queries(p, tile, kRows);
+    __syncthreads();
+    attend_tile<Kv, G, R>(p, tile, room);
+    __syncthreads();
   }
 }
 
@@ -186,11 +291,11 @@ ZINC_DEVICE void attend_few(const AttentionParams& p) {
   wait_for_previous();
   const int token = static_cast<int>(blockIdx.y);
   if (token >= p.step.counts[kTokens]) return;
-  const UnitRoom<G> room(p, shared, kChunkRoom<G>, kUnitRows);
+  const UnitRoom<G, 1> room(p, shared, kChunkRoom<G>, kUnitRows);
   const Rows tile = find_rows(p, token, token + 1);
   room.load_queries(p, tile, kUnitRows);
   __syncthreads();
-  const UnitRows rows = room.rows(p, tile, 0);
+  const UnitRows rows = room.rows(p, tile, 0, 0);
   const int first = rows.oldest / kChunkPositions, last = rows.last / kChunkPositions;
   for (int chunk = first + static_cast<int>(blockIdx.z); chunk <= last; chunk += static_cast<int>(gridDim.z)) {
     UnitResult result;
@@ -213,19 +318,12 @@ ZINC_DEVICE void attend_few(const AttentionParams& p) {
   }
 }
 
-#define ZINC_ATTENTION(kv, name, G)                                                                           \
-  extern "C" __global__ void __launch_bounds__(256, G <= 2 ? 2 : 1)                                           \
-      attend_rows_##name##_##G(__grid_constant__ const AttentionParams p) {                                   \
-    attend_rows<kv, G>(p);                                                                                    \
-  }                                                                                                           \
-  ZINC_KERNEL attend_few_##name##_##G(__grid_constant__ const AttentionParams p) { attend_few<kv, G>(p); }
-ZINC_ATTENTION(KvF16, f16, 1)
-ZINC_ATTENTION(KvF16, f16, 2)
-ZINC_ATTENTION(KvF16, f16, 4)
-ZINC_ATTENTION(KvF16, f16, 8)
-ZINC_ATTENTION(KvQ8, q8_0, 1)
-ZINC_ATTENTION(KvQ8, q8_0, 2)
-ZINC_ATTENTION(KvQ8, q8_0, 4)
-ZINC_ATTENTION(KvQ8, q8_0, 8)
+using Kv = KvOf<kShape.kv_format>::Type;
+extern "C" __global__ void __launch_bounds__(256, 1) attend_rows(__grid_constant__ const AttentionParams p) {
+  attend_rows<Kv, kShape.n_warps, kShape.n_sets>(p);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) attend_few(__grid_constant__ const AttentionParams p) {
+  attend_few<Kv, kShape.n_warps>(p);
+}
 
 }  // namespace zinc::simt

@@ -19,32 +19,6 @@ struct Stage {
   int sum[kTileColumns][kSegmentGroups];
 };
 
-// d += a * b, 16 x 8 x 32 signed bytes; and the half of it, 16 x 8 x 16.
-ZINC_DEVICE void multiply_32(int (&d)[4], const int (&a)[4], const int (&b)[2]) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-  __trap();  // never launched on older parts
-#endif
-}
-ZINC_DEVICE void multiply_16(int (&d)[4], int a0, int a1, int b0) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-               : "r"(a0), "r"(a1), "r"(b0));
-#else
-  __trap();
-#endif
-}
-
-ZINC_DEVICE void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
-#endif
-}
-
 // What a block works on.
 struct Block {
   const Matrix* matrix;
@@ -87,8 +61,7 @@ ZINC_DEVICE void stage_segment(const LinearParams& p, const Block& block, const 
 
 // Sums over a segment of min_g * xsum_g, on matrix cores: xsum = 64 * high + low, so that both halves are bytes.
 template <class F>
-ZINC_DEVICE void multiply_mins(const typename F::Header (&headers)[kRowTiles * 2], const int* sums,
-                               int (&mins)[kRowTiles][4]) {
+ZINC_DEVICE void multiply_mins(const typename F::Header (&headers)[2], const int* sums, int (&mins)[4]) {
   const int i = lane_id() % 4;
   int low = 0, high = 0;  // of groups 4i..4i+3
   if (i < 2) {
@@ -96,93 +69,78 @@ ZINC_DEVICE void multiply_mins(const typename F::Header (&headers)[kRowTiles * 2
     low = (x.x & 63) | (x.y & 63) << 8 | (x.z & 63) << 16 | (x.w & 63) << 24;
     high = (x.x >> 6 & 255) | (x.y >> 6 & 255) << 8 | (x.z >> 6 & 255) << 16 | (x.w >> 6 & 255) << 24;
   }
+  int a[2] = {0, 0};
 #pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
-    int a[2] = {0, 0};
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const typename F::Header& header = headers[t * 2 + h];
-      const int first = header.min(0) | header.min(1) << 8 | header.min(2) << 16 | header.min(3) << 24;
-      const int second = header.min(4) | header.min(5) << 8 | header.min(6) << 16 | header.min(7) << 24;
-      a[h] = i == 0 ? first : i == 1 ? second : 0;
-    }
-    int of_low[4] = {}, of_high[4] = {};
-    multiply_16(of_low, a[0], a[1], low);
-    multiply_16(of_high, a[0], a[1], high);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) mins[t][e] = of_low[e] + 64 * of_high[e];
+  for (int h = 0; h < 2; ++h) {
+    const typename F::Header& header = headers[h];
+    const int first = header.min(0) | header.min(1) << 8 | header.min(2) << 16 | header.min(3) << 24;
+    const int second = header.min(4) | header.min(5) << 8 | header.min(6) << 16 | header.min(7) << 24;
+    a[h] = i == 0 ? first : i == 1 ? second : 0;
   }
+  int of_low[4] = {}, of_high[4] = {};
+  multiply_16(of_low, a[0], a[1], low);
+  multiply_16(of_high, a[0], a[1], high);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) mins[e] = of_low[e] + 64 * of_high[e];
 }
 
-// The warp's 32 rows times 32 staged rows of activations, one segment: total += value.
-template <class F>
-ZINC_DEVICE void multiply_segment(const u8* segment, const Stage& stage, int first_column, int n_groups,
-                                  float (&total)[kRowTiles][kColumnTiles][4]) {
-  const int quad = lane_id() / 4, i = lane_id() % 4;
-  typename F::Header headers[kRowTiles * 2];
-#pragma unroll
-  for (int r = 0; r < kRowTiles * 2; ++r) headers[r] = F::header(segment, r * 8 + quad);
-  int sums[kRowTiles][kColumnTiles][4] = {};
-  float values[kRowTiles][kColumnTiles][4] = {};
+// 16 of the warp's 32 rows, from first_row on, times some of its 32 staged rows of activations, one segment: total +=
+// value. All at once would need more registers than two blocks of a multiprocessor have.
+template <class F, int kTiles>
+ZINC_DEVICE void multiply_segment(const u8* segment, int first_row, const Stage& stage, int first_column, int n_groups,
+                                  float (*total)[4]) {
+  const int quad = lane_id() / 4, i = lane_id() % 4, row = first_row + quad;
+  const typename F::Header headers[2] = {F::header(segment, row), F::header(segment, row + 8)};
+  int sums[kTiles][4] = {};
+  float values[kTiles][4] = {};
 #pragma unroll
   for (int g = 0; g < kSegmentGroups; ++g) {
     if (g >= n_groups) break;
-    int a[kRowTiles][4];
+    int a[4];
+    F::fragment(segment, row, g, i, a[0], a[2]);
+    F::fragment(segment, row + 8, g, i, a[1], a[3]);
 #pragma unroll
-    for (int t = 0; t < kRowTiles; ++t) {
-      F::fragment(segment, t * 16 + quad, g, i, a[t][0], a[t][2]);
-      F::fragment(segment, t * 16 + 8 + quad, g, i, a[t][1], a[t][3]);
-    }
-#pragma unroll
-    for (int c = 0; c < kColumnTiles; ++c) {
+    for (int c = 0; c < kTiles; ++c) {
       const int column = first_column + c * 8;
       const int* from = reinterpret_cast<const int*>(stage.q + (column + quad) * kStageStride + g * kGroupElems);
       const int b[2] = {from[i], from[i + 4]};
+      if constexpr (F::kHalfScales) {
+        int low[4] = {}, high[4] = {};
+        multiply_16(low, a[0], a[1], b[0]);
+        multiply_16(high, a[2], a[3], b[1]);
 #pragma unroll
-      for (int t = 0; t < kRowTiles; ++t) {
-        if constexpr (F::kHalfScales) {
-          int low[4] = {}, high[4] = {};
-          multiply_16(low, a[t][0], a[t][1], b[0]);
-          multiply_16(high, a[t][2], a[t][3], b[1]);
+        for (int e = 0; e < 4; ++e) {
+          sums[c][e] += headers[e / 2].scale(2 * g) * low[e] + headers[e / 2].scale(2 * g + 1) * high[e];
+        }
+      } else {
+        int dot[4] = {};
+        multiply_32(dot, a, b);
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const typename F::Header& header = headers[t * 2 + e / 2];
-            sums[t][c][e] += header.scale(2 * g) * low[e] + header.scale(2 * g + 1) * high[e];
-          }
-        } else {
-          int dot[4] = {};
-          multiply_32(dot, a[t], b);
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const typename F::Header& header = headers[t * 2 + e / 2];
-            const int its_column = column + 2 * i + e % 2;
-            if constexpr (F::kRoundedBlock == kGroupElems) {
-              values[t][c][e] = add_group<F>(header, g, dot[e], stage.scale[its_column][g],
-                                             F::kHasMin ? stage.sum[its_column][g] : 0, values[t][c][e]);
-            } else {
-              sums[t][c][e] += header.scale(g) * dot[e];
-            }
+        for (int e = 0; e < 4; ++e) {
+          const int its_column = column + 2 * i + e % 2;
+          if constexpr (F::kRoundedBlock == kGroupElems) {
+            values[c][e] = add_group<F>(headers[e / 2], g, dot[e], stage.scale[its_column][g],
+                                        F::kHasMin ? stage.sum[its_column][g] : 0, values[c][e]);
+          } else {
+            sums[c][e] += headers[e / 2].scale(g) * dot[e];
           }
         }
       }
     }
   }
 #pragma unroll
-  for (int c = 0; c < kColumnTiles; ++c) {
-    int mins[kRowTiles][4] = {};
+  for (int c = 0; c < kTiles; ++c) {
+    int mins[4] = {};
     if constexpr (F::kHasMin && F::kRoundedBlock == kSegmentElems) {
       multiply_mins<F>(headers, stage.sum[first_column + c * 8 + quad], mins);
     }
 #pragma unroll
-    for (int t = 0; t < kRowTiles; ++t) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if constexpr (F::kRoundedBlock == kSegmentElems) {
-          const float xscale = stage.scale[first_column + c * 8 + 2 * i + e % 2][0];
-          values[t][c][e] = segment_value<F>(headers[t * 2 + e / 2], sums[t][c][e], mins[t][e], xscale);
-        }
-        total[t][c][e] += values[t][c][e];
+    for (int e = 0; e < 4; ++e) {
+      if constexpr (F::kRoundedBlock == kSegmentElems) {
+        const float xscale = stage.scale[first_column + c * 8 + 2 * i + e % 2][0];
+        values[c][e] = segment_value<F>(headers[e / 2], sums[c][e], mins[e], xscale);
       }
+      total[c][e] += values[c][e];
     }
   }
 }
@@ -220,8 +178,11 @@ ZINC_DEVICE bool find_block(const LinearParams& p, Block& block, int* rows, int*
   return true;
 }
 
+// Two blocks share a multiprocessor of 160 KB where their stages fit; one has all registers otherwise.
+constexpr int kBlocks = 4 * sizeof(Stage) <= (160 << 10) ? 2 : 1;
+
 // Grid: tiles of weight rows of all parts, tiles of activations.
-extern "C" __global__ void __launch_bounds__(256, 2) gemm(__grid_constant__ const LinearParams p) {
+extern "C" __global__ void __launch_bounds__(256, kBlocks) gemm(__grid_constant__ const LinearParams p) {
   extern __shared__ float4 shared[];
   __shared__ int rows[kTileColumns], results[kTileColumns];
   Stage* stages = reinterpret_cast<Stage*>(shared);
@@ -236,11 +197,18 @@ extern "C" __global__ void __launch_bounds__(256, 2) gemm(__grid_constant__ cons
   float total[kRowTiles][kColumnTiles][4] = {};
   stage_segment(p, block, rows, stages[0], 0, n_groups(0));
   for (int s = 0; s < matrix.n_segments; ++s) {
-    wait_for_copies();
+    await_copies<0>();
     __syncthreads();
     if (s + 1 < matrix.n_segments) stage_segment(p, block, rows, stages[(s + 1) % 2], s + 1, n_groups(s + 1));
     const Stage& stage = stages[s % 2];
-    if (is_inside) multiply_segment<F>(stage.weights[warp_id() % kPanels], stage, first_column, n_groups(s), total);
+    if (!is_inside) continue;
+    constexpr int kTiles = F::kRoundedBlock == kGroupElems ? kColumnTiles / 2 : kColumnTiles;
+#pragma unroll
+    for (int i = 0; i < kRowTiles * kColumnTiles; i += kTiles) {
+      const int t = i / kColumnTiles, c = i % kColumnTiles;
+      multiply_segment<F, kTiles>(stage.weights[warp_id() % kPanels], t * 16, stage, first_column + c * 8, n_groups(s),
+                                  total[t] + c);
+    }
   }
   if (!is_inside) return;
   const float* bias = p.biases[block.part];

@@ -28,6 +28,16 @@ struct Folding<F, decltype(void(F::kFolded))> {
   static constexpr float kFactor = F::kFolded;
 };
 
+// A if so, else B.
+template <bool is_so, class A, class B>
+struct Either {
+  using Type = A;
+};
+template <class A, class B>
+struct Either<false, A, B> {
+  using Type = B;
+};
+
 constexpr WideKind kKind = F::kRoundedBlock == kSegmentElems ? kWideIntegers
                            : Folding<F>::kIs                 ? kWideFolded
                                                              : kWideFloats;
@@ -48,19 +58,10 @@ struct FloatScales {
   float x[kStageGroups][kWideColumns];
   int sum[kStageGroups][kWideColumns];
 };
-template <bool is_integer>
-struct ScalesOf {
-  using Type = IntegerScales;
-};
-template <>
-struct ScalesOf<false> {
-  using Type = FloatScales;
-};
-
 struct alignas(1024) Stage {
   u8 x[2 * kHalfBytes];
   u8 weights[kPanels][kLayout.panel_bytes];
-  typename ScalesOf<kKind == kWideIntegers>::Type scales;
+  Either<kKind == kWideIntegers, IntegerScales, FloatScales>::Type scales;
 };
 static_assert(sizeof(Stage) == kLayout.stage_bytes && sizeof(Stage::scales) == kLayout.scale_bytes);
 
@@ -110,7 +111,7 @@ ZINC_DEVICE int groups_of(const Matrix& matrix, int segment) {
 
 // ---- copying ----
 
-ZINC_DEVICE void copiers_meet() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
+ZINC_DEVICE void copiers_meet() { meet<128>(1); }
 
 // What one thread of the copying warps has of a tile: a column, a piece of 16 columns, and maybe a panel.
 struct Source {
@@ -186,10 +187,7 @@ struct Source {
   }
   static ZINC_DEVICE void copy_reported(u8* to, const u8* from, int n_bytes, u64* full) {
     barrier_expect(full, n_bytes);
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to)),
-                 "l"(from), "r"(n_bytes), "r"(shared_address(full))
-                 : "memory");
+    copy_expected(to, from, n_bytes, full);
   }
 };
 
@@ -233,9 +231,8 @@ ZINC_DEVICE void produce(const LinearParams& p, Shared& shared) {
 
 // The sums of min * xsum of 16 rows and 8 columns: whole numbers, exactly, in floats.
 ZINC_DEVICE void multiply_mins(const u32 (&mins)[2], u32 low, u32 high, float (&d)[4]) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%4,%5}, {%6,%7}, {%8,%8,%8,%8};"
-               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-               : "r"(mins[0]), "r"(mins[1]), "r"(low), "r"(high), "f"(0.0f));
+  for (float& sum : d) sum = 0;
+  multiply_halves(d, mins[0], mins[1], mins[0], mins[1], low, high);
 }
 
 struct Lane {
@@ -334,15 +331,6 @@ ZINC_DEVICE void multiply_planes(const Stage& stage, const Lane& lane, int (&sum
   take_results(sums);
 }
 
-template <bool is_float>
-struct Dots {
-  using Type = int;
-};
-template <>
-struct Dots<true> {
-  using Type = float;
-};
-
 // What a lane multiplies of a group, for one matrix instruction on bytes or two on bf16 numbers.
 template <class F>
 ZINC_DEVICE void unpack_group(const Stage& stage, const Lane& lane, const Headers<F>& headers, int g, int scale_of,
@@ -420,7 +408,7 @@ ZINC_DEVICE void multiply_groups(const Stage& stage, const Lane& lane, float (&v
     unpack_group<F>(stage, lane, headers, g, kFirst + g, a);
 #pragma unroll
     for (int first = 0; first < N; first += 64) {
-      typename Dots<Folding<F>::kIs>::Type dots[32];
+      typename Either<Folding<F>::kIs, float, int>::Type dots[32];
       multiply_group(stage, g, first, a, dots);
       add_group<F>(stage.scales, lane, g, first, headers, kFirst + g, dots, values + first / 2);
     }
@@ -559,15 +547,15 @@ extern "C" __global__ void __launch_bounds__(kWideThreads, 1) gemm_wide(__grid_c
       barrier_init(&shared.full[i], 128);
       barrier_init(&shared.empty[i], 8);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    end_opening();
   }
   __syncthreads();
   wait_for_previous();
   if (warp_id() >= 8) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyRegisters));
+    give_registers<kCopyRegisters>();
     produce(p, shared);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kMultiplyRegisters));
+    take_registers<kMultiplyRegisters>();
     multiply_tiles(p, shared);
   }
 }

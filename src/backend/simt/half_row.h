@@ -16,6 +16,21 @@ ZINC_DEVICE float other_half(float x) { return __shfl_xor_sync(0xFFFFFFFFu, x, k
 ZINC_DEVICE int byte_of(u32 word, int i) { return static_cast<int>(word >> 8 * i & 255u); }
 ZINC_DEVICE int signed_byte_of(u32 word, int i) { return static_cast<int>(word << (24 - 8 * i)) >> 24; }
 
+// Whether a format multiplies activations that lie as its nibbles do.
+template <class F>
+ZINC_BOTH auto takes_nibble_order(int) -> decltype(&F::dot_by_nibbles, true) {
+  return true;
+}
+template <class F>
+ZINC_BOTH bool takes_nibble_order(long) {
+  return false;
+}
+// And whether all that take them rounded by groups do.
+template <class... F>
+ZINC_BOTH bool all_take_nibble_order(List<F...>) {
+  return ((F::kRoundedBlock != kGroupElems || takes_nibble_order<F>(0)) && ...);
+}
+
 // The products of a group's first and last 16 numbers.
 template <class F>
 ZINC_DEVICE void dot_group(const typename F::Raw& raw, const int4* x, int& low, int& high) {
@@ -99,22 +114,29 @@ ZINC_DEVICE float dot_half_rows(const u8* segment, int row, const SharedX& x, in
 #pragma unroll
   for (int k = 0; k < kHalfGroups; ++k) raw[k] = F::group(segment, row, first + k);
   if constexpr (kKind == kFloatScales) {
-    const typename F::Header header = F::header(segment, row);
+    const typename F::Header header = F::half_header(segment, row, half);
     int dots[kHalfGroups];
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
-      int low, high;
-      dot_group<F>(raw[k], x.quants + 2 * (first + k), low, high);
-      dots[k] = low + high;
+      if constexpr (all_take_nibble_order(Formats{})) {
+        dots[k] = F::dot_by_nibbles(raw[k], x.quants + 2 * (first + k));
+      } else {
+        int low, high;
+        dot_group<F>(raw[k], x.quants + 2 * (first + k), low, high);
+        dots[k] = low + high;
+      }
     }
+    const float4 scales = reinterpret_cast<const float4*>(x.scales)[half];
+    const float xscales[kHalfGroups] = {scales.x, scales.y, scales.z, scales.w};
     float value = 0;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {  // the second half goes on from the first's
       if (h == 1) value = other_half(value);
 #pragma unroll
       for (int k = 0; k < kHalfGroups; ++k) {
-        const int g = kHalfGroups * h + k;
-        if (g < n_groups) value = add_group<F>(header, g, dots[k], x.scales[g], F::kHasMin ? x.sums[g] : 0, value);
+        const int xsum = F::kHasMin ? x.sums[first + k] : 0;
+        const float next = add_group<F>(header, k, dots[k], xscales[k], xsum, value);
+        value = first + k < n_groups ? next : value;
       }
     }
     return value;

@@ -26,9 +26,8 @@ struct KScales {
   }
   // The minima of groups 2 i and 2 i + 1 as halves: 1024 + min has it in its low bits.
   ZINC_DEVICE u32 two_mins(int i) const {
-    u32 pair = __byte_perm(four_mins(i / 2), 0x64646464u, i % 2 == 0 ? 0x4140u : 0x4342u);
-    asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x64006400u));
-    return pair;
+    const u32 pair = __byte_perm(four_mins(i / 2), 0x64646464u, i % 2 == 0 ? 0x4140u : 0x4342u);
+    return subtract_pairs(pair, 0x64006400u);
   }
 };
 

@@ -31,8 +31,9 @@ inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
 inline constexpr int kMaxPairs = 8;         // pairs of warps that multiply, in a block of product.cu
 inline constexpr int kMaxDepth = 4;         // segments on their way to each of them
-inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
-inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
+inline constexpr int kMaxSlots = kMaxPairs * kMaxDepth;
+inline constexpr int kSpreadUnits = 2;  // segments of floats a block of it takes
+inline constexpr int kTileRows = 128;   // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
 inline constexpr int kFloatTile = 64;     // weight rows and activations of a block of gemm_floats.cu
 inline constexpr int kWideThreads = 384;  // of a block of gemm_wide.cu: two groups that multiply, one that copies
@@ -196,6 +197,9 @@ struct ProductShape {
   int most_panels;              // of a cluster
   int x_bytes, partial_floats;  // shared memory of its rows and of segments' sums
   int ring_bytes;               // and of segments on their way, at most
+  int n_route_segments;         // of the router's logits
+  int starts_next_late;         // when its own wait is over: the next launch may read what came before this one
+  int is_early;                 // the launch before it does: experts' row, or a mix's logits, are there before the wait
 };
 ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_BOTH int last_groups_of(int n_in) {
@@ -207,7 +211,7 @@ ZINC_BOTH int terms_of(const ProductShape& s) {
   return s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1;
 }
 ZINC_BOTH int units_of(const ProductShape& s) { return terms_of(s) * segments_of(s.n_in); }
-ZINC_BOTH int product_threads(const ProductShape& s) { return 64 * s.n_pairs + 32; }
+ZINC_BOTH int product_threads(const ProductShape& s) { return 64 * s.n_pairs; }
 ZINC_BOTH int panel_segment_bytes(int header_bytes, int group_bytes) {
   return kPanelRows * (header_bytes + kSegmentGroups * group_bytes);
 }
@@ -234,7 +238,7 @@ ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
 ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
   const int norm = s.input == kNormedRow ? s.n_in : 0, sums = s.partial_floats;
   ProductRoom room{};
-  room.norm = in_lines(8 * (2 * kMaxPairs * kMaxDepth + 1));  // behind the gates
+  room.norm = in_lines(8 * (2 * kMaxSlots + 1));  // behind the gates
   room.x = room.norm + in_lines(4 * (s.n_ranks > 1 ? norm + sums : norm > sums ? norm : sums));
   room.ring = room.x + in_lines(s.x_bytes);
   return room;
@@ -358,7 +362,7 @@ struct CopyParams {
   int per_row, from_width, from_begin, to_width, to_begin, length;
 };
 
-enum KvFormat : int { kKvF32 = 0, kKvF16 = 1, kKvQ8 = 2 };
+enum KvFormat : int { kKvF32 = 0, kKvF16 = 1, kKvQ8 = 2, kKvFp8 = 3 };
 // Keys and values of one layer in its group's pages.
 struct KvLayer {
   unsigned char* pages;  // the layer's part of page 0
@@ -438,6 +442,16 @@ ZINC_BOTH int warps_of_unit(int k_dim, int v_dim) {
   return 0;
 }
 ZINC_BOTH int warps_of_unit(const AttendShape& s) { return warps_of_unit(s.k_dim, s.v_dim); }
+// What a program of attention_units.cu is compiled for.
+struct UnitShape {
+  int kv_format;  // KvFormat, of 16 or 8 bits
+  int n_warps;    // warps_of_unit()
+  int n_sets;     // of 16 rows that a group of warps has in attend_rows
+};
+// Results over all chunks of a lane's rows of a set: registers suffice where a warp has few positions' scores.
+inline constexpr int kTotalFloats = 36;
+ZINC_BOTH bool total_in_registers(int n_warps) { return n_warps >= 8; }
+
 // Floats of a row's result of one chunk: largest and sum, two more, the values.
 ZINC_BOTH int partial_row(int v_dim) { return 4 + (v_dim + 3) / 4 * 4; }
 ZINC_BOTH int attend_head_floats(const AttendShape& s) {
@@ -457,7 +471,7 @@ ZINC_BOTH int attend_room_bytes(const AttendShape& s) {
   const int groups = units_at_once(s);
   const int floats = (s.tile_heads + 2) * attend_head_floats(s) + 16 * ((s.k_dim + 31) / 32 * 16 + 4) +
                      groups * (16 * 36 + 32 * warps_of_unit(s)) + s.tile_heads * 4 * ((s.v_dim + 31) / 32 * 32 + 8 + 2);
-  return in_lines(4 * floats + groups * (unit_bytes(s.k_dim, s.v_dim) + 16));
+  return in_lines(4 * floats + groups * unit_bytes(s.k_dim, s.v_dim));
 }
 
 struct RouteParams {

@@ -1,11 +1,11 @@
 // out[o] = sum_k x[k] * weight[o, k]: matrices times one row of activations, as fast as weights arrive. A program of
 // this file begins with the formats of its matrices, as Formats, and with kShape: what it is compiled for.
-// A unit is one segment of a panel: 32 rows that lie together. One warp of a block has units copied into a ring of
-// shared memory, the first before the block waits for its activations; the others, in pairs, take them in turn, 16 rows
-// a warp (half_row.h), when they have normed and rounded the row. The blocks of a cluster share out the units of their
-// panels, and each adds up its part of the rows. Units' values are linear.cu's to the bit, and are added in order by
-// one thread per output.
-// A launch has a block for each multiprocessor, and those without work wait too (ADR 0015).
+// A unit is one segment of a panel: 32 rows that lie together. Units are copied into a ring of shared memory, the first
+// before the block waits for its activations. Pairs of warps, when they have normed and rounded the row, take them in
+// turn, 16 rows a warp (half_row.h); who is done with one last has another copied in its place. The blocks of a cluster
+// share out the units of their panels, and each adds up its part of the rows. Units' values are linear.cu's to the bit,
+// and are added in order by one thread per output. A launch has a block for each multiprocessor, and those without work
+// wait too (ADR 0015).
 #include "backend/simt/floating.h"
 #include "backend/simt/half_row.h"
 #include "backend/simt/routing.h"
@@ -161,37 +161,30 @@ template <class F>
 struct Ring {
   static constexpr int kSlotBytes = PanelBytes<F>::kSegment, kSlots = kShape.n_pairs * depth_of(kShape, kSlotBytes);
   u8* bytes;
-  Gate *full, *empty;
+  Gate* full;
+  int* n_done;  // warps that were done with what was in a slot
 
   ZINC_DEVICE explicit Ring(u8* shared)
-      : bytes(shared + kRoom.ring), full(reinterpret_cast<Gate*>(shared)), empty(full + kMaxPairs * kMaxDepth) {}
-  ZINC_DEVICE void fill(int slot, const u8* from, int unit) const {
-    const bool is_last = kLastGroups < kSegmentGroups && segment_of(unit) + 1 == kInputSegments;
-    copy_bulk<kReadOnce>(bytes + slot * kSlotBytes, from, is_last ? PanelBytes<F>::kLast : kSlotBytes, full + slot);
-  }
-  // One warp: the first units at once, a lane each; then the first lane the others, when their slots are free.
-  ZINC_DEVICE void feed(const Panels& panels, const RankUnits& units) const {
-    const int n_units = panels.count() * units.count(), lane = lane_id();
-    if (lane >= kSlots || lane >= n_units) return;
-    int slot = lane, parity = 1;  // a slot that was never filled is free
-    Turn turn(units, lane);
+      : bytes(shared + kRoom.ring),
+        full(reinterpret_cast<Gate*>(shared)),
+        n_done(reinterpret_cast<int*>(full + kMaxSlots)) {}
+  ZINC_DEVICE void fill(int slot, const Panels& panels, const Turn& turn) const {
     Place<F> place;
     place.find(panels, turn.panel);
-#pragma unroll 1
-    for (int i = lane; i < n_units;) {
-      wait_at(empty + slot, parity);
-      fill(slot, place.bytes(panels, turn.unit), turn.unit);
-      if (lane != 0) return;
-      const int step = i < kSlots ? kSlots : 1, panel = turn.panel;
-      i += step;
-      turn.advance(units, step);
-      if (turn.panel != panel && i < n_units) place.find(panels, turn.panel);
-      if (step == 1) ++slot;
-      if (step > 1 || slot == kSlots) {
-        slot = 0;
-        parity ^= 1;
-      }
-    }
+    const bool is_last = kLastGroups < kSegmentGroups && segment_of(turn.unit) + 1 == kInputSegments;
+    copy_bulk<kReadOnce>(bytes + slot * kSlotBytes, place.bytes(panels, turn.unit),
+                         is_last ? PanelBytes<F>::kLast : kSlotBytes, full + slot);
+  }
+  // By one thread, when a warp is done with the slot of that unit.
+  ZINC_DEVICE void refill(int slot, const Panels& panels, const RankUnits& units, Turn turn) const {
+    if (!comes_second(n_done + slot)) return;
+    turn.advance(units, kSlots);
+    if (turn.panel < panels.count()) fill(slot, panels, turn);
+  }
+  // By one warp: the first units, a lane each.
+  ZINC_DEVICE void begin(const Panels& panels, const RankUnits& units) const {
+    const int lane = lane_id();
+    if (lane < kSlots && lane < panels.count() * units.count()) fill(lane, panels, Turn(units, lane));
   }
 };
 
@@ -208,6 +201,7 @@ ZINC_DEVICE float sum_of(const float* partial, int stride) {
 struct Output {
   int o = -1, which = 0;
   float bias = 0, last_bias = 0, added = 0;  // loaded before the sums are there
+  float gate = 0;                            // of the shared expert
 
   ZINC_DEVICE void load(const Panels& panels, int panel, int row) {
     which = panels.owner(panel);
@@ -217,8 +211,14 @@ struct Output {
       o = -1;
       return;
     }
-    if (at.added) added = at.added[o];
-    if constexpr (kShape.n_mixed == 0) {
+    if (!kIsGate && at.added) added = at.added[o];
+    for (int s = 0; s < kShape.n_gates; ++s) gate += panels.p.shared_gate[s];
+    if constexpr (kShape.n_mixed > 0) {
+      for (int u = 0; u < kShape.n_mixed; ++u) {
+        if (at.bias) fetch_ahead(at.bias + static_cast<long long>(panels.experts[u]) * at.n_out + o);
+        if (at.expert_scale) fetch_ahead(at.expert_scale + panels.experts[u]);
+      }
+    } else {
       const long long place = (kShape.n_used > 0 ? static_cast<long long>(panels.experts[which]) * at.n_out : 0) + o;
       if (at.bias) bias = at.bias[place];
       if (at.last_bias) last_bias = at.last_bias[place];
@@ -251,8 +251,6 @@ struct Output {
     }
     if constexpr (kShape.has_last != 0) {
       const float shared = sum_of(partial + kShape.n_mixed * kInputSegments * kRankRows, kRankRows);
-      float gate = 0;
-      for (int s = 0; s < kShape.n_gates; ++s) gate += panels.p.shared_gate[s];
       sum += gated(kSigmoid, gate, shared);
     }
     return sum;
@@ -266,36 +264,40 @@ struct Output {
     } else {
       value = plain(panels, partial);
     }
-    at.out[(kShape.n_used > 0 ? which * at.n_out : 0) + o] = at.added ? added + value : value;
+    at.out[(kShape.n_used > 0 ? which * at.n_out : 0) + o] = !kIsGate && at.added ? added + value : value;
   }
 };
 
 // ---- experts ----
 
-// Every block for itself; the first leaves the result for later launches.
+// Every block for itself; the first of those that come first leaves the result for later launches. Weights are there
+// when the warps that multiply meet next.
 ZINC_DEVICE void find_experts(const RouteSource& p, Used& used) {
-  constexpr int kExperts = kShape.n_experts > 0 ? kShape.n_experts : 1, kChosen = kShape.n_used > 0 ? kShape.n_used : 1;
+  constexpr int kExperts = kShape.n_experts > 0 ? kShape.n_experts : 1;
+  constexpr int kAll = kShape.n_used + kShape.n_mixed, kChosen = kAll > 0 ? kAll : 1;
   __shared__ float logits[kExperts];
   for (int e = static_cast<int>(threadIdx.x); e < kExperts; e += static_cast<int>(blockDim.x)) {
     float sum = 0;
 #pragma unroll
-    for (int s = 0; s < kInputSegments; ++s) sum += p.partial[s * kExperts + e];
+    for (int s = 0; s < kShape.n_route_segments; ++s) sum += __ldcg(p.partial + s * kExperts + e);
     logits[e] = p.bias ? sum + p.bias[e] : sum;
   }
   __syncthreads();
-  if (warp_id() == 0) {
-    int id;
-    float weight;
-    route_known<kExperts, kChosen>(logits, kShape.route_mode, p.scale, id, weight);
-    if (lane_id() < kChosen) {
-      used.ids[lane_id()] = id;
-      used.weights[lane_id()] = weight;
-    }
+  const bool chooses = warp_id() == 0;  // another begins to fill the ring
+  int id = 0;
+  float logit = 0;
+  if (chooses) {
+    choose_known<kExperts, kChosen>(logits, id, logit);
+    if (lane_id() < kChosen) used.ids[lane_id()] = id;
   }
   __syncthreads();
-  if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) < kChosen) {
-    p.ids[threadIdx.x] = used.ids[threadIdx.x];
-    p.weights[threadIdx.x] = used.weights[threadIdx.x];
+  if (!chooses) return;
+  const float weight = weigh_known<kExperts, kChosen>(logits, logit, kShape.route_mode, p.scale);
+  if (lane_id() >= kChosen) return;
+  used.weights[lane_id()] = weight;
+  if (kShape.n_used > 0 && blockIdx.x == 0) {
+    p.ids[lane_id()] = id;
+    p.weights[lane_id()] = weight;
   }
 }
 
@@ -311,10 +313,14 @@ ZINC_DEVICE void load_experts(const ProductParams& p, Used& used) {
 
 // ---- blocks ----
 
+ZINC_DEVICE void wait_for_inputs() {
+  wait_for_previous();
+  if constexpr (kShape.starts_next_late != 0) let_next_start();
+}
+
 // A warp per segment of floats, whose sums are left as they are. The first are on their way before the wait.
 template <class F>
 ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8* shared) {
-  if (warp_id() >= kProductWarps) return;
   __shared__ float sums[kWarps];
   const int block = static_cast<int>(blockIdx.x) - c.first_block;
   const int begin = block * c.each + min(block, c.n_more), end = begin + c.each + (block < c.n_more ? 1 : 0);
@@ -344,7 +350,7 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   __syncwarp();
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
   RowInput<0>::fetch_norm(p.source, norm);
-  wait_for_previous();
+  wait_for_inputs();
   RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments);
 #pragma unroll 1
   for (int parity = 0; unit < end; parity ^= 1) {
@@ -379,8 +385,8 @@ struct Progress {
 
 // The units of panels `first` to `end` - 1, two warps to a unit.
 template <class F>
-ZINC_DEVICE void multiply_units(u8* shared, const RankUnits& units, int first, int end, Progress& at, float* partial,
-                                Gate* done) {
+ZINC_DEVICE void multiply_units(u8* shared, const Panels& panels, const RankUnits& units, int first, int end,
+                                Progress& at, float* partial, Gate* done) {
   const Ring<F> ring(shared);
   const SharedX* x = reinterpret_cast<const SharedX*>(shared + kRoom.x);
   const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows;
@@ -391,7 +397,7 @@ ZINC_DEVICE void multiply_units(u8* shared, const RankUnits& units, int first, i
     const float value = dot_half_rows<F>(ring.bytes + at.slot * Ring<F>::kSlotBytes, row, x[input_of(unit)],
                                          groups_of(segment_of(unit)));
     __syncwarp();
-    if (lane_id() == 0) arrive_at(ring.empty + at.slot);
+    if (lane_id() == 0) ring.refill(at.slot, panels, units, at.turn);
     if (half_of_lane() != 0) keep(partial + (at.turn.panel - first) * kUnits * kRankRows, done, unit, row, value);
     at.slot += kShape.n_pairs;
     if (at.slot >= Ring<F>::kSlots) {
@@ -435,13 +441,13 @@ struct Spread {
     if constexpr (F::kRoundedBlock == 0) spread_class<F>(p, c, shared);
   }
 };
-struct Feed {
+struct Begin {
   u8* shared;
   const Panels& panels;
   const RankUnits& units;
   template <class F>
   ZINC_DEVICE void run() const {
-    if constexpr (F::kRoundedBlock > 0) Ring<F>(shared).feed(panels, units);
+    if constexpr (F::kRoundedBlock > 0) Ring<F>(shared).begin(panels, units);
   }
 };
 struct Multiply {
@@ -457,7 +463,7 @@ struct Multiply {
     if constexpr (F::kRoundedBlock == 0) {
       multiply_floats<F>(shared, panels, units, first, end, at, partial, done);
     } else {
-      multiply_units<F>(shared, units, first, end, at, partial, done);
+      multiply_units<F>(shared, panels, units, first, end, at, partial, done);
     }
   }
 };
@@ -491,6 +497,11 @@ ZINC_DEVICE void prepare_if(int block, const ProductParams& p, const RankUnits& 
   const float* norm = reinterpret_cast<const float*>(shared + kRoom.norm);
   RowInput<B>::prepare(p.source, norm, shared + kRoom.x, room, input_of(units.begin), input_of(units.end - 1) + 1);
 }
+ZINC_DEVICE void prepare_row(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room) {
+  if constexpr (kTakesFloats) prepare_if<0>(block, p, units, shared, room);
+  if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, shared, room);
+  if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, shared, room);
+}
 
 ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u8* shared) {
   constexpr int kBatch = batch_panels(kShape), kBatchRows = kBatch * kRankRows, kHalfFloats = kBatchRows * kUnits;
@@ -499,11 +510,11 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   __shared__ float sums[kWarps];
   const Panels panels(p, c, used.ids);
   const RankUnits units;
-  Gate *gates = reinterpret_cast<Gate*>(shared), *done = gates + 2 * kMaxPairs * kMaxDepth;  // done: all blocks' units
-  if (warp_id() == kProductWarps) {
-    static_assert(kMaxPairs * kMaxDepth == 32);
+  Gate *gates = reinterpret_cast<Gate*>(shared), *done = gates + 2 * kMaxSlots;  // done: all blocks' units
+  if (warp_id() == kProductWarps - 1) {
+    static_assert(kMaxSlots == 32);
     open_gate(gates + lane_id());
-    open_gate(gates + 32 + lane_id(), 2);
+    gates[kMaxSlots + lane_id()] = 0;
     if (kRanks > 1 && lane_id() == 0) {
       open_gate(done);
       expect_at(done, panels.count() * kUnits * kRankRows * static_cast<int>(sizeof(float)));
@@ -512,32 +523,34 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   }
   __syncthreads();
   if constexpr (kRanks > 1) cluster_arrives();
+  constexpr bool kIsRowEarly = kShape.is_early != 0 && kShape.n_used > 0,
+                 kAreLogitsEarly = kShape.is_early != 0 && kShape.n_mixed > 0;
+  float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
+  const int block = block_of(c.format);
+  if constexpr (kIsRowEarly) {
+    RowInput<0>::fetch_norm(p.source, norm);
+    prepare_row(block, p, units, shared, sums);
+  }
   if constexpr (kHasExperts) {
-    wait_for_previous();
+    if constexpr (!kAreLogitsEarly) wait_for_inputs();
     if constexpr (kShape.n_experts > 0) {
       find_experts(p.route, used);
     } else {
       load_experts(p, used);
     }
   }
-  if (warp_id() == kProductWarps) {
-    with_format(c.format, Formats{}, Feed{shared, panels, units});
+  if (warp_id() == kProductWarps - 1) {
+    with_format(c.format, Formats{}, Begin{shared, panels, units});
     __syncwarp();
-    if constexpr (kRanks > 1) wait_for_cluster();
-    return;
   }
-  float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
   float* all_sums = norm + (kRanks > 1 && kShape.input == kNormedRow ? kShape.n_in : 0);
-  RowInput<0>::fetch_norm(p.source, norm);
-  if constexpr (!kHasExperts) wait_for_previous();
+  if constexpr (!kIsRowEarly) RowInput<0>::fetch_norm(p.source, norm);
+  if constexpr (!kHasExperts || kAreLogitsEarly) wait_for_inputs();
   const int i = static_cast<int>(threadIdx.x), panel = i / kRankRows, rank = kRanks > 1 ? cluster_rank() : 0;
   const int row = rank * kRankRows + i % kRankRows;
   Output output;
   if (panel < min(kBatch, panels.count())) output.load(panels, panels.begin + panel, row);
-  const int block = block_of(c.format);
-  if constexpr (kTakesFloats) prepare_if<0>(block, p, units, shared, sums);
-  if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, shared, sums);
-  if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, shared, sums);
+  if constexpr (!kIsRowEarly) prepare_row(block, p, units, shared, sums);
   if constexpr (kRanks > 1) wait_for_cluster();
   const int pair = warp_id() / 2;
   Progress at{Turn(units, block == 0 ? warp_id() : pair), pair};
@@ -563,7 +576,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
 extern "C" __global__ void __launch_bounds__(product_threads(kShape), 2)
     product(__grid_constant__ const ProductParams p) {
   extern __shared__ float4 shared[];
-  let_next_start();
+  if constexpr (kShape.starts_next_late == 0) let_next_start();
   touch_params(p);
   int i = 0;
 #pragma unroll 1

@@ -154,19 +154,12 @@ ZINC_DEVICE void copy_rows(float* to, int to_stride, const float* from, long lon
   for (int i = static_cast<int>(threadIdx.x); i < kChunk * pieces; i += kThreads) {
     float* at = to + i / pieces * to_stride + i % pieces * 4;
     const float* source = from + i / pieces * from_stride + i % pieces * 4;
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<u32>(__cvta_generic_to_shared(at))),
-                 "l"(source));
-#else
-    *reinterpret_cast<float4*>(at) = *reinterpret_cast<const float4*>(source);
-#endif
+    copy_16(at, source);
   }
 }
 // All but the last two sets of copies are there, for the whole block.
 ZINC_DEVICE void wait_for_oldest() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group 2;" ::: "memory");
-#endif
+  await_copies<2>();
   __syncthreads();
 }
 
@@ -260,7 +253,7 @@ ZINC_DEVICE void move_state(const DeltaParams& p, ChunkRoom& room, const float* 
 }
 
 // Grid: tiles of columns, value heads, sequences.
-ZINC_KERNEL delta_chunks(__grid_constant__ const DeltaParams p) {
+extern "C" __global__ void __launch_bounds__(256, 1) delta_chunks(__grid_constant__ const DeltaParams p) {
   extern __shared__ float4 shared[];
   ChunkRoom& room = *reinterpret_cast<ChunkRoom*>(shared);
   let_next_start();
@@ -273,8 +266,7 @@ ZINC_KERNEL delta_chunks(__grid_constant__ const DeltaParams p) {
   int first_chunk = 0;
   for (int s = 0; s < seq; ++s) first_chunk += DeltaRun(p.step, s).n_chunks;
   const ChunkLane lane;
-  float* state =
-      p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + first;
+  float* state = p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + first;
   const bool is_fresh = p.step.positions[run.chunks] == 0;
   for (int i = thread; i < kMaxDim * kDeltaColumns; i += kThreads) {
     const int k = i / kDeltaColumns, column = i % kDeltaColumns;

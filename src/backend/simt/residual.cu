@@ -1,17 +1,18 @@
 // The residual stream of models that norm what a block gives before they add it: all that lies between two products, in
-// a step of one row. Sums have the order of norm_rows (rows.cu), so the numbers are those of larger steps.
+// a step of one row. Sums have the order of norm_rows (rows.cu), so the numbers are those of larger steps. A program of
+// this file begins with kStreamSegments, a warp's of a row: in registers, of which half a multiprocessor's must do.
 #include "backend/simt/rounding.h"
 
 namespace zinc::simt {
 
 // A row of a multiple of 8 numbers, shared out among the block's warps: warp w has segments w, w + 8, ...
 struct Stream {
-  Eight part[kMostStreamSegments];
+  Eight part[kStreamSegments];
 
   static ZINC_DEVICE int place(int j) { return (warp_id() + j * kWarps) * kSegmentElems + lane_id() * 8; }
   ZINC_DEVICE void load(const float* row, int width) {
 #pragma unroll
-    for (int j = 0; j < kMostStreamSegments; ++j) {
+    for (int j = 0; j < kStreamSegments; ++j) {
       float4 a = make_float4(0, 0, 0, 0), b = a;
       if (place(j) < width) {
         a = reinterpret_cast<const float4*>(row + place(j))[0];
@@ -22,7 +23,7 @@ struct Stream {
   }
   ZINC_DEVICE void store(float* row, int width) const {
 #pragma unroll
-    for (int j = 0; j < kMostStreamSegments; ++j) {
+    for (int j = 0; j < kStreamSegments; ++j) {
       const auto& v = part[j].v;
       if (place(j) >= width) continue;
       reinterpret_cast<float4*>(row + place(j))[0] = make_float4(v[0], v[1], v[2], v[3]);
@@ -34,7 +35,7 @@ struct Stream {
     if (weights) its.load(weights, width);
     float sum = 0;
 #pragma unroll
-    for (int j = 0; j < kMostStreamSegments; ++j) sum = squares(part[j], sum);
+    for (int j = 0; j < kStreamSegments; ++j) sum = squares(part[j], sum);
     const float factor = rms_factor(block_sum(sum, room), width, eps);
     change([&](float x, int, int) { return x * factor; });
     if (weights) change([&](float x, int j, int i) { return x * its.part[j].v[i]; });
@@ -42,7 +43,7 @@ struct Stream {
   template <class F>
   ZINC_DEVICE void change(const F& f) {  // f(number, segment of the warp, number of the lane)
 #pragma unroll
-    for (int j = 0; j < kMostStreamSegments; ++j) {
+    for (int j = 0; j < kStreamSegments; ++j) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) part[j].v[i] = f(part[j].v[i], j, i);
     }
@@ -50,7 +51,7 @@ struct Stream {
 };
 
 // The first block; further ones are idle.
-ZINC_KERNEL add_normed(__grid_constant__ const AddNormedParams p) {
+ZINC_KERNEL_2 add_normed(__grid_constant__ const AddNormedParams p) {
   __shared__ float room[kWarps];
   let_next_start();
   if (blockIdx.x > 0) return wait_for_previous();

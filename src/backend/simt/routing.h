@@ -79,54 +79,73 @@ ZINC_DEVICE void route(float* logits, int n_experts, int n_used, int mode, float
   __syncwarp();
 }
 
-// The same for numbers of experts that are known, with the logits in registers: lane l has those of experts l, l + 32,
-// ... The chosen are those of the first lanes.
+// Whole numbers in the order of the values, the two zeros alike, and above zero; zero for what is not a number.
+ZINC_DEVICE u32 order_of(float value) {
+  const u32 bits = __float_as_uint(value + 0.0f);
+  return isnan(value) ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+ZINC_DEVICE float of_order(u32 order) { return __uint_as_float(order >> 31 ? order & 0x7FFFFFFFu : ~order); }
+
+// The same for numbers of experts that are known (Hopper and newer), with the logits in registers: lane l has those of
+// experts l, l + 32 and so on. The chosen are those of the first lanes.
 template <int n_experts, int n_used>
-ZINC_DEVICE void route_known(const float* logits, int mode, float scale, int& id, float& weight) {
+ZINC_DEVICE void choose_known(const float* logits, int& id, float& logit) {
   constexpr int kOfLane = (n_experts + 31) / 32;
-  const float none = __int_as_float(0x7FC00000);
-  float own[kOfLane], largest = lowest(), total = 0;
+  u32 own[kOfLane];
 #pragma unroll
   for (int k = 0; k < kOfLane; ++k) {
     const int e = lane_id() + 32 * k;
-    own[k] = e < n_experts ? logits[e] : none;
-    if (e < n_experts) largest = fmaxf(largest, own[k]);
+    own[k] = e < n_experts ? order_of(logits[e]) : 0;
+  }
+  id = 0;
+  logit = lowest();
+#pragma unroll 1
+  for (int u = 0; u < n_used; ++u) {
+    u32 best = own[0];
+#pragma unroll
+    for (int k = 1; k < kOfLane; ++k) best = max(best, own[k]);
+    best = __reduce_max_sync(0xFFFFFFFFu, best);
+    if (best == 0) break;
+    u32 lowest_place = kNowhere;
+#pragma unroll
+    for (int k = kOfLane - 1; k >= 0; --k) {
+      if (own[k] == best) lowest_place = static_cast<u32>(lane_id() + 32 * k);
+    }
+    const int place = static_cast<int>(__reduce_min_sync(0xFFFFFFFFu, lowest_place));
+#pragma unroll
+    for (int k = 0; k < kOfLane; ++k) {
+      if (place == lane_id() + 32 * k) own[k] = 0;
+    }
+    if (lane_id() == u) {
+      id = place;
+      logit = of_order(best);
+    }
+  }
+}
+
+// And their weights, from the logits of the chosen.
+template <int n_experts, int n_used>
+ZINC_DEVICE float weigh_known(const float* logits, float logit, int mode, float scale) {
+  constexpr int kOfLane = (n_experts + 31) / 32;
+  float largest = lowest(), total = 0;
+#pragma unroll
+  for (int k = 0; k < kOfLane; ++k) {
+    const int e = lane_id() + 32 * k;
+    if (e < n_experts) largest = fmaxf(largest, logits[e]);
   }
   largest = lanes_max(largest, 32);
 #pragma unroll
   for (int k = 0; k < kOfLane; ++k) {
-    if (lane_id() + 32 * k < n_experts) total += expf(own[k] - largest);
+    const int e = lane_id() + 32 * k;
+    if (e < n_experts) total += expf(logits[e] - largest);
   }
   total = lanes_sum(total, 32);
-  id = 0;
-  weight = 0;
-#pragma unroll 1
-  for (int u = 0; u < n_used; ++u) {
-    float best = lowest();
-    int place = kNowhere;
-#pragma unroll
-    for (int k = 0; k < kOfLane; ++k) {
-      if (!isnan(own[k]) && (place == kNowhere || own[k] > best)) {
-        best = own[k];
-        place = lane_id() + 32 * k;
-      }
-    }
-    lanes_best(best, place);
-#pragma unroll
-    for (int k = 0; k < kOfLane; ++k) {
-      if (place == lane_id() + 32 * k) own[k] = none;
-    }
-    if (lane_id() == u) {
-      id = place == kNowhere ? 0 : place;
-      weight = best;
-    }
-  }
-  weight = expf(weight - largest);
+  float weight = expf(logit - largest);
   if (mode < 2) weight /= total;
   float sum = 0;
 #pragma unroll
   for (int u = 0; u < n_used; ++u) sum += __shfl_sync(0xFFFFFFFFu, weight, u);
-  weight = (mode == 0 ? weight : weight / sum) * scale;
+  return (mode == 0 ? weight : weight / sum) * scale;
 }
 
 }  // namespace zinc::simt

@@ -2,7 +2,7 @@
 // normed and gated on the way. Each block makes them for itself. A program that includes this begins with kShape.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/half_row.h"
 
 namespace zinc::simt {
 
@@ -49,6 +49,30 @@ struct RowInput {
       return load_eight(row, at, kWidth);
     }
   }
+  // A row that is read before the wait does not come from a cache of its multiprocessor.
+  static ZINC_DEVICE Eight load_row(const float* row, int at) {
+    if constexpr (kShape.is_early == 0 || kWidth % 8 != 0) return load(row, at);
+    float4 a = make_float4(0, 0, 0, 0), b = a;
+    if (at < kWidth) {
+      a = __ldcg(reinterpret_cast<const float4*>(row + at));
+      b = __ldcg(reinterpret_cast<const float4*>(row + at) + 1);
+    }
+    return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+  }
+  // The lane's eight in order; or a group's as its nibbles lie, where lanes two apart have what goes together.
+  static ZINC_DEVICE void put(SharedX& to, const int2& words) {
+    int2* places = reinterpret_cast<int2*>(to.quants);
+    if constexpr (B != kGroupElems || !all_take_nibble_order(Formats{})) {
+      places[lane_id()] = words;
+    } else {
+      const int lane = lane_id(), is_late = lane & 2;
+      const int other = __shfl_xor_sync(0xFFFFFFFFu, is_late ? words.x : words.y, 2);
+      const u32 first = static_cast<u32>(is_late ? other : words.x),
+                second = static_cast<u32>(is_late ? words.y : other);
+      places[(lane & ~3) + 2 * (lane & 1) + is_late / 2] = make_int2(
+          static_cast<int>(__byte_perm(first, second, 0x5140u)), static_cast<int>(__byte_perm(first, second, 0x7362u)));
+    }
+  }
   static ZINC_DEVICE void write(const Eight& x, int segment, u8* shared) {
     const int lane = lane_id();
     if constexpr (B == 0) {
@@ -56,7 +80,7 @@ struct RowInput {
     } else {
       SharedX& to = reinterpret_cast<SharedX*>(shared)[segment];
       const RoundedEight r = round_eight(x, B);
-      reinterpret_cast<int2*>(to.quants)[lane] = r.words;
+      put(to, r.words);
       if (lane % 4 == 0) {
         to.scales[lane / 4] = r.scale;
         to.sums[lane / 4] = r.sum;
@@ -66,8 +90,7 @@ struct RowInput {
   // What was rounded before.
   static ZINC_DEVICE void copy(const Rounded& x, long long row, int s, SharedX& to) {
     const int lane = lane_id();
-    reinterpret_cast<int2*>(to.quants)[lane] =
-        reinterpret_cast<const int2*>(x.q + row * x.stride + s * kSegmentElems)[lane];
+    put(to, reinterpret_cast<const int2*>(x.q + row * x.stride + s * kSegmentElems)[lane]);
     const long long group = row * (x.stride / kGroupElems) + s * kSegmentGroups + lane;
     if (lane < kSegmentGroups) {
       to.sums[lane] = x.sum[group];
@@ -103,7 +126,7 @@ struct RowInput {
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       const int s = warp_id() + i * kWarps;
-      if (s < n_segments) x[i] = load(p.x, s * kSegmentElems + lane_id() * 8);
+      if (s < n_segments) x[i] = load_row(p.x, s * kSegmentElems + lane_id() * 8);
     }
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
@@ -144,7 +167,7 @@ struct RowInput {
           }
         }
         const int at = s * kSegmentElems + lane_id() * 8;
-        x[i] = load(is_last ? p.last_x : p.x + r * kWidth, at);
+        x[i] = load_row(is_last ? p.last_x : p.x + r * kWidth, at);
         if constexpr (kIsHeads) gate[i] = load(p.gate, at);
       }
 #pragma unroll

@@ -40,6 +40,16 @@ ZINC_DEVICE void barrier_wait(u64* barrier, int parity) {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
+// How many registers each thread of the four warps has from here on: fewer, or more once others gave theirs up.
+template <int n>
+ZINC_DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+}
+template <int n>
+ZINC_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+}
+
 // What was stored to shared memory is there for the matrix instructions.
 ZINC_DEVICE void show_to_matrix_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

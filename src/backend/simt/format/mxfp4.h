@@ -13,13 +13,17 @@ struct WeightFormat {
     uint2 exponents;
     // Half of 2^(e - 127), as the levels are doubled; subnormal for e < 2.
     ZINC_DEVICE float scale(int g) const {
-      const u32 e = (g < 4 ? exponents.x : exponents.y) >> 8 * (g % 4) & 255u;
-      return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+      const u32 all = g < 4 ? exponents.x : exponents.y;
+      const int bits = static_cast<int>((g % 4 == 3 ? all >> 1 : all << (23 - 8 * (g % 4))) & 0x7F800000u);  // e
+      return __int_as_float(max(bits - 0x00800000, 0x00200000 + (bits >> 2)));
     }
   };
   using Raw = uint4;
 
   static ZINC_DEVICE Header header(const u8* segment, int row) { return {load_8(piece(segment, 0, 8, row))}; }
+  static ZINC_DEVICE Header half_header(const u8* segment, int row, int half) {
+    return {{load_4(piece(segment, 0, 8, row) + 4 * half), 0}};
+  }
   static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
     return load_16(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row));
   }
@@ -29,6 +33,21 @@ struct WeightFormat {
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw, i), w[i], w[i + 4]);
+  }
+  // The group times activations that lie as its nibbles do: 0, 16, 1, 17, ... Levels above and below zero apart.
+  static ZINC_DEVICE int dot_by_nibbles(const Raw& raw, const int4* x) {
+    const u32 table[4] = ZINC_FP4_LEVELS;
+    const int words[8] = {x[0].x, x[0].y, x[0].z, x[0].w, x[1].x, x[1].y, x[1].z, x[1].w};
+    int above = 0, below = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const u32 nibbles = component(raw, i), negative = nibbles ^ 0x88888888u;
+      above = __dp4a(static_cast<int>(select_4(table[0], table[1], nibbles)), words[2 * i], above);
+      above = __dp4a(static_cast<int>(select_4(table[0], table[1], nibbles >> 16)), words[2 * i + 1], above);
+      below = __dp4a(static_cast<int>(select_4(table[0], table[1], negative)), words[2 * i], below);
+      below = __dp4a(static_cast<int>(select_4(table[0], table[1], negative >> 16)), words[2 * i + 1], below);
+    }
+    return above - below;
   }
   static ZINC_DEVICE void fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
     expand(load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
@@ -50,7 +69,7 @@ struct WeightFormat {
       pairs[2 + k] = (bytes & 0x00F000F0u) * 0x0104u & 0x81C081C0u;
     }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(pairs[k]) : "r"(factor));
+    for (int k = 0; k < 4; ++k) pairs[k] = multiply_bfloat_pairs(pairs[k], factor);
   }
   static ZINC_DEVICE void pack(const u8* from, int n_elems, u8* segment, int row) {
     for (int g = n_elems / kGroupElems; g < kSegmentGroups; ++g) piece(segment, 0, 8, row)[g] = 127;

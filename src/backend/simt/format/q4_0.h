@@ -18,6 +18,10 @@ struct WeightFormat {
   using Raw = uint4;
 
   static ZINC_DEVICE Header header(const u8* segment, int row) { return {load_16(piece(segment, 0, 16, row))}; }
+  static ZINC_DEVICE Header half_header(const u8* segment, int row, int half) {
+    const uint2 scales = load_8(piece(segment, 0, 16, row) + 8 * half);
+    return {{scales.x, scales.y, 0, 0}};
+  }
   static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
     return load_16(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row));
   }

@@ -27,6 +27,11 @@ struct WeightFormat {
   static ZINC_DEVICE Header header(const u8* segment, int row) {
     return {load_16(piece(segment, 0, 16, row)), load_16(piece(segment, 16, 16, row))};
   }
+  static ZINC_DEVICE Header half_header(const u8* segment, int row, int half) {
+    const uint2 scales = load_8(piece(segment, 0, 16, row) + 8 * half),
+                mins = load_8(piece(segment, 16, 16, row) + 8 * half);
+    return {{scales.x, scales.y, 0, 0}, {mins.x, mins.y, 0, 0}};
+  }
   static ZINC_DEVICE Raw group(const u8* segment, int row, int g) {
     const int begin = kHeaderBytes + g * kGroupBytes;
     return {load_16(piece(segment, begin, 16, row)), load_4(piece(segment, begin + 16, 4, row))};
