@@ -88,6 +88,8 @@ Result<std::unique_ptr<Backend>> open_named(std::string_view device_name, int n_
 
 Result<std::unique_ptr<Backend>> open(int n_threads) { return open_named("", n_threads); }
 
+bool has_panels(const Format& format) { return find_panel_format(format.name) != nullptr; }
+
 }  // namespace
 }  // namespace vulkan
 
@@ -98,9 +100,12 @@ extern const BackendInfo k_backend_vulkan = {
     .product_bits = 8,
     .attention_bits = 16,
     .step_tokens = 2048,
+    .state_chunk = vulkan::kDeltaChunk,
     .rank = 2,
     .usable = vulkan::is_usable,
     .open = vulkan::open,
+    .is_fast_format = vulkan::has_panels,
+    .decoded_bits = 16,
     .devices = vulkan::devices,
     .open_named = vulkan::open_named};
 

@@ -10,43 +10,53 @@ namespace {
 constexpr std::array<Tuning, 5> kTunings = {{
     {.vendor_id = 0x10DE,
      .subgroup = 32,
-     .attention_splits = 16,
+     .attention_groups = 128,
      .few_rows = 8,
      .product_rows = 16,
      .mix_ahead = 3,
+     .float_pieces = 16,
+     .chained_groups = 132,
      .few_groups = 264,
      .records_ahead = true},  // NVIDIA
     {.vendor_id = 0x1002,
      .subgroup = 32,
-     .attention_splits = 16,
+     .attention_groups = 128,
      .few_rows = 8,
      .product_rows = 8,
      .mix_ahead = 1,
+     .float_pieces = 8,
+     .chained_groups = 0,
      .few_groups = 192,
      .records_ahead = true},  // AMD: 16 rows spill
     {.vendor_id = 0x8086,
      .subgroup = 32,
-     .attention_splits = 8,
+     .attention_groups = 64,
      .few_rows = 8,
      .product_rows = 8,
      .mix_ahead = 1,
+     .float_pieces = 8,
+     .chained_groups = 0,
      .few_groups = 64,
      .records_ahead = true},  // Intel
     // Mesa on the CPU: a kernel costs seconds to compile, more the more rows it has.
     {.vendor_id = 0x10005,
      .subgroup = 8,
-     .attention_splits = 4,
+     .attention_groups = 16,
      .few_rows = 4,
      .product_rows = 4,
      .mix_ahead = 1,
+     .float_pieces = 8,
+     .chained_groups = 2,
      .few_groups = 4,
      .records_ahead = false},
     {.vendor_id = 0,
      .subgroup = 32,
-     .attention_splits = 8,
+     .attention_groups = 64,
      .few_rows = 8,
      .product_rows = 8,
      .mix_ahead = 1,
+     .float_pieces = 8,
+     .chained_groups = 0,
      .few_groups = 64,
      .records_ahead = true},
 }};
@@ -118,7 +128,7 @@ void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
   out.has_matrices = matrices.cooperativeMatrix == VK_TRUE && v12.vulkanMemoryModel == VK_TRUE;
 }
 
-constexpr size_t kMatrixSharedBytes = size_t{48} << 10;  // shader/gemm*.comp take up to 46 KB
+constexpr size_t kMatrixSharedBytes = size_t{48} << 10;  // shader/gemm*.comp take up to 48,384 bytes
 
 // Products of 16 x 16 numbers that a subgroup of 32 does: the deepest of signed bytes, and whether there is one of
 // halves.
@@ -142,6 +152,7 @@ void ask_matrices(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
     }
     if (out.has_float16 && row.k == 16 && multiplies(Row::kFloat16, Row::kFloat32)) out.has_half_matrices = true;
   }
+  if (!out.has_half_matrices) out.matrix_depth = 0;  // minima are multiplied as halves
 }
 
 }  // namespace

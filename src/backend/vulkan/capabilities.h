@@ -31,12 +31,16 @@ struct Capabilities {
 struct Tuning {
   uint32_t vendor_id;    // 0: any other
   int subgroup;          // wanted, where there is a choice
-  int attention_splits;  // workgroups among which a row's chunks of keys are divided at most
+  int attention_groups;  // workgroups of one token's attention: tiles of heads times splits of the chunks of keys
   int few_rows;          // rows of activations a workgroup multiplies at once in small steps
   int product_rows;      // and in prompts
   int mix_ahead;         // segments of experts a warp has under way at once: as many as its registers hold
-  int few_groups;        // workgroups that leave part of the device without work
-  bool records_ahead;    // every size is recorded and compiled when the plan is made
+  int float_pieces;      // sixteens of bytes of weights in floats a thread has under way with one row
+  // Workgroups that run at once, of a device that starts those of dispatches in order, so that the later may wait for
+  // the earlier; 0: it may not.
+  int chained_groups;
+  int few_groups;      // workgroups that leave part of the device without work
+  bool records_ahead;  // every size is recorded and compiled when the plan is made
 };
 
 Capabilities ask(const InstanceApi& api, VkPhysicalDevice device);

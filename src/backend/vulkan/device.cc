@@ -8,7 +8,7 @@
 namespace zinc::vulkan {
 namespace {
 
-constexpr uint64_t kForever = ~uint64_t{0};
+constexpr uint64_t kLongestWait = 600ull * 1'000'000'000;  // ns
 constexpr size_t kStagingBytes = size_t{16} << 20;
 constexpr size_t kMaxPassing = 16;
 
@@ -508,7 +508,12 @@ Status Device::wait(Ticket ticket) {
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;
   info.pValues = &ticket;
-  return check(api_.WaitSemaphores(device_, &info, kForever), "waiting for work");
+  const VkResult result = api_.WaitSemaphores(device_, &info, kLongestWait);
+  if (result == VK_TIMEOUT) {
+    return fail(ErrorCode::device_lost,
+                "{}: what it was given to do has not ended after ten minutes; its driver may hang", capabilities_.name);
+  }
+  return check(result, "waiting for work");
 }
 
 }  // namespace zinc::vulkan

@@ -7,6 +7,7 @@ namespace zinc::vulkan {
 namespace {
 
 constexpr int64_t kMaxGrid = 65535;
+constexpr std::pair<uint32_t, int> kCounting{19, 1};  // kChained of shader/chain.glsl
 
 bool overlap(const Touch& a, const Touch& b) { return a.begin < b.begin + b.n_bytes && b.begin < a.begin + a.n_bytes; }
 bool overlap(const std::vector<Touch>& a, const std::vector<Touch>& b) {
@@ -72,6 +73,7 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> block, const Size
                 "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} workgroups); take a smaller batch",
                 device_.capabilities().name, sizes_.max_tokens, key.module, grid.x, grid.y, grid.z);
   }
+  const int64_t n_counted = touched.n_counted > 0 ? touched.n_counted : grid.x * grid.y * grid.z;
   ZINC_TRY(pipeline, device_.pipeline(key));
   const size_t unit = device_.capabilities().uniform_alignment;
   const size_t at = (program_.blocks.size() + unit - 1) / unit * unit;
@@ -81,14 +83,56 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> block, const Size
       {.pipeline = pipeline,
        .block = static_cast<uint32_t>(at),
        .grid = {static_cast<uint32_t>(grid.x), static_cast<uint32_t>(grid.y), static_cast<uint32_t>(grid.z)},
-       .waits = must_wait(touched)});
+       .waits = must_wait(touched),
+       .n_counted = key.constants.empty() || key.constants.back() != kCounting ? 0 : static_cast<int>(n_counted)});
   return ok_status();
+}
+
+// A kernel that can wait and be waited for without a barrier, where the device starts workgroups in order. Few enough
+// of them start while those before still work.
+KernelKey Lowering::chained(KernelKey key, int64_t n_workgroups) const {
+  if (!is_one_row() || device_.tuning().chained_groups == 0) return key;
+  key.constants.emplace_back(23, n_workgroups <= device_.tuning().chained_groups ? 1 : 0);
+  key.constants.push_back(kCounting);
+  return key;
+}
+
+// Dispatches between two barriers are a group. Where each of two groups in a row counts its workgroups, the second
+// waits for the first's number of them and not at a barrier.
+void Lowering::chain_groups() {
+  struct Group {
+    size_t begin, end;
+    bool counts = true;
+    int n_counted = 0;
+  };
+  std::vector<Group> groups;
+  std::vector<Dispatch>& all = program_.dispatches;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i == 0 || all[i].waits) groups.push_back({i, i});
+    Group& group = groups.back();
+    group.end = i + 1;
+    group.counts = group.counts && all[i].n_counted > 0;
+    group.n_counted += all[i].n_counted;
+  }
+  const auto counter = [&](size_t g) { return room_.chain_counters().address() + g * kCounterBytes; };
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Chain chain{0, counter(g), 0, 0};
+    if (g > 0 && groups[g].counts && groups[g - 1].counts) {
+      chain.before = counter(g - 1);
+      chain.n_before = groups[g - 1].n_counted;
+      all[groups[g].begin].waits = false;
+    }
+    for (size_t i = groups[g].begin; i < groups[g].end; ++i) {
+      if (all[i].n_counted > 0) std::memcpy(program_.blocks.data() + all[i].block, &chain, sizeof(chain));
+    }
+  }
 }
 
 Result<Program> Lowering::run() {
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
     if (Status s = lower(i); !s.ok()) return s.error();
   }
+  chain_groups();
   return std::move(program_);
 }
 

@@ -27,13 +27,31 @@ struct Dispatch {
   VkPipeline pipeline = VK_NULL_HANDLE;
   uint32_t block = 0;  // where its parameters begin
   std::array<uint32_t, 3> grid = {1, 1, 1};
-  bool waits = false;  // for those before it
+  bool waits = false;  // for those before it, with a barrier
+  int n_counted = 0;   // workgroups that count themselves when they are done: shader/chain.glsl
 };
 
 struct Program {
   std::vector<Dispatch> dispatches;
   std::vector<std::byte> blocks;  // the parameters
 };
+
+struct AttentionSize {
+  int k_dim = 0, v_dim = 0, kv_kind = kKvF16;
+  int head_eights = 1;                      // segments of 256 numbers the longer of both has
+  bool is_split = false, is_fused = false;  // few tokens; one token, whose heads are made ready on the way
+};
+struct AttentionShape {
+  KernelKey key;
+  int rows;  // a token's head each, of a workgroup
+};
+// Which kernel, and how many rows a workgroup has: as many as its shared memory holds. The same kernel in steps of all
+// sizes: they must give the same bits.
+Result<AttentionShape> attention_shape(const Capabilities& device, const AttentionSize& size);
+
+// Whether a prompt's products run on two planes of bytes: where the format has them, and the workgroup's memory holds
+// those of a tile of 32 * warp_rows rows (shader/gemm_planes.comp). The same bits either way.
+bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows);
 
 class Lowering {
  public:
@@ -70,6 +88,7 @@ class Lowering {
 
   struct Touched {
     std::vector<Touch> reads, writes;
+    int64_t n_counted = 0;  // workgroups that count themselves, if not all do
   };
   struct Size {
     int64_t x = 1, y = 1, z = 1;
@@ -81,18 +100,27 @@ class Lowering {
     return add(key, std::as_bytes(std::span(&block, 1)), grid, touched);
   }
   bool must_wait(const Touched& touched);
+  KernelKey chained(KernelKey key, int64_t n_workgroups) const;
+  void chain_groups();
 
+  // What each workgroup makes of the one row for itself.
+  struct RowInput {
+    bool makes = false;  // it rounds it, at least
+    InputKind kind = kAsIs;
+    int gate_act = 0;  // of gated heads
+  };
   struct ProductShape {
     KernelKey key;
     int rows, outputs;  // of a workgroup
   };
   bool on_matrices(const DeviceMatrix& matrix, bool is_expert) const;
-  ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows, bool makes) const;
+  ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
+                        const RowInput& input) const;
   Status lower_products(const ProductGroup& group);
   Status lower_part(const ProductGroup& group);
   Status lower_mix(const MixGroup& mix);
-  bool fill_row(Value x, LinearBlock& block, Touched& touched) const;  // whether the row must be made ready
-  Status fill_inputs(const ProductGroup& group, bool& makes, LinearBlock& block, Touched& touched);
+  RowInput fill_row(Value x, LinearBlock& block, Touched& touched) const;
+  Status fill_inputs(const ProductGroup& group, RowInput& input, LinearBlock& block, Touched& touched);
   void fill_experts(const ProductGroup& group, bool is_few, LinearBlock& block, Touched& touched) const;
   Value other_operand(int add, Value result) const;
   Route route_of(int route) const;
@@ -110,17 +138,15 @@ class Lowering {
   bool rounds_inside(Value x, int n_in) const;
   Status lower_heads(int attention, const KvLayer& kv);
   Status lower_attend_one(const HeadGroup& group);
-  struct AttentionShape {
-    KernelKey key;
-    int rows;  // a token's head each, of a workgroup
-  };
-  Result<AttentionShape> attention_shape(const KvLayer& kv, bool is_split, int head_floats) const;
   Status emit_attention(int i, AttentionBlock& block, Touched& touched, bool is_fused);
   ConvBlock conv_block(const Node& n) const;
   DeltaBlock delta_block(const Node& n) const;
   Status check_recurrence(const ConvBlock& conv) const;
   Status check_recurrence(const DeltaBlock& delta) const;
   Status lower_delta_one(const DeltaGroup& group);
+  Status lower_delta_chunks(DeltaChunksBlock& block, const Touched& touched);
+  Status lower_delta_tokens(DeltaChunksBlock& block, DeltaPart part, const Touched& touched);
+  int64_t max_runs() const { return std::min(room_.max_seqs(), sizes_.max_tokens); }
   void fill_heads(int attention, HeadPart (&parts)[3], Touched& touched) const;
   HeadPart head_part(const HeadChain& chain) const;
   Turns turns_of(int rope) const;

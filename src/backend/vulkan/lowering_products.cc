@@ -45,9 +45,8 @@ Lowering::Written Lowering::written(Value v, int64_t n_in, Touched& touched) {
   return out;
 }
 
-// What each workgroup makes of the one row for itself: norms on the way in, where another node's would be; the rest is
-// left as it is.
-bool Lowering::fill_row(Value x, LinearBlock& block, Touched& touched) const {
+// Norms on the way in, where another node's would be; the rest is left as it is.
+Lowering::RowInput Lowering::fill_row(Value x, LinearBlock& block, Touched& touched) const {
   const Fusion& fusion = room_.fusion();
   if (const GatedHeads* heads = is_one_row() ? fusion.gated_heads(x) : nullptr) {
     const Node &norm = node(heads->norm), &act = node(heads->act);
@@ -56,30 +55,28 @@ bool Lowering::fill_row(Value x, LinearBlock& block, Touched& touched) const {
     block.norm_eps = norm.as<NormParams>().eps;
     block.head_dim = static_cast<int>(inner(norm.out[0]));
     block.gate = room_.at(act.in[0]);
-    block.gate_act = static_cast<int>(act.as<GatedActParams>().act);
     touched.reads.insert(touched.reads.end(), {all(norm.in[0]), all(act.in[0])});
-    return true;
+    return {true, kGatedHeads, static_cast<int>(act.as<GatedActParams>().act)};
   }
   const int norm = max_rows(x) == 1 ? fusion.foldable_norm(x, true) : -1;
   const Value from = norm >= 0 ? node(norm).in[0] : x;
   block.x = room_.at(from);
   touched.reads.push_back(all(from));
-  if (norm < 0) return false;
+  if (norm < 0) return {};
   block.norm_weight = vector(node(norm).in[1]);
   block.norm_eps = node(norm).as<NormParams>().eps;
-  block.is_normed = 1;
-  return true;
+  return {true, kNormed};
 }
 
 // The group's input: floats, made ready on the way in; or rounded by its maker, or rounded now.
-Status Lowering::fill_inputs(const ProductGroup& group, bool& makes, LinearBlock& block, Touched& touched) {
+Status Lowering::fill_inputs(const ProductGroup& group, RowInput& input, LinearBlock& block, Touched& touched) {
   const Value wanted = node(group.nodes[0]).in[0], x = is_one_row() ? room_.fusion().row_source(wanted) : wanted;
   const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   const bool is_rounded = matrix.format->rounded_block > 0;
-  makes = is_rounded && rounds_inside(x, matrix.matrix.n_in) && block.per_row == 1;
-  if (makes || !is_rounded) {
-    const bool must = fill_row(x, block, touched);
-    makes = makes || must;
+  const bool rounds = is_rounded && rounds_inside(x, matrix.matrix.n_in) && block.per_row == 1;
+  if (rounds || !is_rounded) {
+    input = fill_row(x, block, touched);
+    input.makes = input.makes || rounds;
     return ok_status();
   }
   const RoundedForm* form = room_.fusion().form(x, matrix.format->rounded_block, matrix.matrix.n_in);
@@ -130,25 +127,35 @@ bool Lowering::on_matrices(const DeviceMatrix& matrix, bool is_expert) const {
   return !is_expert || room_.tile_rows() == kMatrixExpertRows;
 }
 
+bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows) {
+  const std::string name(format.name);
+  if (find_kernel("gemm_planes." + name).empty()) return false;
+  if (find_kernel("gemm." + name).empty()) return true;
+  const size_t rows = 32 * static_cast<size_t>(warp_rows), outputs = 32 * static_cast<size_t>(kWarps / warp_rows);
+  constexpr size_t kLine = 16 * 9, kRoute = 256;  // bytes of a row or an output in a plane; what experts take beside
+  size_t n_bytes = kLine * (rows + 2 * outputs) + 4 * outputs + 12 * rows + kRoute;
+  if (format.has_minima) n_bytes += 52 * outputs + 48 * rows;
+  return n_bytes <= device.shared_bytes;
+}
+
 // Which kernel, cut how.
 Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
-                                          bool makes) const {
+                                          const RowInput& input) const {
   const bool is_expert = node(group.nodes[0]).op == Op::moe_linear, is_gated = group.act >= 0;
   const bool is_few = x_rows <= kMaxSplitTokens;
   const std::string format(matrix.format->name);
   const int expert_mode = !is_expert ? 0 : is_few ? 1 : 2;
   if (!is_few && on_matrices(matrix, is_expert)) {
     const int warp_rows = is_expert || x_rows <= kMatrixExpertRows ? 2 : 4;  // 32 rows of activations each
-    const std::string on_planes = "gemm_planes." + format;
-    return {{find_kernel(on_planes).empty() ? "gemm." + format : on_planes,
+    return {{(has_planes(device_.capabilities(), *matrix.format, warp_rows) ? "gemm_planes." : "gemm.") + format,
              {{1, warp_rows}, {2, device_.capabilities().matrix_depth}, {3, is_gated ? 1 : 0}, {6, expert_mode}}},
             32 * warp_rows,
             32 * (kWarps / warp_rows) / (is_gated ? 2 : 1)};
   }
   int rows = is_expert ? room_.tile_rows() : device_.tuning().product_rows;
-  if (is_few) rows = is_expert || makes || x_rows == 1 ? 1 : x_rows <= 4 ? 4 : device_.tuning().few_rows;
+  if (is_few) rows = is_expert || input.makes || x_rows == 1 ? 1 : x_rows <= 4 ? 4 : device_.tuning().few_rows;
   const int most = matrix.format->rounded_block > 0 ? kMaxRoundedInputs : max_float_inputs(device_.capabilities());
-  const int quads = !makes ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : most / 16;
+  const int quads = !input.makes ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : most / 16;
   const int route = is_expert && is_one_row() ? room_.fusion().route_of_experts(group) : -1;
   const int n_experts = route < 0 ? 1 : static_cast<int>(div_up(width(node(route).in[0]), 32) * 32);
   // Small matrices leave most of the device without work unless warps share their panels; in floats warps must keep
@@ -156,16 +163,23 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const int64_t n_groups = div_up(matrix.matrix.n_out, kPanelRows * kWarps) * div_up(x_rows, rows);
   const bool shares = matrix.format->rounded_block > 0 && n_groups < device_.tuning().few_groups;
   const bool splits = is_few || shares;
+  const int halves = splits && is_gated && 2 * matrix.matrix.n_splits <= kWarps ? 2 : 1;  // gate and up at once
+  const int panel_warps = splits ? matrix.matrix.n_splits * halves : 1;
   return {{"linear." + format,
            {{1, rows},
             {2, splits ? 1 : 0},
             {3, is_gated ? 1 : 0},
-            {4, makes ? 1 : 0},
+            {4, input.makes ? 1 : 0},
             {5, quads},
             {6, expert_mode},
-            {7, n_experts}}},
+            {7, n_experts},
+            {9, input.kind},
+            {10, matrix.matrix.n_splits},
+            {20, matrix.matrix.n_in % 4 == 0 ? 0 : 1},
+            {21, input.gate_act},
+            {22, rows == 1 ? device_.tuning().float_pieces : 8}}},
           rows,
-          kPanelRows * (splits ? kWarps / matrix.matrix.n_splits : kWarps)};
+          kPanelRows * (kWarps / panel_warps)};
 }
 
 // A gate's pair is one dispatch, what else there is one for each format: nothing waits between them.
@@ -215,9 +229,9 @@ Status Lowering::lower_part(const ProductGroup& group) {
   block.per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
   const int64_t x_rows = int64_t{max_rows(first.in[0])} * block.per_row;
   Touched touched;
-  bool makes = false;
-  if (Status s = fill_inputs(group, makes, block, touched); !s.ok()) return s;
-  const ProductShape shape = shape_of(group, matrix, x_rows, makes);
+  RowInput input;
+  if (Status s = fill_inputs(group, input, block, touched); !s.ok()) return s;
+  const ProductShape shape = shape_of(group, matrix, x_rows, input);
   int64_t n_tiles = div_up(x_rows, shape.rows);
   if (is_expert) {
     const bool is_few = x_rows <= kMaxSplitTokens;
@@ -229,7 +243,7 @@ Status Lowering::lower_part(const ProductGroup& group) {
   for (int part = 0; part < (group.act >= 0 ? 1 : block.n_parts); ++part) {
     n_blocks += div_up(block.parts[part].n_out, shape.outputs);
   }
-  return emit(shape.key, block, {n_blocks, n_tiles}, touched);
+  return emit(chained(shape.key, n_blocks * n_tiles), block, {n_blocks, n_tiles}, touched);
 }
 
 // What experts give, weighed and added up in one dispatch.
@@ -264,9 +278,17 @@ Status Lowering::lower_mix(const MixGroup& mix) {
   touched.writes.push_back(all(result));
   const int n_units = (block.n_used + (mix.shared >= 0 ? 1 : 0)) * matrix.matrix.n_segments;
   const int quads = n_units * kSegmentElems / 16;
-  return emit({"mix." + std::string(matrix.format->name),
-               {{2, n_units}, {4, 1}, {5, quads}, {6, 1}, {7, 1}, {8, device_.tuning().mix_ahead}}},
-              block, {div_up(matrix.matrix.n_out, kPanelRows)}, touched);
+  const int64_t n_workgroups = div_up(matrix.matrix.n_out, kPanelRows);
+  return emit(chained({"mix." + std::string(matrix.format->name),
+                       {{2, n_units},
+                        {4, 1},
+                        {5, quads},
+                        {6, 1},
+                        {7, 1},
+                        {8, device_.tuning().mix_ahead},
+                        {20, matrix.matrix.n_in % 4 == 0 ? 0 : 1}}},
+                      n_workgroups),
+              block, {n_workgroups}, touched);
 }
 
 }  // namespace zinc::vulkan

@@ -117,24 +117,33 @@ Status Lowering::emit_attention(int i, AttentionBlock& block, Touched& touched, 
     touched.writes.push_back({block.partial, room_.attention_partial().size()});
     touched.writes.push_back({block.counters, room_.attention_counters().size()});
   }
-  ZINC_TRY(shape, attention_shape(kv, is_split, is_fused ? kWarps * head_eights(i) * kSegmentElems : 1));
+  ZINC_TRY(shape, attention_shape(device_.capabilities(), {.k_dim = kv.k_dim,
+                                                           .v_dim = kv.v_dim,
+                                                           .kv_kind = cache_.kv_kind(),
+                                                           .head_eights = head_eights(i),
+                                                           .is_split = is_split,
+                                                           .is_fused = is_fused}));
   const int group_heads = block.n_heads / kv.kv_heads;
   block.heads_per_tile = std::min(group_heads, shape.rows);
   block.tokens_per_tile = is_split ? 1 : std::max(1, shape.rows / block.heads_per_tile);
-  const int64_t n_splits = is_split ? std::min(device_.tuning().attention_splits, block.n_chunks) : 1;
-  shape.key.constants.insert(shape.key.constants.end(), {{3, is_fused ? 1 : 0}, {17, head_eights(i)}});
-  return emit(shape.key, block,
-              {kv.kv_heads * div_up(group_heads, block.heads_per_tile),
-               div_up(sizes_.max_tokens, block.tokens_per_tile), n_splits},
-              touched);
+  shape.key.constants.insert(
+      shape.key.constants.end(),
+      {{3, is_fused ? 1 : 0}, {17, head_eights(i)}, {20, kv.k_dim % 4 == 0 && kv.v_dim % 4 == 0 ? 0 : 1}});
+  const int64_t n_tiles = kv.kv_heads * div_up(group_heads, block.heads_per_tile);
+  const int64_t wanted = std::max<int64_t>(1, device_.tuning().attention_groups / n_tiles);
+  const int64_t n_splits = is_split ? std::min<int64_t>(wanted, block.n_chunks) : 1;
+  touched.n_counted = n_tiles;
+  // A layer without keys of its own reads what another dispatch of the step wrote, from pages: behind a barrier.
+  const bool is_chained = is_fused && block.parts[1].x != 0;
+  return emit(is_chained ? chained(shape.key, n_tiles * n_splits) : shape.key, block,
+              {n_tiles, div_up(sizes_.max_tokens, block.tokens_per_tile), n_splits}, touched);
 }
 
-// Which kernel, and how many rows a workgroup has: as many as its shared memory holds. The same kernel in steps of all
-// sizes: they must give the same bits.
-Result<Lowering::AttentionShape> Lowering::attention_shape(const KvLayer& kv, bool is_split, int head_floats) const {
-  const Capabilities& device = device_.capabilities();
-  const int k_dim = static_cast<int>(div_up(kv.k_dim, 32) * 32), v_dim = static_cast<int>(div_up(kv.v_dim, 32) * 32);
+Result<AttentionShape> attention_shape(const Capabilities& device, const AttentionSize& size) {
+  const int k_dim = static_cast<int>(div_up(size.k_dim, 32) * 32),
+            v_dim = static_cast<int>(div_up(size.v_dim, 32) * 32);
   constexpr int kFixed = 2048;  // exchanges between subgroups and the like
+  const int fused_floats = kWarps * size.head_eights * kSegmentElems, head_floats = size.is_fused ? fused_floats : 1;
   const auto float_bytes = [&](int rows) {
     return 4 * rows * (k_dim + v_dim + kChunkPositions) + 16 * kWarps * 32 * std::min(rows, 4);
   };
@@ -142,26 +151,25 @@ Result<Lowering::AttentionShape> Lowering::attention_shape(const KvLayer& kv, bo
     constexpr int kKeyRoom = 5 * kPagePositions * kWarps;  // sixteens of bytes: shader/attention_matrices.comp
     return 16 * (rows * (k_dim / 8 + 1) + std::max(kKeyRoom, rows * (std::max(kChunkPositions, v_dim) / 4 + 1)));
   };
-  const auto fits = [&](int bytes) {
-    return static_cast<size_t>(bytes + 4 * head_floats + kFixed) <= device.shared_bytes;
+  const auto fits = [&](int bytes, int floats) {
+    return static_cast<size_t>(bytes + 4 * floats + kFixed) <= device.shared_bytes;
   };
-  const KernelKey key{"", {{2, is_split ? 1 : 0}, {4, k_dim}, {5, v_dim}, {16, cache_.kv_kind()}, {18, head_floats}}};
   const auto shape = [&](std::string_view module, int rows) {
-    AttentionShape out{key, rows};
-    out.key.module = module;
-    out.key.constants.insert(out.key.constants.begin(), {1, rows});
-    return out;
+    return AttentionShape{
+        {std::string(module),
+         {{1, rows}, {2, size.is_split ? 1 : 0}, {4, k_dim}, {5, v_dim}, {16, size.kv_kind}, {18, head_floats}}},
+        rows};
   };
-  if (device.has_half_matrices && cache_.kv_kind() == kKvF16 && v_dim <= kMaxMatrixValues) {
-    for (const int rows : {32, 16}) {
-      if (fits(matrix_bytes(rows)) && (rows == 16 || !is_split)) return shape("attention_matrices", rows);
-    }
+  const bool on_matrices = device.has_half_matrices && size.kv_kind == kKvF16 && v_dim <= kMaxMatrixValues &&
+                           fits(matrix_bytes(16), fused_floats);  // in steps of one token too
+  if (on_matrices) {
+    return shape("attention_matrices", size.is_split || !fits(matrix_bytes(32), head_floats) ? 16 : 32);
   }
-  int rows = is_split ? 2 : 8;  // two rows a workgroup keep a step of few tokens short
-  while (rows > 1 && !fits(float_bytes(rows))) rows /= 2;
-  if (fits(float_bytes(rows))) return shape("attention", rows);
+  int rows = size.is_split ? 2 : 8;  // two rows a workgroup keep a step of few tokens short
+  while (rows > 1 && !fits(float_bytes(rows), head_floats)) rows /= 2;
+  if (fits(float_bytes(rows), head_floats)) return shape("attention", rows);
   return fail(ErrorCode::unsupported, "{} has {} bytes of shared memory; attention with heads of {} needs {}",
-              device.name, device.shared_bytes, kv.k_dim, float_bytes(rows) + 4 * head_floats + kFixed);
+              device.name, device.shared_bytes, size.k_dim, float_bytes(rows) + 4 * head_floats + kFixed);
 }
 
 Route Lowering::route_of(int i) const {
@@ -251,8 +259,7 @@ Status Lowering::lower_short_conv(int i) {
   const ConvBlock block = conv_block(n);
   if (Status s = check_recurrence(block); !s.ok()) return s;
   return emit({"conv", {}}, block,
-              {div_up(block.n_channels, kThreads), std::min(room_.max_seqs(), sizes_.max_tokens),
-               div_up(sizes_.max_tokens, kConvTokens)},
+              {div_up(block.n_channels, kThreads), max_runs(), div_up(sizes_.max_tokens, kConvTokens)},
               {{all(n.in[0])}, {all(n.out[0]), {block.states, 1}}});
 }
 
@@ -286,24 +293,57 @@ int rows_of_state(const DeltaBlock& delta) {  // of a thread
 
 }  // namespace
 
+// Whole chunks of a run together, what is before and after them token by token; all of a short step's.
 Status Lowering::lower_delta_net(int i) {
   const Node& n = node(i);
-  const DeltaBlock block = delta_block(n);
-  if (Status s = check_recurrence(block); !s.ok()) return s;
-  return emit(
-      {"delta", {{1, rows_of_state(block)}}}, block,
-      {div_up(block.v_dim, 32), block.v_heads, std::min(room_.max_seqs(), sizes_.max_tokens)},
-      {{all(n.in[0]), all(n.in[1]), all(n.in[2]), all(n.in[3]), all(n.in[4])}, {all(n.out[0]), {block.states, 1}}});
+  DeltaChunksBlock block{.delta = delta_block(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
+  if (Status s = check_recurrence(block.delta); !s.ok()) return s;
+  const Touched touched{{all(n.in[0]), all(n.in[1]), all(n.in[2]), all(n.in[3]), all(n.in[4])},
+                        {all(n.out[0]), {block.delta.states, 1}}};
+  const bool has_chunks =
+      sizes_.max_tokens >= kDeltaChunk && std::max(block.delta.k_dim, block.delta.v_dim) <= kMaxDeltaDim;
+  return has_chunks ? lower_delta_chunks(block, touched) : lower_delta_tokens(block, kBeforeChunks, touched);
+}
+
+Status Lowering::lower_delta_tokens(DeltaChunksBlock& block, DeltaPart part, const Touched& touched) {
+  block.part = part;
+  const DeltaBlock& delta = block.delta;
+  return emit({"delta", {{1, rows_of_state(delta)}}}, block, {div_up(delta.v_dim, 32), delta.v_heads, max_runs()},
+              touched);
+}
+
+Status Lowering::lower_delta_chunks(DeltaChunksBlock& block, const Touched& touched) {
+  constexpr size_t kWideBytes = 44 * 1024;  // of delta_chunks.comp with 32 columns
+  const DeltaBlock& delta = block.delta;
+  const Touch prepared{room_.delta_prepared().address(), room_.delta_prepared().size()};
+  const int columns = device_.capabilities().shared_bytes >= kWideBytes ? 32 : 16;
+  block.prepared = prepared.begin;
+  if (Status s = lower_delta_tokens(block, kBeforeChunks, touched); !s.ok()) return s;
+  if (Status s = emit({"delta_prepare", {}}, block, {sizes_.max_tokens / kDeltaChunk, delta.v_heads},
+                      {touched.reads, {prepared}});
+      !s.ok()) {
+    return s;
+  }
+  Touched chunks = touched;
+  chunks.reads.push_back(prepared);
+  if (Status s = emit({"delta_chunks", {{2, columns}}}, block,
+                      {div_up(delta.v_dim, columns), delta.v_heads, max_runs()}, chunks);
+      !s.ok()) {
+    return s;
+  }
+  return lower_delta_tokens(block, kAfterChunks, touched);
 }
 
 Status Lowering::lower_delta_one(const DeltaGroup& group) {
   const Node &delta = node(group.delta), &conv = node(group.conv);
-  const DeltaOneBlock block{
-      .delta = delta_block(delta), .conv = conv_block(conv), .eps = node(group.q_norm).as<NormParams>().eps};
+  const DeltaOneBlock block{.chain = {},
+                            .delta = delta_block(delta),
+                            .conv = conv_block(conv),
+                            .eps = node(group.q_norm).as<NormParams>().eps};
   if (Status s = check_recurrence(block.conv); !s.ok()) return s;
   if (Status s = check_recurrence(block.delta); !s.ok()) return s;
-  return emit({"delta_one", {{1, rows_of_state(block.delta)}}}, block,
-              {div_up(block.delta.v_dim, 32), block.delta.v_heads},
+  const Size grid{div_up(block.delta.v_dim, 32), block.delta.v_heads};
+  return emit(chained({"delta_one", {{1, rows_of_state(block.delta)}}}, grid.x * grid.y), block, grid,
               {{all(conv.in[0]), all(delta.in[3]), all(delta.in[4])},
                {all(delta.out[0]), {block.delta.states, 1}, {block.conv.states, 1}}});
 }

@@ -17,6 +17,7 @@ struct PanelFormat {
   int rounded_block;              // activations that share a scale: 32 or 256; 0: they stay floats
   int block_elems, block_bytes;   // as in the file
   PackSegment pack;
+  bool has_minima = false;                                                     // beside its scales
   int segment_bytes() const { return 32 * (header_bytes + 8 * group_bytes); }  // of 32 rows
 };
 

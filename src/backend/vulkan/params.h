@@ -17,12 +17,14 @@ inline constexpr int kChunkPositions = 256;  // positions whose attention is sum
 inline constexpr int kMaxGroups = 4;         // page groups of a model
 inline constexpr int kMaxTaps = 8;           // of a short convolution
 inline constexpr int kMaxExperts = 1024;
-inline constexpr int kMaxParts = 4;     // matrices multiplied in one dispatch
-inline constexpr int kMaxUsed = 64;     // experts of a token
-inline constexpr int kMaxMixed = 32;    // likewise, whose last products are one dispatch
-inline constexpr int kConvTokens = 16;  // of a convolution, a workgroup
+inline constexpr int kMaxParts = 4;       // matrices multiplied in one dispatch
+inline constexpr int kMaxUsed = 64;       // experts of a token
+inline constexpr int kMaxMixed = 32;      // likewise, whose last products are one dispatch
+inline constexpr int kConvTokens = 16;    // of a convolution, a workgroup
+inline constexpr int kDeltaChunk = 64;    // positions that the gated delta rule takes together
+inline constexpr int kMaxDeltaDim = 128;  // of keys and of values, where it does
 inline constexpr int kMaxSplits = 8;
-inline constexpr int kSampleSplits = 32;      // parts of a row of logits searched at once
+inline constexpr int kSampleSplits = 128;     // parts of a row of logits searched at once
 inline constexpr int kMaxMatrixValues = 256;  // numbers of a value that attention on matrices takes
 inline constexpr int kFinePositions = 512;
 
@@ -35,6 +37,7 @@ enum Count : int {
   kLogitRows = 3,
   kStride = 4,
   kEntries = 4 + kMaxGroups,
+  kStepNumber = 4 + 2 * kMaxGroups,
   kCounts = 16
 };
 
@@ -60,15 +63,22 @@ struct Route {
   float scale;
 };
 
+// Of a dispatch that waits for others by counting them; the first member of its block.
+struct Chain {
+  uint64_t before, own;
+  int n_before, unused;
+};
+
+enum InputKind : int { kAsIs = 0, kNormed = 1, kGatedHeads = 2 };
 struct LinearBlock {
+  Chain chain;
   Matrix parts[kMaxParts];
   uint64_t outs[kMaxParts], biases[kMaxParts], expert_scales[kMaxParts];
   uint64_t added, x, norm_weight;
   Rounded rounded;
   uint64_t expert_ids, order, tiles, n_tiles;
   float norm_eps;
-  int n_rows, n_parts, act, is_normed, per_row, n_used, x_per_used;
-  int head_dim, gate_act;
+  int n_rows, n_parts, act, per_row, n_used, x_per_used, head_dim;
   uint64_t gate;
   Route route;
   uint64_t mix_weights, last_x, last_gate;
@@ -139,6 +149,7 @@ struct HeadsBlock {
 };
 
 struct AttentionBlock {
+  Chain chain;
   KvLayer kv;
   HeadPart parts[3];
   uint64_t q, sinks, out, partial, counters, gate;
@@ -173,7 +184,16 @@ struct DeltaBlock {
   float q_scale;
 };
 
+// Which of a run's tokens go one after the other.
+enum DeltaPart : int { kBeforeChunks = 0, kAfterChunks = 1 };
+struct DeltaChunksBlock {
+  DeltaBlock delta;
+  uint64_t prepared;
+  int part, unused;
+};
+
 struct DeltaOneBlock {
+  Chain chain;
   DeltaBlock delta;
   ConvBlock conv;
   float eps;
@@ -185,7 +205,8 @@ struct SampleBlock {
 };
 
 static_assert(sizeof(Matrix) == 40 && sizeof(Rounded) == 32 && sizeof(Turns) == 24 && sizeof(KvLayer) == 40);
-static_assert(sizeof(HeadPart) == 64 && sizeof(Route) == 40 && sizeof(ConvBlock) == 48 && sizeof(DeltaBlock) == 104);
+static_assert(sizeof(Chain) == 24 && sizeof(HeadPart) == 64 && sizeof(Route) == 40 && sizeof(ConvBlock) == 48 &&
+              sizeof(DeltaBlock) == 104);
 static_assert(sizeof(StepBlock) == 120 && sizeof(LinearBlock) % 8 == 0);
 
 }  // namespace zinc::vulkan

@@ -232,6 +232,7 @@ Status VulkanPlan::queue(const StepInputs& in, size_t index) {
   flight.n_outputs = in.output_rows.size();
   flight.n_logits = flight.n_hidden = 0;
   ZINC_TRY(variant, variant_for(in.tokens.size(), in.output_rows.size()));
+  flight.upload.as<uint32_t>()[kStepNumber] = ++variant->recorded->n_runs;
   std::array<VkCommandBuffer, 3> commands = {variant->recorded->commands[index]};
   size_t n_commands = 1;
   if (!in.logit_rows.empty()) {

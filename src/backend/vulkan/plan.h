@@ -29,6 +29,7 @@ class VulkanPlan final : public Plan {
     Buffer blocks;
     BlockSet set;
     std::array<VkCommandBuffer, kFlights> commands{};
+    uint32_t n_runs = 0;
   };
   struct Variant {
     StepClass sizes;

@@ -100,7 +100,7 @@ Result<std::unique_ptr<Room>> Room::take(const Graph& graph, const VulkanWeights
 Status Room::take_buffers(Device& device) {
   const size_t n_outputs = static_cast<size_t>(bucket_.max_outputs);
   const size_t n_split_tokens = static_cast<size_t>(std::min(bucket_.max_tokens, kMaxSplitTokens));
-  size_t partial_floats = 0, n_counters = 0;
+  size_t partial_floats = 0, n_counters = 0, delta_floats = 0;
   for (const Node& node : graph_.nodes()) {
     if (node.op == Op::hidden_in) hidden_in_floats_ = static_cast<size_t>(graph_.info(node.out[0]).shape.elems());
     if (node.op == Op::moe_route) {
@@ -109,10 +109,15 @@ Status Room::take_buffers(Device& device) {
       n_pairs_ = std::max(n_pairs_, static_cast<size_t>(n_pairs));
       n_tiles_ = std::max(n_tiles_, static_cast<size_t>(max_expert_tiles(n_pairs, n_experts)));
     }
+    if (node.op == Op::delta_net) {
+      const Shape &k = graph_.info(node.in[1]).shape, &v = graph_.info(node.in[2]).shape;
+      const int64_t whole = bucket_.max_tokens / kDeltaChunk * kDeltaChunk;
+      delta_floats = std::max(delta_floats, static_cast<size_t>(whole * v[0] * (k[1] + v[1] + kDeltaChunk + 1)));
+    }
     if (node.op != Op::attention) continue;
     const int layer = node.as<AttentionParams>().cache_layer;
     const size_t n_heads = static_cast<size_t>(graph_.info(node.in[0]).shape[0]);
-    const size_t row = static_cast<size_t>(cache_.kv_layer(layer).v_dim) + 2;
+    const size_t row = static_cast<size_t>((cache_.kv_layer(layer).v_dim + 3) / 4 * 4 + 4);
     partial_floats = std::max(partial_floats, n_split_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
     n_counters = std::max(n_counters, n_split_tokens * n_heads);
   }
@@ -122,7 +127,11 @@ Status Room::take_buffers(Device& device) {
   ZINC_TRY(tiles, device.allocate((n_pairs_ + 3 * n_tiles_ + 1) * sizeof(int), "experts"));
   ZINC_TRY(partial, device.allocate(partial_floats * sizeof(float), "attention"));
   ZINC_TRY(counters, device.allocate(n_counters * sizeof(int), "attention"));
+  ZINC_TRY(chain_counters, device.allocate(4 * graph_.nodes().size() * kCounterBytes, "steps"));
+  ZINC_TRY(prepared, device.allocate(delta_floats * sizeof(float), "chunks of the delta rule"));
   arena_ = std::move(arena);
+  delta_prepared_ = std::move(prepared);
+  chain_counters_ = std::move(chain_counters);
   best_ = std::move(best);
   best_id_ = std::move(best_id);
   expert_tiles_ = std::move(tiles);

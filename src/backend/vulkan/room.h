@@ -42,6 +42,8 @@ struct ExpertTiles {
   size_t n_bytes = 0;  // of all three, from `order` on
 };
 
+inline constexpr size_t kCounterBytes = 64;  // a counter alone in its line
+
 class Room {
  public:
   static Result<std::unique_ptr<Room>> take(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache,
@@ -56,7 +58,8 @@ class Room {
   const RopeTable& rope_table(int node) const;
   const Buffer& attention_partial() const { return partial_; }
   const Buffer& attention_counters() const { return counters_; }
-  int n_chunks(int layer) const;  // of keys, at most, of one row of this layer
+  const Buffer& chain_counters() const { return chain_counters_; }  // kCounterBytes for each group of dispatches
+  int n_chunks(int layer) const;                                    // of keys, at most, of one row of this layer
   const UploadLayout& layout() const { return layout_; }
   ExpertTiles expert_tiles() const;
   int tile_rows() const { return tile_rows_; }  // of an expert that a workgroup multiplies at once in prompts
@@ -64,7 +67,8 @@ class Room {
     return n_pairs / tile_rows_ + std::min(n_pairs, n_experts);
   }
   int max_seqs() const { return bucket_.max_seqs; }
-  size_t hidden_in_floats() const { return hidden_in_floats_; }  // of a token; 0: the graph takes none
+  size_t hidden_in_floats() const { return hidden_in_floats_; }     // of a token; 0: the graph takes none
+  const Buffer& delta_prepared() const { return delta_prepared_; }  // of the gated delta rule's chunks
   const Buffer& best() const { return best_; }
   const Buffer& best_id() const { return best_id_; }
 
@@ -87,7 +91,7 @@ class Room {
   size_t hidden_in_floats_ = 0;
   std::vector<RopeTable> rope_tables_;
   std::vector<int> rope_table_of_;  // per node
-  Buffer arena_, rounded_, partial_, counters_, expert_tiles_, best_, best_id_;
+  Buffer arena_, rounded_, partial_, counters_, chain_counters_, expert_tiles_, best_, best_id_, delta_prepared_;
 };
 
 }  // namespace zinc::vulkan

@@ -8,6 +8,7 @@
 
 #include "backend/vulkan/device.h"
 #include "backend/vulkan/kernels.h"
+#include "backend/vulkan/lowering.h"
 #include "backend/vulkan/panels.h"
 #include "base/cache_folder.h"
 #include "tests/support/conformance.h"
@@ -119,19 +120,60 @@ TEST(VulkanPlan, a_token_on_a_card_records_nothing_and_allocates_nothing) {
   expect_tokens_that_only_submit(vulkan, *Device::shared("").value());
 }
 
+TEST(VulkanProducts, planes_are_used_only_where_the_workgroups_memory_holds_them) {
+  Capabilities device;
+  const auto asked = [&](std::string_view format, int warp_rows) {
+    return has_planes(device, *find_panel_format(format), warp_rows);
+  };
+  device.shared_bytes = 48 << 10;
+  EXPECT_TRUE(asked("q4_k", 4));
+  EXPECT_FALSE(asked("q4_k", 2)) << "tiles of 64 rows take 57 KB with their minima";
+  EXPECT_FALSE(asked("q5_k", 2));
+  EXPECT_TRUE(asked("iq4_xs", 2));
+  EXPECT_TRUE(asked("q6_k", 2));
+  EXPECT_FALSE(asked("q8_0", 4)) << "it has no planes";
+  device.shared_bytes = 64 << 10;
+  EXPECT_TRUE(asked("q4_k", 2));
+}
+
+TEST(VulkanAttention, steps_of_all_sizes_take_the_same_kernel_whatever_shared_memory_there_is) {
+  Capabilities device;
+  device.has_half_matrices = true;
+  for (const int kilobytes : {16, 32, 48, 64, 100, 227}) {
+    device.shared_bytes = static_cast<size_t>(kilobytes) << 10;
+    for (const int dim : {32, 64, 80, 96, 128, 192, 256, 512}) {
+      AttentionSize size{.k_dim = dim, .v_dim = std::min(dim, 256), .head_eights = (dim + 255) / 256};
+      const Result<AttentionShape> prompt = attention_shape(device, size);
+      size.is_split = true;
+      const Result<AttentionShape> few = attention_shape(device, size);
+      size.is_fused = true;
+      const Result<AttentionShape> one = attention_shape(device, size);
+      if (!one.ok()) continue;  // the largest: it does not run at all
+      EXPECT_EQ(prompt.value().key.module, one.value().key.module) << kilobytes << " KB, heads of " << dim;
+      EXPECT_EQ(few.value().key.module, one.value().key.module) << kilobytes << " KB, heads of " << dim;
+    }
+  }
+  device.shared_bytes = 48 << 10;
+  EXPECT_EQ(attention_shape(device, {.k_dim = 256, .v_dim = 256}).value().key.module, "attention_matrices");
+}
+
 // The hot kernels of decode and prompts, as plans ask for them.
 std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& device) {
   const Tuning& tuning = tuning_of(device);
   std::vector<std::pair<std::string, KernelKey>> keys;
   for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_0", "mxfp4"}) {
     const std::string module = fmt::format("linear.{}", format);
-    keys.push_back({"one row", {module, {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}}}});
-    keys.push_back({"one row, gate and up", {module, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 0}}}});
+    keys.push_back({"one row", {module, {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 1}, {20, 0}}}});
+    keys.push_back(
+        {"one row, gate and up", {module, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 0}, {9, 1}, {20, 0}}}});
     keys.push_back({"prompt", {module, {{1, tuning.product_rows}, {2, 0}, {3, 0}, {4, 0}, {5, 1}, {6, 0}}}});
   }
+  keys.push_back({"one row, experts it finds",
+                  {"linear.q4_k", {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 1}, {7, 256}, {9, 1}, {20, 0}}}});
   keys.push_back(
-      {"one row, experts it finds", {"linear.q4_k", {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 1}, {7, 256}}}});
-  keys.push_back({"one row, normed", {"linear.f32", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}}}});
+      {"one row, normed", {"linear.f32", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 1}, {20, 0}}}});
+  keys.push_back({"one row, gated heads",
+                  {"linear.q4_k", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 2}, {20, 0}, {21, 0}}}});
   for (const char* module : {"mix.q4_k", "mix.q6_k"}) {
     keys.push_back({"8 experts of 512", {module, {{2, 18}, {4, 1}, {5, 288}, {6, 1}, {8, tuning.mix_ahead}}}});
   }
@@ -146,11 +188,13 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
     }
   }
   if (device.matrix_depth > 0) {
-    for (const char* module : {"gemm.q4_k", "gemm_planes.q6_k"}) {
+    for (const char* module : {"gemm.q8_0", "gemm_planes.q4_k", "gemm_planes.q6_k"}) {
       keys.push_back({"prompt", {module, {{1, 4}, {2, device.matrix_depth}, {3, 0}, {6, 0}}}});
     }
   }
   keys.push_back({"128 keys", {"delta", {{1, 16}}}});
+  keys.push_back({"chunks made ready", {"delta_prepare", {}}});
+  keys.push_back({"chunks", {"delta_chunks", {{2, 32}}}});
   keys.push_back({"128 keys, one token", {"delta_one", {{1, 16}}}});
   return keys;
 }

@@ -113,7 +113,7 @@ void attend_chunk(int chunk, int slot) {
         precise float sum = partial_room[at][i % 4];
         for (int w = 1; w < kWarps; ++w) sum = sum + partial_room[at + w * kRound * 32][i % 4];
         if (is_divided) {
-          SharedFloats(partial_of(row_token(r), row_head(r), slot)).at[2 + dim] = sum;
+          PassedFloats(partial_of(row_token(r), row_head(r), slot)).at[dim] = sum;
         } else if (chunk_room[r].x != kLowest) {
           vec2 all = all_room[r];
           float keep, take;
@@ -127,9 +127,7 @@ void attend_chunk(int chunk, int slot) {
   if (thread_id() < tile_rows) {
     int r = thread_id();
     if (is_divided) {
-      uint64_t to = partial_of(row_token(r), row_head(r), slot);
-      SharedFloats(to).at[0] = chunk_room[r].x;
-      SharedFloats(to).at[1] = chunk_room[r].y;
+      write_partial_sums(r, slot);
     } else if (chunk_room[r].x != kLowest) {
       vec2 all = all_room[r];
       float keep, take;

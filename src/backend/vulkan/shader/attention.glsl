@@ -11,6 +11,7 @@
 #include "rotation.glsl"
 #include "kv.glsl"
 #include "head.glsl"
+#include "chain.glsl"
 
 layout(constant_id = 1) const int N = 2;          // rows (a token's head) of a workgroup
 layout(constant_id = 2) const int kSplit = 1;
@@ -19,10 +20,11 @@ layout(constant_id = 4) const int kKeyDim = 128;  // padded to 32
 layout(constant_id = 5) const int kValueDim = 128;
 
 struct Params {
+  Chain chain;
   KvLayer kv;
   HeadPart parts[3];  // where kFused
   uint64_t q, sinks, out_;
-  uint64_t partial;   // [tokens, heads, n_chunks, v_dim + 2]
+  uint64_t partial;   // [tokens, heads, n_chunks, v_dim in fours, and the largest score and the sum]
   uint64_t counters;  // [tokens, tiles of heads]: workgroups that are done, zero between steps
   uint64_t gate;      // of the result, in steps of one token; 0: none
   int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
@@ -74,14 +76,18 @@ float final_factor(vec2 all, int head) {
 void write_result(int r, int dim, float result, vec2 all) {
   int head = row_head(r);
   precise float y = result * final_factor(all, head);
-  if (p.gate != 0ul) y = gated(p.gate_act, Floats(p.gate).at[head * p.gate_stride + dim], y);
-  Floats(p.out_).at[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
+  if (p.gate != 0ul) y = gated(p.gate_act, PassedFloats(p.gate).at[head * p.gate_stride + dim], y);
+  PassedFloats(p.out_).at[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
 }
 
 uint64_t keys_of(int position) { return head_of(p.kv, page_at(tile_table, position), tile_kv_head); }
 
+int value_fours() { return (p.kv.v_dim + 3) / 4; }
 uint64_t partial_of(int token, int head, int chunk) {
-  return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((p.kv.v_dim + 2) * 4);
+  return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((value_fours() + 1) * 16);
+}
+void write_partial_sums(int r, int slot) {
+  PassedQuads(partial_of(row_token(r), row_head(r), slot)).at[value_fours()] = vec4(chunk_room[r], 0, 0);
 }
 
 // Of the warp's page of a chunk, which its threads' positions are in; 0: nobody sees it.
@@ -90,8 +96,30 @@ uint64_t page_in_chunk(int chunk) {
   return begin < min(first + kPagePositions, last_position() + 1) ? keys_of(begin) : 0ul;
 }
 
-// The chunks of each row, in order, by whoever finishes last.
-void merge_splits(int n_chunks, int n_groups) {
+// Four numbers of a row's chunks, in order.
+void merge_chunks(int r, int four, int n_chunks, out vec4 result, out vec2 all) {
+  const int kAtOnce = 8;
+  result = vec4(0);
+  all = vec2(kLowest, 0);
+  for (int first = 0; first < n_chunks; first += kAtOnce) {
+    vec4 values[kAtOnce], sums[kAtOnce];
+    [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
+      uint64_t chunk = partial_of(row_token(r), row_head(r), min(first + k, n_chunks - 1));
+      values[k] = PassedQuads(chunk).at[four];
+      sums[k] = PassedQuads(chunk).at[value_fours()];
+    }
+    [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
+      if (first + k >= n_chunks || sums[k].x == kLowest) continue;
+      float keep, take;
+      merge(all, sums[k].xy, keep, take);
+      precise vec4 both = fma(result, vec4(keep), values[k] * take);
+      result = both;
+    }
+  }
+}
+
+// The chunks of each row, by whoever finishes last. Whether it was this workgroup.
+bool merge_splits(int n_chunks, int n_groups) {
   memoryBarrierBuffer();
   barrier();
   if (thread_id() == 0) {
@@ -101,25 +129,21 @@ void merge_splits(int n_chunks, int n_groups) {
     if (is_last != 0u) Counter(counter).count = 0u;
   }
   barrier();
-  if (is_last == 0u) return;
+  if (is_last == 0u) return false;
   memoryBarrierBuffer();
-  for (int i = thread_id(); i < tile_rows * p.kv.v_dim; i += kThreads) {
-    int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-    vec2 all = vec2(kLowest, 0);
-    float result = 0;
-    for (int c = 0; c < n_chunks; ++c) {
-      uint64_t chunk = partial_of(row_token(r), row_head(r), c);
-      vec2 of_chunk = vec2(SharedFloats(chunk).at[0], SharedFloats(chunk).at[1]);
-      if (of_chunk.x == kLowest) continue;
-      float keep, take;
-      merge(all, of_chunk, keep, take);
-      result = merged(result, SharedFloats(chunk).at[2 + dim], keep, take);
+  for (int i = thread_id(); i < tile_rows * value_fours(); i += kThreads) {
+    int r = i / value_fours(), four = i % value_fours();
+    vec4 result;
+    vec2 all;
+    merge_chunks(r, four, n_chunks, result, all);
+    [[unroll]] for (int k = 0; k < 4; ++k) {
+      if (4 * four + k < p.kv.v_dim) write_result(r, 4 * four + k, result[k], all);
     }
-    write_result(r, dim, result, all);
   }
+  return true;
 }
 
-void load_queries() {
+void load_queries(bool rehearses) {
   if (kFused != 0) {  // a warp per row, and one each for the new key and value where this workgroup's chunks have them
     int chunk = tile_position / kChunkPositions - tile_oldest / kChunkPositions;
     bool has_new = p.parts[1].x != 0ul && chunk % int(gl_NumWorkGroups.z) == int(gl_WorkGroupID.z);
@@ -127,14 +151,16 @@ void load_queries() {
       int item = first + warp_id(), which = clamp(item - tile_rows + 1, 0, 2);
       bool is_row = item < tile_rows, is_new = has_new && !is_row && item < tile_rows + 2;
       int head = is_row ? tile_head + item : is_new ? tile_kv_head : 0;
-      prepare_head(p.parts[which], tile_token, head, is_row || is_new);
+      begin_head(p.parts[which], tile_position, is_row || is_new);
       uint64_t page = is_new ? keys_of(tile_position) + uint64_t(which == 2 ? p.kv.value_begin : 0) : 0ul;
-      store_head(page, which == 1, which == 1 ? kKeyDim : kValueDim, tile_position, is_new);
+      if (first == 0 && !rehearses) wait_for_group(p.chain);
+      prepare_head(p.parts[which], tile_token, head, is_row || is_new);
+      store_head(page, which == 1, which == 1 ? kKeyDim : kValueDim, tile_position, is_new && !rehearses);
       if (is_row) {
         for (int i = lane_id(); i < kKeyDim / 4; i += 32) keep_query(item, i, head_four(4 * i));
       }
     }
-    memoryBarrierBuffer();
+    groupMemoryBarrier();  // keys and values, which this workgroup alone reads
     return;
   }
   for (int i = thread_id(); i < N * kKeyDim / 4; i += kThreads) {
@@ -157,18 +183,24 @@ void attend_tile() {
   int begin = kSplit != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplit != 0 ? int(gl_NumWorkGroups.z) : 1;
   if (first + begin > last) return;
   int n_groups = min(stride, last - first + 1);
-  is_divided = n_groups > 1;
-  load_queries();
-  begin_results();
-  if (thread_id() < N) all_room[thread_id()] = vec2(kLowest, 0);
-  barrier();
-  for (int chunk = first + begin; chunk <= last; chunk += stride) attend_chunk(chunk, chunk - first);
+  // Neither the new key and value nor partial results are written in a rehearsal: an earlier layer may still read its own.
+  [[dont_unroll]] for (int pass = 1 - kRehearses; pass < 2; ++pass) {
+    is_divided = n_groups > 1 && pass == 1;
+    load_queries(pass == 0);
+    begin_results();
+    if (thread_id() < N) all_room[thread_id()] = vec2(kLowest, 0);
+    barrier();
+    int end = pass == 0 ? first + begin : last;
+    for (int chunk = first + begin; chunk <= end; chunk += stride) attend_chunk(chunk, chunk - first);
+  }
+  bool is_written = true;
   if (is_divided) {
-    merge_splits(last - first + 1, n_groups);
+    is_written = merge_splits(last - first + 1, n_groups);
   } else {
     write_results();
   }
   barrier();
+  if (is_written) count_workgroup(p.chain);  // once for each tile
 }
 
 void main() {

@@ -188,13 +188,9 @@ void write_partials(int slot) {
   store_results();
   for (int i = thread_id(); i < tile_rows * p.kv.v_dim; i += kThreads) {
     int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-    SharedFloats(partial_of(row_token(r), row_head(r), slot)).at[2 + dim] = result_at(r, dim);
+    PassedFloats(partial_of(row_token(r), row_head(r), slot)).at[dim] = result_at(r, dim);
   }
-  if (thread_id() < tile_rows) {
-    uint64_t to = partial_of(row_token(thread_id()), row_head(thread_id()), slot);
-    SharedFloats(to).at[0] = chunk_room[thread_id()].x;
-    SharedFloats(to).at[1] = chunk_room[thread_id()].y;
-  }
+  if (thread_id() < tile_rows) write_partial_sums(thread_id(), slot);
 }
 
 void attend_chunk(int chunk, int slot) {

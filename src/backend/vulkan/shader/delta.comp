@@ -1,16 +1,11 @@
-// The gated delta rule over a sequence's tokens; S stays in registers from the first to the last. Keys, queries, values and
-// gates of a run of tokens lie in shared memory, the next run's are on their way meanwhile. Grid: column tiles, value heads,
-// sequences.
+// The gated delta rule over those of a sequence's tokens that make no whole chunk, one after the other; S stays in registers
+// from the first to the last. Keys, queries, values and gates of a run of tokens lie in shared memory, the next run's are on
+// their way meanwhile. Grid: column tiles, value heads, sequences.
 #version 460
 #include "memory.glsl"
 #include "lanes.glsl"
 #include "arithmetic.glsl"
-#include "recurrence.glsl"
-
-struct Params {
-  Delta delta;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+#include "delta_chunks.glsl"
 
 const int kColumns = 32, kRun = 2048 / kMaxKeys;           // tokens of a run
 const int kKeyFours = kRun * kMaxKeys / 4, kLoads = kKeyFours / kThreads;
@@ -25,24 +20,13 @@ vec4 keys_ahead[kLoads], queries_ahead[kLoads];
 float values_ahead[kValueLoads];
 vec2 gates_ahead;
 
-// Numbers at .. at + 3 of a row, zero past its end.
-vec4 load_four(uint64_t row, int at, int width) {
-  if ((width & 3) == 0) return at < width ? FloatQuads(row).at[at / 4] : vec4(0);
-  vec4 x = vec4(0);
-  [[unroll]] for (int c = 0; c < 4; ++c) {
-    if (at + c < width) x[c] = Floats(row).at[at + c];
-  }
-  return x;
-}
-
 // A run from token t on; tokens past the last repeat it.
 void load_run(int t, int end, int h, int first_column) {
   Delta d = p.delta;
   [[unroll]] for (int i = 0; i < kLoads; ++i) {
     int at = (i * kThreads + thread_id()) * 4, token = min(t + at / kMaxKeys, end - 1);
-    uint64_t begin = uint64_t((token * d.k_heads + key_head(d, h)) * d.k_dim) * 4ul;
-    keys_ahead[i] = load_four(d.k + begin, at % kMaxKeys, d.k_dim);
-    queries_ahead[i] = load_four(d.q + begin, at % kMaxKeys, d.k_dim);
+    keys_ahead[i] = load_four(head_row(d.k, token, h), at % kMaxKeys, d.k_dim);
+    queries_ahead[i] = load_four(head_row(d.q, token, h), at % kMaxKeys, d.k_dim);
   }
   [[unroll]] for (int i = 0; i < kValueLoads; ++i) {
     int at = i * kThreads + thread_id(), token = min(t + at / kColumns, end - 1), column = first_column + at % kColumns;
@@ -98,8 +82,11 @@ void write_run(int t, int end, int h, int first_column) {
 void main() {
   int h = int(gl_WorkGroupID.y), seq = int(gl_WorkGroupID.z), first_column = int(gl_WorkGroupID.x) * kColumns;
   if (seq >= step_count(kSeqs)) return;
-  int begin = Ints(step.seq_begin).at[seq], end = Ints(step.seq_begin).at[seq + 1];
-  if (begin == end) return;
+  Run run = run_of(seq);
+  int begin = run.begin, end = run.end;
+  if (p.prepared != 0ul && p.part == kBeforeChunks && run.n_chunks > 0) end = run.chunks;
+  if (p.part == kAfterChunks) begin = run.n_chunks > 0 ? run.chunks + run.n_chunks * kChunk : end;
+  if (begin >= end) return;
   Delta d = p.delta;
   int in_tile = thread_id() / 8, column = first_column + in_tile;
   bool is_inside = column < d.v_dim;

@@ -7,9 +7,11 @@
 #include "rounding.glsl"
 #include "taps.glsl"
 #include "recurrence.glsl"
+#include "chain.glsl"
 
 const int kColumns = 32;
 struct Params {
+  Chain chain;
   Delta delta;
   Conv conv;
   float eps;
@@ -26,7 +28,7 @@ float convolved(uint64_t state, int position, int c) {
     float x = past >= 0 ? Floats(state).at[place_in_state(conv, past, c)] : 0.0;
     sum = fma(Floats(conv.weight).at[c * conv.n_taps + tap], x, sum);
   }
-  float newest = Floats(conv.x).at[c];
+  float newest = PassedFloats(conv.x).at[c];
   Floats(state).at[place_in_state(conv, position, c)] = newest;
   sum = fma(Floats(conv.weight).at[c * conv.n_taps + conv.n_taps - 1], newest, sum);
   precise float y = sum * sigmoid(sum);
@@ -59,7 +61,8 @@ void main() {
   int slot = Ints(step.slots).at[0], position = Ints(step.positions).at[0], key_dim = d.k_heads * d.k_dim;
   uint64_t state = delta_state(d, slot, h), conv = conv_state(p.conv, slot);
   load_state(d, state, column, is_inside && position > 0);
-  Gates gates = gates_of(Floats(d.alpha).at[h], Floats(d.beta).at[h], Floats(d.dt_bias).at[h], Floats(d.a).at[h]);
+  wait_for_group(p.chain);
+  Gates gates = gates_of(PassedFloats(d.alpha).at[h], PassedFloats(d.beta).at[h], Floats(d.dt_bias).at[h], Floats(d.a).at[h]);
   for (int i = thread_id(); i < 2 * kMaxKeys + kColumns; i += kThreads) {
     int in_head = i % kMaxKeys, v = i - 2 * kMaxKeys, c = -1;
     if (v >= 0) {
@@ -79,6 +82,7 @@ void main() {
     }
   }
   float y = finished(d, take_token(is_inside ? channel_values[2 * kMaxKeys + thread_id() / 8] : 0.0, gates));
-  if (part_id() == 0 && is_inside) Floats(d.out_).at[h * d.v_dim + column] = y;
+  if (part_id() == 0 && is_inside) PassedFloats(d.out_).at[h * d.v_dim + column] = y;
   store_state(d, state, column, is_inside);
+  count_workgroup(p.chain);
 }

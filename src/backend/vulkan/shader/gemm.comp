@@ -18,7 +18,10 @@ const int kStageGroups = 4, kScales = 8;
 const int kRowStride = 2 * kStageGroups + 1;  // of a row, in sixteens of bytes
 const int kWBegin = kTileRows * kRowStride;
 
-shared uvec4 stage[kWBegin + kTileOutputs * kRowStride];  // bytes of x, then of the weights; at last the warps' results
+const int kStageRoom = kWBegin + kTileOutputs * kRowStride;
+
+// Bytes of x, then of the weights; at last the results.
+shared uvec4 stage[kStageRoom > kResultRoom ? kStageRoom : kResultRoom];
 #if ROUNDED_BLOCK == 256
 shared int w_scales[kScales * kTileOutputs];
 shared float w_d[kTileOutputs], x_d[kTileRows];
@@ -36,18 +39,25 @@ shared float w_mins[kScales * kTileOutputs], x_totals[kScales * kTileRows];
 // ---- from memory to shared memory ----
 
 const int kXLoads = kTileRows * 2 * kStageGroups / kThreads, kWLoads = (kTileOutputs * kStageGroups + kThreads - 1) / kThreads;
+uint x_at[kXLoads];
+uint64_t w_at[kWLoads];
 uvec4 x_ahead[kXLoads];
 Raw w_ahead[kWLoads];
 
-void load_stage(int s, int first_group) {
+void find_sources() {
   [[unroll]] for (int i = 0; i < kXLoads; ++i) {
-    int at = i * kThreads + thread_id(), row = at / (2 * kStageGroups), sixteen = at % (2 * kStageGroups);
-    uint64_t from = p.rounded.q + uint64_t(row_of[row]) * uint64_t(p.rounded.stride) + uint64_t(s * kSegmentElems);
-    x_ahead[i] = Quads(from).at[2 * first_group + sixteen];
+    int at = i * kThreads + thread_id();
+    x_at[i] = uint(row_of[at / (2 * kStageGroups)]) * uint(p.rounded.stride) + uint(16 * (at % (2 * kStageGroups)));
   }
+  [[unroll]] for (int i = 0; i < kWLoads; ++i) w_at[i] = segment_of((i * kThreads + thread_id()) % kTileOutputs, 0);
+}
+
+void load_stage(int s, int first_group) {
+  uint64_t from = p.rounded.q + uint64_t(s * kSegmentElems + first_group * kGroupElems);
+  [[unroll]] for (int i = 0; i < kXLoads; ++i) x_ahead[i] = Quads(from + uint64_t(x_at[i])).at[0];
   [[unroll]] for (int i = 0; i < kWLoads; ++i) {
     int at = i * kThreads + thread_id(), row = at % kTileOutputs, g = at / kTileOutputs;
-    if (g < kStageGroups) w_ahead[i] = load_group(segment_of(row, s), row % kPanelRows, first_group + g);
+    if (g < kStageGroups) w_ahead[i] = load_group(w_at[i] + uint64_t(s * kSegmentBytes), row % kPanelRows, first_group + g);
   }
 }
 
@@ -80,7 +90,7 @@ int x_sums_ahead[kXScales];
 
 void load_scales(int s) {
   int r = thread_id();
-  if (r < kTileOutputs) header_ahead = load_header(segment_of(r, s), r % kPanelRows);
+  if (r < kTileOutputs) header_ahead = load_header(w_at[0] + uint64_t(s * kSegmentBytes), r % kPanelRows);
 #if ROUNDED_BLOCK == 256
   int row = row_of[clamp(r - kFirstRow, 0, kTileRows - 1)];
   x_d_ahead = Floats(p.rounded.scale).at[row * (p.rounded.stride / kSegmentElems) + s];
@@ -287,21 +297,20 @@ void main() {
   Floats16 totals[2][2], splits[2][2];
   [[unroll]] for (int i = 0; i < 4; ++i) totals[i / 2][i % 2] = splits[i / 2][i % 2] = Floats16(0);
   int n_segments = p.parts[0].n_segments, n_splits = p.parts[0].n_splits, split = 0;
+  find_sources();
   load_stage(0, 0);
   load_scales(0);
   for (int s = 0; s < n_segments; ++s) {
+    int next = min(s + 1, n_segments - 1);
     begin_segment();
-    for (int g = 0; g < kSegmentGroups; g += kStageGroups) {
+    [[unroll]] for (int g = 0; g < kSegmentGroups; g += kStageGroups) {
       store_stage();
       if (g == 0) store_scales();
       barrier();
-      if (g == 0 && s + 1 < n_segments) load_scales(s + 1);
-      int next = g + kStageGroups;
-      if (next < kSegmentGroups || s + 1 < n_segments) {
-        load_stage(next < kSegmentGroups ? s : s + 1, next % kSegmentGroups);
-      }
+      if (g == 0) load_scales(next);
+      load_stage(g == 0 ? s : next, g == 0 ? kStageGroups : 0);
       [[unroll]] for (int i = 0; i < kStageGroups; ++i) multiply_group(i, g + i);
-      if (next >= kSegmentGroups) end_segment(splits);
+      if (g > 0) end_segment(splits);
       barrier();
     }
     if (s + 1 < (split + 1) * n_segments / n_splits) continue;

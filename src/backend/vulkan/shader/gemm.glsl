@@ -7,6 +7,7 @@ layout(constant_id = 2) const int kDepth = 32;    // inputs of one matrix produc
 
 const int kTile = 16;
 const int kTileRows = 32 * kWarpRows, kTileOutputs = 32 * (kWarps / kWarpRows);
+const int kResultStride = kTileOutputs / 4 + kWarpRows / 4, kResultRoom = kTileRows * kResultStride;  // sixteens of bytes
 
 #define Left coopmat<int8_t, gl_ScopeSubgroup, kTile, kDepth, gl_MatrixUseA>
 #define Right coopmat<int8_t, gl_ScopeSubgroup, kDepth, kTile, gl_MatrixUseB>

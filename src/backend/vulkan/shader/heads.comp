@@ -22,6 +22,7 @@ void main() {
   bool is_inside = index < n_tokens * n_heads;
   int t = is_inside ? index / n_heads : 0, head = index % n_heads, which = 0;
   for (; which < 2 && head >= p.parts[which].n_heads; ++which) head -= p.parts[which].n_heads;
+  begin_head(p.parts[which], Ints(step.positions).at[t], is_inside);
   prepare_head(p.parts[which], t, head, is_inside);
   bool is_kept = is_inside && which > 0;
   int position = is_kept ? Ints(step.positions).at[t] : 0;

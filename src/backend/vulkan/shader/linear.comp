@@ -14,24 +14,34 @@
 
 layout(constant_id = 1) const int M = 1;        // rows of activations at once
 layout(constant_id = 2) const int kSplit = 1;   // the warps of a panel share its segments
+layout(constant_id = 10) const int kSplits = 8;  // Matrix::n_splits of all parts
 #include "segments.glsl"
 #include "input.glsl"
 
+// Gate and up at once, where warps are left.
+const int kHasWarps = 2 * kSplits <= kWarps ? 1 : 0, kHalves = 1 + kGated * kSplit * kHasWarps;
+const int kPanelWarps = kSplit != 0 ? kSplits * kHalves : 1, kPanels = kWarps / kPanelWarps;  // of a workgroup
+const int kUpAt = kHalves == 2 ? kSplits * M * 32 : M * kThreads;  // in partial, behind the gate
 shared float partial[kSplit * (1 + kGated) * M * kThreads + 1];
 
 int results[M];
 
-// Segments of splits first, first + step, ... of one panel, added in order; the first of them is `loaded`. Nothing more is
-// loaded ahead: registers for a second segment cost more in workgroups at once than they win.
-void multiply_panel(Matrix matrix, uint64_t weights, Loaded loaded, int first, int step, out float totals[M]) {
-  int begin = first * matrix.n_segments / matrix.n_splits;
+Loaded loaded;  // the segment at hand
+
+Loaded load_at(uint64_t weights, int s) { return load_segment(weights + uint64_t(s) * uint64_t(kSegmentBytes)); }
+void begin_panel(uint64_t weights, int n_segments, int run) { loaded = load_at(weights, run * n_segments / kSplits); }
+
+// The panel's runs of segments, from `run` on, the only one where warps share. Nothing more is loaded ahead: registers for a
+// second segment cost more in workgroups at once than they win. REQUIRES: begin_panel().
+void multiply_panel(uint64_t weights, int n_segments, int run, bool rehearses, out float totals[M]) {
+  int begin = run * n_segments / kSplits, end_run = kSplit != 0 ? run + 1 : kSplits;
   [[unroll]] for (int m = 0; m < M; ++m) totals[m] = 0;
-  for (int split = first; split < matrix.n_splits; split += step) {
+  for (; run < end_run; ++run) {
     float sums[M];
     [[unroll]] for (int m = 0; m < M; ++m) sums[m] = 0;
-    int end = (split + 1) * matrix.n_segments / matrix.n_splits;
-    for (int s = split * matrix.n_segments / matrix.n_splits; s < end; ++s) {
-      if (s != begin) loaded = load_segment(weights + uint64_t(s) * uint64_t(kSegmentBytes));
+    int end = rehearses ? begin + 1 : (run + 1) * n_segments / kSplits;
+    [[dont_unroll]] for (int s = run * n_segments / kSplits; s < end; ++s) {
+      if (s != begin) loaded = load_at(weights, s);
       float values[M];
       multiply_segment(loaded, s, values);
       [[unroll]] for (int m = 0; m < M; ++m) {
@@ -57,62 +67,70 @@ int find_rows(out int expert) {
   return n;
 }
 
-void main() {
+// The products of this workgroup.
+void multiply(bool rehearses) {
+  if (kExperts == 1 && !rehearses) wait_for_group(p.chain);
   if (kRouteRoom > 1) {  // one row; whose experts nobody has looked for yet
     choose_experts(p.route, 0);
-    if (gl_WorkGroupID.x == 0 && gl_WorkGroupID.y == 0) write_route(p.route, 0);
+    if (!rehearses && gl_WorkGroupID.x == 0 && gl_WorkGroupID.y == 0) write_route(p.route, 0);
   }
-  int n_splits = p.parts[0].n_splits, warps = kSplit != 0 ? n_splits : 1;
-  int per_block = kWarps / warps, local = warp_id() / warps, split = kSplit != 0 ? warp_id() % warps : 0;
-  int part, block = find_part(kPanelRows * per_block, part);
-  int panel = block * per_block + local, n_out = p.parts[part].n_out, expert;
+  int local = warp_id() / kPanelWarps, run = kSplit != 0 ? warp_id() % kSplits : 0;
+  int half_id = kHalves == 2 ? warp_id() / kSplits % 2 : 0;
+  int part, block = find_part(kPanelRows * kPanels, part);
+  int panel = block * kPanels + local, n_out = p.parts[part].n_out, expert;
   int n_rows = find_rows(expert);
   if (n_rows == 0) return;
-  // The first weights are on their way before the activations are looked at.
+  if (rehearses) expert = 0;
   bool is_inside = panel * kPanelRows < n_out;
-  int safe_panel = is_inside ? panel : 0;
-  uint64_t begin = uint64_t(split * p.parts[0].n_segments / n_splits) * uint64_t(kSegmentBytes);
-  uint64_t weights = panel_at(p.parts[part], safe_panel, expert);
-  Loaded loaded = load_segment(weights + begin);
+  int safe_panel = is_inside ? panel : 0, of = kHalves == 2 ? half_id : part, n_segments = p.parts[0].n_segments;
+  uint64_t weights = panel_at(p.parts[of], safe_panel, expert);
+  // The first weights are on their way before the activations are looked at.
+  bool begins = rehearses || kRehearses == 0;
+  if (begins || kExperts == 1) begin_panel(weights, n_segments, run);
+  if (begins && kRounds != 0) begin_input();
+  if (kExperts != 1 && !rehearses) wait_for_group(p.chain);
   if (kRounds != 0) make_input();
-  float totals[M], ups[M];
-  [[unroll]] for (int m = 0; m < M; ++m) {
-    totals[m] = 0;
-    ups[m] = 0;
-  }
-  if (is_inside || kStages) {
-    multiply_panel(p.parts[part], weights, loaded, split, warps, totals);
-    if (kGated != 0) {
-      uint64_t up_weights = panel_at(p.parts[1], safe_panel, expert);
-      multiply_panel(p.parts[1], up_weights, load_segment(up_weights + begin), split, warps, ups);
+  float totals[M], gates[M];
+  [[unroll]] for (int m = 0; m < M; ++m) totals[m] = 0;
+  [[dont_unroll]] for (int pass = 0; pass < (kGated != 0 && kHalves == 1 && !rehearses ? 2 : 1); ++pass) {
+    if (pass == 1) {
+      weights = panel_at(p.parts[1], safe_panel, expert);
+      begin_panel(weights, n_segments, run);
+    }
+    [[unroll]] for (int m = 0; m < M; ++m) gates[m] = totals[m];
+    if (is_inside || kStages) multiply_panel(weights, n_segments, run, rehearses, totals);
+    [[unroll]] for (int m = 0; m < M && kSplit != 0; ++m) {
+      partial[pass * kUpAt + (warp_id() * M + m) * 32 + lane_id()] = totals[m];
     }
   }
   if (kSplit == 0) {
     int o = panel * kPanelRows + lane_id();
     [[unroll]] for (int m = 0; m < M; ++m) {
-      if (o < n_out && m < n_rows) write_out(part, expert, o, results[m], totals[m], ups[m]);
+      if (o >= n_out || m >= n_rows) continue;
+      write_out(part, expert, o, results[m], kGated != 0 ? gates[m] : totals[m], totals[m]);
     }
     return;
   }
-  [[unroll]] for (int m = 0; m < M; ++m) {
-    partial[(warp_id() * M + m) * 32 + lane_id()] = totals[m];
-    if (kGated != 0) partial[M * kThreads + (warp_id() * M + m) * 32 + lane_id()] = ups[m];
-  }
   barrier();
-  for (int i = thread_id(); i < per_block * M * kPanelRows; i += kThreads) {
+  for (int i = thread_id(); i < kPanels * M * kPanelRows; i += kThreads) {
     int row = i % kPanelRows, m = i / kPanelRows % M, which = i / (kPanelRows * M);
-    int o = (block * per_block + which) * kPanelRows + row;
+    int o = (block * kPanels + which) * kPanelRows + row;
     if (o >= n_out || m >= n_rows) continue;
     float sum = 0, up_sum = 0;
-    for (int w = 0; w < warps; ++w) {
-      int at = ((which * warps + w) * M + m) * 32 + row;
+    [[unroll]] for (int w = 0; w < kSplits; ++w) {
+      int at = ((which * kPanelWarps + w) * M + m) * 32 + row;
       precise float next = sum + partial[at];
       sum = next;
       if (kGated != 0) {
-        precise float next_up = up_sum + partial[M * kThreads + at];
+        precise float next_up = up_sum + partial[kUpAt + at];
         up_sum = next_up;
       }
     }
-    write_out(part, expert, o, results[m], sum, up_sum);
+    if (!rehearses) write_out(part, expert, o, results[m], sum, up_sum);
   }
+}
+
+void main() {
+  [[dont_unroll]] for (int pass = 1 - kRehearses; pass < 2; ++pass) multiply(pass == 0);
+  count_workgroup(p.chain);
 }

@@ -23,8 +23,10 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uvec
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer FloatPairs { vec2 at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Quads { uvec4 at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer FloatQuads { vec4 at[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer SharedFloats { float at[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer Counter { uint count; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent volatile buffer Counter { uint count; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer PassedFloats { float at[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer PassedInts { int at[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer PassedQuads { vec4 at[]; };
 
 // Where the counts of a step lie in its upload.
 const int kTokens = 0;
@@ -33,6 +35,7 @@ const int kOutputs = 2;
 const int kLogitRows = 3;
 const int kStride = 4;   // per page group: entries of a row of its table
 const int kEntries = 8;  // likewise: where its table begins
+const int kStepNumber = 12;  // how often the recorded steps of this size ran, with this one
 
 struct Step {
   uint64_t counts, tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, first_column;

@@ -23,9 +23,10 @@ shared float sums_of[(kMaxMixed + 1) * kPanelRows];  // of each expert
 
 bool has_last() { return p.last_x != 0ul; }
 
-uint64_t unit_at(int unit, int panel) {
+uint64_t unit_at(int unit, int panel, bool rehearses) {
   int n_segments = p.parts[0].n_segments, used = unit / n_segments, s = unit % n_segments;
-  uint64_t weights = used < p.n_used ? panel_at(p.parts[0], panel, Ints(p.expert_ids).at[used])
+  if (rehearses) return panel_at(p.parts[0], panel, 0);
+  uint64_t weights = used < p.n_used ? panel_at(p.parts[0], panel, PassedInts(p.expert_ids).at[used])
                                      : panel_at(p.parts[1], panel, 0);
   return weights + uint64_t(s) * uint64_t(kSegmentBytes);
 }
@@ -36,7 +37,7 @@ void round_rows(int n_units) {
     int unit = first + warp_id(), used = min(unit / n_segments, p.n_used);
     int at = unit < n_units ? unit % n_segments * kSegmentElems + lane_id() * 8 : n_in + 8;
     uint64_t row = used < p.n_used ? p.x + uint64_t(used) * uint64_t(n_in) * 4ul : p.last_x;
-    keep_eight(load_eight(row, at, n_in), unit, n_units);
+    keep_eight(load_passed(row, at, n_in), unit, n_units);
   }
   barrier();
 }
@@ -55,19 +56,19 @@ float sum_of(int used, int row) {
   return sum;
 }
 
-void main() {
+void mix(bool rehearses) {
   int panel = int(gl_WorkGroupID.x), n_rows = p.n_used + (has_last() ? 1 : 0), n_units = n_rows * p.parts[0].n_segments;
   Loaded loaded[kAhead];
   [[unroll]] for (int i = 0; i < kAhead; ++i) {
     int unit = warp_id() + i * kWarps;
-    if (unit < n_units) loaded[i] = load_segment(unit_at(unit, panel));
+    if (unit < n_units) loaded[i] = load_segment(unit_at(unit, panel, rehearses));
   }
   round_rows(n_units);
-  for (int first = warp_id(); first < n_units; first += kAhead * kWarps) {
+  for (int first = warp_id(); first < (rehearses ? 1 : n_units); first += kAhead * kWarps) {
     [[unroll]] for (int i = 0; i < kAhead; ++i) {
       int unit = first + i * kWarps;
       if (unit >= n_units) continue;
-      if (first != warp_id()) loaded[i] = load_segment(unit_at(unit, panel));
+      if (first != warp_id()) loaded[i] = load_segment(unit_at(unit, panel, rehearses));
       float values[M];
       multiply_segment(loaded[i], unit, values);
       values_of[unit * kPanelRows + lane_id()] = values[0];
@@ -77,14 +78,22 @@ void main() {
   int o = panel * kPanelRows + lane_id();
   for (int used = warp_id(); used < n_rows; used += kWarps) {
     float sum = sum_of(used, lane_id());
-    if (used < p.n_used && o < p.parts[0].n_out) sum = finished(sum, 0, Ints(p.expert_ids).at[used], o);
+    if (used < p.n_used && o < p.parts[0].n_out) sum = finished(sum, 0, rehearses ? 0 : PassedInts(p.expert_ids).at[used], o);
     sums_of[used * kPanelRows + lane_id()] = sum;
   }
   barrier();
   if (warp_id() > 0 || o >= p.parts[0].n_out) return;
   precise float all = 0;
-  for (int u = 0; u < p.n_used; ++u) all = fma(sums_of[u * kPanelRows + lane_id()], Floats(p.mix_weights).at[u], all);
-  if (has_last()) all = gated(kSigmoid, Floats(p.last_gate).at[0], sums_of[p.n_used * kPanelRows + lane_id()]) + all;
-  if (p.added != 0ul) all = Floats(p.added).at[o] + all;
-  Floats(p.outs[0]).at[o] = all;
+  for (int u = 0; u < p.n_used; ++u) all = fma(sums_of[u * kPanelRows + lane_id()], PassedFloats(p.mix_weights).at[u], all);
+  if (has_last()) all = gated(kSigmoid, PassedFloats(p.last_gate).at[0], sums_of[p.n_used * kPanelRows + lane_id()]) + all;
+  if (p.added != 0ul) all = PassedFloats(p.added).at[o] + all;
+  if (!rehearses) PassedFloats(p.outs[0]).at[o] = all;
+}
+
+void main() {
+  [[dont_unroll]] for (int pass = 1 - kRehearses; pass < 2; ++pass) {
+    if (pass == 1) wait_for_group(p.chain);
+    mix(pass == 0);
+  }
+  count_workgroup(p.chain);
 }

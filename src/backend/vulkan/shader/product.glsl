@@ -1,10 +1,12 @@
 // What every kernel of a matrix product is given, which part of it a workgroup has, and what happens to a finished sum.
 #include "routing.glsl"
+#include "chain.glsl"
 layout(constant_id = 3) const int kGated = 0;  // parts 0 and 1 are gate and up: out is act(gate) * up
 layout(constant_id = 6) const int kExperts = 0;  // 1: each row and used expert alone (tiles of 1); 2: in tiles of one expert
 
 const int kMaxParts = 4;
 struct Params {
+  Chain chain;
   Matrix parts[kMaxParts];
   uint64_t outs[kMaxParts], biases[kMaxParts], expert_scales[kMaxParts];
   uint64_t added;  // a residual of part 0
@@ -12,10 +14,10 @@ struct Params {
   Rounded rounded;
   uint64_t expert_ids, order, tiles, n_tiles;
   float norm_eps;
-  int n_rows, n_parts, act, is_normed;
+  int n_rows, n_parts, act;
   int per_row;             // inputs of each of the n_rows
   int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
-  int head_dim, gate_act;  // head_dim: of one row's input, made of normed heads behind a gate; 0: it is not
+  int head_dim;            // of one row's input, made of normed heads behind a gate
   uint64_t gate;
   Route route;                               // where a step of one row finds its experts by itself
   uint64_t mix_weights, last_x, last_gate;  // of mix.comp
@@ -52,7 +54,7 @@ int find_tile(int tile_rows, out int expert, out int first) {
     return Ints(p.tiles).at[3 * y + 2];
   }
   int n = min(tile_rows, rows_of(p.n_rows) * (kExperts == 1 ? p.n_used : p.per_row) - first);
-  if (n > 0 && kExperts == 1) expert = kRouteRoom > 1 ? chosen_ids[first] : Ints(p.expert_ids).at[first];
+  if (n > 0 && kExperts == 1) expert = kRouteRoom > 1 ? chosen_ids[first] : PassedInts(p.expert_ids).at[first];
   return max(n, 0);
 }
 
@@ -69,6 +71,6 @@ void write_out(int part, int expert, int o, int result, float sum, float up_sum)
   precise float value = finished(sum, part, expert, o);
   if (kGated != 0) value = gated(p.act, value, finished(up_sum, 1, expert, o));
   uint64_t at = (uint64_t(result) * uint64_t(n_out) + uint64_t(o)) * 4ul;
-  if (p.added != 0ul) value = Floats(p.added + at).at[0] + value;
-  Floats(p.outs[part] + at).at[0] = value;
+  if (p.added != 0ul) value = PassedFloats(p.added + at).at[0] + value;
+  PassedFloats(p.outs[part] + at).at[0] = value;
 }

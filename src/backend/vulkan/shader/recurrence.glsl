@@ -42,10 +42,14 @@ void store_state(Delta d, uint64_t state, int column, bool is_inside) {
   }
 }
 
-Gates gates_of(float alpha, float beta, float dt_bias, float a) {
+float log_decay(float alpha, float dt_bias, float a) {
   precise float gate = alpha + dt_bias;
   precise float softplus = gate > 20.0 ? gate : gate < -15.0 ? exp(gate) : log(1.0 + exp(gate));
-  precise float decay = exp(a * softplus);
+  precise float log_of = a * softplus;
+  return log_of;
+}
+Gates gates_of(float alpha, float beta, float dt_bias, float a) {
+  precise float decay = exp(log_decay(alpha, dt_bias, a));
   return Gates(decay, sigmoid(beta));
 }
 

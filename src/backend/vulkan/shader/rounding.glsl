@@ -1,26 +1,31 @@
 // Eight numbers a lane, a segment of 256 a warp: how rows are read, normed and rounded to 8 bits, the same wherever it
 // happens.
+layout(constant_id = 20) const int kRagged = 1;  // 0: rows are whole fours of numbers
+
 struct Eight {
   vec4 a, b;
 };
 
 // Numbers past the row's end are zero. REQUIRES: at % 8 == 0.
-Eight load_eight(uint64_t row, int at, int width) {
-  Eight x = Eight(vec4(0), vec4(0));
-  if ((width & 3) == 0) {
-    if (at + 4 <= width) x.a = FloatQuads(row).at[at / 4];
-    if (at + 8 <= width) x.b = FloatQuads(row).at[at / 4 + 1];
-  } else {
-    for (int i = 0; i < 4; ++i) {
-      if (at + i < width) x.a[i] = Floats(row).at[at + i];
-      if (at + 4 + i < width) x.b[i] = Floats(row).at[at + 4 + i];
-    }
+#define LOAD_EIGHT(name, ones, fours)                               \
+  Eight name(uint64_t row, int at, int width) {                     \
+    Eight x = Eight(vec4(0), vec4(0));                              \
+    if (kRagged == 0 || (width & 3) == 0) {                         \
+      if (at + 4 <= width) x.a = fours(row).at[at / 4];             \
+      if (at + 8 <= width) x.b = fours(row).at[at / 4 + 1];         \
+    } else {                                                        \
+      for (int i = 0; i < 4; ++i) {                                 \
+        if (at + i < width) x.a[i] = ones(row).at[at + i];          \
+        if (at + 4 + i < width) x.b[i] = ones(row).at[at + 4 + i];  \
+      }                                                             \
+    }                                                               \
+    return x;                                                       \
   }
-  return x;
-}
+LOAD_EIGHT(load_eight, Floats, FloatQuads)
+LOAD_EIGHT(load_passed, PassedFloats, PassedQuads)  // what another dispatch of the step wrote: chain.glsl
 
 void store_eight(uint64_t row, int at, int width, Eight x) {
-  if ((width & 3) == 0) {
+  if (kRagged == 0 || (width & 3) == 0) {
     if (at + 4 <= width) FloatQuads(row).at[at / 4] = x.a;
     if (at + 8 <= width) FloatQuads(row).at[at / 4 + 1] = x.b;
   } else {
@@ -85,7 +90,7 @@ float row_squares(uint64_t row, int width) {
   int n_segments = (width + kSegmentElems - 1) / kSegmentElems;
   float sum = 0;
   for (int s = warp_id(); s < n_segments; s += kWarps) {
-    sum = squares(load_eight(row, s * kSegmentElems + lane_id() * 8, width), sum);
+    sum = squares(load_passed(row, s * kSegmentElems + lane_id() * 8, width), sum);
   }
   return block_sum(sum);
 }

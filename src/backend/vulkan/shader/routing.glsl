@@ -29,7 +29,7 @@ int rank_in_32(float logit, int place) {
 void choose_experts(Route route, int t) {
   int n_places = padded(route.n_experts), best = min(route.n_used, 32), n_best = n_places / 32 * best;
   for (int e = thread_id(); e < n_places; e += kThreads) {
-    float logit = e < route.n_experts ? Floats(route.logits).at[t * route.n_experts + e] : kLowest;
+    float logit = e < route.n_experts ? PassedFloats(route.logits).at[t * route.n_experts + e] : kLowest;
     route_logits[e] = isnan(logit) ? kLowest : logit;
   }
   if (thread_id() < route.n_used) {  // more used than there are
@@ -78,6 +78,6 @@ void write_route(Route route, int t) {
     if (u == thread_id()) own = share;
   }
   precise float weight = (route.mode == 0 ? own : own / sum) * route.scale;
-  Ints(route.ids).at[t * route.n_used + thread_id()] = chosen_ids[thread_id()];
-  Floats(route.weights).at[t * route.n_used + thread_id()] = weight;
+  PassedInts(route.ids).at[t * route.n_used + thread_id()] = chosen_ids[thread_id()];
+  PassedFloats(route.weights).at[t * route.n_used + thread_id()] = weight;
 }

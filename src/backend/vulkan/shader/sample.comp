@@ -6,7 +6,7 @@
 
 layout(constant_id = 1) const int kParts = 1;
 
-const int kSampleSplits = 32;
+const int kSampleSplits = 128;
 struct Params {
   uint64_t logits;
   uint64_t best, best_id;  // [R, kSampleSplits]
@@ -22,11 +22,15 @@ void main() {
   if (kParts != 0) {
     int n = (p.vocab + kSampleSplits - 1) / kSampleSplits, end = min(p.vocab, (part + 1) * n);
     uint64_t logits = p.logits + uint64_t(row) * uint64_t(p.vocab) * 4ul;
-    for (int i = part * n + thread_id(); i < end; i += kThreads) {
-      float value = Floats(logits).at[i];
-      if (value > best || place == kNowhere) {
-        best = value;
-        place = i;
+    const int kAtOnce = 8;
+    for (int first = part * n + thread_id(); first < end; first += kAtOnce * kThreads) {
+      float values[kAtOnce];
+      [[unroll]] for (int k = 0; k < kAtOnce; ++k) values[k] = Floats(logits).at[min(first + k * kThreads, end - 1)];
+      [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
+        if (first + k * kThreads < end && (values[k] > best || place == kNowhere)) {
+          best = values[k];
+          place = first + k * kThreads;
+        }
       }
     }
     block_best(best, place);

@@ -110,18 +110,31 @@ void keep_eight(Eight x, int s, int n_segments) {
   x_floats[s * 64 + 2 * lane_id() + 1] = x.b;
 }
 
-// Nothing is loaded ahead: a segment of floats does not fit the registers.
-#define Loaded uint64_t
-Loaded load_segment(uint64_t segment) { return segment; }
+// A whole segment of floats does not fit the registers.
+layout(constant_id = 22) const int kAtOnce = 8;  // pieces under way
+const int kMostAtOnce = 16;
+struct Loaded {
+  uint64_t segment;
+  uvec4 pieces[kMostAtOnce];
+};
+void load_pieces(inout Loaded loaded, int first) {
+  [[unroll]] for (int i = 0; i < kAtOnce; ++i) loaded.pieces[i] = load_16(loaded.segment, 16 * (first + i), lane_id());
+}
+Loaded load_segment(uint64_t segment) {
+  Loaded loaded;
+  loaded.segment = segment;
+  load_pieces(loaded, 0);
+  return loaded;
+}
 
 // Numbers e .. e + 3 of a row of activations, which stay floats; those past the last count as zero.
 vec4 load_four(int x_row, int e) {
   int n_in = p.parts[0].n_in;
   uint64_t row = p.x + uint64_t(x_row) * uint64_t(n_in) * 4ul;
-  if ((n_in & 3) == 0) return e < n_in ? FloatQuads(row).at[e / 4] : vec4(0);
+  if ((n_in & 3) == 0) return e < n_in ? PassedQuads(row).at[e / 4] : vec4(0);
   vec4 x = vec4(0);
   for (int k = 0; k < 4; ++k) {
-    if (e + k < n_in) x[k] = Floats(row).at[e + k];
+    if (e + k < n_in) x[k] = PassedFloats(row).at[e + k];
   }
   return x;
 }
@@ -144,19 +157,17 @@ void stage_segment(int s) {
   barrier();
 }
 
-void multiply_segment(Loaded segment, int s, out float values[M]) {
+void multiply_segment(Loaded loaded, int s, out float values[M]) {
   if (kStages) stage_segment(s);
-  const int kAtOnce = 8;  // pieces under way
   [[unroll]] for (int m = 0; m < M; ++m) values[m] = 0;
   for (int j = 0; j < kSegmentElems / PIECE_ELEMS; j += kAtOnce) {
-    uvec4 pieces[kAtOnce];
-    [[unroll]] for (int i = 0; i < kAtOnce; ++i) pieces[i] = load_16(segment, 16 * (j + i), lane_id());
+    if (j > 0) load_pieces(loaded, j);
     [[unroll]] for (int i = 0; i < kAtOnce; ++i) {
       [[unroll]] for (int k = 0; k < PIECE_ELEMS; k += 4) {
         [[unroll]] for (int m = 0; m < M; ++m) {
           vec4 x = x_four(m, s, (j + i) * PIECE_ELEMS + k);
           precise float value = values[m];
-          [[unroll]] for (int c = 0; c < 4; ++c) value = fma(element(pieces[i], k + c), x[c], value);
+          [[unroll]] for (int c = 0; c < 4; ++c) value = fma(element(loaded.pieces[i], k + c), x[c], value);
           values[m] = value;
         }
       }

@@ -3,6 +3,7 @@
 #define HEADER_BYTES 16
 #define GROUP_BYTES 16
 #define Raw uvec4
+#define NIBBLES
 Raw load_group(uint64_t segment, int row, int g) {
   return load_16(segment, HEADER_BYTES + g * GROUP_BYTES, row);
 }

@@ -12,7 +12,10 @@ struct Header {
 };
 Header load_header(uint64_t segment, int row) { return Header(load_16(segment, 0, row), load_4(segment, 16, row)); }
 float header_d(Header h) { return unpackHalf2x16(h.d_bits).x; }
-int header_scale(Header h, int half_group) { return signed_byte(h.scales[half_group / 4], half_group & 3); }
+int header_scale(Header h, int half_group) {  // no index that must be looked up in memory
+  uint word = half_group < 8 ? (half_group < 4 ? h.scales.x : h.scales.y) : (half_group < 12 ? h.scales.z : h.scales.w);
+  return signed_byte(word, half_group & 3);
+}
 struct Raw {
   uvec4 nibbles;
   uvec2 top;
