@@ -1,0 +1,106 @@
+// src/backend/simt/warpgroup.h for the host: products of four warps, each warp's rows by itself; the other operand is
+// read from where it lies in shared memory. Both happens when they are awaited, no sooner.
+#pragma once
+
+#include "backend/simt/dialect.h"
+
+namespace zinc::simt {
+
+using u64 = unsigned long long;
+
+inline int tile_offset(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
+
+inline void barrier_init(u64* barrier, int n_arrivals) { open_gate(barrier, n_arrivals); }
+inline void barrier_arrive(u64* barrier) { arrive_at(barrier); }
+inline void barrier_expect(u64* barrier, int n_bytes) { change_gate(barrier, 0, n_bytes); }
+inline void barrier_wait(u64* barrier, int parity) { wait_at(barrier, parity); }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+template <int n>
+void give_registers() {}
+template <int n>
+void take_registers() {}
+inline void show_to_matrix_cores() {}
+inline u64 tile_descriptor(u32 address) {
+  return static_cast<u64>((address & 0x3FFFFu) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+inline void products_begin() {}
+template <class Product>
+void begin_product(const Product& product) {
+  static_assert(std::is_trivially_copyable_v<Product>);
+  emulated_begin_product([](const void* of) { (*static_cast<const Product*>(of))(); }, &product, sizeof product);
+}
+inline void products_end() { emulated_end_products(); }
+template <int n>
+void await_products() {
+  emulated_await_products(n);
+}
+template <int R>
+void take_results(int (&)[R]) {}
+template <int R>
+void take_results(float (&)[R]) {}
+
+// A byte of a tile's row, of 32 that the descriptor's place begins: pieces are permuted by the place they have.
+inline u8 tile_byte(u64 tile, int row, int byte) {
+  u32 at = static_cast<u32>((tile & 0x3FFF) << 4) + static_cast<u32>(row * 128 + byte);
+  at ^= (at >> 7 & 7) << 4;
+  return static_cast<u8>(emulated_shared[at]);
+}
+
+// The 32 bytes of the lane's two rows, 8 apart.
+inline void whole_rows(const u32 (&a)[4], u32 (&rows)[2][8]) {
+  for (int j = 0; j < 4; ++j) {
+    u32 words[4];
+    quad_words(a[j], words);
+    for (int i = 0; i < 4; ++i) rows[j % 2][j / 2 * 4 + i] = words[i];
+  }
+}
+
+struct Rows {
+  u32 words[2][8];
+};
+
+template <bool is_signed, int R>
+void multiply_bytes(int (&d)[R], const u32 (&a)[4], u64 b, int adds) {
+  Rows rows;
+  whole_rows(a, rows.words);
+  begin_product([&d, rows, b, adds] {
+    for (int i = 0; i < R; ++i) {
+      const u8* row = reinterpret_cast<const u8*>(rows.words[i % 4 / 2]);
+      const int column = i / 4 * 8 + emulated_lane() % 4 * 2 + i % 2;
+      int sum = adds ? d[i] : 0;
+      for (int k = 0; k < 32; ++k) {
+        const int x = is_signed ? static_cast<int8_t>(row[k]) : static_cast<int>(row[k]);
+        sum += x * static_cast<int8_t>(tile_byte(b, column, k));
+      }
+      d[i] = sum;
+    }
+  });
+}
+
+inline float tile_bfloat(u64 tile, int row, int i) {
+  return __uint_as_float(static_cast<u32>(tile_byte(tile, row, 2 * i)) << 16 |
+                         static_cast<u32>(tile_byte(tile, row, 2 * i + 1)) << 24);
+}
+// REQUIRES: sums that a float holds exactly, which is all that kernels ask for.
+inline void multiply_halves(float (&d)[32], const u32 (&a)[4], u64 b, int adds) {
+  Rows rows;
+  whole_rows(a, rows.words);
+  begin_product([&d, rows, b, adds] {
+    for (int i = 0; i < 32; ++i) {
+      const u16* row = reinterpret_cast<const u16*>(rows.words[i % 4 / 2]);
+      const int column = i / 4 * 8 + emulated_lane() % 4 * 2 + i % 2;
+      double sum = adds ? d[i] : 0;
+      for (int k = 0; k < 16; ++k) {
+        sum += static_cast<double>(bfloat_to_float(row[k])) * tile_bfloat(b, column, k);
+      }
+      d[i] = static_cast<float>(sum);
+      if (d[i] != sum) __trap();
+    }
+  });
+}
+
+#endif
+
+}  // namespace zinc::simt

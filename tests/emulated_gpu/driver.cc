@@ -1,0 +1,338 @@
+// CUDA's driver on the host: device memory is memory, all streams are one queue that is worked off when somebody waits
+// for it, a graph is a list of launches, and machine code is a shared library made by compiler.cc.
+// ZINC_EMULATED_GPU=8.0 makes it an older GPU.
+#include "backend/cuda/driver_api.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "tests/emulated_gpu/launches.h"
+#include "tests/emulated_gpu/work.h"
+
+using namespace zinc::cuda;  // the driver's types
+using zinc::emulated::Kernel;
+using zinc::emulated::KernelImage;
+using zinc::emulated::KernelLaunch;
+using zinc::emulated::Params;
+using zinc::emulated::run_launches;
+
+namespace {
+
+constexpr Code kInvalidValue = 1, kNotFound = 500;
+constexpr int kMultiprocessors = 6, kDriverVersion = 13000, kMaxCluster = 2;
+constexpr size_t kMemory = size_t{8} << 30;
+constexpr unsigned kPlainShared = 48 << 10;  // more has to be asked for
+
+static_assert(sizeof(Params) == sizeof(Launch::params));
+
+// Images of one module: the same code at different places, one for each block of a cluster.
+struct Loaded {
+  std::vector<void*> images;
+};
+struct Entry {
+  std::string name;
+  std::vector<KernelImage> images;
+  unsigned max_shared = kPlainShared;
+};
+using Recording = std::vector<KernelLaunch>;
+
+Recording* recording = nullptr;  // of the capture under way
+std::map<std::pair<Loaded*, std::string>, std::unique_ptr<Entry>> entries;
+
+int capability() {
+  const char* text = std::getenv("ZINC_EMULATED_GPU");
+  int major = 9, minor = 0;
+  if (text && std::sscanf(text, "%d.%d", &major, &minor) != 2) std::abort();
+  return major * 10 + minor;
+}
+
+int max_shared() {
+  switch (capability()) {
+    case 75:
+      return 64 << 10;
+    case 80:
+      return 163 << 10;
+    case 90:
+      return 227 << 10;
+    default:
+      return 99 << 10;
+  }
+}
+
+// Device memory: each piece ends where a page begins that nobody may touch, so that a kernel that goes too far ends
+// there; the host's copies are checked here.
+class Memory {
+ public:
+  Code allocate(DevicePointer* at, size_t n_bytes) {
+    const size_t used = (std::max(n_bytes, size_t{1}) + kAlignment - 1) / kAlignment * kAlignment;
+    const size_t mapped = (used + kPage - 1) / kPage * kPage + kPage;
+    void* begin = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (begin == MAP_FAILED) return kOutOfMemory;
+    char* end = static_cast<char*>(begin) + mapped - kPage;
+    mprotect(end, kPage, PROT_NONE);
+    *at = reinterpret_cast<DevicePointer>(end - used);
+    const std::lock_guard lock(mutex_);
+    pieces_[*at] = {begin, mapped, n_bytes};
+    return kSuccess;
+  }
+  Code free(DevicePointer at) {
+    const std::lock_guard lock(mutex_);
+    const auto piece = pieces_.find(at);
+    if (piece == pieces_.end()) return at == 0 ? kSuccess : kInvalidValue;
+    munmap(piece->second.begin, piece->second.mapped);
+    pieces_.erase(piece);
+    return kSuccess;
+  }
+  bool has(DevicePointer at, size_t n_bytes) {
+    const std::lock_guard lock(mutex_);
+    auto piece = pieces_.upper_bound(at);
+    if (piece == pieces_.begin()) return false;
+    --piece;
+    return at + n_bytes <= piece->first + piece->second.n_bytes;
+  }
+
+ private:
+  static constexpr size_t kAlignment = 256, kPage = 4096;
+  struct Piece {
+    void* begin;
+    size_t mapped, n_bytes;
+  };
+  std::mutex mutex_;
+  std::map<DevicePointer, Piece> pieces_;
+};
+Memory memory;
+
+// Host memory that copies run beside the host to and from.
+class PinnedMemory {
+ public:
+  Code allocate(void** at, size_t n_bytes) {
+    *at = std::calloc(std::max(n_bytes, size_t{1}), 1);
+    if (!*at) return kOutOfMemory;
+    const std::lock_guard lock(mutex_);
+    ends_[static_cast<const char*>(*at)] = static_cast<const char*>(*at) + n_bytes;
+    return kSuccess;
+  }
+  void free(void* at) {
+    const std::lock_guard lock(mutex_);
+    ends_.erase(static_cast<const char*>(at));
+    std::free(at);
+  }
+  bool has(const void* at) {
+    const std::lock_guard lock(mutex_);
+    const auto next = ends_.upper_bound(static_cast<const char*>(at));
+    return next != ends_.begin() && static_cast<const char*>(at) < std::prev(next)->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, const char*> ends_;
+};
+PinnedMemory pinned;
+zinc::emulated::Work work;
+
+// host: which of both is the host's. A copy of memory that is not pinned is done when the call returns.
+Code copy(void* to, const void* from, size_t n_bytes, const void* host) {
+  work.add([=] { std::memmove(to, from, n_bytes); });
+  if (host && !pinned.has(host)) work.wait();
+  return kSuccess;
+}
+void* address(DevicePointer at) { return reinterpret_cast<void*>(at); }
+
+// A library of its own even if the same bytes are loaded already: under a name that no other has.
+void* load_image(const char* bytes, size_t n_bytes) {
+  std::string path = (std::filesystem::temp_directory_path() / "emulated_kernel_XXXXXX").string();
+  const int file = mkstemp(path.data());
+  if (file < 0) return nullptr;
+  const bool is_written = write(file, bytes, n_bytes) == static_cast<ssize_t>(n_bytes);
+  close(file);
+  void* image = is_written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!image) std::fprintf(stderr, "emulated GPU: %s\n", dlerror());
+  unlink(path.c_str());
+  return image;
+}
+
+// The shared memory of an image, as it says itself (device/builtins.h).
+std::span<char> shared_of(void* image) {
+  const auto end_of = [&](const char* name) { return reinterpret_cast<char* (*)()>(dlsym(image, name))(); };
+  return {end_of("emulated_shared_begin"), end_of("emulated_shared_end")};
+}
+
+unsigned cluster_of(const LaunchConfig& config) {
+  for (unsigned i = 0; i < config.n_attributes; ++i) {
+    if (config.attributes[i].id == kClusterDimension) return config.attributes[i].value.dimensions[0];
+  }
+  return 1;
+}
+
+bool starts_early(const LaunchConfig& config) {
+  const std::span attributes(config.attributes, config.n_attributes);
+  return std::ranges::any_of(attributes, [](const LaunchAttribute& attribute) {
+    return attribute.id == kProgrammaticLaunch && attribute.value.number != 0;
+  });
+}
+
+bool is_valid(const LaunchConfig& config, const Entry& entry, unsigned cluster) {
+  return config.grid_x > 0 && config.grid_y > 0 && config.grid_z > 0 && config.grid_x % cluster == 0 &&
+         config.grid_y <= 0xFFFF && config.grid_z <= 0xFFFF && cluster <= entry.images.size() &&
+         config.block_x % 32 == 0 && config.block_x <= 1024 && config.block_y == 1 && config.block_z == 1 &&
+         config.shared_bytes <= entry.max_shared;
+}
+
+template <class T>
+T handle(void* object) {
+  return reinterpret_cast<T>(object);
+}
+
+}  // namespace
+
+#define EMULATED extern "C" __attribute__((visibility("default")))
+
+EMULATED Code cuInit(unsigned) { return kSuccess; }
+EMULATED Code cuDriverGetVersion(int* version) { return *version = kDriverVersion, kSuccess; }
+EMULATED Code cuGetErrorString(Code, const char** text) { return *text = "refused by the emulated GPU", kSuccess; }
+
+EMULATED Code cuDeviceGetCount(int* count) { return *count = 1, kSuccess; }
+EMULATED Code cuDeviceGet(int* device, int) { return *device = 0, kSuccess; }
+EMULATED Code cuDeviceGetName(char* name, int length, int) {
+  std::snprintf(name, static_cast<size_t>(length), "emulated GPU");
+  return kSuccess;
+}
+EMULATED Code cuDeviceGetAttribute(int* value, int attribute, int) {
+  switch (attribute) {
+    case kSmCount:
+      *value = kMultiprocessors;
+      return kSuccess;
+    case kMajor:
+      *value = capability() / 10;
+      return kSuccess;
+    case kMinor:
+      *value = capability() % 10;
+      return kSuccess;
+    case kMaxSharedOptIn:
+      *value = max_shared();
+      return kSuccess;
+    case kClusterLaunch:
+      *value = capability() >= 90 ? 1 : 0;
+      return kSuccess;
+    default:
+      return kInvalidValue;
+  }
+}
+EMULATED Code cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = kMemory, kSuccess; }
+EMULATED Code cuDevicePrimaryCtxRetain(Context* context, int) { return *context = handle<Context>(&entries), kSuccess; }
+EMULATED Code cuCtxSetCurrent(Context) { return kSuccess; }
+
+EMULATED Code cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = *total = kMemory, kSuccess; }
+EMULATED Code cuMemAlloc_v2(DevicePointer* at, size_t bytes) { return memory.allocate(at, bytes); }
+EMULATED Code cuMemFree_v2(DevicePointer at) { return work.wait(), memory.free(at); }
+EMULATED Code cuMemAllocHost_v2(void** at, size_t bytes) { return pinned.allocate(at, bytes); }
+EMULATED Code cuMemFreeHost(void* at) { return work.wait(), pinned.free(at), kSuccess; }
+EMULATED Code cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, Stream) {
+  return memory.has(to, bytes) ? copy(address(to), from, bytes, from) : kInvalidValue;
+}
+EMULATED Code cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, Stream) {
+  return memory.has(from, bytes) ? copy(to, address(from), bytes, to) : kInvalidValue;
+}
+EMULATED Code cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes, Stream) {
+  if (!memory.has(to, bytes) || !memory.has(from, bytes)) return kInvalidValue;
+  return copy(address(to), address(from), bytes, nullptr);
+}
+EMULATED Code cuMemsetD8Async(DevicePointer at, unsigned char value, size_t bytes, Stream) {
+  if (!memory.has(at, bytes)) return kInvalidValue;
+  return work.add([=] { std::memset(address(at), value, bytes); }), kSuccess;
+}
+
+// `image`: how many bytes, then a shared library.
+EMULATED Code cuModuleLoadData(Module* module, const void* image) {
+  size_t n_bytes = 0;
+  std::memcpy(&n_bytes, image, sizeof n_bytes);
+  auto loaded = std::make_unique<Loaded>();
+  for (int i = 0; i < kMaxCluster; ++i) {
+    void* its_image = load_image(static_cast<const char*>(image) + sizeof n_bytes, n_bytes);
+    if (!its_image) return kInvalidValue;
+    loaded->images.push_back(its_image);
+  }
+  *module = handle<Module>(loaded.release());  // modules stay for good, as ours do
+  return kSuccess;
+}
+EMULATED Code cuModuleGetFunction(Function* function, Module module, const char* name) {
+  auto* loaded = handle<Loaded*>(module);
+  std::unique_ptr<Entry>& entry = entries[{loaded, name}];
+  if (!entry) {
+    auto found = std::make_unique<Entry>();
+    found->name = name;
+    for (void* image : loaded->images) {
+      void* kernel = dlsym(image, name);
+      if (!kernel) return kNotFound;
+      found->images.push_back({reinterpret_cast<Kernel>(kernel), shared_of(image)});
+    }
+    entry = std::move(found);
+  }
+  *function = handle<Function>(entry.get());
+  return kSuccess;
+}
+EMULATED Code cuFuncSetAttribute(Function function, int attribute, int value) {
+  if (attribute != kMaxDynamicShared) return kSuccess;
+  if (value > max_shared()) return kInvalidValue;
+  handle<Entry*>(function)->max_shared = static_cast<unsigned>(value);
+  return kSuccess;
+}
+
+EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, void** params, void**) {
+  const auto* entry = handle<Entry*>(function);
+  KernelLaunch launch{.facts = {.kernel = entry->name,
+                                .grid = {config->grid_x, config->grid_y, config->grid_z},
+                                .n_threads = config->block_x,
+                                .starts_early = starts_early(*config)},
+                      .images = &entry->images,
+                      .cluster = cluster_of(*config),
+                      .params = {}};
+  if (!is_valid(*config, *entry, launch.cluster)) return kInvalidValue;
+  std::memcpy(launch.params.bytes, params[0], sizeof launch.params.bytes);  // the whole of Launch::params
+  if (recording) {
+    recording->push_back(launch);
+  } else {
+    work.add([launch] { run_launches({&launch, 1}); });
+  }
+  return kSuccess;
+}
+
+EMULATED Code cuStreamCreate(Stream* stream, unsigned) { return *stream = handle<Stream>(&entries), kSuccess; }
+EMULATED Code cuStreamDestroy_v2(Stream) { return kSuccess; }
+EMULATED Code cuStreamSynchronize(Stream) { return work.wait(), kSuccess; }
+// An event is the number of pieces of work it stands behind.
+EMULATED Code cuEventCreate(Event* event, unsigned) { return *event = handle<Event>(new size_t{0}), kSuccess; }
+EMULATED Code cuEventDestroy_v2(Event event) { return delete handle<size_t*>(event), kSuccess; }
+EMULATED Code cuEventRecord(Event event, Stream) { return *handle<size_t*>(event) = work.n_added(), kSuccess; }
+EMULATED Code cuEventSynchronize(Event event) { return work.wait_for_first(*handle<size_t*>(event)), kSuccess; }
+EMULATED Code cuEventElapsedTime(float* ms, Event, Event) { return *ms = 1, kSuccess; }
+
+EMULATED Code cuStreamBeginCapture_v2(Stream, unsigned) { return recording = new Recording, kSuccess; }
+EMULATED Code cuStreamEndCapture(Stream, GraphHandle* graph) {
+  *graph = handle<GraphHandle>(recording);
+  recording = nullptr;
+  return kSuccess;
+}
+EMULATED Code cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, unsigned long long) {
+  *exec = handle<GraphExec>(new Recording(*handle<Recording*>(graph)));
+  return kSuccess;
+}
+EMULATED Code cuGraphDestroy(GraphHandle graph) { return delete handle<Recording*>(graph), kSuccess; }
+EMULATED Code cuGraphExecDestroy(GraphExec exec) { return work.wait(), delete handle<Recording*>(exec), kSuccess; }
+EMULATED Code cuGraphLaunch(GraphExec exec, Stream) {
+  return work.add([recorded = handle<Recording*>(exec)] { run_launches(*recorded); }), kSuccess;
+}
