@@ -81,7 +81,8 @@ TEST_F(GraphCommand, what_the_file_cannot_give_is_one_line_and_exit_code_one) {
   EXPECT_TRUE(says(graph("--draft").text, {"no draft"}));
   EXPECT_TRUE(says(graph("--tokens 1 --sequences 2").text, {"--tokens 1", "--sequences 2"}));
   EXPECT_TRUE(says(graph("--kv-format q8_0").text, {"q8_0", "32"}));  // heads of 8
-  EXPECT_TRUE(says(graph("--kv-format q9").text, {"q9", "f16", "f32"}));
+  EXPECT_TRUE(says(graph("--kv-format fp8_e4m3").text, {"fp8", "32"}));
+  EXPECT_TRUE(says(graph("--kv-format q9").text, {"q9", "f16", "f32", "fp8"}));
   for (const char* wrong : {"--draft", "--kv-format q9", "--tokens 1 --sequences 2"}) {
     const Outcome outcome = graph(wrong);
     EXPECT_EQ(outcome.exit_code, 1) << wrong;

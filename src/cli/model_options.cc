@@ -10,17 +10,26 @@ namespace {
 
 bool is_auto(const ModelOptions& options) { return options.backend.empty() || options.backend == "auto"; }
 
+// A backend that could not be opened: with the reason, unless what it needs is simply not there.
+std::string unusable_text(const BackendInfo& backend) {
+  const Result<std::unique_ptr<Backend>> opened = backend.open(1);
+  const bool is_absent = opened.ok() || opened.error().code == ErrorCode::not_found;
+  return is_absent ? std::string(backend.name) : fmt::format("{} ({})", backend.name, opened.error().message);
+}
+
 }  // namespace
 
+std::string kv_format_name(std::string name) { return name == "fp8_e4m3" ? "fp8" : name; }
+
 void declare_backend_options(CLI::App& app, ModelOptions& options) {
-  const std::string usual =
-      options.backend.empty() ? fmt::format("auto, here {}", default_backend().name) : options.backend;
+  // Not by its name: that takes opening a GPU, and a page of the manual is read on other machines.
+  const std::string usual = options.backend.empty() ? "auto, the fastest that is usable" : options.backend;
   app.add_option("--device,--backend", options.backend,
                  fmt::format("what computes: auto, {}; cuda:N and vulkan:NAME say which card (default: {})",
                              backend_names(), usual));
   app.add_option("--kv", options.kv_format,
-                 "how keys and values are kept: f32, f16 or q8_0 (default: what the backend prefers)")
-      ->check(CLI::IsMember({"f32", "f16", "q8_0"}));
+                 "how keys and values are kept: f32, f16, q8_0, or fp8 on cuda (default: what the backend prefers)")
+      ->transform(CLI::IsMember({"f32", "f16", "q8_0", "fp8"}, kv_format_name));
 }
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {
@@ -39,14 +48,16 @@ Result<ModelInstance> load_model(const ModelOptions& options) {
 
 std::string device_text(const ModelOptions& options, const ModelInstance& model) {
   const BackendInfo& chosen = model.backend_info();
+  const auto text = [&](std::string_view why) {
+    return fmt::format("device {}, {} ({})", chosen.name, model.backend().info().name, why);
+  };
+  if (!is_auto(options)) return text("as asked for");
   std::string passed_over;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if ((*b)->rank > chosen.rank) passed_over += (passed_over.empty() ? "" : ", ") + std::string((*b)->name);
+    if ((*b)->rank > chosen.rank) passed_over += (passed_over.empty() ? "" : ", ") + unusable_text(**b);
   }
-  const std::string why = !is_auto(options)     ? "as asked for"
-                          : passed_over.empty() ? "the fastest there is"
-                                                : "not usable here: " + passed_over + "; `zinc check` says why";
-  return fmt::format("device {}, {} ({})", chosen.name, model.backend().info().name, why);
+  if (passed_over.empty()) return text("the fastest there is");
+  return text("not usable here: " + passed_over + "; `zinc check` says why");
 }
 
 }  // namespace zinc

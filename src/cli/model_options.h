@@ -16,6 +16,8 @@ struct ModelOptions {
   int n_threads = 0;
 };
 
+// A format's own name: what others call fp8_e4m3 is fp8.
+std::string kv_format_name(std::string name);
 // Declares --device, which is called --backend too, and --kv on `app`.
 void declare_backend_options(CLI::App& app, ModelOptions& options);
 // These and --threads.

@@ -14,6 +14,10 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   ZINC_TRY(info, find_backend(name));
   instance.backend_info_ = info;
   instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
+  if (instance.kv_format_ == &k_fp8 && !info->keeps_fp8) {
+    return fail(ErrorCode::unsupported, "the {} backend cannot keep keys and values as 'fp8'; it has f32, f16 and q8_0",
+                info->name);
+  }
   ZINC_TRY(backend, open_backend(name, options.n_threads));
   instance.backend_ = std::move(backend);
   const DeviceInfo device = instance.backend_->info();

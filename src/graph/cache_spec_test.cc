@@ -39,6 +39,8 @@ TEST(PageBytes, count_keys_and_values_of_every_head_and_layer) {
   EXPECT_EQ(page_bytes(group, layers, k_f16), 32u * (2 * 96 + 4 * 64) * 2);
   // q8_0: 34 bytes for each 32 numbers
   EXPECT_EQ(page_bytes(group, layers, *find_format("q8_0")), 32u * (2 * 3 + 4 * 2) * 34);
+  // fp8: 33
+  EXPECT_EQ(page_bytes(group, layers, *find_format("fp8")), 32u * (2 * 3 + 4 * 2) * 33);
 }
 
 // Qwen3.5-35B-A3B has ten attention layers of 2 x 256: 20 KiB per token at f16.

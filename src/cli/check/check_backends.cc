@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "cli/check/check_report.h"
 #include "hub/inventory.h"
 
@@ -35,9 +37,10 @@ json::array add_devices(CheckReport& report, const BackendInfo& info, const Devi
   std::vector<DeviceInfo> devices;
   if (info.devices) devices = info.devices();
   if (devices.empty() && opened) devices.push_back(*opened);
+  // The first of that name: cards may be alike.
+  const auto same = opened ? std::ranges::find(devices, opened->name, &DeviceInfo::name) : devices.end();
+  if (same != devices.end()) same->free_bytes = opened->free_bytes;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const bool is_opened = opened && devices[i].name == opened->name;
-    if (is_opened) devices[i].free_bytes = opened->free_bytes;
     out.push_back(device_json(devices[i]));
     if (!info.devices) continue;
     const std::string free =

@@ -24,28 +24,43 @@ uint64_t bytes_per_token(const Model& model, const Format& kv_format) {
   return n;
 }
 
+bool is_slow(const GgufTensor& tensor, const BackendInfo& backend) {
+  return tensor.view.shape.n_dims() >= 2 && backend.is_fast_format && !backend.is_fast_format(*tensor.view.format);
+}
+
+// What the weights take on the backend's device.
+size_t weight_bytes(const GgufFile& file, const BackendInfo& backend) {
+  size_t n = file.file_bytes();
+  for (const GgufTensor& tensor : file.tensors()) {
+    const size_t decoded = static_cast<size_t>(tensor.view.shape.elems() * backend.decoded_bits / 8);
+    if (is_slow(tensor, backend) && decoded > tensor.view.bytes.size()) n += decoded - tensor.view.bytes.size();
+  }
+  return n;
+}
+
 // What a chat of `context` positions takes (0: as many as fit), by the engine's own arithmetic.
-Result<EngineMemory> chat_memory(const Model& model, const GgufFile& file, size_t limit, int64_t context) {
-  const BackendInfo& backend = default_backend();
+Result<EngineMemory> chat_memory(const Model& model, const GgufFile& file, const BackendInfo& backend, size_t limit,
+                                 int64_t context) {
   const EngineOptions options{.max_sequences = 1,
                               .context = static_cast<int>(std::min(context, model.config.max_context)),
                               .step_tokens = backend.step_tokens,
                               .queue_limit = 1};
-  return plan_engine_memory(model, *find_format(backend.default_kv_format), file.file_bytes(), limit, options);
+  return plan_engine_memory(model, *find_format(backend.default_kv_format), weight_bytes(file, backend), limit,
+                            options);
 }
 
-void check_fit(CheckReport& report, const GgufFile& file, const Model& model, const std::string& name,
-               int64_t context) {
+void check_fit(CheckReport& report, const GgufFile& file, const Model& model, const BackendInfo& backend,
+               const std::string& name, int64_t context) {
   constexpr size_t kAnything = size_t{1} << 60;
   const DeviceInfo& device = report.device;
   const size_t n_free = available_bytes(device), n_all = device.memory_bytes;
-  const Result<EngineMemory> need = chat_memory(model, file, kAnything, context);
+  const Result<EngineMemory> need = chat_memory(model, file, backend, kAnything, context);
   if (!need.ok()) return report.add({CheckStatus::fail, kSection, "memory", need.error().message});
   const int64_t trained = model.config.max_context;
-  const Result<EngineMemory> most = chat_memory(model, file, n_free, 0);
+  const Result<EngineMemory> most = chat_memory(model, file, backend, n_free, 0);
   const int64_t largest = most.ok() ? most.value().cache.context : 0;
-  const bool fits = chat_memory(model, file, n_free, context).ok();
-  const bool fits_empty = chat_memory(model, file, n_all, context).ok();
+  const bool fits = chat_memory(model, file, backend, n_free, context).ok();
+  const bool fits_empty = chat_memory(model, file, backend, n_all, context).ok();
   const EngineMemory& memory = need.value();
   report.model["context"] = std::min(context, trained);
   report.model["weight_bytes"] = memory.weight_bytes;
@@ -76,14 +91,10 @@ void check_fit(CheckReport& report, const GgufFile& file, const Model& model, co
 }
 
 // Formats of weights that the backend computes with, but not with kernels of their own.
-void check_formats(CheckReport& report, const GgufFile& file) {
-  const BackendInfo& backend = default_backend();
-  if (!backend.is_fast_format) return;
+void check_formats(CheckReport& report, const GgufFile& file, const BackendInfo& backend) {
   std::set<std::string_view> slow;
   for (const GgufTensor& tensor : file.tensors()) {
-    if (tensor.view.shape.n_dims() >= 2 && !backend.is_fast_format(*tensor.view.format)) {
-      slow.insert(tensor.view.format->name);
-    }
+    if (is_slow(tensor, backend)) slow.insert(tensor.view.format->name);
   }
   json::array names;
   std::string text;
@@ -93,8 +104,10 @@ void check_formats(CheckReport& report, const GgufFile& file) {
   }
   report.model["slow_formats"] = std::move(names);
   if (slow.empty()) return;
+  const std::string kept =
+      backend.decoded_bits > 0 ? fmt::format(" and are kept in {} bits each", backend.decoded_bits) : "";
   report.add({CheckStatus::warn, kSection, "formats",
-              fmt::format("{} weights have no fast kernels on {}: answers will be slow", text, backend.name),
+              fmt::format("{} weights have no fast kernels on {}{}: answers will be slow", text, backend.name, kept),
               "zinc list   # shows models in other formats, such as Q4_K_M"});
 }
 
@@ -129,7 +142,8 @@ std::string refetch_hint(const FoundModel& found, const std::string& name) {
 
 }  // namespace
 
-void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options) {
+void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options,
+                 const BackendInfo& backend) {
   const std::string name = options.model.empty() ? default_model_name(settings) : options.model;
   const Result<std::optional<FoundModel>> found = find_model(settings, name);
   if (!found.ok() || !found.value()) return report.add(missing_line(settings, name, !options.model.empty()));
@@ -138,7 +152,7 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
   if (!model.ok()) {
     return report.add({CheckStatus::fail, kSection, "file", model.error().message, refetch_hint(*found.value(), name)});
   }
-  const Format& kv_format = *find_format(default_backend().default_kv_format);
+  const Format& kv_format = *find_format(backend.default_kv_format);
   report.model = {{"name", name},
                   {"path", found.value()->path.string()},
                   {"architecture", model.value().architecture->gguf_name},
@@ -147,9 +161,9 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
                   {"slow_formats", json::array()}};
   report.add({CheckStatus::ok, kSection, "file",
               fmt::format("{}: {}, {}", name, model.value().architecture->gguf_name, found.value()->path.string())});
-  check_fit(report, file.value(), model.value(), name, options.context);
+  check_fit(report, file.value(), model.value(), backend, name, options.context);
   if (report.model.contains("weight_bytes")) {
-    check_formats(report, file.value());
+    check_formats(report, file.value(), backend);
     check_speed(report, model.value());
   } else {
     report.model.clear();

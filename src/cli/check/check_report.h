@@ -65,6 +65,8 @@ void check_backends(CheckReport& report);  // opens each, and measures the defau
 CheckLine unusable_line(std::string_view backend, const std::string& why, const std::set<GpuMaker>& gpus);
 void check_driver(CheckReport& report, const DeviceInfo& device);  // what is known of Mesa's for AMD cards
 void check_models(CheckReport& report, const HubSettings& settings);
-void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options);
+// Whether the model fits, and how it runs, on `backend`, whose device is the report's.
+void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options,
+                 const BackendInfo& backend);
 
 }  // namespace zinc

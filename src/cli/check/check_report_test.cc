@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 namespace zinc {
@@ -123,7 +124,8 @@ CheckReport fit_on_card(size_t n_free, size_t n_all) {
   CheckReport report;
   report.device = {.name = "a card", .memory_bytes = n_all, .free_bytes = n_free, .has_own_memory = true};
   HubSettings settings;
-  check_model(report, settings, {.model = ZINC_SOURCE_DIR "/tests/data/oracle/models/llama-q8_0.gguf"});
+  check_model(report, settings, {.model = ZINC_SOURCE_DIR "/tests/data/oracle/models/llama-q8_0.gguf"},
+              default_backend());
   return report;
 }
 const CheckLine& memory_line(const CheckReport& report) {
@@ -153,6 +155,46 @@ TEST(CheckModel, whether_it_fits_is_asked_of_the_card_it_would_run_on) {
   EXPECT_EQ(memory_line(too_large).status, CheckStatus::fail);
   EXPECT_EQ(too_large.model.at("fit").as_string(), "too large");
   EXPECT_EQ(too_large.verdict(), CheckStatus::fail);
+}
+
+// The lines about a model of Q8_0 on a backend that has no kernels for that.
+TEST(CheckModel, formats_that_are_only_decoded_are_named_and_counted_as_they_are_kept) {
+  const auto check_on = [](const BackendInfo& backend) {
+    CheckReport report;
+    report.device = {.name = "a card", .memory_bytes = 1 << 30, .free_bytes = 1 << 30, .has_own_memory = true};
+    check_model(report, {}, {.model = ZINC_SOURCE_DIR "/tests/data/oracle/models/llama-q8_0.gguf"}, backend);
+    return report;
+  };
+  BackendInfo backend = default_backend();
+  backend.is_fast_format = [](const Format&) { return true; };
+  const CheckReport fast = check_on(backend);
+  EXPECT_TRUE(std::ranges::none_of(fast.lines(), [](const CheckLine& line) { return line.name == "formats"; }));
+  backend.name = "a backend";
+  backend.is_fast_format = [](const Format& format) { return format.name != "q8_0"; };
+  backend.decoded_bits = 16;
+  const CheckReport slow = check_on(backend);
+  const auto line = std::ranges::find(slow.lines(), "formats", &CheckLine::name);
+  ASSERT_NE(line, slow.lines().end());
+  EXPECT_EQ(line->status, CheckStatus::warn);
+  EXPECT_TRUE(line->message.starts_with("q8_0 weights have no fast kernels on a backend and are kept in 16 bits each"))
+      << line->message;
+  EXPECT_EQ(slow.model.at("slow_formats").as_array(), json::array{"q8_0"});
+  const auto weights = [](const CheckReport& report) { return report.model.at("weight_bytes").to_number<double>(); };
+  EXPECT_GT(weights(slow), 1.5 * weights(fast));
+  EXPECT_LT(weights(slow), 2.0 * weights(fast));
+}
+
+TEST(CheckModel, gpus_say_which_formats_they_have_kernels_for) {
+  for (const char* name : {"cuda", "vulkan"}) {
+    const BackendInfo& backend = *find_backend(name).value();
+    for (const char* fast :
+         {"q4_k", "q5_k", "q6_k", "q8_0", "q4_0", "iq4_xs", "mxfp4", "bf16", "f16", "f32", "q4_1", "q5_0"}) {
+      EXPECT_TRUE(backend.is_fast_format(*find_format(fast))) << fast << " on " << name;
+    }
+    for (const char* slow : {"q2_k", "q3_k", "iq2_xs", "iq3_s"}) {
+      EXPECT_FALSE(backend.is_fast_format(*find_format(slow))) << slow << " on " << name;
+    }
+  }
 }
 
 TEST(AvailableBytes, a_card_with_memory_of_its_own_does_not_ask_the_machine) {

@@ -20,7 +20,9 @@ namespace {
 struct Options {
   ModelOptions model;
   std::string tokens_text;
+  std::string follow_text;
   std::vector<TokenId> tokens;
+  std::vector<TokenId> follow;  // fed one by one behind tokens, whatever the model would choose
   std::string logits_out;
   int n_greedy = 0;
   bool nll = false;
@@ -67,26 +69,38 @@ std::string is_token_list(const std::string& text) {  // as CLI11 checks: what i
   return parse_tokens(text) ? "" : fmt::format("'{}' is no list of numbers like 1,2,3", text);
 }
 
-Status check_tokens(const Options& options, int64_t vocab_size) {
-  for (TokenId id : options.tokens) {
+Status check_ids(std::string_view option, std::span<const TokenId> ids, int64_t vocab_size) {
+  for (TokenId id : ids) {
     if (id >= 0 && id < vocab_size) continue;
-    return fail(ErrorCode::invalid_input, "--tokens: {} is not a token; the vocabulary has 0 to {}", id,
+    return fail(ErrorCode::invalid_input, "{}: {} is not a token; the vocabulary has 0 to {}", option, id,
                 vocab_size - 1);
   }
+  return ok_status();
+}
+
+Status check_tokens(const Options& options, int64_t vocab_size) {
+  if (Status valid = check_ids("--tokens", options.tokens, vocab_size); !valid.ok()) return valid;
+  if (Status valid = check_ids("--follow", options.follow, vocab_size); !valid.ok()) return valid;
   if (options.nll && options.tokens.size() < 2) {
     return fail(ErrorCode::invalid_input, "--nll needs at least two tokens, --tokens gives {}", options.tokens.size());
   }
   return ok_status();
 }
 
-Result<json::array> decode_greedily(Sequence& sequence, std::span<const float> logits, int n) {
+// The greedy choice at each of n places, one step of one token each; `follow` is fed instead of the choices where it is
+// given, and `logits` then gets a row for each place (it comes with the first).
+Result<json::array> decode_greedily(Sequence& sequence, std::vector<float>& logits, int n,
+                                    std::span<const TokenId> follow) {
   json::array ids;
+  std::vector<float> row = logits;
   for (int i = 0; i < n; ++i) {
-    const TokenId id = argmax(logits);
+    TokenId id = argmax(row);
     ids.push_back(id);
     if (i + 1 == n) break;
+    if (!follow.empty()) id = follow[static_cast<size_t>(i)];
     ZINC_TRY(next, sequence.feed({&id, 1}));
-    logits = next;
+    row.assign(next.begin(), next.end());
+    if (!follow.empty()) logits.insert(logits.end(), row.begin(), row.end());
   }
   return ids;
 }
@@ -112,7 +126,7 @@ Status run(const Options& options) {
   report["top"] = argmax(last);
   report["top_logit"] = last[static_cast<size_t>(argmax(last))];
   if (options.n_greedy > 0) {
-    ZINC_TRY(ids, decode_greedily(sequence, last, options.n_greedy));
+    ZINC_TRY(ids, decode_greedily(sequence, last, options.n_greedy, options.follow));
     report["greedy"] = std::move(ids);
   }
   if (!options.logits_out.empty()) {
@@ -131,11 +145,20 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("model", options->model.path, kModelHelp)->required();
   app.add_option("--tokens", options->tokens_text, "token ids, separated by commas")->required()->check(is_token_list);
   app.add_option("--logits-out", options->logits_out, "write the last position's logits as little-endian float32");
-  app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")->check(CLI::Range(0, 1 << 20));
+  CLI::Option* greedy =
+      app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")->check(CLI::Range(0, 1 << 20));
+  app.add_option("--follow", options->follow_text,
+                 "feed these ids one by one instead of the greedy choices; --logits-out has a row before each")
+      ->check(is_token_list)
+      ->excludes(greedy);
   app.add_flag("--nll", options->nll, "mean negative log-likelihood of the tokens");
   declare_model_options(app, options->model);
   return [options] {
     options->tokens = *parse_tokens(options->tokens_text);  // checked above
+    if (!options->follow_text.empty()) {
+      options->follow = *parse_tokens(options->follow_text);
+      options->n_greedy = static_cast<int>(options->follow.size());
+    }
     return run(*options);
   };
 }

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
+#include "cli/model_options.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost_table.h"
 #include "graph/graph_export.h"
@@ -28,7 +29,7 @@ struct Options {
 
 // Keys and values are kept in whole blocks of the format.
 Result<const Format*> choose_kv_format(const std::string& name, std::span<const LayerCache> layers) {
-  const Format* format = find_format(name);
+  const Format* format = find_format(kv_format_name(name));
   if (format == nullptr || format->encode == nullptr) {
     std::string known;
     for (const Format* const* f = kFormats; *f; ++f) {
