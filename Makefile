@@ -21,7 +21,7 @@ run_configured = [ -e build/build.ninja ] || if command -v npm >/dev/null; then 
 with_page = [ ! -e build/without-page ] || { cmake --preset release -DZINC_WEB=ON && rm build/without-page; }
 FORMATTED = git ls-files -z '*.cc' '*.h'
 
-.PHONY: build install deb run test check layers format fmt fuzz asan bench clean
+.PHONY: build install deb run test check layers format fmt fuzz asan tsan bench clean
 
 build:
 	@$(DEPS) build web
@@ -81,6 +81,13 @@ asan:
 	@$(call configured,asan,build-asan,-DCMAKE_CXX_COMPILER=$(CLANGXX))
 	@cmake --build --preset asan -j $(JOBS) --target sanitized_tests
 	@$(CTEST) --test-dir build-asan -L sanitized
+
+# What has threads under ThreadSanitizer.
+tsan:
+	@$(DEPS) build test
+	@$(call configured,tsan,build-tsan)
+	@cmake --build --preset tsan -j $(JOBS) --target threaded_tests
+	@$(CTEST) --test-dir build-tsan -L threaded
 
 # Every fuzz target for FUZZ_SECONDS each. What it finds interesting goes to build-fuzz/found, what breaks it to
 # build-fuzz/broken; a broken input belongs into tests/fuzz/corpus together with its fix.

@@ -39,6 +39,10 @@ has_curl() { # Debian keeps the header in a folder of the machine's kind
   has_header curl/curl.h || [ -e "/usr/include/$(uname -m)-linux-gnu/curl/curl.h" ]
 }
 
+has_boost_context() { # compiled, unlike the rest of Boost we use
+  compgen -G '/usr/lib/*/libboost_context.so' >/dev/null || [ -e /usr/local/lib/libboost_context.so ]
+}
+
 has_browser() { has_command chromium || has_command chromium-browser || has_command google-chrome; }
 
 has_vulkan_layers() { compgen -G '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' >/dev/null; }
@@ -85,6 +89,7 @@ missing_for() {
       has_command curl || echo curl
       has_command ccache || echo ccache
       has_browser || echo chromium
+      has_boost_context || echo @boost-context
       has_llvmpipe || echo mesa-vulkan-drivers
       has_vulkan_layers || echo vulkan-validationlayers
       has_command tmux || echo tmux
@@ -148,6 +153,10 @@ install() {
       @boost)
         name=$(boost_package)
         packages+=("$name")
+        ;;
+      @boost-context) # of the release the headers are or will be of
+        name=$(boost_package)
+        packages+=("${name/libboost/libboost-context}")
         ;;
       @clang) mapfile -t -O "${#packages[@]}" packages < <(clang_packages) ;;
       cmake)
