@@ -94,6 +94,17 @@ class ProgramTest : public testing::Test {
     return end;
   }
 
+  // The end of `command` after a Ctrl-C that came when its model was loaded, which on a busy machine takes its time.
+  // --foreground: else timeout signals the program and then its process group, and a second Ctrl-C ends it at once.
+  ProcessEnd interrupt(const std::string& before, const std::string& command) const {
+    ProcessEnd end;
+    for (const double seconds : {1.5, 5.0, 20.0}) {
+      end = shell(fmt::format("{}timeout --foreground --preserve-status -s INT {} {}", before, seconds, command));
+      if (!end.out.empty()) break;
+    }
+    return end;
+  }
+
   ProcessEnd run_to_the_end(Process process) const {
     process.folder = folder_;
     process.time_limit = std::chrono::seconds(60);
@@ -267,6 +278,26 @@ TEST_F(ProgramTest, a_failed_evaluation_leaves_no_output_file) {
   }
 }
 
+TEST_F(ProgramTest, an_evaluation_that_follows_ids_gives_the_choice_and_the_logits_before_each) {
+  const auto evaluate = [this](const std::string& decode) {
+    return parse_json(shell("$ZINC debug eval $MODEL --tokens 1,2,3 --logits-out logits.f32 " + decode).out)
+        .value()
+        .as_object();
+  };
+  const json::array free = evaluate("--greedy 3").at("greedy").as_array();
+  const auto row = fs::file_size(folder_ / "logits.f32");
+  const int64_t first = free.at(0).as_int64(), other = free.at(1).as_int64() == 5 ? 6 : 5;
+  const json::array led =
+      evaluate("--follow " + std::to_string(first) + "," + std::to_string(other) + ",7").at("greedy").as_array();
+  EXPECT_EQ(fs::file_size(folder_ / "logits.f32"), 3 * row);
+  EXPECT_EQ(led.at(0), free.at(0));
+  EXPECT_EQ(led.at(1), free.at(1));
+  const std::string behind = "1,2,3," + std::to_string(first) + "," + std::to_string(other);
+  EXPECT_EQ(led.at(2), parse_json(shell("$ZINC debug eval $MODEL --tokens " + behind).out).value().at("top"));
+  EXPECT_NE(zinc({"debug", "eval", kModel, "--tokens", "1", "--follow", "999999"}).err.find("--follow"),
+            std::string::npos);
+}
+
 TEST_F(ProgramTest, a_hostile_name_or_value_in_a_file_reaches_the_terminal_on_one_line) {
   const std::string model = file(
       "model.gguf", GgufBytes(0, 1).string_key("general.architecture", "two\nlines \x1b[2J and a \xff byte").str());
@@ -327,6 +358,14 @@ TEST_F(ProgramTest, a_context_too_small_for_the_prompt_is_refused_with_both_numb
   EXPECT_EQ(report(fmt::format("hello -n 0 -c {}", n)).at("finish_reason").as_string(), "context_full");
 }
 
+TEST_F(ProgramTest, keys_and_values_that_a_backend_cannot_keep_are_refused_with_those_it_can) {
+  for (const char* name : {"fp8", "fp8_e4m3"}) {
+    EXPECT_TRUE(says(refusal({"run", kModel, "hello", "--backend", "cpu", "--kv", name}),
+                     {"the cpu backend", "'fp8'", "f32, f16 and q8_0"}));
+  }
+  EXPECT_EQ(zinc({"run", kModel, "hello", "--kv", "fp7"}).exit_code, 2);
+}
+
 TEST_F(ProgramTest, an_empty_or_unreadable_prompt_is_refused) {
   EXPECT_TRUE(says(refusal({"run", kModel, ""}), {"prompt is empty"}));
   EXPECT_TRUE(says(refusal({"run", kModel, "--raw", ""}), {"prompt is empty"}));
@@ -369,23 +408,20 @@ TEST_F(ProgramTest, an_answer_nobody_reads_any_more_ends) {
   EXPECT_EQ(end.out.size(), 5u);
 }
 
-// --foreground: else timeout signals the program and then its process group, and a second Ctrl-C ends it at once.
 TEST_F(ProgramTest, interrupting_the_answer_keeps_it_and_prints_the_figures) {
-  const std::string interrupted =
-      "timeout --foreground --preserve-status -s INT 1.5 $ZINC run $MODEL hello -n 0 -c 100000 --temp 0";
-  const ProcessEnd end = shell(interrupted);
+  const std::string command = "$ZINC run $MODEL hello -n 0 -c 100000 --temp 0";
+  const ProcessEnd end = interrupt("", command);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_GT(end.out.size(), 5u);
   EXPECT_EQ(end.out.back(), '\n');
   EXPECT_TRUE(says(end.err, {"prompt ", "(cancelled)", "zinc: interrupted"}));
-  const ProcessEnd reported = shell(interrupted + " --json");
+  const ProcessEnd reported = interrupt("", command + " --json");
   EXPECT_EQ(reported.exit_code, 130);
   EXPECT_TRUE(says(reported.out, {"\"finish_reason\":\"cancelled\""}));
 }
 
 TEST_F(ProgramTest, interrupting_the_prompt_prints_how_far_it_was_read) {
-  const ProcessEnd end = shell(
-      "yes word | head -c 90000 | timeout --foreground --preserve-status -s INT 1.5 $ZINC run $MODEL -n 0 -c 100000");
+  const ProcessEnd end = interrupt("yes word | head -c 90000 | ", "$ZINC run $MODEL -n 0 -c 100000");
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_EQ(end.out, "\n");
   EXPECT_TRUE(says(end.err, {"generated 0 tokens", "(cancelled)", "zinc: interrupted"}));

@@ -107,26 +107,30 @@ FaultServer::Script paced(const std::string& bytes, int pause_ms) {
   };
 }
 
-// Some connections are quick and some slow, so that chunks are whole at different times.
-FaultServer::Script unevenly_paced(const std::string& bytes) {
-  return [file = ServedFile{.bytes = bytes}](const ServedRequest& request) {
+// Some connections are quick and some slow, so that chunks are whole at different times. While it is held, the end of
+// the file does not come.
+FaultServer::Script unevenly_paced(const std::string& bytes, const std::atomic<bool>& is_held) {
+  return [file = ServedFile{.bytes = bytes}, &is_held](const ServedRequest& request) {
     FaultReply reply = honest_reply(request, file);
     reply.piece_bytes = 256 << 10;
     reply.piece_pause_ms = 2 + request.number % 8 * 8;
+    const bool is_last = request.range && request.range->second == file.bytes.size();
+    if (is_held && is_last && !request.is_probe()) reply.stall_after = reply.body.size() - 1000;
     return reply;
   };
 }
 
 TEST_F(PullTest, killed_at_twenty_random_points_it_goes_on_each_time_and_ends_with_the_right_file) {
   const std::string model = large_model(80 << 20);
-  FaultServer server(unevenly_paced(model));
+  std::atomic<bool> is_held = true;
+  FaultServer server(unevenly_paced(model, is_held));
   std::mt19937 random(20);
   size_t n_kept = 0;
   for (int i = 0; i < 20; ++i) {
     const pid_t child = start({"pull", server.url("/large.gguf")});
     std::this_thread::sleep_for(std::chrono::milliseconds(5 + random() % 100));
-    // Every fourth time it may first finish a chunk, however slow the machine is.
-    for (int n = 0; i % 4 == 3 && n < 500 && n_journalled("large", "large.gguf") == n_kept; ++n) {
+    // Every fourth time it may first finish a chunk, however slow the machine is, until half of them are there.
+    for (int n = 0; i % 4 == 3 && n_kept < 10 && n < 6000 && n_journalled("large", "large.gguf") == n_kept; ++n) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     ::kill(child, SIGKILL);
@@ -137,6 +141,7 @@ TEST_F(PullTest, killed_at_twenty_random_points_it_goes_on_each_time_and_ends_wi
     n_kept = n_journalled("large", "large.gguf");
   }
   EXPECT_GE(n_kept, 5u);
+  is_held = false;
   const ProcessEnd end = zinc({"pull", server.url("/large.gguf"), "--json"});
   ASSERT_EQ(end.exit_code, 0) << end.err;
   EXPECT_TRUE(contents(folder("large") / "large.gguf") == model);

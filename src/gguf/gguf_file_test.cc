@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <random>
@@ -475,11 +475,11 @@ TEST(GgufFile, a_vocabulary_of_256k_strings_opens_quickly) {
   std::vector<std::string> tokens;
   for (int i = 0; i < 256 * 1024; ++i) tokens.push_back(fmt::format("token{}", i));
   const std::string bytes = GgufWriter().add("tokens", tokens).bytes();
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: a neighbour's work is no part of it
   const auto file = parse(bytes);
-  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   ASSERT_TRUE(file.ok());
-  EXPECT_LT(elapsed, std::chrono::milliseconds(100));  // about 1 ms; the limit leaves room for sanitizers
+  EXPECT_LT(seconds, 0.5);  // about a millisecond; the limit leaves room for sanitizers
   const auto read = file.value().get<std::vector<std::string_view>>("tokens");
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read.value().size(), tokens.size());

@@ -20,8 +20,9 @@ void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept {
   ++n_allocations;
   return std::malloc(n_bytes);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+// Not inlined: GCC would take malloc's memory, which it sees, for that of its own operator new, which it does not.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace zinc {
 namespace {

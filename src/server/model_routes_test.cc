@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 #include "tests/support/api_fixture.h"
 
@@ -25,9 +26,10 @@ class NotingLibrary final : public ModelLibrary {
   }
 
  private:
-  static void answer(const std::string& what, Done done, int status = 200) {
-    std::thread([=] { done(LibraryAnswer{.body = {{"did", what}}, .status = status}); }).detach();
+  void answer(const std::string& what, Done done, int status = 200) {
+    threads_.emplace_back([=] { done(LibraryAnswer{.body = {{"did", what}}, .status = status}); });
   }
+  std::vector<std::jthread> threads_;  // whoever is told ends after them
 };
 
 class ModelRoutes : public ApiTest {

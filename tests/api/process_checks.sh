@@ -10,7 +10,7 @@ fails() { # fails PATTERN ARGUMENTS...: exit code 1 with this on standard error
   local pattern=$1 code=0
   shift
   n=$((n + 1))
-  timeout 20 "$zinc" serve "$@" >"$folder/out" 2>"$folder/err" || code=$?
+  timeout 90 "$zinc" serve "$@" >"$folder/out" 2>"$folder/err" || code=$?
   if [ $code -ne 1 ] || ! grep -q -- "$pattern" "$folder/err"; then
     echo "zinc serve $*: exit code $code, expected 1 with '$pattern':" >&2
     cat "$folder/err" >&2
@@ -22,7 +22,7 @@ start() { # sets pid and url
   : >"$folder/out"
   "$zinc" serve "$model" --port 0 "$@" >"$folder/out" 2>"$folder/err" &
   pid=$!
-  for _ in $(seq 200); do
+  for _ in $(seq 1200); do
     url=$(sed -n 's/^listening on //p' "$folder/out")
     [ -z "$url" ] || return 0
     sleep 0.05
@@ -56,9 +56,9 @@ ends_well 'idle'
 start
 curl -sSN "$url/v1/completions" -d '{"prompt":"once","max_tokens":900,"ignore_eos":true,"stream":true}' >"$folder/stream" &
 reader=$!
-for _ in $(seq 200); do
+for _ in $(seq 3000); do
   ! grep -q 'data:' "$folder/stream" || break
-  sleep 0.01
+  sleep 0.02
 done
 kill -TERM "$pid"
 wait "$reader"

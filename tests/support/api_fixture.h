@@ -24,9 +24,9 @@ class TestLoop {
     }
     changed_.notify_one();
   }
-  // Runs tasks until `done`; false after ten seconds.
+  // Runs tasks until `done`; false after a minute.
   bool run_until(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (!done()) {
       std::function<void()> task;
       {

@@ -31,7 +31,7 @@ inline const std::string& new_bytes() {
 
 inline DownloadLimits quick_limits() {
   DownloadLimits limits;
-  limits.transfer = {.connect_ms = 2000, .stall_ms = 300};
+  limits.transfer = {.connect_ms = 10'000, .stall_ms = 10'000};
   limits.chunk_bytes = kChunk;
   limits.max_chunks_per_request = 4;
   limits.n_connections = 4;

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -137,7 +138,12 @@ class FaultServer {
   void accept_all() {
     while (wait_readable(listener_)) {
       const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (fd >= 0) serving_.emplace_back([this, fd] { serve(fd); });
+      if (fd < 0) continue;
+      // Head and body are written apart: without it the second waits until the client's kernel has acknowledged the
+      // first, 40 ms later.
+      const int at_once = 1;
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+      serving_.emplace_back([this, fd] { serve(fd); });
     }
   }
 

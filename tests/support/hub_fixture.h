@@ -18,7 +18,7 @@ class HubFixture : public testing::Test {
     settings_.hf_cache = root_ / "hf";
     settings_.ollama_stores = {root_ / "ollama"};
     settings_.python = (root_ / "no-python").string();
-    settings_.limits.transfer = {.connect_ms = 2000, .stall_ms = 2000};
+    settings_.limits.transfer = {.connect_ms = 10'000, .stall_ms = 10'000};
     settings_.limits.chunk_bytes = 1024;
     settings_.limits.first_pause_ms = 1;
     settings_.limits.n_failures = 2;

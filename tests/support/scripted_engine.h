@@ -64,10 +64,10 @@ class ScriptedEngine final : public EnginePort {
     return out;
   }
 
-  // Waits until nothing runs any more; false after ten seconds.
+  // Waits until nothing runs any more; false after a minute.
   bool wait_until_idle() const {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return running_.empty(); });
+    return changed_.wait_for(lock, std::chrono::minutes(1), [this] { return running_.empty(); });
   }
   int n_submitted() const { return locked(n_submitted_); }
   int n_cancelled() const { return locked(n_cancelled_); }

@@ -1,9 +1,11 @@
 // The backends tests run on: every one built in, and Vulkan's device on the CPU, which is only ever used by name.
 #pragma once
 
+#include <cstdlib>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/cache_folder.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ZINC_IS_SANITIZED 1
@@ -37,10 +39,31 @@ inline const BackendInfo* cpu_vulkan() {
   return info.open ? &info : nullptr;
 }
 
+// "vulkan:emulated", likewise: tests/emulated_vulkan, where it is found before Vulkan's loader.
+inline const BackendInfo* emulated_vulkan() {
+  static const BackendInfo info = [] {
+    const Result<const BackendInfo*> vulkan = find_backend("vulkan");
+    if (!vulkan.ok()) return BackendInfo{};
+    BackendInfo named = *vulkan.value();
+    named.name = "vulkan:emulated";
+    named.open = [](int n_threads) { return open_backend("vulkan:emulated", n_threads); };
+    named.usable = [] {
+      static const bool usable = open_backend("vulkan:emulated", 1).ok();
+      return usable;
+    };
+    return named;
+  }();
+  return info.open ? &info : nullptr;
+}
+
+// Compiled kernels are kept in the folder ZINC_TEST_CACHE names, if it names one, so that the processes in which a
+// card's tests run side by side compile each once.
 inline std::vector<const BackendInfo*> tested_backends() {
+  if (const char* folder = std::getenv("ZINC_TEST_CACHE")) keep_caches_in(folder);
   std::vector<const BackendInfo*> all;
   for (const BackendInfo* const* b = kBackends; *b; ++b) all.push_back(*b);
   if (cpu_vulkan()) all.push_back(cpu_vulkan());
+  if (emulated_vulkan()) all.push_back(emulated_vulkan());
   return all;
 }
 

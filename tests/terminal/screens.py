@@ -29,7 +29,7 @@ import script_model
 ZINC, MODEL = sys.argv[1], sys.argv[2]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
 DEFAULT_MODEL = CACHE / "zinc" / "models" / "smollm2-135m-instruct"
-PATIENCE_S = 30
+PATIENCE_S = 120  # only what never comes takes so long, however busy the machine is
 
 
 class Terminal:
@@ -117,12 +117,25 @@ class Raw:
                 break
         return self.seen
 
-    def wait_for(self, text):
+    def wait(self, holds, what):
         end = time.monotonic() + PATIENCE_S
-        while text not in self.seen and time.monotonic() < end:
+        while not holds() and time.monotonic() < end:
             self.read(0.1)
-        if text not in self.seen:
-            raise AssertionError(f"{text!r} did not come, but {self.seen[-400:]!r}")
+        if not holds():
+            raise AssertionError(f"{what} did not come, but {self.seen[-400:]!r}")
+
+    def wait_for(self, text):
+        self.wait(lambda: text in self.seen, repr(text))
+
+    def wait_until_full(self):
+        """Until the program can write no more: what it wrote, and nobody read, is much and has not grown for a second."""
+        n_before, n_now = -1, 0
+        end = time.monotonic() + PATIENCE_S
+        while n_now < 1000 or n_now != n_before:
+            if time.monotonic() > end:
+                raise AssertionError(f"it wrote {n_now} bytes and goes on")
+            time.sleep(1.0)
+            n_before, n_now = n_now, int.from_bytes(fcntl.ioctl(self.ours, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def close(self):
         if self.program.poll() is None:
@@ -132,9 +145,11 @@ class Raw:
 
 
 class SlowServer:
-    """Files over HTTP on loopback, in small pieces with pauses."""
+    """Files over HTTP on loopback, in small pieces with pauses; the second half of a long one only after `goes_on` is set."""
 
     def __init__(self, files, bytes_per_s):
+        goes_on = self.goes_on = threading.Event()
+
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *words):
                 pass
@@ -157,6 +172,8 @@ class SlowServer:
                 self.end_headers()
                 piece = max(1, bytes_per_s // 20)
                 for at in range(begin, end, piece):
+                    if at > len(data) // 2:
+                        goes_on.wait()
                     try:
                         self.wfile.write(data[at:min(at + piece, end)])
                     except OSError:
@@ -170,6 +187,7 @@ class SlowServer:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):
+        self.goes_on.set()
         self.server.shutdown()
         self.server.server_close()
 
@@ -462,7 +480,7 @@ class Chat(ScreenTest):
         chat = self.open_raw("-c", "100000", "--temp", "0")
         chat.wait_for(b"/help lists commands")
         chat.keys(b"hello\r")
-        time.sleep(1.0)  # nobody reads: the terminal is full
+        chat.wait_until_full()
         chat.keys(b"\x03")
         time.sleep(0.2)
         chat.wait_for(b"(stopped)")
@@ -475,13 +493,14 @@ class Chat(ScreenTest):
         chat.wait_for(b"\x1b[?2004h")
         chat.program.send_signal(signal.SIGTERM)
         chat.wait_for(b"\x1b[?2004l")
-        self.assertEqual(chat.program.wait(10), -signal.SIGTERM)
+        self.assertEqual(chat.program.wait(PATIENCE_S), -signal.SIGTERM)
         busy = self.open_raw("-c", "100000", "--temp", "0")
         busy.wait_for(b"/help lists commands")
+        n_before = len(busy.seen)
         busy.keys(b"hello\r")
-        busy.read(0.5)
+        busy.wait(lambda: len(busy.seen) > n_before + 400, "an answer")
         busy.keys(b"\x1c")  # Ctrl-\\
-        busy.read(0.5)
+        busy.wait(lambda: busy.program.poll() is not None, "its end")
         self.assertTrue(termios.tcgetattr(busy.ours)[3] & termios.ECHO)
 
     def test_what_follows_a_question_is_not_asked_where_ctrl_c_cut_a_script(self):
@@ -529,7 +548,7 @@ class Chat(ScreenTest):
         self.assertEqual(self.questions(chat), texts)
         chat.keys("Up", "Up", "Up")  # past /save and the last one
         chat.keys("Enter")
-        time.sleep(0.5)
+        chat.wait(lambda lines: lines[-1] == ">" and "2 tokens, " in "".join(lines).rsplit("/save", 1)[-1], "one more answer")
         self.assertEqual(self.questions(chat)[-1], texts[2])
 
     def test_keys_work_with_an_editrc_for_vi(self):
@@ -616,6 +635,7 @@ class FirstUse(ScreenTest):
         first = self.run_model()
         lines = first.wait_for(">  ")  # the bar, under way
         self.assertRegex(" ".join(lines), r"\[=*> *\] +\d+ %  .* of ")
+        self.server.goes_on.set()
         lines = first.wait_for("The sky is blue.")
         self.assertNotIn("[=", " ".join(lines), "the bar leaves no trace")
         first.wait_for("exit code 0")
@@ -626,6 +646,7 @@ class FirstUse(ScreenTest):
 
     def test_a_terminal_that_cannot_move_its_cursor_gets_lines(self):
         self.addCleanup(self.server.close)
+        self.server.goes_on.set()
         self.environment.append("TERM=dumb")
         dumb = self.run_model()
         lines = dumb.wait_for("The sky is blue.")
@@ -640,6 +661,7 @@ class FirstUse(ScreenTest):
         first.wait_for("exit code 130")
         parts = [p for p in pathlib.Path(self.folder, "cache").rglob("*") if p.name.endswith(".part")]
         self.assertTrue(parts, "what came is kept")
+        self.server.goes_on.set()
         self.run_model().wait_for("The sky is blue.")
 
 

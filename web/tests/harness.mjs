@@ -108,16 +108,20 @@ function pass(between, request, body, response) {
   onward.end(body);
 }
 
-// Passes a stream on event by event, as a larger model would make them.
+// Passes a stream on event by event, as a larger model would make them; where the server's end is cut, so is this one.
 async function trickle(answer, response) {
-  for await (const part of answer) {
-    for (const event of part.toString('latin1').split(/(?<=\n\n)/)) {
-      if (response.destroyed) return;
-      response.write(event, 'latin1');
-      await pause(10);
+  try {
+    for await (const part of answer) {
+      for (const event of part.toString('latin1').split(/(?<=\n\n)/)) {
+        if (response.destroyed) return;
+        response.write(event, 'latin1');
+        await pause(10);
+      }
     }
+    response.end();
+  } catch {
+    response.destroy();
   }
-  response.end();
 }
 
 async function play(between, body, request, response) {
@@ -167,6 +171,9 @@ export const says = (text, size = 7) => (stage) => {
   stage.end();
 };
 
+// What is waited for comes at once, but on a busy machine; a test that waits so long has failed.
+const kPatience_ms = 60_000;
+
 let browser;
 export async function openBrowser() {
   browser ??= await chromium.launch({
@@ -194,7 +201,7 @@ export async function openPage(url, { hastenBy = 0, ...options } = {}) {
       window.setTimeout = (run, ms, ...rest) => real(run, ms >= 10_000 ? ms / times : ms, ...rest);
     }, hastenBy);
   }
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(kPatience_ms);
   const seen = { foreign: [], errors: [], violations: [], executed: [] };
   const origin = new URL(url).origin;
   context.on('request', (request) => {
@@ -268,14 +275,16 @@ export const stored = (page) =>
       }),
   );
 
-// Waits until a message that `fits` is stored.
-export async function untilStored(page, fits) {
-  for (const end = Date.now() + 10_000; Date.now() < end; await pause(50)) {
-    const found = (await stored(page)).messages.find(fits);
+// Waits until what is stored is so that `finds` returns something, and returns that.
+export async function until(page, finds) {
+  for (const end = Date.now() + kPatience_ms; Date.now() < end; await pause(50)) {
+    const found = finds(await stored(page));
     if (found) return found;
   }
-  throw new Error(`nothing of the kind is stored: ${fits}`);
+  throw new Error(`what is stored never came to be so: ${finds}`);
 }
+export const untilStored = (page, fits) => until(page, ({ messages }) => messages.find(fits));
+export const untilDrafted = (page, fits) => until(page, ({ drafts }) => drafts.find(fits));
 
 export async function setField(page, name, value) {
   await page.keyboard.press('Control+,');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { networkInterfaces } from 'node:os';
 import test from 'node:test';
-import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, startZinc, stored, untilStored } from './harness.mjs';
+import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, startZinc, stored, until, untilDrafted, untilStored } from './harness.mjs';
 
 const between = setStage();
 
@@ -57,7 +57,7 @@ test('deleting a conversation while it is answered ends the answer, and undo bri
   await page.locator('.toast button').waitFor();
   go();
   await pause(400);
-  assert.deepEqual(await stored(page), { conversations: [], messages: [], tokens: [], drafts: [] });
+  await until(page, (all) => Object.values(all).every((records) => records.length === 0));
   await page.locator('.toast button', { hasText: 'Undo' }).click();
   await page.locator('.by-assistant .prose', { hasText: 'first part' }).waitFor();
   assert.equal(await page.inputValue('#prompt'), 'a draft');
@@ -92,7 +92,7 @@ test('a draft with six megabytes attached survives a reload, and is gone once it
   await attach(page, 'big.txt', big);
   await page.locator('.chips li').waitFor();
   await page.waitForFunction(() => !document.querySelector('.alarm'));
-  await pause(400);
+  await untilDrafted(page, ({ text, attachments }) => text === 'look at it' && attachments.length === 1);
   await page.reload();
   await page.locator('.chips li', { hasText: 'big.txt' }).waitFor();
   assert.equal(await page.inputValue('#prompt'), 'look at it');
@@ -105,7 +105,7 @@ test('a draft with six megabytes attached survives a reload, and is gone once it
   await page.locator('.chips li').waitFor();
   await page.press('#prompt', 'Enter');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
-  await pause(300);
+  await until(page, ({ drafts }) => drafts.length === 0);
   await page.reload();
   await page.waitForFunction(() => document.querySelectorAll('.message').length === 4);
   assert.equal(await page.inputValue('#prompt'), '');
@@ -266,7 +266,7 @@ test('files that are malformed in any field leave a page that works', async () =
   for (const text of ['{"format":"zinc-conversations","version":1,"conversations":7}', '[]', 'null', '{"format":"zinc-conversations","version":99,"conversations":[]}']) {
     await importFile(page, 'x.json', text);
     await page.locator('.toast', { hasText: 'could not be imported' }).waitFor();
-    await page.waitForFunction(() => document.querySelectorAll('.toast').length === 0, null, { timeout: 8000 });
+    await page.waitForFunction(() => document.querySelectorAll('.toast').length === 0);
   }
   await close();
 });
@@ -417,8 +417,7 @@ test('what is written as the result of a tool survives a reload, and is gone onc
   await page.getByRole('button', { name: 'Send result' }).click();
   await page.locator('.prose', { hasText: 'Sunny.' }).waitFor();
   await untilStored(page, (message) => message.content === 'Sunny.');
-  await pause(400);
-  assert.deepEqual((await stored(page)).drafts, []);
+  await until(page, ({ drafts }) => drafts.length === 0);
   await close();
 });
 
@@ -501,7 +500,7 @@ test('a word typed in the last moment does not cost an attachment that is too la
   const { page, close } = await openPage(between.url);
   await attach(page, 'big.txt', 'x'.repeat(6_000_000));
   await page.locator('.chips li').waitFor();
-  await pause(600);
+  await untilDrafted(page, ({ attachments }) => attachments.length === 1);
   await page.evaluate(() => {
     const field = document.getElementById('prompt');
     field.value = 'just now';
@@ -517,11 +516,11 @@ test('two tabs that write in the same place find each its own words again', asyn
   between.script = says('ok');
   const { page, context, close } = await openPage(between.url);
   await page.fill('#prompt', 'words of the first tab');
-  await pause(400);
+  await untilDrafted(page, ({ text }) => text === 'words of the first tab');
   const other = await context.newPage();
   await other.goto(between.url);
   await other.fill('#prompt', 'words of the second tab');
-  await pause(400);
+  await untilDrafted(page, ({ text }) => text === 'words of the second tab');
   await page.reload();
   await page.waitForFunction(() => document.getElementById('prompt')?.value === 'words of the first tab');
   await other.press('#prompt', 'Enter');
@@ -664,7 +663,7 @@ test('a draft is forgotten only once it is stored as a message', async () => {
   between.script = says('ok');
   const { page, context, close } = await openPage(between.url);
   await page.fill('#prompt', 'a long thought');
-  for (const end = Date.now() + 5000; Date.now() < end && (await stored(page)).drafts.length === 0; ) await pause(50);
+  await until(page, ({ drafts }) => drafts.length > 0);
   await page.evaluate(() => {
     IDBObjectStore.prototype.put = () => {
       throw new DOMException('no room is left', 'QuotaExceededError');
@@ -708,7 +707,7 @@ test('an answer that its tab ends while another asks about it is not cut back', 
 test('what a tab left behind does not win over a draft that was written later', async () => {
   const { page, close } = await openPage(between.url);
   await page.fill('#prompt', 'the later words');
-  for (const end = Date.now() + 5000; Date.now() < end && (await stored(page)).drafts.length === 0; ) await pause(50);
+  await until(page, ({ drafts }) => drafts.length > 0);
   await page.evaluate(() => {
     sessionStorage.clear();
     const left = { conversations: [], messages: [], drafts: [{ id: '', text: 'the earlier words', attachments: [], at: 1 }] };

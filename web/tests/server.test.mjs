@@ -4,7 +4,7 @@ import http from 'node:http';
 import { createReadStream, statSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { answered, ask, attach, cleanUp, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored } from './harness.mjs';
+import { answered, ask, attach, cleanUp, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored, untilStored } from './harness.mjs';
 
 let zinc;
 let endless;
@@ -71,19 +71,16 @@ test('an answer streams with its figures, stops at its limit and goes on from th
   await setField(page, 'max_tokens', '24');
   await setField(page, 'seed', '7');
   await ask(page, 'Tell me something');
-  let answer = await answered(page);
+  const answer = await answered(page);
   await answer.locator('.notice.is-length').waitFor();
   assert.match(await answer.locator('.figures').innerText(), /tok\/s[\s\S]*first after[\s\S]*24 tokens[\s\S]*prompt \d+/);
   assert.match(await page.locator('.gauge').first().innerText(), /\d+ of 2,048 tokens/);
   await page.locator('.gauge', { hasText: 'Memory' }).waitFor();
   const first = (await stored(page)).messages.find((message) => message.role === 'assistant');
   await answer.getByRole('button', { name: 'Continue' }).click();
-  await page.waitForFunction((n) => document.querySelector('.by-assistant')?.getAttribute('aria-busy') === 'false' && window.performance.now() > n, 0);
-  await pause(100);
-  answer = await answered(page);
-  const second = (await stored(page)).messages.find((message) => message.role === 'assistant');
-  assert.ok((second.content + (second.reasoning ?? '')).startsWith(first.content || ''), 'what was there stays');
-  assert.ok((second.content + (second.reasoning ?? '')).length > (first.content + (first.reasoning ?? '')).length, 'and more has come');
+  const wordsOf = ({ content, reasoning }) => content + (reasoning ?? '');
+  const second = await untilStored(page, (message) => message.role === 'assistant' && !message.writing && wordsOf(message).length > wordsOf(first).length);
+  assert.ok(wordsOf(second).startsWith(first.content || ''), 'what was there stays');
   assert.deepEqual(seen, { foreign: [], errors: [], violations: [], executed: [] });
   await close();
 });
@@ -222,7 +219,7 @@ test('models are listed with their verdict, fetched, cancelled, activated, remov
     for await (const part of stream) {
       if (response.destroyed) return;
       response.write(part);
-      if (isSlow) await pause(100);
+      while (isSlow && !response.destroyed) await pause(20);
     }
     response.end();
   });
@@ -294,15 +291,16 @@ test('the key cannot be waved away, and one that comes late is not called wrong'
   for (let i = 0; i < 4; ++i) await page.keyboard.press('Escape');
   assert.equal(await page.evaluate(() => document.querySelector('dialog').open), true);
   // A request that was sent without the key is answered after it was given.
-  let go;
+  let go, sent;
   const late = new Promise((resolve) => (go = resolve));
+  const isSent = new Promise((resolve) => (sent = resolve));
   await page.route('**/models', async (route) => {
     const had = route.request().headers().authorization;
-    if (!had) await late;
+    if (!had) await (sent(), late);
     await route.continue();
   });
   void page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
-  await pause(200);
+  await isSent;
   await page.fill('dialog input', 'secret');
   await page.keyboard.press('Enter');
   await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
