@@ -17,20 +17,29 @@
 
 namespace zinc {
 
-// "vulkan:llvmpipe" as if it were a backend of its own; nullptr: Vulkan is not built in.
-inline const BackendInfo* cpu_vulkan() {
+// A device of Vulkan's as if it were a backend of its own; nullptr: Vulkan is not built in.
+struct CpuDevice {
+  static constexpr const char* kName = "vulkan:llvmpipe";
+  static constexpr bool kHasHalfMatrices = false;
+};
+struct EmulatedDevice {  // tests/emulated_vulkan, where it is found before Vulkan's loader
+  static constexpr const char* kName = "vulkan:emulated";
+  static constexpr bool kHasHalfMatrices = true;
+};
+template <typename Named>
+const BackendInfo* vulkan_device() {
   static const BackendInfo info = [] {
     const Result<const BackendInfo*> vulkan = find_backend("vulkan");
     if (!vulkan.ok()) return BackendInfo{};
     BackendInfo named = *vulkan.value();
-    named.name = "vulkan:llvmpipe";
-    named.attention_bits = 32;  // it has no matrices of halves
-    named.open = [](int n_threads) { return open_backend("vulkan:llvmpipe", n_threads); };
+    named.name = Named::kName;
+    if (!Named::kHasHalfMatrices) named.attention_bits = 32;
+    named.open = [](int n_threads) { return open_backend(Named::kName, n_threads); };
     named.usable = [] {
 #if defined(ZINC_IS_SANITIZED)  // Mesa and its compiler leak and race in their own ways
       return false;
 #else
-      static const bool usable = open_backend("vulkan:llvmpipe", 1).ok();
+      static const bool usable = open_backend(Named::kName, 1).ok();
       return usable;
 #endif
     };
@@ -38,23 +47,8 @@ inline const BackendInfo* cpu_vulkan() {
   }();
   return info.open ? &info : nullptr;
 }
-
-// "vulkan:emulated", likewise: tests/emulated_vulkan, where it is found before Vulkan's loader.
-inline const BackendInfo* emulated_vulkan() {
-  static const BackendInfo info = [] {
-    const Result<const BackendInfo*> vulkan = find_backend("vulkan");
-    if (!vulkan.ok()) return BackendInfo{};
-    BackendInfo named = *vulkan.value();
-    named.name = "vulkan:emulated";
-    named.open = [](int n_threads) { return open_backend("vulkan:emulated", n_threads); };
-    named.usable = [] {
-      static const bool usable = open_backend("vulkan:emulated", 1).ok();
-      return usable;
-    };
-    return named;
-  }();
-  return info.open ? &info : nullptr;
-}
+inline const BackendInfo* cpu_vulkan() { return vulkan_device<CpuDevice>(); }
+inline const BackendInfo* emulated_vulkan() { return vulkan_device<EmulatedDevice>(); }
 
 // Compiled kernels are kept in the folder ZINC_TEST_CACHE names, if it names one, so that the processes in which a
 // card's tests run side by side compile each once.
