@@ -121,7 +121,7 @@ TEST_F(BenchCommand, figures_follow_from_the_samples_and_the_graphs_cost) {
   EXPECT_DOUBLE_EQ(number(entry, "bandwidth_share"),
                    samples[1] * number(entry, "bytes_per_token") / number(entry, "peak_bytes_per_second"));
   EXPECT_EQ(number(entry, "n_threads"), 1);
-  const ProcessEnd graph = zinc({"graph", kModel, "--json", "--tokens", "16", "--kv-format", "f16"});
+  const ProcessEnd graph = zinc({"graph", kModel, "--json", "--tokens", "16", "--kv", "f16"});
   const json::value total = parse_json(graph.out).value().at("totals");
   EXPECT_NEAR(number(entry, "flops_per_token") * 16, number(total, "flops"), 1);
 }

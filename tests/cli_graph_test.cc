@@ -52,8 +52,7 @@ TEST_F(GraphCommand, prints_costs_unless_told_otherwise) {
 }
 
 TEST_F(GraphCommand, takes_the_step_and_the_device_from_its_options) {
-  const Outcome outcome =
-      graph("--json --tokens 6 --sequences 2 --depth 100 --bandwidth 576 --flops 48000 --kv-format f32");
+  const Outcome outcome = graph("--json --tokens 6 --sequences 2 --depth 100 --bandwidth 576 --flops 48000 --kv f32");
   ASSERT_EQ(outcome.exit_code, 0);
   const json::value report = parse_json(outcome.text).value();
   EXPECT_EQ(report.at("step"), json::parse(R"({"n_tokens":6,"n_seqs":2,"depth":100,"kv_format":"f32"})"));
@@ -71,7 +70,7 @@ TEST_F(GraphCommand, draws_dot) {
 
 TEST_F(GraphCommand, wrong_usage_exits_with_two) {
   for (const char* wrong : {"--json --dot", "--tokens 0", "--tokens x", "--depth -1", "--bandwidth 0", "--flops nan",
-                            "--tokens 99999999999999999999"}) {
+                            "--tokens 99999999999999999999", "--kv q9"}) {
     EXPECT_EQ(graph(wrong).exit_code, 2) << wrong;
   }
   EXPECT_EQ(run("").exit_code, 2);
@@ -80,10 +79,9 @@ TEST_F(GraphCommand, wrong_usage_exits_with_two) {
 TEST_F(GraphCommand, what_the_file_cannot_give_is_one_line_and_exit_code_one) {
   EXPECT_TRUE(says(graph("--draft").text, {"no draft"}));
   EXPECT_TRUE(says(graph("--tokens 1 --sequences 2").text, {"--tokens 1", "--sequences 2"}));
-  EXPECT_TRUE(says(graph("--kv-format q8_0").text, {"q8_0", "32"}));  // heads of 8
-  EXPECT_TRUE(says(graph("--kv-format fp8_e4m3").text, {"fp8", "32"}));
-  EXPECT_TRUE(says(graph("--kv-format q9").text, {"q9", "f16", "f32", "fp8"}));
-  for (const char* wrong : {"--draft", "--kv-format q9", "--tokens 1 --sequences 2"}) {
+  EXPECT_TRUE(says(graph("--kv q8_0").text, {"q8_0", "32", "take f16"}));  // heads of 8
+  EXPECT_TRUE(says(graph("--kv fp8_e4m3").text, {"fp8", "32"}));
+  for (const char* wrong : {"--draft", "--kv q8_0", "--tokens 1 --sequences 2"}) {
     const Outcome outcome = graph(wrong);
     EXPECT_EQ(outcome.exit_code, 1) << wrong;
     EXPECT_EQ(std::count(outcome.text.begin(), outcome.text.end(), '\n'), 1) << outcome.text;

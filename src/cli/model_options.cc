@@ -19,7 +19,10 @@ std::string unusable_text(const BackendInfo& backend) {
 
 }  // namespace
 
-std::string kv_format_name(std::string name) { return name == "fp8_e4m3" ? "fp8" : name; }
+void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string& help) {
+  const auto plain_name = [](std::string name) { return name == "fp8_e4m3" ? "fp8" : name; };
+  app.add_option("--kv", kv_format, help)->transform(CLI::IsMember({"f32", "f16", "q8_0", "fp8"}, plain_name));
+}
 
 void declare_backend_options(CLI::App& app, ModelOptions& options) {
   // Not by its name: that takes opening a GPU, and a page of the manual is read on other machines.
@@ -27,9 +30,8 @@ void declare_backend_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--device,--backend", options.backend,
                  fmt::format("what computes: auto, {}; cuda:N and vulkan:NAME say which card (default: {})",
                              backend_names(), usual));
-  app.add_option("--kv", options.kv_format,
-                 "how keys and values are kept: f32, f16, q8_0, or fp8 on cuda (default: what the backend prefers)")
-      ->transform(CLI::IsMember({"f32", "f16", "q8_0", "fp8"}, kv_format_name));
+  declare_kv_option(app, options.kv_format,
+                    "how keys and values are kept: f32, f16, q8_0, or fp8 on cuda (default: what the backend prefers)");
 }
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {

@@ -16,8 +16,8 @@ struct ModelOptions {
   int n_threads = 0;
 };
 
-// A format's own name: what others call fp8_e4m3 is fp8.
-std::string kv_format_name(std::string name);
+// Declares --kv, one of f32, f16, q8_0 and fp8, which others call fp8_e4m3.
+void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string& help);
 // Declares --device, which is called --backend too, and --kv on `app`.
 void declare_backend_options(CLI::App& app, ModelOptions& options);
 // These and --threads.

@@ -18,6 +18,7 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
     return fail(ErrorCode::unsupported, "the {} backend cannot keep keys and values as 'fp8'; it has f32, f16 and q8_0",
                 info->name);
   }
+  if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
   ZINC_TRY(backend, open_backend(name, options.n_threads));
   instance.backend_ = std::move(backend);
   const DeviceInfo device = instance.backend_->info();

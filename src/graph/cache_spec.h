@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/result.h"
 #include "tensor/format.h"
 
 namespace zinc {
@@ -47,5 +48,8 @@ std::vector<PageGroup> page_groups(std::span<const LayerCache> layers);
 // Bytes of one page over all layers of its group, and of one sequence's recurrent state over all layers.
 size_t page_bytes(const PageGroup& group, std::span<const LayerCache> layers, const Format& kv_format);
 size_t state_bytes(std::span<const LayerCache> layers);
+
+// Whether every head's keys and values are whole blocks of the format; the error says what to take instead.
+Status check_kv_blocks(const Format& kv_format, std::span<const LayerCache> layers);
 
 }  // namespace zinc

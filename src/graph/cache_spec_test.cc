@@ -62,5 +62,15 @@ TEST(StateBytes, of_a_model_without_recurrence_are_zero) {
   EXPECT_EQ(state_bytes(layers), 0u);
 }
 
+TEST(KvBlocks, must_divide_every_head) {
+  const std::vector<LayerCache> whole = {LayerCache{}, attention_layer(2, 64, 0)};
+  EXPECT_TRUE(check_kv_blocks(*find_format("q8_0"), whole).ok());
+  const std::vector<LayerCache> part = {attention_layer(2, 64, 0), attention_layer(2, 80, 0)};
+  EXPECT_TRUE(check_kv_blocks(k_f16, part).ok());
+  const Status refused = check_kv_blocks(*find_format("q8_0"), part);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("blocks of 32, but a head of this model has 80"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace zinc

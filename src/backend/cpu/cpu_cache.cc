@@ -14,13 +14,6 @@ size_t gap_between(size_t n_strips, size_t strip_bytes) {
   return std::max(kSystemPage, kHugePage / n_strips / kSystemPage * kSystemPage);
 }
 
-// A quantized format holds whole blocks of a head.
-Status check_head(const AttentionCache& kv, const Format& format) {
-  if (kv.k_dim % format.block_elems == 0 && kv.v_dim % format.block_elems == 0) return ok_status();
-  return fail(ErrorCode::unsupported, "KV format {} holds blocks of {}, but a head has {} keys and {} values",
-              format.name, format.block_elems, kv.k_dim, kv.v_dim);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
@@ -33,6 +26,7 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
     return fail(ErrorCode::unsupported, "the cpu backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0",
                 sizes.kv_format->name);
   }
+  if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
   const std::vector<PageGroup> groups = page_groups(layers);
   ZINC_CHECK(groups.size() == sizes.n_pages.size());
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -44,7 +38,6 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
     }
     for (int layer : groups[g].layers) {
       const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
-      if (Status fits = check_head(kv, *sizes.kv_format); !fits.ok()) return fits.error();
       const size_t head_bytes = cache->layout_->key_bytes(kv.k_dim) + cache->layout_->value_bytes(kv.v_dim);
       cache->places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.strips.size(), 0};
       for (int head = 0; head < kv.kv_heads; ++head) {

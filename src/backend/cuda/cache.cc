@@ -19,13 +19,7 @@ Status check_format(const CacheSizes& sizes, std::span<const LayerCache> layers)
     return fail(ErrorCode::unsupported,
                 "the cuda backend cannot keep keys and values as '{}'; it has f32, f16, q8_0 and fp8", name);
   }
-  for (const LayerCache& layer : layers) {
-    const AttentionCache& kv = layer.attention;
-    if (kv.k_dim % sizes.kv_format->block_elems == 0 && kv.v_dim % sizes.kv_format->block_elems == 0) continue;
-    return fail(ErrorCode::unsupported, "KV format {} holds blocks of {}, but a head has {} keys and {} values", name,
-                sizes.kv_format->block_elems, kv.k_dim, kv.v_dim);
-  }
-  return ok_status();
+  return check_kv_blocks(*sizes.kv_format, layers);
 }
 
 }  // namespace

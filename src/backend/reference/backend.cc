@@ -34,13 +34,7 @@ class ReferenceBackend final : public Backend {
       return fail(ErrorCode::unsupported, "the reference backend cannot keep keys and values as '{}'",
                   sizes.kv_format ? sizes.kv_format->name : "(none)");
     }
-    for (const LayerCache& layer : layers) {
-      const AttentionCache& kv = layer.attention;
-      if (kv.k_dim % sizes.kv_format->block_elems != 0 || kv.v_dim % sizes.kv_format->block_elems != 0) {
-        return fail(ErrorCode::unsupported, "KV format {} holds blocks of {}, but a head has {} keys and {} values",
-                    sizes.kv_format->name, sizes.kv_format->block_elems, kv.k_dim, kv.v_dim);
-      }
-    }
+    if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
     return std::unique_ptr<CacheMemory>(std::make_unique<ReferenceCache>(layers, sizes));
   }
 

@@ -28,12 +28,7 @@ Result<const KvFormat*> find_kv_format(const CacheSizes& sizes, std::span<const 
     return fail(ErrorCode::unsupported,
                 "the vulkan backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0", name);
   }
-  for (const LayerCache& layer : layers) {
-    const AttentionCache& kv = layer.attention;
-    if (kv.k_dim % sizes.kv_format->block_elems == 0 && kv.v_dim % sizes.kv_format->block_elems == 0) continue;
-    return fail(ErrorCode::unsupported, "KV format {} holds blocks of {}, but a head has {} keys and {} values", name,
-                sizes.kv_format->block_elems, kv.k_dim, kv.v_dim);
-  }
+  if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
   return format;
 }
 

@@ -27,26 +27,6 @@ struct Options {
   std::string kv_format = "f16";
 };
 
-// Keys and values are kept in whole blocks of the format.
-Result<const Format*> choose_kv_format(const std::string& name, std::span<const LayerCache> layers) {
-  const Format* format = find_format(kv_format_name(name));
-  if (format == nullptr || format->encode == nullptr) {
-    std::string known;
-    for (const Format* const* f = kFormats; *f; ++f) {
-      if ((*f)->encode) known += (known.empty() ? "" : ", ") + std::string((*f)->name);
-    }
-    return fail(ErrorCode::invalid_input, "--kv-format {}: keys and values cannot be kept so; possible are: {}", name,
-                known);
-  }
-  for (const LayerCache& layer : layers) {
-    const AttentionCache& kv = layer.attention;
-    if (kv.k_dim % format->block_elems == 0 && kv.v_dim % format->block_elems == 0) continue;
-    return fail(ErrorCode::unsupported, "--kv-format {} holds blocks of {}, but a head has {} keys and {} values", name,
-                format->block_elems, kv.k_dim, kv.v_dim);
-  }
-  return format;
-}
-
 Result<std::string> describe(const Options& options) {
   ZINC_TRY(path, model_file(options.model));
   ZINC_TRY(file, GgufFile::open(path));
@@ -63,8 +43,8 @@ Result<std::string> describe(const Options& options) {
                 options.step.n_tokens, options.step.n_seqs);
   }
   StepShape step = options.step;
-  ZINC_TRY(kv_format, choose_kv_format(options.kv_format, graph.caches()));
-  step.kv_format = kv_format;
+  step.kv_format = find_format(options.kv_format);
+  if (Status fits = check_kv_blocks(*step.kv_format, graph.caches()); !fits.ok()) return fits.error();
   const GraphCost cost = cost_graph(graph, step, {options.bandwidth_gb * 1e9, options.gflops * 1e9});
   if (options.json) return to_pretty_json(graph_to_json(graph, cost, title)) + "\n";
   return title + "\n" + cost_table(graph, cost);
@@ -101,7 +81,7 @@ std::function<Status()> declare(CLI::App& app) {
       ->check(number_between(1e-3, 1e9));
   app.add_option("--flops", options->gflops, "arithmetic speed in GFLOP/s (default 1000)")
       ->check(number_between(1e-3, 1e12));
-  app.add_option("--kv-format", options->kv_format, "how keys and values are kept (default f16)");
+  declare_kv_option(app, options->kv_format, "how keys and values are kept: f32, f16, q8_0 or fp8 (default f16)");
   app.add_flag("--draft", options->draft, "the draft (MTP) graph instead of the main one");
   app.add_flag("--weights", options->weights, "with --dot: a box for each weight");
   return [options]() -> Status {
