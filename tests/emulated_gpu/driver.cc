@@ -84,6 +84,7 @@ class Memory {
     if (begin == MAP_FAILED) return kOutOfMemory;
     char* end = static_cast<char*>(begin) + mapped - kPage;
     mprotect(end, kPage, PROT_NONE);
+    std::memset(end - used, 0xFF, used);  // what was there before: NaN in every format
     *at = reinterpret_cast<DevicePointer>(end - used);
     const std::lock_guard lock(mutex_);
     pieces_[*at] = {begin, mapped, n_bytes};

@@ -54,6 +54,7 @@ struct Memory {
     std::byte* end = static_cast<std::byte*>(begin) + mapped - kPage;
     mprotect(end, kPage, PROT_NONE);
     data = end - used;
+    std::memset(data, 0xFF, used);  // what was there before: NaN in every format
   }
   ~Memory() {
     if (data) munmap(begin, mapped);

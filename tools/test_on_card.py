@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Everything that only a real GPU can show, on one, side by side:
+
+  test_on_card.py BUILD BACKEND [--model MODEL.gguf] [--sanitizer PROGRAM] [--jobs N] [--only PART,...]
+
+BUILD is a build folder, BACKEND `cuda` or `vulkan`. Parts:
+
+  cases    op by op against the reference backend (backend_test)
+  steps    batches, chunks, rollbacks, drafts (step_test)
+  oracle   recorded logits of every model that is found (oracle_test)
+  choices  tokens drawn on the card, and steps ahead of the host (cuda)
+  checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer)
+  greedy   256 greedy tokens against the CPU backend (with --model; tools/compare_greedy.py)
+
+Kernels are compiled once, into a folder all processes share. A part that ran nothing has failed. Exit code 1: something
+failed; the output of what did is printed.
+"""
+import argparse
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT / "tests/data/oracle/models"
+PROMPT = ",".join(str((i * 37 + 5) % 250) for i in range(70))  # more than 64: whole chunks of the delta rule
+
+
+class Job:
+    def __init__(self, part, name, command, proof, **environment):
+        self.part, self.name, self.command, self.proof = part, name, [str(word) for word in command], proof
+        self.environment = environment
+
+    def run(self, shared):
+        begin = time.monotonic()
+        done = subprocess.run(self.command, env={**os.environ, **shared, **self.environment}, text=True, errors="replace",
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        found = re.findall(self.proof, done.stdout)
+        is_right = done.returncode == 0 and found and "SKIPPED" not in done.stdout
+        count = sum(int(n) for n in found if n.isdigit())
+        return self, is_right, count, time.monotonic() - begin, done.stdout
+
+
+def shards(part, program, filter, n):
+    for i in range(n):
+        yield Job(part, f"{program.name} {i + 1}/{n}", [program, f"--gtest_filter={filter}"], r"PASSED  . (\d+)",
+                  GTEST_TOTAL_SHARDS=str(n), GTEST_SHARD_INDEX=str(i))
+
+
+def jobs_of(parts, options):
+    build, backend = options.build, options.backend
+    cases = f"All/Conformance.*/{backend}_*"
+    if backend == "cuda":
+        cases += ":CardTest.*"
+    others = f"-*{backend}_llvmpipe*:*{backend}_emulated*"
+    all_jobs = [
+        *shards("steps", build / "step_test", f"*/{backend}_*{others}", 6),
+        *shards("oracle", build / "oracle_test", f"*/{backend}_*{others}", 4),
+        *shards("cases", build / "backend_test", cases + others, 4),
+    ]
+    if backend == "cuda":
+        for name in ("token_draw_test", "device_choice_test"):
+            all_jobs += shards("choices", build / name, "*", 1)
+        if options.sanitizer:
+            for model in sorted(MODELS.glob("*.gguf")):
+                for tool in ("memcheck", "racecheck"):
+                    command = [options.sanitizer, "--tool", tool, "--error-exitcode", "3", build / "zinc", "debug", "eval", model,
+                               "--backend", "cuda", "--tokens", PROMPT, "--greedy", "4"]
+                    all_jobs.append(Job("checks", f"{tool} {model.stem}", command,
+                                        r"(?:ERROR SUMMARY|RACECHECK SUMMARY): 0 (?:errors|hazards)"))
+    if options.model:
+        command = [sys.executable, ROOT / "tools/compare_greedy.py", build / "zinc", options.model, backend]
+        all_jobs.append(Job("greedy", options.model.stem, command, r".+"))
+    return [job for job in all_jobs if not parts or job.part in parts]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=lambda path: Path(path).resolve())
+    parser.add_argument("backend", choices=["cuda", "vulkan"])
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--sanitizer")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    options = parser.parse_args()
+    jobs = jobs_of(options.only, options)
+    n_failed = 0
+    totals = {}
+    with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        shared = {"ZINC_TEST_CACHE": cache, "XDG_CACHE_HOME": cache}
+        for done in concurrent.futures.as_completed([pool.submit(job.run, shared) for job in jobs]):
+            job, is_right, count, seconds, output = done.result()
+            print(f"{'ok    ' if is_right else 'FAILED'} {job.part:8} {job.name}: {count or ''} {seconds:.0f} s", flush=True)
+            part = totals.setdefault(job.part, [0, 0, 0])
+            part[0] += 1
+            part[1] += is_right
+            part[2] += count
+            if not is_right:
+                n_failed += 1
+                print(output[-6000:], flush=True)
+            elif job.part == "greedy":
+                print(output, flush=True)
+    for name, (n, n_right, count) in sorted(totals.items()):
+        print(f"{name}: {n_right} of {n} processes right" + (f", {count} tests passed" if count else ""))
+    if not jobs:
+        print("nothing to run")
+    return 1 if n_failed or not jobs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
