@@ -88,6 +88,16 @@ export async function conversation(between, script, text = 'hi', options = {}) {
   return { ...opened, answer: await answered(opened.page) };
 }
 
+// One whose connection is cut after the first words; a retry brings the rest.
+export async function cutConversation(between, words, rest = '', options = {}) {
+  between.script = (stage, body) => (body.continue_final_message ? says(rest)(stage) : stage.delta({ content: words }));
+  between.requests.length = 0;
+  const opened = await openPage(between.url, options);
+  await ask(opened.page, 'go');
+  await cutOnceShown(between, opened.page, words);
+  return { ...opened, answer: await answered(opened.page) };
+}
+
 // A tiny model of random weights may end its answer anywhere; this one does not.
 const endless = (body) => Buffer.from(JSON.stringify({ ...JSON.parse(body), ignore_eos: true }));
 
@@ -153,7 +163,15 @@ async function play(between, body, request, response) {
       response.end(JSON.stringify({ error }));
     },
   };
+  between.stage = stage;
   await between.script(stage, body);
+}
+
+// Cuts the connection of the answer under way once the page shows these words: a stream that breaks takes with it what
+// it has not handed out.
+export async function cutOnceShown(between, page, words) {
+  await page.locator('.by-assistant', { hasText: words }).last().waitFor();
+  between.stage.cut();
 }
 
 export const timings = () => ({

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import test from 'node:test';
-import { answered, ask, attach, kDesktop, kPhone, openPage, outFolder, pause, says, setStage, startZinc, timings, usage } from './harness.mjs';
+import { answered, ask, attach, cutOnceShown, kDesktop, kPhone, openPage, outFolder, pause, says, setStage, startZinc, timings, usage } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const sample = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');
@@ -106,11 +106,9 @@ const views = {
     await answer.locator('.text .token').nth(4).click();
   },
   async notices(page) {
-    between.script = (stage) => {
-      stage.delta({ content: 'Half of an' });
-      setTimeout(stage.cut, 50);
-    };
+    between.script = (stage) => stage.delta({ content: 'Half of an' });
     await ask(page, 'Will you finish?');
+    await cutOnceShown(between, page, 'Half of an');
     await answered(page);
   },
   async tools(page) {

@@ -16,16 +16,11 @@ const cuts = {
 };
 for (const [place, [first, second]] of Object.entries(cuts)) {
   test(`cut inside ${place} and retried, an answer is drawn as if it had come whole`, async () => {
-    let cut;
-    between.script = (stage, body) => {
-      if (body.continue_final_message) return says(second, 3)(stage);
-      stage.delta({ content: first });
-      cut = stage.cut;
-    };
+    between.script = (stage, body) => (body.continue_final_message ? says(second, 3)(stage) : stage.delta({ content: first }));
     const { page, close } = await openPage(between.url);
     await ask(page, 'go');
-    await page.locator('.by-assistant .prose:not(:empty)').waitFor();
-    cut();
+    await page.locator('.by-assistant .prose:not(:empty)').waitFor(); // all of it came in one event
+    between.stage.cut();
     const answer = await answered(page);
     await answer.getByRole('button', { name: 'Retry' }).click();
     await answer.locator('.notice').waitFor({ state: 'detached' });
@@ -153,13 +148,15 @@ test('an answer cut inside a tool call is asked for anew, and half a call takes 
   let isFirst = true;
   between.script = (stage) => {
     stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{"ci' } }] });
-    if (isFirst) return void setTimeout(stage.cut, 100);
+    if (isFirst) return;
     stage.delta({ tool_calls: [{ index: 0, function: { arguments: 'ty":"Oslo"}' } }] });
     stage.end('tool_calls');
   };
   between.requests.length = 0;
   const { page, close } = await openPage(between.url);
   await ask(page, 'weather?');
+  await untilStored(page, (message) => message.toolCalls?.length === 1);
+  between.stage.cut();
   const answer = await answered(page);
   assert.equal(await answer.locator('.card form').count(), 0);
   isFirst = false;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
-import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, stored, untilStored } from './harness.mjs';
+import { answered, ask, attach, conversation, cutConversation, drawn, importFile, kPhone, openPage, pause, says, setStage, stored, untilStored } from './harness.mjs';
 
 const between = setStage();
 
@@ -131,8 +131,7 @@ test('every way an answer can go wrong has its notice', async () => {
   const cases = [
     ['is-empty', (stage) => stage.end(), /empty answer/],
     ['is-error', (stage) => stage.refuse(500, { message: 'the device is lost', code: 'device_lost' }), /the device is lost/],
-    ['is-error', (stage) => { stage.delta({ content: 'half' }); stage.say({ error: { message: 'a step failed' } }); setTimeout(stage.cut, 200); }, /a step failed/],
-    ['is-lost', (stage) => { stage.delta({ content: 'half' }); setTimeout(stage.cut, 100); }, /kept/],
+    ['is-error', (stage) => { stage.delta({ content: 'half' }); stage.say({ error: { message: 'a step failed' } }); }, /a step failed/],
     ['is-length', (stage) => { stage.delta({ content: 'half' }); stage.end('length'); }, /token limit/],
     ['is-context', (stage) => stage.refuse(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /Nothing was cut/],
   ];
@@ -142,14 +141,13 @@ test('every way an answer can go wrong has its notice', async () => {
     assert.match(await answer.locator('.notice').innerText(), text);
     await close();
   }
+  const { answer, close } = await cutConversation(between, 'half');
+  await answer.locator('.notice.is-lost', { hasText: 'kept' }).waitFor();
+  await close();
 });
 
 test('a lost connection is retried without losing a word', async () => {
-  const { page, answer, close } = await conversation(between, (stage, body) => {
-    if (body.continue_final_message) return says(' and the rest')(stage);
-    stage.delta({ content: 'The beginning' });
-    setTimeout(stage.cut, 150);
-  });
+  const { page, answer, close } = await cutConversation(between, 'The beginning', ' and the rest');
   await answer.getByRole('button', { name: 'Retry' }).click();
   await page.getByText('The beginning and the rest').waitFor();
   assert.deepEqual(between.requests.at(-1).messages.at(-1), { role: 'assistant', content: 'The beginning' });

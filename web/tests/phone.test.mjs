@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
-import { answered, attach, importFile, kPhone, openPage, pause, says, setStage, stored } from './harness.mjs';
+import { answered, attach, cutConversation, importFile, kPhone, openPage, pause, says, setStage, stored } from './harness.mjs';
 
 const between = setStage();
 
-const open = () => openPage(between.url, { viewport: kPhone, hasTouch: true, isMobile: true, colorScheme: 'dark' });
+const kHand = { viewport: kPhone, hasTouch: true, isMobile: true, colorScheme: 'dark' };
+const open = () => openPage(between.url, kHand);
 const tap = (page, name, place = page) => place.getByRole('button', { name, exact: true }).first().tap();
 async function say(page, text) {
   await page.fill('#prompt', text);
@@ -147,14 +148,7 @@ test('conversations: search, rename, delete, undo, out and in; models; Compare; 
 });
 
 test('a connection that is lost, and one that comes back', async () => {
-  between.script = (stage, body) => {
-    if (body.continue_final_message) return says(' and the rest')(stage);
-    stage.delta({ content: 'The beginning' });
-    setTimeout(stage.cut, 100);
-  };
-  const { page, close } = await open();
-  await say(page, 'go');
-  const answer = await answered(page);
+  const { page, answer, close } = await cutConversation(between, 'The beginning', ' and the rest', kHand);
   await answer.locator('.notice.is-lost').getByRole('button', { name: 'Retry' }).tap();
   await page.locator('.prose p', { hasText: 'The beginning and the rest' }).waitFor();
   await page.reload();
