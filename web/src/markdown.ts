@@ -160,7 +160,7 @@ interface Job {
   isFaithful: boolean; // the lexer changes some white space; from there on it is not known where a block ends
 }
 
-// Draws a growing text into `root`, whose children are its blocks. A long one is drawn over several frames.
+// Draws a growing text into `root`, whose children are its blocks. A long one is drawn over several frames, busy meanwhile.
 export class MarkdownView {
   private nSettled = 0; // blocks
   private at = 0; // where in the text the first block that is not settled begins
@@ -190,6 +190,7 @@ export class MarkdownView {
     }
     this.job = null;
     this.place = this.root;
+    this.root.removeAttribute('aria-busy');
     this.root.textContent = this.shown;
     this.root.classList.add('is-plain');
   }
@@ -216,6 +217,7 @@ export class MarkdownView {
     if (job !== this.job) return;
     while (job.next < job.tokens.length) {
       if (performance.now() > until) {
+        this.root.setAttribute('aria-busy', 'true');
         setTimeout(() => this.trying(() => this.work(job, performance.now() + kSliceMs)));
         return;
       }
@@ -239,6 +241,7 @@ export class MarkdownView {
 
   private finish(job: Job): void {
     this.job = null;
+    this.root.removeAttribute('aria-busy');
     while (this.place.children.length > job.child) this.place.lastElementChild!.remove();
     if (this.place !== this.root) {
       this.root.classList.remove('is-plain');
@@ -290,6 +293,7 @@ export class MarkdownView {
   private clear(): void {
     this.root.replaceChildren();
     this.root.classList.remove('is-plain');
+    this.root.removeAttribute('aria-busy');
     this.place = this.root;
     this.job = null;
     this.isBroken = false;

@@ -88,6 +88,16 @@ export async function conversation(between, script, text = 'hi', options = {}) {
   return { ...opened, answer: await answered(opened.page) };
 }
 
+// One whose connection is cut after the first words; a retry brings the rest.
+export async function cutConversation(between, words, rest = '', options = {}) {
+  between.script = (stage, body) => (body.continue_final_message ? says(rest)(stage) : stage.delta({ content: words }));
+  between.requests.length = 0;
+  const opened = await openPage(between.url, options);
+  await ask(opened.page, 'go');
+  await cutOnceShown(between, opened.page, words);
+  return { ...opened, answer: await answered(opened.page) };
+}
+
 // A tiny model of random weights may end its answer anywhere; this one does not.
 const endless = (body) => Buffer.from(JSON.stringify({ ...JSON.parse(body), ignore_eos: true }));
 
@@ -109,16 +119,20 @@ function pass(between, request, body, response) {
 }
 
 // Passes a stream on event by event, as a larger model would make them; where the server's end is cut, so is this one.
+// Of a long one no more comes then, and it stays open: however slow the page is, it is not at its end.
+const kTrickled = 100;
 async function trickle(answer, response) {
+  let nSent = 0;
   try {
     for await (const part of answer) {
       for (const event of part.toString('latin1').split(/(?<=\n\n)/)) {
         if (response.destroyed) return;
+        if (++nSent > kTrickled) continue;
         response.write(event, 'latin1');
         await pause(10);
       }
     }
-    response.end();
+    if (nSent <= kTrickled) response.end();
   } catch {
     response.destroy();
   }
@@ -153,7 +167,15 @@ async function play(between, body, request, response) {
       response.end(JSON.stringify({ error }));
     },
   };
+  between.stage = stage;
   await between.script(stage, body);
+}
+
+// Cuts the connection of the answer under way once the page shows these words: a stream that breaks takes with it what
+// it has not handed out.
+export async function cutOnceShown(between, page, words) {
+  await page.locator('.by-assistant', { hasText: words }).last().waitFor();
+  between.stage.cut();
 }
 
 export const timings = () => ({
@@ -172,12 +194,13 @@ export const says = (text, size = 7) => (stage) => {
 };
 
 // What is waited for comes at once, but on a busy machine; a test that waits so long has failed.
-const kPatience_ms = 60_000;
+const kPatience_ms = 120_000;
 
 let browser;
 export async function openBrowser() {
   browser ??= await chromium.launch({
     executablePath: process.env.ZINC_CHROMIUM ?? '/usr/bin/chromium',
+    timeout: kPatience_ms,
     args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--force-device-scale-factor=1'],
   });
   cleanups.push(async () => {
@@ -190,18 +213,34 @@ export async function openBrowser() {
 export const kDesktop = { width: 1280, height: 860 };
 export const kPhone = { width: 390, height: 844 };
 
+// Waits of that length and more, in pages that are opened from then on, end when the test says so and not before: how long
+// a toast is shown, or a silence is borne, is otherwise over before a slow test has looked.
+export const holdWaits = (pages, from_ms) =>
+  pages.addInitScript((from) => {
+    const { setTimeout: start, clearTimeout: clear } = window;
+    const held = (window.held ??= new Map());
+    window.setTimeout = (run, ms, ...rest) => {
+      if (!(ms >= from)) return start(run, ms, ...rest);
+      const id = -Math.random(); // as no timer of the browser has
+      held.set(id, () => run(...rest));
+      return id;
+    };
+    window.clearTimeout = (id) => held.delete(id) || clear(id);
+    window.endWaits = () => {
+      const due = [...held.values()];
+      held.clear();
+      for (const run of due) run();
+    };
+  }, from_ms);
+export const endWaits = (page) => page.evaluate(() => window.endWaits());
+const kLongWait_ms = 4000;
+
 // A fresh page that notes what must never happen: scripts that ran, requests elsewhere, errors, violations of the policy.
-// `hastenBy`: waits of ten seconds and more are so many times shorter.
-export async function openPage(url, { hastenBy = 0, ...options } = {}) {
+export async function openPage(url, options = {}) {
   const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', ...options });
+  context.setDefaultTimeout(kPatience_ms);
+  await holdWaits(context, kLongWait_ms);
   const page = await context.newPage();
-  if (hastenBy > 0) {
-    await page.addInitScript((times) => {
-      const { setTimeout: real } = window;
-      window.setTimeout = (run, ms, ...rest) => real(run, ms >= 10_000 ? ms / times : ms, ...rest);
-    }, hastenBy);
-  }
-  page.setDefaultTimeout(kPatience_ms);
   const seen = { foreign: [], errors: [], violations: [], executed: [] };
   const origin = new URL(url).origin;
   context.on('request', (request) => {
@@ -221,37 +260,66 @@ export async function openPage(url, { hastenBy = 0, ...options } = {}) {
   });
   await page.goto(url);
   await page.waitForSelector('#prompt');
+  await page.waitForFunction(() => document.querySelector('dialog[open]') || !document.body.innerText.includes('Connecting…'));
   return { page, context, seen, close: () => context.close() };
 }
 
+// A tap is not a click before the browser has made it one; what is asked is shown at once then.
 export async function ask(page, text) {
+  const nBefore = await page.locator('#thread .by-user').count();
   await page.fill('#prompt', text);
   const isPhone = await page.evaluate(() => matchMedia('(pointer: coarse) and (hover: none)').matches);
   if (isPhone) await page.getByRole('button', { name: 'Send' }).tap();
   else await page.press('#prompt', 'Enter');
+  await page.waitForFunction((n) => document.querySelectorAll('#thread .by-user').length > n, nBefore);
 }
 
+// The last answer, once it has come to its end and its text is drawn.
 export async function answered(page) {
   await page.waitForFunction(() => {
     const last = [...document.querySelectorAll('.by-assistant')].at(-1);
-    return last && last.getAttribute('aria-busy') === 'false';
+    return last && last.getAttribute('aria-busy') === 'false' && !last.querySelector('[aria-busy="true"]');
   });
   return page.locator('.by-assistant').last();
 }
 
-const isDrawn = () =>
-  !document.querySelector('.prose.is-plain') && [...document.querySelectorAll('.math')].every((math) => math.querySelector('.katex'));
+// The last answer with its formulas, which are drawn once their library is there.
+export async function drawnAnswer(page) {
+  const answer = await answered(page);
+  await page.waitForFunction(() => [...document.querySelectorAll('.math')].every((math) => math.matches('.is-raw') || math.querySelector('.katex')));
+  return answer;
+}
+
+// Waits until nothing on the page has moved for ten frames.
+export const settled = (page) =>
+  page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        let [before, nSame] = ['', 0];
+        const look = () => {
+          const now = [scrollY, document.documentElement.scrollHeight, document.querySelector('[aria-busy="true"]')].join();
+          nSame = now === before ? nSame + 1 : 0;
+          before = now;
+          if (nSame < 10) requestAnimationFrame(look);
+          else resolve();
+        };
+        look();
+      }),
+  );
 
 // The markup of the last answer once all of it is drawn, but for the colours of code, which come when they come.
 export async function drawn(page) {
-  const answer = await answered(page);
-  await page.waitForFunction(isDrawn);
+  const answer = await drawnAnswer(page);
   const html = await answer.locator('.prose').innerHTML();
   return html.replace(/ data-(drawn|colored)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
 }
 
 const give = (field) => (page, name, content) => page.setInputFiles(field, { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
-export const attach = give('#attach');
+export const pickFile = give('#attach');
+export async function attach(page, name, content) {
+  await pickFile(page, name, content);
+  await page.locator('.chips li', { hasText: name }).waitFor();
+}
 export const importFile = give('#import');
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -275,14 +343,16 @@ export const stored = (page) =>
       }),
   );
 
-// Waits until what is stored is so that `finds` returns something, and returns that.
-export async function until(page, finds) {
-  for (const end = Date.now() + kPatience_ms; Date.now() < end; await pause(50)) {
-    const found = finds(await stored(page));
+// Waits until `finds` returns something, and returns that.
+export async function eventually(finds, what = finds) {
+  for (const end = Date.now() + kPatience_ms; ; await pause(50)) {
+    const found = await finds();
     if (found) return found;
+    if (Date.now() > end) throw new Error(`it never came to be so: ${what}`);
   }
-  throw new Error(`what is stored never came to be so: ${finds}`);
 }
+// The same of what is stored.
+export const until = (page, finds) => eventually(async () => finds(await stored(page)), finds);
 export const untilStored = (page, fits) => until(page, ({ messages }) => messages.find(fits));
 export const untilDrafted = (page, fits) => until(page, ({ drafts }) => drafts.find(fits));
 

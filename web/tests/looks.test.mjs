@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import test from 'node:test';
-import { answered, ask, attach, kDesktop, kPhone, openPage, outFolder, pause, says, setStage, startZinc, timings, usage } from './harness.mjs';
+import { answered, ask, attach, cutOnceShown, kDesktop, kPhone, openPage, outFolder, pause, pickFile, says, settled, setStage, startZinc, timings, usage } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const sample = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');
@@ -42,7 +42,7 @@ const views = {
   async answer(page) {
     between.script = async (stage) => {
       stage.delta({ reasoning_content: 'They want the idea, then code.' });
-      await pause(400);
+      await pause(400); // for the time that the picture shows
       stage.delta({ reasoning_content: ' A table helps.' });
       for (let at = 0; at < sample.length; at += 60) stage.delta({ content: sample.slice(at, at + 60) });
       stage.end('stop', ...figuresOf(sample));
@@ -83,8 +83,7 @@ const views = {
   },
   async attachments(page) {
     await dropFile(page);
-    await page.locator('.chips li').waitFor();
-    await attach(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
+    await pickFile(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
     await page.locator('.toast').waitFor();
   },
   async link(page) {
@@ -104,13 +103,12 @@ const views = {
     const answer = await answered(page);
     await answer.getByRole('button', { name: 'Probabilities' }).click();
     await answer.locator('.text .token').nth(4).click();
+    await answer.locator('.alternatives').waitFor();
   },
   async notices(page) {
-    between.script = (stage) => {
-      stage.delta({ content: 'Half of an' });
-      setTimeout(stage.cut, 50);
-    };
+    between.script = (stage) => stage.delta({ content: 'Half of an' });
     await ask(page, 'Will you finish?');
+    await cutOnceShown(between, page, 'Half of an');
     await answered(page);
   },
   async tools(page) {
@@ -144,6 +142,7 @@ const views = {
     if (await opener.isVisible()) await opener.click();
     await page.locator('.row').first().hover();
     await page.getByRole('button', { name: /^Actions for/ }).click();
+    await page.locator('.menu').waitFor();
   },
 };
 
@@ -153,7 +152,7 @@ for (const [place, viewport] of Object.entries({ desktop: kDesktop, phone: kPhon
       test(`${name} on a ${place}, ${colorScheme}`, async () => {
         const { page, close } = await openPage(between.url, { viewport, colorScheme, reducedMotion: 'reduce' });
         await prepare(page);
-        await pause(250);
+        await settled(page);
         await page.screenshot({ path: join(outFolder, `${name}-${place}-${colorScheme}.png`) });
         assert.deepEqual(await faults(page), []);
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing is wider than the screen');

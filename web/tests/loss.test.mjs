@@ -2,7 +2,10 @@
 import assert from 'node:assert/strict';
 import { networkInterfaces } from 'node:os';
 import test from 'node:test';
-import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, startZinc, stored, until, untilDrafted, untilStored } from './harness.mjs';
+import {
+  answered, ask, attach, conversation, drawn, endWaits, holdWaits, importFile, kPhone, openPage, pause, says, setStage, startZinc, stored,
+  until, untilDrafted, untilStored,
+} from './harness.mjs';
 
 const between = setStage();
 
@@ -16,16 +19,11 @@ const cuts = {
 };
 for (const [place, [first, second]] of Object.entries(cuts)) {
   test(`cut inside ${place} and retried, an answer is drawn as if it had come whole`, async () => {
-    let cut;
-    between.script = (stage, body) => {
-      if (body.continue_final_message) return says(second, 3)(stage);
-      stage.delta({ content: first });
-      cut = stage.cut;
-    };
+    between.script = (stage, body) => (body.continue_final_message ? says(second, 3)(stage) : stage.delta({ content: first }));
     const { page, close } = await openPage(between.url);
     await ask(page, 'go');
-    await page.locator('.by-assistant .prose:not(:empty)').waitFor();
-    cut();
+    await page.locator('.by-assistant .prose:not(:empty)').waitFor(); // all of it came in one event
+    between.stage.cut();
     const answer = await answered(page);
     await answer.getByRole('button', { name: 'Retry' }).click();
     await answer.locator('.notice').waitFor({ state: 'detached' });
@@ -127,16 +125,15 @@ test('a word typed in the last moment before a reload is still there', async () 
 });
 
 test('with the small store of the browser full, a reload in the middle of an answer loses no word', async () => {
-  between.script = async (stage) => {
-    for (let i = 0; i < 600 && stage.connection.isOpen; ++i) {
-      stage.delta({ content: `word${i} ` });
-      await pause(4);
-    }
-  };
+  // More than there is room for; but most of it is stored, and what comes then is not much.
+  const words = (n) => Array.from({ length: n }, (_, i) => `word${i} `).join('');
+  between.script = (stage) => stage.delta({ content: words(1000) });
   const { page, close } = await openPage(between.url);
   await page.evaluate(() => localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 4096)));
   await ask(page, 'go');
-  await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 2500);
+  await untilStored(page, (message) => message.content === words(1000));
+  between.stage.delta({ content: `${words(100)}the last` });
+  await page.locator('.by-assistant .prose', { hasText: 'the last' }).waitFor();
   const seen = await page.evaluate(() => {
     const text = document.querySelector('.by-assistant .prose').textContent;
     location.reload();
@@ -153,13 +150,15 @@ test('an answer cut inside a tool call is asked for anew, and half a call takes 
   let isFirst = true;
   between.script = (stage) => {
     stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{"ci' } }] });
-    if (isFirst) return void setTimeout(stage.cut, 100);
+    if (isFirst) return;
     stage.delta({ tool_calls: [{ index: 0, function: { arguments: 'ty":"Oslo"}' } }] });
     stage.end('tool_calls');
   };
   between.requests.length = 0;
   const { page, close } = await openPage(between.url);
   await ask(page, 'weather?');
+  await untilStored(page, (message) => message.toolCalls?.length === 1);
+  between.stage.cut();
   const answer = await answered(page);
   assert.equal(await answer.locator('.card form').count(), 0);
   isFirst = false;
@@ -179,15 +178,13 @@ for (const end of ['closed', 'gone without a word']) {
       stage.delta({ content: 'first words' });
       await wait;
       stage.delta({ content: ' and last words' });
-      await pause(30_000);
     };
     const { page, context, close } = await openPage(between.url);
     await ask(page, 'go');
     await untilStored(page, (message) => message.content === 'first words');
     const other = await context.newPage();
     await other.goto(page.url());
-    await other.getByText('Being written in another tab').waitFor();
-    assert.equal(await other.locator('.notice').count(), 0);
+    await other.getByText('Being written in another tab').waitFor(); // in the place of a notice
     go();
     await other.locator('.prose', { hasText: 'and last words' }).waitFor();
     if (end !== 'closed') await page.evaluate(() => (BroadcastChannel.prototype.postMessage = () => undefined));
@@ -266,6 +263,7 @@ test('files that are malformed in any field leave a page that works', async () =
   for (const text of ['{"format":"zinc-conversations","version":1,"conversations":7}', '[]', 'null', '{"format":"zinc-conversations","version":99,"conversations":[]}']) {
     await importFile(page, 'x.json', text);
     await page.locator('.toast', { hasText: 'could not be imported' }).waitFor();
+    await endWaits(page);
     await page.waitForFunction(() => document.querySelectorAll('.toast').length === 0);
   }
   await close();
@@ -692,12 +690,15 @@ test('an answer that its tab ends while another asks about it is not cut back', 
       };
     };
     window.write({ ...message, writing: true }, resolve);
-    new BroadcastChannel('zinc').onmessage = ({ data }) => {
-      if (data.asks) window.write({ ...message, content: 'a beginning and the end', writing: false }, () => undefined);
-    };
   }), record);
   const other = await context.newPage();
-  await other.goto(address);
+  await holdWaits(other, 250); // for which it waits for who writes it
+  await other.goto(address, { waitUntil: 'commit' });
+  await other.waitForFunction(() => window.held?.size > 0);
+  await page.evaluate((message) => new Promise((resolve) => {
+    window.write({ ...message, content: 'a beginning and the end', writing: false }, resolve);
+  }), record);
+  await endWaits(other);
   await other.locator('.prose', { hasText: 'a beginning and the end' }).waitFor();
   assert.equal(await other.locator('.notice').count(), 0);
   assert.equal((await stored(other)).messages.find(({ id }) => id === record.id).content, 'a beginning and the end');

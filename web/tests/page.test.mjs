@@ -2,7 +2,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
-import { answered, ask, attach, conversation, drawn, importFile, kPhone, openPage, pause, says, setStage, stored, untilStored } from './harness.mjs';
+import {
+  answered, ask, attach, conversation, cutConversation, drawn, endWaits, importFile, kPhone, openPage, pause, pickFile, says, setStage,
+  settled, stored, untilDrafted, untilStored,
+} from './harness.mjs';
 
 const between = setStage();
 
@@ -47,7 +50,7 @@ test('what is settled is never drawn again', async () => {
   const { page, close } = await openPage(between.url);
   await ask(page, 'go');
   await page.locator('.prose .block').nth(3).waitFor();
-  await pause(300);
+  await page.locator('.hljs-keyword').first().waitFor();
   await page.evaluate(() => {
     window.touched = 0;
     window.firstBlocks = [...document.querySelectorAll('.prose .block')].slice(0, 3);
@@ -74,12 +77,15 @@ test('a text drawn in pieces is the text drawn at once', async () => {
 });
 
 test('a thought has a pane with its own time and count', async () => {
-  const { answer, close } = await conversation(between, async (stage) => {
+  between.script = (stage) => {
     for (const word of ['Let ', 'me ', 'see']) stage.delta({ reasoning_content: word });
-    await pause(150);
-    stage.delta({ content: 'Forty-two.' });
-    stage.end();
-  });
+  };
+  const { page, close } = await openPage(between.url);
+  await ask(page, 'hi');
+  await page.locator('.thought').waitFor();
+  between.stage.delta({ content: 'Forty-two.' });
+  between.stage.end();
+  const answer = await answered(page);
   assert.match(await answer.locator('.thought summary').innerText(), /Thought for \d[\d.]* m?s[\s\S]*7 tokens/);
   assert.equal(await answer.locator('.thought .prose').isVisible(), false);
   await answer.locator('.thought summary').click();
@@ -120,7 +126,7 @@ test('how far the prompt is read is shown, the cached part marked', async () => 
   await page.getByText('Reading the prompt: 500 of 1,000 tokens, 250 from the cache').waitFor();
   const widths = await page.locator('.live .bar span').evaluateAll((parts) => parts.map((part) => part.style.width));
   assert.deepEqual(widths, ['50%', '25%']);
-  assert.match(await page.locator('.gauge').first().innerText(), /500 of 2,048 tokens/, 'the bar of the context goes along');
+  await page.locator('.gauge', { hasText: '500 of 2,048 tokens' }).waitFor(); // the bar of the context goes along
   go();
   const answer = await answered(page);
   assert.match(await answer.locator('.figures').innerText(), /41\.5 tok\/s[\s\S]*first after 121 ms[\s\S]*16 cached/);
@@ -131,8 +137,7 @@ test('every way an answer can go wrong has its notice', async () => {
   const cases = [
     ['is-empty', (stage) => stage.end(), /empty answer/],
     ['is-error', (stage) => stage.refuse(500, { message: 'the device is lost', code: 'device_lost' }), /the device is lost/],
-    ['is-error', (stage) => { stage.delta({ content: 'half' }); stage.say({ error: { message: 'a step failed' } }); setTimeout(stage.cut, 200); }, /a step failed/],
-    ['is-lost', (stage) => { stage.delta({ content: 'half' }); setTimeout(stage.cut, 100); }, /kept/],
+    ['is-error', (stage) => { stage.delta({ content: 'half' }); stage.say({ error: { message: 'a step failed' } }); }, /a step failed/],
     ['is-length', (stage) => { stage.delta({ content: 'half' }); stage.end('length'); }, /token limit/],
     ['is-context', (stage) => stage.refuse(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /Nothing was cut/],
   ];
@@ -142,14 +147,13 @@ test('every way an answer can go wrong has its notice', async () => {
     assert.match(await answer.locator('.notice').innerText(), text);
     await close();
   }
+  const { answer, close } = await cutConversation(between, 'half');
+  await answer.locator('.notice.is-lost', { hasText: 'kept' }).waitFor();
+  await close();
 });
 
 test('a lost connection is retried without losing a word', async () => {
-  const { page, answer, close } = await conversation(between, (stage, body) => {
-    if (body.continue_final_message) return says(' and the rest')(stage);
-    stage.delta({ content: 'The beginning' });
-    setTimeout(stage.cut, 150);
-  });
+  const { page, answer, close } = await cutConversation(between, 'The beginning', ' and the rest');
   await answer.getByRole('button', { name: 'Retry' }).click();
   await page.getByText('The beginning and the rest').waitFor();
   assert.deepEqual(between.requests.at(-1).messages.at(-1), { role: 'assistant', content: 'The beginning' });
@@ -212,7 +216,7 @@ test('files dropped and long pastes become attachments', async () => {
     document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
   });
   await page.locator('.chips li', { hasText: 'pasted' }).waitFor();
-  await attach(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
+  await pickFile(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
   await page.locator('.toast', { hasText: 'is no text' }).waitFor();
   await ask(page, 'What is in them?');
   await answered(page);
@@ -386,12 +390,13 @@ test('what is done in Compare stays in Compare', async () => {
     assert.equal(between.requests.at(-1).messages.length, name === 'Continue' ? 2 : 1);
   }
   await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
   assert.equal(await page.locator('#thread .message').count(), 2);
   assert.equal(await page.locator('#thread .branches').count(), 0);
   const { conversations: [{ id }], messages } = await stored(page);
   assert.equal(messages.filter((message) => message.conversation === id).length, 2);
   await page.keyboard.press('Control+Shift+C');
-  assert.equal(await page.locator('.side .figures').count(), 2, 'and is still there when the window opens again');
+  await page.locator('.side .figures').nth(1).waitFor(); // it is still there when the window opens again
   await close();
 });
 
@@ -430,6 +435,7 @@ test('Escape closes what is open and stops an answer only where nothing is', asy
   await page.keyboard.press('Control+,');
   await page.getByRole('dialog').waitFor();
   await stillGoes('the settings');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.focus('#prompt');
   await page.keyboard.press('Escape');
   await page.locator('.notice.is-stopped').waitFor();
@@ -486,7 +492,6 @@ test('tokens are counted by what the server says, not by its events', async () =
   const wait = new Promise((resolve) => (go = resolve));
   between.script = async (stage) => {
     stage.say({ choices: [{ index: 0, delta: { content: 'four tokens at once' }, finish_reason: null }], completion_tokens: 4 });
-    await pause(300);
     stage.say({ choices: [{ index: 0, delta: { content: ' and five more of them' }, finish_reason: null }], completion_tokens: 9 });
     await wait;
     stage.end();
@@ -499,12 +504,11 @@ test('tokens are counted by what the server says, not by its events', async () =
 });
 
 test('a stream that falls silent while the server knows nothing of it is a lost connection', async () => {
-  between.script = async (stage) => {
-    stage.delta({ content: 'half of' });
-    await pause(20_000);
-  };
-  const { page, close } = await openPage(between.url, { hastenBy: 20 });
+  between.script = (stage) => stage.delta({ content: 'half of' });
+  const { page, close } = await openPage(between.url);
   await ask(page, 'go');
+  await page.locator('.prose', { hasText: 'half of' }).waitFor();
+  await endWaits(page);
   await page.locator('.notice.is-lost', { hasText: 'silent' }).waitFor();
   assert.equal((await page.locator('.by-assistant .prose').innerText()).trim(), 'half of');
   between.script = says(' the answer');
@@ -523,13 +527,11 @@ test('while an answer is written, the bars are looked at every two seconds, and 
   };
   const { page, close } = await openPage(between.url);
   const polls = [];
-  page.on('request', (request) => request.url().endsWith('/v1/models') && polls.push(Date.now()));
-  await pause(300);
-  polls.length = 0;
-  await ask(page, 'go');
   const begin = Date.now();
+  page.on('request', (request) => request.url().endsWith('/v1/models') && polls.push(Date.now()));
+  await ask(page, 'go');
   await pause(5000);
-  while (polls.length < 2) await page.waitForEvent('request');
+  while (polls.length < 3) await page.waitForEvent('request'); // the first may be of the page as it was opened
   const seconds = (Date.now() - begin) / 1000;
   assert.ok(polls.length <= seconds / 2 + 2, `${polls.length} looks in ${seconds} s`);
   const { target } = between;
@@ -620,11 +622,27 @@ test('everything can be reached with the keyboard', async () => {
   await close();
 });
 
+test('a key that is pressed as soon as the page is there counts', async () => {
+  const { page, close } = await openPage(between.url);
+  await page.addInitScript(() => {
+    new MutationObserver((_, watch) => {
+      const field = document.getElementById('prompt');
+      if (!field) return;
+      watch.disconnect();
+      field.dispatchEvent(new KeyboardEvent('keydown', { key: '/', ctrlKey: true, bubbles: true }));
+    }).observe(document, { childList: true, subtree: true });
+  });
+  await page.reload();
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await close();
+});
+
 test('on a phone Enter begins a new line, and the button sends', async () => {
   between.script = says('ok');
   between.requests.length = 0;
   const { page, close } = await openPage(between.url, { viewport: kPhone, hasTouch: true, isMobile: true });
   await page.tap('#prompt');
+  await page.locator('#prompt:focus').waitFor();
   await page.keyboard.type('one');
   await page.keyboard.press('Enter');
   await page.keyboard.type('two');
@@ -653,18 +671,25 @@ test('stepping through the branches of an early message stays where the reader i
   await ask(page, 'second');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
   const branches = page.locator('.by-assistant .branches');
+  await settled(page);
+  const end = await page.evaluate(() => scrollY);
   await page.mouse.wheel(0, -200);
+  await page.waitForFunction((was) => scrollY < was, end);
+  await settled(page);
   await branches.scrollIntoViewIfNeeded();
   const top = () => page.evaluate(() => document.querySelector('.by-assistant .branches').getBoundingClientRect().top);
   // Of the first answer nothing goes on: the page ends there. The second is gone on with, and the reader is not taken to its end.
   await branches.getByRole('button', { name: 'Previous branch' }).click();
   await page.locator('.branches', { hasText: '1 / 2' }).waitFor();
-  await pause(200);
+  await settled(page);
   const before = await top();
   assert.ok(before > 0 && before < 860, `it is at ${before}`);
-  await branches.getByRole('button', { name: 'Next branch' }).click();
+  await branches.getByRole('button', { name: 'Next branch' }).evaluate((button) => {
+    button.click();
+    for (const end = performance.now() + 1500; performance.now() < end; ); // as on a machine that draws slowly
+  });
   await page.locator('.branches', { hasText: '2 / 2' }).waitFor();
-  await pause(200);
+  await settled(page);
   assert.ok(Math.abs((await top()) - before) < 60, `it was at ${before}, and is at ${await top()}`);
   await close();
 });
@@ -732,11 +757,11 @@ test('a file belongs to the draft that was open when it was dropped', async () =
       return arrayBuffer.call(this);
     };
   });
-  await attach(page, 'slow.txt', 'text');
+  await pickFile(page, 'slow.txt', 'text');
   await page.keyboard.press('Control+Shift+O');
   await page.locator('.welcome').waitFor();
   await page.evaluate(() => window.goOn());
-  await pause(200);
+  await untilDrafted(page, ({ attachments }) => attachments.length === 1);
   assert.equal(await page.locator('.chips li').count(), 0);
   await page.locator('.row .title').click();
   await page.locator('.chips li', { hasText: 'slow.txt' }).waitFor();
@@ -833,7 +858,7 @@ test('a call takes a result only while nothing but results follows it', async ()
   const form = page.locator('.card form');
   await form.waitFor();
   await ask(page, 'something else');
-  await page.locator('.prose', { hasText: 'All right.' }).waitFor();
+  await (await answered(page)).locator('.prose', { hasText: 'All right.' }).waitFor();
   assert.equal(await form.count(), 0);
   await ask(page, 'again'); // a server may use an id again
   await form.waitFor();
@@ -846,13 +871,7 @@ test('a call takes a result only while nothing but results follows it', async ()
 });
 
 test('a text that cannot be drawn is shown as it was written, and its footer with it', async () => {
-  between.script = async (stage) => {
-    for (const part of ['Some **words**', ' and', ' more\n\n', 'to the end.']) {
-      stage.delta({ content: part });
-      await pause(50);
-    }
-    stage.end();
-  };
+  between.script = (stage) => stage.delta({ content: 'Some **words**' });
   const { page, seen, close } = await openPage(between.url);
   await page.evaluate(() => {
     Node.prototype.isEqualNode = () => {
@@ -860,6 +879,9 @@ test('a text that cannot be drawn is shown as it was written, and its footer wit
     };
   });
   await ask(page, 'go');
+  await page.locator('.prose strong', { hasText: 'words' }).waitFor();
+  for (const part of [' and', ' more\n\n', 'to the end.']) between.stage.delta({ content: part });
+  between.stage.end();
   const answer = await answered(page);
   await answer.locator('.figures').waitFor();
   assert.equal(await answer.locator('.prose.is-plain').textContent(), 'Some **words** and more\n\nto the end.');

@@ -2,16 +2,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
-import { answered, attach, importFile, kPhone, openPage, pause, says, setStage, stored } from './harness.mjs';
+import { answered, ask, attach, cutConversation, importFile, kPhone, openPage, pause, says, setStage, stored } from './harness.mjs';
 
 const between = setStage();
 
-const open = () => openPage(between.url, { viewport: kPhone, hasTouch: true, isMobile: true, colorScheme: 'dark' });
+const kHand = { viewport: kPhone, hasTouch: true, isMobile: true, colorScheme: 'dark' };
+const open = () => openPage(between.url, kHand);
 const tap = (page, name, place = page) => place.getByRole('button', { name, exact: true }).first().tap();
-async function say(page, text) {
-  await page.fill('#prompt', text);
-  await tap(page, 'Send');
-}
 const fits = async (page) => assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing is wider than the screen');
 async function act(page, title, name) {
   if (!(await page.locator('#sidebar').isVisible())) await tap(page, 'Conversations');
@@ -32,7 +29,7 @@ test('talking: stream, thought, code, stop, continue, regenerate, branches, edit
     stage.end();
   };
   const { page, seen, close } = await open();
-  await say(page, 'A question');
+  await ask(page, 'A question');
   await page.locator('figure.code').waitFor();
   await page.locator('.thought summary').tap();
   assert.equal((await page.locator('.thought .prose').innerText()).trim(), 'Let me see.');
@@ -73,9 +70,8 @@ test('files, settings, tools, probabilities, a link', async () => {
   };
   const { page, context, close } = await open();
   await attach(page, 'notes.txt', 'inside');
-  await page.locator('.chips li', { hasText: 'notes.txt' }).waitFor();
   await page.locator('.pill', { hasText: 'Probabilities' }).tap();
-  await say(page, 'Is it so?');
+  await ask(page, 'Is it so?');
   let answer = await answered(page);
   assert.match(between.requests[0].messages[0].content, /notes\.txt\n```\ninside/);
   await tap(page, 'Probabilities', answer);
@@ -88,7 +84,7 @@ test('files, settings, tools, probabilities, a link', async () => {
   await page.fill('dialog [name="system"]', 'Be brief.');
   await page.fill('dialog [name="tools"]', '[{"type":"function","function":{"name":"weather"}}]');
   await tap(page, 'Close');
-  await say(page, 'And the weather?');
+  await ask(page, 'And the weather?');
   await page.locator('.card textarea').fill('sun');
   await tap(page, 'Send result');
   await page.locator('.prose a').tap();
@@ -104,13 +100,13 @@ test('files, settings, tools, probabilities, a link', async () => {
 test('conversations: search, rename, delete, undo, out and in; models; Compare; theme', async () => {
   between.script = says('A rare xylophone.');
   const { page, close } = await open();
-  await say(page, 'music');
+  await ask(page, 'music');
   await answered(page);
   await tap(page, 'Conversations');
   await tap(page, 'New conversation');
   await page.waitForFunction(() => getComputedStyle(document.getElementById('sidebar')).visibility === 'hidden');
   between.script = says('plain');
-  await say(page, 'cooking');
+  await ask(page, 'cooking');
   await answered(page);
   await tap(page, 'Conversations');
   await page.fill('#search', 'xylophone');
@@ -126,7 +122,7 @@ test('conversations: search, rename, delete, undo, out and in; models; Compare; 
   await page.locator('.toast').getByRole('button', { name: 'Undo' }).tap();
   await page.locator('.prose', { hasText: 'xylophone' }).waitFor();
   await importFile(page, 'in.md', text);
-  await page.waitForFunction(() => document.querySelectorAll('.row').length === 3);
+  await page.locator('.toast', { hasText: 'Imported 1' }).waitFor();
   assert.equal((await stored(page)).conversations.length, 3);
 
   await tap(page, 'Conversations');
@@ -147,14 +143,7 @@ test('conversations: search, rename, delete, undo, out and in; models; Compare; 
 });
 
 test('a connection that is lost, and one that comes back', async () => {
-  between.script = (stage, body) => {
-    if (body.continue_final_message) return says(' and the rest')(stage);
-    stage.delta({ content: 'The beginning' });
-    setTimeout(stage.cut, 100);
-  };
-  const { page, close } = await open();
-  await say(page, 'go');
-  const answer = await answered(page);
+  const { page, answer, close } = await cutConversation(between, 'The beginning', ' and the rest', kHand);
   await answer.locator('.notice.is-lost').getByRole('button', { name: 'Retry' }).tap();
   await page.locator('.prose p', { hasText: 'The beginning and the rest' }).waitFor();
   await page.reload();

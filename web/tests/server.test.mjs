@@ -4,7 +4,7 @@ import http from 'node:http';
 import { createReadStream, statSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { answered, ask, attach, cleanUp, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored, untilStored } from './harness.mjs';
+import { answered, ask, attach, cleanUp, drawnAnswer, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored, untilStored } from './harness.mjs';
 
 let zinc;
 let endless;
@@ -74,7 +74,7 @@ test('an answer streams with its figures, stops at its limit and goes on from th
   const answer = await answered(page);
   await answer.locator('.notice.is-length').waitFor();
   assert.match(await answer.locator('.figures').innerText(), /tok\/s[\s\S]*first after[\s\S]*24 tokens[\s\S]*prompt \d+/);
-  assert.match(await page.locator('.gauge').first().innerText(), /\d+ of 2,048 tokens/);
+  await page.locator('.gauge', { hasText: /[1-9]\d* of 2,048 tokens/ }).waitFor();
   await page.locator('.gauge', { hasText: 'Memory' }).waitFor();
   const first = (await stored(page)).messages.find((message) => message.role === 'assistant');
   await answer.getByRole('button', { name: 'Continue' }).click();
@@ -177,6 +177,7 @@ test('a server that dies in the middle loses no word, and after its restart the 
   await answer.locator('.notice.is-lost').waitFor();
   // What is on the screen, thought and answer, is what came over the wire, and all of it is there again after a reload.
   const words = async () => {
+    await drawnAnswer(page);
     await page.evaluate(() => { for (const pane of document.querySelectorAll('details.thought')) pane.open = true; });
     return (await page.locator('.by-assistant .prose').allTextContents()).join('\n');
   };
@@ -244,7 +245,7 @@ test('models are listed with their verdict, fetched, cancelled, activated, remov
   const tiny = page.locator('[data-model="tiny"]');
   await row.getByRole('button', { name: 'Load beside' }).click();
   await row.locator('.badge').waitFor();
-  assert.equal(await tiny.locator('.badge').count(), 1, 'what was loaded stays');
+  await tiny.locator('.badge').waitFor(); // what was loaded stays
   await tiny.getByRole('button', { name: 'Remove' }).waitFor({ state: 'detached' });
   assert.deepEqual((await (await fetch(`${zinc.url}/v1/models`)).json()).data.map((entry) => entry.id), ['tiny', 'other']);
   await page.evaluate(() => fetch('/v1/models/activate', { method: 'POST', body: JSON.stringify({ model: 'tiny' }) }));
@@ -253,7 +254,7 @@ test('models are listed with their verdict, fetched, cancelled, activated, remov
   await row.getByRole('button', { name: 'Activate' }).click();
   await row.locator('.badge').waitFor();
   await tiny.locator('.badge').waitFor({ state: 'detached' });
-  assert.equal(await tiny.getByRole('button', { name: 'Activate' }).count(), 1, 'what was given by its path can come back');
+  await tiny.getByRole('button', { name: 'Activate' }).waitFor(); // what was given by its path can come back
   await page.keyboard.press('Escape');
   await page.waitForFunction(() => document.querySelector('.model-picker').value === 'other');
   await setField(page, 'max_tokens', '4');
@@ -289,7 +290,7 @@ test('the key cannot be waved away, and one that comes late is not called wrong'
   const { page, close } = await openPage(between.url);
   await page.getByRole('dialog', { name: 'API key' }).waitFor();
   for (let i = 0; i < 4; ++i) await page.keyboard.press('Escape');
-  assert.equal(await page.evaluate(() => document.querySelector('dialog').open), true);
+  await page.waitForFunction(() => document.querySelector('dialog').open); // it opens anew where the browser has closed it
   // A request that was sent without the key is answered after it was given.
   let go, sent;
   const late = new Promise((resolve) => (go = resolve));

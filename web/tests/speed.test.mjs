@@ -111,7 +111,6 @@ timed('4,000 tokens of markdown at 300 a second: no long task, frames under 20 m
   const tokens = tokensOf(text);
   assert.ok(tokens.length >= kTokens);
   const { page, close } = await openPage(between.url);
-  page.setDefaultTimeout(60_000);
   const { frames, tasks } = await traced(page, tokens);
   const median = frames[Math.floor(frames.length / 2)];
   console.log(`# ${tokens.length} tokens: ${frames.length} frames, median frame ${median.toFixed(1)} ms, 99 % under ${frames[Math.floor(frames.length * 0.99)].toFixed(1)} ms; longest tasks in ms: ${told(tasks)}`);
@@ -135,7 +134,6 @@ timed('one block of code of 4,000 tokens, and its colours: no long task', async 
   const code = lines.join('\n').slice(0, kTokens * 4 - 40).replace(/\n[^\n]*$/, '');
   const text = `Here:\n\n\`\`\`cpp\n${code}\n\`\`\`\n\nDone.`;
   const { page, close } = await openPage(between.url);
-  page.setDefaultTimeout(60_000);
   between.script = says('```js\nlet a = 1;\n```\n'); // the library is fetched before
   await ask(page, 'warm');
   await answered(page);
@@ -150,7 +148,6 @@ timed('one block of code of 4,000 tokens, and its colours: no long task', async 
 
 timed('4,000 tokens with their probabilities: no long task, and all are kept', async () => {
   const { page, close } = await openPage(between.url);
-  page.setDefaultTimeout(60_000);
   await page.locator('.pill', { hasText: 'Probabilities' }).click();
   const words = Array.from({ length: kTokens }, (_, i) => (i % 30 === 29 ? '\n\n' : ` w${i}`));
   const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
@@ -263,8 +260,7 @@ for (const [kind, answers] of kinds) {
     }
     times.sort((a, b) => a - b);
     await pause(1000);
-    const drawn = () => page.locator('.by-assistant .prose:not(.is-plain) > .block').count();
-    const nBefore = await drawn();
+    const nBefore = await page.locator('.by-assistant .prose:not(.is-plain) > .block').count();
     // Where the answer that is at the top of the window now goes to; heights above it may change meanwhile.
     await page.evaluate(() => {
       window.atTop = [...document.querySelectorAll('.message')].find((message) => message.getBoundingClientRect().bottom > 60);
@@ -275,13 +271,13 @@ for (const [kind, answers] of kinds) {
       await page.mouse.wheel(0, -900);
       await pause(16);
     }
+    await page.waitForFunction(() => window.atTop.getBoundingClientRect().top - window.topWas > 20_000); // of 54,000
+    await page.waitForFunction((n) => document.querySelectorAll('.by-assistant .prose:not(.is-plain) > .block').length > n, nBefore);
     await pause(600);
     const { tasks } = tasksOf(await browser.stopTracing(), 0);
     const movedPx = Math.round(await page.evaluate(() => window.atTop.getBoundingClientRect().top - window.topWas));
     console.log(`# ${kind}: opened in ${times.map((time) => time.toFixed(0)).join(', ')} ms; scrolled ${movedPx} px; longest tasks in ms: ${told(tasks)}`);
     quick(times[0] < kOpenMs, `the quickest of five openings took ${times[0]} ms`); // what others took of the processor is in the rest
-    assert.ok(movedPx > 20_000, `60 turns of the wheel by 900 px moved ${movedPx} px`);
-    assert.ok((await drawn()) > nBefore, 'what came into view was drawn');
     noLongTask(tasks);
     await close();
   });

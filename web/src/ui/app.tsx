@@ -1,6 +1,6 @@
 // The whole page: the list at the side, the conversation, what one writes in, and the windows over it.
 import { useSignal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { giveKey, keyIsWanted, keyWasWrong } from '../api';
 import { isAnswering, live, stop } from '../answer';
 import { storeError } from '../keep';
@@ -119,8 +119,9 @@ function isMeantFor(event: KeyboardEvent): boolean {
   return Boolean(document.querySelector('dialog[open]') || target?.closest('.editor, .row, .menu, .search'));
 }
 
+// Before the page is seen: a key that is pressed at once counts.
 function useKeys() {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (event.defaultPrevented || keyIsWanted.value) return;
       const control = event.ctrlKey || event.metaKey;

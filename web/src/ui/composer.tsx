@@ -33,7 +33,7 @@ async function readFiles(files: File[]): Promise<void> {
 
 function useDrop() {
   const isOver = useSignal(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const over = (event: DragEvent) => {
       if (!event.dataTransfer?.types.includes('Files')) return;
       event.preventDefault();
@@ -131,7 +131,8 @@ export function Composer() {
     element.style.height = 'auto';
     element.style.height = `${Math.min(element.scrollHeight + 2, innerHeight * 0.4)}px`;
   }, [text]);
-  useEffect(() => {
+  // At once: later it would take the focus from where somebody writes by then.
+  useLayoutEffect(() => {
     if (matchMedia('(pointer: fine)').matches) area.current!.focus();
   }, [openId.value]);
   const submit = () => {

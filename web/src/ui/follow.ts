@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 
 const kAtEndPx = 80;
-const kHoldMs = 1000;
+const kHoldFrames = 60; // in which a branch is drawn, however long a slow machine takes for them
 const scroller = () => document.scrollingElement!;
 export const isAtEnd = () => scroller().scrollHeight - scroller().scrollTop - innerHeight < kAtEndPx;
 export const goToEnd = () => (scroller().scrollTop = scroller().scrollHeight);
@@ -18,9 +18,13 @@ const endOf = (id: string) => document.querySelector(`[data-id="${CSS.escape(id)
 export function stepTo(from: string, to: string, show: () => void): void {
   const hold = { id: to, end: endOf(from) ?? 0 };
   held = hold;
-  setTimeout(() => {
-    if (held === hold) held = null;
-  }, kHoldMs);
+  let nLeft = kHoldFrames;
+  const drawn = () => {
+    if (held !== hold) return;
+    if (--nLeft === 0) held = null;
+    else requestAnimationFrame(drawn);
+  };
+  requestAnimationFrame(drawn);
   show();
 }
 

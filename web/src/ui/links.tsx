@@ -1,7 +1,7 @@
 // Clicks in what a model wrote, wherever it is shown. A link may carry away in its address what was said here: in a query,
 // a path or the name of a host. So no click, key or drag opens one before its address was shown.
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 import { copyText } from './copy';
 import { Dialog } from './dialog';
 
@@ -14,7 +14,7 @@ function pressCodeButton(button: HTMLElement): void {
 
 export function LinkCare() {
   const asked = useSignal<URL | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const click = (event: MouseEvent) => {
       const target = event.target as Element;
       const link = target.closest<HTMLAnchorElement>('.prose a[href]');
