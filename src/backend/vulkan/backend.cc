@@ -21,6 +21,12 @@ std::string features_of(const Capabilities& device) {
   return text;
 }
 
+// What a device was found to lack when it was opened, and what is done about it.
+std::string found_of(const Device& device) {
+  if (!device.tuning().starts_in_order || device.starts_in_order()) return "";
+  return ", barriers within a token's step (its workgroups do not start in the order of their dispatches)";
+}
+
 DeviceInfo describe(const Capabilities& device, size_t n_free) {
   const bool is_own =
       device.type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU || device.type == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU;
@@ -45,7 +51,11 @@ class VulkanBackend final : public Backend {
   VulkanBackend(Device& device, int n_threads)
       : device_(device), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
-  DeviceInfo info() const override { return describe(device_.capabilities(), device_.free_bytes()); }
+  DeviceInfo info() const override {
+    DeviceInfo info = describe(device_.capabilities(), device_.free_bytes());
+    info.features += found_of(device_);
+    return info;
+  }
   DevicePeaks measure_peaks() override { return {}; }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,

@@ -15,9 +15,9 @@ constexpr std::array<Tuning, 5> kTunings = {{
      .product_rows = 16,
      .mix_ahead = 3,
      .float_pieces = 16,
-     .chained_groups = 132,
-     .few_groups = 264,
-     .records_ahead = true},  // NVIDIA
+     .processors = 132,
+     .starts_in_order = true,  // seen on an H200
+     .records_ahead = true},   // NVIDIA
     {.vendor_id = 0x1002,
      .subgroup = 32,
      .attention_groups = 128,
@@ -25,8 +25,8 @@ constexpr std::array<Tuning, 5> kTunings = {{
      .product_rows = 8,
      .mix_ahead = 1,
      .float_pieces = 8,
-     .chained_groups = 0,
-     .few_groups = 192,
+     .processors = 96,
+     .starts_in_order = false,
      .records_ahead = true},  // AMD: 16 rows spill
     {.vendor_id = 0x8086,
      .subgroup = 32,
@@ -35,8 +35,8 @@ constexpr std::array<Tuning, 5> kTunings = {{
      .product_rows = 8,
      .mix_ahead = 1,
      .float_pieces = 8,
-     .chained_groups = 0,
-     .few_groups = 64,
+     .processors = 32,
+     .starts_in_order = false,
      .records_ahead = true},  // Intel
     // Mesa on the CPU: a kernel costs seconds to compile, more the more rows it has.
     {.vendor_id = 0x10005,
@@ -46,8 +46,8 @@ constexpr std::array<Tuning, 5> kTunings = {{
      .product_rows = 4,
      .mix_ahead = 1,
      .float_pieces = 8,
-     .chained_groups = 2,
-     .few_groups = 4,
+     .processors = 2,
+     .starts_in_order = true,
      .records_ahead = false},
     {.vendor_id = 0,
      .subgroup = 32,
@@ -56,8 +56,8 @@ constexpr std::array<Tuning, 5> kTunings = {{
      .product_rows = 8,
      .mix_ahead = 1,
      .float_pieces = 8,
-     .chained_groups = 0,
-     .few_groups = 64,
+     .processors = 32,
+     .starts_in_order = false,
      .records_ahead = true},
 }};
 
@@ -102,6 +102,26 @@ void ask_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilitie
   out.max_allocation_bytes = std::min(v11.maxMemoryAllocationSize, v13.maxBufferSize);
   out.uniform_alignment = std::max<size_t>(16, base.limits.minUniformBufferOffsetAlignment);
   out.timestamp_ns = base.limits.timestampPeriod;
+}
+
+// How many processors there are, where an extension of the maker's tells.
+void ask_processors(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{};
+  nvidia.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
+  VkPhysicalDeviceShaderCorePropertiesAMD amd{};
+  amd.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  if (has_extension(api, device, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    properties.pNext = &nvidia;
+  } else if (has_extension(api, device, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
+    properties.pNext = &amd;
+  } else {
+    return;
+  }
+  api.GetPhysicalDeviceProperties2(device, &properties);
+  const uint32_t units = amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
+  out.n_processors = static_cast<int>(std::max(nvidia.shaderSMCount, units));
 }
 
 void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
@@ -162,6 +182,7 @@ Capabilities ask(const InstanceApi& api, VkPhysicalDevice device) {
   ask_properties(api, device, out);
   if (out.api_version < VK_API_VERSION_1_3) return out;
   ask_features(api, device, out);
+  ask_processors(api, device, out);
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
   api.GetPhysicalDeviceMemoryProperties2(device, &memory);
@@ -184,6 +205,10 @@ const Tuning& tuning_of(const Capabilities& device) {
 int subgroup_for(const Capabilities& device) {
   if (!device.has_subgroup_control) return device.default_subgroup;
   return std::clamp(tuning_of(device).subgroup, device.min_subgroup, device.max_subgroup);
+}
+
+int processors_of(const Capabilities& device) {
+  return device.n_processors > 0 ? device.n_processors : tuning_of(device).processors;
 }
 
 std::string missing(const Capabilities& device) {

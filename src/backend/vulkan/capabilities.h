@@ -15,6 +15,7 @@ struct Capabilities {
   VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;
   std::vector<uint8_t> cache_id;  // what a pipeline cache belongs to
   int min_subgroup = 0, max_subgroup = 0, default_subgroup = 0;
+  int n_processors = 0;  // multiprocessors or compute units; 0: its driver does not say
   bool has_shuffle = false, has_subgroup_control = false, has_full_subgroups = false;
   bool has_addresses = false, has_int64 = false, has_scalar_layout = false, has_timelines = false;
   bool has_integer_dot = false, has_fast_integer_dot = false;
@@ -36,16 +37,15 @@ struct Tuning {
   int product_rows;      // and in prompts
   int mix_ahead;         // segments of experts a warp has under way at once: as many as its registers hold
   int float_pieces;      // sixteens of bytes of weights in floats a thread has under way with one row
-  // Workgroups that run at once, of a device that starts those of dispatches in order, so that the later may wait for
-  // the earlier; 0: it may not.
-  int chained_groups;
-  int few_groups;      // workgroups that leave part of the device without work
-  bool records_ahead;  // every size is recorded and compiled when the plan is made
+  int processors;        // of the maker's device this was tuned for: taken where the driver does not say how many
+  bool starts_in_order;  // workgroups of dispatches, so that the later may wait for the earlier: Device::test_order
+  bool records_ahead;    // every size is recorded and compiled when the plan is made
 };
 
 Capabilities ask(const InstanceApi& api, VkPhysicalDevice device);
 const Tuning& tuning_of(const Capabilities& device);
 int subgroup_for(const Capabilities& device);     // the size every kernel is compiled for
+int processors_of(const Capabilities& device);    // that run workgroups, at least one each at once
 std::string missing(const Capabilities& device);  // the first thing that is needed and not there; empty: none
 
 }  // namespace zinc::vulkan

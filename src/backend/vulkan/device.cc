@@ -123,6 +123,7 @@ Result<std::unique_ptr<Device>> Device::open(const InstanceApi& instance, VkPhys
   if (Status s = device->make_layouts(); !s.ok()) return s.error();
   if (Status s = device->load_pipelines(); !s.ok()) return s.error();
   if (Status s = device->self_test(); !s.ok()) return s.error();
+  if (Status s = device->test_order(); !s.ok()) return s.error();
   return device;
 }
 

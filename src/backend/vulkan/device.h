@@ -91,6 +91,9 @@ class Device {
 
   const Capabilities& capabilities() const { return capabilities_; }
   const Tuning& tuning() const { return tuning_of(capabilities_); }
+  // Whether workgroups may wait for those of dispatches before theirs: the maker's devices can, and this one was seen
+  // to.
+  bool starts_in_order() const { return starts_in_order_; }
   const DeviceApi& api() const { return api_; }
   VkDevice handle() const { return device_; }
   const Counters& counters() const { return counters_; }
@@ -136,6 +139,7 @@ class Device {
   Status load_pipelines();
   std::filesystem::path pipelines_path() const;
   Status self_test();
+  Status test_order();
   int memory_type(uint32_t allowed, Memory kind) const;
   Status write_commands(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
                         const std::function<void(VkCommandBuffer)>& write);
@@ -157,6 +161,7 @@ class Device {
   std::vector<Passing> passing_;
   Buffer staging_;
   Ticket last_ticket_ = 0;
+  bool starts_in_order_ = false;
   Counters counters_;
   mutable size_t n_kept_ = 0;
   friend class Buffer;

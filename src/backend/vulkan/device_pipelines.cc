@@ -1,6 +1,7 @@
 // The device's kernels: how they are compiled and kept, and the answers they must give before any other work.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fstream>
 
 #include "backend/vulkan/device.h"
@@ -189,6 +190,47 @@ Status Device::self_test() {
           capabilities_.name, capabilities_.driver, k, i, got, expected[k]);
     }
   }
+  return ok_status();
+}
+
+// Vulkan promises no order among the workgroups of dispatches without a barrier between them. Where a maker's devices
+// have one, some links of a chain show it: each of more workgroups than the device can begin at once, few and many of
+// which fit on a processor in turn.
+Status Device::test_order() {
+  if (!tuning().starts_in_order) return ok_status();
+  struct OrderParams {
+    Address before, own, failed;
+    int n_before, unused;
+  };
+  constexpr uint32_t kLinks = 8, kPerProcessor = 16;
+  const uint32_t n_workgroups = kPerProcessor * static_cast<uint32_t>(processors_of(capabilities_));
+  ZINC_TRY(memory, allocate((kLinks + 2) * kBlockBytes, "the self-test", Memory::upload));
+  ZINC_TRY(counters, allocate((kLinks + 1) * sizeof(uint32_t), "the self-test"));
+  const auto counter = [&](uint32_t link) { return counters.address() + link * sizeof(uint32_t); };
+  for (uint32_t link = 0; link < kLinks; ++link) {
+    const OrderParams params{counter(link > 0 ? link - 1 : 0), counter(link), counter(kLinks),
+                             link > 0 ? static_cast<int>(n_workgroups) : 0, 0};
+    std::memcpy(memory.as<std::byte>() + link * kBlockBytes, &params, sizeof(params));
+  }
+  ZINC_TRY(set, describe(memory, memory));
+  ZINC_TRY(small, pipeline({"order", {{1, 256}}}));
+  ZINC_TRY(large, pipeline({"order", {{1, static_cast<int>(capabilities_.shared_bytes / 2 / sizeof(uint32_t))}}}));
+  ZINC_TRY(ticket, run([&](VkCommandBuffer c) {
+             for (uint32_t link = 0; link < kLinks; ++link) {
+               const uint32_t block = link * static_cast<uint32_t>(kBlockBytes);
+               const std::array<uint32_t, 2> offsets = {block, kLinks * static_cast<uint32_t>(kBlockBytes)};
+               api_.CmdBindPipeline(c, VK_PIPELINE_BIND_POINT_COMPUTE, link % 2 == 0 ? large : small);
+               api_.CmdBindDescriptorSets(c, VK_PIPELINE_BIND_POINT_COMPUTE, layout_, 0, 1, &set.set, 2,
+                                          offsets.data());
+               api_.CmdDispatch(c, n_workgroups, 1, 1);
+             }
+           }));
+  const Status waited = wait(ticket);
+  free_set(set);
+  if (!waited.ok()) return waited;
+  std::array<uint32_t, kLinks + 1> counts{};
+  if (Status s = read(counters, 0, std::as_writable_bytes(std::span(counts))); !s.ok()) return s;
+  starts_in_order_ = counts[kLinks] == 0;
   return ok_status();
 }
 

@@ -88,11 +88,11 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> block, const Size
   return ok_status();
 }
 
-// A kernel that can wait and be waited for without a barrier, where the device starts workgroups in order. Few enough
-// of them start while those before still work.
+// A kernel that can wait and be waited for without a barrier, where the device starts workgroups in order. As many of
+// them as there are processors start while those before still work.
 KernelKey Lowering::chained(KernelKey key, int64_t n_workgroups) const {
-  if (!is_one_row() || device_.tuning().chained_groups == 0) return key;
-  key.constants.emplace_back(23, n_workgroups <= device_.tuning().chained_groups ? 1 : 0);
+  if (!is_one_row() || !device_.starts_in_order()) return key;
+  key.constants.emplace_back(23, n_workgroups <= processors_of(device_.capabilities()) ? 1 : 0);
   key.constants.push_back(kCounting);
   return key;
 }

@@ -161,7 +161,7 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   // Small matrices leave most of the device without work unless warps share their panels; in floats warps must keep
   // together, to share a segment of the activations.
   const int64_t n_groups = div_up(matrix.matrix.n_out, kPanelRows * kWarps) * div_up(x_rows, rows);
-  const bool shares = matrix.format->rounded_block > 0 && n_groups < device_.tuning().few_groups;
+  const bool shares = matrix.format->rounded_block > 0 && n_groups < 2 * processors_of(device_.capabilities());
   const bool splits = is_few || shares;
   const int halves = splits && is_gated && 2 * matrix.matrix.n_splits <= kWarps ? 2 : 1;  // gate and up at once
   const int panel_warps = splits ? matrix.matrix.n_splits * halves : 1;

@@ -69,6 +69,34 @@ TEST(VulkanDevice, bytes_come_back_as_they_were_written) {
   EXPECT_EQ(huge.error().code, ErrorCode::out_of_memory);
 }
 
+// llvmpipe runs one dispatch after the other; the emulated cards are those of tests/emulated_vulkan.
+TEST(VulkanDevice, workgroups_wait_for_others_only_where_they_were_seen_to_start_in_order) {
+  struct Expected {
+    const char* name;
+    bool starts_in_order;
+  };
+  int n_devices = 0;
+  for (const Expected& expected :
+       {Expected{"llvmpipe", true}, {"emulated nvidia", true}, {"emulated unordered", false}}) {
+    const Result<Device*> device = Device::shared(expected.name);
+    if (!device.ok()) continue;
+    ++n_devices;
+    EXPECT_TRUE(device.value()->tuning().starts_in_order) << expected.name;
+    EXPECT_EQ(device.value()->starts_in_order(), expected.starts_in_order) << expected.name;
+    const std::string features = open_backend(fmt::format("vulkan:{}", expected.name), 1).value()->info().features;
+    EXPECT_EQ(features.find("do not start in the order") == std::string::npos, expected.starts_in_order) << features;
+  }
+  if (n_devices == 0) GTEST_SKIP() << "there is no such device";
+}
+
+TEST(VulkanDevice, its_processors_are_as_many_as_its_driver_says) {
+  Capabilities device;
+  device.vendor_id = 0x10DE;
+  EXPECT_EQ(processors_of(device), 132) << "of the card its maker's row was tuned for";
+  device.n_processors = 28;
+  EXPECT_EQ(processors_of(device), 28);
+}
+
 // One token of a graph without caches.
 Status run_token(Plan& plan, const conformance::CaseStep& step) {
   const std::vector<int32_t> positions = {0}, seq_begin = {0, 1}, slots = {0}, rows = {0};
