@@ -212,7 +212,11 @@ TEST_F(PullTest, two_sources_with_one_file_name_at_once_become_two_models) {
 
 TEST_F(PullTest, two_at_once_fetch_it_once) {
   const std::string model = large_model();
-  FaultServer server(paced(model, 3));
+  // Nothing of it comes before one of them waits for the other.
+  FaultServer server([&, file = ServedFile{.bytes = model}](const ServedRequest& request) {
+    if (!request.is_probe()) wait_until([&] { return says(contents(root_ / "log"), {"waiting for it"}); });
+    return honest_reply(request, file);
+  });
   const pid_t first = start({"pull", server.url("/large.gguf")});
   const pid_t second = start({"pull", server.url("/large.gguf")});
   EXPECT_EQ(wait_for(first), 0) << contents(root_ / "log");
@@ -228,7 +232,8 @@ TEST_F(PullTest, two_at_once_fetch_it_once) {
 
 TEST_F(PullTest, an_interrupt_says_that_it_can_go_on) {
   const std::string model = large_model();
-  FaultServer server(paced(model, 20));
+  const std::atomic<bool> is_held = true;
+  FaultServer server(unevenly_paced(model, is_held));
   const pid_t child = start({"pull", server.url("/large.gguf")});
   while (server.requests().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(child, SIGINT);
@@ -240,7 +245,8 @@ TEST_F(PullTest, an_interrupt_says_that_it_can_go_on) {
 
 TEST_F(PullTest, an_interrupt_ends_waiting_for_another_process) {
   const std::string model = large_model();
-  FaultServer server(paced(model, 20));
+  const std::atomic<bool> is_held = true;
+  FaultServer server(unevenly_paced(model, is_held));
   const pid_t first = start({"pull", server.url("/large.gguf")});
   while (server.requests().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const pid_t second = start({"pull", server.url("/large.gguf")});

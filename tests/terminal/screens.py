@@ -75,8 +75,9 @@ class Terminal:
     def wait(self, holds, what):
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
-            if holds(self.lines()):
-                return self.lines()
+            lines = self.lines()
+            if holds(lines):
+                return lines
             time.sleep(0.05)
         raise AssertionError(f"{what} did not come; the screen is:\n{self.screen()}")
 

@@ -59,7 +59,7 @@ export async function startGoBetween(target, between = {}) {
     request.on('end', () => {
       const body = Buffer.concat(parts);
       if (request.url === '/v1/chat/completions' && between.script) return play(between, JSON.parse(body), request, response);
-      pass(between, request, between.isEndless && request.url === '/v1/chat/completions' ? endless(body) : body, response);
+      pass(between, request, body, response);
     });
   });
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -98,10 +98,13 @@ export async function cutConversation(between, words, rest = '', options = {}) {
   return { ...opened, answer: await answered(opened.page) };
 }
 
-// A tiny model of random weights may end its answer anywhere; this one does not.
-const endless = (body) => Buffer.from(JSON.stringify({ ...JSON.parse(body), ignore_eos: true }));
+// A tiny model of random weights may end its answer anywhere; this one does not. Some of its context is left for more.
+const endless = (body) => Buffer.from(JSON.stringify({ max_tokens: 300, ...JSON.parse(body), ignore_eos: true }));
 
-function pass(between, request, body, response) {
+function pass(between, request, asked, response) {
+  const isChat = request.url === '/v1/chat/completions';
+  const isLimited = isChat && 'max_tokens' in JSON.parse(asked);
+  const body = between.isEndless && isChat ? endless(asked) : asked;
   const to = new URL(between.target);
   const headers = { ...request.headers, host: to.host, connection: 'close' };
   if (request.method === 'POST') headers['content-length'] = body.length;
@@ -110,7 +113,7 @@ function pass(between, request, body, response) {
     response.writeHead(answer.statusCode, answer.headers);
     between.open.add(response);
     response.on('close', () => between.open.delete(response));
-    if (between.isSlow && request.method === 'POST') return void trickle(answer, response);
+    if (between.isSlow && request.method === 'POST') return void trickle(answer, response, isLimited);
     answer.pipe(response);
   });
   onward.on('error', () => response.destroy());
@@ -119,20 +122,23 @@ function pass(between, request, body, response) {
 }
 
 // Passes a stream on event by event, as a larger model would make them; where the server's end is cut, so is this one.
-// Of a long one no more comes then, and it stays open: however slow the page is, it is not at its end.
-const kTrickled = 100;
-async function trickle(answer, response) {
-  let nSent = 0;
+// One without a limit does not end, but falls silent: however slow the page is, it can be stopped or cut.
+async function trickle(answer, response, isLimited) {
+  let isOver = false;
+  let rest = '';
   try {
     for await (const part of answer) {
-      for (const event of part.toString('latin1').split(/(?<=\n\n)/)) {
+      const events = (rest + part.toString('latin1')).split(/(?<=\n\n)/);
+      rest = events.at(-1).endsWith('\n\n') ? '' : events.pop();
+      for (const event of events) {
         if (response.destroyed) return;
-        if (++nSent > kTrickled) continue;
+        isOver ||= !isLimited && /"finish_reason": *"/.test(event);
+        if (isOver) continue;
         response.write(event, 'latin1');
         await pause(10);
       }
     }
-    if (nSent <= kTrickled) response.end();
+    if (!isOver) response.end(rest, 'latin1');
   } catch {
     response.destroy();
   }
