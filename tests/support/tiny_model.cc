@@ -187,6 +187,14 @@ std::vector<TinyTensor> expand(const TinyModel& model, const TinyTensor& tensor)
   return out;
 }
 
+Status try_to_read(const std::string& bytes) {
+  ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(bytes)), kFileName));
+  ZINC_TRY(model, read_model(file));
+  return ok_status();
+}
+
+}  // namespace
+
 // "... tensor 'blk.0.attn_q.weight' is missing, expected [128,64]; ..."
 std::optional<TinyTensor> missing_tensor(const std::string& message) {
   static const std::regex kMissing("tensor '([^']+)' is missing, expected \\[([0-9,]+)\\]");
@@ -197,14 +205,6 @@ std::optional<TinyTensor> missing_tensor(const std::string& message) {
   for (std::string dim; std::getline(dims, dim, ',');) shape.push_back(std::stoll(dim));
   return TinyTensor{match[1], Shape(shape)};
 }
-
-Status try_to_read(const std::string& bytes) {
-  ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(bytes)), kFileName));
-  ZINC_TRY(model, read_model(file));
-  return ok_status();
-}
-
-}  // namespace
 
 const TinyKey* TinyModel::find(std::string_view key) const {
   const auto found = std::ranges::find(metadata, key, &TinyKey::name);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,9 @@ const TinyModel& tiny_model(std::string_view name);  // REQUIRES: there is one
 
 // The tensors the configuration has, its optional ones included. The error is one that no tensor would help.
 Result<std::vector<TinyTensor>> find_tensors(const TinyModel& model);
+
+// The tensor that an error of read_model misses.
+std::optional<TinyTensor> missing_tensor(const std::string& message);
 
 void add_metadata(GgufWriter& writer, const TinyModel& model);
 

@@ -30,7 +30,8 @@ struct FakeLaunch {
 };
 
 struct FakeDriver {
-  int major = 9, minor = 0, n_multiprocessors = 4, has_clusters = 1;
+  int major = 9, minor = 0, n_multiprocessors = 4, has_clusters = 1, shared_bytes = 232448;
+  bool keeps_bytes = true;  // else memory is only addresses: for models of any size
   size_t free_bytes = size_t{1} << 30;
   int n_allocations = 0, n_copies_in = 0, n_copies_out = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
   bool is_capturing = false;

@@ -126,7 +126,10 @@ Status Lowering::lower_attend_units(simt::AttentionParams params, int n_warps) {
   const bool is_split = params.partial != nullptr;
   const int group_heads = params.n_heads / params.kv.kv_heads;
   // Two sets of rows for each group of warps share what is read of keys and values, where a block has room for them.
-  const bool has_room = rows_bytes(params.kv, n_warps, 2) <= static_cast<size_t>(device_.max_shared_bytes());
+  // With all of a unit's positions in one warp they also take all of its registers, which suffice as compiled for
+  // Hopper only.
+  const bool has_room = rows_bytes(params.kv, n_warps, 2) <= static_cast<size_t>(device_.max_shared_bytes()) &&
+                        (n_warps > 1 || device_.has_warpgroups());
   const simt::UnitShape shape{.kv_format = kept_as(cache_.kv_format()), .n_warps = n_warps, .n_sets = has_room ? 2 : 1};
   const int n_rows = is_split ? kUnitRows : simt::kWarps / n_warps * shape.n_sets * kUnitRows;
   params.heads_per_tile = std::min(group_heads, n_rows);

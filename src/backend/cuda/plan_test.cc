@@ -13,124 +13,15 @@
 #include <numeric>
 #include <sstream>
 
-#include "backend/cuda/fake_driver.h"
+#include "backend/cuda/fake_driver_api.h"
 #include "base/thread_pool.h"
 #include "graph/graph_builder.h"
 #include "tests/support/weight_set.h"
 
 namespace zinc::cuda {
-
-FakeDriver& FakeDriver::current() {
-  static FakeDriver driver;
-  return driver;
-}
-
 namespace {
 
 FakeDriver& fake() { return FakeDriver::current(); }
-
-DriverApi make_api() {
-  DriverApi api;
-  api.init = [](unsigned) { return kSuccess; };
-  api.driver_version = [](int* version) { return *version = 13000, kSuccess; };
-  api.error_string = [](Code, const char** text) { return *text = "a made-up error", kSuccess; };
-  api.device_count = [](int* count) { return *count = 1, kSuccess; };
-  api.device_get = [](int* device, int) { return *device = 0, kSuccess; };
-  api.device_name = [](char* name, int, int) { return std::strcpy(name, "Fake GPU"), kSuccess; };
-  api.device_attribute = [](int* value, int attribute, int) {
-    *value = attribute == kMajor           ? fake().major
-             : attribute == kMinor         ? fake().minor
-             : attribute == kSmCount       ? fake().n_multiprocessors
-             : attribute == kClusterLaunch ? fake().has_clusters
-                                           : 232448;
-    return kSuccess;
-  };
-  api.device_memory = [](size_t* bytes, int) { return *bytes = size_t{1} << 30, kSuccess; };
-  api.retain_context = [](Context* context, int) { return *context = nullptr, kSuccess; };
-  api.set_context = [](Context) { return kSuccess; };
-  api.memory_info = [](size_t* free, size_t* total) {
-    return *free = fake().free_bytes, *total = size_t{1} << 30, kSuccess;
-  };
-  api.allocate = [](DevicePointer* at, size_t bytes) {
-    ++fake().n_allocations;
-    if (bytes > fake().free_bytes) return kOutOfMemory;
-    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    *at = reinterpret_cast<DevicePointer>(memory);
-    return kSuccess;
-  };
-  api.free = [](DevicePointer at) { return std::free(reinterpret_cast<void*>(at)), kSuccess; };
-  api.allocate_host = [](void** at, size_t bytes) {
-    return ++fake().n_allocations, *at = std::calloc(bytes, 1), kSuccess;
-  };
-  api.free_host = [](void* at) { return std::free(at), kSuccess; };
-  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream) {
-    return ++fake().n_copies_in, std::memcpy(reinterpret_cast<void*>(to), from, bytes), kSuccess;
-  };
-  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream) {
-    return ++fake().n_copies_out, std::memcpy(to, reinterpret_cast<void*>(from), bytes), kSuccess;
-  };
-  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream) {
-    return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), kSuccess;
-  };
-  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream) {
-    return std::memset(reinterpret_cast<void*>(at), value, bytes), kSuccess;
-  };
-  api.load_module = [](Module* module, const void* code) {
-    *module = reinterpret_cast<Module>(&fake().modules.emplace_back(static_cast<const char*>(code)));
-    return kSuccess;
-  };
-  api.find_function = [](Function* function, Module module, const char* name) {
-    const std::string& code = *reinterpret_cast<std::string*>(module);
-    *function = reinterpret_cast<Function>(&fake().functions.emplace_back(FakeFunction{name, code}));
-    return kSuccess;
-  };
-  api.set_function_attribute = [](Function, int, int) { return kSuccess; };
-  api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
-    if (!fake().is_capturing) return kSuccess;
-    const std::byte* bytes = static_cast<const std::byte*>(params[0]);
-    const auto& [kernel, code] = *reinterpret_cast<FakeFunction*>(function);
-    fake().captured.push_back({kernel,
-                               code,
-                               *config,
-                               {config->attributes, config->attributes + config->n_attributes},
-                               {bytes, bytes + 1024}});
-    return kSuccess;
-  };
-  api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
-  api.destroy_stream = [](Stream) { return kSuccess; };
-  api.synchronize_stream = [](Stream) { return ++fake().n_stream_waits, kSuccess; };
-  api.create_event = [](Event* event, unsigned) { return *event = reinterpret_cast<Event>(&fake()), kSuccess; };
-  api.destroy_event = [](Event) { return kSuccess; };
-  api.record_event = [](Event, Stream) { return kSuccess; };
-  api.synchronize_event = [](Event) { return ++fake().n_event_waits, kSuccess; };
-  api.elapsed_ms = [](float* ms, Event, Event) { return *ms = 1, kSuccess; };
-  api.begin_capture = [](Stream, unsigned) { return fake().is_capturing = true, fake().captured.clear(), kSuccess; };
-  api.end_capture = [](Stream, GraphHandle* graph) {
-    fake().is_capturing = false;
-    *graph = reinterpret_cast<GraphHandle>(&fake().graphs.emplace_back(fake().captured));
-    return kSuccess;
-  };
-  api.instantiate = [](GraphExec* exec, GraphHandle graph, unsigned long long) {
-    return *exec = reinterpret_cast<GraphExec>(graph), kSuccess;
-  };
-  api.destroy_graph = [](GraphHandle) { return kSuccess; };
-  api.destroy_exec = [](GraphExec) { return kSuccess; };
-  api.launch_graph = [](GraphExec exec, Stream) {
-    ++fake().n_replays;
-    fake().last_replay = reinterpret_cast<const std::vector<FakeLaunch>*>(exec);
-    return kSuccess;
-  };
-  return api;
-}
-
-}  // namespace
-
-const DriverApi& FakeDriver::api() {
-  static const DriverApi api = make_api();
-  return api;
-}
-
-namespace {
 
 constexpr int kDim = 64, kVocab = 96, kWindow = 40;
 

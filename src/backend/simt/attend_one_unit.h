@@ -356,7 +356,8 @@ struct OneUnit {
     }
     clear(values);
     constexpr int kStride = (kValueRow + 63) / 64 * 128 + 32;
-#pragma unroll
+    // Registers suffice for the loads of all of them at once with heads of 128 only.
+#pragma unroll(kValueRow == 128 ? 4 : 2)
     for (int k = 0; k < kUnitPositions / 16; ++k) {
       const uint2 a = in_room<uint2>(block.room, weight_from + k * 32);
 #pragma unroll

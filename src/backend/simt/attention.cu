@@ -368,8 +368,15 @@ using Kv = KvOf<kKept>::Type;
 ZINC_KERNEL_2 attend_one_f32(__grid_constant__ const AttendOneParams p) { attend_one<KvF32>(p); }
 ZINC_KERNEL prepare_heads(__grid_constant__ const HeadsParams p) { prepare_heads<Kv>(p); }
 ZINC_KERNEL kv_write(KvWriteParams p) { kv_write<Kv>(p); }
-ZINC_KERNEL attention_2(__grid_constant__ const AttentionParams p) { attention<Kv, 2>(p); }
-ZINC_KERNEL attention_4(__grid_constant__ const AttentionParams p) { attention<Kv, 4>(p); }
-ZINC_KERNEL attention_8(__grid_constant__ const AttentionParams p) { attention<Kv, 8>(p); }
+// Registers for one block a multiprocessor: loads of a position, or of sixteen rows of values, are under way at once.
+extern "C" __global__ void __launch_bounds__(256, 1) attention_2(__grid_constant__ const AttentionParams p) {
+  attention<Kv, 2>(p);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) attention_4(__grid_constant__ const AttentionParams p) {
+  attention<Kv, 4>(p);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) attention_8(__grid_constant__ const AttentionParams p) {
+  attention<Kv, 8>(p);
+}
 
 }  // namespace zinc::simt

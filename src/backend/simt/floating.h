@@ -31,14 +31,14 @@ struct LoadedSegment<F, true> {
 template <class F, int M>
 struct Inputs<F, M, true> {
   static constexpr int kSharedFloats = 0;
-  ZINC_DEVICE void prepare(const LinearParams&, const int (&)[M], float*) {}
-  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
+  ZINC_DEVICE void prepare(const LinearParams&, const Work<M>&, float*) {}
+  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const Work<M>& work, int segment,
                        int n_groups, float (&out)[M]) const {
     const int n_in = p.parts[0].n_in, first = segment * kSegmentElems, n_elems = min(kSegmentElems, n_in - first);
 #pragma unroll
     for (int m = 0; m < M; ++m) out[m] = 0;
     for (int g = 0; g < n_groups; ++g) {
-#pragma unroll
+#pragma unroll(M <= 4 ? kGroupElems / F::kPieceElems : 1)
       for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) {
         const uint4 weights = float_piece<F>(loaded.segment, loaded.row, g, j);
 #pragma unroll
@@ -47,7 +47,7 @@ struct Inputs<F, M, true> {
           const float w = F::element(weights, k);
 #pragma unroll
           for (int m = 0; m < M; ++m) {
-            const float x = e < n_elems ? p.x[static_cast<long long>(rows[m]) * n_in + first + e] : 0.0f;
+            const float x = e < n_elems ? p.x[static_cast<long long>(work.x_row(p, m)) * n_in + first + e] : 0.0f;
             out[m] = fmaf(w, x, out[m]);
           }
         }

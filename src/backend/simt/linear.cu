@@ -14,30 +14,17 @@ constexpr int kSegmentBytes = kPanelRows * (F::kHeaderBytes + kSegmentGroups * F
 template <int M>
 struct Work {
   int first, n_total, expert;
-  int x_rows[M];
-};
 
-template <int M>
-ZINC_DEVICE Work<M> find_work(const LinearParams& p) {
-  Work<M> work;
-  const int n_rows = *p.n_rows;
-  work.first = static_cast<int>(blockIdx.y) * M;
-  work.expert = 0;
-  if (p.expert_ids) {  // M is 1
-    work.n_total = n_rows * p.n_used;
-    work.expert = p.expert_ids[min(work.first, max(0, work.n_total - 1))];
-    work.x_rows[0] = p.x_per_used ? work.first : work.first / p.n_used;
-    return work;
+  ZINC_DEVICE explicit Work(const LinearParams& p) : first(static_cast<int>(blockIdx.y) * M), expert(0) {
+    n_total = *p.n_rows * (p.expert_ids ? p.n_used : p.per_row);
+    if (p.expert_ids) expert = p.expert_ids[min(first, max(0, n_total - 1))];  // M is 1
   }
-  work.n_total = n_rows * p.per_row;
-  if (M == 1) {
-    work.x_rows[0] = work.first;
-    return work;
+  // Past the last they repeat it.
+  ZINC_DEVICE int x_row(const LinearParams& p, int m) const {
+    if (M == 1) return p.expert_ids && !p.x_per_used ? first / p.n_used : first;
+    return max(0, min(first + m, n_total - 1));
   }
-#pragma unroll
-  for (int m = 0; m < M; ++m) work.x_rows[m] = max(0, min(work.first + m, work.n_total - 1));
-  return work;
-}
+};
 
 // Which panels a block has: neighbours of one matrix, or of two whose results are gated.
 struct Panels {
@@ -113,7 +100,7 @@ ZINC_DEVICE void linear(const LinearParams& p) {
     }
   }
   wait_for_previous();
-  const Work<M> work = find_work<M>(p);
+  const Work<M> work(p);
   // With one row of blocks there is nearly always work: it begins before the count has arrived.
   if (gridDim.y > 1 && work.first >= work.n_total) return;
   if (p.expert_ids) {
@@ -128,10 +115,10 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   }
   Inputs<F, M> inputs;
   float* partial = reinterpret_cast<float*>(shared) + Inputs<F, M>::kSharedFloats;  // [panel][segment][M][row]
-  inputs.prepare(p, work.x_rows, reinterpret_cast<float*>(shared));
+  inputs.prepare(p, work, reinterpret_cast<float*>(shared));
   for (int s = first; is_inside && s < n_segments; s += p.warps_per_panel) {
     float values[M];
-    inputs.dot(p, loaded, work.x_rows, s, n_groups(s), values);
+    inputs.dot(p, loaded, work, s, n_groups(s), values);
     load(s + p.warps_per_panel);
 #pragma unroll
     for (int m = 0; m < M; ++m) partial[((local * n_segments + s) * M + m) * kPanelRows + lane_id()] = values[m];
@@ -140,8 +127,17 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   write_out<M>(p, work, panels, partial);
 }
 
+// Blocks of a multiprocessor that the registers must do for; 0: as many as the compiler thinks best. One does where
+// many bytes are on their way, or each group has a float scale and a float minimum.
+constexpr bool kIsFloat = F::kRoundedBlock == 0;
+constexpr bool kIsLarge = !kIsFloat && (F::kGroupBytes >= 32 || (F::kHasMin && F::kRoundedBlock == kGroupElems));
+constexpr int kBlocks4 = kIsLarge ? 1 : F::kGroupBytes == 16 ? 2 : 0, kBlocks8 = kIsLarge ? 1 : 0;
 ZINC_KERNEL linear_1(__grid_constant__ const LinearParams p) { linear<1>(p); }
-ZINC_KERNEL linear_4(__grid_constant__ const LinearParams p) { linear<4>(p); }
-ZINC_KERNEL linear_8(__grid_constant__ const LinearParams p) { linear<8>(p); }
+extern "C" __global__ void __launch_bounds__(256, kBlocks4) linear_4(__grid_constant__ const LinearParams p) {
+  linear<4>(p);
+}
+extern "C" __global__ void __launch_bounds__(256, kBlocks8) linear_8(__grid_constant__ const LinearParams p) {
+  linear<8>(p);
+}
 
 }  // namespace zinc::simt

@@ -49,6 +49,8 @@ template <class F, bool is_float = F::kRoundedBlock == 0>
 struct LoadedSegment;
 template <class F, int M, bool is_float = F::kRoundedBlock == 0>
 struct Inputs;
+template <int M>
+struct Work;  // of linear.cu
 
 template <class F>
 ZINC_DEVICE void pack_floats(const u8* from, int n_elems, u8* segment, int row);

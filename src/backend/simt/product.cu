@@ -49,13 +49,14 @@ struct RankUnits {
 template <class F>
 ZINC_DEVICE float dot_floats(const u8* segment, int row, const float* x, int n_groups) {
   float sum = 0;
-#pragma unroll 2
+#pragma unroll(F::kPieceElems >= 8 ? 2 : 1)
   for (int g = 0; g < n_groups; ++g) {
     uint4 pieces[kGroupElems / F::kPieceElems];
 #pragma unroll
     for (int j = 0; j < kGroupElems / F::kPieceElems; ++j) pieces[j] = float_piece<F>(segment, row, g, j);
 #pragma unroll
     for (int e = 0; e < kGroupElems; e += 4) {
+      if (F::kPieceElems < 8 && e == kGroupElems / 2) __syncwarp();  // no more than half a group's loads at once
       const float4 v = *reinterpret_cast<const float4*>(x + g * kGroupElems + e);
       const float values[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll

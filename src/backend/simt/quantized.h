@@ -83,30 +83,36 @@ ZINC_DEVICE void dot_rounded(const LoadedSegment<F>& loaded, const SharedX* x, i
   }
 }
 
-// What a block keeps between its segments: the factors of normed rows, and room for the rows each warp rounds.
+// What a block keeps between its segments: the factors of normed rows (in shared memory, as weights fill the
+// registers), and room for the rows each warp rounds.
 template <class F, int M>
 struct Inputs<F, M, false> {
   SharedX* own;  // the warp's
-  float factors[M];
+  float* factors;
 
   static constexpr int kSharedFloats = kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float)) + kWarps;
-  ZINC_DEVICE void prepare(const LinearParams& p, const int (&rows)[M], float* shared) {
+  ZINC_DEVICE void prepare(const LinearParams& p, const Work<M>& work, float* shared) {
+    __shared__ float its_factors[M];
     own = reinterpret_cast<SharedX*>(shared) + warp_id() * M;
+    factors = its_factors;
     if (p.rounded.q || !p.is_normed) return;
     float* room = shared + kWarps * M * (sizeof(SharedX) / sizeof(float));
     const int width = p.parts[0].n_in;
-#pragma unroll
+#pragma unroll 1
     for (int m = 0; m < M; ++m) {
-      const float* x = p.x + static_cast<long long>(rows[m]) * width;
-      factors[m] = rms_factor(row_squares(x, width, room), width, p.norm_eps);
+      const float* x = p.x + static_cast<long long>(work.x_row(p, m)) * width;
+      const float factor = rms_factor(row_squares(x, width, room), width, p.norm_eps);
+      if (threadIdx.x == 0) factors[m] = factor;
     }
+    __syncthreads();
   }
-  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const int (&rows)[M], int segment,
+  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const Work<M>& work, int segment,
                        int n_groups, float (&out)[M]) const {
     __syncwarp();
 #pragma unroll
     for (int m = 0; m < M; ++m) {
-      p.rounded.q ? copy(p, rows[m], segment, own[m]) : round(p, rows[m], m, segment, own[m]);
+      const int row = work.x_row(p, m);
+      p.rounded.q ? copy(p, row, segment, own[m]) : round(p, row, m, segment, own[m]);
     }
     __syncwarp();
     dot_rounded<F, M>(loaded, own, n_groups, out);

@@ -68,13 +68,15 @@ ZINC_KERNEL_2 add_normed(__grid_constant__ const AddNormedParams p) {
   Stream row, other, residual;
   row.load(p.x[0], p.width);
   if (p.n_normed == 2) other.load(p.x[1], p.width);
-  residual.load(p.residual, p.width);
+  constexpr bool kHasRoom = kStreamSegments < 4;  // for the residual beside two rows and their norms' weights
+  if constexpr (kHasRoom) residual.load(p.residual, p.width);
   row.norm(p.weights[0], p.eps[0], p.width, room);
   if (p.n_normed == 2) {
     other.norm(p.weights[1], p.eps[1], p.width, room);
     row.change([&](float x, int j, int i) { return x + other.part[j].v[i]; });
   }
   if (p.has_outer) row.norm(p.outer_weights, p.outer_eps, p.width, room);
+  if constexpr (!kHasRoom) residual.load(p.residual, p.width);
   row.change([&](float x, int j, int i) { return (residual.part[j].v[i] + x) * scale; });
   row.store(p.out, p.width);
   if (!p.branch) return;

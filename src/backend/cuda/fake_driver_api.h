@@ -1,0 +1,121 @@
+// For tests: what the functions of the fake driver do. Included by the one file of a program that uses it.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/cuda/fake_driver.h"
+
+namespace zinc::cuda {
+
+FakeDriver& FakeDriver::current() {
+  static FakeDriver driver;
+  return driver;
+}
+
+inline DriverApi make_fake_api() {
+  DriverApi api;
+  api.init = [](unsigned) { return kSuccess; };
+  api.driver_version = [](int* version) { return *version = 13000, kSuccess; };
+  api.error_string = [](Code, const char** text) { return *text = "a made-up error", kSuccess; };
+  api.device_count = [](int* count) { return *count = 1, kSuccess; };
+  api.device_get = [](int* device, int) { return *device = 0, kSuccess; };
+  api.device_name = [](char* name, int, int) { return std::strcpy(name, "Fake GPU"), kSuccess; };
+  api.device_attribute = [](int* value, int attribute, int) {
+    *value = attribute == kMajor           ? FakeDriver::current().major
+             : attribute == kMinor         ? FakeDriver::current().minor
+             : attribute == kSmCount       ? FakeDriver::current().n_multiprocessors
+             : attribute == kClusterLaunch ? FakeDriver::current().has_clusters
+                                           : FakeDriver::current().shared_bytes;
+    return kSuccess;
+  };
+  api.device_memory = [](size_t* bytes, int) { return *bytes = size_t{1} << 30, kSuccess; };
+  api.retain_context = [](Context* context, int) { return *context = nullptr, kSuccess; };
+  api.set_context = [](Context) { return kSuccess; };
+  api.memory_info = [](size_t* free, size_t* total) {
+    return *free = FakeDriver::current().free_bytes, *total = size_t{1} << 30, kSuccess;
+  };
+  api.allocate = [](DevicePointer* at, size_t bytes) {
+    ++FakeDriver::current().n_allocations;
+    if (bytes > FakeDriver::current().free_bytes) return kOutOfMemory;
+    void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    *at = reinterpret_cast<DevicePointer>(memory);
+    return kSuccess;
+  };
+  api.free = [](DevicePointer at) { return std::free(reinterpret_cast<void*>(at)), kSuccess; };
+  api.allocate_host = [](void** at, size_t bytes) {
+    return ++FakeDriver::current().n_allocations, *at = std::calloc(bytes, 1), kSuccess;
+  };
+  api.free_host = [](void* at) { return std::free(at), kSuccess; };
+  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream) {
+    if (!FakeDriver::current().keeps_bytes) return kSuccess;
+    return ++FakeDriver::current().n_copies_in, std::memcpy(reinterpret_cast<void*>(to), from, bytes), kSuccess;
+  };
+  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream) {
+    return ++FakeDriver::current().n_copies_out, std::memcpy(to, reinterpret_cast<void*>(from), bytes), kSuccess;
+  };
+  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream) {
+    return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), kSuccess;
+  };
+  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream) {
+    if (!FakeDriver::current().keeps_bytes) return kSuccess;
+    return std::memset(reinterpret_cast<void*>(at), value, bytes), kSuccess;
+  };
+  api.load_module = [](Module* module, const void* code) {
+    *module = reinterpret_cast<Module>(&FakeDriver::current().modules.emplace_back(static_cast<const char*>(code)));
+    return kSuccess;
+  };
+  api.find_function = [](Function* function, Module module, const char* name) {
+    const std::string& code = *reinterpret_cast<std::string*>(module);
+    *function = reinterpret_cast<Function>(&FakeDriver::current().functions.emplace_back(FakeFunction{name, code}));
+    return kSuccess;
+  };
+  api.set_function_attribute = [](Function, int, int) { return kSuccess; };
+  api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
+    if (!FakeDriver::current().is_capturing) return kSuccess;
+    const std::byte* bytes = static_cast<const std::byte*>(params[0]);
+    const auto& [kernel, code] = *reinterpret_cast<FakeFunction*>(function);
+    FakeDriver::current().captured.push_back({kernel,
+                                              code,
+                                              *config,
+                                              {config->attributes, config->attributes + config->n_attributes},
+                                              {bytes, bytes + 1024}});
+    return kSuccess;
+  };
+  api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
+  api.destroy_stream = [](Stream) { return kSuccess; };
+  api.synchronize_stream = [](Stream) { return ++FakeDriver::current().n_stream_waits, kSuccess; };
+  api.create_event = [](Event* event, unsigned) {
+    return *event = reinterpret_cast<Event>(&FakeDriver::current()), kSuccess;
+  };
+  api.destroy_event = [](Event) { return kSuccess; };
+  api.record_event = [](Event, Stream) { return kSuccess; };
+  api.synchronize_event = [](Event) { return ++FakeDriver::current().n_event_waits, kSuccess; };
+  api.elapsed_ms = [](float* ms, Event, Event) { return *ms = 1, kSuccess; };
+  api.begin_capture = [](Stream, unsigned) {
+    return FakeDriver::current().is_capturing = true, FakeDriver::current().captured.clear(), kSuccess;
+  };
+  api.end_capture = [](Stream, GraphHandle* graph) {
+    FakeDriver::current().is_capturing = false;
+    *graph = reinterpret_cast<GraphHandle>(&FakeDriver::current().graphs.emplace_back(FakeDriver::current().captured));
+    return kSuccess;
+  };
+  api.instantiate = [](GraphExec* exec, GraphHandle graph, unsigned long long) {
+    return *exec = reinterpret_cast<GraphExec>(graph), kSuccess;
+  };
+  api.destroy_graph = [](GraphHandle) { return kSuccess; };
+  api.destroy_exec = [](GraphExec) { return kSuccess; };
+  api.launch_graph = [](GraphExec exec, Stream) {
+    ++FakeDriver::current().n_replays;
+    FakeDriver::current().last_replay = reinterpret_cast<const std::vector<FakeLaunch>*>(exec);
+    return kSuccess;
+  };
+  return api;
+}
+
+const DriverApi& FakeDriver::api() {
+  static const DriverApi api = make_fake_api();
+  return api;
+}
+
+}  // namespace zinc::cuda
