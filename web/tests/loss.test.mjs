@@ -191,8 +191,7 @@ for (const end of ['closed', 'gone without a word']) {
     await page.close({ runBeforeUnload: false });
     await other.locator('.notice.is-stopped').waitFor();
     assert.equal((await other.locator('.by-assistant .prose').innerText()).trim(), 'first words and last words');
-    const title = other.locator('.row .title');
-    assert.equal(await title.innerText(), 'go');
+    assert.equal(await other.locator('.row .title').textContent(), 'go');
     await close();
   });
 }
@@ -442,7 +441,7 @@ test('Compare shows after a reload what was asked and every word that had come',
   await page.waitForSelector('#prompt');
   await page.keyboard.press('Control+Shift+C');
   await page.waitForFunction(() => document.querySelectorAll('.side .notice.is-stopped').length === 2);
-  const now = await page.locator('.side .prose').allInnerTexts();
+  const now = await page.locator('.side .prose').allTextContents();
   seen.forEach((text, i) => assert.ok(now[i].startsWith(text), `side ${i} had ${text.length} characters, has ${now[i].length}`));
   assert.equal(await page.inputValue('[aria-label="Prompt for both"]'), 'One for both');
   assert.equal(await page.locator('.row').count(), 0, 'it is no conversation');

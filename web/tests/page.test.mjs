@@ -249,7 +249,7 @@ test('conversations are searched, renamed, deleted, brought back, taken out and 
   await page.keyboard.press('Control+K');
   await page.fill('#search', 'xylophone');
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 1);
-  assert.equal(await page.locator('.row .title').innerText(), 'about music');
+  assert.equal(await page.locator('.row .title').textContent(), 'about music');
   await page.fill('#search', '');
   const act = async (title, name) => {
     await page.locator('.row', { hasText: title }).hover();
@@ -428,7 +428,7 @@ test('Escape closes what is open and stops an answer only where nothing is', asy
   await page.locator('.row .title').dblclick();
   await page.locator('.row input').fill('thrown away');
   await stillGoes('a title');
-  assert.equal(await page.locator('.row .title').innerText(), 'go');
+  assert.equal(await page.locator('.row .title').textContent(), 'go');
   await page.locator('.row').hover();
   await page.getByRole('button', { name: 'Actions for go' }).click();
   await stillGoes('a menu');
@@ -802,7 +802,7 @@ test('Compare keeps every answer of a side, steps through them, and takes probab
   await page.getByRole('button', { name: 'Ask both' }).click();
   const side = page.locator('.side').first();
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
-  const first = (await side.locator('.prose').innerText()).trim();
+  const first = (await side.locator('.prose').textContent()).trim();
   await side.getByRole('button', { name: 'Regenerate' }).click();
   await side.locator('.prose', { hasText: 'answer3' }).waitFor();
   await side.getByText('2 / 2').waitFor();

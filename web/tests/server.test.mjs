@@ -101,7 +101,7 @@ test('answers branch by regenerating and by editing, and branches can be stepped
   await page.getByRole('button', { name: 'Send as a branch' }).click();
   await page.locator('.by-user .branches', { hasText: '2 / 2' }).waitFor();
   await answered(page);
-  assert.equal(await page.locator('.by-user .said').innerText(), 'another question');
+  assert.equal(await page.locator('.by-user .said').textContent(), 'another question');
   await page.locator('.by-user').hover();
   await page.locator('.by-user').getByRole('button', { name: 'Previous branch' }).click();
   await page.locator('.by-user .said', { hasText: 'first question' }).waitFor();
