@@ -266,7 +266,7 @@ export async function openPage(url, options = {}) {
   });
   await page.goto(url);
   await page.waitForSelector('#prompt');
-  await page.waitForFunction(() => document.querySelector('dialog[open]') || !document.querySelector('.welcome').textContent.includes('Connecting…'));
+  await page.waitForFunction(() => document.querySelector('dialog[open]') || !document.querySelector('.welcome')?.textContent.includes('Connecting…'));
   return { page, context, seen, close: () => context.close() };
 }
 
