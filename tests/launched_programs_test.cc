@@ -23,9 +23,8 @@ struct Card {
   const char* architecture;
   int major, minor, shared_bytes, n_multiprocessors;
 };
-constexpr Card kCards[] = {{"sm_75", 7, 5, 65536, 40},    {"sm_80", 8, 0, 166912, 108},  {"sm_86", 8, 6, 101376, 84},
-                           {"sm_89", 8, 9, 101376, 128},  {"sm_90a", 9, 0, 232448, 132}, {"sm_100", 10, 0, 232448, 148},
-                           {"sm_120", 12, 0, 101376, 170}};
+constexpr Card kCards[] = {{"sm_75", 7, 5, 65536, 40},   {"sm_80", 8, 0, 166912, 108},  {"sm_86", 8, 6, 101376, 84},
+                           {"sm_89", 8, 9, 101376, 128}, {"sm_90a", 9, 0, 232448, 132}, {"sm_120", 12, 0, 101376, 170}};
 
 // A model of a published size, with as many layers as show each kind of them twice.
 struct Published {
