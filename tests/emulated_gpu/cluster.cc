@@ -76,7 +76,7 @@ boost::context::pooled_fixedsize_stack& stacks() {
 class Cluster::Running {
  public:
   Running(const LaunchFacts& launch, std::vector<Block> blocks);
-  void run(Goal goal, bool have_previous_ended);
+  bool run(Goal goal, bool have_previous_ended);
   bool has_ended() const { return n_alive_ == 0; }
   bool lets_next_start() const { return std::ranges::all_of(blocks_, &RunningBlock::lets_next_start); }
 
@@ -93,6 +93,7 @@ class Cluster::Running {
   const std::string& kernel() const { return launch_.kernel; }
   char* shared(int rank) const { return blocks_[static_cast<size_t>(rank)].block.shared.data(); }
   ReportedCopies reported;
+  bool asks_others = false;  // since the last round of turns: somebody waits for a block of another cluster
 
  private:
   void add_threads(RunningBlock& block, int rank);
@@ -161,8 +162,8 @@ void Cluster::Running::add_threads(RunningBlock& block, int rank) {
   for (Warp& warp : block.warps) Order::of_process().arrange(warp.turns);
 }
 
-void Cluster::Running::run(Goal goal, bool have_previous_ended) {
-  if (is_at(goal)) return;
+bool Cluster::Running::run(Goal goal, bool have_previous_ended) {
+  if (is_at(goal)) return false;
   have_previous_ended_ = have_previous_ended;
   if (have_previous_ended) {
     previous_.release();
@@ -170,11 +171,17 @@ void Cluster::Running::run(Goal goal, bool have_previous_ended) {
   }
   running = this;
   bring_memory();
-  for (int n_idle = 0; !is_at(goal) && (exhaust(goal) || n_held_ == 0); ++n_idle) {
+  bool has_moved = false;
+  for (int n_idle = 0; !is_at(goal); ++n_idle) {
     if (n_idle > kIdleRounds) report_hang();
+    asks_others = false;
+    const bool moves = exhaust(goal);
+    has_moved = has_moved || moves;
+    if (!moves && (n_held_ > 0 || asks_others)) break;
   }
   if (!has_ended()) take_memory_along();
   running = nullptr;
+  return has_moved;
 }
 
 template <class T, class Take>
@@ -283,7 +290,7 @@ void Cluster::Running::report_hang() const {
 Cluster::Cluster(const LaunchFacts& launch, std::vector<Block> blocks)
     : running_(std::make_unique<Running>(launch, std::move(blocks))) {}
 Cluster::~Cluster() = default;
-void Cluster::run(Goal goal, bool have_previous_ended) { running_->run(goal, have_previous_ended); }
+bool Cluster::run(Goal goal, bool have_previous_ended) { return running_->run(goal, have_previous_ended); }
 bool Cluster::has_ended() const { return running_->has_ended(); }
 bool Cluster::lets_next_start() const { return running_->lets_next_start(); }
 bool Cluster::has_waited() const { return running_->has_waited(); }
@@ -298,6 +305,10 @@ EmulatedPlace emulated_place;
 void emulated_yield() {
   running->self().is_idle = true;
   running->suspend();
+}
+void emulated_ask_others() {
+  running->asks_others = true;
+  emulated_yield();
 }
 void emulated_refuse(const char* why) { zinc::emulated::refuse(running->kernel(), why); }
 void emulated_let_next_start() { running->let_next_start(); }

@@ -37,8 +37,9 @@ class Cluster {
   Cluster(Cluster&&) = delete;
 
   enum class Goal { lets_next_start, end };
-  // Until the goal is reached, or, while the launches before have not ended, until all that is left waits for them.
-  void run(Goal goal, bool have_previous_ended);
+  // Until the goal is reached, or all that is left waits for the launches before, while these have not ended, or for
+  // blocks of other clusters. Whether anybody got anywhere.
+  bool run(Goal goal, bool have_previous_ended);
   bool has_ended() const;
   bool lets_next_start() const;  // has said so, or has ended
   bool has_waited() const;       // for the launches before, or would have

@@ -27,7 +27,7 @@ class Grid {
 
  private:
   Cluster& start_next();
-  void end_first();
+  bool end_one();
 
   const KernelLaunch& launch_;
   std::vector<EmulatedIndex> to_start_;  // the first block of each cluster, the next one last
@@ -66,22 +66,30 @@ void Grid::begin() {
 void Grid::run(Cluster::Goal goal) {
   for (Cluster& cluster : present_) cluster.run(goal, true);
   while (!to_start_.empty()) {
-    if (present_.size() == kMostClusters) end_first();
+    if (present_.size() >= kMostClusters) end_one();  // or, if all wait for one that is not here, it comes beside them
     start_next().run(goal, true);
   }
 }
 
-void Grid::end_first() {
-  Cluster& cluster = present_.front();
-  cluster.run(Cluster::Goal::end, true);
-  has_waited_ = has_waited_ || cluster.has_waited();
-  present_.pop_front();
+// The first that can end; whether any got further.
+bool Grid::end_one() {
+  bool has_moved = false;
+  for (auto cluster = present_.begin(); cluster != present_.end(); ++cluster) {
+    has_moved = cluster->run(Cluster::Goal::end, true) || has_moved;
+    if (!cluster->has_ended()) continue;
+    has_waited_ = has_waited_ || cluster->has_waited();
+    present_.erase(cluster);
+    return true;
+  }
+  return has_moved;
 }
 
 // The next launch waits for this one only, and counts on its having waited for those before.
 void Grid::end() {
   run(Cluster::Goal::end);
-  while (!present_.empty()) end_first();
+  while (!present_.empty()) {
+    if (!end_one()) refuse(launch_.facts.kernel, "hangs: its blocks wait for each other");
+  }
   if (launch_.facts.starts_early && !has_waited_) refuse(launch_.facts.kernel, "does not wait for the launch before");
 }
 

@@ -233,6 +233,32 @@ TEST(EmulatedThreads, a_warp_goes_on_until_it_waits_for_another) {
   EXPECT_EQ(memory_after("backward", looks_ahead).second, 1);
 }
 
+// Block 1 takes what block 0 leaves, or each what the other one does not.
+template <bool is_left>
+void takes(Params) {
+  u32* word = reinterpret_cast<u32*>(&memory.first);
+  if (threadIdx.x != 0) return;
+  if (is_left && blockIdx.x == 0) return leave(word, 3.0f);
+  memory.second = static_cast<int>(take(word, look(word)));
+}
+
+TEST(EmulatedThreads, a_block_takes_what_another_one_leaves_whoever_comes_first) {
+  for (const char* order : {"forward", "backward", "1", "2"}) {
+    EXPECT_EQ(memory_after(order, takes<true>).second, 3) << order;
+    EXPECT_EQ(memory.first, 0) << order;
+  }
+  EXPECT_DEATH(run({takes<false>}), "of_the_test hangs: its blocks wait for each other");
+}
+
+TEST(EmulatedThreads, what_is_left_is_taken_before_anything_else_is_left_there) {
+  const auto leaves_twice = [](Params) {
+    if (is_first_thread()) {
+      for (int i = 0; i < 2; ++i) leave(reinterpret_cast<u32*>(&memory.first), 1.0f);
+    }
+  };
+  EXPECT_DEATH(run({leaves_twice}), "of_the_test leaves a number where nobody has taken the last one");
+}
+
 TEST(EmulatedThreads, an_order_that_is_none_is_refused) { EXPECT_DEATH(Order("sideways"), "not 'sideways'"); }
 
 // ---- the host ----

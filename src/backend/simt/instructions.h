@@ -274,6 +274,25 @@ ZINC_DEVICE int add_one(int* at) {
   return before;
 }
 
+// A number for another block of the launch, in a word that is zero until then and again when it has been taken. The
+// word is the number with all bits turned over, so that no number is zero but one that is not a number.
+ZINC_DEVICE void leave(u32* at, float value) {
+  const u32 bits = __float_as_uint(value);
+  const u32 word = bits == 0xFFFFFFFFu ? 0x80000000u : ~bits;
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(word) : "memory");
+}
+ZINC_DEVICE u32 look(const u32* at) {
+  u32 word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
+  return word;
+}
+// Waits for it, unless it was seen before. REQUIRES: the block that leaves it runs at the same time.
+ZINC_DEVICE float take(u32* at, u32 seen) {
+  while (seen == 0) seen = look(at);
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(0) : "memory");
+  return __uint_as_float(~seen);
+}
+
 // ---- matrix products of a warp ----
 
 // d += a * b, 16 x 8 x 16 halves.

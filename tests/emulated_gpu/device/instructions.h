@@ -161,6 +161,18 @@ inline int dot_unsigned(u32 a, int b, int c) {
 template <class T>
 void settle(T&) {}
 inline int add_one(int* at) { return (*at)++; }
+inline void leave(u32* at, float value) {
+  if (*at != 0) emulated_refuse("leaves a number where nobody has taken the last one");
+  const u32 bits = __float_as_uint(value);
+  *at = bits == 0xFFFFFFFFu ? 0x80000000u : ~bits;
+}
+inline u32 look(const u32* at) { return *at; }
+inline float take(u32* at, u32) {
+  while (*at == 0) emulated_ask_others();
+  const u32 word = *at;
+  *at = 0;
+  return __uint_as_float(~word);
+}
 
 // ---- matrix products of a warp ----
 

@@ -17,7 +17,8 @@ extern EmulatedPlace emulated_place;  // of the thread whose turn it is
 void emulated_let_next_start();
 void emulated_wait_for_previous();
 
-void emulated_yield();  // others may go on; who waits for them calls this until it sees what it waits for
+void emulated_yield();       // others may go on; who waits for them calls this until it sees what it waits for
+void emulated_ask_others();  // likewise, who waits for a block that may be of another cluster
 void emulated_meet_block();
 void emulated_meet_some(int id, int n_threads);
 void emulated_meet_warp();
