@@ -297,6 +297,16 @@ std::vector<CaseSource> fused_cases() {
     cases.push_back({fmt::format("residual with a branch T{}", n_tokens),
                      [n_tokens](std::string_view name) { return make_branch(name, 288, n_tokens); }});
   }
+  // Panels that the blocks of a small card cannot share out evenly.
+  cases.push_back({"gate q4_k 768x4160 T1", [](std::string_view name) {
+                     return make_gate(name, {"q4_k", 768, 4160, 1});
+                   }});
+  for (const Beside beside : {Beside::nothing, Beside::shared}) {
+    cases.push_back({fmt::format("mix of wide experts{} T1", beside == Beside::shared ? " and a shared one" : ""),
+                     [beside](std::string_view name) {
+                       return make_mix(name, {3, 1056, beside, 1});
+                     }});
+  }
   for (const char* format : {"q4_k", "q6_k", "q8_0"}) {  // as prompts are multiplied
     const GateShape s{format, 768, 40, 40};
     cases.push_back({fmt::format("gate {} {}x{} T{}", s.format, s.n_in, s.n_out, s.n_tokens),

@@ -127,6 +127,11 @@ std::vector<CaseSource> linear_cases() {
   for (const char* name : {"q4_k", "q6_k"}) add_linear(*find_format(name), {.n_in = 768, .n_out = 33, .n_tokens = 1});
   add_linear(*find_format("q4_k"), {.n_in = 4096, .n_out = 64, .n_tokens = 1, .bias = true});
   add_linear(*find_format("q5_k"), {.n_in = 256, .n_out = 20000, .n_tokens = 1});
+  // And more than a few blocks' worth, in panels that they cannot share out: whole, ragged and odd segments.
+  add_linear(*find_format("q8_0"), {.n_in = 4096, .n_out = 128, .n_tokens = 1});
+  add_linear(*find_format("q8_0"), {.n_in = 2880, .n_out = 128, .n_tokens = 1, .bias = true});
+  add_linear(*find_format("q8_0"), {.n_in = 4352, .n_out = 100, .n_tokens = 1, .bias = true});
+  add_linear(*find_format("q6_k"), {.n_in = 4352, .n_out = 220, .n_tokens = 1, .bias = true});
   add_linear(k_f16, {.n_in = 4100, .n_out = 33, .n_tokens = 1});
   add_linear(k_f32, {.n_in = 16, .n_out = 4, .n_tokens = 70});
   for (const char* format :

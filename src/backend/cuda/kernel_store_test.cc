@@ -48,6 +48,9 @@ constexpr const char* kMixedProduct =
     "1};";
 constexpr const char* kHeadsProduct =
     "inline constexpr ProductShape kShape = {4096, 2, 128, 0, -1, 0, 0, 0, 0, 0, 0, 1, 8, 2, 2, 5120, 512, 86016};";
+constexpr const char* kSplitProduct =  // experts' gate and up, the last panel's first units from another cluster
+    "inline constexpr ProductShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 1, 8, 2, 6, 3840, 2304, 86016, 12, "
+    "1, 1, 1};";
 constexpr const char* kWideProduct =  // an odd number of segments for two blocks
     "inline constexpr ProductShape kShape = {12544, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 2, 4, 2, 2, 50176, 1568, 43008};";
 constexpr const char* kAttendF16 = "inline constexpr AttendShape kShape = {1, 128, 128, 4, 4, 0, 0, 1, -1, 1};";
@@ -71,6 +74,7 @@ std::vector<KernelProgram> programs(bool every_format, bool has_one_row = true) 
   }
   all.push_back({"residual", "", "inline constexpr int kStreamSegments = 3;"});
   for (const char* shape : {kExpertProduct, kMixedProduct, kHeadsProduct}) all.push_back({"product", "q4_k", shape});
+  for (const char* formats : {"mxfp4", "q4_k"}) all.push_back({"product", formats, kSplitProduct});
   all.push_back({"product", "f32+q4_k+q6_k", kNormedProduct});
   for (const char* formats : {"f16", "f32+q8_0", "q4_k"}) all.push_back({"product", formats, kWideProduct});
   for (const char* shape : {kAttendF16, kAttendQ8, kAttendFp8}) all.push_back({"attend_one", "", shape});

@@ -15,10 +15,10 @@ int segment_bytes(const PanelFormat& format) {
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
       "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-      "{}, {}, {}, {}}};",
+      "{}, {}, {}, {}, {}}};",
       s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
       s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes,
-      s.n_route_segments, s.starts_next_late, s.is_early);
+      s.n_route_segments, s.starts_next_late, s.is_early, s.splits_panels);
 }
 
 }  // namespace
@@ -42,8 +42,13 @@ struct Lowering::RowLaunch {
   void add(const simt::ProductPart& part, const PanelFormat* format, bool is_spread = false) {
     members.push_back({part, format, is_spread});
   }
-  // All that is left to decide. most_ranks: blocks of a cluster, at most.
-  void finish(int n_multiprocessors, int most_ranks);
+  // What launches may use of the device.
+  struct Means {
+    int n_multiprocessors;
+    int most_ranks;  // blocks of a cluster
+    std::span<unsigned> left;
+  };
+  void finish(const Means& means);  // all that is left to decide
   KernelProgram program() const;
   size_t shared_bytes() const;
   std::vector<std::span<const float>> written() const;  // floats of all parts
@@ -51,7 +56,9 @@ struct Lowering::RowLaunch {
  private:
   void make_classes();
   void choose_pairs();
-  void choose_ranks(int n_multiprocessors, int most_ranks);
+  void choose_blocks(const Means& means);
+  int64_t choose_ranks(const Means& means);
+  bool may_split(const Means& means) const;
   bool is_one_batch(int n_ranks) const;
   // The bytes that pass through the busiest block.
   int64_t share_blocks(int n_multiprocessors, int n_ranks);
@@ -93,7 +100,8 @@ void Lowering::RowLaunch::make_classes() {
                                             .first_block = 0,
                                             .n_panels = 0,
                                             .each = 0,
-                                            .n_more = 0};
+                                            .n_more = 0,
+                                            .n_sharing = 0};
     }
     params.classes[params.n_classes - 1].n_panels += static_cast<int>(n_panels);
   }
@@ -120,12 +128,19 @@ int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
   const size_t n_classes = static_cast<size_t>(params.n_classes);
   std::vector<int64_t> n_clusters(n_classes), loads(n_classes);
   int64_t n_left = n_multiprocessors / n_ranks;
+  const auto is_sharing = [&](size_t i) {
+    const simt::ProductClass& c = params.classes[i];
+    return shape.splits_panels != 0 && c.is_spread == 0 && c.n_panels >= n_clusters[i];
+  };
   const auto give = [&](size_t i, int64_t n) {
     const simt::ProductClass& c = params.classes[i];
     n_clusters[i] += n;
     n_left -= n;
     if (c.is_spread) return;
-    loads[i] = div_up(c.n_panels, n_clusters[i]) * div_up(simt::units_of(shape), n_ranks) * segment_bytes(format_of(c));
+    const int64_t n_units = div_up(simt::units_of(shape), n_ranks);  // of a panel
+    loads[i] =
+        (is_sharing(i) ? div_up(c.n_panels * n_units, n_clusters[i]) : div_up(c.n_panels, n_clusters[i]) * n_units) *
+        segment_bytes(format_of(c));
   };
   const auto is_spread = [](const simt::ProductClass& c) { return c.is_spread != 0; };
   const int64_t n_spread = std::ranges::count_if(classes(), is_spread);
@@ -143,6 +158,7 @@ int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
     const int64_t n_shares = n_clusters[i] * (c.is_spread ? n_ranks : 1);
     c.each = static_cast<int>(c.n_panels / n_shares);
     c.n_more = static_cast<int>(c.n_panels % n_shares);
+    c.n_sharing = is_sharing(i) ? static_cast<int>(n_shares) : 0;
     n_blocks += n_clusters[i] * n_ranks;
   }
   return std::ranges::max(loads);
@@ -160,19 +176,42 @@ bool Lowering::RowLaunch::is_one_batch(int n_ranks) const {
 }
 
 // Larger clusters where that leaves no block with more to do, and each with fewer segments of the row to prepare.
-void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
+int64_t Lowering::RowLaunch::choose_ranks(const Means& means) {
   constexpr int kFewSegments = 4;
   shape.n_ranks = 1;
-  int64_t least = share_blocks(n_multiprocessors, 1);
-  if (least == 0) return;  // all is spread
-  for (int n = 2; n <= std::min({most_ranks, simt::units_of(shape), n_multiprocessors}); n *= 2) {
-    const int64_t most = share_blocks(n_multiprocessors, n);
+  int64_t least = share_blocks(means.n_multiprocessors, 1);
+  if (least == 0) return least;  // all is spread
+  for (int n = 2; n <= std::min({means.most_ranks, simt::units_of(shape), means.n_multiprocessors}); n *= 2) {
+    const int64_t most = share_blocks(means.n_multiprocessors, n);
     if (most > least || (most == least && simt::segments_of(shape.n_in) < n * kFewSegments)) continue;
     if (!is_one_batch(n)) continue;
     least = most;
     shape.n_ranks = n;
   }
-  share_blocks(n_multiprocessors, shape.n_ranks);
+  share_blocks(means.n_multiprocessors, shape.n_ranks);
+  return least;
+}
+
+// Only what passes through the ring is cut into units.
+bool Lowering::RowLaunch::may_split(const Means& means) const {
+  const size_t n_words = static_cast<size_t>(simt::left_words(means.n_multiprocessors, simt::units_of(shape)));
+  const auto is_rounded = [](const Member& m) { return m.is_spread || m.format->rounded_block > 0; };
+  return n_words <= means.left.size() && std::ranges::all_of(members, is_rounded);
+}
+
+// Panels are split where that spares the busiest block something, unless all it reads fits into the ring: then it is
+// there before the launch may begin, and units that come from others would be later.
+void Lowering::RowLaunch::choose_blocks(const Means& means) {
+  constexpr int64_t kWorthSplitting = 8 << 10;
+  const int64_t whole = choose_ranks(means);
+  if (whole <= shape.ring_bytes || !may_split(means)) return;
+  shape.splits_panels = 1;
+  if (whole - choose_ranks(means) >= kWorthSplitting) {
+    params.left = means.left.data();
+    return;
+  }
+  shape.splits_panels = 0;
+  choose_ranks(means);
 }
 
 void Lowering::RowLaunch::size_memory() {
@@ -192,11 +231,11 @@ void Lowering::RowLaunch::size_memory() {
   shape.ring_bytes = std::max(shape.ring_bytes / 2, std::min(shape.ring_bytes, half - simt::room_of(shape).ring));
 }
 
-void Lowering::RowLaunch::finish(int n_multiprocessors, int most_ranks) {
+void Lowering::RowLaunch::finish(const Means& means) {
   make_classes();
   shape.n_parts = params.n_parts;
   choose_pairs();
-  choose_ranks(n_multiprocessors, most_ranks);
+  choose_blocks(means);
   size_memory();
 }
 
@@ -240,7 +279,9 @@ bool Lowering::LateStart::writes_to(std::span<const float> row) const {
 
 Status Lowering::emit_row_launch(RowLaunch& launch) {
   constexpr int kMostRanks = 2;  // fours cannot be had from all multiprocessors
-  launch.finish(device_.n_multiprocessors(), device_.has_clusters() ? kMostRanks : 1);
+  launch.finish({.n_multiprocessors = device_.n_multiprocessors(),
+                 .most_ranks = device_.has_clusters() ? kMostRanks : 1,
+                 .left = room_.left_units()});
   Launch made = Launch::of(nullptr, launch.params, 1);
   made.threads = static_cast<unsigned>(simt::product_threads(launch.shape));
   made.cluster = static_cast<unsigned>(launch.shape.n_ranks);

@@ -567,6 +567,40 @@ TEST_F(CudaPlanTest, few_panels_are_taken_by_clusters_and_a_router_leaves_blocks
   }
 }
 
+// gpt-oss's output, 90 panels on 66 pairs of multiprocessors; and a matrix of which every block's part is in shared
+// memory before it may begin.
+TEST_F(CudaPlanTest, panels_that_blocks_cannot_share_out_evenly_are_split) {
+  constexpr int kHeads = 4096, kRow = 2880, kPanels = kRow / simt::kPanelRows;
+  fake().n_multiprocessors = 132;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("heads", {kHeads, kDim}, q8).add("out", {kRow, kHeads}, q8).add("back", {kDim, kRow}, q8);
+  GraphBuilder g("uneven", weights_set_.source());
+  const Value heads = g.linear(g.embed(g.weight("embd", {kVocab, kDim})), g.weight("heads", {kHeads, kDim}));
+  take(g, g.linear(g.linear(heads, g.weight("out", {kRow, kHeads})), g.weight("back", {kDim, kRow})), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<simt::ProductShape> shapes = product_shapes(*fake().last_replay);
+  EXPECT_EQ(of_each(&simt::ProductShape::splits_panels, shapes), (std::vector<int>{0, 1, 0, 0}));
+  ASSERT_EQ((*fake().last_replay)[2].kernel, "product");
+  const auto params = params_of<simt::ProductParams>((*fake().last_replay)[2]);
+  EXPECT_NE(params.left, nullptr);
+  const simt::ProductClass& c = params.classes[0];
+  ASSERT_EQ(c.n_sharing, 66);
+  // A block's units of all its panels: those of one panel on from the cluster before, up to where the next begins.
+  const int n_units = simt::segments_of(kHeads) / shapes[1].n_ranks;
+  for (int cluster = 0; cluster < c.n_sharing; ++cluster) {
+    const simt::PanelBorder first = simt::border_of(c, cluster), last = simt::border_of(c, cluster + 1);
+    EXPECT_LT(first.panel, last.panel) << "a cluster that finishes none";
+    const int n = (last.panel - first.panel) * n_units + simt::units_before(last, n_units, c.n_sharing) -
+                  simt::units_before(first, n_units, c.n_sharing);
+    EXPECT_NEAR(n, n_units * kPanels / 66.0, 1) << cluster;
+  }
+  EXPECT_EQ(simt::border_of(c, 0).panel + simt::border_of(c, 0).rest, 0);
+  EXPECT_EQ(simt::border_of(c, c.n_sharing).panel, kPanels);
+  EXPECT_EQ(simt::border_of(c, c.n_sharing).rest, 0);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
 TEST_F(CudaPlanTest, only_the_pages_a_step_needs_are_uploaded) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
   start(*plan, 200, 3);

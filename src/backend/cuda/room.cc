@@ -98,9 +98,15 @@ Status Room::take_buffers(Device& device) {
            .first_column = base + layout_.first_column,
            .last_sampled = cache_.last_sampled(),
            .max_seqs = bucket_.max_seqs};
-  size_t partial_floats = 0, hidden_floats = 0, delta_floats = 0, most_heads = 0, n_gates = 0;
+  size_t partial_floats = 0, hidden_floats = 0, delta_floats = 0, most_heads = 0, n_gates = 0, most_units = 0;
   const size_t n_tokens = static_cast<size_t>(std::min(bucket_.max_tokens, kMaxSplitTokens));
   for (const Node& node : graph_.nodes()) {
+    if (node.op == Op::linear || node.op == Op::moe_linear) {
+      // An output's terms: a gate and an up, or the experts and a shared one.
+      const int64_t n_terms = 1 + (node.op == Op::moe_linear ? graph_.info(node.in[2]).shape.elems() : 1);
+      const int n_segments = simt::segments_of(static_cast<int>(graph_.info(node.in[1]).shape.inner()));
+      most_units = std::max(most_units, static_cast<size_t>(n_terms * n_segments));
+    }
     if (node.op == Op::hidden_in) hidden_floats = static_cast<size_t>(graph_.info(node.out[0]).shape.elems());
     if (node.op == Op::moe_route) {
       const size_t n_experts = static_cast<size_t>(graph_.info(node.in[0]).shape.elems());
@@ -135,6 +141,11 @@ Status Room::take_buffers(Device& device) {
   delta_prepared_ = std::move(prepared);
   ZINC_TRY(router, device.allocate((n_router_floats_ + n_gates) * sizeof(float), "experts"));
   router_partial_ = std::move(router);
+  if (device.has_bulk_copies()) {
+    n_left_units_ = static_cast<size_t>(simt::left_words(device.n_multiprocessors(), static_cast<int>(most_units)));
+  }
+  ZINC_TRY(left, device.allocate(n_left_units_ * sizeof(unsigned), "products"));
+  left_units_ = std::move(left);
   ZINC_TRY(counts, device.allocate(most_heads * sizeof(int), "attention"));
   attention_counts_ = std::move(counts);
   ZINC_TRY(partial, device.allocate(partial_floats * sizeof(float), "attention"));

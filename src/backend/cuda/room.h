@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "backend/cuda/cache.h"
@@ -56,6 +57,8 @@ class Room {
   // Sums of the segments of a router's logits, and of the shared expert's gate.
   float* router_partial() const { return router_partial_.as<float>(); }
   float* gate_partial() const { return router_partial() + n_router_floats_; }
+  // Words of units of products on their way from block to block, zero between kernels; none where no step needs them.
+  std::span<unsigned> left_units() const { return {left_units_.as<unsigned>(), n_left_units_}; }
   int max_seqs() const { return bucket_.max_seqs; }
   const Buffer& upload() const { return upload_; }
   const Buffer& hidden_in() const { return hidden_in_; }  // where the step's hidden states arrive
@@ -84,12 +87,12 @@ class Room {
   simt::Step step_{};
   std::vector<size_t> rounded_offsets_;  // per form
   bool is_wide_ = false;                 // gemm_wide.cu multiplies them
-  size_t n_router_floats_ = 0;
+  size_t n_router_floats_ = 0, n_left_units_ = 0;
   size_t n_pairs_ = 0, n_tiles_ = 0;  // of experts, at most
   std::vector<RopeTable> rope_tables_;
   std::vector<int> rope_table_of_;  // per node
-  Buffer arena_, rounded_, partial_, attention_counts_, router_partial_, delta_prepared_, upload_, hidden_in_,
-      expert_tiles_, sampled_, best_, best_id_, chunk_best_, draw_chunks_, chunk_masses_;
+  Buffer arena_, rounded_, partial_, attention_counts_, router_partial_, left_units_, delta_prepared_, upload_,
+      hidden_in_, expert_tiles_, sampled_, best_, best_id_, chunk_best_, draw_chunks_, chunk_masses_;
 };
 
 }  // namespace zinc::cuda

@@ -200,6 +200,7 @@ struct ProductShape {
   int n_route_segments;         // of the router's logits
   int starts_next_late;         // when its own wait is over: the next launch may read what came before this one
   int is_early;                 // the launch before it does: experts' row, or a mix's logits, are there before the wait
+  int splits_panels;            // clusters end at units, not at panels: ProductClass::n_sharing
 };
 ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_BOTH int last_groups_of(int n_in) {
@@ -264,7 +265,24 @@ struct ProductClass {
   int is_spread;
   int first_part, first_block, n_panels;
   int each, n_more;  // panels of every cluster, or of every block of a spread class; the first n_more have one more
+  // Clusters that share out all units evenly instead, one after the other; 0: none. A panel on a border is finished by
+  // the later cluster, which takes the earlier one's units from ProductParams::left. REQUIRES: n_panels >= n_sharing.
+  int n_sharing;
 };
+// Panels that lie before a cluster of these, and the n_sharing-ths of one more.
+struct PanelBorder {
+  int panel, rest;
+};
+ZINC_BOTH PanelBorder border_of(const ProductClass& c, int cluster) {
+  const int more = cluster * c.n_more;
+  return {cluster * c.each + more / c.n_sharing, more % c.n_sharing};
+}
+// Units before the border among a block's n_units of its panel.
+ZINC_BOTH int units_before(const PanelBorder& border, int n_units, int n_sharing) {
+  return border.rest * n_units / n_sharing;
+}
+// Words of a launch's units on their way from cluster to cluster.
+ZINC_BOTH int left_words(int n_clusters, int n_units) { return n_clusters * n_units * kPanelRows; }
 
 // Products of one row with up to kMaxProductParts matrices of equal width. With n_mixed an output is the weighted sum
 // of so many experts', each with a row of its own, and of a shared expert's.
@@ -276,6 +294,7 @@ struct ProductParams {
   const int* expert_ids;     // [n_used or n_mixed]
   const float* mix_weights;  // [n_mixed]
   const float* shared_gate;  // the shared expert's result is gated by the sum of these
+  unsigned* left;            // [cluster][unit][row], zero between launches: units of a panel that another one finishes
   int n_parts, n_classes;
 };
 

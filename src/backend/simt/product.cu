@@ -4,8 +4,10 @@
 // before the block waits for its activations. Pairs of warps, when they have normed and rounded the row, take them in
 // turn, 16 rows a warp (half_row.h); who is done with one last has another copied in its place. The blocks of a cluster
 // share out the units of their panels, and each adds up its part of the rows. Units' values are linear.cu's to the bit,
-// and are added in order by one thread per output. A launch has a block for each multiprocessor, and those without work
-// wait too (ADR 0015).
+// and are added in order by one thread per output. Where panels do not come out even, clusters end in the midst of one:
+// its first units are multiplied before all others by the cluster before, and left in global memory for the one that
+// has its last units and comes to them last. A launch has a block for each multiprocessor, and those without work wait
+// too (ADR 0015); all are there before any of the next launch, so one may wait for what another leaves.
 #include "backend/simt/floating.h"
 #include "backend/simt/half_row.h"
 #include "backend/simt/routing.h"
@@ -16,7 +18,8 @@ namespace zinc::simt {
 constexpr int kInputSegments = segments_of(kShape.n_in), kLastGroups = last_groups_of(kShape.n_in);
 constexpr int kUnits = units_of(kShape);  // of a panel
 constexpr int kRanks = kShape.n_ranks, kRankRows = kPanelRows / kRanks;
-constexpr bool kIsGate = kShape.act != kNoAct, kHasExperts = kShape.n_used + kShape.n_mixed > 0;
+constexpr bool kIsGate = kShape.act != kNoAct, kHasExperts = kShape.n_used + kShape.n_mixed > 0,
+               kSplits = kShape.splits_panels != 0;
 constexpr ProductRoom kRoom = room_of(kShape);
 
 // The experts of the row, in shared memory.
@@ -81,15 +84,34 @@ struct PanelBytes {
 struct Panels {
   const ProductParams& p;
   const int* experts;
-  int first_part, begin, end;  // panels of the cluster
+  int first_part, begin, end;   // panels that the cluster finishes
+  int n_taken = 0, n_left = 0;  // the block's units of `begin` that are taken from another cluster, and left of `end`
 
-  ZINC_DEVICE Panels(const ProductParams& params, const ProductClass& c, const int* used)
+  ZINC_DEVICE Panels(const ProductParams& params, const ProductClass& c, const int* used, const RankUnits& units)
       : p(params), experts(used), first_part(c.first_part) {
     const int cluster = (static_cast<int>(blockIdx.x) - c.first_block) / kRanks;
-    begin = cluster * c.each + min(cluster, c.n_more);
-    end = begin + c.each + (cluster < c.n_more ? 1 : 0);
+    if (kSplits && c.n_sharing > 0) {
+      const PanelBorder first = border_of(c, cluster), last = border_of(c, cluster + 1);
+      begin = first.panel;
+      end = last.panel;
+      n_taken = units_before(first, units.count(), c.n_sharing);
+      n_left = units_before(last, units.count(), c.n_sharing);
+    } else {
+      begin = cluster * c.each + min(cluster, c.n_more);
+      end = begin + c.each + (cluster < c.n_more ? 1 : 0);
+    }
   }
   ZINC_DEVICE int count() const { return end - begin; }
+  // In the order of turns: what is left for others, at -1; whole panels; the one whose first units are taken.
+  ZINC_DEVICE int in_turn(int i) const {
+    if constexpr (!kSplits) return begin + i;
+    return i < 0 ? end : i + 1 == count() ? begin : begin + 1 + i;
+  }
+  // Where a unit that the cluster takes lies, or one that it leaves for the next.
+  ZINC_DEVICE u32* left(int unit, int row, bool is_taken) const {
+    const int cluster = static_cast<int>(blockIdx.x) / kRanks + (is_taken ? 0 : 1);
+    return p.left + (cluster * kUnits + unit) * kPanelRows + row;
+  }
   // Which part, or which used expert, a panel belongs to; its place there is left in `panel`.
   ZINC_DEVICE int owner(int& panel) const {
     if constexpr (kShape.n_used > 0) {
@@ -116,8 +138,8 @@ struct Place {
   const u8* panel_bytes;  // its first segment
   long long other;        // to the gate's other matrix
 
-  ZINC_DEVICE void find(const Panels& panels, int panel) {  // panel: of the cluster's
-    panel += panels.begin;
+  ZINC_DEVICE void find(const Panels& panels, int turn) {
+    int panel = panels.in_turn(turn);
     const int which = panels.owner(panel);
     const ProductPart& part = panels.part(which);
     long long at = panel * PanelBytes<F>::kAll;
@@ -138,19 +160,34 @@ struct Place {
   }
 };
 
-// One of a block's units.
+// One of a block's units; panels as Panels::in_turn() has them.
 struct Turn {
   int panel, unit;
-  ZINC_DEVICE Turn(const RankUnits& units, int first) {
-    panel = first / units.count();
-    unit = units.begin + first - panel * units.count();
+  ZINC_DEVICE Turn(const Panels& panels, const RankUnits& units, int first) {
+    if constexpr (kSplits) {
+      panel = -1;
+      unit = units.begin;
+      advance(panels, units, first);
+    } else {
+      panel = first / units.count();
+      unit = units.begin + first - panel * units.count();
+    }
   }
-  ZINC_DEVICE void advance(const RankUnits& units, int step) {
+  ZINC_DEVICE void advance(const Panels& panels, const RankUnits& units, int step) {
     unit += step;
+    if constexpr (kSplits) {
+      if (panel < 0 && unit >= units.begin + panels.n_left) {
+        unit -= panels.n_left;
+        panel = 0;
+        if (panels.count() == 1) unit += panels.n_taken;
+      }
+      if (panel < 0) return;
+    }
 #pragma unroll 1
     while (unit >= units.end) {
       unit -= units.count();
       ++panel;
+      if (kSplits && panel + 1 == panels.count()) unit += panels.n_taken;
     }
   }
 };
@@ -178,13 +215,13 @@ struct Ring {
   // By one thread, when a warp is done with the slot of that unit.
   ZINC_DEVICE void refill(int slot, const Panels& panels, const RankUnits& units, Turn turn) const {
     if (!comes_second(n_done + slot)) return;
-    turn.advance(units, kSlots);
+    turn.advance(panels, units, kSlots);
     if (turn.panel < panels.count()) fill(slot, panels, turn);
   }
   // By one warp: the first units, a lane each.
   ZINC_DEVICE void begin(const Panels& panels, const RankUnits& units) const {
-    const int lane = lane_id();
-    if (lane < kSlots && lane < panels.count() * units.count()) fill(lane, panels, Turn(units, lane));
+    const int lane = lane_id(), n_units = panels.count() * units.count() + panels.n_left - panels.n_taken;
+    if (lane < kSlots && lane < n_units) fill(lane, panels, Turn(panels, units, lane));
   }
 };
 
@@ -381,7 +418,30 @@ ZINC_DEVICE void keep(float* partial, Gate* done, int unit, int row, float value
 struct Progress {
   Turn turn;
   int slot, parity = 0;
+  bool has_taken = false;
 };
+
+// The first units of the panel that comes last, which the cluster before has left long since: a warp to a unit.
+ZINC_DEVICE void take_units(const Panels& panels, const RankUnits& units, float* partial, Gate* done) {
+  constexpr int kOfWarp = ((kUnits + kRanks - 1) / kRanks + kProductWarps - 1) / kProductWarps;
+  constexpr int kAtOnce = kOfWarp < 2 ? kOfWarp : 2;
+#pragma unroll 1
+  for (int first = warp_id(); first < panels.n_taken; first += kAtOnce * kProductWarps) {
+    u32 seen[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int unit = first + i * kProductWarps;
+      if (unit < panels.n_taken) seen[i] = look(panels.left(units.begin + unit, lane_id(), true));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int unit = first + i * kProductWarps;
+      if (unit >= panels.n_taken) break;
+      const float value = take(panels.left(units.begin + unit, lane_id(), true), seen[i]);
+      keep(partial, done, units.begin + unit, lane_id(), value);
+    }
+  }
+}
 
 // The units of panels `first` to `end` - 1, two warps to a unit.
 template <class F>
@@ -390,15 +450,28 @@ ZINC_DEVICE void multiply_units(u8* shared, const Panels& panels, const RankUnit
   const Ring<F> ring(shared);
   const SharedX* x = reinterpret_cast<const SharedX*>(shared + kRoom.x);
   const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows;
+  const auto sums_of = [&](int panel) { return partial + (panel - first) * kUnits * kRankRows; };
 #pragma unroll 1
-  for (; at.turn.panel < end; at.turn.advance(units, kShape.n_pairs)) {
+  for (;; at.turn.advance(panels, units, kShape.n_pairs)) {
+    const int last = panels.count() - 1;
+    if (kSplits && at.turn.panel >= last && last < end && !at.has_taken) {
+      take_units(panels, units, sums_of(last), done);
+      at.has_taken = true;
+    }
+    if (at.turn.panel >= end) break;
     const int unit = at.turn.unit;
     wait_at(ring.full + at.slot, at.parity);
     const float value = dot_half_rows<F>(ring.bytes + at.slot * Ring<F>::kSlotBytes, row, x[input_of(unit)],
                                          groups_of(segment_of(unit)));
     __syncwarp();
     if (lane_id() == 0) ring.refill(at.slot, panels, units, at.turn);
-    if (half_of_lane() != 0) keep(partial + (at.turn.panel - first) * kUnits * kRankRows, done, unit, row, value);
+    if (half_of_lane() != 0) {
+      if (kSplits && at.turn.panel < 0) {
+        leave(panels.left(unit, row, false), value);
+      } else {
+        keep(sums_of(at.turn.panel), done, unit, row, value);
+      }
+    }
     at.slot += kShape.n_pairs;
     if (at.slot >= Ring<F>::kSlots) {
       at.slot -= Ring<F>::kSlots;
@@ -413,7 +486,7 @@ ZINC_DEVICE void multiply_floats(u8* shared, const Panels& panels, const RankUni
                                  Progress& at, float* partial, Gate* done) {
   const float* x = reinterpret_cast<const float*>(shared + kRoom.x);
 #pragma unroll 1
-  for (; at.turn.panel < end; at.turn.advance(units, kProductWarps)) {
+  for (; at.turn.panel < end; at.turn.advance(panels, units, kProductWarps)) {
     const int unit = at.turn.unit;
     Place<F> place;
     place.find(panels, at.turn.panel);
@@ -508,8 +581,8 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   static_assert(kBatchRows <= kProductThreads);
   __shared__ Used used;
   __shared__ float sums[kWarps];
-  const Panels panels(p, c, used.ids);
   const RankUnits units;
+  const Panels panels(p, c, used.ids, units);
   Gate *gates = reinterpret_cast<Gate*>(shared), *done = gates + 2 * kMaxSlots;  // done: all blocks' units
   if (warp_id() == kProductWarps - 1) {
     static_assert(kMaxSlots == 32);
@@ -549,11 +622,11 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   const int i = static_cast<int>(threadIdx.x), panel = i / kRankRows, rank = kRanks > 1 ? cluster_rank() : 0;
   const int row = rank * kRankRows + i % kRankRows;
   Output output;
-  if (panel < min(kBatch, panels.count())) output.load(panels, panels.begin + panel, row);
+  if (panel < min(kBatch, panels.count())) output.load(panels, panels.in_turn(panel), row);
   if constexpr (!kIsRowEarly) prepare_row(block, p, units, shared, sums);
   if constexpr (kRanks > 1) wait_for_cluster();
   const int pair = warp_id() / 2;
-  Progress at{Turn(units, block == 0 ? warp_id() : pair), pair};
+  Progress at{Turn(panels, units, block == 0 ? warp_id() : pair), pair};
   int half = 0;
   for (int first = 0; first < panels.count(); first += kBatch, half ^= 1) {
     float* partial = all_sums + half * kHalfFloats;
@@ -567,7 +640,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     output.write(panels, used, partial + panel * kUnits * kRankRows + i % kRankRows);
     if constexpr (kBatch < kShape.most_panels) {
       output = Output{};
-      if (end + panel < min(end + kBatch, panels.count())) output.load(panels, panels.begin + end + panel, row);
+      if (end + panel < min(end + kBatch, panels.count())) output.load(panels, panels.in_turn(end + panel), row);
     }
   }
 }
