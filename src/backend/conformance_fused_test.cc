@@ -267,6 +267,29 @@ Case make_branch(std::string_view name, int64_t dim, int n_tokens) {
   });
 }
 
+// A product's normed row is the residual's sum with another normed row, times a number. The sum is read once more:
+// behind a norm of the product, or by the product itself.
+Case make_added(std::string_view name, int64_t dim, bool is_normed_again, int n_tokens) {
+  CaseMaker m(name);
+  GraphBuilder& g = m.g();
+  const Format& q8 = *find_format("q8_0");
+  const Value a = m.weight({dim, dim}, q8), b = m.weight({dim, dim}, q8);
+  const Value in = m.inputs({{dim}})[0], inner = m.weight({dim}), outer = m.weight({dim}), factor = m.weight({1});
+  const Value x = g.mul(g.add(in, g.rms_norm(g.linear(in, a), inner, kEps)), factor);
+  const Value product = g.linear(g.rms_norm(x, outer, kEps), b);
+  const Value out = g.add(x, is_normed_again ? g.rms_norm(product, inner, kEps) : product);
+  m.tolerance(kChainTolerance);
+  const Numbers of_a = m.numbers(a), of_b = m.numbers(b), w = m.numbers(inner), v = m.numbers(outer);
+  const double f = m.numbers(factor)[0];
+  return m.finish(out, {{{0, 0, n_tokens}}}, [=](const Token& token) {
+    const size_t width = static_cast<size_t>(dim);
+    Numbers row = sum(token.in[0], normed(times(of_a, token.in[0], width), w));
+    for (double& number : row) number *= f;
+    const Numbers last = times(of_b, normed(row, v), width);
+    return sum(row, is_normed_again ? normed(last, w) : last);
+  });
+}
+
 }  // namespace
 
 std::vector<CaseSource> fused_cases() {
@@ -296,6 +319,12 @@ std::vector<CaseSource> fused_cases() {
                      [n_tokens](std::string_view name) { return make_rows_of_experts(name, n_tokens); }});
     cases.push_back({fmt::format("residual with a branch T{}", n_tokens),
                      [n_tokens](std::string_view name) { return make_branch(name, 288, n_tokens); }});
+    for (const int64_t dim : {288, 2336}) {
+      cases.push_back({fmt::format("residual made by a product of {} T{}", dim, n_tokens),
+                       [dim, n_tokens](std::string_view name) { return make_added(name, dim, true, n_tokens); }});
+    }
+    cases.push_back({fmt::format("residual that its first product adds T{}", n_tokens),
+                     [n_tokens](std::string_view name) { return make_added(name, 288, false, n_tokens); }});
   }
   // Panels that the blocks of a small card cannot share out evenly.
   cases.push_back({"gate q4_k 768x4160 T1", [](std::string_view name) {

@@ -88,6 +88,7 @@ struct AddNormed {
   int norms[2] = {-1, -1}, sum = -1, outer = -1, add = -1, mul = -1;
   int branch_norm = -1, branch_scale = -1, branch_mul = -1;
   int at = 0;
+  int product = -1;  // where the next products run, if they norm the sum and can make it on the way in; -1: not so
 };
 
 class Fusion {
@@ -120,7 +121,8 @@ class Fusion {
   const GatedHeads* gated_heads(Value x) const;
   const DeltaGroup* delta_at(int node) const;
   const AddNormed* add_normed_at(int node) const;
-  bool is_shared_gate(int product) const;  // its one number is a mix's
+  const AddNormed* added_before(const ProductGroup& group) const;  // that the group makes; nullptr: none
+  bool is_shared_gate(int product) const;                          // its one number is a mix's
   int route_of_logits(int product) const;
   int route_of_experts(const ProductGroup& group) const;
   // The norm's readers are products, and it is done by them.
@@ -167,6 +169,7 @@ class Fusion {
   bool is_sum_of_norms(int sum) const;
   AddNormed normed_by(int norm) const;
   void find_branch(AddNormed& group) const;
+  int product_behind(const AddNormed& group) const;
   void find_added_norms();
   int sliced_from(Value v, int64_t begin) const;  // the maker of what v is a part of, from there on; -1: none
   int only_reader(Value v) const;                 // -1: none or several

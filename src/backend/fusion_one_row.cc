@@ -99,6 +99,25 @@ void Fusion::find_branch(AddNormed& group) const {
   }
 }
 
+// The next launch, if it is of products that norm the sum of one row and its residual.
+int Fusion::product_behind(const AddNormed& group) const {
+  if (group.norms[1] >= 0 || group.branch_mul >= 0 || !node(group.norms[0]).in[1]) return -1;
+  for (int i = group.at + 1; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (mix_at(i) || halves_at(i) || attention_at(i) || delta_at(i)) return -1;
+    if (const ProductGroup* products = products_at(i)) {
+      const int first = products->nodes[0];
+      if (node(first).op != Op::linear || products->halves >= 0 || is_mixed(*products)) return -1;
+      const auto reads_sum = [&](Value v) { return v && owner(v) == result_of(group.at); };
+      if (products->add >= 0 && std::ranges::any_of(node(products->add).in, reads_sum)) return -1;  // not there yet
+      const int norm = foldable_norm(node(first).in[0], true);
+      return norm >= 0 && owner(node(norm).in[0]) == result_of(group.at) ? i : -1;
+    }
+    const bool runs_elsewhere = is_absorbed(i, true) || folds_in_one_row_[at(i)] || runs_at_[at(i)] > i;
+    if (node(i).op != Op::view && !runs_elsewhere) return -1;
+  }
+  return -1;
+}
+
 void Fusion::find_added_norms() {
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
     if (node(i).op != Op::add || is_absorbed(i, true) || is_sum_of_norms(i)) continue;
@@ -113,12 +132,13 @@ void Fusion::find_added_norms() {
         group.mul = group.at = mul;
       }
       find_branch(group);
+      group.product = product_behind(group);
       for (int member : {group.norms[0], group.norms[1], group.sum, group.outer, group.add, group.mul,
                          group.branch_norm, group.branch_scale, group.branch_mul}) {
         if (member < 0) continue;
         is_absorbed_in_one_row_[at(member)] = true;
         for (Value v : node(member).in) {
-          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, group.at});
+          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, std::max(group.at, group.product)});
         }
       }
       added_norms_.push_back(group);
@@ -129,6 +149,11 @@ void Fusion::find_added_norms() {
 
 const AddNormed* Fusion::add_normed_at(int i) const {
   const auto found = std::ranges::find(added_norms_, i, &AddNormed::at);
+  return found == added_norms_.end() ? nullptr : &*found;
+}
+
+const AddNormed* Fusion::added_before(const ProductGroup& group) const {
+  const auto found = std::ranges::find(added_norms_, group.at, &AddNormed::product);
   return found == added_norms_.end() ? nullptr : &*found;
 }
 

@@ -68,6 +68,7 @@ class Lowering {
   void fill_source(const ProductGroup& group, RowLaunch& launch) const;
   simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
   simt::Rounded form_of(const RoundedForm& form, Value v) const;
+  void fill_added(const AddNormed& added, RowLaunch& launch) const;
   void fill_route(int route, RowLaunch& launch) const;
   const ProductGroup* find_router_beside(const ProductGroup& gate) const;  // nullptr: none
   void add_router_beside(const ProductGroup& gate, RowLaunch& launch);

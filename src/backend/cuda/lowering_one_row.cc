@@ -51,7 +51,7 @@ struct Lowering::RowLaunch {
   void finish(const Means& means);  // all that is left to decide
   KernelProgram program() const;
   size_t shared_bytes() const;
-  std::vector<std::span<const float>> written() const;  // floats of all parts
+  std::vector<std::span<const float>> written() const;  // floats of all parts, and of the row's sum
 
  private:
   void make_classes();
@@ -116,9 +116,9 @@ void Lowering::RowLaunch::choose_pairs() {
     if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
   }
   // A wide row that is normed stands in registers: fewer warps have more of them.
-  const int most = shape.input != simt::kNormedRow || shape.n_in <= 4096 ? simt::kMaxPairs
-                   : shape.n_in <= 8192                                  ? 6
-                                                                         : kFewest;
+  const int most = !simt::is_normed(shape.input) || shape.n_in <= 4096 ? simt::kMaxPairs
+                   : shape.n_in <= 8192                                ? 6
+                                                                       : kFewest;
   shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, most);
 }
 
@@ -267,6 +267,7 @@ std::vector<std::span<const float>> Lowering::RowLaunch::written() const {
     const int n_rows = member.is_spread ? simt::segments_of(shape.n_in) : std::max(1, shape.n_used);
     all.emplace_back(member.part.out, static_cast<size_t>(n_rows) * static_cast<size_t>(member.part.n_out));
   }
+  if (params.source.sum) all.emplace_back(params.source.sum, static_cast<size_t>(shape.n_in));
   return all;
 }
 
@@ -374,6 +375,19 @@ void Lowering::fill_source(const ProductGroup& group, RowLaunch& launch) const {
   }
 }
 
+// The row is the residual's sum with another one, which nobody has made yet.
+void Lowering::fill_added(const AddNormed& added, RowLaunch& launch) const {
+  const Node& norm = node(added.norms[0]);
+  simt::RowSource& source = launch.params.source;
+  source.x = room_.floats(norm.in[0]);
+  source.residual = other_operand(added.add, norm.out[0]);
+  source.first_weight = vector(norm.in[1]);
+  source.first_eps = norm.as<zinc::NormParams>().eps;
+  source.scale = added.mul >= 0 ? vector(node(added.mul).in[1]) : nullptr;
+  source.sum = room_.floats(node(added.at).out[0]);
+  launch.shape.input = simt::kAddedRow;
+}
+
 // The form its maker left instead of floats, if it did.
 simt::Rounded Lowering::made_form(Value x, const DeviceMatrix& matrix) const {
   const Fusion& fusion = room_.fusion();
@@ -409,6 +423,8 @@ Status Lowering::lower_one_row(const ProductGroup& group) {
   for (bool is_first = true; !rest.empty(); is_first = false) {
     RowLaunch launch(matrix_of(group.nodes[0]).matrix.n_in);
     fill_source(group, launch);
+    const AddNormed* added = room_.fusion().added_before(group);
+    if (added && is_first) fill_added(*added, launch);
     const bool has_gate = group.act >= 0 && is_first;
     if (has_gate) {
       launch.shape.act = static_cast<int>(node(group.act).as<GatedActParams>().act);

@@ -330,7 +330,8 @@ TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
   ASSERT_TRUE(plan->wait().ok());
 }
 
-TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_in_a_step_of_one_row) {
+// Those of one row are made by the products that norm the sum, which leave it for the next; those of two are a launch.
+TEST_F(CudaPlanTest, norms_before_the_residual_are_at_most_one_launch_in_a_step_of_one_row) {
   weights_set_.add("factor", {1});
   GraphBuilder g("norms", weights_set_.source());
   const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
@@ -344,8 +345,19 @@ TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_in_a_step_of_one_r
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
   start(*plan, 0, 1);
   const std::vector<std::string> kernels = kernels_of(*fake().last_replay);
-  EXPECT_EQ(kernels, (std::vector<std::string>{"embed", "product", "add_normed", "product", "add_normed", "product",
-                                               "sample_parts", "sample_rows"}));
+  EXPECT_EQ(kernels, (std::vector<std::string>{"embed", "product", "product", "add_normed", "product", "sample_parts",
+                                               "sample_rows"}));
+  const std::vector<simt::ProductShape> shapes = product_shapes(*fake().last_replay);
+  EXPECT_EQ(shapes[1].input, simt::kAddedRow);
+  const simt::RowSource source = params_of<simt::ProductParams>((*fake().last_replay)[2]).source;
+  EXPECT_EQ(source.x, params_of<simt::ProductParams>((*fake().last_replay)[1]).parts[0].out);
+  const auto later = params_of<simt::AddNormedParams>((*fake().last_replay)[3]);
+  EXPECT_EQ(source.sum, later.residual);
+  EXPECT_EQ(source.first_eps, 1e-6f);
+  // Other blocks still read what the sum is made of.
+  for (const simt::ProductPart& part : params_of<simt::ProductParams>((*fake().last_replay)[2]).parts) {
+    EXPECT_TRUE(!part.out || (part.out != source.x && part.out != source.residual));
+  }
   ASSERT_TRUE(plan->wait().ok());
 }
 
@@ -511,13 +523,15 @@ class CudaEarlyTest : public CudaPlanTest {
     std::vector<int> late, early;
     bool operator==(const Starts&) const = default;
   };
-  Starts starts(const std::function<Value(GraphBuilder&, Value h)>& make_row) {
+  static Value same(GraphBuilder&, Value x) { return x; }
+  using Make = std::function<Value(GraphBuilder&, Value)>;
+  Starts starts(const Make& make_row, const Make& make_residual = same) {
     constexpr int kExperts = 8;
     const Format& q8 = *find_format("q8_0");
     weights_set_.add("router", {kExperts, kDim}).add("other", {kDim, kDim}, *find_format("f32"));
     weights_set_.add("each", {kExperts, kDim, kDim}, q8).add("down", {kExperts, kDim, kDim}, q8);
     GraphBuilder g("experts", weights_set_.source());
-    const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+    const Value x = make_residual(g, g.embed(g.weight("embd", {kVocab, kDim})));
     const Value h = g.rms_norm(x, g.weight("norm", {kDim}), 1e-6f);
     const Value logits = g.linear(h, g.weight("router", {kExperts, kDim}));
     const Value row = make_row(g, h);
@@ -534,12 +548,19 @@ class CudaEarlyTest : public CudaPlanTest {
 };
 
 TEST_F(CudaEarlyTest, experts_read_their_row_and_a_mix_the_logits_before_they_wait) {
-  EXPECT_EQ(starts([](GraphBuilder&, Value h) { return h; }), (Starts{{1, 1, 0, 0}, {0, 1, 1, 0}}));
+  EXPECT_EQ(starts(same), (Starts{{1, 1, 0, 0}, {0, 1, 1, 0}}));
 }
 
 TEST_F(CudaEarlyTest, experts_wait_for_a_row_that_the_routers_launch_writes) {
   const auto product = [](GraphBuilder& g, Value h) { return g.linear(h, g.weight("other", {kDim, kDim})); };
   EXPECT_EQ(starts(product), (Starts{{1, 1, 0, 0}, {0, 0, 1, 0}}));
+}
+
+TEST_F(CudaEarlyTest, experts_wait_for_a_sum_that_the_routers_launch_makes_on_the_way_in) {
+  const auto add = [](GraphBuilder& g, Value x) {
+    return g.add(x, g.rms_norm(g.linear(x, g.weight("q", {kDim, kDim})), g.weight("norm", {kDim}), 1e-6f));
+  };
+  EXPECT_EQ(starts(same, add), (Starts{{0, 1, 1, 0, 0}, {0, 0, 0, 1, 0}}));
 }
 
 TEST_F(CudaEarlyTest, experts_wait_for_a_row_made_by_a_launch_that_starts_them_at_once) {

@@ -164,6 +164,12 @@ struct RowSource {
   const float* norm_weight;
   const float* gate;  // of kHeadsRow
   float norm_eps;
+  // Of kAddedRow: the row is sum = (residual + x normed) * scale, and is normed then. The first block leaves the sum.
+  const float* residual;
+  const float* first_weight;  // of x's own norm
+  const float* scale;         // one number; null: none
+  float* sum;
+  float first_eps;
 };
 
 // How a launch finds its experts by itself: from the segments of the router's logits.
@@ -179,7 +185,8 @@ enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwiglu
 
 // What a launch of product.cu is compiled for, and how its shared memory is divided: the host and the kernel reckon
 // with the same functions.
-enum InputKind : int { kPlainRow = 0, kNormedRow = 1, kHeadsRow = 2, kRoundedRow = 3 };
+enum InputKind : int { kPlainRow = 0, kNormedRow = 1, kHeadsRow = 2, kRoundedRow = 3, kAddedRow = 4 };
+ZINC_BOTH bool is_normed(int input) { return input == kNormedRow || input == kAddedRow; }
 struct ProductShape {
   int n_in;
   int input;               // InputKind
@@ -239,7 +246,7 @@ ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
 // The norm's weights and the sums have one place: the former are done with when the latter come. Not so in a cluster,
 // where another block's sums may come earlier.
 ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
-  const int norm = s.input == kNormedRow ? s.n_in : 0, sums = s.partial_floats;
+  const int norm = is_normed(s.input) ? s.n_in : 0, sums = s.partial_floats;
   ProductRoom room{};
   room.norm = in_lines(8 * (2 * kMaxSlots + 1));  // behind the gates
   room.x = room.norm + in_lines(4 * (s.n_ranks > 1 ? norm + sums : norm > sums ? norm : sums));

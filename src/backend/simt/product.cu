@@ -361,7 +361,7 @@ ZINC_DEVICE void wait_for_inputs() {
 // A warp per segment of floats, whose sums are left as they are. The first are on their way before the wait.
 template <class F>
 ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8* shared) {
-  __shared__ float sums[kWarps];
+  __shared__ float sums[kSquaresFloats];
   const int block = static_cast<int>(blockIdx.x) - c.first_block;
   const int begin = block * c.each + min(block, c.n_more), end = begin + c.each + (block < c.n_more ? 1 : 0);
   u8* slot = shared + kRoom.ring + warp_id() * PanelBytes<F>::kSegment;
@@ -587,7 +587,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   constexpr int kBatch = batch_panels(kShape), kBatchRows = kBatch * kRankRows, kHalfFloats = kBatchRows * kUnits;
   static_assert(kBatchRows <= kProductThreads);
   __shared__ Used used;
-  __shared__ float sums[kWarps];
+  __shared__ float sums[kSquaresFloats];
   const RankUnits units;
   const Panels panels(p, c, used.ids, units);
   Gate *gates = reinterpret_cast<Gate*>(shared), *done = gates + 2 * kMaxSlots;  // done: all blocks' units
@@ -623,7 +623,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     with_format(c.format, Formats{}, Begin{shared, panels, units});
     __syncwarp();
   }
-  float* all_sums = norm + (kRanks > 1 && kShape.input == kNormedRow ? kShape.n_in : 0);
+  float* all_sums = norm + (kRanks > 1 && is_normed(kShape.input) ? kShape.n_in : 0);
   if constexpr (!kIsRowEarly) RowInput<0>::fetch_norm(p.source, norm);
   if constexpr (!kHasExperts || kAreLogitsEarly) wait_for_inputs();
   if constexpr (kShape.n_used > 0 && kShape.n_experts > 0) leave_experts(p.route, used);

@@ -6,6 +6,8 @@
 
 namespace zinc::simt {
 
+// Sums of squares of the warps that norm the row, once or twice.
+constexpr int kSquaresFloats = kShape.input == kAddedRow ? 2 * kWarps : kWarps;
 constexpr int kProductThreads = 64 * kShape.n_pairs, kProductWarps = 2 * kShape.n_pairs;  // that multiply
 
 // B: the numbers to a scale, 0 for floats. By the threads that multiply, all of them.
@@ -19,7 +21,7 @@ struct RowInput {
       (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + kShape.n_ranks) / kShape.n_ranks;
   static constexpr int kEvenly = (kRankInputs + kProductWarps - 1) / kProductWarps;
   static constexpr int kAtOnce = kEvenly < kMostAtOnce ? kEvenly : kMostAtOnce;
-  static constexpr bool kIsNormed = kShape.input == kNormedRow;
+  static constexpr bool kIsNormed = is_normed(kShape.input), kIsAdded = kShape.input == kAddedRow;
 
   // Before the row is there. REQUIRES: aligned norms.
   static ZINC_DEVICE void fetch_norm(const RowSource& p, float* norm) {
@@ -33,6 +35,11 @@ struct RowInput {
         }
       }
       end_copies();
+    }
+    if constexpr (kIsAdded) {
+      constexpr int kLine = 32;  // floats
+      const int at = static_cast<int>(threadIdx.x) * kLine;
+      if (at < kWidth) fetch_ahead(p.first_weight + at);
     }
   }
 
@@ -117,17 +124,9 @@ struct RowInput {
     return y;
   }
 
-  // The one row, normed as a whole by the first kWarps warps. room: kWarps floats.
-  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room, int begin,
-                                         int end) {
-    const int n_segments = warp_id() < kWarps ? kSegments : 0;
-    Eight x[kOfWarp];
+  // What a row as a whole is normed by, from the parts that the first kWarps warps have. room: kWarps floats.
+  static ZINC_DEVICE float factor_of(const Eight (&x)[kOfWarp], int n_segments, float eps, float* room) {
     float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kOfWarp; ++i) {
-      const int s = warp_id() + i * kWarps;
-      if (s < n_segments) x[i] = load_row(p.x, s * kSegmentElems + lane_id() * 8);
-    }
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
       if (warp_id() + i * kWarps < n_segments) sum = squares(x[i], sum);
@@ -139,7 +138,39 @@ struct RowInput {
     sum = room[0];
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) sum += room[w];
-    const float factor = rms_factor(sum, kWidth, p.norm_eps);
+    return rms_factor(sum, kWidth, eps);
+  }
+
+  // x becomes the residual's sum with it, normed, as add_normed has it. REQUIRES: a width that 8 divides.
+  static ZINC_DEVICE void add_residual(const RowSource& p, Eight (&x)[kOfWarp], int n_segments, float* room) {
+    const auto place = [](int i) { return (warp_id() + i * kWarps) * kSegmentElems + lane_id() * 8; };
+    const float scale = p.scale ? p.scale[0] : 1.0f;
+    const float factor = factor_of(x, n_segments, p.first_eps, room);
+#pragma unroll
+    for (int i = 0; i < kOfWarp; ++i) {
+      if (warp_id() + i * kWarps >= n_segments) continue;
+      const Eight weight = load(p.first_weight, place(i)), residual = load(p.residual, place(i));
+      auto& v = x[i].v;
+#pragma unroll
+      for (int k = 0; k < 8; ++k) v[k] = (residual.v[k] + v[k] * factor * weight.v[k]) * scale;
+      if (blockIdx.x > 0 || place(i) >= kWidth) continue;
+      reinterpret_cast<float4*>(p.sum + place(i))[0] = make_float4(v[0], v[1], v[2], v[3]);
+      reinterpret_cast<float4*>(p.sum + place(i))[1] = make_float4(v[4], v[5], v[6], v[7]);
+    }
+  }
+
+  // The one row, normed as a whole by the first kWarps warps. room: kSquaresFloats.
+  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room, int begin,
+                                         int end) {
+    const int n_segments = warp_id() < kWarps ? kSegments : 0;
+    Eight x[kOfWarp];
+#pragma unroll
+    for (int i = 0; i < kOfWarp; ++i) {
+      const int s = warp_id() + i * kWarps;
+      if (s < n_segments) x[i] = load_row(p.x, s * kSegmentElems + lane_id() * 8);
+    }
+    if constexpr (kIsAdded) add_residual(p, x, n_segments, room + kWarps);
+    const float factor = factor_of(x, n_segments, p.norm_eps, room);
     const float* weight = kWidth % 4 == 0 ? norm : p.norm_weight;
 #pragma unroll
     for (int i = 0; i < kOfWarp; ++i) {
