@@ -8,15 +8,17 @@ const int kGatedHeads = 2;
 const int kKept = 2;  // segments of up to 4096 inputs that each of 8 warps has
 
 // Heads of p.head_dim numbers each normed alone, and gated. REQUIRES: every thread of the workgroup calls.
-Eight gated_heads(Eight x, int at, int n_in) {
+Eight gated_heads(Eight x, Eight weight, Eight gate) {
   float factor = rms_factor(lanes_sum(squares(x, 0), p.head_dim / 8), p.head_dim, p.norm_eps);
-  Eight y = normed(x, factor, p.norm_weight, at % p.head_dim, p.head_dim);
-  Eight gate = load_passed(p.gate, at, n_in);
+  precise vec4 a = x.a * factor;
+  precise vec4 b = x.b * factor;
+  a = a * weight.a;
+  b = b * weight.b;
   [[unroll]] for (int i = 0; i < 4; ++i) {
-    y.a[i] = gated(kGateAct, gate.a[i], y.a[i]);
-    y.b[i] = gated(kGateAct, gate.b[i], y.b[i]);
+    a[i] = gated(kGateAct, gate.a[i], a[i]);
+    b[i] = gated(kGateAct, gate.b[i], b[i]);
   }
-  return y;
+  return Eight(a, b);
 }
 
 // Few enough numbers a thread to keep them, and the norm's weights.
@@ -34,6 +36,10 @@ Eight norm_weight(int i, int n_in) {
 }
 // What does not depend on the row.
 void begin_input() {
+  if (kInput == kGatedHeads) {  // heads are a part of 256 numbers: the same weights in every segment
+    norm_weights[0] = Eight(vec4(1), vec4(1));
+    if (p.norm_weight != 0ul) norm_weights[0] = load_eight(p.norm_weight, lane_id() * 8 % p.head_dim, p.head_dim);
+  }
   if (!kKeepsRow || kInput != kNormed || !kWeightsAhead) return;
   [[unroll]] for (int i = 0; i < kKept; ++i) norm_weights[i] = norm_weight(i, p.parts[0].n_in);
 }
@@ -64,14 +70,22 @@ void make_input() {
       if (i * kWarps < n_segments) keep_eight(x[i], i * kWarps + warp_id(), n_segments);
     }
   } else {
+    const int kAtOnce = kInput == kGatedHeads ? 2 : 4;  // segments of a warp on their way
     float factor = 1;
     if (kInput == kNormed) factor = rms_factor(row_squares(row, n_in), n_in, p.norm_eps);
-    for (int first = 0; first < n_segments; first += kWarps) {
-      int s = first + warp_id(), at = s < n_segments ? s * kSegmentElems + lane_id() * 8 : n_in + 8;
-      Eight x = load_passed(row, at, n_in);
-      if (kInput == kGatedHeads) x = gated_heads(x, at, n_in);
-      if (kInput == kNormed) x = normed(x, factor, p.norm_weight, at, n_in);
-      keep_eight(x, s, n_segments);
+    for (int first = warp_id(); first - warp_id() < n_segments; first += kAtOnce * kWarps) {
+      Eight x[kAtOnce], gates[kAtOnce];
+      [[unroll]] for (int i = 0; i < kAtOnce; ++i) {
+        int s = first + i * kWarps, at = s < n_segments ? s * kSegmentElems + lane_id() * 8 : n_in + 8;
+        x[i] = load_passed(row, at, n_in);
+        if (kInput == kGatedHeads) gates[i] = load_passed(p.gate, at, n_in);
+      }
+      [[unroll]] for (int i = 0; i < kAtOnce; ++i) {
+        int s = first + i * kWarps, at = s < n_segments ? s * kSegmentElems + lane_id() * 8 : n_in + 8;
+        if (kInput == kGatedHeads) x[i] = gated_heads(x[i], norm_weights[0], gates[i]);
+        if (kInput == kNormed) x[i] = normed(x[i], factor, p.norm_weight, at, n_in);
+        keep_eight(x[i], s, n_segments);
+      }
     }
   }
   barrier();

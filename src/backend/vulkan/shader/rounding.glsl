@@ -88,9 +88,14 @@ float squares(Eight x, float start) {
 // Of a row, over the whole workgroup: warp w has segments w, w + 8, ...
 float row_squares(uint64_t row, int width) {
   int n_segments = (width + kSegmentElems - 1) / kSegmentElems;
+  const int kAtOnce = 4;  // on their way
   float sum = 0;
-  for (int s = warp_id(); s < n_segments; s += kWarps) {
-    sum = squares(load_passed(row, s * kSegmentElems + lane_id() * 8, width), sum);
+  for (int first = warp_id(); first < n_segments; first += kAtOnce * kWarps) {
+    Eight x[kAtOnce];
+    [[unroll]] for (int i = 0; i < kAtOnce; ++i) {
+      x[i] = load_passed(row, (first + i * kWarps) * kSegmentElems + lane_id() * 8, width);  // past the end: zeros
+    }
+    [[unroll]] for (int i = 0; i < kAtOnce; ++i) sum = squares(x[i], sum);
   }
   return block_sum(sum);
 }
