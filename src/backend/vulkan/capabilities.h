@@ -32,7 +32,8 @@ struct Capabilities {
 struct Tuning {
   uint32_t vendor_id;      // 0: any other
   int subgroup;            // wanted, where there is a choice
-  int attention_groups;    // workgroups of one token's attention: tiles of heads times splits of the chunks of keys
+  int attention_groups;    // workgroups of one token's attention for each processor: tiles of heads times splits of the
+                           // chunks of keys
   int few_rows;            // rows of activations a workgroup multiplies at once in small steps
   int product_rows;        // and in prompts
   int mix_ahead;           // segments of experts a warp has under way at once: as many as its registers hold

@@ -130,12 +130,14 @@ Status Lowering::emit_attention(int i, AttentionBlock& block, Touched& touched, 
       shape.key.constants.end(),
       {{3, is_fused ? 1 : 0}, {17, head_eights(i)}, {20, kv.k_dim % 4 == 0 && kv.v_dim % 4 == 0 ? 0 : 1}});
   const int64_t n_tiles = kv.kv_heads * div_up(group_heads, block.heads_per_tile);
-  const int64_t wanted = std::max<int64_t>(1, device_.tuning().attention_groups / n_tiles);
+  const int64_t n_wanted = int64_t{device_.tuning().attention_groups} * processors_of(device_.capabilities());
+  const int64_t wanted = std::max<int64_t>(1, n_wanted / n_tiles);
   const int64_t n_splits = is_split ? std::min<int64_t>(wanted, block.n_chunks) : 1;
   touched.n_counted = n_tiles;
   // A layer without keys of its own reads what another dispatch of the step wrote, from pages: behind a barrier.
   const bool is_chained = is_fused && block.parts[1].x != 0;
-  return emit(is_chained ? chained(shape.key, n_tiles * n_splits) : shape.key, block,
+  // Most have chunks only where a sequence is long, and end at once; each rehearses that starts early enough.
+  return emit(is_chained ? chained(shape.key, n_tiles) : shape.key, block,
               {n_tiles, div_up(sizes_.max_tokens, block.tokens_per_tile), n_splits}, touched);
 }
 
