@@ -141,6 +141,6 @@ void attend_chunk(int chunk, int slot) {
 void write_results() {
   for (int i = thread_id(); i < tile_rows * p.kv.v_dim; i += kThreads) {
     int r = i / p.kv.v_dim, dim = i % p.kv.v_dim;
-    write_result(r, dim, result_room[r * kValueDim + dim], all_room[r]);
+    write_result(r, dim, result_room[r * kValueDim + dim], all_room[r], gate_at(r, dim));
   }
 }

@@ -73,10 +73,14 @@ float final_factor(vec2 all, int head) {
   return factor;
 }
 
-void write_result(int r, int dim, float result, vec2 all) {
+// Of a number of the result; asked for before it is needed.
+float gate_at(int r, int dim) {
+  return p.gate != 0ul ? PassedFloats(p.gate).at[row_head(r) * p.gate_stride + dim] : 0.0;
+}
+void write_result(int r, int dim, float result, vec2 all, float gate) {
   int head = row_head(r);
   precise float y = result * final_factor(all, head);
-  if (p.gate != 0ul) y = gated(p.gate_act, PassedFloats(p.gate).at[head * p.gate_stride + dim], y);
+  if (p.gate != 0ul) y = gated(p.gate_act, gate, y);
   PassedFloats(p.out_).at[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
 }
 
@@ -98,20 +102,21 @@ uint64_t page_in_chunk(int chunk) {
 
 // Four numbers of a row's chunks, in order.
 void merge_chunks(int r, int four, int n_chunks, out vec4 result, out vec2 all) {
-  const int kAtOnce = 8;
+  const int kAtOnce = 12;
   result = vec4(0);
   all = vec2(kLowest, 0);
   for (int first = 0; first < n_chunks; first += kAtOnce) {
-    vec4 values[kAtOnce], sums[kAtOnce];
+    vec4 values[kAtOnce];
+    vec2 sums[kAtOnce];
     [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
       uint64_t chunk = partial_of(row_token(r), row_head(r), min(first + k, n_chunks - 1));
       values[k] = PassedQuads(chunk).at[four];
-      sums[k] = PassedQuads(chunk).at[value_fours()];
+      sums[k] = PassedPairs(chunk).at[2 * value_fours()];
     }
     [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
       if (first + k >= n_chunks || sums[k].x == kLowest) continue;
       float keep, take;
-      merge(all, sums[k].xy, keep, take);
+      merge(all, sums[k], keep, take);
       precise vec4 both = fma(result, vec4(keep), values[k] * take);
       result = both;
     }
@@ -133,11 +138,12 @@ bool merge_splits(int n_chunks, int n_groups) {
   memoryBarrierBuffer();
   for (int i = thread_id(); i < tile_rows * value_fours(); i += kThreads) {
     int r = i / value_fours(), four = i % value_fours();
-    vec4 result;
+    vec4 result, gates;
     vec2 all;
+    [[unroll]] for (int k = 0; k < 4; ++k) gates[k] = gate_at(r, min(4 * four + k, p.kv.v_dim - 1));
     merge_chunks(r, four, n_chunks, result, all);
     [[unroll]] for (int k = 0; k < 4; ++k) {
-      if (4 * four + k < p.kv.v_dim) write_result(r, 4 * four + k, result[k], all);
+      if (4 * four + k < p.kv.v_dim) write_result(r, 4 * four + k, result[k], all, gates[k]);
     }
   }
   return true;

@@ -26,6 +26,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer FloatQuads 
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent volatile buffer Counter { uint count; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer PassedFloats { float at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer PassedInts { int at[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer PassedPairs { vec2 at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer PassedQuads { vec4 at[]; };
 
 // Where the counts of a step lie in its upload.
