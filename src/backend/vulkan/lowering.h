@@ -116,6 +116,7 @@ class Lowering {
   bool on_matrices(const DeviceMatrix& matrix, bool is_expert) const;
   ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
                         const RowInput& input) const;
+  bool stages_segments(const DeviceMatrix& matrix, bool is_expert, const RowInput& input) const;
   Status lower_products(const ProductGroup& group);
   Status lower_part(const ProductGroup& group);
   Status lower_mix(const MixGroup& mix);

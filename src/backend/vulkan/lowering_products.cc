@@ -223,6 +223,16 @@ void Lowering::fill_experts(const ProductGroup& group, bool is_few, LinearBlock&
   touched.reads.push_back(is_few ? all(first.in[2]) : Touch{tiles.order, tiles.n_bytes});
 }
 
+// Whether warps have more than one segment of a chained product, and the workgroup's memory room for the second beside
+// the activations: shader/segments.glsl.
+bool Lowering::stages_segments(const DeviceMatrix& matrix, bool is_expert, const RowInput& input) const {
+  constexpr int kMostInputs = 4096;
+  constexpr size_t kBytes = 46 << 10;
+  return matrix.format->name == "q4_k" && is_one_row() && device_.starts_in_order() && !is_expert && input.makes &&
+         matrix.matrix.n_segments > matrix.matrix.n_splits && matrix.matrix.n_in <= kMostInputs &&
+         device_.capabilities().shared_bytes >= kBytes;
+}
+
 // Products of one format.
 Status Lowering::lower_part(const ProductGroup& group) {
   const Node& first = node(group.nodes[0]);
@@ -235,7 +245,8 @@ Status Lowering::lower_part(const ProductGroup& group) {
   Touched touched;
   RowInput input;
   if (Status s = fill_inputs(group, input, block, touched); !s.ok()) return s;
-  const ProductShape shape = shape_of(group, matrix, x_rows, input);
+  ProductShape shape = shape_of(group, matrix, x_rows, input);
+  if (stages_segments(matrix, is_expert, input)) shape.key.constants.emplace_back(24, 1);
   int64_t n_tiles = div_up(x_rows, shape.rows);
   if (is_expert) {
     const bool is_few = x_rows <= kMaxSplitTokens;

@@ -196,6 +196,9 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
         {"one row, gate and up", {module, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 0}, {9, 1}, {20, 0}}}});
     keys.push_back({"prompt", {module, {{1, tuning.product_rows}, {2, 0}, {3, 0}, {4, 0}, {5, 1}, {6, 0}}}});
   }
+  keys.push_back({"one row, two segments ready",
+                  {"linear.q4_k",
+                   {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 1}, {20, 0}, {24, 1}, {23, 1}, {19, 1}}}});
   keys.push_back({"one row, experts it finds",
                   {"linear.q4_k", {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 1}, {7, 256}, {9, 1}, {20, 0}}}});
   keys.push_back(

@@ -190,7 +190,7 @@ void attend_tile() {
   if (first + begin > last) return;
   int n_groups = min(stride, last - first + 1);
   // Neither the new key and value nor partial results are written in a rehearsal: an earlier layer may still read its own.
-  [[dont_unroll]] for (int pass = starts_late(p.chain) ? 1 : 0; pass < 2; ++pass) {
+  [[dont_unroll]] for (int pass = kRehearses == 0 || starts_late(p.chain) ? 1 : 0; pass < 2; ++pass) {
     is_divided = n_groups > 1 && pass == 1;
     load_queries(pass == 0);
     begin_results();

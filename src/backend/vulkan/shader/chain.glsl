@@ -17,11 +17,11 @@ struct Chain {
 uint wanted_count(Chain chain) { return uint(chain.n_before) * uint(step_count(kStepNumber)); }
 bool is_counted(Chain chain, uint wanted) { return int(Counter(chain.before).count - wanted) >= 0; }
 
-// Whether there is nothing to wait for any more, and so no time to rehearse in. REQUIRES: every thread of the workgroup calls,
+// Whether there is nothing to wait for any more, and so no time for anything else. REQUIRES: every thread of the workgroup calls,
 // as of the next.
 shared uint is_late;
 bool starts_late(Chain chain) {
-  if (kChained == 0 || kRehearses == 0) return true;
+  if (kChained == 0) return true;
   if (thread_id() == 0) is_late = chain.n_before == 0 || is_counted(chain, wanted_count(chain)) ? 1u : 0u;
   barrier();
   return is_late != 0u;

@@ -28,7 +28,8 @@ const bool kAddsEarly = M == 1 && kSplit != 0;
 
 int results[M];
 
-Loaded loaded;  // the segment at hand
+Loaded loaded;           // the segment at hand
+bool is_staged = false;  // the one behind the warp's first is in shared memory
 
 uint64_t segment_at(uint64_t weights, int s) { return weights + uint64_t(s) * uint64_t(kSegmentBytes); }
 
@@ -48,6 +49,10 @@ void multiply_panel(uint64_t weights, int n_segments, int run, bool rehearses, u
     [[dont_unroll]] for (int s = run * n_segments / kSplits; s < end; ++s) {
       float values[M];
       uint64_t next = s < last ? segment_at(weights, s + 1) : after;
+#ifdef STAGES_SEGMENTS
+      if (is_staged && s == begin + 1) loaded = load_staged();
+      if (is_staged && s == begin) next = 0ul;
+#endif
       multiply_segment(loaded, s, kMakesWay ? next : 0ul, values);
       if (!kMakesWay && next != 0ul) loaded = load_segment(next);
       [[unroll]] for (int m = 0; m < M; ++m) {
@@ -91,6 +96,13 @@ void multiply(bool rehearses) {
   bool begins = rehearses || kRehearses == 0;
   int begin = run * n_segments / kSplits;
   if (begins || kExperts == 1) loaded = load_segment(segment_at(weights, begin));
+#ifdef STAGES_SEGMENTS
+  if (kStaged != 0 && begins) {  // with time to spare
+    bool is_early = !starts_late(p.chain);
+    is_staged = is_early && begin + 1 < (run + 1) * n_segments / kSplits;
+    if (is_staged) keep_staged(load_segment(segment_at(weights, begin + 1)));
+  }
+#endif
   if (begins && kRounds != 0) begin_input();
   if (kRouteRoom > 1 && gl_WorkGroupID.x == 0 && gl_WorkGroupID.y == 0) write_route(p.route, 0, !rehearses);
   if (kExperts != 1 && !rehearses) wait_for_group(p.chain);
@@ -103,7 +115,10 @@ void multiply(bool rehearses) {
   [[unroll]] for (int m = 0; m < M; ++m) totals[m] = 0;
   int n_passes = kGated != 0 && kHalves == 1 && !rehearses ? 2 : 1;
   [[dont_unroll]] for (int pass = 0; pass < n_passes; ++pass) {
-    if (pass == 1) weights = panel_at(p.parts[1], safe_panel, expert);
+    if (pass == 1) {
+      weights = panel_at(p.parts[1], safe_panel, expert);
+      is_staged = false;
+    }
     // Behind the gate's segments come the up's; behind a rehearsal's the first again, where pieces of it made way for others.
     uint64_t after = pass + 1 < n_passes ? segment_at(panel_at(p.parts[1], safe_panel, expert), begin)
                      : rehearses && ROUNDED_BLOCK == 0 ? segment_at(weights, begin) : 0ul;

@@ -53,6 +53,23 @@ Loaded load_segment(uint64_t segment) {
   return loaded;
 }
 
+#ifdef STAGES_SEGMENTS
+// Where it waits for others, a workgroup may have a second segment of each warp ready: in shared memory, every thread its own
+// part. Of formats whose segments leave room there for the activations.
+layout(constant_id = 24) const int kStaged = 0;
+shared uvec4 staged[kStaged * (1 + kSegmentGroups) * kThreads + 1];
+void keep_staged(Loaded from) {
+  staged[thread_id()] = from.header.bytes;
+  [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) staged[(1 + g) * kThreads + thread_id()] = from.groups[g];
+}
+Loaded load_staged() {
+  Loaded to;
+  to.header.bytes = staged[thread_id()];
+  [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) to.groups[g] = staged[(1 + g) * kThreads + thread_id()];
+  return to;
+}
+#endif
+
 // The row's segment times that of M rows of activations. Each group's registers take the same group of the segment at `next`
 // (0: none) as soon as they are read: something is always on its way, in no more registers.
 void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float values[M]) {

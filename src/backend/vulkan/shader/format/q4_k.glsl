@@ -4,6 +4,7 @@
 #define GROUP_BYTES 16
 #define Raw uvec4
 #define NIBBLES
+#define STAGES_SEGMENTS
 Raw load_group(uint64_t segment, int row, int g) {
   return load_16(segment, HEADER_BYTES + g * GROUP_BYTES, row);
 }
