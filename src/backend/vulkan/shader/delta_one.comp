@@ -52,9 +52,11 @@ float convolved(Channel channel, float newest) {
 void norm_keys() {
   int k_dim = p.delta.k_dim, base = min(warp_id(), 1) * kMaxKeys + lane_id() * 8;
   Eight x = Eight(vec4(0), vec4(0));
-  [[unroll]] for (int i = 0; i < 4; ++i) {
-    if (lane_id() * 8 + i < k_dim) x.a[i] = channel_values[base + i];
-    if (lane_id() * 8 + 4 + i < k_dim) x.b[i] = channel_values[base + 4 + i];
+  if (warp_id() < 2) {  // the others only take part in the sum
+    [[unroll]] for (int i = 0; i < 4; ++i) {
+      if (lane_id() * 8 + i < k_dim) x.a[i] = channel_values[base + i];
+      if (lane_id() * 8 + 4 + i < k_dim) x.b[i] = channel_values[base + 4 + i];
+    }
   }
   precise float factor = 1.0 / max(sqrt(lanes_sum(squares(x, 0), 32)), p.eps);
   x = normed(x, factor, 0ul, 0, k_dim);
