@@ -75,18 +75,16 @@ TEST(VulkanDevice, workgroups_wait_for_others_only_where_they_were_seen_to_start
     const char* name;
     bool starts_in_order;
   };
-  int n_devices = 0;
+  if (!cpu_vulkan()->usable() && !emulated_vulkan()->usable()) GTEST_SKIP() << "there is no such device";
   for (const Expected& expected :
        {Expected{"llvmpipe", true}, {"emulated nvidia", true}, {"emulated unordered", false}}) {
     const Result<Device*> device = Device::shared(expected.name);
     if (!device.ok()) continue;
-    ++n_devices;
     EXPECT_TRUE(device.value()->tuning().starts_in_order) << expected.name;
     EXPECT_EQ(device.value()->starts_in_order(), expected.starts_in_order) << expected.name;
     const std::string features = open_backend(fmt::format("vulkan:{}", expected.name), 1).value()->info().features;
     EXPECT_EQ(features.find("do not start in the order") == std::string::npos, expected.starts_in_order) << features;
   }
-  if (n_devices == 0) GTEST_SKIP() << "there is no such device";
 }
 
 TEST(VulkanDevice, its_processors_are_as_many_as_its_driver_says) {
