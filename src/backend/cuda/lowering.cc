@@ -92,6 +92,7 @@ Status Lowering::lower_all() {
     }
     if (const ProductGroup* group = room_.fusion().products_at(i)) {
       if (is_one_row() && (group->halves >= 0 || room_.fusion().is_mixed(*group))) continue;
+      if (group == router_beside_) continue;
       if (Status s = lower_products(*group); !s.ok()) return s;
       continue;
     }

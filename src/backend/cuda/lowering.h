@@ -69,6 +69,8 @@ class Lowering {
   simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
   simt::Rounded form_of(const RoundedForm& form, Value v) const;
   void fill_route(int route, RowLaunch& launch) const;
+  const ProductGroup* find_router_beside(const ProductGroup& gate) const;  // nullptr: none
+  void add_router_beside(const ProductGroup& gate, RowLaunch& launch);
   const float* other_operand(int add, Value result) const;
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
   void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;
@@ -155,8 +157,9 @@ class Lowering {
     bool writes_to(std::span<const float> row) const;
   };
   std::optional<LateStart> late_start_;
-  std::vector<KernelProgram> programs_;   // while listing
-  std::vector<const RoundedForm*> made_;  // forms written so far
+  const ProductGroup* router_beside_ = nullptr;  // that ran with an earlier gate, until its experts are found
+  std::vector<KernelProgram> programs_;          // while listing
+  std::vector<const RoundedForm*> made_;         // forms written so far
 };
 
 }  // namespace zinc::cuda

@@ -15,10 +15,10 @@ int segment_bytes(const PanelFormat& format) {
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
       "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-      "{}, {}, {}, {}}};",
+      "{}, {}, {}, {}, {}, {}}};",
       s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
       s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes,
-      s.n_route_segments, s.starts_next_late, s.is_early);
+      s.n_route_segments, s.starts_next_late, s.is_early, s.finds_early, s.spreads_other);
 }
 
 }  // namespace
@@ -356,7 +356,8 @@ void Lowering::fill_route(int route, RowLaunch& launch) const {
                          .scale = params.scale};
 }
 
-// The gate's pair and what is spread is one launch, what else there is another; experts' matrices one each.
+// The gate's pair and what is spread, with a router that comes later, is one launch, what else there is another;
+// experts' matrices one each.
 Status Lowering::lower_one_row(const ProductGroup& group) {
   const Node& first = node(group.nodes[0]);
   const bool is_expert = first.op == Op::moe_linear;
@@ -378,6 +379,10 @@ Status Lowering::lower_one_row(const ProductGroup& group) {
       const int route = room_.fusion().route_of_experts(group);
       if (route >= 0 && is_first) {
         fill_route(route, launch);
+        const size_t n_logits = static_cast<size_t>(launch.shape.n_experts * launch.shape.n_route_segments);
+        const std::span logits(launch.params.route.partial, n_logits);
+        launch.shape.finds_early = late_start_ && !late_start_->writes_to(logits) ? 1 : 0;
+        router_beside_ = nullptr;
         const bool has_floats = launch.shape.input == simt::kNormedRow || launch.shape.input == simt::kPlainRow;
         const std::span row(launch.params.source.x, static_cast<size_t>(launch.shape.n_in));
         const bool is_row_there = late_start_ && !late_start_->writes_to(row);
@@ -392,9 +397,40 @@ Status Lowering::lower_one_row(const ProductGroup& group) {
       if (fits && room_.fusion().route_of_logits(member) >= 0) launch.shape.starts_next_late = 1;
       return fits;
     });
+    if (router_beside_) launch.shape.starts_next_late = 1;  // experts may then read the logits before they wait
+    if (has_gate && !is_expert) add_router_beside(group, launch);
     if (Status s = emit_row_launch(launch); !s.ok()) return s;
   }
   return ok_status();
+}
+
+// A router of the same width further on, whose row is there already: that of the residual's sum, with a norm of its
+// own. Nothing in between has experts, whose logits lie in the same place.
+const ProductGroup* Lowering::find_router_beside(const ProductGroup& gate) const {
+  const Fusion& fusion = room_.fusion();
+  for (int i = gate.at + 1; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op == Op::moe_route || node(i).op == Op::moe_linear || fusion.mix_at(i)) return nullptr;
+    const ProductGroup* router = fusion.products_at(i);
+    if (!router || router->nodes.size() > 1 || fusion.route_of_logits(router->nodes[0]) < 0) continue;
+    const Value x = node(router->nodes[0]).in[0];
+    const int maker = fusion.maker(x);
+    const bool is_there = maker >= 0 && maker < gate.at && fusion.add_normed_at(maker);
+    return is_there && matrix_of(router->nodes[0]).matrix.n_in == matrix_of(gate.nodes[0]).matrix.n_in ? router
+                                                                                                       : nullptr;
+  }
+  return nullptr;
+}
+
+// It would be a launch of its own.
+void Lowering::add_router_beside(const ProductGroup& gate, RowLaunch& launch) {
+  const auto is_spread = [](const RowLaunch::Member& m) { return m.is_spread; };
+  if (std::ranges::any_of(launch.members, is_spread)) return;
+  router_beside_ = find_router_beside(gate);
+  if (!router_beside_) return;
+  const int router = router_beside_->nodes[0];
+  launch.add(product_part(*router_beside_, 0), matrix_of(router).format, true);
+  launch.params.spread_x = room_.floats(node(router).in[0]);
+  launch.shape.spreads_other = 1;
 }
 
 // What experts give, weighed and added up in one launch.

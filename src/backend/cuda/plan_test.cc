@@ -296,6 +296,41 @@ TEST_F(CudaPlanTest, an_odd_number_of_segments_is_shared_out_among_the_blocks_of
   ASSERT_TRUE(plan->wait().ok());
 }
 
+// As in Gemma 4: the router's row is of the residual's sum, so it need not wait for the dense part. Its logits are
+// there when the experts' launch starts, which finds them before its wait.
+TEST_F(CudaPlanTest, a_router_whose_row_is_there_runs_beside_the_gate_before_it) {
+  constexpr int kExperts = 8;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("scales", {kDim}).add("router", {kExperts, kDim}).add("each", {kExperts, 2 * kDim, kDim}, q8);
+  weights_set_.add("back", {kExperts, kDim, kDim}, q8);
+  GraphBuilder g("gemma", weights_set_.source());
+  const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const auto normed = [&](Value v) { return g.rms_norm(v, norm, 1e-6f); };
+  const auto product = [&](const char* name, Value v) { return g.linear(v, g.weight(name, {kDim, kDim})); };
+  const Value sum = g.add(x, normed(product("q", x)));
+  const Value branch = g.mul(g.scale(g.rms_norm(sum, {}, 1e-5f), 0.5f), g.weight("scales", {kDim}));
+  const Value h = normed(sum), dense = product("o", g.gated_act(Act::gelu, product("k", h), product("v", h)));
+  const auto [ids, shares] = g.moe_route(g.linear(branch, g.weight("router", {kExperts, kDim})), {.n_used = 2});
+  const Value each = g.moe_linear(normed(sum), {.weight = g.weight("each", {kExperts, 2 * kDim, kDim})}, ids);
+  const Value act = g.gated_act(Act::gelu, g.slice(each, 0, kDim), g.slice(each, kDim, kDim));
+  const Value back = g.moe_linear(act, {.weight = g.weight("back", {kExperts, kDim, kDim})}, ids);
+  take(g, g.add(sum, normed(g.add(normed(dense), normed(g.moe_combine(back, shares))))), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<FakeLaunch>& launches = *fake().last_replay;
+  // q; the gate with the router; down; the experts; their mix; the head.
+  EXPECT_EQ(kernels_of(launches),
+            (std::vector<std::string>{"embed", "product", "add_normed", "product", "product", "product", "product",
+                                      "add_normed", "product", "sample_parts", "sample_rows"}));
+  const std::vector<simt::ProductShape> shapes = product_shapes(launches);
+  EXPECT_EQ(of_each(&simt::ProductShape::spreads_other, shapes), (std::vector<int>{0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(of_each(&simt::ProductShape::starts_next_late, shapes), (std::vector<int>{0, 0, 1, 1, 0, 0}));
+  EXPECT_EQ(of_each(&simt::ProductShape::is_early, shapes), (std::vector<int>{0, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(of_each(&simt::ProductShape::finds_early, shapes), (std::vector<int>{0, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(params_of<simt::ProductParams>(launches[3]).spread_x, params_of<simt::AddNormedParams>(launches[2]).branch);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
 TEST_F(CudaPlanTest, experts_beside_a_product_leave_its_sum_to_it) {
   constexpr int kExperts = 8;
   const Format& q8 = *find_format("q8_0");

@@ -200,6 +200,8 @@ struct ProductShape {
   int n_route_segments;         // of the router's logits
   int starts_next_late;         // when its own wait is over: the next launch may read what came before this one
   int is_early;                 // the launch before it does: experts' row, or a mix's logits, are there before the wait
+  int finds_early;              // experts: the logits are there before the wait too
+  int spreads_other;            // what is spread reads a row of its own, as it is: ProductParams::spread_x
 };
 ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_BOTH int last_groups_of(int n_in) {
@@ -276,6 +278,7 @@ struct ProductParams {
   const int* expert_ids;     // [n_used or n_mixed]
   const float* mix_weights;  // [n_mixed]
   const float* shared_gate;  // the shared expert's result is gated by the sum of these
+  const float* spread_x;     // the row of a spread class, if it has its own
   int n_parts, n_classes;
 };
 

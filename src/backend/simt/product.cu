@@ -271,8 +271,7 @@ struct Output {
 
 // ---- experts ----
 
-// Every block for itself; the first of those that come first leaves the result for later launches. Weights are there
-// when the warps that multiply meet next.
+// Every block for itself. Weights are there when the warps that multiply meet next.
 ZINC_DEVICE void find_experts(const RouteSource& p, Used& used) {
   constexpr int kExperts = kShape.n_experts > 0 ? kShape.n_experts : 1;
   constexpr int kAll = kShape.n_used + kShape.n_mixed, kChosen = kAll > 0 ? kAll : 1;
@@ -296,10 +295,14 @@ ZINC_DEVICE void find_experts(const RouteSource& p, Used& used) {
   const float weight = weigh_known<kExperts, kChosen>(logits, logit, kShape.route_mode, p.scale);
   if (lane_id() >= kChosen) return;
   used.weights[lane_id()] = weight;
-  if (kShape.n_used > 0 && blockIdx.x == 0) {
-    p.ids[lane_id()] = id;
-    p.weights[lane_id()] = weight;
-  }
+}
+
+// For later launches, by the threads that found them. Behind the wait: the launch before may still read what was there.
+ZINC_DEVICE void leave_experts(const RouteSource& p, const Used& used) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (blockIdx.x > 0 || i >= kShape.n_used) return;
+  p.ids[i] = used.ids[i];
+  p.weights[i] = used.weights[i];
 }
 
 ZINC_DEVICE void load_experts(const ProductParams& p, Used& used) {
@@ -350,9 +353,13 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   load();
   __syncwarp();
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
-  RowInput<0>::fetch_norm(p.source, norm);
+  if constexpr (kShape.spreads_other == 0) RowInput<0>::fetch_norm(p.source, norm);
   wait_for_inputs();
-  RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments);
+  if constexpr (kShape.spreads_other != 0) {
+    RowInput<0>::prepare_as_is(p.spread_x, shared + kRoom.x);
+  } else {
+    RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments);
+  }
 #pragma unroll 1
   for (int parity = 0; unit < end; parity ^= 1) {
     wait_at(gate, parity);
@@ -525,7 +532,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   __syncthreads();
   if constexpr (kRanks > 1) cluster_arrives();
   constexpr bool kIsRowEarly = kShape.is_early != 0 && kShape.n_used > 0,
-                 kAreLogitsEarly = kShape.is_early != 0 && kShape.n_mixed > 0;
+                 kAreLogitsEarly = kShape.finds_early != 0 || (kShape.is_early != 0 && kShape.n_mixed > 0);
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
   const int block = block_of(c.format);
   if constexpr (kIsRowEarly) {
@@ -547,6 +554,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   float* all_sums = norm + (kRanks > 1 && kShape.input == kNormedRow ? kShape.n_in : 0);
   if constexpr (!kIsRowEarly) RowInput<0>::fetch_norm(p.source, norm);
   if constexpr (!kHasExperts || kAreLogitsEarly) wait_for_inputs();
+  if constexpr (kShape.n_used > 0 && kShape.n_experts > 0) leave_experts(p.route, used);
   const int i = static_cast<int>(threadIdx.x), panel = i / kRankRows, rank = kRanks > 1 ? cluster_rank() : 0;
   const int row = rank * kRankRows + i % kRankRows;
   Output output;

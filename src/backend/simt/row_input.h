@@ -181,6 +181,13 @@ struct RowInput {
     }
   }
 
+  // A row of floats that is neither normed nor gated, whatever the program's is.
+  static ZINC_DEVICE void prepare_as_is(const float* x, u8* shared) {
+    for (int s = warp_id(); s < kSegments; s += kProductWarps)
+      write(load_row(x, s * kSegmentElems + lane_id() * 8), s, shared);
+    meet<kProductThreads>(1);
+  }
+
   // Segments begin .. end - 1, those of all rows counted.
   static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room, int begin, int end) {
     if constexpr (kIsNormed) {
