@@ -53,6 +53,7 @@ struct Lowering::RowLaunch {
   void choose_pairs();
   void choose_ranks(int n_multiprocessors, int most_ranks);
   bool is_one_batch(int n_ranks) const;
+  int most_panels() const;  // of a cluster
   // The bytes that pass through the busiest block.
   int64_t share_blocks(int n_multiprocessors, int n_ranks);
   void size_memory();
@@ -148,23 +149,30 @@ int64_t Lowering::RowLaunch::share_blocks(int n_multiprocessors, int n_ranks) {
   return std::ranges::max(loads);
 }
 
+int Lowering::RowLaunch::most_panels() const {
+  int most = 1;
+  for (const simt::ProductClass& c : classes()) {
+    if (!c.is_spread) most = std::max(most, c.each + (c.n_more > 0 ? 1 : 0));
+  }
+  return most;
+}
+
 // Blocks of a cluster tell each other once that their sums are there.
 bool Lowering::RowLaunch::is_one_batch(int n_ranks) const {
   simt::ProductShape tried = shape;
   tried.n_ranks = n_ranks;
-  tried.most_panels = 1;
-  for (const simt::ProductClass& c : classes()) {
-    if (!c.is_spread) tried.most_panels = std::max(tried.most_panels, c.each + (c.n_more > 0 ? 1 : 0));
-  }
+  tried.most_panels = most_panels();
   return simt::batch_panels(tried) == tried.most_panels;
 }
 
-// Larger clusters where that leaves no block with more to do, and each with fewer segments of the row to prepare.
+// Larger clusters where that leaves no block with more to do, and each with fewer segments of the row to prepare. Where
+// a block's pairs take a unit each, and all are in its ring beforehand, another block would only have to be waited for.
 void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
   constexpr int kFewSegments = 4;
   shape.n_ranks = 1;
   int64_t least = share_blocks(n_multiprocessors, 1);
   if (least == 0) return;  // all is spread
+  if (most_panels() * simt::units_of(shape) <= shape.n_pairs && least <= shape.ring_bytes) return;
   for (int n = 2; n <= std::min({most_ranks, simt::units_of(shape), n_multiprocessors}); n *= 2) {
     const int64_t most = share_blocks(n_multiprocessors, n);
     if (most > least || (most == least && simt::segments_of(shape.n_in) < n * kFewSegments)) continue;
@@ -180,12 +188,10 @@ void Lowering::RowLaunch::size_memory() {
   // Two launches' blocks are on a multiprocessor, one of them with a little over half of its memory (Lowering::add).
   const int half = (112 << 10) - 512 - 8 * shape.n_experts;
   const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
-  shape.most_panels = 1;
+  shape.most_panels = most_panels();
   for (const simt::ProductClass& c : classes()) {
     const bool is_float = format_of(c).rounded_block == 0;
     shape.x_bytes = std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
-    if (c.is_spread) continue;
-    shape.most_panels = std::max(shape.most_panels, c.each + (c.n_more > 0 ? 1 : 0));
   }
   const int n_panels = simt::batch_panels(shape), n_halves = n_panels < shape.most_panels ? 2 : 1;
   shape.partial_floats = n_halves * n_panels * simt::units_of(shape) * simt::kPanelRows / shape.n_ranks;

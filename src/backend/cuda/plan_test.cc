@@ -263,7 +263,7 @@ TEST_F(CudaPlanTest, a_branch_of_the_residual_runs_with_the_sum_it_is_of) {
   ASSERT_TRUE(plan->wait().ok());
 }
 
-// Three segments of each of a gate's matrices, and three experts' with one each, for two blocks.
+// Three segments of each of a gate's matrices, and five experts' with one each, for two blocks.
 TEST_F(CudaPlanTest, an_odd_number_of_segments_is_shared_out_among_the_blocks_of_a_cluster) {
   constexpr int kWide = 768, kFf = 256, kExperts = 8;
   fake().n_multiprocessors = 132;
@@ -275,7 +275,7 @@ TEST_F(CudaPlanTest, an_odd_number_of_segments_is_shared_out_among_the_blocks_of
   const Value wide = g.linear(g.embed(g.weight("embd", {kVocab, kDim})), g.weight("wide", {kWide, kDim}));
   const auto gated = [&](Value a, Value b) { return g.gated_act(Act::silu, a, b); };
   const Value x = gated(g.linear(wide, g.weight("gate", {kDim, kWide})), g.linear(wide, g.weight("up", {kDim, kWide})));
-  const auto route = g.moe_route(g.linear(x, g.weight("router", {kExperts, kDim})), {.n_used = 3});
+  const auto route = g.moe_route(g.linear(x, g.weight("router", {kExperts, kDim})), {.n_used = 5});
   const auto experts = [&](Value v, const char* name, const Shape& shape) {
     return g.moe_linear(v, {.weight = g.weight(name, shape)}, route.ids);
   };
@@ -328,6 +328,27 @@ TEST_F(CudaPlanTest, a_router_whose_row_is_there_runs_beside_the_gate_before_it)
   EXPECT_EQ(of_each(&simt::ProductShape::is_early, shapes), (std::vector<int>{0, 0, 0, 1, 1, 0}));
   EXPECT_EQ(of_each(&simt::ProductShape::finds_early, shapes), (std::vector<int>{0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(params_of<simt::ProductParams>(launches[3]).spread_x, params_of<simt::AddNormedParams>(launches[2]).branch);
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+// qwen3-0.6b's output: eight pairs of warps, eight segments.
+TEST_F(CudaPlanTest, a_panel_that_a_block_multiplies_at_once_takes_no_cluster) {
+  constexpr int kHeads = 2048, kRow = 1024;
+  fake().n_multiprocessors = 132;
+  const Format& q4 = *find_format("q4_k");
+  weights_set_.add("heads", {kHeads, kDim}, *find_format("q8_0")).add("out", {kRow, kHeads}, q4);
+  weights_set_.add("wide", {3 * kRow, kRow}, q4).add("down", {kDim, 3 * kRow}, q4);
+  GraphBuilder g("small", weights_set_.source());
+  const auto product = [&](Value v, const char* name, int64_t n_out, int64_t n_in) {
+    return g.linear(v, g.weight(name, {n_out, n_in}));
+  };
+  const Value heads = product(g.embed(g.weight("embd", {kVocab, kDim})), "heads", kHeads, kDim);
+  const Value wide = product(product(heads, "out", kRow, kHeads), "wide", 3 * kRow, kRow);
+  take(g, product(wide, "down", kDim, 3 * kRow), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<simt::ProductShape> shapes = product_shapes(*fake().last_replay);
+  EXPECT_EQ(of_each(&simt::ProductShape::n_ranks, shapes), (std::vector<int>{1, 1, 1, 2, 1}));
   ASSERT_TRUE(plan->wait().ok());
 }
 
