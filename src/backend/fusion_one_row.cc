@@ -1,5 +1,6 @@
 // What runs as one kernel in steps of one row alone: delta layers, and norms before the residual.
 #include <algorithm>
+#include <array>
 
 #include "backend/fusion.h"
 
@@ -125,6 +126,20 @@ void Fusion::find_added_norms() {
       break;
     }
   }
+}
+
+// Where none of its members runs with something else.
+const AddNormed* Fusion::add_normed_with(int i) const {
+  for (const AddNormed& group : added_norms_) {
+    const std::array members = {group.norms[0], group.norms[1],    group.sum,          group.outer,     group.add,
+                                group.mul,      group.branch_norm, group.branch_scale, group.branch_mul};
+    if (std::ranges::find(members, i) == members.end()) continue;
+    const auto runs_elsewhere = [&](int member) {
+      return member >= 0 && (is_absorbed(member, false) || combine_at(member) >= 0);
+    };
+    return std::ranges::any_of(members, runs_elsewhere) ? nullptr : &group;
+  }
+  return nullptr;
 }
 
 const AddNormed* Fusion::add_normed_at(int i) const {

@@ -114,6 +114,10 @@ Status Lowering::lower_all() {
       if (Status s = lower_add_normed(*group); !s.ok()) return s;
       continue;
     }
+    if (const AddNormed* group = is_one_row() ? nullptr : room_.fusion().add_normed_with(i)) {
+      if (Status s = i == group->at ? lower_add_normed(*group) : ok_status(); !s.ok()) return s;
+      continue;
+    }
     if (room_.fusion().is_absorbed(i, is_one_row())) continue;
     const Lower lower = find(node(i).op);
     if (!lower) return fail(ErrorCode::unsupported, "the cuda backend has no kernel for {}", op_name(node(i).op));

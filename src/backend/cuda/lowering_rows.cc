@@ -87,6 +87,8 @@ Status Lowering::lower_add_normed(const AddNormed& group) {
   params.out = room_.floats(node(group.mul >= 0 ? group.mul : group.add).out[0]);
   params.scale = group.mul >= 0 ? vector(node(group.mul).in[1]) : nullptr;
   params.width = static_cast<int>(width(node(group.add).out[0]));
+  params.n_rows = n_rows(node(group.add).out[0]);
+  params.most_rows = max_rows(node(group.add).out[0]);
   if (group.branch_mul >= 0) {
     params.branch = room_.floats(node(group.branch_mul).out[0]);
     params.branch_norm_weights = vector(node(group.branch_norm).in[1]);
@@ -96,7 +98,8 @@ Status Lowering::lower_add_normed(const AddNormed& group) {
   }
   const int64_t n_segments = div_up(params.width, simt::kWarps * simt::kSegmentElems);
   const std::string shape = fmt::format("inline constexpr int kStreamSegments = {};", n_segments);
-  return emit({"residual", "", shape}, "add_normed", params, one_per_multiprocessor(1));
+  return emit({"residual", "", shape}, "add_normed", params,
+              is_one_row() ? one_per_multiprocessor(1) : params.most_rows);
 }
 
 Status Lowering::lower_rope(int i) {

@@ -221,7 +221,7 @@ TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
   ASSERT_TRUE(plan->wait().ok());
 }
 
-TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_in_a_step_of_one_row) {
+TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_with_it) {
   weights_set_.add("factor", {1});
   GraphBuilder g("norms", weights_set_.source());
   const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
@@ -238,6 +238,14 @@ TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_in_a_step_of_one_r
   EXPECT_EQ(kernels, (std::vector<std::string>{"embed", "product", "add_normed", "product", "add_normed", "product",
                                                "sample_parts", "sample_rows"}));
   ASSERT_TRUE(plan->wait().ok());
+  const std::unique_ptr<Plan> larger = compile({.max_tokens = 16, .max_seqs = 1, .max_outputs = 1});
+  start(*larger, 0, 12);
+  const std::vector<FakeLaunch>& launches = *fake().last_replay;
+  EXPECT_EQ(std::ranges::count(kernels_of(launches), "add_normed"), 2);
+  EXPECT_EQ(std::ranges::count(kernels_of(launches), "elementwise"), 0);
+  const auto fused = std::ranges::find(launches, "add_normed", &FakeLaunch::kernel);
+  EXPECT_EQ(fused->config.grid_x, 16u);
+  ASSERT_TRUE(larger->wait().ok());
 }
 
 // What only the sum's first reader wants of it is made beside it.

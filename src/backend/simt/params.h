@@ -326,8 +326,8 @@ struct GatedActParams {
   int one_gate, act;          // one_gate: the n_rows' rows have one gate each
 };
 
-// The residual stream between two products of a step of one row: out = (residual + t) * scale, where t is one row
-// normed, or two normed rows added up, and t normed once more if has_outer. branch = out normed * factor * weights.
+// The residual stream between two products: out = (residual + t) * scale, where t is one row normed, or two normed rows
+// added up, and t normed once more if has_outer. branch = out normed * factor * weights.
 struct AddNormedParams {
   const float* x[2];
   const float* weights[2];  // of their norms; null: none
@@ -343,6 +343,8 @@ struct AddNormedParams {
   float branch_eps, branch_factor;
   int n_normed, has_outer;
   int width;  // a multiple of 8
+  int most_rows;
+  const int* n_rows;
 };
 inline constexpr int kMostStreamSegments = 4;  // of a warp: rows of up to 8192 numbers
 

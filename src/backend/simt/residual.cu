@@ -1,5 +1,5 @@
-// The residual stream of models that norm what a block gives before they add it: all that lies between two products, in
-// a step of one row. Sums have the order of norm_rows (rows.cu), so the numbers are those of larger steps. A program of
+// The residual stream of models that norm what a block gives before they add it: all that lies between two products in
+// a step of one row, up to the next norm in larger ones. Sums have the order of norm_rows (rows.cu). A program of
 // this file begins with kStreamSegments, a warp's of a row: in registers, of which half a multiprocessor's must do.
 #include "backend/simt/rounding.h"
 
@@ -50,11 +50,11 @@ struct Stream {
   }
 };
 
-// The first block; further ones are idle.
+// A block for each row; further ones are idle.
 ZINC_KERNEL_2 add_normed(__grid_constant__ const AddNormedParams p) {
   __shared__ float room[kWarps];
   let_next_start();
-  if (blockIdx.x > 0) return wait_for_previous();
+  if (static_cast<int>(blockIdx.x) >= p.most_rows) return wait_for_previous();
   touch_params(p);
   constexpr int kLine = 32;  // floats
   for (int at = static_cast<int>(threadIdx.x) * kLine; at < p.width; at += kThreads * kLine) {
@@ -65,25 +65,27 @@ ZINC_KERNEL_2 add_normed(__grid_constant__ const AddNormedParams p) {
   }
   const float scale = p.scale ? p.scale[0] : 1.0f;
   wait_for_previous();
+  if (p.most_rows > 1 && static_cast<int>(blockIdx.x) >= *p.n_rows) return;
+  const long long begin = static_cast<long long>(blockIdx.x) * p.width;
   Stream row, other, residual;
-  row.load(p.x[0], p.width);
-  if (p.n_normed == 2) other.load(p.x[1], p.width);
+  row.load(p.x[0] + begin, p.width);
+  if (p.n_normed == 2) other.load(p.x[1] + begin, p.width);
   constexpr bool kHasRoom = kStreamSegments < 4;  // for the residual beside two rows and their norms' weights
-  if constexpr (kHasRoom) residual.load(p.residual, p.width);
+  if constexpr (kHasRoom) residual.load(p.residual + begin, p.width);
   row.norm(p.weights[0], p.eps[0], p.width, room);
   if (p.n_normed == 2) {
     other.norm(p.weights[1], p.eps[1], p.width, room);
     row.change([&](float x, int j, int i) { return x + other.part[j].v[i]; });
   }
   if (p.has_outer) row.norm(p.outer_weights, p.outer_eps, p.width, room);
-  if constexpr (!kHasRoom) residual.load(p.residual, p.width);
+  if constexpr (!kHasRoom) residual.load(p.residual + begin, p.width);
   row.change([&](float x, int j, int i) { return (residual.part[j].v[i] + x) * scale; });
-  row.store(p.out, p.width);
+  row.store(p.out + begin, p.width);
   if (!p.branch) return;
   other.load(p.branch_weights, p.width);
   row.norm(p.branch_norm_weights, p.branch_eps, p.width, room);
   row.change([&](float x, int j, int i) { return x * p.branch_factor * other.part[j].v[i]; });
-  row.store(p.branch, p.width);
+  row.store(p.branch + begin, p.width);
 }
 
 }  // namespace zinc::simt
