@@ -151,6 +151,13 @@ std::vector<CaseSource> attention_cases() {
   // Steps of one token over more positions than are attended to at once: parts are left and merged again.
   add("one token far on", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16},
       {{{0, 0, 260}}, {{0, 260, 1}}, {{0, 261, 1}}});
+  // A unit of positions is full, and the next one begins; the window ends within one.
+  const std::vector<std::vector<TokenRun>> far = {
+      {{0, 0, 318}}, {{0, 318, 1}}, {{0, 319, 1}}, {{0, 320, 1}}, {{0, 321, 1}}};
+  add("one token far on, heads of 128", {.heads = 4, .kv_heads = 1, .k_dim = 128, .v_dim = 128, .kv_format = &k_f16},
+      far);
+  add("one token far on, windowed",
+      {.heads = 3, .kv_heads = 1, .k_dim = 64, .v_dim = 64, .window = 100, .kv_format = &k_f16}, far);
   add("sinks", {.sinks = true}, chunks);
   add("sinks and window", {.window = 4, .sinks = true}, chunks);
   add("softcap", {.softcap = 2, .size = 8}, chunks);
