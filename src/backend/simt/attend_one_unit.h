@@ -272,15 +272,15 @@ struct OneUnit {
     const int quad = lane_id() / 4, i = lane_id() % 4, row = lane_id() % 8, member = block.member;
     const int group = min(block.group, kGroups - 1);
     const InShared unit(room.units[group], block.kv);
-    const int turned = row / 2 * 4 + lane_id() / 8 % 2 * 2 + row % 2;
+    const int turned = row / 2 * 4 + lane_id() / 16 * 2 + row % 2;
     key = place_of(room, unit.key_at(member * kTiles * 8 + quad, i));
-    value = place_of(room, unit.value_at(turned, member * kUnitDims + lane_id() / 16 * 8));
+    value = place_of(room, unit.value_at(turned, member * kUnitDims + lane_id() / 8 % 2 * 8));
     query = place_of(room, room.q + quad * kQueryStride + 4 * i);
     weight_to = place_of(room, room.weights[group] + quad * (kWeightStride / 2) + member * kTiles * 4 + i);
     weight_from = place_of(room, room.weights[group] + quad * (kWeightStride / 2) + 2 * i);
     exchange_to = place_of(room, room.exchange[group] + member * kUnitRows + quad);
     exchange = place_of(room, room.exchange[group] + quad);
-    result = place_of(room, &room.values[0][min(quad, kRows - 1)][member * kUnitDims + 2 * i]);
+    result = place_of(room, &room.values[0][min(2 * i, kRows - 1)][member * kUnitDims + quad]);
     for (int* place : {&key, &value, &query, &weight_to, &weight_from, &exchange_to, &exchange, &result})
       settle(*place);
   }
@@ -345,10 +345,11 @@ struct OneUnit {
     return all;
   }
   // REQUIRES: the group met after soften(). Values' terms are in the places of weigh_sixteen(): a lane names the rows
-  // of matrices, positions 4 j and 4 j + 1 of 16, then 4 j + 2 and 4 j + 3, for two times eight dimensions.
+  // of matrices, positions 4 j and 4 j + 1 of 16, then 4 j + 2 and 4 j + 3, for two times eight dimensions. Dimensions
+  // are the rows of what is multiplied, which has 16 of them, and rows of the unit its columns, of which there are 8.
   ZINC_DEVICE void weigh(int unit, Running all) const {
     const int u = static_cast<u32>(unit) % kChunkUnits, quad = lane_id() / 4, i = lane_id() % 4;
-    float values[8][4];
+    float values[kUnitDims / 16][4];
     all.sum = in_room<float>(block.room, exchange + kGroupWarps * kUnitRows * 4);
 #pragma unroll
     for (int w = 1; w < kGroupWarps; ++w) {
@@ -356,23 +357,26 @@ struct OneUnit {
     }
     clear(values);
     constexpr int kStride = (kValueRow + 63) / 64 * 128 + 32;
-    // Registers suffice for the loads of all of them at once with heads of 128 only.
-#pragma unroll(kValueRow == 128 ? 4 : 2)
+#pragma unroll
     for (int k = 0; k < kUnitPositions / 16; ++k) {
       const uint2 a = in_room<uint2>(block.room, weight_from + k * 32);
 #pragma unroll
       for (int d = 0; d < kUnitDims / 16; ++d) {
-        const uint4 v = load_turned(&in_room<u8>(block.room, value + k * 16 * kStride + d * 32));
-        multiply_halves(values[2 * d], a.x, 0, a.y, 0, v.x, v.y);
-        multiply_halves(values[2 * d + 1], a.x, 0, a.y, 0, v.z, v.w);
+        const uint4 v = load_turned(&in_room<u8>(block.room, value), k * 16 * kStride + d * 32);
+        multiply_halves(values[d], v.x, v.y, v.z, v.w, a.x, a.y);
       }
     }
-    if (quad >= kRows) return;
-    if (block.member == 0 && i == 0) block.room.runs[u][quad] = all;
+    if (block.member == 0 && i == 0 && quad < kRows) block.room.runs[u][quad] = all;
 #pragma unroll
-    for (int t = 0; t < 8; ++t) {
-      if (kValueRow % 64 != 0 && block.member * kUnitDims + 8 * t >= kValueRow) break;
-      in_room<float2>(block.room, result + u * kUnitGap + t * 32) = make_float2(values[t][0], values[t][1]);
+    for (int e = 0; e < 2; ++e) {
+      if (2 * i + e >= kRows) continue;
+#pragma unroll
+      for (int d = 0; d < kUnitDims / 16; ++d) {
+        if (kValueRow % 64 != 0 && block.member * kUnitDims + 16 * d >= kValueRow) continue;
+        const int to = result + u * kUnitGap + e * kSumRow * 4 + d * 64;
+        in_room<float>(block.room, to) = values[d][e];
+        in_room<float>(block.room, to + 32) = values[d][e + 2];
+      }
     }
   }
 

@@ -287,13 +287,13 @@ ZINC_DEVICE void multiply_halves(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, 
 #endif
 }
 
-// Four matrices of 8 x 8 halves, turned over; a lane names row lane % 8 of matrix lane / 8.
-ZINC_DEVICE uint4 load_turned(const void* row) {
+// Four matrices of 8 x 8 halves, turned over; a lane names row lane % 8 of matrix lane / 8, so many bytes after `row`.
+ZINC_DEVICE uint4 load_turned(const void* row, int n_bytes = 0) {
   uint4 m = {0, 0, 0, 0};
 #if __CUDA_ARCH__ >= 750
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
-               : "r"(shared_address(row))
+               : "r"(shared_address(row) + n_bytes)
                : "memory");
 #endif
   return m;

@@ -211,13 +211,13 @@ inline void multiply_16(int (&d)[4], int a0, int a1, int b0) {
   multiply_fragments<int, 1>(d, words, columns, dot_bytes);
 }
 
-inline uint4 load_turned(const void* row) {
+inline uint4 load_turned(const void* row, int n_bytes = 0) {
   u32 words[4];
   for (int matrix = 0; matrix < 4; ++matrix) {
     u32 halves[2];
     for (int i = 0; i < 2; ++i) {
       const int lane = matrix * 8 + emulated_lane() % 4 * 2 + i;
-      const void* its_row = emulated_from_lane(row, lane);
+      const void* its_row = emulated_from_lane(static_cast<const u8*>(row) + n_bytes, lane);
       halves[i] = static_cast<const u16*>(its_row)[emulated_lane() / 4];
     }
     words[matrix] = halves[0] | halves[1] << 16;
