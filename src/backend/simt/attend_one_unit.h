@@ -73,21 +73,23 @@ struct OneBlock {
     return make_int2(column(unit * kUnitPositions), column(unit * kUnitPositions + kPagePositions));
   }
 
-  // All of the unit was there before this step, and its copies are the same for all threads but for where they begin.
+  // All of the unit was there before this step, and nothing is written between its copies.
   ZINC_DEVICE bool is_whole(int unit) const {
-    return kShape.kv_format == kKvF16 && kKeyBlocks * 4 % kGroupWarps == 0 && kValueRow == kGroupWarps * kUnitDims &&
-           unit * kUnitPositions >= oldest && unit * kUnitPositions + kUnitPositions <= position;
+    return kIsEven && unit * kUnitPositions >= oldest && unit * kUnitPositions + kUnitPositions <= position;
   }
 
   // ---- copies, by the threads of a group ----
 
+  // Halves, and a unit's copies are the same for all threads but for where they begin.
+  static constexpr bool kIsEven =
+      kShape.kv_format == kKvF16 && kKeyBlocks * 4 % kGroupWarps == 0 && kValueRow == kGroupWarps * kUnitDims;
   ZINC_DEVICE int member_thread() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
   ZINC_DEVICE UnitPages pages_of(int unit, int2 found, int last_known) const {
     return UnitPages(head_of(kv, found.x, kv_head), head_of(kv, found.y, kv_head), unit, oldest, last_known);
   }
-  ZINC_DEVICE void copy_keys(int unit, const UnitPages& pages) const {
+  ZINC_DEVICE void copy_keys(const UnitPages& pages) const {
     const InShared to(room.units[group], kv);
-    if (is_whole(unit)) {  // a warp copies a piece of 32 positions at a time
+    if constexpr (kIsEven) {  // a warp copies a piece of 32 positions at a time; scores of what is not there are masked
       constexpr int kTurns = kKeyBlocks * 4 / kGroupWarps, kBytes = kPagePositions * 16;
       u8* at = to.keys + member * InShared::kPieceStride + lane_id() * 16;
       const int from = member * kBytes + lane_id() * 16;
@@ -110,14 +112,28 @@ struct OneBlock {
   ZINC_DEVICE void copy_values(int unit, const UnitPages& pages) const {
     constexpr int kPieces = kValueRow / 8;
     const InShared to(room.units[group], kv);
-    if (is_whole(unit)) {  // the group copies four rows at a time
+    if constexpr (kIsEven) {  // the group copies four rows at a time
       constexpr int kTurns = kUnitPositions / 4, kBytes = kValueRow * 2;
       const int row = member_thread() / kPieces, dim = member_thread() % kPieces * 8;
       u8* at = to.value_at(row, dim);
       const int from = kv.value_begin + row * kBytes + dim * 2;
+      if (is_whole(unit)) {
 #pragma unroll
-      for (int k = 0; k < kTurns; ++k) {
-        copy_16(at + (k / 4 * 16 + k % 4) * to.value_stride, pages.page[k / 8] + from + k % 8 * 4 * kBytes);
+        for (int k = 0; k < kTurns; ++k) {
+          copy_16(at + (k / 4 * 16 + k % 4) * to.value_stride, pages.page[k / 8] + from + k % 8 * 4 * kBytes);
+        }
+        return;
+      }
+      const int oldest_row = pages.oldest - pages.first - row, last_row = pages.last - pages.first - row;
+#pragma unroll 1
+      for (int k = 0; k < kTurns; k += 4, at += 16 * to.value_stride) {
+        const u8* first = (k < 8 ? pages.page[0] : pages.page[1]) + from + k % 8 * 4 * kBytes;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const int its = (k + j) * 4;
+          copy_16_or_clear(at + j * to.value_stride, first + j * 4 * kBytes,
+                           its <= last_row && (kShape.window == 0 || its >= oldest_row));
+        }
       }
       return;
     }
@@ -177,11 +193,11 @@ struct OneBlock {
       *reinterpret_cast<uint4*>(to.value_at(i / kPieces, i % kPieces * 8)) = make_uint4(0, 0, 0, 0);
     }
   }
-  // Begins to load a group's unit, positions up to last_known: those past it stand for it, or for nothing.
+  // Begins to load a group's unit, positions up to last_known: values past it are zero, or stand for it.
   ZINC_DEVICE void load(int unit, int2 found, int last_known) const {
-    if (unit >= 0 && last_known >= max(unit * kUnitPositions, oldest)) {
+    if (unit >= 0 && (kIsEven || last_known >= max(unit * kUnitPositions, oldest))) {
       const UnitPages pages = pages_of(unit, found, last_known);
-      copy_keys(unit, pages);
+      copy_keys(pages);
       end_copies();
       copy_values(unit, pages);
     } else if (unit >= 0) {
@@ -388,7 +404,7 @@ struct OneUnit {
     score(scores);
     mask(unit, scores);
     meet();  // the keys have been read
-    if (next >= 0) block.copy_keys(next, block.pages_of(next, found, block.position));
+    if (next >= 0) block.copy_keys(block.pages_of(next, found, block.position));
     end_copies();
     const Running all = soften(scores);
     await();  // the values; and weights have been written

@@ -166,6 +166,15 @@ ZINC_DEVICE void copy_async(void* to, const void* from) {
 #endif
 }
 ZINC_DEVICE void copy_16(void* to, const void* from) { copy_async<16>(to, from); }
+// Zeros if `is_there` is not: then nothing is read.
+ZINC_DEVICE void copy_16_or_clear(void* to, const void* from, bool is_there) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(is_there ? 16 : 0));
+#else
+  for (int i = 0; i < 4; ++i) static_cast<u32*>(to)[i] = is_there ? static_cast<const u32*>(from)[i] : 0;
+#endif
+}
 ZINC_DEVICE void end_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");

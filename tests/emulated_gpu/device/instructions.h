@@ -102,6 +102,10 @@ void copy_async(void* to, const void* from) {
 #endif
 }
 inline void copy_16(void* to, const void* from) { copy_async<16>(to, from); }
+inline void copy_16_or_clear(void* to, const void* from, bool is_there) {
+  alignas(16) static const u32 zeros[4] = {0, 0, 0, 0};
+  copy_async<16>(to, is_there ? from : zeros);
+}
 inline void end_copies() { emulated_end_copies(); }
 template <int n>
 void await_copies() {
