@@ -10,7 +10,8 @@ using Kv = KvOf<kShape.kv_format>::Type;
 constexpr int kKeyDim = kShape.k_dim, kValueDim = kShape.v_dim, kRows = kShape.tile_heads;
 constexpr int kKeyBlocks = (kKeyDim + 31) / 32, kValueRow = (kValueDim + 31) / 32 * 32;
 constexpr int kGroupWarps = warps_of_unit(kShape), kGroups = units_at_once(kShape), kTiles = 8 / kGroupWarps;
-constexpr int kHeadRow = attend_head_floats(kShape), kQueryStride = kKeyBlocks * 16 + 4;
+constexpr int kHeadRow = attend_head_floats(kShape);
+constexpr int kQueryRows = 8, kQueryStride = kKeyBlocks * 32 + 4;  // in pairs: each has a zero beside it
 constexpr int kSegments = (kHeadRow + kSegmentElems - 1) / kSegmentElems;  // of a head: eight numbers a lane each
 // Results: warps that share a row, neighbouring numbers of a lane, and how many of these it has.
 constexpr int kRowWarps = kWarps / kRows, kWide = kValueDim % 2 == 0 ? 2 : 1, kTurn = kRowWarps * 32 * kWide;
@@ -23,7 +24,7 @@ static_assert(kRows <= 6, "a warp for each head, two for the key and the value; 
 struct OneRoom {
   u8 units[kGroups][unit_bytes(kKeyDim, kValueDim)];
   float heads[kRows + 2][kHeadRow];  // queries and the key before they are turned
-  u32 q[kUnitRows * kQueryStride];   // queries as halves
+  u32 q[kQueryRows * kQueryStride];  // queries as halves: a pair, zero for the row eight further on, and so on
   u32 weights[kGroups][kUnitRows * (kWeightStride / 2)];
   float exchange[kGroups][2 * kGroupWarps * kUnitRows];
   float values[kChunkUnits][kRows][kSumRow];  // results of units

@@ -232,7 +232,7 @@ struct HeadPlace {
     const int at = static_cast<u32>(block.position) % kUnitPositions;
     const InShared to(block.room.units[its_group], block.kv);
     const bool has_it = dim < (which == 2 ? kValueRow : kKeyBlocks * 32);
-    const void* place = which == 0   ? static_cast<const void*>(block.room.q + warp_id() * kQueryStride + dim / 2)
+    const void* place = which == 0   ? static_cast<const void*>(block.room.q + warp_id() * kQueryStride + dim)
                         : which == 1 ? to.key_at(at, dim / 8)
                                      : to.value_at(at, dim);
     room = has_it && (which == 0 || (which > 0 && is_here)) ? place_of(block.room, place) : -1;
@@ -254,7 +254,12 @@ struct HeadPlace {
     } else if (which > 0) {
       halves = put_bytes<Kv>(block.place, x);
     }
-    if (room >= 0) in_room<uint4>(block.room, room) = halves;
+    if (room < 0) return;
+    if (which == 0) {
+      in_room<uint4>(block.room, room + 16) = make_uint4(halves.z, 0, halves.w, 0);
+      halves = make_uint4(halves.x, 0, halves.y, 0);
+    }
+    in_room<uint4>(block.room, room) = halves;
   }
   // Four lanes share a scale, as Bytes::write's whole warp does. Returns what is kept.
   template <class Bytes>
@@ -291,7 +296,7 @@ struct OneUnit {
     const int turned = row / 2 * 4 + lane_id() / 16 * 2 + row % 2;
     key = place_of(room, unit.key_at(member * kTiles * 8 + quad, i));
     value = place_of(room, unit.value_at(turned, member * kUnitDims + lane_id() / 8 % 2 * 8));
-    query = place_of(room, room.q + quad * kQueryStride + 4 * i);
+    query = place_of(room, room.q + quad * kQueryStride + 8 * i);
     weight_to = place_of(room, room.weights[group] + quad * (kWeightStride / 2) + member * kTiles * 4 + i);
     weight_from = place_of(room, room.weights[group] + quad * (kWeightStride / 2) + 2 * i);
     exchange_to = place_of(room, room.exchange[group] + member * kUnitRows + quad);
@@ -305,15 +310,16 @@ struct OneUnit {
   ZINC_DEVICE void score(float (&scores)[kTiles][4]) const {
     constexpr int kPieceStride = InShared::kPieceStride, kHalf = kKeyBlocks * 4 * kPieceStride;
     clear(scores);
-#pragma unroll(kKeyBlocks <= 4 ? kKeyBlocks : 2)
+    // Scores of a whole unit leave few registers, and turning bytes into halves takes more.
+#pragma unroll(kTiles == 8 && kShape.kv_format != kKvF16 ? 1 : kKeyBlocks <= 4 ? kKeyBlocks : 2)
     for (int b = 0; b < kKeyBlocks; ++b) {
-      const uint4 a = in_room<uint4>(block.room, query + b * 64);
+      const uint4 a = in_room<uint4>(block.room, query + b * 128), c = in_room<uint4>(block.room, query + b * 128 + 16);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
         const int from = key + b * 4 * kPieceStride + t / 4 * kHalf + t % 4 * 128;
         const uint4 k = in_room<uint4>(block.room, from);
-        multiply_halves(scores[t], a.x, 0, a.y, 0, k.x, k.y);
-        multiply_halves(scores[t], a.z, 0, a.w, 0, k.z, k.w);
+        multiply_halves(scores[t], a.x, a.y, a.z, a.w, k.x, k.y);
+        multiply_halves(scores[t], c.x, c.y, c.z, c.w, k.z, k.w);
       }
     }
   }
