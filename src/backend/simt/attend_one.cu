@@ -11,7 +11,7 @@ namespace zinc::simt {
 struct OneResult {
   int row, head, dim;
   bool has_row;
-  float sink;  // of the head, if there are any
+  float sink;  // of the head, if there are any: in the room until units are merged
   float gate[kOuts][kWide];
   float value[kOuts][kWide];
   int runs, values;  // places in the room, of the first unit
@@ -23,7 +23,7 @@ struct OneResult {
     head = block.first_head + row;
     dim = (warp_id() % kRowWarps * 32 + lane_id()) * kWide;
     const float* sinks = block.one.attention.sinks;
-    sink = sinks && has_row ? sinks[head] : 0.0f;
+    if (sinks && has_row && dim == 0) block.room.sinks[row] = sinks[head];
     runs = place_of(block.room, &block.room.runs[0][row]);
     values = place_of(block.room, &block.room.values[0][row][dim]);
     for (int* place : {&row, &head, &dim}) settle(*place);
@@ -43,6 +43,7 @@ struct OneResult {
 
   // The units of a chunk, in order: the first one as it is.
   ZINC_DEVICE Running merge_units(OneRoom& room, int from, int to) {
+    sink = room.sinks[row];
     Running all;
 #pragma unroll 1
     for (int unit = from; unit <= to; ++unit) {
@@ -211,7 +212,7 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
     __syncthreads();
   }
   result.load_gate(one);
-  if (!is_last_of(one.n_done + block.tile, block.n_splits)) return;
+  if (!is_last_of(one.n_done + (result.head - result.row), block.n_splits)) return;
   const Running all = result.merge_chunks(block, block.last - block.first + 1);
   result.write(one, all);
 }

@@ -11,7 +11,7 @@ constexpr int kKeyDim = kShape.k_dim, kValueDim = kShape.v_dim, kRows = kShape.t
 constexpr int kKeyBlocks = (kKeyDim + 31) / 32, kValueRow = (kValueDim + 31) / 32 * 32;
 constexpr int kGroupWarps = warps_of_unit(kShape), kGroups = units_at_once(kShape), kTiles = 8 / kGroupWarps;
 constexpr int kHeadRow = attend_head_floats(kShape);
-constexpr int kQueryRows = 8, kQueryStride = kKeyBlocks * 32 + 4;  // in pairs: each has a zero beside it
+constexpr int kQueryRows = 8, kQueryStride = kKeyBlocks * 32 + 4;          // in pairs: each has a zero beside it
 constexpr int kSegments = (kHeadRow + kSegmentElems - 1) / kSegmentElems;  // of a head: eight numbers a lane each
 // Results: warps that share a row, neighbouring numbers of a lane, and how many of these it has.
 constexpr int kRowWarps = kWarps / kRows, kWide = kValueDim % 2 == 0 ? 2 : 1, kTurn = kRowWarps * 32 * kWide;
@@ -29,6 +29,7 @@ struct OneRoom {
   float exchange[kGroups][2 * kGroupWarps * kUnitRows];
   float values[kChunkUnits][kRows][kSumRow];  // results of units
   Running runs[kChunkUnits][kRows];
+  float sinks[kRows];  // if there are any
 };
 static_assert(sizeof(OneRoom) <= attend_room_bytes(kShape));
 // Chunks whose results of all rows have room where everything else was.

@@ -421,7 +421,7 @@ struct AttendOneParams {
   HeadPart parts[3];
   const float* gate;  // the result is gated(act, gate, result); null: none
   int gate_stride, act;
-  int* n_done;  // [tiles of heads], zero between launches
+  int* n_done;  // [heads], of which a tile has one; zero between launches
 };
 
 // Which numbers a rotation takes together: neighbours; those n_pairs apart, n_pairs a multiple of eight; or any number
