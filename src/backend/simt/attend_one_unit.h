@@ -302,8 +302,10 @@ struct OneUnit {
     exchange_to = place_of(room, room.exchange[group] + member * kUnitRows + quad);
     exchange = place_of(room, room.exchange[group] + quad);
     result = place_of(room, &room.values[0][min(2 * i, kRows - 1)][member * kUnitDims + quad]);
-    for (int* place : {&key, &value, &query, &weight_to, &weight_from, &exchange_to, &exchange, &result})
-      settle(*place);
+    for (int* place : {&key, &value, &query, &weight_to, &weight_from, &result}) settle(*place);
+    if constexpr (kGroupWarps > 1) {
+      for (int* place : {&exchange_to, &exchange}) settle(*place);
+    }
   }
   ZINC_DEVICE void meet() const { group_meets<kGroupWarps>(block.group); }
 
@@ -323,11 +325,12 @@ struct OneUnit {
       }
     }
   }
-  // Scores as the softmax sees them; the largest of the warp's goes to the exchange.
-  ZINC_DEVICE void mask(int unit, float (&scores)[kTiles][4]) const {
-    const int first = unit * kUnitPositions, position = first + block.member * kTiles * 8 + lane_id() % 4 * 2;
-    const bool see_all = first + kUnitPositions - 1 <= block.position && (kShape.window == 0 || first >= block.oldest);
-    float largest = lowest_score();
+  // Scores as the softmax sees them; the largest of the warp's is returned, and goes to the exchange if there are
+  // others.
+  ZINC_DEVICE float mask(int unit, float (&scores)[kTiles][4]) const {
+    const int position = unit * kUnitPositions + block.member * kTiles * 8 + lane_id() % 4 * 2;
+    const int newest = block.position - position, oldest = block.oldest - position;
+    float largest[kTiles];
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -335,21 +338,26 @@ struct OneUnit {
         float& s = scores[t][e];
         s *= scale;
         if constexpr (kShape.has_softcap != 0) s = capped(s);
-        const int its = position + t * 8 + e;
-        if (!see_all && (its > block.position || (kShape.window > 0 && its < block.oldest))) s = lowest_score();
-        largest = fmaxf(largest, s);
+        if (t * 8 + e > newest || (kShape.window > 0 && t * 8 + e < oldest)) s = lowest_score();
       }
+      largest[t] = fmaxf(scores[t][0], scores[t][1]);
     }
-    largest = lanes_max(largest, 4);
-    if (lane_id() % 4 == 0) in_room<float>(block.room, exchange_to) = largest;
+#pragma unroll
+    for (int step = 1; step < kTiles; step *= 2) {
+#pragma unroll
+      for (int t = 0; t + step < kTiles; t += 2 * step) largest[t] = fmaxf(largest[t], largest[t + step]);
+    }
+    largest[0] = lanes_max(largest[0], 4);
+    if (kGroupWarps > 1 && lane_id() % 4 == 0) in_room<float>(block.room, exchange_to) = largest[0];
+    return largest[0];
   }
   __device__ __noinline__ float capped(float s) const { return softcap * tanhf(s / softcap); }
 
   // Scores become weights. REQUIRES: the group met after mask().
-  ZINC_DEVICE Running soften(float (&scores)[kTiles][4]) const {
-    Running all = {in_room<float>(block.room, exchange), 0.0f};
+  ZINC_DEVICE Running soften(float (&scores)[kTiles][4], float largest) const {
+    Running all = {largest, 0.0f};
 #pragma unroll
-    for (int w = 1; w < kGroupWarps; ++w) {
+    for (int w = 0; kGroupWarps > 1 && w < kGroupWarps; ++w) {
       all.largest = fmaxf(all.largest, in_room<float>(block.room, exchange + w * kUnitRows * 4));
     }
     const float offset = all.largest == lowest_score() ? 0.0f : all.largest;
@@ -363,7 +371,9 @@ struct OneUnit {
       in_room<u32>(block.room, weight_to + t * 16) = pack_halves(scores[t][0], scores[t][1]);
     }
     all.sum = lanes_sum(all.sum, 4);
-    if (lane_id() % 4 == 0) in_room<float>(block.room, exchange_to + kGroupWarps * kUnitRows * 4) = all.sum;
+    if (kGroupWarps > 1 && lane_id() % 4 == 0) {
+      in_room<float>(block.room, exchange_to + kGroupWarps * kUnitRows * 4) = all.sum;
+    }
     return all;
   }
   // REQUIRES: the group met after soften(). Values' terms are in the places of weigh_sixteen(): a lane names the rows
@@ -372,7 +382,7 @@ struct OneUnit {
   ZINC_DEVICE void weigh(int unit, Running all) const {
     const int u = static_cast<u32>(unit) % kChunkUnits, quad = lane_id() / 4, i = lane_id() % 4;
     float values[kUnitDims / 16][4];
-    all.sum = in_room<float>(block.room, exchange + kGroupWarps * kUnitRows * 4);
+    if (kGroupWarps > 1) all.sum = in_room<float>(block.room, exchange + kGroupWarps * kUnitRows * 4);
 #pragma unroll
     for (int w = 1; w < kGroupWarps; ++w) {
       all.sum += in_room<float>(block.room, exchange + (kGroupWarps + w) * kUnitRows * 4);
@@ -408,11 +418,11 @@ struct OneUnit {
     float scores[kTiles][4];
     await();  // the keys
     score(scores);
-    mask(unit, scores);
+    const float largest = mask(unit, scores);
     meet();  // the keys have been read
     if (next >= 0) block.copy_keys(block.pages_of(next, found, block.position));
     end_copies();
-    const Running all = soften(scores);
+    const Running all = soften(scores, largest);
     await();  // the values; and weights have been written
     weigh(unit, all);
     if (next >= 0) {
