@@ -26,7 +26,7 @@ struct OneResult {
     if (sinks && has_row && dim == 0) block.room.sinks[row] = sinks[head];
     runs = place_of(block.room, &block.room.runs[0][row]);
     values = place_of(block.room, &block.room.values[0][row][dim]);
-    for (int* place : {&row, &head, &dim}) settle(*place);
+    for (int* place : {&row, &head, &dim, &runs, &values}) settle(*place);
   }
   ZINC_DEVICE bool has(int k) const { return has_row && dim + k * kTurn < kValueDim; }
   ZINC_DEVICE void load_gate(const AttendOneParams& one) {

@@ -16,6 +16,8 @@ struct OneBlock {
   int first, last, split, n_splits;  // chunks
   const int* columns;                // the page of each 32 positions
   int group, member;                 // of the warp
+  // Where a thread's copies of a unit begin: places in the room, and in a head's page.
+  int key_to, key_from, value_to, value_from;
 
   ZINC_DEVICE OneBlock(const AttendOneParams& its_params, OneRoom& its_room)
       : one(its_params), room(its_room), kv(its_params.attention.kv) {
@@ -41,7 +43,15 @@ struct OneBlock {
     member = warp_id() % kGroupWarps;
     const Step& step = p.step;
     columns = step.counts + step.counts[kEntries + kv.group] - step.first_column[kv.group * step.max_seqs];
+    const InShared unit(room.units[min(group, kGroups - 1)], kv);
+    const int row = member_thread() / kValuePieces, dim = member_thread() % kValuePieces * 8;
+    key_to = place_of(room, unit.keys + member * InShared::kPieceStride + lane_id() * 16);
+    key_from = (member * kPagePositions + lane_id()) * 16;
+    value_to = place_of(room, unit.value_at(row, dim));
+    value_from = kv.value_begin + (row * kValueRow + dim) * 2;
     settle(columns);
+    for (int* number : {&key_to, &value_to, &value_from}) settle(*number);
+    if constexpr (kTiles < 8) settle(key_from);  // else scores of a whole unit leave no register for it
   }
 
   ZINC_DEVICE bool has_newest() const { return kShape.has_keys && (last - first) % n_splits == split; }
@@ -81,6 +91,7 @@ struct OneBlock {
   // ---- copies, by the threads of a group ----
 
   // Halves, and a unit's copies are the same for all threads but for where they begin.
+  static constexpr int kValuePieces = kValueRow / 8;
   static constexpr bool kIsEven =
       kShape.kv_format == kKvF16 && kKeyBlocks * 4 % kGroupWarps == 0 && kValueRow == kGroupWarps * kUnitDims;
   ZINC_DEVICE int member_thread() const { return static_cast<int>(threadIdx.x) % (kGroupWarps * 32); }
@@ -91,12 +102,11 @@ struct OneBlock {
     const InShared to(room.units[group], kv);
     if constexpr (kIsEven) {  // a warp copies a piece of 32 positions at a time; scores of what is not there are masked
       constexpr int kTurns = kKeyBlocks * 4 / kGroupWarps, kBytes = kPagePositions * 16;
-      u8* at = to.keys + member * InShared::kPieceStride + lane_id() * 16;
-      const int from = member * kBytes + lane_id() * 16;
+      u8* at = &in_room<u8>(room, key_to);
 #pragma unroll
       for (int k = 0; k < 2 * kTurns; ++k) {
         copy_16(at + k * kGroupWarps * InShared::kPieceStride,
-                pages.page[k / kTurns] + from + k % kTurns * kGroupWarps * kBytes);
+                pages.page[k / kTurns] + key_from + k % kTurns * kGroupWarps * kBytes);
       }
       return;
     }
@@ -110,24 +120,23 @@ struct OneBlock {
     }
   }
   ZINC_DEVICE void copy_values(int unit, const UnitPages& pages) const {
-    constexpr int kPieces = kValueRow / 8;
+    constexpr int kPieces = kValuePieces;
     const InShared to(room.units[group], kv);
     if constexpr (kIsEven) {  // the group copies four rows at a time
       constexpr int kTurns = kUnitPositions / 4, kBytes = kValueRow * 2;
-      const int row = member_thread() / kPieces, dim = member_thread() % kPieces * 8;
-      u8* at = to.value_at(row, dim);
-      const int from = kv.value_begin + row * kBytes + dim * 2;
+      u8* at = &in_room<u8>(room, value_to);
       if (is_whole(unit)) {
 #pragma unroll
         for (int k = 0; k < kTurns; ++k) {
-          copy_16(at + (k / 4 * 16 + k % 4) * to.value_stride, pages.page[k / 8] + from + k % 8 * 4 * kBytes);
+          copy_16(at + (k / 4 * 16 + k % 4) * to.value_stride, pages.page[k / 8] + value_from + k % 8 * 4 * kBytes);
         }
         return;
       }
+      const int row = member_thread() / kValuePieces;
       const int oldest_row = pages.oldest - pages.first - row, last_row = pages.last - pages.first - row;
 #pragma unroll 1
       for (int k = 0; k < kTurns; k += 4, at += 16 * to.value_stride) {
-        const u8* first = (k < 8 ? pages.page[0] : pages.page[1]) + from + k % 8 * 4 * kBytes;
+        const u8* first = (k < 8 ? pages.page[0] : pages.page[1]) + value_from + k % 8 * 4 * kBytes;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int its = (k + j) * 4;
