@@ -9,16 +9,20 @@ namespace zinc::simt {
 
 // The results of a thread: some numbers of one row.
 struct OneResult {
+  struct alignas(4 * kWide) Wide {
+    float v[kWide];
+  };
+  static constexpr bool kAllHaveRows = kWarps % kRows == 0 && kShape.group_heads % kRows == 0;
   int row, head, dim;
   bool has_row;
   float sink;  // of the head, if there are any: in the room until units are merged
   float gate[kOuts][kWide];
-  float value[kOuts][kWide];
+  Wide value[kOuts];
   int runs, values;  // places in the room, of the first unit
 
   ZINC_DEVICE explicit OneResult(const OneBlock& block) {
     row = warp_id() / kRowWarps;
-    has_row = row < block.n_heads;
+    has_row = kAllHaveRows || row < block.n_heads;
     row = min(row, kRows - 1);
     head = block.first_head + row;
     dim = (warp_id() % kRowWarps * 32 + lane_id()) * kWide;
@@ -26,9 +30,11 @@ struct OneResult {
     if (sinks && has_row && dim == 0) block.room.sinks[row] = sinks[head];
     runs = place_of(block.room, &block.room.runs[0][row]);
     values = place_of(block.room, &block.room.values[0][row][dim]);
-    for (int* place : {&row, &head, &dim, &runs, &values}) settle(*place);
+    for (int* place : {&head, &dim, &runs, &values}) settle(*place);
   }
-  ZINC_DEVICE bool has(int k) const { return has_row && dim + k * kTurn < kValueDim; }
+  ZINC_DEVICE bool has(int k) const {
+    return has_row && (kOuts * kTurn == kValueDim || dim + k * kTurn < kValueDim);
+  }
   ZINC_DEVICE void load_gate(const AttendOneParams& one) {
     if constexpr (kShape.act == kNoAct) return;
 #pragma unroll
@@ -57,10 +63,11 @@ struct OneResult {
       }
 #pragma unroll
       for (int k = 0; k < kOuts; ++k) {
-        const float* its = &in_room<float>(room, values + u * OneUnit::kUnitGap + k * kTurn * 4);
+        if (!has(k)) continue;
+        const Wide its = in_room<Wide>(room, values + u * OneUnit::kUnitGap + k * kTurn * 4);
 #pragma unroll
         for (int e = 0; e < kWide; ++e) {
-          if (has(k)) value[k][e] = unit == from ? its[e] : merged(value[k][e], its[e], keep, take);
+          value[k].v[e] = unit == from ? its.v[e] : merged(value[k].v[e], its.v[e], keep, take);
         }
       }
     }
@@ -68,16 +75,17 @@ struct OneResult {
   }
 
   ZINC_DEVICE void write(const AttendOneParams& one, Running all) const {
-    const float factor = one.attention.sinks ? factor_with_sink(all, sink) : 1.0f / all.sum;
     float* out = one.attention.out + head * kValueDim + dim;
+    const float factor = one.attention.sinks ? factor_with_sink(all, sink) : 1.0f / all.sum;
 #pragma unroll
     for (int k = 0; k < kOuts; ++k) {
+      Wide x;
 #pragma unroll
       for (int e = 0; e < kWide; ++e) {
-        float x = value[k][e] * factor;
-        if constexpr (kShape.act != kNoAct) x = gated(kShape.act, gate[k][e], x);
-        if (has(k)) out[k * kTurn + e] = x;
+        x.v[e] = value[k].v[e] * factor;
+        if constexpr (kShape.act != kNoAct) x.v[e] = gated(kShape.act, gate[k][e], x.v[e]);
       }
+      if (has(k)) *reinterpret_cast<Wide*>(out + k * kTurn) = x;
     }
   }
 
@@ -86,10 +94,7 @@ struct OneResult {
     if (has_row && dim == 0) *reinterpret_cast<float2*>(to) = make_float2(all.largest, all.sum);
 #pragma unroll
     for (int k = 0; k < kOuts; ++k) {
-#pragma unroll
-      for (int e = 0; e < kWide; ++e) {
-        if (has(k)) to[4 + dim + k * kTurn + e] = value[k][e];
-      }
+      if (has(k)) *reinterpret_cast<Wide*>(to + 4 + dim + k * kTurn) = value[k];
     }
   }
 
@@ -102,7 +107,7 @@ struct OneResult {
 #pragma unroll
     for (int k = 0; k < kOuts; ++k) {
 #pragma unroll
-      for (int e = 0; e < kWide; ++e) value[k][e] = 0;
+      for (int e = 0; e < kWide; ++e) value[k].v[e] = 0;
     }
 #pragma unroll 1
     for (int begin = 0; begin < n_chunks; begin += kBatch) {
@@ -144,11 +149,10 @@ struct OneResult {
       all.sum = fmaf(all.sum, chunk.z, chunk.y * chunk.w);
 #pragma unroll
       for (int k = 0; k < kOuts; ++k) {
+        if (!has(k)) continue;
+        const Wide its = *reinterpret_cast<const Wide*>(chunks + c * kPartial + 4 + dim + k * kTurn);
 #pragma unroll
-        for (int e = 0; e < kWide; ++e) {
-          if (has(k))
-            value[k][e] = merged(value[k][e], chunks[c * kPartial + 4 + dim + k * kTurn + e], chunk.z, chunk.w);
-        }
+        for (int e = 0; e < kWide; ++e) value[k].v[e] = merged(value[k].v[e], its.v[e], chunk.z, chunk.w);
       }
     }
   }
@@ -189,19 +193,18 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
 #pragma unroll
     for (int s = 0; s < kSegments; ++s) places[s].put(block, x[s]);
   }
+  result.load_gate(one);
   __syncthreads();
 #pragma unroll 1
   for (int chunk = block.first + block.split; chunk <= block.last; chunk += block.n_splits) {
 #pragma unroll 1
     while (block.chunk_of(at) == chunk) {
-      const int after = block.next_unit(next);
-      const int2 its_pages = block.find_pages(after);
       unit.attend(at, next, found);
       at = next;
-      next = after;
-      found = its_pages;
+      if (next < 0) break;
+      next = block.next_unit(next);
+      found = block.find_pages(next);
     }
-    if (block.is_single()) result.load_gate(one);
     __syncthreads();
     const Running all = result.merge_units(room, block.first_unit(chunk), block.last_unit(chunk));
     if (block.is_single()) {
@@ -209,9 +212,8 @@ ZINC_KERNEL_2 attend_one(__grid_constant__ const AttendOneParams one) {
       return;
     }
     result.write_partial(p, chunk - block.first, all);
-    __syncthreads();
+    if (chunk + block.n_splits <= block.last) __syncthreads();
   }
-  result.load_gate(one);
   if (!is_last_of(one.n_done + (result.head - result.row), block.n_splits)) return;
   const Running all = result.merge_chunks(block, block.last - block.first + 1);
   result.write(one, all);

@@ -6,16 +6,17 @@
 
 namespace zinc::simt {
 
-// Read past the first-level cache: it may hold what was there before the wait. REQUIRES: at % 8 == 0.
-ZINC_DEVICE Eight load_fresh(const float* row, int at, int dim) {
-  if (at + 8 <= dim) {
-    const float4 a = __ldcg(reinterpret_cast<const float4*>(row + at));
-    const float4 b = __ldcg(reinterpret_cast<const float4*>(row + at + 4));
+// The eight from `from` on that are among n. Read past the first-level cache: it may hold what was there before the
+// wait.
+ZINC_DEVICE Eight load_fresh(const float* from, int n) {
+  if (n >= 8) {
+    const float4 a = __ldcg(reinterpret_cast<const float4*>(from));
+    const float4 b = __ldcg(reinterpret_cast<const float4*>(from + 4));
     return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
   }
   Eight out = {{0, 0, 0, 0, 0, 0, 0, 0}};
   if constexpr (kKeyDim % 8 != 0 || kValueDim % 8 != 0) {
-    for (int i = 0; i < 8; ++i) out.v[i] = at + i < dim ? __ldcg(row + at + i) : 0.0f;
+    for (int i = 0; i < 8; ++i) out.v[i] = i < n ? __ldcg(from + i) : 0.0f;
   }
   return out;
 }
@@ -104,7 +105,7 @@ struct OneTurn {
 
 // A warp's head on its way in, normed and turned as prepare_heads does it: eight neighbours a lane and segment.
 struct OneHead {
-  const float* from;
+  const float* from[kSegments];
   int dim, is_normed;
   float eps;
   Eight norm[kSegments];  // weights
@@ -112,14 +113,12 @@ struct OneHead {
 
   // What nobody in this step writes; and the table of the rotation comes nearer. row: the head's place in the room.
   ZINC_DEVICE OneHead(const HeadPart& part, int head, int row)
-      : from(part.x + head * part.stride),
-        dim(kKeyDim == kValueDim ? kKeyDim : part.dim),
-        is_normed(part.is_normed),
-        eps(part.eps) {
-    settle(from);
+      : dim(kKeyDim == kValueDim ? kKeyDim : part.dim), is_normed(part.is_normed), eps(part.eps) {
     settle(is_normed);
 #pragma unroll
     for (int s = 0; s < kSegments; ++s) {
+      from[s] = part.x + head * part.stride + at(s);
+      settle(from[s]);
       norm[s] = {{1, 1, 1, 1, 1, 1, 1, 1}};
       if (is_normed && part.norm_weight) norm[s] = load_eight(part.norm_weight, at(s), dim);
       turn[s].init(part, at(s), row);
@@ -132,10 +131,9 @@ struct OneHead {
   ZINC_DEVICE void make(OneRoom& room, Eight (&x)[kSegments]) const {
     float2 by[kSegments][8];
 #pragma unroll
-    for (int s = 0; s < kSegments; ++s) {
-      x[s] = load_fresh(from, at(s), dim);
-      turn[s].load(by[s]);
-    }
+    for (int s = 0; s < kSegments; ++s) x[s] = load_fresh(from[s], dim - at(s));
+#pragma unroll
+    for (int s = 0; s < kSegments; ++s) turn[s].load(by[s]);
     if (is_normed) {
       float sum = 0;
 #pragma unroll
