@@ -30,11 +30,9 @@ struct OneResult {
     if (sinks && has_row && dim == 0) block.room.sinks[row] = sinks[head];
     runs = place_of(block.room, &block.room.runs[0][row]);
     values = place_of(block.room, &block.room.values[0][row][dim]);
-    for (int* place : {&head, &dim, &runs, &values}) settle(*place);
+    for (int* place : {&head, &runs, &values}) settle(*place);
   }
-  ZINC_DEVICE bool has(int k) const {
-    return has_row && (kOuts * kTurn == kValueDim || dim + k * kTurn < kValueDim);
-  }
+  ZINC_DEVICE bool has(int k) const { return has_row && (kOuts * kTurn == kValueDim || dim + k * kTurn < kValueDim); }
   ZINC_DEVICE void load_gate(const AttendOneParams& one) {
     if constexpr (kShape.act == kNoAct) return;
 #pragma unroll
@@ -98,11 +96,12 @@ struct OneResult {
     }
   }
 
-  // Chunks in order, as merge_row does it, out of the room where units were: a lane finds out how one of them counts.
+  // Chunks in order, as merge_row does it, out of the room where units were. A lane finds out how one of them counts
+  // while their values are on their way. REQUIRES: nobody needs anything of the room.
   ZINC_DEVICE Running merge_chunks(const OneBlock& block, int n_chunks) {
-    constexpr int kRowFloats = kBatch * kPartial;
     const AttentionParams& p = block.one.attention;
-    float* stage = reinterpret_cast<float*>(block.room.units);
+    const float* from = p.partial + static_cast<long long>(head) * p.n_chunks * kPartial;
+    float* chunks = reinterpret_cast<float*>(&block.room) + row * (kBatch * kPartial);
     Running all = {lowest_score(), 0.0f};
 #pragma unroll
     for (int k = 0; k < kOuts; ++k) {
@@ -110,39 +109,55 @@ struct OneResult {
       for (int e = 0; e < kWide; ++e) value[k].v[e] = 0;
     }
 #pragma unroll 1
-    for (int begin = 0; begin < n_chunks; begin += kBatch) {
+    for (int begin = 0; begin < n_chunks; begin += kBatch, from += kBatch * kPartial) {
       const int n = min(kBatch, n_chunks - begin);
-      const float* from = p.partial + (static_cast<long long>(block.first_head) * p.n_chunks + begin) * kPartial;
-      __syncthreads();  // nobody needs anything of the room
-#pragma unroll 1
-      for (int r = 0; r < block.n_heads; ++r, from += static_cast<long long>(p.n_chunks) * kPartial) {
-#pragma unroll 4
-        for (int i = static_cast<int>(threadIdx.x) * 4; i < n * kPartial; i += kThreads * 4) {
-          copy_16(stage + r * kRowFloats + i, from + i);
-        }
+      if (begin > 0) __syncthreads();
+      float2 its[kScans];
+#pragma unroll
+      for (int s = 0; s < kScans; ++s) {
+        const int c = s * 32 + lane_id();
+        its[s] = make_float2(lowest_score(), 0.0f);
+        if (has_row && c < n) its[s] = __ldcg(reinterpret_cast<const float2*>(from + c * kPartial));
       }
-      end_copies();
+      if (has_row) copy_chunks(chunks, from, n);
+#pragma unroll
+      for (int s = 0; s < kScans; ++s) {
+        if (s * 32 < n) find_factors(chunks + s * 32 * kPartial, n - s * 32, its[s], all.largest);
+      }
       await_copies<0>();
       __syncthreads();
-#pragma unroll 1
-      for (int c = 0; c < n; c += 32) merge_batch(stage + row * kRowFloats + c * kPartial, min(32, n - c), all);
+      add_chunks(chunks, n, all);
     }
     return all;
   }
-  ZINC_DEVICE void merge_batch(float* chunks, int n, Running& all) {
-    float* its = chunks + min(lane_id(), n - 1) * kPartial;
-    const float largest = lane_id() < n ? its[0] : lowest_score();
-    float upto = fmaxf(all.largest, largest);  // the largest up to the lane's chunk
+  // The values, by the warps that share a row.
+  ZINC_DEVICE void copy_chunks(float* chunks, const float* from, int n) const {
+    constexpr u32 kPieces = kPartial / 4 - 1;
+#pragma unroll 4
+    for (u32 i = threadIdx.x % (kRowWarps * 32); i < n * kPieces; i += kRowWarps * 32) {
+      const u32 at = i / kPieces * kPartial + 4 + i % kPieces * 4;
+      copy_16(chunks + at, from + at);
+    }
+    end_copies();
+  }
+  // Before a chunk's values: its largest and sum, and how what came before it and it itself count. Warps that share a
+  // row leave the same there.
+  ZINC_DEVICE void find_factors(float* chunks, int n, float2 its, float& largest) const {
+    float upto = fmaxf(largest, its.x);  // the largest up to the lane's chunk
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
       const float before = __shfl_up_sync(0xFFFFFFFFu, upto, step);
       if (lane_id() >= step) upto = fmaxf(upto, before);
     }
     float before = __shfl_up_sync(0xFFFFFFFFu, upto, 1);
-    if (lane_id() == 0) before = all.largest;
-    if (lane_id() < n) *reinterpret_cast<float2*>(its + 2) = make_float2(expf(before - upto), expf(largest - upto));
-    __syncwarp();  // warps that share a row leave the same there
-    all.largest = __shfl_sync(0xFFFFFFFFu, upto, 31);
+    if (lane_id() == 0) before = largest;
+    if (has_row && lane_id() < n) {
+      *reinterpret_cast<float4*>(chunks + lane_id() * kPartial) =
+          make_float4(its.x, its.y, expf(before - upto), expf(its.x - upto));
+    }
+    largest = __shfl_sync(0xFFFFFFFFu, upto, 31);
+  }
+  ZINC_DEVICE void add_chunks(const float* chunks, int n, Running& all) {
 #pragma unroll 4
     for (int c = 0; c < n; ++c) {
       const float4 chunk = *reinterpret_cast<const float4*>(chunks + c * kPartial);  // largest, sum, keep, take

@@ -33,7 +33,8 @@ struct OneRoom {
 };
 static_assert(sizeof(OneRoom) <= attend_room_bytes(kShape));
 // Chunks whose results of all rows have room where everything else was.
-constexpr int kBatch = sizeof(OneRoom) / (kRows * kPartial * 4);
+constexpr int kRoomChunks = sizeof(OneRoom) / (kRows * kPartial * 4), kBatch = kRoomChunks < 64 ? kRoomChunks : 64;
+constexpr int kScans = (kBatch + 31) / 32;  // of a warp, a chunk a lane
 static_assert(kBatch >= 1);
 
 // A place in the room, by its distance from the begin.
