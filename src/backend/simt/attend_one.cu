@@ -45,28 +45,36 @@ struct OneResult {
     }
   }
 
-  // The units of a chunk, in order: the first one as it is.
+  // The units of a chunk, in order: the first one as it is. All are read at once, whether they are there or not.
   ZINC_DEVICE Running merge_units(OneRoom& room, int from, int to) {
     sink = room.sinks[row];
-    Running all;
-#pragma unroll 1
-    for (int unit = from; unit <= to; ++unit) {
-      const int u = static_cast<u32>(unit) % kChunkUnits;
-      const Running run = in_room<Running>(room, runs + u * static_cast<int>(sizeof(Running)) * kRows);
-      float keep = 0, take = 1;
-      if (unit == from) {
-        all = run;
-      } else {
-        merge(all, run, keep, take);
-      }
+    Running run[kChunkUnits];
+    Wide its[kChunkUnits][kOuts];
+#pragma unroll
+    for (int u = 0; u < kChunkUnits; ++u) {
+      run[u] = in_room<Running>(room, runs + u * static_cast<int>(sizeof(Running)) * kRows);
 #pragma unroll
       for (int k = 0; k < kOuts; ++k) {
-        if (!has(k)) continue;
-        const Wide its = in_room<Wide>(room, values + u * OneUnit::kUnitGap + k * kTurn * 4);
+        if (has(k)) its[u][k] = in_room<Wide>(room, values + u * OneUnit::kUnitGap + k * kTurn * 4);
+      }
+    }
+    const int first = static_cast<u32>(from) % kChunkUnits, last = static_cast<u32>(to) % kChunkUnits;
+    Running all = {lowest_score(), 0.0f};
 #pragma unroll
-        for (int e = 0; e < kWide; ++e) {
-          value[k].v[e] = unit == from ? its.v[e] : merged(value[k].v[e], its.v[e], keep, take);
-        }
+    for (int u = 0; u < kChunkUnits; ++u) {
+      if (u < first || u > last) continue;
+      if (u == first) {
+        all = run[u];
+#pragma unroll
+        for (int k = 0; k < kOuts; ++k) value[k] = its[u][k];
+        continue;
+      }
+      float keep, take;
+      merge(all, run[u], keep, take);
+#pragma unroll
+      for (int k = 0; k < kOuts; ++k) {
+#pragma unroll
+        for (int e = 0; e < kWide; ++e) value[k].v[e] = merged(value[k].v[e], its[u][k].v[e], keep, take);
       }
     }
     return all;
