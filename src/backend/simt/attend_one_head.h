@@ -120,7 +120,7 @@ struct OneHead {
       from[s] = part.x + head * part.stride + at(s);
       settle(from[s]);
       norm[s] = {{1, 1, 1, 1, 1, 1, 1, 1}};
-      if (is_normed && part.norm_weight) norm[s] = load_eight(part.norm_weight, at(s), dim);
+      if (is_normed && part.norm_weight) norm[s] = load_fresh(part.norm_weight + at(s), dim - at(s));
       turn[s].init(part, at(s), row);
     }
     constexpr int kLinePairs = 16;
