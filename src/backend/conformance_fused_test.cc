@@ -88,6 +88,25 @@ Case make_gate(std::string_view name, const GateShape& s) {
   });
 }
 
+// From a product through a wide row into gate and up, back and onto the input: what a backend may have of a product
+// before the one ahead of it is done, and what it reads of a row at once.
+Case make_wide(std::string_view name, int64_t wide, int n_tokens) {
+  constexpr int64_t kRow = 256;
+  CaseMaker m(name);
+  GraphBuilder& g = m.g();
+  const Format& q4 = *find_format("q4_k");
+  const Value x = m.inputs({{kRow}})[0], norm = m.weight({wide}), into = m.weight({wide, kRow}, q4);
+  const Value gate = m.weight({kRow, wide}, q4), up = m.weight({kRow, wide}, q4), back = m.weight({kRow, kRow}, q4);
+  const Value h = g.rms_norm(g.linear(x, into), norm, kEps);
+  const Value out = g.add(g.linear(g.gated_act(Act::silu, g.linear(h, gate), g.linear(h, up)), back), x);
+  m.tolerance(3 * kChainTolerance);  // three products in a row, one of them squared, as it were
+  const Numbers n = m.numbers(norm), i = m.numbers(into), a = m.numbers(gate), u = m.numbers(up), b = m.numbers(back);
+  return m.finish(out, {{{0, 0, n_tokens}}}, [=](const Token& token) {
+    const Numbers row = normed(times(i, token.in[0], static_cast<size_t>(wide)), n);
+    return sum(times(b, gated(times(a, row, kRow), times(u, row, kRow)), kRow), token.in[0]);
+  });
+}
+
 // gate and up in one matrix, of the rows that are wanted.
 Case make_halves_of_rows(std::string_view name, int n_tokens) {
   constexpr int64_t kIn = 1024, kHalf = 256;
@@ -277,6 +296,10 @@ std::vector<CaseSource> fused_cases() {
     for (const GateShape s : {GateShape{"q4_k", 768, 40, n_tokens}, {"q8_0", 1184, 96, n_tokens}}) {
       cases.push_back({fmt::format("gate {} {}x{} T{}", s.format, s.n_in, s.n_out, n_tokens),
                        [s](std::string_view name) { return make_gate(name, s); }});
+    }
+    for (const int64_t wide : {2304, 4096, 6400}) {
+      cases.push_back({fmt::format("gate of a row of {} T{}", wide, n_tokens),
+                       [=](std::string_view name) { return make_wide(name, wide, n_tokens); }});
     }
     cases.push_back({fmt::format("gate and up in one matrix of wanted rows T{}", n_tokens),
                      [n_tokens](std::string_view name) { return make_halves_of_rows(name, n_tokens); }});
