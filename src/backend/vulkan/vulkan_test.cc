@@ -201,7 +201,7 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
   keys.push_back({"one row, gated heads",
                   {"linear.q4_k", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 2}, {20, 0}, {21, 0}}}});
   for (const char* module : {"mix.q4_k", "mix.q6_k"}) {
-    keys.push_back({"8 experts of 512", {module, {{2, 18}, {4, 1}, {5, 288}, {6, 1}, {8, tuning.mix_ahead}}}});
+    keys.push_back({"8 experts of 512", {module, {{2, 18}, {4, 1}, {5, 288}, {6, 1}, {8, tuning.mix_ahead}, {20, 0}}}});
   }
   keys.push_back(
       {"one token", {"attention", {{1, 2}, {2, 1}, {3, 1}, {4, 128}, {5, 128}, {16, 1}, {17, 1}, {18, 2048}}}});

@@ -4,7 +4,9 @@
 void write_four(int o, int result, vec4 sums, vec4 ups) {
   int n_out = p.parts[part].n_out;
   if ((n_out & 3) != 0 || o >= n_out) {
-    for (int c = 0; c < 4 && o + c < n_out; ++c) write_out(part, expert, o + c, result, sums[c], ups[c]);
+    for (int c = 0; c < 4 && o + c < n_out; ++c) {
+      write_out(part, expert, o + c, result, sums[c], ups[c], residual(part, o + c, result));
+    }
     return;
   }
   vec4 values;
@@ -13,7 +15,7 @@ void write_four(int o, int result, vec4 sums, vec4 ups) {
     if (kGated != 0) value = gated(p.act, value, finished(ups[c], 1, expert, o + c));
     values[c] = value;
   }
-  uint64_t at = (uint64_t(result) * uint64_t(n_out) + uint64_t(o)) * 4ul;
+  uint64_t at = place_of_result(part, o, result);
   if (p.added != 0ul) {
     precise vec4 sum = FloatQuads(p.added + at).at[0] + values;
     values = sum;

@@ -24,6 +24,8 @@ const int kPanelWarps = kSplit != 0 ? kSplits * kHalves : 1, kPanels = kWarps / 
 const int kUpAt = kHalves == 2 ? kSplits * M * 32 : M * kThreads;  // in partial, behind the gate
 shared float partial[kSplit * (1 + kGated) * M * kThreads + 1];
 
+const bool kAddsEarly = M == 1 && kSplit != 0;
+
 int results[M];
 
 Loaded loaded;  // the segment at hand
@@ -70,10 +72,7 @@ int find_rows(out int expert) {
 // The products of this workgroup.
 void multiply(bool rehearses) {
   if (kExperts == 1 && !rehearses) wait_for_group(p.chain);
-  if (kRouteRoom > 1) {  // one row; whose experts nobody has looked for yet
-    choose_experts(p.route, 0);
-    if (!rehearses && gl_WorkGroupID.x == 0 && gl_WorkGroupID.y == 0) write_route(p.route, 0);
-  }
+  if (kRouteRoom > 1) choose_experts(p.route, 0);  // one row; whose experts nobody has looked for yet
   int local = warp_id() / kPanelWarps, run = kSplit != 0 ? warp_id() % kSplits : 0;
   int half_id = kHalves == 2 ? warp_id() / kSplits % 2 : 0;
   int part, block = find_part(kPanelRows * kPanels, part);
@@ -88,7 +87,12 @@ void multiply(bool rehearses) {
   bool begins = rehearses || kRehearses == 0;
   if (begins || kExperts == 1) begin_panel(weights, n_segments, run);
   if (begins && kRounds != 0) begin_input();
+  if (kRouteRoom > 1 && gl_WorkGroupID.x == 0 && gl_WorkGroupID.y == 0) write_route(p.route, 0, !rehearses);
   if (kExperts != 1 && !rehearses) wait_for_group(p.chain);
+  // One row: a thread has one output at most. What is added to it is asked for with the row and not behind its sums.
+  float added = 0;
+  int own = block * kPanels * kPanelRows + thread_id();
+  if (kAddsEarly && thread_id() < kPanels * kPanelRows && own < n_out) added = residual(part, own, results[0]);
   if (kRounds != 0) make_input();
   float totals[M], gates[M];
   [[unroll]] for (int m = 0; m < M; ++m) totals[m] = 0;
@@ -107,7 +111,7 @@ void multiply(bool rehearses) {
     int o = panel * kPanelRows + lane_id();
     [[unroll]] for (int m = 0; m < M; ++m) {
       if (o >= n_out || m >= n_rows) continue;
-      write_out(part, expert, o, results[m], kGated != 0 ? gates[m] : totals[m], totals[m]);
+      write_out(part, expert, o, results[m], kGated != 0 ? gates[m] : totals[m], totals[m], residual(part, o, results[m]));
     }
     return;
   }
@@ -126,7 +130,8 @@ void multiply(bool rehearses) {
         up_sum = next_up;
       }
     }
-    if (!rehearses) write_out(part, expert, o, results[m], sum, up_sum);
+    if (!kAddsEarly) added = residual(part, o, results[m]);
+    if (!rehearses) write_out(part, expert, o, results[m], sum, up_sum, added);
   }
 }
 

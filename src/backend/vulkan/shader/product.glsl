@@ -66,11 +66,17 @@ float finished(float sum, int part, int expert, int o) {
   return value;
 }
 
-void write_out(int part, int expert, int o, int result, float sum, float up_sum) {
-  int n_out = p.parts[part].n_out;
+uint64_t place_of_result(int part, int o, int result) {
+  return (uint64_t(result) * uint64_t(p.parts[part].n_out) + uint64_t(o)) * 4ul;
+}
+// What is added to a result; without a residual, nothing.
+float residual(int part, int o, int result) {
+  return p.added != 0ul ? PassedFloats(p.added + place_of_result(part, o, result)).at[0] : 0.0;
+}
+
+void write_out(int part, int expert, int o, int result, float sum, float up_sum, float added) {
   precise float value = finished(sum, part, expert, o);
   if (kGated != 0) value = gated(p.act, value, finished(up_sum, 1, expert, o));
-  uint64_t at = (uint64_t(result) * uint64_t(n_out) + uint64_t(o)) * 4ul;
-  if (p.added != 0ul) value = PassedFloats(p.added + at).at[0] + value;
-  PassedFloats(p.outs[part] + at).at[0] = value;
+  if (p.added != 0ul) value = added + value;
+  PassedFloats(p.outs[part] + place_of_result(part, o, result)).at[0] = value;
 }

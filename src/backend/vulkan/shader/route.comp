@@ -14,5 +14,5 @@ void main() {
   int t = int(gl_WorkGroupID.x);
   if (t >= rows_of(p.n_rows)) return;
   choose_experts(p.route, t);
-  write_route(p.route, t);
+  write_route(p.route, t, true);
 }

@@ -61,8 +61,9 @@ void choose_experts(Route route, int t) {
   barrier();
 }
 
-// What choose_experts() left, written with the weights. REQUIRES: every thread of the workgroup calls.
-void write_route(Route route, int t) {
+// What choose_experts() left, written with the weights, or only worked out (chain.glsl). REQUIRES: every thread of the workgroup
+// calls.
+void write_route(Route route, int t, bool writes) {
   float largest = chosen_logits[0], total = 1;
   if (route.mode < 2) {
     float sum = 0;
@@ -78,6 +79,7 @@ void write_route(Route route, int t) {
     if (u == thread_id()) own = share;
   }
   precise float weight = (route.mode == 0 ? own : own / sum) * route.scale;
+  if (!writes) return;
   PassedInts(route.ids).at[t * route.n_used + thread_id()] = chosen_ids[thread_id()];
   PassedFloats(route.weights).at[t * route.n_used + thread_id()] = weight;
 }
