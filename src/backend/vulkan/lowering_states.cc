@@ -343,7 +343,8 @@ Status Lowering::lower_delta_one(const DeltaGroup& group) {
   if (Status s = check_recurrence(block.conv); !s.ok()) return s;
   if (Status s = check_recurrence(block.delta); !s.ok()) return s;
   const Size grid{div_up(block.delta.v_dim, 32), block.delta.v_heads};
-  return emit(chained({"delta_one", {{1, rows_of_state(block.delta)}}}, grid.x * grid.y), block, grid,
+  return emit(chained({"delta_one", {{1, rows_of_state(block.delta)}, {2, block.conv.n_taps}}}, grid.x * grid.y), block,
+              grid,
               {{all(conv.in[0]), all(delta.in[3]), all(delta.in[4])},
                {all(delta.out[0]), {block.delta.states, 1}, {block.conv.states, 1}}});
 }

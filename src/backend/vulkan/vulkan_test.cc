@@ -221,7 +221,7 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
   keys.push_back({"128 keys", {"delta", {{1, 16}}}});
   keys.push_back({"chunks made ready", {"delta_prepare", {}}});
   keys.push_back({"chunks", {"delta_chunks", {{2, 32}}}});
-  keys.push_back({"128 keys, one token", {"delta_one", {{1, 16}}}});
+  keys.push_back({"128 keys, one token", {"delta_one", {{1, 16}, {2, 4}}}});
   return keys;
 }
 
