@@ -30,22 +30,26 @@ int results[M];
 
 Loaded loaded;  // the segment at hand
 
-Loaded load_at(uint64_t weights, int s) { return load_segment(weights + uint64_t(s) * uint64_t(kSegmentBytes)); }
-void begin_panel(uint64_t weights, int n_segments, int run) { loaded = load_at(weights, run * n_segments / kSplits); }
+uint64_t segment_at(uint64_t weights, int s) { return weights + uint64_t(s) * uint64_t(kSegmentBytes); }
 
-// The panel's runs of segments, from `run` on, the only one where warps share. Nothing more is loaded ahead: registers for a
-// second segment cost more in workgroups at once than they win. REQUIRES: begin_panel().
-void multiply_panel(uint64_t weights, int n_segments, int run, bool rehearses, out float totals[M]) {
+// With one row each segment makes way for the next as it is multiplied. More rows need the registers, and time enough to wait in.
+const bool kMakesWay = M == 1;
+
+// The panel's runs of segments, from `run` on, the only one where warps share; behind the last comes that at `after` (0: none).
+// A second one beside it would cost more in workgroups at once than it wins. REQUIRES: the first is loaded.
+void multiply_panel(uint64_t weights, int n_segments, int run, bool rehearses, uint64_t after, out float totals[M]) {
   int begin = run * n_segments / kSplits, end_run = kSplit != 0 ? run + 1 : kSplits;
+  int last = rehearses ? begin : end_run * n_segments / kSplits - 1;
   [[unroll]] for (int m = 0; m < M; ++m) totals[m] = 0;
   for (; run < end_run; ++run) {
     float sums[M];
     [[unroll]] for (int m = 0; m < M; ++m) sums[m] = 0;
     int end = rehearses ? begin + 1 : (run + 1) * n_segments / kSplits;
     [[dont_unroll]] for (int s = run * n_segments / kSplits; s < end; ++s) {
-      if (s != begin) loaded = load_at(weights, s);
       float values[M];
-      multiply_segment(loaded, s, values);
+      uint64_t next = s < last ? segment_at(weights, s + 1) : after;
+      multiply_segment(loaded, s, kMakesWay ? next : 0ul, values);
+      if (!kMakesWay && next != 0ul) loaded = load_segment(next);
       [[unroll]] for (int m = 0; m < M; ++m) {
         precise float sum = sums[m] + values[m];
         sums[m] = sum;
@@ -85,7 +89,8 @@ void multiply(bool rehearses) {
   uint64_t weights = panel_at(p.parts[of], safe_panel, expert);
   // The first weights are on their way before the activations are looked at.
   bool begins = rehearses || kRehearses == 0;
-  if (begins || kExperts == 1) begin_panel(weights, n_segments, run);
+  int begin = run * n_segments / kSplits;
+  if (begins || kExperts == 1) loaded = load_segment(segment_at(weights, begin));
   if (begins && kRounds != 0) begin_input();
   if (kRouteRoom > 1 && gl_WorkGroupID.x == 0 && gl_WorkGroupID.y == 0) write_route(p.route, 0, !rehearses);
   if (kExperts != 1 && !rehearses) wait_for_group(p.chain);
@@ -96,13 +101,14 @@ void multiply(bool rehearses) {
   if (kRounds != 0) make_input();
   float totals[M], gates[M];
   [[unroll]] for (int m = 0; m < M; ++m) totals[m] = 0;
-  [[dont_unroll]] for (int pass = 0; pass < (kGated != 0 && kHalves == 1 && !rehearses ? 2 : 1); ++pass) {
-    if (pass == 1) {
-      weights = panel_at(p.parts[1], safe_panel, expert);
-      begin_panel(weights, n_segments, run);
-    }
+  int n_passes = kGated != 0 && kHalves == 1 && !rehearses ? 2 : 1;
+  [[dont_unroll]] for (int pass = 0; pass < n_passes; ++pass) {
+    if (pass == 1) weights = panel_at(p.parts[1], safe_panel, expert);
+    // Behind the gate's segments come the up's; behind a rehearsal's the first again, where pieces of it made way for others.
+    uint64_t after = pass + 1 < n_passes ? segment_at(panel_at(p.parts[1], safe_panel, expert), begin)
+                     : rehearses && ROUNDED_BLOCK == 0 ? segment_at(weights, begin) : 0ul;
     [[unroll]] for (int m = 0; m < M; ++m) gates[m] = totals[m];
-    if (is_inside || kStages) multiply_panel(weights, n_segments, run, rehearses, totals);
+    if (is_inside || kStages) multiply_panel(weights, n_segments, run, rehearses, after, totals);
     [[unroll]] for (int m = 0; m < M && kSplit != 0; ++m) {
       partial[pass * kUpAt + (warp_id() * M + m) * 32 + lane_id()] = totals[m];
     }

@@ -85,7 +85,7 @@ void mix(bool rehearses) {
       if (unit >= n_units) continue;
       if (first != warp_id()) loaded[i] = load_segment(unit_at(unit, panel));
       float values[M];
-      multiply_segment(loaded[i], unit, values);
+      multiply_segment(loaded[i], unit, 0ul, values);
       values_of[unit * kPanelRows + lane_id()] = values[0];
     }
   }

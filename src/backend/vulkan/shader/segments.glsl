@@ -53,9 +53,12 @@ Loaded load_segment(uint64_t segment) {
   return loaded;
 }
 
-// The row's segment times that of M rows of activations.
-void multiply_segment(Loaded loaded, int s, out float values[M]) {
+// The row's segment times that of M rows of activations. Each group's registers take the same group of the segment at `next`
+// (0: none) as soon as they are read: something is always on its way, in no more registers.
+void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float values[M]) {
   Header header = loaded.header;
+  bool has_next = next != 0ul;
+  if (has_next) loaded.header = load_header(next, lane_id());
   int sums[M], mins[M];
   [[unroll]] for (int m = 0; m < M; ++m) {
     values[m] = 0;
@@ -65,6 +68,7 @@ void multiply_segment(Loaded loaded, int s, out float values[M]) {
   [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) {
     int w[8];
     expand(loaded.groups[g], w);
+    if (has_next) loaded.groups[g] = load_group(next, lane_id(), g);
     [[unroll]] for (int m = 0; m < M; ++m) {
       int low = dot_16(w[0], w[1], w[2], w[3], x_quad(m, s, 2 * g));
       int high = dot_16(w[4], w[5], w[6], w[7], x_quad(m, s, 2 * g + 1));
@@ -117,13 +121,10 @@ struct Loaded {
   uint64_t segment;
   uvec4 pieces[kMostAtOnce];
 };
-void load_pieces(inout Loaded loaded, int first) {
-  [[unroll]] for (int i = 0; i < kAtOnce; ++i) loaded.pieces[i] = load_16(loaded.segment, 16 * (first + i), lane_id());
-}
 Loaded load_segment(uint64_t segment) {
   Loaded loaded;
   loaded.segment = segment;
-  load_pieces(loaded, 0);
+  [[unroll]] for (int i = 0; i < kAtOnce; ++i) loaded.pieces[i] = load_16(segment, 16 * i, lane_id());
   return loaded;
 }
 
@@ -157,21 +158,26 @@ void stage_segment(int s) {
   barrier();
 }
 
-void multiply_segment(Loaded loaded, int s, out float values[M]) {
+void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float values[M]) {
+  const int kPieces = kSegmentElems / PIECE_ELEMS;
   if (kStages) stage_segment(s);
   [[unroll]] for (int m = 0; m < M; ++m) values[m] = 0;
-  for (int j = 0; j < kSegmentElems / PIECE_ELEMS; j += kAtOnce) {
-    if (j > 0) load_pieces(loaded, j);
+  for (int j = 0; j < kPieces; j += kAtOnce) {
+    bool is_end = j + kAtOnce >= kPieces;
+    uint64_t from = is_end ? next : loaded.segment + uint64_t(16 * kPanelRows * (j + kAtOnce));
     [[unroll]] for (int i = 0; i < kAtOnce; ++i) {
+      uvec4 piece = loaded.pieces[i];
+      if (from != 0ul) loaded.pieces[i] = load_16(from, 16 * i, lane_id());
       [[unroll]] for (int k = 0; k < PIECE_ELEMS; k += 4) {
         [[unroll]] for (int m = 0; m < M; ++m) {
           vec4 x = x_four(m, s, (j + i) * PIECE_ELEMS + k);
           precise float value = values[m];
-          [[unroll]] for (int c = 0; c < 4; ++c) value = fma(element(loaded.pieces[i], k + c), x[c], value);
+          [[unroll]] for (int c = 0; c < 4; ++c) value = fma(element(piece, k + c), x[c], value);
           values[m] = value;
         }
       }
     }
   }
+  loaded.segment = next;
 }
 #endif
