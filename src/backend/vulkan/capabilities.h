@@ -30,16 +30,17 @@ struct Capabilities {
 
 // How kernels are cut for a maker's devices.
 struct Tuning {
-  uint32_t vendor_id;    // 0: any other
-  int subgroup;          // wanted, where there is a choice
-  int attention_groups;  // workgroups of one token's attention: tiles of heads times splits of the chunks of keys
-  int few_rows;          // rows of activations a workgroup multiplies at once in small steps
-  int product_rows;      // and in prompts
-  int mix_ahead;         // segments of experts a warp has under way at once: as many as its registers hold
-  int float_pieces;      // sixteens of bytes of weights in floats a thread has under way with one row
-  int processors;        // of the maker's device this was tuned for: taken where the driver does not say how many
-  bool starts_in_order;  // workgroups of dispatches, so that the later may wait for the earlier: Device::test_order
-  bool records_ahead;    // every size is recorded and compiled when the plan is made
+  uint32_t vendor_id;      // 0: any other
+  int subgroup;            // wanted, where there is a choice
+  int attention_groups;    // workgroups of one token's attention: tiles of heads times splits of the chunks of keys
+  int few_rows;            // rows of activations a workgroup multiplies at once in small steps
+  int product_rows;        // and in prompts
+  int mix_ahead;           // segments of experts a warp has under way at once: as many as its registers hold
+  int float_pieces;        // sixteens of bytes of weights in floats a thread has under way with one row
+  int float_pieces_alone;  // likewise where few workgroups do it alone
+  int processors;          // of the maker's device this was tuned for: taken where the driver does not say how many
+  bool starts_in_order;    // workgroups of dispatches, so that the later may wait for the earlier: Device::test_order
+  bool records_ahead;      // every size is recorded and compiled when the plan is made
 };
 
 Capabilities ask(const InstanceApi& api, VkPhysicalDevice device);

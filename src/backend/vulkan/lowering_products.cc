@@ -163,6 +163,10 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const int64_t n_groups = div_up(matrix.matrix.n_out, kPanelRows * kWarps) * div_up(x_rows, rows);
   const bool shares = matrix.format->rounded_block > 0 && n_groups < 2 * processors_of(device_.capabilities());
   const bool splits = is_few || shares;
+  // A few workgroups alone (a router) may have more under way: their registers are not missing elsewhere.
+  const bool is_alone = 4 * div_up(matrix.matrix.n_out, kPanelRows) <= processors_of(device_.capabilities());
+  const Tuning& tuning = device_.tuning();
+  const int pieces = rows > 1 ? 8 : is_alone ? tuning.float_pieces_alone : tuning.float_pieces;
   const int halves = splits && is_gated && 2 * matrix.matrix.n_splits <= kWarps ? 2 : 1;  // gate and up at once
   const int panel_warps = splits ? matrix.matrix.n_splits * halves : 1;
   return {{"linear." + format,
@@ -177,7 +181,7 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
             {10, matrix.matrix.n_splits},
             {20, matrix.matrix.n_in % 4 == 0 ? 0 : 1},
             {21, input.gate_act},
-            {22, rows == 1 ? device_.tuning().float_pieces : 8}}},
+            {22, pieces}}},
           rows,
           kPanelRows * (kWarps / panel_warps)};
 }

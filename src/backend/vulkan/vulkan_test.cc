@@ -197,7 +197,9 @@ std::vector<std::pair<std::string, KernelKey>> hot_kernels(const Capabilities& d
   keys.push_back({"one row, experts it finds",
                   {"linear.q4_k", {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 256}, {6, 1}, {7, 256}, {9, 1}, {20, 0}}}});
   keys.push_back(
-      {"one row, normed", {"linear.f32", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 1}, {20, 0}}}});
+      {"one row, normed",
+       {"linear.f32",
+        {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 1}, {20, 0}, {22, tuning.float_pieces_alone}}}});
   keys.push_back({"one row, gated heads",
                   {"linear.q4_k", {{1, 1}, {2, 1}, {3, 0}, {4, 1}, {5, 256}, {6, 0}, {9, 2}, {20, 0}, {21, 0}}}});
   for (const char* module : {"mix.q4_k", "mix.q6_k"}) {

@@ -116,7 +116,7 @@ void keep_eight(Eight x, int s, int n_segments) {
 
 // A whole segment of floats does not fit the registers.
 layout(constant_id = 22) const int kAtOnce = 8;  // pieces under way
-const int kMostAtOnce = 16;
+const int kMostAtOnce = 32;
 struct Loaded {
   uint64_t segment;
   uvec4 pieces[kMostAtOnce];
