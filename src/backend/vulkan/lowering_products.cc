@@ -134,7 +134,7 @@ bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_
   const size_t rows = 32 * static_cast<size_t>(warp_rows), outputs = 32 * static_cast<size_t>(kWarps / warp_rows);
   constexpr size_t kLine = 16 * 9, kRoute = 256;  // bytes of a row or an output in a plane; what experts take beside
   size_t n_bytes = kLine * (rows + 2 * outputs) + 4 * outputs + 12 * rows + kRoute;
-  if (format.has_minima) n_bytes += 52 * outputs + 48 * rows;
+  if (format.has_minima) n_bytes += warp_rows == 2 ? 4 * outputs : 52 * outputs + 48 * rows;  // overlaid, or beside
   return n_bytes <= device.shared_bytes;
 }
 

@@ -27,12 +27,18 @@ shared uvec4 stage[kStageRoom > kResultRoom ? kStageRoom : kResultRoom];
 shared float w_d[kTileOutputs], x_d[kTileRows];
 #if HAS_MIN
 // For each group, minima twice, and sums of the inputs as low + high with a low of six bits: halves hold all of them.
-const int kMinStride = 24;  // halves
+const int kMinStride = 24, kMinQuads = kMinStride / 8;  // of an output or a row, in halves and in sixteens of bytes
+// Beside both planes of 128 outputs there is no room for them in 48 KB: they lie where the stage was, once it is multiplied.
+const bool kOverlaid = kWarpRows == 2;
+const int kSumsBegin = kTileOutputs * kMinQuads;
 #define LeftHalves coopmat<float16_t, gl_ScopeSubgroup, kTile, kTile, gl_MatrixUseA>
 #define RightHalves coopmat<float16_t, gl_ScopeSubgroup, kTile, kTile, gl_MatrixUseB>
 shared float w_dmin[kTileOutputs];
-shared float16_t w_mins[kTileOutputs * kMinStride];
-shared uvec2 x_sums[kTileRows * kMinStride / 4];
+shared float16_t w_mins[kOverlaid ? 1 : kTileOutputs * kMinStride];
+shared uvec2 x_sums[kOverlaid ? 1 : kTileRows * kMinStride / 4];
+Header header_kept;  // of the segment at hand and output thread_id() % kTileOutputs, where overlaid
+#else
+const bool kOverlaid = false;
 #endif
 
 // ---- from memory to shared memory ----
@@ -108,12 +114,17 @@ void store_stage(int first_group) {
       stage[to + h + kHighBegin - kLowBegin] = uvec4(high[4 * h], high[4 * h + 1], high[4 * h + 2], high[4 * h + 3]);
     }
 #if HAS_MIN
-    float16_t least = float16_t(header_min(header_ahead[i], first_group + g));
-    w_mins[o * kMinStride + first_group + g] = w_mins[o * kMinStride + 8 + first_group + g] = least;
+    if (!kOverlaid) {
+      float16_t least = float16_t(header_min(header_ahead[i], first_group + g));
+      w_mins[o * kMinStride + first_group + g] = w_mins[o * kMinStride + 8 + first_group + g] = least;
+    }
     if (first_group + g == 0) w_dmin[o] = header_dmin(header_ahead[i]);
 #endif
     if (first_group + g == 0) w_d[o] = header_d(header_ahead[i]);
   }
+#if HAS_MIN
+  if (kOverlaid) header_kept = header_ahead[0];
+#endif
 }
 
 // Of a segment's rows: two threads have one.
@@ -125,18 +136,46 @@ void load_factors(int s) {
 #endif
 }
 
+#if HAS_MIN
+// The low and the high parts of the thread's four sums.
+void split_sums(out uvec2 low, out uvec2 high) {
+  ivec4 lows = ((x_sums_ahead + 32) & 63) - 32;
+  vec4 l = vec4(lows), h = vec4(x_sums_ahead - lows);
+  low = uvec2(packHalf2x16(l.xy), packHalf2x16(l.zw));
+  high = uvec2(packHalf2x16(h.xy), packHalf2x16(h.zw));
+}
+#endif
+
 void store_factors() {
   int row = thread_id() / 2, side = thread_id() & 1;
   if (row >= kTileRows) return;
   if (side == 0) x_d[row] = x_d_ahead;
 #if HAS_MIN
-  ivec4 lows = ((x_sums_ahead + 32) & 63) - 32;
-  vec4 low = vec4(lows), high = vec4(x_sums_ahead - lows);
+  if (kOverlaid) return;
   int to = row * (kMinStride / 4) + side;
-  x_sums[to] = uvec2(packHalf2x16(low.xy), packHalf2x16(low.zw));
-  x_sums[to + 2] = uvec2(packHalf2x16(high.xy), packHalf2x16(high.zw));
+  split_sums(x_sums[to], x_sums[to + 2]);
 #endif
 }
+
+#if HAS_MIN
+// Minima and sums over the stage. REQUIRES: it has been multiplied; load_factors() of this segment was the last.
+void store_overlaid() {
+  int o = thread_id() % kTileOutputs;
+  for (int k = thread_id() / kTileOutputs; k < kSegmentGroups / 2; k += kThreads / kTileOutputs) {
+    uint two = packHalf2x16(vec2(header_min(header_kept, 2 * k), header_min(header_kept, 2 * k + 1)));
+    stage[o * kMinQuads][k] = two;
+    stage[o * kMinQuads + 1][k] = two;
+  }
+  int to = kSumsBegin + thread_id() / 2 * kMinQuads, side = thread_id() & 1;
+  if (thread_id() >= 2 * kTileRows) return;
+  uvec2 low, high;
+  split_sums(low, high);
+  [[unroll]] for (int k = 0; k < 2; ++k) {
+    stage[to][2 * side + k] = low[k];
+    stage[to + 1][2 * side + k] = high[k];
+  }
+}
+#endif
 
 // ---- a warp's sums ----
 
@@ -172,7 +211,12 @@ void end_segment(inout Floats16 totals[2][2]) {
 #if HAS_MIN
   LeftHalves x_sum[2];
   [[unroll]] for (int m = 0; m < 2; ++m) {
-    coopMatLoad(x_sum[m], x_sums, (warp_row() + m * kTile) * (kMinStride / 4), kMinStride / 4, kRowMajor);
+    int row = warp_row() + m * kTile;
+    if (kOverlaid) {
+      coopMatLoad(x_sum[m], stage, kSumsBegin + row * kMinQuads, kMinQuads, kRowMajor);
+    } else {
+      coopMatLoad(x_sum[m], x_sums, row * (kMinStride / 4), kMinStride / 4, kRowMajor);
+    }
   }
 #endif
   [[unroll]] for (int n = 0; n < 2; ++n) {
@@ -182,7 +226,11 @@ void end_segment(inout Floats16 totals[2][2]) {
     Floats16 dmin;
     RightHalves mins;
     coopMatLoad(dmin, w_dmin, output_at(n), 0, kRowMajor);
-    coopMatLoad(mins, w_mins, output_at(n) * kMinStride, kMinStride, kColumnMajor);
+    if (kOverlaid) {
+      coopMatLoad(mins, stage, output_at(n) * kMinQuads, kMinQuads, kColumnMajor);
+    } else {
+      coopMatLoad(mins, w_mins, output_at(n) * kMinStride, kMinStride, kColumnMajor);
+    }
 #endif
     [[unroll]] for (int m = 0; m < 2; ++m) {
 #if HAS_MIN
@@ -224,8 +272,16 @@ void main() {
       if (g == 0) store_factors();
       barrier();
       load_stage(g == 0 ? s : next, g == 0 ? kHalf : 0);
-      if (g == 0) load_factors(next);
+      if (g == 0 && !kOverlaid) load_factors(next);
       multiply_stage();
+#if HAS_MIN
+      if (g > 0 && kOverlaid) {
+        barrier();
+        store_overlaid();
+        barrier();
+        load_factors(next);
+      }
+#endif
       if (g > 0) end_segment(splits);
       barrier();
     }
