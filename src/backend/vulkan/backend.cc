@@ -5,6 +5,7 @@
 
 #include "backend/vulkan/cache.h"
 #include "backend/vulkan/device.h"
+#include "backend/vulkan/peaks.h"
 #include "backend/vulkan/plan.h"
 #include "backend/vulkan/weights.h"
 #include "base/thread_pool.h"
@@ -56,7 +57,7 @@ class VulkanBackend final : public Backend {
     info.features += found_of(device_);
     return info;
   }
-  DevicePeaks measure_peaks() override { return {}; }
+  DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const DoneWith& done_with) override {

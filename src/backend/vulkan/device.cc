@@ -153,6 +153,7 @@ Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
   const auto family = std::ranges::find_if(families, computes);
   if (family == families.end()) return fail(ErrorCode::unsupported, "{} cannot compute", capabilities_.name);
   queue_family_ = static_cast<uint32_t>(family - families.begin());
+  has_timestamps_ = family->timestampValidBits > 0;
 
   const float priority = 1;
   VkDeviceQueueCreateInfo queue{};

@@ -94,6 +94,7 @@ class Device {
   // Whether workgroups may wait for those of dispatches before theirs: the maker's devices can, and this one was seen
   // to.
   bool starts_in_order() const { return starts_in_order_; }
+  bool has_timestamps() const { return has_timestamps_; }
   const DeviceApi& api() const { return api_; }
   VkDevice handle() const { return device_; }
   const Counters& counters() const { return counters_; }
@@ -161,7 +162,7 @@ class Device {
   std::vector<Passing> passing_;
   Buffer staging_;
   Ticket last_ticket_ = 0;
-  bool starts_in_order_ = false;
+  bool starts_in_order_ = false, has_timestamps_ = false;
   Counters counters_;
   mutable size_t n_kept_ = 0;
   friend class Buffer;

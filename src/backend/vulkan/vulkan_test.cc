@@ -95,6 +95,13 @@ TEST(VulkanDevice, its_processors_are_as_many_as_its_driver_says) {
   EXPECT_EQ(processors_of(device), 28);
 }
 
+TEST(VulkanDevice, its_memory_is_read_at_a_speed) {
+  if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
+  const double rate = cpu_vulkan()->open(1).value()->measure_peaks().read_bytes_per_s;
+  EXPECT_GT(rate, 1e6);
+  EXPECT_LT(rate, 1e14);
+}
+
 // One token of a graph without caches.
 Status run_token(Plan& plan, const conformance::CaseStep& step) {
   const std::vector<int32_t> positions = {0}, seq_begin = {0, 1}, slots = {0}, rows = {0};
