@@ -100,13 +100,19 @@ struct OneBlock {
   }
   ZINC_DEVICE void copy_keys(const UnitPages& pages) const {
     const InShared to(room.units[group], kv);
-    if constexpr (kIsEven) {  // a warp copies a piece of 32 positions at a time; scores of what is not there are masked
+    if constexpr (kIsEven) {  // a warp copies a piece of 32 positions at a time, a lane the same ones of all pieces
+      static_assert(kPagePositions == 32);
+      const auto is_there = [&](int page) {
+        const int at = pages.first + page * kPagePositions + lane_id();
+        return at <= pages.last && (kShape.window == 0 || at >= pages.oldest);
+      };
+      const bool are_there[2] = {is_there(0), is_there(1)};
       constexpr int kTurns = kKeyBlocks * 4 / kGroupWarps, kBytes = kPagePositions * 16;
       u8* at = &in_room<u8>(room, key_to);
 #pragma unroll
       for (int k = 0; k < 2 * kTurns; ++k) {
-        copy_16(at + k * kGroupWarps * InShared::kPieceStride,
-                pages.page[k / kTurns] + key_from + k % kTurns * kGroupWarps * kBytes);
+        copy_16_or_clear(at + k * kGroupWarps * InShared::kPieceStride,
+                         pages.page[k / kTurns] + key_from + k % kTurns * kGroupWarps * kBytes, are_there[k / kTurns]);
       }
       return;
     }
