@@ -75,7 +75,7 @@ class Lowering {
   Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
   void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;
   Status lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows);
-  Status lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& params, int n_rows);
+  Status lower_matrix_cores(const ProductGroup& group, simt::LinearParams params, int n_rows);
   Status lower_floats(const simt::LinearParams& params, const DeviceMatrix& matrix, int n_rows);
   Result<simt::Rounded> rounded(Value v, const DeviceMatrix& matrix);
   // What its maker leaves of a value: the rounded form alone where nobody reads the floats.

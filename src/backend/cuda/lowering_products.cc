@@ -183,9 +183,10 @@ Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams para
   return ok_status();
 }
 
-Status Lowering::lower_matrix_cores(const ProductGroup& group, const simt::LinearParams& params, int n_rows) {
+Status Lowering::lower_matrix_cores(const ProductGroup& group, simt::LinearParams params, int n_rows) {
   int64_t n_tiles = 0;
   for (int part = 0; part < params.n_parts; ++part) n_tiles += div_up(params.parts[part].n_out, simt::kTileRows);
+  params.n_row_tiles = static_cast<int>(n_tiles);
   const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   const int tile_columns = matrix_tile_columns();
   const int64_t n_columns =
@@ -195,8 +196,8 @@ Status Lowering::lower_matrix_cores(const ProductGroup& group, const simt::Linea
   if (device_.has_warpgroups()) {
     Launch launch = Launch::of(nullptr, params, 1);
     launch.threads = simt::kWideThreads;
-    made = add({"gemm_wide", format}, "gemm_wide", launch,
-               std::min<int64_t>(n_tiles * n_columns, device_.n_multiprocessors()), 1, 1,
+    const int64_t most = n_tiles * n_columns * (params.expert_ids ? 1 : 2);  // the last tiles are halved
+    made = add({"gemm_wide", format}, "gemm_wide", launch, std::min<int64_t>(most, device_.n_multiprocessors()), 1, 1,
                wide_shared_bytes(*matrix.format));
   } else {
     made = emit({"gemm", format}, "gemm", params, n_tiles, n_columns, 1, gemm_shared_bytes(*matrix.format));

@@ -82,15 +82,23 @@ static_assert(sizeof(Shared::stages) + sizeof(Shared::results) + sizeof(Shared::
               wide_shared_bytes(kLayout));
 static_assert(wide_shared_bytes(kLayout) <= 227 * 1024);
 
-// Tiles of the same activations follow each other where there are experts, else those of the same weights.
+// Tiles of the same activations follow each other where there are experts, else those of the same weights. Where at
+// most half of the blocks would have one more than the others, two share each of these: half of its columns.
 ZINC_DEVICE Tile find_tile(const LinearParams& p, int index) {
   Tile tile;
   tile.n_columns = 0;
-  int n_row_tiles = 0;
-  for (int part = 0; part < p.n_parts; ++part) n_row_tiles += (p.parts[part].n_out + kTileRows - 1) / kTileRows;
+  const int n_row_tiles = p.n_row_tiles;
   const int n_rows = *p.n_rows * p.per_row;
   const int n_column_tiles = p.expert_ids ? *p.tiles.n_tiles : (n_rows + kWideColumns - 1) / kWideColumns;
-  if (index >= n_row_tiles * n_column_tiles) return tile;
+  const int n_blocks = static_cast<int>(gridDim.x);
+  const int n_tiles = n_row_tiles * n_column_tiles, n_last = n_tiles % n_blocks;
+  const int in_last = index - (n_tiles - n_last);
+  int half = 0;  // or the first, or the second
+  if (!p.expert_ids && in_last >= 0 && 2 * n_last <= n_blocks) {
+    index -= in_last - in_last / 2;
+    half = 1 + in_last % 2;
+  }
+  if (index >= n_tiles) return tile;
   int row_tile = p.expert_ids ? index % n_row_tiles : index / n_column_tiles;
   const int column_tile = p.expert_ids ? index / n_row_tiles : index % n_column_tiles;
   for (tile.part = 0; tile.part + 1 < p.n_parts; ++tile.part) {
@@ -100,8 +108,10 @@ ZINC_DEVICE Tile find_tile(const LinearParams& p, int index) {
   }
   tile.first_panel = row_tile * (kTileRows / kPanelRows);
   tile.expert = p.expert_ids ? p.tiles.tiles[3 * column_tile] : 0;
-  tile.first = p.expert_ids ? p.tiles.tiles[3 * column_tile + 1] : column_tile * kWideColumns;
-  tile.n_columns = p.expert_ids ? p.tiles.tiles[3 * column_tile + 2] : min(kWideColumns, n_rows - tile.first);
+  constexpr int kHalf = kWideColumns / 2;
+  tile.first = p.expert_ids ? p.tiles.tiles[3 * column_tile + 1] : column_tile * kWideColumns + half / 2 * kHalf;
+  tile.n_columns = p.expert_ids ? p.tiles.tiles[3 * column_tile + 2]
+                                : max(0, min(half > 0 ? kHalf : kWideColumns, n_rows - tile.first));
   return tile;
 }
 
@@ -124,10 +134,11 @@ struct Source {
   const int* sums;
   const u16* wide;  // likewise
 
-  ZINC_DEVICE Source(const LinearParams& p, int index, int n_tiles_before, int thread, Shared& shared)
-      : tile(find_tile(p, index)) {
+  ZINC_DEVICE Source(const LinearParams& p, int index, int n_tiles_before, int thread, Shared& shared) {
     int* results = shared.results[n_tiles_before % kTileSets];
-    if (thread == 0) shared.tiles[n_tiles_before % kTileSets] = tile;
+    if (thread == 0) shared.tiles[n_tiles_before % kTileSets] = find_tile(p, index);
+    copiers_meet();
+    tile = shared.tiles[n_tiles_before % kTileSets];
     matrix = &p.parts[tile.n_columns > 0 ? tile.part : 0];
     if (tile.n_columns == 0) return;
     const auto row_of = [&](int result) { return p.expert_ids && !p.x_per_used ? result / p.n_used : result; };

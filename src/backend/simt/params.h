@@ -124,6 +124,7 @@ struct LinearParams {
   const int* n_rows;
   int per_row;             // inputs of each of the n_rows
   int warps_per_panel;     // a power of two up to kWarps
+  int n_row_tiles;         // of all parts, on matrix cores
   const int* expert_ids;   // [rows, n_used]; null: one matrix for all
   int n_used, x_per_used;  // x_per_used: each used expert has an input of its own
   ExpertTiles tiles;       // of the pairs of rows and experts, where many rows use experts
