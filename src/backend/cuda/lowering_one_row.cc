@@ -15,10 +15,11 @@ int segment_bytes(const PanelFormat& format) {
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
       "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "{}, "
       "{}, {}, {}, {}, {}, {}}};",
-      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
-      s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes,
-      s.n_route_segments, s.starts_next_late, s.is_early, s.finds_early, s.spreads_other);
+      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_panels, s.n_mixed, s.has_last, s.n_gates,
+      s.n_experts, s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats,
+      s.ring_bytes, s.n_route_segments, s.starts_next_late, s.is_early, s.finds_early, s.spreads_other);
 }
 
 }  // namespace
@@ -109,7 +110,7 @@ void Lowering::RowLaunch::choose_pairs() {
     if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
   }
   // A wide row that is normed stands in registers: fewer warps have more of them.
-  const int most = shape.input != simt::kNormedRow || shape.n_in <= 4096 ? simt::kMaxPairs
+  const int most = shape.input != simt::kNormedRow || shape.n_in <= 6144 ? simt::kMaxPairs
                    : shape.n_in <= 8192                                  ? 6
                                                                          : kFewest;
   shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, most);
@@ -201,6 +202,7 @@ void Lowering::RowLaunch::size_memory() {
 void Lowering::RowLaunch::finish(int n_multiprocessors, int most_ranks) {
   make_classes();
   shape.n_parts = params.n_parts;
+  shape.n_panels = shape.n_used > 0 ? params.parts[0].n_panels : 0;
   choose_pairs();
   choose_ranks(n_multiprocessors, most_ranks);
   size_memory();

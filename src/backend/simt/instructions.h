@@ -111,7 +111,7 @@ ZINC_DEVICE int cluster_rank() {
 // All threads of all its blocks come to a point, and each goes on from there when it has to.
 ZINC_DEVICE void cluster_arrives() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
 ZINC_DEVICE void wait_for_cluster() {
@@ -264,6 +264,18 @@ ZINC_DEVICE int dot_unsigned(u32 a, int b, int c) {
   int d;
   asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
+}
+
+// 1 / x and 1 / sqrt(x), to the last bit or two, of numbers that are not tiny.
+ZINC_DEVICE float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+ZINC_DEVICE float reciprocal_root(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // A number that is worked out here, not where it is first used: before the wait there is time.

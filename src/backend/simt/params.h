@@ -187,6 +187,7 @@ struct ProductShape {
   int head_dim, gate_act;  // of kHeadsRow: a norm of each head, and the result gated
   int act;                 // an output is act(first term) * second term; kNoAct: no
   int n_used;              // experts whose results stay apart; 0: none
+  int n_panels;            // of each of them
   int n_mixed;             // experts whose weighted sum is the result, each with a row of its own; 0: none
   int has_last;            // a last matrix: the gate's other one, the shared expert's
   int n_gates;             // segments of the shared expert's gate

@@ -94,8 +94,8 @@ struct Panels {
   // Which part, or which used expert, a panel belongs to; its place there is left in `panel`.
   ZINC_DEVICE int owner(int& panel) const {
     if constexpr (kShape.n_used > 0) {
-      const int n = p.parts[0].n_panels, used = panel / n;
-      panel -= used * n;
+      const int used = panel / kShape.n_panels;
+      panel -= used * kShape.n_panels;
       return used;
     } else if constexpr (kShape.n_parts == 1) {
       return 0;
@@ -108,34 +108,6 @@ struct Panels {
   }
   ZINC_DEVICE const ProductPart& part(int owned_by) const {
     return p.parts[kShape.n_used > 0 || kShape.n_parts == 1 ? 0 : owned_by];
-  }
-};
-
-// Where a panel's units lie.
-template <class F>
-struct Place {
-  const u8* panel_bytes;  // its first segment
-  long long other;        // to the gate's other matrix
-
-  ZINC_DEVICE void find(const Panels& panels, int panel) {  // panel: of the cluster's
-    panel += panels.begin;
-    const int which = panels.owner(panel);
-    const ProductPart& part = panels.part(which);
-    long long at = panel * PanelBytes<F>::kAll;
-    if constexpr (kShape.n_used > 0) at += panels.experts[which] * part.matrix_bytes;
-    panel_bytes = part.bytes + at;
-    if constexpr (kIsGate) other = part.last - part.bytes;
-  }
-  ZINC_DEVICE const u8* bytes(const Panels& panels, int unit) const {
-    const u8* from = panel_bytes + segment_of(unit) * static_cast<long long>(PanelBytes<F>::kSegment);
-    if constexpr (kIsGate) {
-      if (unit % 2 != 0) from += other;
-    } else if constexpr (kShape.n_mixed > 0) {
-      const int term = unit / kInputSegments;
-      const ProductPart& part = panels.p.parts[0];
-      from += term == kShape.n_mixed ? part.last - part.bytes : panels.experts[term] * part.matrix_bytes;
-    }
-    return from;
   }
 };
 
@@ -156,6 +128,36 @@ struct Turn {
   }
 };
 
+// Where a unit lies: which of the used experts has it may be known before it is known who that is.
+struct Place {
+  const u8* from;  // of the first expert
+  int expert;      // less than zero: none
+  int n_bytes;
+
+  template <class F>
+  ZINC_DEVICE void find(const Panels& panels, const Turn& turn) {
+    int panel = panels.begin + turn.panel;
+    const int which = panels.owner(panel), s = segment_of(turn.unit);
+    const ProductPart& part = panels.part(which);
+    from = part.bytes + panel * PanelBytes<F>::kAll + s * static_cast<long long>(PanelBytes<F>::kSegment);
+    expert = kShape.n_used > 0 ? which : -1;
+    n_bytes = kLastGroups < kSegmentGroups && s + 1 == kInputSegments ? PanelBytes<F>::kLast : PanelBytes<F>::kSegment;
+    if constexpr (kIsGate) {
+      if (turn.unit % 2 != 0) from += part.last - part.bytes;
+    } else if constexpr (kShape.n_mixed > 0) {
+      expert = turn.unit / kInputSegments;
+      if (expert == kShape.n_mixed) {
+        from += part.last - part.bytes;
+        expert = -1;
+      }
+    }
+  }
+  ZINC_DEVICE const u8* bytes(const Panels& panels) const {
+    if constexpr (!kHasExperts) return from;
+    return expert < 0 ? from : from + panels.experts[expert] * panels.p.parts[0].matrix_bytes;
+  }
+};
+
 // ---- the ring ----
 
 template <class F>
@@ -169,23 +171,26 @@ struct Ring {
       : bytes(shared + kRoom.ring),
         full(reinterpret_cast<Gate*>(shared)),
         n_done(reinterpret_cast<int*>(full + kMaxSlots)) {}
-  ZINC_DEVICE void fill(int slot, const Panels& panels, const Turn& turn) const {
-    Place<F> place;
-    place.find(panels, turn.panel);
-    const bool is_last = kLastGroups < kSegmentGroups && segment_of(turn.unit) + 1 == kInputSegments;
-    copy_bulk<kReadOnce>(bytes + slot * kSlotBytes, place.bytes(panels, turn.unit),
-                         is_last ? PanelBytes<F>::kLast : kSlotBytes, full + slot);
+  ZINC_DEVICE void fill(int slot, const Panels& panels, const Place& place) const {
+    copy_bulk<kReadOnce>(bytes + slot * kSlotBytes, place.bytes(panels), place.n_bytes, full + slot);
   }
   // By one thread, when a warp is done with the slot of that unit.
   ZINC_DEVICE void refill(int slot, const Panels& panels, const RankUnits& units, Turn turn) const {
     if (!comes_second(n_done + slot)) return;
     turn.advance(units, kSlots);
-    if (turn.panel < panels.count()) fill(slot, panels, turn);
+    if (turn.panel >= panels.count()) return;
+    Place place;
+    place.find<F>(panels, turn);
+    fill(slot, panels, place);
   }
-  // By one warp: the first units, a lane each.
-  ZINC_DEVICE void begin(const Panels& panels, const RankUnits& units) const {
+  // By one warp: the first units, a lane each. What is where is found before that is known of whom.
+  static ZINC_DEVICE void find_first(const Panels& panels, const RankUnits& units, Place& place) {
     const int lane = lane_id();
-    if (lane < kSlots && lane < panels.count() * units.count()) fill(lane, panels, Turn(units, lane));
+    place.n_bytes = 0;
+    if (lane < kSlots && lane < panels.count() * units.count()) place.find<F>(panels, Turn(units, lane));
+  }
+  ZINC_DEVICE void begin(const Panels& panels, const Place& place) const {
+    if (place.n_bytes > 0) fill(lane_id(), panels, place);
   }
 };
 
@@ -204,15 +209,22 @@ struct Output {
   float bias = 0, last_bias = 0, added = 0;  // loaded before the sums are there
   float gate = 0;                            // of the shared expert
 
-  ZINC_DEVICE void load(const Panels& panels, int panel, int row) {
+  // panel: of the cluster's, less than `end`.
+  ZINC_DEVICE void find(const Panels& panels, int panel, int end, int row) {
+    o = -1;
+    if (panel >= end) return;
+    panel += panels.begin;
     which = panels.owner(panel);
     o = panel * kPanelRows + row;
+    if (o >= panels.part(which).n_out) o = -1;
+    settle(o);
+    settle(which);
+  }
+  ZINC_DEVICE void load(const Panels& panels) {
+    if (o < 0) return;
     const ProductPart& at = panels.part(which);
-    if (o >= at.n_out) {
-      o = -1;
-      return;
-    }
     if (!kIsGate && at.added) added = at.added[o];
+    gate = 0;
     for (int s = 0; s < kShape.n_gates; ++s) gate += panels.p.shared_gate[s];
     if constexpr (kShape.n_mixed > 0) {
       for (int u = 0; u < kShape.n_mixed; ++u) {
@@ -358,7 +370,7 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   if constexpr (kShape.spreads_other != 0) {
     RowInput<0>::prepare_as_is(p.spread_x, shared + kRoom.x);
   } else {
-    RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments);
+    RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments, [] {});
   }
 #pragma unroll 1
   for (int parity = 0; unit < end; parity ^= 1) {
@@ -423,10 +435,10 @@ ZINC_DEVICE void multiply_floats(u8* shared, const Panels& panels, const RankUni
 #pragma unroll 1
   for (; at.turn.panel < end; at.turn.advance(units, kProductWarps)) {
     const int unit = at.turn.unit;
-    Place<F> place;
-    place.find(panels, at.turn.panel);
-    const float value = dot_floats<F>(place.bytes(panels, unit), lane_id(), x + input_of(unit) * kSegmentElems,
-                                      groups_of(segment_of(unit)));
+    Place place;
+    place.find<F>(panels, at.turn);
+    const float value =
+        dot_floats<F>(place.bytes(panels), lane_id(), x + input_of(unit) * kSegmentElems, groups_of(segment_of(unit)));
     keep(partial + (at.turn.panel - first) * kUnits * kRankRows, done, unit, lane_id(), value);
   }
 }
@@ -449,13 +461,23 @@ struct Spread {
     if constexpr (F::kRoundedBlock == 0) spread_class<F>(p, c, shared);
   }
 };
+struct FindFirst {
+  const Panels& panels;
+  const RankUnits& units;
+  Place& place;
+  template <class F>
+  ZINC_DEVICE void run() const {
+    place.n_bytes = 0;
+    if constexpr (F::kRoundedBlock > 0) Ring<F>::find_first(panels, units, place);
+  }
+};
 struct Begin {
   u8* shared;
   const Panels& panels;
-  const RankUnits& units;
+  const Place& place;
   template <class F>
   ZINC_DEVICE void run() const {
-    if constexpr (F::kRoundedBlock > 0) Ring<F>(shared).begin(panels, units);
+    if constexpr (F::kRoundedBlock > 0) Ring<F>(shared).begin(panels, place);
   }
 };
 struct Multiply {
@@ -499,16 +521,21 @@ ZINC_DEVICE int block_of(int format) {
     return block;
   }
 }
-template <int B>
-ZINC_DEVICE void prepare_if(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room) {
+template <int B, class Meanwhile>
+ZINC_DEVICE void prepare_if(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room,
+                            const Meanwhile& meanwhile) {
   if (block != B) return;
   const float* norm = reinterpret_cast<const float*>(shared + kRoom.norm);
-  RowInput<B>::prepare(p.source, norm, shared + kRoom.x, room, input_of(units.begin), input_of(units.end - 1) + 1);
+  RowInput<B>::prepare(p.source, norm, shared + kRoom.x, room, input_of(units.begin), input_of(units.end - 1) + 1,
+                       meanwhile);
 }
-ZINC_DEVICE void prepare_row(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room) {
-  if constexpr (kTakesFloats) prepare_if<0>(block, p, units, shared, room);
-  if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, shared, room);
-  if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, shared, room);
+// meanwhile: RowInput::prepare.
+template <class Meanwhile>
+ZINC_DEVICE void prepare_row(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room,
+                             const Meanwhile& meanwhile) {
+  if constexpr (kTakesFloats) prepare_if<0>(block, p, units, shared, room, meanwhile);
+  if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, shared, room, meanwhile);
+  if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, shared, room, meanwhile);
 }
 
 ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u8* shared) {
@@ -537,7 +564,15 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   const int block = block_of(c.format);
   if constexpr (kIsRowEarly) {
     RowInput<0>::fetch_norm(p.source, norm);
-    prepare_row(block, p, units, shared, sums);
+    prepare_row(block, p, units, shared, sums, [] {});
+  }
+  if constexpr (kRanks > 1) wait_for_cluster();
+  Place place{};
+  if (warp_id() == kProductWarps - 1) {
+    with_format(c.format, Formats{}, FindFirst{panels, units, place});
+    settle(place.from);
+    settle(place.expert);
+    settle(place.n_bytes);
   }
   if constexpr (kHasExperts) {
     if constexpr (!kAreLogitsEarly) wait_for_inputs();
@@ -548,19 +583,24 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     }
   }
   if (warp_id() == kProductWarps - 1) {
-    with_format(c.format, Formats{}, Begin{shared, panels, units});
+    with_format(c.format, Formats{}, Begin{shared, panels, place});
     __syncwarp();
   }
   float* all_sums = norm + (kRanks > 1 && kShape.input == kNormedRow ? kShape.n_in : 0);
   if constexpr (!kIsRowEarly) RowInput<0>::fetch_norm(p.source, norm);
+  constexpr u32 kRowsOfRank = kRankRows;  // without a sign, so that division is a shift
+  const int panel = static_cast<int>(threadIdx.x / kRowsOfRank), rank_row = static_cast<int>(threadIdx.x % kRowsOfRank);
+  const int row = (kRanks > 1 ? cluster_rank() : 0) * kRankRows + rank_row;
+  Output output;
+  output.find(panels, panel, min(kBatch, panels.count()), row);
   if constexpr (!kHasExperts || kAreLogitsEarly) wait_for_inputs();
   if constexpr (kShape.n_used > 0 && kShape.n_experts > 0) leave_experts(p.route, used);
-  const int i = static_cast<int>(threadIdx.x), panel = i / kRankRows, rank = kRanks > 1 ? cluster_rank() : 0;
-  const int row = rank * kRankRows + i % kRankRows;
-  Output output;
-  if (panel < min(kBatch, panels.count())) output.load(panels, panels.begin + panel, row);
-  if constexpr (!kIsRowEarly) prepare_row(block, p, units, shared, sums);
-  if constexpr (kRanks > 1) wait_for_cluster();
+  const auto load = [&] { output.load(panels); };
+  if constexpr (kIsRowEarly) {
+    load();
+  } else {
+    prepare_row(block, p, units, shared, sums, load);
+  }
   const int pair = warp_id() / 2;
   Progress at{Turn(units, block == 0 ? warp_id() : pair), pair};
   int half = 0;
@@ -573,10 +613,10 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     } else {
       meet<kProductThreads>(1);
     }
-    output.write(panels, used, partial + panel * kUnits * kRankRows + i % kRankRows);
+    output.write(panels, used, partial + panel * kUnits * kRankRows + rank_row);
     if constexpr (kBatch < kShape.most_panels) {
-      output = Output{};
-      if (end + panel < min(end + kBatch, panels.count())) output.load(panels, panels.begin + end + panel, row);
+      output.find(panels, end + panel, min(end + kBatch, panels.count()), row);
+      output.load(panels);
     }
   }
 }

@@ -43,18 +43,24 @@ struct RoundedEight {
 
 // block: 32 (four lanes share a scale) or 256 (all do).
 ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
-  float largest = 0;
+  float pairs[4];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x.v[i]));
+  for (int i = 0; i < 4; ++i) pairs[i] = fmaxf(fabsf(x.v[i]), fabsf(x.v[i + 4]));
+  float largest = fmaxf(fmaxf(pairs[0], pairs[1]), fmaxf(pairs[2], pairs[3]));
   largest = block == kSegmentElems ? lanes_largest(largest) : lanes_max(largest, block / 8);
-  const float inverse = largest > 1e-30f ? __fdividef(127.0f, largest) : 0.0f;
-  int words[2] = {0, 0}, sum = 0;
+  const float inverse = largest > 1e-30f ? 127.0f * reciprocal(largest) : 0.0f;
+  constexpr float kNoFraction = 12582912.0f;  // 1.5 * 2^23: behind it there are whole numbers, in the low bits
+  u32 q[8];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int q = __float2int_rn(x.v[i] * inverse);
-    sum += q;
-    words[i / 4] |= (q & 255) << 8 * (i % 4);
+  for (int i = 0; i < 8; ++i) q[i] = __float_as_uint(x.v[i] * inverse + kNoFraction);
+  int words[2];
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const u32 low = __byte_perm(q[4 * k], q[4 * k + 1], 0x0040u),
+              high = __byte_perm(q[4 * k + 2], q[4 * k + 3], 0x0040u);
+    words[k] = static_cast<int>(__byte_perm(low, high, 0x5410u));
   }
+  const int sum = __dp4a(words[1], 0x01010101, __dp4a(words[0], 0x01010101, 0));
   return {make_int2(words[0], words[1]), lanes_sum(sum, 4), largest * (1.0f / 127.0f)};
 }
 
@@ -115,7 +121,7 @@ ZINC_DEVICE float row_squares(const float* x, int width, float* room) {
 }
 
 ZINC_DEVICE float rms_factor(float sum, int width, float eps) {
-  return rsqrtf(sum * (1.0f / static_cast<float>(width)) + eps);
+  return reciprocal_root(sum * (1.0f / static_cast<float>(width)) + eps);
 }
 
 // x * factor * weight. weight: the row's, or null.

@@ -37,10 +37,11 @@ struct RowInput {
   }
 
   // Numbers past the row's end are zero.
+  static ZINC_DEVICE bool is_inside(int at) { return kWidth % kSegmentElems == 0 || at < kWidth; }
   static ZINC_DEVICE Eight load(const float* row, int at) {
     if constexpr (kWidth % 8 == 0) {
       float4 a = make_float4(0, 0, 0, 0), b = a;
-      if (at < kWidth) {
+      if (is_inside(at)) {
         a = reinterpret_cast<const float4*>(row + at)[0];
         b = reinterpret_cast<const float4*>(row + at)[1];
       }
@@ -53,7 +54,7 @@ struct RowInput {
   static ZINC_DEVICE Eight load_row(const float* row, int at) {
     if constexpr (kShape.is_early == 0 || kWidth % 8 != 0) return load(row, at);
     float4 a = make_float4(0, 0, 0, 0), b = a;
-    if (at < kWidth) {
+    if (is_inside(at)) {
       a = __ldcg(reinterpret_cast<const float4*>(row + at));
       b = __ldcg(reinterpret_cast<const float4*>(row + at) + 1);
     }
@@ -118,42 +119,63 @@ struct RowInput {
   }
 
   // The one row, normed as a whole by the first kWarps warps. room: kWarps floats.
+  template <class Meanwhile>
   static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room, int begin,
-                                         int end) {
-    const int n_segments = warp_id() < kWarps ? kSegments : 0;
+                                         int end, const Meanwhile& meanwhile) {
+    constexpr bool kIsEven = kSegments % kWarps == 0;
+    // Where each block of a cluster has segments of all warps, it has the same number of each.
+    constexpr int kParts = kIsEven && kOfWarp % kShape.n_ranks == 0 ? kShape.n_ranks : 1, kOwn = kOfWarp / kParts;
+    const bool takes_part = kProductWarps == kWarps || warp_id() < kWarps;
+    const auto is_there = [&](int i) { return kIsEven || warp_id() + i * kWarps < kSegments; };
     Eight x[kOfWarp];
-    float sum = 0;
+    if (takes_part) {
 #pragma unroll
-    for (int i = 0; i < kOfWarp; ++i) {
-      const int s = warp_id() + i * kWarps;
-      if (s < n_segments) x[i] = load_row(p.x, s * kSegmentElems + lane_id() * 8);
+      for (int i = 0; i < kOfWarp; ++i) {
+        if (is_there(i)) x[i] = load_row(p.x, (warp_id() + i * kWarps) * kSegmentElems + lane_id() * 8);
+      }
     }
+    meanwhile();
+    if (takes_part) {
+      float sum = 0;
 #pragma unroll
-    for (int i = 0; i < kOfWarp; ++i) {
-      if (warp_id() + i * kWarps < n_segments) sum = squares(x[i], sum);
+      for (int i = 0; i < kOfWarp; ++i) {
+        if (is_there(i)) sum = squares(x[i], sum);
+      }
+      sum = lanes_sum(sum, 32);
+      if (lane_id() == 0) room[warp_id()] = sum;
     }
-    sum = lanes_sum(sum, 32);
-    if (lane_id() == 0 && warp_id() < kWarps) room[warp_id()] = sum;
     await_copies<0>();
     meet<kProductThreads>(1);
-    sum = room[0];
+    if (!takes_part) return;
+    float sum = room[0];
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) sum += room[w];
     const float factor = rms_factor(sum, kWidth, p.norm_eps);
     const float* weight = kWidth % 4 == 0 ? norm : p.norm_weight;
 #pragma unroll
-    for (int i = 0; i < kOfWarp; ++i) {
-      const int s = warp_id() + i * kWarps;
-      if (s < n_segments && s >= begin && s < end)
-        write(times_weight(x[i], factor, weight, s * kSegmentElems + lane_id() * 8), s, shared);
+    for (int k = 0; k < kOwn; ++k) {
+      int s = warp_id() + k * kWarps;
+      Eight y = x[k];
+      if constexpr (kParts > 1) {
+        if (cluster_rank() > 0) y = x[k + kOwn];
+        s += cluster_rank() * kOwn * kWarps;
+      }
+      if (kParts > 1 || (is_there(k) && s >= begin && s < end)) {
+        write(times_weight(y, factor, weight, s * kSegmentElems + lane_id() * 8), s, shared);
+      }
     }
   }
 
-  static ZINC_DEVICE void prepare_plain(const RowSource& p, u8* shared, int begin, int end) {
+  template <class Meanwhile>
+  static ZINC_DEVICE void prepare_plain(const RowSource& p, u8* shared, int begin, int end,
+                                        const Meanwhile& meanwhile) {
     constexpr bool kIsApart = kShape.n_mixed > 0 && kShape.has_last != 0;  // the last row lies elsewhere
     constexpr int kRows = kShape.n_mixed > 0 ? kShape.n_mixed + (kIsApart ? 1 : 0) : 1;
     constexpr bool kIsHeads = kShape.input == kHeadsRow;
-    for (int first = begin + warp_id(); first < end; first += kAtOnce * kProductWarps) {
+    constexpr bool kIsOnePass = kEvenly <= kMostAtOnce;
+    int first = begin + warp_id();
+#pragma unroll 1
+    do {
       Eight x[kAtOnce], gate[kIsHeads ? kAtOnce : 1];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
@@ -170,6 +192,7 @@ struct RowInput {
         x[i] = load_row(is_last ? p.last_x : p.x + r * kWidth, at);
         if constexpr (kIsHeads) gate[i] = load(p.gate, at);
       }
+      if (kIsOnePass || first < begin + kProductWarps) meanwhile();
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const int index = first + i * kProductWarps;
@@ -178,7 +201,8 @@ struct RowInput {
         if constexpr (kIsHeads) x[i] = gated_heads(p, x[i], gate[i], index * kSegmentElems + lane_id() * 8);
         write(x[i], index, shared);
       }
-    }
+      first += kAtOnce * kProductWarps;
+    } while (!kIsOnePass && first < end);
   }
 
   // A row of floats that is neither normed nor gated, whatever the program's is.
@@ -188,12 +212,14 @@ struct RowInput {
     meet<kProductThreads>(1);
   }
 
-  // Segments begin .. end - 1, those of all rows counted.
-  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room, int begin, int end) {
+  // Segments begin .. end - 1, those of all rows counted. meanwhile: what each thread does when it has asked for them.
+  template <class Meanwhile>
+  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room, int begin, int end,
+                                  const Meanwhile& meanwhile) {
     if constexpr (kIsNormed) {
-      prepare_normed(p, norm, shared, room, begin, end);
+      prepare_normed(p, norm, shared, room, begin, end, meanwhile);
     } else {
-      prepare_plain(p, shared, begin, end);
+      prepare_plain(p, shared, begin, end, meanwhile);
     }
     meet<kProductThreads>(1);
   }

@@ -162,6 +162,8 @@ inline int dot_unsigned(u32 a, int b, int c) {
   for (int i = 0; i < 4; ++i) c += static_cast<int>(a >> 8 * i & 0xFF) * static_cast<int8_t>(b >> 8 * i);
   return c;
 }
+inline float reciprocal(float x) { return 1.0f / x; }
+inline float reciprocal_root(float x) { return 1.0f / std::sqrt(x); }
 template <class T>
 void settle(T&) {}
 inline int add_one(int* at) { return (*at)++; }
