@@ -1,4 +1,4 @@
-// For tests: what the functions of the fake driver do. Included by the one file of a program that uses it.
+// For tests: what the functions of the fake driver do.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace zinc::cuda {
 
-FakeDriver& FakeDriver::current() {
+inline FakeDriver& FakeDriver::current() {
   static FakeDriver driver;
   return driver;
 }
@@ -113,7 +113,7 @@ inline DriverApi make_fake_api() {
   return api;
 }
 
-const DriverApi& FakeDriver::api() {
+inline const DriverApi& FakeDriver::api() {
   static const DriverApi api = make_fake_api();
   return api;
 }

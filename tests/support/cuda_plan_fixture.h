@@ -1,0 +1,145 @@
+// A plan on a driver that only counts (fake_driver.h).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <sstream>
+
+#include "backend/cuda/fake_driver_api.h"
+#include "backend/cuda/plan.h"
+#include "base/thread_pool.h"
+#include "graph/graph_builder.h"
+#include "tests/support/weight_set.h"
+
+namespace zinc::cuda {
+
+inline FakeDriver& fake() { return FakeDriver::current(); }
+
+inline constexpr int kDim = 64, kVocab = 96, kWindow = 40;
+
+// Two layers, one of them with a window, so that there are two page groups.
+class CudaPlanTest : public testing::Test {
+ protected:
+  CudaPlanTest() : threads_(1) {
+    fake() = FakeDriver();
+    weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
+    for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));
+    GraphBuilder g("fake", weights_set_.source());
+    Value x = g.embed(g.weight("embd", {kVocab, kDim}));
+    for (const int layer : {0, 1}) {
+      const Value h = g.rms_norm(x, g.weight("norm", {kDim}), 1e-6f);
+      const auto heads = [&](const char* name) { return g.heads(g.linear(h, g.weight(name, {kDim, kDim})), 2); };
+      const Value q = heads("q"), k = heads("k"), v = heads("v");
+      const Value a = g.attention({q, k, v}, {.cache_layer = layer, .scale = 1, .window = layer == 0 ? 0 : kWindow});
+      x = g.add(x, g.linear(a, g.weight("o", {kDim, kDim})));
+    }
+    take(g, x, {20, 20});
+  }
+
+  // A graph that ends with x, and pages of its groups of layers.
+  void take(GraphBuilder& g, Value x, std::vector<int> n_pages) {
+    g.logits(g.linear(g.rows(x), g.weight("embd", {kVocab, kDim})));
+    cache_.reset();
+    weights_.reset();
+    n_groups_ = n_pages.size();
+    graph_ = std::move(g.finish().value());
+    device_ = std::move(Device::open(FakeDriver::api(), 0, [](const KernelProgram& program) {
+                          const std::string& shape = program.shape;  // stands for code
+                          return std::vector<char>(shape.c_str(), shape.c_str() + shape.size() + 1);
+                        }).value());
+    const Graph* const graph = &graph_;
+    weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
+    const CacheSizes sizes{.n_pages = std::move(n_pages), .n_slots = 3, .kv_format = find_format("f16")};
+    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+  }
+
+  std::unique_ptr<Plan> compile(const Bucket& bucket) {
+    return std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
+  }
+
+  // One sequence, tokens from `position` on; its pages count down from 19.
+  void start(Plan& plan, int position, int n_tokens, std::vector<int32_t> logit_rows = {}) {
+    tokens_.assign(static_cast<size_t>(n_tokens), 1);
+    positions_.resize(tokens_.size());
+    std::iota(positions_.begin(), positions_.end(), position);
+    pages_.resize(20);
+    std::iota(pages_.rbegin(), pages_.rend(), 0);
+    seq_begin_ = {0, n_tokens};
+    output_rows_ = {n_tokens - 1};
+    logit_rows_ = std::move(logit_rows);
+    tables_.assign(n_groups_, PageTable{pages_, 20});
+    plan.start({.tokens = tokens_,
+                .positions = positions_,
+                .seq_begin = seq_begin_,
+                .slots = slots_,
+                .page_tables = tables_,
+                .output_rows = output_rows_,
+                .draws = draws_,
+                .logit_rows = logit_rows_,
+                .hidden = {}});
+  }
+
+  static std::vector<std::string> kernels_of(const std::vector<FakeLaunch>& graph) {
+    std::vector<std::string> names;
+    for (const FakeLaunch& launch : graph) names.push_back(launch.kernel);
+    return names;
+  }
+
+  template <class P>
+  static P params_of(const FakeLaunch& launch) {
+    P params;
+    std::memcpy(&params, launch.params.data(), sizeof(params));
+    return params;
+  }
+
+  // What the launches of product.cu are compiled for, in their order.
+  static std::vector<simt::ProductShape> product_shapes(const std::vector<FakeLaunch>& graph) {
+    std::vector<simt::ProductShape> shapes;
+    for (const FakeLaunch& launch : graph) {
+      if (launch.kernel != "product") continue;
+      std::array<int, sizeof(simt::ProductShape) / sizeof(int)> numbers{};
+      std::istringstream text(launch.code.substr(launch.code.find('{') + 1));
+      char comma;
+      for (int& number : numbers) text >> number >> comma;
+      EXPECT_TRUE(text) << launch.code;
+      shapes.push_back(std::bit_cast<simt::ProductShape>(numbers));
+    }
+    return shapes;
+  }
+  static std::vector<int> of_each(int simt::ProductShape::*what, const std::vector<simt::ProductShape>& shapes) {
+    std::vector<int> numbers;
+    for (const simt::ProductShape& shape : shapes) numbers.push_back(shape.*what);
+    return numbers;
+  }
+
+  static simt::Step step_of(const std::vector<FakeLaunch>& graph) {
+    for (const FakeLaunch& launch : graph) {
+      if (launch.kernel != "embed") continue;
+      return params_of<simt::EmbedParams>(launch).step;
+    }
+    return {};
+  }
+
+  ThreadPool threads_;
+  WeightSet weights_set_;
+  size_t n_groups_ = 0;
+  Graph graph_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<CudaWeights> weights_;
+  std::unique_ptr<CudaCache> cache_;
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> positions_, seq_begin_, slots_ = {2}, output_rows_, logit_rows_;
+  std::vector<PageId> pages_;
+  std::vector<PageTable> tables_;
+  std::vector<TokenDraw> draws_;
+};
+
+}  // namespace zinc::cuda
