@@ -1,4 +1,4 @@
-// What runs as one kernel in steps of one row alone: delta layers, and norms before the residual.
+// What runs as one kernel: delta layers in steps of one row alone, and norms before the residual.
 #include <algorithm>
 #include <array>
 

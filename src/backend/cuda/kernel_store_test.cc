@@ -17,7 +17,7 @@ constexpr const char* kNormedProduct =
     "inline constexpr ProductShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 3, 6, 1, 24, 4096, 4096, 86016};";
 constexpr const char* kExpertProduct =
     "inline constexpr ProductShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 1, 8, 1, 3, 3840, 2304, 86016, 12, "
-    "1, 1};";
+    "1, 1, 0, 0, 90};";
 constexpr const char* kMixedProduct =
     "inline constexpr ProductShape kShape = {512, 0, 0, 0, -1, 0, 8, 1, 8, 256, 1, 1, 8, 2, 1, 5760, 288, 86016, 8, 0, "
     "1};";

@@ -15,11 +15,10 @@ int segment_bytes(const PanelFormat& format) {
 std::string text_of(const simt::ProductShape& s) {
   return fmt::format(
       "inline constexpr ProductShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-      "{}, "
-      "{}, {}, {}, {}, {}, {}}};",
-      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_panels, s.n_mixed, s.has_last, s.n_gates,
-      s.n_experts, s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats,
-      s.ring_bytes, s.n_route_segments, s.starts_next_late, s.is_early, s.finds_early, s.spreads_other);
+      "{}, {}, {}, {}, {}, {}, {}}};",
+      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_used, s.n_mixed, s.has_last, s.n_gates, s.n_experts,
+      s.route_mode, s.n_parts, s.n_pairs, s.n_ranks, s.most_panels, s.x_bytes, s.partial_floats, s.ring_bytes,
+      s.n_route_segments, s.starts_next_late, s.is_early, s.finds_early, s.spreads_other, s.n_panels);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ struct OneBlock {
   const AttendOneParams& one;
   OneRoom& room;
   KvLayer kv;
-  int tile, kv_head, first_head, n_heads, position, oldest;
+  int kv_head, first_head, n_heads, position, oldest;
   int newest_unit, place;            // of the position: place in its page
   int first, last, split, n_splits;  // chunks
   const int* columns;                // the page of each 32 positions
@@ -27,7 +27,7 @@ struct OneBlock {
     kv.v_dim = kValueDim;
     const int n_tiles = kv.kv_heads * kTilesOfHead;
     split = static_cast<int>(blockIdx.x) / n_tiles;
-    tile = static_cast<int>(blockIdx.x) - split * n_tiles;
+    const int tile = static_cast<int>(blockIdx.x) - split * n_tiles;
     kv_head = tile / kTilesOfHead;
     const int head_in_group = tile % kTilesOfHead * kRows;
     first_head = kv_head * kShape.group_heads + head_in_group;
@@ -208,7 +208,7 @@ struct OneBlock {
       *reinterpret_cast<uint4*>(to.value_at(i / kPieces, i % kPieces * 8)) = make_uint4(0, 0, 0, 0);
     }
   }
-  // Begins to load a group's unit, positions up to last_known: values past it are zero, or stand for it.
+  // Begins to load a group's unit, positions up to last_known: what is past it is zero, or stands for it.
   ZINC_DEVICE void load(int unit, int2 found, int last_known) const {
     if (unit >= 0 && (kIsEven || last_known >= max(unit * kUnitPositions, oldest))) {
       const UnitPages pages = pages_of(unit, found, last_known);

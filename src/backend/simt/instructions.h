@@ -108,7 +108,8 @@ ZINC_DEVICE int cluster_rank() {
 #endif
   return static_cast<int>(rank);
 }
-// All threads of all its blocks come to a point, and each goes on from there when it has to.
+// All threads of all its blocks come to a point, and each goes on from there when it has to. Nothing is shown to the
+// others thereby but gates whose opening was ended.
 ZINC_DEVICE void cluster_arrives() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

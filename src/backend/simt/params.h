@@ -187,7 +187,6 @@ struct ProductShape {
   int head_dim, gate_act;  // of kHeadsRow: a norm of each head, and the result gated
   int act;                 // an output is act(first term) * second term; kNoAct: no
   int n_used;              // experts whose results stay apart; 0: none
-  int n_panels;            // of each of them
   int n_mixed;             // experts whose weighted sum is the result, each with a row of its own; 0: none
   int has_last;            // a last matrix: the gate's other one, the shared expert's
   int n_gates;             // segments of the shared expert's gate
@@ -204,6 +203,7 @@ struct ProductShape {
   int is_early;                 // the launch before it does: experts' row, or a mix's logits, are there before the wait
   int finds_early;              // experts: the logits are there before the wait too
   int spreads_other;            // what is spread reads a row of its own, as it is: ProductParams::spread_x
+  int n_panels;                 // of each of the n_used
 };
 ZINC_BOTH int segments_of(int n_in) { return (n_in + kSegmentElems - 1) / kSegmentElems; }
 ZINC_BOTH int last_groups_of(int n_in) {

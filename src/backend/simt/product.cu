@@ -67,7 +67,6 @@ struct Ring {
   // By one warp: the first units, a lane each. What is where is found before that is known of whom.
   static ZINC_DEVICE void find_first(const Panels& panels, const RankUnits& units, Place& place) {
     const int lane = lane_id();
-    place.n_bytes = 0;
     if (lane < kSlots && lane < panels.count() * units.count()) place.find<F>(panels, Turn(units, lane));
   }
   ZINC_DEVICE void begin(const Panels& panels, const Place& place) const {
@@ -251,7 +250,7 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   if constexpr (kShape.spreads_other != 0) {
     RowInput<0>::prepare_as_is(p.spread_x, shared + kRoom.x);
   } else {
-    RowInput<0>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments, [] {});
+    RowInput<0, 1>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments, [] {});
   }
 #pragma unroll 1
   for (int parity = 0; unit < end; parity ^= 1) {
@@ -348,7 +347,6 @@ struct FindFirst {
   Place& place;
   template <class F>
   ZINC_DEVICE void run() const {
-    place.n_bytes = 0;
     if constexpr (F::kRoundedBlock > 0) Ring<F>::find_first(panels, units, place);
   }
 };

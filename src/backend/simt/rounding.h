@@ -41,7 +41,7 @@ struct RoundedEight {
   float scale;  // of the lane's block
 };
 
-// block: 32 (four lanes share a scale) or 256 (all do).
+// block: 32 (four lanes share a scale) or 256 (all do). REQUIRES: numbers; of others the scale is none.
 ZINC_DEVICE RoundedEight round_eight(const Eight& x, int block) {
   float pairs[4];
 #pragma unroll

@@ -8,15 +8,16 @@ namespace zinc::simt {
 
 constexpr int kProductThreads = 64 * kShape.n_pairs, kProductWarps = 2 * kShape.n_pairs;  // that multiply
 
-// B: the numbers to a scale, 0 for floats. By the threads that multiply, all of them.
-template <int B>
+// B: the numbers to a scale, 0 for floats. By the threads that multiply, all of them. n_ranks: blocks that share out
+// the segments; a spread class has all of them in each.
+template <int B, int n_ranks = kShape.n_ranks>
 struct RowInput {
+  static_assert(n_ranks <= 2 && kProductWarps >= kWarps);
   static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth),
                        kOfWarp = (kSegments + kWarps - 1) / kWarps;
   // Segments of a warp under way: all there are, up to so many.
   static constexpr int kMostAtOnce = kShape.input == kHeadsRow ? 2 : 3;
-  static constexpr int kRankInputs =
-      (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + kShape.n_ranks) / kShape.n_ranks;
+  static constexpr int kRankInputs = (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + n_ranks) / n_ranks;
   static constexpr int kEvenly = (kRankInputs + kProductWarps - 1) / kProductWarps;
   static constexpr int kAtOnce = kEvenly < kMostAtOnce ? kEvenly : kMostAtOnce;
   static constexpr bool kIsNormed = kShape.input == kNormedRow;
@@ -124,7 +125,7 @@ struct RowInput {
                                          int end, const Meanwhile& meanwhile) {
     constexpr bool kIsEven = kSegments % kWarps == 0;
     // Where each block of a cluster has segments of all warps, it has the same number of each.
-    constexpr int kParts = kIsEven && kOfWarp % kShape.n_ranks == 0 ? kShape.n_ranks : 1, kOwn = kOfWarp / kParts;
+    constexpr int kParts = kIsEven && kOfWarp % n_ranks == 0 ? n_ranks : 1, kOwn = kOfWarp / kParts;
     const bool takes_part = kProductWarps == kWarps || warp_id() < kWarps;
     const auto is_there = [&](int i) { return kIsEven || warp_id() + i * kWarps < kSegments; };
     Eight x[kOfWarp];

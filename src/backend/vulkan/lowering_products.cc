@@ -164,7 +164,8 @@ Lowering::ProductShape Lowering::shape_of(const ProductGroup& group, const Devic
   const bool shares = matrix.format->rounded_block > 0 && n_groups < 2 * processors_of(device_.capabilities());
   const bool splits = is_few || shares;
   // A few workgroups alone (a router) may have more under way: their registers are not missing elsewhere.
-  const bool is_alone = 4 * div_up(matrix.matrix.n_out, kPanelRows) <= processors_of(device_.capabilities());
+  const bool is_alone = matrix.format->rounded_block == 0 &&
+                        4 * div_up(matrix.matrix.n_out, kPanelRows) <= processors_of(device_.capabilities());
   const Tuning& tuning = device_.tuning();
   const int pieces = rows > 1 ? 8 : is_alone ? tuning.float_pieces_alone : tuning.float_pieces;
   const int halves = splits && is_gated && 2 * matrix.matrix.n_splits <= kWarps ? 2 : 1;  // gate and up at once

@@ -58,11 +58,12 @@ Result<double> measure_reads(Device& device) {
   const bool is_cpu = device.capabilities().type == VK_PHYSICAL_DEVICE_TYPE_CPU;
   const uint32_t n_workgroups = kPerProcessor * static_cast<uint32_t>(processors_of(device.capabilities()));
   const size_t unit = size_t{16} * kAtOnce * kThreads * n_workgroups;
-  const size_t wanted =
-      std::min({is_cpu ? kCpuBytes : kMostBytes, device.free_bytes() / 4, device.capabilities().max_allocation_bytes});
+  constexpr size_t kResult = 16;  // behind what is read
+  const size_t wanted = std::min(
+      {is_cpu ? kCpuBytes : kMostBytes, device.free_bytes() / 4, device.capabilities().max_allocation_bytes - kResult});
   if (wanted < unit) return 0.0;
   const size_t n_bytes = wanted / unit * unit;
-  ZINC_TRY(memory, device.allocate(n_bytes + 16, "measuring"));
+  ZINC_TRY(memory, device.allocate(n_bytes + kResult, "measuring"));
   ZINC_TRY(params, device.allocate(2 * Device::kBlockBytes, "measuring", Memory::upload));
   *params.as<PeaksBlock>() = {memory.address(), memory.address() + n_bytes, static_cast<uint32_t>(n_bytes / 16), 0};
   ZINC_TRY(kernel, device.pipeline({"peaks", {}}));
