@@ -82,8 +82,8 @@ struct DeltaGroup {
   int delta = -1, conv = -1, q_norm = -1, k_norm = -1;
 };
 
-// Norms of one or two results, their sum, its norm, the residual's sum with it and a factor; and a
-// second result that is a norm of the first one with two factors.
+// Norms of one or two results, their sum, its norm, the residual's sum with it and a factor; and a second result that
+// is a norm of the first one with two factors.
 struct AddNormed {
   int norms[2] = {-1, -1}, sum = -1, outer = -1, add = -1, mul = -1;
   int branch_norm = -1, branch_scale = -1, branch_mul = -1;

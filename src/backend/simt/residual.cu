@@ -65,7 +65,7 @@ ZINC_KERNEL_2 add_normed(__grid_constant__ const AddNormedParams p) {
   }
   const float scale = p.scale ? p.scale[0] : 1.0f;
   wait_for_previous();
-  if (p.most_rows > 1 && static_cast<int>(blockIdx.x) >= *p.n_rows) return;
+  if (p.most_rows > 1 && static_cast<int>(blockIdx.x) >= *p.n_rows) return;  // one row is always there
   const long long begin = static_cast<long long>(blockIdx.x) * p.width;
   Stream row, other, residual;
   row.load(p.x[0] + begin, p.width);
