@@ -223,7 +223,7 @@ size_t Lowering::RowLaunch::shared_bytes() const {
     if (member.is_spread) {
       ring = std::max(ring, simt::kSpreadUnits * bytes);
     } else if (member.format->rounded_block > 0) {
-      ring = std::max(ring, simt::depth_of(shape, bytes) * shape.n_pairs * bytes);
+      ring = std::max(ring, simt::slots_of(shape, bytes) * bytes);
     }
   }
   return static_cast<size_t>(simt::room_of(shape).ring + ring);

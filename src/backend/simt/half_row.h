@@ -71,6 +71,13 @@ struct HalfScales {
   }
 };
 
+// Of each group, the half's alone.
+template <class F>
+struct HalfScales<F, kFloatScales> {
+  typename F::Header header;
+  ZINC_DEVICE HalfScales(const u8* segment, int row) : header(F::half_header(segment, row, half_of_lane())) {}
+};
+
 // Four at once, a byte each (KScales).
 template <class F>
 struct HalfScales<F, kSixBitScales> {
@@ -105,16 +112,30 @@ struct HalfScales<F, kByteScales> {
   }
 };
 
-// The segment's value, in the lanes of the second half.
+// A lane's groups of a row's segment, in registers: where they lay may then be overwritten.
 template <class F>
-ZINC_DEVICE float dot_half_rows(const u8* segment, int row, const SharedX& x, int n_groups) {
-  constexpr ScaleKind kKind = kScaleKind<F>;
-  const int half = half_of_lane(), first = kHalfGroups * half;
+struct HalfRow {
+  static constexpr ScaleKind kKind = kScaleKind<F>;
   typename F::Raw raw[kHalfGroups];
+  HalfScales<F> scales;
+
+  ZINC_DEVICE HalfRow(const u8* segment, int row) : scales(segment, row) {
 #pragma unroll
-  for (int k = 0; k < kHalfGroups; ++k) raw[k] = F::group(segment, row, first + k);
-  if constexpr (kKind == kFloatScales) {
-    const typename F::Header header = F::half_header(segment, row, half);
+    for (int k = 0; k < kHalfGroups; ++k) raw[k] = F::group(segment, row, kHalfGroups * half_of_lane() + k);
+  }
+
+  // The segment's value, in the lanes of the second half.
+  ZINC_DEVICE float times(const SharedX& x, int n_groups) const {
+    if constexpr (kKind == kFloatScales) {
+      return times_groups(x, n_groups);
+    } else {
+      return times_segment(x);
+    }
+  }
+
+ private:
+  ZINC_DEVICE float times_groups(const SharedX& x, int n_groups) const {
+    const int half = half_of_lane(), first = kHalfGroups * half;
     int dots[kHalfGroups];
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
@@ -126,8 +147,8 @@ ZINC_DEVICE float dot_half_rows(const u8* segment, int row, const SharedX& x, in
         dots[k] = low + high;
       }
     }
-    const float4 scales = reinterpret_cast<const float4*>(x.scales)[half];
-    const float xscales[kHalfGroups] = {scales.x, scales.y, scales.z, scales.w};
+    const float4 all = reinterpret_cast<const float4*>(x.scales)[half];
+    const float xscales[kHalfGroups] = {all.x, all.y, all.z, all.w};
     float value = 0;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {  // the second half goes on from the first's
@@ -135,13 +156,14 @@ ZINC_DEVICE float dot_half_rows(const u8* segment, int row, const SharedX& x, in
 #pragma unroll
       for (int k = 0; k < kHalfGroups; ++k) {
         const int xsum = F::kHasMin ? x.sums[first + k] : 0;
-        const float next = add_group<F>(header, k, dots[k], xscales[k], xsum, value);
+        const float next = add_group<F>(scales.header, k, dots[k], xscales[k], xsum, value);
         value = first + k < n_groups ? next : value;
       }
     }
     return value;
-  } else {
-    const HalfScales<F> scales(segment, row);
+  }
+  ZINC_DEVICE float times_segment(const SharedX& x) const {
+    const int half = half_of_lane(), first = kHalfGroups * half;
     int sums = 0;
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
@@ -164,6 +186,6 @@ ZINC_DEVICE float dot_half_rows(const u8* segment, int row, const SharedX& x, in
     }
     return value * x.scales[0];
   }
-}
+};
 
 }  // namespace zinc::simt

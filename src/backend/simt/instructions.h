@@ -54,6 +54,15 @@ ZINC_DEVICE bool comes_second(int* n_came) {
 #endif
   return n % 2 != 0;
 }
+// Until so many have come there.
+ZINC_DEVICE void await_come(const int* n_came, int n) {
+#if __CUDA_ARCH__ >= 700
+  int now = 0;
+  do {
+    asm volatile("ld.relaxed.cta.shared::cta.s32 %0, [%1];" : "=r"(now) : "r"(shared_address(n_came)) : "memory");
+  } while (now < n);
+#endif
+}
 // An arrival that is complete once so many bytes have come.
 ZINC_DEVICE void expect_at(Gate* gate, int n_bytes) {
 #if __CUDA_ARCH__ >= 900

@@ -30,8 +30,7 @@ inline constexpr int kMaxParts = 3;         // matrices multiplied in one launch
 inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
 inline constexpr int kMaxPairs = 8;         // pairs of warps that multiply, in a block of product.cu
-inline constexpr int kMaxDepth = 4;         // segments on their way to each of them
-inline constexpr int kMaxSlots = kMaxPairs * kMaxDepth;
+inline constexpr int kMaxSlots = 32;        // segments on their way to them: a lane of a warp asks for each
 inline constexpr int kSpreadUnits = 2;  // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;   // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
@@ -215,20 +214,22 @@ ZINC_BOTH int terms_of(const ProductShape& s) {
   return s.n_mixed > 0 ? s.n_mixed + (s.has_last ? 1 : 0) : 1;
 }
 ZINC_BOTH int units_of(const ProductShape& s) { return terms_of(s) * segments_of(s.n_in); }
+ZINC_BOTH int most_rank_units(const ProductShape& s) { return (units_of(s) + s.n_ranks - 1) / s.n_ranks; }
 ZINC_BOTH int product_threads(const ProductShape& s) { return 64 * s.n_pairs; }
 ZINC_BOTH int panel_segment_bytes(int header_bytes, int group_bytes) {
   return kPanelRows * (header_bytes + kSegmentGroups * group_bytes);
 }
-// Segments on their way to a pair.
-ZINC_BOTH int depth_of(const ProductShape& s, int segment_bytes) {
-  const int depth = s.ring_bytes / (s.n_pairs * segment_bytes);
-  return depth < 1 ? 1 : depth > kMaxDepth ? kMaxDepth : depth;
+// Segments on their way: the same number to each pair if that is two at least, else as many as there is room for.
+ZINC_BOTH int slots_of(const ProductShape& s, int segment_bytes) {
+  const int n = s.ring_bytes / segment_bytes, fair = n < 2 * s.n_pairs ? n : n / s.n_pairs * s.n_pairs;
+  const int most = kMaxSlots / s.n_pairs * s.n_pairs;
+  return fair < s.n_pairs ? s.n_pairs : fair > most ? most : fair;
 }
 // Panels whose sums are finished together, a thread for each row: all of a block's, or about as many units as keep all
 // pairs busy for a while.
 ZINC_BOTH int batch_panels(const ProductShape& s) {
-  constexpr int kMostSums = 4096;
-  const int rows = kPanelRows / s.n_ranks;  // of a panel, in one block
+  const int kMostSums = s.n_ranks > 1 ? 8192 : 4096;  // blocks of a cluster add up once, the others by halves
+  const int rows = kPanelRows / s.n_ranks;            // of a panel, in one block
   const int most_rows = 64 * s.n_pairs / rows, most_sums = kMostSums / (units_of(s) * rows);
   const int most = most_rows < most_sums ? most_rows : most_sums;
   return s.most_panels <= most || s.most_panels == 1 ? s.most_panels : most < 1 ? 1 : most;

@@ -43,10 +43,11 @@ ZINC_DEVICE float dot_floats(const u8* segment, int row, const float* x, int n_g
 
 template <class F>
 struct Ring {
-  static constexpr int kSlotBytes = PanelBytes<F>::kSegment, kSlots = kShape.n_pairs * depth_of(kShape, kSlotBytes);
+  static constexpr int kSlotBytes = PanelBytes<F>::kSegment, kSlots = slots_of(kShape, kSlotBytes);
+  static constexpr bool kIsRefilled = kShape.most_panels * most_rank_units(kShape) > kSlots;
   u8* bytes;
   Gate* full;
-  int* n_done;  // warps that were done with what was in a slot
+  int* n_done;  // warps that have read what was in a slot
 
   ZINC_DEVICE explicit Ring(u8* shared)
       : bytes(shared + kRoom.ring),
@@ -55,7 +56,13 @@ struct Ring {
   ZINC_DEVICE void fill(int slot, const Panels& panels, const Place& place) const {
     copy_bulk<kReadOnce>(bytes + slot * kSlotBytes, place.bytes(panels), place.n_bytes, full + slot);
   }
-  // By one thread, when a warp is done with the slot of that unit.
+  // A gate tells neighbouring rounds apart, no more: a pair that is not the one that was there the round before waits for
+  // that one first.
+  ZINC_DEVICE void await(int slot, int round) const {
+    if (kSlots % kShape.n_pairs != 0 && round > 0) await_come(n_done + slot, 2 * round);
+    wait_at(full + slot, round & 1);
+  }
+  // By one thread, when a warp has read what is in the slot of that unit.
   ZINC_DEVICE void refill(int slot, const Panels& panels, const RankUnits& units, Turn turn) const {
     if (!comes_second(n_done + slot)) return;
     turn.advance(units, kSlots);
@@ -280,7 +287,7 @@ ZINC_DEVICE void keep(float* partial, Gate* done, int unit, int row, float value
 // A warp's units, and where in the ring they are.
 struct Progress {
   Turn turn;
-  int slot, parity = 0;
+  int slot, round = 0;  // round: how often it has come to the ring's end
 };
 
 // The units of panels `first` to `end` - 1, two warps to a unit.
@@ -293,16 +300,18 @@ ZINC_DEVICE void multiply_units(u8* shared, const Panels& panels, const RankUnit
 #pragma unroll 1
   for (; at.turn.panel < end; at.turn.advance(units, kShape.n_pairs)) {
     const int unit = at.turn.unit;
-    wait_at(ring.full + at.slot, at.parity);
-    const float value = dot_half_rows<F>(ring.bytes + at.slot * Ring<F>::kSlotBytes, row, x[input_of(unit)],
-                                         groups_of(segment_of(unit)));
-    __syncwarp();
-    if (lane_id() == 0) ring.refill(at.slot, panels, units, at.turn);
+    ring.await(at.slot, at.round);
+    const HalfRow<F> half(ring.bytes + at.slot * Ring<F>::kSlotBytes, row);
+    if constexpr (Ring<F>::kIsRefilled) {
+      __syncwarp();
+      if (lane_id() == 0) ring.refill(at.slot, panels, units, at.turn);
+    }
+    const float value = half.times(x[input_of(unit)], groups_of(segment_of(unit)));
     if (half_of_lane() != 0) keep(partial + (at.turn.panel - first) * kUnits * kRankRows, done, unit, row, value);
     at.slot += kShape.n_pairs;
     if (at.slot >= Ring<F>::kSlots) {
       at.slot -= Ring<F>::kSlots;
-      at.parity ^= 1;
+      ++at.round;
     }
   }
 }

@@ -52,6 +52,9 @@ inline void open_gate(Gate* gate, int n_arrivals = 1) {
 inline void end_opening() {}
 inline void arrive_at(Gate* gate) { change_gate(gate, 1, 0); }
 inline bool comes_second(int* n_came) { return (*n_came)++ % 2 != 0; }
+inline void await_come(const int* n_came, int n) {
+  while (*n_came < n) emulated_yield();
+}
 inline void expect_at(Gate* gate, int n_bytes) { change_gate(gate, 1, n_bytes); }
 enum Reuse : int { kReadAgain, kReadOnce };
 template <Reuse reuse = kReadAgain>
