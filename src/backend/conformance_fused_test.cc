@@ -286,6 +286,36 @@ Case make_branch(std::string_view name, int64_t dim, int n_tokens) {
   });
 }
 
+struct SummedShape {
+  const char* format;
+  int64_t dim;
+  int n_tokens;
+  bool is_scaled;
+};
+
+// What a block gives is normed and added, and the sum normed for products; another product reads the sum later.
+Case make_summed(std::string_view name, const SummedShape& s) {
+  constexpr int64_t kIn = 64, kOut = 40;
+  CaseMaker m(name);
+  GraphBuilder& g = m.g();
+  const std::vector<Value> in = m.inputs({{s.dim}, {kIn}});
+  const Format& format = *find_format(s.format);
+  const Value made = m.weight({s.dim, kIn}, *find_format("q8_0")), norm = m.weight({s.dim}), scale = m.weight({1});
+  const Value first = m.weight({kOut, s.dim}, format), second = m.weight({kOut, s.dim}, format);
+  Value x = g.add(in[0], g.rms_norm(g.linear(in[1], made), norm, kEps));
+  if (s.is_scaled) x = g.mul(x, scale);
+  const Value h = g.linear(g.rms_norm(x, norm, kEps), first);
+  m.tolerance(kChainTolerance);
+  const Numbers w = m.numbers(made), by = m.numbers(norm), a = m.numbers(first), b = m.numbers(second);
+  const double factor = s.is_scaled ? m.numbers(scale)[0] : 1;
+  const size_t width = static_cast<size_t>(s.dim);
+  return m.finish(g.add(h, g.linear(x, second)), {{{0, 0, s.n_tokens}}}, [=](const Token& token) {
+    Numbers row = sum(token.in[0], normed(times(w, token.in[1], width), by));
+    for (double& v : row) v *= factor;
+    return sum(times(a, normed(row, by), kOut), times(b, row, kOut));
+  });
+}
+
 }  // namespace
 
 std::vector<CaseSource> fused_cases() {
@@ -319,6 +349,10 @@ std::vector<CaseSource> fused_cases() {
                      [n_tokens](std::string_view name) { return make_rows_of_experts(name, n_tokens); }});
     cases.push_back({fmt::format("residual with a branch T{}", n_tokens),
                      [n_tokens](std::string_view name) { return make_branch(name, 288, n_tokens); }});
+    for (const SummedShape s : {SummedShape{"q8_0", 288, n_tokens, true}, {"q4_k", 4608, n_tokens, false}}) {
+      cases.push_back({fmt::format("residual of {} summed by its reader T{}", s.dim, n_tokens),
+                       [s](std::string_view name) { return make_summed(name, s); }});
+    }
   }
   for (const char* format : {"q4_k", "q6_k", "q8_0"}) {  // as prompts are multiplied
     const GateShape s{format, 768, 40, 40};

@@ -88,6 +88,7 @@ struct AddNormed {
   int norms[2] = {-1, -1}, sum = -1, outer = -1, add = -1, mul = -1;
   int branch_norm = -1, branch_scale = -1, branch_mul = -1;
   int at = 0;
+  int products_at = -1;  // in steps of one row: where products do all of it on the way in; -1: nobody does
 };
 
 class Fusion {
@@ -121,6 +122,7 @@ class Fusion {
   const DeltaGroup* delta_at(int node) const;
   const AddNormed* add_normed_at(int node) const;
   const AddNormed* add_normed_with(int node) const;  // that has it as a member, for steps of more rows
+  const AddNormed* add_normed_in(const ProductGroup& group) const;  // that it does on the way in; nullptr: none
   bool is_shared_gate(int product) const;            // its one number is a mix's
   int route_of_logits(int product) const;
   int route_of_experts(const ProductGroup& group) const;
@@ -168,6 +170,7 @@ class Fusion {
   bool is_sum_of_norms(int sum) const;
   AddNormed normed_by(int norm) const;
   void find_branch(AddNormed& group) const;
+  int products_that_add(const AddNormed& group) const;  // where they run; -1: none
   void find_added_norms();
   int sliced_from(Value v, int64_t begin) const;  // the maker of what v is a part of, from there on; -1: none
   int only_reader(Value v) const;                 // -1: none or several

@@ -100,6 +100,24 @@ void Fusion::find_branch(AddNormed& group) const {
   }
 }
 
+// One row's norm and sum: by the products of the sum's own norm, if they are the first to read it, in one launch.
+int Fusion::products_that_add(const AddNormed& group) const {
+  if (group.outer >= 0 || group.branch_norm >= 0) return -1;
+  const std::vector<int>& readers = readers_[at(result_of(group.at))];
+  for (int norm : readers) {
+    if (!folds_in_one_row_[at(norm)]) continue;
+    const std::vector<int>& products = readers_[at(result_of(norm))];
+    const int runs_at = products.empty() ? -1 : runs_at_[at(products[0])];
+    const ProductGroup* reader = runs_at < 0 ? nullptr : products_at(runs_at);
+    if (!reader || reader->halves >= 0 || node(reader->nodes[0]).op != Op::linear) continue;
+    const bool is_one_group = std::ranges::all_of(products, [&](int p) { return runs_at_[at(p)] == runs_at; });
+    const bool is_first =
+        std::ranges::all_of(readers, [&](int r) { return r == norm || runs_at_[at(r)] > runs_at; });
+    if (is_one_group && is_first) return runs_at;
+  }
+  return -1;
+}
+
 void Fusion::find_added_norms() {
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
     if (node(i).op != Op::add || is_absorbed(i, true) || is_sum_of_norms(i)) continue;
@@ -114,12 +132,13 @@ void Fusion::find_added_norms() {
         group.mul = group.at = mul;
       }
       find_branch(group);
+      group.products_at = products_that_add(group);
       for (int member : {group.norms[0], group.norms[1], group.sum, group.outer, group.add, group.mul,
                          group.branch_norm, group.branch_scale, group.branch_mul}) {
         if (member < 0) continue;
         is_absorbed_in_one_row_[at(member)] = true;
         for (Value v : node(member).in) {
-          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, group.at});
+          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, std::max(group.at, group.products_at)});
         }
       }
       added_norms_.push_back(group);
@@ -140,6 +159,11 @@ const AddNormed* Fusion::add_normed_with(int i) const {
     return std::ranges::any_of(members, runs_elsewhere) ? nullptr : &group;
   }
   return nullptr;
+}
+
+const AddNormed* Fusion::add_normed_in(const ProductGroup& group) const {
+  const auto found = std::ranges::find(added_norms_, group.at, &AddNormed::products_at);
+  return found == added_norms_.end() ? nullptr : &*found;
 }
 
 const AddNormed* Fusion::add_normed_at(int i) const {

@@ -108,6 +108,7 @@ class Cluster::Running {
   void wait_for(const Barrier& barrier, unsigned generation);
   void bring_memory();
   void take_memory_along();
+  void check_behind() const;
   [[noreturn]] void report_hang() const;
 
   const LaunchFacts& launch_;
@@ -173,7 +174,7 @@ void Cluster::Running::run(Goal goal, bool have_previous_ended) {
   for (int n_idle = 0; !is_at(goal) && (exhaust(goal) || n_held_ == 0); ++n_idle) {
     if (n_idle > kIdleRounds) report_hang();
   }
-  if (!has_ended()) take_memory_along();
+  has_ended() ? check_behind() : take_memory_along();
   running = nullptr;
 }
 
@@ -271,6 +272,13 @@ void Cluster::Running::bring_memory() {
 
 void Cluster::Running::take_memory_along() {
   for (RunningBlock& block : blocks_) block.shared.assign(block.block.shared.begin(), block.block.shared.end());
+}
+
+void Cluster::Running::check_behind() const {
+  for (const RunningBlock& block : blocks_) {
+    const auto is_nobodys = [](char byte) { return byte == static_cast<char>(kNobodysByte); };
+    if (!std::ranges::all_of(block.block.behind, is_nobodys)) refuse(kernel(), "writes behind its shared memory");
+  }
 }
 
 void Cluster::Running::report_hang() const {

@@ -19,6 +19,7 @@ namespace zinc::emulated {
 struct Block {
   std::function<void()> body;
   std::span<char> shared;
+  std::span<const char> behind;  // the memory that the launch asked for: nobody's
   EmulatedIndex index;
 };
 
@@ -27,6 +28,7 @@ struct LaunchFacts {
   std::string kernel;  // its name, for messages
   EmulatedIndex grid;
   unsigned n_threads;         // of a block
+  unsigned shared_bytes;      // that it asks for, beside what the kernel declares
   bool starts_early = false;  // may be begun before the launches before it have ended
 };
 

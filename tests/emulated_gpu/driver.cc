@@ -166,10 +166,12 @@ void* load_image(const char* bytes, size_t n_bytes) {
   return image;
 }
 
-// The shared memory of an image, as it says itself (device/builtins.h).
-std::span<char> shared_of(void* image) {
-  const auto end_of = [&](const char* name) { return reinterpret_cast<char* (*)()>(dlsym(image, name))(); };
-  return {end_of("emulated_shared_begin"), end_of("emulated_shared_end")};
+// With its shared memory, as the image says itself (device/builtins.h).
+KernelImage image_of(void* image, void* kernel) {
+  const auto place = [&](const char* name) { return reinterpret_cast<char* (*)()>(dlsym(image, name))(); };
+  return {.kernel = reinterpret_cast<Kernel>(kernel),
+          .shared = {place("emulated_shared_begin"), place("emulated_shared_end")},
+          .asked_for = {place("emulated_asked_for_begin"), place("emulated_asked_for_end")}};
 }
 
 unsigned cluster_of(const LaunchConfig& config) {
@@ -279,7 +281,7 @@ EMULATED Code cuModuleGetFunction(Function* function, Module module, const char*
     for (void* image : loaded->images) {
       void* kernel = dlsym(image, name);
       if (!kernel) return kNotFound;
-      found->images.push_back({reinterpret_cast<Kernel>(kernel), shared_of(image)});
+      found->images.push_back(image_of(image, kernel));
     }
     entry = std::move(found);
   }
@@ -298,6 +300,7 @@ EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, vo
   KernelLaunch launch{.facts = {.kernel = entry->name,
                                 .grid = {config->grid_x, config->grid_y, config->grid_z},
                                 .n_threads = config->block_x,
+                                .shared_bytes = config->shared_bytes,
                                 .starts_early = starts_early(*config)},
                       .images = &entry->images,
                       .cluster = cluster_of(*config),

@@ -1,5 +1,6 @@
 #include "tests/emulated_gpu/launches.h"
 
+#include <algorithm>
 #include <deque>
 #include <list>
 #include <mutex>
@@ -13,6 +14,13 @@ namespace {
 // How much is begun at the same time. Three launches: two that wait, one of them for a launch that has not waited yet
 // itself.
 constexpr size_t kMostLaunches = 3, kMostClusters = 8;  // clusters: of each
+
+// As much of it as is worth looking at each time.
+std::span<const char> behind_of(std::span<const char> memory, size_t n_used) {
+  constexpr size_t kMost = 1024;
+  const std::span<const char> behind = memory.subspan(n_used);
+  return behind.first(std::min(behind.size(), kMost));
+}
 
 // A launch under way.
 class Grid {
@@ -54,6 +62,7 @@ Cluster& Grid::start_next() {
     const KernelImage& image = (*launch_.images)[rank];
     blocks.push_back({.body = [kernel = image.kernel, this] { kernel(launch_.params); },
                       .shared = image.shared,
+                      .behind = behind_of(image.asked_for, launch_.facts.shared_bytes),
                       .index = {first.x + rank, first.y, first.z}});
   }
   return present_.emplace_back(launch_.facts, std::move(blocks));

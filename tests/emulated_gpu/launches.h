@@ -19,6 +19,7 @@ using Kernel = void (*)(Params);  // the ABI hands a large struct over in memory
 struct KernelImage {
   Kernel kernel;
   std::span<char> shared;
+  std::span<char> asked_for;  // of it, as much as any launch can ask for
 };
 
 struct KernelLaunch {

@@ -24,12 +24,17 @@ struct alignas(16) Memory {
 } memory;
 
 int* shared_ints() { return reinterpret_cast<int*>(emulated_shared); }
+constexpr unsigned kSharedBytes = 1024;
 constexpr int kNonsense = static_cast<int>(0xEEEEEEEE);
 
 KernelLaunch launch_of(Kernel kernel, bool starts_early) {
   static std::map<Kernel, std::vector<KernelImage>> images;
-  images[kernel] = {{kernel, emulated_shared}};
-  return {.facts = {.kernel = "of_the_test", .grid = {2, 1, 1}, .n_threads = 64, .starts_early = starts_early},
+  images[kernel] = {{kernel, emulated_shared, emulated_shared}};
+  return {.facts = {.kernel = "of_the_test",
+                    .grid = {2, 1, 1},
+                    .n_threads = 64,
+                    .shared_bytes = kSharedBytes,
+                    .starts_early = starts_early},
           .images = &images[kernel],
           .cluster = 1,
           .params = {}};
@@ -151,6 +156,13 @@ TEST(EmulatedCopies, nothing_is_there_before_its_set_is_awaited) {
   EXPECT_EQ(memory.first, kNonsense);
   EXPECT_EQ(memory.second, kNonsense);
   EXPECT_EQ(memory.third, 3);
+}
+
+TEST(EmulatedLaunches, nobody_writes_behind_the_shared_memory_that_was_asked_for) {
+  const auto writes = [](Params) { emulated_shared[kSharedBytes - 1] = 1; };
+  const auto writes_behind = [](Params) { emulated_shared[kSharedBytes] = 1; };
+  run({writes});
+  EXPECT_DEATH(run({writes_behind}), "of_the_test writes behind its shared memory");
 }
 
 TEST(EmulatedCopies, what_is_in_no_set_is_not_awaited) {

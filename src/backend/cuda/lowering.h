@@ -66,6 +66,7 @@ class Lowering {
   simt::ProductPart product_part(const ProductGroup& group, size_t i) const;
   bool is_spread(int i) const;  // the product's segments are added up by whoever reads it
   void fill_source(const ProductGroup& group, RowLaunch& launch) const;
+  void fill_sum(const ProductGroup& group, RowLaunch& launch) const;
   simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
   simt::Rounded form_of(const RoundedForm& form, Value v) const;
   void fill_route(int route, RowLaunch& launch) const;

@@ -109,9 +109,10 @@ void Lowering::RowLaunch::choose_pairs() {
     if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
   }
   // A wide row that is normed stands in registers: fewer warps have more of them.
-  const int most = shape.input != simt::kNormedRow || shape.n_in <= 6144 ? simt::kMaxPairs
-                   : shape.n_in <= 8192                                  ? 6
-                                                                         : kFewest;
+  const int most_whole = shape.input == simt::kSummedRow ? 4096 : 6144;
+  const int most = !simt::is_normed(shape.input) || shape.n_in <= most_whole ? simt::kMaxPairs
+                   : shape.n_in <= 8192                                      ? 6
+                                                                             : kFewest;
   shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, most);
 }
 
@@ -340,6 +341,21 @@ void Lowering::fill_source(const ProductGroup& group, RowLaunch& launch) const {
   }
 }
 
+// The residual's sum that the first launch makes of its row, for itself and for all who come later.
+void Lowering::fill_sum(const ProductGroup& group, RowLaunch& launch) const {
+  const AddNormed* sum = room_.fusion().add_normed_in(group);
+  if (!sum) return;
+  const Node& norm = node(sum->norms[0]);
+  simt::RowSource& source = launch.params.source;
+  source.sum = room_.floats(node(sum->at).out[0]);
+  source.x = room_.floats(norm.in[0]);
+  source.sum_weight = vector(norm.in[1]);
+  source.sum_eps = norm.as<zinc::NormParams>().eps;
+  source.residual = other_operand(sum->add, norm.out[0]);
+  source.scale = sum->mul >= 0 ? vector(node(sum->mul).in[1]) : nullptr;
+  launch.shape.input = simt::kSummedRow;
+}
+
 // The form its maker left instead of floats, if it did.
 simt::Rounded Lowering::made_form(Value x, const DeviceMatrix& matrix) const {
   const Fusion& fusion = room_.fusion();
@@ -375,6 +391,7 @@ Status Lowering::lower_one_row(const ProductGroup& group) {
   for (bool is_first = true; !rest.empty(); is_first = false) {
     RowLaunch launch(matrix_of(group.nodes[0]).matrix.n_in);
     fill_source(group, launch);
+    if (is_first) fill_sum(group, launch);
     const bool has_gate = group.act >= 0 && is_first;
     if (has_gate) {
       launch.shape.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
@@ -405,7 +422,7 @@ Status Lowering::lower_one_row(const ProductGroup& group) {
       return fits;
     });
     if (router_beside_) launch.shape.starts_next_late = 1;  // experts may then read the logits before they wait
-    if (has_gate && !is_expert) add_router_beside(group, launch);
+    if (has_gate && !is_expert && launch.shape.input != simt::kSummedRow) add_router_beside(group, launch);
     if (Status s = emit_row_launch(launch); !s.ok()) return s;
   }
   return ok_status();

@@ -1,5 +1,5 @@
-// What kernels are written in beyond plain C++ and the instructions: pairs of halves, reductions within a warp and a
-// block, look-ups in small tables.
+// What kernels are written in beyond plain C++ and the instructions: pairs of halves, reductions within a warp, look-ups in
+// small tables.
 #pragma once
 
 #include "backend/simt/instructions.h"
@@ -46,17 +46,6 @@ ZINC_DEVICE float lanes_largest(float x) {
 #else
   return lanes_max(x, 32);
 #endif
-}
-
-// Sum over the block's warps, in their order. `room`: kWarps floats of shared memory.
-ZINC_DEVICE float block_sum(float x, float* room) {
-  x = lanes_sum(x, 32);
-  if (lane_id() == 0) room[warp_id()] = x;
-  __syncthreads();
-  float sum = room[0];
-  for (int w = 1; w < kWarps; ++w) sum += room[w];
-  __syncthreads();
-  return sum;
 }
 
 ZINC_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }

@@ -168,7 +168,7 @@ struct HalfRow {
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
       // Loads for the last groups stay behind the first ones' products: beside a normed row's state registers are few.
-      if (kShape.input == kNormedRow && k == kHalfGroups / 2) __syncwarp();
+      if (is_normed(kShape.input) && k == kHalfGroups / 2) __syncwarp();
       int low, high = 0;
       if constexpr (kKind == kSixBitScales && F::kGroupBytes == 16) {
         low = dot_nibbles(raw[k], x.quants + 2 * (first + k));

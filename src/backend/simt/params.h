@@ -31,6 +31,7 @@ inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
 inline constexpr int kMaxPairs = 8;         // pairs of warps that multiply, in a block of product.cu
 inline constexpr int kMaxSlots = 32;        // segments on their way to them: a lane of a warp asks for each
+inline constexpr int kSquaresRoom = 32;  // floats of shared memory in which a row's squares are added up
 inline constexpr int kSpreadUnits = 2;  // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;   // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
@@ -159,6 +160,12 @@ ZINC_BOTH int wide_shared_bytes(const WideLayout& w) {
 // Where the rows that product.cu multiplies come from.
 struct RowSource {
   Rounded rounded;  // rounded beforehand; q null: each block rounds x
+  // Of kSummedRow: x is normed, added to the residual and multiplied with a scale; that is the row, and left there.
+  const float* sum_weight;  // of the norm; null: ones
+  const float* residual;
+  const float* scale;  // null: one
+  float* sum;
+  float sum_eps;
   const float* x;
   const float* last_x;  // the last row, if it lies apart; null: none
   const float* norm_weight;
@@ -179,7 +186,8 @@ enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwiglu
 
 // What a launch of product.cu is compiled for, and how its shared memory is divided: the host and the kernel reckon
 // with the same functions.
-enum InputKind : int { kPlainRow = 0, kNormedRow = 1, kHeadsRow = 2, kRoundedRow = 3 };
+enum InputKind : int { kPlainRow = 0, kNormedRow = 1, kHeadsRow = 2, kRoundedRow = 3, kSummedRow = 4 };
+ZINC_BOTH bool is_normed(int input) { return input == kNormedRow || input == kSummedRow; }
 struct ProductShape {
   int n_in;
   int input;               // InputKind
@@ -234,16 +242,18 @@ ZINC_BOTH int batch_panels(const ProductShape& s) {
   const int most = most_rows < most_sums ? most_rows : most_sums;
   return s.most_panels <= most || s.most_panels == 1 ? s.most_panels : most < 1 ? 1 : most;
 }
+ZINC_BOTH int squares_floats(const ProductShape& s) { return (segments_of(s.n_in) + 3) / 4 * 4; }  // of a normed row
 struct ProductRoom {
-  int norm, x, ring;
+  int squares, norm, x, ring;
 };
 ZINC_BOTH int in_lines(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
 // The norm's weights and the sums have one place: the former are done with when the latter come. Not so in a cluster,
 // where another block's sums may come earlier.
 ZINC_BOTH ProductRoom room_of(const ProductShape& s) {
-  const int norm = s.input == kNormedRow ? s.n_in : 0, sums = s.partial_floats;
+  const int norm = is_normed(s.input) ? s.n_in : 0, sums = s.partial_floats;
   ProductRoom room{};
-  room.norm = in_lines(8 * (2 * kMaxSlots + 1));  // behind the gates
+  room.squares = in_lines(8 * (2 * kMaxSlots + 1));  // behind the gates
+  room.norm = room.squares + (norm > 0 ? in_lines(4 * 2 * squares_floats(s)) : 0);
   room.x = room.norm + in_lines(4 * (s.n_ranks > 1 ? norm + sums : norm > sums ? norm : sums));
   room.ring = room.x + in_lines(s.x_bytes);
   return room;

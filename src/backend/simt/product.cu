@@ -224,7 +224,6 @@ ZINC_DEVICE void wait_for_inputs() {
 // A warp per segment of floats, whose sums are left as they are. The first are on their way before the wait.
 template <class F>
 ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8* shared) {
-  __shared__ float sums[kWarps];
   const int block = static_cast<int>(blockIdx.x) - c.first_block;
   const int begin = block * c.each + min(block, c.n_more), end = begin + c.each + (block < c.n_more ? 1 : 0);
   u8* slot = shared + kRoom.ring + warp_id() * PanelBytes<F>::kSegment;
@@ -252,12 +251,14 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   load();
   __syncwarp();
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
+  const SumWeights weights(p.source);
   if constexpr (kShape.spreads_other == 0) RowInput<0>::fetch_norm(p.source, norm);
   wait_for_inputs();
   if constexpr (kShape.spreads_other != 0) {
     RowInput<0>::prepare_as_is(p.spread_x, shared + kRoom.x);
   } else {
-    RowInput<0, 1>::prepare(p.source, norm, shared + kRoom.x, sums, 0, kInputSegments, [] {});
+    float* room = reinterpret_cast<float*>(shared + kRoom.squares);
+    RowInput<0, 1>::prepare(p.source, norm, weights, shared + kRoom.x, room, 0, kInputSegments, [] {});
   }
 #pragma unroll 1
   for (int parity = 0; unit < end; parity ^= 1) {
@@ -410,27 +411,27 @@ ZINC_DEVICE int block_of(int format) {
   }
 }
 template <int B, class Meanwhile>
-ZINC_DEVICE void prepare_if(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room,
-                            const Meanwhile& meanwhile) {
+ZINC_DEVICE void prepare_if(int block, const ProductParams& p, const RankUnits& units, const SumWeights& weights,
+                            u8* shared, const Meanwhile& meanwhile) {
   if (block != B) return;
   const float* norm = reinterpret_cast<const float*>(shared + kRoom.norm);
-  RowInput<B>::prepare(p.source, norm, shared + kRoom.x, room, input_of(units.begin), input_of(units.end - 1) + 1,
-                       meanwhile);
+  float* room = reinterpret_cast<float*>(shared + kRoom.squares);
+  RowInput<B>::prepare(p.source, norm, weights, shared + kRoom.x, room, input_of(units.begin),
+                       input_of(units.end - 1) + 1, meanwhile);
 }
 // meanwhile: RowInput::prepare.
 template <class Meanwhile>
-ZINC_DEVICE void prepare_row(int block, const ProductParams& p, const RankUnits& units, u8* shared, float* room,
-                             const Meanwhile& meanwhile) {
-  if constexpr (kTakesFloats) prepare_if<0>(block, p, units, shared, room, meanwhile);
-  if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, shared, room, meanwhile);
-  if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, shared, room, meanwhile);
+ZINC_DEVICE void prepare_row(int block, const ProductParams& p, const RankUnits& units, const SumWeights& weights,
+                             u8* shared, const Meanwhile& meanwhile) {
+  if constexpr (kTakesFloats) prepare_if<0>(block, p, units, weights, shared, meanwhile);
+  if constexpr (kTakesGroups) prepare_if<kGroupElems>(block, p, units, weights, shared, meanwhile);
+  if constexpr (kTakesSegments) prepare_if<kSegmentElems>(block, p, units, weights, shared, meanwhile);
 }
 
 ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u8* shared) {
   constexpr int kBatch = batch_panels(kShape), kBatchRows = kBatch * kRankRows, kHalfFloats = kBatchRows * kUnits;
   static_assert(kBatchRows <= kProductThreads);
   __shared__ Used used;
-  __shared__ float sums[kWarps];
   const Panels panels(p, c, used.ids);
   const RankUnits units;
   Gate *gates = reinterpret_cast<Gate*>(shared), *done = gates + 2 * kMaxSlots;  // done: all blocks' units
@@ -452,7 +453,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   const int block = block_of(c.format);
   if constexpr (kIsRowEarly) {
     RowInput<0>::fetch_norm(p.source, norm);
-    prepare_row(block, p, units, shared, sums, [] {});
+    prepare_row(block, p, units, SumWeights(p.source), shared, [] {});
   }
   if constexpr (kRanks > 1) wait_for_cluster();
   Place place{};
@@ -474,8 +475,9 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
     with_format(c.format, Formats{}, Begin{shared, panels, place});
     __syncwarp();
   }
-  float* all_sums = norm + (kRanks > 1 && kShape.input == kNormedRow ? kShape.n_in : 0);
+  float* all_sums = norm + (kRanks > 1 && is_normed(kShape.input) ? kShape.n_in : 0);
   if constexpr (!kIsRowEarly) RowInput<0>::fetch_norm(p.source, norm);
+  const SumWeights weights(p.source);
   constexpr u32 kRowsOfRank = kRankRows;  // without a sign, so that division is a shift
   const int panel = static_cast<int>(threadIdx.x / kRowsOfRank), rank_row = static_cast<int>(threadIdx.x % kRowsOfRank);
   const int row = (kRanks > 1 ? cluster_rank() : 0) * kRankRows + rank_row;
@@ -487,7 +489,7 @@ ZINC_DEVICE void multiply_class(const ProductParams& p, const ProductClass& c, u
   if constexpr (kIsRowEarly) {
     load();
   } else {
-    prepare_row(block, p, units, shared, sums, load);
+    prepare_row(block, p, units, weights, shared, load);
   }
   const int pair = warp_id() / 2;
   Progress at{Turn(units, block == 0 ? warp_id() : pair), pair};

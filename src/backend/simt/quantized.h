@@ -90,7 +90,7 @@ struct Inputs<F, M, false> {
   SharedX* own;  // the warp's
   float* factors;
 
-  static constexpr int kSharedFloats = kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float)) + kWarps;
+  static constexpr int kSharedFloats = kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float)) + kSquaresRoom;
   ZINC_DEVICE void prepare(const LinearParams& p, const Work<M>& work, float* shared) {
     __shared__ float its_factors[M];
     own = reinterpret_cast<SharedX*>(shared) + warp_id() * M;

@@ -33,10 +33,13 @@ struct Stream {
   ZINC_DEVICE void norm(const float* weights, float eps, int width, float* room) {
     Stream its;
     if (weights) its.load(weights, width);
-    float sum = 0;
 #pragma unroll
-    for (int j = 0; j < kStreamSegments; ++j) sum = squares(part[j], sum);
-    const float factor = rms_factor(block_sum(sum, room), width, eps);
+    for (int j = 0; j < kStreamSegments; ++j) put_squares(part[j], room + j * kWarps + warp_id());
+    __syncthreads();
+    RowSquares squares;
+    squares.add(room, kStreamSegments * kWarps / 4);
+    const float factor = rms_factor(squares.all(), width, eps);
+    __syncthreads();
     change([&](float x, int, int) { return x * factor; });
     if (weights) change([&](float x, int j, int i) { return x * its.part[j].v[i]; });
   }
@@ -52,7 +55,7 @@ struct Stream {
 
 // A block for each row; further ones are idle.
 ZINC_KERNEL_2 add_normed(__grid_constant__ const AddNormedParams p) {
-  __shared__ float room[kWarps];
+  __shared__ __align__(16) float room[kStreamSegments * kWarps];
   let_next_start();
   if (static_cast<int>(blockIdx.x) >= p.most_rows) return wait_for_previous();
   touch_params(p);

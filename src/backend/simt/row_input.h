@@ -8,19 +8,57 @@ namespace zinc::simt {
 
 constexpr int kProductThreads = 64 * kShape.n_pairs, kProductWarps = 2 * kShape.n_pairs;  // that multiply
 
+// How the row lies, and the warps' segments of one that is normed: warp w has w, w + kProductWarps, ...
+struct RowPlaces {
+  static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth);
+  static constexpr bool kIsNormed = is_normed(kShape.input), kIsSummed = kShape.input == kSummedRow;
+  static constexpr int kOfWarp = (kSegments + kProductWarps - 1) / kProductWarps;
+  static constexpr bool kIsEven = kSegments % kProductWarps == 0;
+
+  static ZINC_DEVICE bool has_segment(int i) { return kIsEven || segment(i) < kSegments; }
+  static ZINC_DEVICE int segment(int i) { return warp_id() + i * kProductWarps; }
+  static ZINC_DEVICE int place(int i) { return segment(i) * kSegmentElems + lane_id() * 8; }
+  // Numbers past the row's end are zero.
+  static ZINC_DEVICE bool is_inside(int at) { return kWidth % kSegmentElems == 0 || at < kWidth; }
+  static ZINC_DEVICE Eight load(const float* row, int at) {
+    if constexpr (kWidth % 8 == 0) {
+      float4 a = make_float4(0, 0, 0, 0), b = a;
+      if (is_inside(at)) {
+        a = reinterpret_cast<const float4*>(row + at)[0];
+        b = reinterpret_cast<const float4*>(row + at)[1];
+      }
+      return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    } else {
+      return load_eight(row, at, kWidth);
+    }
+  }
+};
+
+// What a summed row is multiplied with, a lane's of its warp's segments: there before the row is.
+struct SumWeights : RowPlaces {
+  Eight its[kIsSummed ? kOfWarp : 1];
+  float scale;
+
+  ZINC_DEVICE explicit SumWeights(const RowSource& p) {
+    if constexpr (!kIsSummed) return;
+#pragma unroll
+    for (int i = 0; i < kOfWarp; ++i) {
+      its[i] = {{1, 1, 1, 1, 1, 1, 1, 1}};
+      if (p.sum_weight && has_segment(i)) its[i] = load(p.sum_weight, place(i));
+    }
+    scale = p.scale ? p.scale[0] : 1.0f;
+  }
+};
+
 // B: the numbers to a scale, 0 for floats. By the threads that multiply, all of them. n_ranks: blocks that share out
 // the segments; a spread class has all of them in each.
 template <int B, int n_ranks = kShape.n_ranks>
-struct RowInput {
-  static_assert(n_ranks <= 2 && kProductWarps >= kWarps);
-  static constexpr int kWidth = kShape.n_in, kSegments = segments_of(kWidth),
-                       kOfWarp = (kSegments + kWarps - 1) / kWarps;
+struct RowInput : RowPlaces {
   // Segments of a warp under way: all there are, up to so many.
   static constexpr int kMostAtOnce = kShape.input == kHeadsRow ? 2 : 3;
   static constexpr int kRankInputs = (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + n_ranks) / n_ranks;
   static constexpr int kEvenly = (kRankInputs + kProductWarps - 1) / kProductWarps;
   static constexpr int kAtOnce = kEvenly < kMostAtOnce ? kEvenly : kMostAtOnce;
-  static constexpr bool kIsNormed = kShape.input == kNormedRow;
 
   // Before the row is there. REQUIRES: aligned norms.
   static ZINC_DEVICE void fetch_norm(const RowSource& p, float* norm) {
@@ -37,20 +75,6 @@ struct RowInput {
     }
   }
 
-  // Numbers past the row's end are zero.
-  static ZINC_DEVICE bool is_inside(int at) { return kWidth % kSegmentElems == 0 || at < kWidth; }
-  static ZINC_DEVICE Eight load(const float* row, int at) {
-    if constexpr (kWidth % 8 == 0) {
-      float4 a = make_float4(0, 0, 0, 0), b = a;
-      if (is_inside(at)) {
-        a = reinterpret_cast<const float4*>(row + at)[0];
-        b = reinterpret_cast<const float4*>(row + at)[1];
-      }
-      return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
-    } else {
-      return load_eight(row, at, kWidth);
-    }
-  }
   // A row that is read before the wait does not come from a cache of its multiprocessor.
   static ZINC_DEVICE Eight load_row(const float* row, int at) {
     if constexpr (kShape.is_early == 0 || kWidth % 8 != 0) return load(row, at);
@@ -119,51 +143,55 @@ struct RowInput {
     return y;
   }
 
-  // The one row, normed as a whole by the first kWarps warps. room: kWarps floats.
+  // A norm's factor of the row whose segments the warps have, all of it.
+  static ZINC_DEVICE float factor_of(const Eight (&x)[kOfWarp], float* room, float eps) {
+#pragma unroll
+    for (int i = 0; i < kOfWarp; ++i) {
+      if (has_segment(i)) put_squares(x[i], room + segment(i));
+    }
+    if (kSegments % 4 != 0 && threadIdx.x < 4u - kSegments % 4) room[kSegments + threadIdx.x] = 0;
+    meet<kProductThreads>(1);
+    RowSquares squares;
+    squares.add(room, squares_floats(kShape) / 4);
+    return rms_factor(squares.all(), kWidth, eps);
+  }
+
+  // The one row, normed as a whole. room: squares_floats(), twice.
   template <class Meanwhile>
-  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, u8* shared, float* room, int begin,
-                                         int end, const Meanwhile& meanwhile) {
-    constexpr bool kIsEven = kSegments % kWarps == 0;
-    // Where each block of a cluster has segments of all warps, it has the same number of each.
-    constexpr int kParts = kIsEven && kOfWarp % n_ranks == 0 ? n_ranks : 1, kOwn = kOfWarp / kParts;
-    const bool takes_part = kProductWarps == kWarps || warp_id() < kWarps;
-    const auto is_there = [&](int i) { return kIsEven || warp_id() + i * kWarps < kSegments; };
-    Eight x[kOfWarp];
-    if (takes_part) {
+  static ZINC_DEVICE void prepare_normed(const RowSource& p, const float* norm, const SumWeights& weights, u8* shared,
+                                         float* room, int begin, int end, const Meanwhile& meanwhile) {
+    Eight x[kOfWarp], residual[kIsSummed ? kOfWarp : 1];
+#pragma unroll
+    for (int i = 0; i < kOfWarp; ++i) {
+      if (has_segment(i)) x[i] = load_row(p.x, place(i));
+    }
+    if constexpr (kIsSummed) {
 #pragma unroll
       for (int i = 0; i < kOfWarp; ++i) {
-        if (is_there(i)) x[i] = load_row(p.x, (warp_id() + i * kWarps) * kSegmentElems + lane_id() * 8);
+        if (has_segment(i)) residual[i] = load(p.residual, place(i));
       }
     }
     meanwhile();
-    if (takes_part) {
-      float sum = 0;
+    if constexpr (kIsSummed) {
+      const float factor = factor_of(x, room + squares_floats(kShape), p.sum_eps);
 #pragma unroll
       for (int i = 0; i < kOfWarp; ++i) {
-        if (is_there(i)) sum = squares(x[i], sum);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+          const float y = x[i].v[k] * factor * weights.its[i].v[k];
+          x[i].v[k] = (residual[i].v[k] + y) * weights.scale;
+        }
+        const bool is_own = static_cast<u32>(segment(i)) % gridDim.x == blockIdx.x;
+        if (has_segment(i) && is_own && is_inside(place(i))) store_eight(p.sum, place(i), kWidth, x[i]);
       }
-      sum = lanes_sum(sum, 32);
-      if (lane_id() == 0) room[warp_id()] = sum;
     }
     await_copies<0>();
-    meet<kProductThreads>(1);
-    if (!takes_part) return;
-    float sum = room[0];
-#pragma unroll
-    for (int w = 1; w < kWarps; ++w) sum += room[w];
-    const float factor = rms_factor(sum, kWidth, p.norm_eps);
+    const float factor = factor_of(x, room, p.norm_eps);
     const float* weight = kWidth % 4 == 0 ? norm : p.norm_weight;
 #pragma unroll
-    for (int k = 0; k < kOwn; ++k) {
-      int s = warp_id() + k * kWarps;
-      Eight y = x[k];
-      if constexpr (kParts > 1) {
-        if (cluster_rank() > 0) y = x[k + kOwn];
-        s += cluster_rank() * kOwn * kWarps;
-      }
-      if (kParts > 1 || (is_there(k) && s >= begin && s < end)) {
-        write(times_weight(y, factor, weight, s * kSegmentElems + lane_id() * 8), s, shared);
-      }
+    for (int i = 0; i < kOfWarp; ++i) {
+      const int s = segment(i);
+      if (has_segment(i) && s >= begin && s < end) write(times_weight(x[i], factor, weight, place(i)), s, shared);
     }
   }
 
@@ -215,10 +243,10 @@ struct RowInput {
 
   // Segments begin .. end - 1, those of all rows counted. meanwhile: what each thread does when it has asked for them.
   template <class Meanwhile>
-  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, u8* shared, float* room, int begin, int end,
-                                  const Meanwhile& meanwhile) {
+  static ZINC_DEVICE void prepare(const RowSource& p, const float* norm, const SumWeights& weights, u8* shared,
+                                  float* room, int begin, int end, const Meanwhile& meanwhile) {
     if constexpr (kIsNormed) {
-      prepare_normed(p, norm, shared, room, begin, end, meanwhile);
+      prepare_normed(p, norm, weights, shared, room, begin, end, meanwhile);
     } else {
       prepare_plain(p, shared, begin, end, meanwhile);
     }

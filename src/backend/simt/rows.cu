@@ -27,9 +27,9 @@ ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, c
   if (p.rounded.q) store_rounded(round_eight(y, p.block), p.rounded, row, segment, p.block);
 }
 
-// One block per row; warp w has segments w, w + 8, ...
+// One block per row.
 ZINC_KERNEL norm_rows(NormParams p) {
-  __shared__ float room[kWarps];
+  __shared__ __align__(16) float room[kSquaresRoom];
   let_next_start();
   wait_for_previous();
   const long long row = blockIdx.x;

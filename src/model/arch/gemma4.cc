@@ -81,8 +81,8 @@ Value attention(GraphBuilder& g, const LayerWeights& w, int l, Value x, int64_t 
   const LayerDims& d = dims.layers[static_cast<size_t>(l)];
   const int64_t q_dim = d.heads * d.head_dim, kv_dim = d.kv_heads * d.head_dim;
   const Value factors = d.sliding ? Value{} : g.weight("rope_freqs.weight", {d.rope.n_dims / 2});
-  Value q = g.heads(g.linear(x, w("attn_q.weight", {q_dim, dim})), d.heads);  // [T, heads, head_dim]
-  q = g.rope(g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), dims.eps), d.rope, factors);
+  Value q = g.heads(g.linear(x, w("attn_q.weight", {q_dim, dim})), d.heads);  // [T, heads, head_dim]; normed below:
+  // backends run products of one input together as long as nobody reads them
   Value k, v;
   if (d.kv_layer == l) {
     const Value keys = g.heads(g.linear(x, w("attn_k.weight", {kv_dim, dim})), d.kv_heads);
@@ -90,6 +90,7 @@ Value attention(GraphBuilder& g, const LayerWeights& w, int l, Value x, int64_t 
     v = g.rms_norm(v, {}, dims.eps);
     k = g.rope(g.rms_norm(keys, w("attn_k_norm.weight", {d.head_dim}), dims.eps), d.rope, factors);
   }
+  q = g.rope(g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), dims.eps), d.rope, factors);
   const Value a = g.attention({q, k, v}, {.cache_layer = d.kv_layer, .scale = 1, .window = d.window});  // [T, q_dim]
   return g.linear(a, w("attn_output.weight", {dim, q_dim}));
 }

@@ -23,12 +23,14 @@
 #define gridDim emulated_place.grid
 #define blockDim emulated_place.size
 
-// Of the block; as large as any GPU has it.
+// Of the block, what its launch asks for; as large as any GPU has it.
 alignas(1024) static char emulated_shared[232448];
 // All shared memory: what the image has without a first value. The names are the linker's.
 extern "C" __attribute__((visibility("hidden"))) char __bss_start[], _end[];
 extern "C" char* emulated_shared_begin() { return __bss_start; }
 extern "C" char* emulated_shared_end() { return _end; }
+extern "C" char* emulated_asked_for_begin() { return emulated_shared; }
+extern "C" char* emulated_asked_for_end() { return emulated_shared + sizeof emulated_shared; }
 
 struct alignas(8) int2 {
   int x, y;
