@@ -121,9 +121,9 @@ class Fusion {
   const GatedHeads* gated_heads(Value x) const;
   const DeltaGroup* delta_at(int node) const;
   const AddNormed* add_normed_at(int node) const;
-  const AddNormed* add_normed_with(int node) const;  // that has it as a member, for steps of more rows
+  const AddNormed* add_normed_with(int node) const;                 // that has it as a member, for steps of more rows
   const AddNormed* add_normed_in(const ProductGroup& group) const;  // that it does on the way in; nullptr: none
-  bool is_shared_gate(int product) const;            // its one number is a mix's
+  bool is_shared_gate(int product) const;                           // its one number is a mix's
   int route_of_logits(int product) const;
   int route_of_experts(const ProductGroup& group) const;
   // The norm's readers are products, and it is done by them.

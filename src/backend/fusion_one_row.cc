@@ -111,8 +111,7 @@ int Fusion::products_that_add(const AddNormed& group) const {
     const ProductGroup* reader = runs_at < 0 ? nullptr : products_at(runs_at);
     if (!reader || reader->halves >= 0 || node(reader->nodes[0]).op != Op::linear) continue;
     const bool is_one_group = std::ranges::all_of(products, [&](int p) { return runs_at_[at(p)] == runs_at; });
-    const bool is_first =
-        std::ranges::all_of(readers, [&](int r) { return r == norm || runs_at_[at(r)] > runs_at; });
+    const bool is_first = std::ranges::all_of(readers, [&](int r) { return r == norm || runs_at_[at(r)] > runs_at; });
     if (is_one_group && is_first) return runs_at;
   }
   return -1;

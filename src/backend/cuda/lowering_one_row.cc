@@ -109,10 +109,10 @@ void Lowering::RowLaunch::choose_pairs() {
     if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
   }
   // A wide row that is normed stands in registers: fewer warps have more of them.
-  const int most_whole = shape.input == simt::kSummedRow ? 4096 : 6144;
-  const int most = !simt::is_normed(shape.input) || shape.n_in <= most_whole ? simt::kMaxPairs
-                   : shape.n_in <= 8192                                      ? 6
-                                                                             : kFewest;
+  const int widest_of_all = shape.input == simt::kSummedRow ? 4096 : 6144;
+  const int most = !simt::is_normed(shape.input) || shape.n_in <= widest_of_all ? simt::kMaxPairs
+                   : shape.n_in <= 8192                                         ? 6
+                                                                                : kFewest;
   shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, most);
 }
 
@@ -185,14 +185,13 @@ void Lowering::RowLaunch::choose_ranks(int n_multiprocessors, int most_ranks) {
 }
 
 void Lowering::RowLaunch::size_memory() {
-  constexpr int kRounded = 256 + 2 * 32, kFloats = 1024;  // a segment: simt::SharedX, or plain
   // Two launches' blocks are on a multiprocessor, one of them with a little over half of its memory (Lowering::add).
   const int half = (112 << 10) - 512 - 8 * shape.n_experts;
-  const int n_rows = shape.n_mixed > 0 ? shape.n_mixed + shape.has_last : 1;
   shape.most_panels = most_panels();
   for (const simt::ProductClass& c : classes()) {
+    const int n_inputs = c.is_spread ? simt::segments_of(shape.n_in) : simt::most_rank_inputs(shape);
     const bool is_float = format_of(c).rounded_block == 0;
-    shape.x_bytes = std::max(shape.x_bytes, n_rows * simt::segments_of(shape.n_in) * (is_float ? kFloats : kRounded));
+    shape.x_bytes = std::max(shape.x_bytes, n_inputs * simt::row_segment_bytes(is_float));
   }
   const int n_panels = simt::batch_panels(shape), n_halves = n_panels < shape.most_panels ? 2 : 1;
   shape.partial_floats = n_halves * n_panels * simt::units_of(shape) * simt::kPanelRows / shape.n_ranks;

@@ -1,4 +1,6 @@
 // Which launches a step of one row has, and what they are compiled for.
+#include <set>
+
 #include "tests/support/cuda_plan_fixture.h"
 
 namespace zinc::cuda {
@@ -18,8 +20,8 @@ TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_with_it) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
   start(*plan, 0, 1);
   const std::vector<std::string> kernels = kernels_of(*fake().last_replay);
-  EXPECT_EQ(kernels, (std::vector<std::string>{"embed", "product", "add_normed", "product", "add_normed", "product",
-                                               "sample_parts", "sample_rows"}));
+  EXPECT_EQ(kernels, (std::vector<std::string>{"embed", "product", "product", "add_normed", "product", "sample_parts",
+                                               "sample_rows"}));  // the first one is done by its reader
   ASSERT_TRUE(plan->wait().ok());
   const std::unique_ptr<Plan> larger = compile({.max_tokens = 16, .max_seqs = 1, .max_outputs = 1});
   start(*larger, 0, 12);
@@ -29,6 +31,36 @@ TEST_F(CudaPlanTest, norms_before_the_residual_are_one_launch_with_it) {
   const auto fused = std::ranges::find(launches, "add_normed", &FakeLaunch::kernel);
   EXPECT_EQ(fused->config.grid_x, 16u);
   ASSERT_TRUE(larger->wait().ok());
+}
+
+// The residual's sum with a normed row: by the products that norm it, as long as nobody reads it before them.
+TEST_F(CudaPlanTest, products_add_the_row_they_norm_to_the_residual) {
+  GraphBuilder g("summed", weights_set_.source());
+  const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const auto normed = [&](Value v) { return g.rms_norm(v, norm, 1e-6f); };
+  const auto product = [&](const char* name, Value v) { return g.linear(v, g.weight(name, {kDim, kDim})); };
+  const Value made = product("q", x), sum = g.add(x, g.rms_norm(made, norm, 1e-5f)), h = normed(sum);
+  const Value act = g.gated_act(Act::gelu, product("k", h), product("v", h));
+  take(g, g.add(sum, normed(product("o", act))), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<FakeLaunch>& launches = *fake().last_replay;
+  // q; the gate; down; the sum that nobody but the output reads; the head.
+  EXPECT_EQ(kernels_of(launches), (std::vector<std::string>{"embed", "product", "product", "product", "add_normed",
+                                                            "product", "sample_parts", "sample_rows"}));
+  const std::vector<simt::ProductShape> shapes = product_shapes(launches);
+  EXPECT_EQ(of_each(&simt::ProductShape::input, shapes),
+            (std::vector<int>{simt::kPlainRow, simt::kSummedRow, simt::kPlainRow, simt::kPlainRow}));
+  const simt::RowSource source = params_of<simt::ProductParams>(launches[2]).source;
+  const auto last = params_of<simt::AddNormedParams>(launches[4]);
+  EXPECT_EQ(source.x, params_of<simt::ProductParams>(launches[1]).parts[0].out);
+  EXPECT_EQ(source.sum, last.residual);
+  EXPECT_EQ(source.sum_eps, 1e-5f);
+  EXPECT_EQ(source.norm_eps, 1e-6f);
+  const std::set<const float*> places = {source.x, source.residual, source.sum,
+                                         params_of<simt::ProductParams>(launches[2]).parts[0].out};
+  EXPECT_EQ(places.size(), 4u) << "all are read or written while others are";
+  ASSERT_TRUE(plan->wait().ok());
 }
 
 // What only the sum's first reader wants of it is made beside it.

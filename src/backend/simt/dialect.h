@@ -1,5 +1,5 @@
-// What kernels are written in beyond plain C++ and the instructions: pairs of halves, reductions within a warp, look-ups in
-// small tables.
+// What kernels are written in beyond plain C++ and the instructions: pairs of halves, reductions within a warp,
+// look-ups in small tables.
 #pragma once
 
 #include "backend/simt/instructions.h"

@@ -31,9 +31,9 @@ inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
 inline constexpr int kMaxPairs = 8;         // pairs of warps that multiply, in a block of product.cu
 inline constexpr int kMaxSlots = 32;        // segments on their way to them: a lane of a warp asks for each
-inline constexpr int kSquaresRoom = 32;  // floats of shared memory in which a row's squares are added up
-inline constexpr int kSpreadUnits = 2;  // segments of floats a block of it takes
-inline constexpr int kTileRows = 128;   // weight rows and activations of a block on matrix cores
+inline constexpr int kSquaresRoom = 32;     // floats of shared memory in which a row's squares are added up
+inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
+inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
 inline constexpr int kFloatTile = 64;     // weight rows and activations of a block of gemm_floats.cu
 inline constexpr int kWideThreads = 384;  // of a block of gemm_wide.cu: two groups that multiply, one that copies
@@ -160,17 +160,17 @@ ZINC_BOTH int wide_shared_bytes(const WideLayout& w) {
 // Where the rows that product.cu multiplies come from.
 struct RowSource {
   Rounded rounded;  // rounded beforehand; q null: each block rounds x
-  // Of kSummedRow: x is normed, added to the residual and multiplied with a scale; that is the row, and left there.
-  const float* sum_weight;  // of the norm; null: ones
-  const float* residual;
-  const float* scale;  // null: one
-  float* sum;
-  float sum_eps;
   const float* x;
   const float* last_x;  // the last row, if it lies apart; null: none
   const float* norm_weight;
   const float* gate;  // of kHeadsRow
   float norm_eps;
+  // Of kSummedRow: the row is (residual + x normed) * scale. Left in `sum` for whoever comes later.
+  float sum_eps;
+  const float* sum_weight;  // of x's norm; null: ones
+  const float* residual;
+  const float* scale;  // null: one
+  float* sum;
 };
 
 // How a launch finds its experts by itself: from the segments of the router's logits.
@@ -223,22 +223,30 @@ ZINC_BOTH int terms_of(const ProductShape& s) {
 }
 ZINC_BOTH int units_of(const ProductShape& s) { return terms_of(s) * segments_of(s.n_in); }
 ZINC_BOTH int most_rank_units(const ProductShape& s) { return (units_of(s) + s.n_ranks - 1) / s.n_ranks; }
+// Segments of the rows that a block multiplies with, at most: one more where its first and last are half another's.
+ZINC_BOTH int most_rank_inputs(const ProductShape& s) {
+  const int n = s.act != kNoAct ? 2 : 1;  // units to each
+  return s.n_ranks == 1 ? units_of(s) / n : most_rank_units(s) / n + (n > 1 ? 1 : 0);
+}
+// Of a row in shared memory: simt::SharedX, or plain.
+ZINC_BOTH int row_segment_bytes(bool is_float) {
+  return is_float ? 4 * kSegmentElems : kSegmentElems + 8 * kSegmentGroups;
+}
 ZINC_BOTH int product_threads(const ProductShape& s) { return 64 * s.n_pairs; }
 ZINC_BOTH int panel_segment_bytes(int header_bytes, int group_bytes) {
   return kPanelRows * (header_bytes + kSegmentGroups * group_bytes);
 }
-// Segments on their way: the same number to each pair if that is two at least, else as many as there is room for.
+// Segments on their way: as many to each pair if that is two at least, else all there is room for.
 ZINC_BOTH int slots_of(const ProductShape& s, int segment_bytes) {
-  const int n = s.ring_bytes / segment_bytes, fair = n < 2 * s.n_pairs ? n : n / s.n_pairs * s.n_pairs;
-  const int most = kMaxSlots / s.n_pairs * s.n_pairs;
-  return fair < s.n_pairs ? s.n_pairs : fair > most ? most : fair;
+  const int room = s.ring_bytes / segment_bytes, n = room < kMaxSlots ? room : kMaxSlots;
+  return n < s.n_pairs ? s.n_pairs : n < 2 * s.n_pairs ? n : n / s.n_pairs * s.n_pairs;
 }
 // Panels whose sums are finished together, a thread for each row: all of a block's, or about as many units as keep all
 // pairs busy for a while.
 ZINC_BOTH int batch_panels(const ProductShape& s) {
-  const int kMostSums = s.n_ranks > 1 ? 8192 : 4096;  // blocks of a cluster add up once, the others by halves
-  const int rows = kPanelRows / s.n_ranks;            // of a panel, in one block
-  const int most_rows = 64 * s.n_pairs / rows, most_sums = kMostSums / (units_of(s) * rows);
+  const int most_floats = s.n_ranks > 1 ? 8192 : 4096;  // others than clusters may need the room twice
+  const int rows = kPanelRows / s.n_ranks;              // of a panel, in one block
+  const int most_rows = 64 * s.n_pairs / rows, most_sums = most_floats / (units_of(s) * rows);
   const int most = most_rows < most_sums ? most_rows : most_sums;
   return s.most_panels <= most || s.most_panels == 1 ? s.most_panels : most < 1 ? 1 : most;
 }

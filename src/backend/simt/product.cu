@@ -39,6 +39,12 @@ ZINC_DEVICE float dot_floats(const u8* segment, int row, const float* x, int n_g
   return sum;
 }
 
+// Where segments of the rows lie, the first being the one before which the block needs none.
+template <int B>
+ZINC_DEVICE u8* row_of(u8* shared, const RankUnits& units) {
+  return shared + kRoom.x - input_of(units.begin) * row_segment_bytes(B == 0);
+}
+
 // ---- the ring ----
 
 template <class F>
@@ -296,7 +302,7 @@ template <class F>
 ZINC_DEVICE void multiply_units(u8* shared, const Panels& panels, const RankUnits& units, int first, int end,
                                 Progress& at, float* partial, Gate* done) {
   const Ring<F> ring(shared);
-  const SharedX* x = reinterpret_cast<const SharedX*>(shared + kRoom.x);
+  const SharedX* x = reinterpret_cast<const SharedX*>(row_of<F::kRoundedBlock>(shared, units));
   const int row = warp_id() % 2 * kHalfRows + lane_id() % kHalfRows;
 #pragma unroll 1
   for (; at.turn.panel < end; at.turn.advance(units, kShape.n_pairs)) {
@@ -321,7 +327,7 @@ ZINC_DEVICE void multiply_units(u8* shared, const Panels& panels, const RankUnit
 template <class F>
 ZINC_DEVICE void multiply_floats(u8* shared, const Panels& panels, const RankUnits& units, int first, int end,
                                  Progress& at, float* partial, Gate* done) {
-  const float* x = reinterpret_cast<const float*>(shared + kRoom.x);
+  const float* x = reinterpret_cast<const float*>(row_of<0>(shared, units));
 #pragma unroll 1
   for (; at.turn.panel < end; at.turn.advance(units, kProductWarps)) {
     const int unit = at.turn.unit;
@@ -416,7 +422,7 @@ ZINC_DEVICE void prepare_if(int block, const ProductParams& p, const RankUnits& 
   if (block != B) return;
   const float* norm = reinterpret_cast<const float*>(shared + kRoom.norm);
   float* room = reinterpret_cast<float*>(shared + kRoom.squares);
-  RowInput<B>::prepare(p.source, norm, weights, shared + kRoom.x, room, input_of(units.begin),
+  RowInput<B>::prepare(p.source, norm, weights, row_of<B>(shared, units), room, input_of(units.begin),
                        input_of(units.end - 1) + 1, meanwhile);
 }
 // meanwhile: RowInput::prepare.

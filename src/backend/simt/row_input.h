@@ -1,5 +1,6 @@
 // What a block of product.cu multiplies with: rows of activations in shared memory, rounded in segments or as floats,
-// normed and gated on the way. Each block makes them for itself. A program that includes this begins with kShape.
+// summed, normed and gated on the way. Each block makes them for itself. A program that includes this begins with
+// kShape.
 #pragma once
 
 #include "backend/simt/half_row.h"
