@@ -290,10 +290,11 @@ struct SummedShape {
   const char* format;
   int64_t dim;
   int n_tokens;
-  bool is_scaled;
+  bool is_scaled, is_gate;
 };
 
-// What a block gives is normed and added, and the sum normed for products; another product reads the sum later.
+// What a block gives is normed and added, and the sum normed for a product, or for a gate and what goes through it;
+// another product reads the sum later.
 Case make_summed(std::string_view name, const SummedShape& s) {
   constexpr int64_t kIn = 64, kOut = 40;
   CaseMaker m(name);
@@ -304,15 +305,18 @@ Case make_summed(std::string_view name, const SummedShape& s) {
   const Value first = m.weight({kOut, s.dim}, format), second = m.weight({kOut, s.dim}, format);
   Value x = g.add(in[0], g.rms_norm(g.linear(in[1], made), norm, kEps));
   if (s.is_scaled) x = g.mul(x, scale);
-  const Value h = g.linear(g.rms_norm(x, norm, kEps), first);
-  m.tolerance(kChainTolerance);
-  const Numbers w = m.numbers(made), by = m.numbers(norm), a = m.numbers(first), b = m.numbers(second);
+  const Value row = g.rms_norm(x, norm, kEps), up = m.weight({kOut, s.dim}, format);
+  const Value h = s.is_gate ? g.gated_act(Act::silu, g.linear(row, first), g.linear(row, up)) : g.linear(row, first);
+  m.tolerance(s.is_gate ? 2 * kChainTolerance : kChainTolerance);  // a gate's errors are those of both
+  const Numbers w = m.numbers(made), by = m.numbers(norm), a = m.numbers(first), b = m.numbers(second),
+                c = m.numbers(up);
   const double factor = s.is_scaled ? m.numbers(scale)[0] : 1;
   const size_t width = static_cast<size_t>(s.dim);
   return m.finish(g.add(h, g.linear(x, second)), {{{0, 0, s.n_tokens}}}, [=](const Token& token) {
-    Numbers row = sum(token.in[0], normed(times(w, token.in[1], width), by));
-    for (double& v : row) v *= factor;
-    return sum(times(a, normed(row, by), kOut), times(b, row, kOut));
+    Numbers all = sum(token.in[0], normed(times(w, token.in[1], width), by));
+    for (double& v : all) v *= factor;
+    const Numbers its = normed(all, by), made_of_it = times(a, its, kOut);
+    return sum(s.is_gate ? gated(made_of_it, times(c, its, kOut)) : made_of_it, times(b, all, kOut));
   });
 }
 
@@ -323,7 +327,9 @@ std::vector<CaseSource> fused_cases() {
   for (const int n_tokens : {1, 3}) {
     cases.push_back({fmt::format("sum of two products T{}", n_tokens),
                      [n_tokens](std::string_view name) { return make_sum(name, n_tokens); }});
-    for (const GateShape s : {GateShape{"q4_k", 768, 40, n_tokens}, {"q8_0", 1184, 96, n_tokens}}) {
+    // The last one's blocks have more slots than pairs of warps, but not twice as many (simt::slots_of).
+    for (const GateShape s :
+         {GateShape{"q4_k", 768, 40, n_tokens}, {"q8_0", 1184, 96, n_tokens}, {"q6_k", 6400, 32, n_tokens}}) {
       cases.push_back({fmt::format("gate {} {}x{} T{}", s.format, s.n_in, s.n_out, n_tokens),
                        [s](std::string_view name) { return make_gate(name, s); }});
     }
@@ -349,7 +355,9 @@ std::vector<CaseSource> fused_cases() {
                      [n_tokens](std::string_view name) { return make_rows_of_experts(name, n_tokens); }});
     cases.push_back({fmt::format("residual with a branch T{}", n_tokens),
                      [n_tokens](std::string_view name) { return make_branch(name, 288, n_tokens); }});
-    for (const SummedShape s : {SummedShape{"q8_0", 288, n_tokens, true}, {"q4_k", 4608, n_tokens, false}}) {
+    for (const SummedShape s : {SummedShape{"q8_0", 288, n_tokens, true, false},
+                                {"q4_k", 1280, n_tokens, true, true},
+                                {"q4_k", 4608, n_tokens, false, false}}) {
       cases.push_back({fmt::format("residual of {} summed by its reader T{}", s.dim, n_tokens),
                        [s](std::string_view name) { return make_summed(name, s); }});
     }

@@ -127,8 +127,7 @@ std::vector<CaseSource> linear_cases() {
   for (const char* name : {"q4_k", "q6_k"}) add_linear(*find_format(name), {.n_in = 768, .n_out = 33, .n_tokens = 1});
   add_linear(*find_format("q4_k"), {.n_in = 4096, .n_out = 64, .n_tokens = 1, .bias = true});
   add_linear(*find_format("q5_k"), {.n_in = 256, .n_out = 20000, .n_tokens = 1});
-  add_linear(*find_format("q6_k"),
-             {.n_in = 21504, .n_out = 64, .n_tokens = 1});                       // a ring that is not a pair's multiple
+  add_linear(*find_format("q6_k"), {.n_in = 21504, .n_out = 64, .n_tokens = 1});
   add_linear(*find_format("q4_k"), {.n_in = 2048, .n_out = 64, .n_tokens = 3});  // all the room of a block's sums
   add_linear(k_f16, {.n_in = 4100, .n_out = 33, .n_tokens = 1});
   add_linear(k_f32, {.n_in = 16, .n_out = 4, .n_tokens = 70});

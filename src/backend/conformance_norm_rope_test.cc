@@ -72,6 +72,7 @@ std::vector<CaseSource> norm_rope_cases() {
   std::vector<CaseSource> cases;
   for (const NormShape s : {NormShape{NormKind::rms, 1, 64, true, 1e-6f, 1},
                             {NormKind::rms, 1, 129, true, 1e-5f, 1},
+                            {NormKind::rms, 1, 8499, true, 1e-5f, 1},
                             {NormKind::rms, 3, 5, true, 1e-6f, 1},
                             {NormKind::rms, 2, 8, false, 1e-6f, 1},
                             {NormKind::rms, 1, 1, true, 1e-6f, 1},

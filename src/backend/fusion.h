@@ -88,7 +88,7 @@ struct AddNormed {
   int norms[2] = {-1, -1}, sum = -1, outer = -1, add = -1, mul = -1;
   int branch_norm = -1, branch_scale = -1, branch_mul = -1;
   int at = 0;
-  int products_at = -1;  // in steps of one row: where products do all of it on the way in; -1: nobody does
+  int by_products_at = -1;  // in steps of one row: where products do all of it on the way in; -1: none do
 };
 
 class Fusion {

@@ -109,7 +109,7 @@ int Fusion::products_that_add(const AddNormed& group) const {
     const std::vector<int>& products = readers_[at(result_of(norm))];
     const int runs_at = products.empty() ? -1 : runs_at_[at(products[0])];
     const ProductGroup* reader = runs_at < 0 ? nullptr : products_at(runs_at);
-    if (!reader || reader->halves >= 0 || node(reader->nodes[0]).op != Op::linear) continue;
+    if (!reader || reader->halves >= 0 || is_mixed(*reader) || node(reader->nodes[0]).op != Op::linear) continue;
     const bool is_one_group = std::ranges::all_of(products, [&](int p) { return runs_at_[at(p)] == runs_at; });
     const bool is_first = std::ranges::all_of(readers, [&](int r) { return r == norm || runs_at_[at(r)] > runs_at; });
     if (is_one_group && is_first) return runs_at;
@@ -131,13 +131,13 @@ void Fusion::find_added_norms() {
         group.mul = group.at = mul;
       }
       find_branch(group);
-      group.products_at = products_that_add(group);
+      group.by_products_at = products_that_add(group);
       for (int member : {group.norms[0], group.norms[1], group.sum, group.outer, group.add, group.mul,
                          group.branch_norm, group.branch_scale, group.branch_mul}) {
         if (member < 0) continue;
         is_absorbed_in_one_row_[at(member)] = true;
         for (Value v : node(member).in) {
-          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, std::max(group.at, group.products_at)});
+          if (v && !graph_.info(v).is_weight()) later_uses_.push_back({v, std::max(group.at, group.by_products_at)});
         }
       }
       added_norms_.push_back(group);
@@ -161,7 +161,7 @@ const AddNormed* Fusion::add_normed_with(int i) const {
 }
 
 const AddNormed* Fusion::add_normed_in(const ProductGroup& group) const {
-  const auto found = std::ranges::find(added_norms_, group.at, &AddNormed::products_at);
+  const auto found = std::ranges::find(added_norms_, group.at, &AddNormed::by_products_at);
   return found == added_norms_.end() ? nullptr : &*found;
 }
 

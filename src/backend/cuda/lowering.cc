@@ -111,7 +111,7 @@ Status Lowering::lower_all() {
       continue;
     }
     if (const AddNormed* group = is_one_row() ? room_.fusion().add_normed_at(i) : nullptr) {
-      if (group->products_at >= 0) continue;  // products_at's launch does it
+      if (group->by_products_at >= 0) continue;
       if (Status s = lower_add_normed(*group); !s.ok()) return s;
       continue;
     }

@@ -46,7 +46,7 @@ struct Lowering::RowLaunch {
   void finish(int n_multiprocessors, int most_ranks);
   KernelProgram program() const;
   size_t shared_bytes() const;
-  std::vector<std::span<const float>> written() const;  // floats of all parts
+  std::vector<std::span<const float>> written() const;  // floats of all parts, and its row's sum
 
  private:
   void make_classes();
@@ -109,10 +109,11 @@ void Lowering::RowLaunch::choose_pairs() {
     if (!member.is_spread && member.format->rounded_block > 0) widest = std::max(widest, segment_bytes(*member.format));
   }
   // A wide row that is normed stands in registers: fewer warps have more of them.
-  const int widest_of_all = shape.input == simt::kSummedRow ? 4096 : 6144;
-  const int most = !simt::is_normed(shape.input) || shape.n_in <= widest_of_all ? simt::kMaxPairs
-                   : shape.n_in <= 8192                                         ? 6
-                                                                                : kFewest;
+  const int with_all = shape.input == simt::kSummedRow ? 4096 : 6144,
+            with_six = shape.input == simt::kSummedRow ? 6144 : 8192;
+  const int most = !simt::is_normed(shape.input) || shape.n_in <= with_all ? simt::kMaxPairs
+                   : shape.n_in <= with_six                                ? 6
+                                                                           : kFewest;
   shape.n_pairs = std::clamp(shape.ring_bytes / (2 * widest), kFewest, most);
 }
 
@@ -235,6 +236,7 @@ std::vector<std::span<const float>> Lowering::RowLaunch::written() const {
     const int n_rows = member.is_spread ? simt::segments_of(shape.n_in) : std::max(1, shape.n_used);
     all.emplace_back(member.part.out, static_cast<size_t>(n_rows) * static_cast<size_t>(member.part.n_out));
   }
+  if (params.source.sum) all.emplace_back(params.source.sum, static_cast<size_t>(shape.n_in));
   return all;
 }
 
@@ -437,7 +439,8 @@ const ProductGroup* Lowering::find_router_beside(const ProductGroup& gate) const
     if (!router || router->nodes.size() > 1 || fusion.route_of_logits(router->nodes[0]) < 0) continue;
     const Value x = node(router->nodes[0]).in[0];
     const int maker = fusion.maker(x);
-    const bool is_there = maker >= 0 && maker < gate.at && fusion.add_normed_at(maker);
+    const AddNormed* sum = maker >= 0 && maker < gate.at ? fusion.add_normed_at(maker) : nullptr;
+    const bool is_there = sum && sum->by_products_at < gate.at;
     return is_there && matrix_of(router->nodes[0]).matrix.n_in == matrix_of(gate.nodes[0]).matrix.n_in ? router
                                                                                                        : nullptr;
   }

@@ -171,10 +171,10 @@ Status Lowering::lower_panels(const ProductGroup& group, simt::LinearParams para
   }
   for (const Tile& tile : kTiles) {
     if (params.expert_ids ? tile.n_rows > 1 : tile.n_rows / 2 >= n_rows) continue;  // at least half of a tile is used
-    constexpr int kRoundedFloats = (256 + 2 * 32) / 4;                              // simt::SharedX
+    constexpr int kRoundedFloats = simt::row_segment_bytes(false) / 4;
     const bool rounds = matrix.format->rounded_block > 0;
     const int64_t floats = int64_t{panels} * matrix.matrix.n_segments * tile.n_rows * simt::kPanelRows +
-                           (rounds ? simt::kWarps * tile.n_rows * kRoundedFloats + simt::kSquaresRoom : 0);
+                           (rounds ? simt::kWarps * tile.n_rows * kRoundedFloats : 0);
     const size_t shared = sizeof(float) * static_cast<size_t>(floats);
     if (shared > static_cast<size_t>(device_.max_shared_bytes()) && tile.n_rows > 1) continue;
     return emit({"linear", std::string(matrix.format->name)}, tile.kernel, params, n_blocks,

@@ -282,6 +282,44 @@ TEST_F(CudaEarlyTest, experts_wait_for_a_row_made_by_a_launch_that_starts_them_a
   EXPECT_EQ(starts(scaled), (Starts{{1, 1, 0, 0}, {0, 0, 1, 0}}));
 }
 
+// The router's launch makes the sum that the experts' norm reads, so that they cannot read it before their wait.
+TEST_F(CudaPlanTest, experts_wait_for_a_sum_that_the_routers_launch_makes) {
+  constexpr int kExperts = 8;
+  const Format& q8 = *find_format("q8_0");
+  weights_set_.add("router", {kExperts, kDim});
+  weights_set_.add("each", {kExperts, kDim, kDim}, q8).add("down", {kExperts, kDim, kDim}, q8);
+  GraphBuilder g("experts", weights_set_.source());
+  const Value norm = g.weight("norm", {kDim}), x = g.embed(g.weight("embd", {kVocab, kDim}));
+  const auto normed = [&](Value v) { return g.rms_norm(v, norm, 1e-6f); };
+  const Value sum = g.add(x, normed(g.linear(x, g.weight("q", {kDim, kDim}))));
+  const auto [ids, shares] = g.moe_route(g.linear(normed(sum), g.weight("router", {kExperts, kDim})), {.n_used = 2});
+  const Value each = g.moe_linear(normed(sum), {.weight = g.weight("each", {kExperts, kDim, kDim})}, ids);
+  const Value down = g.moe_linear(each, {.weight = g.weight("down", {kExperts, kDim, kDim})}, ids);
+  take(g, g.add(sum, g.moe_combine(down, shares)), {});
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+  start(*plan, 0, 1);
+  const std::vector<simt::ProductShape> shapes = product_shapes(*fake().last_replay);
+  EXPECT_EQ(of_each(&simt::ProductShape::input, shapes),
+            (std::vector<int>{simt::kPlainRow, simt::kSummedRow, simt::kNormedRow, simt::kPlainRow, simt::kPlainRow}));
+  EXPECT_EQ(of_each(&simt::ProductShape::starts_next_late, shapes), (std::vector<int>{0, 1, 1, 0, 0}));
+  EXPECT_EQ(of_each(&simt::ProductShape::is_early, shapes), (std::vector<int>{0, 0, 0, 1, 0}));
+  ASSERT_TRUE(plan->wait().ok());
+}
+
+// Slots of a ring: gemma4-31b's head, whose pairs have one or two each, and a ring that has two for each and a bit
+// more.
+TEST(ProductShapeTest, pairs_have_as_many_slots_each_or_all_there_is_room_for) {
+  simt::ProductShape shape{};
+  shape.n_pairs = 6;
+  shape.ring_bytes = 74496;
+  EXPECT_EQ(simt::slots_of(shape, 6720), 11);
+  shape.ring_bytes = 86016;
+  EXPECT_EQ(simt::slots_of(shape, 6720), 12);
+  EXPECT_EQ(simt::slots_of(shape, 6144), 12);
+  EXPECT_EQ(simt::slots_of(shape, 20000), 6);
+  EXPECT_EQ(simt::slots_of(shape, 1000), 30);
+}
+
 // A multiprocessor has 228 KB of shared memory, and each block takes one more than it asks for.
 TEST_F(CudaPlanTest, two_launches_of_one_row_share_a_multiprocessor_and_never_two_blocks_of_one) {
   constexpr unsigned kAll = 228 << 10, kOwn = 1 << 10;

@@ -59,7 +59,7 @@ ZINC_DEVICE void await_come(const int* n_came, int n) {
 #if __CUDA_ARCH__ >= 700
   int now = 0;
   do {
-    asm volatile("ld.relaxed.cta.shared::cta.s32 %0, [%1];" : "=r"(now) : "r"(shared_address(n_came)) : "memory");
+    asm volatile("ld.acquire.cta.shared::cta.s32 %0, [%1];" : "=r"(now) : "r"(shared_address(n_came)) : "memory");
   } while (now < n);
 #endif
 }

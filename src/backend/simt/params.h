@@ -31,7 +31,6 @@ inline constexpr int kMaxProductParts = 4;  // likewise, for a step of one row
 inline constexpr int kMaxUsed = 32;         // experts of a token that are found and mixed within one launch
 inline constexpr int kMaxPairs = 8;         // pairs of warps that multiply, in a block of product.cu
 inline constexpr int kMaxSlots = 32;        // segments on their way to them: a lane of a warp asks for each
-inline constexpr int kSquaresRoom = 32;     // floats of shared memory in which a row's squares are added up
 inline constexpr int kSpreadUnits = 2;      // segments of floats a block of it takes
 inline constexpr int kTileRows = 128;       // weight rows and activations of a block on matrix cores
 inline constexpr int kTileColumns = 64;
@@ -244,8 +243,9 @@ ZINC_BOTH int slots_of(const ProductShape& s, int segment_bytes) {
 // Panels whose sums are finished together, a thread for each row: all of a block's, or about as many units as keep all
 // pairs busy for a while.
 ZINC_BOTH int batch_panels(const ProductShape& s) {
-  const int most_floats = s.n_ranks > 1 ? 8192 : 4096;  // others than clusters may need the room twice
-  const int rows = kPanelRows / s.n_ranks;              // of a panel, in one block
+  // Others than clusters may need the room twice, and clusters have a norm's weights beside it.
+  const int most_floats = s.n_ranks > 1 && !(is_normed(s.input) && s.n_in > 8192) ? 8192 : 4096;
+  const int rows = kPanelRows / s.n_ranks;  // of a panel, in one block
   const int most_rows = 64 * s.n_pairs / rows, most_sums = most_floats / (units_of(s) * rows);
   const int most = most_rows < most_sums ? most_rows : most_sums;
   return s.most_panels <= most || s.most_panels == 1 ? s.most_panels : most < 1 ? 1 : most;
@@ -391,8 +391,8 @@ struct CopyParams {
 enum KvFormat : int { kKvF32 = 0, kKvF16 = 1, kKvQ8 = 2, kKvFp8 = 3 };
 // Keys and values of one layer in its group's pages.
 struct KvLayer {
-  unsigned char* pages;  // the layer's part of page 0
-  long long page_bytes;
+  unsigned char* pages;         // the layer's part of page 0; those of the others follow
+  long long page_bytes;         // of such a part
   int head_bytes, value_begin;  // of a head; where its values begin in it
   int kv_heads, k_dim, v_dim, group;
 };

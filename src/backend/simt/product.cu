@@ -2,7 +2,7 @@
 // this file begins with the formats of its matrices, as Formats, and with kShape: what it is compiled for.
 // A unit is one segment of a panel: 32 rows that lie together. Units are copied into a ring of shared memory, the first
 // before the block waits for its activations. Pairs of warps, when they have normed and rounded the row, take them in
-// turn, 16 rows a warp (half_row.h); who is done with one last has another copied in its place. The blocks of a cluster
+// turn, 16 rows a warp (half_row.h); who has read one last has another copied in its place. The blocks of a cluster
 // share out the units of their panels, and each adds up its part of the rows. Units' values are linear.cu's to the bit,
 // and are added in order by one thread per output. A launch has a block for each multiprocessor, and those without work
 // wait too (ADR 0015).
@@ -39,10 +39,12 @@ ZINC_DEVICE float dot_floats(const u8* segment, int row, const float* x, int n_g
   return sum;
 }
 
-// Where segments of the rows lie, the first being the one before which the block needs none.
+// Where the rows' first segment would lie: there is room from the block's own first one on, or for all.
 template <int B>
 ZINC_DEVICE u8* row_of(u8* shared, const RankUnits& units) {
-  return shared + kRoom.x - input_of(units.begin) * row_segment_bytes(B == 0);
+  constexpr int kBytes = row_segment_bytes(B == 0), kAll = kIsGate ? kInputSegments : kUnits;
+  u8* first = shared + kRoom.x;
+  return kShape.x_bytes >= kAll * kBytes ? first : first - input_of(units.begin) * kBytes;
 }
 
 // ---- the ring ----
@@ -257,6 +259,7 @@ ZINC_DEVICE void spread_class(const ProductParams& p, const ProductClass& c, u8*
   load();
   __syncwarp();
   float* norm = reinterpret_cast<float*>(shared + kRoom.norm);
+  static_assert(kShape.spreads_other == 0 || kShape.input != kSummedRow, "its blocks would leave the sum in pieces");
   const SumWeights weights(p.source);
   if constexpr (kShape.spreads_other == 0) RowInput<0>::fetch_norm(p.source, norm);
   wait_for_inputs();

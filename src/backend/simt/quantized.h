@@ -51,6 +51,7 @@ struct SharedX {
   float scales[kSegmentGroups];
   int sums[kSegmentGroups];
 };
+static_assert(sizeof(SharedX) == row_segment_bytes(false));
 
 // The row's segment times that of M rows of activations.
 template <class F, int M>
@@ -90,18 +91,17 @@ struct Inputs<F, M, false> {
   SharedX* own;  // the warp's
   float* factors;
 
-  static constexpr int kSharedFloats = kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float)) + kSquaresRoom;
+  static constexpr int kSharedFloats = kWarps * M * static_cast<int>(sizeof(SharedX) / sizeof(float));
   ZINC_DEVICE void prepare(const LinearParams& p, const Work<M>& work, float* shared) {
-    __shared__ float its_factors[M];
+    __shared__ float its_factors[M], room[kWarps];
     own = reinterpret_cast<SharedX*>(shared) + warp_id() * M;
     factors = its_factors;
     if (p.rounded.q || !p.is_normed) return;
-    float* room = shared + kWarps * M * (sizeof(SharedX) / sizeof(float));
     const int width = p.parts[0].n_in;
 #pragma unroll 1
     for (int m = 0; m < M; ++m) {
       const float* x = p.x + static_cast<long long>(work.x_row(p, m)) * width;
-      const float factor = rms_factor(row_squares(x, width, room), width, p.norm_eps);
+      const float factor = rms_factor(row_squares<1>(x, width, room), width, p.norm_eps);
       if (threadIdx.x == 0) factors[m] = factor;
     }
     __syncthreads();

@@ -1,5 +1,5 @@
-// The residual stream of models that norm what a block gives before they add it: all that lies between two products in
-// a step of one row, up to the next norm in larger ones. Sums have the order of norm_rows (rows.cu). A program of
+// The residual stream of models that norm what a block gives before they add it: all up to the next norm, or to a branch
+// that the sum's first reader wants. In a step of one row the next products do what is simple (kSummedRow). Sums have the order of norm_rows (rows.cu). A program of
 // this file begins with kStreamSegments, a warp's of a row: in registers, of which half a multiprocessor's must do.
 #include "backend/simt/rounding.h"
 
@@ -36,9 +36,7 @@ struct Stream {
 #pragma unroll
     for (int j = 0; j < kStreamSegments; ++j) put_squares(part[j], room + j * kWarps + warp_id());
     __syncthreads();
-    RowSquares squares;
-    squares.add(room, kStreamSegments * kWarps / 4);
-    const float factor = rms_factor(squares.all(), width, eps);
+    const float factor = rms_factor(sum_squares<kStreamSegments * kWarps>(room), width, eps);
     __syncthreads();
     change([&](float x, int, int) { return x * factor; });
     if (weights) change([&](float x, int j, int i) { return x * its.part[j].v[i]; });

@@ -111,38 +111,42 @@ ZINC_DEVICE float squares(const Eight& x, float sum) {
 }
 
 // A row's squares: its segments' sums, every fourth of them added up, and these two by two. So it does not matter how
-// warps share them out.
-struct RowSquares {
-  float4 sums = {0, 0, 0, 0};
-  // Segments in fours, those past the row's end zero. REQUIRES: room aligned.
-  ZINC_DEVICE void add(const float* room, int n_fours) {
-    for (int i = 0; i < n_fours; ++i) {
-      const float4 more = reinterpret_cast<const float4*>(room)[i];
-      sums = make_float4(sums.x + more.x, sums.y + more.y, sums.z + more.z, sums.w + more.w);
-    }
+// warps share them out. room: segments' sums in fours, those past the row's end zero; aligned.
+template <int n_segments>
+ZINC_DEVICE float sum_squares(const float* room) {
+  float4 sums = make_float4(0, 0, 0, 0);
+#pragma unroll
+  for (int i = 0; i < (n_segments + 3) / 4; ++i) {
+    const float4 more = reinterpret_cast<const float4*>(room)[i];
+    sums = make_float4(sums.x + more.x, sums.y + more.y, sums.z + more.z, sums.w + more.w);
   }
-  ZINC_DEVICE float all() const { return (sums.x + sums.y) + (sums.z + sums.w); }
-};
-// A warp's segment, to where add() wants it.
+  return (sums.x + sums.z) + (sums.y + sums.w);
+}
+// A warp's segment.
 ZINC_DEVICE void put_squares(const Eight& x, float* to) {
   const float sum = lanes_sum(squares(x, 0), 32);
   if (lane_id() == 0) *to = sum;
 }
 
-// Of a row of `width` numbers, over the whole block. room: kSquaresRoom floats, aligned.
+// Of a row of `width` numbers, over the whole block: n segments of a warp at once, and of the sums every fourth a lane.
+// room: n * kWarps floats.
+template <int n>
 ZINC_DEVICE float row_squares(const float* x, int width, float* room) {
   const int n_segments = (width + kSegmentElems - 1) / kSegmentElems;
-  RowSquares all;
-  for (int begin = 0; begin < n_segments; begin += kSquaresRoom) {
-    const int n_fours = (min(kSquaresRoom, n_segments - begin) + 3) / 4;
-    for (int s = warp_id(); s < 4 * n_fours; s += kWarps) {
+  float sum = 0;
+#pragma unroll 1
+  for (int begin = 0; begin < n_segments; begin += n * kWarps) {
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      const int s = k * kWarps + warp_id();
       put_squares(load_eight(x, (begin + s) * kSegmentElems + lane_id() * 8, width), room + s);
     }
     __syncthreads();
-    all.add(room, n_fours);
+#pragma unroll
+    for (int k = 0; k < n * kWarps / 4; ++k) sum += room[4 * k + lane_id() % 4];
     __syncthreads();
   }
-  return all.all();
+  return lanes_sum(sum, 4);
 }
 
 ZINC_DEVICE float rms_factor(float sum, int width, float eps) {

@@ -57,7 +57,7 @@ template <int B, int n_ranks = kShape.n_ranks>
 struct RowInput : RowPlaces {
   // Segments of a warp under way: all there are, up to so many.
   static constexpr int kMostAtOnce = kShape.input == kHeadsRow ? 2 : 3;
-  static constexpr int kRankInputs = (units_of(kShape) / (kShape.act != kNoAct ? 2 : 1) + n_ranks) / n_ranks;
+  static constexpr int kRankInputs = n_ranks == kShape.n_ranks ? most_rank_inputs(kShape) : kSegments;
   static constexpr int kEvenly = (kRankInputs + kProductWarps - 1) / kProductWarps;
   static constexpr int kAtOnce = kEvenly < kMostAtOnce ? kEvenly : kMostAtOnce;
 
@@ -152,9 +152,7 @@ struct RowInput : RowPlaces {
     }
     if (kSegments % 4 != 0 && threadIdx.x < 4u - kSegments % 4) room[kSegments + threadIdx.x] = 0;
     meet<kProductThreads>(1);
-    RowSquares squares;
-    squares.add(room, squares_floats(kShape) / 4);
-    return rms_factor(squares.all(), kWidth, eps);
+    return rms_factor(sum_squares<kSegments>(room), kWidth, eps);
   }
 
   // The one row, normed as a whole. room: squares_floats(), twice.

@@ -29,14 +29,15 @@ ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, c
 
 // One block per row.
 ZINC_KERNEL norm_rows(NormParams p) {
-  __shared__ __align__(16) float room[kSquaresRoom];
+  constexpr int kAtOnce = 4;
+  __shared__ float room[kAtOnce * kWarps];
   let_next_start();
   wait_for_previous();
   const long long row = blockIdx.x;
   if (row >= *p.n_rows * p.per_row) return;
   const float* x = p.x + row * p.width;
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
-  const float factor = norm_factor(p, row_squares(x, p.width, room));
+  const float factor = norm_factor(p, row_squares<kAtOnce>(x, p.width, room));
   for (int s = warp_id(); s < n_segments; s += kWarps) {
     write_normed(p, row, s, load_eight(x, s * kSegmentElems + lane_id() * 8, p.width), factor);
   }

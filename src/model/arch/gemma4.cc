@@ -81,8 +81,8 @@ Value attention(GraphBuilder& g, const LayerWeights& w, int l, Value x, int64_t 
   const LayerDims& d = dims.layers[static_cast<size_t>(l)];
   const int64_t q_dim = d.heads * d.head_dim, kv_dim = d.kv_heads * d.head_dim;
   const Value factors = d.sliding ? Value{} : g.weight("rope_freqs.weight", {d.rope.n_dims / 2});
-  Value q = g.heads(g.linear(x, w("attn_q.weight", {q_dim, dim})), d.heads);  // [T, heads, head_dim]; normed below:
-  // backends run products of one input together as long as nobody reads them
+  // Products first: backends run those of one input together as long as nobody reads them.
+  Value q = g.heads(g.linear(x, w("attn_q.weight", {q_dim, dim})), d.heads);  // [T, heads, head_dim]
   Value k, v;
   if (d.kv_layer == l) {
     const Value keys = g.heads(g.linear(x, w("attn_k.weight", {kv_dim, dim})), d.kv_heads);
