@@ -41,16 +41,18 @@ Result<std::unique_ptr<CudaCache>> CudaCache::allocate(std::span<const LayerCach
   for (size_t g = 0; g < groups.size(); ++g) {
     Group group;
     group.window = groups[g].window;
-    for (int layer : groups[g].layers) {
+    group.n_pages = sizes.n_pages[g];
+    group.layers = groups[g].layers;
+    for (int layer : group.layers) {
       const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
       Place& place = cache->places_[static_cast<size_t>(layer)];
       place.group = static_cast<int>(g);
-      place.in_page = group.page_bytes;
+      place.in_slab = group.page_bytes * static_cast<size_t>(group.n_pages);
       place.value_begin = panel_bytes(*sizes.kv_format, kv.k_dim);
       place.head_bytes = place.value_begin + panel_bytes(*sizes.kv_format, kv.v_dim);
-      group.page_bytes += place.head_bytes * static_cast<size_t>(kv.kv_heads);
+      place.part_bytes = place.head_bytes * static_cast<size_t>(kv.kv_heads);
+      group.page_bytes += place.part_bytes;
     }
-    group.n_pages = sizes.n_pages[g];
     ZINC_TRY(slab, device.allocate(group.page_bytes * static_cast<size_t>(group.n_pages), "keys and values"));
     group.slab = std::move(slab);
     cache->groups_.push_back(std::move(group));
@@ -68,10 +70,18 @@ Result<std::unique_ptr<CudaCache>> CudaCache::allocate(std::span<const LayerCach
   return cache;
 }
 
-DevicePointer CudaCache::page(int group, PageId id) const {
+Status CudaCache::for_parts(int group, PageId id,
+                            const std::function<Status(DevicePointer, size_t, size_t)>& copy) const {
   const Group& g = groups_[static_cast<size_t>(group)];
   ZINC_CHECK(id >= 0 && id < g.n_pages);
-  return g.slab.address() + static_cast<size_t>(id) * g.page_bytes;
+  size_t in_page = 0;
+  for (int layer : g.layers) {
+    const Place& place = places_[static_cast<size_t>(layer)];
+    const DevicePointer at = g.slab.address() + place.in_slab + static_cast<size_t>(id) * place.part_bytes;
+    if (Status s = copy(at, in_page, place.part_bytes); !s.ok()) return s;
+    in_page += place.part_bytes;
+  }
+  return ok_status();
 }
 
 DevicePointer CudaCache::state(int slot) const {
@@ -83,8 +93,8 @@ simt::KvLayer CudaCache::kv_layer(int layer) const {
   const Place& place = places_[static_cast<size_t>(layer)];
   const AttentionCache& kv = layers_[static_cast<size_t>(layer)].attention;
   const Group& group = groups_[static_cast<size_t>(place.group)];
-  return {.pages = group.slab.as<unsigned char>() + place.in_page,
-          .page_bytes = static_cast<long long>(group.page_bytes),
+  return {.pages = group.slab.as<unsigned char>() + place.in_slab,
+          .page_bytes = static_cast<long long>(place.part_bytes),
           .head_bytes = static_cast<int>(place.head_bytes),
           .value_begin = static_cast<int>(place.value_begin),
           .kv_heads = kv.kv_heads,
@@ -102,7 +112,11 @@ float* CudaCache::delta_states(int layer) const {
 
 // A failed copy means a lost device: the next step reports it.
 void CudaCache::copy_page(int group, PageId from, PageId to) {
-  [[maybe_unused]] const Status s = device_->copy_within(page(group, to), page(group, from), page_bytes(group));
+  ZINC_CHECK(to >= 0 && to < n_pages(group));
+  [[maybe_unused]] const Status s = for_parts(group, from, [&](DevicePointer at, size_t, size_t n_bytes) {
+    const DevicePointer page_0 = at - static_cast<size_t>(from) * n_bytes;
+    return device_->copy_within(page_0 + static_cast<size_t>(to) * n_bytes, at, n_bytes);
+  });
 }
 
 void CudaCache::copy_state(int from_slot, int to_slot) {
@@ -115,14 +129,18 @@ void CudaCache::copy_state(int from_slot, int to_slot) {
 
 Status CudaCache::read_page(int group, PageId id, std::span<std::byte> out) {
   ZINC_CHECK(out.size() == page_bytes(group));
-  if (Status s = device_->copy_out(out.data(), page(group, id), out.size()); !s.ok()) return s;
-  return device_->wait();
+  const Status s = for_parts(group, id, [&](DevicePointer at, size_t begin, size_t n_bytes) {
+    return device_->copy_out(out.data() + begin, at, n_bytes);
+  });
+  return s.ok() ? device_->wait() : s;
 }
 
 Status CudaCache::write_page(int group, PageId id, std::span<const std::byte> in) {
   ZINC_CHECK(in.size() == page_bytes(group));
-  if (Status s = device_->copy_in(page(group, id), in.data(), in.size()); !s.ok()) return s;
-  return device_->wait();
+  const Status s = for_parts(group, id, [&](DevicePointer at, size_t begin, size_t n_bytes) {
+    return device_->copy_in(at, in.data() + begin, n_bytes);
+  });
+  return s.ok() ? device_->wait() : s;
 }
 
 Status CudaCache::read_state(int slot, std::span<std::byte> out) {

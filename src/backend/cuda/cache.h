@@ -1,9 +1,10 @@
-// Caches on the GPU. Per page group one slab; a page holds its layers one after the other, each head's keys as a panel
-// of 32 positions and its values as rows (backend/simt/attention.cu). Per slot each recurrent layer's convolution
-// inputs ([taps, channels], the input of position p at p % taps) and delta state ([heads, k_dim, v_dim]), and the token
-// sampled last.
+// Caches on the GPU. Per page group one slab: each layer's part of all pages, one layer after the other, so that what
+// an attention reads lies together. Of a page that is each head's keys as a panel of 32 positions and its values as
+// rows (backend/simt/attention.cu). Per slot each recurrent layer's convolution inputs ([taps, channels], the input of
+// position p at p % taps) and delta state ([heads, k_dim, v_dim]), and the token sampled last.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -40,14 +41,17 @@ class CudaCache final : public CacheMemory {
  private:
   struct Place {
     int group = -1;
-    size_t in_page = 0, head_bytes = 0, value_begin = 0, in_state = 0;
+    size_t in_slab = 0;  // where its part of page 0 begins
+    size_t part_bytes = 0, head_bytes = 0, value_begin = 0, in_state = 0;
   };
   struct Group {
-    size_t page_bytes = 0;
+    size_t page_bytes = 0;  // of all layers
     int n_pages = 0, window = 0;
+    std::vector<int> layers;
     Buffer slab;
   };
-  DevicePointer page(int group, PageId page) const;
+  // Has `copy` done for each layer's part of a page: where it lies, where in a page's bytes, how many they are.
+  Status for_parts(int group, PageId page, const std::function<Status(DevicePointer, size_t, size_t)>& copy) const;
   DevicePointer state(int slot) const;
 
   Device* device_ = nullptr;
