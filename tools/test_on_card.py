@@ -9,8 +9,8 @@ BUILD is a build folder, BACKEND `cuda` or `vulkan`. Parts:
   steps    batches, chunks, rollbacks, drafts (step_test)
   oracle   recorded logits of every model that is found (oracle_test)
   choices  tokens drawn on the card, and steps ahead of the host (cuda)
-  checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer); racecheck takes some ten
-           GB of memory each and is killed where there are fewer: --jobs 2
+  checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer); racecheck takes ten to 75
+           GB of memory each (gemma3) and is killed without a word where there are fewer: --jobs 1
   greedy   256 greedy tokens against the CPU backend (with --model; tools/compare_greedy.py)
 
 Kernels are compiled once, into a folder all processes share. A part that ran nothing has failed. Exit code 1: something

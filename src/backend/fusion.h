@@ -6,6 +6,7 @@
 //              attention and the gate behind it
 //   combines   the weighted sum of experts with the sum that reads it, where the backend has that
 //   norms      where only rounded products read one, small steps leave it to them
+//   sums       norms before the residual's sum with it; in a step of one row products that norm the sum may do that too
 #pragma once
 
 #include <functional>
