@@ -158,6 +158,11 @@ std::vector<CaseSource> attention_cases() {
       far);
   add("one token far on, windowed",
       {.heads = 3, .kv_heads = 1, .k_dim = 64, .v_dim = 64, .window = 100, .kv_format = &k_f16}, far);
+  // Heads of one key head that cannot be shared out evenly, and a window and sinks over several parts.
+  add("one token far on, windowed, of seven heads",
+      {.heads = 7, .kv_heads = 1, .k_dim = 64, .v_dim = 64, .window = 300, .kv_format = &k_f16}, far);
+  add("one token far on, with sinks",
+      {.heads = 5, .kv_heads = 1, .k_dim = 64, .v_dim = 64, .sinks = true, .kv_format = &k_f16}, far);
   add("sinks", {.sinks = true}, chunks);
   add("sinks and window", {.window = 4, .sinks = true}, chunks);
   add("softcap", {.softcap = 2, .size = 8}, chunks);
