@@ -103,6 +103,8 @@ std::vector<TinyModel> make_tiny_models() {
                  {"attention.sliding_window_pattern", 3u, false},
                  {"rope.scaling.type", std::string("linear"), false},
                  {"rope.scaling.factor", 8.0f, false}})},
+      // More segments of a row than a block has warps for at once, the last one short.
+      {"gemma3 of wide rows", "gemma3", dense(1, {{"embedding_length", 2336u}})},
       {"gemma4",
        "gemma4",
        gemma4({kGemma4Pattern}),
