@@ -167,7 +167,7 @@ struct HalfRow {
     int sums = 0;
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
-      // Loads for the last groups stay behind the first ones' products: beside a normed row's state registers are few.
+      // x's last groups are loaded behind the first ones' products: beside a normed row's state registers are few.
       if (is_normed(kShape.input) && k == kHalfGroups / 2) __syncwarp();
       int low, high = 0;
       if constexpr (kKind == kSixBitScales && F::kGroupBytes == 16) {

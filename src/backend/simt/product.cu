@@ -52,7 +52,7 @@ ZINC_DEVICE u8* row_of(u8* shared, const RankUnits& units) {
 template <class F>
 struct Ring {
   static constexpr int kSlotBytes = PanelBytes<F>::kSegment, kSlots = slots_of(kShape, kSlotBytes);
-  static constexpr bool kIsRefilled = kShape.most_panels * most_rank_units(kShape) > kSlots;
+  static constexpr bool kIsRefilled = kShape.most_panels * most_rank_units(kShape) > kSlots;  // else it has all units
   u8* bytes;
   Gate* full;
   int* n_done;  // warps that have read what was in a slot
@@ -64,8 +64,8 @@ struct Ring {
   ZINC_DEVICE void fill(int slot, const Panels& panels, const Place& place) const {
     copy_bulk<kReadOnce>(bytes + slot * kSlotBytes, place.bytes(panels), place.n_bytes, full + slot);
   }
-  // A gate tells neighbouring rounds apart, no more: a pair that is not the one that was there the round before waits for
-  // that one first.
+  // A gate tells neighbouring rounds apart, no more: a pair that is not the one that was there the round before waits
+  // for that one first.
   ZINC_DEVICE void await(int slot, int round) const {
     if (kSlots % kShape.n_pairs != 0 && round > 0) await_come(n_done + slot, 2 * round);
     wait_at(full + slot, round & 1);

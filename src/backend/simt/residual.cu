@@ -1,6 +1,7 @@
-// The residual stream of models that norm what a block gives before they add it: all up to the next norm, or to a branch
-// that the sum's first reader wants. In a step of one row the next products do what is simple (kSummedRow). Sums have the order of norm_rows (rows.cu). A program of
-// this file begins with kStreamSegments, a warp's of a row: in registers, of which half a multiprocessor's must do.
+// The residual stream of models that norm what a block gives before they add it: all up to the next norm, or to a
+// branch that the sum's first reader wants. In a step of one row the next products do what is simple (kSummedRow). Sums
+// have the order of norm_rows (rows.cu). A program of this file begins with kStreamSegments, a warp's of a row: in
+// registers, of which half a multiprocessor's must do.
 #include "backend/simt/rounding.h"
 
 namespace zinc::simt {
