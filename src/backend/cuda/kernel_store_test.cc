@@ -15,6 +15,8 @@ namespace {
 // Of a normed row; of experts found by their router; of a mix with a shared expert; of heads, a gate behind them.
 constexpr const char* kNormedProduct =
     "inline constexpr ProductShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 3, 6, 1, 24, 4096, 4096, 86016};";
+constexpr const char* kNormedWideProduct =  // likewise of a format of whom a ring has few segments: fewer warps
+    "inline constexpr ProductShape kShape = {1024, 1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 3, 4, 1, 24, 4096, 4096, 86016};";
 constexpr const char* kExpertProduct =
     "inline constexpr ProductShape kShape = {2880, 1, 0, 0, 3, 4, 0, 1, 0, 32, 2, 1, 8, 1, 3, 3840, 2304, 86016, 12, "
     "1, 1, 0, 0, 90};";
@@ -54,7 +56,8 @@ std::vector<KernelProgram> programs(bool every_format, bool has_one_row = true) 
     if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});
-    all.push_back({"product", std::string(f->name), kNormedProduct});
+    all.push_back({"product", std::string(f->name),
+                   f->rounded_block > 0 && f->group_bytes >= 32 ? kNormedWideProduct : kNormedProduct});
     all.push_back({f->rounded_block > 0 ? "gemm" : "gemm_floats", std::string(f->name)});
     if (f->rounded_block > 0) all.push_back({"gemm_wide", std::string(f->name)});
   }
