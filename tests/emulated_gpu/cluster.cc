@@ -174,7 +174,11 @@ void Cluster::Running::run(Goal goal, bool have_previous_ended) {
   for (int n_idle = 0; !is_at(goal) && (exhaust(goal) || n_held_ == 0); ++n_idle) {
     if (n_idle > kIdleRounds) report_hang();
   }
-  has_ended() ? check_behind() : take_memory_along();
+  if (has_ended()) {
+    check_behind();
+  } else {
+    take_memory_along();
+  }
   running = nullptr;
 }
 

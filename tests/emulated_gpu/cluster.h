@@ -19,7 +19,7 @@ namespace zinc::emulated {
 struct Block {
   std::function<void()> body;
   std::span<char> shared;
-  std::span<const char> behind;  // the memory that the launch asked for: nobody's
+  std::span<const char> behind;  // what follows the shared memory that the launch asked for: nobody may write there
   EmulatedIndex index;
 };
 

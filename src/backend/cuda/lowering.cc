@@ -111,7 +111,7 @@ Status Lowering::lower_all() {
       continue;
     }
     if (const AddNormed* group = is_one_row() ? room_.fusion().add_normed_at(i) : nullptr) {
-      if (group->by_products_at >= 0) continue;
+      if (group->by_products_at >= 0) continue;  // their launch makes it: fill_sum
       if (Status s = lower_add_normed(*group); !s.ok()) return s;
       continue;
     }

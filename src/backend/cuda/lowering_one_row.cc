@@ -423,7 +423,7 @@ Status Lowering::lower_one_row(const ProductGroup& group) {
       return fits;
     });
     if (router_beside_) launch.shape.starts_next_late = 1;  // experts may then read the logits before they wait
-    if (has_gate && !is_expert && launch.shape.input != simt::kSummedRow) add_router_beside(group, launch);
+    if (has_gate && !is_expert) add_router_beside(group, launch);
     if (Status s = emit_row_launch(launch); !s.ok()) return s;
   }
   return ok_status();
@@ -449,6 +449,7 @@ const ProductGroup* Lowering::find_router_beside(const ProductGroup& gate) const
 
 // It would be a launch of its own.
 void Lowering::add_router_beside(const ProductGroup& gate, RowLaunch& launch) {
+  if (launch.shape.input == simt::kSummedRow) return;  // each block leaves a part of the sum, a router's would not
   const auto is_spread = [](const RowLaunch::Member& m) { return m.is_spread; };
   if (std::ranges::any_of(launch.members, is_spread)) return;
   router_beside_ = find_router_beside(gate);
