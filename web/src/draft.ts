@@ -14,7 +14,9 @@ export const draft = signal<Draft>(kEmpty);
 const drafts = new Map<string, Draft>();
 export const placeOf = () => openId.peek() ?? kUnbegun;
 let timer: ReturnType<typeof setTimeout> | undefined;
-const unsaved = new Set<string>(); // whose drafts
+// Whose drafts the store does not have yet. The browser gives up what is under way when the page goes away, so that a
+// draft is in here until it is stored.
+const unsaved = new Map<string, { isUnderWay: boolean }>();
 
 effect(() => {
   const id = openId.value ?? kUnbegun;
@@ -63,19 +65,21 @@ export async function loadDrafts(): Promise<void> {
 
 function saveNow(): void {
   clearTimeout(timer);
-  for (const id of unsaved) {
-    db.saveDraft(id, drafts.get(id) ?? kEmpty).catch((error: unknown) => {
-      unsaved.add(id);
+  for (const [id, state] of unsaved) {
+    if (state.isUnderWay) continue;
+    state.isUnderWay = true;
+    const stored = () => unsaved.get(id) === state && unsaved.delete(id);
+    db.saveDraft(id, drafts.get(id) ?? kEmpty).then(stored, (error: unknown) => {
+      state.isUnderWay = false;
       storeFailed(error);
     });
   }
-  unsaved.clear();
 }
 
 function change(id: string, to: Draft): void {
   if (to.text || to.attachments.length > 0) drafts.set(id, { ...to, at: Date.now() });
   else drafts.delete(id);
-  unsaved.add(id);
+  unsaved.set(id, { isUnderWay: false });
   clearTimeout(timer);
   timer = setTimeout(saveNow, kSaveAfterMs);
 }
@@ -107,7 +111,7 @@ export function sendDraft(send: (text: string, attachments: Attachment[]) => Pro
   void send(text.trim(), attachments).then((isStored) => {
     sent.delete(id);
     if (!isStored) return;
-    unsaved.add(id);
+    unsaved.set(id, { isUnderWay: false });
     saveNow();
   });
   sent.add(id);
@@ -134,5 +138,5 @@ export function bringBackDrafts(known: [string, Draft][]): void {
 
 keepDraftsOnLeaving(() => {
   keepOwn();
-  return [...new Set([...unsaved, ...sent])].map((id) => ({ id, ...(drafts.get(id) ?? { ...kEmpty, at: Date.now() }) }));
+  return [...new Set([...unsaved.keys(), ...sent])].map((id) => ({ id, ...(drafts.get(id) ?? { ...kEmpty, at: Date.now() }) }));
 });

@@ -400,6 +400,38 @@ test('an edit that is not sent survives Escape, another conversation and a reloa
   await close();
 });
 
+test('an edit, and its end, that the store is busy with when the page goes away are taken along', async () => {
+  const { page, close } = await conversation(between, says('ok'), 'a question');
+  const field = page.locator('.editor textarea');
+  // A store that ends nothing: the browser gives up what is under way when the page goes.
+  const delayStore = () => page.evaluate(() => {
+    const begin = IDBDatabase.prototype.transaction;
+    IDBDatabase.prototype.transaction = function (names, mode) {
+      const change = begin.call(this, names, mode);
+      if (mode !== 'readwrite' || names !== 'drafts') return change;
+      const goOn = () => (change.objectStore('drafts').count().onsuccess = goOn);
+      goOn();
+      window.isStoreBusy = true;
+      return change;
+    };
+  });
+  const busy = () => page.waitForFunction(() => window.isStoreBusy);
+  await delayStore();
+  await page.locator('.by-user').getByRole('button', { name: 'Edit' }).click();
+  await field.fill('a much better question');
+  await busy();
+  await page.reload();
+  assert.equal(await field.inputValue(), 'a much better question');
+  await delayStore();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await busy();
+  await page.reload();
+  await page.locator('.by-user').getByRole('button', { name: 'Edit' }).waitFor();
+  assert.equal(await field.count(), 0);
+  assert.deepEqual((await stored(page)).drafts, []);
+  await close();
+});
+
 test('what is written as the result of a tool survives a reload, and is gone once it was given', async () => {
   const script = (stage, body) => {
     if (body.messages.at(-1).role === 'tool') return says('Sunny.')(stage);
