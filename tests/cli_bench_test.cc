@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <span>
 
 #include "base/json.h"
 #include "base/subprocess.h"
 #include "tests/support/says.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -24,16 +24,8 @@ const std::string kHybrid = kModels + "qwen35-f16.gguf";
 
 class ProgramRunner : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              fmt::format("zinc_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   ProcessEnd zinc(const Arguments& arguments) const {
-    Process process{.argv = {ZINC_PROGRAM}, .folder = folder_, .time_limit = std::chrono::seconds(60)};
+    Process process{.argv = {ZINC_PROGRAM}, .folder = folder_.path(), .time_limit = std::chrono::seconds(60)};
     process.argv.insert(process.argv.end(), arguments.begin(), arguments.end());
     const Result<ProcessEnd> end = run_process(process);
     EXPECT_TRUE(end.ok()) << end.error().message;
@@ -57,16 +49,10 @@ class ProgramRunner : public testing::Test {
     return end.err;
   }
 
-  std::string file(std::string_view name, std::string_view bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-    return (folder_ / name).string();
-  }
-  std::string read(std::string_view name) const {
-    std::ifstream in(folder_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string file(std::string_view name, std::string_view bytes) const { return put(folder_ / name, bytes).string(); }
+  std::string read(std::string_view name) const { return contents(folder_ / name); }
 
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 double number(const json::value& object, std::string_view key) { return object.at(key).to_number<double>(); }
@@ -209,7 +195,7 @@ class PerplexityCommand : public ProgramRunner {
     file("line.json", to_json(line) + "\n");
     const Result<ProcessEnd> end =
         run_process({.argv = {"sh", "-c", std::string(ZINC_PROGRAM) + " debug tokenize " + kModel + " <line.json"},
-                     .folder = folder_});
+                     .folder = folder_.path()});
     std::vector<int> ids;
     const json::value line_out = parse_json(end.value().out).value();
     for (const json::value& id : line_out.at("ids").as_array()) {
@@ -259,8 +245,7 @@ TEST_F(PerplexityCommand, a_model_does_not_diverge_from_its_own_baseline) {
 
 TEST_F(PerplexityCommand, a_model_with_other_weights_diverges) {
   const std::string text = text_file();
-  std::ifstream in(kModel, std::ios::binary);
-  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  std::string bytes = contents(kModel);
   std::fill(bytes.end() - 2000, bytes.end(), '\0');
   const std::string other_model = file("other.gguf", bytes);
   json_of({"perplexity", kModel, text, "-c", "32", "--save-baseline", "base.bin"});

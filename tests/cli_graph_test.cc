@@ -1,7 +1,6 @@
 // zinc graph as a user runs it, on a tiny file made here.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include "base/json.h"
 #include "tests/support/dot_checks.h"
 #include "tests/support/says.h"
+#include "tests/support/test_files.h"
 #include "tests/support/tiny_llama.h"
 
 namespace zinc {
@@ -23,11 +23,7 @@ struct Outcome {
 
 class GraphCommand : public testing::Test {
  protected:
-  void SetUp() override {
-    path_ = std::filesystem::path(testing::TempDir()) / fmt::format("zinc_graph_{}.gguf", getpid());
-    TinyLlama{}.file().write(path_);
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+  GraphCommand() { TinyLlama{}.file().write(path_); }
 
   Outcome graph(const std::string& arguments) const { return run(path_.string() + " " + arguments); }
   static Outcome run(const std::string& arguments) {
@@ -40,7 +36,8 @@ class GraphCommand : public testing::Test {
     return outcome;
   }
 
-  std::filesystem::path path_;
+  const TestFolder folder_;
+  const std::filesystem::path path_ = folder_ / "model.gguf";
 };
 
 TEST_F(GraphCommand, prints_costs_unless_told_otherwise) {

@@ -2,27 +2,21 @@
 // it finds are tests/driver's. It never goes on with another device.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "base/subprocess.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
-
-namespace fs = std::filesystem;
 
 const std::string kModel = ZINC_SOURCE_DIR "/tests/data/oracle/models/qwen2-f16.gguf";
 
 class DriverTest : public testing::Test {
  protected:
-  DriverTest() : folder_(fs::path(testing::TempDir()) / "zinc_driver_test") { fs::remove_all(folder_); }
-  ~DriverTest() override { fs::remove_all(folder_); }
-
   ProcessEnd zinc(const std::string& broken, std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), ZINC_PROGRAM);
     const Result<ProcessEnd> end = run_process({.argv = arguments,
                                                 .environment = {{"LD_LIBRARY_PATH", ZINC_BROKEN_DRIVER},
-                                                                {"XDG_CACHE_HOME", folder_.string()},
+                                                                {"XDG_CACHE_HOME", folder_.path().string()},
                                                                 {"BROKEN", broken}},
                                                 .time_limit = std::chrono::seconds(60)});
     EXPECT_TRUE(end.ok());
@@ -47,7 +41,7 @@ class DriverTest : public testing::Test {
     }
   }
 
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 TEST_F(DriverTest, a_driver_that_finds_no_gpu_is_an_error_with_what_it_said) {

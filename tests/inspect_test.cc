@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -31,9 +31,6 @@ Finished run_inspect(const std::string& arguments) {
 
 class Inspect : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directory(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   static GgufWriter model() {
     GgufWriter w;
     w.add("general.architecture", "llama").add("general.name", "Tiny\x1b[2J").add("llama.block_count", uint32_t{2});
@@ -53,8 +50,7 @@ class Inspect : public testing::Test {
     return parsed.ok() ? parsed.value().as_object() : json::object();
   }
 
-  const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / fmt::format("zinc-inspect-test-{}", std::random_device{}());
+  const TestFolder folder_;
 };
 
 TEST_F(Inspect, json_holds_metadata_and_tensors) {

@@ -5,13 +5,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "base/subprocess.h"
 #include "tests/support/says.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -72,14 +72,6 @@ class GgufBytes {
 
 class ProgramTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              fmt::format("zinc_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   ProcessEnd zinc(const Arguments& arguments) const {
     Arguments argv = {ZINC_PROGRAM};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
@@ -106,7 +98,7 @@ class ProgramTest : public testing::Test {
   }
 
   ProcessEnd run_to_the_end(Process process) const {
-    process.folder = folder_;
+    process.folder = folder_.path();
     process.time_limit = std::chrono::seconds(60);
     const Result<ProcessEnd> end = run_process(process);
     EXPECT_TRUE(end.ok()) << end.error().message;
@@ -122,10 +114,7 @@ class ProgramTest : public testing::Test {
     return value.ok() ? value.value().as_object() : json::object{};
   }
 
-  std::string file(std::string_view name, std::string_view bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-    return (folder_ / name).string();
-  }
+  std::string file(std::string_view name, std::string_view bytes) const { return put(folder_ / name, bytes).string(); }
 
   // Runs it and expects exit code 1 with one line; returns the line.
   std::string refusal(const Arguments& arguments) const {
@@ -145,7 +134,7 @@ class ProgramTest : public testing::Test {
     }
   }
 
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 TEST_F(ProgramTest, version_and_help_succeed_on_standard_output) {
@@ -223,7 +212,7 @@ TEST_F(ProgramTest, a_model_file_that_is_not_there_is_named) {
   expect_refused_by_name((folder_ / "no folder" / "model.gguf").string());
 }
 
-TEST_F(ProgramTest, a_folder_as_model_is_refused_by_name) { expect_refused_by_name(folder_.string()); }
+TEST_F(ProgramTest, a_folder_as_model_is_refused_by_name) { expect_refused_by_name(folder_.path().string()); }
 
 TEST_F(ProgramTest, a_file_that_is_no_gguf_is_refused_by_name) {
   expect_refused_by_name(file("empty.gguf", ""));
@@ -274,7 +263,7 @@ TEST_F(ProgramTest, a_failed_evaluation_leaves_no_output_file) {
     EXPECT_TRUE(end.exit_code == 1 || end.exit_code == 2) << "--tokens '" << tokens << "': " << end.exit_code;
     EXPECT_EQ(end.out, "");
     EXPECT_NE(end.err, "");
-    for (const auto& entry : fs::directory_iterator(folder_)) EXPECT_EQ(entry.path().string(), model);
+    for (const auto& entry : fs::directory_iterator(folder_.path())) EXPECT_EQ(entry.path().string(), model);
   }
 }
 
@@ -380,10 +369,10 @@ TEST_F(ProgramTest, a_prompt_longer_than_any_file_name_is_a_prompt) {
   const std::string prompt(70'000, 'a');
   EXPECT_TRUE(says(refusal({"run", kModel, prompt}), {"do not fit"}));
   // Alone it could be a model or a prompt; without a model, one would be fetched, which is forbidden.
-  const ProcessEnd end = run_to_the_end(
-      {.argv = {ZINC_PROGRAM, "run", prompt},
-       .environment = {
-           {"HF_HUB_OFFLINE", "1"}, {"XDG_CACHE_HOME", folder_.string()}, {"XDG_CONFIG_HOME", folder_.string()}}});
+  const ProcessEnd end = run_to_the_end({.argv = {ZINC_PROGRAM, "run", prompt},
+                                         .environment = {{"HF_HUB_OFFLINE", "1"},
+                                                         {"XDG_CACHE_HOME", folder_.path().string()},
+                                                         {"XDG_CONFIG_HOME", folder_.path().string()}}});
   EXPECT_EQ(end.exit_code, 1);
   EXPECT_TRUE(says(end.err, {"smollm2", "not on this machine"}));
 }

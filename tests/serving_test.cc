@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/support/serving.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -190,9 +191,8 @@ TEST_P(ServingTest, whatever_conversations_do_an_answer_is_that_of_a_cold_start)
 }
 
 TEST_P(ServingTest, a_restarted_server_finds_what_the_last_one_had_read) {
-  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "zinc_serving_cache";
-  std::filesystem::remove(file);
-  EngineOptions options{.max_sequences = 2, .context = 512, .step_tokens = 128, .cache_file = file};
+  const TestFolder folder;
+  EngineOptions options{.max_sequences = 2, .context = 512, .step_tokens = 128, .cache_file = folder / "cache"};
   const ModelInstance model = load();
   Request request{.answer = greedy(10), .boundaries = {300}};
   std::vector<TokenId> answered;
@@ -214,7 +214,6 @@ TEST_P(ServingTest, a_restarted_server_finds_what_the_last_one_had_read) {
 
   const std::string other = GetParam().model == "qwen2-f16" ? "qwen3-q8_0" : "qwen2-f16";
   EXPECT_NE(make_engine({.name = other}, options)->limits().cache_note, "") << "another model's cache is not taken";
-  std::filesystem::remove(file);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ServingTest, testing::ValuesIn(kKinds),

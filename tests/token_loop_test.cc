@@ -1,18 +1,17 @@
 // What making one token after another may cost: no allocation, no memory beyond the model's, and bits that do not
 // depend on how the tokens before it were fed, however deep the cache.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "base/memory_info.h"
 #include "engine/sequence.h"
 #include "sample/sampler.h"
+#include "tests/support/test_files.h"
 #include "tests/support/tiny_model.h"
 
 // Counted by standing before the C library's own; sanitizers have theirs in the same place.
@@ -52,20 +51,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model file that goes away with it.
-class ModelOnDisk {
- public:
-  explicit ModelOnDisk(const TinyModel& model)
-      : path_(fs::temp_directory_path() / ("zinc_token_loop_" + std::to_string(::getpid()) + ".gguf")) {
-    std::ofstream(path_, std::ios::binary) << make_gguf(model);
-  }
-  ~ModelOnDisk() { fs::remove(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 std::vector<TokenId> random_tokens(size_t n) {
   std::minstd_rand random;
   std::vector<TokenId> tokens(n);
@@ -98,8 +83,9 @@ TEST_P(EveryTinyModel, a_token_on_the_cpu_allocates_nothing) {
 #if !ZINC_COUNTS_ALLOCATIONS
   GTEST_SKIP() << "a sanitizer counts allocations its own way";
 #else
-  const ModelOnDisk file(tiny_model(GetParam()));
-  const ModelInstance model = std::move(ModelInstance::load(file.path(), {.backend = "cpu", .n_threads = 2}).value());
+  const TestFolder folder;
+  const fs::path file = put(folder / "model.gguf", make_gguf(tiny_model(GetParam())));
+  const ModelInstance model = std::move(ModelInstance::load(file, {.backend = "cpu", .n_threads = 2}).value());
   Sequence sequence = std::move(Sequence::create(model, {.context = 200, .chunk_tokens = 64}).value());
   const std::vector<TokenId> prompt = random_tokens(70);
   ASSERT_TRUE(sequence.feed(prompt).ok());
@@ -125,11 +111,12 @@ TEST_P(EveryTinyModel, a_token_on_the_cpu_allocates_nothing) {
 }
 
 TEST_P(EveryTinyModel, deep_in_the_cache_chunks_and_threads_change_no_bit) {
-  const ModelOnDisk file(tiny_model(GetParam()));
+  const TestFolder folder;
+  const fs::path file = put(folder / "model.gguf", make_gguf(tiny_model(GetParam())));
   const std::vector<TokenId> tokens = random_tokens(1100);  // more than two segments of attention
   const auto logits_of = [&](const std::string& backend, int n_threads, int chunk_tokens, size_t n_single) {
     const ModelInstance model =
-        std::move(ModelInstance::load(file.path(), {.backend = backend, .n_threads = n_threads}).value());
+        std::move(ModelInstance::load(file, {.backend = backend, .n_threads = n_threads}).value());
     Sequence sequence = std::move(Sequence::create(model, {.context = 1200, .chunk_tokens = chunk_tokens}).value());
     const std::span<const TokenId> all = tokens;
     std::span<const float> row = sequence.feed(all.first(all.size() - n_single)).value();
@@ -153,12 +140,13 @@ TEST(Memory, a_loaded_model_takes_little_more_than_its_file_its_cache_and_its_ac
   for (TinyKey& key : large.metadata) {
     if (key.name == "feed_forward_length") key.value = uint32_t{131072};
   }
-  const ModelOnDisk file(large);
+  const TestFolder folder;
+  const fs::path file = put(folder / "model.gguf", make_gguf(large));
   const size_t before = resident_memory_bytes();
-  const ModelInstance model = std::move(ModelInstance::load(file.path(), {.backend = "cpu", .n_threads = 2}).value());
+  const ModelInstance model = std::move(ModelInstance::load(file, {.backend = "cpu", .n_threads = 2}).value());
   Sequence sequence = std::move(Sequence::create(model, {.context = 200, .chunk_tokens = 8}).value());
   ASSERT_TRUE(sequence.feed(random_tokens(100)).ok());
-  const size_t file_bytes = fs::file_size(file.path());
+  const size_t file_bytes = fs::file_size(file);
   ASSERT_GT(file_bytes, 60'000'000u);
   const size_t needed = file_bytes + sequence.cache_bytes() + sequence.activation_bytes();
   const size_t taken = resident_memory_bytes() - before;

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -18,14 +19,13 @@ struct Output {
 };
 
 Output tokenize(const std::string& model, const std::string& lines) {
-  const std::filesystem::path input = std::filesystem::temp_directory_path() / "zinc_tokenize_command_test.jsonl";
-  std::ofstream(input) << lines;
+  const TestFolder folder;
+  const std::filesystem::path input = put(folder / "input.jsonl", lines);
   const std::string command = ZINC_PROGRAM " debug tokenize '" + model + "' < '" + input.string() + "' 2>&1";
   std::FILE* const pipe = popen(command.c_str(), "r");
   Output output{"", -1};
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) output.text.push_back(static_cast<char>(c));
   output.status = pclose(pipe);
-  std::filesystem::remove(input);
   return output;
 }
 

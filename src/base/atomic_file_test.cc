@@ -6,35 +6,26 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
 #include <iterator>
 #include <string>
+
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 class AtomicFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   size_t n_files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()));
   }
 
-  fs::path folder_ = fs::path(testing::TempDir()) / "zinc_atomic_file_test";
-  fs::path path_ = folder_ / "file";
+  const TestFolder folder_;
+  const fs::path path_ = folder_ / "file";
 };
 
 TEST_F(AtomicFileTest, a_committed_file_has_all_its_bytes_and_is_alone) {
@@ -107,7 +98,7 @@ TEST_F(AtomicFileTest, a_link_stays_a_link_and_its_target_is_replaced) {
 }
 
 TEST_F(AtomicFileTest, a_finished_file_is_moved_over_the_old_one) {
-  std::ofstream(folder_ / "finished") << "new";
+  put(folder_ / "finished", "new");
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   ASSERT_TRUE(rename_durably(folder_ / "finished", path_).ok());
   EXPECT_EQ(contents(path_), "new");

@@ -4,11 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test_files.h"
+
 namespace zinc {
 namespace {
 
 TEST(FileLock, a_second_process_waits_until_the_first_is_gone_even_if_it_was_killed) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "zinc_file_lock_test";
+  const TestFolder folder;
+  const std::filesystem::path path = folder / "lock";
   int locked[2];
   ASSERT_EQ(::pipe(locked), 0);
   const pid_t child = ::fork();
@@ -30,17 +33,16 @@ TEST(FileLock, a_second_process_waits_until_the_first_is_gone_even_if_it_was_kil
   ::close(locked[1]);
   EXPECT_TRUE(lock.ok());
   EXPECT_TRUE(waited);
-  std::filesystem::remove(path);
 }
 
 TEST(FileLock, a_released_lock_is_free_and_an_impossible_one_is_an_error) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "zinc_file_lock_test_2";
+  const TestFolder folder;
+  const std::filesystem::path path = folder / "lock";
   const auto must_not_wait = [] { ADD_FAILURE() << "the lock was not released"; };
   for (int i = 0; i < 2; ++i) {
     const Result<FileLock> lock = FileLock::acquire(path, must_not_wait);
     EXPECT_TRUE(lock.ok());
   }
-  std::filesystem::remove(path);
   EXPECT_FALSE(FileLock::acquire(path / "file as folder", must_not_wait).ok());
 }
 

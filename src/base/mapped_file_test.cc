@@ -4,26 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
+
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
 
 class MappedFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / fmt::format("zinc_mapped_file_test_{}", ::getpid());
-    std::filesystem::create_directory(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path write(const char* name, std::string_view bytes) {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-    return folder_ / name;
-  }
-
-  std::filesystem::path folder_;
+  const TestFolder folder_;
 };
 
 std::string text_of(const MappedFile& file) {
@@ -33,28 +23,28 @@ std::string text_of(const MappedFile& file) {
 TEST_F(MappedFileTest, bytes_are_those_of_the_file) {
   std::string bytes(100'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 % 251);
-  const Result<MappedFile> file = MappedFile::open(write("data", bytes));
+  const Result<MappedFile> file = MappedFile::open(put(folder_ / "data", bytes));
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(text_of(file.value()), bytes);
 }
 
 TEST_F(MappedFileTest, an_empty_file_is_an_empty_span) {
-  const Result<MappedFile> file = MappedFile::open(write("empty", ""));
+  const Result<MappedFile> file = MappedFile::open(put(folder_ / "empty", ""));
   ASSERT_TRUE(file.ok());
   EXPECT_TRUE(file.value().bytes().empty());
 }
 
 TEST_F(MappedFileTest, moving_hands_the_bytes_over) {
-  MappedFile a = std::move(MappedFile::open(write("a", "first")).value());
+  MappedFile a = std::move(MappedFile::open(put(folder_ / "a", "first")).value());
   MappedFile b = std::move(a);
   EXPECT_EQ(text_of(b), "first");
-  MappedFile c = std::move(MappedFile::open(write("c", "second")).value());
+  MappedFile c = std::move(MappedFile::open(put(folder_ / "c", "second")).value());
   c = std::move(b);
   EXPECT_EQ(text_of(c), "first");
 }
 
 TEST_F(MappedFileTest, the_bytes_outlive_the_name) {
-  const std::filesystem::path path = write("gone", "still here");
+  const std::filesystem::path path = put(folder_ / "gone", "still here");
   const Result<MappedFile> file = MappedFile::open(path);
   std::filesystem::remove(path);
   EXPECT_EQ(text_of(file.value()), "still here");
@@ -68,7 +58,7 @@ TEST_F(MappedFileTest, a_missing_file_is_named) {
 }
 
 TEST_F(MappedFileTest, what_is_no_regular_file_is_refused) {
-  EXPECT_EQ(MappedFile::open(folder_).error().code, ErrorCode::invalid_input);
+  EXPECT_EQ(MappedFile::open(folder_.path()).error().code, ErrorCode::invalid_input);
   EXPECT_EQ(MappedFile::open("/dev/zero").error().code, ErrorCode::invalid_input);
 }
 

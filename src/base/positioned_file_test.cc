@@ -1,11 +1,11 @@
 #include "base/positioned_file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
-#include <fstream>
 #include <string>
+
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -14,14 +14,7 @@ namespace fs = std::filesystem;
 
 class PositionedFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              fmt::format("zinc_positioned_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 TEST_F(PositionedFileTest, what_is_written_out_of_order_reads_back_in_order) {
@@ -39,10 +32,9 @@ TEST_F(PositionedFileTest, what_is_written_out_of_order_reads_back_in_order) {
 }
 
 TEST_F(PositionedFileTest, links_and_folders_are_refused) {
-  std::ofstream(folder_ / "real") << "kept";
-  fs::create_symlink(folder_ / "real", folder_ / "link");
+  fs::create_symlink(put(folder_ / "real", "kept"), folder_ / "link");
   EXPECT_FALSE(PositionedFile::open(folder_ / "link").ok());
-  EXPECT_FALSE(PositionedFile::open(folder_).ok());
+  EXPECT_FALSE(PositionedFile::open(folder_.path()).ok());
   EXPECT_FALSE(PositionedFile::open(folder_ / "none" / "f").ok());
 }
 
@@ -51,19 +43,18 @@ TEST_F(PositionedFileTest, a_file_that_found_no_room_is_as_long_as_it_was) {
   std::error_code error;
   const fs::space_info space = fs::space("/dev/shm", error);
   if (error || space.capacity == 0) GTEST_SKIP() << "there is no small file system here";
-  const fs::path path = fs::path("/dev/shm") / fmt::format("zinc_positioned_{}", ::getpid());
+  const TestFolder small("/dev/shm");
+  const fs::path path = small / "f";
   Result<PositionedFile> file = PositionedFile::open(path);
   ASSERT_TRUE(file.ok()) << file.error().message;
   ASSERT_TRUE(file.value().resize(10'000).ok());
   EXPECT_GE(allocated_bytes(path), 10'000u);
   EXPECT_FALSE(file.value().resize(uint64_t{2} * space.capacity).ok());
   EXPECT_EQ(file.value().size().value(), 10'000u);
-  fs::remove(path);
 }
 
 TEST_F(PositionedFileTest, a_hole_takes_no_room) {
-  { std::ofstream(folder_ / "hole").put('x'); }
-  fs::resize_file(folder_ / "hole", 64 << 20);
+  fs::resize_file(put(folder_ / "hole", "x"), 64 << 20);
   EXPECT_LT(allocated_bytes(folder_ / "hole"), 1u << 20);
   EXPECT_EQ(allocated_bytes(folder_ / "absent"), 0u);
 }

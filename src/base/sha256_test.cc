@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string_view>
+
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -53,16 +54,15 @@ TEST(Sha256, any_split_of_a_message_gives_the_same_digest) {
 }
 
 TEST(Sha256, a_file_is_hashed_whole_and_a_missing_one_is_named) {
-  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "zinc_sha256_test";
-  std::ofstream(file, std::ios::binary) << "abc";
-  const Result<std::string> hash = sha256_of_file(file);
-  std::filesystem::remove(file);
+  const TestFolder folder;
+  const Result<std::string> hash = sha256_of_file(put(folder / "file", "abc"));
   ASSERT_TRUE(hash.ok()) << hash.error().message;
   EXPECT_EQ(hash.value(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 
-  const Result<std::string> missing = sha256_of_file(file);
+  const std::filesystem::path absent = folder / "absent";
+  const Result<std::string> missing = sha256_of_file(absent);
   ASSERT_FALSE(missing.ok());
-  EXPECT_NE(missing.error().message.find(file.string()), std::string::npos);
+  EXPECT_NE(missing.error().message.find(absent.string()), std::string::npos);
 }
 
 }  // namespace

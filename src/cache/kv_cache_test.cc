@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <random>
 
 #include "cache/cache_plan.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -87,14 +87,6 @@ class HashBackend final : public Backend {
  private:
   static Error refused() { return fail(ErrorCode::unsupported, "computes nothing"); }
 };
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-void write_file(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 struct Kind {
   std::string name;
@@ -183,6 +175,8 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
   HashBackend backend;
   std::unique_ptr<KvCache> cache;
   HashMemory* memory = nullptr;
+  const TestFolder folder;
+  const std::filesystem::path path = folder / "prefixes";
 };
 
 std::span<const TokenId> fed(const SequenceCache& sequence, const Tokens& tokens) {
@@ -290,7 +284,6 @@ TEST_P(KvCacheTest, what_is_reserved_is_there_when_it_is_wanted) {
   for (Running& one : running) ASSERT_NO_FATAL_FAILURE(check(one.cache, one.tokens));
 }
 
-const std::filesystem::path kPath = std::filesystem::path(testing::TempDir()) / "zinc_prefix_file";
 constexpr Sha256::Digest kKey = {1, 2, 3}, kOtherKey = {1, 2, 4};
 
 TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
@@ -298,9 +291,9 @@ TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
   for (size_t i = 50; i < 90; ++i) b[i] = 2;
   tell(a);
   tell(b);
-  ASSERT_TRUE(cache->save(kPath, kKey).ok());
+  ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
-  ASSERT_TRUE(cache->load(kPath, kKey).ok());
+  ASSERT_TRUE(cache->load(path, kKey).ok());
   for (Tokens tokens : {a, b}) {
     tokens.push_back(7);
     EXPECT_EQ(n_found(tokens), 90);
@@ -312,13 +305,13 @@ TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
 
 TEST_P(KvCacheTest, a_file_with_more_than_fits_gives_back_what_was_used_last) {
   for (TokenId token = 0; token < 3; ++token) tell(Tokens(140, token));
-  ASSERT_TRUE(cache->save(kPath, kKey).ok());
+  ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
   const Tokens other(180, 50);  // holds pages meanwhile
   Admission running = std::move(cache->admit(other, 180, 0).value());
   while (running.sequence.n_tokens < 180)
     feed(running.sequence, other, std::min(180, running.sequence.n_tokens + kMaxRun));
-  ASSERT_TRUE(cache->load(kPath, kKey).ok());
+  ASSERT_TRUE(cache->load(path, kKey).ok());
   check(running.sequence, other);
   cache->release(std::move(running.sequence));
   EXPECT_EQ(n_found(Tokens(141, 2)), 140);
@@ -326,15 +319,15 @@ TEST_P(KvCacheTest, a_file_with_more_than_fits_gives_back_what_was_used_last) {
 
 TEST_P(KvCacheTest, a_file_of_another_model_or_a_damaged_one_is_refused) {
   tell(Tokens(90, 1));
-  ASSERT_TRUE(cache->save(kPath, kKey).ok());
+  ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
-  EXPECT_EQ(cache->load(kPath, kOtherKey).error().code, ErrorCode::unsupported);
-  std::string bytes = read_file(kPath);
+  EXPECT_EQ(cache->load(path, kOtherKey).error().code, ErrorCode::unsupported);
+  std::string bytes = contents(path);
   bytes[bytes.size() / 2] ^= 1;
-  write_file(kPath, bytes);
-  EXPECT_EQ(cache->load(kPath, kKey).error().code, ErrorCode::invalid_input);
-  write_file(kPath, bytes.substr(0, 30));
-  EXPECT_EQ(cache->load(kPath, kKey).error().code, ErrorCode::invalid_input);
+  put(path, bytes);
+  EXPECT_EQ(cache->load(path, kKey).error().code, ErrorCode::invalid_input);
+  put(path, bytes.substr(0, 30));
+  EXPECT_EQ(cache->load(path, kKey).error().code, ErrorCode::invalid_input);
   EXPECT_EQ(n_found(Tokens(91, 1)), 0);
 }
 
@@ -342,8 +335,8 @@ TEST_P(KvCacheTest, a_file_of_another_model_or_a_damaged_one_is_refused) {
 TEST_P(KvCacheTest, no_file_makes_a_cache_that_breaks) {
   tell(Tokens(90, 1));
   tell(Tokens(50, 2));
-  ASSERT_TRUE(cache->save(kPath, kKey).ok());
-  const std::string good = read_file(kPath);
+  ASSERT_TRUE(cache->save(path, kKey).ok());
+  const std::string good = contents(path);
   std::mt19937 random(3);
   int n_taken = 0;
   for (int round = 0; round < 400; ++round) {
@@ -357,9 +350,9 @@ TEST_P(KvCacheTest, no_file_makes_a_cache_that_breaks) {
     hash.update(std::as_bytes(std::span(bytes)));
     const Sha256::Digest digest = hash.finish();
     bytes.append(reinterpret_cast<const char*>(digest.data()), digest.size());
-    write_file(kPath, bytes);
+    put(path, bytes);
     restart();
-    if (!cache->load(kPath, kKey).ok()) continue;
+    if (!cache->load(path, kKey).ok()) continue;
     ++n_taken;
     for (TokenId token = 10; token < 14; ++token) tell(Tokens(kMaxLength, token));
   }

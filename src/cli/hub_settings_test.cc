@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <string>
 
 #include "cli/fetch_progress.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -52,10 +52,8 @@ TEST(CacheFolder, without_home_the_error_says_what_to_set) {
 }
 
 TEST(HubSettings, follow_the_variables_of_the_programs_they_share_folders_with) {
-  const fs::path folder = fs::path(testing::TempDir()) / "zinc_hub_settings";
-  fs::remove_all(folder);
-  fs::create_directories(folder / "hf");
-  std::ofstream(folder / "hf" / "token") << "hf_from_file\n";
+  const TestFolder folder;
+  put(folder / "hf" / "token", "hf_from_file\n");
   const Variable home("HOME", "/home/someone"), cache("XDG_CACHE_HOME", nullptr), config("XDG_CONFIG_HOME", nullptr);
   const Variable hub("HF_HUB_CACHE", nullptr), path("HF_TOKEN_PATH", nullptr), no_token("HF_TOKEN", nullptr);
   const Variable models("OLLAMA_MODELS", nullptr), index("PIP_INDEX_URL", nullptr), online("HF_HUB_OFFLINE", nullptr);
@@ -82,7 +80,6 @@ TEST(HubSettings, follow_the_variables_of_the_programs_they_share_folders_with) 
   EXPECT_TRUE(settings.offline);
   const Variable token("HF_TOKEN", " hf_from_variable ");
   EXPECT_EQ(hub_settings().value().hf_token, "hf_from_variable");
-  fs::remove_all(folder);
 }
 
 TEST(PipConf, names_its_index_in_the_global_section) {

@@ -3,16 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <numeric>
 
 #include "engine/perplexity.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
 
-const std::filesystem::path kPath = std::filesystem::path(testing::TempDir()) / "zinc_prediction_file";
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 std::vector<TokenId> numbered(size_t n) {
@@ -24,14 +23,16 @@ std::vector<TokenId> numbered(size_t n) {
 TEST(PredictionFile, gives_back_what_was_written_to_a_thousandth_of_a_nat) {
   const std::vector<float> logits = {3, -2, 2.999f, -30, kNever};
   const double log_sum = log_sum_exp(logits);
-  Result<PredictionWriter> created = PredictionWriter::create(kPath, 5, 3, numbered(6));
+  const TestFolder folder;
+  const std::filesystem::path path = folder / "predictions";
+  Result<PredictionWriter> created = PredictionWriter::create(path, 5, 3, numbered(6));
   ASSERT_TRUE(created.ok()) << created.error().message;
   PredictionWriter& writer = created.value();
   ASSERT_TRUE(writer.add(logits, log_sum, 1).ok());
   ASSERT_TRUE(writer.add(std::vector<float>(5, 1.0f), 1 + std::log(5.0), 4).ok());
   ASSERT_TRUE(writer.commit().ok());
 
-  const Result<PredictionFile> opened = PredictionFile::open(kPath);
+  const Result<PredictionFile> opened = PredictionFile::open(path);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const PredictionFile& file = opened.value();
   EXPECT_EQ(file.tokens(), numbered(6));
@@ -50,12 +51,11 @@ TEST(PredictionFile, gives_back_what_was_written_to_a_thousandth_of_a_nat) {
 }
 
 TEST(PredictionFile, sizes_that_cannot_be_are_refused) {
+  const TestFolder folder;
   for (const int32_t wrong : {0, -1, 1 << 30}) {
-    std::ofstream out(kPath, std::ios::binary);
     const int32_t numbers[] = {wrong, 8, 1, 0};
-    out.write("zinclog1", 8).write(reinterpret_cast<const char*>(numbers), sizeof numbers);
-    out.close();
-    EXPECT_FALSE(PredictionFile::open(kPath).ok()) << wrong;
+    const std::string head = "zinclog1" + std::string(reinterpret_cast<const char*>(numbers), sizeof numbers);
+    EXPECT_FALSE(PredictionFile::open(put(folder / "predictions", head)).ok()) << wrong;
   }
 }
 

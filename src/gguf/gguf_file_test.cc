@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/gguf_writer.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -49,15 +50,6 @@ GgufWriter sample_file() {
   w.add_tensor("three", {5}, *find_format("f16"), std::vector<float>{1, 2, 3, 4, 5});
   return w;
 }
-
-struct TemporaryFolder {
-  TemporaryFolder()
-      : path(std::filesystem::temp_directory_path() / fmt::format("zinc-gguf-test-{}", std::random_device{}())) {
-    std::filesystem::create_directory(path);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
 
 TEST(GgufFile, metadata_of_every_type_is_read) {
   const std::string bytes = sample_file().bytes();
@@ -369,27 +361,27 @@ TEST(GgufFile, paths_that_are_no_files_are_named) {
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.error().code, ErrorCode::not_found);
   EXPECT_NE(absent.error().message.find("no/such/file.gguf"), std::string::npos);
-  const TemporaryFolder folder;
-  const auto directory = GgufFile::open(folder.path);
+  const TestFolder folder;
+  const auto directory = GgufFile::open(folder.path());
   ASSERT_FALSE(directory.ok());
   EXPECT_NE(directory.error().message.find("not a regular file"), std::string::npos);
 }
 
 TEST(GgufFile, an_opened_file_may_be_moved) {
-  const TemporaryFolder folder;
-  sample_file().write(folder.path / "a.gguf");
-  auto opened = GgufFile::open(folder.path / "a.gguf");
+  const TestFolder folder;
+  sample_file().write(folder / "a.gguf");
+  auto opened = GgufFile::open(folder / "a.gguf");
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const GgufFile moved = std::move(opened.value());
   EXPECT_EQ(moved.get<std::string_view>("general.architecture").value(), "llama");
   EXPECT_EQ(moved.tensor("one").value().bytes.size(), 256u);
-  EXPECT_EQ(moved.name(), (folder.path / "a.gguf").string());
-  EXPECT_EQ(moved.file_bytes(), std::filesystem::file_size(folder.path / "a.gguf"));
+  EXPECT_EQ(moved.name(), (folder / "a.gguf").string());
+  EXPECT_EQ(moved.file_bytes(), std::filesystem::file_size(folder / "a.gguf"));
 }
 
 TEST(GgufSplit, tensors_of_all_shards_are_found) {
-  const TemporaryFolder folder;
-  const auto first = sample_file().write_split(folder.path / "model", 3);
+  const TestFolder folder;
+  const auto first = sample_file().write_split(folder / "model", 3);
   const auto opened = GgufFile::open(first);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const GgufFile& file = opened.value();
@@ -416,33 +408,33 @@ std::string split_error(const std::filesystem::path& path) {
 }
 
 TEST(GgufSplit, the_missing_shard_is_named) {
-  const TemporaryFolder folder;
-  const auto first = sample_file().write_split(folder.path / "model", 3);
-  std::filesystem::remove(GgufWriter::shard_path(folder.path / "model", 1, 3));
+  const TestFolder folder;
+  const auto first = sample_file().write_split(folder / "model", 3);
+  std::filesystem::remove(GgufWriter::shard_path(folder / "model", 1, 3));
   const std::string message = split_error(first);
   EXPECT_NE(message.find("shard 2"), std::string::npos) << message;
   EXPECT_NE(message.find("model-00002-of-00003.gguf"), std::string::npos) << message;
 }
 
 TEST(GgufSplit, another_shard_than_the_first_says_which_to_give) {
-  const TemporaryFolder folder;
-  const auto first = sample_file().write_split(folder.path / "model", 3);
-  const std::string message = split_error(GgufWriter::shard_path(folder.path / "model", 1, 3));
+  const TestFolder folder;
+  const auto first = sample_file().write_split(folder / "model", 3);
+  const std::string message = split_error(GgufWriter::shard_path(folder / "model", 1, 3));
   EXPECT_NE(message.find("is shard 2 of 3; give the first one, " + first.string()), std::string::npos) << message;
 }
 
 TEST(GgufSplit, a_renamed_shard_is_refused) {
-  const TemporaryFolder folder;
-  const auto first = sample_file().write_split(folder.path / "model", 2);
-  std::filesystem::rename(first, folder.path / "other.gguf");
-  const std::string message = split_error(folder.path / "other.gguf");
+  const TestFolder folder;
+  const auto first = sample_file().write_split(folder / "model", 2);
+  std::filesystem::rename(first, folder / "other.gguf");
+  const std::string message = split_error(folder / "other.gguf");
   EXPECT_NE(message.find("-00001-of-00002.gguf"), std::string::npos) << message;
 }
 
 TEST(GgufSplit, shards_that_do_not_belong_together_are_refused) {
-  const TemporaryFolder folder;
-  const auto first = sample_file().write_split(folder.path / "model", 3);
-  const auto path = [&](int i) { return GgufWriter::shard_path(folder.path / "model", i, 3); };
+  const TestFolder folder;
+  const auto first = sample_file().write_split(folder / "model", 3);
+  const auto path = [&](int i) { return GgufWriter::shard_path(folder / "model", i, 3); };
   std::filesystem::copy_file(path(2), path(1), std::filesystem::copy_options::overwrite_existing);
   EXPECT_NE(split_error(first).find("expected split.no 1 and split.count 3, found 2 and 3"), std::string::npos)
       << split_error(first);
@@ -459,8 +451,8 @@ TEST(GgufSplit, shards_that_do_not_belong_together_are_refused) {
 }
 
 TEST(GgufSplit, impossible_shard_numbers_are_refused) {
-  const TemporaryFolder folder;
-  const auto path = folder.path / "m-00001-of-00002.gguf";
+  const TestFolder folder;
+  const auto path = folder / "m-00001-of-00002.gguf";
   GgufWriter().add("split.no", int32_t{-1}).add("split.count", int32_t{2}).write(path);
   EXPECT_NE(split_error(path).find("split.no is -1"), std::string::npos);
   GgufWriter().add("split.no", uint16_t{0}).add("split.count", int64_t{1} << 40).write(path);

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <fstream>
 #include <set>
 
 #include "graph/dependencies.h"
 #include "tests/support/dot_checks.h"
 #include "tests/support/says.h"
+#include "tests/support/test_files.h"
 #include "tests/support/weight_set.h"
 
 namespace zinc {
@@ -193,8 +193,8 @@ TEST_F(GraphExport, dot_declares_every_node_once_and_draws_every_edge_between_de
 
 TEST_F(GraphExport, graphviz_draws_the_dot_where_it_is_installed) {
   if (std::system("dot -V > /dev/null 2>&1") != 0) GTEST_SKIP() << "Graphviz is not installed: structure only";
-  const std::string path = testing::TempDir() + "zinc_graph_export.dot";
-  std::ofstream(path) << graph_to_dot(graph_, "every op", {.weights = true});
+  const TestFolder folder;
+  const std::string path = put(folder / "graph.dot", graph_to_dot(graph_, "every op", {.weights = true}));
   EXPECT_EQ(std::system(("dot -Tsvg " + path + " > /dev/null").c_str()), 0);
 }
 

@@ -3,19 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/gguf_writer.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
 
-namespace fs = std::filesystem;
-
 SamplingAdvice advice_of(GgufWriter& writer, const char* architecture = "llama", std::optional<bool> thinking = {}) {
-  const fs::path path = fs::path(testing::TempDir()) / "zinc_sampling_advice.gguf";
+  const TestFolder folder;
   writer.add("general.architecture", architecture);
-  writer.write(path);
-  const SamplingAdvice advice = sampling_advice(GgufFile::open(path).value(), thinking);
-  fs::remove(path);
-  return advice;
+  writer.write(folder / "model.gguf");
+  return sampling_advice(GgufFile::open(folder / "model.gguf").value(), thinking);
 }
 
 TEST(SamplingAdvice, a_family_is_known_however_its_name_is_spelled) {

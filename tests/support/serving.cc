@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/atomic_file.h"
+#include "tests/support/test_files.h"
 #include "tests/support/tiny_model.h"
 
 namespace zinc {
@@ -26,7 +27,8 @@ std::filesystem::path model_file(std::string_view name) {
     return std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models" / fmt::format("{}.gguf", name);
   }
   const TinyModel& model = tiny_model(name.substr(kTiny.size()));
-  const std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("zinc_{}.gguf", name);
+  static const TestFolder folder;  // stays until the process ends: models are read as they are used
+  const std::filesystem::path path = folder / fmt::format("{}.gguf", name);
   const std::string bytes = make_gguf(model, find_tensors(model).value(), tiny_vocabulary());
   ZINC_CHECK(write_file_atomically(path, bytes).ok());
   return path;

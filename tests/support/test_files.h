@@ -1,15 +1,18 @@
-// Files for tests: a folder of the running test's own, gone when it ends, and reading and writing in one call.
+// Files for tests: a folder that no other process or test has, and reading and writing in one call.
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/sha256.h"
 
 namespace zinc {
@@ -27,17 +30,23 @@ inline std::filesystem::path put(const std::filesystem::path& path, std::string_
 
 inline std::string sha256_of(std::string_view bytes) { return sha256_hex(std::as_bytes(std::span(bytes))); }
 
+// Removed with everything in it by the process that made it; one that was forked leaves it alone. Named after the test
+// that runs, where one does, and short enough for the path of a socket in it.
 class TestFolder {
  public:
-  TestFolder() {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = "zinc_" + std::string(test.test_suite_name()) + "_" + test.name();
+  explicit TestFolder(const std::filesystem::path& parent = testing::TempDir()) {
+    constexpr size_t kMaxName = 48;
+    std::string name = "zinc";
+    if (const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info()) {
+      name += std::string("_") + test->test_suite_name() + "_" + test->name();
+    }
     std::ranges::replace(name, '/', '_');
-    path_ = std::filesystem::path(testing::TempDir()) / name;
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
+    std::string path = parent / (name.substr(0, kMaxName) + "_XXXXXX");
+    ZINC_CHECK(::mkdtemp(path.data()) != nullptr);
+    path_ = path;
   }
   ~TestFolder() {
+    if (::getpid() != owner_) return;
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
@@ -47,6 +56,7 @@ class TestFolder {
   std::filesystem::path operator/(const std::filesystem::path& below) const { return path_ / below; }
 
  private:
+  const pid_t owner_ = ::getpid();
   std::filesystem::path path_;
 };
 

@@ -1,7 +1,7 @@
 // What the tests of the page share: the real server with a tiny model, a go-between that plays a scripted model where a
 // test wants one, and Debian's Chromium. Everything else of the page, its policy included, is the server's own.
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -44,7 +44,10 @@ export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(t
       child.on('exit', () => resolve());
       child.kill(signal);
     });
-  cleanups.push(() => stop());
+  cleanups.push(async () => {
+    await stop();
+    rmSync(home, { recursive: true, force: true });
+  });
   return { url, port: Number(new URL(url).port), home, stop };
 }
 

@@ -2,13 +2,13 @@
 // there is none, plan_test.cc counts the same on a fake driver and these tests say that they were left out.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <numeric>
 
 #include "backend/cuda/kernel_store.h"
 #include "backend/cuda/plan.h"
 #include "base/thread_pool.h"
 #include "graph/graph_builder.h"
+#include "tests/support/test_files.h"
 #include "tests/support/weight_set.h"
 
 namespace zinc::cuda {
@@ -36,16 +36,12 @@ DriverApi counting(const DriverApi& real) {
 // One layer of attention; kernels are kept in a folder of the test's own.
 class CardTest : public testing::Test {
  protected:
-  CardTest() : folder_(std::filesystem::path(testing::TempDir()) / "zinc_card_test"), threads_(1) {}
-  ~CardTest() override { std::filesystem::remove_all(folder_); }
-
   void SetUp() override {
     const Result<const DriverApi*> real = load_driver();
     if (!real.ok()) GTEST_SKIP() << "no GPU here: " << real.error().message;
     counted_ = counting(*real.value());
     const auto opened = Device::open(counted_, 0);
     if (!opened.ok()) GTEST_SKIP() << "no GPU that can be used: " << opened.error().message;
-    std::filesystem::remove_all(folder_);
     weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
     for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));
     GraphBuilder g("card", weights_set_.source());
@@ -68,7 +64,7 @@ class CardTest : public testing::Test {
     int major = 0, minor = 0;
     counted_.device_attribute(&major, kMajor, 0);
     counted_.device_attribute(&minor, kMinor, 0);
-    const auto kernels = std::make_shared<KernelStore>(architecture_name(major, minor), folder_);
+    const auto kernels = std::make_shared<KernelStore>(architecture_name(major, minor), folder_.path());
     device_ =
         std::move(Device::open(counted_, 0, [kernels](const KernelProgram& p) { return kernels->cubin(p); }).value());
     const Graph* const graph = &graph_;
@@ -99,8 +95,8 @@ class CardTest : public testing::Test {
                   .hidden = {}});
   }
 
-  std::filesystem::path folder_;
-  ThreadPool threads_;
+  const TestFolder folder_;
+  ThreadPool threads_{1};
   DriverApi counted_;
   WeightSet weights_set_;
   Graph graph_;

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/formats.h"
 #include "tests/support/kernel_compiles.h"
+#include "tests/support/test_files.h"
 
 namespace zinc::cuda {
 namespace {
@@ -92,18 +93,16 @@ class KernelStoreTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!nvrtc_library()) GTEST_SKIP() << "NVRTC is not installed";
-    folder_ = std::filesystem::path(testing::TempDir()) / "zinc_kernel_store_test";
-    std::filesystem::remove_all(folder_);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   // How many compiles it takes to get a program with a new store, as a new process has.
   int n_compiled() const {
-    KernelStore store("sm_80", folder_, *nvrtc_library());
+    KernelStore store("sm_80", cache_, *nvrtc_library());
     const Result<std::vector<char>> cubin = store.cubin({"peaks", ""});
     EXPECT_TRUE(cubin.ok() && !cubin.value().empty());
     return store.n_compiled();
   }
-  std::filesystem::path folder_;
+  const TestFolder folder_;
+  const std::filesystem::path cache_ = folder_ / "cache";
 };
 
 TEST_F(KernelStoreTest, what_was_compiled_once_is_read_from_then_on) {
@@ -113,7 +112,7 @@ TEST_F(KernelStoreTest, what_was_compiled_once_is_read_from_then_on) {
 
 TEST_F(KernelStoreTest, a_damaged_entry_is_compiled_anew_and_replaced) {
   EXPECT_EQ(n_compiled(), 1);
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "kernels")) {
+  for (const auto& entry : std::filesystem::directory_iterator(cache_ / "kernels")) {
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(200);
     file.put('\x7F');
@@ -123,7 +122,7 @@ TEST_F(KernelStoreTest, a_damaged_entry_is_compiled_anew_and_replaced) {
 }
 
 TEST_F(KernelStoreTest, a_folder_that_cannot_be_written_is_no_error) {
-  std::ofstream(folder_) << "a file where the folder should be";
+  put(cache_, "a file where the folder should be");
   EXPECT_EQ(n_compiled(), 1);
   EXPECT_EQ(n_compiled(), 1);
 }

@@ -12,6 +12,7 @@
 #include "backend/vulkan/panels.h"
 #include "base/cache_folder.h"
 #include "tests/support/conformance.h"
+#include "tests/support/test_files.h"
 #include "tests/support/tested_backends.h"
 
 namespace zinc::vulkan {
@@ -266,9 +267,8 @@ TEST(VulkanRdna, hot_kernels_spill_nothing) {
 TEST(VulkanRdna, a_second_start_compiles_nothing) {
   if (!std::getenv("RADV_FORCE_FAMILY")) GTEST_SKIP() << "no card to compile for was asked for";
   const std::filesystem::path before = kept_caches_folder();
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "zinc_vulkan_pipelines";
-  std::filesystem::remove_all(folder);
-  keep_caches_in(folder);
+  const TestFolder folder;
+  keep_caches_in(folder.path());
   size_t n_compiled[2] = {}, n_keys = 0;
   for (size_t& n : n_compiled) {
     const Result<std::unique_ptr<Device>> device = Device::open_to_compile("RADV");
@@ -280,7 +280,6 @@ TEST(VulkanRdna, a_second_start_compiles_nothing) {
     n = device.value()->counters().n_compiled;
   }
   keep_caches_in(before);
-  std::filesystem::remove_all(folder);
   EXPECT_EQ(n_compiled[0], n_keys);
   EXPECT_EQ(n_compiled[1], 0u);
 }

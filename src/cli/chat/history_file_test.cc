@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "tests/support/test_files.h"
+
 namespace zinc {
 namespace {
 
@@ -12,9 +14,7 @@ namespace fs = std::filesystem;
 
 class HistoryFileTest : public testing::Test {
  protected:
-  void SetUp() override { fs::remove_all(folder_); }
-  void TearDown() override { fs::remove_all(folder_); }
-  const fs::path folder_ = fs::path(testing::TempDir()) / "zinc_history";
+  const TestFolder folder_;
   const fs::path path_ = folder_ / "state" / "chat_history";
   const HistoryFile file_{path_};
 };
@@ -63,8 +63,7 @@ TEST_F(HistoryFileTest, stays_small_enough_to_be_written_for_each_question) {
 }
 
 TEST_F(HistoryFileTest, passes_over_what_is_no_message) {
-  fs::create_directories(path_.parent_path());
-  std::ofstream(path_) << "nonsense\n\"kept\"\n{}\n\n\"cut off";
+  put(path_, "nonsense\n\"kept\"\n{}\n\n\"cut off");
   EXPECT_EQ(file_.read(), std::vector<std::string>{"kept"});
   fs::remove(path_);
   fs::create_directories(path_);

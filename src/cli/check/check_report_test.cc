@@ -4,22 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
+
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
 
-namespace fs = std::filesystem;
-
 // A machine whose /sys and /proc are files of a test.
 class CheckGpus : public testing::Test {
  protected:
-  void SetUp() override { fs::remove_all(root_); }
-  void TearDown() override { fs::remove_all(root_); }
-  void put(const fs::path& path, const char* text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text << "\n";
-  }
+  void put(const std::string& path, const std::string& line) const { zinc::put(root_ / path, line + "\n"); }
   void put_card(const std::string& card, const char* vendor) const {
     put("sys/class/drm/" + card + "/device/vendor", vendor);
     put("sys/class/drm/" + card + "/device/device", "0x1234");
@@ -27,13 +21,13 @@ class CheckGpus : public testing::Test {
   // The line of that name; a fail line where there is none.
   CheckLine line(const std::string& name) {
     CheckReport report;
-    check_gpus(report, root_);
+    check_gpus(report, root_.path());
     for (const CheckLine& each : report.lines()) {
       if (each.name == name) return each;
     }
     return {CheckStatus::fail, "", "", "no such line"};
   }
-  const fs::path root_ = fs::path(testing::TempDir()) / "zinc_check_gpus";
+  const TestFolder root_;
 };
 
 TEST_F(CheckGpus, cards_are_named_by_their_makers_and_connectors_are_no_cards) {
@@ -47,14 +41,14 @@ TEST_F(CheckGpus, cards_are_named_by_their_makers_and_connectors_are_no_cards) {
   EXPECT_EQ(line("card2").message, "unknown maker 0x1234");
   EXPECT_NE(line("nvidia").message.find("550.54.14"), std::string::npos);
   CheckReport report;
-  check_gpus(report, root_);
+  check_gpus(report, root_.path());
   EXPECT_EQ(report.gpus, (std::set{GpuMaker::nvidia, GpuMaker::intel, GpuMaker::other}));
 }
 
 TEST_F(CheckGpus, a_system_without_gpus_is_no_fault) {
   EXPECT_EQ(line("none").status, CheckStatus::skip);
   CheckReport report;
-  check_gpus(report, root_);
+  check_gpus(report, root_.path());
   EXPECT_EQ(report.verdict(), CheckStatus::ok);
 }
 
