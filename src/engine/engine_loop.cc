@@ -134,11 +134,11 @@ bool EngineLoop::admit(LiveRequest& request) {
   request.cache = std::move(admission->sequence);
   request.is_admitted = true;
   request.admitted = Clock::now();
-  request.n_remembered = request.cache.n_tokens;
   request.usage = {.n_prompt = request.prompt_size,
                    .n_cached = request.cache.n_tokens,
                    .n_common = std::min(admission->n_common, request.prompt_size),
                    .miss = admission->miss};
+  request.n_remembered = needs_all ? request.usage.n_common : request.cache.n_tokens;
   if (needs_checkpoints_) {
     request.checkpoints = choose_checkpoints(request.prompt_size, request.cache.n_tokens, request.request.boundaries,
                                              options_.state_interval);
