@@ -40,14 +40,23 @@ ErrorForm form_of(std::string_view path) {
 }
 
 json::object limits_json(const ServerLimits& limits) {
-  return {{"body_bytes", limits.http.body_bytes},        {"header_bytes", limits.http.header_bytes},
-          {"all_bodies_bytes", limits.all_bodies_bytes}, {"connections", limits.connections},
-          {"pending_bytes", limits.pending_bytes},       {"header_seconds", limits.header_time.count()},
-          {"body_seconds", limits.body_time.count()},    {"idle_seconds", limits.idle_time.count()},
-          {"write_seconds", limits.write_time.count()},  {"ping_seconds", limits.ping_time.count()},
-          {"drain_seconds", limits.drain_time.count()},  {"choices", limits.choices},
-          {"stop_strings", limits.stop_strings},         {"stop_string_bytes", limits.stop_string_bytes},
-          {"top_logprobs", limits.top_logprobs},         {"embedding_inputs", limits.embedding_inputs}};
+  return {{"body_bytes", limits.http.body_bytes},
+          {"header_bytes", limits.http.header_bytes},
+          {"all_bodies_bytes", limits.all_bodies_bytes},
+          {"template_kwargs_bytes", limits.template_kwargs_bytes},
+          {"connections", limits.connections},
+          {"pending_bytes", limits.pending_bytes},
+          {"header_seconds", limits.header_time.count()},
+          {"body_seconds", limits.body_time.count()},
+          {"idle_seconds", limits.idle_time.count()},
+          {"write_seconds", limits.write_time.count()},
+          {"ping_seconds", limits.ping_time.count()},
+          {"drain_seconds", limits.drain_time.count()},
+          {"choices", limits.choices},
+          {"stop_strings", limits.stop_strings},
+          {"stop_string_bytes", limits.stop_string_bytes},
+          {"top_logprobs", limits.top_logprobs},
+          {"embedding_inputs", limits.embedding_inputs}};
 }
 
 // What holds for a field that a request leaves out.

@@ -136,6 +136,16 @@ TEST_F(ApiTest, wrong_fields_are_refused_by_name) {
   EXPECT_EQ(scripted_.engine().n_submitted(), 0);
 }
 
+TEST_F(ApiTest, variables_of_the_template_have_a_limit) {
+  json::object kwargs{{"x", std::string(65 << 10, 'x')}};
+  for (const std::string_view path : {"/v1/chat/completions", "/v1/responses"}) {
+    json::object body = chat("SAY[[a]]");
+    if (path == "/v1/responses") body = {{"input", "SAY[[a]]"}};
+    refusal(std::string(path), with(body, "chat_template_kwargs", kwargs), "chat_template_kwargs");
+    ask_json(std::string(path), with(body, "chat_template_kwargs", {{"x", 1}}));
+  }
+}
+
 TEST_F(ApiTest, wrong_messages_are_refused_by_place) {
   const auto messages = [](const char* text) { return json::object{{"messages", parse_json(text).value()}}; };
   refusal("/v1/chat/completions", json::object(), "messages");

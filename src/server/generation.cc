@@ -33,14 +33,13 @@ void Generation::start(const ApiForm& form, PreparedRequest prepared, const std:
 Generation::Generation(const ApiForm& form, PreparedRequest prepared, std::shared_ptr<Reply> reply)
     : form_(form), prepared_(std::move(prepared)), reply_(std::move(reply)) {
   const ChatRequest& asked = prepared_.asked;
-  int n_prompt = 0;
-  for (const auto& prompt : prepared_.prompts) n_prompt += static_cast<int>(prompt.size());
+  for (const auto& prompt : prepared_.prompts) n_prompt_tokens_ += static_cast<int>(prompt.size());
   head_ = {
       .id = random_id(),
       .model = prepared_.model->name,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
-      .n_prompt_tokens = n_prompt,
+      .n_prompt_tokens = n_prompt_tokens_,
       .include_usage = asked.include_usage,
       .with_logprobs = asked.n_top_logprobs >= 0,
       .echoed = std::move(prepared_.echoed)};
@@ -77,7 +76,7 @@ void Generation::begin() {
   std::string out;
   if (prepared_.asked.stream) {
     reply_->start_stream();
-    writer_ = form_.make_stream(head_);
+    writer_ = form_.make_stream(std::move(head_));
     writer_->begin(out);
   }
   const size_t n = static_cast<size_t>(prepared_.asked.n);
@@ -223,11 +222,11 @@ UsageTotal Generation::total_usage() const {
 void Generation::write_log(std::string_view finish) {
   json::object& log = reply_->log;
   const UsageTotal usage = total_usage();
-  log["model"] = head_.model;
+  log["model"] = prepared_.model->name;
   log["stream"] = prepared_.asked.stream;
   log["choices"] = tracks_.size();
   log["seed"] = prepared_.asked.sampling.seed;
-  log["prompt_tokens"] = head_.n_prompt_tokens;
+  log["prompt_tokens"] = n_prompt_tokens_;
   log["cached_tokens"] = usage.n_cached;
   log["completion_tokens"] = usage.n_completion;
   log["finish"] = finish;

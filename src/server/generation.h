@@ -52,7 +52,8 @@ class Generation final : public SinkOwner, public std::enable_shared_from_this<G
   PreparedRequest prepared_;
   std::shared_ptr<Reply> reply_;
   std::unique_ptr<StreamWriter> writer_;  // of a stream
-  AnswerHead head_;
+  AnswerHead head_;                       // of an answer that is no stream
+  int n_prompt_tokens_ = 0;
   std::vector<Track> tracks_;
   bool is_over_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -25,6 +25,7 @@ struct ServerLimits {
   int stop_strings = 16;
   size_t stop_string_bytes = 256;
   int top_logprobs = 20;
+  size_t template_kwargs_bytes = 64 << 10;  // of chat_template_kwargs, as JSON
   int embedding_inputs = 256;
   size_t worker_bytes = 16 << 10;  // longer bodies are read by the text worker, so that other streams do not wait
 };

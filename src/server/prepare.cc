@@ -135,6 +135,7 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   out.answer.show_control = needs_control_tokens(model, out.asked);
   out.asked.messages = {};  // said by the tokens now; an answer may take long
   out.asked.tools = nullptr;
+  out.asked.template_kwargs = {};
   return {};
 }
 

@@ -107,7 +107,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   if (top && !logprobs) errors.add("top_logprobs", "'top_logprobs' needs 'logprobs': true");
   if (logprobs) out.n_top_logprobs = static_cast<int>(top.value_or(0));
   read_sampling(fields, out);
-  read_thinking(fields, out);
+  read_thinking(fields, limits, out);
 }
 
 json::object token_json(const ShownToken& token) {

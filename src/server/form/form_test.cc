@@ -271,6 +271,32 @@ TEST_F(FormTest, a_long_list_of_embeddings_is_worked_off_in_parts) {
 
 TEST_F(FormTest, embeddings_come_as_numbers_or_base64) {
   const json::object answer = ask_json("/v1/embeddings", {{"input", json::array{"a", "b"}}});
+TEST_F(FormTest, responses_repeat_only_what_is_known_and_small) {
+  const std::string long_text(600, 'x');
+  json::object body{{"input", "SAY[[a]]"}, {"metadata", {{"trip", "7"}}}};
+  body["reasoning"] = {{"effort", "low"}, {"more", long_text}};
+  body["text"] = {{"format", {{"type", "text"}, {"more", long_text}}}};
+  body["tools"] = parse_json(R"([{"type": "function", "name": "weather", "strict": true, "more": [1, 2], "parameters":
+    {"type": "object", "properties": {}}}])")
+                      .value();
+  const json::object answer = ask_json("/v1/responses", body);
+  EXPECT_EQ(answer.at("metadata"), body.at("metadata"));
+  EXPECT_EQ(answer.at("reasoning").at("effort").get_string(), "low");
+  EXPECT_EQ(answer.at("tools").at(0).at("name").get_string(), "weather");
+  EXPECT_TRUE(answer.at("tools").at(0).at("strict").get_bool());
+  EXPECT_EQ(to_json(answer).find("more"), std::string::npos);
+
+  const auto refuse = [&](const json::value& metadata) {
+    refusal("/v1/responses", {{"input", "SAY[[a]]"}, {"metadata", metadata}}, "metadata");
+  };
+  refuse({{"trip", long_text}});
+  refuse({{long_text.substr(0, 65), "7"}});
+  refuse({{"trip", json::array{1, 2, 3}}});
+  json::object many;
+  for (int i = 0; i < 17; ++i) many[std::to_string(i)] = "7";
+  refuse(many);
+}
+
   EXPECT_EQ(answer.at("data").get_array().size(), 2u);
   EXPECT_NEAR(answer.at("data").at(1).at("embedding").at(1).get_double(), 0.8, 1e-6);
   const json::object coded = ask_json("/v1/embeddings", {{"input", "a"}, {"encoding_format", "base64"}});
