@@ -151,7 +151,8 @@ void KvCache::remember(const SequenceCache& sequence, std::span<const TokenId> t
   if (!tree_->wants_state(*node)) return;
   const bool has_spare = pools_.states.n_total() > pools_.states.n_pinned();
   if (!has_spare) return tree_->forget_if_empty(*node);
-  const int slot = take_slot();
+  const int slot = take_slot();  // may forget nodes that hold nothing, which a model without pages has
+  node = tree_->insert(tokens, sequence.pages);
   memory_->copy_state(sequence.slot, slot);
   tree_->put_state(*node, slot);
   pools_.states.unpin(slot);

@@ -250,8 +250,9 @@ TEST_P(KvCacheTest, whatever_is_shared_copied_evicted_and_cancelled_a_sequence_r
   }
   for (Running& one : running) cache->release(std::move(one.cache));
   EXPECT_GT(n_hits, 50);
-  EXPECT_GT(n_refused, 10);
-  EXPECT_GT(cache->tree().n_evicted_pages(), 100u);
+  const bool has_pages = !GetParam().windows.empty();
+  EXPECT_TRUE(n_refused > 10 || !has_pages);
+  EXPECT_TRUE(cache->tree().n_evicted_pages() > 100 || !has_pages);
   EXPECT_GT(n_ends, 300);
   for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
   EXPECT_EQ(cache->pools().states.n_pinned(), 0);
@@ -282,6 +283,19 @@ TEST_P(KvCacheTest, what_is_reserved_is_there_when_it_is_wanted) {
     for (Running& one : running) ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, end));
   }
   for (Running& one : running) ASSERT_NO_FATAL_FAILURE(check(one.cache, one.tokens));
+}
+
+// Making room for its state may forget what was said after it, and with that the place it was put.
+TEST_P(KvCacheTest, the_beginning_of_what_has_to_make_room_is_remembered) {
+  if (!GetParam().has_states) return;
+  tell({10, 11, 12, 13});
+  for (TokenId token = 1; cache->pools().states.n_free() > 1; ++token) tell(Tokens(4, token));
+  const Tokens two = {10, 11};
+  Admission admission = std::move(cache->admit(two, 2, 0).value());
+  feed(admission.sequence, two, 2);
+  cache->remember(admission.sequence, two);
+  cache->release(std::move(admission.sequence));
+  EXPECT_EQ(n_found({10, 11, 7}), 2);
 }
 
 constexpr Sha256::Digest kKey = {1, 2, 3}, kOtherKey = {1, 2, 4};
@@ -389,7 +403,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, FullLayersTest, testing::Values(Kind{"dense", {0
 INSTANTIATE_TEST_SUITE_P(Kinds, KvCacheTest,
                          testing::Values(Kind{"dense", {0}, false}, Kind{"sliding", {0, 40}, false},
                                          Kind{"only_sliding", {40}, false}, Kind{"hybrid", {0}, true},
-                                         Kind{"hybrid_sliding", {0, 40, 70}, true}),
+                                         Kind{"hybrid_sliding", {0, 40, 70}, true}, Kind{"recurrent", {}, true}),
                          kind_name);
 
 }  // namespace
