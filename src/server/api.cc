@@ -43,6 +43,7 @@ json::object limits_json(const ServerLimits& limits) {
   return {{"body_bytes", limits.http.body_bytes},
           {"header_bytes", limits.http.header_bytes},
           {"all_bodies_bytes", limits.all_bodies_bytes},
+          {"small_body_bytes", limits.small_body_bytes},
           {"template_kwargs_bytes", limits.template_kwargs_bytes},
           {"connections", limits.connections},
           {"pending_bytes", limits.pending_bytes},

@@ -9,6 +9,7 @@
 #include <boost/asio/write.hpp>
 
 #include <atomic>
+#include <deque>
 #include <future>
 #include <thread>
 
@@ -24,7 +25,8 @@ constexpr std::string_view kWord = R"("content":"w")";  // in a stream, of WAIT[
 
 class Client {
  public:
-  explicit Client(uint16_t port) : socket_(loop_) {
+  explicit Client(uint16_t port, const char* own_address = "127.0.0.1") : socket_(loop_, tcp::v4()) {
+    socket_.bind(tcp::endpoint(boost::asio::ip::make_address(own_address), 0));
     socket_.connect(tcp::endpoint(boost::asio::ip::make_address("127.0.0.1"), port));
   }
   Client& send(std::string_view bytes) {
@@ -331,6 +333,26 @@ TEST_F(HttpServerTest, bodies_that_are_too_large_together_are_refused) {
   Client two = client();
   two.send(head + "{\"content\":\"a\"}" + std::string(99985, ' '));
   EXPECT_NE(two.read_until("}").find("200 OK"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, one_clients_large_bodies_leave_room_for_those_of_others) {
+  ServerLimits limits;
+  limits.all_bodies_bytes = 400000;
+  restart(limits);
+  const std::string head = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+  const std::string rest = "{\"content\":\"a\"}" + std::string(985, ' ');
+  std::deque<Client> open;
+  for (int i = 0; i < 3; ++i) open.emplace_back(server_->port());
+  for (Client& one : open) one.send(head + std::string(99000, ' '));
+  Client asking = client();  // while it is answered, the loop reads their bytes
+  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
+  open.emplace_back(server_->port(), "127.0.0.2");
+  open.back().send(head + std::string(99000, ' '));
+  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  asking.send(post("/tokenize", {{"content", std::string(6000, 'a')}}));  // small ones are read whatever there is
+  EXPECT_NE(asking.read_until("}").find("200 OK"), std::string::npos);
+  for (Client& one : open) EXPECT_NE(one.send(rest).read_until("}").find("200 OK"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, connections_over_the_limit_are_told_so) {
