@@ -107,6 +107,23 @@ TEST_F(FormTest, malformed_call_comes_back_as_content_with_a_warning) {
   EXPECT_EQ(answer.at("warnings").at(0).at("code").get_string(), "malformed_call");
 }
 
+TEST_F(FormTest, streamed_calls_are_counted_from_0_after_a_malformed_one) {
+  const std::string broken = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": }}\n</tool_call>\n";
+  const std::string good = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n";
+  json::object body = with(chat("SAY[[" + broken + good + broken + good + "]]"), "tools", kTools);
+  std::vector<int64_t> indices;
+  for (const SseEvent& event : events_of(ask("/v1/chat/completions", to_json(with(body, "stream", true)))->stream)) {
+    if (event.data == "[DONE]") continue;
+    const json::value chunk = parse_json(event.data).value();
+    const json::value* calls = chunk.at("choices").at(0).at("delta").get_object().if_contains("tool_calls");
+    if (calls) indices.push_back(calls->at(0).at("index").get_int64());
+  }
+  ASSERT_FALSE(indices.empty());
+  EXPECT_EQ(indices.front(), 0);
+  EXPECT_EQ(indices.back(), 1);
+  EXPECT_TRUE(std::ranges::is_sorted(indices));
+}
+
 TEST_F(FormTest, without_parallel_calls_the_answer_ends_after_the_first) {
   const std::string call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n";
   const json::object one = ask_json(
@@ -254,23 +271,6 @@ TEST_F(FormTest, responses_have_items_and_numbered_events) {
   refusal("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, "previous_response_id");
 }
 
-TEST_F(FormTest, edits_of_the_context_are_taken_and_none_is_applied) {
-  const json::object answer =
-      ask_json("/v1/messages",
-               {{"max_tokens", 20},
-                {"messages", json::array{json::object{{"role", "user"}, {"content", "SAY[[hi]]"}}}},
-                {"context_management", {{"edits", json::array{json::object{{"type", "clear_thinking_20251015"}}}}}}});
-  EXPECT_EQ(answer.at("content").at(0).at("text").get_string(), "hi");
-}
-
-TEST_F(FormTest, a_long_list_of_embeddings_is_worked_off_in_parts) {
-  json::array inputs;
-  for (int i = 0; i < 100; ++i) inputs.emplace_back(fmt::format("text {}", i));
-  EXPECT_EQ(ask_json("/v1/embeddings", {{"input", inputs}}).at("data").get_array().size(), 100u);
-}
-
-TEST_F(FormTest, embeddings_come_as_numbers_or_base64) {
-  const json::object answer = ask_json("/v1/embeddings", {{"input", json::array{"a", "b"}}});
 TEST_F(FormTest, responses_repeat_only_what_is_known_and_small) {
   const std::string long_text(600, 'x');
   json::object body{{"input", "SAY[[a]]"}, {"metadata", {{"trip", "7"}}}};
@@ -297,6 +297,23 @@ TEST_F(FormTest, responses_repeat_only_what_is_known_and_small) {
   refuse(many);
 }
 
+TEST_F(FormTest, edits_of_the_context_are_taken_and_none_is_applied) {
+  const json::object answer =
+      ask_json("/v1/messages",
+               {{"max_tokens", 20},
+                {"messages", json::array{json::object{{"role", "user"}, {"content", "SAY[[hi]]"}}}},
+                {"context_management", {{"edits", json::array{json::object{{"type", "clear_thinking_20251015"}}}}}}});
+  EXPECT_EQ(answer.at("content").at(0).at("text").get_string(), "hi");
+}
+
+TEST_F(FormTest, a_long_list_of_embeddings_is_worked_off_in_parts) {
+  json::array inputs;
+  for (int i = 0; i < 100; ++i) inputs.emplace_back(fmt::format("text {}", i));
+  EXPECT_EQ(ask_json("/v1/embeddings", {{"input", inputs}}).at("data").get_array().size(), 100u);
+}
+
+TEST_F(FormTest, embeddings_come_as_numbers_or_base64) {
+  const json::object answer = ask_json("/v1/embeddings", {{"input", json::array{"a", "b"}}});
   EXPECT_EQ(answer.at("data").get_array().size(), 2u);
   EXPECT_NEAR(answer.at("data").at(1).at("embedding").at(1).get_double(), 0.8, 1e-6);
   const json::object coded = ask_json("/v1/embeddings", {{"input", "a"}, {"encoding_format", "base64"}});
