@@ -107,10 +107,8 @@ void Generation::take_news(size_t index, std::string& out) {
   if (writer_ && prepared_.asked.include_progress) {
     writer_->counted(static_cast<int>(index), track.choice.usage.n_completion);
   }
-  for (const AnswerToken& token : news.tokens) {
-    track.new_tokens.push_back(shown(token));
-    if (!writer_) track.choice.tokens.push_back(track.new_tokens.back());
-  }
+  std::vector<ShownToken>& kept = writer_ ? track.new_tokens : track.choice.tokens;
+  for (const AnswerToken& token : news.tokens) kept.push_back(shown(token));
   if (!track.parser) {
     if (!news.text.empty()) take_delta(index, ContentDelta{std::move(news.text)}, out);
   } else {
