@@ -300,6 +300,13 @@ TEST_P(KvCacheTest, the_beginning_of_what_has_to_make_room_is_remembered) {
 
 constexpr Sha256::Digest kKey = {1, 2, 3}, kOtherKey = {1, 2, 4};
 
+TEST_P(KvCacheTest, what_was_saved_is_its_owners_alone_to_read) {
+  tell(Tokens(90, 1));
+  ASSERT_TRUE(cache->save(path, kKey).ok());
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_read | perms::owner_write);
+}
+
 TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
   Tokens a(90, 1), b(90, 1);
   for (size_t i = 50; i < 90; ++i) b[i] = 2;

@@ -133,7 +133,7 @@ Result<Contents> parse(std::string_view name, Numbers in, const Sizes& sizes) {
 }  // namespace
 
 Status KvCache::save(const std::filesystem::path& path, const Sha256::Digest& key) {
-  ZINC_TRY(created, AtomicFile::create(path));
+  ZINC_TRY(created, AtomicFile::create(path, FileReaders::owner_only));  // it holds what people have said
   HashedFile file(std::move(created));
   const std::vector<PrefixRecord> records = tree_->records();
   const size_t n_groups = windows_.size();
