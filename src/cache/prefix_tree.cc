@@ -39,7 +39,16 @@ PrefixTree::PrefixTree(std::vector<int> windows, bool has_states, CachePools& po
   recency_.resize(windows_.size() + 1);
 }
 
-PrefixTree::~PrefixTree() = default;
+// One after the other: by themselves nodes would go each inside its parent, and a text is many thousands of them deep.
+PrefixTree::~PrefixTree() {
+  std::vector<std::unique_ptr<Node>> open;
+  open.push_back(std::move(root_));
+  while (!open.empty()) {
+    const std::unique_ptr<Node> node = std::move(open.back());
+    open.pop_back();
+    for (auto& [token, child] : node->children) open.push_back(std::move(child));
+  }
+}
 
 std::vector<PrefixTree::PathStep> PrefixTree::walk(std::span<const TokenId> tokens) const {
   std::vector<PathStep> path;

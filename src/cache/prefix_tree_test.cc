@@ -166,6 +166,12 @@ TEST(PrefixTree, a_model_without_pages_keeps_nothing_but_states) {
   EXPECT_EQ(garden.tree.n_nodes(), 4);  // two pages of tokens each
 }
 
+TEST(PrefixTree, is_taken_down_however_long_its_texts_are) {
+  Garden garden({}, 0, 1);
+  garden.grow_with_state(counting(300'000 * kPageTokens));
+  EXPECT_EQ(garden.tree.n_nodes(), 300'000);
+}
+
 TEST(PrefixTree, sliding_layers_keep_only_the_window_before_a_resting_place) {
   Garden garden({0, 40});
   garden.grow(counting(200));
