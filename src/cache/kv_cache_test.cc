@@ -120,16 +120,17 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
   }
 
   // Feeds all of a text and leaves it to the tree.
-  void tell(const Tokens& tokens) {
+  void tell(const Tokens& tokens, CacheOwner owner = kEverybody) {
     const int n = static_cast<int>(tokens.size());
-    Admission admission = std::move(cache->admit(tokens, n, n - 1).value());
+    Admission admission = std::move(cache->admit(tokens, n, n - 1, owner).value());
     while (admission.sequence.n_tokens < n) {
       feed(admission.sequence, tokens, std::min(n, admission.sequence.n_tokens + kMaxRun));
     }
     cache->retire(std::move(admission.sequence), tokens);
   }
-  int n_found(const Tokens& tokens) {
-    Admission admission = std::move(cache->admit(tokens, kMaxLength, static_cast<int>(tokens.size()) - 1).value());
+  int n_found(const Tokens& tokens, CacheOwner owner = kEverybody) {
+    const int n_most = static_cast<int>(tokens.size()) - 1;
+    Admission admission = std::move(cache->admit(tokens, kMaxLength, n_most, owner).value());
     check(admission.sequence, tokens);
     const int n = admission.sequence.n_tokens;
     cache->release(std::move(admission.sequence));
@@ -322,6 +323,25 @@ TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
   EXPECT_EQ(cache->pools().states.n_pinned(), 0);
   for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
   for (TokenId token = 10; token < 30; ++token) tell(Tokens(kMaxLength, token));  // and makes room when asked to
+}
+
+TEST_P(KvCacheTest, nobody_finds_what_another_owner_has_said_nor_after_a_restart) {
+  const Tokens same(91, 1);
+  tell(Tokens(90, 1), 7);
+  const auto look = [&] {
+    EXPECT_EQ(n_found(same, 8), 0);
+    EXPECT_EQ(n_found(same), 0);
+    EXPECT_EQ(cache->admit(same, 91, 90, 8)->n_common, 0);
+    EXPECT_EQ(n_found(same, 7), 90);
+  };
+  look();
+  ASSERT_TRUE(cache->save(path, kKey).ok());
+  restart();
+  ASSERT_TRUE(cache->load(path, kKey).ok());
+  look();
+  tell(Tokens(60, 1), 8);
+  EXPECT_EQ(n_found(same, 8), 60);
+  EXPECT_EQ(n_found(same, 7), 90);
 }
 
 TEST_P(KvCacheTest, a_file_with_more_than_fits_gives_back_what_was_used_last) {

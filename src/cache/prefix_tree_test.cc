@@ -46,7 +46,7 @@ struct Garden {
   }
   PrefixTree::Node* grow(const std::vector<TokenId>& tokens) {
     const PageTables pages = take_pages(static_cast<int>(tokens.size()));
-    PrefixTree::Node* node = tree.insert(tokens, pages);
+    PrefixTree::Node* node = tree.insert(kEverybody, tokens, pages);
     let_go(pages);
     return node;
   }
@@ -59,7 +59,7 @@ struct Garden {
     pools.states.unpin(slot);
   }
   PrefixMatch find(const std::vector<TokenId>& tokens) {
-    return tree.find(tokens, static_cast<int>(tokens.size()) - 1);
+    return tree.find(kEverybody, tokens, static_cast<int>(tokens.size()) - 1);
   }
 
   CachePools pools;
@@ -124,7 +124,7 @@ TEST(PrefixTree, frees_pages_above_a_leaf_that_a_sequence_still_holds) {
   Garden garden({0}, 5);
   garden.grow(counting(64));
   const PageTables own = garden.take_pages(96);  // computed the same tokens again, and more
-  garden.tree.insert(counting(96), own);
+  garden.tree.insert(kEverybody, counting(96), own);
   ASSERT_EQ(garden.pools.pages[0].n_free(), 0);
   garden.take_pages(64);
   EXPECT_EQ(garden.pools.pages[0].n_pinned(), 5);

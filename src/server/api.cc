@@ -278,7 +278,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
 }
 
 Api::Question Api::question_of(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form) const {
-  std::string client = access_.client_of(request);
+  Client client = access_.client_of(request);
   return {.client = std::move(client),
           .body = std::move(request.body),
           .reply = std::move(reply),
@@ -313,11 +313,12 @@ void Api::prepare_then(Question question, Prepare prepare, Use use) {
     return settle(result);
   }
   asked->reply->takes_time();
-  text_queue_.add(
-      {.client = asked->client, .reply = asked->reply, .work = [settle, prepare, asked]() -> std::function<void()> {
-         const auto result = std::make_shared<OrApiError<Prepared>>(prepare(*asked->models, asked->body));
-         return [settle, result] { settle(*result); };
-       }});
+  text_queue_.add({.client = asked->client.name,
+                   .reply = asked->reply,
+                   .work = [settle, prepare, asked]() -> std::function<void()> {
+                     const auto result = std::make_shared<OrApiError<Prepared>>(prepare(*asked->models, asked->body));
+                     return [settle, result] { settle(*result); };
+                   }});
 }
 
 void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply) {

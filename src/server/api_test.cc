@@ -190,6 +190,20 @@ TEST_F(ApiTest, unknown_model_is_a_404_that_names_those_there_are) {
   EXPECT_NE(message.find("scripted"), std::string::npos);
 }
 
+TEST_F(ApiTest, of_several_keys_each_goes_on_from_its_own_texts_only) {
+  make_api({.access = {.keys = {"a", "b"}, .allowed_hosts = {}, .allowed_origins = {}}});
+  const auto owner_of = [&](const std::string& path, const json::object& body, const std::string& key) {
+    const auto reply = start("POST", path, to_json(body), {{"x-api-key", key}});
+    EXPECT_TRUE(loop_.run_until([&] { return reply->is_over; }));
+    EXPECT_EQ(reply->response.status, 200) << reply->response.body;
+    return scripted_.engine().last_request().cache_owner;
+  };
+  const CacheOwner a = owner_of("/v1/chat/completions", chat("SAY[[x]]"), "a");
+  EXPECT_NE(a, kEverybody);
+  EXPECT_NE(a, owner_of("/v1/chat/completions", chat("SAY[[x]]"), "b"));
+  EXPECT_EQ(a, owner_of("/v1/embeddings", {{"input", "x"}}, "a"));
+}
+
 TEST_F(ApiTest, full_queue_is_a_503_to_be_tried_again) {
   ScriptedModel full(ZINC_SOURCE_DIR, 4096, 0);
   Api api(full.models(), {},

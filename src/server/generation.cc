@@ -13,7 +13,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-void Generation::start(const ApiForm& form, PreparedRequest prepared, const std::string& client, Doorbell& bell,
+void Generation::start(const ApiForm& form, PreparedRequest prepared, const Client& client, Doorbell& bell,
                        std::shared_ptr<Reply> reply) {
   const std::shared_ptr<Generation> self(new Generation(form, std::move(prepared), std::move(reply)));
   if (const std::optional<ApiError> error = self->submit_all(client, bell)) {
@@ -45,7 +45,7 @@ Generation::Generation(const ApiForm& form, PreparedRequest prepared, std::share
       .echoed = std::move(prepared_.echoed)};
 }
 
-std::optional<ApiError> Generation::submit_all(const std::string& client, Doorbell& bell) {
+std::optional<ApiError> Generation::submit_all(const Client& client, Doorbell& bell) {
   const ChatRequest& asked = prepared_.asked;
   const size_t n = static_cast<size_t>(asked.n);
   tracks_.resize(prepared_.prompts.size() * n);
@@ -62,7 +62,8 @@ std::optional<ApiError> Generation::submit_all(const std::string& client, Doorbe
     request.answer = prepared_.answer;
     request.answer.stream = i % n;
     request.boundaries = prepared_.boundaries;
-    request.client = client;
+    request.client = client.name;
+    request.cache_owner = client.cache_owner;
     request.sink = track.sink;
     const Result<RequestId> id = prepared_.model->engine->submit(std::move(request));
     if (!id.ok()) return api_error(id.error());

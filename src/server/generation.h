@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "server/access.h"
 #include "server/doorbell.h"
 #include "server/prepare.h"
 #include "server/reply.h"
@@ -18,7 +19,7 @@ namespace zinc {
 class Generation final : public SinkOwner, public std::enable_shared_from_this<Generation> {
  public:
   // `client` is whose turn it takes in the engine.
-  static void start(const ApiForm& form, PreparedRequest prepared, const std::string& client, Doorbell& bell,
+  static void start(const ApiForm& form, PreparedRequest prepared, const Client& client, Doorbell& bell,
                     std::shared_ptr<Reply> reply);
 
  private:
@@ -35,7 +36,7 @@ class Generation final : public SinkOwner, public std::enable_shared_from_this<G
   Generation(const ApiForm& form, PreparedRequest prepared, std::shared_ptr<Reply> reply);
   void sinks_have_news() override;
 
-  std::optional<ApiError> submit_all(const std::string& client, Doorbell& bell);
+  std::optional<ApiError> submit_all(const Client& client, Doorbell& bell);
   void begin();
   void take_news(size_t index, std::string& out);
   void take_deltas(size_t index, std::vector<Delta> deltas, std::string& out);
