@@ -326,7 +326,7 @@ void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Rep
       question_of(std::move(request), std::move(reply), form.error_form),
       [this, &form](const ModelList& models, std::string_view body) { return prepare(form, models, limits_, body); },
       [this, &form](PreparedRequest prepared, const Question& asked) {
-        Generation::start(form, std::move(prepared), asked.client, bell_, asked.reply);
+        Generation::start(form, std::move(prepared), asked.client, bell_, text_queue_, asked.reply);
       });
 }
 

@@ -310,7 +310,7 @@ TEST_F(ApiTest, metrics_are_histograms_under_vllms_names) {
   }
 }
 
-TEST_F(ApiTest, long_bodies_are_read_by_the_worker) {
+TEST_F(ApiTest, long_texts_are_read_and_written_by_the_worker) {
   int n_worked = 0;
   api_ = std::make_unique<Api>(scripted_.models(), ApiOptions{},
                                LoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
@@ -325,3 +325,13 @@ TEST_F(ApiTest, long_bodies_are_read_by_the_worker) {
 
 }  // namespace
 }  // namespace zinc
+  const auto n_logprobs = [&](const std::string& text) {
+    const json::object answer = ask_json("/v1/chat/completions", with(chat("SAY[[" + text + "]]"), "logprobs", true));
+    return answer.at("choices").at(0).at("logprobs").at("content").get_array().size();
+  };
+  EXPECT_LT(n_logprobs("short"), 100u);
+  EXPECT_EQ(n_worked, 1);
+  std::string words;
+  for (int i = 0; i < 500; ++i) words += " x";
+  EXPECT_GE(n_logprobs(words), 500u);
+  EXPECT_EQ(n_worked, 2) << "long answers are written there too";

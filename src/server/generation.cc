@@ -7,6 +7,8 @@
 namespace zinc {
 namespace {
 
+constexpr size_t kFewTokens = 200;  // with log-probabilities; written in a few milliseconds
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -14,9 +16,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }  // namespace
 
 void Generation::start(const ApiForm& form, PreparedRequest prepared, const Client& client, Doorbell& bell,
-                       std::shared_ptr<Reply> reply) {
-  const std::shared_ptr<Generation> self(new Generation(form, std::move(prepared), std::move(reply)));
-  if (const std::optional<ApiError> error = self->submit_all(client, bell)) {
+                       TextQueue& texts, std::shared_ptr<Reply> reply) {
+  const std::shared_ptr<Generation> self(new Generation(form, std::move(prepared), client, texts, std::move(reply)));
+  if (const std::optional<ApiError> error = self->submit_all(bell)) {
     self->is_over_ = true;
     self->cancel_rest();
     self->write_log("refused");
@@ -30,8 +32,9 @@ void Generation::start(const ApiForm& form, PreparedRequest prepared, const Clie
   });
 }
 
-Generation::Generation(const ApiForm& form, PreparedRequest prepared, std::shared_ptr<Reply> reply)
-    : form_(form), prepared_(std::move(prepared)), reply_(std::move(reply)) {
+Generation::Generation(const ApiForm& form, PreparedRequest prepared, const Client& client, TextQueue& texts,
+                       std::shared_ptr<Reply> reply)
+    : form_(form), prepared_(std::move(prepared)), client_(client), texts_(texts), reply_(std::move(reply)) {
   const ChatRequest& asked = prepared_.asked;
   for (const auto& prompt : prepared_.prompts) n_prompt_tokens_ += static_cast<int>(prompt.size());
   head_ = {
@@ -45,7 +48,7 @@ Generation::Generation(const ApiForm& form, PreparedRequest prepared, std::share
       .echoed = std::move(prepared_.echoed)};
 }
 
-std::optional<ApiError> Generation::submit_all(const Client& client, Doorbell& bell) {
+std::optional<ApiError> Generation::submit_all(Doorbell& bell) {
   const ChatRequest& asked = prepared_.asked;
   const size_t n = static_cast<size_t>(asked.n);
   tracks_.resize(prepared_.prompts.size() * n);
@@ -62,8 +65,8 @@ std::optional<ApiError> Generation::submit_all(const Client& client, Doorbell& b
     request.answer = prepared_.answer;
     request.answer.stream = i % n;
     request.boundaries = prepared_.boundaries;
-    request.client = client.name;
-    request.cache_owner = client.cache_owner;
+    request.client = client_.name;
+    request.cache_owner = client_.cache_owner;
     request.sink = track.sink;
     const Result<RequestId> id = prepared_.model->engine->submit(std::move(request));
     if (!id.ok()) return api_error(id.error());
@@ -171,10 +174,26 @@ void Generation::finish(std::string& out) {
     if (reply_->write(out)) reply_->end_stream();
     return;
   }
+  send_whole();
+}
+
+// Log-probabilities of a long answer are megabytes of JSON: the text worker writes them, so that streams do not wait.
+void Generation::send_whole() {
   const UsageTotal usage = total_usage();
   std::vector<Choice> choices;
-  for (Track& track : tracks_) choices.push_back(std::move(track.choice));
-  reply_->send({.body = to_json(form_.whole(head_, choices, usage))});
+  size_t n_tokens = 0;
+  for (Track& track : tracks_) {
+    n_tokens += track.choice.tokens.size();
+    choices.push_back(std::move(track.choice));
+  }
+  if (n_tokens <= kFewTokens) return reply_->send({.body = to_json(form_.whole(head_, choices, usage))});
+  texts_.add({.client = client_.name,
+              .reply = reply_,
+              .work = [self = shared_from_this(), choices = std::move(choices), usage]() -> std::function<void()> {
+                const auto body =
+                    std::make_shared<std::string>(to_json(self->form_.whole(self->head_, choices, usage)));
+                return [self, body] { self->reply_->send({.body = std::move(*body)}); };
+              }});
 }
 
 void Generation::fail(const ApiError& error, std::string& out) {
