@@ -8,6 +8,9 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <deque>
 #include <future>
@@ -407,6 +410,22 @@ TEST_F(HttpServerTest, every_request_has_one_log_line) {
   EXPECT_EQ(lines[3].at("dropped").get_string(), "the client left");
   EXPECT_EQ(lines[3].at("finish").get_string(), "cancelled");
   EXPECT_GT(lines[3].at("completion_tokens").get_int64(), 0);
+}
+
+TEST(Listen, a_signal_after_the_last_answer_ends_the_program) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto drain_then_wait = [] {
+    const std::unique_ptr<HttpServer> server =
+        std::move(HttpServer::listen({.host = "127.0.0.1", .port = 0}, {}).value());
+    server->set_handlers([](const HttpRequest&, const std::shared_ptr<Reply>&) {}, Api::refusal,
+                         [](const json::object&) {});
+    server->watch_signals();
+    ::raise(SIGTERM);
+    server->run();
+    ::raise(SIGTERM);  // while caches are saved, which may take long
+    ::_exit(0);
+  };
+  EXPECT_EXIT(drain_then_wait(), testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST(Listen, public_addresses_are_told_from_loopback) {
