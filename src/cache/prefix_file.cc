@@ -198,7 +198,8 @@ Status KvCache::load(std::span<const std::byte> all, std::string_view name, cons
     return damaged(name, "is no saved cache");
   }
   if (std::memcmp(all.data() + sizeof kMagic, key.data(), sizeof key) != 0) {
-    return fail(ErrorCode::unsupported, "{}: was saved for another model, backend or format", name);
+    return fail(ErrorCode::unsupported, "{}: was saved by another version, or for another model, backend or format",
+                name);
   }
   const std::span<const std::byte> body = all.first(all.size() - sizeof key);
   Sha256 hash;

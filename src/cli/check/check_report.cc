@@ -6,8 +6,8 @@
 #include <array>
 
 #include "base/utf8.h"
+#include "base/version.h"
 #include "cli/one_line.h"
-#include "cli/version.h"
 
 namespace zinc {
 namespace {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/hub_library.h"
 #include "cli/hub_settings.h"
@@ -18,7 +19,6 @@
 #include "cli/open_page.h"
 #include "cli/output.h"
 #include "cli/serve_page.h"
-#include "cli/version.h"
 #include "hub/resolve.h"
 #include "server/api.h"
 #include "server/http_server.h"
