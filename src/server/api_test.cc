@@ -45,6 +45,17 @@ TEST_F(ApiTest, sampling_fields_reach_the_engine_and_nothing_is_added) {
   EXPECT_EQ(prompt.find("system"), std::string::npos) << "no system prompt that nobody asked for";
 }
 
+TEST_F(ApiTest, default_breakers_are_searched_once_for_a_model) {
+  const auto breakers = [&](json::object body) {
+    ask_json("/v1/chat/completions", with(std::move(body), "dry_multiplier", 0.8));
+    return scripted_.engine().last_request().answer.dry_breakers;
+  };
+  const auto first = breakers(chat("SAY[[x]]"));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(breakers(chat("SAY[[x]]")), first);
+  EXPECT_NE(breakers(with(chat("SAY[[x]]"), "dry_sequence_breakers", json::array{"x"})), first);
+}
+
 TEST_F(ApiTest, n_makes_that_many_choices_with_streams_of_their_own) {
   const json::object answer = ask_json("/v1/chat/completions", with(chat("SAY[[x]]"), "n", 3));
   EXPECT_EQ(answer.at("choices").get_array().size(), 3u);
@@ -321,10 +332,6 @@ TEST_F(ApiTest, long_texts_are_read_and_written_by_the_worker) {
   EXPECT_EQ(n_worked, 0);
   ask_json("/tokenize", {{"content", std::string(100000, 'x')}});
   EXPECT_EQ(n_worked, 1);
-}
-
-}  // namespace
-}  // namespace zinc
   const auto n_logprobs = [&](const std::string& text) {
     const json::object answer = ask_json("/v1/chat/completions", with(chat("SAY[[" + text + "]]"), "logprobs", true));
     return answer.at("choices").at(0).at("logprobs").at("content").get_array().size();
@@ -335,3 +342,7 @@ TEST_F(ApiTest, long_texts_are_read_and_written_by_the_worker) {
   for (int i = 0; i < 500; ++i) words += " x";
   EXPECT_GE(n_logprobs(words), 500u);
   EXPECT_EQ(n_worked, 2) << "long answers are written there too";
+}
+
+}  // namespace
+}  // namespace zinc
