@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "cli/one_line.h"
 #include "cli/peer_bench.h"
 
@@ -83,9 +84,6 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
 }
 
 Status run(const Options& options) {
-  if (tests_of(options).empty()) {
-    return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
-  }
   std::optional<PeerBench> peer;
   if (!options.against.empty()) {
     ZINC_TRY(parsed, PeerBench::parse(options.against));
@@ -110,29 +108,29 @@ void declare_list(CLI::App& app, const char* names, std::vector<int>& list, cons
   app.add_option(names, list, what)
       ->delimiter(',')
       ->allow_extra_args(false)  // the next word is not one of them
-      ->check(CLI::Range(0, most))
+      ->check(number_between(0, most))
       ->capture_default_str();
 }
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("models", options->models, kModelHelp);
+  app.add_option("model", options->models, kOptionalModelHelp);
   declare_list(app, "-p,--n-prompt", options->n_prompts, "tokens of the prompts read (0: none)", kMaxTokens);
   declare_list(app, "-n,--n-gen", options->n_gens, "tokens made one by one (0: none)", kMaxTokens);
   declare_list(app, "-d,--n-depth", options->depths, "tokens already in the cache", kMaxTokens);
   declare_list(app, "-t,--threads", options->n_threads, "CPU threads (0: one per core)", 1024);
   app.add_option("-r,--repetitions", options->n_rounds, "how often each is measured, after a warm-up")
-      ->check(CLI::Range(1, 1000))
+      ->check(number_between(1, 1000))
       ->capture_default_str();
   app.add_option("--against", options->against,
                  "a peer's program with llama-bench's options, run in turn with ours: 'llama-bench -fa 1'");
-  CLI::Option_group* form = app.add_option_group("form", "What is printed");
-  form->add_flag("--markdown", options->markdown, "a table (default)");
-  form->add_flag("--json", options->json, "a list with every sample");
-  form->require_option(0, 1);
+  CLI::Option* const table = app.add_flag("--markdown", options->markdown, "a table (default)");
+  CLI::Option* const list = app.add_flag("--json", options->json, "a list with every sample")->excludes(table);
+  for (CLI::Option* form : {table, list}) form->group("What is printed");
   declare_backend_options(app, options->model);
-  app.parse_complete_callback([&app, options] {  // `bench serve` names its own
-    if (options->models.empty() && app.get_subcommands().empty()) throw CLI::RequiredError("models");
+  check_usage(app, [options]() -> Status {
+    if (!tests_of(*options).empty()) return ok_status();
+    return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
   });
   app.footer(
       "-p, -n, -d and -t take lists: -d 0,4096. Figures are medians of the repetitions; spread is the largest minus "
@@ -140,7 +138,10 @@ std::function<Status()> declare(CLI::App& app) {
       "smallest, as a share of the median. GB/s counts weights (as in the file) and cache, each read once per step; "
       "the "
       "peaks are measured in the same run.");
-  return [options] { return run(*options); };
+  return [options] {
+    if (options->models.empty()) options->models.emplace_back();  // the default one
+    return run(*options);
+  };
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "cli/terminal_text.h"
@@ -41,6 +42,7 @@ struct Options {
 
 std::atomic<bool> g_interrupted = false;
 
+constexpr const char* kEmptyPrompt = "the prompt is empty; give a question as an argument or on standard input";
 constexpr size_t kMaxInputBytes = size_t{64} << 20;  // more than any model's context holds
 
 Result<std::string> read_input() {
@@ -62,6 +64,18 @@ Result<std::string> read_input() {
 void drop_last_newline(std::string& text) {
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
+}
+
+Status check_words(const Options& options) {
+  const std::vector<std::string>& words = options.positionals;
+  if (words.size() > 2) {
+    return fail(ErrorCode::invalid_input,
+                "{} words where a model and a prompt were expected; put the question in quotes: "
+                "zinc run [MODEL] 'PROMPT'",
+                words.size());
+  }
+  if (!words.empty() && words.back().empty() && !options.raw) return fail(ErrorCode::invalid_input, kEmptyPrompt);
+  return options.sampling.check();
 }
 
 // One word may be either: it is the model if it names one, else the prompt. Standard input is the prompt where none
@@ -88,9 +102,7 @@ Status sort_positionals(Options& options) {
     options.prompt = std::move(text);
     if (!options.raw) drop_last_newline(options.prompt);
   }
-  if (options.prompt.empty() && !options.raw) {
-    return fail(ErrorCode::invalid_input, "the prompt is empty; give a question as an argument or on standard input");
-  }
+  if (options.prompt.empty() && !options.raw) return fail(ErrorCode::invalid_input, kEmptyPrompt);
   return ok_status();
 }
 
@@ -216,19 +228,17 @@ Status run(Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option(
-         "model_and_prompt", options->positionals,
-         "[MODEL] [PROMPT]: a GGUF file, a name `zinc list` shows or a source like hf:ORG/REPO (else the default "
-         "model), and the question (else standard input)")
-      ->expected(0, 2)
+  app.add_option("model_and_prompt", options->positionals,
+                 "a GGUF file, a name `zinc list` shows or a source like hf:ORG/REPO (else the default "
+                 "model), and the question (else standard input)")
       ->option_text("[MODEL] [PROMPT]");
   app.add_option("--system", options->system, "the system message");
   app.add_flag("--raw", options->raw, "continue the prompt as it is, without the chat template");
   app.add_option("-n,--max-tokens", options->max_tokens, "stop after so many tokens (0: when the context is full)")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_between(0, 1 << 30))
       ->capture_default_str();
   app.add_option("-c,--context", options->context, "positions of the context (0: the model's own, at most 4096)")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_between(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
@@ -236,6 +246,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);
+  check_usage(app, [options] { return check_words(*options); });
   return [options] { return run(*options); };
 }
 
