@@ -12,7 +12,10 @@
 #include "cli/model_options.h"
 #include "cli/number_between.h"
 #include "cli/one_line.h"
+#include "cli/output.h"
 #include "cli/peer_bench.h"
+#include "gguf/gguf_file.h"
+#include "model/model.h"
 
 namespace zinc {
 namespace {
@@ -67,6 +70,7 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
                .backend = std::string(instance.backend_name()),
                .device = instance.backend().info().name,
                .arithmetic = {},
+               .kv_format = std::string(instance.kv_format().name),
                .n_threads = model.n_threads > 0 ? model.n_threads : default_thread_count()};
   for (const BenchTest& test : tests) {
     if (Status warm = bench.warm_up(test); !warm.ok()) return warm.error();
@@ -83,25 +87,42 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
   return run;
 }
 
+// What to measure, one after the other. A file that is no model is found here, not after the others were measured.
+Result<std::vector<ModelOptions>> models_of(const Options& options) {
+  std::vector<ModelOptions> models;
+  for (const std::string& name : options.models) {
+    ZINC_TRY(path, model_file(name));
+    ZINC_TRY(file, GgufFile::open(path));
+    ZINC_TRY(read, read_model(file));
+    for (const int n_threads : options.n_threads) {
+      models.push_back(options.model);
+      models.back().path = path.string();
+      models.back().n_threads = n_threads;
+    }
+  }
+  return models;
+}
+
 Status run(const Options& options) {
   std::optional<PeerBench> peer;
   if (!options.against.empty()) {
-    ZINC_TRY(parsed, PeerBench::parse(options.against));
-    peer = std::move(parsed);
+    ZINC_TRY(found, PeerBench::find(options.against));
+    peer = std::move(found);
   }
+  ZINC_TRY(models, models_of(options));
   std::vector<BenchRun> runs;
-  for (const std::string& name : options.models) {
-    ZINC_TRY(path, model_file(name));
-    for (const int n_threads : options.n_threads) {
-      ModelOptions model = options.model;
-      model.path = path.string();
-      model.n_threads = n_threads;
-      ZINC_TRY(measured, measure_model(options, model, peer));
-      runs.push_back(std::move(measured));
+  Status done = ok_status();
+  for (size_t i = 0; i < models.size() && done.ok(); ++i) {
+    Result<BenchRun> measured = measure_model(options, models[i], peer);
+    if (measured.ok()) {
+      runs.push_back(std::move(measured.value()));
+    } else {
+      done = measured.error();
     }
   }
-  fmt::print("{}", options.json ? to_pretty_json(bench_json(runs)) + "\n" : bench_markdown(runs));
-  return ok_status();
+  if (runs.empty()) return done;
+  const Status printed = write_output(options.json ? to_pretty_json(bench_json(runs)) + "\n" : bench_markdown(runs));
+  return printed.ok() ? done : printed;
 }
 
 void declare_list(CLI::App& app, const char* names, std::vector<int>& list, const char* what, int most) {

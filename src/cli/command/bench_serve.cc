@@ -91,13 +91,16 @@ Status run(const Options& options) {
   ZINC_TRY(mix, load_mix(options.mix_file));
   ZINC_TRY(runs, measure_all<LoadFigures>(
                      options, [&](const LoadPlan& plan) -> Result<LoadFigures> { return run_load(plan, mix); }));
-  if (Status printed = print(options, load_json(runs), load_markdown(runs)); !printed.ok()) return printed;
+  Status done = ok_status();
   for (const LoadFigures& figures : runs) {
-    if (figures.n_failed == figures.n_requests) {
-      return fail(ErrorCode::unavailable, "{}: no request was answered: {}", figures.target, figures.first_error);
-    }
+    if (figures.n_failed == 0 || !done.ok()) continue;
+    done = fail(ErrorCode::unavailable, "{}: {} of {} requests failed, the first with: {}", figures.target,
+                figures.n_failed, figures.n_requests, figures.first_error);
   }
-  return ok_status();
+  std::erase_if(runs, [](const LoadFigures& figures) { return figures.n_failed == figures.n_requests; });
+  if (runs.empty()) return done;
+  const Status printed = print(options, load_json(runs), load_markdown(runs));
+  return printed.ok() ? done : printed;
 }
 
 std::function<Status()> declare(CLI::App& app) {
