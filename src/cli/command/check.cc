@@ -26,7 +26,7 @@ Status run(const Options& options) {
   check_machine(report);
   check_gpus(report, "/");
   check_backends(report);
-  check_models(report, settings);
+  check_models(report, settings, !options.check.model.empty());
   check_model(report, settings, options.check, default_backend());
   const std::string text =
       options.json ? to_pretty_json(report.to_json()) + "\n" : report.to_text(shows_colours(STDOUT_FILENO));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/counted.h"
 #include "cli/command.h"
 #include "cli/hub_library.h"
 #include "cli/hub_settings.h"
@@ -120,10 +121,10 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
 }
 
 void announce(const ServedModel& model) {
-  note(
-      fmt::format("zinc: {}: context {}, {} requests at once, {} more may wait; {} MiB of weights, {} MiB of cache; {}",
-                  model.name, model.limits.context, model.limits.max_sequences, model.limits.queue_limit,
-                  model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20, to_json(model.facts)));
+  note(fmt::format("zinc: {}: context {}, {} at once, {} more may wait; {} MiB of weights, {} MiB of cache; {}",
+                   model.name, model.limits.context, counted(model.limits.max_sequences, "request"),
+                   model.limits.queue_limit, model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20,
+                   to_json(model.facts)));
   if (!model.limits.cache_note.empty()) note(fmt::format("zinc: {}: {}", model.name, model.limits.cache_note));
 }
 
