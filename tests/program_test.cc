@@ -371,6 +371,23 @@ TEST_F(ProgramTest, run_streams_the_text_it_reports) {
   EXPECT_TRUE(says(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens", "temp 0 (greedy)"}));
 }
 
+TEST_F(ProgramTest, run_says_what_cut_the_answer_short_and_what_allows_more) {
+  EXPECT_TRUE(says(shell("$ZINC run $MODEL --temp 0 hello -n 8").err, {"ended at the limit of 8 tokens", "-n"}));
+  const json::object whole = report("hello -n 8");
+  const int64_t n = whole.at("prompt_tokens").as_int64() + 4;
+  const std::string cut = shell(fmt::format("$ZINC run $MODEL --temp 0 hello -c {}", n)).err;
+  EXPECT_TRUE(says(cut, {fmt::format("context of {} positions is full", n), "-c"}));
+  const std::string stopped = shell("$ZINC run $MODEL --temp 0 hello -n 0 -c 2000 | head -c 5").err;
+  EXPECT_EQ(stopped.find("limit"), std::string::npos) << stopped;
+}
+
+TEST_F(ProgramTest, more_threads_than_cores_are_used_with_a_warning) {
+  const ProcessEnd many = shell("$ZINC run $MODEL hello -n 1 -t 1000");
+  EXPECT_EQ(many.exit_code, 0) << many.err;
+  EXPECT_TRUE(says(many.err, {"zinc: -t 1000", "this machine's"}));
+  EXPECT_EQ(shell("$ZINC run $MODEL hello -n 1 -t 1").err.find("cores"), std::string::npos);
+}
+
 TEST_F(ProgramTest, an_answer_can_be_made_again_from_what_is_reported_of_it) {
   const ProcessEnd first = shell("$ZINC run $MODEL hello -n 8 --json");
   const json::object drawn = parse_json(first.out).value().as_object();

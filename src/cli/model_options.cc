@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.h"
+#include "base/thread_pool.h"
 #include "cli/model_file.h"
 #include "cli/number_between.h"
+#include "cli/output.h"
 #include "tensor/format.h"
 
 namespace zinc {
@@ -51,6 +54,10 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
 
 Result<ModelInstance> load_model(const ModelOptions& options) {
   ZINC_TRY(file, model_file(options.path));
+  if (const int n_cores = default_thread_count(); options.n_threads > n_cores) {
+    note(fmt::format("zinc: -t {} is more than this machine's {}: fewer threads would be faster", options.n_threads,
+                     counted(n_cores, "core")));
+  }
   return ModelInstance::load(file, {.backend = is_auto(options) ? "" : options.backend,
                                     .n_threads = options.n_threads,
                                     .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format)});

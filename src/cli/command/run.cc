@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
@@ -125,11 +126,21 @@ Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInst
 
 std::string figures_of(const Generation& made, const SamplingParams& sampling, std::string_view origin) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
-  return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); {}{}",
-                     made.n_prompt_tokens, rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s),
-                     made.tokens.size(), rate(static_cast<size_t>(made.n_decode_steps), made.decode_s),
-                     stop_reason_name(made.reason), sampling_text(sampling),
-                     origin.empty() ? "" : fmt::format(" ({})", origin));
+  return fmt::format(
+      "prompt {}, {:.1f} tok/s; generated {}, {:.1f} tok/s ({}); {}{}", counted(made.n_prompt_tokens, "token"),
+      rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), counted(made.tokens.size(), "token"),
+      rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason),
+      sampling_text(sampling), origin.empty() ? "" : fmt::format(" ({})", origin));
+}
+
+// What cut the answer short, and the option that allows more; empty: it ended by itself.
+std::string cut_text(const Options& options, StopReason reason, int context) {
+  if (reason == StopReason::max_tokens) {
+    return fmt::format("zinc: the answer ended at the limit of {}; -n allows more (0: until the context is full)",
+                       counted(options.max_tokens, "token"));
+  }
+  if (reason != StopReason::context_full) return "";
+  return fmt::format("zinc: the answer ended where the context of {} positions is full; -c allows more", context);
 }
 
 std::string report_of(const Options& options, const SamplingParams& sampling, std::string_view origin,
@@ -214,6 +225,8 @@ Status answer(const Options& options) {
   if (!options.json) {
     note(device_text(options.model, model));
     note(figures_of(made.value(), sampling, options.sampling.takes_advice() ? advice.origin : ""));
+    const std::string cut = cut_text(options, made.value().reason, sequence.context());
+    if (!cut.empty()) note(cut);
   }
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
