@@ -233,6 +233,17 @@ const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_met
   return nullptr;
 }
 
+// Clients are given the address with or without /v1, and some end it with a slash.
+std::string Api::meant_path(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  for (const Route& route : kRoutes) {
+    const bool is_meant =
+        route.path == path || route.path == fmt::format("/v1{}", path) || fmt::format("/v1{}", route.path) == path;
+    if (is_meant) return std::string(route.path);
+  }
+  return {};
+}
+
 std::string Api::methods_of(std::string_view path) {
   std::string out = "OPTIONS";
   for (const Route& route : kRoutes) {
@@ -251,8 +262,10 @@ std::optional<ApiError> Api::find_fault(const HttpRequest& head) const {
   }
   if (route || names_model(head)) return {};
   if (is_other_method) return http_error(405, fmt::format("{} has no {}", head.path, head.method));
+  const std::string meant = meant_path(head.path);
   return http_error(404,
-                    fmt::format("there is no '{}'; the routes are listed at /openapi.json", head.path.substr(0, 100)));
+                    fmt::format("there is no '{}'; {}the routes are listed at /openapi.json", head.path.substr(0, 100),
+                                meant.empty() ? "" : fmt::format("did you mean {}? ", meant)));
 }
 
 std::optional<HttpResponse> Api::refuse_head(const HttpRequest& head) const {

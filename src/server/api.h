@@ -48,6 +48,7 @@ class Api {
  private:
   struct Route;
   static const Route kRoutes[];
+  static std::string meant_path(std::string_view path);  // of a route that is nearly this one; "": none is
   static std::string methods_of(std::string_view path);  // "OPTIONS, POST"
   std::optional<ApiError> find_fault(const HttpRequest& head) const;
   const Route* find_route(const HttpRequest& request, bool& is_other_method) const;

@@ -224,6 +224,17 @@ TEST_F(ApiTest, of_several_keys_each_goes_on_from_its_own_texts_only) {
   EXPECT_EQ(a, owner_of("/v1/embeddings", {{"input", "x"}}, "a"));
 }
 
+TEST_F(ApiTest, a_path_that_is_nearly_a_route_is_told_which) {
+  for (const auto& [path, meant] : {std::pair("/chat/completions", "/v1/chat/completions"),
+                                    {"/v1/messages/", "/v1/messages"},
+                                    {"/v1/tokenize", "/tokenize"},
+                                    {"/v1/v1/responses", "/v1/responses"}}) {
+    const std::string message = refusal(path, json::object(), "", 404);
+    EXPECT_NE(message.find(fmt::format("did you mean {}?", meant)), std::string::npos) << message;
+  }
+  EXPECT_EQ(refusal("/nowhere", json::object(), "", 404).find("did you mean"), std::string::npos);
+}
+
 TEST_F(ApiTest, full_queue_is_a_503_to_be_tried_again) {
   ScriptedModel full(ZINC_SOURCE_DIR, 4096, 0);
   Api api(full.models(), {},
