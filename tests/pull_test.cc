@@ -278,6 +278,15 @@ TEST_F(PullTest, a_model_by_its_address_is_listed_shown_used_and_removed) {
   EXPECT_EQ(zinc({"rm", "tiny-f32"}).exit_code, 1);
 }
 
+TEST_F(PullTest, what_a_fetched_file_says_of_itself_cannot_drive_the_terminal) {
+  const std::string model = TinyLlama{.architecture = "x\x1b[2J"}.file().bytes();
+  FaultServer server([&](const ServedRequest& request) { return honest_reply(request, {.bytes = model}); });
+  const ProcessEnd end = zinc({"pull", server.url("/odd.gguf")});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_TRUE(says(end.err, {"cannot run it", "x\\u001b[2J"}));
+  EXPECT_EQ(end.err.find('\x1b'), std::string::npos);
+}
+
 TEST_F(PullTest, wrong_names_are_refused_in_one_line) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"pull", "qwen3-8"},
