@@ -107,6 +107,13 @@ Status check_options(Options& options) {
   return ok_status();
 }
 
+// A name may be a source, with slashes.
+std::string cache_file_name(std::string_view name) {
+  std::string file;
+  for (const char c : name) file += c == '/' ? "%2F" : std::string(1, c);
+  return file + ".cache";
+}
+
 Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const std::string& name,
                                                   const std::string& path) {
   ModelOptions model_options = options.model;
@@ -114,7 +121,7 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
   ZINC_TRY(model, load_model(model_options));
   note(fmt::format("zinc: {}: {}", name, device_text(model_options, model)));
   EngineOptions engine_options = options.engine;
-  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / (name + ".cache");
+  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / cache_file_name(name);
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
   return std::make_unique<EngineThread>(std::move(engine));
 }
