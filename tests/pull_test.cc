@@ -243,6 +243,21 @@ TEST_F(PullTest, an_interrupt_says_that_it_can_go_on) {
   EXPECT_TRUE(fs::exists(folder("large") / "large.gguf.journal"));
 }
 
+TEST_F(PullTest, an_unfinished_download_is_shown_and_removed_by_its_source) {
+  const std::string model = large_model();
+  const std::atomic<bool> is_held = true;
+  FaultServer server(unevenly_paced(model, is_held));
+  const std::string source = server.url("/large.gguf");
+  const pid_t child = start({"pull", source});
+  while (server.requests().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(child, SIGINT);
+  wait_for(child);
+  EXPECT_TRUE(says(zinc({"list"}).err, {"unfinished: large;", "zinc pull " + source, "zinc rm large"}));
+  EXPECT_EQ(zinc({"rm", source}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder("large")));
+  EXPECT_EQ(zinc({"list"}).err, "");
+}
+
 TEST_F(PullTest, an_interrupt_ends_waiting_for_another_process) {
   const std::string model = large_model();
   const std::atomic<bool> is_held = true;
