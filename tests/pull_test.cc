@@ -243,6 +243,18 @@ TEST_F(PullTest, an_interrupt_says_that_it_can_go_on) {
   EXPECT_TRUE(fs::exists(folder("large") / "large.gguf.journal"));
 }
 
+TEST_F(PullTest, an_interrupt_while_a_server_fetches_its_model_says_so_too) {
+  const std::string model = large_model();
+  const std::atomic<bool> is_held = true;
+  FaultServer server(unevenly_paced(model, is_held));
+  const pid_t child = start({"serve", "--port", "0", server.url("/large.gguf")});
+  while (server.requests().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(child, SIGINT);
+  const int status = wait_for(child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  EXPECT_TRUE(says(contents(root_ / "log"), {"interrupted", "goes on from there"}));
+}
+
 TEST_F(PullTest, an_unfinished_download_is_shown_and_removed_by_its_source) {
   const std::string model = large_model();
   const std::atomic<bool> is_held = true;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/held_interrupt.h"
 #include "cli/command.h"
 #include "cli/hub_library.h"
 #include "cli/hub_settings.h"
@@ -141,7 +142,14 @@ Status serve(Options& options) {
   ZINC_TRY(named, name_models(options.models));
   options.api.build = {{"version", version_text()}};
 
-  ZINC_TRY(server, HttpServer::listen(options.listen, options.api.limits));
+  ZINC_TRY(server, [&] {
+    const HeldInterrupt leaves_it_to_us;  // its threads do, so that a Ctrl-C waits while a model is fetched
+    return HttpServer::listen(options.listen, options.api.limits);
+  }());
+  for (NamedModel& model : named) {
+    ZINC_TRY(path, model_file(model.path));
+    model.path = path.string();
+  }
   ModelList models;
   HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
     return load_engine(options, name, path);
@@ -156,8 +164,7 @@ Status serve(Options& options) {
            .is_draining = [&server] { return server->is_draining(); },
            .n_connections = [&server] { return server->n_connections(); }});
   for (const NamedModel& model : named) {
-    ZINC_TRY(path, model_file(model.path));
-    if (Status loaded = library.load_now(model.name, path.string()); !loaded.ok()) return loaded;
+    if (Status loaded = library.load_now(model.name, model.path); !loaded.ok()) return loaded;
     announce(*models.find(model.name));
   }
   server->set_handlers(
