@@ -70,7 +70,6 @@ TEST_F(GraphCommand, wrong_usage_exits_with_two) {
                             "--tokens 99999999999999999999", "--kv q9"}) {
     EXPECT_EQ(graph(wrong).exit_code, 2) << wrong;
   }
-  EXPECT_EQ(run("").exit_code, 2);
 }
 
 TEST_F(GraphCommand, what_the_file_cannot_give_is_one_line_and_exit_code_one) {

@@ -168,14 +168,19 @@ TEST_F(ProgramTest, wrong_usage_exits_with_two_and_says_why_on_standard_error) {
                                         {"--no-such-option"},
                                         {"debug"},
                                         {"debug", "no-such-command"},
-                                        {"inspect"},
                                         {"inspect", model, "--no-such-option"},
                                         {"inspect", model, "one file too many"},
-                                        {"graph"},
+                                        {"perplexity", model},
                                         {"run", model, "hello", "--temp", "hot"},
                                         {"run", model, "hello", "--top-k", "1.5"},
                                         {"run", model, "hello", "-n"},
                                         {"run", model, "hello", "--seed", "x"},
+                                        {"run", model, "hello", "--temp", "5"},
+                                        {"run", model, "hello", "--top-k", "-1"},
+                                        {"run", model, "hello", "--device", "gpu"},
+                                        {"run", model, ""},
+                                        {"run", "why", "is", "the", "sky", "blue"},
+                                        {"chat", model, "--min-p", "2"},
                                         {"debug", "eval"},
                                         {"debug", "eval", model, "--tokens"}};
   for (const Arguments& arguments : wrong) {
@@ -198,6 +203,49 @@ TEST_F(ProgramTest, a_wrong_word_is_named_beside_the_help_that_lists_the_right_o
     const ProcessEnd end = zinc({"run", kModel, "hello", "--seed", seed});
     EXPECT_EQ(end.exit_code, 2) << seed;
     EXPECT_TRUE(says(end.err, {"--seed", "18446744073709551615"})) << seed;
+  }
+}
+
+TEST_F(ProgramTest, a_mistake_is_told_with_what_was_probably_meant) {
+  EXPECT_TRUE(says(zinc({"run", "why", "is", "the", "sky", "blue"}).err, {"5 words", "quotes", "'PROMPT'"}));
+  EXPECT_TRUE(says(zinc({"run", kModel, "hi", "--tempp", "1"}).err, {"'--tempp' is no option", "`--temp`"}));
+  EXPECT_TRUE(says(zinc({"run", kModel, "hi", "-n", "abc"}).err, {"--max-tokens", "'abc' is no whole number"}));
+  EXPECT_TRUE(says(zinc({"run", kModel, "hi", "-n", "-3"}).err, {"'-3' is no whole number from 0"}));
+  EXPECT_TRUE(says(zinc({"run", "-m", kModel, "-p", "hi"}).err, {"`zinc run MODEL 'PROMPT'`"}));
+  EXPECT_TRUE(says(zinc({"model", "list"}).err, {"'model' is no command", "`zinc list`", "`zinc --help`"}));
+  EXPECT_TRUE(says(zinc({"models"}).err, {"'models' is no command", "`zinc list`"}));
+  EXPECT_TRUE(says(zinc({"help"}).err, {"`zinc --help`"}));
+  EXPECT_TRUE(says(zinc({"version"}).err, {"`zinc --version`"}));
+  EXPECT_TRUE(says(zinc({"-v"}).err, {"'-v' is no option", "`zinc --version`"}));
+}
+
+TEST_F(ProgramTest, help_names_arguments_and_options_as_they_are_typed) {
+  const auto help = [this](Arguments arguments) {
+    arguments.push_back("--help");
+    return zinc(arguments).out;
+  };
+  EXPECT_TRUE(says(help({"run"}), {"zinc run [OPTIONS] [MODEL] [PROMPT]\n", "\n  [MODEL] [PROMPT] ",
+                                   "-n,--max-tokens N [512]", "--think,--no-think "}));
+  EXPECT_TRUE(says(help({"bench"}), {"zinc bench [OPTIONS] [MODEL...] [SUBCOMMAND]\n", "--n-prompt N [512]"}));
+  EXPECT_TRUE(says(help({"perplexity"}), {"zinc perplexity [OPTIONS] MODEL FILE\n"}));
+  EXPECT_TRUE(says(help({"graph"}), {"zinc graph [OPTIONS] [MODEL]\n", "What is printed:\n  --json "}));
+  EXPECT_TRUE(says(help({"bench", "serve"}), {"zinc bench serve [OPTIONS] URL|MODEL...\n"}));
+  for (const char* command : {"run", "chat", "serve", "bench", "graph", "list"}) {
+    const std::string text = help({command});
+    for (const char* internal : {"(0x)", "[[", "{false}", "Option Group", "Excludes"}) {
+      EXPECT_EQ(text.find(internal), std::string::npos) << command << ": " << internal;
+    }
+  }
+}
+
+TEST_F(ProgramTest, a_command_without_a_model_takes_the_default_one) {
+  for (const char* command : {"chat", "serve --port 0", "bench", "inspect", "graph"}) {
+    const ProcessEnd end = run_to_the_end(
+        {.argv = {"sh", "-c", fmt::format("{} {}", ZINC_PROGRAM, command)},
+         .environment = {
+             {"HF_HUB_OFFLINE", "1"}, {"XDG_CACHE_HOME", folder_.string()}, {"XDG_CONFIG_HOME", folder_.string()}}});
+    EXPECT_EQ(end.exit_code, 1) << command << ": " << end.err;
+    EXPECT_TRUE(says(end.err, {"smollm2", "not on this machine"})) << command;
   }
 }
 
@@ -312,6 +360,23 @@ TEST_F(ProgramTest, run_streams_the_text_it_reports) {
   EXPECT_TRUE(says(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens", "temp 0 (greedy)"}));
 }
 
+TEST_F(ProgramTest, run_says_what_cut_the_answer_short_and_what_allows_more) {
+  EXPECT_TRUE(says(shell("$ZINC run $MODEL --temp 0 hello -n 8").err, {"ended at the limit of 8 tokens", "-n"}));
+  const json::object whole = report("hello -n 8");
+  const int64_t n = whole.at("prompt_tokens").as_int64() + 4;
+  const std::string cut = shell(fmt::format("$ZINC run $MODEL --temp 0 hello -c {}", n)).err;
+  EXPECT_TRUE(says(cut, {fmt::format("context of {} positions is full", n), "-c"}));
+  const std::string stopped = shell("$ZINC run $MODEL --temp 0 hello -n 0 -c 2000 | head -c 5").err;
+  EXPECT_EQ(stopped.find("limit"), std::string::npos) << stopped;
+}
+
+TEST_F(ProgramTest, more_threads_than_cores_are_used_with_a_warning) {
+  const ProcessEnd many = shell("$ZINC run $MODEL hello -n 1 -t 1000");
+  EXPECT_EQ(many.exit_code, 0) << many.err;
+  EXPECT_TRUE(says(many.err, {"zinc: -t 1000", "this machine's"}));
+  EXPECT_EQ(shell("$ZINC run $MODEL hello -n 1 -t 1").err.find("cores"), std::string::npos);
+}
+
 TEST_F(ProgramTest, an_answer_can_be_made_again_from_what_is_reported_of_it) {
   const ProcessEnd first = shell("$ZINC run $MODEL hello -n 8 --json");
   const json::object drawn = parse_json(first.out).value().as_object();
@@ -356,7 +421,7 @@ TEST_F(ProgramTest, keys_and_values_that_a_backend_cannot_keep_are_refused_with_
 }
 
 TEST_F(ProgramTest, an_empty_or_unreadable_prompt_is_refused) {
-  EXPECT_TRUE(says(refusal({"run", kModel, ""}), {"prompt is empty"}));
+  EXPECT_TRUE(says(zinc({"run", kModel, ""}).err, {"prompt is empty"}));
   EXPECT_TRUE(says(refusal({"run", kModel, "--raw", ""}), {"prompt is empty"}));
   for (const char* input : {"</dev/null", "<.", "<&-", "</dev/zero"}) {
     const ProcessEnd end = shell(fmt::format("$ZINC run $MODEL {}", input));

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "base/subprocess.h"
 #include "tests/support/fault_server.h"
 #include "tests/support/says.h"
@@ -315,6 +316,24 @@ TEST_F(PullTest, what_a_fetched_file_says_of_itself_cannot_drive_the_terminal) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_TRUE(says(end.err, {"cannot run it", "x\\u001b[2J"}));
   EXPECT_EQ(end.err.find('\x1b'), std::string::npos);
+}
+
+TEST_F(PullTest, a_model_that_a_program_has_open_is_not_removed) {
+  const std::string model = TinyLlama{}.file().bytes();
+  FaultServer server([&](const ServedRequest& request) { return honest_reply(request, {.bytes = model}); });
+  ASSERT_EQ(zinc({"pull", server.url("/Tiny-F32.gguf")}).exit_code, 0);
+  const Result<json::value> shown = parse_json(zinc({"show", "tiny-f32", "--json"}).out);
+  ASSERT_TRUE(shown.ok());
+  const fs::path path(std::string(shown.value().at("path").as_string()));
+  {
+    const Result<MappedFile> in_use = MappedFile::open(path);
+    const ProcessEnd end = zinc({"rm", "tiny-f32"});
+    EXPECT_EQ(end.exit_code, 1);
+    EXPECT_TRUE(says(end.err, {"tiny-f32 is in use", "stop it first"}));
+    EXPECT_TRUE(fs::exists(path));
+  }
+  EXPECT_EQ(zinc({"rm", "tiny-f32"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST_F(PullTest, wrong_names_are_refused_in_one_line) {

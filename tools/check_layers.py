@@ -19,10 +19,11 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend/vulkan": "base tensor graph backend",
     "cache": "base graph backend",
     "sample": "base graph text",
-    "engine": "base tensor gguf text graph model backend cache sample",
+    "constrain": "base text sample",
+    "engine": "base tensor gguf text graph model backend cache sample constrain",
     "hub": "base tensor gguf graph model",
-    "server": "base text graph engine",
-    "cli": "base tensor gguf text graph model backend sample engine hub server",
+    "server": "base text graph constrain engine",
+    "cli": "base tensor gguf text graph model backend sample constrain engine hub server",
 }
 SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".mm", ".metal"}
 

@@ -1,4 +1,5 @@
-// A whole file mapped read-only. Movable, not copyable; the bytes live as long as the MappedFile.
+// A whole file mapped read-only. Movable, not copyable; the bytes live as long as the MappedFile, and so does a lock
+// on the file, by which other processes see that it is in use.
 // Immutable: any number of threads may read.
 #pragma once
 
@@ -24,8 +25,12 @@ class MappedFile {
   void release_pages(std::span<const std::byte> part) const;
 
  private:
-  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  MappedFile(std::span<const std::byte> bytes, int fd) : bytes_(bytes), fd_(fd) {}
   std::span<const std::byte> bytes_;
+  int fd_;
 };
+
+// Whether a MappedFile of any process has it. Says no where the file system knows no locks.
+bool is_mapped(const std::filesystem::path& path);
 
 }  // namespace zinc

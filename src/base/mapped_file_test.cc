@@ -20,6 +20,21 @@ std::string text_of(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+TEST_F(MappedFileTest, a_file_is_mapped_while_anyone_has_it) {
+  const std::filesystem::path path = write("data", "bytes");
+  EXPECT_FALSE(is_mapped(path));
+  {
+    const Result<MappedFile> first = MappedFile::open(path);
+    EXPECT_TRUE(is_mapped(path));
+    Result<MappedFile> second = MappedFile::open(path);
+    ASSERT_TRUE(first.ok() && second.ok());
+    const MappedFile moved = std::move(second.value());
+    EXPECT_TRUE(is_mapped(path));
+  }
+  EXPECT_FALSE(is_mapped(path));
+  EXPECT_FALSE(is_mapped(folder_ / "absent"));
+}
+
 TEST_F(MappedFileTest, bytes_are_those_of_the_file) {
   std::string bytes(100'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 % 251);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/printable.h"
+#include "cli/version.h"
 
 namespace zinc {
 namespace {
@@ -84,6 +85,9 @@ json::object row_json(const BenchRun& run, const BenchRow& row) {
                      {"bytes_per_token", row.cost_per_token.memory_only_bytes()},
                      {"flops_per_token", row.cost_per_token.flops},
                      {"device", run.device},
+                     {"kv_format", run.kv_format},
+                     {"version", program_version()},
+                     {"commit", program_commit()},
                      {"peak_bytes_per_second", share_or_null(run.read_bytes_per_s.median())},
                      {"peak_flops_per_second", share_or_null(run.flops_per_s.median())},
                      {"peak_arithmetic", run.arithmetic},

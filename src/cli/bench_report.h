@@ -19,7 +19,7 @@ struct BenchRow {
 
 // The tests of one model with one number of threads, and the peaks measured between them.
 struct BenchRun {
-  std::string model, backend, device, arithmetic;
+  std::string model, backend, device, arithmetic, kv_format;
   int n_threads = 0;
   Samples read_bytes_per_s = {}, flops_per_s = {};
   size_t file_bytes = 0, cache_bytes = 0, activation_bytes = 0, resident_bytes = 0;  // the last after the tests

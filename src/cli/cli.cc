@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -53,35 +54,65 @@ const CLI::App& named_app(const CLI::App& app) {
   return chosen.empty() ? app : named_app(*chosen.front());
 }
 
-// What was probably meant instead of a word that `app` does not know.
-std::string suggestion(const CLI::App& app, const std::string& word) {
+// What other programs call a thing, and what it is called here.
+struct Habit {
+  std::string_view command, word, meant;
+};
+constexpr Habit kHabits[] = {{"zinc", "ls", "zinc list"},
+                             {"zinc", "model", "zinc list"},
+                             {"zinc", "models", "zinc list"},
+                             {"zinc", "version", "zinc --version"},
+                             {"zinc", "-v", "zinc --version"},
+                             {"zinc chat", "-m", "zinc chat MODEL"},
+                             {"zinc run", "-m", "zinc run MODEL 'PROMPT'"},
+                             {"zinc run", "-p", "zinc run MODEL 'PROMPT'"},
+                             {"zinc serve", "-m", "zinc serve MODEL"}};
+
+// What was probably meant instead of a word that `app`, reached by `path`, does not know.
+std::optional<std::string> meant_instead(const CLI::App& app, const std::string& path, const std::string& word) {
+  for (const Habit& habit : kHabits) {
+    if (habit.command == path && habit.word == word) return std::string(habit.meant);
+  }
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!command->get_name().empty()) names.push_back(command->get_name());
+    names.push_back(command->get_name());
   }
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   std::erase_if(names, [&](const std::string& name) { return name.starts_with('-') != word.starts_with('-'); });
-  const std::optional<std::string> meant = nearest_name(word.substr(0, word.find('=')), names);
-  return meant ? fmt::format("; did you mean {}?", *meant) : "";
+  return nearest_name(word.substr(0, word.find('=')), names);
 }
 
 // One line that says what was wrong and where the right usage is.
 std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
-  const CLI::App& app = named_app(root);
+  const CLI::App& app = root.remaining().empty() ? named_app(root) : root;  // else a word before the command
   std::string path = app.get_name();
   for (const CLI::App* a = app.get_parent(); a; a = a->get_parent()) path = a->get_name() + " " + path;
-  std::string what = error.what();
-  const std::vector<std::string> unknown = root.remaining(true);
-  if (app.get_require_subcommand_min() > 0) {  // a group, and none of its commands followed
-    what = unknown.empty() ? "a command is missing" : fmt::format("'{}' is no command", unknown.front());
+  // An unknown option first: the word after it counts as one too many.
+  std::vector<std::string> unknown = root.remaining(true);
+  std::ranges::stable_partition(unknown, [](const std::string& word) { return word.starts_with('-'); });
+  const bool is_group = app.get_require_subcommand_min() > 0;
+  std::string what = is_group ? "a command is missing" : one_line(error.what()), hint;
+  if (!unknown.empty()) {
+    const std::string& word = unknown.front();
+    const bool is_option = word.starts_with('-');
+    what = fmt::format("'{}' is {}", one_line(word),
+                       is_option  ? "no option"
+                       : is_group ? "no command"
+                                  : "a word too many");
+    if (const auto meant = meant_instead(app, path, word)) hint = fmt::format("did you mean `{}`? ", *meant);
   }
-  if (!unknown.empty()) what += suggestion(app, unknown.front());
-  return fmt::format("zinc: {}; `{} --help` lists what is possible", one_line(what), path);
+  return fmt::format("zinc: {}; {}`{} --help` lists what is possible", what, hint, path);
 }
 
 }  // namespace
+
+void check_usage(CLI::App& app, std::function<Status()> check) {
+  app.parse_complete_callback([check = std::move(check)] {
+    if (const Status right = check(); !right.ok()) throw CLI::ValidationError(right.error().message);
+  });
+}
 
 int run_cli(int argc, char** argv) {
   if (const auto folder = cache_folder(); folder.ok()) keep_caches_in(folder.value());

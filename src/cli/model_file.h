@@ -29,5 +29,6 @@ Result<Pulled> pull_with_progress(const HubSettings& settings, const ModelRefere
 
 inline constexpr const char* kModelHelp =
     "a GGUF file, a name `zinc list` shows, or hf:ORG/REPO[:FILE], https://..., pip:PACKAGE, ollama:NAME";
+inline const std::string kOptionalModelHelp = std::string(kModelHelp) + " (else the default model)";
 
 }  // namespace zinc

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.h"
+#include "base/thread_pool.h"
 #include "cli/model_file.h"
+#include "cli/number_between.h"
+#include "cli/output.h"
 #include "tensor/format.h"
 
 namespace zinc {
@@ -29,20 +33,31 @@ void declare_backend_options(CLI::App& app, ModelOptions& options) {
   const std::string usual = options.backend.empty() ? "auto, the fastest that is usable" : options.backend;
   app.add_option("--device,--backend", options.backend,
                  fmt::format("what computes: auto, {}; cuda:N and vulkan:NAME say which card (default: {})",
-                             backend_names(), usual));
-  declare_kv_option(app, options.kv_format,
-                    "how keys and values are kept: f32, f16, q8_0, or fp8 on cuda (default: what the backend prefers)");
+                             backend_names(), usual))
+      ->check(
+          [](const std::string& name) {
+            const Result<const BackendInfo*> known = find_backend(name);
+            return name.empty() || name == "auto" || known.ok() ? std::string() : known.error().message;
+          },
+          "");
+  declare_kv_option(
+      app, options.kv_format,
+      "how keys and values are kept: f32, f16, q8_0, or fp8 on cuda and reference (default: what the backend prefers)");
 }
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {
   declare_backend_options(app, options);
   app.add_option("-t,--threads", options.n_threads, "CPU threads (0: one per core)")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
+      ->check(number_between(0, 1024));
 }
 
 Result<ModelInstance> load_model(const ModelOptions& options) {
   ZINC_TRY(file, model_file(options.path));
+  if (const int n_cores = default_thread_count(); options.n_threads > n_cores) {
+    note(fmt::format("zinc: -t {} is more than this machine's {}: fewer threads would be faster", options.n_threads,
+                     counted(n_cores, "core")));
+  }
   return ModelInstance::load(file, {.backend = is_auto(options) ? "" : options.backend,
                                     .n_threads = options.n_threads,
                                     .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format)});

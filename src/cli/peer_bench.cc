@@ -45,10 +45,14 @@ Result<double> read_peer_speed(std::string_view text, const BenchTest& test) {
               test.n_prompt, test.n_gen, test.depth);
 }
 
-Result<PeerBench> PeerBench::parse(const std::string& command) {
+Result<PeerBench> PeerBench::find(const std::string& command) {
   std::vector<std::string> words = CLI::detail::split_up(command);
   std::erase(words, "");
   if (words.empty()) return fail(ErrorCode::invalid_input, "--against names no program; expected a llama-bench");
+  ZINC_TRY(lookup, run_process({.argv = {"sh", "-c", "command -v \"$0\"", words[0]}}));
+  if (lookup.exit_code != 0) {
+    return fail(ErrorCode::not_found, "--against: there is no program {}; expected a llama-bench", words[0]);
+  }
   return PeerBench(std::move(words));
 }
 

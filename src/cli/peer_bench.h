@@ -10,8 +10,8 @@ namespace zinc {
 
 class PeerBench {
  public:
-  // `command` is split at blanks, quotes keep them; there is no shell.
-  static Result<PeerBench> parse(const std::string& command);
+  // `command` is split at blanks, quotes keep them; there is no shell. Its program must be there.
+  static Result<PeerBench> find(const std::string& command);
 
   // One run of one test: COMMAND -m model -p .. -n .. -d .. -r 1 -t .. -o json.
   Result<double> tokens_per_s(const std::string& model, const BenchTest& test, int n_threads) const;

@@ -12,18 +12,8 @@
 namespace zinc {
 namespace {
 
-// CLI11 keeps a group of options as a command without a name.
 std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
-}
-
-std::vector<const CLI::Option*> options_of(const CLI::App& app) {
-  std::vector<const CLI::Option*> options = app.get_options();
-  for (const CLI::App* group : app.get_subcommands([](const CLI::App* each) { return each->get_name().empty(); })) {
-    const std::vector<const CLI::Option*> more = group->get_options();
-    options.insert(options.end(), more.begin(), more.end());
-  }
-  return options;
+  return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
 // `app` and everything below it, with the words that lead there: "", "run", "debug eval".
@@ -62,13 +52,12 @@ std::string roff(const std::string& text) {
 
 std::string man_options(const CLI::App& app) {
   std::string text;
-  for (const CLI::Option* option : options_of(app)) {
+  for (const CLI::Option* option : app.get_options()) {
     const std::string names = joined(spellings(*option), ", ");
-    const std::string value = value_text(*option);
-    text += fmt::format(".TP\n\\fB{}\\fR \\fI{}\\fR\n{}", roff(names.empty() ? "" : names),
-                        roff(names.empty() && value == "TEXT" ? option->get_name() : value),
+    text += fmt::format(".TP\n\\fB{}\\fR \\fI{}\\fR\n{}", roff(names),
+                        roff(names.empty() ? argument_text(*option) : value_text(*option)),
                         roff(option->get_description()));
-    if (!option->get_default_str().empty()) text += fmt::format(" (default: {})", roff(option->get_default_str()));
+    if (!default_text(*option).empty()) text += fmt::format(" (default: {})", roff(default_text(*option)));
     text += "\n";
   }
   return text;
@@ -111,7 +100,7 @@ zinc check
 std::vector<std::string> words_of(const CLI::App& app) {
   std::vector<std::string> words;
   for (const CLI::App* command : commands_of(app)) words.push_back(command->get_name());
-  for (const CLI::Option* option : options_of(app)) {
+  for (const CLI::Option* option : app.get_options()) {
     for (std::string& name : spellings(*option)) words.push_back(std::move(name));
   }
   return words;
@@ -143,7 +132,7 @@ void visit_values(const CLI::App& root,
                   const std::function<void(const std::string& path, const std::vector<std::string>& names,
                                            const std::string& values)>& take) {
   visit(root, "", [&](const CLI::App& app, const std::string& path) {
-    for (const CLI::Option* option : options_of(app)) {
+    for (const CLI::Option* option : app.get_options()) {
       if (const std::string values = values_of(*option); !values.empty()) take(path, spellings(*option), values);
     }
   });
@@ -232,7 +221,7 @@ std::string zsh_completion(const CLI::App& root) {
       return "      " + quoted_word(replace_all(name, ":", "\\:") + ":" + first_sentence(help)) + "\n";
     };
     for (const CLI::App* command : commands_of(app)) commands += entry(command->get_name(), command->get_description());
-    for (const CLI::Option* option : options_of(app)) {
+    for (const CLI::Option* option : app.get_options()) {
       for (const std::string& name : spellings(*option)) options += entry(name, option->get_description());
     }
     cases += fmt::format("    {})\n    commands=(\n{}    ) options=(\n{}    ) ;;\n",
@@ -291,7 +280,7 @@ end
     for (const CLI::App* command : commands_of(app)) {
       text += fmt::format("{} -f -a {} -d {}\n", start, command->get_name(), quoted_word(command->get_description()));
     }
-    for (const CLI::Option* option : options_of(app)) {
+    for (const CLI::Option* option : app.get_options()) {
       std::string names;
       for (const std::string& name : option->get_snames()) names += " -s " + name;
       for (const std::string& name : option->get_lnames()) names += " -l " + name;

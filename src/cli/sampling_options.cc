@@ -34,6 +34,8 @@ SamplingParams SamplingOptions::settle(const SamplingAdvice& advice) const {
   return out;
 }
 
+Status SamplingOptions::check() const { return validate(settle({}), /*n_vocab=*/0); }
+
 bool SamplingOptions::takes_advice() const {
   if (temperature && *temperature <= kGreedyTemperature) return false;  // then nothing else matters
   return !temperature || !top_k || !top_p || !min_p || !repeat_penalty || !presence_penalty;

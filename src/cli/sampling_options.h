@@ -20,6 +20,7 @@ struct SamplingOptions {
 
   // All of it: what was given, else the advice; a drawn seed.
   SamplingParams settle(const SamplingAdvice& advice) const;
+  Status check() const;       // whether every number that was given is in its range
   bool takes_advice() const;  // whether any of it that matters is not given
 };
 

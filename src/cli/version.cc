@@ -4,6 +4,8 @@
 
 namespace zinc {
 
-std::string version_text() { return fmt::format("zinc {} ({})", ZINC_VERSION, ZINC_COMMIT); }
+std::string_view program_version() { return ZINC_VERSION; }
+std::string_view program_commit() { return ZINC_COMMIT; }
+std::string version_text() { return fmt::format("zinc {} ({})", program_version(), program_commit()); }
 
 }  // namespace zinc

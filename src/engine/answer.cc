@@ -26,6 +26,7 @@ Answer::Answer(const Tokenizer& tokenizer, AnswerOptions options, std::span<cons
       opening_({options_.thinking.opens}),
       closing_({options_.thinking.closes}),
       thinks_(options_.thinking.starts_open && !options_.thinking.closes.empty()) {
+  if (options_.form.constraint) form_.emplace(options_.form, tokenizer);
   if (!options_.dry_breakers) options_.dry_breakers = find_dry_breakers(options_.sampling, tokenizer);
 }
 
@@ -33,11 +34,26 @@ Result<TokenId> Answer::choose(std::span<float> logits, Sampler& sampler) {
   const ThinkingBudget& thinking = options_.thinking;
   const bool is_out = thinks_ && thinking.max_tokens >= 0 && n_thought_ >= thinking.max_tokens;
   if ((is_out || n_forced_ > 0) && n_forced_ < thinking.when_out.size()) return thinking.when_out[n_forced_++];
-  return sampler.pick(logits, options_.sampling,
-                      {.history = tokens_,
-                       .position = tokens_.size(),
-                       .stream = options_.stream,
-                       .dry_breakers = options_.dry_breakers.get()});
+  const Draw draw{.history = tokens_,
+                  .position = tokens_.size(),
+                  .stream = options_.stream,
+                  .dry_breakers = options_.dry_breakers.get()};
+  return form_ ? choose_in_form(logits, sampler, draw) : sampler.pick(logits, options_.sampling, draw);
+}
+
+// Where the most likely token is wanted and allowed, what else is allowed does not matter.
+Result<TokenId> Answer::choose_in_form(std::span<float> logits, Sampler& sampler, Draw draw) {
+  if (options_.sampling.temperature <= kGreedyTemperature) {
+    ZINC_TRY(likely, sampler.pick(logits, options_.sampling, draw));
+    ZINC_TRY(is_allowed, form_->allows(likely));
+    if (is_allowed) return likely;
+  }
+  ZINC_TRY(allowed, form_->allowed());
+  draw.allowed = allowed;
+  Result<TokenId> picked = sampler.pick(logits, options_.sampling, draw);
+  if (picked.ok()) return picked;
+  return fail(ErrorCode::invalid_input, "no token can be chosen at position {} that the answer's form allows",
+              draw.position);
 }
 
 // The token that opens a thought is not part of it, the one that closes it is.
@@ -54,13 +70,17 @@ void Answer::follow_thought(TokenId id) {
 }
 
 std::optional<TokenDraw> Answer::device_draw(size_t position) const {
-  if (options_.n_top_logprobs >= 0 || options_.thinking.max_tokens >= 0) return std::nullopt;
+  if (options_.n_top_logprobs >= 0 || options_.thinking.max_tokens >= 0 || form_) return std::nullopt;
   return zinc::device_draw(options_.sampling, position, options_.stream);
 }
 
 Result<Answer::Step> Answer::push(std::span<float> logits, Sampler& sampler, bool has_room) {
   ZINC_TRY(id, choose(logits, sampler));
-  const Step step = push(id, has_room);
+  Step step = push(id, has_room);
+  if (step.in_answer && form_) {
+    ZINC_TRY(is_complete, form_->take(id));
+    if (is_complete && step.reason != StopReason::stop_string) step.reason = StopReason::end_token;
+  }
   if (step.in_answer && options_.n_top_logprobs >= 0) {
     sampler.logprobs(logits, id, options_.n_top_logprobs, logprobs_);
     last_.logprob = logprobs_.chosen;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/answer_form.h"
 #include "graph/sampling_params.h"
 #include "sample/sampler.h"
 #include "sample/token_set.h"
@@ -40,6 +41,7 @@ struct AnswerOptions {
   int n_top_logprobs = -1;    // alternatives per token; 0: the token's own only, -1: no log-probabilities at all
   uint64_t stream = 0;        // tells apart answers to one prompt that have the same seed
   ThinkingBudget thinking = {};
+  AnswerForm form = {};
   // The tokens that hold a DRY breaker, where somebody has found them already: answers to one request share them.
   std::shared_ptr<const TokenSet> dry_breakers = {};
 };
@@ -63,7 +65,7 @@ class Answer {
     TokenId id = 0;                    // what comes next; the model is fed it unless the answer is over
     bool in_answer = true;             // false: an end token, which says nothing
     std::string_view text;             // final text, perhaps none; valid until the next call
-    std::optional<StopReason> reason;  // the answer is over
+    std::optional<StopReason> reason;  // the answer is over; end_token also where its form is complete
   };
   // Takes the logits after the last token; they come back as they were. `has_room`: whether another token could still
   // be fed. REQUIRES: not over.
@@ -71,7 +73,8 @@ class Answer {
   // The same where the token has been chosen already, as device_draw() says.
   Step push(TokenId id, bool has_room);
   // How a device chooses the answer's token at this position (the prompt's first has 0); nullopt: the host has to,
-  // because of penalties, DRY, a logit bias, log-probabilities or a limit of thoughts. The same for all positions.
+  // because of penalties, DRY, a logit bias, log-probabilities, a limit of thoughts or a form. The same for all
+  // positions.
   std::optional<TokenDraw> device_draw(size_t position) const;
   std::string_view finish() { return decoder_.finish(); }  // held-back text; called once, last
 
@@ -83,6 +86,7 @@ class Answer {
 
  private:
   Result<TokenId> choose(std::span<float> logits, Sampler& sampler);
+  Result<TokenId> choose_in_form(std::span<float> logits, Sampler& sampler, Draw draw);
   void follow_thought(TokenId id);
 
   Tokenizer tokenizer_;
@@ -97,6 +101,7 @@ class Answer {
   bool thinks_;
   int n_thought_ = 0;
   size_t n_forced_ = 0;  // of thinking.when_out, said since the thought began
+  std::optional<FormKeeper> form_;
 };
 
 }  // namespace zinc

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "constrain/gbnf.h"
+
 namespace zinc {
 namespace {
 
@@ -31,6 +33,22 @@ class AnswerTest : public testing::Test {
     std::string out;
     for (const TokenId id : encode(text)) out += push(answer, id).text;
     return out;
+  }
+  AnswerOptions in_form(std::string_view grammar) const {
+    AnswerOptions options = greedy();
+    options.form.constraint = std::make_shared<Constraint>(std::move(parse_gbnf(grammar).value()), tokenizer_,
+                                                           std::make_shared<const TokenTree>(tokenizer_));
+    return options;
+  }
+  // Says what it is made to want until the answer is over; what came out, and why it ended.
+  std::pair<std::string, std::optional<StopReason>> insist(Answer& answer, std::string_view text) {
+    std::string out;
+    for (const TokenId id : encode(text)) {
+      const Answer::Step step = push(answer, id);
+      out += step.text;
+      if (step.reason) return {out, step.reason};
+    }
+    return {out, std::nullopt};
   }
   static AnswerOptions greedy() {
     AnswerOptions options;
@@ -107,6 +125,78 @@ TEST_F(AnswerTest, logprobs_are_the_models_own_and_only_where_asked_for) {
   Answer plain(tokenizer_, greedy(), prompt_);
   push(plain, 7);
   EXPECT_TRUE(plain.last().top.empty());
+}
+
+TEST_F(AnswerTest, in_a_form_only_what_it_allows_is_said_and_the_answer_ends_with_it) {
+  Answer wanted(tokenizer_, in_form("root ::= \"yes\" | \"no\""), prompt_);
+  EXPECT_EQ(insist(wanted, "no and more"), std::pair(std::string("no"), std::optional(StopReason::end_token)));
+  EXPECT_GT(wanted.n_tokens(), 0);
+
+  Answer unwanted(tokenizer_, in_form("root ::= [0-9]{3} \"!\""), prompt_);
+  const auto [text, reason] = insist(unwanted, "I would rather not say a number at all");
+  EXPECT_EQ(reason, StopReason::end_token);
+  ASSERT_EQ(text.size(), 4u) << text;
+  EXPECT_EQ(text.find_first_not_of("0123456789"), 3u) << text;
+  EXPECT_EQ(unwanted.device_draw(0), std::nullopt);
+}
+
+TEST_F(AnswerTest, an_answer_ends_no_sooner_than_its_form_allows) {
+  const TokenId end = tokenizer_.end_tokens().front();
+  Answer answer(tokenizer_, in_form("root ::= \"a\"+"), prompt_);
+  EXPECT_TRUE(push(answer, end).in_answer) << "nothing is said yet";
+  const Answer::Step step = push(answer, end);
+  EXPECT_FALSE(step.in_answer);
+  EXPECT_EQ(step.reason, StopReason::end_token);
+}
+
+TEST_F(AnswerTest, a_form_drawn_at_any_temperature_is_kept) {
+  AnswerOptions options = in_form("root ::= \"[\" [a-z]{2} (\",\" [a-z]{2}){3} \"]\"");
+  options.sampling = {.temperature = 2, .top_k = 40, .top_p = 0.9f, .seed = 3};
+  for (uint64_t stream = 0; stream < 20; ++stream) {
+    options.stream = stream;
+    Answer answer(tokenizer_, options, prompt_);
+    const auto [text, reason] = insist(answer, std::string(200, 'x'));
+    EXPECT_EQ(reason, StopReason::end_token) << text;
+    EXPECT_EQ(text.size(), 13u) << text;
+  }
+}
+
+TEST_F(AnswerTest, a_thought_before_the_form_is_free_and_cannot_be_the_whole_answer) {
+  AnswerOptions options = in_form("root ::= \"yes\"");
+  options.form.begins_after = {"</think>"};
+  options.form.gap = encode("\n").front();
+  const TokenId end = tokenizer_.end_tokens().front();
+  Answer answer(tokenizer_, options, prompt_);
+  EXPECT_EQ(say(answer, "free as a bird"), "free as a bird");
+  EXPECT_TRUE(push(answer, end).in_answer);
+  EXPECT_EQ(say(answer, "</think>\n"), "</think>\n");
+  EXPECT_EQ(insist(answer, "no no no no"), std::pair(std::string("yes"), std::optional(StopReason::end_token)));
+}
+
+TEST_F(AnswerTest, a_thought_that_is_cut_off_leads_to_the_form) {
+  AnswerOptions options = in_form("root ::= \"yes\"");
+  options.form.begins_after = {"</think>"};
+  options.thinking = {.opens = "<think>",
+                      .closes = "</think>",
+                      .starts_open = true,
+                      .max_tokens = 2,
+                      .when_out = encode("enough</think>\n\n")};
+  Answer answer(tokenizer_, options, prompt_);
+  const auto [text, reason] = insist(answer, "a b c d e f g h i j k l m n o p q r s t u v w x y z");
+  EXPECT_EQ(reason, StopReason::end_token) << text;
+  EXPECT_NE(text.find("enough</think>\n\nyes"), std::string::npos) << text;
+}
+
+TEST_F(AnswerTest, what_may_stand_in_the_place_of_the_form_sets_the_answer_free) {
+  const TokenId call = encode("{").front(), think = encode("(").front();
+  AnswerOptions options = in_form("root ::= \"yes\"");
+  options.form.instead = {{call, ""}, {think, ")"}};
+  Answer calls(tokenizer_, options, prompt_);
+  EXPECT_EQ(say(calls, "{anything"), "{anything");
+  Answer thinks(tokenizer_, options, prompt_);
+  EXPECT_EQ(insist(thinks, "(what now)no no no no no").first, "(what now)yes");
+  Answer late(tokenizer_, in_form("root ::= \"yes\"+"), prompt_);
+  EXPECT_EQ(say(late, "yes{"), "yesy") << "not behind the beginning";
 }
 
 }  // namespace

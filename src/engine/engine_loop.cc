@@ -326,7 +326,7 @@ void EngineLoop::take_step(LiveRequest& request, const Answer::Step& step) {
     ++counted_.n_generated_tokens;
     request.request.sink->tokens(step.text, {&request.answer.last(), 1});
   }
-  if (step.reason == StopReason::end_token) request.end_token = step.id;
+  if (step.reason == StopReason::end_token && !step.in_answer) request.end_token = step.id;
   if (step.reason) end(request, *step.reason);
 }
 

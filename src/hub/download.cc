@@ -62,10 +62,11 @@ Result<RemoteFile> Download::find_remote() {
   for (int n_failures = 1;; ++n_failures) {
     ZINC_TRY(probe, probe_file(request, limits_.transfer, hooks_.cancelled));
     if (probe.file) return std::move(*probe.file);
-    if (n_failures > limits_.n_failures) {
+    if (n_failures >= limits_.n_failures) {
       return fail(ErrorCode::io, "{}: {}, {} times in a row; check the network and the proxy settings, and try again",
                   shown_url(request_.url), probe.again->reason, n_failures);
     }
+    if (n_failures == 1) hooks_.say(fmt::format("{}: {}; trying again", shown_url(request_.url), probe.again->reason));
     int64_t pause_ms = int64_t{limits_.first_pause_ms} << std::min(n_failures - 1, 4);
     if (const auto asked_s = retry_after_s(probe.again->retry_after, std::time(nullptr));
         asked_s && !probe.again->retry_after.empty()) {

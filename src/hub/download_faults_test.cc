@@ -1,6 +1,8 @@
 // One fault of the server each: a download ends with the right file or with none, and it ends.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "hub/part_file.h"
 #include "tests/support/download_fixture.h"
 
@@ -356,6 +358,28 @@ TEST(Download, a_first_reply_without_an_end_is_not_waited_for) {
       download_file({server.url("/model.gguf"), "", folder.target(), 0, ""}, quick_limits(), {});
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(20));
+}
+
+TEST(UnansweredDownload, is_tried_as_often_as_the_limit_says_and_that_is_said_once) {
+  const DownloadFolder folder;
+  std::atomic<int> n_requests = 0;
+  FaultServer server([&](const ServedRequest&) {
+    ++n_requests;
+    return only_status(503);
+  });
+  DownloadLimits limits = quick_limits();
+  limits.n_failures = 3;
+  std::vector<std::string> said;
+  DownloadHooks hooks;
+  hooks.say = [&](std::string_view line) { said.emplace_back(line); };
+  const DownloadRequest request{
+      .url = server.url("/model.gguf"), .bearer_token = "", .target = folder.target(), .n_bytes = 0, .sha256 = ""};
+  const Result<Downloaded> done = download_file(request, limits, hooks);
+  ASSERT_FALSE(done.ok());
+  EXPECT_NE(done.error().message.find("3 times in a row"), std::string::npos) << done.error().message;
+  EXPECT_EQ(n_requests, 3);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("trying again"), std::string::npos) << said[0];
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, FaultyDownload, testing::ValuesIn(all_faults()),

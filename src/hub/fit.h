@@ -15,8 +15,9 @@ struct MemoryNeed {
   uint64_t bytes() const { return weight_bytes + cache_bytes + working_bytes; }
 };
 
-// Exact, from the file's own graph, for one sequence of `context` positions (or as many as the model has) with keys and
-// values in f16. An architecture we do not know is an error.
+// From the file's own graph, for one sequence of `context` positions (or as many as the model has) with keys and values
+// in f16 and weights as the file has them, whatever a device may make of them. An architecture we do not know is an
+// error.
 Result<MemoryNeed> memory_need(const GgufFile& file, int64_t context);
 
 // A guess from the file's size alone, for models that are not here: a tenth more, and a quarter of a gigabyte.

@@ -217,7 +217,8 @@ std::string human_bytes(uint64_t n_bytes) {
   if (n_bytes == 0) return "?";
   const double n = static_cast<double>(n_bytes);
   if (n >= 1e9) return fmt::format("{:.2f} GB", n / 1e9);
-  return n >= 1e6 ? fmt::format("{:.0f} MB", n / 1e6) : fmt::format("{:.0f} kB", std::max(1.0, n / 1e3));
+  if (n >= 1e6) return fmt::format("{:.0f} MB", n / 1e6);
+  return n >= 1e3 ? fmt::format("{:.0f} kB", n / 1e3) : fmt::format("{} bytes", n_bytes);
 }
 
 }  // namespace zinc

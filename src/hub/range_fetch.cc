@@ -214,7 +214,7 @@ Status RangeFetch::retry_later(Connection& c, const std::string& reason, const s
       remote_.takes_ranges && c.run->position - c.began_at >= std::min(kProgressBytes, limits_.chunk_bytes);
   c.n_failures = made_progress ? 1 : c.n_failures + 1;
   if (!remote_.takes_ranges) c.run = Run{0, part_.n_chunks(), 0};
-  if (c.n_failures > limits_.n_failures) {
+  if (c.n_failures >= limits_.n_failures) {
     c.given_up = true;
     waiting_.push_front(std::move(*c.run));
     c.run.reset();

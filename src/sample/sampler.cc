@@ -51,7 +51,7 @@ Result<TokenId> Sampler::pick(std::span<float> logits, const SamplingParams& par
   static const TokenSet kNoBreakers;
   const PenalizedLogits penalized(logits, params, draw.history,
                                   draw.dry_breakers != nullptr ? *draw.dry_breakers : kNoBreakers, penalty_scratch_);
-  scan_.read(logits);
+  scan_.read(draw.allowed != nullptr ? only(*draw.allowed, logits) : logits);
   if (scan_.empty()) return no_choice(draw.position, logits.size());
   if (params.temperature <= kGreedyTemperature) return scan_.argmax();
 
@@ -60,6 +60,20 @@ Result<TokenId> Sampler::pick(std::span<float> logits, const SamplingParams& par
   if (cuts) return pick_from_cut(logits.size(), params, share);
   scan_.mass(params.temperature);
   return scan_.token_at(share);
+}
+
+// The logits of what is allowed; all others are absent.
+std::span<const float> Sampler::only(const TokenSet& allowed, std::span<const float> logits) {
+  constexpr float kAbsent = -std::numeric_limits<float>::infinity();
+  constexpr size_t kWord = 64;
+  const std::span<const uint64_t> words = allowed.words();
+  allowed_logits_.resize(logits.size());
+  for (size_t begin = 0; begin < logits.size(); begin += kWord) {
+    const size_t n = std::min(kWord, logits.size() - begin);
+    const uint64_t word = begin / kWord < words.size() ? words[begin / kWord] : 0;
+    for (size_t i = 0; i < n; ++i) allowed_logits_[begin + i] = (word >> i & 1) != 0 ? logits[begin + i] : kAbsent;
+  }
+  return allowed_logits_;
 }
 
 TokenId Sampler::pick_from_cut(size_t n_vocab, const SamplingParams& params, double share) {

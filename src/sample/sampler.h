@@ -1,5 +1,6 @@
 // Chooses the next token from its logits, on the CPU: the truth that Op::sample kernels are tested against, and the
-// path for what stays on the CPU. Order: logit_bias, penalties, DRY, top-k, top-p, min-p, temperature, draw.
+// path for what stays on the CPU. Order: logit_bias, penalties, DRY, what is allowed, top-k, top-p, min-p, temperature,
+// draw.
 // The result is a function of the arguments alone. A Sampler owns scratch only: one per thread serves any number of
 // requests, and it allocates nothing once it has seen its vocabulary size and history length.
 #pragma once
@@ -25,6 +26,7 @@ struct Draw {
   uint64_t position = 0;                   // of the new token in its sequence
   uint64_t stream = 0;                     // tells the choices of one request apart when it asks for several
   const TokenSet* dry_breakers = nullptr;  // tokens_containing(params.dry_breakers); nullptr: none
+  const TokenSet* allowed = nullptr;       // no other token is picked; nullptr: all are allowed
 };
 
 struct TokenLogprob {
@@ -54,12 +56,14 @@ class Sampler {
   void logprobs(std::span<const float> logits, TokenId chosen, int n_top, Logprobs& out);
 
  private:
+  std::span<const float> only(const TokenSet& allowed, std::span<const float> logits);
   TokenId pick_from_cut(size_t n_vocab, const SamplingParams& params, double share);
   void gather_top_p(size_t n_vocab, const SamplingParams& params, float min_p_logit);
 
   VocabScan scan_;
   Candidates candidates_;
   PenaltyScratch penalty_scratch_;
+  std::vector<float> allowed_logits_;
 };
 
 }  // namespace zinc

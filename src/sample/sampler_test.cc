@@ -416,5 +416,35 @@ TEST(Sampler, logprobs_handle_holes_ties_and_more_alternatives_than_tokens) {
   EXPECT_TRUE(out.top.empty());
 }
 
+TEST(Sampler, picks_among_what_is_allowed_as_if_there_were_nothing_else) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal(0, 3);
+  Sampler sampler;
+  for (const size_t n_vocab : {1u, 63u, 64u, 65u, 1000u, 5003u}) {
+    Logits logits(n_vocab), left(n_vocab, -kInf);
+    TokenSet allowed(n_vocab);
+    for (size_t i = 0; i < n_vocab; ++i) {
+      logits[i] = normal(random);
+      if (random() % 3 != 0 && i != n_vocab - 1) continue;
+      allowed.insert(static_cast<TokenId>(i));
+      left[i] = logits[i];
+    }
+    const Logits before = logits;
+    for (uint64_t seed = 0; seed < 50; ++seed) {
+      const SamplingParams params{.temperature = seed % 5 == 0 ? 0.0f : 1.2f,
+                                  .top_k = static_cast<int>(seed % 3 * 20),
+                                  .top_p = seed % 2 == 0 ? 1.0f : 0.8f,
+                                  .seed = seed};
+      const TokenId picked = sampler.pick(logits, params, {.allowed = &allowed}).value();
+      EXPECT_EQ(picked, sampler.pick(left, params, {}).value());
+      EXPECT_TRUE(allowed.contains(picked));
+      EXPECT_EQ(logits, before);
+    }
+  }
+  Logits logits(10, 1.0f);
+  const TokenSet none(10);
+  EXPECT_FALSE(sampler.pick(logits, {}, {.allowed = &none}).ok());
+}
+
 }  // namespace
 }  // namespace zinc

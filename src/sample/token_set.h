@@ -25,6 +25,7 @@ class TokenSet {
     const auto index = static_cast<size_t>(token);
     return index / 64 < words_.size() && (words_[index / 64] >> (index % 64) & 1) != 0;
   }
+  std::span<const uint64_t> words() const { return words_; }  // 64 tokens each, the lowest bit first
 
  private:
   std::vector<uint64_t> words_;

@@ -15,6 +15,15 @@
 
 namespace zinc {
 
+// The form an answer has to have.
+struct FormRequest {
+  enum class Kind : uint8_t { any, json_object, json_schema, grammar };
+  Kind kind = Kind::any;
+  std::string field;   // that asked for it
+  json::value schema;  // of json_schema
+  std::string grammar;
+};
+
 using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct ChatRequest {
@@ -31,6 +40,7 @@ struct ChatRequest {
   bool continues_last = false;     // the last message is the beginning of the answer
   bool thought_is_open = false;    // set by render(): that beginning ended inside a thought
   bool streams_arguments = false;  // a call's arguments stream as they come, before they are known to be whole
+  FormRequest form;
 
   // Or raw prompts, continued as they are.
   std::vector<RawPrompt> prompts;

@@ -45,6 +45,7 @@ Result<ServedModel> EngineThread::describe(std::string name) {
                      .tokenizer = engine_->tokenizer(),
                      .prompt = std::move(prompt),
                      .tool_format = &format,
+                     .constraints = std::make_shared<ConstraintCache>(engine_->tokenizer()),
                      .limits = engine_->limits(),
                      .facts = std::move(facts),
                      .engine = this};

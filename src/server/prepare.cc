@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "constrain/gbnf.h"
+#include "constrain/json_schema.h"
 #include "server/random_id.h"
 
 namespace zinc {
@@ -106,6 +108,34 @@ bool needs_control_tokens(const ServedModel& model, const ChatRequest& request) 
   return !tokens.empty() && model.tokenizer.is_control(tokens.front());
 }
 
+Result<std::shared_ptr<Constraint>> find_constraint(const ServedModel& model, const FormRequest& form) {
+  switch (form.kind) {
+    case FormRequest::Kind::json_schema:
+      return model.constraints->get("schema " + to_json(form.schema), [&] { return json_schema_grammar(form.schema); });
+    case FormRequest::Kind::grammar:
+      return model.constraints->get("grammar " + form.grammar, [&] { return parse_gbnf(form.grammar); });
+    case FormRequest::Kind::json_object:
+      return model.constraints->get("object", json_object_grammar);
+    case FormRequest::Kind::any:
+      break;
+  }
+  return std::shared_ptr<Constraint>();
+}
+
+std::optional<ApiError> prepare_form(PreparedRequest& out) {
+  FormRequest& form = out.asked.form;
+  if (out.asked.continues_last && form.kind != FormRequest::Kind::any) {
+    return unsupported_field(form.field,
+                             fmt::format("'{}' and 'continue_final_message' do not go together", form.field));
+  }
+  const Result<std::shared_ptr<Constraint>> found = find_constraint(*out.model, form);
+  if (!found.ok()) return bad_field(form.field, fmt::format("'{}': {}", form.field, found.error().message));
+  out.answer.form.constraint = found.value();
+  form.schema = nullptr;
+  form.grammar = {};
+  return {};
+}
+
 std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   const ServedModel& model = *out.model;
   const Result<ToolSchemas> tools = out.asked.tools.is_null() ? ToolSchemas() : ToolSchemas::read(out.asked.tools);
@@ -125,6 +155,13 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
                 .whole_calls = !out.asked.streams_arguments};
   out.answer.thinking = thinking_budget(model, out.asked.thinking_budget, opens_thought);
   out.answer.show_control = needs_control_tokens(model, out.asked);
+  const AnswerParts parts{.opens_thought = opens_thought,
+                          .may_think = out.asked.thinking.value_or(true),
+                          .may_call = !out.asked.tools.is_null()};
+  if (Status placed = place_form(*model.tool_format, model.tokenizer, parts, out.answer.form); !placed.ok()) {
+    return unsupported_field(out.asked.form.field, fmt::format("'{}' and 'tools' do not go together: {}",
+                                                               out.asked.form.field, placed.error().message));
+  }
   out.asked.messages = {};  // said by the tokens now; an answer may take long
   out.asked.tools = nullptr;
   return {};
@@ -186,6 +223,7 @@ std::optional<ApiError> prepare_asked(PreparedRequest& out) {
   out.answer.ignore_eos = out.asked.ignore_eos;
   std::optional<ApiError> error = check_sampling(out);
   if (!error) out.answer.dry_breakers = find_dry_breakers(out.answer.sampling, out.model->tokenizer);
+  if (!error) error = prepare_form(out);
   if (!error) error = out.asked.is_chat() ? prepare_chat(out) : prepare_raw(out);
   return error ? error : check_lengths(out);
 }

@@ -211,17 +211,61 @@ void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& 
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
 }
 
-void read_response_format(const FieldReader& fields, std::string_view name) {
+namespace {
+
+void set_form(const FieldReader& fields, std::string_view name, FormRequest form, ChatRequest& out) {
+  const std::string field = fields.name_of(name);
+  if (out.form.kind != FormRequest::Kind::any) {
+    return fields.errors().add(field, "'{}' and '{}' both say what form the answer has; give one of them", field,
+                               out.form.field);
+  }
+  form.field = field;
+  out.form = std::move(form);
+}
+
+// Where nothing is said of the document: any JSON object.
+FormRequest schema_form(const json::value* schema) {
+  if (!schema) return {.kind = FormRequest::Kind::json_object, .field = {}, .schema = {}, .grammar = {}};
+  return {.kind = FormRequest::Kind::json_schema, .field = {}, .schema = *schema, .grammar = {}};
+}
+
+}  // namespace
+
+void read_response_format(const FieldReader& fields, std::string_view name, ChatRequest& out) {
   const json::object* format = fields.object(name);
   if (!format) return;
   const FieldReader inside(*format, fields.name_of(name) + ".", fields.errors());
   const std::string type = inside.required_text("type");
   if (type == "text" || fields.errors().any()) return;
-  fields.errors().add(unsupported_field(
-      fields.name_of(name),
-      fmt::format("'{}' of type '{}' is not supported: it needs constrained decoding, which this server does not have; "
-                  "the type it takes is 'text'",
-                  fields.name_of(name), type.substr(0, 40))));
+  if (type == "json_object") return set_form(fields, name, schema_form(inside.value("schema")), out);
+  if (type != "json_schema") {
+    const std::string field = inside.name_of("type");
+    return fields.errors().add(unsupported_field(
+        field, fmt::format("'{}' is '{}'; expected text, json_object or json_schema", field, type.substr(0, 40))));
+  }
+  const json::object* nested = inside.object("json_schema");
+  const FieldReader holder(nested ? *nested : *format, nested ? inside.name_of("json_schema.") : inside.path(),
+                           fields.errors());
+  const json::value* schema = holder.value("schema");
+  if (!schema) return fields.errors().add(holder.name_of("schema"), "'{}' is missing", holder.name_of("schema"));
+  set_form(fields, name, schema_form(schema), out);
+}
+
+constexpr FieldDoc kForms[] = {
+    {"grammar", "string", "The answer is a text of this grammar, in llama.cpp's notation (GBNF)."},
+    {"json_schema", "object", "The answer is a JSON document of this schema."},
+};
+const std::span<const FieldDoc> kFormFields = kForms;
+
+void read_form(const FieldReader& fields, ChatRequest& out) {
+  if (std::optional<std::string> grammar = fields.text("grammar"); grammar && !grammar->empty()) {
+    set_form(fields, "grammar",
+             {.kind = FormRequest::Kind::grammar, .field = {}, .schema = {}, .grammar = std::move(*grammar)}, out);
+  }
+  if (const json::object* schema = fields.object("json_schema")) {
+    const json::value value = *schema;
+    set_form(fields, "json_schema", schema_form(&value), out);
+  }
 }
 
 std::optional<int> read_token_limit(const FieldReader& fields, std::string_view name) {

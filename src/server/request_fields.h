@@ -23,7 +23,11 @@ void set_effort(const FieldReader& fields, std::string_view name, const std::str
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out);
 void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
-void read_response_format(const FieldReader& fields, std::string_view name);  // text; else a named error
+// {"type": "text" | "json_object" | "json_schema"}; the schema lies in it as OpenAI's APIs or Anthropic's have it.
+void read_response_format(const FieldReader& fields, std::string_view name, ChatRequest& out);
+// `grammar` and `json_schema`, as llama.cpp's server has them.
+extern const std::span<const FieldDoc> kFormFields;
+void read_form(const FieldReader& fields, ChatRequest& out);
 std::optional<int> read_token_limit(const FieldReader& fields, std::string_view name);
 
 // OpenAI's messages and tools.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "constrain/constraint_cache.h"
 #include "engine/chat_prompt.h"
 #include "engine/engine.h"
 #include "text/tool_format.h"
@@ -29,6 +30,7 @@ struct ServedModel {
   Tokenizer tokenizer;
   ChatPrompt prompt;
   const ToolFormat* tool_format;
+  std::shared_ptr<ConstraintCache> constraints;
   EngineLimits limits;
   json::object facts;  // for people: file, architecture, backend
   EnginePort* engine;

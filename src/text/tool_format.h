@@ -17,7 +17,9 @@ struct ToolFormat {
   std::array<std::string_view, 3> template_lacks = {};  // none of these mark a template of this family; "" is ignored
   std::string_view architecture = {};                   // decides where a model has no template; empty: never
   ThinkingMarkers thinking = {};
-  bool reasoning_starts_open = false;  // the prompt of a thinking model ends inside the thought
+  bool reasoning_starts_open = false;                  // the prompt of a thinking model ends inside the thought
+  std::string_view call_open = {};                     // what a call begins with, where that can be nothing else
+  std::array<std::string_view, 2> content_after = {};  // texts that stand before what is no thought, in this order
   std::unique_ptr<OutputParser> (*make_parser)(const ParserContext& context);
 };
 

@@ -1,4 +1,5 @@
 """Anthropic's own Python package, unmodified, against two servers: a scripted one (argument 1) and a tiny model (2)."""
+import json
 import sys
 
 import anthropic
@@ -70,6 +71,13 @@ def check_errors():
         raise AssertionError("a failed answer looked whole")
     except anthropic.APIError as error:
         assert "device is lost" in str(error)
+
+
+def check_form():
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"]}
+    answer = model.messages.create(model="tiny", max_tokens=200, messages=[{"role": "user", "content": "x"}],
+                                   extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}})
+    assert 1 <= json.loads(answer.content[0].text)["n"] <= 9, answer
 
 
 def check_model():

@@ -1,8 +1,10 @@
 """OpenAI's own Python package, unmodified, against two servers: a scripted one (argument 1) and a tiny model (2)."""
 import json
 import sys
+import typing
 
 import openai
+import pydantic
 
 scripted = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="test-key", max_retries=0)
 model = openai.OpenAI(base_url=sys.argv[2] + "/v1", api_key="none", max_retries=0)
@@ -77,7 +79,8 @@ def check_responses():
 
 def check_errors():
     for kind, fields in [(openai.BadRequestError, {"temperature": 9}), (openai.NotFoundError, {"model": "nope"}),
-                         (openai.BadRequestError, {"response_format": {"type": "json_object"}})]:
+                         (openai.BadRequestError, {"response_format": {
+                             "type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}})]:
         try:
             scripted.chat.completions.create(**{"model": "scripted", "messages": user("x"), **fields})
             raise AssertionError(f"{fields} was taken")
@@ -111,6 +114,27 @@ def check_embeddings():
     assert max(abs(a - b) for a, b in zip(vectors[0], vectors[2])) < 1e-6 and vectors[0] != vectors[1]
     floats = model.embeddings.create(model="tiny", input="hello", encoding_format="float").data[0].embedding
     assert max(abs(a - b) for a, b in zip(vectors[0], floats)) < 1e-6
+
+
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=8)
+    age: int = pydantic.Field(ge=0, le=120)
+    mood: typing.Literal["good", "bad"]
+    friends: list["Person"] = pydantic.Field(max_length=1)
+
+
+def check_form():
+    for seed in range(5):
+        ask = {"model": "tiny", "messages": user("who?"), "seed": seed, "max_tokens": 900}
+        person = model.chat.completions.parse(**ask, response_format=Person).choices[0].message.parsed
+        assert 0 <= person.age <= 120 and len(person.name) <= 8, person
+    person = model.responses.parse(model="tiny", input="who?", text_format=Person, temperature=0).output_parsed
+    assert person.mood in ("good", "bad"), person
+    free = model.chat.completions.create(**ask, response_format={"type": "json_object"})
+    assert free.choices[0].finish_reason == "length" or isinstance(json.loads(free.choices[0].message.content), dict)
+    pieces = [c.choices[0].delta.content or "" for c in model.chat.completions.create(
+        **ask, stream=True, extra_body={"grammar": 'root ::= "yes" | "no"'}) if c.choices]
+    assert "".join(pieces) in ("yes", "no"), pieces
 
 
 def check_model():

@@ -192,6 +192,7 @@ class ScriptedModel {
                  .tokenizer = tokenizer_,
                  .prompt = ChatPrompt(ChatTemplate::compile(text).value(), tokenizer_),
                  .tool_format = find_tool_format("qwen3"),
+                 .constraints = std::make_shared<ConstraintCache>(tokenizer_),
                  .limits = {.context = context,
                             .max_sequences = 4,
                             .queue_limit = queue_limit,

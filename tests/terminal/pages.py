@@ -132,8 +132,11 @@ class Pages(unittest.TestCase):
 
     def test_check_has_a_line_for_each_finding(self):
         end = run(ZINC, "check", str(MODELS / "qwen2-f16.gguf"), **self.clean)
-        self.assertRegex(end.stdout, r"(?m)^  OK   memory +\d+ bytes: \d+ weights, \d+ for \d+ positions")
-        self.assertRegex(end.stdout, r"(?m)^(OK  |WARN) ready.*: \d+ ok, \d+ warnings, 0 failed, \d+ skipped$")
+        self.assertRegex(end.stdout, r"(?m)^  OK   memory +\d+ .B: \d+ .B of weights, \d+ .B for \d+ positions")
+        self.assertRegex(end.stdout, r"(?m)^(OK  |WARN) ready.*: \d+ ok, (1 warning|\d+ warnings), 0 failed, \d+ skipped$")
+        self.assertRegex(end.stdout, r"(?m)^  SKIP here +no models yet; they go to ", "a model was named, so none is missing")
+        self.assertEqual(end.stdout.count("qwen2-f16.gguf"), 1)
+        self.assertNotRegex(end.stdout, r"\d{7}|\?")
         self.assertNotIn("\x1b", end.stdout)
 
     def shell_words(self, shell, script):

@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_plan.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/weights.h"
+#include "base/counted.h"
 #include "base/memory_info.h"
 #include "base/read_speed.h"
 
@@ -41,7 +42,7 @@ class CpuBackend final : public Backend {
       : kernels_(kernels), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
   DeviceInfo info() const override {
-    return {fmt::format("CPU, {}, {} threads", kernels_.isa, threads_.n_threads()), physical_memory_bytes()};
+    return {fmt::format("CPU, {}, {}", kernels_.isa, counted(threads_.n_threads(), "thread")), physical_memory_bytes()};
   }
 
   DevicePeaks measure_peaks() override {

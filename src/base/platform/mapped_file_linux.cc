@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,28 +30,37 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     return fail(ErrorCode::invalid_input, "{}: is not a regular file", path.string());
   }
   const size_t n_bytes = static_cast<size_t>(status.st_size);
-  if (n_bytes == 0) {  // mmap refuses an empty range; an empty file is an empty span
-    ::close(fd);
-    return MappedFile({});
-  }
+  ::flock(fd, LOCK_SH | LOCK_NB);  // shared by all who have it; that some file systems cannot costs nothing here
+  if (n_bytes == 0) return MappedFile({}, fd);  // mmap refuses an empty range
   void* address = ::mmap(nullptr, n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  const int reason = errno;
-  ::close(fd);
   if (address == MAP_FAILED) {
+    const int reason = errno;
+    ::close(fd);
     return fail(ErrorCode::out_of_memory, "{}: cannot map {} bytes: {}", path.string(), n_bytes, std::strerror(reason));
   }
-  return MappedFile({static_cast<const std::byte*>(address), n_bytes});
+  return MappedFile({static_cast<const std::byte*>(address), n_bytes}, fd);
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), fd_(std::exchange(other.fd_, -1)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
+  std::swap(fd_, other.fd_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool is_mapped(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  const bool is_locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return is_locked;
 }
 
 void MappedFile::release_pages(std::span<const std::byte> part) const {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "base/mapped_file.h"
 #include "cli/chat/signal_watch.h"
 #include "cli/model_file.h"
@@ -96,11 +97,11 @@ void ChatSession::remark(const Outcome& outcome) {
   const int context = model_->limits().context;
   const int n_used = std::min(usage.n_prompt + usage.n_completion, context);  // the last token needs no position
   if (outcome.reason == StopReason::cancelled) screen_.whisper("(stopped)");
-  screen_.whisper(fmt::format("{} tokens, {:.1f} tok/s; context {} of {}", usage.n_completion,
+  screen_.whisper(fmt::format("{}, {:.1f} tok/s; context {} of {}", counted(usage.n_completion, "token"),
                               rate(usage.n_completion - 1, outcome.timings.decode_s), n_used, context));
   if (outcome.reason == StopReason::max_tokens) {
-    screen_.complain(
-        fmt::format("the answer ended at the limit of {} tokens; /set max_tokens 0 lifts it", options_.max_tokens));
+    screen_.complain(fmt::format("the answer ended at the limit of {}; /set max_tokens 0 lifts it",
+                                 counted(options_.max_tokens, "token")));
   } else if (outcome.reason == StopReason::context_full) {
     screen_.complain(
         too_long({ErrorCode::context_exceeded, fmt::format("the answer was cut at position {}", context)}).message);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/counted.h"
 #include "base/memory_info.h"
 #include "base/thread_pool.h"
 #include "cli/check/check_report.h"
@@ -47,15 +48,16 @@ void check_machine(CheckReport& report) {
   const size_t n_bytes = physical_memory_bytes(), n_free = available_memory_bytes();
   report.machine = {
       {"processor", processor}, {"cores", n_cores}, {"memory_bytes", n_bytes}, {"available_memory_bytes", n_free}};
-  report.add({CheckStatus::ok, kMachine, "processor", fmt::format("{}, {} cores usable", processor, n_cores)});
+  report.add(
+      {CheckStatus::ok, kMachine, "processor", fmt::format("{}, {} usable", processor, counted(n_cores, "core"))});
   const bool is_low = n_free < n_bytes / 10;
   report.add({is_low ? CheckStatus::warn : CheckStatus::ok, kMachine, "memory",
-              fmt::format("{} ({} bytes), {} of it free", human_bytes(n_bytes), n_bytes, human_bytes(n_free)),
+              fmt::format("{}, {} of it free", human_bytes(n_bytes), human_bytes(n_free)),
               is_low ? "ps aux --sort=-rss | head   # shows what takes it" : ""});
   check_governor(report);
 }
 
-void check_models(CheckReport& report, const HubSettings& settings) {
+void check_models(CheckReport& report, const HubSettings& settings, bool is_named) {
   size_t n_here = 0;
   uint64_t n_bytes = 0;
   for (const ModelEntry& entry : list_models(settings, this_machine())) {
@@ -67,10 +69,15 @@ void check_models(CheckReport& report, const HubSettings& settings) {
   fs::path folder = settings.cache;
   while (!folder.empty() && !fs::exists(folder, error) && folder != folder.parent_path()) folder = folder.parent_path();
   const fs::space_info space = fs::space(folder, error);
-  report.add({n_here > 0 ? CheckStatus::ok : CheckStatus::warn, "models", "here",
-              fmt::format("{} {}, {}; in {}", n_here, n_here == 1 ? "model" : "models", human_bytes(n_bytes),
-                          settings.cache.string()),
-              n_here > 0 ? "" : fmt::format("zinc pull {}", kDefaultModelId)});
+  const std::string where = settings.cache.string();
+  if (n_here > 0) {
+    report.add({CheckStatus::ok, "models", "here",
+                fmt::format("{}, {}; in {}", counted(n_here, "model"), human_bytes(n_bytes), where)});
+  } else {
+    report.add({is_named ? CheckStatus::skip : CheckStatus::warn, "models", "here",
+                fmt::format("no models yet; they go to {}", where),
+                is_named ? "" : fmt::format("zinc pull {}", kDefaultModelId)});
+  }
   constexpr uint64_t kLittleSpace = 2'000'000'000;
   if (error) return;
   report.add({space.available < kLittleSpace ? CheckStatus::warn : CheckStatus::ok, "models", "disk",

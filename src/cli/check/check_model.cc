@@ -71,23 +71,24 @@ void check_fit(CheckReport& report, const GgufFile& file, const Model& model, co
   report.model["largest_context"] = largest;
   const std::string where = device.has_own_memory ? " on " + device.name : "";
   const std::string numbers =
-      fmt::format("{} bytes: {} weights, {} for {} positions, {} to compute with", memory.bytes(), memory.weight_bytes,
-                  memory.cache.n_bytes, std::min(context, trained), memory.step_bytes);
+      fmt::format("{}: {} of weights, {} for {} positions, {} to compute with", human_bytes(memory.bytes()),
+                  human_bytes(memory.weight_bytes), human_bytes(memory.cache.n_bytes), std::min(context, trained),
+                  human_bytes(memory.step_bytes));
+  const std::string free = human_bytes(n_free);
   if (fits) {
-    report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} are free{}", numbers, n_free, where)});
+    report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} is free{}", numbers, free, where)});
   } else if (largest > 0) {
-    report.add(
-        {CheckStatus::warn, kSection, "memory",
-         fmt::format("{}; {} are free{}, half of what the model leaves is for positions", numbers, n_free, where),
-         fmt::format("zinc chat {} -c {}", shell_word(name), largest)});
+    report.add({CheckStatus::warn, kSection, "memory",
+                fmt::format("{}; {} is free{}, half of what the model leaves is for positions", numbers, free, where),
+                fmt::format("zinc chat {} -c {}", shell_word(name), largest)});
   } else {
     report.add({CheckStatus::fail, kSection, "memory",
-                fmt::format("{}; there are {}{}, {} of them free", numbers, n_all, where, n_free),
+                fmt::format("{}; there is {}{}, {} of it free", numbers, human_bytes(n_all), where, free),
                 "zinc list   # shows smaller models under FIT"});
   }
   report.add({CheckStatus::ok, kSection, "context",
-              fmt::format("{} bytes for each position; trained for {}, {} fit now",
-                          report.model.at("cache_bytes_per_token").as_uint64(), trained, largest)});
+              fmt::format("{} for each position; trained for {}, {} fit now",
+                          human_bytes(report.model.at("cache_bytes_per_token").as_uint64()), trained, largest)});
 }
 
 // Formats of weights that the backend computes with, but not with kernels of their own.
@@ -119,8 +120,8 @@ void check_speed(CheckReport& report, const Model& model) {
   report.model["tokens_per_s_limit"] = limit;
   const std::string speed = limit > 0 ? fmt::format(": at most {:.1f} tok/s here", limit) : "";
   report.add({CheckStatus::ok, kSection, "speed",
-              fmt::format("a token reads {:.0f} bytes, of {} bytes of weights in memory{}", n_read,
-                          report.model.at("weight_bytes").as_uint64(), speed)});
+              fmt::format("a token reads {} of the {} of weights{}", human_bytes(static_cast<uint64_t>(n_read)),
+                          human_bytes(report.model.at("weight_bytes").as_uint64()), speed)});
 }
 
 // A name that means a model which is not here, or nothing at all.
@@ -153,14 +154,15 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
     return report.add({CheckStatus::fail, kSection, "file", model.error().message, refetch_hint(*found.value(), name)});
   }
   const Format& kv_format = *find_format(backend.default_kv_format);
+  const std::string path = found.value()->path.string();
   report.model = {{"name", name},
-                  {"path", found.value()->path.string()},
+                  {"path", path},
                   {"architecture", model.value().architecture->gguf_name},
                   {"trained_context", model.value().config.max_context},
                   {"cache_bytes_per_token", bytes_per_token(model.value(), kv_format)},
                   {"slow_formats", json::array()}};
   report.add({CheckStatus::ok, kSection, "file",
-              fmt::format("{}: {}, {}", name, model.value().architecture->gguf_name, found.value()->path.string())});
+              fmt::format("{}{}: {}", name == path ? "" : name + ", ", path, model.value().architecture->gguf_name)});
   check_fit(report, file.value(), model.value(), backend, name, options.context);
   if (report.model.contains("weight_bytes")) {
     check_formats(report, file.value(), backend);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counted.h"
 #include "base/utf8.h"
 #include "cli/one_line.h"
 #include "cli/version.h"
@@ -67,9 +68,10 @@ std::string CheckReport::to_text(bool has_colours) const {
     text += fmt::format("  {} {:<12} {}\n", word(line.status), line.name, one_line(line.message));
     if (!line.hint.empty()) text += fmt::format("                    -> {}\n", one_line(line.hint));
   }
-  return text + fmt::format("\n{} {}: {} ok, {} warnings, {} failed, {} skipped\n", word(verdict()),
-                            kVerdicts[static_cast<size_t>(verdict())], count(CheckStatus::ok), count(CheckStatus::warn),
-                            count(CheckStatus::fail), count(CheckStatus::skip));
+  return text + fmt::format("\n{} {}: {} ok, {}, {} failed, {} skipped\n", word(verdict()),
+                            kVerdicts[static_cast<size_t>(verdict())], count(CheckStatus::ok),
+                            counted(count(CheckStatus::warn), "warning"), count(CheckStatus::fail),
+                            count(CheckStatus::skip));
 }
 
 }  // namespace zinc

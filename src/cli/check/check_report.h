@@ -64,7 +64,8 @@ void check_backends(CheckReport& report);  // opens each, and measures the defau
 // The line of a backend that cannot be used: a warning where the system has a GPU for it.
 CheckLine unusable_line(std::string_view backend, const std::string& why, const std::set<GpuMaker>& gpus);
 void check_driver(CheckReport& report, const DeviceInfo& device);  // what is known of Mesa's for AMD cards
-void check_models(CheckReport& report, const HubSettings& settings);
+// What is in zinc's keeping; that it is nothing is worth a warning unless a model `is_named`.
+void check_models(CheckReport& report, const HubSettings& settings, bool is_named);
 // Whether the model fits, and how it runs, on `backend`, whose device is the report's.
 void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options,
                  const BackendInfo& backend);

@@ -1,4 +1,5 @@
 #include "cli/check/check_report.h"
+#include "hub/inventory.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -108,7 +109,7 @@ TEST(CheckReport, counts_its_lines_and_takes_the_worst_for_the_verdict) {
   report.add({CheckStatus::ok, "machine", "memory", "much"});
   report.add({CheckStatus::warn, "machine", "clock", "slow", "faster"});
   EXPECT_EQ(report.verdict(), CheckStatus::warn);
-  EXPECT_NE(report.to_text(false).find("WARN ready, with warnings: 1 ok, 1 warnings, 0 failed, 1 skipped"),
+  EXPECT_NE(report.to_text(false).find("WARN ready, with warnings: 1 ok, 1 warning, 0 failed, 1 skipped"),
             std::string::npos);
   EXPECT_EQ(report.to_json().at("counts").as_object().at("warn").to_number<int>(), 1);
 }
@@ -134,7 +135,8 @@ TEST(CheckModel, whether_it_fits_is_asked_of_the_card_it_would_run_on) {
   constexpr size_t kMuch = size_t{1} << 30;
   const CheckReport roomy = fit_on_card(kMuch, kMuch);
   EXPECT_EQ(memory_line(roomy).status, CheckStatus::ok);
-  EXPECT_NE(memory_line(roomy).message.find(fmt::format("{} are free on a card", kMuch)), std::string::npos);
+  EXPECT_NE(memory_line(roomy).message.find(fmt::format("{} is free on a card", human_bytes(kMuch))),
+            std::string::npos);
   const size_t n_least =
       roomy.model.at("weight_bytes").to_number<size_t>() + roomy.model.at("working_bytes").to_number<size_t>();
   const size_t n_cache = roomy.model.at("cache_bytes").to_number<size_t>();

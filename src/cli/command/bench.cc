@@ -10,8 +10,12 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "cli/one_line.h"
+#include "cli/output.h"
 #include "cli/peer_bench.h"
+#include "gguf/gguf_file.h"
+#include "model/model.h"
 
 namespace zinc {
 namespace {
@@ -66,6 +70,7 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
                .backend = std::string(instance.backend_name()),
                .device = instance.backend().info().name,
                .arithmetic = {},
+               .kv_format = std::string(instance.kv_format().name),
                .n_threads = model.n_threads > 0 ? model.n_threads : default_thread_count()};
   for (const BenchTest& test : tests) {
     if (Status warm = bench.warm_up(test); !warm.ok()) return warm.error();
@@ -82,57 +87,71 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
   return run;
 }
 
-Status run(const Options& options) {
-  if (tests_of(options).empty()) {
-    return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
-  }
-  std::optional<PeerBench> peer;
-  if (!options.against.empty()) {
-    ZINC_TRY(parsed, PeerBench::parse(options.against));
-    peer = std::move(parsed);
-  }
-  std::vector<BenchRun> runs;
+// What to measure, one after the other. A file that is no model is found here, not after the others were measured.
+Result<std::vector<ModelOptions>> models_of(const Options& options) {
+  std::vector<ModelOptions> models;
   for (const std::string& name : options.models) {
     ZINC_TRY(path, model_file(name));
+    ZINC_TRY(file, GgufFile::open(path));
+    ZINC_TRY(read, read_model(file));
     for (const int n_threads : options.n_threads) {
-      ModelOptions model = options.model;
-      model.path = path.string();
-      model.n_threads = n_threads;
-      ZINC_TRY(measured, measure_model(options, model, peer));
-      runs.push_back(std::move(measured));
+      models.push_back(options.model);
+      models.back().path = path.string();
+      models.back().n_threads = n_threads;
     }
   }
-  fmt::print("{}", options.json ? to_pretty_json(bench_json(runs)) + "\n" : bench_markdown(runs));
-  return ok_status();
+  return models;
+}
+
+Status run(const Options& options) {
+  std::optional<PeerBench> peer;
+  if (!options.against.empty()) {
+    ZINC_TRY(found, PeerBench::find(options.against));
+    peer = std::move(found);
+  }
+  ZINC_TRY(models, models_of(options));
+  std::vector<BenchRun> runs;
+  Status done = ok_status();
+  for (size_t i = 0; i < models.size() && done.ok(); ++i) {
+    Result<BenchRun> measured = measure_model(options, models[i], peer);
+    if (measured.ok()) {
+      runs.push_back(std::move(measured.value()));
+    } else {
+      done = measured.error();
+    }
+  }
+  if (runs.empty()) return done;
+  const Status printed = write_output(options.json ? to_pretty_json(bench_json(runs)) + "\n" : bench_markdown(runs));
+  return printed.ok() ? done : printed;
 }
 
 void declare_list(CLI::App& app, const char* names, std::vector<int>& list, const char* what, int most) {
   app.add_option(names, list, what)
       ->delimiter(',')
       ->allow_extra_args(false)  // the next word is not one of them
-      ->check(CLI::Range(0, most))
+      ->check(number_between(0, most))
       ->capture_default_str();
 }
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("models", options->models, kModelHelp);
+  app.add_option("model", options->models, kOptionalModelHelp);
   declare_list(app, "-p,--n-prompt", options->n_prompts, "tokens of the prompts read (0: none)", kMaxTokens);
   declare_list(app, "-n,--n-gen", options->n_gens, "tokens made one by one (0: none)", kMaxTokens);
   declare_list(app, "-d,--n-depth", options->depths, "tokens already in the cache", kMaxTokens);
   declare_list(app, "-t,--threads", options->n_threads, "CPU threads (0: one per core)", 1024);
   app.add_option("-r,--repetitions", options->n_rounds, "how often each is measured, after a warm-up")
-      ->check(CLI::Range(1, 1000))
+      ->check(number_between(1, 1000))
       ->capture_default_str();
   app.add_option("--against", options->against,
                  "a peer's program with llama-bench's options, run in turn with ours: 'llama-bench -fa 1'");
-  CLI::Option_group* form = app.add_option_group("form", "What is printed");
-  form->add_flag("--markdown", options->markdown, "a table (default)");
-  form->add_flag("--json", options->json, "a list with every sample");
-  form->require_option(0, 1);
+  CLI::Option* const table = app.add_flag("--markdown", options->markdown, "a table (default)");
+  CLI::Option* const list = app.add_flag("--json", options->json, "a list with every sample")->excludes(table);
+  for (CLI::Option* form : {table, list}) form->group("What is printed");
   declare_backend_options(app, options->model);
-  app.parse_complete_callback([&app, options] {  // `bench serve` names its own
-    if (options->models.empty() && app.get_subcommands().empty()) throw CLI::RequiredError("models");
+  check_usage(app, [options]() -> Status {
+    if (!tests_of(*options).empty()) return ok_status();
+    return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
   });
   app.footer(
       "-p, -n, -d and -t take lists: -d 0,4096. Figures are medians of the repetitions; spread is the largest minus "
@@ -140,7 +159,10 @@ std::function<Status()> declare(CLI::App& app) {
       "smallest, as a share of the median. GB/s counts weights (as in the file) and cache, each read once per step; "
       "the "
       "peaks are measured in the same run.");
-  return [options] { return run(*options); };
+  return [options] {
+    if (options->models.empty()) options->models.emplace_back();  // the default one
+    return run(*options);
+  };
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "cli/output.h"
 #include "server/load/load_report.h"
 #include "server/local_server.h"
@@ -90,13 +91,16 @@ Status run(const Options& options) {
   ZINC_TRY(mix, load_mix(options.mix_file));
   ZINC_TRY(runs, measure_all<LoadFigures>(
                      options, [&](const LoadPlan& plan) -> Result<LoadFigures> { return run_load(plan, mix); }));
-  if (Status printed = print(options, load_json(runs), load_markdown(runs)); !printed.ok()) return printed;
+  Status done = ok_status();
   for (const LoadFigures& figures : runs) {
-    if (figures.n_failed == figures.n_requests) {
-      return fail(ErrorCode::unavailable, "{}: no request was answered: {}", figures.target, figures.first_error);
-    }
+    if (figures.n_failed == 0 || !done.ok()) continue;
+    done = fail(ErrorCode::unavailable, "{}: {} of {} requests failed, the first with: {}", figures.target,
+                figures.n_failed, figures.n_requests, figures.first_error);
   }
-  return ok_status();
+  std::erase_if(runs, [](const LoadFigures& figures) { return figures.n_failed == figures.n_requests; });
+  if (runs.empty()) return done;
+  const Status printed = print(options, load_json(runs), load_markdown(runs));
+  return printed.ok() ? done : printed;
 }
 
 std::function<Status()> declare(CLI::App& app) {
@@ -106,13 +110,13 @@ std::function<Status()> declare(CLI::App& app) {
       ->required();
   LoadPlan& load = options->load;
   CLI::Option* streams = app.add_option("--streams", load.n_streams, "requests at once, each followed by the next")
-                             ->check(CLI::Range(1, 4096))
+                             ->check(number_between(1, 4096))
                              ->capture_default_str();
   app.add_option("--rate", load.per_second, "instead: requests that arrive per second, answered or not")
-      ->check(CLI::Range(1e-3, 1e5))
+      ->check(number_between(1e-3, 1e5))
       ->excludes(streams);
   app.add_option("--requests", load.n_requests, "requests in all")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_between(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--mix", options->mix_file,
                  "kinds of requests, JSON lines: name, weight, shared_words, prompt_words, max_tokens, body")
@@ -122,17 +126,16 @@ std::function<Status()> declare(CLI::App& app) {
                "served here: by a second server, with an empty cache)");
   app.add_option("--arriving-words", options->n_prompt_words,
                  "instead: how long streams stand still while a prompt of so many words arrives")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(number_between(1, 1 << 20));
   app.add_option("--api-key", load.key, "the servers' key")->envname("ZINC_API_KEY");
   app.add_option("--model", load.model, "`model` of every request, for servers that want one");
   app.add_option("-c,--context", options->engine.context, "of a model served here: positions per request")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(number_between(0, 1 << 30));
   app.add_option("--cache-bytes", options->engine.cache_bytes, "of a model served here: such as 2G (0: chosen)")
       ->transform(CLI::AsSizeValue(false));
-  CLI::Option_group* form = app.add_option_group("form", "What is printed");
-  form->add_flag("--markdown", options->markdown, "a table (default)");
-  form->add_flag("--json", options->json, "a list");
-  form->require_option(0, 1);
+  CLI::Option* const table = app.add_flag("--markdown", options->markdown, "a table (default)");
+  CLI::Option* const list = app.add_flag("--json", options->json, "a list")->excludes(table);
+  for (CLI::Option* form : {table, list}) form->group("What is printed");
   declare_model_options(app, options->model);
   app.footer(
       "Requests are streamed chat completions. Request i is the same in every run, so servers named together get the "

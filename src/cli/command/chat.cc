@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/number_between.h"
 #include "cli/serve_page.h"
 #include "cli/terminal.h"
 
@@ -118,14 +119,13 @@ Status run(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   ChatOptions& chat = options->chat;
-  app.add_option("model", chat.model.path, std::string(kModelHelp) + " (default: the default model)")
-      ->option_text("[MODEL]");
+  app.add_option("model", chat.model.path, kOptionalModelHelp);
   app.add_option("--system", options->system, "the system message");
   app.add_option("-n,--max-tokens", chat.max_tokens, "the longest answer, in tokens (0: until the context is full)")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_between(0, 1 << 30))
       ->capture_default_str();
   app.add_option("-c,--context", chat.context, "positions of the context (0: the model's own, as far as memory holds)")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_between(0, 1 << 30))
       ->capture_default_str();
   declare_thinking_option(app, chat.thinking);
   app.add_flag("--no-color", options->no_colour, "no colours; also where NO_COLOR is set or TERM is dumb");
@@ -136,6 +136,7 @@ std::function<Status()> declare(CLI::App& app) {
   for (CLI::Option* other : app.get_options()) {  // the page has settings of its own
     if (other != on_page && !other->get_positional() && other != app.get_help_ptr()) on_page->excludes(other);
   }
+  check_usage(app, [options] { return options->chat.sampling.check(); });
   return [options] { return run(*options); };
 }
 

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
+#include "cli/number_between.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 
@@ -25,7 +26,7 @@ Status run(const Options& options) {
   check_machine(report);
   check_gpus(report, "/");
   check_backends(report);
-  check_models(report, settings);
+  check_models(report, settings, !options.check.model.empty());
   check_model(report, settings, options.check, default_backend());
   const std::string text =
       options.json ? to_pretty_json(report.to_json()) + "\n" : report.to_text(shows_colours(STDOUT_FILENO));
@@ -36,10 +37,9 @@ Status run(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("model", options->check.model, std::string(kModelHelp) + " (default: the default model)")
-      ->option_text("[MODEL]");
+  app.add_option("model", options->check.model, kOptionalModelHelp);
   app.add_option("-c,--context", options->check.context, "positions the model's memory is stated for")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(number_between(1, 1 << 30))
       ->capture_default_str();
   app.add_flag("--json", options->json, "print JSON (docs/check.schema.json)");
   return [options] { return run(*options); };

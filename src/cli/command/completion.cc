@@ -20,8 +20,7 @@ std::function<Status()> declare(CLI::App& app) {
   auto wanted = std::make_shared<std::string>();
   app.add_option("page", *wanted, "bash, zsh or fish: completions for that shell; man: the man page, as troff")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}))
-      ->option_text("PAGE");
+      ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}));
   app.footer("For this shell alone: source <(zinc completion bash)");
   return [wanted, &app] {
     for (const Page& page : kPages) {

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "engine/sequence.h"
 
 namespace zinc {
@@ -145,8 +146,8 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("model", options->model.path, kModelHelp)->required();
   app.add_option("--tokens", options->tokens_text, "token ids, separated by commas")->required()->check(is_token_list);
   app.add_option("--logits-out", options->logits_out, "write the last position's logits as little-endian float32");
-  CLI::Option* greedy =
-      app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")->check(CLI::Range(0, 1 << 20));
+  CLI::Option* greedy = app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")
+                            ->check(number_between(0, 1 << 20));
   app.add_option("--follow", options->follow_text,
                  "feed these ids one by one instead of the greedy choices; --logits-out has a row before each")
       ->check(is_token_list)

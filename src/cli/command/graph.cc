@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost_table.h"
 #include "graph/graph_export.h"
@@ -29,14 +30,15 @@ struct Options {
 
 Result<std::string> describe(const Options& options) {
   ZINC_TRY(path, model_file(options.model));
+  const std::string name = options.model.empty() ? path.string() : options.model;
   ZINC_TRY(file, GgufFile::open(path));
   ZINC_TRY(model, read_model(file));
   if (options.draft && !model.draft) {
-    return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; leave out --draft", options.model);
+    return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; leave out --draft", name);
   }
   const Graph& graph = options.draft ? *model.draft : model.graph;
-  const std::string title = fmt::format("{} ({}{})", printable(options.model, kMaxTitleBytes),
-                                        model.architecture->gguf_name, options.draft ? ", draft" : "");
+  const std::string title = fmt::format("{} ({}{})", printable(name, kMaxTitleBytes), model.architecture->gguf_name,
+                                        options.draft ? ", draft" : "");
   if (options.dot) return graph_to_dot(graph, title, {.weights = options.weights});
   if (options.step.n_tokens < options.step.n_seqs) {
     return fail(ErrorCode::invalid_input, "--tokens {} is fewer than --sequences {}; each sequence needs a token",
@@ -50,33 +52,21 @@ Result<std::string> describe(const Options& options) {
   return title + "\n" + cost_table(graph, cost);
 }
 
-// CLI::Range lets "nan" through: it compares false with both ends.
-CLI::Validator number_between(double low, double high) {
-  const std::string range = fmt::format("{:g} to {:g}", low, high);
-  return CLI::Validator(
-      [=](std::string& text) {
-        double number = 0;
-        const bool is_number = CLI::detail::lexical_cast(text, number);
-        return is_number && number >= low && number <= high ? std::string()
-                                                            : fmt::format("'{}' is not {}", text, range);
-      },
-      range);
-}
-
 std::function<Status()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("model", options->model, kModelHelp)->required();
-  CLI::Option_group* form = app.add_option_group("form", "What is printed");
-  form->add_flag("--json", options->json, "every node, edge and cost, as JSON");
-  form->add_flag("--dot", options->dot, "the graph for Graphviz: dot -Tsvg");
-  form->add_flag("--cost", options->cost, "costs per op and per layer (default)");
-  form->require_option(0, 1);
+  app.add_option("model", options->model, kOptionalModelHelp);
+  const auto form = [&app](const char* name, bool& flag, const char* help) {
+    return app.add_flag(name, flag, help)->group("What is printed");
+  };
+  CLI::Option* const json = form("--json", options->json, "every node, edge and cost, as JSON");
+  CLI::Option* const dot = form("--dot", options->dot, "the graph for Graphviz: dot -Tsvg")->excludes(json);
+  form("--cost", options->cost, "costs per op and per layer (default)")->excludes(json)->excludes(dot);
   app.add_option("--tokens", options->step.n_tokens, "tokens in the step (default 1)")
-      ->check(CLI::Range(int64_t{1}, kMaxCount));
+      ->check(number_between(int64_t{1}, kMaxCount));
   app.add_option("--sequences", options->step.n_seqs, "sequences the tokens are dealt to (default 1)")
-      ->check(CLI::Range(int64_t{1}, kMaxCount));
+      ->check(number_between(int64_t{1}, kMaxCount));
   app.add_option("--depth", options->step.depth, "positions already in the cache (default 0)")
-      ->check(CLI::Range(int64_t{0}, kMaxCount));
+      ->check(number_between(int64_t{0}, kMaxCount));
   app.add_option("--bandwidth", options->bandwidth_gb, "memory bandwidth in GB/s (default 100)")
       ->check(number_between(1e-3, 1e9));
   app.add_option("--flops", options->gflops, "arithmetic speed in GFLOP/s (default 1000)")

@@ -225,7 +225,7 @@ Status inspect(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("file", options->file, std::string(kModelHelp) + "; of a split model the first file")->required();
+  app.add_option("model", options->file, kOptionalModelHelp + "; of a split model the first file");
   app.add_flag("--json", options->as_json, "print JSON");
   return [options] { return inspect(*options); };
 }

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "engine/perplexity.h"
 #include "text/tokenizer.h"
 
@@ -124,10 +125,10 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("model", options->model.path, kModelHelp)->required();
   app.add_option("file", options->text_path, "the text")->required();
   app.add_option("-c,--context", options->window, "tokens per window; the second half of each is scored")
-      ->check(CLI::Range(kMinWindow, 1 << 20))
+      ->check(number_between(kMinWindow, 1 << 20))
       ->capture_default_str();
   app.add_option("--windows", options->max_windows, "stop after so many windows (0: the whole text)")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(number_between(0, 1 << 20))
       ->capture_default_str();
   CLI::Option* save = app.add_option("--save-baseline", options->save_path, "keep the predictions in this file");
   app.add_option("--baseline", options->baseline_path, "compare with the predictions in this file: KL divergence")

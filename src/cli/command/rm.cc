@@ -1,10 +1,12 @@
 // `zinc rm NAME...`: removes models that zinc fetched. What other programs hold is theirs.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/held_interrupt.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/one_line.h"
@@ -51,6 +53,12 @@ Result<json::object> remove(const HubSettings& settings, const std::string& name
   }
   const DownloadHooks hooks{.progress = [](const DownloadProgress&) {}, .say = note, .cancelled = interrupt_waits};
   ZINC_TRY(lock, store.lock(id, hooks));
+  const std::optional<InstalledModel> model = store.find(id);
+  if (model && std::ranges::any_of(model->files,
+                                   [&](const InstalledFile& file) { return is_mapped(model->folder / file.name); })) {
+    return fail(ErrorCode::unavailable,
+                "{} is in use by another program, such as `zinc serve` or `zinc chat`; stop it first", id);
+  }
   ZINC_TRY(n_bytes, store.remove(id));
   if (store.default_model() == id) {
     if (Status cleared = store.set_default_model(""); !cleared.ok()) return cleared.error();

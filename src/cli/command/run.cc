@@ -12,10 +12,12 @@
 #include <memory>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "cli/terminal_text.h"
@@ -41,6 +43,7 @@ struct Options {
 
 std::atomic<bool> g_interrupted = false;
 
+constexpr const char* kEmptyPrompt = "the prompt is empty; give a question as an argument or on standard input";
 constexpr size_t kMaxInputBytes = size_t{64} << 20;  // more than any model's context holds
 
 Result<std::string> read_input() {
@@ -62,6 +65,18 @@ Result<std::string> read_input() {
 void drop_last_newline(std::string& text) {
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
+}
+
+Status check_words(const Options& options) {
+  const std::vector<std::string>& words = options.positionals;
+  if (words.size() > 2) {
+    return fail(ErrorCode::invalid_input,
+                "{} words where a model and a prompt were expected; put the question in quotes: "
+                "zinc run [MODEL] 'PROMPT'",
+                words.size());
+  }
+  if (!words.empty() && words.back().empty() && !options.raw) return fail(ErrorCode::invalid_input, kEmptyPrompt);
+  return options.sampling.check();
 }
 
 // One word may be either: it is the model if it names one, else the prompt. Standard input is the prompt where none
@@ -88,9 +103,7 @@ Status sort_positionals(Options& options) {
     options.prompt = std::move(text);
     if (!options.raw) drop_last_newline(options.prompt);
   }
-  if (options.prompt.empty() && !options.raw) {
-    return fail(ErrorCode::invalid_input, "the prompt is empty; give a question as an argument or on standard input");
-  }
+  if (options.prompt.empty() && !options.raw) return fail(ErrorCode::invalid_input, kEmptyPrompt);
   return ok_status();
 }
 
@@ -113,11 +126,21 @@ Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInst
 
 std::string figures_of(const Generation& made, const SamplingParams& sampling, std::string_view origin) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
-  return fmt::format("prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s ({}); {}{}",
-                     made.n_prompt_tokens, rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s),
-                     made.tokens.size(), rate(static_cast<size_t>(made.n_decode_steps), made.decode_s),
-                     stop_reason_name(made.reason), sampling_text(sampling),
-                     origin.empty() ? "" : fmt::format(" ({})", origin));
+  return fmt::format(
+      "prompt {}, {:.1f} tok/s; generated {}, {:.1f} tok/s ({}); {}{}", counted(made.n_prompt_tokens, "token"),
+      rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), counted(made.tokens.size(), "token"),
+      rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason),
+      sampling_text(sampling), origin.empty() ? "" : fmt::format(" ({})", origin));
+}
+
+// What cut the answer short, and the option that allows more; empty: it ended by itself.
+std::string cut_text(const Options& options, StopReason reason, int context) {
+  if (reason == StopReason::max_tokens) {
+    return fmt::format("zinc: the answer ended at the limit of {}; -n allows more (0: until the context is full)",
+                       counted(options.max_tokens, "token"));
+  }
+  if (reason != StopReason::context_full) return "";
+  return fmt::format("zinc: the answer ended where the context of {} positions is full; -c allows more", context);
 }
 
 std::string report_of(const Options& options, const SamplingParams& sampling, std::string_view origin,
@@ -202,6 +225,8 @@ Status answer(const Options& options) {
   if (!options.json) {
     note(device_text(options.model, model));
     note(figures_of(made.value(), sampling, options.sampling.takes_advice() ? advice.origin : ""));
+    const std::string cut = cut_text(options, made.value().reason, sequence.context());
+    if (!cut.empty()) note(cut);
   }
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
@@ -216,19 +241,17 @@ Status run(Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option(
-         "model_and_prompt", options->positionals,
-         "[MODEL] [PROMPT]: a GGUF file, a name `zinc list` shows or a source like hf:ORG/REPO (else the default "
-         "model), and the question (else standard input)")
-      ->expected(0, 2)
+  app.add_option("model_and_prompt", options->positionals,
+                 "a GGUF file, a name `zinc list` shows or a source like hf:ORG/REPO (else the default "
+                 "model), and the question (else standard input)")
       ->option_text("[MODEL] [PROMPT]");
   app.add_option("--system", options->system, "the system message");
   app.add_flag("--raw", options->raw, "continue the prompt as it is, without the chat template");
   app.add_option("-n,--max-tokens", options->max_tokens, "stop after so many tokens (0: when the context is full)")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_between(0, 1 << 30))
       ->capture_default_str();
   app.add_option("-c,--context", options->context, "positions of the context (0: the model's own, at most 4096)")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_between(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
@@ -236,6 +259,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);
+  check_usage(app, [options] { return check_words(*options); });
   return [options] { return run(*options); };
 }
 

@@ -10,12 +10,14 @@
 #include <optional>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/held_interrupt.h"
 #include "cli/command.h"
 #include "cli/hub_library.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
+#include "cli/number_between.h"
 #include "cli/open_page.h"
 #include "cli/output.h"
 #include "cli/serve_page.h"
@@ -128,10 +130,10 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
 }
 
 void announce(const ServedModel& model) {
-  note(
-      fmt::format("zinc: {}: context {}, {} requests at once, {} more may wait; {} MiB of weights, {} MiB of cache; {}",
-                  model.name, model.limits.context, model.limits.max_sequences, model.limits.queue_limit,
-                  model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20, to_json(model.facts)));
+  note(fmt::format("zinc: {}: context {}, {} at once, {} more may wait; {} MiB of weights, {} MiB of cache; {}",
+                   model.name, model.limits.context, counted(model.limits.max_sequences, "request"),
+                   model.limits.queue_limit, model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20,
+                   to_json(model.facts)));
   if (!model.limits.cache_note.empty()) note(fmt::format("zinc: {}: {}", model.name, model.limits.cache_note));
 }
 
@@ -186,16 +188,16 @@ Status serve(Options& options) {
 
 void declare_engine_options(CLI::App& app, EngineOptions& engine) {
   app.add_option("--parallel", engine.max_sequences, "requests that run at once")
-      ->check(CLI::Range(1, 1024))
+      ->check(number_between(1, 1024))
       ->capture_default_str();
   app.add_option("-c,--context", engine.context, "positions per request (0: the model's own, as far as memory holds)")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(number_between(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--cache-bytes", engine.cache_bytes, "memory for keys, values and states, such as 4G (0: chosen)")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--queue", engine.queue_limit, "requests that may wait; more are answered 503")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_between(1, 1 << 20))
       ->capture_default_str();
 }
 
@@ -214,12 +216,10 @@ void declare_access_options(CLI::App& app, Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("models", options->models,
-                 fmt::format("{}; NAME=MODEL calls it otherwise (none: the default model)", kModelHelp))
-      ->option_text("MODEL...");
+  app.add_option("model", options->models, kOptionalModelHelp + "; NAME=MODEL calls it otherwise");
   app.add_option("--host", options->listen.host, "the address to listen on")->capture_default_str();
   app.add_option("--port", options->listen.port, "the port (0: any free one)")
-      ->check(CLI::Range(0, 65535))
+      ->check(number_between(0, 65535))
       ->capture_default_str();
   app.add_option("--tls-cert", options->listen.tls_certificate, "a PEM file: the certificate chain");
   app.add_option("--tls-key", options->listen.tls_key, "a PEM file: its private key");
@@ -235,13 +235,13 @@ std::function<Status()> declare(CLI::App& app) {
       ->check(CLI::ExistingDirectory);
   ServerLimits& limits = options->api.limits;
   app.add_option("--max-connections", limits.connections, "connections at once; more are answered 503")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_between(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--max-body-bytes", limits.http.body_bytes, "the longest request body, such as 32M")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   app.add_option("--drain-seconds", options->drain_s, "how long answers may go on after a signal to stop")
-      ->check(CLI::Range(0, 86400))
+      ->check(number_between(0, 86400))
       ->capture_default_str();
   declare_model_options(app, options->model);
   return [options] { return serve(*options); };

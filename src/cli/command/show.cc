@@ -45,7 +45,7 @@ Status run(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("name", options->name, std::string(kModelHelp) + " (default: the default model)");
+  app.add_option("model", options->name, kOptionalModelHelp);
   app.add_flag("--json", options->json, "print JSON");
   return [options] { return run(*options); };
 }

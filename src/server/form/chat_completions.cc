@@ -15,7 +15,8 @@ constexpr FieldDoc kFields[] = {
     {"parallel_tool_calls", "boolean", "false: the answer ends after its first call. Default true."},
     {"stream_tool_arguments", "boolean",
      "true: a call's arguments stream before they are known to be whole. Default false."},
-    {"response_format", "object", "{\"type\": \"text\"}; other types are refused."},
+    {"response_format", "object",
+     "The answer's form: {\"type\": \"text\"}, json_object, or json_schema with a schema."},
     {"stream", "boolean", "Answer as server-sent events. Default false."},
     {"stream_options", "object", "include_usage: a last event with token counts. Default false."},
     {"return_progress", "boolean",
@@ -48,9 +49,7 @@ constexpr RefusedField kRefused[] = {
     {"web_search_options", "this server has no tools of its own"},
     {"verbosity", "models have no such control"},
     {"moderation", "nothing is moderated here"},
-    {"grammar", "there is no constrained decoding"},
-    {"json_schema", "there is no constrained decoding"},
-    {"guided_json", "there is no constrained decoding"},
+    {"guided_json", "response_format has it"},
 };
 
 void read_stream_options(const FieldReader& fields, ChatRequest& out) {
@@ -81,7 +80,7 @@ void read_modalities(const FieldReader& fields) {
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
   static constexpr FieldDoc kModalities[] = {{"modalities", "array", "[\"text\"]"}};
-  fields.refuse_unknown({kFields, kIgnored, kModalities, kSamplingFields, kThinkingFields}, kRefused);
+  fields.refuse_unknown({kFields, kIgnored, kModalities, kFormFields, kSamplingFields, kThinkingFields}, kRefused);
   out.model = fields.text("model").value_or("");
   read_messages(fields, out);
   read_continuation(fields, out);
@@ -90,7 +89,8 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   read_modalities(fields);
   out.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   out.streams_arguments = fields.boolean("stream_tool_arguments").value_or(false);
-  read_response_format(fields, "response_format");
+  read_response_format(fields, "response_format", out);
+  read_form(fields, out);
   out.stream = fields.boolean("stream").value_or(false);
   read_stream_options(fields, out);
   out.include_progress = fields.boolean("return_progress").value_or(false);
@@ -238,7 +238,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
 }  // namespace
 
 const ApiForm& chat_form() {
-  static const ApiForm form = {.fields = {kFields, kSamplingFields, kThinkingFields, kIgnored},
+  static const ApiForm form = {.fields = {kFields, kFormFields, kSamplingFields, kThinkingFields, kIgnored},
                                .read = read,
                                .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
                                .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {

@@ -24,13 +24,11 @@ constexpr FieldDoc kFields[] = {
     {"parse_special", "boolean", "Names of control tokens in the prompt become those tokens. Default false."},
     {"add_special_tokens", "boolean",
      "Begin-of-text is put before the prompt where the model asks for it. Default true."},
+    {"response_format", "object", "As in /v1/chat/completions."},
     {"user", "string", "No effect."},
 };
 constexpr RefusedField kRefused[] = {
     {"suffix", "there is no fill-in-the-middle"},
-    {"grammar", "there is no constrained decoding"},
-    {"json_schema", "there is no constrained decoding"},
-    {"response_format", "there is no constrained decoding"},
 };
 
 std::optional<std::vector<TokenId>> token_list(const json::array& array) {
@@ -74,7 +72,7 @@ void read_prompts(const FieldReader& fields, ChatRequest& out) {
 
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.refuse_unknown({kFields, kSamplingFields}, kRefused);
+  fields.refuse_unknown({kFields, kFormFields, kSamplingFields}, kRefused);
   out.model = fields.text("model").value_or("");
   read_prompts(fields, out);
   out.max_tokens = read_token_limit(fields, "max_tokens").value_or(kDefaultMaxTokens);
@@ -98,6 +96,8 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   }
   out.parse_special = fields.boolean("parse_special").value_or(false);
   out.add_special = fields.boolean("add_special_tokens").value_or(true);
+  read_response_format(fields, "response_format", out);
+  read_form(fields, out);
   read_sampling(fields, out);
 }
 
@@ -169,7 +169,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
 }  // namespace
 
 const ApiForm& completions_form() {
-  static const ApiForm form = {.fields = {kFields, kSamplingFields},
+  static const ApiForm form = {.fields = {kFields, kFormFields, kSamplingFields},
                                .read = read,
                                .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
                                .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {

@@ -20,7 +20,8 @@ constexpr FieldDoc kFields[] = {
     {"tool_choice", "object", "{\"type\": \"auto\"} (default) or none; disable_parallel_tool_use."},
     {"thinking", "object",
      "{\"type\": \"enabled\", \"budget_tokens\": N}, adaptive or disabled. Default: the template's."},
-    {"output_config", "object", "effort: low, medium, high, xhigh or max."},
+    {"output_config", "object",
+     "effort: low, medium, high, xhigh or max; format: {\"type\": \"json_schema\", \"schema\": ...}."},
     {"metadata", "object", "No effect."},
     {"service_tier", "string", "No effect."},
     {"betas", "array", "No effect."},
@@ -171,7 +172,7 @@ void read_choice(const FieldReader& fields, ChatRequest& out) {
 void read_thoughts(const FieldReader& fields, ChatRequest& out) {
   if (const json::object* config = fields.object("output_config")) {
     const FieldReader inside(*config, "output_config.", fields.errors());
-    read_response_format(inside, "format");
+    read_response_format(inside, "format", out);
     std::string effort = inside.text("effort").value_or("");
     if (effort == "max") effort = "xhigh";  // the templates' word
     if (!effort.empty() && check_effort(inside, "effort", effort)) out.template_kwargs["reasoning_effort"] = effort;

@@ -18,7 +18,7 @@ constexpr FieldDoc kFields[] = {
     {"parallel_tool_calls", "boolean", "false: the answer ends after its first call. Default true."},
     {"max_output_tokens", "integer", "Most tokens of the answer. Default: until the context is full."},
     {"reasoning", "object", "effort: none, minimal, low, medium, high or xhigh."},
-    {"text", "object", "format: {\"type\": \"text\"}; other types are refused."},
+    {"text", "object", "format: {\"type\": \"text\"}, json_object, or json_schema with a schema."},
     {"stream", "boolean", "Answer as server-sent events. Default false."},
     {"truncation", "string", "disabled: nothing is ever cut."},
     {"store", "boolean", "No effect: nothing is stored."},
@@ -156,7 +156,7 @@ void read(const json::object& body, const ServerLimits&, RequestErrors& errors, 
     if (const auto effort = inside.text("effort")) set_effort(inside, "effort", *effort, out);
   }
   if (const json::object* text = fields.object("text")) {
-    read_response_format(FieldReader(*text, "text.", errors), "format");
+    read_response_format(FieldReader(*text, "text.", errors), "format", out);
   }
   read_sampling(fields, out);
   read_thinking(fields, out);

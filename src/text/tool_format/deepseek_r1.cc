@@ -90,6 +90,7 @@ extern const ToolFormat k_tool_format_deepseek_r1 = {
     .template_has = {kListBegin, kSeparator, "```json"},
     .thinking = kThinkTags,
     .reasoning_starts_open = true,
+    .call_open = kListBegin,
     .make_parser = make_parser,
 };
 

@@ -156,6 +156,7 @@ extern const ToolFormat k_tool_format_gemma4 = {
     .template_has = {"<|tool_call>", "<tool_call|>"},
     .architecture = "gemma4",
     .thinking = kThinking,
+    .call_open = kOpen,
     .make_parser = make_parser,
 };
 

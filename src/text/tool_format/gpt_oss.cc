@@ -222,6 +222,7 @@ extern const ToolFormat k_tool_format_gpt_oss = {
     .template_has = {"<|channel|>", "<|message|>", "<|start|>"},
     .architecture = "gpt-oss",
     .thinking = {"<|channel|>analysis<|message|>", "<|end|>"},
+    .content_after = {"<|channel|>final", kMessage},
     .make_parser = make_parser,
 };
 

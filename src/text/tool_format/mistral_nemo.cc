@@ -56,6 +56,7 @@ extern const ToolFormat k_tool_format_mistral_nemo = {
     .name = "mistral-nemo",
     .template_has = {"[TOOL_CALLS]"},
     .template_lacks = {"[ARGS]"},
+    .call_open = "[TOOL_CALLS]",
     .make_parser = make_parser,
 };
 

@@ -50,6 +50,7 @@ std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
 extern const ToolFormat k_tool_format_mistral_small = {
     .name = "mistral-small-3.2",
     .template_has = {"[TOOL_CALLS]", "[ARGS]"},
+    .call_open = "[TOOL_CALLS]",
     .make_parser = make_parser,
 };
 

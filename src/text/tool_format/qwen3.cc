@@ -57,6 +57,7 @@ extern const ToolFormat k_tool_format_qwen3 = {
     .template_lacks = {"<function=", "<arg_key>", "tool_sep"},
     .architecture = "qwen3",
     .thinking = kThinkTags,
+    .call_open = kOpen,
     .make_parser = make_parser,
 };
 

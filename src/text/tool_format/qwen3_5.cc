@@ -19,6 +19,7 @@ extern const ToolFormat k_tool_format_qwen3_5 = {
     .architecture = "qwen35",
     .thinking = kThinkTags,
     .reasoning_starts_open = true,
+    .call_open = "<tool_call>",
     .make_parser = make_parser,
 };
 

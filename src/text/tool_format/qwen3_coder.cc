@@ -16,6 +16,7 @@ extern const ToolFormat k_tool_format_qwen3_coder = {
     .name = "qwen3-coder",
     .template_has = {"<tool_call>", "<function=", "<parameter="},
     .template_lacks = {"<think>"},
+    .call_open = "<tool_call>",
     .make_parser = make_parser,
 };
 

@@ -1,0 +1,118 @@
+#include "constrain/automaton.h"
+
+#include <gtest/gtest.h>
+
+#include "constrain/gbnf.h"
+#include "tests/support/says.h"
+
+namespace zinc {
+namespace {
+
+enum class Reads { whole, begin, no };
+
+Reads read(Automaton& automaton, std::string_view text) {
+  Automaton::State state = automaton.start();
+  for (const char byte : text) {
+    if (state == Automaton::kNowhere) return Reads::no;
+    state = automaton.next(state, static_cast<uint8_t>(byte));
+  }
+  if (state == Automaton::kNowhere) return Reads::no;
+  return automaton.may_end(state) ? Reads::whole : Reads::begin;
+}
+
+struct Case {
+  const char* grammar;
+  std::vector<const char*> whole, begins, no;
+};
+
+TEST(Gbnf, every_construct_reads_what_it_says_and_nothing_else) {
+  const Case cases[] = {
+      {R"(root ::= "a" "b")", {"ab"}, {"", "a"}, {"b", "abc", "aa"}},
+      {R"(root ::= "a" | "bc" | )", {"a", "bc", ""}, {"b"}, {"ab", "c"}},
+      {"root ::= \"a\"\n  | \"b\" |\n  \"c\"\n", {"a", "b", "c"}, {""}, {"d"}},
+      {"root ::= ( \"a\"\n \"b\" ) # a comment | \"c\"\n# another", {"ab"}, {"a"}, {"c"}},
+      {R"(root ::= [a-cx_-] [^a-c])", {"ad", "x!", "-é", "_😀"}, {"a"}, {"aa", "d"}},
+      {R"(root ::= "x"* "y"+ "z"?)", {"y", "xxyyz", "yz"}, {"xx"}, {"xz", "yzz"}},
+      {R"(root ::= "ab"{2} [0-9]{1,3} "c"{2,})", {"abab1cc", "abab123cccc"}, {"ab", "abab12c"}, {"abab1234", "aba1"}},
+      {R"(root ::= ("a"? "b"?)*)", {"", "abba"}, {}, {"c"}},
+      {R"(root ::= "\x41\u00e9\U0001F600\n\t\\\"")", {"Aé😀\n\t\\\""}, {"A\xC3"}, {"Ae"}},
+      {R"(root ::= .)", {"a", "é", "한", "😀"}, {"\xE2\x82", "\xF0\x9F"}, {"ab", "\xFF", "\xED\xA0", "\xC0"}},
+      {R"(root ::= [\u0400-\u04ff\U00010000-\U0010ffff])", {"Ж", "😀"}, {"\xD0"}, {"a", "é"}},
+      {"root ::= \"(\" root \")\" | \"\"", {"", "()", "((()))"}, {"((", "(()"}, {")", "())"}},
+      {"root ::= sum\nsum ::= term (\"+\" term)*\nterm ::= [0-9] | \"(\" sum \")\"",
+       {"1", "1+2", "(1+(2+3))+4"},
+       {"1+", "(1"},
+       {"+", "1)", "()"}},
+      // Two ways to read the same beginning.
+      {"root ::= a | b\na ::= \"x\"* \"a\"\nb ::= \"x\" \"x\" \"b\"", {"xxb", "xxxa", "a"}, {"xxx"}, {"xb", "xxxb"}},
+      {"root ::= tail\ntail ::= \"a\" tail | empty\nempty ::= \"\"", {"", "aaa"}, {}, {"b"}},
+  };
+  for (const Case& each : cases) {
+    Result<Grammar> grammar = parse_gbnf(each.grammar);
+    ASSERT_TRUE(grammar.ok()) << each.grammar << ": " << grammar.error().message;
+    Automaton automaton(std::move(grammar.value()));
+    for (const char* text : each.whole) EXPECT_EQ(read(automaton, text), Reads::whole) << each.grammar << ": " << text;
+    for (const char* text : each.begins) EXPECT_EQ(read(automaton, text), Reads::begin) << each.grammar << ": " << text;
+    for (const char* text : each.no) EXPECT_EQ(read(automaton, text), Reads::no) << each.grammar << ": " << text;
+    EXPECT_FALSE(automaton.is_lost());
+  }
+}
+
+TEST(Gbnf, what_is_wrong_is_named_with_line_and_column) {
+  const struct {
+    const char* grammar;
+    std::initializer_list<std::string_view> parts;
+  } cases[] = {
+      {"", {"no rule 'root'"}},
+      {"a ::= \"b\"", {"no rule 'root'"}},
+      {"root ::= thing", {"no rule 'thing'"}},
+      {"root = \"a\"", {"line 1, column 6", "::="}},
+      {"root ::= \"a\"\nroot ::= \"b\"", {"line 2", "'root' is there already"}},
+      {"root ::= \"a", {"line 1, column 12", "no end"}},
+      {"root ::=\n [a", {"line 2, column 4", "no end"}},
+      {"root ::= [z-a]", {"column 14", "ends before it begins"}},
+      {"root ::= \"\\q\"", {"no such escape"}},
+      {"root ::= \"\\ud800\"", {"no character"}},
+      {"root ::= \"a\"{3,2}", {"fewer than the least"}},
+      {"root ::= \"a\"{999999999}", {"more than 100000 times"}},
+      {"root ::= (\"a\"", {"expected )"}},
+      {"root ::= \"a\" )", {"expected the end"}},
+      {"root ::= \xFF", {"line 1, column 10"}},
+      {"root ::= root \"a\" | \"a\"", {"'root'", "begins with itself"}},
+      {"root ::= a \"x\"\na ::= b?  root | \"y\"\nb ::= \"b\"", {"begins with itself"}},
+      {"root ::= a\na ::= \"x\" a", {"'root'", "never comes to an end"}},
+      {"root ::= a{100000} a{100000} a{100000}\na ::= \"a\"", {"too large"}},
+  };
+  for (const auto& each : cases) {
+    const Result<Grammar> grammar = parse_gbnf(each.grammar);
+    ASSERT_FALSE(grammar.ok()) << each.grammar;
+    EXPECT_TRUE(says(grammar.error().message, each.parts)) << each.grammar;
+  }
+  const std::string deep = "root ::= " + std::string(10'000, '(');
+  EXPECT_TRUE(says(parse_gbnf(deep).error().message, {"brackets"}));
+}
+
+TEST(Automaton, a_repetition_comes_back_to_the_same_state) {
+  Automaton automaton(std::move(parse_gbnf(R"(root ::= "\"" [^"]* "\"")").value()));
+  Automaton::State inside = automaton.next(automaton.start(), '"');
+  for (int i = 0; i < 1000; ++i) {
+    for (const char byte : std::string_view("aé한😀")) inside = automaton.next(inside, static_cast<uint8_t>(byte));
+  }
+  EXPECT_EQ(inside, automaton.next(automaton.start(), '"'));
+  EXPECT_LT(automaton.n_states(), 20u);
+  EXPECT_TRUE(automaton.must_end(automaton.next(inside, '"')));
+}
+
+TEST(Automaton, gives_up_where_a_text_can_be_read_in_too_many_ways) {
+  std::string grammar = "root ::= ";
+  for (int i = 0; i < 300; ++i) grammar += "a* ";
+  Automaton automaton(
+      std::move(parse_gbnf(grammar + "\"x\"\na ::= b b? b?\nb ::= \"a\" c?\nc ::= \"a\" | b \"c\"?").value()));
+  Automaton::State state = automaton.start();
+  automaton.set_patience(1 << 20);
+  for (int i = 0; i < 100'000 && state != Automaton::kNowhere; ++i) state = automaton.next(state, 'a');
+  EXPECT_TRUE(automaton.is_lost());
+}
+
+}  // namespace
+}  // namespace zinc

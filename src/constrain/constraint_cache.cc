@@ -1,0 +1,43 @@
+#include "constrain/constraint_cache.h"
+
+#include <algorithm>
+
+#include "base/sha256.h"
+
+namespace zinc {
+namespace {
+
+constexpr size_t kMostConstraints = 8;  // up to some 25 MB each
+
+}  // namespace
+
+std::shared_ptr<const TokenTree> ConstraintCache::tree() {
+  std::call_once(has_tree_, [&] { tree_ = std::make_shared<const TokenTree>(tokenizer_); });
+  return tree_;
+}
+
+std::shared_ptr<Constraint> ConstraintCache::find(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  if (found == entries_.end()) return nullptr;
+  if (found->constraint->is_large()) {
+    entries_.erase(found);  // whoever answers with it has it still
+    return nullptr;
+  }
+  entries_.splice(entries_.begin(), entries_, found);
+  return found->constraint;
+}
+
+Result<std::shared_ptr<Constraint>> ConstraintCache::get(std::string_view source,
+                                                         const std::function<Result<Grammar>()>& make) {
+  const std::string key = sha256_hex(std::as_bytes(std::span(source)));
+  if (std::shared_ptr<Constraint> found = find(key)) return found;
+  ZINC_TRY(grammar, make());
+  auto made = std::make_shared<Constraint>(std::move(grammar), tokenizer_, tree());
+  const std::lock_guard lock(mutex_);
+  entries_.push_front({key, made});
+  if (entries_.size() > kMostConstraints) entries_.pop_back();
+  return made;
+}
+
+}  // namespace zinc

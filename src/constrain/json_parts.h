@@ -1,0 +1,44 @@
+// What JSON texts are made of, as rules of a grammar that is being built. Between the tokens of JSON may stand nothing,
+// a space, or a line break and a few blanks: enough for any common layout, and an end to what a model can write of
+// them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "constrain/grammar.h"
+
+namespace zinc {
+
+class JsonParts {
+ public:
+  using Expr = GrammarBuilder::Expr;
+  using Rule = GrammarBuilder::Rule;
+
+  explicit JsonParts(GrammarBuilder& builder);
+
+  Expr space() const { return builder_.rule(space_); }
+  Expr colon() const { return builder_.rule(colon_); }  // and the space around it
+  Expr string() const { return builder_.rule(string_); }
+  Expr string_char() const { return builder_.rule(string_char_); }
+  Expr quoted(Expr inner) const { return builder_.sequence({builder_.text("\""), inner, builder_.text("\"")}); }
+  Expr number() const { return builder_.rule(number_); }
+  Expr integer() const { return builder_.rule(integer_); }
+  Expr object() const { return builder_.rule(object_); }
+  Expr array() const { return builder_.rule(array_); }
+  Rule value() const { return value_; }  // any
+
+  // Any string without escapes but these; names that need escapes are none of those anyway.
+  Expr string_but(std::span<const std::string_view> names) const;
+
+ private:
+  Rule define(const char* name, Expr expr);
+  Expr any_string_char();
+  Expr any_object(Rule member);
+  Expr any_array(Rule element);
+
+  GrammarBuilder& builder_;
+  Rule space_, colon_, string_char_, string_, number_, integer_, object_, array_, value_;
+};
+
+}  // namespace zinc

@@ -1,0 +1,418 @@
+#include "constrain/regex.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/utf8.h"
+
+namespace zinc {
+namespace {
+
+using Expr = GrammarBuilder::Expr;
+constexpr int kNoLimit = GrammarBuilder::kNoLimit;
+constexpr int kMostTimes = 1 << 14;
+constexpr int kMostDepth = 64;
+constexpr int64_t kMostNodes = 1 << 16;
+
+const CharRanges kDigits = {{'0', '9'}};
+const CharRanges kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+const CharRanges kSpaces = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+                            {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+const CharRanges kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+struct Node {
+  enum class Kind : uint8_t { chars, sequence, choice, repeat } kind;
+  CharRanges ranges = {};
+  std::vector<int> parts = {};
+  int min = 1, max = 1;
+  LengthLimits lengths = {};  // of what it matches
+};
+
+int64_t sum(int64_t a, int64_t b) { return a == kNoLimit || b == kNoLimit ? kNoLimit : a + b; }
+// Lengths beyond any limit that is kept are as good as none.
+int64_t product(int64_t a, int64_t b) {
+  constexpr int64_t kEndless = int64_t{1} << 31;
+  if (a == 0 || b == 0) return 0;
+  return a == kNoLimit || b == kNoLimit || a > kEndless / b ? int64_t{kNoLimit} : a * b;
+}
+
+class RegexParser {
+ public:
+  explicit RegexParser(std::string_view pattern) : pattern_(pattern) {}
+
+  Result<int> parse() {
+    ZINC_TRY(root, choice(0));
+    if (at_ < pattern_.size()) return refuse("')' closes nothing");
+    return root;
+  }
+  // The same with limits of its length. Refused where more than one part of a sequence would have to give way.
+  Result<int> fitted(int node, const LengthLimits& limits);
+  const Node& node(int index) const { return nodes_[static_cast<size_t>(index)]; }
+
+ private:
+  Error refuse(std::string_view why) const {
+    return fail(ErrorCode::invalid_input, "{}, at byte {} of the pattern", why, at_);
+  }
+
+  bool is_at(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
+  bool take(std::string_view text) {
+    if (!is_at(text)) return false;
+    at_ += text.size();
+    return true;
+  }
+
+  int add(Node node) {
+    nodes_.push_back(std::move(node));
+    return static_cast<int>(nodes_.size()) - 1;
+  }
+  int chars(CharRanges ranges) {
+    return add({.kind = Node::Kind::chars, .ranges = std::move(ranges), .lengths = {.min = 1, .max = 1}});
+  }
+  int sequence(std::vector<int> parts) {
+    LengthLimits lengths = {.min = 0, .max = 0};
+    for (const int part : parts) {
+      lengths.min += node(part).lengths.min;
+      lengths.max = sum(lengths.max, node(part).lengths.max);
+    }
+    return add({.kind = Node::Kind::sequence, .parts = std::move(parts), .lengths = lengths});
+  }
+  int choice_of(std::vector<int> parts) {
+    if (parts.size() == 1) return parts.front();
+    LengthLimits lengths = node(parts.front()).lengths;
+    for (const int part : parts) {
+      const LengthLimits& other = node(part).lengths;
+      lengths.min = std::min(lengths.min, other.min);
+      lengths.max = lengths.max == kNoLimit || other.max == kNoLimit ? kNoLimit : std::max(lengths.max, other.max);
+    }
+    return add({.kind = Node::Kind::choice, .parts = std::move(parts), .lengths = lengths});
+  }
+  int repeated(int part, int min, int max) {
+    const LengthLimits& once = node(part).lengths;
+    const int64_t shortest = product(once.min, min);
+    const LengthLimits lengths = {.min = shortest == kNoLimit ? int64_t{1} << 31 : shortest,
+                                  .max = product(once.max, max)};
+    return add({.kind = Node::Kind::repeat, .parts = {part}, .min = min, .max = max, .lengths = lengths});
+  }
+  int anything() { return repeated(chars(all_but({})), 0, kNoLimit); }
+
+  Result<int> choice(int depth);
+  Result<int> alternative(int depth);
+  Result<int> atom(int depth);
+  Result<int> group(int depth);
+  Result<int> quantified(int part);
+  Result<std::pair<int, int>> counts();
+  std::optional<int> number();
+  Result<CharRanges> char_class();
+  Result<CharRanges> class_member();
+  Result<CharRanges> escape();
+  Result<char32_t> escaped_char();
+  Result<char32_t> hex(size_t n_digits);
+
+  std::string_view pattern_;
+  size_t at_ = 0;
+  std::vector<Node> nodes_;
+};
+
+Result<int> RegexParser::choice(int depth) {
+  if (depth > kMostDepth) return refuse("brackets are nested too deep");
+  std::vector<int> alternatives;
+  do {
+    ZINC_TRY(part, alternative(depth));
+    alternatives.push_back(part);
+  } while (take("|"));
+  return choice_of(std::move(alternatives));
+}
+
+// The outermost ones may be anywhere in the string, where they are not held by ^ and $.
+Result<int> RegexParser::alternative(int depth) {
+  std::vector<int> parts;
+  const bool is_outermost = depth == 0;
+  if (is_outermost && !take("^")) parts.push_back(anything());
+  bool is_held = false;
+  while (at_ < pattern_.size() && !is_at("|") && !is_at(")")) {
+    if (is_outermost && take("$")) {
+      is_held = true;
+      if (at_ < pattern_.size() && !is_at("|")) return refuse("'$' is supported at the end of a pattern only");
+      break;
+    }
+    ZINC_TRY(part, atom(depth));
+    ZINC_TRY(with_counts, quantified(part));
+    parts.push_back(with_counts);
+    if (static_cast<int64_t>(nodes_.size()) > kMostNodes) return refuse("the pattern is too large");
+  }
+  if (is_outermost && !is_held) parts.push_back(anything());
+  return sequence(std::move(parts));
+}
+
+Result<int> RegexParser::atom(int depth) {
+  if (is_at("(")) return group(depth);
+  if (take(".")) return chars(all_but(kLineEnds));
+  if (is_at("^") || is_at("$")) return refuse("'^' and '$' are supported at the ends of a pattern only");
+  if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return refuse("there is nothing to repeat");
+  if (is_at("[") || is_at("\\")) {
+    const bool is_class = take("[");
+    ZINC_TRY(ranges, is_class ? char_class() : escape());
+    return chars(std::move(ranges));
+  }
+  const Utf8Char c = next_utf8(pattern_.substr(at_));
+  if (!c.valid) return refuse("the pattern is not valid UTF-8");
+  at_ += static_cast<size_t>(c.n_bytes);
+  return chars({{c.code, c.code}});
+}
+
+Result<int> RegexParser::group(int depth) {
+  take("(");
+  if (is_at("?=") || is_at("?!") || is_at("?<=") || is_at("?<!")) return refuse("look-around is not supported");
+  if (take("?<")) {
+    const size_t end = pattern_.find('>', at_);
+    if (end == std::string_view::npos) return refuse("the name of a group has no end");
+    at_ = end + 1;
+  } else if (!take("?:") && is_at("?")) {
+    return refuse("groups with flags are not supported");
+  }
+  ZINC_TRY(inner, choice(depth + 1));
+  if (!take(")")) return refuse("a group is not closed");
+  return inner;
+}
+
+Result<int> RegexParser::quantified(int part) {
+  std::pair<int, int> times;
+  if (take("*")) {
+    times = {0, kNoLimit};
+  } else if (take("+")) {
+    times = {1, kNoLimit};
+  } else if (take("?")) {
+    times = {0, 1};
+  } else if (take("{")) {
+    ZINC_TRY(read, counts());
+    times = read;
+  } else {
+    return part;
+  }
+  take("?");  // lazy: the same texts
+  return repeated(part, times.first, times.second);
+}
+
+Result<std::pair<int, int>> RegexParser::counts() {
+  const std::optional<int> min = number();
+  std::optional<int> max = min;
+  if (take(",")) max = is_at("}") ? std::optional<int>(kNoLimit) : number();
+  if (!min || !max || !take("}")) {
+    return refuse(fmt::format("counts are written {{n}}, {{n,}} or {{n,m}}, each at most {}", kMostTimes));
+  }
+  if (*max != kNoLimit && *max < *min) return refuse("the counts of a repetition are in the wrong order");
+  return std::pair{*min, *max};
+}
+
+std::optional<int> RegexParser::number() {
+  const size_t begin = at_;
+  int value = 0;
+  for (; at_ < pattern_.size() && pattern_[at_] >= '0' && pattern_[at_] <= '9'; ++at_) {
+    value = value * 10 + (pattern_[at_] - '0');
+    if (value > kMostTimes) return std::nullopt;
+  }
+  return at_ > begin ? std::optional(value) : std::nullopt;
+}
+
+Result<CharRanges> RegexParser::char_class() {
+  const bool is_negated = take("^");
+  CharRanges all;
+  while (!take("]")) {
+    ZINC_TRY(from, class_member());
+    const bool is_range = is_at("-") && !is_at("-]");
+    if (is_range) {
+      take("-");
+      ZINC_TRY(to, class_member());
+      const auto is_one = [](const CharRanges& r) { return r.size() == 1 && r.front().first == r.front().last; };
+      if (!is_one(from) || !is_one(to) || from.front().first > to.front().first) {
+        return refuse("a range of characters has no order");
+      }
+      from.front().last = to.front().first;
+    }
+    all.insert(all.end(), from.begin(), from.end());
+  }
+  return is_negated ? all_but(std::move(all)) : all;
+}
+
+Result<CharRanges> RegexParser::class_member() {
+  if (at_ == pattern_.size()) return refuse("a class of characters is not closed");
+  if (is_at("\\b")) {
+    take("\\b");
+    return CharRanges{{'\b', '\b'}};
+  }
+  if (is_at("\\")) return escape();
+  const Utf8Char c = next_utf8(pattern_.substr(at_));
+  if (!c.valid) return refuse("the pattern is not valid UTF-8");
+  at_ += static_cast<size_t>(c.n_bytes);
+  return CharRanges{{c.code, c.code}};
+}
+
+Result<CharRanges> RegexParser::escape() {
+  take("\\");
+  if (take("d")) return kDigits;
+  if (take("D")) return all_but(kDigits);
+  if (take("w")) return kWord;
+  if (take("W")) return all_but(kWord);
+  if (take("s")) return kSpaces;
+  if (take("S")) return all_but(kSpaces);
+  ZINC_TRY(c, escaped_char());
+  return CharRanges{{c, c}};
+}
+
+Result<char32_t> RegexParser::escaped_char() {
+  constexpr std::string_view kNames = "nrtvf0", kMeanings("\n\r\t\v\f\0", 6);
+  if (at_ == pattern_.size()) return refuse("the pattern ends within an escape");
+  const char c = pattern_[at_++];
+  const bool is_digit_next = at_ < pattern_.size() && pattern_[at_] >= '0' && pattern_[at_] <= '9';
+  if (const size_t i = kNames.find(c); i != std::string_view::npos && !(c == '0' && is_digit_next)) {
+    return static_cast<char32_t>(kMeanings[i]);
+  }
+  if (c == 'x') return hex(2);
+  if (c == 'u') {
+    if (take("{")) {
+      const size_t end = pattern_.find('}', at_);
+      if (end == std::string_view::npos || end - at_ > 6) return refuse("\\u{ has no end");
+      ZINC_TRY(code, hex(end - at_));
+      take("}");
+      return code;
+    }
+    ZINC_TRY(code, hex(4));
+    if (code < 0xD800 || code > 0xDBFF || !take("\\u")) return code;
+    ZINC_TRY(low, hex(4));
+    if (low < 0xDC00 || low > 0xDFFF) return refuse("half a surrogate pair");
+    return char32_t{0x10000} + ((code - 0xD800) << 10) + (low - 0xDC00);
+  }
+  const bool is_ascii_mark =
+      static_cast<uint8_t>(c) < 0x80 && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z');
+  if (!is_ascii_mark) {
+    --at_;
+    return refuse("this escape is not supported");
+  }
+  return static_cast<char32_t>(c);
+}
+
+Result<char32_t> RegexParser::hex(size_t n_digits) {
+  char32_t code = 0;
+  for (size_t i = 0; i < n_digits; ++i) {
+    constexpr std::string_view kHex = "0123456789abcdefABCDEF";
+    const size_t digit = at_ < pattern_.size() ? kHex.find(pattern_[at_]) : std::string_view::npos;
+    if (digit == std::string_view::npos) return refuse("an escape lacks hexadecimal digits");
+    code = code * 16 + static_cast<char32_t>(digit < 16 ? digit : digit - 6);
+    ++at_;
+  }
+  if (n_digits == 0 || code > 0x10FFFF) return refuse("an escape is no character");
+  return code;
+}
+
+Result<int> RegexParser::fitted(int index, const LengthLimits& limits) {
+  const Node at = node(index);
+  const auto [min, max] = at.lengths;
+  if (min >= limits.min && (limits.max == kNoLimit || (max != kNoLimit && max <= limits.max))) return index;
+  if ((limits.max != kNoLimit && min > limits.max) || (max != kNoLimit && max < limits.min)) {
+    return fail(ErrorCode::invalid_input, "no string is as long as it must be");
+  }
+  if (at.kind == Node::Kind::choice) {
+    std::vector<int> parts;
+    for (const int part : at.parts) {
+      const LengthLimits& has = node(part).lengths;
+      const bool is_too_long = limits.max != kNoLimit && has.min > limits.max;
+      if (is_too_long || (has.max != kNoLimit && has.max < limits.min)) continue;
+      ZINC_TRY(fits, fitted(part, limits));
+      parts.push_back(fits);
+    }
+    if (parts.empty()) return fail(ErrorCode::invalid_input, "no string is as long as it must be");
+    return choice_of(std::move(parts));
+  }
+  const auto is_fixed = [&](int part) { return node(part).lengths.min == node(part).lengths.max; };
+  const auto without = [](const LengthLimits& all, int64_t n) {
+    return LengthLimits{.min = std::max<int64_t>(0, all.min - n), .max = all.max == kNoLimit ? kNoLimit : all.max - n};
+  };
+  if (at.kind == Node::Kind::sequence && std::ranges::count_if(at.parts, is_fixed) + 1 == std::ssize(at.parts)) {
+    std::vector<int> parts = at.parts;
+    int& part = *std::ranges::find_if_not(parts, is_fixed);
+    ZINC_TRY(fits, fitted(part, without(limits, min - node(part).lengths.min)));
+    part = fits;
+    return sequence(std::move(parts));
+  }
+  if (at.kind == Node::Kind::repeat && is_fixed(at.parts.front())) {
+    const int64_t length = node(at.parts.front()).lengths.min;
+    const int64_t fewest = std::max<int64_t>(at.min, (limits.min + length - 1) / length);
+    const int64_t most = limits.max == kNoLimit ? at.max : limits.max / length;
+    const int64_t end = at.max == kNoLimit ? most : std::min<int64_t>(at.max, most);
+    if (end != kNoLimit && fewest > end) return fail(ErrorCode::invalid_input, "no string is as long as it must be");
+    return repeated(at.parts.front(), static_cast<int>(fewest), static_cast<int>(end));
+  }
+  return fail(ErrorCode::invalid_input,
+              "limits of length are not supported beside a pattern of which several parts vary");
+}
+
+// From nodes to expressions; characters that come again have one rule.
+class RegexWriter {
+ public:
+  RegexWriter(GrammarBuilder& builder, const RegexParser& from) : builder_(builder), from_(from) {}
+
+  Expr write(int index) {
+    const Node& at = from_.node(index);
+    if (at.kind == Node::Kind::chars) return one_char(at.ranges);
+    std::vector<Expr> parts;
+    for (const int part : at.parts) parts.push_back(write(part));
+    if (at.kind == Node::Kind::repeat) return builder_.repeat(parts.front(), at.min, at.max);
+    return at.kind == Node::Kind::choice ? builder_.choice(std::move(parts)) : builder_.sequence(std::move(parts));
+  }
+
+ private:
+  Expr one_char(const CharRanges& ranges) {
+    const auto [found, is_new] = chars_.try_emplace(ranges);
+    if (is_new) {
+      found->second = builder_.declare("a character");
+      builder_.define(found->second, char_in_json_string(builder_, ranges));
+    }
+    return builder_.rule(found->second);
+  }
+
+  GrammarBuilder& builder_;
+  const RegexParser& from_;
+  std::map<CharRanges, GrammarBuilder::Rule> chars_;
+};
+
+}  // namespace
+
+Expr char_in_json_string(GrammarBuilder& builder, const CharRanges& ranges) {
+  constexpr std::string_view kEscaped("\"\\\b\f\n\r\t"), kNames("\"\\bfnrt");
+  const CharRanges not_raw = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  CharRanges others = all_but(ranges);
+  others.insert(others.end(), not_raw.begin(), not_raw.end());
+  std::vector<Expr> spellings = {builder.chars(all_but(std::move(others)))};
+
+  CharRanges names, low[2];  // after '\', and after '\u000' and '\u001'
+  const auto add_escape = [&](char32_t c) {
+    constexpr std::string_view kHex = "0123456789abcdef";
+    const size_t name = kEscaped.find(static_cast<char>(c));
+    const bool has_name = name != std::string_view::npos;
+    const auto written = static_cast<char32_t>(has_name ? kNames[name] : kHex[c % 16]);
+    (has_name ? names : low[c / 16]).push_back({written, written});
+  };
+  for (char32_t c = 0; c <= '\\'; ++c) {
+    const auto has = [c](const CharRange& range) { return range.first <= c && c <= range.last; };
+    if (std::ranges::any_of(not_raw, has) && std::ranges::any_of(ranges, has)) add_escape(c);
+  }
+  if (!names.empty()) spellings.push_back(builder.sequence({builder.text("\\"), builder.chars(names)}));
+  for (const int high : {0, 1}) {
+    if (low[high].empty()) continue;
+    spellings.push_back(builder.sequence({builder.text(fmt::format("\\u00{}", high)), builder.chars(low[high])}));
+  }
+  return builder.choice(std::move(spellings));
+}
+
+Result<Expr> regex_grammar(GrammarBuilder& builder, std::string_view pattern, const LengthLimits& limits) {
+  RegexParser parser(pattern);
+  ZINC_TRY(root, parser.parse());
+  ZINC_TRY(fits, parser.fitted(root, limits));
+  return RegexWriter(builder, parser).write(fits);
+}
+
+}  // namespace zinc
