@@ -21,7 +21,7 @@ std::string text_of(const MappedFile& file) {
 }
 
 TEST_F(MappedFileTest, a_file_is_mapped_while_anyone_has_it) {
-  const std::filesystem::path path = write("data", "bytes");
+  const std::filesystem::path path = put(folder_ / "data", "bytes");
   EXPECT_FALSE(is_mapped(path));
   {
     const Result<MappedFile> first = MappedFile::open(path);
