@@ -243,7 +243,7 @@ TEST_F(ProgramTest, a_command_without_a_model_takes_the_default_one) {
     const ProcessEnd end = run_to_the_end(
         {.argv = {"sh", "-c", fmt::format("{} {}", ZINC_PROGRAM, command)},
          .environment = {
-             {"HF_HUB_OFFLINE", "1"}, {"XDG_CACHE_HOME", folder_.string()}, {"XDG_CONFIG_HOME", folder_.string()}}});
+             {"HF_HUB_OFFLINE", "1"}, {"XDG_CACHE_HOME", folder_.path().string()}, {"XDG_CONFIG_HOME", folder_.path().string()}}});
     EXPECT_EQ(end.exit_code, 1) << command << ": " << end.err;
     EXPECT_TRUE(says(end.err, {"smollm2", "not on this machine"})) << command;
   }
