@@ -209,6 +209,47 @@ TEST(EngineRequests, an_embedding_is_a_vector_of_length_1_that_company_does_not_
   }
 }
 
+TEST(EngineRequests, nobody_waits_for_an_embedding_that_reads_again_what_is_cached) {
+  const std::unique_ptr<Engine> engine = small_engine();
+  const auto after_the_same = [&](uint32_t seed) {
+    Request request = simple(*engine, 100, 1);
+    const std::vector<TokenId> own = draw_tokens(engine->tokenizer(), 60, seed);
+    request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+    return request;
+  };
+  submit(*engine, after_the_same(2));
+  run_all(*engine);
+  Request embedding = after_the_same(3);
+  embedding.embedding = Pooling::mean;
+  const std::shared_ptr<Told> vector = submit(*engine, embedding);
+  engine->step();
+  const std::shared_ptr<Told> text = submit(*engine, after_the_same(4));
+  engine->step();
+  EXPECT_EQ(vector->n_ends, 0);
+  EXPECT_GE(text->last_progress.n_done, 100);
+  run_all(*engine);
+}
+
+TEST(EngineRequests, what_one_owner_says_is_nothing_to_another) {
+  const std::unique_ptr<Engine> engine = small_engine();
+  const auto from = [&](CacheOwner owner) {
+    Request request = simple(*engine, 100, 1);
+    request.cache_owner = owner;
+    return submit(*engine, request);
+  };
+  const std::shared_ptr<Told> one = from(1);
+  engine->step();
+  const std::shared_ptr<Told> two = from(2);
+  engine->step();
+  EXPECT_GT(two->last_progress.n_total, 0) << "waited for what it can make no use of";
+  run_all(*engine);
+  EXPECT_EQ(two->outcome.usage.n_common, 0);
+  const std::shared_ptr<Told> again = from(1);
+  run_all(*engine);
+  EXPECT_EQ(again->outcome.usage.n_cached, 99);
+  EXPECT_TRUE(same_answer(*one, *two));
+}
+
 TEST(EngineRequests, a_client_with_one_request_does_not_wait_for_anothers_twenty) {
   const std::unique_ptr<Engine> engine =
       make_engine({.name = kModel}, {.max_sequences = 2, .context = 128, .step_tokens = 64, .queue_limit = 64});

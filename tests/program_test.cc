@@ -240,10 +240,10 @@ TEST_F(ProgramTest, help_names_arguments_and_options_as_they_are_typed) {
 
 TEST_F(ProgramTest, a_command_without_a_model_takes_the_default_one) {
   for (const char* command : {"chat", "serve --port 0", "bench", "inspect", "graph"}) {
-    const ProcessEnd end = run_to_the_end(
-        {.argv = {"sh", "-c", fmt::format("{} {}", ZINC_PROGRAM, command)},
-         .environment = {
-             {"HF_HUB_OFFLINE", "1"}, {"XDG_CACHE_HOME", folder_.path().string()}, {"XDG_CONFIG_HOME", folder_.path().string()}}});
+    const ProcessEnd end = run_to_the_end({.argv = {"sh", "-c", fmt::format("{} {}", ZINC_PROGRAM, command)},
+                                           .environment = {{"HF_HUB_OFFLINE", "1"},
+                                                           {"XDG_CACHE_HOME", folder_.path().string()},
+                                                           {"XDG_CONFIG_HOME", folder_.path().string()}}});
     EXPECT_EQ(end.exit_code, 1) << command << ": " << end.err;
     EXPECT_TRUE(says(end.err, {"smollm2", "not on this machine"})) << command;
   }
@@ -414,7 +414,8 @@ TEST_F(ProgramTest, run_answers_in_the_form_that_a_file_asks_for) {
   EXPECT_EQ(digits.at("finish_reason"), "end_token");
 
   const std::string schema = file("s.json", R"({"enum": [{"a": 1}, [2]]})");
-  const json::value made = parse_json(std::string(report("hello --json-schema " + schema).at("text").as_string())).value();
+  const json::value made =
+      parse_json(std::string(report("hello --json-schema " + schema).at("text").as_string())).value();
   EXPECT_TRUE(made.is_object() || made.is_array());
 
   const std::string wrong = file("w.gbnf", "root ::= oops");

@@ -108,11 +108,13 @@ void KvCache::adopt(const PrefixMatch& match, SequenceCache& sequence) {
   }
 }
 
-std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max_length, int max_cached) {
-  const PrefixMatch match = tree_->find(prompt, max_cached);
+std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max_length, int max_cached,
+                                        CacheOwner owner) {
+  const PrefixMatch match = tree_->find(owner, prompt, max_cached);
   if (!fits(match, max_length)) return std::nullopt;
   Admission admission{.sequence = {}, .n_common = match.n_common, .miss = match.miss};
   SequenceCache& sequence = admission.sequence;
+  sequence.owner = owner;
   adopt(match, sequence);
   sequence.n_reserved.resize(windows_.size());
   for (size_t g = 0; g < windows_.size(); ++g) {
@@ -147,11 +149,12 @@ void KvCache::remember(const SequenceCache& sequence, std::span<const TokenId> t
   ZINC_CHECK(static_cast<int>(tokens.size()) == sequence.n_tokens);
   if (tokens.empty()) return;
   ++n_changes_;
-  PrefixTree::Node* node = tree_->insert(tokens, sequence.pages);
+  PrefixTree::Node* node = tree_->insert(sequence.owner, tokens, sequence.pages);
   if (!tree_->wants_state(*node)) return;
   const bool has_spare = pools_.states.n_total() > pools_.states.n_pinned();
   if (!has_spare) return tree_->forget_if_empty(*node);
-  const int slot = take_slot();
+  const int slot = take_slot();  // may forget nodes that hold nothing, which a model without pages has
+  node = tree_->insert(sequence.owner, tokens, sequence.pages);
   memory_->copy_state(sequence.slot, slot);
   tree_->put_state(*node, slot);
   pools_.states.unpin(slot);
@@ -171,7 +174,7 @@ void KvCache::release(SequenceCache sequence) {
 void KvCache::retire(SequenceCache sequence, std::span<const TokenId> tokens) {
   ZINC_CHECK(static_cast<int>(tokens.size()) == sequence.n_tokens);
   if (!tokens.empty()) {
-    PrefixTree::Node* node = tree_->insert(tokens, sequence.pages);
+    PrefixTree::Node* node = tree_->insert(sequence.owner, tokens, sequence.pages);
     if (tree_->wants_state(*node)) tree_->put_state(*node, sequence.slot);
   }
   release(std::move(sequence));

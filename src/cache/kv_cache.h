@@ -25,6 +25,7 @@ struct KvCacheOptions {
 
 // What one running sequence holds. Made by admit(), given back by release().
 struct SequenceCache {
+  CacheOwner owner = kEverybody;
   int slot = kNoSlot;
   PageTables pages;
   int n_tokens = 0;             // fed so far
@@ -43,8 +44,9 @@ class KvCache {
                                                  const KvCacheOptions& options);
 
   // A sequence that begins with `prompt` and grows to at most `max_length`; up to max_cached tokens of the prompt come
-  // from the tree. nullopt: not now, others hold too much. REQUIRES: a free slot.
-  std::optional<Admission> admit(std::span<const TokenId> prompt, int max_length, int max_cached);
+  // from the tree, where the owner has said them. nullopt: not now, others hold too much. REQUIRES: a free slot.
+  std::optional<Admission> admit(std::span<const TokenId> prompt, int max_length, int max_cached,
+                                 CacheOwner owner = kEverybody);
 
   // Before a step that feeds positions n_tokens .. end-1: takes their pages, gives back those behind windows. Cannot
   // fail. REQUIRES: end within max_length, a run within max_run_tokens.

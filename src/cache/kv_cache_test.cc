@@ -120,16 +120,17 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
   }
 
   // Feeds all of a text and leaves it to the tree.
-  void tell(const Tokens& tokens) {
+  void tell(const Tokens& tokens, CacheOwner owner = kEverybody) {
     const int n = static_cast<int>(tokens.size());
-    Admission admission = std::move(cache->admit(tokens, n, n - 1).value());
+    Admission admission = std::move(cache->admit(tokens, n, n - 1, owner).value());
     while (admission.sequence.n_tokens < n) {
       feed(admission.sequence, tokens, std::min(n, admission.sequence.n_tokens + kMaxRun));
     }
     cache->retire(std::move(admission.sequence), tokens);
   }
-  int n_found(const Tokens& tokens) {
-    Admission admission = std::move(cache->admit(tokens, kMaxLength, static_cast<int>(tokens.size()) - 1).value());
+  int n_found(const Tokens& tokens, CacheOwner owner = kEverybody) {
+    const int n_most = static_cast<int>(tokens.size()) - 1;
+    Admission admission = std::move(cache->admit(tokens, kMaxLength, n_most, owner).value());
     check(admission.sequence, tokens);
     const int n = admission.sequence.n_tokens;
     cache->release(std::move(admission.sequence));
@@ -250,8 +251,9 @@ TEST_P(KvCacheTest, whatever_is_shared_copied_evicted_and_cancelled_a_sequence_r
   }
   for (Running& one : running) cache->release(std::move(one.cache));
   EXPECT_GT(n_hits, 50);
-  EXPECT_GT(n_refused, 10);
-  EXPECT_GT(cache->tree().n_evicted_pages(), 100u);
+  const bool has_pages = !GetParam().windows.empty();
+  EXPECT_TRUE(n_refused > 10 || !has_pages);
+  EXPECT_TRUE(cache->tree().n_evicted_pages() > 100 || !has_pages);
   EXPECT_GT(n_ends, 300);
   for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
   EXPECT_EQ(cache->pools().states.n_pinned(), 0);
@@ -284,7 +286,27 @@ TEST_P(KvCacheTest, what_is_reserved_is_there_when_it_is_wanted) {
   for (Running& one : running) ASSERT_NO_FATAL_FAILURE(check(one.cache, one.tokens));
 }
 
+// Making room for its state may forget what was said after it, and with that the place it was put.
+TEST_P(KvCacheTest, the_beginning_of_what_has_to_make_room_is_remembered) {
+  if (!GetParam().has_states) return;
+  tell({10, 11, 12, 13});
+  for (TokenId token = 1; cache->pools().states.n_free() > 1; ++token) tell(Tokens(4, token));
+  const Tokens two = {10, 11};
+  Admission admission = std::move(cache->admit(two, 2, 0).value());
+  feed(admission.sequence, two, 2);
+  cache->remember(admission.sequence, two);
+  cache->release(std::move(admission.sequence));
+  EXPECT_EQ(n_found({10, 11, 7}), 2);
+}
+
 constexpr Sha256::Digest kKey = {1, 2, 3}, kOtherKey = {1, 2, 4};
+
+TEST_P(KvCacheTest, what_was_saved_is_its_owners_alone_to_read) {
+  tell(Tokens(90, 1));
+  ASSERT_TRUE(cache->save(path, kKey).ok());
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_read | perms::owner_write);
+}
 
 TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
   Tokens a(90, 1), b(90, 1);
@@ -301,6 +323,25 @@ TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
   EXPECT_EQ(cache->pools().states.n_pinned(), 0);
   for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
   for (TokenId token = 10; token < 30; ++token) tell(Tokens(kMaxLength, token));  // and makes room when asked to
+}
+
+TEST_P(KvCacheTest, nobody_finds_what_another_owner_has_said_nor_after_a_restart) {
+  const Tokens same(91, 1);
+  tell(Tokens(90, 1), 7);
+  const auto look = [&] {
+    EXPECT_EQ(n_found(same, 8), 0);
+    EXPECT_EQ(n_found(same), 0);
+    EXPECT_EQ(cache->admit(same, 91, 90, 8)->n_common, 0);
+    EXPECT_EQ(n_found(same, 7), 90);
+  };
+  look();
+  ASSERT_TRUE(cache->save(path, kKey).ok());
+  restart();
+  ASSERT_TRUE(cache->load(path, kKey).ok());
+  look();
+  tell(Tokens(60, 1), 8);
+  EXPECT_EQ(n_found(same, 8), 60);
+  EXPECT_EQ(n_found(same, 7), 90);
 }
 
 TEST_P(KvCacheTest, a_file_with_more_than_fits_gives_back_what_was_used_last) {
@@ -389,7 +430,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, FullLayersTest, testing::Values(Kind{"dense", {0
 INSTANTIATE_TEST_SUITE_P(Kinds, KvCacheTest,
                          testing::Values(Kind{"dense", {0}, false}, Kind{"sliding", {0, 40}, false},
                                          Kind{"only_sliding", {40}, false}, Kind{"hybrid", {0}, true},
-                                         Kind{"hybrid_sliding", {0, 40, 70}, true}),
+                                         Kind{"hybrid_sliding", {0, 40, 70}, true}, Kind{"recurrent", {}, true}),
                          kind_name);
 
 }  // namespace

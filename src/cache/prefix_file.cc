@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/atomic_file.h"
 #include "base/mapped_file.h"
@@ -12,7 +13,7 @@
 namespace zinc {
 namespace {
 
-constexpr char kMagic[8] = {'z', 'i', 'n', 'c', 't', 'r', 'e', '1'};
+constexpr char kMagic[8] = {'z', 'i', 'n', 'c', 't', 'r', 'e', '2'};
 
 // Writes and hashes.
 class HashedFile {
@@ -88,6 +89,7 @@ Error damaged(std::string_view name, std::string_view what) {
 
 bool is_sound(const PrefixRecord& record, size_t index, std::span<const int> ends, const Sizes& sizes) {
   if (record.parent < -1 || record.parent >= static_cast<int>(index)) return false;
+  if (record.parent >= 0 && record.owner != kEverybody) return false;  // the first of its parents says whose it is
   const int begin = record.parent < 0 ? 0 : ends[static_cast<size_t>(record.parent)];
   if (begin > (1 << 30)) return false;
   for (size_t g = 0; g < sizes.windows.size(); ++g) {
@@ -104,10 +106,14 @@ Result<Contents> parse(std::string_view name, Numbers in, const Sizes& sizes) {
   if (n_records > in.n_left()) return damaged(name, "it says that it has more records than bytes");
   Contents contents;
   std::vector<int> ends;
-  std::set<std::pair<int, TokenId>> beginnings;
+  std::set<std::tuple<int, CacheOwner, TokenId>> beginnings;
   std::set<int> states;
   for (size_t i = 0; i < n_records; ++i) {
-    PrefixRecord record{.parent = in.next<int32_t>(), .tokens = {}, .pages = {}, .state = in.next<int32_t>()};
+    PrefixRecord record{.parent = in.next<int32_t>(),
+                        .owner = in.next<CacheOwner>(),
+                        .tokens = {},
+                        .pages = {},
+                        .state = in.next<int32_t>()};
     const uint32_t n_tokens = in.next<uint32_t>();
     if (n_tokens == 0 || n_tokens > kPageTokens) return damaged(name, "a run of tokens does not fit a page");
     for (uint32_t t = 0; t < n_tokens; ++t) record.tokens.push_back(in.next<TokenId>());
@@ -117,7 +123,7 @@ Result<Contents> parse(std::string_view name, Numbers in, const Sizes& sizes) {
       is_known = is_known && record.pages[g] >= kNoPage && record.pages[g] < static_cast<int64_t>(n_pages[g]);
     }
     if (!in.ok() || !is_known || !is_sound(record, i, ends, sizes)) return damaged(name, "a record makes no sense");
-    const bool is_new = beginnings.emplace(record.parent, record.tokens[0]).second &&
+    const bool is_new = beginnings.emplace(record.parent, record.owner, record.tokens[0]).second &&
                         (record.state == kNoSlot || states.insert(record.state).second);
     if (!is_new) return damaged(name, "two records say the same");
     const int begin = record.parent < 0 ? 0 : ends[static_cast<size_t>(record.parent)];
@@ -133,7 +139,7 @@ Result<Contents> parse(std::string_view name, Numbers in, const Sizes& sizes) {
 }  // namespace
 
 Status KvCache::save(const std::filesystem::path& path, const Sha256::Digest& key) {
-  ZINC_TRY(created, AtomicFile::create(path));
+  ZINC_TRY(created, AtomicFile::create(path, FileReaders::owner_only));  // it holds what people have said
   HashedFile file(std::move(created));
   const std::vector<PrefixRecord> records = tree_->records();
   const size_t n_groups = windows_.size();
@@ -157,6 +163,7 @@ Status KvCache::save(const std::filesystem::path& path, const Sha256::Digest& ke
   int n_states = 0;
   for (const PrefixRecord& record : records) {
     file.put(static_cast<int32_t>(record.parent));
+    file.put(record.owner);
     file.put(static_cast<int32_t>(record.state == kNoSlot ? kNoSlot : n_states++));
     file.put(static_cast<uint32_t>(record.tokens.size()));
     for (const TokenId token : record.tokens) file.put(token);
@@ -191,7 +198,8 @@ Status KvCache::load(std::span<const std::byte> all, std::string_view name, cons
     return damaged(name, "is no saved cache");
   }
   if (std::memcmp(all.data() + sizeof kMagic, key.data(), sizeof key) != 0) {
-    return fail(ErrorCode::unsupported, "{}: was saved for another model, backend or format", name);
+    return fail(ErrorCode::unsupported, "{}: was saved by another version, or for another model, backend or format",
+                name);
   }
   const std::span<const std::byte> body = all.first(all.size() - sizeof key);
   Sha256 hash;

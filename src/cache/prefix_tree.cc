@@ -8,8 +8,8 @@ namespace zinc {
 
 class PrefixTree::Node {
  public:
-  Node* parent = nullptr;
-  int begin = 0;  // position of the first token
+  Node* parent = nullptr;  // of a root
+  int begin = 0;           // position of the first token
   std::vector<TokenId> tokens;
   std::vector<PageId> pages;  // per group
   int state = kNoSlot;
@@ -35,15 +35,32 @@ size_t n_equal(std::span<const TokenId> a, std::span<const TokenId> b) {
 }  // namespace
 
 PrefixTree::PrefixTree(std::vector<int> windows, bool has_states, CachePools& pools)
-    : windows_(std::move(windows)), has_states_(has_states), pools_(pools), root_(std::make_unique<Node>()) {
+    : windows_(std::move(windows)), has_states_(has_states), pools_(pools) {
   recency_.resize(windows_.size() + 1);
 }
 
-PrefixTree::~PrefixTree() = default;
+// One after the other: by themselves nodes would go each inside its parent, and a text is many thousands of them deep.
+PrefixTree::~PrefixTree() {
+  std::vector<std::unique_ptr<Node>> open;
+  for (auto& [owner, root] : roots_) open.push_back(std::move(root));
+  while (!open.empty()) {
+    const std::unique_ptr<Node> node = std::move(open.back());
+    open.pop_back();
+    for (auto& [token, child] : node->children) open.push_back(std::move(child));
+  }
+}
 
-std::vector<PrefixTree::PathStep> PrefixTree::walk(std::span<const TokenId> tokens) const {
+PrefixTree::Node& PrefixTree::root_of(CacheOwner owner) {
+  std::unique_ptr<Node>& root = roots_[owner];
+  if (!root) root = std::make_unique<Node>();
+  return *root;
+}
+
+std::vector<PrefixTree::PathStep> PrefixTree::walk(CacheOwner owner, std::span<const TokenId> tokens) const {
   std::vector<PathStep> path;
-  const Node* node = root_.get();
+  const auto root = roots_.find(owner);
+  if (root == roots_.end()) return path;
+  const Node* node = root->second.get();
   while (!tokens.empty()) {
     const auto child = node->children.find(tokens[0]);
     if (child == node->children.end()) break;
@@ -76,8 +93,8 @@ bool PrefixTree::has_window(std::span<const PathStep> path, int end) const {
   return true;
 }
 
-PrefixMatch PrefixTree::find(std::span<const TokenId> tokens, int limit) {
-  std::vector<PathStep> path = walk(tokens);
+PrefixMatch PrefixTree::find(CacheOwner owner, std::span<const TokenId> tokens, int limit) {
+  std::vector<PathStep> path = walk(owner, tokens);
   PrefixMatch match;
   if (!path.empty()) match.n_common = path.back().node->begin + path.back().n_matched;
   bool lacks_window = false;
@@ -123,7 +140,7 @@ void PrefixTree::touch(size_t resource, Node& node) {
 
 // The last node first: of nodes used together it is the oldest, so that the oldest node of all is always a leaf.
 void PrefixTree::touch_path(Node& last, int end) {
-  for (Node* node = &last; node != root_.get(); node = node->parent) {
+  for (Node* node = &last; node->parent; node = node->parent) {
     for (size_t g = 0; g < windows_.size(); ++g) {
       if (node->pages[g] != kNoPage && is_in_window(static_cast<int>(g), *node, end)) touch(g, *node);
     }
@@ -133,7 +150,7 @@ void PrefixTree::touch_path(Node& last, int end) {
 PrefixTree::Node* PrefixTree::add_child(Node& parent, std::span<const TokenId> tokens) {
   auto child = std::make_unique<Node>();
   child->parent = &parent;
-  child->begin = &parent == root_.get() ? 0 : parent.end();
+  child->begin = parent.end();
   child->tokens.assign(tokens.begin(), tokens.end());
   child->pages.assign(windows_.size(), kNoPage);
   child->used_at.assign(windows_.size() + 1, 0);
@@ -174,10 +191,10 @@ PrefixTree::Node& PrefixTree::split(Node& node, size_t n_first) {
   return *first;
 }
 
-PrefixTree::Node* PrefixTree::insert(std::span<const TokenId> tokens, const PageTables& pages) {
+PrefixTree::Node* PrefixTree::insert(CacheOwner owner, std::span<const TokenId> tokens, const PageTables& pages) {
   ZINC_CHECK(!tokens.empty());
   const int end = static_cast<int>(tokens.size());
-  Node* node = root_.get();
+  Node* node = &root_of(owner);
   for (int at = 0; at < end; at = node->end()) {
     const std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(at));
     const auto child = node->children.find(rest[0]);
@@ -227,7 +244,7 @@ void PrefixTree::remove_leaf(Node& node) {
 }
 
 void PrefixTree::forget_if_empty(Node& node) {
-  for (Node* at = &node; at != root_.get() && at->is_empty();) {
+  for (Node* at = &node; at->parent && at->is_empty();) {
     Node* parent = at->parent;
     remove_leaf(*at);
     at = parent;
@@ -273,30 +290,35 @@ std::vector<PrefixRecord> PrefixTree::records() const {
   struct Open {
     const Node* node;
     int parent;
+    CacheOwner owner;
   };
   std::vector<PrefixRecord> records;
   std::vector<Open> open;  // the next to be told at the back
-  const auto add_children = [&](const Node& node, int index) {
-    const size_t first = open.size();
-    for (const auto& [token, child] : node.children) open.push_back({child.get(), index});
+  const auto add_children = [&](const Node& node, int index, CacheOwner owner) {
+    for (const auto& [token, child] : node.children) open.push_back({child.get(), index, owner});
+  };
+  const auto sort_from = [&](size_t first) {
     std::sort(open.begin() + static_cast<ptrdiff_t>(first), open.end(),
               [](const Open& a, const Open& b) { return a.node->last_used() < b.node->last_used(); });
   };
-  add_children(*root_, -1);
+  for (const auto& [owner, root] : roots_) add_children(*root, -1, owner);
+  sort_from(0);
   while (!open.empty()) {
     const Open next = open.back();
     open.pop_back();
-    records.push_back({next.parent, next.node->tokens, next.node->pages, next.node->state});
-    add_children(*next.node, static_cast<int>(records.size()) - 1);
+    records.push_back({next.parent, next.owner, next.node->tokens, next.node->pages, next.node->state});
+    const size_t first = open.size();
+    add_children(*next.node, static_cast<int>(records.size()) - 1, kEverybody);
+    sort_from(first);
   }
   return records;
 }
 
 void PrefixTree::restore(std::span<const PrefixRecord> records) {
-  ZINC_CHECK(root_->children.empty());
+  ZINC_CHECK(n_nodes_ == 0);
   std::vector<Node*> nodes;
   for (const PrefixRecord& record : records) {
-    Node& parent = record.parent < 0 ? *root_ : *nodes[static_cast<size_t>(record.parent)];
+    Node& parent = record.parent < 0 ? root_of(record.owner) : *nodes[static_cast<size_t>(record.parent)];
     Node* node = add_child(parent, record.tokens);
     nodes.push_back(node);
     node->pages = record.pages;

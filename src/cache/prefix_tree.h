@@ -4,7 +4,8 @@
 //
 // Sliding layers lose pages behind their window, and states exist only where they were put: a lookup gives the longest
 // prefix that can be continued from. What is least recently used goes first: whole leaves for pages that every
-// continuation needs, single pages or states for the rest. No device; engine thread only.
+// continuation needs, single pages or states for the rest. Each owner has a root of its own: what one has said no other
+// finds; only the room is everybody's. No device; engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "base/token_id.h"
 #include "cache/cache_miss.h"
+#include "cache/cache_owner.h"
 #include "cache/page_pool.h"
 
 namespace zinc {
@@ -40,7 +42,8 @@ struct PrefixMatch {
 
 // A node, for taking the tree elsewhere and back.
 struct PrefixRecord {
-  int parent = -1;  // index of the record it goes on from; -1: none
+  int parent = -1;                // index of the record it goes on from; -1: none
+  CacheOwner owner = kEverybody;  // of a record that goes on from none
   std::vector<TokenId> tokens;
   std::vector<PageId> pages;  // per group
   int state = kNoSlot;
@@ -54,13 +57,13 @@ class PrefixTree {
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
 
-  // The longest prefix of `tokens` to go on from, of at most `limit` tokens.
-  PrefixMatch find(std::span<const TokenId> tokens, int limit);
+  // The longest prefix of `tokens` to go on from, of at most `limit` tokens, among what the owner has said.
+  PrefixMatch find(CacheOwner owner, std::span<const TokenId> tokens, int limit);
 
   // Remembers tokens whose keys and values lie in `pages`, which stay as they are up to the last token. Where the tree
   // has the tokens already, it keeps its own pages.
   class Node;
-  Node* insert(std::span<const TokenId> tokens, const PageTables& pages);
+  Node* insert(CacheOwner owner, std::span<const TokenId> tokens, const PageTables& pages);
   // A node from insert(), used at once, may take the state after its last token. The tree then keeps the slot.
   bool wants_state(const Node& node) const;
   void put_state(Node& node, int slot);
@@ -86,11 +89,12 @@ class PrefixTree {
   };
   using Recency = std::set<std::pair<uint64_t, Node*>>;  // the least recently used first
 
-  std::vector<PathStep> walk(std::span<const TokenId> tokens) const;
+  std::vector<PathStep> walk(CacheOwner owner, std::span<const TokenId> tokens) const;
   bool has_window(std::span<const PathStep> path, int end) const;
   bool is_in_window(int group, const Node& node, int end) const;
   void touch(size_t resource, Node& node);
   void touch_path(Node& last, int end);
+  Node& root_of(CacheOwner owner);
   Node* add_child(Node& parent, std::span<const TokenId> tokens);
   void hold_pages(Node& node, const PageTables& pages, int end);
   Node& split(Node& node, size_t n_first);
@@ -102,7 +106,7 @@ class PrefixTree {
   std::vector<int> windows_;
   bool has_states_;
   CachePools& pools_;
-  std::unique_ptr<Node> root_;
+  std::map<CacheOwner, std::unique_ptr<Node>> roots_;
   std::vector<Recency> recency_;  // per group the nodes with a page of it, then those with a state
   uint64_t now_ = 0;
   uint64_t n_evicted_pages_ = 0;

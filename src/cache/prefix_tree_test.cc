@@ -46,7 +46,7 @@ struct Garden {
   }
   PrefixTree::Node* grow(const std::vector<TokenId>& tokens) {
     const PageTables pages = take_pages(static_cast<int>(tokens.size()));
-    PrefixTree::Node* node = tree.insert(tokens, pages);
+    PrefixTree::Node* node = tree.insert(kEverybody, tokens, pages);
     let_go(pages);
     return node;
   }
@@ -59,7 +59,7 @@ struct Garden {
     pools.states.unpin(slot);
   }
   PrefixMatch find(const std::vector<TokenId>& tokens) {
-    return tree.find(tokens, static_cast<int>(tokens.size()) - 1);
+    return tree.find(kEverybody, tokens, static_cast<int>(tokens.size()) - 1);
   }
 
   CachePools pools;
@@ -124,7 +124,7 @@ TEST(PrefixTree, frees_pages_above_a_leaf_that_a_sequence_still_holds) {
   Garden garden({0}, 5);
   garden.grow(counting(64));
   const PageTables own = garden.take_pages(96);  // computed the same tokens again, and more
-  garden.tree.insert(counting(96), own);
+  garden.tree.insert(kEverybody, counting(96), own);
   ASSERT_EQ(garden.pools.pages[0].n_free(), 0);
   garden.take_pages(64);
   EXPECT_EQ(garden.pools.pages[0].n_pinned(), 5);
@@ -164,6 +164,12 @@ TEST(PrefixTree, a_model_without_pages_keeps_nothing_but_states) {
   EXPECT_EQ(garden.find(counting(41, 0)).n_common, 0) << "without its state it is forgotten";
   EXPECT_EQ(garden.find(counting(41, 200)).n_usable, 40);
   EXPECT_EQ(garden.tree.n_nodes(), 4);  // two pages of tokens each
+}
+
+TEST(PrefixTree, is_taken_down_however_long_its_texts_are) {
+  Garden garden({}, 0, 1);
+  garden.grow_with_state(counting(300'000 * kPageTokens));
+  EXPECT_EQ(garden.tree.n_nodes(), 300'000);
 }
 
 TEST(PrefixTree, sliding_layers_keep_only_the_window_before_a_resting_place) {

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/printable.h"
-#include "cli/version.h"
+#include "base/version.h"
 
 namespace zinc {
 namespace {

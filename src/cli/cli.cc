@@ -8,12 +8,12 @@
 
 #include "backend/backend.h"
 #include "base/cache_folder.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/help_format.h"
 #include "cli/hub_settings.h"
 #include "cli/one_line.h"
 #include "cli/output.h"
-#include "cli/version.h"
 #include "hub/nearest_name.h"
 
 namespace zinc {

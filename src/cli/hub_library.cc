@@ -62,6 +62,7 @@ HubLibrary::HubLibrary(HubSettings settings, ModelList& models, Load load)
     : settings_(std::move(settings)), models_(models), load_(std::move(load)) {}
 
 Status HubLibrary::load_now(const std::string& name, const std::string& path) {
+  if (stopping_) return fail(ErrorCode::unavailable, "the server is stopping");
   ZINC_TRY(engine, load_(name, path));
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, shared->describe(name));
@@ -77,6 +78,7 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
 }
 
 Status HubLibrary::stop_and_save() {
+  stopping_ = true;
   Status all_saved = ok_status();
   {
     const std::lock_guard lock(mutex_);
@@ -385,7 +387,7 @@ HubLibrary::Answer HubLibrary::load_in_place(const std::string& name, const std:
 }
 
 void HubLibrary::unload(const std::string& name) {
-  std::weak_ptr<EngineThread> engine;
+  std::shared_ptr<EngineThread> engine;  // the last to let go ends it, which takes time: this thread, not who answers
   {
     const std::lock_guard lock(mutex_);
     for (const Loaded& model : loaded_) {
@@ -396,7 +398,7 @@ void HubLibrary::unload(const std::string& name) {
     std::erase_if(loaded_, [&](const Loaded& model) { return model.name == name; });
   }
   models_.remove(name);
-  while (!engine.expired() && !stopping_) std::this_thread::sleep_for(kUnloadPause);
+  while (engine.use_count() > 1 && !stopping_) std::this_thread::sleep_for(kUnloadPause);
 }
 
 void HubLibrary::remove(std::string name, bool force, Done done) {

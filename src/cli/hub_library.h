@@ -46,7 +46,7 @@ class HubLibrary final : public ModelLibrary {
     std::string name, path;
   };
   struct Loaded : Place {
-    std::shared_ptr<EngineThread> engine;  // copied by nobody who may wait for its end
+    std::shared_ptr<EngineThread> engine;  // copied by unload() only, which waits until it is the last
   };
   enum class PullState : uint8_t { idle, downloading, verifying, installed, cancelled, failed };
   struct Pull {  // the latest one

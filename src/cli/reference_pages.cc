@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/version.h"
 #include "cli/help_format.h"
 #include "cli/shell_word.h"
-#include "cli/version.h"
 
 namespace zinc {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/version.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_memory.h"
 #include "engine/inbox.h"
@@ -33,7 +34,7 @@ Engine::~Engine() = default;
 
 std::string Engine::take_cache(KvCache& cache) {
   if (cache_file_.empty()) return "";
-  cache_key_ = fingerprint_of(model_);
+  cache_key_ = fingerprint_of(model_, version_text());
   if (!cache_key_.ok()) return cache_key_.error().message;
   std::error_code ignored;
   if (!std::filesystem::exists(cache_file_, ignored)) return "";

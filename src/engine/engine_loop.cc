@@ -108,7 +108,7 @@ void EngineLoop::admit_waiting() {
 bool EngineLoop::shares_unread_prompt(const LiveRequest& request) const {
   if (request.request.embedding == Pooling::mean) return false;  // reads all of it whatever is there
   for (const auto& [id, other] : requests_) {
-    if (!other->is_admitted || !other->reads_prompt()) continue;
+    if (!other->is_admitted || !other->reads_prompt() || other->cache.owner != request.request.cache_owner) continue;
     const std::span<const TokenId> a = request.answer.tokens(), b = other->answer.tokens();
     int n_common = static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
     int remembered_at = std::min(other->prompt_size, other->n_remembered + kRememberedTokens);
@@ -126,7 +126,8 @@ bool EngineLoop::admit(LiveRequest& request) {
   if (request.refused_at == cache_->n_changes()) return false;  // nothing has come free since
   const bool needs_all = request.request.embedding == Pooling::mean;
   const int max_cached = needs_all ? 0 : request.prompt_size - 1;
-  std::optional<Admission> admission = cache_->admit(request.answer.tokens(), request.max_length, max_cached);
+  std::optional<Admission> admission =
+      cache_->admit(request.answer.tokens(), request.max_length, max_cached, request.request.cache_owner);
   if (!admission) {
     request.refused_at = cache_->n_changes();
     return false;
@@ -134,11 +135,11 @@ bool EngineLoop::admit(LiveRequest& request) {
   request.cache = std::move(admission->sequence);
   request.is_admitted = true;
   request.admitted = Clock::now();
-  request.n_remembered = request.cache.n_tokens;
   request.usage = {.n_prompt = request.prompt_size,
                    .n_cached = request.cache.n_tokens,
                    .n_common = std::min(admission->n_common, request.prompt_size),
                    .miss = admission->miss};
+  request.n_remembered = needs_all ? request.usage.n_common : request.cache.n_tokens;
   if (needs_checkpoints_) {
     request.checkpoints = choose_checkpoints(request.prompt_size, request.cache.n_tokens, request.request.boundaries,
                                              options_.state_interval);

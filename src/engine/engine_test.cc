@@ -7,6 +7,7 @@
 
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
+#include "engine/model_fingerprint.h"
 #include "engine/model_instance.h"
 #include "engine/sequence.h"
 
@@ -34,6 +35,13 @@ TEST(ModelInstance, refuses_a_model_larger_than_memory_and_names_both_sizes) {
   EXPECT_EQ(model.error().code, ErrorCode::out_of_memory);
   EXPECT_NE(model.error().message.find(std::to_string(std::filesystem::file_size(kModel))), std::string::npos);
   EXPECT_NE(model.error().message.find("1000 bytes"), std::string::npos) << model.error().message;
+}
+
+TEST(ModelInstance, another_version_has_another_fingerprint) {
+  const ModelInstance model = load();
+  const Sha256::Digest one = fingerprint_of(model, "zinc 1").value();
+  EXPECT_EQ(one, fingerprint_of(model, "zinc 1").value());
+  EXPECT_NE(one, fingerprint_of(model, "zinc 2").value());
 }
 
 TEST(ModelInstance, names_the_backends_there_are_when_asked_for_another) {

@@ -25,8 +25,9 @@ std::string without_threads(std::string device) {
 
 }  // namespace
 
-Result<Sha256::Digest> fingerprint_of(const ModelInstance& model) {
+Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_view program) {
   Sha256 hash;
+  add(hash, program);
   add(hash, kLayout);
   add(hash, model.backend_name());
   add(hash, without_threads(model.backend().info().name));

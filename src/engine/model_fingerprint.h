@@ -7,8 +7,8 @@
 
 namespace zinc {
 
-// Of the model file (its metadata, sizes and samples of its weights), the backend and the format of the cache. Reads a
-// few megabytes of each shard, not all of it.
-Result<Sha256::Digest> fingerprint_of(const ModelInstance& model);
+// Of the program, whose arithmetic may change from one version to the next, the model file (its metadata, sizes and
+// samples of its weights), the backend and the format of the cache. Reads a few megabytes of each shard, not all of it.
+Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_view program);
 
 }  // namespace zinc

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/token_id.h"
 #include "cache/cache_miss.h"
+#include "cache/cache_owner.h"
 #include "engine/answer.h"
 
 namespace zinc {
@@ -63,10 +64,11 @@ class RequestSink {
 
 struct Request {
   std::vector<TokenId> prompt = {};
-  AnswerOptions answer = {};         // sampling, stop strings, limits, log-probabilities, thinking
-  std::vector<int> boundaries = {};  // offsets into the prompt where later prompts may part from it: the end of the
-                                     // system prompt, of each turn. In any order; those out of range are ignored
-  std::string client = {};           // requests of one client share its turns
+  AnswerOptions answer = {};            // sampling, stop strings, limits, log-probabilities, thinking
+  std::vector<int> boundaries = {};     // offsets into the prompt where later prompts may part from it: the end of the
+                                        // system prompt, of each turn. In any order; those out of range are ignored
+  std::string client = {};              // requests of one client share its turns
+  CacheOwner cache_owner = kEverybody;  // whose texts it may go on from, and who may go on from its own
   std::optional<Pooling> embedding = {};  // no answer, but the prompt's vector
   std::shared_ptr<RequestSink> sink = {};
 };

@@ -41,7 +41,7 @@ std::optional<TokenDraw> device_draw(const SamplingParams& params, uint64_t posi
 }
 
 Error no_choice(uint64_t position, size_t n_vocab) {
-  return fail(ErrorCode::invalid_input,
+  return fail(ErrorCode::device_lost,  // whatever was asked for: biases are finite
               "no token can be chosen at position {}: all {} logits are NaN or -infinity; the model file or the "
               "device's arithmetic is broken",
               position, n_vocab);

@@ -329,6 +329,13 @@ TEST(Sampler, nan_and_minus_infinity_are_never_picked) {
   }
 }
 
+TEST(Sampler, logits_without_a_number_are_no_fault_of_the_request) {
+  Logits logits(200, kNan);
+  const Result<TokenId> picked = Sampler().pick(logits, {}, {});
+  ASSERT_FALSE(picked.ok());
+  EXPECT_EQ(picked.error().code, ErrorCode::device_lost);
+}
+
 TEST(Sampler, plus_infinity_takes_everything_and_is_shared_among_its_tokens) {
   Logits logits(200, 5.0f);
   logits[3] = logits[150] = kInf;

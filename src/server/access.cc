@@ -5,6 +5,7 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace zinc {
 namespace {
@@ -105,10 +106,12 @@ std::vector<HttpHeader> Access::cors_headers(const HttpRequest& request) const {
           {"Access-Control-Max-Age", "600"}};
 }
 
-std::string Access::client_of(const HttpRequest& request) const {
-  if (!needs_key()) return request.client;
+Client Access::client_of(const HttpRequest& request) const {
+  if (!needs_key()) return {.name = request.client};
   const Digest digest = digest_of(key_of(request));
-  return std::string(digest.begin(), digest.end());
+  Client client{.name = std::string(digest.begin(), digest.end())};
+  if (key_digests_.size() > 1) std::memcpy(&client.cache_owner, digest.data(), sizeof client.cache_owner);
+  return client;
 }
 
 }  // namespace zinc

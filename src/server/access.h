@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/request.h"
 #include "server/api_error.h"
 #include "server/http_message.h"
 
@@ -17,6 +18,12 @@ struct AccessOptions {
   std::vector<std::string> keys;             // none: everyone may
   std::vector<std::string> allowed_hosts;    // names this server goes by, beside addresses and localhost
   std::vector<std::string> allowed_origins;  // pages of other origins that may ask; "*": all
+};
+
+// Who asks, as the engine is told.
+struct Client {
+  std::string name;                     // requests of one name share its turns
+  CacheOwner cache_owner = kEverybody;  // a key's own, where there are several
 };
 
 class Access {
@@ -33,8 +40,8 @@ class Access {
 
   // Headers that let the allowed page read the response; none for other requests.
   std::vector<HttpHeader> cors_headers(const HttpRequest& request) const;
-  // Whose turn a request takes in the engine: the key's, else the address's.
-  std::string client_of(const HttpRequest& request) const;
+  // By the key, else by the address.
+  Client client_of(const HttpRequest& request) const;
 
  private:
   using Digest = std::array<uint8_t, 32>;

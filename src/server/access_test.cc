@@ -53,10 +53,22 @@ TEST(Access, page_of_another_origin_is_refused_unless_allowed) {
 }
 
 TEST(Access, turns_are_shared_by_key_or_address) {
-  EXPECT_EQ(Access({}).client_of(request({})), "10.0.0.1");
+  EXPECT_EQ(Access({}).client_of(request({})).name, "10.0.0.1");
   const Access keyed({.keys = {"a", "b"}, .allowed_hosts = {}, .allowed_origins = {}});
-  EXPECT_EQ(keyed.client_of(request({{"x-api-key", "a"}})), keyed.client_of(request({{"authorization", "Bearer a"}})));
-  EXPECT_NE(keyed.client_of(request({{"x-api-key", "a"}})), keyed.client_of(request({{"x-api-key", "b"}})));
+  const Client a = keyed.client_of(request({{"x-api-key", "a"}}));
+  EXPECT_EQ(a.name, keyed.client_of(request({{"authorization", "Bearer a"}})).name);
+  EXPECT_NE(a.name, keyed.client_of(request({{"x-api-key", "b"}})).name);
+}
+
+TEST(Access, of_several_keys_each_owns_what_it_says) {
+  const Access keyed({.keys = {"a", "b"}, .allowed_hosts = {}, .allowed_origins = {}});
+  const CacheOwner a = keyed.client_of(request({{"x-api-key", "a"}})).cache_owner;
+  EXPECT_NE(a, kEverybody);
+  EXPECT_EQ(a, keyed.client_of(request({{"authorization", "Bearer a"}})).cache_owner);
+  EXPECT_NE(a, keyed.client_of(request({{"x-api-key", "b"}})).cache_owner);
+  const Access single({.keys = {"a"}, .allowed_hosts = {}, .allowed_origins = {}});
+  EXPECT_EQ(single.client_of(request({{"x-api-key", "a"}})).cache_owner, kEverybody);
+  EXPECT_EQ(Access({}).client_of(request({})).cache_owner, kEverybody);
 }
 
 TEST(Access, a_page_of_an_allowed_origin_may_send_the_headers_it_asks_for) {

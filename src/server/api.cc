@@ -40,14 +40,24 @@ ErrorForm form_of(std::string_view path) {
 }
 
 json::object limits_json(const ServerLimits& limits) {
-  return {{"body_bytes", limits.http.body_bytes},        {"header_bytes", limits.http.header_bytes},
-          {"all_bodies_bytes", limits.all_bodies_bytes}, {"connections", limits.connections},
-          {"pending_bytes", limits.pending_bytes},       {"header_seconds", limits.header_time.count()},
-          {"body_seconds", limits.body_time.count()},    {"idle_seconds", limits.idle_time.count()},
-          {"write_seconds", limits.write_time.count()},  {"ping_seconds", limits.ping_time.count()},
-          {"drain_seconds", limits.drain_time.count()},  {"choices", limits.choices},
-          {"stop_strings", limits.stop_strings},         {"stop_string_bytes", limits.stop_string_bytes},
-          {"top_logprobs", limits.top_logprobs},         {"embedding_inputs", limits.embedding_inputs}};
+  return {{"body_bytes", limits.http.body_bytes},
+          {"header_bytes", limits.http.header_bytes},
+          {"all_bodies_bytes", limits.all_bodies_bytes},
+          {"small_body_bytes", limits.small_body_bytes},
+          {"template_kwargs_bytes", limits.template_kwargs_bytes},
+          {"connections", limits.connections},
+          {"pending_bytes", limits.pending_bytes},
+          {"header_seconds", limits.header_time.count()},
+          {"body_seconds", limits.body_time.count()},
+          {"idle_seconds", limits.idle_time.count()},
+          {"write_seconds", limits.write_time.count()},
+          {"ping_seconds", limits.ping_time.count()},
+          {"drain_seconds", limits.drain_time.count()},
+          {"choices", limits.choices},
+          {"stop_strings", limits.stop_strings},
+          {"stop_string_bytes", limits.stop_string_bytes},
+          {"top_logprobs", limits.top_logprobs},
+          {"embedding_inputs", limits.embedding_inputs}};
 }
 
 // What holds for a field that a request leaves out.
@@ -268,7 +278,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
 }
 
 Api::Question Api::question_of(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form) const {
-  std::string client = access_.client_of(request);
+  Client client = access_.client_of(request);
   return {.client = std::move(client),
           .body = std::move(request.body),
           .reply = std::move(reply),
@@ -303,11 +313,12 @@ void Api::prepare_then(Question question, Prepare prepare, Use use) {
     return settle(result);
   }
   asked->reply->takes_time();
-  text_queue_.add(
-      {.client = asked->client, .reply = asked->reply, .work = [settle, prepare, asked]() -> std::function<void()> {
-         const auto result = std::make_shared<OrApiError<Prepared>>(prepare(*asked->models, asked->body));
-         return [settle, result] { settle(*result); };
-       }});
+  text_queue_.add({.client = asked->client.name,
+                   .reply = asked->reply,
+                   .work = [settle, prepare, asked]() -> std::function<void()> {
+                     const auto result = std::make_shared<OrApiError<Prepared>>(prepare(*asked->models, asked->body));
+                     return [settle, result] { settle(*result); };
+                   }});
 }
 
 void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply) {
@@ -315,7 +326,7 @@ void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Rep
       question_of(std::move(request), std::move(reply), form.error_form),
       [this, &form](const ModelList& models, std::string_view body) { return prepare(form, models, limits_, body); },
       [this, &form](PreparedRequest prepared, const Question& asked) {
-        Generation::start(form, std::move(prepared), asked.client, bell_, asked.reply);
+        Generation::start(form, std::move(prepared), asked.client, bell_, text_queue_, asked.reply);
       });
 }
 

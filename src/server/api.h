@@ -54,7 +54,8 @@ class Api {
 
   // What a request asks, for as long as it is not answered.
   struct Question {
-    std::string client, body;
+    Client client;
+    std::string body;
     std::shared_ptr<Reply> reply;
     ErrorForm form;
     std::shared_ptr<const ModelList> models;  // those it may mean

@@ -45,6 +45,17 @@ TEST_F(ApiTest, sampling_fields_reach_the_engine_and_nothing_is_added) {
   EXPECT_EQ(prompt.find("system"), std::string::npos) << "no system prompt that nobody asked for";
 }
 
+TEST_F(ApiTest, default_breakers_are_searched_once_for_a_model) {
+  const auto breakers = [&](json::object body) {
+    ask_json("/v1/chat/completions", with(std::move(body), "dry_multiplier", 0.8));
+    return scripted_.engine().last_request().answer.dry_breakers;
+  };
+  const auto first = breakers(chat("SAY[[x]]"));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(breakers(chat("SAY[[x]]")), first);
+  EXPECT_NE(breakers(with(chat("SAY[[x]]"), "dry_sequence_breakers", json::array{"x"})), first);
+}
+
 TEST_F(ApiTest, n_makes_that_many_choices_with_streams_of_their_own) {
   const json::object answer = ask_json("/v1/chat/completions", with(chat("SAY[[x]]"), "n", 3));
   EXPECT_EQ(answer.at("choices").get_array().size(), 3u);
@@ -145,6 +156,16 @@ TEST_F(ApiTest, wrong_fields_are_refused_by_name) {
   EXPECT_EQ(scripted_.engine().n_submitted(), 0);
 }
 
+TEST_F(ApiTest, variables_of_the_template_have_a_limit) {
+  json::object kwargs{{"x", std::string(65 << 10, 'x')}};
+  for (const std::string_view path : {"/v1/chat/completions", "/v1/responses"}) {
+    json::object body = chat("SAY[[a]]");
+    if (path == "/v1/responses") body = {{"input", "SAY[[a]]"}};
+    refusal(std::string(path), with(body, "chat_template_kwargs", kwargs), "chat_template_kwargs");
+    ask_json(std::string(path), with(body, "chat_template_kwargs", {{"x", 1}}));
+  }
+}
+
 TEST_F(ApiTest, wrong_messages_are_refused_by_place) {
   const auto messages = [](const char* text) { return json::object{{"messages", parse_json(text).value()}}; };
   refusal("/v1/chat/completions", json::object(), "messages");
@@ -187,6 +208,20 @@ TEST_F(ApiTest, prompt_longer_than_the_context_is_refused_with_both_numbers) {
 TEST_F(ApiTest, unknown_model_is_a_404_that_names_those_there_are) {
   const std::string message = refusal("/v1/chat/completions", with(chat("x"), "model", "gpt-9"), "model", 404);
   EXPECT_NE(message.find("scripted"), std::string::npos);
+}
+
+TEST_F(ApiTest, of_several_keys_each_goes_on_from_its_own_texts_only) {
+  make_api({.access = {.keys = {"a", "b"}, .allowed_hosts = {}, .allowed_origins = {}}});
+  const auto owner_of = [&](const std::string& path, const json::object& body, const std::string& key) {
+    const auto reply = start("POST", path, to_json(body), {{"x-api-key", key}});
+    EXPECT_TRUE(loop_.run_until([&] { return reply->is_over; }));
+    EXPECT_EQ(reply->response.status, 200) << reply->response.body;
+    return scripted_.engine().last_request().cache_owner;
+  };
+  const CacheOwner a = owner_of("/v1/chat/completions", chat("SAY[[x]]"), "a");
+  EXPECT_NE(a, kEverybody);
+  EXPECT_NE(a, owner_of("/v1/chat/completions", chat("SAY[[x]]"), "b"));
+  EXPECT_EQ(a, owner_of("/v1/embeddings", {{"input", "x"}}, "a"));
 }
 
 TEST_F(ApiTest, full_queue_is_a_503_to_be_tried_again) {
@@ -295,7 +330,7 @@ TEST_F(ApiTest, metrics_are_histograms_under_vllms_names) {
   }
 }
 
-TEST_F(ApiTest, long_bodies_are_read_by_the_worker) {
+TEST_F(ApiTest, long_texts_are_read_and_written_by_the_worker) {
   int n_worked = 0;
   api_ = std::make_unique<Api>(scripted_.models(), ApiOptions{},
                                LoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
@@ -306,6 +341,16 @@ TEST_F(ApiTest, long_bodies_are_read_by_the_worker) {
   EXPECT_EQ(n_worked, 0);
   ask_json("/tokenize", {{"content", std::string(100000, 'x')}});
   EXPECT_EQ(n_worked, 1);
+  const auto n_logprobs = [&](const std::string& text) {
+    const json::object answer = ask_json("/v1/chat/completions", with(chat("SAY[[" + text + "]]"), "logprobs", true));
+    return answer.at("choices").at(0).at("logprobs").at("content").get_array().size();
+  };
+  EXPECT_LT(n_logprobs("short"), 100u);
+  EXPECT_EQ(n_worked, 1);
+  std::string words;
+  for (int i = 0; i < 500; ++i) words += " x";
+  EXPECT_GE(n_logprobs(words), 500u);
+  EXPECT_EQ(n_worked, 2) << "long answers are written there too";
 }
 
 }  // namespace

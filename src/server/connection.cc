@@ -207,7 +207,7 @@ void Connection::take_input() {
   }
   const bool has_another_part = parser_->n_body_bytes() / kBodyPart > n_body_bytes_ / kBodyPart;
   hold_body(parser_->n_body_bytes());
-  if (n_body_bytes_ > 0 && host_.n_body_bytes > host_.limits.all_bodies_bytes) {
+  if (holds_too_much()) {
     return refuse_input({}, host_.refuse(503, "too many large requests at once"));
   }
   switch (parser_->state()) {
@@ -247,8 +247,20 @@ void Connection::begin_exchange() {
 }
 
 void Connection::hold_body(size_t n_bytes) {
+  if (n_bytes == n_body_bytes_) return;
   host_.n_body_bytes += n_bytes - n_body_bytes_;
+  const auto of_client = host_.n_body_bytes_of.try_emplace(client_, 0).first;
+  of_client->second += n_bytes - n_body_bytes_;
+  if (of_client->second == 0) host_.n_body_bytes_of.erase(of_client);
   n_body_bytes_ = n_bytes;
+}
+
+// Small bodies are let through: nobody's large ones keep others from asking.
+bool Connection::holds_too_much() const {
+  const ServerLimits& limits = host_.limits;
+  if (n_body_bytes_ <= limits.small_body_bytes) return false;
+  const size_t client_limit = limits.all_bodies_bytes / 4 * 3;
+  return host_.n_body_bytes > limits.all_bodies_bytes || host_.n_body_bytes_of.at(client_) > client_limit;
 }
 
 void Connection::refuse_input(HttpRequest head, HttpResponse response) {

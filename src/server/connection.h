@@ -8,6 +8,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,7 +33,8 @@ struct ConnectionHost {
   std::function<void(json::object line)> write_log = {};
   std::function<void(class Connection*)> closed = {};
   bool draining = false;
-  size_t n_body_bytes = 0;  // of all connections
+  size_t n_body_bytes = 0;                             // of all connections
+  std::map<std::string, size_t> n_body_bytes_of = {};  // of each client's, where it is not 0
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -54,6 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_exchange();
   void refuse_input(HttpRequest head, HttpResponse response);
   void hold_body(size_t n_bytes);  // sets what this connection's share of host_.n_body_bytes is
+  bool holds_too_much() const;     // where all bodies together do, or all of this client
   void exchange_is_over(bool keeps_alive);
   void close_once_written();
   void keep_awake();  // a stream that has nothing to say

@@ -85,7 +85,7 @@ void read_form(const FieldReader& fields, EmbeddingRequest& out) {
 
 class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this<EmbeddingJob> {
  public:
-  EmbeddingJob(EmbeddingRequest request, std::string client, Doorbell& bell, std::shared_ptr<Reply> reply)
+  EmbeddingJob(EmbeddingRequest request, Client client, Doorbell& bell, std::shared_ptr<Reply> reply)
       : request_(std::move(request)), client_(std::move(client)), bell_(bell), reply_(std::move(reply)) {}
 
   void start() {
@@ -122,7 +122,8 @@ class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this
       auto sink = std::make_shared<CollectingSink>(bell_, weak_from_this(), CollectingSink::Wants{});
       Request request;
       request.prompt = std::move(request_.inputs[parts_.size()]);
-      request.client = client_;
+      request.client = client_.name;
+      request.cache_owner = client_.cache_owner;
       request.embedding = request_.pooling;
       request.sink = sink;
       const Result<RequestId> id = request_.model->engine->submit(std::move(request));
@@ -164,7 +165,7 @@ class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this
   }
 
   EmbeddingRequest request_;
-  std::string client_;
+  Client client_;
   Doorbell& bell_;
   std::shared_ptr<Reply> reply_;
   std::vector<Part> parts_;  // submitted, in order
@@ -194,8 +195,7 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const S
   return out;
 }
 
-void start_embeddings(EmbeddingRequest request, const std::string& client, Doorbell& bell,
-                      std::shared_ptr<Reply> reply) {
+void start_embeddings(EmbeddingRequest request, const Client& client, Doorbell& bell, std::shared_ptr<Reply> reply) {
   std::make_shared<EmbeddingJob>(std::move(request), client, bell, std::move(reply))->start();
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "server/access.h"
 #include "server/doorbell.h"
 #include "server/prepare.h"
 #include "server/reply.h"
@@ -20,7 +21,6 @@ struct EmbeddingRequest {
 
 OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const ServerLimits& limits,
                                                 std::string_view body);
-void start_embeddings(EmbeddingRequest request, const std::string& client, Doorbell& bell,
-                      std::shared_ptr<Reply> reply);
+void start_embeddings(EmbeddingRequest request, const Client& client, Doorbell& bell, std::shared_ptr<Reply> reply);
 
 }  // namespace zinc

@@ -7,16 +7,18 @@
 namespace zinc {
 namespace {
 
+constexpr size_t kFewTokens = 200;  // with log-probabilities; written in a few milliseconds
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
 
-void Generation::start(const ApiForm& form, PreparedRequest prepared, const std::string& client, Doorbell& bell,
-                       std::shared_ptr<Reply> reply) {
-  const std::shared_ptr<Generation> self(new Generation(form, std::move(prepared), std::move(reply)));
-  if (const std::optional<ApiError> error = self->submit_all(client, bell)) {
+void Generation::start(const ApiForm& form, PreparedRequest prepared, const Client& client, Doorbell& bell,
+                       TextQueue& texts, std::shared_ptr<Reply> reply) {
+  const std::shared_ptr<Generation> self(new Generation(form, std::move(prepared), client, texts, std::move(reply)));
+  if (const std::optional<ApiError> error = self->submit_all(bell)) {
     self->is_over_ = true;
     self->cancel_rest();
     self->write_log("refused");
@@ -30,23 +32,23 @@ void Generation::start(const ApiForm& form, PreparedRequest prepared, const std:
   });
 }
 
-Generation::Generation(const ApiForm& form, PreparedRequest prepared, std::shared_ptr<Reply> reply)
-    : form_(form), prepared_(std::move(prepared)), reply_(std::move(reply)) {
+Generation::Generation(const ApiForm& form, PreparedRequest prepared, const Client& client, TextQueue& texts,
+                       std::shared_ptr<Reply> reply)
+    : form_(form), prepared_(std::move(prepared)), client_(client), texts_(texts), reply_(std::move(reply)) {
   const ChatRequest& asked = prepared_.asked;
-  int n_prompt = 0;
-  for (const auto& prompt : prepared_.prompts) n_prompt += static_cast<int>(prompt.size());
+  for (const auto& prompt : prepared_.prompts) n_prompt_tokens_ += static_cast<int>(prompt.size());
   head_ = {
       .id = random_id(),
       .model = prepared_.model->name,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
-      .n_prompt_tokens = n_prompt,
+      .n_prompt_tokens = n_prompt_tokens_,
       .include_usage = asked.include_usage,
       .with_logprobs = asked.n_top_logprobs >= 0,
       .echoed = std::move(prepared_.echoed)};
 }
 
-std::optional<ApiError> Generation::submit_all(const std::string& client, Doorbell& bell) {
+std::optional<ApiError> Generation::submit_all(Doorbell& bell) {
   const ChatRequest& asked = prepared_.asked;
   const size_t n = static_cast<size_t>(asked.n);
   tracks_.resize(prepared_.prompts.size() * n);
@@ -63,7 +65,8 @@ std::optional<ApiError> Generation::submit_all(const std::string& client, Doorbe
     request.answer = prepared_.answer;
     request.answer.stream = i % n;
     request.boundaries = prepared_.boundaries;
-    request.client = client;
+    request.client = client_.name;
+    request.cache_owner = client_.cache_owner;
     request.sink = track.sink;
     const Result<RequestId> id = prepared_.model->engine->submit(std::move(request));
     if (!id.ok()) return api_error(id.error());
@@ -77,7 +80,7 @@ void Generation::begin() {
   std::string out;
   if (prepared_.asked.stream) {
     reply_->start_stream();
-    writer_ = form_.make_stream(head_);
+    writer_ = form_.make_stream(std::move(head_));
     writer_->begin(out);
   }
   const size_t n = static_cast<size_t>(prepared_.asked.n);
@@ -108,10 +111,8 @@ void Generation::take_news(size_t index, std::string& out) {
   if (writer_ && prepared_.asked.include_progress) {
     writer_->counted(static_cast<int>(index), track.choice.usage.n_completion);
   }
-  for (const AnswerToken& token : news.tokens) {
-    track.new_tokens.push_back(shown(token));
-    if (!writer_) track.choice.tokens.push_back(track.new_tokens.back());
-  }
+  std::vector<ShownToken>& kept = writer_ ? track.new_tokens : track.choice.tokens;
+  for (const AnswerToken& token : news.tokens) kept.push_back(shown(token));
   if (!track.parser) {
     if (!news.text.empty()) take_delta(index, ContentDelta{std::move(news.text)}, out);
   } else {
@@ -173,10 +174,26 @@ void Generation::finish(std::string& out) {
     if (reply_->write(out)) reply_->end_stream();
     return;
   }
+  send_whole();
+}
+
+// Log-probabilities of a long answer are megabytes of JSON: the text worker writes them, so that streams do not wait.
+void Generation::send_whole() {
   const UsageTotal usage = total_usage();
   std::vector<Choice> choices;
-  for (Track& track : tracks_) choices.push_back(std::move(track.choice));
-  reply_->send({.body = to_json(form_.whole(head_, choices, usage))});
+  size_t n_tokens = 0;
+  for (Track& track : tracks_) {
+    n_tokens += track.choice.tokens.size();
+    choices.push_back(std::move(track.choice));
+  }
+  if (n_tokens <= kFewTokens) return reply_->send({.body = to_json(form_.whole(head_, choices, usage))});
+  texts_.add({.client = client_.name,
+              .reply = reply_,
+              .work = [self = shared_from_this(), choices = std::move(choices), usage]() -> std::function<void()> {
+                const auto body =
+                    std::make_shared<std::string>(to_json(self->form_.whole(self->head_, choices, usage)));
+                return [self, body] { self->reply_->send({.body = std::move(*body)}); };
+              }});
 }
 
 void Generation::fail(const ApiError& error, std::string& out) {
@@ -223,11 +240,11 @@ UsageTotal Generation::total_usage() const {
 void Generation::write_log(std::string_view finish) {
   json::object& log = reply_->log;
   const UsageTotal usage = total_usage();
-  log["model"] = head_.model;
+  log["model"] = prepared_.model->name;
   log["stream"] = prepared_.asked.stream;
   log["choices"] = tracks_.size();
   log["seed"] = prepared_.asked.sampling.seed;
-  log["prompt_tokens"] = head_.n_prompt_tokens;
+  log["prompt_tokens"] = n_prompt_tokens_;
   log["cached_tokens"] = usage.n_cached;
   log["completion_tokens"] = usage.n_completion;
   log["finish"] = finish;

@@ -122,7 +122,9 @@ void HttpServer::set_handlers(Handler handle, Refusal refuse, std::function<void
 void HttpServer::run() {
   state_->accept();
   state_->loop.run();
-  state_->worker.stop();  // before whoever's tasks it runs goes
+  error_code ignored;
+  state_->signals.clear(ignored);  // from here on a signal ends the program, whatever is still to be done
+  state_->worker.stop();           // before whoever's tasks it runs goes
   state_->worker.join();
 }
 

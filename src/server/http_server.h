@@ -35,7 +35,7 @@ class HttpServer {
   uint16_t port() const;
   void set_handlers(Handler handle, Refusal refuse, std::function<void(json::object)> write_log,
                     HeadCheck refuse_head = {});
-  void watch_signals();  // from now on SIGTERM and SIGINT drain; a second one ends at once
+  void watch_signals();  // until run() returns SIGTERM and SIGINT drain; a second one ends it at once
   void run();            // until stopped and drained; no task of work() runs any more when it returns
 
   void post(std::function<void()> task);  // runs on the event loop

@@ -8,7 +8,11 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <deque>
 #include <future>
 #include <thread>
 
@@ -24,7 +28,8 @@ constexpr std::string_view kWord = R"("content":"w")";  // in a stream, of WAIT[
 
 class Client {
  public:
-  explicit Client(uint16_t port) : socket_(loop_) {
+  explicit Client(uint16_t port, const char* own_address = "127.0.0.1") : socket_(loop_, tcp::v4()) {
+    socket_.bind(tcp::endpoint(boost::asio::ip::make_address(own_address), 0));
     socket_.connect(tcp::endpoint(boost::asio::ip::make_address("127.0.0.1"), port));
   }
   Client& send(std::string_view bytes) {
@@ -236,12 +241,12 @@ TEST_F(HttpServerTest, reader_too_slow_for_its_stream_is_dropped_and_cancelled) 
 
 TEST_F(HttpServerTest, one_large_event_does_not_make_a_client_slow) {
   ServerLimits limits;
-  limits.pending_bytes = 16 << 10;
+  limits.pending_bytes = 1 << 10;
   restart(limits);
   // The first two events of a response repeat what the request said.
-  const std::string request =
-      post("/v1/responses",
-           {{"input", "SAY[[fine]]"}, {"metadata", {{"note", std::string(100 << 10, 'i')}}}, {"stream", true}});
+  json::object notes;
+  for (int i = 0; i < 16; ++i) notes[std::to_string(i)] = std::string(512, 'i');
+  const std::string request = post("/v1/responses", {{"input", "SAY[[fine]]"}, {"metadata", notes}, {"stream", true}});
   const std::string got = client().send(request).read_until("response.completed");
   EXPECT_NE(got.find("fine"), std::string::npos);
 }
@@ -333,6 +338,26 @@ TEST_F(HttpServerTest, bodies_that_are_too_large_together_are_refused) {
   EXPECT_NE(two.read_until("}").find("200 OK"), std::string::npos);
 }
 
+TEST_F(HttpServerTest, one_clients_large_bodies_leave_room_for_those_of_others) {
+  ServerLimits limits;
+  limits.all_bodies_bytes = 400000;
+  restart(limits);
+  const std::string head = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+  const std::string rest = "{\"content\":\"a\"}" + std::string(985, ' ');
+  std::deque<Client> open;
+  for (int i = 0; i < 3; ++i) open.emplace_back(server_->port());
+  for (Client& one : open) one.send(head + std::string(99000, ' '));
+  Client asking = client();  // while it is answered, the loop reads their bytes
+  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
+  open.emplace_back(server_->port(), "127.0.0.2");
+  open.back().send(head + std::string(99000, ' '));
+  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  asking.send(post("/tokenize", {{"content", std::string(6000, 'a')}}));  // small ones are read whatever there is
+  EXPECT_NE(asking.read_until("}").find("200 OK"), std::string::npos);
+  for (Client& one : open) EXPECT_NE(one.send(rest).read_until("}").find("200 OK"), std::string::npos);
+}
+
 TEST_F(HttpServerTest, connections_over_the_limit_are_told_so) {
   ServerLimits limits;
   limits.connections = 2;
@@ -385,6 +410,22 @@ TEST_F(HttpServerTest, every_request_has_one_log_line) {
   EXPECT_EQ(lines[3].at("dropped").get_string(), "the client left");
   EXPECT_EQ(lines[3].at("finish").get_string(), "cancelled");
   EXPECT_GT(lines[3].at("completion_tokens").get_int64(), 0);
+}
+
+TEST(Listen, a_signal_after_the_last_answer_ends_the_program) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto drain_then_wait = [] {
+    const std::unique_ptr<HttpServer> server =
+        std::move(HttpServer::listen({.host = "127.0.0.1", .port = 0}, {}).value());
+    server->set_handlers([](const HttpRequest&, const std::shared_ptr<Reply>&) {}, Api::refusal,
+                         [](const json::object&) {});
+    server->watch_signals();
+    ::raise(SIGTERM);
+    server->run();
+    ::raise(SIGTERM);  // while caches are saved, which may take long
+    ::_exit(0);
+  };
+  EXPECT_EXIT(drain_then_wait(), testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST(Listen, public_addresses_are_told_from_loopback) {

@@ -11,7 +11,8 @@ namespace zinc {
 struct ServerLimits {
   HttpLimits http;
   size_t connections = 4096;
-  size_t all_bodies_bytes = 512 << 20;  // of all requests together that are being read or prepared
+  size_t all_bodies_bytes = 512 << 20;  // of all requests that are being read or prepared; one client's: three of four
+  size_t small_body_bytes = 64 << 10;   // of a request that is read however large those of others are
   size_t pending_bytes = 256 << 10;  // written but not taken by the client; a stream that is further behind is dropped
 
   std::chrono::seconds header_time{10};  // from the first byte to the end of the headers; also TLS handshakes
@@ -24,6 +25,7 @@ struct ServerLimits {
   int choices = 16;  // n, or prompts times n
   int stop_strings = 16;
   size_t stop_string_bytes = 256;
+  size_t template_kwargs_bytes = 64 << 10;  // of chat_template_kwargs, as JSON
   int top_logprobs = 20;
   int embedding_inputs = 256;
   size_t worker_bytes = 16 << 10;  // longer bodies are read by the text worker, so that other streams do not wait

@@ -164,6 +164,7 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   }
   out.asked.messages = {};  // said by the tokens now; an answer may take long
   out.asked.tools = nullptr;
+  out.asked.template_kwargs = {};
   return {};
 }
 
@@ -213,6 +214,12 @@ std::optional<ApiError> check_sampling(const PreparedRequest& prepared) {
   return bad_field(field == "dry_breakers" ? "dry_sequence_breakers" : field, message);
 }
 
+std::shared_ptr<const TokenSet> dry_breakers_of(const SamplingParams& sampling, const ServedModel& model) {
+  const bool are_default = sampling.dry_breakers == SamplingParams().dry_breakers;
+  if (sampling.dry_multiplier > 0 && are_default) return model.default_dry_breakers;
+  return find_dry_breakers(sampling, model.tokenizer);
+}
+
 // From `asked` and `model` to all the rest.
 std::optional<ApiError> prepare_asked(PreparedRequest& out) {
   out.asked.sampling.seed = out.asked.seed.value_or(random_number() >> 11);  // exact in any language
@@ -222,7 +229,7 @@ std::optional<ApiError> prepare_asked(PreparedRequest& out) {
   out.answer.n_top_logprobs = out.asked.n_top_logprobs;
   out.answer.ignore_eos = out.asked.ignore_eos;
   std::optional<ApiError> error = check_sampling(out);
-  if (!error) out.answer.dry_breakers = find_dry_breakers(out.answer.sampling, out.model->tokenizer);
+  if (!error) out.answer.dry_breakers = dry_breakers_of(out.answer.sampling, *out.model);
   if (!error) error = prepare_form(out);
   if (!error) error = out.asked.is_chat() ? prepare_chat(out) : prepare_raw(out);
   return error ? error : check_lengths(out);

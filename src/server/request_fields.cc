@@ -178,8 +178,12 @@ void set_effort(const FieldReader& fields, std::string_view name, const std::str
   if (effort != "none") out.template_kwargs["reasoning_effort"] = effort;
 }
 
-void read_thinking(const FieldReader& fields, ChatRequest& out) {
+void read_thinking(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
   if (const json::object* kwargs = fields.object("chat_template_kwargs")) {
+    if (const size_t n = to_json(*kwargs).size(); n > limits.template_kwargs_bytes) {
+      return fields.errors().add("chat_template_kwargs", "'chat_template_kwargs' has {} bytes; expected at most {}", n,
+                                 limits.template_kwargs_bytes);
+    }
     out.template_kwargs = *kwargs;
     const FieldReader inside(*kwargs, fields.name_of("chat_template_kwargs."), fields.errors());
     for (const std::string_view name : {"enable_thinking", "thinking"}) {

@@ -13,7 +13,7 @@ extern const std::span<const FieldDoc> kSamplingFields;
 void read_sampling(const FieldReader& fields, ChatRequest& out);
 
 extern const std::span<const FieldDoc> kThinkingFields;
-void read_thinking(const FieldReader& fields, ChatRequest& out);
+void read_thinking(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
 // Switches thinking on or off; an error where another field has said the opposite.
 void set_thinking(const FieldReader& fields, std::string_view name, bool on, ChatRequest& out);
 // An error unless it is one of none, minimal, low, medium, high, xhigh.

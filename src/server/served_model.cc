@@ -5,6 +5,7 @@
 namespace zinc {
 
 void ModelList::add(ServedModel model) {
+  model.default_dry_breakers = find_dry_breakers({.dry_multiplier = 1}, model.tokenizer);
   auto added = std::make_shared<const ServedModel>(std::move(model));
   ModelRef replaced;  // let go of after the lock
   const std::lock_guard lock(mutex_);

@@ -35,6 +35,8 @@ struct ServedModel {
   json::object facts;  // for people: file, architecture, backend
   EnginePort* engine;
   std::shared_ptr<EnginePort> engine_owner = {};  // empty: the engine outlives the server
+  // Of the breakers that hold where a request names none; set by ModelList::add(), since the search takes milliseconds.
+  std::shared_ptr<const TokenSet> default_dry_breakers = {};
 };
 using ModelRef = std::shared_ptr<const ServedModel>;
 

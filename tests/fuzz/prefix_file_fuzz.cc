@@ -10,7 +10,7 @@ namespace zinc {
 namespace {
 
 constexpr Sha256::Digest kKey = {};
-constexpr std::string_view kMagic = "zinctre1";
+constexpr std::string_view kMagic = "zinctre2";
 
 // Full, sliding and recurrent layers, of one number each.
 std::unique_ptr<KvCache> make_cache() {

@@ -7,8 +7,8 @@
 
 #include "base/counted.h"
 #include "base/utf8.h"
+#include "base/version.h"
 #include "cli/one_line.h"
-#include "cli/version.h"
 
 namespace zinc {
 namespace {

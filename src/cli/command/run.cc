@@ -41,7 +41,7 @@ struct Options {
   int context = 0;
   std::vector<std::string> stop;
   std::string grammar, json_schema;  // files; the answer is a text of it
-  std::optional<bool> thinking;  // unset: what the model does by itself
+  std::optional<bool> thinking;      // unset: what the model does by itself
   SamplingOptions sampling;
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/counted.h"
 #include "base/held_interrupt.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/hub_library.h"
 #include "cli/hub_settings.h"
@@ -21,7 +22,6 @@
 #include "cli/open_page.h"
 #include "cli/output.h"
 #include "cli/serve_page.h"
-#include "cli/version.h"
 #include "hub/resolve.h"
 #include "server/api.h"
 #include "server/http_server.h"

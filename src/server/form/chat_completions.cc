@@ -1,6 +1,8 @@
 // POST /v1/chat/completions, as OpenAI has it.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "server/api_form.h"
 #include "server/request_fields.h"
 
@@ -107,7 +109,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   if (top && !logprobs) errors.add("top_logprobs", "'top_logprobs' needs 'logprobs': true");
   if (logprobs) out.n_top_logprobs = static_cast<int>(top.value_or(0));
   read_sampling(fields, out);
-  read_thinking(fields, out);
+  read_thinking(fields, limits, out);
 }
 
 json::object token_json(const ShownToken& token) {
@@ -161,11 +163,11 @@ class ChatStream final : public CompletionEvents {
       chunk(choice,
             fmt::format(
                 R"("tool_calls":[{{"index":{},"id":{},"type":"function","function":{{"name":{},"arguments":""}}}}])",
-                call->call_idx, json_text(call->id), json_text(call->name)),
+                n_calls_[choice]++, json_text(call->id), json_text(call->name)),
             tokens, out);
     } else if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) {
       chunk(choice,
-            fmt::format(R"("tool_calls":[{{"index":{},"function":{{"arguments":{}}}}}])", arguments->call_idx,
+            fmt::format(R"("tool_calls":[{{"index":{},"function":{{"arguments":{}}}}}])", n_calls_[choice] - 1,
                         json_text(arguments->text)),
             tokens, out);
     }
@@ -201,7 +203,8 @@ class ChatStream final : public CompletionEvents {
   }
 
   std::vector<bool> opened_;
-  std::vector<int> n_tokens_;  // of each choice, where it is asked for
+  std::vector<int> n_tokens_;   // of each choice, where it is asked for
+  std::map<int, int> n_calls_;  // of each choice: those told of, which malformed ones are not
 };
 
 json::object message_object(const Choice& choice) {

@@ -107,6 +107,23 @@ TEST_F(FormTest, malformed_call_comes_back_as_content_with_a_warning) {
   EXPECT_EQ(answer.at("warnings").at(0).at("code").get_string(), "malformed_call");
 }
 
+TEST_F(FormTest, streamed_calls_are_counted_from_0_after_a_malformed_one) {
+  const std::string broken = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": }}\n</tool_call>\n";
+  const std::string good = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n";
+  json::object body = with(chat("SAY[[" + broken + good + broken + good + "]]"), "tools", kTools);
+  std::vector<int64_t> indices;
+  for (const SseEvent& event : events_of(ask("/v1/chat/completions", to_json(with(body, "stream", true)))->stream)) {
+    if (event.data == "[DONE]") continue;
+    const json::value chunk = parse_json(event.data).value();
+    const json::value* calls = chunk.at("choices").at(0).at("delta").get_object().if_contains("tool_calls");
+    if (calls) indices.push_back(calls->at(0).at("index").get_int64());
+  }
+  ASSERT_FALSE(indices.empty());
+  EXPECT_EQ(indices.front(), 0);
+  EXPECT_EQ(indices.back(), 1);
+  EXPECT_TRUE(std::ranges::is_sorted(indices));
+}
+
 TEST_F(FormTest, without_parallel_calls_the_answer_ends_after_the_first) {
   const std::string call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n";
   const json::object one = ask_json(
@@ -252,6 +269,32 @@ TEST_F(FormTest, responses_have_items_and_numbered_events) {
   const json::value last = parse_json(events.back().data).value();
   EXPECT_EQ(last.at("response").at("output").get_array().size(), 3u);
   refusal("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, "previous_response_id");
+}
+
+TEST_F(FormTest, responses_repeat_only_what_is_known_and_small) {
+  const std::string long_text(600, 'x');
+  json::object body{{"input", "SAY[[a]]"}, {"metadata", {{"trip", "7"}}}};
+  body["reasoning"] = {{"effort", "low"}, {"more", long_text}};
+  body["text"] = {{"format", {{"type", "text"}, {"more", long_text}}}};
+  body["tools"] = parse_json(R"([{"type": "function", "name": "weather", "strict": true, "more": [1, 2], "parameters":
+    {"type": "object", "properties": {}}}])")
+                      .value();
+  const json::object answer = ask_json("/v1/responses", body);
+  EXPECT_EQ(answer.at("metadata"), body.at("metadata"));
+  EXPECT_EQ(answer.at("reasoning").at("effort").get_string(), "low");
+  EXPECT_EQ(answer.at("tools").at(0).at("name").get_string(), "weather");
+  EXPECT_TRUE(answer.at("tools").at(0).at("strict").get_bool());
+  EXPECT_EQ(to_json(answer).find("more"), std::string::npos);
+
+  const auto refuse = [&](const json::value& metadata) {
+    refusal("/v1/responses", {{"input", "SAY[[a]]"}, {"metadata", metadata}}, "metadata");
+  };
+  refuse({{"trip", long_text}});
+  refuse({{long_text.substr(0, 65), "7"}});
+  refuse({{"trip", json::array{1, 2, 3}}});
+  json::object many;
+  for (int i = 0; i < 17; ++i) many[std::to_string(i)] = "7";
+  refuse(many);
 }
 
 TEST_F(FormTest, edits_of_the_context_are_taken_and_none_is_applied) {

@@ -1,6 +1,7 @@
 // POST /v1/responses, as OpenAI has it, without anything being stored: a request brings its whole conversation.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "server/api_form.h"
@@ -23,7 +24,7 @@ constexpr FieldDoc kFields[] = {
     {"truncation", "string", "disabled: nothing is ever cut."},
     {"store", "boolean", "No effect: nothing is stored."},
     {"include", "array", "No effect."},
-    {"metadata", "object", "Repeated in the answer."},
+    {"metadata", "object", "Repeated in the answer: up to 16 texts of 512 characters, under names of 64."},
     {"user", "string", "No effect."},
     {"service_tier", "string", "No effect."},
     {"safety_identifier", "string", "No effect."},
@@ -134,7 +135,27 @@ void read_functions(const FieldReader& fields, ChatRequest& out) {
   });
 }
 
-void read(const json::object& body, const ServerLimits&, RequestErrors& errors, ChatRequest& out) {
+// It is kept while the answer is made, and repeated: within OpenAI's limits.
+void check_metadata(const FieldReader& fields) {
+  constexpr size_t kMostPairs = 16;
+  constexpr ptrdiff_t kLongestName = 64, kLongestValue = 512;
+  const json::object* metadata = fields.object("metadata");
+  if (!metadata) return;
+  const auto n_characters = [](std::string_view text) {
+    return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+  };
+  const auto is_fine = [&](const json::key_value_pair& pair) {
+    return pair.value().is_string() && n_characters(pair.key()) <= kLongestName &&
+           n_characters(pair.value().get_string()) <= kLongestValue;
+  };
+  if (metadata->size() <= kMostPairs && std::ranges::all_of(*metadata, is_fine)) return;
+  fields.errors().add("metadata",
+                      "'metadata' is too large; expected at most {} texts of at most {} characters, under names of at "
+                      "most {}",
+                      kMostPairs, kLongestValue, kLongestName);
+}
+
+void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
   static constexpr FieldDoc kBackground[] = {{"background", "boolean", "Must be false."}};
   fields.refuse_unknown({kFields, kBackground, kSamplingFields, kThinkingFields}, kRefused);
@@ -155,19 +176,40 @@ void read(const json::object& body, const ServerLimits&, RequestErrors& errors, 
     const FieldReader inside(*reasoning, "reasoning.", errors);
     if (const auto effort = inside.text("effort")) set_effort(inside, "effort", *effort, out);
   }
+  check_metadata(fields);
   if (const json::object* text = fields.object("text")) {
     read_response_format(FieldReader(*text, "text.", errors), "format", out);
   }
   read_sampling(fields, out);
-  read_thinking(fields, out);
+  read_thinking(fields, limits, out);
 }
 
-// What the answer says about the request, as the client packages expect it.
+json::value member_of(const json::value* object, std::string_view name) {
+  const json::value* found = object && object->is_object() ? object->get_object().if_contains(name) : nullptr;
+  return found ? *found : json::value();
+}
+
+json::array echoed_tools(const ChatRequest& request, const json::object& body) {
+  json::array out;
+  if (request.tools.is_null()) return out;
+  for (const json::value& tool : body.at("tools").get_array()) {
+    json::object entry;
+    for (const std::string_view name : {"type", "name", "description", "parameters", "strict"}) {
+      if (json::value member = member_of(&tool, name); !member.is_null()) entry[name] = std::move(member);
+    }
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+// What the answer says about the request, as the client packages expect it: what is in the prompt or small, since it is
+// kept while the answer is made.
 json::object echo(const ChatRequest& request, const json::object& body) {
   const auto field = [&](std::string_view name, json::value otherwise) {
     const json::value* found = body.if_contains(name);
     return found && !found->is_null() ? *found : std::move(otherwise);
   };
+  const json::value format = member_of(body.if_contains("text"), "format");
   json::object out;
   out["instructions"] = field("instructions", nullptr);
   out["max_output_tokens"] = field("max_output_tokens", nullptr);
@@ -176,9 +218,9 @@ json::object echo(const ChatRequest& request, const json::object& body) {
   out["temperature"] = field("temperature", request.sampling.temperature);  // as it was written
   out["top_p"] = field("top_p", request.sampling.top_p);
   out["tool_choice"] = field("tool_choice", "auto");
-  out["tools"] = field("tools", json::array());
-  out["reasoning"] = field("reasoning", json::object{{"effort", nullptr}, {"summary", nullptr}});
-  out["text"] = field("text", json::object{{"format", {{"type", "text"}}}});
+  out["tools"] = echoed_tools(request, body);
+  out["reasoning"] = {{"effort", member_of(body.if_contains("reasoning"), "effort")}, {"summary", nullptr}};
+  out["text"] = {{"format", {{"type", format.is_object() ? format.at("type") : json::value("text")}}}};
   out["truncation"] = "disabled";
   out["previous_response_id"] = nullptr;
   out["store"] = false;
