@@ -54,8 +54,8 @@ class ConstrainedTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ConstrainedTest, every_one_of_many_answers_is_a_document_of_its_schema) {
   constexpr int kAnswers = 250;
-  const std::unique_ptr<Engine> engine =
-      make_engine({.name = GetParam()}, {.max_sequences = 16, .context = 1600, .step_tokens = 128, .queue_limit = 1000});
+  const std::unique_ptr<Engine> engine = make_engine(
+      {.name = GetParam()}, {.max_sequences = 16, .context = 1600, .step_tokens = 128, .queue_limit = 1000});
   ConstraintCache constraints(engine->tokenizer());
   std::vector<std::shared_ptr<Told>> told;
   for (uint64_t i = 0; i < kAnswers; ++i) {

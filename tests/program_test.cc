@@ -240,10 +240,10 @@ TEST_F(ProgramTest, help_names_arguments_and_options_as_they_are_typed) {
 
 TEST_F(ProgramTest, a_command_without_a_model_takes_the_default_one) {
   for (const char* command : {"chat", "serve --port 0", "bench", "inspect", "graph"}) {
-    const ProcessEnd end = run_to_the_end(
-        {.argv = {"sh", "-c", fmt::format("{} {}", ZINC_PROGRAM, command)},
-         .environment = {
-             {"HF_HUB_OFFLINE", "1"}, {"XDG_CACHE_HOME", folder_.string()}, {"XDG_CONFIG_HOME", folder_.string()}}});
+    const ProcessEnd end = run_to_the_end({.argv = {"sh", "-c", fmt::format("{} {}", ZINC_PROGRAM, command)},
+                                           .environment = {{"HF_HUB_OFFLINE", "1"},
+                                                           {"XDG_CACHE_HOME", folder_.path().string()},
+                                                           {"XDG_CONFIG_HOME", folder_.path().string()}}});
     EXPECT_EQ(end.exit_code, 1) << command << ": " << end.err;
     EXPECT_TRUE(says(end.err, {"smollm2", "not on this machine"})) << command;
   }
@@ -403,6 +403,26 @@ TEST_F(ProgramTest, run_ends_the_answer_before_a_stop_string) {
   const json::object cut = report(fmt::format("hello -n 8 --stop nowhere --stop '{}'", stop));
   EXPECT_EQ(cut.at("finish_reason").as_string(), "stop_string");
   EXPECT_EQ(cut.at("text").as_string(), whole.substr(0, whole.find(stop)));
+}
+
+TEST_F(ProgramTest, run_answers_in_the_form_that_a_file_asks_for) {
+  const std::string grammar = file("g.gbnf", "root ::= [0-9]{3} \"!\"\n");
+  const json::object digits = report("hello --grammar " + grammar);
+  const std::string text(digits.at("text").as_string());
+  ASSERT_EQ(text.size(), 4u) << text;
+  EXPECT_EQ(text.find_first_not_of("0123456789"), 3u) << text;
+  EXPECT_EQ(digits.at("finish_reason"), "end_token");
+
+  const std::string schema = file("s.json", R"({"enum": [{"a": 1}, [2]]})");
+  const json::value made =
+      parse_json(std::string(report("hello --json-schema " + schema).at("text").as_string())).value();
+  EXPECT_TRUE(made.is_object() || made.is_array());
+
+  const std::string wrong = file("w.gbnf", "root ::= oops");
+  const ProcessEnd end = shell("$ZINC run $MODEL hello --grammar " + wrong);
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_TRUE(says(end.err, {"w.gbnf", "'oops'"}));
+  EXPECT_EQ(shell("$ZINC run $MODEL hello --grammar a --json-schema b").exit_code, 2);
 }
 
 TEST_F(ProgramTest, a_context_too_small_for_the_prompt_is_refused_with_both_numbers) {

@@ -244,6 +244,33 @@ TEST_F(PullTest, an_interrupt_says_that_it_can_go_on) {
   EXPECT_TRUE(fs::exists(folder("large") / "large.gguf.journal"));
 }
 
+TEST_F(PullTest, an_interrupt_while_a_server_fetches_its_model_says_so_too) {
+  const std::string model = large_model();
+  const std::atomic<bool> is_held = true;
+  FaultServer server(unevenly_paced(model, is_held));
+  const pid_t child = start({"serve", "--port", "0", server.url("/large.gguf")});
+  while (server.requests().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(child, SIGINT);
+  const int status = wait_for(child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  EXPECT_TRUE(says(contents(root_ / "log"), {"interrupted", "goes on from there"}));
+}
+
+TEST_F(PullTest, an_unfinished_download_is_shown_and_removed_by_its_source) {
+  const std::string model = large_model();
+  const std::atomic<bool> is_held = true;
+  FaultServer server(unevenly_paced(model, is_held));
+  const std::string source = server.url("/large.gguf");
+  const pid_t child = start({"pull", source});
+  while (server.requests().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(child, SIGINT);
+  wait_for(child);
+  EXPECT_TRUE(says(zinc({"list"}).err, {"unfinished: large;", "zinc pull " + source, "zinc rm large"}));
+  EXPECT_EQ(zinc({"rm", source}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder("large")));
+  EXPECT_EQ(zinc({"list"}).err, "");
+}
+
 TEST_F(PullTest, an_interrupt_ends_waiting_for_another_process) {
   const std::string model = large_model();
   const std::atomic<bool> is_held = true;
@@ -274,9 +301,21 @@ TEST_F(PullTest, a_model_by_its_address_is_listed_shown_used_and_removed) {
   EXPECT_TRUE(says(zinc({"inspect", "tiny-f32"}).out, {"architecture     llama"})) << "names work everywhere";
   EXPECT_EQ(zinc({"use", "tiny-f32"}).out, "tiny-f32\n");
   EXPECT_EQ(zinc({"use", "--json"}).out, "{\"default\":\"tiny-f32\",\"installed\":true}\n");
+  fs::last_write_time(folder("tiny-f32") / "Tiny-F32.gguf", fs::file_time_type::clock::now());
+  EXPECT_EQ(zinc({"use", "--json"}).out, "{\"default\":\"tiny-f32\",\"installed\":true}\n") << "touched, but there";
+  EXPECT_TRUE(says(zinc({"check"}).out, {"tiny-f32, ", "Tiny-F32.gguf: llama"}));
   EXPECT_EQ(zinc({"rm", source}).exit_code, 0);
   EXPECT_EQ(zinc({"use"}).out, "smollm2-135m-instruct\n") << "the default that was removed is the default no longer";
   EXPECT_EQ(zinc({"rm", "tiny-f32"}).exit_code, 1);
+}
+
+TEST_F(PullTest, what_a_fetched_file_says_of_itself_cannot_drive_the_terminal) {
+  const std::string model = TinyLlama{.architecture = "x\x1b[2J"}.file().bytes();
+  FaultServer server([&](const ServedRequest& request) { return honest_reply(request, {.bytes = model}); });
+  const ProcessEnd end = zinc({"pull", server.url("/odd.gguf")});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_TRUE(says(end.err, {"cannot run it", "x\\u001b[2J"}));
+  EXPECT_EQ(end.err.find('\x1b'), std::string::npos);
 }
 
 TEST_F(PullTest, a_model_that_a_program_has_open_is_not_removed) {
@@ -316,6 +355,8 @@ TEST_F(PullTest, wrong_names_are_refused_in_one_line) {
     EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << end.err;
   }
   EXPECT_TRUE(says(zinc({"pull", "qwen3-8"}).err, {"did you mean 'qwen3-8b'?"}));
+  EXPECT_TRUE(says(zinc({"serve", "--port", "0", "pip:no package==1"}).err, {"pip:PACKAGE==VERSION"}))
+      << "no model =1 that is to be called so";
 }
 
 TEST_F(PullTest, a_single_word_that_is_a_folder_is_a_prompt) {

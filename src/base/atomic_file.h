@@ -14,7 +14,8 @@
 
 namespace zinc {
 
-enum class FileReaders : uint8_t { usual, owner_only };  // the umask's, or nobody else, from the first byte on
+// The umask's or nobody else, from the first byte on; and none who could not read the file that is replaced.
+enum class FileReaders : uint8_t { usual, owner_only };
 
 class AtomicFile {
  public:

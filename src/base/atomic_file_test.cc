@@ -97,6 +97,13 @@ TEST_F(AtomicFileTest, a_link_stays_a_link_and_its_target_is_replaced) {
   EXPECT_EQ(n_files(), 2u);
 }
 
+TEST_F(AtomicFileTest, a_private_file_stays_private_when_it_is_replaced) {
+  ASSERT_TRUE(write_file_atomically(path_, "old").ok());
+  fs::permissions(path_, fs::perms::owner_read | fs::perms::owner_write);
+  ASSERT_TRUE(write_file_atomically(path_, "new").ok());
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
 TEST_F(AtomicFileTest, a_finished_file_is_moved_over_the_old_one) {
   put(folder_ / "finished", "new");
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());

@@ -1,10 +1,11 @@
 // Runs another program and waits for it: an argument vector, no shell, standard input empty.
 // The program is found on PATH unless its name has a slash. It ends with us: killed if this process dies, or if it
-// still runs a second after a held Ctrl-C has arrived (base/held_interrupt.h).
+// still runs a second after a held Ctrl-C has arrived (base/held_interrupt.h) or its caller wants it no longer.
 #pragma once
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ struct Process {
   std::filesystem::path folder = {};                                  // where it runs; empty: where we are
   std::vector<std::pair<std::string, std::string>> environment = {};  // set on top of ours
   std::chrono::milliseconds time_limit{0};                            // killed when it passes; 0: none
+  std::function<bool()> cancelled = [] { return false; };             // asked several times a second
 };
 
 struct ProcessEnd {

@@ -69,6 +69,14 @@ TEST(Subprocess, a_child_over_its_time_limit_is_killed) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(90));
 }
 
+TEST(Subprocess, what_its_caller_wants_no_longer_is_ended) {
+  Process process = shell("exec sleep 100");
+  process.cancelled = [] { return true; };
+  const auto started = std::chrono::steady_clock::now();
+  EXPECT_EQ(must_run(process).exit_code, 128 + SIGTERM);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(90));
+}
+
 TEST(Subprocess, a_grandchild_that_keeps_the_pipe_open_is_not_waited_for) {
   const auto started = std::chrono::steady_clock::now();
   const ProcessEnd end = must_run(shell("sleep 100 & echo $!"));

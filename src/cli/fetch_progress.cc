@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "cli/one_line.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "hub/inventory.h"
@@ -106,7 +107,7 @@ void FetchProgress::show(const DownloadProgress& progress) {
 
 void FetchProgress::say(std::string_view line) {
   clear_bar();
-  note(line);
+  note(one_line(line));
 }
 
 }  // namespace zinc

@@ -20,9 +20,9 @@ struct AnswerForm {
     std::string until;  // the form follows behind this text; empty: it never does
   };
 
-  std::shared_ptr<Constraint> constraint = {};   // nullptr: any text
-  std::vector<std::string> begins_after = {};    // texts said in this order, with any between; empty: at once
-  bool may_end_before = false;                   // the answer may be over before the form begins
+  std::shared_ptr<Constraint> constraint = {};  // nullptr: any text
+  std::vector<std::string> begins_after = {};   // texts said in this order, with any between; empty: at once
+  bool may_end_before = false;                  // the answer may be over before the form begins
   std::vector<Instead> instead = {};
   std::optional<TokenId> gap = {};  // may stand once between what came before and the form
 };

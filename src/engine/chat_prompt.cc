@@ -1,6 +1,19 @@
 #include "engine/chat_prompt.h"
 
+#include <chrono>
+#include <ctime>
+
 namespace zinc {
+namespace {
+
+jinja::LocalTime local_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  return jinja::LocalTime(std::chrono::seconds(now + parts.tm_gmtoff));
+}
+
+}  // namespace
 
 Result<ChatPrompt> ChatPrompt::load(const GgufFile& file, Tokenizer tokenizer) {
   constexpr std::string_view kKey = "tokenizer.chat_template";
@@ -14,6 +27,7 @@ Result<RenderedPrompt> ChatPrompt::render(ChatRequestData request) const {
   const auto text_of = [this](std::optional<TokenId> id) { return id ? std::string(tokenizer_.bytes(*id)) : ""; };
   request.bos_token = text_of(tokenizer_.bos());
   request.eos_token = text_of(tokenizer_.eos());
+  request.now = local_now();
   return template_.render(request);
 }
 

@@ -21,7 +21,7 @@ class ChatPrompt {
   static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
 
   const ChatTemplate& chat_template() const { return template_; }
-  // `request` without its begin and end tokens, which are the model's.
+  // `request` without its begin and end tokens, which are the model's, and without the time, which is that of the call.
   Result<RenderedPrompt> render(ChatRequestData request) const;
   std::vector<TokenId> encode(const RenderedPrompt& prompt) const;
   Result<std::vector<TokenId>> tokens(ChatRequestData request) const;  // both

@@ -11,7 +11,8 @@
 namespace zinc {
 namespace {
 
-constexpr int64_t kMaxShards = 65535;  // split.count is 16 bits wide
+constexpr int64_t kMaxShards = 65535;        // split.count is 16 bits wide
+constexpr uint64_t kMaxElements = 1u << 26;  // of an array: far above any vocabulary; a hostile file may claim more
 
 // "-00001-of-00003.gguf", the end of a shard's file name; `shard` counts from 0.
 std::string shard_suffix(int64_t shard, int64_t n_shards) {
@@ -54,9 +55,8 @@ bool convert(const GgufValue& value, std::string_view& out) {
 template <class T>
 bool convert(const GgufValue& value, std::vector<T>& out) {
   const GgufArray* array = std::get_if<GgufArray>(&value.data);
-  if (!array) return false;
+  if (!array || array->size() > kMaxElements) return false;
   bool fits = true;
-  out.reserve(array->size());
   array->for_each([&](const GgufValue& element) {
     T converted{};
     bool flag = false;

@@ -220,6 +220,22 @@ TEST(GgufFile, broken_arrays_are_refused) {
   expect_error(GgufWriter().add_raw("a", 9, array_head(99, 0)), {"'a'", "unknown type 99"});
 }
 
+TEST(GgufFile, an_array_larger_than_any_models_costs_no_memory) {
+  constexpr uint64_t kElements = uint64_t{1} << 38;
+  const TestFolder folder;
+  const std::filesystem::path path =
+      put(folder / "a.gguf", GgufWriter().add_raw("a", 9, array_head(0, kElements)).bytes());
+  std::error_code error;
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) + kElements, error);  // a hole
+  if (error) GTEST_SKIP() << "no file may be that large here: " << error.message();
+  const auto file = GgufFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_FALSE(file.value().get<std::vector<std::string_view>>("a").ok());
+  const auto numbers = file.value().get<std::vector<int64_t>>("a");
+  ASSERT_FALSE(numbers.ok());
+  EXPECT_NE(numbers.error().message.find("array of 274877906944 u8"), std::string::npos) << numbers.error().message;
+}
+
 TEST(GgufFile, deep_nesting_is_refused_and_shallow_nesting_is_not) {
   const auto nested = [](int depth) {
     std::string bytes;

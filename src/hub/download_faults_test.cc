@@ -346,6 +346,20 @@ TEST_P(FaultyDownload, ends_with_the_right_file_or_with_none) {
   EXPECT_FALSE(fs::exists(folder.part()));
 }
 
+TEST(Download, a_first_reply_without_an_end_is_not_waited_for) {
+  const DownloadFolder folder;
+  FaultServer server(spoilt([](const ServedRequest& request, FaultReply& reply) {
+    if (!request.is_probe()) return;
+    reply.body.resize(32 << 20);  // for half a minute
+    reply.piece_bytes = 64 << 10, reply.piece_pause_ms = 60;
+  }));
+  const auto started = std::chrono::steady_clock::now();
+  const Result<Downloaded> done =
+      download_file({server.url("/model.gguf"), "", folder.target(), 0, ""}, quick_limits(), {});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(20));
+}
+
 TEST(UnansweredDownload, is_tried_as_often_as_the_limit_says_and_that_is_said_once) {
   const DownloadFolder folder;
   std::atomic<int> n_requests = 0;

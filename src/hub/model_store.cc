@@ -150,6 +150,17 @@ std::vector<InstalledModel> ModelStore::list() const {
   return models;
 }
 
+std::vector<std::string> ModelStore::unfinished() const {
+  std::vector<std::string> ids;
+  std::error_code error;
+  for (fs::directory_iterator it(settings_.cache / "models", error), end; !error && it != end; it.increment(error)) {
+    const std::string id = it->path().filename().string();
+    if (is_plain_file_name(id) && !find(id) && !owner(id).empty()) ids.push_back(id);
+  }
+  std::ranges::sort(ids);
+  return ids;
+}
+
 std::optional<InstalledModel> ModelStore::find(std::string_view id) const {
   if (!is_plain_file_name(id)) return std::nullopt;
   const std::optional<json::object> manifest = read_json(folder(id) / kManifest);

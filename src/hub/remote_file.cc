@@ -55,10 +55,10 @@ Result<ProbeResult> probe_file(const TransferRequest& request, const TransferLim
   TransferRequest first_byte = request;
   first_byte.headers.push_back("Range: bytes=0-0");
   first_byte.headers.push_back("Accept-Encoding: identity");
-  bool body_began = false;
-  Transfer transfer(first_byte, limits, [&](const ReplyHead& head, std::span<const std::byte>) {
-    body_began = true;
-    return head.status == 206;  // of a whole file only the head is wanted
+  size_t n_body_bytes = 0;
+  Transfer transfer(first_byte, limits, [&](const ReplyHead& head, std::span<const std::byte> bytes) {
+    n_body_bytes += bytes.size();
+    return head.status == 206 && n_body_bytes <= 1;  // of more than was asked for only the head is wanted
   });
   const FinishedTransfer done = run_transfer(transfer, cancelled);
   if (cancelled()) return fail(ErrorCode::cancelled, "interrupted");
@@ -66,7 +66,7 @@ Result<ProbeResult> probe_file(const TransferRequest& request, const TransferLim
   if (done.end == TransferEnd::impossible) {
     return fail(ErrorCode::io, "{}: {}", shown_url(request.url), done.reason);
   }
-  if (done.end == TransferEnd::broken && !body_began) return ProbeResult{{}, TryAgain{done.reason, ""}};
+  if (done.end == TransferEnd::broken && n_body_bytes == 0) return ProbeResult{{}, TryAgain{done.reason, ""}};
   if (head.status == 416 && head.content_range && head.content_range->total == 0) {
     return fail(ErrorCode::invalid_input, "{}: the file is empty", shown_url(request.url));
   }

@@ -90,6 +90,18 @@ Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const 
   return Found();
 }
 
+Result<std::optional<FoundModel>> find_model_or_touched(const HubSettings& settings, const std::string& name) {
+  ZINC_TRY(found, find_model(settings, name));
+  if (found) return found;
+  ZINC_TRY(reference, refer_to_model(settings, name));
+  const ModelStore store(settings);
+  for (const InstalledModel& model : store.list()) {
+    const bool is_meant = model.id == reference.id || model.source == reference.source.text;
+    if (is_meant && store.has_files(model)) return std::optional(FoundModel{model.path(), ModelPlace::zinc});
+  }
+  return std::optional<FoundModel>();
+}
+
 Result<fs::path> resolve_model(const HubSettings& settings, const std::string& name, const DownloadHooks& hooks) {
   const std::string wanted = name.empty() ? default_model_name(settings) : name;
   ZINC_TRY(found, find_model(settings, wanted));

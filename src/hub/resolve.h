@@ -19,6 +19,8 @@ struct FoundModel {
 // What is on this machine under this name; nothing if it would have to be fetched. An error if the name means nothing,
 // with the nearest name that does.
 Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const std::string& name);
+// The same with what was touched since it was hashed, for those who only say what is here: its use hashes it anew.
+Result<std::optional<FoundModel>> find_model_or_touched(const HubSettings& settings, const std::string& name);
 
 // The same, fetched where it is not there. An empty name is the default model.
 Result<std::filesystem::path> resolve_model(const HubSettings& settings, const std::string& name,

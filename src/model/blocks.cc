@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/printable.h"
+
 namespace zinc {
 
 RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
@@ -23,7 +25,7 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
     rope.amplitude *= 1 + 0.1f * std::log(std::max(1.0f, 1 / rope.position_scale));  // only a stretch is amplified
   } else if (scaling != "none" && scaling != "linear") {
     m.fail_with(fail(ErrorCode::unsupported, "{}: metadata '{}' is '{}'; supported are none, linear, yarn",
-                     m.file().name(), m.full_key("rope.scaling.type"), scaling));
+                     m.file().name(), m.full_key("rope.scaling.type"), printable(scaling)));
   }
   return rope;
 }

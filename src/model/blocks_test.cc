@@ -106,6 +106,7 @@ TEST(ReadRope, yarn_that_does_not_stretch_does_not_amplify) {
 TEST(ReadRope, an_unknown_type_is_named_with_the_known_ones) {
   EXPECT_TRUE(says(read(GgufWriter().add("toy.rope.scaling.type", "longrope")).error,
                    {"toy.gguf", "longrope", "none, linear, yarn"}));
+  EXPECT_TRUE(says(read(GgufWriter().add("toy.rope.scaling.type", "\x1b[2J")).error, {"'\\u001b[2J'"}));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/printable.h"
+
 namespace zinc {
 namespace {
 
@@ -16,7 +18,7 @@ Result<const Architecture*> find_architecture(const GgufFile& file) {
     known += (known.empty() ? "" : ", ") + std::string((*a)->gguf_name);
   }
   return fail(ErrorCode::unsupported, "{}: the model architecture '{}' is not supported; supported are: {}",
-              file.name(), name, known);
+              file.name(), printable(name), known);
 }
 
 // A token without a row in the table would be looked up behind its end. Fewer tokens than rows are common: padding.

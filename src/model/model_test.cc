@@ -48,6 +48,10 @@ TEST(ReadModel, an_unknown_architecture_lists_the_supported_ones) {
   for (const Architecture* const* a = kArchitectures; *a; ++a) EXPECT_TRUE(says(r.error(), {(*a)->gguf_name}));
 }
 
+TEST(ReadModel, an_architectures_name_cannot_drive_a_terminal) {
+  EXPECT_TRUE(says(Reading(TinyLlama{.architecture = "x\x1b[2J\n"}.file()).error(), {"'x\\u001b[2J\\n'"}));
+}
+
 TEST(ReadModel, a_file_without_an_architecture_is_refused_by_key) {
   EXPECT_TRUE(says(Reading(GgufWriter().add("general.name", "x")).error(), {"tiny.gguf", "general.architecture"}));
 }

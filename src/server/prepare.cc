@@ -1,7 +1,6 @@
 #include "server/prepare.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
@@ -13,13 +12,6 @@ namespace {
 // What a thought that is out of budget is ended with: the sentence Qwen3 was trained with for this purpose.
 constexpr std::string_view kBudgetSentence =
     "Considering the limited time by the user, I have to give the solution based on the thinking directly now.\n";
-
-jinja::LocalTime local_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
-  return jinja::LocalTime(std::chrono::seconds(now + parts.tm_gmtoff));
-}
 
 // What clients that insist on a name send where nobody has chosen one; they mean the same as none at all.
 constexpr std::string_view kPlaceholders[] = {"default", "local-model"};
@@ -278,7 +270,6 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
   for (const std::string_view name : {"enable_thinking", "thinking"}) {
     if (request.thinking) data.kwargs[name] = *request.thinking;
   }
-  data.now = local_now();
   Result<RenderedPrompt> rendered = model.prompt.render(std::move(data));
   if (!rendered.ok()) {
     return bad_field("messages",

@@ -12,7 +12,7 @@
 namespace zinc {
 
 enum class WarningCode : uint8_t {
-  malformed_call,    // a call could not be read; its text is in the content
+  malformed_call,    // a call could not be read; its text is in the content, or in the thought that it stands in
   unknown_function,  // a well-formed call of a function that was not offered
   missing_end,       // the call is whole, but its closing mark never came
   ignored_text,      // something inside a call's markup that has no meaning; quoted in the message

@@ -270,6 +270,23 @@ TEST(MessageParser, reasoning_open_is_the_prompts_word_against_the_formats_habit
   EXPECT_EQ(parse_message(qwen35, {.reasoning_open = false}, "yes").content, "yes");
 }
 
+TEST(MessageParser, a_call_in_a_thought_that_never_ends_is_warned_of) {
+  const ToolFormat& qwen3 = *find_tool_format("qwen3");
+  const std::string call = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n</tool_call>";
+  const auto codes = [&](std::string_view text, const ToolSchemas& tools) {
+    std::vector<std::string_view> names;
+    for (const ParseWarning& warning : parse_message(qwen3, {.tools = tools}, text).warnings) {
+      names.push_back(warning_name(warning.code));
+    }
+    return names;
+  };
+  EXPECT_EQ(codes("<think>Let me see.\n" + call, weather_tools()),
+            std::vector{warning_name(WarningCode::malformed_call)});
+  EXPECT_TRUE(codes("<think>Let me see.\n" + call, {}).empty()) << "nothing could be called";
+  EXPECT_TRUE(codes("<think>Shall I write <tool_call>?", weather_tools()).empty());
+  EXPECT_TRUE(codes("<think>Like " + call + "?</think>No.", weather_tools()).empty());
+}
+
 // Seconds of processor time to parse `n_bytes` of a repeated pattern, a byte at a time and at once.
 double parse_seconds(const ToolFormat& format, const std::string& pattern, size_t n_bytes) {
   std::string text;

@@ -74,11 +74,30 @@ bool TaggedParser::thought_start(std::string_view& rest) {
 bool TaggedParser::thought(std::string_view& rest) {
   const std::string_view markers[] = {syntax_.thinking.close};
   const MarkerHit hit = find_marker(rest, markers);
-  writer_.reasoning(take_front(rest, hit.before));
+  think(take_front(rest, hit.before));
   if (hit.marker.empty()) return false;
+  thought_.clear();
   rest.remove_prefix(hit.marker.size());
   enter_boundary(Boundary::thought);
   return true;
+}
+
+void TaggedParser::think(std::string_view text) {
+  writer_.reasoning(text);
+  if (calls_ && !writer_.tools().empty()) thought_ += text;
+}
+
+// A model that forgets to end its thought may call a tool in it. Whether it meant to cannot be known, so it is no call.
+void TaggedParser::warn_of_call_in_thought() {
+  if (syntax_.call_close.empty()) return;
+  const bool has_call = std::ranges::any_of(syntax_.call_open, [this](std::string_view open) {
+    const size_t at = thought_.find(open);
+    return at != std::string::npos && thought_.find(syntax_.call_close, at) != std::string::npos;
+  });
+  if (has_call) {
+    writer_.warn(WarningCode::malformed_call,
+                 "a tool call stands in a thought that never ended; its text is in the reasoning");
+  }
 }
 
 bool TaggedParser::boundary(std::string_view& rest) {
@@ -190,7 +209,8 @@ void TaggedParser::finish() {
   switch (state_) {
     case State::thought_start:
     case State::thought:
-      writer_.reasoning(pending_);
+      think(pending_);
+      warn_of_call_in_thought();
       break;
     case State::boundary:
       if (boundary_ == Boundary::start || !pending_.empty()) flush_gap();

@@ -42,6 +42,8 @@ class TaggedParser : public OutputParser {
   void enter_boundary(Boundary boundary);
   void flush_gap();
   void fail_call();
+  void think(std::string_view text);
+  void warn_of_call_in_thought();
 
   const TaggedSyntax syntax_;
   MessageWriter& writer_;
@@ -52,6 +54,7 @@ class TaggedParser : public OutputParser {
   bool may_reopen_;      // the prompt has opened the thought: the model may repeat the marker
   std::string pending_;  // bytes that may still become a marker
   std::string gap_;      // white space since the boundary: separates, or leads the text that follows
+  std::string thought_;  // the open one, where there are tools that it may call
   std::string raw_;      // text of the call being read, as far as it is not settled
 };
 

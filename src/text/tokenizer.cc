@@ -4,6 +4,7 @@
 #include <cctype>
 #include <limits>
 
+#include "base/printable.h"
 #include "text/tokenizer_kind.h"
 #include "text/tokenizer_roles.h"
 #include "text/tokenizer_special.h"
@@ -68,7 +69,7 @@ Result<const KindRow*> read_kind(const GgufFile& file) {
   }
   return fail(ErrorCode::unsupported,
               "{}: tokenizer.ggml.model is '{}', which is not supported; known are gpt2, llama and gemma4", file.name(),
-              model);
+              printable(model));
 }
 
 Result<FoundPretokenizer> read_pretokenizer(const GgufFile& file, const KindRow& kind) {
@@ -77,7 +78,7 @@ Result<FoundPretokenizer> read_pretokenizer(const GgufFile& file, const KindRow&
   const FoundPretokenizer found = find_pretokenizer(name.empty() ? "default" : name);
   if (found.rule) return found;
   return fail(ErrorCode::unsupported, "{}: tokenizer.ggml.pre is '{}', which is not supported; known are {}",
-              file.name(), name, pretokenizer_names());
+              file.name(), printable(name), pretokenizer_names());
 }
 
 Result<std::vector<TokenType>> read_types(const GgufFile& file, const Texts& texts, Spelling spelling) {

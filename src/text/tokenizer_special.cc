@@ -14,7 +14,7 @@ bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 }  // namespace
 
 void SpecialTokenFinder::add(std::string_view text, TokenId id, TokenType type, bool strip_after) {
-  if (text.empty()) return;
+  if (text.empty() || text.size() > kMaxBytes) return;
   const auto node = static_cast<size_t>(trie_.add(text));
   entries_.resize(trie_.size());
   if (entries_[node].id >= 0) return;  // two tokens of one text: the first is found

@@ -32,6 +32,9 @@ class SpecialTokenFinder {
     size_t begin, end;  // `end` is past the white space the token swallows, if it does
   };
 
+  // Longer texts than any model's special tokens are not found: a search may begin one at every byte.
+  static constexpr size_t kMaxBytes = 512;
+
   // `strip_after`: the token swallows the white space that follows it.
   void add(std::string_view text, TokenId id, TokenType type, bool strip_after);
 

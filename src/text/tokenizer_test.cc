@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <random>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "tests/support/gguf_writer.h"
 #include "tests/support/token_vectors.h"
 #include "text/stream_decoder.h"
+#include "text/tokenizer_special.h"
 
 namespace zinc {
 namespace {
@@ -45,6 +47,19 @@ Ids encode(const Tokenizer& tokenizer, const std::vector<TextSegment>& segments,
   Ids ids;
   tokenizer.encode(segments, add_special, ids);
   return ids;
+}
+
+TEST(Tokenizer, a_special_token_longer_than_any_real_one_is_not_looked_for) {
+  const std::string text(200'000, 'a');
+  SpecialTokenFinder finder;
+  finder.add(text + "b", 1, TokenType::user_defined, false);
+  finder.add("aab", 2, TokenType::user_defined, false);
+  const std::clock_t begin = std::clock();
+  size_t range = 0;
+  const auto match = finder.next(text + "b", 0, {}, range);
+  ASSERT_TRUE(match);
+  EXPECT_EQ(match->id, 2);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2.0);
 }
 
 // A random text of letters, other scripts, spaces, marks and texts that look special.

@@ -86,4 +86,14 @@ for options, swaps in (("--no-swap",), False), (("--host", "0.0.0.0", "--api-key
         assert server.complete("other")[0] == (200 if swaps else 404), options
         if not swaps:
             assert server.active() == {"tiny": True}
+
+# Names with slashes: of what other programs hold.
+repository, commit = os.path.join(folder, "hub/models--org--repo"), "0" * 40
+for place, text in (("refs/main", commit.encode()), (f"snapshots/{commit}/tiny.gguf", open(named[0][5:], "rb").read())):
+    os.makedirs(os.path.dirname(os.path.join(repository, place)), exist_ok=True)
+    with open(os.path.join(repository, place), "wb") as file:
+        file.write(text)
+with Server("--cache-folder", folder) as server:
+    assert answered_by(server.complete("hf:org/repo:tiny.gguf")) == "hf:org/repo:tiny.gguf"
+assert os.path.exists(os.path.join(folder, "hf:org%2Frepo:tiny.gguf.cache")), os.listdir(folder)
 print("models are swapped as requests name them")

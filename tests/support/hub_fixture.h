@@ -27,7 +27,7 @@ class HubFixture : public testing::Test {
   DownloadHooks hooks() {
     return {.progress = [](const DownloadProgress&) {},
             .say = [this](std::string_view line) { said_ += std::string(line) + "\n"; },
-            .cancelled = interrupt_waits};
+            .cancelled = is_cancelled_};
   }
   std::filesystem::path folder(std::string_view id) const { return settings_.cache / "models" / id; }
 
@@ -35,6 +35,7 @@ class HubFixture : public testing::Test {
   HubSettings settings_;
   std::string model_ = TinyLlama{}.file().bytes();
   std::string said_;
+  std::function<bool()> is_cancelled_ = interrupt_waits;
 };
 
 class HubServerFixture : public HubFixture {

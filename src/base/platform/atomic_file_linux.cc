@@ -58,14 +58,16 @@ Result<AtomicFile> AtomicFile::create(const fs::path& wanted, FileReaders reader
   std::error_code unreadable;  // then creating the file says why
   const fs::path canonical = fs::weakly_canonical(wanted, unreadable);
   const fs::path path = fs::is_symlink(wanted, unreadable) && !canonical.empty() ? canonical : wanted;
-  if (const fs::file_status there = fs::status(path, unreadable); fs::exists(there) && !fs::is_regular_file(there)) {
+  const fs::file_status there = fs::status(path, unreadable);
+  if (fs::exists(there) && !fs::is_regular_file(there)) {
     return fail(ErrorCode::io, "{}: is not a regular file, so it cannot be replaced; name a file", path.string());
   }
+  mode_t mode = readers == FileReaders::owner_only ? 0600 : 0666;
+  if (fs::exists(there)) mode &= static_cast<mode_t>(there.permissions() & fs::perms::all);
   for (int i = 0; i < kMaxNameTries; ++i) {
     fs::path temporary = path;
     temporary += fmt::format(".part-{}-{}", ::getpid(), n_created++);
-    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                          readers == FileReaders::owner_only ? 0600 : 0666);
+    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd >= 0) return AtomicFile(path, std::move(temporary), fd);
     if (errno != EEXIST) break;
   }

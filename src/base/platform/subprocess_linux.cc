@@ -129,7 +129,7 @@ struct Child {
   Fd out, err;  // read ends; closed where the output is not captured
 };
 
-ProcessEnd wait_for(Child child, std::chrono::milliseconds time_limit) {
+ProcessEnd wait_for(Child child, const Process& process) {
   ProcessEnd end;
   const Clock::time_point started = Clock::now();
   std::optional<Clock::time_point> interrupted;
@@ -150,9 +150,10 @@ ProcessEnd wait_for(Child child, std::chrono::milliseconds time_limit) {
       return end;
     }
     // A Ctrl-C in a terminal reaches the child as well, and it may want a moment to tidy up.
-    if (interrupt_waits() && !interrupted) interrupted = Clock::now();
+    if (!interrupted && (interrupt_waits() || process.cancelled())) interrupted = Clock::now();
     if (interrupted && Clock::now() - *interrupted > kInterruptGrace) ::kill(child.pid, SIGTERM);
-    if (time_limit.count() > 0 && !end.timed_out && Clock::now() - started > time_limit) {
+    const bool is_late = process.time_limit.count() > 0 && Clock::now() - started > process.time_limit;
+    if (is_late && !end.timed_out) {
       end.timed_out = true;
       ::kill(child.pid, SIGKILL);
     }
@@ -215,7 +216,7 @@ Result<ProcessEnd> run_process(const Process& process) {
     const ErrorCode code = *reason == ENOENT ? ErrorCode::not_found : ErrorCode::io;
     return fail(code, "{}: cannot run the program: {}", process.argv[0], std::strerror(*reason));
   }
-  return wait_for({pid, std::move(out.read_end), std::move(err.read_end)}, process.time_limit);
+  return wait_for({pid, std::move(out.read_end), std::move(err.read_end)}, process);
 }
 
 }  // namespace zinc

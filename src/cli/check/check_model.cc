@@ -146,7 +146,7 @@ std::string refetch_hint(const FoundModel& found, const std::string& name) {
 void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options,
                  const BackendInfo& backend) {
   const std::string name = options.model.empty() ? default_model_name(settings) : options.model;
-  const Result<std::optional<FoundModel>> found = find_model(settings, name);
+  const Result<std::optional<FoundModel>> found = find_model_or_touched(settings, name);
   if (!found.ok() || !found.value()) return report.add(missing_line(settings, name, !options.model.empty()));
   const Result<GgufFile> file = GgufFile::open(found.value()->path);
   const Result<Model> model = file.ok() ? read_model(file.value()) : Result<Model>(file.error());

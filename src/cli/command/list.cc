@@ -38,6 +38,14 @@ std::string table_of(const std::vector<ModelEntry>& entries, const MachineMemory
                     kCatalogContext, human_bytes(machine.n_bytes), human_bytes(machine.n_available));
 }
 
+void note_unfinished(const HubSettings& settings) {
+  const ModelStore store(settings);
+  for (const std::string& id : store.unfinished()) {
+    note(fmt::format("unfinished: {0}; `zinc pull {1}` goes on with it, `zinc rm {0}` removes it", one_line(id),
+                     one_line(store.owner(id))));
+  }
+}
+
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
   const MachineMemory machine = options.names ? this_machine() : model_memory();
@@ -48,7 +56,10 @@ Status run(const Options& options) {
     for (const ModelEntry& entry : entries) names += one_line(entry.id) + "\n";
     return write_output(names);
   }
-  if (!options.json) return write_output(table_of(entries, machine));
+  if (!options.json) {
+    note_unfinished(settings);
+    return write_output(table_of(entries, machine));
+  }
   json::array rows;
   for (const ModelEntry& entry : entries) rows.push_back(entry_json(entry, settings));
   return write_output(to_pretty_json(rows) + "\n");

@@ -31,6 +31,9 @@ Result<std::string> installed_id(const HubSettings& settings, const std::string&
   for (const InstalledModel& model : store.list()) {
     if (model.source == source.text) return model.id;
   }
+  for (const std::string& id : store.unfinished()) {
+    if (store.owner(id) == source.text) return id;
+  }
   const Result<std::optional<FoundModel>> found = find_model(settings, name);
   if (found.ok() && found.value()) {
     return fail(ErrorCode::invalid_input, "{}: this file belongs to another program; remove it with that: {}", name,

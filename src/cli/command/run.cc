@@ -14,6 +14,7 @@
 
 #include "base/counted.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
@@ -21,6 +22,8 @@
 #include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "cli/terminal_text.h"
+#include "constrain/gbnf.h"
+#include "constrain/json_schema.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
 
@@ -37,7 +40,8 @@ struct Options {
   int max_tokens = 512;
   int context = 0;
   std::vector<std::string> stop;
-  std::optional<bool> thinking;  // unset: what the model does by itself
+  std::string grammar, json_schema;  // files; the answer is a text of it
+  std::optional<bool> thinking;      // unset: what the model does by itself
   SamplingOptions sampling;
 };
 
@@ -107,12 +111,31 @@ Status sort_positionals(Options& options) {
   return ok_status();
 }
 
-Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInstance& model,
-                                         const Tokenizer& tokenizer) {
+Result<std::optional<Grammar>> read_form(const Options& options) {
+  const bool is_schema = !options.json_schema.empty();
+  const std::string& path = is_schema ? options.json_schema : options.grammar;
+  if (path.empty()) return std::optional<Grammar>();
+  ZINC_TRY(file, MappedFile::open(path));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const auto in_file = [&](const Error& error) { return fail(error.code, "{}: {}", path, error.message); };
+  Result<json::value> schema = is_schema ? parse_json(text) : json::value();
+  if (!schema.ok()) return in_file(schema.error());
+  Result<Grammar> grammar = is_schema ? json_schema_grammar(schema.value()) : parse_gbnf(text);
+  if (!grammar.ok()) return in_file(grammar.error());
+  return std::optional(std::move(grammar.value()));
+}
+
+struct Prompt {
   std::vector<TokenId> tokens;
+  const ToolFormat* format = nullptr;  // nullptr: it is no conversation
+  bool opens_thought = false;
+};
+
+Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, const Tokenizer& tokenizer) {
+  Prompt out;
   if (options.raw) {
-    tokenizer.encode(options.prompt, {.add_special = true, .parse_special = false}, tokens);
-    return tokens;
+    tokenizer.encode(options.prompt, {.add_special = true, .parse_special = false}, out.tokens);
+    return out;
   }
   ZINC_TRY(chat, ChatPrompt::load(model.file(), tokenizer));
   json::array messages;
@@ -121,7 +144,22 @@ Result<std::vector<TokenId>> make_prompt(const Options& options, const ModelInst
   ChatRequestData request;
   request.messages = std::move(messages);
   if (options.thinking) request.kwargs["enable_thinking"] = *options.thinking;
-  return chat.tokens(std::move(request));
+  ZINC_TRY(prompt, chat.render(std::move(request)));
+  out.tokens = chat.encode(prompt);
+  out.format = &detect_tool_format(chat.chat_template().source(), model.model().architecture->gguf_name);
+  out.opens_thought = prompt_opens_reasoning(*out.format, prompt.text());
+  return out;
+}
+
+Result<AnswerForm> make_form(Grammar grammar, const Options& options, const Prompt& prompt,
+                             const Tokenizer& tokenizer) {
+  AnswerForm form{.constraint = std::make_shared<Constraint>(std::move(grammar), tokenizer,
+                                                             std::make_shared<const TokenTree>(tokenizer))};
+  const AnswerParts parts{.opens_thought = prompt.opens_thought, .may_think = options.thinking.value_or(true)};
+  if (prompt.format) {
+    ZINC_TRY(placed, place_form(*prompt.format, tokenizer, parts, form));
+  }
+  return form;
 }
 
 std::string figures_of(const Generation& made, const SamplingParams& sampling, std::string_view origin) {
@@ -200,6 +238,7 @@ class AnswerSink {
 };
 
 Status answer(const Options& options) {
+  ZINC_TRY(grammar, read_form(options));
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const ModelConfig& config = model.model().config;
@@ -216,8 +255,12 @@ Status answer(const Options& options) {
   const InterruptWatch watch;
   const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.take(piece); },
                             .cancelled = [&] { return g_interrupted.load() || !sink.written().ok(); }};
-  const AnswerOptions how{.sampling = sampling, .max_tokens = options.max_tokens, .stop = options.stop};
-  const Result<Generation> made = generate(sequence, tokenizer, prompt, how, hooks);
+  AnswerOptions how{.sampling = sampling, .max_tokens = options.max_tokens, .stop = options.stop};
+  if (grammar) {
+    ZINC_TRY(form, make_form(std::move(*grammar), options, prompt, tokenizer));
+    how.form = std::move(form);
+  }
+  const Result<Generation> made = generate(sequence, tokenizer, prompt.tokens, how, hooks);
   if (!made.ok()) return made.error();
   if (!sink.written().ok()) return sink.written();
   Status written =
@@ -255,6 +298,12 @@ std::function<Status()> declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
+  CLI::Option* const grammar =
+      app.add_option("--grammar", options->grammar, "the answer is a text of the grammar in this file (GBNF)")
+          ->option_text("FILE");
+  app.add_option("--json-schema", options->json_schema, "the answer is JSON of the schema in this file")
+      ->option_text("FILE")
+      ->excludes(grammar);
   declare_thinking_option(app, options->thinking);
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/held_interrupt.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/hub_library.h"
@@ -62,7 +63,8 @@ Result<std::vector<NamedModel>> name_models(const std::vector<std::string>& word
   std::vector<NamedModel> out;
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
-    const bool is_named = equals != std::string::npos && equals > 0 && word.find('/') > equals;
+    const bool is_named = equals != std::string::npos && equals > 0 && word.find('/') > equals &&
+                          !has_source_prefix(word);  // pip:PACKAGE==VERSION
     NamedModel model{.name = is_named ? word.substr(0, equals) : name_of(word),
                      .path = is_named ? word.substr(equals + 1) : word};
     for (const NamedModel& other : out) {
@@ -108,6 +110,13 @@ Status check_options(Options& options) {
   return ok_status();
 }
 
+// A name may be a source, with slashes.
+std::string cache_file_name(std::string_view name) {
+  std::string file;
+  for (const char c : name) file += c == '/' ? "%2F" : std::string(1, c);
+  return file + ".cache";
+}
+
 Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const std::string& name,
                                                   const std::string& path) {
   ModelOptions model_options = options.model;
@@ -115,7 +124,7 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
   ZINC_TRY(model, load_model(model_options));
   note(fmt::format("zinc: {}: {}", name, device_text(model_options, model)));
   EngineOptions engine_options = options.engine;
-  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / (name + ".cache");
+  if (!options.cache_folder.empty()) engine_options.cache_file = options.cache_folder / cache_file_name(name);
   ZINC_TRY(engine, Engine::create(std::move(model), engine_options));
   return std::make_unique<EngineThread>(std::move(engine));
 }
@@ -135,7 +144,14 @@ Status serve(Options& options) {
   ZINC_TRY(named, name_models(options.models));
   options.api.build = {{"version", version_text()}};
 
-  ZINC_TRY(server, HttpServer::listen(options.listen, options.api.limits));
+  ZINC_TRY(server, [&] {
+    const HeldInterrupt leaves_it_to_us;  // its threads do, so that a Ctrl-C waits while a model is fetched
+    return HttpServer::listen(options.listen, options.api.limits);
+  }());
+  for (NamedModel& model : named) {
+    ZINC_TRY(path, model_file(model.path));
+    model.path = path.string();
+  }
   ModelList models;
   HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
     return load_engine(options, name, path);
@@ -150,8 +166,7 @@ Status serve(Options& options) {
            .is_draining = [&server] { return server->is_draining(); },
            .n_connections = [&server] { return server->n_connections(); }});
   for (const NamedModel& model : named) {
-    ZINC_TRY(path, model_file(model.path));
-    if (Status loaded = library.load_now(model.name, path.string()); !loaded.ok()) return loaded;
+    if (Status loaded = library.load_now(model.name, model.path); !loaded.ok()) return loaded;
     announce(*models.find(model.name));
   }
   server->set_handlers(

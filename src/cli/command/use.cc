@@ -44,7 +44,7 @@ Status run(const Options& options) {
     if (Status set = store.set_default_model(name); !set.ok()) return set;
   }
   const std::string name = default_model_name(settings);
-  const Result<std::optional<FoundModel>> found = find_model(settings, name);
+  const Result<std::optional<FoundModel>> found = find_model_or_touched(settings, name);
   const bool is_here = found.ok() && found.value();
   if (options.json) return write_output(to_json(json::object{{"default", name}, {"installed", is_here}}) + "\n");
   if (!is_here) note(fmt::format("it is not here yet; `zinc pull {}` or its first use fetches it", one_line(name)));

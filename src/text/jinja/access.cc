@@ -124,7 +124,7 @@ Value find_attribute(Runtime& rt, const Value& object, const Text& name) {
     if (!value.is(Kind::missing)) return value;
   }
   if (object.is(Kind::space)) {
-    if (const Value* const value = object.space->find(name.bytes)) return *value;
+    if (const Value* const value = object.space->find(rt, name.bytes)) return *value;
   }
   if (object.is(Kind::tuple) && object.list->is_group) {
     if (name.bytes == "grouper") return object.list->items[0];
@@ -146,7 +146,7 @@ Value get_attribute(Runtime& rt, const Value& object, const Text& name) {
   const Value attribute = find_attribute(rt, object, name);
   if (!attribute.is(Kind::missing)) return attribute;
   if (object.is(Kind::dict)) {
-    if (const Value* const value = object.dict->find(name.bytes)) return *value;
+    if (const Value* const value = object.dict->find(rt, name.bytes)) return *value;
   }
   return Value::undefined(Absence::attribute, &name, object.kind);
 }
@@ -155,7 +155,7 @@ Value get_item(Runtime& rt, const Value& object, const Value& key) {
   if (rt.failed()) return Value();
   if (object.is(Kind::undefined)) return rt.fail_undefined(object);
   if (object.is(Kind::dict) && is_hashable(key)) {
-    if (const Value* const value = object.dict->find(key)) return *value;
+    if (const Value* const value = object.dict->find(rt, key)) return *value;
   }
   if (key.is_integral() && has_index(object)) return index_sequence(rt, object, key.integer);
   if (!key.is(Kind::text)) {

@@ -1,4 +1,5 @@
 // Hostile templates: each must end in an error that names a place, and soon.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -110,6 +111,70 @@ TEST(JinjaBudget, searches_are_linear) {
   const Outcome once = run("{{ ('a' * 1000000).find('a' * 500000 ~ 'b') }}");
   EXPECT_EQ(once.text, "-1");
   EXPECT_LT(once.seconds, kLongest);
+}
+
+// The text s has a million bytes, of which a step may look at a few; each line runs over them again and again.
+TEST(JinjaBudget, looking_at_a_long_text_is_paid_for_by_its_length) {
+  const std::string begin = "{% set s = 'a' * 1000000 %}{% set t = 'a' * 999999 ~ 'b' %}{% set u = 'a' * 1000000 %}";
+  const auto expect_stopped_in_loop = [&](std::string_view before, std::string_view body) {
+    expect_stopped(fmt::format("{}{}{{% for i in range(100000) %}}{}{{% endfor %}}", begin, before, body));
+  };
+  expect_stopped_in_loop("{% set p = (t,) * 100000 %}", "{% if s.startswith(p) %}x{% endif %}");
+  expect_stopped_in_loop("", "{% if s.startswith(t) %}x{% endif %}");
+  expect_stopped_in_loop("{% set e = 'b' ~ s %}", "{% if ('c' ~ s).endswith(e) %}x{% endif %}");
+  expect_stopped_in_loop("", "{% set x = s.removeprefix(t) %}");
+  expect_stopped_in_loop("{% set e = 'b' ~ 'a' * 999999 %}", "{% set x = s.removesuffix(e) %}");
+  expect_stopped_in_loop("{% set d = {s: 1} %}", "{% set x = d[u] %}");
+  expect_stopped_in_loop("{% set d = {s: 1} %}", "{% set x = d.get(u) %}");
+  expect_stopped_in_loop("{% set d = {s: 1} %}", "{% set x = u in d %}");
+  expect_stopped_in_loop("{% set d = {s: 1}, e = {u: 1} %}", "{% set x = d == e %}");
+  expect_stopped_in_loop("{% set d = {s: 1, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1} %}", "{% set x = d[t] %}");
+  expect_stopped_in_loop("", "{% set x = {s: 1, t: 2} %}");
+  expect_stopped_in_loop("", "{% set x = dict([(s, 1), (u, 2)]) %}");
+  expect_stopped_in_loop("", "{% set x = [s, t, u]|unique(true)|list %}");
+  expect_stopped_in_loop("{% set n = namespace({s: 1}) %}", "{% set x = n[u] %}");
+  expect_stopped_in_loop("", "{% set x = s == u %}");
+  expect_stopped_in_loop("", "{% set x = s < u %}");
+  expect_stopped_in_loop("", "{% set x = [s] == [u] %}");
+  expect_stopped_in_loop("", "{% set x = u in [s, t] %}");
+  expect_stopped_in_loop("", "{% set x = t in s %}");
+  expect_stopped_in_loop("", "{% set x = [s, t, u]|sort(case_sensitive=true) %}");
+  expect_stopped_in_loop("", "{% set x = [s, t, u]|max(case_sensitive=true) %}");
+  expect_stopped_in_loop("", "{% set x = 1|attr(s) %}{% set x = [1]|map(attribute=s)|list %}");
+  expect_stopped_in_loop("{% set b = ' ' * 1000000 %}", "{% set x = b|int %}");
+  expect_stopped_in_loop("{% set b = ' ' * 1000000 %}", "{% set x = b|float %}");
+  expect_stopped_in_loop("{% set b = '<' ~ s ~ '>' %}", "{% set x = b|striptags %}");
+  expect_stopped_in_loop("{% set b = '%' ~ '-' * 1000000 ~ 's' %}", "{% set x = b % 1 %}");
+  expect_stopped_in_loop("{% set b = '%.' ~ '0' * 1000000 ~ 's' %}", "{% set x = b % 1 %}");
+  expect_stopped_in_loop("{% set b = '{:' ~ '0' * 1000000 ~ '}' %}", "{% set x = b.format(1) %}");
+  expect_stopped_in_loop("{% set b = '%(' ~ s ~ ')s' %}{% set d = {s: ''} %}", "{% set x = b % d %}");
+}
+
+TEST(JinjaBudget, a_text_of_many_origins_is_walked_once) {
+  const json::value x = json::value_from(std::string("<"));
+  for (const std::string_view use :
+       {"replace('b', 'c')", "split('b')|length", "striptags()|length", "format()", "splitlines()|length"}) {
+    const bool is_filter = use.starts_with("striptags");
+    const Outcome outcome = run(fmt::format("{{{{ ((x ~ 'b') * 150000){}{} }}}}", is_filter ? "|" : ".", use), x);
+    EXPECT_LT(outcome.seconds, kLongest) << use;
+  }
+  EXPECT_LT(run("{{ ((x ~ '%%') * 150000) % () }}", x).seconds, kLongest);
+  EXPECT_EQ(run("{{ ((x ~ 'b') * 20000).split('b')|length }}", x).text, "20001");
+}
+
+TEST(JinjaBudget, looking_for_a_name_is_paid_for_by_the_names_looked_through) {
+  std::string attributes, variables, params, args;
+  for (int i = 0; i < 10'000; ++i) attributes += fmt::format("{{%set n.a{}=1%}}", i);
+  for (int i = 0; i < 15; ++i) variables += fmt::format("{{%set a{}=1%}}", i);
+  for (int i = 0; i < 2'000; ++i) params += fmt::format("a{},", i);
+  for (int i = 0; i < 10'000; ++i) args += fmt::format("b{}=1,", i);
+  expect_stopped("{% set n = namespace() %}" + attributes + "{% for i in range(100000) %}{{ n.a9999 }}{% endfor %}");
+  expect_stopped(repeat("{% for i in [1] %}" + variables, 90) + "{% for i in range(100000) %}{{ g }}{{ g }}{{ g }}" +
+                 "{{ g }}{% endfor %}" + repeat("{% endfor %}", 90));
+  expect_stopped("{% macro f(" + params + "z) %}{{ kwargs }}{% endmacro %}{% for i in range(100000) %}{% set x = f(" +
+                 args + "z=1) %}{% endfor %}");
+  expect_stopped("{% set f = '{b9999}' * 100000 %}{% for i in range(100000) %}{% set x = f.format(" + args +
+                 "z=1) %}{% endfor %}");
 }
 
 TEST(JinjaBudget, numbers_that_do_not_fit_are_errors) {

@@ -18,7 +18,7 @@ void put(Runtime& rt, std::vector<Entry>& entries, const Entry& entry) {
     return;
   }
   for (Entry& old : entries) {
-    if (compare_keys(old.key, entry.key) != 0) continue;
+    if (compare_keys(rt, old.key, entry.key) != 0) continue;
     old.value = entry.value;
     return;
   }
@@ -66,7 +66,7 @@ Value AttributeExpr::eval(Runtime& rt) const {
   const Value value = rt.eval(*object);
   // The common cases, with the method already looked up; get_attribute() gives the same.
   if (value.is(Kind::dict) && !dict_method) {
-    if (const Value* const item = value.dict->find(name->bytes)) return *item;
+    if (const Value* const item = value.dict->find(rt, name->bytes)) return *item;
   }
   const Builtin* const method = value.is(Kind::text) ? text_method : (value.is(Kind::dict) ? dict_method : nullptr);
   if (method) return Value(rt.arena().make<Method>(method, value));

@@ -31,6 +31,7 @@ class PercentFormatter {
       : rt_(rt), format_(format), text_(format.bytes), values_(values), out_(rt) {}
 
   Value run() {
+    rt_.charge(text_.size() / kSearchBytesPerStep);
     while (at_ < text_.size() && rt_.charge(1)) {
       const size_t percent = std::min(text_.find('%', at_), text_.size());
       out_.append(format_, at_, percent);
@@ -62,7 +63,7 @@ class PercentFormatter {
     uses_names_ = true;
     const std::string_view key = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
-    const Value* const value = values_.dict->find(key);
+    const Value* const value = values_.dict->find(rt_, key);
     return value ? *value : rt_.fail("format key '{}' is not there", key);
   }
 
@@ -184,6 +185,7 @@ class BraceFormatter {
       : rt_(rt), format_(format), text_(format.bytes), args_(args), out_(rt) {}
 
   Value run() {
+    rt_.charge(text_.size() / kSearchBytesPerStep);
     while (at_ < text_.size() && rt_.charge(1)) {
       const size_t brace = std::min(text_.find_first_of("{}", at_), text_.size());
       out_.append(format_, at_, brace);
@@ -268,8 +270,9 @@ class BraceFormatter {
       if (index < args_.positional.size()) return args_.positional[index];
       return rt_.fail("Replacement index {} out of range for positional args tuple", index);
     }
+    rt_.charge(args_.named.size() / kNamesPerStep);
     for (const NamedValue& arg : args_.named) {
-      if (arg.name->bytes == name) return arg.value;
+      if (equal_texts(rt_, arg.name->bytes, name)) return arg.value;
     }
     return rt_.fail("format: no argument named '{}'", name);
   }

@@ -30,7 +30,7 @@ std::vector<Entry> gather_entries(Runtime& rt, const Args& args) {
     if (!is_hashable(key)) rt.fail("unhashable type: '{}'", type_name(key));
     if (!rt.charge(1 + entries.size() / 4)) return;
     for (Entry& entry : entries) {
-      if (compare_keys(entry.key, key) != 0) continue;
+      if (compare_keys(rt, entry.key, key) != 0) continue;
       entry.value = value;
       return;
     }
@@ -79,7 +79,7 @@ Value strftime_now(Runtime& rt, Self, const Args& args) {
 
 Value dict_get(Runtime& rt, Self self, const Args& args) {
   if (!is_hashable(args[0])) return rt.fail("unhashable type: '{}'", type_name(args[0]));
-  if (const Value* const value = self.dict->find(args[0])) return *value;
+  if (const Value* const value = self.dict->find(rt, args[0])) return *value;
   return args.has(1) ? args[1] : Value::none();
 }
 

@@ -93,6 +93,7 @@ class JsonWriter {
   void new_line(size_t depth, bool from_input) {
     if (!style_.has_indent) return;
     out_.append("\n", from_input);
+    if (style_.indent.bytes.empty()) return;
     for (size_t i = 0; i < depth; ++i) put(style_.indent, from_input);
   }
 
@@ -155,7 +156,7 @@ class JsonWriter {
     }
     rt_.charge(entries.size() * 8);
     std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return compare_keys(a.key, b.key) < 0; });
+              [this](const Entry& a, const Entry& b) { return compare_keys(rt_, a.key, b.key) < 0; });
   }
 
   Runtime& rt_;

@@ -28,5 +28,7 @@ constexpr int kMaxValueDepth = 200;               // of a value printed, compare
 constexpr int64_t kMaxRange = 100'000;            // items of range(), as in Python's sandbox
 constexpr size_t kMaxTemplateBytes = 256u << 10;  // published ones have up to 30 KiB
 constexpr size_t kBytesPerStep = 64;
+constexpr size_t kSearchBytesPerStep = 16;  // looked at one by one
+constexpr size_t kNamesPerStep = 8;         // looked through for one of them
 
 }  // namespace zinc::jinja

@@ -80,6 +80,7 @@ Value to_int(Runtime& rt, Self self, const Args& args) {
   if (self.is_integral()) return Value(self.integer);
   if (self.is(Kind::big_integer)) return self;
   if (!self.is(Kind::text)) return otherwise;
+  rt.charge(self.text->bytes.size() / kSearchBytesPerStep);
   int64_t integer = 0;
   double real = 0;
   const int64_t base = integer_arg(rt, args, 1, 10);
@@ -94,6 +95,7 @@ Value to_float(Runtime& rt, Self self, const Args& args) {
   double real = 0;
   if (self.is(Kind::undefined)) return rt.fail_undefined(self);
   if (self.is_number()) return Value(to_double(self));
+  if (self.is(Kind::text)) rt.charge(self.text->bytes.size() / kSearchBytesPerStep);
   if (self.is(Kind::text) && parse_real(self.text->bytes, real)) return Value(real);
   return args.has(0) ? args[0] : Value(0.0);
 }

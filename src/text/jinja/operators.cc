@@ -156,7 +156,7 @@ bool equal_lists(Runtime& rt, const List& a, const List& b, int depth) {
 bool equal_dicts(Runtime& rt, const Dict& a, const Dict& b, int depth) {
   if (a.entries.size() != b.entries.size()) return false;
   for (const Entry& entry : a.entries) {
-    const Value* const other = b.find(entry.key);
+    const Value* const other = b.find(rt, entry.key);
     if (!rt.charge(2) || !other || !equal(rt, entry.value, *other, depth)) return false;
   }
   return true;
@@ -229,8 +229,7 @@ bool equal(Runtime& rt, const Value& a, const Value& b, int depth) {
     case Kind::undefined:
       return true;
     case Kind::text:
-      rt.charge(std::min(a.text->bytes.size(), b.text->bytes.size()) / kBytesPerStep);
-      return a.text->bytes == b.text->bytes;
+      return equal_texts(rt, a.text->bytes, b.text->bytes);
     case Kind::list:
     case Kind::tuple:
       return a.list == b.list || equal_lists(rt, *a.list, *b.list, depth + 1);
@@ -248,8 +247,7 @@ bool less(Runtime& rt, const Value& a, const Value& b, std::string_view sign, in
   if (rt.failed()) return false;
   if (a.is_number() && b.is_number()) return !is_nan(a) && !is_nan(b) && compare_numbers(a, b) < 0;
   if (a.is(Kind::text) && b.is(Kind::text)) {
-    rt.charge(std::min(a.text->bytes.size(), b.text->bytes.size()) / kBytesPerStep);
-    return a.text->bytes < b.text->bytes;
+    return rt.charge_comparison(a.text->bytes, b.text->bytes) && a.text->bytes < b.text->bytes;
   }
   if (a.is_sequence() && a.kind == b.kind) return less_lists(rt, *a.list, *b.list, sign, depth + 1);
   if (a.is(Kind::undefined) || b.is(Kind::undefined)) {
@@ -266,7 +264,7 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
   if (container.is(Kind::dict)) {
     if (!is_hashable(item)) rt.fail("unhashable type: '{}'", type_name(item));
     rt.charge(1 + container.dict->entries.size() / kBytesPerStep);
-    return !rt.failed() && container.dict->find(item) != nullptr;
+    return !rt.failed() && container.dict->find(rt, item) != nullptr;
   }
   if (!is_iterable(container)) {
     rt.fail("argument of type '{}' is not iterable", type_name(container));

@@ -8,8 +8,6 @@
 namespace zinc::jinja {
 namespace {
 
-constexpr size_t kBindingsPerStep = 16;  // variables of a scope looked through in the time of a step
-
 // Index of `name` among the words of `params`; npos if it is none of them.
 size_t param_index(std::string_view params, std::string_view name) {
   size_t index = 0;
@@ -188,6 +186,7 @@ bool Runtime::bind_macro(const MacroNode& node, const Args& args) {
       assign(param.symbol, args.positional[i]);
       continue;
     }
+    if (!charge(unused.size() / kNamesPerStep)) return false;
     const auto given = std::find_if(unused.begin(), unused.end(),
                                     [&](const NamedValue& arg) { return arg.name->bytes == param.name->bytes; });
     if (given == unused.end()) {
@@ -221,8 +220,10 @@ Scope* Runtime::enter_scope(Scope* parent) {
 }
 
 Value Runtime::lookup(Symbol symbol) {
+  size_t n_seen = 0;
   for (Scope* scope = scope_; scope; scope = scope->parent) {
-    if (scope->variables.size() >= kBindingsPerStep) charge(scope->variables.size() / kBindingsPerStep);
+    n_seen += scope->variables.size();
+    if (n_seen >= kNamesPerStep) charge(std::exchange(n_seen, 0) / kNamesPerStep);
     for (const Binding& binding : scope->variables.view()) {
       if (binding.symbol == symbol) return binding.value;
     }
@@ -235,7 +236,7 @@ void Runtime::assign(Symbol symbol, Value value) {
     globals_[symbol] = value;
     return;
   }
-  if (scope_->variables.size() >= kBindingsPerStep) charge(scope_->variables.size() / kBindingsPerStep);
+  if (scope_->variables.size() >= kNamesPerStep) charge(scope_->variables.size() / kNamesPerStep);
   for (Binding& binding : scope_->variables) {
     if (binding.symbol != symbol) continue;
     binding.value = value;
@@ -250,7 +251,7 @@ void Runtime::assign(const Target& target, const Value& value) {
     const Value space = lookup(target.symbol);
     if (!space.is(Kind::space)) {
       fail("cannot assign attribute on non-namespace object");
-    } else if (Value* const place = space.space->find(target.attribute->bytes)) {
+    } else if (Value* const place = space.space->find(*this, target.attribute->bytes)) {
       *place = value;
     } else {
       space.space->attributes.push(arena_, {&target.attribute->text, value});
@@ -285,7 +286,7 @@ Value Runtime::text(std::string_view bytes, bool from_input) {
 Value Runtime::dict(std::span<const Entry> entries) {
   const size_t n_sorted = entries.size() > kSearchedEntries ? entries.size() : 0;
   if (!charge(entries.size() / 4 + n_sorted * 4)) return Value();
-  return Value(make_dict(arena_, arena_.copy(entries), false));
+  return Value(make_dict(*this, arena_.copy(entries), false));
 }
 
 Value Runtime::literal(std::string_view bytes) { return Value(arena_.make<Text>(bytes)); }

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -65,8 +66,11 @@ class Runtime {
   void fail_with(std::string message);
   bool failed() const { return failed_; }
   const std::optional<Error>& error() const { return error_; }
-  bool charge(uint64_t n_steps);          // false: failed, now or before
-  bool charge_bytes(size_t n_bytes);      // looks at or makes that much text
+  bool charge(uint64_t n_steps);                                    // false: failed, now or before
+  bool charge_bytes(size_t n_bytes);                                // looks at or makes that much text
+  bool charge_comparison(std::string_view a, std::string_view b) {  // looks at both, to the end of the shorter
+    return charge(std::min(a.size(), b.size()) / kBytesPerStep);
+  }
   bool reserve(size_t n, size_t n_each);  // asks before n things of that size are made; false: failed
   void allow_input(size_t n_bytes);       // one more value of the input, of that size
 

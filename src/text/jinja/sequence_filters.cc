@@ -97,13 +97,14 @@ Value sort(Runtime& rt, Self self, const Args& args) {
 }
 
 struct KeyLess {
-  bool operator()(const Value& a, const Value& b) const { return compare_keys(a, b) < 0; }
+  Runtime& rt;
+  bool operator()(const Value& a, const Value& b) const { return compare_keys(rt, a, b) < 0; }
 };
 
 Value unique(Runtime& rt, Self self, const Args& args) {
   const AttributePath path(rt, args[1]);
   const bool keeps_case = flag_arg(args, 0, false);
-  std::set<Value, KeyLess> seen;
+  std::set<Value, KeyLess> seen(KeyLess{rt});
   std::vector<Value> kept;
   for (const Value& value : collect(rt, self)) {
     Value key = path.get(rt, value);

@@ -39,6 +39,7 @@ AttributePath::AttributePath(Runtime& rt, const Value& path) {
     return;
   }
   const std::string_view bytes = path.text->bytes;
+  rt.charge(bytes.size() / kBytesPerStep);
   for (size_t begin = 0; begin <= bytes.size() && rt.charge(1);) {
     const size_t end = std::min(bytes.find('.', begin), bytes.size());
     parts_.push_back(path_part(rt, *path.text, begin, end));

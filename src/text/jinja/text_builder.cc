@@ -8,7 +8,6 @@ namespace zinc::jinja {
 namespace {
 
 constexpr size_t kNoPlace = std::string_view::npos;
-constexpr size_t kSearchBytesPerStep = 16;
 constexpr size_t kFreeTries = 64;  // a search may be wrong this often, and once per so many bytes
 constexpr size_t kBytesPerTry = 8;
 
@@ -107,7 +106,7 @@ Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end) {
     n_bytes += piece.size();
     runs.push_back({n_bytes, from_input});
   });
-  rt.charge(1 + text.runs.size() / 8);
+  rt.charge(1 + runs.size() / 8);
   return Value(make_text(rt, bytes, runs, text.is_markup));
 }
 
@@ -125,6 +124,11 @@ size_t byte_offset(Runtime& rt, std::string_view text, size_t n_chars) {
   }
   rt.charge(at / kBytesPerStep);
   return at;
+}
+
+bool equal_texts(Runtime& rt, std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  return (a.size() < kBytesPerStep || rt.charge_comparison(a, b)) && a == b;
 }
 
 size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from) {

@@ -2,6 +2,7 @@
 // rendering's budget; once that is spent it takes no more.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,12 +40,12 @@ template <class Visit>
 void for_each_run(const Text& text, size_t begin, size_t end, Visit&& visit) {
   if (begin >= end) return;
   if (text.runs.empty()) return visit(text.bytes.substr(begin, end - begin), text.from_input);
-  size_t from = 0;
-  for (const Run& run : text.runs) {
-    const size_t first = std::max(from, begin), last = std::min(run.end, end);
-    if (first < last) visit(text.bytes.substr(first, last - first), run.from_input);
-    from = run.end;
-    if (from >= end) return;
+  const auto ends_before = [](size_t at, const Run& run) { return at < run.end; };
+  auto run = std::upper_bound(text.runs.begin(), text.runs.end(), begin, ends_before);
+  for (; begin < end && run != text.runs.end(); ++run) {
+    const size_t last = std::min(run->end, end);
+    visit(text.bytes.substr(begin, last - begin), run->from_input);
+    begin = last;
   }
 }
 
@@ -87,6 +88,7 @@ Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end);
 // Characters and bytes of UTF-8: counted anew each time, and charged for.
 size_t n_chars(Runtime& rt, std::string_view text);
 size_t byte_offset(Runtime& rt, std::string_view text, size_t n_chars);  // of the n-th character, or the end
+bool equal_texts(Runtime& rt, std::string_view a, std::string_view b);
 size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from);  // npos: not there
 size_t rfind_text(Runtime& rt, std::string_view text, std::string_view wanted);
 

@@ -131,6 +131,7 @@ size_t tag_end(std::string_view text, size_t at) {
 
 Value striptags(Runtime& rt, Self self, const Args&) {
   const Text& text = to_text(rt, self);
+  rt.charge(text.bytes.size() / kBytesPerStep);
   TextBuilder without_tags(rt);
   size_t at = 0;
   while (at < text.bytes.size() && rt.charge(1)) {

@@ -131,12 +131,14 @@ Value zfill(Runtime& rt, Self self, const Args& args) {
 
 Value removeprefix(Runtime& rt, Self self, const Args& args) {
   const Text& prefix = text_arg(rt, args[0]);
+  if (!rt.charge_comparison(self.text->bytes, prefix.bytes)) return Value();
   if (!self.text->bytes.starts_with(prefix.bytes)) return self;
   return slice_text(rt, *self.text, prefix.bytes.size(), self.text->bytes.size());
 }
 
 Value removesuffix(Runtime& rt, Self self, const Args& args) {
   const Text& suffix = text_arg(rt, args[0]);
+  if (!rt.charge_comparison(self.text->bytes, suffix.bytes)) return Value();
   if (!self.text->bytes.ends_with(suffix.bytes)) return self;
   return slice_text(rt, *self.text, 0, self.text->bytes.size() - suffix.bytes.size());
 }

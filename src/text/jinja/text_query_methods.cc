@@ -31,6 +31,7 @@ Value matches_end(Runtime& rt, Self self, const Args& args, bool at_start) {
   const std::string_view part = self.text->bytes.substr(window.begin, window.end - window.begin);
   const auto matches = [&](const Value& wanted) {
     const std::string_view bytes = text_arg(rt, wanted).bytes;
+    if (!rt.charge(1) || !rt.charge_comparison(part, bytes)) return false;
     return window.is_valid && (at_start ? part.starts_with(bytes) : part.ends_with(bytes));
   };
   if (!args[0].is(Kind::tuple)) return Value(matches(args[0]));

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "text/jinja/runtime.h"
+
 namespace zinc::jinja {
 namespace {
 
@@ -39,10 +41,10 @@ int key_class(const Value& value) {
   return value.is(Kind::tuple) ? 3 : 4;
 }
 
-int compare_tuple_keys(const List& a, const List& b) {
+int compare_tuple_keys(Runtime& rt, const List& a, const List& b) {
   const size_t n = std::min(a.items.size(), b.items.size());
   for (size_t i = 0; i < n; ++i) {
-    const int order = compare_keys(a.items[i], b.items[i]);
+    const int order = compare_keys(rt, a.items[i], b.items[i]);
     if (order != 0) return order;
   }
   return three_way(a.items.size(), b.items.size());
@@ -82,49 +84,52 @@ double to_double(const Value& number) {
   return static_cast<double>(number.integer);
 }
 
-int compare_keys(const Value& a, const Value& b) {
+int compare_keys(Runtime& rt, const Value& a, const Value& b) {
   const int classes = three_way(key_class(a), key_class(b));
   if (classes != 0) return classes;
   if (a.is_number()) return compare_numbers(a, b);
-  if (a.is(Kind::text)) return a.text->bytes.compare(b.text->bytes);
+  if (a.is(Kind::text)) {
+    rt.charge_comparison(a.text->bytes, b.text->bytes);
+    return a.text->bytes.compare(b.text->bytes);
+  }
   if (a.is(Kind::none) || (a.is(Kind::undefined) && b.is(Kind::undefined))) return 0;
-  if (a.is(Kind::tuple)) return compare_tuple_keys(*a.list, *b.list);
+  if (a.is(Kind::tuple)) return compare_tuple_keys(rt, *a.list, *b.list);
   const int kinds = three_way(a.kind, b.kind);
   return kinds != 0 ? kinds : three_way(a.integer, b.integer);  // by address
 }
 
-const Value* Dict::find(const Value& key) const {
+const Value* Dict::find(Runtime& rt, const Value& key) const {
   if (sorted.empty()) {
     for (const Entry& entry : entries) {
-      if (compare_keys(entry.key, key) == 0) return &entry.value;
+      if (compare_keys(rt, entry.key, key) == 0) return &entry.value;
     }
     return nullptr;
   }
   const auto found = std::lower_bound(sorted.begin(), sorted.end(), key, [&](uint32_t i, const Value& wanted) {
-    return compare_keys(entries[i].key, wanted) < 0;
+    return compare_keys(rt, entries[i].key, wanted) < 0;
   });
-  if (found == sorted.end() || compare_keys(entries[*found].key, key) != 0) return nullptr;
+  if (found == sorted.end() || compare_keys(rt, entries[*found].key, key) != 0) return nullptr;
   return &entries[*found].value;
 }
 
-const Value* Dict::find(std::string_view key) const {
+const Value* Dict::find(Runtime& rt, std::string_view key) const {
   if (!sorted.empty()) {
     const Text text{key, {}};
-    return find(Value(&text));
+    return find(rt, Value(&text));
   }
   for (const Entry& entry : entries) {
-    if (entry.key.is(Kind::text) && entry.key.text->bytes == key) return &entry.value;
+    if (entry.key.is(Kind::text) && equal_texts(rt, entry.key.text->bytes, key)) return &entry.value;
   }
   return nullptr;
 }
 
-const Dict* make_dict(Arena& arena, std::span<const Entry> entries, bool from_input) {
-  Dict* const dict = arena.make<Dict>(entries, std::span<const uint32_t>{}, from_input);
+const Dict* make_dict(Runtime& rt, std::span<const Entry> entries, bool from_input) {
+  Dict* const dict = rt.arena().make<Dict>(entries, std::span<const uint32_t>{}, from_input);
   if (entries.size() <= kSearchedEntries) return dict;
-  const std::span<uint32_t> sorted = arena.array<uint32_t>(entries.size());
+  const std::span<uint32_t> sorted = rt.arena().array<uint32_t>(entries.size());
   std::iota(sorted.begin(), sorted.end(), 0u);
   std::sort(sorted.begin(), sorted.end(),
-            [&](uint32_t a, uint32_t b) { return compare_keys(entries[a].key, entries[b].key) < 0; });
+            [&](uint32_t a, uint32_t b) { return compare_keys(rt, entries[a].key, entries[b].key) < 0; });
   dict->sorted = sorted;
   return dict;
 }
@@ -139,9 +144,10 @@ size_t Range::size() const {
   return start > stop ? (distance(stop, start) - 1) / down + 1 : 0;
 }
 
-Value* Space::find(std::string_view name) {
+Value* Space::find(Runtime& rt, std::string_view name) {
+  rt.charge(attributes.size() / kNamesPerStep);
   for (NamedValue& attribute : attributes) {
-    if (attribute.name->bytes == name) return &attribute.value;
+    if (equal_texts(rt, attribute.name->bytes, name)) return &attribute.value;
   }
   return nullptr;
 }

@@ -16,6 +16,7 @@ struct Builtin;
 struct MacroNode;
 struct Scope;
 class Loop;
+class Runtime;
 
 enum class Kind : uint8_t {
   missing,  // an argument that was not given; never seen by templates
@@ -143,12 +144,12 @@ struct Dict {
   std::span<const uint32_t> sorted;
   bool from_input = false;
 
-  const Value* find(const Value& key) const;  // nullptr: not there
-  const Value* find(std::string_view key) const;
+  const Value* find(Runtime& rt, const Value& key) const;  // nullptr: not there
+  const Value* find(Runtime& rt, std::string_view key) const;
 };
 
 constexpr size_t kSearchedEntries = 8;
-const Dict* make_dict(Arena& arena, std::span<const Entry> entries, bool from_input);  // REQUIRES: distinct keys
+const Dict* make_dict(Runtime& rt, std::span<const Entry> entries, bool from_input);  // REQUIRES: distinct keys
 
 struct View {
   enum class Part : uint8_t { keys, values, items } part;
@@ -173,7 +174,7 @@ struct NamedValue {
 
 struct Space {
   ArenaVector<NamedValue> attributes;
-  Value* find(std::string_view name);
+  Value* find(Runtime& rt, std::string_view name);
 };
 
 struct Macro {
@@ -192,7 +193,8 @@ bool is_true(const Value& value);
 bool is_hashable(const Value& value);  // may be a key; also false for very large tuples
 
 // A total order over hashable values in which equal keys (1, 1.0, true) are the same. Negative: a comes first.
-int compare_keys(const Value& a, const Value& b);  // REQUIRES: is_hashable of both
+// Charges for the texts it looks at; once the budget is spent it is still that order, so that sorts may end by it.
+int compare_keys(Runtime& rt, const Value& a, const Value& b);  // REQUIRES: is_hashable of both
 
 int compare_numbers(const Value& a, const Value& b);  // NaN comes first. REQUIRES: both are numbers
 double to_double(const Value& number);

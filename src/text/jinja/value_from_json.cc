@@ -79,7 +79,7 @@ class Importer {
     for (const json::key_value_pair& member : object) {
       entries[i++] = {Value(take_text(member.key())), take(member.value(), depth + 1)};
     }
-    return Value(make_dict(rt_.arena(), entries, from_input_));
+    return Value(make_dict(rt_, entries, from_input_));
   }
 
   Runtime& rt_;
