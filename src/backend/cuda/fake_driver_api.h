@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "backend/cuda/fake_driver.h"
 
@@ -11,6 +12,11 @@ namespace zinc::cuda {
 inline FakeDriver& FakeDriver::current() {
   static FakeDriver driver;
   return driver;
+}
+
+inline Code work_on(Stream stream) {
+  constexpr Code kNotWhileCapturing = 900;
+  return stream == FakeDriver::current().capturing ? kNotWhileCapturing : kSuccess;
 }
 
 inline DriverApi make_fake_api() {
@@ -47,18 +53,20 @@ inline DriverApi make_fake_api() {
     return ++FakeDriver::current().n_allocations, *at = std::calloc(bytes, 1), kSuccess;
   };
   api.free_host = [](void* at) { return std::free(at), kSuccess; };
-  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream) {
-    if (!FakeDriver::current().keeps_bytes) return kSuccess;
+  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess || !FakeDriver::current().keeps_bytes) return code;
     return ++FakeDriver::current().n_copies_in, std::memcpy(reinterpret_cast<void*>(to), from, bytes), kSuccess;
   };
-  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream) {
+  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess) return code;
     return ++FakeDriver::current().n_copies_out, std::memcpy(to, reinterpret_cast<void*>(from), bytes), kSuccess;
   };
-  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream) {
+  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess) return code;
     return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), kSuccess;
   };
-  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream) {
-    if (!FakeDriver::current().keeps_bytes) return kSuccess;
+  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess || !FakeDriver::current().keeps_bytes) return code;
     return std::memset(reinterpret_cast<void*>(at), value, bytes), kSuccess;
   };
   api.load_module = [](Module* module, const void* code) {
@@ -72,7 +80,7 @@ inline DriverApi make_fake_api() {
   };
   api.set_function_attribute = [](Function, int, int) { return kSuccess; };
   api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
-    if (!FakeDriver::current().is_capturing) return kSuccess;
+    if (config->stream != FakeDriver::current().capturing) return kSuccess;
     const std::byte* bytes = static_cast<const std::byte*>(params[0]);
     const auto& [kernel, code] = *reinterpret_cast<FakeFunction*>(function);
     FakeDriver::current().captured.push_back({kernel,
@@ -82,21 +90,26 @@ inline DriverApi make_fake_api() {
                                               {bytes, bytes + 1024}});
     return kSuccess;
   };
-  api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
+  api.create_stream = [](Stream* stream, unsigned) {
+    return *stream = reinterpret_cast<Stream>(++FakeDriver::current().n_streams), kSuccess;
+  };
   api.destroy_stream = [](Stream) { return kSuccess; };
-  api.synchronize_stream = [](Stream) { return ++FakeDriver::current().n_stream_waits, kSuccess; };
+  api.synchronize_stream = [](Stream stream) { return ++FakeDriver::current().n_stream_waits, work_on(stream); };
   api.create_event = [](Event* event, unsigned) {
     return *event = reinterpret_cast<Event>(&FakeDriver::current()), kSuccess;
   };
   api.destroy_event = [](Event) { return kSuccess; };
-  api.record_event = [](Event, Stream) { return kSuccess; };
+  api.record_event = [](Event, Stream stream) { return work_on(stream); };
   api.synchronize_event = [](Event) { return ++FakeDriver::current().n_event_waits, kSuccess; };
   api.elapsed_ms = [](float* ms, Event, Event) { return *ms = 1, kSuccess; };
-  api.begin_capture = [](Stream, unsigned) {
-    return FakeDriver::current().is_capturing = true, FakeDriver::current().captured.clear(), kSuccess;
+  api.begin_capture = [](Stream stream, unsigned) {
+    FakeDriver::current().capturing = stream;
+    FakeDriver::current().captured.clear();
+    if (const auto others = std::exchange(FakeDriver::current().on_capture, {})) others();
+    return kSuccess;
   };
   api.end_capture = [](Stream, GraphHandle* graph) {
-    FakeDriver::current().is_capturing = false;
+    FakeDriver::current().capturing = nullptr;
     *graph = reinterpret_cast<GraphHandle>(&FakeDriver::current().graphs.emplace_back(FakeDriver::current().captured));
     return kSuccess;
   };
@@ -105,7 +118,8 @@ inline DriverApi make_fake_api() {
   };
   api.destroy_graph = [](GraphHandle) { return kSuccess; };
   api.destroy_exec = [](GraphExec) { return kSuccess; };
-  api.launch_graph = [](GraphExec exec, Stream) {
+  api.launch_graph = [](GraphExec exec, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess) return code;
     ++FakeDriver::current().n_replays;
     FakeDriver::current().last_replay = reinterpret_cast<const std::vector<FakeLaunch>*>(exec);
     return kSuccess;

@@ -118,6 +118,22 @@ TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_c
   EXPECT_TRUE(is_early);
 }
 
+TEST_F(CudaPlanTest, a_model_that_answers_works_on_while_another_is_compiled) {
+  const Bucket bucket{.max_tokens = 16, .max_seqs = 2, .max_outputs = 16};
+  const std::unique_ptr<Plan> answers = compile(bucket);
+  const size_t n_launches = fake().graphs.front().size();
+  const size_t first = fake().graphs.size();
+  fake().on_capture = [&] {
+    const Launch launch{.function = reinterpret_cast<Function>(&fake().functions.front())};
+    EXPECT_TRUE(device_->run(launch).ok());
+    start(*answers, 0, 5);
+  };
+  const std::unique_ptr<Plan> other = compile(bucket);
+  const Result<StepOutput> output = answers->wait();
+  EXPECT_TRUE(output.ok()) << output.error().message;
+  EXPECT_EQ(fake().graphs[first].size(), n_launches) << "nothing of the other model's";
+}
+
 TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
   std::unique_ptr<Device> first = std::move(device_);  // weights are its
   int number = 0;                                      // of the KvFormat
