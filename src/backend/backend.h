@@ -53,6 +53,7 @@ struct CacheSizes {
 class CacheMemory {
  public:
   virtual ~CacheMemory() = default;
+  // A copy that fails is told by the steps behind it.
   virtual void copy_page(int group, PageId from, PageId to) = 0;
   virtual void copy_state(int from_slot, int to_slot) = 0;
   // Pages that nobody has written and somebody will soon: what the first use of their memory costs is paid here, not by

@@ -34,7 +34,7 @@ using zinc::emulated::run_launches;
 
 namespace {
 
-constexpr Code kInvalidValue = 1, kNotFound = 500, kNotWhileCapturing = 900;
+constexpr Code kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500, kNotWhileCapturing = 900;
 constexpr int kMultiprocessors = 6, kDriverVersion = 13000, kMaxCluster = 2;
 constexpr size_t kMemory = size_t{8} << 30;
 constexpr unsigned kPlainShared = 48 << 10;  // more has to be asked for
@@ -153,11 +153,17 @@ template <class T>
 T handle(void* object) {
   return reinterpret_cast<T>(object);
 }
-bool records(Stream stream) { return handle<EmulatedStream*>(stream)->recording != nullptr; }
+
+// What a thread may not do before it has taken the GPU.
+thread_local Context current_context = nullptr;
+Code check_context() { return current_context ? kSuccess : kInvalidContext; }
+Code check_stream(Stream stream) {
+  return handle<EmulatedStream*>(stream)->recording ? kNotWhileCapturing : check_context();
+}
 
 // host: which of both is the host's. A copy of memory that is not pinned is done when the call returns.
 Code copy(void* to, const void* from, size_t n_bytes, const void* host, Stream stream) {
-  if (records(stream)) return kNotWhileCapturing;
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
   work.add([=] { std::memmove(to, from, n_bytes); });
   if (host && !pinned.has(host)) work.wait();
   return kSuccess;
@@ -243,13 +249,25 @@ EMULATED Code cuDeviceGetAttribute(int* value, int attribute, int) {
 }
 EMULATED Code cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = kMemory, kSuccess; }
 EMULATED Code cuDevicePrimaryCtxRetain(Context* context, int) { return *context = handle<Context>(&entries), kSuccess; }
-EMULATED Code cuCtxSetCurrent(Context) { return kSuccess; }
+EMULATED Code cuCtxSetCurrent(Context context) { return current_context = context, kSuccess; }
 
-EMULATED Code cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = *total = kMemory, kSuccess; }
-EMULATED Code cuMemAlloc_v2(DevicePointer* at, size_t bytes) { return memory.allocate(at, bytes); }
-EMULATED Code cuMemFree_v2(DevicePointer at) { return work.wait(), memory.free(at); }
-EMULATED Code cuMemAllocHost_v2(void** at, size_t bytes) { return pinned.allocate(at, bytes); }
-EMULATED Code cuMemFreeHost(void* at) { return work.wait(), pinned.free(at), kSuccess; }
+EMULATED Code cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = *total = kMemory, check_context(); }
+EMULATED Code cuMemAlloc_v2(DevicePointer* at, size_t bytes) {
+  const Code code = check_context();
+  return code == kSuccess ? memory.allocate(at, bytes) : code;
+}
+EMULATED Code cuMemFree_v2(DevicePointer at) {
+  const Code code = check_context();
+  return code == kSuccess ? (work.wait(), memory.free(at)) : code;
+}
+EMULATED Code cuMemAllocHost_v2(void** at, size_t bytes) {
+  const Code code = check_context();
+  return code == kSuccess ? pinned.allocate(at, bytes) : code;
+}
+EMULATED Code cuMemFreeHost(void* at) {
+  const Code code = check_context();
+  return code == kSuccess ? (work.wait(), pinned.free(at), kSuccess) : code;
+}
 EMULATED Code cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, Stream stream) {
   return memory.has(to, bytes) ? copy(address(to), from, bytes, from, stream) : kInvalidValue;
 }
@@ -262,12 +280,13 @@ EMULATED Code cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t 
 }
 EMULATED Code cuMemsetD8Async(DevicePointer at, unsigned char value, size_t bytes, Stream stream) {
   if (!memory.has(at, bytes)) return kInvalidValue;
-  if (records(stream)) return kNotWhileCapturing;
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
   return work.add([=] { std::memset(address(at), value, bytes); }), kSuccess;
 }
 
 // `image`: how many bytes, then a shared library.
 EMULATED Code cuModuleLoadData(Module* module, const void* image) {
+  if (const Code code = check_context(); code != kSuccess) return code;
   size_t n_bytes = 0;
   std::memcpy(&n_bytes, image, sizeof n_bytes);
   auto loaded = std::make_unique<Loaded>();
@@ -303,6 +322,7 @@ EMULATED Code cuFuncSetAttribute(Function function, int attribute, int value) {
 }
 
 EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, void** params, void**) {
+  if (const Code code = check_context(); code != kSuccess) return code;
   const auto* entry = handle<Entry*>(function);
   KernelLaunch launch{.facts = {.kernel = entry->name,
                                 .grid = {config->grid_x, config->grid_y, config->grid_z},
@@ -323,23 +343,28 @@ EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, vo
 }
 
 EMULATED Code cuStreamCreate(Stream* stream, unsigned) {
-  return *stream = handle<Stream>(new EmulatedStream), kSuccess;
+  return *stream = handle<Stream>(new EmulatedStream), check_context();
 }
 EMULATED Code cuStreamDestroy_v2(Stream stream) { return delete handle<EmulatedStream*>(stream), kSuccess; }
 EMULATED Code cuStreamSynchronize(Stream stream) {
-  return records(stream) ? kNotWhileCapturing : (work.wait(), kSuccess);
+  const Code code = check_stream(stream);
+  return code == kSuccess ? (work.wait(), kSuccess) : code;
 }
 // An event is the number of pieces of work it stands behind.
-EMULATED Code cuEventCreate(Event* event, unsigned) { return *event = handle<Event>(new size_t{0}), kSuccess; }
+EMULATED Code cuEventCreate(Event* event, unsigned) { return *event = handle<Event>(new size_t{0}), check_context(); }
 EMULATED Code cuEventDestroy_v2(Event event) { return delete handle<size_t*>(event), kSuccess; }
 EMULATED Code cuEventRecord(Event event, Stream stream) {
-  return records(stream) ? kNotWhileCapturing : (*handle<size_t*>(event) = work.n_added(), kSuccess);
+  const Code code = check_stream(stream);
+  return code == kSuccess ? (*handle<size_t*>(event) = work.n_added(), kSuccess) : code;
 }
-EMULATED Code cuEventSynchronize(Event event) { return work.wait_for_first(*handle<size_t*>(event)), kSuccess; }
+EMULATED Code cuEventSynchronize(Event event) {
+  const Code code = check_context();
+  return code == kSuccess ? (work.wait_for_first(*handle<size_t*>(event)), kSuccess) : code;
+}
 EMULATED Code cuEventElapsedTime(float* ms, Event, Event) { return *ms = 1, kSuccess; }
 
 EMULATED Code cuStreamBeginCapture_v2(Stream stream, unsigned) {
-  if (records(stream)) return kNotWhileCapturing;
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
   return handle<EmulatedStream*>(stream)->recording = new Recording, kSuccess;
 }
 EMULATED Code cuStreamEndCapture(Stream stream, GraphHandle* graph) {
@@ -353,6 +378,6 @@ EMULATED Code cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, un
 EMULATED Code cuGraphDestroy(GraphHandle graph) { return delete handle<Recording*>(graph), kSuccess; }
 EMULATED Code cuGraphExecDestroy(GraphExec exec) { return work.wait(), delete handle<Recording*>(exec), kSuccess; }
 EMULATED Code cuGraphLaunch(GraphExec exec, Stream stream) {
-  if (records(stream)) return kNotWhileCapturing;
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
   return work.add([recorded = handle<Recording*>(exec)] { run_launches(*recorded); }), kSuccess;
 }

@@ -28,22 +28,28 @@ std::string too_old(int major, int minor) {
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(api_, other.api_);
+  std::swap(context_, other.context_);
   std::swap(at_, other.at_);
   std::swap(n_bytes_, other.n_bytes_);
   return *this;
 }
 Buffer::~Buffer() {
-  if (at_) api_->free(at_);
+  if (!at_) return;
+  api_->set_context(context_);
+  api_->free(at_);
 }
 
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   std::swap(api_, other.api_);
+  std::swap(context_, other.context_);
   std::swap(at_, other.at_);
   std::swap(n_bytes_, other.n_bytes_);
   return *this;
 }
 PinnedBuffer::~PinnedBuffer() {
-  if (at_) api_->free_host(at_);
+  if (!at_) return;
+  api_->set_context(context_);
+  api_->free_host(at_);
 }
 
 Result<Device*> Device::shared(int ordinal) {
@@ -118,6 +124,7 @@ Status Device::make_current() const { return check(api_.set_context(context_), "
 Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
   Buffer buffer;
   buffer.api_ = &api_;
+  buffer.context_ = context_;
   buffer.n_bytes_ = n_bytes;
   if (n_bytes == 0) return buffer;
   if (const Code code = api_.allocate(&buffer.at_, n_bytes); code != kSuccess) {
@@ -138,6 +145,7 @@ Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
 Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
   PinnedBuffer buffer;
   buffer.api_ = &api_;
+  buffer.context_ = context_;
   buffer.n_bytes_ = n_bytes;
   if (n_bytes == 0) return buffer;
   if (Status s = check(api_.allocate_host(&buffer.at_, n_bytes), "taking host memory"); !s.ok()) {

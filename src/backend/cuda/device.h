@@ -65,6 +65,7 @@ class Buffer {
  private:
   friend class Device;
   const DriverApi* api_ = nullptr;
+  Context context_ = nullptr;  // whoever frees it may be a thread that has not taken the GPU
   DevicePointer at_ = 0;
   size_t n_bytes_ = 0;
 };
@@ -85,6 +86,7 @@ class PinnedBuffer {
  private:
   friend class Device;
   const DriverApi* api_ = nullptr;
+  Context context_ = nullptr;  // whoever frees it may be a thread that has not taken the GPU
   void* at_ = nullptr;
   size_t n_bytes_ = 0;
 };
@@ -109,6 +111,7 @@ class Device {
   const DriverApi& api() const { return api_; }
   Stream stream() const { return stream_; }
 
+  // A thread's first call. Weights, caches and plans do it themselves where they are made, copied, started and freed.
   Status make_current() const;
   Result<Buffer> allocate(size_t n_bytes, const char* what) const;  // zeroed
   Result<PinnedBuffer> allocate_pinned(size_t n_bytes) const;

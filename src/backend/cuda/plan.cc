@@ -33,6 +33,7 @@ void fill_draw(const TokenDraw& draw, int* to) {
 
 Result<std::unique_ptr<Plan>> CudaPlan::compile(const Graph& graph, const CudaWeights& weights, CudaCache& cache,
                                                 Device& device, const Bucket& bucket) {
+  if (Status s = device.make_current(); !s.ok()) return s.error();
   std::unique_ptr<CudaPlan> plan(new CudaPlan(graph, cache, device, bucket));
   if (Status s = plan->prepare(weights); !s.ok()) return s.error();
   return std::unique_ptr<Plan>(std::move(plan));
@@ -68,7 +69,8 @@ Status CudaPlan::prepare_flight(Flight& flight) {
 }
 
 CudaPlan::~CudaPlan() {
-  [[maybe_unused]] const Status done = device_.wait();
+  [[maybe_unused]] Status done = device_.make_current();
+  done = device_.wait();
   for (const Variant& variant : variants_) device_.api().destroy_exec(variant.exec);
   for (const Flight& flight : flights_) {
     if (flight.done) device_.api().destroy_event(flight.done);
@@ -149,6 +151,7 @@ const CudaPlan::Variant& CudaPlan::variant_for(size_t n_tokens, size_t n_outputs
 }
 
 Status CudaPlan::queue(const StepInputs& in, Flight& flight) {
+  if (cache_.failed_copy()) return *cache_.failed_copy();
   if (Status s = device_.make_current(); !s.ok()) return s;
   const size_t n_ints = fill_upload(in, flight.upload.as<int>());
   if (Status s = device_.copy_in(room_->upload().address(), flight.upload.as<int>(), n_ints * sizeof(int)); !s.ok()) {

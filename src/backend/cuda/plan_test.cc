@@ -134,6 +134,40 @@ TEST_F(CudaPlanTest, a_model_that_answers_works_on_while_another_is_compiled) {
   EXPECT_EQ(fake().graphs[first].size(), n_launches) << "nothing of the other model's";
 }
 
+TEST_F(CudaPlanTest, every_thread_that_uses_the_gpu_takes_it_first) {
+  std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  const auto on_new_thread = [](const std::function<void()>& work) { std::thread(work).join(); };
+  std::vector<std::byte> page(cache_->page_bytes(0));
+  on_new_thread([&] { cache_->copy_page(0, 3, 4); });
+  on_new_thread([&] { cache_->copy_state(0, 1); });
+  on_new_thread([&] { EXPECT_TRUE(cache_->read_page(0, 4, page).ok()); });
+  on_new_thread([&] { EXPECT_TRUE(cache_->write_page(0, 5, page).ok()); });
+  on_new_thread([&] {
+    start(*plan, 0, 5);
+    EXPECT_TRUE(plan->wait().ok());
+  });
+  on_new_thread([&] {
+    const Graph* const graph = &graph_;
+    EXPECT_TRUE(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).ok());
+  });
+  on_new_thread([&] { compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16}); });
+  on_new_thread([&] { plan.reset(); });
+  on_new_thread([&] { cache_.reset(); });
+  on_new_thread([&] { weights_.reset(); });
+  EXPECT_EQ(fake().n_without_context, 0);
+}
+
+TEST_F(CudaPlanTest, a_copy_that_failed_is_told_by_the_next_step) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  fake().copies_fail = true;
+  cache_->copy_page(0, 3, 4);
+  fake().copies_fail = false;
+  start(*plan, 0, 5);
+  const Result<StepOutput> output = plan->wait();
+  ASSERT_FALSE(output.ok());
+  EXPECT_NE(output.error().message.find("copying on the GPU failed"), std::string::npos) << output.error().message;
+}
+
 TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
   std::unique_ptr<Device> first = std::move(device_);  // weights are its
   int number = 0;                                      // of the KvFormat

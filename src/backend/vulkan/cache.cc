@@ -109,10 +109,14 @@ Address VulkanCache::delta_states(int layer) const {
   return conv_states(layer) + static_cast<size_t>(n) * sizeof(float);
 }
 
-// A failed copy means a lost device: the next step reports it.
+void VulkanCache::copy(const std::function<void(VkCommandBuffer)>& commands) {
+  const Result<Ticket> copied = device_->run(commands);
+  if (!copied.ok() && !failed_copy_) failed_copy_ = copied.error();
+}
+
 void VulkanCache::copy_page(int group, PageId from, PageId to) {
   const size_t from_page = checked(group, from), to_page = checked(group, to);
-  [[maybe_unused]] const Result<Ticket> copied = device_->run([&](VkCommandBuffer c) {
+  copy([&](VkCommandBuffer c) {
     for (int layer : groups_[static_cast<size_t>(group)].layers) {
       const Place& place = places_[static_cast<size_t>(layer)];
       const VkBufferCopy part{from_page * place.page_bytes, to_page * place.page_bytes, place.page_bytes};
@@ -125,7 +129,7 @@ void VulkanCache::copy_state(int from_slot, int to_slot) {
   ZINC_CHECK(from_slot >= 0 && from_slot < n_slots_ && to_slot >= 0 && to_slot < n_slots_);
   if (from_slot == to_slot) return;
   const size_t from = static_cast<size_t>(from_slot), to = static_cast<size_t>(to_slot);
-  [[maybe_unused]] const Result<Ticket> copied = device_->run([&](VkCommandBuffer c) {
+  copy([&](VkCommandBuffer c) {
     const VkBufferCopy state{from * state_bytes_, to * state_bytes_, state_bytes_};
     if (state_bytes_ > 0) device_->api().CmdCopyBuffer(c, states_.handle(), states_.handle(), 1, &state);
     const VkBufferCopy token{from * sizeof(int), to * sizeof(int), sizeof(int)};

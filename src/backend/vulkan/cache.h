@@ -3,6 +3,7 @@
 // ([heads, k_dim, v_dim]), and the token sampled last.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -26,6 +27,7 @@ class VulkanCache final : public CacheMemory {
   Status read_state(int slot, std::span<std::byte> out) override;
   Status write_state(int slot, std::span<const std::byte> in) override;
 
+  const std::optional<Error>& failed_copy() const { return failed_copy_; }  // the first; steps fail with it
   KvKind kv_kind() const { return kv_kind_; }
   int n_groups() const { return static_cast<int>(groups_.size()); }
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
@@ -50,6 +52,7 @@ class VulkanCache final : public CacheMemory {
     std::vector<int> layers;
   };
   size_t checked(int group, PageId page) const;
+  void copy(const std::function<void(VkCommandBuffer)>& commands);
 
   Device* device_ = nullptr;
   std::vector<LayerCache> layers_;
@@ -59,6 +62,7 @@ class VulkanCache final : public CacheMemory {
   int n_slots_ = 0;
   size_t state_bytes_ = 0;
   Buffer states_, last_sampled_;
+  std::optional<Error> failed_copy_;
 };
 
 }  // namespace zinc::vulkan

@@ -221,6 +221,7 @@ Result<VulkanPlan::Variant*> VulkanPlan::variant_for(size_t n_tokens, size_t n_o
 }
 
 Status VulkanPlan::queue(const StepInputs& in, size_t index) {
+  if (cache_.failed_copy()) return *cache_.failed_copy();
   Flight& flight = flights_[index];
   fill_upload(in, flight.upload.as<int>());
   fill_pages(in, flight.upload.as<int>());
