@@ -67,8 +67,8 @@ int64_t largest(int64_t low, int64_t high, const std::function<bool(int64_t)>& f
 }  // namespace
 
 int window_pages(int window, int max_run, int max_length) {
-  const int n_seen = window - 1 + max_run;  // positions, beginning anywhere in a page
-  return std::min(pages_of(max_length), (n_seen + kPageTokens - 2) / kPageTokens + 1);
+  const int64_t n_seen = int64_t{window} - 1 + max_run;  // positions, beginning anywhere in a page
+  return static_cast<int>(std::min<int64_t>(pages_of(max_length), (n_seen + kPageTokens - 2) / kPageTokens + 1));
 }
 
 Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& kv_format, const CacheDemand& demand) {
