@@ -43,6 +43,7 @@ using DoneWith = std::function<void(std::span<const std::byte>)>;
 
 struct CacheSizes {
   std::vector<int> n_pages;           // per page group
+  int max_length = 0;                 // positions of one sequence; 0: as many as there are pages for
   int n_slots = 1;                    // recurrent states and last sampled tokens
   const Format* kv_format = nullptr;  // how keys and values are kept
 };

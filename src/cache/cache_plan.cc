@@ -20,6 +20,7 @@ class Planner {
   // For n_pages of each unbounded group, of which a sequence takes up to `context` positions.
   CachePlan plan(int64_t n_pages, int context) const {
     CachePlan out{.sizes = sizes_, .context = context, .n_bytes = 0};
+    out.sizes.max_length = context;
     const int64_t spare = n_pages + 1;  // one page for copies
     for (size_t g = 0; g < groups_.size(); ++g) {
       int64_t n = spare;

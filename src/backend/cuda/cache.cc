@@ -1,5 +1,7 @@
 #include "backend/cuda/cache.h"
 
+#include <algorithm>
+
 namespace zinc::cuda {
 namespace {
 
@@ -63,6 +65,7 @@ Result<std::unique_ptr<CudaCache>> CudaCache::allocate(std::span<const LayerCach
     cache->state_floats_ += conv_floats(layers[i].recurrent) + static_cast<size_t>(layers[i].recurrent.delta_floats());
   }
   cache->n_slots_ = sizes.n_slots;
+  cache->max_length_ = sizes.max_length;
   const size_t n_slots = static_cast<size_t>(sizes.n_slots);
   ZINC_TRY(states, device.allocate(cache->state_bytes() * n_slots, "recurrent states"));
   ZINC_TRY(sampled, device.allocate(n_slots * sizeof(int), "sampled tokens"));
@@ -89,6 +92,12 @@ Status CudaCache::for_parts(int group, PageId id,
 DevicePointer CudaCache::state(int slot) const {
   ZINC_CHECK(slot >= 0 && slot < n_slots_);
   return states_.address() + static_cast<size_t>(slot) * state_bytes();
+}
+
+int CudaCache::n_seen(int group) const {
+  int n = n_pages(group) * kPageTokens;
+  if (max_length_ > 0) n = std::min(n, max_length_);
+  return window(group) > 0 ? std::min(n, window(group)) : n;
 }
 
 simt::KvLayer CudaCache::kv_layer(int layer) const {

@@ -34,6 +34,8 @@ class CudaCache final : public CacheMemory {
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
   int n_slots() const { return n_slots_; }
   int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
+  int n_seen(int group) const;  // positions that one row sees, at most
+  bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   simt::KvLayer kv_layer(int layer) const;
   float* conv_states(int layer) const;   // of slot 0
   float* delta_states(int layer) const;  // likewise
@@ -62,7 +64,7 @@ class CudaCache final : public CacheMemory {
   std::vector<Place> places_;
   std::vector<Group> groups_;
   std::string_view kv_format_;
-  int n_slots_ = 0;
+  int n_slots_ = 0, max_length_ = 0;
   size_t state_floats_ = 0;
   Buffer states_, last_sampled_;
   std::optional<Error> failed_copy_;

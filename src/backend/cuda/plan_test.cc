@@ -196,6 +196,23 @@ TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
   device_ = std::move(first);
 }
 
+TEST_F(CudaPlanTest, attention_takes_room_for_one_sequence_and_its_window) {
+  const auto chunks_of_layers = [&](int max_length) {
+    const CacheSizes sizes{.n_pages = {2000, 2000}, .max_length = max_length, .kv_format = find_format("f16")};
+    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+    const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+    std::vector<int> n_chunks;
+    for (const FakeLaunch& launch : fake().graphs.back()) {
+      if (launch.kernel == "attend_one")
+        n_chunks.push_back(params_of<simt::AttendOneParams>(launch).attention.n_chunks);
+    }
+    return n_chunks;
+  };
+  EXPECT_EQ(chunks_of_layers(1024), (std::vector<int>{4, 2}));
+  EXPECT_EQ(chunks_of_layers(1025), (std::vector<int>{5, 2}));
+  EXPECT_EQ(chunks_of_layers(0), (std::vector<int>{250, 2}));
+}
+
 TEST_F(CudaPlanTest, keys_and_values_that_cannot_be_kept_so_are_refused_with_what_can) {
   const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("q4_0")};
   const auto cache = CudaCache::allocate(graph_.caches(), sizes, *device_);

@@ -70,6 +70,7 @@ Result<std::unique_ptr<VulkanCache>> VulkanCache::allocate(std::span<const Layer
     cache->state_bytes_ += static_cast<size_t>(floats) * sizeof(float);
   }
   cache->n_slots_ = sizes.n_slots;
+  cache->max_length_ = sizes.max_length;
   const size_t n_slots = static_cast<size_t>(sizes.n_slots);
   ZINC_TRY(states, device.allocate(cache->state_bytes_ * n_slots, "recurrent states"));
   ZINC_TRY(sampled, device.allocate(n_slots * sizeof(int), "sampled tokens"));
@@ -86,6 +87,12 @@ VulkanCache::~VulkanCache() {
 size_t VulkanCache::checked(int group, PageId page) const {
   ZINC_CHECK(page >= 0 && page < n_pages(group));
   return static_cast<size_t>(page);
+}
+
+int VulkanCache::n_seen(int group) const {
+  int n = n_pages(group) * kPageTokens;
+  if (max_length_ > 0) n = std::min(n, max_length_);
+  return window(group) > 0 ? std::min(n, window(group)) : n;
 }
 
 KvLayer VulkanCache::kv_layer(int layer) const {

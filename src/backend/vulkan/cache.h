@@ -33,6 +33,8 @@ class VulkanCache final : public CacheMemory {
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
   int n_slots() const { return n_slots_; }
   int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
+  int n_seen(int group) const;  // positions that one row sees, at most
+  bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   KvLayer kv_layer(int layer) const;
   Address conv_states(int layer) const;   // of slot 0
   Address delta_states(int layer) const;  // likewise
@@ -59,7 +61,7 @@ class VulkanCache final : public CacheMemory {
   std::vector<Place> places_;
   std::vector<Group> groups_;
   KvKind kv_kind_ = kKvF16;
-  int n_slots_ = 0;
+  int n_slots_ = 0, max_length_ = 0;
   size_t state_bytes_ = 0;
   Buffer states_, last_sampled_;
   std::optional<Error> failed_copy_;

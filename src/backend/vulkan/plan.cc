@@ -155,6 +155,7 @@ void VulkanPlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
+  ZINC_CHECK(cache_.has_position(std::ranges::max(in.positions)));
   ZINC_CHECK(n_started_ - n_waited_ < flights_.size());
 }
 
