@@ -86,6 +86,27 @@ TEST_P(ArchTest, every_weight_of_the_file_is_in_a_graph) {
   }
 }
 
+TEST(DraftBlock, is_left_out_unless_it_is_asked_for) {
+  for (const char* name : {"qwen3next", "qwen35", "qwen35moe"}) {
+    const std::vector<TinyTensor> all = find_tensors(tiny_model(name)).value();
+    const std::string whole = make_gguf(tiny_model(name), all);
+    const GgufFile file = std::move(GgufFile::parse(std::as_bytes(std::span(whole)), "tiny.gguf").value());
+    const Model drafting = std::move(read_model(file, Draft::read).value()),
+                plain = std::move(read_model(file).value());
+    EXPECT_TRUE(drafting.draft.has_value()) << name;
+    EXPECT_FALSE(plain.draft.has_value()) << name;
+    EXPECT_EQ(plain.caches.size() + 1, drafting.caches.size()) << name << ": its block keeps nothing";
+
+    std::vector<TinyTensor> trunk = all;
+    std::erase_if(trunk, [](const TinyTensor& t) { return t.name.starts_with("blk.3."); });
+    const std::string bytes = make_gguf(tiny_model(name), trunk);
+    const GgufFile without = std::move(GgufFile::parse(std::as_bytes(std::span(bytes)), "tiny.gguf").value());
+    const Result<Model> read = read_model(without);
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    EXPECT_FALSE(read_model(without, Draft::read).ok()) << name;
+  }
+}
+
 // ---- files that are not right ----
 
 struct Attempt {

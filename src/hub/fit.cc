@@ -28,7 +28,7 @@ uint64_t cache_bytes(const Model& model, int64_t context) {
 Result<MemoryNeed> memory_need(const GgufFile& file, int64_t context) {
   ZINC_TRY(model, read_model(file));
   MemoryNeed need;
-  need.weight_bytes = resident_weight_bytes(model.graph) + (model.draft ? resident_weight_bytes(*model.draft) : 0);
+  need.weight_bytes = resident_weight_bytes(model.graph);
   const int64_t positions = std::min<int64_t>(context, std::max<int64_t>(1, model.config.max_context));
   need.cache_bytes = cache_bytes(model, positions);
   const int n_tokens = static_cast<int>(std::min<int64_t>(positions, kStepTokens));
