@@ -107,6 +107,30 @@ TEST(DraftBlock, is_left_out_unless_it_is_asked_for) {
   }
 }
 
+// YaRN stretches the full layers alone.
+TEST(Gemma, sliding_layers_turn_as_they_did_before_the_full_ones_were_stretched) {
+  for (const char* name : {"gemma3", "gemma4"}) {
+    TinyModel model = tiny_model(name);
+    std::erase_if(model.metadata, [](const TinyKey& key) { return key.name.starts_with("rope.scaling."); });
+    model.metadata.push_back({"rope.scaling.type", std::string("yarn"), false});
+    model.metadata.push_back({"rope.scaling.factor", 8.0f, false});
+    model.metadata.push_back({"rope.scaling.original_context_length", 64u, false});
+    const std::string bytes = make_gguf(model);
+    const GgufFile file = std::move(GgufFile::parse(std::as_bytes(std::span(bytes)), "tiny.gguf").value());
+    const Model read = std::move(read_model(file).value());
+    int n_sliding = 0, n_full = 0;
+    for (const Node& node : read.graph.nodes()) {
+      if (node.op != Op::rope) continue;
+      const RopeParams& rope = node.as<RopeParams>();
+      const bool slides = rope.position_scale == 1;
+      (slides ? n_sliding : n_full) += 1;
+      EXPECT_EQ(rope.amplitude == 1, slides) << name << ", a layer that " << (slides ? "slides" : "does not slide");
+    }
+    EXPECT_GT(n_sliding, 0) << name;
+    EXPECT_GT(n_full, 0) << name;
+  }
+}
+
 // ---- files that are not right ----
 
 struct Attempt {
