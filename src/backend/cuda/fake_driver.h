@@ -35,6 +35,7 @@ struct FakeDriver {
   bool keeps_bytes = true;  // else memory is only addresses: for models of any size
   size_t free_bytes = size_t{1} << 30;
   int n_allocations = 0, n_copies_in = 0, n_copies_out = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
+  bool host_fails = false;    // it gives no pinned memory
   bool copies_fail = false;   // those within the device
   int n_without_context = 0;  // calls of threads that had not taken the GPU
   size_t n_streams = 0;

@@ -64,6 +64,7 @@ inline DriverApi make_fake_api() {
   };
   api.free = [](DevicePointer at) { return std::free(reinterpret_cast<void*>(at)), check_context(); };
   api.allocate_host = [](void** at, size_t bytes) {
+    if (FakeDriver::current().host_fails) return kOutOfMemory;
     return ++FakeDriver::current().n_allocations, *at = std::calloc(bytes, 1), check_context();
   };
   api.free_host = [](void* at) { return std::free(at), check_context(); };

@@ -196,6 +196,21 @@ TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
   device_ = std::move(first);
 }
 
+TEST_F(CudaPlanTest, a_step_without_memory_is_not_begun_and_the_next_one_runs) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  const int n_replays = fake().n_replays;
+  fake().host_fails = true;
+  start(*plan, 0, 5, {0, 0});  // more rows of logits than there is room for yet
+  const Result<StepOutput> output = plan->wait();
+  ASSERT_FALSE(output.ok());
+  EXPECT_EQ(output.error().code, ErrorCode::out_of_memory);
+  EXPECT_EQ(fake().n_replays, n_replays);
+  fake().host_fails = false;
+  start(*plan, 0, 5, {0, 0});
+  EXPECT_TRUE(plan->wait().ok());
+  EXPECT_EQ(fake().n_replays, n_replays + 1);
+}
+
 TEST_F(CudaPlanTest, attention_takes_room_for_one_sequence_and_its_window) {
   const auto chunks_of_layers = [&](int max_length) {
     const CacheSizes sizes{.n_pages = {2000, 2000}, .max_length = max_length, .kv_format = find_format("f16")};

@@ -234,7 +234,7 @@ Status VulkanPlan::queue(const StepInputs& in, size_t index) {
   flight.n_outputs = in.output_rows.size();
   flight.n_logits = flight.n_hidden = 0;
   ZINC_TRY(variant, variant_for(in.tokens.size(), in.output_rows.size()));
-  flight.upload.as<uint32_t>()[kStepNumber] = ++variant->recorded->n_runs;
+  flight.upload.as<uint32_t>()[kStepNumber] = variant->recorded->n_runs + 1;
   std::array<VkCommandBuffer, 3> commands = {variant->recorded->commands[index]};
   size_t n_commands = 1;
   if (!in.logit_rows.empty()) {
@@ -252,15 +252,21 @@ Status VulkanPlan::queue(const StepInputs& in, size_t index) {
   }
   ZINC_TRY(ticket, device_.submit(std::span(commands).first(n_commands)));
   flight.ticket = ticket;
+  ++variant->recorded->n_runs;  // of steps that ran: kernels count them too
   return ok_status();
 }
 
 void VulkanPlan::start(const StepInputs& inputs) {
   check(inputs);
   const size_t index = n_started_++ % kFlights;
+  Flight& flight = flights_[index];
+  flight.error.reset();
   if (error_) return;
   const auto begin = std::chrono::steady_clock::now();
-  if (Status s = queue(inputs, index); !s.ok()) error_ = s.error();
+  if (Status s = queue(inputs, index); !s.ok()) {
+    flight.error = s.error();
+    if (s.error().code == ErrorCode::device_lost) error_ = s.error();
+  }
   const auto took = std::chrono::steady_clock::now() - begin;
   device_.count_host_time(static_cast<uint64_t>(std::chrono::nanoseconds(took).count()));
 }
@@ -269,6 +275,7 @@ Result<StepOutput> VulkanPlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
   const Flight& flight = flights_[n_waited_++ % kFlights];
   if (error_) return *error_;
+  if (flight.error) return *flight.error;
   if (Status s = device_.wait(flight.ticket); !s.ok()) {
     error_ = s.error();
     return *error_;
