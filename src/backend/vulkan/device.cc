@@ -266,6 +266,7 @@ Device::~Device() {
   if (!api_.DestroyDevice) return;
   if (last_ticket_ > 0) api_.DeviceWaitIdle(device_);
   staging_ = Buffer();
+  readback_ = Buffer();
   for (const auto& [key, pipeline] : pipelines_) api_.DestroyPipeline(device_, pipeline, nullptr);
   if (pipeline_cache_) api_.DestroyPipelineCache(device_, pipeline_cache_, nullptr);
   if (layout_) api_.DestroyPipelineLayout(device_, layout_, nullptr);
@@ -391,10 +392,17 @@ Result<Ticket> Device::copy(const Buffer& from, size_t from_at, const Buffer& to
 }
 
 Status Device::read(const Buffer& from, size_t at, std::span<std::byte> out) {
-  ZINC_TRY(staging, allocate(std::max<size_t>(1, out.size()), "reading", Memory::readback));
-  ZINC_TRY(ticket, copy(from, at, staging, 0, out.size()));
-  if (Status s = wait(ticket); !s.ok()) return s;
-  std::memcpy(out.data(), staging.as<std::byte>(), out.size());
+  const std::lock_guard lock(staging_mutex_);
+  if (readback_.size() == 0) {
+    ZINC_TRY(readback, allocate(kStagingBytes, "reading", Memory::readback));
+    readback_ = std::move(readback);
+  }
+  for (size_t done = 0; done < out.size(); done += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, out.size() - done);
+    ZINC_TRY(ticket, copy(from, at + done, readback_, 0, n));
+    if (Status s = wait(ticket); !s.ok()) return s;
+    std::memcpy(out.data() + done, readback_.as<std::byte>(), n);
+  }
   return ok_status();
 }
 

@@ -176,8 +176,8 @@ class Device {
   std::map<KernelKey, VkPipeline> pipelines_;
   mutable size_t n_kept_ = 0;
 
-  std::mutex staging_mutex_;  // held until the device has read it; taken before mutex_
-  Buffer staging_;
+  std::mutex staging_mutex_;  // held until the device has read or written it; taken before mutex_
+  Buffer staging_, readback_;
   friend class Buffer;
 };
 

@@ -60,13 +60,16 @@ TEST(VulkanDevice, a_backend_with_one_device_refuses_a_name) {
 TEST(VulkanDevice, bytes_come_back_as_they_were_written) {
   if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
   Device& device = *Device::shared("llvmpipe").value();
-  std::vector<std::byte> bytes(3 << 20);
+  std::vector<std::byte> bytes(20 << 20);  // more than is staged at once
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 >> 3);
   const Buffer buffer = std::move(device.allocate(bytes.size() + 64, "a test").value());
   ASSERT_TRUE(device.write(buffer, 64, bytes).ok());
   std::vector<std::byte> back(bytes.size());
   ASSERT_TRUE(device.read(buffer, 64, back).ok());
   EXPECT_TRUE(back == bytes);
+  const size_t n_allocations = device.counters().n_allocations;
+  ASSERT_TRUE(device.read(buffer, 64, back).ok());
+  EXPECT_EQ(device.counters().n_allocations, n_allocations) << "what is read comes through memory that is kept";
   const Result<Buffer> huge = device.allocate(size_t{1} << 50, "a test");
   ASSERT_FALSE(huge.ok());
   EXPECT_EQ(huge.error().code, ErrorCode::out_of_memory);
