@@ -86,6 +86,51 @@ TEST_P(ArchTest, every_weight_of_the_file_is_in_a_graph) {
   }
 }
 
+TEST(DraftBlock, is_left_out_unless_it_is_asked_for) {
+  for (const char* name : {"qwen3next", "qwen35", "qwen35moe"}) {
+    const std::vector<TinyTensor> all = find_tensors(tiny_model(name)).value();
+    const std::string whole = make_gguf(tiny_model(name), all);
+    const GgufFile file = std::move(GgufFile::parse(std::as_bytes(std::span(whole)), "tiny.gguf").value());
+    const Model drafting = std::move(read_model(file, Draft::read).value()),
+                plain = std::move(read_model(file).value());
+    EXPECT_TRUE(drafting.draft.has_value()) << name;
+    EXPECT_FALSE(plain.draft.has_value()) << name;
+    EXPECT_EQ(plain.caches.size() + 1, drafting.caches.size()) << name << ": its block keeps nothing";
+
+    std::vector<TinyTensor> trunk = all;
+    std::erase_if(trunk, [](const TinyTensor& t) { return t.name.starts_with("blk.3."); });
+    const std::string bytes = make_gguf(tiny_model(name), trunk);
+    const GgufFile without = std::move(GgufFile::parse(std::as_bytes(std::span(bytes)), "tiny.gguf").value());
+    const Result<Model> read = read_model(without);
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    EXPECT_FALSE(read_model(without, Draft::read).ok()) << name;
+  }
+}
+
+// YaRN stretches the full layers alone.
+TEST(Gemma, sliding_layers_turn_as_they_did_before_the_full_ones_were_stretched) {
+  for (const char* name : {"gemma3", "gemma4"}) {
+    TinyModel model = tiny_model(name);
+    std::erase_if(model.metadata, [](const TinyKey& key) { return key.name.starts_with("rope.scaling."); });
+    model.metadata.push_back({"rope.scaling.type", std::string("yarn"), false});
+    model.metadata.push_back({"rope.scaling.factor", 8.0f, false});
+    model.metadata.push_back({"rope.scaling.original_context_length", 64u, false});
+    const std::string bytes = make_gguf(model);
+    const GgufFile file = std::move(GgufFile::parse(std::as_bytes(std::span(bytes)), "tiny.gguf").value());
+    const Model read = std::move(read_model(file).value());
+    int n_sliding = 0, n_full = 0;
+    for (const Node& node : read.graph.nodes()) {
+      if (node.op != Op::rope) continue;
+      const RopeParams& rope = node.as<RopeParams>();
+      const bool slides = rope.position_scale == 1;
+      (slides ? n_sliding : n_full) += 1;
+      EXPECT_EQ(rope.amplitude == 1, slides) << name << ", a layer that " << (slides ? "slides" : "does not slide");
+    }
+    EXPECT_GT(n_sliding, 0) << name;
+    EXPECT_GT(n_full, 0) << name;
+  }
+}
+
 // ---- files that are not right ----
 
 struct Attempt {

@@ -265,7 +265,8 @@ const Tolerance& tolerance_of(const OracleSet& set, const std::string& name, con
 
 void check_model(const OracleSet& set, const std::string& name, const BackendInfo& backend) {
   const Oracle oracle = read_oracle(set.root, name);
-  Result<ModelInstance> model = ModelInstance::load(oracle.model, {.backend = std::string(backend.name)});
+  Result<ModelInstance> model =
+      ModelInstance::load(oracle.model, {.backend = std::string(backend.name), .draft = Draft::read});
   ASSERT_TRUE(model.ok()) << model.error().message;
   const Tolerance& allowed = tolerance_of(set, name, backend, model.value().model().graph);
   check_activations(model.value(), oracle, allowed);

@@ -43,6 +43,7 @@ using DoneWith = std::function<void(std::span<const std::byte>)>;
 
 struct CacheSizes {
   std::vector<int> n_pages;           // per page group
+  int max_length = 0;                 // positions of one sequence; 0: as many as there are pages for
   int n_slots = 1;                    // recurrent states and last sampled tokens
   const Format* kv_format = nullptr;  // how keys and values are kept
 };
@@ -53,6 +54,7 @@ struct CacheSizes {
 class CacheMemory {
  public:
   virtual ~CacheMemory() = default;
+  // A copy that fails is told by the steps behind it.
   virtual void copy_page(int group, PageId from, PageId to) = 0;
   virtual void copy_state(int from_slot, int to_slot) = 0;
   // Pages that nobody has written and somebody will soon: what the first use of their memory costs is paid here, not by

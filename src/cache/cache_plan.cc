@@ -20,6 +20,7 @@ class Planner {
   // For n_pages of each unbounded group, of which a sequence takes up to `context` positions.
   CachePlan plan(int64_t n_pages, int context) const {
     CachePlan out{.sizes = sizes_, .context = context, .n_bytes = 0};
+    out.sizes.max_length = context;
     const int64_t spare = n_pages + 1;  // one page for copies
     for (size_t g = 0; g < groups_.size(); ++g) {
       int64_t n = spare;
@@ -67,8 +68,8 @@ int64_t largest(int64_t low, int64_t high, const std::function<bool(int64_t)>& f
 }  // namespace
 
 int window_pages(int window, int max_run, int max_length) {
-  const int n_seen = window - 1 + max_run;  // positions, beginning anywhere in a page
-  return std::min(pages_of(max_length), (n_seen + kPageTokens - 2) / kPageTokens + 1);
+  const int64_t n_seen = int64_t{window} - 1 + max_run;  // positions, beginning anywhere in a page
+  return static_cast<int>(std::min<int64_t>(pages_of(max_length), (n_seen + kPageTokens - 2) / kPageTokens + 1));
 }
 
 Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& kv_format, const CacheDemand& demand) {

@@ -10,7 +10,7 @@
 
 namespace zinc {
 
-constexpr int pages_of(int n_tokens) { return (n_tokens + kPageTokens - 1) / kPageTokens; }
+constexpr int pages_of(int n_tokens) { return n_tokens / kPageTokens + (n_tokens % kPageTokens > 0 ? 1 : 0); }
 // Pages of a windowed group that a sequence holds at most at a time, feeding up to max_run tokens in one step.
 int window_pages(int window, int max_run, int max_length);
 

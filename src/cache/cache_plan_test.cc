@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace zinc {
 namespace {
 
@@ -22,6 +24,13 @@ TEST(CachePlan, fills_the_bytes_with_pages_and_keeps_one_to_copy_into) {
   EXPECT_EQ(plan.sizes.n_pages, std::vector<int>{100});
   EXPECT_EQ(plan.sizes.n_slots, 4);
   EXPECT_EQ(plan.n_bytes, size_t{8192 * 100});
+}
+
+TEST(CachePlan, a_window_as_wide_as_numbers_go_holds_a_whole_sequence) {
+  constexpr int kWidest = std::numeric_limits<int>::max();
+  EXPECT_EQ(window_pages(kWidest, 512, 3200), pages_of(3200));
+  EXPECT_EQ(window_pages(kWidest, kWidest, kWidest), pages_of(kWidest));
+  EXPECT_EQ(pages_of(kWidest), 1 << 26);
 }
 
 TEST(CachePlan, a_window_takes_what_it_holds_and_a_share_for_the_tree) {

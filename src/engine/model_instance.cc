@@ -8,7 +8,7 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   ModelInstance instance;
   ZINC_TRY(file, GgufFile::open(path));
   instance.file_ = std::make_unique<GgufFile>(std::move(file));
-  ZINC_TRY(model, read_model(*instance.file_));
+  ZINC_TRY(model, read_model(*instance.file_, options.draft));
   instance.model_ = std::make_unique<Model>(std::move(model));
   const std::string_view name = options.backend.empty() ? default_backend().name : std::string_view(options.backend);
   ZINC_TRY(info, find_backend(name));

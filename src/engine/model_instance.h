@@ -17,6 +17,7 @@ struct LoadOptions {
   int n_threads = 0;                  // 0: one per core
   size_t memory_limit = 0;            // bytes the model may take in all; 0: what device or machine have free
   const Format* kv_format = nullptr;  // nullptr: what the backend keeps unless asked
+  Draft draft = Draft::left_out;
 };
 
 class ModelInstance {

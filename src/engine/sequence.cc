@@ -36,7 +36,8 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
         "context with -c",
         sequence.context_, cache_bytes, instance.file().file_bytes(), instance.memory_limit());
   }
-  const CacheSizes sizes{.n_pages = n_pages, .n_slots = 1, .kv_format = &instance.kv_format()};
+  const CacheSizes sizes{
+      .n_pages = n_pages, .max_length = sequence.context_, .n_slots = 1, .kv_format = &instance.kv_format()};
   ZINC_TRY(cache, instance.backend().allocate_cache(model.caches, sizes));
   sequence.cache_ = std::move(cache);
   const Bucket bucket{.max_tokens = sequence.chunk_tokens_,

@@ -16,7 +16,7 @@ constexpr uint64_t kSpareBytes = uint64_t{256} << 20;
 uint64_t cache_bytes(const Model& model, int64_t context) {
   uint64_t n_bytes = state_bytes(model.caches);
   for (const PageGroup& group : page_groups(model.caches)) {
-    const int64_t kept = group.window > 0 ? std::min<int64_t>(context, group.window + kStepTokens) : context;
+    const int64_t kept = group.window > 0 ? std::min<int64_t>(context, int64_t{group.window} + kStepTokens) : context;
     const auto n_pages = static_cast<uint64_t>((kept + kPageTokens - 1) / kPageTokens);
     n_bytes += n_pages * page_bytes(group, model.caches, k_f16);
   }
@@ -28,7 +28,7 @@ uint64_t cache_bytes(const Model& model, int64_t context) {
 Result<MemoryNeed> memory_need(const GgufFile& file, int64_t context) {
   ZINC_TRY(model, read_model(file));
   MemoryNeed need;
-  need.weight_bytes = resident_weight_bytes(model.graph) + (model.draft ? resident_weight_bytes(*model.draft) : 0);
+  need.weight_bytes = resident_weight_bytes(model.graph);
   const int64_t positions = std::min<int64_t>(context, std::max<int64_t>(1, model.config.max_context));
   need.cache_bytes = cache_bytes(model, positions);
   const int n_tokens = static_cast<int>(std::min<int64_t>(positions, kStepTokens));

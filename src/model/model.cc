@@ -78,7 +78,7 @@ std::vector<LayerCache> merge_caches(std::span<const LayerCache> a, std::span<co
 
 }  // namespace
 
-Result<Model> read_model(const GgufFile& file) {
+Result<Model> read_model(const GgufFile& file, Draft wanted) {
   Model model;
   ZINC_TRY(architecture, find_architecture(file));
   model.architecture = architecture;
@@ -87,7 +87,7 @@ Result<Model> read_model(const GgufFile& file) {
   model.config = config;
   ZINC_TRY(graph, build_graph(file, config, metadata, architecture->build));
   model.graph = std::move(graph);
-  if (architecture->build_draft && architecture->has_draft(metadata)) {
+  if (wanted == Draft::read && architecture->build_draft && architecture->has_draft(metadata)) {
     ZINC_TRY(draft, build_graph(file, config, metadata, architecture->build_draft));
     model.draft = std::move(draft);
   }

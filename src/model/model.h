@@ -12,11 +12,13 @@ struct Model {
   const Architecture* architecture = nullptr;
   ModelConfig config;
   Graph graph;
-  std::optional<Graph> draft;      // the MTP block, where the file has one
+  std::optional<Graph> draft;      // the MTP block, where it was asked for and the file has one
   std::vector<LayerCache> caches;  // of both graphs, per block of the file
 };
 
+enum class Draft : uint8_t { left_out, read };  // no engine drafts yet: only tests and `zinc graph` ask for it
+
 // An unknown architecture is an error that names it and lists those there are.
-Result<Model> read_model(const GgufFile& file);
+Result<Model> read_model(const GgufFile& file, Draft draft = Draft::left_out);
 
 }  // namespace zinc

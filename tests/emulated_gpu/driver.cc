@@ -1,5 +1,6 @@
-// CUDA's driver on the host: device memory is memory, all streams are one queue that is worked off when somebody waits
-// for it, a graph is a list of launches, and machine code is a shared library made by compiler.cc.
+// CUDA's driver on the host: device memory is memory, all streams that do not record a graph are one queue that is
+// worked off when somebody waits for it, a graph is a list of launches, and machine code is a shared library made by
+// compiler.cc.
 // ZINC_EMULATED_GPU=8.0 makes it an older GPU.
 #include "backend/cuda/driver_api.h"
 
@@ -17,6 +18,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/device.h"
@@ -32,7 +34,7 @@ using zinc::emulated::run_launches;
 
 namespace {
 
-constexpr Code kInvalidValue = 1, kNotFound = 500;
+constexpr Code kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500, kNotWhileCapturing = 900;
 constexpr int kMultiprocessors = 6, kDriverVersion = 13000, kMaxCluster = 2;
 constexpr size_t kMemory = size_t{8} << 30;
 constexpr unsigned kPlainShared = 48 << 10;  // more has to be asked for
@@ -49,8 +51,10 @@ struct Entry {
   unsigned max_shared = kPlainShared;
 };
 using Recording = std::vector<KernelLaunch>;
+struct EmulatedStream {
+  Recording* recording = nullptr;  // of the capture under way: nothing but launches may be asked of it
+};
 
-Recording* recording = nullptr;  // of the capture under way
 std::map<std::pair<Loaded*, std::string>, std::unique_ptr<Entry>> entries;
 
 int capability() {
@@ -145,8 +149,21 @@ class PinnedMemory {
 PinnedMemory pinned;
 zinc::emulated::Work work;
 
+template <class T>
+T handle(void* object) {
+  return reinterpret_cast<T>(object);
+}
+
+// What a thread may not do before it has taken the GPU.
+thread_local Context current_context = nullptr;
+Code check_context() { return current_context ? kSuccess : kInvalidContext; }
+Code check_stream(Stream stream) {
+  return handle<EmulatedStream*>(stream)->recording ? kNotWhileCapturing : check_context();
+}
+
 // host: which of both is the host's. A copy of memory that is not pinned is done when the call returns.
-Code copy(void* to, const void* from, size_t n_bytes, const void* host) {
+Code copy(void* to, const void* from, size_t n_bytes, const void* host, Stream stream) {
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
   work.add([=] { std::memmove(to, from, n_bytes); });
   if (host && !pinned.has(host)) work.wait();
   return kSuccess;
@@ -195,11 +212,6 @@ bool is_valid(const LaunchConfig& config, const Entry& entry, unsigned cluster) 
          config.shared_bytes <= entry.max_shared;
 }
 
-template <class T>
-T handle(void* object) {
-  return reinterpret_cast<T>(object);
-}
-
 }  // namespace
 
 #define EMULATED extern "C" __attribute__((visibility("default")))
@@ -237,30 +249,44 @@ EMULATED Code cuDeviceGetAttribute(int* value, int attribute, int) {
 }
 EMULATED Code cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = kMemory, kSuccess; }
 EMULATED Code cuDevicePrimaryCtxRetain(Context* context, int) { return *context = handle<Context>(&entries), kSuccess; }
-EMULATED Code cuCtxSetCurrent(Context) { return kSuccess; }
+EMULATED Code cuCtxSetCurrent(Context context) { return current_context = context, kSuccess; }
 
-EMULATED Code cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = *total = kMemory, kSuccess; }
-EMULATED Code cuMemAlloc_v2(DevicePointer* at, size_t bytes) { return memory.allocate(at, bytes); }
-EMULATED Code cuMemFree_v2(DevicePointer at) { return work.wait(), memory.free(at); }
-EMULATED Code cuMemAllocHost_v2(void** at, size_t bytes) { return pinned.allocate(at, bytes); }
-EMULATED Code cuMemFreeHost(void* at) { return work.wait(), pinned.free(at), kSuccess; }
-EMULATED Code cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, Stream) {
-  return memory.has(to, bytes) ? copy(address(to), from, bytes, from) : kInvalidValue;
+EMULATED Code cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = *total = kMemory, check_context(); }
+EMULATED Code cuMemAlloc_v2(DevicePointer* at, size_t bytes) {
+  const Code code = check_context();
+  return code == kSuccess ? memory.allocate(at, bytes) : code;
 }
-EMULATED Code cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, Stream) {
-  return memory.has(from, bytes) ? copy(to, address(from), bytes, to) : kInvalidValue;
+EMULATED Code cuMemFree_v2(DevicePointer at) {
+  const Code code = check_context();
+  return code == kSuccess ? (work.wait(), memory.free(at)) : code;
 }
-EMULATED Code cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes, Stream) {
+EMULATED Code cuMemAllocHost_v2(void** at, size_t bytes) {
+  const Code code = check_context();
+  return code == kSuccess ? pinned.allocate(at, bytes) : code;
+}
+EMULATED Code cuMemFreeHost(void* at) {
+  const Code code = check_context();
+  return code == kSuccess ? (work.wait(), pinned.free(at), kSuccess) : code;
+}
+EMULATED Code cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, Stream stream) {
+  return memory.has(to, bytes) ? copy(address(to), from, bytes, from, stream) : kInvalidValue;
+}
+EMULATED Code cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, Stream stream) {
+  return memory.has(from, bytes) ? copy(to, address(from), bytes, to, stream) : kInvalidValue;
+}
+EMULATED Code cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes, Stream stream) {
   if (!memory.has(to, bytes) || !memory.has(from, bytes)) return kInvalidValue;
-  return copy(address(to), address(from), bytes, nullptr);
+  return copy(address(to), address(from), bytes, nullptr, stream);
 }
-EMULATED Code cuMemsetD8Async(DevicePointer at, unsigned char value, size_t bytes, Stream) {
+EMULATED Code cuMemsetD8Async(DevicePointer at, unsigned char value, size_t bytes, Stream stream) {
   if (!memory.has(at, bytes)) return kInvalidValue;
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
   return work.add([=] { std::memset(address(at), value, bytes); }), kSuccess;
 }
 
 // `image`: how many bytes, then a shared library.
 EMULATED Code cuModuleLoadData(Module* module, const void* image) {
+  if (const Code code = check_context(); code != kSuccess) return code;
   size_t n_bytes = 0;
   std::memcpy(&n_bytes, image, sizeof n_bytes);
   auto loaded = std::make_unique<Loaded>();
@@ -296,6 +322,7 @@ EMULATED Code cuFuncSetAttribute(Function function, int attribute, int value) {
 }
 
 EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, void** params, void**) {
+  if (const Code code = check_context(); code != kSuccess) return code;
   const auto* entry = handle<Entry*>(function);
   KernelLaunch launch{.facts = {.kernel = entry->name,
                                 .grid = {config->grid_x, config->grid_y, config->grid_z},
@@ -307,7 +334,7 @@ EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, vo
                       .params = {}};
   if (!is_valid(*config, *entry, launch.cluster)) return kInvalidValue;
   std::memcpy(launch.params.bytes, params[0], sizeof launch.params.bytes);  // the whole of Launch::params
-  if (recording) {
+  if (Recording* recording = handle<EmulatedStream*>(config->stream)->recording) {
     recording->push_back(launch);
   } else {
     work.add([launch] { run_launches({&launch, 1}); });
@@ -315,20 +342,33 @@ EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, vo
   return kSuccess;
 }
 
-EMULATED Code cuStreamCreate(Stream* stream, unsigned) { return *stream = handle<Stream>(&entries), kSuccess; }
-EMULATED Code cuStreamDestroy_v2(Stream) { return kSuccess; }
-EMULATED Code cuStreamSynchronize(Stream) { return work.wait(), kSuccess; }
+EMULATED Code cuStreamCreate(Stream* stream, unsigned) {
+  return *stream = handle<Stream>(new EmulatedStream), check_context();
+}
+EMULATED Code cuStreamDestroy_v2(Stream stream) { return delete handle<EmulatedStream*>(stream), kSuccess; }
+EMULATED Code cuStreamSynchronize(Stream stream) {
+  const Code code = check_stream(stream);
+  return code == kSuccess ? (work.wait(), kSuccess) : code;
+}
 // An event is the number of pieces of work it stands behind.
-EMULATED Code cuEventCreate(Event* event, unsigned) { return *event = handle<Event>(new size_t{0}), kSuccess; }
+EMULATED Code cuEventCreate(Event* event, unsigned) { return *event = handle<Event>(new size_t{0}), check_context(); }
 EMULATED Code cuEventDestroy_v2(Event event) { return delete handle<size_t*>(event), kSuccess; }
-EMULATED Code cuEventRecord(Event event, Stream) { return *handle<size_t*>(event) = work.n_added(), kSuccess; }
-EMULATED Code cuEventSynchronize(Event event) { return work.wait_for_first(*handle<size_t*>(event)), kSuccess; }
+EMULATED Code cuEventRecord(Event event, Stream stream) {
+  const Code code = check_stream(stream);
+  return code == kSuccess ? (*handle<size_t*>(event) = work.n_added(), kSuccess) : code;
+}
+EMULATED Code cuEventSynchronize(Event event) {
+  const Code code = check_context();
+  return code == kSuccess ? (work.wait_for_first(*handle<size_t*>(event)), kSuccess) : code;
+}
 EMULATED Code cuEventElapsedTime(float* ms, Event, Event) { return *ms = 1, kSuccess; }
 
-EMULATED Code cuStreamBeginCapture_v2(Stream, unsigned) { return recording = new Recording, kSuccess; }
-EMULATED Code cuStreamEndCapture(Stream, GraphHandle* graph) {
-  *graph = handle<GraphHandle>(recording);
-  recording = nullptr;
+EMULATED Code cuStreamBeginCapture_v2(Stream stream, unsigned) {
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
+  return handle<EmulatedStream*>(stream)->recording = new Recording, kSuccess;
+}
+EMULATED Code cuStreamEndCapture(Stream stream, GraphHandle* graph) {
+  *graph = handle<GraphHandle>(std::exchange(handle<EmulatedStream*>(stream)->recording, nullptr));
   return kSuccess;
 }
 EMULATED Code cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, unsigned long long) {
@@ -337,6 +377,7 @@ EMULATED Code cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, un
 }
 EMULATED Code cuGraphDestroy(GraphHandle graph) { return delete handle<Recording*>(graph), kSuccess; }
 EMULATED Code cuGraphExecDestroy(GraphExec exec) { return work.wait(), delete handle<Recording*>(exec), kSuccess; }
-EMULATED Code cuGraphLaunch(GraphExec exec, Stream) {
+EMULATED Code cuGraphLaunch(GraphExec exec, Stream stream) {
+  if (const Code code = check_stream(stream); code != kSuccess) return code;
   return work.add([recorded = handle<Recording*>(exec)] { run_launches(*recorded); }), kSuccess;
 }

@@ -84,6 +84,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::string bytes = make_gguf(changed.model, changed.tensors);
   const Result<GgufFile> file = GgufFile::parse(std::as_bytes(std::span(bytes)), "fuzz.gguf");
-  if (file.ok()) static_cast<void>(read_model(file.value()));
+  if (file.ok()) static_cast<void>(read_model(file.value(), Draft::read));
   return 0;
 }

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <numeric>
 #include <sstream>
+#include <thread>
 
 #include "backend/cuda/fake_driver_api.h"
 #include "backend/cuda/plan.h"

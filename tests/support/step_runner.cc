@@ -34,7 +34,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const 
   loaded->backend_info_ = &info;
   ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(loaded->bytes_)), "tiny.gguf"));
   loaded->file_ = std::make_unique<GgufFile>(std::move(file));
-  ZINC_TRY(model, read_model(*loaded->file_));
+  ZINC_TRY(model, read_model(*loaded->file_, Draft::read));
   loaded->model_ = std::move(model);
   ZINC_TRY(backend, info.open(n_threads));
   loaded->backend_ = std::move(backend);

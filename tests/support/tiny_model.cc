@@ -191,7 +191,7 @@ std::vector<TinyTensor> expand(const TinyModel& model, const TinyTensor& tensor)
 
 Status try_to_read(const std::string& bytes) {
   ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(bytes)), kFileName));
-  ZINC_TRY(model, read_model(file));
+  ZINC_TRY(model, read_model(file, Draft::read));
   return ok_status();
 }
 

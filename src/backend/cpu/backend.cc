@@ -65,8 +65,8 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                         const Bucket& bucket) override {
-    return std::unique_ptr<Plan>(std::make_unique<CpuPlan>(graph, static_cast<CpuWeights&>(weights),
-                                                           static_cast<CpuCache&>(cache), kernels_, threads_, bucket));
+    return CpuPlan::compile(graph, static_cast<CpuWeights&>(weights), static_cast<CpuCache&>(cache), kernels_, threads_,
+                            bucket);
   }
 
  private:

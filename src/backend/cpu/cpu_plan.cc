@@ -41,25 +41,50 @@ bool same_rope(const RopeParams& a, const RopeParams& b) {
 
 }  // namespace
 
-CpuPlan::CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache, const Kernels& kernels,
-                 ThreadPool& threads, const Bucket& bucket)
-    : graph_(graph), weights_(weights), cache_(cache), kernels_(kernels), threads_(threads), bucket_(bucket) {
-  const MemoryPlan plan = plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values);
-  arena_ = AlignedBuffer::allocate(std::max<size_t>(1, plan.n_elems) * sizeof(float));
-  ZINC_CHECK(arena_.data() != nullptr);
-  for (int i = 0; i < graph.n_values(); ++i) {
-    const bool is_weight = graph.info(Value{i}).is_weight();
+Result<std::unique_ptr<Plan>> CpuPlan::compile(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
+                                               const Kernels& kernels, ThreadPool& threads, const Bucket& bucket) {
+  std::unique_ptr<CpuPlan> plan(new CpuPlan(graph, weights, cache, kernels, threads, bucket));
+  if (Status s = plan->prepare(); !s.ok()) return s.error();
+  return std::unique_ptr<Plan>(std::move(plan));
+}
+
+Status CpuPlan::prepare() {
+  if (Status s = check_taps(); !s.ok()) return s;
+  const MemoryPlan plan = plan_memory(graph_, bucket_.max_tokens, bucket_.max_outputs, bucket_.keep_values);
+  if (Status s = take(arena_, std::max<size_t>(1, plan.n_elems) * sizeof(float), "activations"); !s.ok()) return s;
+  for (int i = 0; i < graph_.n_values(); ++i) {
+    const bool is_weight = graph_.info(Value{i}).is_weight();
     data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
   bind();
   join_linears();
-  scratch_.resize(static_cast<size_t>(threads.n_threads()));
-  reserve_columns();
-  reserve_attention();
-  const size_t n_tokens = static_cast<size_t>(bucket.max_tokens);
+  scratch_.resize(static_cast<size_t>(threads_.n_threads()));
+  if (Status s = reserve_columns(); !s.ok()) return s;
+  if (Status s = reserve_attention(); !s.ok()) return s;
+  const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens);
   tokens_.reserve(n_tokens);
   seq_of_token_.reserve(n_tokens);
   tiles_.reserve(n_tokens);
+  return ok_status();
+}
+
+Status CpuPlan::check_taps() const {
+  for (const Node& n : graph_.nodes()) {
+    if (n.op != Op::short_conv) continue;
+    if (const size_t n_taps = width(n.in[1]) / width(n.in[0]); n_taps > kMaxTaps) {
+      return fail(ErrorCode::unsupported, "the cpu backend's {} has up to {} taps; this model has {}", op_name(n.op),
+                  kMaxTaps, n_taps);
+    }
+  }
+  return ok_status();
+}
+
+Status CpuPlan::take(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) {
+  buffer = AlignedBuffer::allocate(n_bytes);
+  if (buffer.size() == n_bytes) return ok_status();
+  return fail(ErrorCode::out_of_memory,
+              "{} bytes for {} were refused; take a smaller model, a shorter context or fewer requests at once",
+              n_bytes, what);
 }
 
 void CpuPlan::bind() {
@@ -126,7 +151,7 @@ int CpuPlan::rope_table_for(const RopeParams& params, std::span<const float> fac
 }
 
 // Room for the largest set of columns of each kind, and for the pairs of expert products.
-void CpuPlan::reserve_columns() {
+Status CpuPlan::reserve_columns() {
   std::array<size_t, 3> most_bytes{}, most_columns{};
   size_t most_pairs = 0, most_experts = 0, most_outs = 0, most_decoded = 0;
   for (size_t i = 0; i < bound_.size(); ++i) {
@@ -145,10 +170,12 @@ void CpuPlan::reserve_columns() {
     most_outs = std::max(most_outs, n_columns * bound_[i].together.size());
     if (n.op == Op::moe_linear) most_pairs = std::max(most_pairs, rows * width(n.in[2]));
   }
-  for (ThreadScratch& scratch : scratch_) scratch.row = AlignedBuffer::allocate(most_decoded * sizeof(float));
+  for (ThreadScratch& scratch : scratch_) {
+    if (Status s = take(scratch.row, most_decoded * sizeof(float), "a row of weights"); !s.ok()) return s;
+  }
   for (size_t k = 0; k < column_sets_.size(); ++k) {
+    if (Status s = take(column_sets_[k].storage, most_bytes[k], "rounded activations"); !s.ok()) return s;
     column_sets_[k].columns.resize(most_columns[k]);
-    column_sets_[k].storage = AlignedBuffer::allocate(most_bytes[k]);
   }
   out_rows_.resize(most_outs);
   pair_order_.resize(most_pairs);
@@ -158,6 +185,7 @@ void CpuPlan::reserve_columns() {
   active_experts_.reserve(most_experts);
   route_order_.resize(most_experts);
   route_scores_.resize(most_experts);
+  return ok_status();
 }
 
 CpuPlan::Run CpuPlan::find_run(Op op) {

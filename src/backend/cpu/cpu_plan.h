@@ -16,13 +16,14 @@ namespace zinc::cpu {
 
 class CpuPlan final : public Plan {
  public:
-  CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache, const Kernels& kernels, ThreadPool& threads,
-          const Bucket& bucket);
+  static Result<std::unique_ptr<Plan>> compile(const Graph& graph, const CpuWeights& weights, CpuCache& cache,
+                                               const Kernels& kernels, ThreadPool& threads, const Bucket& bucket);
   void start(const StepInputs& inputs) override;
   Result<StepOutput> wait() override;
   std::span<const float> value(Value v) const override;
 
  private:
+  static constexpr size_t kMaxTaps = 16;  // of a convolution
   using Run = void (CpuPlan::*)(size_t node);
   struct Bound {  // what a node needs, looked up once
     Run run = nullptr;
@@ -75,11 +76,17 @@ class CpuPlan final : public Plan {
     size_t size() const { return static_cast<size_t>(end - begin); }
   };
 
+  CpuPlan(const Graph& graph, const CpuWeights& weights, CpuCache& cache, const Kernels& kernels, ThreadPool& threads,
+          const Bucket& bucket)
+      : graph_(graph), weights_(weights), cache_(cache), kernels_(kernels), threads_(threads), bucket_(bucket) {}
+  Status prepare();
   static Run find_run(Op op);
+  Status check_taps() const;
+  static Status take(AlignedBuffer& buffer, size_t n_bytes, std::string_view what);
   void bind();
   void join_linears();
   int rope_table_for(const RopeParams& params, std::span<const float> factors);
-  void reserve_columns();
+  Status reserve_columns();
   void read_inputs(const StepInputs& inputs);
   void fill_rope_tables();
   void keep_outcome();
@@ -103,7 +110,7 @@ class CpuPlan final : public Plan {
   const ThreadScratch& own_scratch() const { return scratch_[ThreadPool::current_thread()]; }
   PageId page_at(int group, size_t seq, int32_t position) const;
   void write_keys_and_values(const Node& node, int layer);
-  void reserve_attention();
+  Status reserve_attention();
   Heads heads_of(const Node& node) const;
   Segments segments_of(const Heads& heads, const AttentionTile& tile) const;
   QueryRows rows_of(size_t node, const Heads& heads, size_t task) const;

@@ -40,7 +40,7 @@ void CpuPlan::write_keys_and_values(const Node& n, int layer) {
 }
 
 // Room for each thread, and for what each segment gives each row in steps that are spread by segments.
-void CpuPlan::reserve_attention() {
+Status CpuPlan::reserve_attention() {
   size_t most_rows = 0, most_dims = 0, most_page_floats = 0;
   for (const Node& n : graph_.nodes()) {
     if (n.op != Op::attention) continue;
@@ -54,14 +54,15 @@ void CpuPlan::reserve_attention() {
     most_dims = std::max(most_dims, padded_to_16(kv.v_dim));
     most_page_floats = std::max(most_page_floats, attention_scratch_floats(kv.k_dim, kv.v_dim));
   }
+  const size_t sum_bytes = most_dims * kMaxAttentionRows * sizeof(float);
   for (ThreadScratch& scratch : scratch_) {
-    scratch.page = AlignedBuffer::allocate(most_page_floats * sizeof(float));
-    scratch.whole = AlignedBuffer::allocate(most_dims * kMaxAttentionRows * sizeof(float));
-    scratch.part = AlignedBuffer::allocate(most_dims * kMaxAttentionRows * sizeof(float));
+    if (Status s = take(scratch.page, most_page_floats * sizeof(float), "attention"); !s.ok()) return s;
+    if (Status s = take(scratch.whole, sum_bytes, "attention"); !s.ok()) return s;
+    if (Status s = take(scratch.part, sum_bytes, "attention"); !s.ok()) return s;
   }
+  if (Status s = take(segment_sums_, most_rows * most_dims * sizeof(float), "attention"); !s.ok()) return s;
   segment_rows_.resize(most_rows);
-  segment_sums_ = AlignedBuffer::allocate(most_rows * most_dims * sizeof(float));
-  ZINC_CHECK(most_rows == 0 || segment_sums_.data() != nullptr);
+  return ok_status();
 }
 
 CpuPlan::Heads CpuPlan::heads_of(const Node& n) const {

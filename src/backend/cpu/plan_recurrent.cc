@@ -11,8 +11,6 @@ void CpuPlan::run_short_conv(size_t i) {
   const size_t n_channels = width(n.in[0]);
   const std::vector<float>& weight = bound_[i].conv_weight;
   const size_t n_taps = weight.size() / n_channels, n_old = n_taps - 1;
-  constexpr size_t kMaxTaps = 16;
-  ZINC_CHECK(n_taps <= kMaxTaps);
   const float* x = data(n.in[0]);
   for_each_sequence([&](int slot, size_t begin, size_t end, bool fresh) {
     float* state = cache_.conv_state(layer, slot);  // [taps-1][channels], oldest first

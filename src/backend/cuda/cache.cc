@@ -1,5 +1,7 @@
 #include "backend/cuda/cache.h"
 
+#include <algorithm>
+
 namespace zinc::cuda {
 namespace {
 
@@ -27,6 +29,7 @@ Status check_format(const CacheSizes& sizes, std::span<const LayerCache> layers)
 Result<std::unique_ptr<CudaCache>> CudaCache::allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
                                                        Device& device) {
   if (Status fits = check_format(sizes, layers); !fits.ok()) return fits.error();
+  if (Status s = device.make_current(); !s.ok()) return s.error();
   auto cache = std::make_unique<CudaCache>();
   cache->device_ = &device;
   cache->layers_.assign(layers.begin(), layers.end());
@@ -62,6 +65,7 @@ Result<std::unique_ptr<CudaCache>> CudaCache::allocate(std::span<const LayerCach
     cache->state_floats_ += conv_floats(layers[i].recurrent) + static_cast<size_t>(layers[i].recurrent.delta_floats());
   }
   cache->n_slots_ = sizes.n_slots;
+  cache->max_length_ = sizes.max_length;
   const size_t n_slots = static_cast<size_t>(sizes.n_slots);
   ZINC_TRY(states, device.allocate(cache->state_bytes() * n_slots, "recurrent states"));
   ZINC_TRY(sampled, device.allocate(n_slots * sizeof(int), "sampled tokens"));
@@ -74,6 +78,7 @@ Status CudaCache::for_parts(int group, PageId id,
                             const std::function<Status(DevicePointer, size_t, size_t)>& copy) const {
   const Group& g = groups_[static_cast<size_t>(group)];
   ZINC_CHECK(id >= 0 && id < g.n_pages);
+  if (Status s = device_->make_current(); !s.ok()) return s;
   size_t in_page = 0;
   for (int layer : g.layers) {
     const Place& place = places_[static_cast<size_t>(layer)];
@@ -87,6 +92,12 @@ Status CudaCache::for_parts(int group, PageId id,
 DevicePointer CudaCache::state(int slot) const {
   ZINC_CHECK(slot >= 0 && slot < n_slots_);
   return states_.address() + static_cast<size_t>(slot) * state_bytes();
+}
+
+int CudaCache::n_seen(int group) const {
+  int n = n_pages(group) * kPageTokens;
+  if (max_length_ > 0) n = std::min(n, max_length_);
+  return window(group) > 0 ? std::min(n, window(group)) : n;
 }
 
 simt::KvLayer CudaCache::kv_layer(int layer) const {
@@ -110,21 +121,23 @@ float* CudaCache::delta_states(int layer) const {
   return conv_states(layer) + conv_floats(layers_[static_cast<size_t>(layer)].recurrent);
 }
 
-// A failed copy means a lost device: the next step reports it.
+void CudaCache::keep_failure(const Status& copied) {
+  if (!copied.ok() && !failed_copy_) failed_copy_ = copied.error();
+}
+
 void CudaCache::copy_page(int group, PageId from, PageId to) {
   ZINC_CHECK(to >= 0 && to < n_pages(group));
-  [[maybe_unused]] const Status s = for_parts(group, from, [&](DevicePointer at, size_t, size_t n_bytes) {
+  keep_failure(for_parts(group, from, [&](DevicePointer at, size_t, size_t n_bytes) {
     const DevicePointer page_0 = at - static_cast<size_t>(from) * n_bytes;
     return device_->copy_within(page_0 + static_cast<size_t>(to) * n_bytes, at, n_bytes);
-  });
+  }));
 }
 
 void CudaCache::copy_state(int from_slot, int to_slot) {
-  if (state_bytes() > 0) {
-    [[maybe_unused]] const Status s = device_->copy_within(state(to_slot), state(from_slot), state_bytes());
-  }
+  keep_failure(device_->make_current());
+  if (state_bytes() > 0) keep_failure(device_->copy_within(state(to_slot), state(from_slot), state_bytes()));
   const auto sampled = [&](int slot) { return last_sampled_.address() + static_cast<size_t>(slot) * sizeof(int); };
-  [[maybe_unused]] const Status s = device_->copy_within(sampled(to_slot), sampled(from_slot), sizeof(int));
+  keep_failure(device_->copy_within(sampled(to_slot), sampled(from_slot), sizeof(int)));
 }
 
 Status CudaCache::read_page(int group, PageId id, std::span<std::byte> out) {
@@ -146,6 +159,7 @@ Status CudaCache::write_page(int group, PageId id, std::span<const std::byte> in
 Status CudaCache::read_state(int slot, std::span<std::byte> out) {
   ZINC_CHECK(out.size() == state_bytes());
   if (out.empty()) return ok_status();
+  if (Status s = device_->make_current(); !s.ok()) return s;
   if (Status s = device_->copy_out(out.data(), state(slot), out.size()); !s.ok()) return s;
   return device_->wait();
 }
@@ -153,6 +167,7 @@ Status CudaCache::read_state(int slot, std::span<std::byte> out) {
 Status CudaCache::write_state(int slot, std::span<const std::byte> in) {
   ZINC_CHECK(in.size() == state_bytes());
   if (in.empty()) return ok_status();
+  if (Status s = device_->make_current(); !s.ok()) return s;
   if (Status s = device_->copy_in(state(slot), in.data(), in.size()); !s.ok()) return s;
   return device_->wait();
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -27,11 +28,14 @@ class CudaCache final : public CacheMemory {
   Status read_state(int slot, std::span<std::byte> out) override;
   Status write_state(int slot, std::span<const std::byte> in) override;
 
+  const std::optional<Error>& failed_copy() const { return failed_copy_; }  // the first; steps fail with it
   std::string_view kv_format() const { return kv_format_; }
   int n_groups() const { return static_cast<int>(groups_.size()); }
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
   int n_slots() const { return n_slots_; }
   int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
+  int n_seen(int group) const;  // positions that one row sees, at most
+  bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   simt::KvLayer kv_layer(int layer) const;
   float* conv_states(int layer) const;   // of slot 0
   float* delta_states(int layer) const;  // likewise
@@ -53,15 +57,17 @@ class CudaCache final : public CacheMemory {
   // Has `copy` done for each layer's part of a page: where it lies, where in a page's bytes, how many they are.
   Status for_parts(int group, PageId page, const std::function<Status(DevicePointer, size_t, size_t)>& copy) const;
   DevicePointer state(int slot) const;
+  void keep_failure(const Status& copied);
 
   Device* device_ = nullptr;
   std::vector<LayerCache> layers_;
   std::vector<Place> places_;
   std::vector<Group> groups_;
   std::string_view kv_format_;
-  int n_slots_ = 0;
+  int n_slots_ = 0, max_length_ = 0;
   size_t state_floats_ = 0;
   Buffer states_, last_sampled_;
+  std::optional<Error> failed_copy_;
 };
 
 }  // namespace zinc::cuda

@@ -28,27 +28,35 @@ std::string too_old(int major, int minor) {
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(api_, other.api_);
+  std::swap(context_, other.context_);
   std::swap(at_, other.at_);
   std::swap(n_bytes_, other.n_bytes_);
   return *this;
 }
 Buffer::~Buffer() {
-  if (at_) api_->free(at_);
+  if (!at_) return;
+  api_->set_context(context_);
+  api_->free(at_);
 }
 
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   std::swap(api_, other.api_);
+  std::swap(context_, other.context_);
   std::swap(at_, other.at_);
   std::swap(n_bytes_, other.n_bytes_);
   return *this;
 }
 PinnedBuffer::~PinnedBuffer() {
-  if (at_) api_->free_host(at_);
+  if (!at_) return;
+  api_->set_context(context_);
+  api_->free_host(at_);
 }
 
 Result<Device*> Device::shared(int ordinal) {
   static std::map<int, std::unique_ptr<Device>> devices;
+  static std::mutex mutex;
   ZINC_TRY(api, load_driver());
+  const std::lock_guard lock(mutex);
   std::unique_ptr<Device>& device = devices[ordinal];
   if (!device) {
     ZINC_TRY(opened, open(*api, ordinal));
@@ -116,6 +124,7 @@ Status Device::make_current() const { return check(api_.set_context(context_), "
 Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
   Buffer buffer;
   buffer.api_ = &api_;
+  buffer.context_ = context_;
   buffer.n_bytes_ = n_bytes;
   if (n_bytes == 0) return buffer;
   if (const Code code = api_.allocate(&buffer.at_, n_bytes); code != kSuccess) {
@@ -136,6 +145,7 @@ Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
 Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
   PinnedBuffer buffer;
   buffer.api_ = &api_;
+  buffer.context_ = context_;
   buffer.n_bytes_ = n_bytes;
   if (n_bytes == 0) return buffer;
   if (Status s = check(api_.allocate_host(&buffer.at_, n_bytes), "taking host memory"); !s.ok()) {
@@ -146,6 +156,11 @@ Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
 }
 
 Status Device::load_programs(std::span<const KernelProgram> programs) {
+  const std::lock_guard lock(mutex_);
+  return load_missing(programs);
+}
+
+Status Device::load_missing(std::span<const KernelProgram> programs) {
   std::map<std::string, const KernelProgram*> missing;  // by their text
   for (const KernelProgram& program : programs) {
     if (std::string text = program.text(); !modules_.contains(text)) missing.emplace(std::move(text), &program);
@@ -168,8 +183,9 @@ Status Device::load_programs(std::span<const KernelProgram> programs) {
 
 Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
   const std::string text = program.text(), key = text + name;
+  const std::lock_guard lock(mutex_);
   if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
-  if (Status s = load_programs({&program, 1}); !s.ok()) return s.error();
+  if (Status s = load_missing({&program, 1}); !s.ok()) return s.error();
   Function function = nullptr;
   const Code code = api_.find_function(&function, modules_.at(text), name);
   if (Status s = check(code, fmt::format("finding kernel {}", name)); !s.ok()) return s.error();
@@ -185,6 +201,7 @@ Result<Function> Device::kernel(const KernelProgram& program, const char* name) 
 }
 
 Status Device::allow_shared(Function function, size_t n_bytes) {
+  const std::lock_guard lock(mutex_);
   size_t& allowed = shared_bytes_[function];
   if (n_bytes <= std::max(allowed, kPlainShared)) return ok_status();
   allowed = n_bytes;
@@ -192,7 +209,7 @@ Status Device::allow_shared(Function function, size_t n_bytes) {
                "asking for shared memory");
 }
 
-Status Device::run(const Launch& launch, bool after_previous) const {
+Status Device::start(const Launch& launch, Stream stream, bool after_previous) const {
   std::array<LaunchAttribute, 2> attributes{};
   unsigned n_attributes = 0;
   if (after_previous && major_ >= kProgrammaticMajor) {
@@ -211,7 +228,7 @@ Status Device::run(const Launch& launch, bool after_previous) const {
                             .block_y = 1,
                             .block_z = 1,
                             .shared_bytes = launch.shared_bytes,
-                            .stream = stream_,
+                            .stream = stream,
                             .attributes = attributes.data(),
                             .n_attributes = n_attributes};
   void* params[] = {const_cast<std::byte*>(launch.params.data())};
@@ -229,14 +246,24 @@ Status Device::copy_within(DevicePointer to, DevicePointer from, size_t n_bytes)
 }
 Status Device::wait() const { return check(api_.synchronize_stream(stream_), "waiting for the GPU"); }
 
-Result<GraphExec> Device::capture(const std::vector<Launch>& launches) const {
-  if (Status s = check(api_.begin_capture(stream_, kRelaxedCapture), "beginning a capture"); !s.ok()) return s.error();
+Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<Launch>& launches) const {
+  if (Status s = check(api_.begin_capture(stream, kRelaxedCapture), "beginning a capture"); !s.ok()) return s.error();
   Status launched = ok_status();
-  for (size_t i = 0; i < launches.size() && launched.ok(); ++i) launched = run(launches[i], i > 0);
+  for (size_t i = 0; i < launches.size() && launched.ok(); ++i) launched = start(launches[i], stream, i > 0);
   GraphHandle graph = nullptr;
-  const Status ended = check(api_.end_capture(stream_, &graph), "ending a capture");
+  const Status ended = check(api_.end_capture(stream, &graph), "ending a capture");
   if (!launched.ok()) return launched.error();
   if (!ended.ok()) return ended.error();
+  return graph;
+}
+
+// On a stream of its own: what somebody else asked of a shared one would become part of the graph.
+Result<GraphExec> Device::capture(const std::vector<Launch>& launches) const {
+  Stream stream = nullptr;
+  if (Status s = check(api_.create_stream(&stream, kNonBlocking), "making a stream"); !s.ok()) return s.error();
+  const Result<GraphHandle> captured = capture_on(stream, launches);
+  api_.destroy_stream(stream);
+  ZINC_TRY(graph, captured);
   GraphExec exec = nullptr;
   const Status made = check(api_.instantiate(&exec, graph, 0), "making a graph");
   api_.destroy_graph(graph);

@@ -1,5 +1,5 @@
-// One GPU: its memory, its stream, its kernels. Everything this backend asks of the driver goes through here. One
-// thread.
+// One GPU: its memory, its stream, its kernels. Everything this backend asks of the driver goes through here. Any
+// thread: models that answer or are loaded beside each other share it and its stream.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -64,6 +65,7 @@ class Buffer {
  private:
   friend class Device;
   const DriverApi* api_ = nullptr;
+  Context context_ = nullptr;  // whoever frees it may be a thread that has not taken the GPU
   DevicePointer at_ = 0;
   size_t n_bytes_ = 0;
 };
@@ -84,6 +86,7 @@ class PinnedBuffer {
  private:
   friend class Device;
   const DriverApi* api_ = nullptr;
+  Context context_ = nullptr;  // whoever frees it may be a thread that has not taken the GPU
   void* at_ = nullptr;
   size_t n_bytes_ = 0;
 };
@@ -108,6 +111,7 @@ class Device {
   const DriverApi& api() const { return api_; }
   Stream stream() const { return stream_; }
 
+  // A thread's first call. Weights, caches and plans do it themselves where they are made, copied, started and freed.
   Status make_current() const;
   Result<Buffer> allocate(size_t n_bytes, const char* what) const;  // zeroed
   Result<PinnedBuffer> allocate_pinned(size_t n_bytes) const;
@@ -116,17 +120,21 @@ class Device {
   Result<Function> kernel(const KernelProgram& program, const char* name);
   Status allow_shared(Function function, size_t n_bytes);  // dynamic shared memory of its launches
 
-  Status run(const Launch& launch, bool after_previous = false) const;
+  Status run(const Launch& launch) const { return start(launch, stream_, false); }
   Status copy_in(DevicePointer to, const void* from, size_t n_bytes) const;
   Status copy_out(void* to, DevicePointer from, size_t n_bytes) const;
   Status copy_within(DevicePointer to, DevicePointer from, size_t n_bytes) const;
   Status wait() const;  // until all is done
   Status check(Code code, std::string_view what) const;
-  // The launches as one graph, each begun while the one before it ends.
+  // The launches as one graph, each begun while the one before it ends. What others ask of the device meanwhile is no
+  // part of it.
   Result<GraphExec> capture(const std::vector<Launch>& launches) const;
 
  private:
   explicit Device(const DriverApi& api) : api_(api) {}
+  Status start(const Launch& launch, Stream stream, bool after_previous) const;
+  Result<GraphHandle> capture_on(Stream stream, const std::vector<Launch>& launches) const;
+  Status load_missing(std::span<const KernelProgram> programs);  // REQUIRES: mutex_ is held
   const DriverApi& api_;
   Context context_ = nullptr;
   Stream stream_ = nullptr;
@@ -134,6 +142,7 @@ class Device {
   size_t memory_bytes_ = 0;
   int major_ = 0, minor_ = 0, n_multiprocessors_ = 0, max_shared_bytes_ = 0, has_clusters_ = 0;
   KernelSource source_;
+  std::mutex mutex_;                           // of what follows; held while kernels are compiled
   std::map<std::string, Module> modules_;      // by the text of their programs
   std::map<std::string, Function> functions_;  // by that and their names
   std::map<Function, size_t> shared_bytes_;    // allowed so far, where more than every kernel has

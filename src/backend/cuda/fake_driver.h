@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,12 @@ struct FakeDriver {
   bool keeps_bytes = true;  // else memory is only addresses: for models of any size
   size_t free_bytes = size_t{1} << 30;
   int n_allocations = 0, n_copies_in = 0, n_copies_out = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
-  bool is_capturing = false;
+  bool host_fails = false;    // it gives no pinned memory
+  bool copies_fail = false;   // those within the device
+  int n_without_context = 0;  // calls of threads that had not taken the GPU
+  size_t n_streams = 0;
+  Stream capturing = nullptr;                  // takes nothing but launches, which become a graph
+  std::function<void()> on_capture;            // what others do as soon as the next one has begun
   std::vector<FakeLaunch> captured;            // by the capture under way
   std::deque<std::vector<FakeLaunch>> graphs;  // every graph made; never moved
   const std::vector<FakeLaunch>* last_replay = nullptr;
@@ -42,6 +48,7 @@ struct FakeDriver {
   std::deque<FakeFunction> functions;
 
   static FakeDriver& current();
+  static Context& context();  // of this thread
   static const DriverApi& api();
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "backend/cuda/fake_driver.h"
 
@@ -11,6 +12,22 @@ namespace zinc::cuda {
 inline FakeDriver& FakeDriver::current() {
   static FakeDriver driver;
   return driver;
+}
+
+inline Context& FakeDriver::context() {
+  thread_local Context context = nullptr;
+  return context;
+}
+
+inline Code check_context() {
+  constexpr Code kInvalidContext = 201;
+  if (FakeDriver::context()) return kSuccess;
+  return ++FakeDriver::current().n_without_context, kInvalidContext;
+}
+
+inline Code work_on(Stream stream) {
+  constexpr Code kNotWhileCapturing = 900;
+  return stream == FakeDriver::current().capturing ? kNotWhileCapturing : check_context();
 }
 
 inline DriverApi make_fake_api() {
@@ -30,38 +47,47 @@ inline DriverApi make_fake_api() {
     return kSuccess;
   };
   api.device_memory = [](size_t* bytes, int) { return *bytes = size_t{1} << 30, kSuccess; };
-  api.retain_context = [](Context* context, int) { return *context = nullptr, kSuccess; };
-  api.set_context = [](Context) { return kSuccess; };
+  api.retain_context = [](Context* context, int) {
+    return *context = reinterpret_cast<Context>(&FakeDriver::current()), kSuccess;
+  };
+  api.set_context = [](Context context) { return FakeDriver::context() = context, kSuccess; };
   api.memory_info = [](size_t* free, size_t* total) {
     return *free = FakeDriver::current().free_bytes, *total = size_t{1} << 30, kSuccess;
   };
   api.allocate = [](DevicePointer* at, size_t bytes) {
     ++FakeDriver::current().n_allocations;
+    if (const Code code = check_context(); code != kSuccess) return code;
     if (bytes > FakeDriver::current().free_bytes) return kOutOfMemory;
     void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     *at = reinterpret_cast<DevicePointer>(memory);
     return kSuccess;
   };
-  api.free = [](DevicePointer at) { return std::free(reinterpret_cast<void*>(at)), kSuccess; };
+  api.free = [](DevicePointer at) { return std::free(reinterpret_cast<void*>(at)), check_context(); };
   api.allocate_host = [](void** at, size_t bytes) {
-    return ++FakeDriver::current().n_allocations, *at = std::calloc(bytes, 1), kSuccess;
+    if (FakeDriver::current().host_fails) return kOutOfMemory;
+    return ++FakeDriver::current().n_allocations, *at = std::calloc(bytes, 1), check_context();
   };
-  api.free_host = [](void* at) { return std::free(at), kSuccess; };
-  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream) {
-    if (!FakeDriver::current().keeps_bytes) return kSuccess;
+  api.free_host = [](void* at) { return std::free(at), check_context(); };
+  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess || !FakeDriver::current().keeps_bytes) return code;
     return ++FakeDriver::current().n_copies_in, std::memcpy(reinterpret_cast<void*>(to), from, bytes), kSuccess;
   };
-  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream) {
+  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess) return code;
     return ++FakeDriver::current().n_copies_out, std::memcpy(to, reinterpret_cast<void*>(from), bytes), kSuccess;
   };
-  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream) {
+  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream stream) {
+    constexpr Code kUnknown = 999;
+    if (const Code code = work_on(stream); code != kSuccess) return code;
+    if (FakeDriver::current().copies_fail) return kUnknown;
     return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), kSuccess;
   };
-  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream) {
-    if (!FakeDriver::current().keeps_bytes) return kSuccess;
+  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess || !FakeDriver::current().keeps_bytes) return code;
     return std::memset(reinterpret_cast<void*>(at), value, bytes), kSuccess;
   };
   api.load_module = [](Module* module, const void* code) {
+    if (const Code missing = check_context(); missing != kSuccess) return missing;
     *module = reinterpret_cast<Module>(&FakeDriver::current().modules.emplace_back(static_cast<const char*>(code)));
     return kSuccess;
   };
@@ -72,7 +98,7 @@ inline DriverApi make_fake_api() {
   };
   api.set_function_attribute = [](Function, int, int) { return kSuccess; };
   api.launch = [](const LaunchConfig* config, Function function, void** params, void**) {
-    if (!FakeDriver::current().is_capturing) return kSuccess;
+    if (config->stream != FakeDriver::current().capturing) return kSuccess;
     const std::byte* bytes = static_cast<const std::byte*>(params[0]);
     const auto& [kernel, code] = *reinterpret_cast<FakeFunction*>(function);
     FakeDriver::current().captured.push_back({kernel,
@@ -82,21 +108,26 @@ inline DriverApi make_fake_api() {
                                               {bytes, bytes + 1024}});
     return kSuccess;
   };
-  api.create_stream = [](Stream* stream, unsigned) { return *stream = nullptr, kSuccess; };
+  api.create_stream = [](Stream* stream, unsigned) {
+    return *stream = reinterpret_cast<Stream>(++FakeDriver::current().n_streams), kSuccess;
+  };
   api.destroy_stream = [](Stream) { return kSuccess; };
-  api.synchronize_stream = [](Stream) { return ++FakeDriver::current().n_stream_waits, kSuccess; };
+  api.synchronize_stream = [](Stream stream) { return ++FakeDriver::current().n_stream_waits, work_on(stream); };
   api.create_event = [](Event* event, unsigned) {
     return *event = reinterpret_cast<Event>(&FakeDriver::current()), kSuccess;
   };
-  api.destroy_event = [](Event) { return kSuccess; };
-  api.record_event = [](Event, Stream) { return kSuccess; };
-  api.synchronize_event = [](Event) { return ++FakeDriver::current().n_event_waits, kSuccess; };
+  api.destroy_event = [](Event) { return check_context(); };
+  api.record_event = [](Event, Stream stream) { return work_on(stream); };
+  api.synchronize_event = [](Event) { return ++FakeDriver::current().n_event_waits, check_context(); };
   api.elapsed_ms = [](float* ms, Event, Event) { return *ms = 1, kSuccess; };
-  api.begin_capture = [](Stream, unsigned) {
-    return FakeDriver::current().is_capturing = true, FakeDriver::current().captured.clear(), kSuccess;
+  api.begin_capture = [](Stream stream, unsigned) {
+    FakeDriver::current().capturing = stream;
+    FakeDriver::current().captured.clear();
+    if (const auto others = std::exchange(FakeDriver::current().on_capture, {})) others();
+    return kSuccess;
   };
   api.end_capture = [](Stream, GraphHandle* graph) {
-    FakeDriver::current().is_capturing = false;
+    FakeDriver::current().capturing = nullptr;
     *graph = reinterpret_cast<GraphHandle>(&FakeDriver::current().graphs.emplace_back(FakeDriver::current().captured));
     return kSuccess;
   };
@@ -104,8 +135,9 @@ inline DriverApi make_fake_api() {
     return *exec = reinterpret_cast<GraphExec>(graph), kSuccess;
   };
   api.destroy_graph = [](GraphHandle) { return kSuccess; };
-  api.destroy_exec = [](GraphExec) { return kSuccess; };
-  api.launch_graph = [](GraphExec exec, Stream) {
+  api.destroy_exec = [](GraphExec) { return check_context(); };
+  api.launch_graph = [](GraphExec exec, Stream stream) {
+    if (const Code code = work_on(stream); code != kSuccess) return code;
     ++FakeDriver::current().n_replays;
     FakeDriver::current().last_replay = reinterpret_cast<const std::vector<FakeLaunch>*>(exec);
     return kSuccess;

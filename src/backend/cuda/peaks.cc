@@ -35,6 +35,7 @@ double best_time(Device& device, const Launch& launch) {
 
 DevicePeaks measure_device_peaks(Device& device) {
   DevicePeaks peaks;
+  if (!device.make_current().ok()) return peaks;
   const Result<Function> reader = device.kernel({"peaks", ""}, "read_memory");
   const Result<Buffer> bytes = device.allocate(kReadBytes, "measuring");
   const Result<Buffer> sums = device.allocate(sizeof(int), "measuring");

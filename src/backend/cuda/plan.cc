@@ -33,6 +33,7 @@ void fill_draw(const TokenDraw& draw, int* to) {
 
 Result<std::unique_ptr<Plan>> CudaPlan::compile(const Graph& graph, const CudaWeights& weights, CudaCache& cache,
                                                 Device& device, const Bucket& bucket) {
+  if (Status s = device.make_current(); !s.ok()) return s.error();
   std::unique_ptr<CudaPlan> plan(new CudaPlan(graph, cache, device, bucket));
   if (Status s = plan->prepare(weights); !s.ok()) return s.error();
   return std::unique_ptr<Plan>(std::move(plan));
@@ -68,7 +69,8 @@ Status CudaPlan::prepare_flight(Flight& flight) {
 }
 
 CudaPlan::~CudaPlan() {
-  [[maybe_unused]] const Status done = device_.wait();
+  [[maybe_unused]] Status done = device_.make_current();
+  done = device_.wait();
   for (const Variant& variant : variants_) device_.api().destroy_exec(variant.exec);
   for (const Flight& flight : flights_) {
     if (flight.done) device_.api().destroy_event(flight.done);
@@ -88,6 +90,7 @@ void CudaPlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
+  ZINC_CHECK(cache_.has_position(std::ranges::max(in.positions)));
   ZINC_CHECK(in.draws.empty() || (in.draws.size() == in.output_rows.size() && in.draws.size() <= n_seqs));
   ZINC_CHECK(n_started_ - n_waited_ < flights_.size());
 }
@@ -149,7 +152,9 @@ const CudaPlan::Variant& CudaPlan::variant_for(size_t n_tokens, size_t n_outputs
 }
 
 Status CudaPlan::queue(const StepInputs& in, Flight& flight) {
+  if (cache_.failed_copy()) return *cache_.failed_copy();
   if (Status s = device_.make_current(); !s.ok()) return s;
+  if (Status s = reserve_outputs(in, flight); !s.ok()) return s;
   const size_t n_ints = fill_upload(in, flight.upload.as<int>());
   if (Status s = device_.copy_in(room_->upload().address(), flight.upload.as<int>(), n_ints * sizeof(int)); !s.ok()) {
     return s;
@@ -157,7 +162,6 @@ Status CudaPlan::queue(const StepInputs& in, Flight& flight) {
   if (room_->hidden_in().size() > 0) {
     const size_t n_bytes = in.hidden.size_bytes();
     ZINC_CHECK(n_bytes * static_cast<size_t>(bucket_.max_tokens) == room_->hidden_in().size() * in.tokens.size());
-    if (Status s = grow(flight.hidden_in, n_bytes); !s.ok()) return s;
     std::memcpy(flight.hidden_in.as<float>(), in.hidden.data(), n_bytes);
     if (Status s = device_.copy_in(room_->hidden_in().address(), flight.hidden_in.as<float>(), n_bytes); !s.ok()) {
       return s;
@@ -171,18 +175,30 @@ Status CudaPlan::queue(const StepInputs& in, Flight& flight) {
   return queue_outputs(in, flight);
 }
 
-Status CudaPlan::queue_outputs(const StepInputs& in, Flight& flight) {
+// Before anything is begun: a step that there is no memory for leaves nothing behind.
+Status CudaPlan::reserve_outputs(const StepInputs& in, Flight& flight) const {
   flight.n_tokens = in.tokens.size();
   flight.n_outputs = in.output_rows.size();
   flight.n_logits = flight.n_hidden = 0;
+  if (!in.logit_rows.empty()) {
+    flight.n_logits = static_cast<size_t>(graph_.info(graph_.logits()).shape.elems()) * in.logit_rows.size();
+  }
+  if (in.wants_hidden) {
+    ZINC_CHECK(bool(graph_.hidden()));
+    flight.n_hidden = flight.n_tokens * static_cast<size_t>(graph_.info(graph_.hidden()).shape.elems());
+  }
+  if (Status s = grow(flight.hidden_in, in.hidden.size_bytes()); !s.ok()) return s;
+  if (Status s = grow(flight.logits, flight.n_logits * sizeof(float)); !s.ok()) return s;
+  return grow(flight.hidden, flight.n_hidden * sizeof(float));
+}
+
+Status CudaPlan::queue_outputs(const StepInputs& in, Flight& flight) {
   if (flight.n_outputs > 0) {
     const size_t n_bytes = flight.n_outputs * sizeof(int);
     if (Status s = device_.copy_out(flight.sampled.as<int>(), room_->sampled().address(), n_bytes); !s.ok()) return s;
   }
   if (!in.logit_rows.empty()) {
-    const size_t vocab = static_cast<size_t>(graph_.info(graph_.logits()).shape.elems());
-    flight.n_logits = vocab * in.logit_rows.size();
-    if (Status s = grow(flight.logits, flight.n_logits * sizeof(float)); !s.ok()) return s;
+    const size_t vocab = flight.n_logits / in.logit_rows.size();
     for (size_t i = 0; i < in.logit_rows.size();) {  // neighbouring rows in one copy
       size_t n = 1;
       while (i + n < in.logit_rows.size() && in.logit_rows[i + n] == in.logit_rows[i] + static_cast<int>(n)) ++n;
@@ -196,11 +212,8 @@ Status CudaPlan::queue_outputs(const StepInputs& in, Flight& flight) {
     }
   }
   if (in.wants_hidden) {
-    ZINC_CHECK(bool(graph_.hidden()));
-    flight.n_hidden = flight.n_tokens * static_cast<size_t>(graph_.info(graph_.hidden()).shape.elems());
-    const size_t n_bytes = flight.n_hidden * sizeof(float);
-    if (Status s = grow(flight.hidden, n_bytes); !s.ok()) return s;
     const DevicePointer from = reinterpret_cast<DevicePointer>(room_->floats(graph_.hidden()));
+    const size_t n_bytes = flight.n_hidden * sizeof(float);
     if (Status s = device_.copy_out(flight.hidden.as<float>(), from, n_bytes); !s.ok()) return s;
   }
   return device_.check(device_.api().record_event(flight.done, device_.stream()), "ending a step");
@@ -209,14 +222,19 @@ Status CudaPlan::queue_outputs(const StepInputs& in, Flight& flight) {
 void CudaPlan::start(const StepInputs& inputs) {
   check(inputs);
   Flight& flight = flights_[n_started_++ % flights_.size()];
+  flight.error.reset();
   if (error_) return;
-  if (Status s = queue(inputs, flight); !s.ok()) error_ = s.error();
+  const Status queued = queue(inputs, flight);
+  if (queued.ok()) return;
+  flight.error = queued.error();
+  if (queued.error().code == ErrorCode::device_lost) error_ = queued.error();
 }
 
 Result<StepOutput> CudaPlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
   const Flight& flight = flights_[n_waited_++ % flights_.size()];
   if (error_) return *error_;
+  if (flight.error) return *flight.error;
   if (Status s = device_.check(device_.api().synchronize_event(flight.done), "a step"); !s.ok()) {
     error_ = s.error();
     return *error_;

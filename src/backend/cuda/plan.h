@@ -30,6 +30,7 @@ class CudaPlan final : public Plan {
     PinnedBuffer upload, hidden_in, sampled, logits, hidden;
     Event done = nullptr;
     size_t n_tokens = 0, n_outputs = 0, n_logits = 0, n_hidden = 0;
+    std::optional<Error> error;  // why it was not begun
   };
 
   CudaPlan(const Graph& graph, CudaCache& cache, Device& device, const Bucket& bucket)
@@ -40,6 +41,7 @@ class CudaPlan final : public Plan {
   size_t fill_upload(const StepInputs& in, int* to) const;  // ints used
   const Variant& variant_for(size_t n_tokens, size_t n_outputs) const;
   Status queue(const StepInputs& in, Flight& flight);
+  Status reserve_outputs(const StepInputs& in, Flight& flight) const;
   Status queue_outputs(const StepInputs& in, Flight& flight);
   Status grow(PinnedBuffer& buffer, size_t n_bytes) const;
 
@@ -51,7 +53,7 @@ class CudaPlan final : public Plan {
   std::vector<Variant> variants_;
   std::array<Flight, 2> flights_;  // of step k at k % 2
   size_t n_started_ = 0, n_waited_ = 0;
-  std::optional<Error> error_;  // the first; every later step fails with it
+  std::optional<Error> error_;  // the device is lost: every later step fails with it
   std::vector<float> kept_;     // with Bucket::keep_values: all activations of the last finished step
   size_t kept_tokens_ = 0, kept_outputs_ = 0;
 };

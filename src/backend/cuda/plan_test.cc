@@ -118,6 +118,56 @@ TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_c
   EXPECT_TRUE(is_early);
 }
 
+TEST_F(CudaPlanTest, a_model_that_answers_works_on_while_another_is_compiled) {
+  const Bucket bucket{.max_tokens = 16, .max_seqs = 2, .max_outputs = 16};
+  const std::unique_ptr<Plan> answers = compile(bucket);
+  const size_t n_launches = fake().graphs.front().size();
+  const size_t first = fake().graphs.size();
+  fake().on_capture = [&] {
+    const Launch launch{.function = reinterpret_cast<Function>(&fake().functions.front())};
+    EXPECT_TRUE(device_->run(launch).ok());
+    start(*answers, 0, 5);
+  };
+  const std::unique_ptr<Plan> other = compile(bucket);
+  const Result<StepOutput> output = answers->wait();
+  EXPECT_TRUE(output.ok()) << output.error().message;
+  EXPECT_EQ(fake().graphs[first].size(), n_launches) << "nothing of the other model's";
+}
+
+TEST_F(CudaPlanTest, every_thread_that_uses_the_gpu_takes_it_first) {
+  std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  const auto on_new_thread = [](const std::function<void()>& work) { std::thread(work).join(); };
+  std::vector<std::byte> page(cache_->page_bytes(0));
+  on_new_thread([&] { cache_->copy_page(0, 3, 4); });
+  on_new_thread([&] { cache_->copy_state(0, 1); });
+  on_new_thread([&] { EXPECT_TRUE(cache_->read_page(0, 4, page).ok()); });
+  on_new_thread([&] { EXPECT_TRUE(cache_->write_page(0, 5, page).ok()); });
+  on_new_thread([&] {
+    start(*plan, 0, 5);
+    EXPECT_TRUE(plan->wait().ok());
+  });
+  on_new_thread([&] {
+    const Graph* const graph = &graph_;
+    EXPECT_TRUE(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).ok());
+  });
+  on_new_thread([&] { compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16}); });
+  on_new_thread([&] { plan.reset(); });
+  on_new_thread([&] { cache_.reset(); });
+  on_new_thread([&] { weights_.reset(); });
+  EXPECT_EQ(fake().n_without_context, 0);
+}
+
+TEST_F(CudaPlanTest, a_copy_that_failed_is_told_by_the_next_step) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  fake().copies_fail = true;
+  cache_->copy_page(0, 3, 4);
+  fake().copies_fail = false;
+  start(*plan, 0, 5);
+  const Result<StepOutput> output = plan->wait();
+  ASSERT_FALSE(output.ok());
+  EXPECT_NE(output.error().message.find("copying on the GPU failed"), std::string::npos) << output.error().message;
+}
+
 TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
   std::unique_ptr<Device> first = std::move(device_);  // weights are its
   int number = 0;                                      // of the KvFormat
@@ -144,6 +194,38 @@ TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
     cache_.reset();
   }
   device_ = std::move(first);
+}
+
+TEST_F(CudaPlanTest, a_step_without_memory_is_not_begun_and_the_next_one_runs) {
+  const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
+  const int n_replays = fake().n_replays;
+  fake().host_fails = true;
+  start(*plan, 0, 5, {0, 0});  // more rows of logits than there is room for yet
+  const Result<StepOutput> output = plan->wait();
+  ASSERT_FALSE(output.ok());
+  EXPECT_EQ(output.error().code, ErrorCode::out_of_memory);
+  EXPECT_EQ(fake().n_replays, n_replays);
+  fake().host_fails = false;
+  start(*plan, 0, 5, {0, 0});
+  EXPECT_TRUE(plan->wait().ok());
+  EXPECT_EQ(fake().n_replays, n_replays + 1);
+}
+
+TEST_F(CudaPlanTest, attention_takes_room_for_one_sequence_and_its_window) {
+  const auto chunks_of_layers = [&](int max_length) {
+    const CacheSizes sizes{.n_pages = {2000, 2000}, .max_length = max_length, .kv_format = find_format("f16")};
+    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+    const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
+    std::vector<int> n_chunks;
+    for (const FakeLaunch& launch : fake().graphs.back()) {
+      if (launch.kernel == "attend_one")
+        n_chunks.push_back(params_of<simt::AttendOneParams>(launch).attention.n_chunks);
+    }
+    return n_chunks;
+  };
+  EXPECT_EQ(chunks_of_layers(1024), (std::vector<int>{4, 2}));
+  EXPECT_EQ(chunks_of_layers(1025), (std::vector<int>{5, 2}));
+  EXPECT_EQ(chunks_of_layers(0), (std::vector<int>{250, 2}));
 }
 
 TEST_F(CudaPlanTest, keys_and_values_that_cannot_be_kept_so_are_refused_with_what_can) {

@@ -166,10 +166,10 @@ simt::ExpertTiles Room::expert_tiles() const {
 }
 
 int Room::n_chunks(int layer) const {
-  const int group = cache_.kv_layer(layer).group, window = cache_.window(group);
-  const int all = (cache_.n_pages(group) * kPageTokens + simt::kChunkPositions - 1) / simt::kChunkPositions;
+  const int group = cache_.kv_layer(layer).group;
+  const int all = (cache_.n_seen(group) + simt::kChunkPositions - 1) / simt::kChunkPositions;
   // A window's oldest and newest position may both lie inside a chunk.
-  return window > 0 ? (window + simt::kChunkPositions - 1) / simt::kChunkPositions + 1 : std::max(1, all);
+  return cache_.window(group) > 0 ? all + 1 : std::max(1, all);
 }
 
 // Forms whose lives do not overlap share memory: first fit over places that are free when a form is made.

@@ -70,6 +70,7 @@ struct CudaWeights::Staging {
 
 Result<std::unique_ptr<CudaWeights>> CudaWeights::upload(std::span<const Graph* const> graphs, Device& device,
                                                          ThreadPool& threads, const DoneWith& done_with) {
+  if (Status s = device.make_current(); !s.ok()) return s.error();
   auto weights = std::make_unique<CudaWeights>();
   Staging staging(device);
   for (const Graph* graph : graphs) {

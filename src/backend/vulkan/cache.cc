@@ -70,6 +70,7 @@ Result<std::unique_ptr<VulkanCache>> VulkanCache::allocate(std::span<const Layer
     cache->state_bytes_ += static_cast<size_t>(floats) * sizeof(float);
   }
   cache->n_slots_ = sizes.n_slots;
+  cache->max_length_ = sizes.max_length;
   const size_t n_slots = static_cast<size_t>(sizes.n_slots);
   ZINC_TRY(states, device.allocate(cache->state_bytes_ * n_slots, "recurrent states"));
   ZINC_TRY(sampled, device.allocate(n_slots * sizeof(int), "sampled tokens"));
@@ -86,6 +87,12 @@ VulkanCache::~VulkanCache() {
 size_t VulkanCache::checked(int group, PageId page) const {
   ZINC_CHECK(page >= 0 && page < n_pages(group));
   return static_cast<size_t>(page);
+}
+
+int VulkanCache::n_seen(int group) const {
+  int n = n_pages(group) * kPageTokens;
+  if (max_length_ > 0) n = std::min(n, max_length_);
+  return window(group) > 0 ? std::min(n, window(group)) : n;
 }
 
 KvLayer VulkanCache::kv_layer(int layer) const {
@@ -109,10 +116,14 @@ Address VulkanCache::delta_states(int layer) const {
   return conv_states(layer) + static_cast<size_t>(n) * sizeof(float);
 }
 
-// A failed copy means a lost device: the next step reports it.
+void VulkanCache::copy(const std::function<void(VkCommandBuffer)>& commands) {
+  const Result<Ticket> copied = device_->run(commands);
+  if (!copied.ok() && !failed_copy_) failed_copy_ = copied.error();
+}
+
 void VulkanCache::copy_page(int group, PageId from, PageId to) {
   const size_t from_page = checked(group, from), to_page = checked(group, to);
-  [[maybe_unused]] const Result<Ticket> copied = device_->run([&](VkCommandBuffer c) {
+  copy([&](VkCommandBuffer c) {
     for (int layer : groups_[static_cast<size_t>(group)].layers) {
       const Place& place = places_[static_cast<size_t>(layer)];
       const VkBufferCopy part{from_page * place.page_bytes, to_page * place.page_bytes, place.page_bytes};
@@ -125,7 +136,7 @@ void VulkanCache::copy_state(int from_slot, int to_slot) {
   ZINC_CHECK(from_slot >= 0 && from_slot < n_slots_ && to_slot >= 0 && to_slot < n_slots_);
   if (from_slot == to_slot) return;
   const size_t from = static_cast<size_t>(from_slot), to = static_cast<size_t>(to_slot);
-  [[maybe_unused]] const Result<Ticket> copied = device_->run([&](VkCommandBuffer c) {
+  copy([&](VkCommandBuffer c) {
     const VkBufferCopy state{from * state_bytes_, to * state_bytes_, state_bytes_};
     if (state_bytes_ > 0) device_->api().CmdCopyBuffer(c, states_.handle(), states_.handle(), 1, &state);
     const VkBufferCopy token{from * sizeof(int), to * sizeof(int), sizeof(int)};

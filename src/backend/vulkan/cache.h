@@ -3,6 +3,7 @@
 // ([heads, k_dim, v_dim]), and the token sampled last.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -26,11 +27,14 @@ class VulkanCache final : public CacheMemory {
   Status read_state(int slot, std::span<std::byte> out) override;
   Status write_state(int slot, std::span<const std::byte> in) override;
 
+  const std::optional<Error>& failed_copy() const { return failed_copy_; }  // the first; steps fail with it
   KvKind kv_kind() const { return kv_kind_; }
   int n_groups() const { return static_cast<int>(groups_.size()); }
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
   int n_slots() const { return n_slots_; }
   int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
+  int n_seen(int group) const;  // positions that one row sees, at most
+  bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   KvLayer kv_layer(int layer) const;
   Address conv_states(int layer) const;   // of slot 0
   Address delta_states(int layer) const;  // likewise
@@ -50,15 +54,17 @@ class VulkanCache final : public CacheMemory {
     std::vector<int> layers;
   };
   size_t checked(int group, PageId page) const;
+  void copy(const std::function<void(VkCommandBuffer)>& commands);
 
   Device* device_ = nullptr;
   std::vector<LayerCache> layers_;
   std::vector<Place> places_;
   std::vector<Group> groups_;
   KvKind kv_kind_ = kKvF16;
-  int n_slots_ = 0;
+  int n_slots_ = 0, max_length_ = 0;
   size_t state_bytes_ = 0;
   Buffer states_, last_sampled_;
+  std::optional<Error> failed_copy_;
 };
 
 }  // namespace zinc::vulkan

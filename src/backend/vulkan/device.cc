@@ -90,6 +90,8 @@ Buffer::~Buffer() {
 Result<Device*> Device::shared(std::string_view name) {
   // Never destroyed: at the end of the process a driver may be gone before us.
   static auto& kept = *new std::map<VkPhysicalDevice, std::unique_ptr<Device>>();
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   ZINC_TRY(instance, load_instance());
   ZINC_TRY(physical, choose(*instance, name));
   std::unique_ptr<Device>& device = kept[physical];
@@ -264,6 +266,7 @@ Device::~Device() {
   if (!api_.DestroyDevice) return;
   if (last_ticket_ > 0) api_.DeviceWaitIdle(device_);
   staging_ = Buffer();
+  readback_ = Buffer();
   for (const auto& [key, pipeline] : pipelines_) api_.DestroyPipeline(device_, pipeline, nullptr);
   if (pipeline_cache_) api_.DestroyPipelineCache(device_, pipeline_cache_, nullptr);
   if (layout_) api_.DestroyPipelineLayout(device_, layout_, nullptr);
@@ -278,6 +281,21 @@ Status Device::check(VkResult code, std::string_view what) const {
   const bool is_memory = code == VK_ERROR_OUT_OF_DEVICE_MEMORY || code == VK_ERROR_OUT_OF_HOST_MEMORY;
   return fail(is_memory ? ErrorCode::out_of_memory : ErrorCode::device_lost, "{}: {} failed: {} (Vulkan result {})",
               capabilities_.name, what, result_name(code), static_cast<int>(code));
+}
+
+Counters Device::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+void Device::count(size_t Counters::*what) {
+  const std::lock_guard lock(mutex_);
+  ++(counters_.*what);
+}
+
+void Device::count_host_time(uint64_t ns) {
+  const std::lock_guard lock(mutex_);
+  counters_.host_ns += ns;
 }
 
 // ---- memory ----
@@ -349,7 +367,7 @@ Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory ki
                 capabilities_.name, n_bytes, what, free_bytes(), capabilities_.device_memory_bytes);
   }
   if (Status s = check(taken, what); !s.ok()) return s.error();
-  ++counters_.n_allocations;
+  count(&Counters::n_allocations);
   if (Status s = check(api_.BindBufferMemory(device_, buffer.buffer_, buffer.memory_, 0), what); !s.ok()) {
     return s.error();
   }
@@ -374,14 +392,22 @@ Result<Ticket> Device::copy(const Buffer& from, size_t from_at, const Buffer& to
 }
 
 Status Device::read(const Buffer& from, size_t at, std::span<std::byte> out) {
-  ZINC_TRY(staging, allocate(std::max<size_t>(1, out.size()), "reading", Memory::readback));
-  ZINC_TRY(ticket, copy(from, at, staging, 0, out.size()));
-  if (Status s = wait(ticket); !s.ok()) return s;
-  std::memcpy(out.data(), staging.as<std::byte>(), out.size());
+  const std::lock_guard lock(staging_mutex_);
+  if (readback_.size() == 0) {
+    ZINC_TRY(readback, allocate(kStagingBytes, "reading", Memory::readback));
+    readback_ = std::move(readback);
+  }
+  for (size_t done = 0; done < out.size(); done += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, out.size() - done);
+    ZINC_TRY(ticket, copy(from, at + done, readback_, 0, n));
+    if (Status s = wait(ticket); !s.ok()) return s;
+    std::memcpy(out.data() + done, readback_.as<std::byte>(), n);
+  }
   return ok_status();
 }
 
 Status Device::write(const Buffer& to, size_t at, std::span<const std::byte> in) {
+  const std::lock_guard lock(staging_mutex_);
   if (staging_.size() == 0) {
     ZINC_TRY(staging, allocate(kStagingBytes, "writing", Memory::upload));
     staging_ = std::move(staging);
@@ -442,7 +468,7 @@ Status Device::write_commands(VkCommandBuffer commands, VkCommandBufferUsageFlag
   return check(api_.EndCommandBuffer(commands), "recording");
 }
 
-Result<VkCommandBuffer> Device::record(const std::function<void(VkCommandBuffer)>& write) {
+Result<VkCommandBuffer> Device::make_commands() {
   VkCommandBufferAllocateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
   info.commandPool = commands_;
@@ -450,14 +476,28 @@ Result<VkCommandBuffer> Device::record(const std::function<void(VkCommandBuffer)
   info.commandBufferCount = 1;
   VkCommandBuffer commands = VK_NULL_HANDLE;
   if (Status s = check(api_.AllocateCommandBuffers(device_, &info, &commands), "recording"); !s.ok()) return s.error();
+  return commands;
+}
+
+Result<VkCommandBuffer> Device::record(const std::function<void(VkCommandBuffer)>& write) {
+  const std::lock_guard lock(mutex_);
+  ZINC_TRY(commands, make_commands());
   ++counters_.n_recordings;
   if (Status s = write_commands(commands, 0, write); !s.ok()) return s.error();
   return commands;
 }
 
-void Device::free_commands(VkCommandBuffer commands) { api_.FreeCommandBuffers(device_, commands_, 1, &commands); }
+void Device::free_commands(VkCommandBuffer commands) {
+  const std::lock_guard lock(mutex_);
+  api_.FreeCommandBuffers(device_, commands_, 1, &commands);
+}
 
 Result<Ticket> Device::submit(std::span<const VkCommandBuffer> commands) {
+  const std::lock_guard lock(mutex_);
+  return submit_locked(commands);
+}
+
+Result<Ticket> Device::submit_locked(std::span<const VkCommandBuffer> commands) {
   const Ticket ticket = last_ticket_ + 1;
   VkTimelineSemaphoreSubmitInfo values{};
   values.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
@@ -478,29 +518,36 @@ Result<Ticket> Device::submit(std::span<const VkCommandBuffer> commands) {
   return ticket;
 }
 
-Result<Ticket> Device::run(const std::function<void(VkCommandBuffer)>& write) {
-  auto oldest = std::ranges::min_element(passing_, {}, &Passing::ticket);
+// The caller's alone until it is put back: its ticket is waited for without the lock.
+Result<Device::Passing> Device::take_passing() {
+  const std::lock_guard lock(mutex_);
   if (passing_.size() < kMaxPassing) {
-    VkCommandBufferAllocateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-    info.commandPool = commands_;
-    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-    info.commandBufferCount = 1;
-    Passing one;
-    if (Status s = check(api_.AllocateCommandBuffers(device_, &info, &one.commands), "recording"); !s.ok()) {
-      return s.error();
-    }
-    passing_.push_back(one);
-    oldest = passing_.end() - 1;
-  } else if (Status s = wait(oldest->ticket); !s.ok()) {
-    return s.error();
+    ZINC_TRY(commands, make_commands());
+    return Passing{commands, 0};
   }
-  if (Status s = write_commands(oldest->commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, write); !s.ok()) {
-    return s.error();
-  }
-  ZINC_TRY(ticket, submit({&oldest->commands, 1}));
-  oldest->ticket = ticket;
+  const Passing oldest = passing_.front();
+  passing_.pop_front();
+  return oldest;
+}
+
+Result<Ticket> Device::run(const std::function<void(VkCommandBuffer)>& write) {
+  ZINC_TRY(passing, take_passing());
+  Status ready = wait(passing.ticket);
+  const std::lock_guard lock(mutex_);
+  if (ready.ok()) ready = write_commands(passing.commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, write);
+  const Result<Ticket> ticket = ready.ok() ? submit_locked({&passing.commands, 1}) : ready.error();
+  if (ticket.ok()) passing.ticket = ticket.value();
+  passing_.push_back(passing);
   return ticket;
+}
+
+Status Device::wait_all() {
+  Ticket last = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    last = last_ticket_;
+  }
+  return wait(last);
 }
 
 Status Device::wait(Ticket ticket) {

@@ -1,11 +1,14 @@
 // One Vulkan device: its memory, its queue, its pipelines. Everything this backend asks of the driver goes through
-// here. Work is submitted in order to one queue; a ticket is a value of its timeline. One thread.
+// here. Work is submitted in order to one queue; a ticket is a value of its timeline. Any thread: models that answer or
+// are loaded beside each other share it. Nobody who submits waits for somebody else's work, files or compiling.
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -97,8 +100,8 @@ class Device {
   bool has_timestamps() const { return has_timestamps_; }
   const DeviceApi& api() const { return api_; }
   VkDevice handle() const { return device_; }
-  const Counters& counters() const { return counters_; }
-  void count_host_time(uint64_t ns) { counters_.host_ns += ns; }
+  Counters counters() const;
+  void count_host_time(uint64_t ns);
   size_t free_bytes() const;
 
   Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind = Memory::device);  // zeroed
@@ -115,7 +118,7 @@ class Device {
   Result<Ticket> submit(std::span<const VkCommandBuffer> commands);
   Result<Ticket> run(const std::function<void(VkCommandBuffer)>& commands);  // recorded for this once
   Status wait(Ticket ticket);
-  Status wait_all() { return wait(last_ticket_); }
+  Status wait_all();  // for all that was submitted when it was called
 
   // After all work before, before all work behind.
   Result<Ticket> copy(const Buffer& from, size_t from_at, const Buffer& to, size_t to_at, size_t n_bytes);
@@ -142,6 +145,10 @@ class Device {
   Status self_test();
   Status test_order();
   int memory_type(uint32_t allowed, Memory kind) const;
+  void count(size_t Counters::*what);
+  Result<VkCommandBuffer> make_commands();                                  // REQUIRES: mutex_ is held
+  Result<Ticket> submit_locked(std::span<const VkCommandBuffer> commands);  // likewise
+  Result<Passing> take_passing();
   Status write_commands(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
                         const std::function<void(VkCommandBuffer)>& write);
 
@@ -152,19 +159,25 @@ class Device {
   VkDevice device_ = VK_NULL_HANDLE;
   DeviceApi api_;
   uint32_t queue_family_ = 0;
-  VkQueue queue_ = VK_NULL_HANDLE;
-  VkCommandPool commands_ = VK_NULL_HANDLE;
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   VkDescriptorSetLayout set_layout_ = VK_NULL_HANDLE;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache pipeline_cache_ = VK_NULL_HANDLE;
-  std::map<KernelKey, VkPipeline> pipelines_;
-  std::vector<Passing> passing_;
-  Buffer staging_;
-  Ticket last_ticket_ = 0;
   bool starts_in_order_ = false, has_timestamps_ = false;
+
+  mutable std::mutex mutex_;  // of what follows; held for no longer than recording takes
+  VkQueue queue_ = VK_NULL_HANDLE;
+  VkCommandPool commands_ = VK_NULL_HANDLE;
+  std::deque<Passing> passing_;  // the oldest first
+  Ticket last_ticket_ = 0;
   Counters counters_;
+
+  mutable std::mutex pipelines_mutex_;  // held while a kernel is compiled; taken before mutex_
+  std::map<KernelKey, VkPipeline> pipelines_;
   mutable size_t n_kept_ = 0;
+
+  std::mutex staging_mutex_;  // held until the device has read or written it; taken before mutex_
+  Buffer staging_, readback_;
   friend class Buffer;
 };
 

@@ -36,7 +36,7 @@ Result<BlockSet> Device::describe(const Buffer& params, const Buffer& steps) {
     api_.DestroyDescriptorPool(device_, pool, nullptr);
     return s.error();
   }
-  ++counters_.n_descriptor_sets;
+  count(&Counters::n_descriptor_sets);
   const std::array<VkDescriptorBufferInfo, 2> blocks = {
       {{params.handle(), 0, kBlockBytes}, {steps.handle(), 0, kBlockBytes}}};
   std::array<VkWriteDescriptorSet, 2> writes{};
@@ -53,6 +53,7 @@ Result<BlockSet> Device::describe(const Buffer& params, const Buffer& steps) {
 }
 
 Result<VkPipeline> Device::pipeline(const KernelKey& key) {
+  const std::lock_guard lock(pipelines_mutex_);
   if (const auto found = pipelines_.find(key); found != pipelines_.end()) return found->second;
   ZINC_TRY(made, compile(key, 0));
   pipelines_.emplace(key, made);
@@ -104,9 +105,9 @@ Result<VkPipeline> Device::compile(const KernelKey& key, VkPipelineCreateFlags f
   const VkResult code = api_.CreateComputePipelines(device_, pipeline_cache_, 1, &info, nullptr, &made);
   api_.DestroyShaderModule(device_, module, nullptr);
   if (Status s = check(code, what); !s.ok()) return s.error();
-  ++counters_.n_pipelines;
+  count(&Counters::n_pipelines);
   const bool was_kept = (feedback.flags & VK_PIPELINE_CREATION_FEEDBACK_APPLICATION_PIPELINE_CACHE_HIT_BIT) != 0;
-  if (!was_kept) ++counters_.n_compiled;
+  if (!was_kept) count(&Counters::n_compiled);
   return made;
 }
 
@@ -134,8 +135,10 @@ Status Device::load_pipelines() {
 }
 
 void Device::keep_pipelines() const {
-  if (kept_caches_folder().empty() || counters_.n_compiled == n_kept_) return;
-  n_kept_ = counters_.n_compiled;
+  const std::lock_guard lock(pipelines_mutex_);
+  const size_t n_compiled = counters().n_compiled;
+  if (kept_caches_folder().empty() || n_compiled == n_kept_) return;
+  n_kept_ = n_compiled;
   size_t n_bytes = 0;
   if (api_.GetPipelineCacheData(device_, pipeline_cache_, &n_bytes, nullptr) != VK_SUCCESS) return;
   std::string bytes(n_bytes, '\0');

@@ -155,6 +155,7 @@ void VulkanPlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
+  ZINC_CHECK(cache_.has_position(std::ranges::max(in.positions)));
   ZINC_CHECK(n_started_ - n_waited_ < flights_.size());
 }
 
@@ -221,6 +222,7 @@ Result<VulkanPlan::Variant*> VulkanPlan::variant_for(size_t n_tokens, size_t n_o
 }
 
 Status VulkanPlan::queue(const StepInputs& in, size_t index) {
+  if (cache_.failed_copy()) return *cache_.failed_copy();
   Flight& flight = flights_[index];
   fill_upload(in, flight.upload.as<int>());
   fill_pages(in, flight.upload.as<int>());
@@ -232,7 +234,7 @@ Status VulkanPlan::queue(const StepInputs& in, size_t index) {
   flight.n_outputs = in.output_rows.size();
   flight.n_logits = flight.n_hidden = 0;
   ZINC_TRY(variant, variant_for(in.tokens.size(), in.output_rows.size()));
-  flight.upload.as<uint32_t>()[kStepNumber] = ++variant->recorded->n_runs;
+  flight.upload.as<uint32_t>()[kStepNumber] = variant->recorded->n_runs + 1;
   std::array<VkCommandBuffer, 3> commands = {variant->recorded->commands[index]};
   size_t n_commands = 1;
   if (!in.logit_rows.empty()) {
@@ -250,15 +252,21 @@ Status VulkanPlan::queue(const StepInputs& in, size_t index) {
   }
   ZINC_TRY(ticket, device_.submit(std::span(commands).first(n_commands)));
   flight.ticket = ticket;
+  ++variant->recorded->n_runs;  // of steps that ran: kernels count them too
   return ok_status();
 }
 
 void VulkanPlan::start(const StepInputs& inputs) {
   check(inputs);
   const size_t index = n_started_++ % kFlights;
+  Flight& flight = flights_[index];
+  flight.error.reset();
   if (error_) return;
   const auto begin = std::chrono::steady_clock::now();
-  if (Status s = queue(inputs, index); !s.ok()) error_ = s.error();
+  if (Status s = queue(inputs, index); !s.ok()) {
+    flight.error = s.error();
+    if (s.error().code == ErrorCode::device_lost) error_ = s.error();
+  }
   const auto took = std::chrono::steady_clock::now() - begin;
   device_.count_host_time(static_cast<uint64_t>(std::chrono::nanoseconds(took).count()));
 }
@@ -267,6 +275,7 @@ Result<StepOutput> VulkanPlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
   const Flight& flight = flights_[n_waited_++ % kFlights];
   if (error_) return *error_;
+  if (flight.error) return *flight.error;
   if (Status s = device_.wait(flight.ticket); !s.ok()) {
     error_ = s.error();
     return *error_;

@@ -40,6 +40,7 @@ class VulkanPlan final : public Plan {
     Buffer upload, hidden_in, sampled, logits, hidden;
     Ticket ticket = 0;
     size_t n_tokens = 0, n_outputs = 0, n_logits = 0, n_hidden = 0;
+    std::optional<Error> error;  // why it was not begun
   };
 
   VulkanPlan(const Graph& graph, const VulkanWeights& weights, VulkanCache& cache, Device& device, const Bucket& bucket)
@@ -69,7 +70,7 @@ class VulkanPlan final : public Plan {
   std::optional<Recorded> logits_copy_, hidden_copy_;
   std::array<Flight, kFlights> flights_;  // of step k at k % 2
   size_t n_started_ = 0, n_waited_ = 0;
-  std::optional<Error> error_;  // the first; every later step fails with it
+  std::optional<Error> error_;  // the device is lost: every later step fails with it
   std::vector<float> kept_;     // with Bucket::keep_values: all activations of the last finished step
   size_t kept_tokens_ = 0, kept_outputs_ = 0;
 };

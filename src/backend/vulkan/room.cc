@@ -149,10 +149,10 @@ ExpertTiles Room::expert_tiles() const {
 }
 
 int Room::n_chunks(int layer) const {
-  const int group = cache_.kv_layer(layer).group, window = cache_.window(group);
-  const int all = (cache_.n_pages(group) * kPageTokens + kChunkPositions - 1) / kChunkPositions;
+  const int group = cache_.kv_layer(layer).group;
+  const int all = (cache_.n_seen(group) + kChunkPositions - 1) / kChunkPositions;
   // A window's oldest and newest position may both lie inside a chunk.
-  return window > 0 ? (window + kChunkPositions - 1) / kChunkPositions + 1 : std::max(1, all);
+  return cache_.window(group) > 0 ? all + 1 : std::max(1, all);
 }
 
 // Forms whose lives do not overlap share memory: first fit over places that are free when a form is made.

@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include <algorithm>
+#include <set>
+#include <thread>
 
 #include "backend/vulkan/device.h"
 #include "backend/vulkan/kernels.h"
@@ -58,13 +60,16 @@ TEST(VulkanDevice, a_backend_with_one_device_refuses_a_name) {
 TEST(VulkanDevice, bytes_come_back_as_they_were_written) {
   if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
   Device& device = *Device::shared("llvmpipe").value();
-  std::vector<std::byte> bytes(3 << 20);
+  std::vector<std::byte> bytes(20 << 20);  // more than is staged at once
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 >> 3);
   const Buffer buffer = std::move(device.allocate(bytes.size() + 64, "a test").value());
   ASSERT_TRUE(device.write(buffer, 64, bytes).ok());
   std::vector<std::byte> back(bytes.size());
   ASSERT_TRUE(device.read(buffer, 64, back).ok());
   EXPECT_TRUE(back == bytes);
+  const size_t n_allocations = device.counters().n_allocations;
+  ASSERT_TRUE(device.read(buffer, 64, back).ok());
+  EXPECT_EQ(device.counters().n_allocations, n_allocations) << "what is read comes through memory that is kept";
   const Result<Buffer> huge = device.allocate(size_t{1} << 50, "a test");
   ASSERT_FALSE(huge.ok());
   EXPECT_EQ(huge.error().code, ErrorCode::out_of_memory);
@@ -103,8 +108,46 @@ TEST(VulkanDevice, its_memory_is_read_at_a_speed) {
   EXPECT_LT(rate, 1e14);
 }
 
+// A buffer written, added to and read, as models do that are loaded and used beside each other.
+std::vector<Ticket> use_memory(Device& device, int number, int n_rounds, int* n_wrong) {
+  std::vector<Ticket> tickets;
+  for (int round = 0; round < n_rounds; ++round) {
+    const std::vector<int> numbers(1000, number + round);
+    const size_t n_bytes = numbers.size() * sizeof(int);
+    const Buffer first = std::move(device.allocate(n_bytes, "a test").value());
+    const Buffer second = std::move(device.allocate(n_bytes, "a test").value());
+    std::vector<int> back(numbers.size());
+    const Status written = device.write(first, 0, std::as_bytes(std::span(numbers)));
+    const Result<Ticket> copied = device.copy(first, 0, second, 0, n_bytes);
+    const Status read = device.read(second, 0, std::as_writable_bytes(std::span(back)));
+    if (!written.ok() || !copied.ok() || !read.ok() || back != numbers) ++*n_wrong;
+    if (copied.ok()) tickets.push_back(copied.value());
+  }
+  return tickets;
+}
+
+TEST(VulkanDevice, threads_that_share_it_get_what_each_asked_for) {
+  if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
+  Device& device = *Device::shared("llvmpipe").value();
+  constexpr int kThreads = 4, kRounds = 200;
+  std::array<std::vector<Ticket>, kThreads> tickets;
+  std::array<int, kThreads> n_wrong{};
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back(
+        [&, i] { tickets[i] = use_memory(device, static_cast<int>(i) * kRounds, kRounds, &n_wrong[i]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::set<Ticket> all;
+  for (size_t i = 0; i < kThreads; ++i) {
+    EXPECT_EQ(n_wrong[i], 0) << "thread " << i;
+    all.insert(tickets[i].begin(), tickets[i].end());
+  }
+  EXPECT_EQ(all.size(), size_t{kThreads * kRounds}) << "no two pieces of work have one ticket";
+}
+
 // One token of a graph without caches.
-Status run_token(Plan& plan, const conformance::CaseStep& step) {
+Result<StepOutput> run_token(Plan& plan, const conformance::CaseStep& step) {
   const std::vector<int32_t> positions = {0}, seq_begin = {0, 1}, slots = {0}, rows = {0};
   const std::span<const float> hidden = std::span(step.hidden).first(step.hidden.size() / step.tokens.size());
   plan.start({.tokens = std::span(step.tokens).first(1),
@@ -115,8 +158,7 @@ Status run_token(Plan& plan, const conformance::CaseStep& step) {
               .output_rows = rows,
               .logit_rows = rows,
               .hidden = hidden});
-  const Result<StepOutput> output = plan.wait();
-  return output.ok() ? ok_status() : Status(output.error());
+  return plan.wait();
 }
 
 // Prints what the host takes to start a step: docs/performance.md.
@@ -141,6 +183,42 @@ void expect_tokens_that_only_submit(const BackendInfo& info, Device& device) {
   EXPECT_GT(after.host_ns, before.host_ns);
   fmt::print("{}: {:.1f} us of the host's time a step\n", device.capabilities().name,
              static_cast<double>(after.host_ns - before.host_ns) / 1e3 / static_cast<double>(kTokens));
+}
+
+// Uploads, compiles and runs a graph, again and again. How many tokens differed from what it gave first.
+int wrong_tokens(const BackendInfo& info, const conformance::Case& c, int n_plans, int n_tokens) {
+  const std::unique_ptr<Backend> backend = std::move(info.open(1).value());
+  const Graph* const graph = &c.graph;
+  std::vector<float> expected;
+  int n_wrong = 0;
+  for (int i = 0; i < n_plans; ++i) {
+    const auto weights = std::move(backend->upload({&graph, 1}, [](auto) {}).value());
+    const auto cache = std::move(backend->allocate_cache({}, {.n_pages = {}, .kv_format = find_format("f16")}).value());
+    const auto plan =
+        std::move(backend->compile(c.graph, *weights, *cache, {.max_tokens = 8, .max_outputs = 8}).value());
+    for (int t = 0; t < n_tokens; ++t) {
+      const Result<StepOutput> output = run_token(*plan, c.steps[0]);
+      if (output.ok() && expected.empty()) expected.assign(output.value().logits.begin(), output.value().logits.end());
+      n_wrong += !output.ok() || !std::ranges::equal(output.value().logits, expected);
+    }
+  }
+  return n_wrong;
+}
+
+TEST(VulkanPlan, models_are_loaded_and_answer_beside_each_other_on_one_device) {
+  if (!cpu_vulkan()->usable()) GTEST_SKIP() << "llvmpipe is not installed";
+  const std::vector<conformance::CaseSource> sources = conformance::linear_cases();
+  std::array<int, 2> n_wrong{};
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < n_wrong.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const conformance::Case c = sources[i].make(sources[i].name);
+      n_wrong[i] = wrong_tokens(*cpu_vulkan(), c, 3, 20);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(n_wrong[0], 0);
+  EXPECT_EQ(n_wrong[1], 0);
 }
 
 TEST(VulkanPlan, a_token_records_nothing_and_allocates_nothing) {

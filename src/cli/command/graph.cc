@@ -32,7 +32,7 @@ Result<std::string> describe(const Options& options) {
   ZINC_TRY(path, model_file(options.model));
   const std::string name = options.model.empty() ? path.string() : options.model;
   ZINC_TRY(file, GgufFile::open(path));
-  ZINC_TRY(model, read_model(file));
+  ZINC_TRY(model, read_model(file, options.draft ? Draft::read : Draft::left_out));
   if (options.draft && !model.draft) {
     return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; leave out --draft", name);
   }
