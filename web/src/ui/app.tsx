@@ -58,7 +58,7 @@ function HelpPanel() {
   return (
     <Dialog title="Keys" onClose={() => (panel.value = null)}>
       <dl class="keys">{kKeys.map(([key, text]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{text}</dd></div>)}</dl>
-      <p class="hint">zinc {props.value?.build.version ?? ''} · <a href="/licenses.txt" target="_blank" rel="noopener">Licences</a> · <a href="/openapi.json" target="_blank" rel="noopener">API</a></p>
+      <p class="hint">{props.value?.build.version ?? 'zinc'} · <a href="/licenses.txt" target="_blank" rel="noopener">Licences</a> · <a href="/openapi.json" target="_blank" rel="noopener">API</a></p>
     </Dialog>
   );
 }
