@@ -6,8 +6,9 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kMostPlaces = 1 << 20;
-constexpr size_t kMostStates = 1 << 15;  // a kilobyte each
+constexpr size_t kMostBytes = size_t{96} << 20;
+constexpr size_t kPlaceBytes = 64, kStateBytes = 1200;  // with what finds them
+constexpr size_t kScannedPerLook = 16;                  // places whose byte is not the one that came
 
 size_t hash_of(const std::vector<int32_t>& places, bool may_end) {
   size_t hash = may_end ? 1469598103934665603u : 14695981039346656037u;
@@ -17,7 +18,22 @@ size_t hash_of(const std::vector<int32_t>& places, bool may_end) {
 
 }  // namespace
 
-Automaton::Automaton(Grammar grammar) : grammar_(std::move(grammar)) {
+Automaton::Automaton(Grammar grammar) : grammar_(std::move(grammar)) { find_start(); }
+
+void Automaton::forget() {
+  places_.clear();
+  place_numbers_.clear();
+  visited_.clear();
+  states_.clear();
+  steps_.clear();
+  state_numbers_.clear();
+  n_bytes_ = 0;
+  is_lost_ = false;
+  n_looks_left_ = kLooksAtFirst;
+  find_start();
+}
+
+void Automaton::find_start() {
   ++turn_;
   for (const int32_t alternative : grammar_.rules[static_cast<size_t>(grammar_.root)]) reach(alternative, kEnd);
   start_ = state_of_reached();
@@ -27,6 +43,7 @@ int32_t Automaton::place(int32_t element, int32_t back) {
   const uint64_t key = uint64_t{static_cast<uint32_t>(element)} << 32 | static_cast<uint32_t>(back);
   const auto [found, is_new] = place_numbers_.try_emplace(key, static_cast<int32_t>(places_.size()));
   if (is_new) {
+    n_bytes_ += kPlaceBytes;
     places_.push_back({element, back});
     visited_.push_back(0);
   }
@@ -41,7 +58,7 @@ void Automaton::reach(int32_t element, int32_t back) {
     const int32_t at = to_visit_.back();
     to_visit_.pop_back();
     if (std::exchange(visited_[static_cast<size_t>(at)], turn_) == turn_) continue;
-    if (places_.size() > kMostPlaces || --n_looks_left_ < 0) is_lost_ = true;
+    if (n_bytes_ > kMostBytes || --n_looks_left_ < 0) is_lost_ = true;
     if (is_lost_) return;
     const Place here = places_[static_cast<size_t>(at)];
     const Grammar::Element& what = grammar_.elements[static_cast<size_t>(here.element)];
@@ -59,7 +76,9 @@ void Automaton::reach(int32_t element, int32_t back) {
     }
     const bool is_last = grammar_.elements[static_cast<size_t>(here.element) + 1].kind == Grammar::Kind::end;
     const int32_t behind = is_last ? here.back : place(here.element + 1, here.back);
-    for (const int32_t alternative : grammar_.rules[static_cast<size_t>(what.index)]) {
+    const std::vector<int32_t>& alternatives = grammar_.rules[static_cast<size_t>(what.index)];
+    n_looks_left_ -= static_cast<int64_t>(alternatives.size());
+    for (const int32_t alternative : alternatives) {
       to_visit_.push_back(place(alternative, behind));
     }
   }
@@ -75,10 +94,7 @@ Automaton::State Automaton::state_of_reached() {
     const Known& known = states_[static_cast<size_t>(found->second)];
     if (known.may_end == may_end && known.places == places) return found->second;
   }
-  if (states_.size() == kMostStates) {
-    is_lost_ = true;
-    return kNowhere;
-  }
+  n_bytes_ += kStateBytes + places.size() * sizeof(int32_t);
   const auto state = static_cast<State>(states_.size());
   states_.push_back({std::move(places), may_end});
   steps_.emplace_back().fill(kUnknown);
@@ -90,11 +106,13 @@ Automaton::State Automaton::find_step(State state, uint8_t byte) {
   if (is_lost_) return kNowhere;
   ++turn_;
   const size_t n = states_[static_cast<size_t>(state)].places.size();
+  n_looks_left_ -= static_cast<int64_t>(n / kScannedPerLook);
   for (size_t i = 0; i < n; ++i) {
     const Place from = places_[static_cast<size_t>(states_[static_cast<size_t>(state)].places[i])];
     const Grammar::Element& what = grammar_.elements[static_cast<size_t>(from.element)];
     if (grammar_.byte_sets[static_cast<size_t>(what.index)][byte]) reach(from.element + 1, from.back);
   }
+  is_lost_ = is_lost_ || n_looks_left_ < 0 || n_bytes_ > kMostBytes;
   const State found = state_of_reached();
   if (is_lost_) return kNowhere;
   return steps_[static_cast<size_t>(state)][byte] = found;

@@ -27,6 +27,8 @@ class Automaton {
   bool may_end(State state) const { return states_[static_cast<size_t>(state)].may_end; }
   bool must_end(State state) const { return states_[static_cast<size_t>(state)].places.empty(); }
   size_t n_states() const { return states_.size(); }
+  size_t n_bytes() const { return n_bytes_; }  // that it takes, about
+  void forget();                               // all states but the start
   // How many places of the grammar may be looked at from now on, to find steps that are not known yet.
   void set_patience(int64_t n_looks) { n_looks_left_ = n_looks; }
   // Steps were given up, so that kNowhere may be wrong: the grammar has too many ways to read the text.
@@ -45,6 +47,7 @@ class Automaton {
     bool may_end;
   };
 
+  void find_start();
   State find_step(State state, uint8_t byte);
   int32_t place(int32_t element, int32_t back);
   void reach(int32_t element, int32_t back);
@@ -57,6 +60,7 @@ class Automaton {
   std::vector<std::array<State, 256>> steps_;
   std::unordered_multimap<size_t, State> state_numbers_;  // by hash
   State start_ = kNowhere;
+  size_t n_bytes_ = 0;
   bool is_lost_ = false;
   int64_t n_looks_left_ = kLooksAtFirst;
 

@@ -75,6 +75,8 @@ TEST(Gbnf, what_is_wrong_is_named_with_line_and_column) {
       {"root ::= \"\\ud800\"", {"no character"}},
       {"root ::= \"a\"{3,2}", {"fewer than the least"}},
       {"root ::= \"a\"{999999999}", {"more than 100000 times"}},
+      {"root ::= \"a\"**", {"column 14", "repetition of a repetition"}},
+      {"root ::= \"a\"{2}?", {"repetition of a repetition"}},
       {"root ::= (\"a\"", {"expected )"}},
       {"root ::= \"a\" )", {"expected the end"}},
       {"root ::= \xFF", {"line 1, column 10"}},
@@ -88,8 +90,8 @@ TEST(Gbnf, what_is_wrong_is_named_with_line_and_column) {
     ASSERT_FALSE(grammar.ok()) << each.grammar;
     EXPECT_TRUE(says(grammar.error().message, each.parts)) << each.grammar;
   }
-  const std::string deep = "root ::= " + std::string(10'000, '(');
-  EXPECT_TRUE(says(parse_gbnf(deep).error().message, {"brackets"}));
+  EXPECT_TRUE(says(parse_gbnf("root ::= " + std::string(100'000, '(')).error().message, {"brackets"}));
+  EXPECT_TRUE(says(parse_gbnf("root ::= \"a\"" + std::string(100'000, '*')).error().message, {"repetition"}));
 }
 
 TEST(Automaton, a_repetition_comes_back_to_the_same_state) {
@@ -112,6 +114,19 @@ TEST(Automaton, gives_up_where_a_text_can_be_read_in_too_many_ways) {
   automaton.set_patience(1 << 20);
   for (int i = 0; i < 100'000 && state != Automaton::kNowhere; ++i) state = automaton.next(state, 'a');
   EXPECT_TRUE(automaton.is_lost());
+}
+
+TEST(Automaton, gives_up_where_the_same_alternatives_are_come_to_by_too_many_ways) {
+  std::string grammar = "root ::= \"a\" (x";
+  for (int i = 1; i < 2000; ++i) grammar += " | x";
+  grammar += ")\nx ::= \"a\"";
+  for (int i = 1; i < 2000; ++i) grammar += " | \"a\"";
+  Automaton automaton(std::move(parse_gbnf(grammar).value()));
+  automaton.set_patience(1 << 20);
+  EXPECT_EQ(automaton.next(automaton.start(), 'a'), Automaton::kNowhere);
+  EXPECT_TRUE(automaton.is_lost());
+  automaton.forget();
+  EXPECT_FALSE(automaton.is_lost());
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kMostMasks = 512;           // 19 KB each for a vocabulary of 152 thousand
-constexpr size_t kManyStates = 12'000;       // a kilobyte each
+constexpr size_t kMostMasks = 512;  // 19 KB each for a vocabulary of 152 thousand
+constexpr size_t kManyBytes = size_t{16} << 20;
 constexpr int64_t kLooksPerToken = 1 << 20;  // some 0.1 s
 
 }  // namespace
@@ -21,37 +21,67 @@ Constraint::Constraint(Grammar grammar, const Tokenizer& tokenizer, std::shared_
 
 Status Constraint::check() const {
   if (!automaton_.is_lost()) return ok_status();
-  return fail(ErrorCode::invalid_input, "the grammar has too many ways to read the answer; make it less ambiguous");
+  return fail(ErrorCode::invalid_input,
+              "the grammar has too many ways to read the answer, or parts that repeat too often to be counted");
 }
 
-void Constraint::note_size() {
-  if (automaton_.n_states() > kManyStates || automaton_.is_lost()) is_large_.store(true, std::memory_order_relaxed);
-}
-
-Result<Constraint::State> Constraint::next(State state, TokenId token) {
+// What others found is forgotten only between two calls, so that a place holds for the rest of one.
+Status Constraint::find(Place& place) {
+  if (automaton_.n_bytes() > kManyBytes || automaton_.is_lost()) {
+    automaton_.forget();
+    masks_.clear();
+    ++age_;
+  }
+  automaton_.set_patience(kLooksPerToken);
+  if (place.age_ == age_) return ok_status();
+  Automaton::State state = automaton_.start();
+  for (size_t i = 0; i < place.said_.size() && state != Automaton::kNowhere; ++i) {
+    state = automaton_.next(state, static_cast<uint8_t>(place.said_[i]));
+  }
   ZINC_TRY(checked, check());
+  place.state_ = state;
+  place.age_ = age_;
+  return ok_status();
+}
+
+Result<Automaton::State> Constraint::next(Place& place, TokenId token) {
+  ZINC_TRY(found, find(place));
+  Automaton::State state = place.state_;
   if (tokenizer_.is_end(token)) return automaton_.may_end(state) ? state : Automaton::kNowhere;
   if (tokenizer_.is_control(token) || tokenizer_.bytes(token).empty()) return Automaton::kNowhere;
-  automaton_.set_patience(kLooksPerToken);
   for (const char byte : tokenizer_.bytes(token)) {
-    if (state == Automaton::kNowhere) break;
-    state = automaton_.next(state, static_cast<uint8_t>(byte));
+    if (state != Automaton::kNowhere) state = automaton_.next(state, static_cast<uint8_t>(byte));
   }
-  note_size();
-  ZINC_TRY(checked_again, check());
+  ZINC_TRY(checked, check());
   return state;
 }
 
-Result<const TokenSet*> Constraint::allowed(State state) {
-  if (const auto found = masks_.find(state); found != masks_.end()) return &found->second;
-  ZINC_TRY(checked, check());
-  automaton_.set_patience(kLooksPerToken);
+Result<bool> Constraint::allows(Place& place, TokenId token) {
+  ZINC_TRY(state, next(place, token));
+  return state != Automaton::kNowhere;
+}
+
+Result<bool> Constraint::must_end(Place& place) {
+  ZINC_TRY(found, find(place));
+  return automaton_.must_end(place.state_);
+}
+
+Status Constraint::take(Place& place, TokenId token) {
+  ZINC_TRY(state, next(place, token));
+  place.state_ = state;
+  place.said_ += tokenizer_.bytes(token);
+  return ok_status();
+}
+
+Result<const TokenSet*> Constraint::allowed(Place& place) {
+  ZINC_TRY(found, find(place));
+  const Automaton::State state = place.state_;
+  if (const auto known = masks_.find(state); known != masks_.end()) return &known->second;
   TokenSet mask(static_cast<size_t>(tokenizer_.n_vocab()));
   tree_->walk(
-      state, Automaton::kNowhere, [&](State from, uint8_t byte) { return automaton_.next(from, byte); },
+      state, Automaton::kNowhere, [&](Automaton::State from, uint8_t byte) { return automaton_.next(from, byte); },
       [&](TokenId token) { mask.insert(token); });
-  note_size();
-  ZINC_TRY(checked_again, check());
+  ZINC_TRY(checked, check());
   if (automaton_.may_end(state)) {
     for (const TokenId id : tokenizer_.end_tokens()) mask.insert(id);
   }

@@ -1,10 +1,11 @@
 // Which tokens may come next so that an answer is a text of a grammar. Shared by all answers that have this grammar and
-// vocabulary: what one has found out, the others know. Made by any thread, then the engine thread's alone.
+// vocabulary: what one has found out, the others know. It forgets all of it when that has become much; an answer is
+// then found again by what it said. Made by any thread, then the engine thread's alone.
 #pragma once
 
-#include <atomic>
+#include <cstdint>
 #include <memory>
-#include <span>
+#include <string>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -18,33 +19,35 @@ namespace zinc {
 
 class Constraint {
  public:
-  using State = Automaton::State;
+  // How far an answer is.
+  class Place {
+    friend class Constraint;
+    std::string said_;
+    Automaton::State state_ = Automaton::kNowhere;
+    uint64_t age_ = 0;  // of the constraint when the state was found
+  };
 
   Constraint(Grammar grammar, const Tokenizer& tokenizer, std::shared_ptr<const TokenTree> tree);
 
-  State start() const { return automaton_.start(); }
-  bool must_end(State state) const { return automaton_.must_end(state); }
-  // Where a token leads; Automaton::kNowhere: it may not come. One that ends the answer leads to where it was. Fails
-  // where the grammar has too many ways to be read.
-  Result<State> next(State state, TokenId token);
-  // All that may come, end tokens included; valid until the next call. Fails as next() does.
-  Result<const TokenSet*> allowed(State state);
+  // All of these fail where the grammar has too many ways to be read, or its parts are too many to be counted.
+  Result<bool> allows(Place& place, TokenId token);
+  Result<const TokenSet*> allowed(Place& place);  // all that may come, end tokens included; valid until the next call
+  Result<bool> must_end(Place& place);            // nothing may follow
+  Status take(Place& place, TokenId token);       // REQUIRES: it is allowed, and is no end token
   // Every token but those that end an answer.
   const TokenSet& all_but_ends() const { return all_but_ends_; }
 
-  // It has grown so large that the next answer should begin with a new one. Any thread.
-  bool is_large() const { return is_large_.load(std::memory_order_relaxed); }
-
  private:
+  Status find(Place& place);
+  Result<Automaton::State> next(Place& place, TokenId token);
   Status check() const;
-  void note_size();
 
   Tokenizer tokenizer_;
   std::shared_ptr<const TokenTree> tree_;
   Automaton automaton_;
   TokenSet all_but_ends_;
-  std::unordered_map<State, TokenSet> masks_;
-  std::atomic<bool> is_large_ = false;
+  std::unordered_map<Automaton::State, TokenSet> masks_;
+  uint64_t age_ = 1;
 };
 
 }  // namespace zinc

@@ -20,10 +20,6 @@ std::shared_ptr<Constraint> ConstraintCache::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found == entries_.end()) return nullptr;
-  if (found->constraint->is_large()) {
-    entries_.erase(found);  // whoever answers with it has it still
-    return nullptr;
-  }
   entries_.splice(entries_.begin(), entries_, found);
   return found->constraint;
 }

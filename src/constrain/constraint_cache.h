@@ -17,7 +17,7 @@ class ConstraintCache {
  public:
   explicit ConstraintCache(Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  // That of `source`; made from `make`'s grammar where it is not there, or has grown too large.
+  // That of `source`; made from `make`'s grammar where it is not there.
   Result<std::shared_ptr<Constraint>> get(std::string_view source, const std::function<Result<Grammar>()>& make);
 
  private:

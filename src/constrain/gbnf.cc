@@ -211,21 +211,23 @@ class GbnfParser {
     return code;
   }
 
+  bool is_repetition() const { return peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{'; }
+
   Result<Expr> read_repetition(Expr item) {
-    for (;;) {
-      if (take('*')) {
-        item = builder_.repeat(item, 0, GrammarBuilder::kNoLimit);
-      } else if (take('+')) {
-        item = builder_.repeat(item, 1, GrammarBuilder::kNoLimit);
-      } else if (take('?')) {
-        item = builder_.optional(item);
-      } else if (take('{')) {
-        ZINC_TRY(counted, read_times(item));
-        item = counted;
-      } else {
-        return item;
-      }
+    if (!is_repetition()) return item;
+    if (take('*')) {
+      item = builder_.repeat(item, 0, GrammarBuilder::kNoLimit);
+    } else if (take('+')) {
+      item = builder_.repeat(item, 1, GrammarBuilder::kNoLimit);
+    } else if (take('?')) {
+      item = builder_.optional(item);
+    } else {
+      take('{');
+      ZINC_TRY(counted, read_times(item));
+      item = counted;
     }
+    if (is_repetition()) return wrong("a repetition of a repetition: put brackets around the first");
+    return item;
   }
 
   Result<Expr> read_times(Expr item) {

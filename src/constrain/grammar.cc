@@ -89,6 +89,8 @@ CharRanges all_but(CharRanges ranges) {
 }
 
 GrammarBuilder::Expr GrammarBuilder::add(Node node) {
+  size_ += 1 + node.text.size() + node.ranges.size() + node.parts.size();
+  if (is_too_large() && !nodes_.empty()) return 0;
   nodes_.push_back(std::move(node));
   return static_cast<Expr>(nodes_.size()) - 1;
 }
@@ -111,6 +113,8 @@ GrammarBuilder::Expr GrammarBuilder::repeat(Expr part, int min, int max) {
 GrammarBuilder::Expr GrammarBuilder::rule(Rule rule) { return add({.kind = Kind::rule, .rule = rule}); }
 
 GrammarBuilder::Rule GrammarBuilder::declare(std::string name) {
+  size_ += 1 + name.size();
+  if (is_too_large() && !rules_.empty()) return 0;
   rules_.push_back({.name = std::move(name)});
   return static_cast<Rule>(rules_.size()) - 1;
 }
@@ -128,6 +132,7 @@ class GrammarWriter {
 
   Result<Grammar> write(GrammarBuilder::Rule root) {
     out_.root = root;
+    is_too_large_ = from_.is_too_large();
     for (size_t i = 0; i < from_.rules_.size() && !is_too_large_; ++i) {
       const GrammarBuilder::Named& named = from_.rules_[i];
       if (!named.is_defined) return fail(ErrorCode::invalid_input, "the grammar has no rule '{}'", named.name);

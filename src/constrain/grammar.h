@@ -50,6 +50,8 @@ class GrammarBuilder {
   Expr rule(Rule rule);
 
   Rule declare(std::string name);  // for messages
+  // It has become larger than any grammar may be: what is added from now on is not kept, and finish() fails.
+  bool is_too_large() const { return size_ > kMostSize; }
   void define(Rule rule, Expr expr);
   bool is_defined(Rule rule) const { return rules_[static_cast<size_t>(rule)].is_defined; }
 
@@ -58,6 +60,7 @@ class GrammarBuilder {
   Result<Grammar> finish(Rule root);
 
  private:
+  static constexpr size_t kMostSize = 1 << 19;
   enum class Kind : uint8_t { text, chars, sequence, choice, repeat, rule };
   struct Node {
     Kind kind;
@@ -76,6 +79,7 @@ class GrammarBuilder {
 
   friend class GrammarWriter;
   std::vector<Node> nodes_;
+  size_t size_ = 0;  // nodes and what they hold
   std::vector<Named> rules_;
 };
 

@@ -82,6 +82,7 @@ class SchemaTranslator {
       ZINC_TRY(facts, reader_.facts_of(next.schemas));
       std::vector<Expr> ways;
       ZINC_TRY(added, add_ways(facts, next.rule, ways));
+      if (builder_.is_too_large()) break;  // finish() says so
       if (ways.empty()) return *impossible_;
       if (facts.or_null) ways.push_back(builder_.text("null"));
       builder_.define(next.rule, builder_.choice(std::move(ways)));
@@ -190,7 +191,7 @@ Status SchemaTranslator::add_ways(const SchemaFacts& facts, Rule rule, std::vect
     return ok_status();
   }
   const SchemaFacts::Choice& choice = facts.choices.back();
-  for (size_t i = 0; i < choice.of.size(); ++i) {
+  for (size_t i = 0; i < choice.of.size() && !builder_.is_too_large(); ++i) {
     if (facts.n_said == 0 && facts.choices.size() == 1) {
       ZINC_TRY(chosen, rule_of({choice.of[i]}));
       waiting_[waiting_of_.at(rule)].choices.push_back(chosen);
@@ -247,6 +248,7 @@ Result<Expr> SchemaTranslator::all_types(const SchemaFacts& facts) {
 Result<Expr> SchemaTranslator::values(const SchemaFacts& facts) {
   std::vector<Expr> ways;
   for (const json::value* value : *facts.values) {
+    if (builder_.is_too_large()) break;
     ZINC_TRY(is_allowed, allows(facts, *value));
     if (is_allowed) ways.push_back(builder_.text(to_json(*value)));
   }

@@ -1,6 +1,8 @@
 #include "constrain/number_range.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -119,8 +121,10 @@ struct Decimal {
 };
 
 std::optional<Decimal> decimal(double value, bool is_open) {
-  const std::string text = fmt::format("{}", std::fabs(value));
-  if (text.find('e') != std::string::npos) return std::nullopt;
+  std::array<char, 400> digits;  // of the smallest number there is
+  const auto [end, error] = std::to_chars(digits.begin(), digits.end(), std::fabs(value), std::chars_format::fixed);
+  if (error != std::errc()) return std::nullopt;
+  const std::string text(digits.data(), end);
   const size_t point = std::min(text.find('.'), text.size());
   Decimal out = {.whole = std::strtoull(text.c_str(), nullptr, 10), .is_open = is_open};
   if (point < text.size()) out.fraction = text.substr(point + 1);

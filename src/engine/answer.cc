@@ -1,6 +1,8 @@
 #include "engine/answer.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace zinc {
@@ -51,14 +53,15 @@ Result<TokenId> Answer::choose_in_form(std::span<float> logits, Sampler& sampler
   ZINC_TRY(allowed, form_->allowed());
   draw.allowed = allowed;
   Result<TokenId> picked = sampler.pick(logits, options_.sampling, draw);
-  if (picked.ok()) return picked;
+  if (picked.ok() || std::ranges::none_of(logits, [](float logit) { return std::isfinite(logit); })) return picked;
   return fail(ErrorCode::invalid_input, "no token can be chosen at position {} that the answer's form allows",
               draw.position);
 }
 
-// The token that opens a thought is not part of it, the one that closes it is.
+// The token that opens a thought is not part of it, the one that closes it is. In a form there are no thoughts,
+// whatever its texts say.
 void Answer::follow_thought(TokenId id) {
-  if (options_.thinking.closes.empty()) return;
+  if (options_.thinking.closes.empty() || (form_ && form_->has_begun())) return;
   if (thinks_) ++n_thought_;
   for (const char byte : tokenizer_.bytes(id)) {
     StopFinder& finder = thinks_ ? closing_ : opening_;

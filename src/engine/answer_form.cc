@@ -33,8 +33,7 @@ Status place_form(const ToolFormat& format, const Tokenizer& tokenizer, const An
   return ok_status();
 }
 
-FormKeeper::FormKeeper(AnswerForm form, const Tokenizer& tokenizer)
-    : form_(std::move(form)), tokenizer_(tokenizer), state_(form_.constraint->start()) {
+FormKeeper::FormKeeper(AnswerForm form, const Tokenizer& tokenizer) : form_(std::move(form)), tokenizer_(tokenizer) {
   if (!form_.begins_after.empty()) wait_for(form_.begins_after);
 }
 
@@ -55,14 +54,13 @@ Result<bool> FormKeeper::allows(TokenId id) {
   if (at_ == At::beyond) return true;
   if (at_ == At::before) return form_.may_end_before || !tokenizer_.is_end(id);
   if (instead_of_form(id) || is_gap(id)) return true;
-  ZINC_TRY(next, form_.constraint->next(state_, id));
-  return next != Automaton::kNowhere;
+  return form_.constraint->allows(place_, id);
 }
 
 Result<const TokenSet*> FormKeeper::allowed() {
   if (at_ == At::beyond || (at_ == At::before && form_.may_end_before)) return nullptr;
   if (at_ == At::before) return &form_.constraint->all_but_ends();
-  ZINC_TRY(allowed, form_.constraint->allowed(state_));
+  ZINC_TRY(allowed, form_.constraint->allowed(place_));
   if (!at_start_) return allowed;
   allowed_ = *allowed;
   for (const AnswerForm::Instead& other : form_.instead) allowed_.insert(other.token);
@@ -89,11 +87,11 @@ Result<bool> FormKeeper::take(TokenId id) {
     }
     return false;
   }
-  ZINC_TRY(next, form_.constraint->next(state_, id));
-  if (next == Automaton::kNowhere) return false;  // not chosen, but said behind a thought that was too long
-  state_ = next;
+  ZINC_TRY(is_allowed, form_.constraint->allows(place_, id));
+  if (!is_allowed) return false;  // not chosen, but said behind a thought that was too long
+  ZINC_TRY(taken, form_.constraint->take(place_, id));
   at_start_ = false;
-  return form_.constraint->must_end(state_);
+  return form_.constraint->must_end(place_);
 }
 
 // What a token says behind the last text that is awaited is no part of the form: models put a blank there at most.

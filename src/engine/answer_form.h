@@ -45,6 +45,7 @@ class FormKeeper {
   Result<bool> allows(TokenId id);    // whether it may come next
   Result<const TokenSet*> allowed();  // all that may; nullptr: every token. Valid until the next call
   Result<bool> take(TokenId id);      // it came; whether the answer is complete and nothing may follow
+  bool has_begun() const { return at_ == At::form && !at_start_; }  // with the form
 
  private:
   enum class At { before, form, beyond };
@@ -58,7 +59,7 @@ class FormKeeper {
   At at_ = At::form;
   std::vector<std::string> awaited_;  // the next one last
   StopFinder finder_{{}};
-  Constraint::State state_;
+  Constraint::Place place_;
   bool at_start_ = true, may_have_gap_ = false;
   TokenSet allowed_;  // scratch
 };

@@ -199,5 +199,14 @@ TEST_F(AnswerTest, what_may_stand_in_the_place_of_the_form_sets_the_answer_free)
   EXPECT_EQ(say(late, "yes{"), "yesy") << "not behind the beginning";
 }
 
+TEST_F(AnswerTest, what_looks_like_a_thought_inside_a_form_is_text_of_it) {
+  AnswerOptions options = in_form("root ::= [^!]* \"!\"");
+  options.thinking = {.opens = "<think>", .closes = "</think>", .max_tokens = 0, .when_out = encode("enough</think>")};
+  Answer answer(tokenizer_, options, prompt_);
+  const auto [text, reason] = insist(answer, "so <think> and on it goes!");
+  EXPECT_EQ(text, "so <think> and on it goes!");
+  EXPECT_EQ(reason, StopReason::end_token);
+}
+
 }  // namespace
 }  // namespace zinc

@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
+// Schemas and grammars take time to read, however short they are.
+bool may_have_form(std::string_view body) {
+  constexpr std::string_view kNames[] = {"\"response_format\"", "\"json_schema\"", "\"grammar\""};
+  return std::ranges::any_of(kNames, [&](std::string_view name) { return body.find(name) != body.npos; });
+}
+
 bool names_model(const HttpRequest& request) {
   return (request.method == "GET" || request.method == "HEAD") && request.path.starts_with(kModelPrefix);
 }
@@ -321,7 +327,7 @@ void Api::prepare_then(Question question, Prepare prepare, Use use) {
     if (!asked->missing_model || !swaps_models_ || !swap_.bring(*asked->missing_model, go_on)) return refuse(*error);
     asked->reply->takes_time();
   };
-  if (asked->body.size() <= limits_.worker_bytes) {
+  if (asked->body.size() <= limits_.worker_bytes && !may_have_form(asked->body)) {
     OrApiError<Prepared> result = prepare(*asked->models, asked->body);
     return settle(result);
   }

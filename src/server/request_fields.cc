@@ -369,9 +369,7 @@ void read_tool_choice(const FieldReader& fields, ChatRequest& out) {
     return;
   }
   fields.errors().add(
-      unsupported_field("tool_choice",
-                        "'tool_choice' must be 'auto' or 'none': forcing a call needs constrained decoding, which this "
-                        "server does not have"));
+      unsupported_field("tool_choice", "'tool_choice' must be 'auto' or 'none': calls cannot be forced here"));
 }
 
 }  // namespace zinc

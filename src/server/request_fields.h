@@ -33,7 +33,7 @@ std::optional<int> read_token_limit(const FieldReader& fields, std::string_view 
 // OpenAI's messages and tools.
 void read_messages(const FieldReader& fields, ChatRequest& out);
 void read_tools(const FieldReader& fields, ChatRequest& out);
-// "auto" and "none"; what would need constrained decoding is a named error.
+// "auto" and "none"; what would force a call is a named error.
 void read_tool_choice(const FieldReader& fields, ChatRequest& out);
 
 // The text of a message's content: a string, or parts that are all text. `text_types` are the part types taken.

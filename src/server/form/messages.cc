@@ -162,10 +162,8 @@ void read_choice(const FieldReader& fields, ChatRequest& out) {
   out.parallel_tool_calls = !inside.boolean("disable_parallel_tool_use").value_or(false);
   if (type == "none") out.tools = nullptr;
   if (type != "none" && type != "auto") {
-    fields.errors().add(unsupported_field(
-        "tool_choice",
-        "'tool_choice.type' must be 'auto' or 'none': forcing a call needs constrained decoding, which "
-        "this server does not have"));
+    fields.errors().add(
+        unsupported_field("tool_choice", "'tool_choice.type' must be 'auto' or 'none': calls cannot be forced here"));
   }
 }
 
