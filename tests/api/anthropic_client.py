@@ -76,6 +76,7 @@ def check_errors():
 def check_form():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"]}
     answer = model.messages.create(model="tiny", max_tokens=200, messages=[{"role": "user", "content": "x"}],
+                                   thinking={"type": "disabled"},
                                    extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}})
     assert 1 <= json.loads(answer.content[0].text)["n"] <= 9, answer
 
