@@ -91,7 +91,7 @@ std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
   for (const CLI::App* a = app.get_parent(); a; a = a->get_parent()) path = a->get_name() + " " + path;
   // An unknown option first: the word after it counts as one too many.
   std::vector<std::string> unknown = root.remaining(true);
-  std::ranges::stable_partition(unknown, [](const std::string& word) { return word.starts_with('-'); });
+  std::stable_partition(unknown.begin(), unknown.end(), [](const std::string& word) { return word.starts_with('-'); });
   const bool is_group = app.get_require_subcommand_min() > 0;
   std::string what = is_group ? "a command is missing" : one_line(error.what()), hint;
   if (!unknown.empty()) {

@@ -3,6 +3,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,8 @@ import urllib.error
 import urllib.request
 
 zinc, folder = sys.argv[1], os.path.join(sys.argv[2], "swap")
-os.makedirs(folder, exist_ok=True)
+shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
+os.makedirs(folder)
 models = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/oracle/models")
 named = [f"tiny={models}/qwen3-q8_0.gguf", f"other={models}/llama-q8_0.gguf"]
 
