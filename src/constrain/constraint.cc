@@ -66,11 +66,13 @@ Result<bool> Constraint::must_end(Place& place) {
   return automaton_.must_end(place.state_);
 }
 
-Status Constraint::take(Place& place, TokenId token) {
+Result<bool> Constraint::take(Place& place, TokenId token) {
   ZINC_TRY(state, next(place, token));
+  if (state == Automaton::kNowhere) return false;
+  if (tokenizer_.is_end(token)) return true;
   place.state_ = state;
   place.said_ += tokenizer_.bytes(token);
-  return ok_status();
+  return true;
 }
 
 Result<const TokenSet*> Constraint::allowed(Place& place) {

@@ -31,9 +31,9 @@ class Constraint {
 
   // All of these fail where the grammar has too many ways to be read, or its parts are too many to be counted.
   Result<bool> allows(Place& place, TokenId token);
-  Result<const TokenSet*> allowed(Place& place);  // all that may come, end tokens included; valid until the next call
-  Result<bool> must_end(Place& place);            // nothing may follow
-  Status take(Place& place, TokenId token);       // REQUIRES: it is allowed, and is no end token
+  Result<const TokenSet*> allowed(Place& place);   // all that may come, end tokens included; valid until the next call
+  Result<bool> must_end(Place& place);             // nothing may follow
+  Result<bool> take(Place& place, TokenId token);  // it came; false: it may not, and the place is where it was
   // Every token but those that end an answer.
   const TokenSet& all_but_ends() const { return all_but_ends_; }
 

@@ -55,7 +55,7 @@ TEST_F(ConstraintTest, allows_exactly_the_tokens_that_lead_somewhere) {
         if (is_allowed && !tokenizer_.is_end(id)) possible.push_back(id);
       }
       ASSERT_FALSE(possible.empty());
-      ASSERT_TRUE(json->take(place, possible[random() % possible.size()]).ok());
+      ASSERT_TRUE(json->take(place, possible[random() % possible.size()]).value());
     }
   }
 }
@@ -64,7 +64,7 @@ TEST_F(ConstraintTest, control_tokens_are_no_text_and_ends_come_where_the_text_m
   const std::unique_ptr<Constraint> any = make("root ::= .+");
   Constraint::Place place;
   const TokenSet at_start = *any->allowed(place).value();
-  ASSERT_TRUE(any->take(place, *tokenizer_.find("a")).ok());
+  ASSERT_TRUE(any->take(place, *tokenizer_.find("a")).value());
   const TokenSet later = *any->allowed(place).value();
   int n_control = 0;
   for (TokenId id = 0; id < tokenizer_.n_vocab(); ++id) {
@@ -85,13 +85,13 @@ TEST_F(ConstraintTest, a_long_text_whose_length_is_counted_comes_to_its_end_besi
   const std::unique_ptr<Constraint> counted = make(fmt::format("root ::= .{{{}}} \"!\"", kLength));
   Constraint::Place first, second;
   const TokenId letter = *tokenizer_.find("a"), end = *tokenizer_.find("!");
-  ASSERT_TRUE(counted->take(second, letter).ok());
+  ASSERT_TRUE(counted->take(second, letter).value());
   for (int i = 0; i < kLength; ++i) {
     ASSERT_TRUE(counted->allowed(first).value()->contains(letter)) << i;
-    ASSERT_TRUE(counted->take(first, letter).ok());
+    ASSERT_TRUE(counted->take(first, letter).value());
   }
   EXPECT_FALSE(counted->allows(first, letter).value());
-  ASSERT_TRUE(counted->take(first, end).ok());
+  ASSERT_TRUE(counted->take(first, end).value());
   EXPECT_TRUE(counted->must_end(first).value());
   EXPECT_FALSE(counted->must_end(second).value());
   EXPECT_TRUE(counted->allows(second, letter).value());
@@ -105,7 +105,7 @@ TEST_F(ConstraintTest, a_grammar_that_can_be_read_in_too_many_ways_is_refused_in
   Constraint::Place place;
   const TokenId letter = *tokenizer_.find("a");
   for (int i = 0; i < 100'000; ++i) {
-    const Status taken = hostile->take(place, letter);
+    const Result<bool> taken = hostile->take(place, letter);
     if (taken.ok()) continue;
     EXPECT_TRUE(says(taken.error().message, {"too many ways"}));
     Constraint::Place other;

@@ -87,9 +87,8 @@ Result<bool> FormKeeper::take(TokenId id) {
     }
     return false;
   }
-  ZINC_TRY(is_allowed, form_.constraint->allows(place_, id));
-  if (!is_allowed) return false;  // not chosen, but said behind a thought that was too long
-  ZINC_TRY(taken, form_.constraint->take(place_, id));
+  ZINC_TRY(is_taken, form_.constraint->take(place_, id));
+  if (!is_taken) return false;  // not chosen, but said behind a thought that was too long
   at_start_ = false;
   return form_.constraint->must_end(place_);
 }
