@@ -1,4 +1,4 @@
-// Memory for numbers: aligned to cache lines, on huge pages where the system has them, zeroed. Movable.
+// Zeroed memory aligned to cache lines, backed by huge pages where the system has them. Movable.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace zinc {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  // Of size 0 if the system refuses the memory.
+  // size() == 0 if the allocation fails.
   static AlignedBuffer allocate(size_t n_bytes);
 
   std::byte* data() const { return data_.get(); }

@@ -1,7 +1,7 @@
-// A file that appears whole or not at all. Bytes go to a temporary file beside `path`; commit() makes them durable and
-// renames it into place, replacing what was there. Without commit() the old file stays and the temporary one is
-// removed; a process killed in between leaves at most `<path>.part-*`. A link is followed, and what is no regular file
-// (a device, a pipe, a folder) is refused rather than replaced. One thread at a time.
+// Atomic file replacement. Bytes go to a temporary file next to `path`; commit() syncs it and renames it over `path`.
+// Without commit() the old file stays and the temporary file is removed; a killed process leaves at most
+// `<path>.part-*`. Symbolic links are followed. A path that is not a regular file (a device, a pipe, a folder) is an
+// error. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@
 
 namespace zinc {
 
-// The umask's or nobody else, from the first byte on; and none who could not read the file that is replaced.
-enum class FileReaders : uint8_t { usual, owner_only };
+// Set when the temporary file is created. Never wider than the permissions of the replaced file.
+enum class FilePermissions : uint8_t { by_umask, owner_only };
 
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::filesystem::path& wanted, FileReaders readers = FileReaders::usual);
+  static Result<AtomicFile> create(const std::filesystem::path& target,
+                                   FilePermissions permissions = FilePermissions::by_umask);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
@@ -35,9 +36,9 @@ class AtomicFile {
 };
 
 Status write_file_atomically(const std::filesystem::path& path, std::string_view text,
-                             FileReaders readers = FileReaders::usual);
+                             FilePermissions permissions = FilePermissions::by_umask);
 
-// Makes `finished` (written and closed by anyone, on the same file system) durable and renames it to `path`.
+// Syncs `finished` (already written and closed, on the same file system) and renames it to `path`.
 Status rename_durably(const std::filesystem::path& finished, const std::filesystem::path& path);
 
 }  // namespace zinc

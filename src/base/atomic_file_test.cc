@@ -28,7 +28,7 @@ class AtomicFileTest : public testing::Test {
   const fs::path path_ = folder_ / "file";
 };
 
-TEST_F(AtomicFileTest, a_committed_file_has_all_its_bytes_and_is_alone) {
+TEST_F(AtomicFileTest, commit_replaces_the_file_and_removes_the_temporary) {
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   Result<AtomicFile> file = AtomicFile::create(path_);
   ASSERT_TRUE(file.ok());
@@ -40,7 +40,7 @@ TEST_F(AtomicFileTest, a_committed_file_has_all_its_bytes_and_is_alone) {
   EXPECT_EQ(n_files(), 1u);
 }
 
-TEST_F(AtomicFileTest, a_file_dropped_before_commit_leaves_the_old_one_and_no_rest) {
+TEST_F(AtomicFileTest, destruction_without_commit_keeps_the_old_file) {
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   {
     Result<AtomicFile> file = AtomicFile::create(path_);
@@ -51,7 +51,7 @@ TEST_F(AtomicFileTest, a_file_dropped_before_commit_leaves_the_old_one_and_no_re
   EXPECT_EQ(n_files(), 1u);
 }
 
-TEST_F(AtomicFileTest, a_process_killed_while_writing_leaves_the_old_file_whole) {
+TEST_F(AtomicFileTest, kill_while_writing_keeps_the_old_file) {
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   const pid_t child = ::fork();
   if (child == 0) {
@@ -67,7 +67,7 @@ TEST_F(AtomicFileTest, a_process_killed_while_writing_leaves_the_old_file_whole)
   EXPECT_EQ(contents(path_), "new");
 }
 
-TEST_F(AtomicFileTest, a_failure_names_the_file_and_leaves_nothing) {
+TEST_F(AtomicFileTest, error_names_the_file_and_leaves_no_temporary) {
   const fs::path missing = folder_ / "no such folder" / "file";
   const Status status = write_file_atomically(missing, "text");
   ASSERT_FALSE(status.ok());
@@ -79,7 +79,7 @@ TEST_F(AtomicFileTest, a_failure_names_the_file_and_leaves_nothing) {
   EXPECT_EQ(n_files(), 1u);
 }
 
-TEST_F(AtomicFileTest, what_is_no_regular_file_is_refused_and_stays) {
+TEST_F(AtomicFileTest, non_regular_file_is_an_error_and_stays) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   const Status status = write_file_atomically(path_, "text");
   ASSERT_FALSE(status.ok());
@@ -88,7 +88,7 @@ TEST_F(AtomicFileTest, what_is_no_regular_file_is_refused_and_stays) {
   EXPECT_EQ(n_files(), 1u);
 }
 
-TEST_F(AtomicFileTest, a_link_stays_a_link_and_its_target_is_replaced) {
+TEST_F(AtomicFileTest, symlink_stays_and_its_target_is_replaced) {
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   fs::create_symlink("file", folder_ / "link");
   ASSERT_TRUE(write_file_atomically(folder_ / "link", "new").ok());
@@ -97,14 +97,14 @@ TEST_F(AtomicFileTest, a_link_stays_a_link_and_its_target_is_replaced) {
   EXPECT_EQ(n_files(), 2u);
 }
 
-TEST_F(AtomicFileTest, a_private_file_stays_private_when_it_is_replaced) {
+TEST_F(AtomicFileTest, replacement_keeps_restricted_permissions) {
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   fs::permissions(path_, fs::perms::owner_read | fs::perms::owner_write);
   ASSERT_TRUE(write_file_atomically(path_, "new").ok());
   EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(AtomicFileTest, a_finished_file_is_moved_over_the_old_one) {
+TEST_F(AtomicFileTest, rename_durably_replaces_the_old_file) {
   put(folder_ / "finished", "new");
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   ASSERT_TRUE(rename_durably(folder_ / "finished", path_).ok());

@@ -10,7 +10,7 @@ std::filesystem::path& folder() {
 
 }  // namespace
 
-void keep_caches_in(const std::filesystem::path& path) { folder() = path; }
-const std::filesystem::path& kept_caches_folder() { return folder(); }
+void set_cache_folder(const std::filesystem::path& path) { folder() = path; }
+const std::filesystem::path& get_cache_folder() { return folder(); }
 
 }  // namespace zinc

@@ -1,12 +1,12 @@
-// Where things are kept that can be made again, such as compiled kernels. Empty until the program says where, at its
-// start and before any thread; then nothing is kept.
+// The folder for files that can be rebuilt, such as compiled kernels. Empty until set: then nothing is cached.
+// set_cache_folder() is called at startup, before any thread is started.
 #pragma once
 
 #include <filesystem>
 
 namespace zinc {
 
-void keep_caches_in(const std::filesystem::path& folder);
-const std::filesystem::path& kept_caches_folder();
+void set_cache_folder(const std::filesystem::path& folder);
+const std::filesystem::path& get_cache_folder();
 
 }  // namespace zinc

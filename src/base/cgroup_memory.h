@@ -1,5 +1,5 @@
-// What the control groups of this process (a container's, a service's) leave it of the machine's memory: the tightest
-// limit on the way from its own group to the root, of version 2 or 1. Read anew at each call.
+// Memory limits of this process's control groups (container, systemd service): the tightest limit between its own
+// group and the root, cgroup v2 or v1. Read again at each call.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,12 @@
 
 namespace zinc {
 
-struct GroupMemory {
-  size_t limit = SIZE_MAX;      // SIZE_MAX: there is none
-  size_t available = SIZE_MAX;  // below the limit now, page cache of the group counted as free
+struct CgroupMemory {
+  size_t limit = SIZE_MAX;      // SIZE_MAX: no limit
+  size_t available = SIZE_MAX;  // limit minus usage; the group's page cache counts as free
 };
 
-// `groups` is /proc/self/cgroup, `root` the folder where control groups are mounted. What cannot be read limits
-// nothing.
-GroupMemory read_group_memory(const std::filesystem::path& groups, const std::filesystem::path& root);
+// `groups` is /proc/self/cgroup, `root` the cgroup mount point. Files that cannot be read impose no limit.
+CgroupMemory read_cgroup_memory(const std::filesystem::path& groups, const std::filesystem::path& root);
 
 }  // namespace zinc

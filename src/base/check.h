@@ -1,5 +1,5 @@
-// Our own mistakes end the process here, with file, line and a sentence. What the outside world can cause never
-// reaches these: it returns a Result (base/result.h).
+// Assertions for programming errors: abort with file, line and condition. Errors caused by files, users, network or
+// devices return a Result (base/result.h) instead.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,5 +1,5 @@
-// An exclusive lock between processes, held on a file (created if absent, never removed) while the FileLock lives.
-// The system releases it when the process ends in any way, so a crash leaves nothing locked.
+// An exclusive inter-process lock on a file (created if absent, never removed), held for the lifetime of the FileLock.
+// The kernel releases it when the process exits or crashes.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@ namespace zinc {
 
 class FileLock {
  public:
-  // Waits for as long as another process holds the lock; `on_wait` is called once before waiting. `gives_up` is asked
-  // several times a second then; when it says yes, the error is `cancelled`.
+  // Blocks while another process holds the lock; calls `on_wait` once before waiting. Polls `is_cancelled` several
+  // times a second; when it returns true, the error is `cancelled`.
   static Result<FileLock> acquire(
       const std::filesystem::path& path, const std::function<void()>& on_wait,
-      const std::function<bool()>& gives_up = [] { return false; });
+      const std::function<bool()>& is_cancelled = [] { return false; });
 
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;

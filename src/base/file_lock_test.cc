@@ -9,7 +9,7 @@
 namespace zinc {
 namespace {
 
-TEST(FileLock, a_second_process_waits_until_the_first_is_gone_even_if_it_was_killed) {
+TEST(FileLock, second_process_waits_until_the_first_is_killed) {
   const TestFolder folder;
   const std::filesystem::path path = folder / "lock";
   int locked[2];
@@ -35,7 +35,7 @@ TEST(FileLock, a_second_process_waits_until_the_first_is_gone_even_if_it_was_kil
   EXPECT_TRUE(waited);
 }
 
-TEST(FileLock, a_released_lock_is_free_and_an_impossible_one_is_an_error) {
+TEST(FileLock, released_lock_is_free_and_bad_path_is_an_error) {
   const TestFolder folder;
   const std::filesystem::path path = folder / "lock";
   const auto must_not_wait = [] { ADD_FAILURE() << "the lock was not released"; };

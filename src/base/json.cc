@@ -15,7 +15,7 @@ constexpr size_t kMaxJsonDepth = 64;
 constexpr int kOneLine = -1;
 
 // Builds the value. Numbers with a fraction are read again from their text: Boost 1.81 rounds 10 % of the 17-digit
-// numbers in [0, 1) to a neighbour, and lets 1e999 through as infinity.
+// numbers in [0, 1) to a neighbor, and lets 1e999 through as infinity.
 struct ValueBuilder {
   static constexpr size_t max_object_size = json::object::max_size();
   static constexpr size_t max_array_size = json::array::max_size();
@@ -24,7 +24,7 @@ struct ValueBuilder {
   using ErrorCode = boost::system::error_code;
 
   json::value_stack stack;
-  std::string number;  // of the number being read, what came in earlier parts
+  std::string number;  // the earlier parts of the number being read
 
   bool on_document_begin(ErrorCode&) { return true; }
   bool on_document_end(ErrorCode&) { return true; }
@@ -70,10 +70,10 @@ void print_string(std::string_view text, std::string& out) {
   }
 }
 
-// The shortest text that reads back as the same double, and as a double: 1.0, not 1.
+// The shortest text that round-trips as a double: 1.0, not 1.
 void print_double(double value, std::string& out) {
   if (!std::isfinite(value)) {
-    out += "null";  // JSON has no other word for it
+    out += "null";  // JSON has no infinity and no NaN
     return;
   }
   const std::string text = fmt::format("{}", value);

@@ -24,12 +24,12 @@ TEST(Json, order_and_kinds_are_kept) {
   EXPECT_TRUE(parse_json("18446744073709551616").value().is_double());
 }
 
-TEST(Json, doubles_print_short_and_as_doubles) {
+TEST(Json, doubles_print_in_shortest_form) {
   EXPECT_EQ(round_trip("[0.1, 100.0, 1e2, -0.0, 1e300, 5e-324, 0.30000000000000004, 1e-400]"),
             "[0.1,100.0,100.0,-0.0,1e+300,5e-324,0.30000000000000004,0.0]");
 }
 
-TEST(Json, every_double_reads_back_as_itself) {
+TEST(Json, every_double_round_trips) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 100'000; ++i) {
     const uint64_t bits = random();
@@ -44,7 +44,7 @@ TEST(Json, every_double_reads_back_as_itself) {
   }
 }
 
-TEST(Json, numbers_too_large_are_refused) {
+TEST(Json, numbers_too_large_are_errors) {
   for (const char* text : {"1e309", "[-1e999]", "{\"n\": 1e99999999999999999999}"}) {
     const Result<json::value> parsed = parse_json(text);
     ASSERT_FALSE(parsed.ok()) << text;
@@ -52,12 +52,12 @@ TEST(Json, numbers_too_large_are_refused) {
   }
 }
 
-TEST(Json, what_is_no_number_prints_as_null) {
+TEST(Json, infinity_and_nan_print_as_null) {
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(to_json(json::array{infinity, -infinity, std::nan("")}), "[null,null,null]");
 }
 
-TEST(Json, errors_say_where) {
+TEST(Json, errors_give_the_byte_offset) {
   const auto message = [](std::string_view text) { return parse_json(text).error().message; };
   EXPECT_NE(message("{\"a\": 1,, }").find("at byte 8"), std::string::npos) << message("{\"a\": 1,, }");
   EXPECT_NE(message("{} x").find("after the value, at byte 3"), std::string::npos) << message("{} x");
@@ -65,7 +65,7 @@ TEST(Json, errors_say_where) {
   EXPECT_EQ(parse_json("").error().code, ErrorCode::invalid_input);
 }
 
-TEST(Json, what_is_not_json_is_refused) {
+TEST(Json, invalid_json_is_an_error) {
   for (const std::string text : {"",
                                  " ",
                                  "{",
@@ -114,13 +114,13 @@ TEST(Json, strings_are_escaped_and_unescaped) {
   EXPECT_EQ(parse_json(R"("a\u0000b")").value().get_string().size(), 3u);
 }
 
-TEST(Json, printing_never_makes_invalid_utf8) {
+TEST(Json, output_is_always_valid_utf8) {
   json::object object;
   object["k\xFF"] = "a\xE2\x80";
   EXPECT_EQ(to_json(object), "{\"k\xEF\xBF\xBD\":\"a\xEF\xBF\xBD\"}");
 }
 
-TEST(Json, pretty_text_is_indented_and_means_the_same) {
+TEST(Json, pretty_text_is_indented_and_parses_to_the_same_value) {
   const json::value value = parse_json(R"({"a": [1, {"b": []}], "c": {}, "d": "x"})").value();
   const std::string pretty = to_pretty_json(value);
   EXPECT_EQ(pretty, "{\n  \"a\": [\n    1,\n    {\n      \"b\": []\n    }\n  ],\n  \"c\": {},\n  \"d\": \"x\"\n}");

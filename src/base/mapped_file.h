@@ -1,6 +1,5 @@
-// A whole file mapped read-only. Movable, not copyable; the bytes live as long as the MappedFile, and so does a lock
-// on the file, by which other processes see that it is in use.
-// Immutable: any number of threads may read.
+// A file mapped read-only (mmap). Movable, not copyable. Holds a shared flock for its lifetime, so that other processes
+// can see that the file is in use. Immutable: any number of threads may read.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +19,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  // `part` of the bytes need not stay in memory: what is read again is read from the file again. A part that is not of
-  // this file is none of its business.
+  // Drops the pages of `part` from memory (MADV_DONTNEED); a later read loads them from the file again. Ignores a
+  // `part` outside of this mapping.
   void release_pages(std::span<const std::byte> part) const;
 
  private:
@@ -30,7 +29,7 @@ class MappedFile {
   int fd_;
 };
 
-// Whether a MappedFile of any process has it. Says no where the file system knows no locks.
+// Whether any process has the file open as a MappedFile. False where the file system does not support flock.
 bool is_mapped(const std::filesystem::path& path);
 
 }  // namespace zinc

@@ -20,7 +20,7 @@ std::string text_of(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-TEST_F(MappedFileTest, a_file_is_mapped_while_anyone_has_it) {
+TEST_F(MappedFileTest, is_mapped_while_any_mapping_exists) {
   const std::filesystem::path path = put(folder_ / "data", "bytes");
   EXPECT_FALSE(is_mapped(path));
   {
@@ -35,7 +35,7 @@ TEST_F(MappedFileTest, a_file_is_mapped_while_anyone_has_it) {
   EXPECT_FALSE(is_mapped(folder_ / "absent"));
 }
 
-TEST_F(MappedFileTest, bytes_are_those_of_the_file) {
+TEST_F(MappedFileTest, bytes_match_the_file) {
   std::string bytes(100'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 % 251);
   const Result<MappedFile> file = MappedFile::open(put(folder_ / "data", bytes));
@@ -43,13 +43,13 @@ TEST_F(MappedFileTest, bytes_are_those_of_the_file) {
   EXPECT_EQ(text_of(file.value()), bytes);
 }
 
-TEST_F(MappedFileTest, an_empty_file_is_an_empty_span) {
+TEST_F(MappedFileTest, empty_file_maps_to_an_empty_span) {
   const Result<MappedFile> file = MappedFile::open(put(folder_ / "empty", ""));
   ASSERT_TRUE(file.ok());
   EXPECT_TRUE(file.value().bytes().empty());
 }
 
-TEST_F(MappedFileTest, moving_hands_the_bytes_over) {
+TEST_F(MappedFileTest, move_transfers_the_mapping) {
   MappedFile a = std::move(MappedFile::open(put(folder_ / "a", "first")).value());
   MappedFile b = std::move(a);
   EXPECT_EQ(text_of(b), "first");
@@ -58,26 +58,26 @@ TEST_F(MappedFileTest, moving_hands_the_bytes_over) {
   EXPECT_EQ(text_of(c), "first");
 }
 
-TEST_F(MappedFileTest, the_bytes_outlive_the_name) {
+TEST_F(MappedFileTest, mapping_survives_unlink) {
   const std::filesystem::path path = put(folder_ / "gone", "still here");
   const Result<MappedFile> file = MappedFile::open(path);
   std::filesystem::remove(path);
   EXPECT_EQ(text_of(file.value()), "still here");
 }
 
-TEST_F(MappedFileTest, a_missing_file_is_named) {
+TEST_F(MappedFileTest, missing_file_error_names_the_file) {
   const Result<MappedFile> file = MappedFile::open(folder_ / "nothing.gguf");
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.error().code, ErrorCode::not_found);
   EXPECT_NE(file.error().message.find("nothing.gguf"), std::string::npos);
 }
 
-TEST_F(MappedFileTest, what_is_no_regular_file_is_refused) {
+TEST_F(MappedFileTest, non_regular_file_is_an_error) {
   EXPECT_EQ(MappedFile::open(folder_.path()).error().code, ErrorCode::invalid_input);
   EXPECT_EQ(MappedFile::open("/dev/zero").error().code, ErrorCode::invalid_input);
 }
 
-TEST_F(MappedFileTest, a_pipe_without_a_writer_is_refused_and_not_waited_for) {
+TEST_F(MappedFileTest, pipe_without_writer_is_an_error_without_blocking) {
   const std::filesystem::path pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   ::alarm(20);  // ends the test program should open() wait

@@ -1,5 +1,5 @@
-// How much memory this process may have, for refusing what cannot fit before it is tried: the machine's, or what the
-// limits of its control groups (base/cgroup_memory.h) leave of it, whichever is less.
+// Memory available to this process: the minimum of the machine's memory and its cgroup limits (base/cgroup_memory.h).
+// Used to reject models and caches that cannot fit.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace zinc {
 
 size_t physical_memory_bytes();
-size_t resident_memory_bytes();   // of this process, now; mapped files that are in memory count
-size_t available_memory_bytes();  // what new allocations may take without swapping, page cache counted as free
+size_t resident_memory_bytes();   // RSS of this process; resident pages of mapped files count
+size_t available_memory_bytes();  // for new allocations without swapping; page cache counts as free
 
 }  // namespace zinc

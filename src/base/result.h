@@ -1,5 +1,5 @@
-// What may fail because of the outside world (files, users, network, memory, devices) returns Result.
-// An Error's message says what, where, expected, found and what to do; it is shown to people as it is.
+// Functions that can fail because of files, users, network, memory or devices return Result.
+// An Error's message says what failed, where, expected, found and what to do; it is shown to the user unchanged.
 #pragma once
 
 #include <fmt/core.h>
@@ -18,7 +18,7 @@ enum class ErrorCode : uint8_t {
   not_found,
   unsupported,
   out_of_memory,
-  unavailable,  // not now: try again later
+  unavailable,  // try again later
   device_lost,
   io,
   cancelled

@@ -27,7 +27,7 @@ TEST(Result, holds_a_value_or_an_error) {
   EXPECT_EQ(odd.error().message, "3 is odd");
 }
 
-TEST(Result, try_passes_the_first_error_on_into_another_type) {
+TEST(Result, try_propagates_the_first_error_into_another_type) {
   EXPECT_EQ(quarter(8).value(), "2");
   EXPECT_EQ(quarter(7).error().message, "7 is odd");
   EXPECT_EQ(quarter(6).error().message, "3 is odd");
@@ -48,7 +48,7 @@ TEST(Result, status_is_a_result_without_a_value) {
   EXPECT_EQ(check(true).error().code, ErrorCode::io);
 }
 
-TEST(ResultDeathTest, asking_for_what_is_not_there_ends_the_process_with_the_line) {
+TEST(ResultDeathTest, wrong_access_aborts_with_file_and_line) {
   EXPECT_DEATH(half(3).value(), "result.h:.*internal error: ok\\(\\) does not hold");
   EXPECT_DEATH(static_cast<void>(half(4).error()), "internal error: !ok\\(\\) does not hold");
 }

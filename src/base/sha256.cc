@@ -10,7 +10,7 @@ namespace zinc {
 
 void Sha256::FreeContext::operator()(evp_md_ctx_st* context) const { ::EVP_MD_CTX_free(context); }
 
-// OpenSSL fails here only where memory is out or the library itself is broken.
+// OpenSSL fails here only if out of memory or if the library is broken.
 Sha256::Sha256() : context_(::EVP_MD_CTX_new()) {
   ZINC_CHECK(context_ && ::EVP_DigestInit_ex(context_.get(), ::EVP_sha256(), nullptr) == 1);
 }

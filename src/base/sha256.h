@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) by OpenSSL, which uses what the processor has for it; fed in pieces. For checking that a file is
-// the one we mean, not for secrets. One object per message; not shared between threads.
+// Incremental SHA-256 (FIPS 180-4) by OpenSSL, which uses the CPU's SHA instructions. For file integrity, not for
+// secrets. One object per message; not shared between threads.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// A library opened at run time, for what must not be needed to start the program. It is never closed: drivers keep
-// threads of their own. Immutable; share freely.
+// A shared library loaded at run time (dlopen), for optional dependencies such as GPU drivers. Never closed, because
+// drivers keep threads running. Immutable; any thread.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@ namespace zinc {
 
 class SharedLibrary {
  public:
-  // A file name is looked for where the system keeps libraries; a path is taken as it is.
+  // A bare file name is searched in the system's library path; a path is used as is.
   static Result<SharedLibrary> open(const std::string& name);
-  void* find(const char* symbol) const;                       // nullptr: it has none of that name
-  std::filesystem::path folder_of(const void* symbol) const;  // where the library with this symbol lies; empty: unknown
+  void* find(const char* symbol) const;                       // nullptr: no such symbol
+  std::filesystem::path folder_of(const void* symbol) const;  // folder of the library that defines it; empty: unknown
 
  private:
   explicit SharedLibrary(void* handle) : handle_(handle) {}

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "base/held_interrupt.h"
+#include "base/deferred_sigint.h"
 
 namespace zinc {
 namespace {
@@ -14,26 +14,26 @@ using std::chrono::milliseconds;
 
 Process shell(std::string script) { return {.argv = {"sh", "-c", std::move(script)}}; }
 
-ProcessEnd must_run(const Process& process) {
-  Result<ProcessEnd> end = run_process(process);
+ProcessResult must_run(const Process& process) {
+  Result<ProcessResult> end = run_process(process);
   EXPECT_TRUE(end.ok()) << end.error().message;
-  return end.ok() ? end.value() : ProcessEnd{.exit_code = -1};
+  return end.ok() ? end.value() : ProcessResult{.exit_code = -1};
 }
 
-TEST(Subprocess, output_of_both_streams_and_the_exit_code_come_back) {
-  const ProcessEnd end = must_run(shell("echo to out; echo to err >&2; exit 3"));
+TEST(Subprocess, captures_both_streams_and_the_exit_code) {
+  const ProcessResult end = must_run(shell("echo to out; echo to err >&2; exit 3"));
   EXPECT_EQ(end.out, "to out\n");
   EXPECT_EQ(end.err, "to err\n");
   EXPECT_EQ(end.exit_code, 3);
 }
 
-TEST(Subprocess, arguments_arrive_as_they_are) {
-  const ProcessEnd end = must_run({.argv = {"printf", "%s|", "a b", "$HOME", "'", "", "*"}});
+TEST(Subprocess, arguments_are_passed_unchanged) {
+  const ProcessResult end = must_run({.argv = {"printf", "%s|", "a b", "$HOME", "'", "", "*"}});
   EXPECT_EQ(end.out, "a b|$HOME|'||*|");
 }
 
 TEST(Subprocess, more_output_than_a_pipe_holds_does_not_block) {
-  const ProcessEnd end = must_run(shell("head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2"));
+  const ProcessResult end = must_run(shell("head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2"));
   EXPECT_EQ(end.out.size(), 300000u);
   EXPECT_EQ(end.err.size(), 200000u);
 }
@@ -49,27 +49,25 @@ TEST(Subprocess, folder_and_environment_are_set_for_the_child_only) {
 }
 
 TEST(Subprocess, a_program_that_does_not_exist_is_not_found_by_name) {
-  const Result<ProcessEnd> end = run_process({.argv = {"zinc-no-such-program"}});
+  const Result<ProcessResult> end = run_process({.argv = {"zinc-no-such-program"}});
   ASSERT_FALSE(end.ok());
   EXPECT_EQ(end.error().code, ErrorCode::not_found);
   EXPECT_NE(end.error().message.find("zinc-no-such-program"), std::string::npos);
 }
 
-TEST(Subprocess, a_child_ended_by_a_signal_says_so) {
-  EXPECT_EQ(must_run(shell("kill -KILL $$")).exit_code, 128 + SIGKILL);
-}
+TEST(Subprocess, exit_code_reports_a_signal) { EXPECT_EQ(must_run(shell("kill -KILL $$")).exit_code, 128 + SIGKILL); }
 
 TEST(Subprocess, a_child_over_its_time_limit_is_killed) {
   Process process{.argv = {"sleep", "100"}};
   process.time_limit = milliseconds(50);
   const auto started = std::chrono::steady_clock::now();
-  const ProcessEnd end = must_run(process);
+  const ProcessResult end = must_run(process);
   EXPECT_TRUE(end.timed_out);
   EXPECT_EQ(end.exit_code, 128 + SIGKILL);
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(90));
 }
 
-TEST(Subprocess, what_its_caller_wants_no_longer_is_ended) {
+TEST(Subprocess, cancelled_child_is_terminated) {
   Process process = shell("exec sleep 100");
   process.cancelled = [] { return true; };
   const auto started = std::chrono::steady_clock::now();
@@ -79,7 +77,7 @@ TEST(Subprocess, what_its_caller_wants_no_longer_is_ended) {
 
 TEST(Subprocess, a_grandchild_that_keeps_the_pipe_open_is_not_waited_for) {
   const auto started = std::chrono::steady_clock::now();
-  const ProcessEnd end = must_run(shell("sleep 100 & echo $!"));
+  const ProcessResult end = must_run(shell("sleep 100 & echo $!"));
   EXPECT_EQ(end.exit_code, 0);
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(90));
   ::kill(std::stoi(end.out), SIGKILL);
@@ -90,7 +88,7 @@ TEST(Subprocess, output_to_stderr_leaves_our_standard_output_clean) {
   testing::internal::CaptureStderr();
   Process process = shell("echo to out; echo to err >&2");
   process.output = ProcessOutput::to_stderr;
-  const ProcessEnd end = must_run(process);
+  const ProcessResult end = must_run(process);
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "to out\nto err\n");
   EXPECT_EQ(end.out, "");
@@ -101,20 +99,20 @@ TEST(Subprocess, works_when_our_own_standard_streams_are_closed) {
       {
         ::close(0);
         ::close(1);
-        const Result<ProcessEnd> end = run_process(shell("cat; echo out; echo err >&2"));
+        const Result<ProcessResult> end = run_process(shell("cat; echo out; echo err >&2"));
         ::_exit(end.ok() && end.value().out == "out\n" && end.value().err == "err\n" ? 42 : 1);
       },
       testing::ExitedWithCode(42), "");
 }
 
-TEST(Subprocess, a_held_interrupt_ends_the_child_and_then_takes_its_course) {
+TEST(Subprocess, deferred_sigint_terminates_the_child_and_is_then_delivered) {
   EXPECT_EXIT(
       {
-        const HeldInterrupt hold;
+        const DeferredSigint hold;
         ::raise(SIGINT);
-        const Result<ProcessEnd> end = run_process({.argv = {"sleep", "60"}});
+        const Result<ProcessResult> end = run_process({.argv = {"sleep", "60"}});
         const bool ended_early = end.ok() && end.value().exit_code == 128 + SIGTERM;
-        fmt::print(stderr, "{}\n", ended_early && interrupt_waits() ? "child ended, we still live" : "wrong");
+        fmt::print(stderr, "{}\n", ended_early && sigint_pending() ? "child ended, we still live" : "wrong");
       },
       testing::KilledBySignal(SIGINT), "child ended, we still live");
 }

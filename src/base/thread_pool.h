@@ -1,8 +1,8 @@
-// Fork and join over contiguous pieces, for loops of a few microseconds: one call is one barrier. The caller works too,
-// as thread 0. Thread t of T starts at item n*t/T; one that has done its share takes from what others have left, so a
-// thread which the system keeps from running delays a call by the piece it holds, and one that still sleeps is not
-// waited for. Who does what is chance: an item's result must not depend on it. No allocation per call. One thread at a
-// time may call; a call from inside a piece runs inline. Between calls workers spin briefly, then sleep. The functions
+// Fork-join thread pool with work stealing, for parallel loops of a few microseconds: one call is one barrier. The
+// caller works too, as thread 0. Thread t of T starts at item n*t/T; a thread that has finished its range steals from
+// the others, so a descheduled thread delays a call only by the chunk it holds, and a sleeping one is not waited for.
+// The assignment of items to threads is not deterministic: results must not depend on it. No allocation per call. One
+// thread at a time may call; a nested call runs inline. Between calls workers spin briefly, then sleep. The functions
 // must not throw.
 #pragma once
 
@@ -20,16 +20,17 @@ int default_thread_count();  // cores this process may run on (its affinity mask
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int n_threads = default_thread_count());  // the caller counts as one; fewer if the system refuses
+  explicit ThreadPool(
+      int n_threads = default_thread_count());  // includes the caller; fewer if threads cannot be created
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int n_threads() const { return static_cast<int>(workers_.size()) + 1; }
-  // Which thread of its pool runs the piece this is called from, so that each can have room of its own; 0 elsewhere.
+  // Index of the pool thread that runs the calling chunk, for per-thread scratch memory; 0 outside of a chunk.
   static size_t current_thread();
 
-  // Calls fn(begin, end) for pieces that make up [0, n), on all threads at once; returns when all are done.
+  // Calls fn(begin, end) on all threads for chunks that cover [0, n); returns when all are done.
   // REQUIRES: n < 2^32.
   template <class Fn>
   void parallel_for(size_t n, Fn&& fn) {
@@ -47,24 +48,24 @@ class ThreadPool {
     size_t n;
   };
 
-  // Items begin..end-1, nobody's yet: begin in the upper half, end in the lower. The owner takes from the front, others
-  // from the back. Items of a job that is over are never here, so whoever takes some may read job_.
-  struct alignas(64) Share {
+  // Items begin..end-1 that no thread has claimed: begin in the upper half, end in the lower. The owner claims from the
+  // front, thieves from the back. Holds only items of the current job, so a thread that claimed some may read job_.
+  struct alignas(64) WorkRange {
     std::atomic<uint64_t> range = 0;
   };
 
   void run(const Job& job);
-  void take_pieces(size_t thread);
-  bool take_piece(Share& share, size_t thread, bool own);
-  void work(size_t thread);
+  void run_chunks(size_t thread);
+  bool run_chunk(WorkRange& work, size_t thread, bool is_owner);
+  void worker_loop(size_t thread);
 
   std::vector<std::thread> workers_;
-  std::unique_ptr<Share[]> shares_;
-  size_t n_shares_ = 1;
+  std::unique_ptr<WorkRange[]> ranges_;
+  size_t n_ranges_ = 1;
   int n_spins_;
   Job job_{};
   std::atomic<bool> stopping_ = false;
-  alignas(64) std::atomic<uint32_t> n_jobs_ = 0;  // counts up: a worker wakes when it changes
+  alignas(64) std::atomic<uint32_t> n_jobs_ = 0;  // workers wake when it changes
   alignas(64) std::atomic<uint32_t> n_done_ = 0;  // items of job_
 };
 

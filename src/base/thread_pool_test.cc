@@ -25,7 +25,7 @@ std::set<Range> ranges_of(ThreadPool& pool, size_t n) {
   return ranges;
 }
 
-// The threads of two pieces that wait for each other.
+// The threads of two chunks that wait for each other.
 std::array<std::thread::id, 2> threads_that_meet(ThreadPool& pool) {
   std::array<std::thread::id, 2> ids;
   std::atomic<int> n_here = 0;
@@ -48,17 +48,17 @@ size_t covered(const std::set<Range>& ranges) {
   return end;
 }
 
-TEST(ThreadPool, pieces_cover_all_items) {
+TEST(ThreadPool, chunks_cover_all_items) {
   ThreadPool pool(3);
   ASSERT_EQ(pool.n_threads(), 3);
   for (const size_t n : {0u, 1u, 2u, 10u, 1000u}) EXPECT_EQ(covered(ranges_of(pool, n)), n);
   const size_t most = std::numeric_limits<uint32_t>::max();
   const auto ranges = ranges_of(pool, most);
   EXPECT_EQ(covered(ranges), most);
-  EXPECT_LE(ranges.size(), 3u * 33);  // a share of 2^32 / 3, halved each time
+  EXPECT_LE(ranges.size(), 3u * 33);  // a range of 2^32 / 3, halved each time
 }
 
-TEST(ThreadPool, every_item_is_done_exactly_once_and_seen_by_the_caller) {
+TEST(ThreadPool, every_item_runs_exactly_once) {
   for (const int n_threads : {1, 2, 3, 7}) {
     ThreadPool pool(n_threads);
     for (size_t n = 0; n < 200; n += 7) {
@@ -106,13 +106,13 @@ TEST(ThreadPool, thousands_of_dependent_steps_stay_in_order) {
 TEST(ThreadPool, sleeping_workers_wake_up_again) {
   ThreadPool pool(2);
   for (int round = 0; round < 5; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far past the spinning
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far longer than kSpins
     const auto ids = threads_that_meet(pool);
     EXPECT_NE(ids[0], ids[1]);
   }
 }
 
-TEST(ThreadPool, a_slow_worker_is_waited_for) {
+TEST(ThreadPool, call_returns_after_the_slowest_worker) {
   ThreadPool pool(2);
   int value = 0;
   pool.parallel_for(2, [&](size_t begin, size_t) {
@@ -123,7 +123,7 @@ TEST(ThreadPool, a_slow_worker_is_waited_for) {
   EXPECT_EQ(value, 7);
 }
 
-TEST(ThreadPool, a_nested_call_runs_inline) {
+TEST(ThreadPool, nested_call_runs_inline) {
   ThreadPool pool(2), other(2);
   std::vector<int> n_done(8);
   pool.parallel_for(2, [&](size_t begin, size_t end) {
@@ -138,28 +138,28 @@ TEST(ThreadPool, a_nested_call_runs_inline) {
     }
   });
   EXPECT_EQ(n_done, std::vector<int>(8, 1));
-  const auto ids = threads_that_meet(pool);  // and the pool splits again afterwards
+  const auto ids = threads_that_meet(pool);  // the pool runs in parallel again afterwards
   EXPECT_NE(ids[0], ids[1]);
 }
 
-TEST(ThreadPool, pieces_run_on_different_threads) {
+TEST(ThreadPool, chunks_run_on_different_threads) {
   ThreadPool pool(2);
   const auto ids = threads_that_meet(pool);
   EXPECT_NE(ids[0], ids[1]);
   EXPECT_TRUE(ids[0] == std::this_thread::get_id() || ids[1] == std::this_thread::get_id());
 }
 
-TEST(ThreadPool, a_thread_that_is_held_up_leaves_the_rest_to_the_others) {
+TEST(ThreadPool, work_of_a_delayed_thread_is_stolen) {
   ThreadPool pool(2);
   std::atomic<size_t> n_done = 0;
   pool.parallel_for(100, [&](size_t begin, size_t end) {
-    while (begin == 0 && n_done < 75) std::this_thread::yield();  // the first piece: until the other did all but it
+    while (begin == 0 && n_done < 75) std::this_thread::yield();  // the first chunk waits for all other items
     n_done += end - begin;
   });
   EXPECT_EQ(n_done, 100u);
 }
 
-TEST(ThreadPool, each_thread_has_a_number_of_its_own) {
+TEST(ThreadPool, thread_indices_are_distinct) {
   ThreadPool pool(2);
   std::array<size_t, 2> numbers;
   std::array<std::thread::id, 2> ids;
@@ -175,7 +175,7 @@ TEST(ThreadPool, each_thread_has_a_number_of_its_own) {
   EXPECT_EQ(ThreadPool::current_thread(), 0u);
 }
 
-TEST(ThreadPool, nonsense_thread_counts_become_sensible_ones) {
+TEST(ThreadPool, invalid_thread_counts_are_clamped) {
   EXPECT_EQ(ThreadPool(0).n_threads(), 1);
   EXPECT_EQ(ThreadPool(-3).n_threads(), 1);
   EXPECT_EQ(ThreadPool().n_threads(), default_thread_count());

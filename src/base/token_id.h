@@ -1,4 +1,4 @@
-// A token's number in its model's vocabulary.
+// Index of a token in the model's vocabulary.
 #pragma once
 
 #include <cstdint>

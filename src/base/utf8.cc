@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-// What may follow a lead byte: how many continuation bytes, and the range of the first of them (the others are 80..BF).
+// A lead byte: number of continuation bytes, and the range of the first one (the others are 80..BF).
 struct Lead {
   int n_continuation;
   uint8_t first_low, first_high;
@@ -65,8 +65,9 @@ size_t incomplete_utf8_suffix(std::string_view text) {
     const uint8_t byte = static_cast<uint8_t>(tail[0]);
     if ((byte & 0xC0u) == 0x80) continue;  // a continuation byte: the lead is further left
     const Prefix prefix = read_prefix(tail);
-    const bool may_go_on = static_cast<size_t>(prefix.n_bytes) == n && prefix.n_bytes < prefix.lead.n_continuation + 1;
-    return may_go_on ? n : 0;
+    const bool is_incomplete =
+        static_cast<size_t>(prefix.n_bytes) == n && prefix.n_bytes < prefix.lead.n_continuation + 1;
+    return is_incomplete ? n : 0;
   }
   return 0;
 }

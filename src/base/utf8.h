@@ -1,4 +1,4 @@
-// UTF-8, strictly: overlong forms, surrogates and values above U+10FFFF are invalid. Invalid input is replaced by
+// Strict UTF-8: overlong encodings, surrogates and values above U+10FFFF are invalid. Invalid input is replaced by
 // U+FFFD once per maximal subpart (Unicode 15, section 3.9, tables 3-8 to 3-11), as browsers and Python do.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Utf8Char {
 // The character at the start of `text`. REQUIRES: !text.empty().
 Utf8Char next_utf8(std::string_view text);
 
-// How many bytes at the end of `text` are a character that has begun correctly and may still be completed (0 to 3).
+// Length of the incomplete but valid character at the end of `text` (0 to 3 bytes).
 size_t incomplete_utf8_suffix(std::string_view text);
 
 bool is_valid_utf8(std::string_view text);

@@ -92,7 +92,7 @@ TEST(Utf8, every_string_of_one_to_three_bytes_is_read_as_the_standards_table_say
   }
 }
 
-// Every byte that is a limit of some range in the table, and its neighbours.
+// Every byte that is a limit of some range in the table, and its neighbors.
 const std::string kEdges =
     "\x41\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xEC\xED\xEE\xEF\xF0\xF1\xF3\xF4\xF5\xFF";
 

@@ -1,4 +1,4 @@
-// What this program is: version and commit, for --version and reports.
+// Version and commit of this program, for --version and reports.
 #pragma once
 
 #include <string>

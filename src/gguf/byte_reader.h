@@ -1,5 +1,5 @@
-// Reads a file's bytes front to back. A read past the end returns false, consumes nothing and remembers how many bytes
-// it wanted, so that the caller can say so.
+// Sequential reader of a file's bytes. A read past the end returns false, consumes nothing and records the requested
+// size for the error message.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  size_t at() const { return at_; }
-  size_t remaining() const { return bytes_.size() - at_; }
-  uint64_t wanted() const { return wanted_; }  // by the last read that failed
-  std::span<const std::byte> since(size_t begin) const { return bytes_.subspan(begin, at_ - begin); }
+  size_t offset() const { return offset_; }
+  size_t remaining() const { return bytes_.size() - offset_; }
+  uint64_t requested() const { return requested_; }  // bytes, by the last read
+  std::span<const std::byte> bytes_from(size_t begin) const { return bytes_.subspan(begin, offset_ - begin); }
 
   template <class T>
   bool read(T& out) {
     static_assert(std::is_arithmetic_v<T>);
-    const size_t begin = at_;
+    const size_t begin = offset_;
     if (!skip(sizeof(T))) return false;
     std::memcpy(&out, bytes_.data() + begin, sizeof(T));
     return true;
@@ -34,24 +34,24 @@ class ByteReader {
     uint64_t n = 0;
     if (!read(n)) return false;
     if (!skip(n)) {
-      at_ -= sizeof(n);
+      offset_ -= sizeof(n);
       return false;
     }
-    out = {reinterpret_cast<const char*>(bytes_.data() + at_ - n), n};
+    out = {reinterpret_cast<const char*>(bytes_.data() + offset_ - n), n};
     return true;
   }
 
   bool skip(uint64_t n) {
-    wanted_ = n;
+    requested_ = n;
     if (n > remaining()) return false;
-    at_ += n;
+    offset_ += n;
     return true;
   }
 
  private:
   std::span<const std::byte> bytes_;
-  size_t at_ = 0;
-  uint64_t wanted_ = 0;
+  size_t offset_ = 0;
+  uint64_t requested_ = 0;
 };
 
 }  // namespace zinc

@@ -6,13 +6,13 @@
 #include <limits>
 #include <optional>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 
 namespace zinc {
 namespace {
 
 constexpr int64_t kMaxShards = 65535;        // split.count is 16 bits wide
-constexpr uint64_t kMaxElements = 1u << 26;  // of an array: far above any vocabulary; a hostile file may claim more
+constexpr uint64_t kMaxElements = 1u << 26;  // of an array: far above any vocabulary, limits hostile files
 
 // "-00001-of-00003.gguf", the end of a shard's file name; `shard` counts from 0.
 std::string shard_suffix(int64_t shard, int64_t n_shards) {
@@ -73,23 +73,23 @@ bool convert(const GgufValue& value, std::vector<T>& out) {
 }
 
 template <class T>
-constexpr std::string_view kWanted = "";
+constexpr std::string_view kExpectedType = "";
 template <>
-constexpr std::string_view kWanted<int64_t> = "an integer below 2^63";
+constexpr std::string_view kExpectedType<int64_t> = "an integer below 2^63";
 template <>
-constexpr std::string_view kWanted<double> = "a number";
+constexpr std::string_view kExpectedType<double> = "a number";
 template <>
-constexpr std::string_view kWanted<bool> = "a bool";
+constexpr std::string_view kExpectedType<bool> = "a bool";
 template <>
-constexpr std::string_view kWanted<std::string_view> = "a string";
+constexpr std::string_view kExpectedType<std::string_view> = "a string";
 template <>
-constexpr std::string_view kWanted<std::vector<int64_t>> = "an array of integers below 2^63";
+constexpr std::string_view kExpectedType<std::vector<int64_t>> = "an array of integers below 2^63";
 template <>
-constexpr std::string_view kWanted<std::vector<double>> = "an array of numbers";
+constexpr std::string_view kExpectedType<std::vector<double>> = "an array of numbers";
 template <>
-constexpr std::string_view kWanted<std::vector<bool>> = "an array of bools";
+constexpr std::string_view kExpectedType<std::vector<bool>> = "an array of bools";
 template <>
-constexpr std::string_view kWanted<std::vector<std::string_view>> = "an array of strings";
+constexpr std::string_view kExpectedType<std::vector<std::string_view>> = "an array of strings";
 
 }  // namespace
 
@@ -116,7 +116,7 @@ Status GgufFile::map_other_shards(int64_t n_shards) {
               n_tensors, n_shards, tensors_.size());
 }
 
-// What the paths of all shards begin with; an error unless this is the first and named as one.
+// The common path prefix of all shards; an error unless this is the first shard and named as one.
 Result<std::string> GgufFile::path_prefix(int64_t n_shards) const {
   ZINC_TRY(shard, get<int64_t>("split.no"));
   if (n_shards < 0 || n_shards > kMaxShards || shard < 0 || shard >= n_shards) {
@@ -125,13 +125,14 @@ Result<std::string> GgufFile::path_prefix(int64_t n_shards) const {
   }
   const std::string suffix = shard_suffix(shard, n_shards);
   if (!name_.ends_with(suffix)) {
-    return fail(ErrorCode::invalid_input,
-                "{}: is shard {} of {} of a split model; its name must end in '{}' for the others to be found", name_,
-                shard + 1, n_shards, suffix);
+    return fail(
+        ErrorCode::invalid_input,
+        "{}: is shard {} of {} of a split model; its name must end in '{}' so that the other shards can be found",
+        name_, shard + 1, n_shards, suffix);
   }
   const std::string prefix = name_.substr(0, name_.size() - suffix.size());
   if (shard == 0) return prefix;
-  return fail(ErrorCode::invalid_input, "{}: is shard {} of {}; give the first one, {}{}", name_, shard + 1, n_shards,
+  return fail(ErrorCode::invalid_input, "{}: is shard {} of {}; pass the first one, {}{}", name_, shard + 1, n_shards,
               prefix, shard_suffix(0, n_shards));
 }
 
@@ -153,7 +154,7 @@ Status GgufFile::map_shard(const std::filesystem::path& path) {
   return add_shard(mapped_.back().bytes(), path.string());
 }
 
-// The first shard gives the metadata; a later one must say that it is the next of as many.
+// Metadata comes from the first shard; later shards must carry the expected split.no and split.count.
 Status GgufFile::add_shard(std::span<const std::byte> bytes, const std::string& name) {
   ZINC_TRY(shard, parse_gguf_shard(bytes, name));
   const int number = static_cast<int>(shard_names_.size());
@@ -161,13 +162,13 @@ Status GgufFile::add_shard(std::span<const std::byte> bytes, const std::string& 
     metadata_ = std::move(shard.metadata);
     for (size_t i = 0; i < metadata_.size(); ++i) metadata_index_.emplace(metadata_[i].first, i);
   } else {
-    ZINC_TRY(checked, check_continuation(shard, name, number));
+    ZINC_TRY(checked, check_next_shard(shard, name, number));
   }
   for (GgufTensor& tensor : shard.tensors) {
     tensor.shard = number;
     if (!tensor_index_.emplace(tensor.name, tensors_.size()).second) {
       return fail(ErrorCode::invalid_input, "{}: tensor '{}' is also in an earlier shard", name,
-                  printable(tensor.name));
+                  sanitize_for_terminal(tensor.name));
     }
     tensors_.push_back(tensor);
   }
@@ -176,7 +177,7 @@ Status GgufFile::add_shard(std::span<const std::byte> bytes, const std::string& 
   return ok_status();
 }
 
-Status GgufFile::check_continuation(const GgufShard& shard, std::string_view name, int number) const {
+Status GgufFile::check_next_shard(const GgufShard& shard, std::string_view name, int number) const {
   const int64_t n_shards = get_or<int64_t>("split.count", 1);
   int64_t found_number = -1, found_count = -1;
   for (const auto& [key, value] : shard.metadata) {
@@ -205,12 +206,12 @@ template <class T>
 Result<T> GgufFile::get(std::string_view key) const {
   const GgufValue* value = find(key);
   if (!value) {
-    return fail(ErrorCode::not_found, "{}: has no metadata key '{}'; expected {}", name_, key, kWanted<T>);
+    return fail(ErrorCode::not_found, "{}: has no metadata key '{}'; expected {}", name_, key, kExpectedType<T>);
   }
   T out{};
   if (convert(*value, out)) return out;
   return fail(ErrorCode::invalid_input, "{}: metadata key '{}' is of type {}; expected {}", name_, key,
-              value->type_name(), kWanted<T>);
+              value->type_name(), kExpectedType<T>);
 }
 
 template <class T>

@@ -1,5 +1,5 @@
-// A mapped and fully checked GGUF (v2, v3), all shards. Immutable; share freely between threads.
-// open() proves every offset, size and count against the real file, so nothing later can read outside it.
+// A memory-mapped and fully validated GGUF file (v2, v3) with all its shards. Immutable; any thread.
+// open() checks every offset, size and count against the real file, so later reads cannot leave it.
 // Metadata is the first shard's; tensors are those of all shards. Strings and arrays are views into the file.
 #pragma once
 
@@ -21,9 +21,9 @@ namespace zinc {
 
 class GgufFile {
  public:
-  // Of a split model (NAME-00001-of-0000N.gguf) the first shard is given; the others lie beside it.
+  // For a split model (NAME-00001-of-0000N.gguf) pass the first shard; the others are in the same folder.
   static Result<GgufFile> open(const std::filesystem::path& first_shard);
-  // For tests and fuzzers: one shard already in memory, which must outlive the GgufFile.
+  // For tests and fuzzers: one shard in memory, which must outlive the GgufFile.
   static Result<GgufFile> parse(std::span<const std::byte> bytes, std::string name);
 
   const std::string& name() const { return name_; }  // path of the first shard, for messages
@@ -32,13 +32,13 @@ class GgufFile {
   const std::vector<std::string>& shard_names() const { return shard_names_; }  // paths, at least one
   uint64_t file_bytes() const { return file_bytes_; }                           // of all shards together
 
-  // `part` of the file, a tensor's bytes for one, need not stay in memory; for after they were packed elsewhere.
+  // Drops the pages of `part` of the file, such as a tensor's bytes, once they were packed elsewhere.
   void release_pages(std::span<const std::byte> part) const;
   void release_pages() const;  // all of it
 
   const GgufValue* find(std::string_view key) const;  // nullptr: absent
   // T: int64_t, double (integers too), bool, std::string_view, and std::vector of these; std::vector<int64_t> also
-  // takes bools as 0 and 1. The error names file, key, wanted and found type.
+  // accepts bools as 0 and 1. The error names file, key, expected and found type.
   template <class T>
   Result<T> get(std::string_view key) const;
   template <class T>
@@ -52,7 +52,7 @@ class GgufFile {
   Status map_shard(const std::filesystem::path& path);
   Status map_other_shards(int64_t n_shards);
   Result<std::string> path_prefix(int64_t n_shards) const;
-  Status check_continuation(const GgufShard& shard, std::string_view name, int number) const;
+  Status check_next_shard(const GgufShard& shard, std::string_view name, int number) const;
 
   std::string name_;
   std::vector<MappedFile> mapped_;

@@ -93,7 +93,7 @@ TEST(GgufFile, nested_arrays_are_read) {
   EXPECT_EQ(found, (std::vector<std::vector<int64_t>>{{1, 2}, {}, {3}}));
 }
 
-TEST(GgufFile, wrong_types_are_named) {
+TEST(GgufFile, wrong_type_error_names_expected_and_found) {
   const std::string bytes = sample_file().add("a.huge", std::numeric_limits<uint64_t>::max()).bytes();
   const auto opened = parse(bytes);
   ASSERT_TRUE(opened.ok());
@@ -112,7 +112,7 @@ TEST(GgufFile, wrong_types_are_named) {
   EXPECT_EQ(file.find("absent"), nullptr);
 }
 
-TEST(GgufFile, bool_arrays_serve_as_bools_and_as_integers) {
+TEST(GgufFile, bool_arrays_convert_to_bools_and_integers) {
   const std::string array =
       GgufWriter::number(uint32_t{7}) + GgufWriter::number(uint64_t{3}) + std::string("\1\0\2", 3);
   const std::string bytes = GgufWriter().add_raw("flags", 9, array).bytes();
@@ -137,7 +137,7 @@ TEST(GgufFile, tensors_have_their_shape_outermost_first_and_their_bytes) {
     EXPECT_EQ(two.offset % 32, 0u);
     EXPECT_EQ(reinterpret_cast<const char*>(two.view.bytes.data()), bytes.data() + two.offset);
     std::vector<float> decoded(192);
-    two.view.format->decode(two.view.bytes, decoded);
+    two.view.format->dequantize(two.view.bytes, decoded);
     EXPECT_NEAR(decoded[191], -0.5f, 1e-3f);
     EXPECT_EQ(file.tensor("three").value().shape, (Shape{5}));
     EXPECT_EQ(file.find_tensor("two"), &two);
@@ -146,7 +146,7 @@ TEST(GgufFile, tensors_have_their_shape_outermost_first_and_their_bytes) {
   }
 }
 
-TEST(GgufFile, own_alignment_is_kept) {
+TEST(GgufFile, general_alignment_is_respected) {
   for (const uint32_t alignment : {1u, 8u, 64u, 4096u}) {
     GgufWriter w;
     w.set_alignment(alignment);
@@ -160,7 +160,7 @@ TEST(GgufFile, own_alignment_is_kept) {
   }
 }
 
-TEST(GgufFile, a_tensor_without_dimensions_is_one_element) {
+TEST(GgufFile, tensor_without_dimensions_is_one_element) {
   const std::string bytes = GgufWriter().add_record({"scalar", {}, 0, std::string(4, '\0')}).bytes();
   const auto file = parse(bytes);
   ASSERT_TRUE(file.ok()) << file.error().message;
@@ -173,21 +173,21 @@ TEST(GgufFile, files_without_tensors_or_metadata_are_read) {
   EXPECT_TRUE(parse(GgufWriter().add("vocab", "only").bytes()).ok());
 }
 
-TEST(GgufFile, foreign_files_are_named) {
+TEST(GgufFile, other_file_formats_are_recognized) {
   expect_error("", {"is empty"});
   expect_error("G", {"is not a GGUF file", "'G'"});
   expect_error("GGU\x01", {"is not a GGUF file", "'GGU\\u0001'"});
   expect_error("FUGG" + std::string(60, '\0'), {"big-endian"});
-  expect_error("tjgg....", {"older than GGUF"});
+  expect_error("tjgg....", {"which GGUF replaced"});
   expect_error("version https://git-lfs.github.com/spec/v1\n", {"Git LFS pointer", "git lfs pull"});
-  expect_error("<!DOCTYPE html>", {"web page"});
+  expect_error("<!DOCTYPE html>", {"HTML page"});
   expect_error(GgufWriter().set_version(0x03000000), {"big-endian"});
   for (const uint32_t version : {0u, 1u, 4u, 0xFFFFFFFFu}) {
     expect_error(GgufWriter().set_version(version), {fmt::format("GGUF version {};", version), "2 and 3"});
   }
 }
 
-TEST(GgufFile, counts_beyond_the_file_are_refused) {
+TEST(GgufFile, counts_beyond_the_file_are_errors) {
   const uint64_t huge = std::numeric_limits<uint64_t>::max();
   expect_error(sample_file().set_counts(3, huge), {"18446744073709551615 metadata keys"});
   expect_error(sample_file().set_counts(huge, 17), {"18446744073709551615 tensors"});
@@ -195,7 +195,7 @@ TEST(GgufFile, counts_beyond_the_file_are_refused) {
   expect_error(GgufWriter().add("a", uint8_t{1}).set_counts(0, 2), {"2 metadata keys"});
 }
 
-TEST(GgufFile, broken_metadata_is_refused) {
+TEST(GgufFile, malformed_metadata_is_an_error) {
   const std::string huge = GgufWriter::number(std::numeric_limits<uint64_t>::max());
   expect_error(GgufWriter().add("", uint32_t{1}), {"metadata key 0", "0 bytes"});
   expect_error(GgufWriter().add(std::string(65536, 'k'), uint8_t{1}), {"65536 bytes", "65535"});
@@ -210,7 +210,7 @@ TEST(GgufFile, broken_metadata_is_refused) {
 
 std::string array_head(uint32_t type, uint64_t size) { return GgufWriter::number(type) + GgufWriter::number(size); }
 
-TEST(GgufFile, broken_arrays_are_refused) {
+TEST(GgufFile, malformed_arrays_are_errors) {
   const uint64_t huge = std::numeric_limits<uint64_t>::max();
   expect_error(GgufWriter().add_raw("a", 9, array_head(4, huge) + "1234"), {"'a'", "18446744073709551615 elements"});
   expect_error(GgufWriter().add_raw("a", 9, array_head(4, huge / 4 + 1) + "1234"), {"'a'", "elements"});  // wraps to 0
@@ -220,7 +220,7 @@ TEST(GgufFile, broken_arrays_are_refused) {
   expect_error(GgufWriter().add_raw("a", 9, array_head(99, 0)), {"'a'", "unknown type 99"});
 }
 
-TEST(GgufFile, an_array_larger_than_any_models_costs_no_memory) {
+TEST(GgufFile, huge_array_allocates_no_memory) {
   constexpr uint64_t kElements = uint64_t{1} << 38;
   const TestFolder folder;
   const std::filesystem::path path =
@@ -236,7 +236,7 @@ TEST(GgufFile, an_array_larger_than_any_models_costs_no_memory) {
   EXPECT_NE(numbers.error().message.find("array of 274877906944 u8"), std::string::npos) << numbers.error().message;
 }
 
-TEST(GgufFile, deep_nesting_is_refused_and_shallow_nesting_is_not) {
+TEST(GgufFile, array_nesting_is_limited) {
   const auto nested = [](int depth) {
     std::string bytes;
     for (int i = 0; i < depth; ++i) bytes += array_head(9, 1);
@@ -247,7 +247,7 @@ TEST(GgufFile, deep_nesting_is_refused_and_shallow_nesting_is_not) {
   expect_error(nested(100000), {"'deep'", "more than 8 deep"});
 }
 
-TEST(GgufFile, bad_alignments_are_refused) {
+TEST(GgufFile, invalid_alignments_are_errors) {
   for (const uint32_t alignment : {0u, 3u, 48u, 0xFFFFFFFFu}) {
     expect_error(GgufWriter().add("general.alignment", alignment),
                  {"general.alignment", fmt::format("is {};", alignment), "power of two"});
@@ -259,7 +259,7 @@ TEST(GgufFile, bad_alignments_are_refused) {
   expect_error(far, {"'t'", "2147483648"});
 }
 
-TEST(GgufFile, bad_shapes_are_refused) {
+TEST(GgufFile, invalid_shapes_are_errors) {
   const std::string data(1024, '\0');
   expect_error(GgufWriter().add_record({"t", {1, 1, 1, 1, 1}, 0, data}), {"'t'", "5 dimensions", "at most 4"});
   expect_error(GgufWriter().add_record({"t", {8, 0}, 0, data}), {"'t'", "length 0"});
@@ -268,11 +268,11 @@ TEST(GgufFile, bad_shapes_are_refused) {
   expect_error(GgufWriter().add_record({"t", {uint64_t{1} << 32, uint64_t{1} << 32}, 0, data}), {"'t'", "63 bits"});
   expect_error(GgufWriter().add_record({"t", {(uint64_t{1} << 62) + 1, 4}, 0, data}), {"'t'", "63 bits"});
   expect_error(GgufWriter().add_record({"t", {uint64_t{1} << 61, 2}, 0, data}), {"'t'", "does not fit"});
-  expect_error(GgufWriter().add_record({"t", {33}, 8, data}), {"'t' [33]", "q8_0", "multiples of 32"});
+  expect_error(GgufWriter().add_record({"t", {33}, 8, data}), {"'t' [33]", "q8_0", "multiple of 32"});
   expect_error(GgufWriter().add_record({"t", {16, 2}, 2, data}), {"'t' [2,16]", "q4_0"});
 }
 
-TEST(GgufFile, unknown_tensor_types_are_named_by_number) {
+TEST(GgufFile, unknown_tensor_type_error_gives_the_number) {
   for (const uint32_t type : {4u, 9u, 15u, 31u, 43u, 0x80000000u, 0xFFFFFFFFu}) {
     const std::string bytes = GgufWriter().add_record({"t", {32}, type, std::string(128, '\0')}).bytes();
     const auto file = parse(bytes);
@@ -282,7 +282,7 @@ TEST(GgufFile, unknown_tensor_types_are_named_by_number) {
   }
 }
 
-TEST(GgufFile, tensors_outside_the_file_are_refused) {
+TEST(GgufFile, tensors_outside_the_file_are_errors) {
   const std::string data(1024, '\0');
   const uint64_t huge = std::numeric_limits<uint64_t>::max();
   expect_error(GgufWriter().add_record({"t", {257}, 0, data}), {"'t'", "does not fit"});
@@ -299,13 +299,13 @@ TEST(GgufFile, tensor_names_are_unique_and_not_empty) {
   expect_error(GgufWriter().add_record({"t", {8}, 0, data}).add_record({"t", {8}, 0, data}), {"'t' appears twice"});
 }
 
-TEST(GgufFile, overlapping_tensors_are_refused) {
+TEST(GgufFile, overlapping_tensors_are_errors) {
   GgufWriter w;
   w.add_record({"a", {16}, 0, std::string(64, '\0')}).add_record({"b", {8}, 0, std::string(32, '\0'), 32});
   expect_error(w, {"'a' and 'b' overlap"});
 }
 
-TEST(GgufFile, names_in_messages_cannot_drive_a_terminal) {
+TEST(GgufFile, names_in_messages_are_sanitized) {
   const std::string message = error_of(GgufWriter().add("evil\x1b[2J\n\xff", 1).add("evil\x1b[2J\n\xff", 1).bytes());
   EXPECT_EQ(message, "m.gguf: metadata key 'evil\\u001b[2J\\n\\xff' appears twice");
   const std::string long_name(5000, 'n');
@@ -322,7 +322,7 @@ TEST(GgufFile, every_truncation_is_an_error) {
   EXPECT_EQ(error_of(bytes.substr(0, last_data)), "");
 }
 
-// Reads everything a GgufFile promises to hold; returns something that depends on it.
+// Reads all data of a GgufFile; returns a value that depends on it.
 size_t touch(const GgufFile& file) {
   size_t sum = 0;
   const auto touch_value = [&sum](const auto& self, const GgufValue& value) -> void {
@@ -336,18 +336,18 @@ size_t touch(const GgufFile& file) {
   for (const auto& [key, value] : file.metadata()) touch_value(touch_value, value);
   for (const GgufTensor& tensor : file.tensors()) {
     std::vector<float> row(static_cast<size_t>(tensor.view.shape.elems()));
-    tensor.view.format->decode(tensor.view.bytes, row);
+    tensor.view.format->dequantize(tensor.view.bytes, row);
     sum += row.size();
   }
   return sum;
 }
 
-TEST(GgufFile, mutated_files_are_read_or_refused) {
+TEST(GgufFile, mutated_files_load_or_fail_cleanly) {
   const std::string original = sample_file().bytes();
   std::mt19937 random(20240817);
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   const std::vector<char> kCornerBytes = {'\0', '\1', '\x7f', '\x80', '\xff'};
-  int n_refused = 0;
+  int n_rejected = 0;
   constexpr int kMutations = 20000;
   for (int i = 0; i < kMutations; ++i) {
     std::string bytes = original;
@@ -356,23 +356,23 @@ TEST(GgufFile, mutated_files_are_read_or_refused) {
       if (random() % 2 == 0) {
         bytes[at] = static_cast<char>(random());
       } else {
-        const size_t run = std::min(bytes.size() - at, size_t{1} << below(4));
-        std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at), run, kCornerBytes[below(kCornerBytes.size())]);
+        const size_t n_filled = std::min(bytes.size() - at, size_t{1} << below(4));
+        std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at), n_filled, kCornerBytes[below(kCornerBytes.size())]);
       }
     }
     const auto file = parse(bytes);
     if (file.ok()) {
       touch(file.value());
     } else {
-      ++n_refused;
+      ++n_rejected;
       ASSERT_FALSE(file.error().message.empty());
     }
   }
-  EXPECT_GT(n_refused, kMutations / 10);
-  EXPECT_LT(n_refused, kMutations);
+  EXPECT_GT(n_rejected, kMutations / 10);
+  EXPECT_LT(n_rejected, kMutations);
 }
 
-TEST(GgufFile, paths_that_are_no_files_are_named) {
+TEST(GgufFile, errors_name_missing_and_non_regular_files) {
   const auto absent = GgufFile::open("no/such/file.gguf");
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.error().code, ErrorCode::not_found);
@@ -383,7 +383,7 @@ TEST(GgufFile, paths_that_are_no_files_are_named) {
   EXPECT_NE(directory.error().message.find("not a regular file"), std::string::npos);
 }
 
-TEST(GgufFile, an_opened_file_may_be_moved) {
+TEST(GgufFile, opened_file_can_be_moved) {
   const TestFolder folder;
   sample_file().write(folder / "a.gguf");
   auto opened = GgufFile::open(folder / "a.gguf");
@@ -423,7 +423,7 @@ std::string split_error(const std::filesystem::path& path) {
   return opened.ok() ? "" : opened.error().message;
 }
 
-TEST(GgufSplit, the_missing_shard_is_named) {
+TEST(GgufSplit, error_names_the_missing_shard) {
   const TestFolder folder;
   const auto first = sample_file().write_split(folder / "model", 3);
   std::filesystem::remove(GgufWriter::shard_path(folder / "model", 1, 3));
@@ -432,14 +432,14 @@ TEST(GgufSplit, the_missing_shard_is_named) {
   EXPECT_NE(message.find("model-00002-of-00003.gguf"), std::string::npos) << message;
 }
 
-TEST(GgufSplit, another_shard_than_the_first_says_which_to_give) {
+TEST(GgufSplit, later_shard_error_names_the_first_shard) {
   const TestFolder folder;
   const auto first = sample_file().write_split(folder / "model", 3);
   const std::string message = split_error(GgufWriter::shard_path(folder / "model", 1, 3));
-  EXPECT_NE(message.find("is shard 2 of 3; give the first one, " + first.string()), std::string::npos) << message;
+  EXPECT_NE(message.find("is shard 2 of 3; pass the first one, " + first.string()), std::string::npos) << message;
 }
 
-TEST(GgufSplit, a_renamed_shard_is_refused) {
+TEST(GgufSplit, renamed_shard_is_an_error) {
   const TestFolder folder;
   const auto first = sample_file().write_split(folder / "model", 2);
   std::filesystem::rename(first, folder / "other.gguf");
@@ -447,7 +447,7 @@ TEST(GgufSplit, a_renamed_shard_is_refused) {
   EXPECT_NE(message.find("-00001-of-00002.gguf"), std::string::npos) << message;
 }
 
-TEST(GgufSplit, shards_that_do_not_belong_together_are_refused) {
+TEST(GgufSplit, mismatched_shards_are_errors) {
   const TestFolder folder;
   const auto first = sample_file().write_split(folder / "model", 3);
   const auto path = [&](int i) { return GgufWriter::shard_path(folder / "model", i, 3); };
@@ -466,7 +466,7 @@ TEST(GgufSplit, shards_that_do_not_belong_together_are_refused) {
   EXPECT_NE(split_error(first).find("found -1 and -1"), std::string::npos) << split_error(first);
 }
 
-TEST(GgufSplit, impossible_shard_numbers_are_refused) {
+TEST(GgufSplit, invalid_shard_numbers_are_errors) {
   const TestFolder folder;
   const auto path = folder / "m-00001-of-00002.gguf";
   GgufWriter().add("split.no", int32_t{-1}).add("split.count", int32_t{2}).write(path);
@@ -479,22 +479,22 @@ TEST(GgufSplit, impossible_shard_numbers_are_refused) {
   EXPECT_NE(split_error(path).find("'split.count' is of type string"), std::string::npos);
 }
 
-TEST(GgufFile, a_vocabulary_of_256k_strings_opens_quickly) {
+TEST(GgufFile, vocabulary_of_256k_strings_opens_fast) {
   std::vector<std::string> tokens;
   for (int i = 0; i < 256 * 1024; ++i) tokens.push_back(fmt::format("token{}", i));
   const std::string bytes = GgufWriter().add("tokens", tokens).bytes();
-  const std::clock_t begin = std::clock();  // processor time: a neighbour's work is no part of it
+  const std::clock_t begin = std::clock();  // processor time, independent of machine load
   const auto file = parse(bytes);
   const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   ASSERT_TRUE(file.ok());
-  EXPECT_LT(seconds, 0.5);  // about a millisecond; the limit leaves room for sanitizers
+  EXPECT_LT(seconds, 0.5);  // about a millisecond; the limit allows for sanitizers
   const auto read = file.value().get<std::vector<std::string_view>>("tokens");
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read.value().size(), tokens.size());
   EXPECT_EQ(read.value().back(), "token262143");
 }
 
-TEST(GgufFile, oracle_models_open_and_decode) {
+TEST(GgufFile, oracle_models_open_and_dequantize) {
   const std::filesystem::path folder = ZINC_SOURCE_DIR "/../shared/oracle/models";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
   int n_files = 0;

@@ -1,5 +1,5 @@
-// One file of a GGUF (v2, v3, little-endian), read and checked: every count, length, offset and size is proved against
-// the real number of bytes, with arithmetic that cannot wrap. Views point into `bytes`.
+// Parses and validates one GGUF file (v2, v3, little-endian): every count, length, offset and size is checked against
+// the real file size with overflow-safe arithmetic. Views point into `bytes`.
 // Invariant of the result: keys and tensor names are unique, tensors lie inside the file and do not overlap.
 #pragma once
 

@@ -35,7 +35,7 @@ constexpr std::array<TypeRow, kGgufTypes> kTypeRows = {{{"u8", 1},
 const TypeRow& row(GgufType type) { return kTypeRows[static_cast<size_t>(type)]; }
 
 template <class T>
-T take(std::span<const std::byte>& bytes) {
+T read(std::span<const std::byte>& bytes) {
   ZINC_CHECK(bytes.size() >= sizeof(T));
   T value;
   std::memcpy(&value, bytes.data(), sizeof(T));
@@ -43,25 +43,26 @@ T take(std::span<const std::byte>& bytes) {
   return value;
 }
 
-std::span<const std::byte> take_bytes(std::span<const std::byte>& bytes, uint64_t n) {
+std::span<const std::byte> read_bytes(std::span<const std::byte>& bytes, uint64_t n) {
   ZINC_CHECK(bytes.size() >= n);
   const std::span<const std::byte> front = bytes.first(n);
   bytes = bytes.subspan(n);
   return front;
 }
 
-std::string_view take_string(std::span<const std::byte>& bytes) {
-  const uint64_t n = take<uint64_t>(bytes);
-  return {reinterpret_cast<const char*>(take_bytes(bytes, n).data()), n};
+std::string_view read_string(std::span<const std::byte>& bytes) {
+  const uint64_t n = read<uint64_t>(bytes);
+  return {reinterpret_cast<const char*>(read_bytes(bytes, n).data()), n};
 }
 
-// The depth of nesting was bounded when the file was checked.
-GgufArray take_array(std::span<const std::byte>& bytes) {
-  const GgufType type{take<uint32_t>(bytes)};
-  const uint64_t size = take<uint64_t>(bytes);
-  if (const size_t each = fixed_bytes(type); each != 0) return {type, size, take_bytes(bytes, size * each)};
+// The parser has limited the nesting depth.
+GgufArray read_array(std::span<const std::byte>& bytes) {
+  const GgufType type{read<uint32_t>(bytes)};
+  const uint64_t size = read<uint64_t>(bytes);
+  if (const size_t element_bytes = fixed_bytes(type); element_bytes != 0)
+    return {type, size, read_bytes(bytes, size * element_bytes)};
   const std::span<const std::byte> begin = bytes;
-  for (uint64_t i = 0; i < size; ++i) take_gguf_value(type, bytes);
+  for (uint64_t i = 0; i < size; ++i) read_gguf_value(type, bytes);
   return {type, size, begin.first(begin.size() - bytes.size())};
 }
 
@@ -70,44 +71,44 @@ GgufArray take_array(std::span<const std::byte>& bytes) {
 std::string_view to_string(GgufType type) { return row(type).name; }
 size_t fixed_bytes(GgufType type) { return row(type).bytes; }
 
-GgufValue take_gguf_value(GgufType type, std::span<const std::byte>& bytes) {
+GgufValue read_gguf_value(GgufType type, std::span<const std::byte>& bytes) {
   switch (type) {
     case GgufType::u8:
-      return {type, int64_t{take<uint8_t>(bytes)}};
+      return {type, int64_t{read<uint8_t>(bytes)}};
     case GgufType::i8:
-      return {type, int64_t{take<int8_t>(bytes)}};
+      return {type, int64_t{read<int8_t>(bytes)}};
     case GgufType::u16:
-      return {type, int64_t{take<uint16_t>(bytes)}};
+      return {type, int64_t{read<uint16_t>(bytes)}};
     case GgufType::i16:
-      return {type, int64_t{take<int16_t>(bytes)}};
+      return {type, int64_t{read<int16_t>(bytes)}};
     case GgufType::u32:
-      return {type, int64_t{take<uint32_t>(bytes)}};
+      return {type, int64_t{read<uint32_t>(bytes)}};
     case GgufType::i32:
-      return {type, int64_t{take<int32_t>(bytes)}};
+      return {type, int64_t{read<int32_t>(bytes)}};
     case GgufType::u64:
-      return {type, take<uint64_t>(bytes)};
+      return {type, read<uint64_t>(bytes)};
     case GgufType::i64:
-      return {type, take<int64_t>(bytes)};
+      return {type, read<int64_t>(bytes)};
     case GgufType::f32:
-      return {type, double{take<float>(bytes)}};
+      return {type, double{read<float>(bytes)}};
     case GgufType::f64:
-      return {type, take<double>(bytes)};
+      return {type, read<double>(bytes)};
     case GgufType::boolean:
-      return {type, take<uint8_t>(bytes) != 0};
+      return {type, read<uint8_t>(bytes) != 0};
     case GgufType::string:
-      return {type, take_string(bytes)};
+      return {type, read_string(bytes)};
     case GgufType::array:
-      return {type, take_array(bytes)};
+      return {type, read_array(bytes)};
   }
-  const bool type_was_checked_when_the_file_was_read = false;
-  ZINC_CHECK(type_was_checked_when_the_file_was_read);
+  const bool type_was_validated_by_the_parser = false;
+  ZINC_CHECK(type_was_validated_by_the_parser);
   return {type, false};
 }
 
-GgufValue gguf_value(GgufType type, std::span<const std::byte> bytes) {
-  if (type != GgufType::array) return take_gguf_value(type, bytes);
-  const GgufType element_type{take<uint32_t>(bytes)};
-  const uint64_t size = take<uint64_t>(bytes);
+GgufValue make_gguf_value(GgufType type, std::span<const std::byte> bytes) {
+  if (type != GgufType::array) return read_gguf_value(type, bytes);
+  const GgufType element_type{read<uint32_t>(bytes)};
+  const uint64_t size = read<uint64_t>(bytes);
   return {type, GgufArray(element_type, size, bytes)};
 }
 

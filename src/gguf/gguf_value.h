@@ -1,5 +1,5 @@
 // One metadata value of a GGUF file. Strings and arrays are views into the mapped file: the GgufFile must outlive them.
-// Arrays stay encoded (a vocabulary has 256k strings); they were checked when the file was opened, so decoding
+// Arrays stay encoded (a vocabulary has 256k strings); they were validated when the file was opened, so decoding
 // cannot fail.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace zinc {
 
-// Type numbers on disk.
+// Metadata value types, with their numbers in the file.
 enum class GgufType : uint32_t {
   u8 = 0,
   i8 = 1,
@@ -63,16 +63,16 @@ struct GgufValue {
   std::string type_name() const;  // "u32", "array of 12 string"
 };
 
-// Decodes the checked value of `type` at the front of `bytes` and takes it off.
-GgufValue take_gguf_value(GgufType type, std::span<const std::byte>& bytes);
-// The checked value of `type` that is all of `bytes`; does not walk over an array's elements.
-GgufValue gguf_value(GgufType type, std::span<const std::byte> bytes);
+// Decodes the validated value of `type` at the front of `bytes` and advances `bytes` past it.
+GgufValue read_gguf_value(GgufType type, std::span<const std::byte>& bytes);
+// The validated value of `type` that fills `bytes`; does not walk over an array's elements.
+GgufValue make_gguf_value(GgufType type, std::span<const std::byte> bytes);
 
 template <class Visit>
 void GgufArray::for_each(Visit visit) const {
   std::span<const std::byte> rest = bytes_;
   for (uint64_t i = 0; i < size_; ++i) {
-    if (!visit(take_gguf_value(type_, rest))) return;
+    if (!visit(read_gguf_value(type_, rest))) return;
   }
 }
 

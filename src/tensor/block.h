@@ -1,5 +1,5 @@
-// What block formats share: a block is a plain struct with `kElems`, the number of elements it stands for. It is copied
-// out of the bytes (which have no alignment) and decoded by a function of one block; the loop over blocks is here.
+// Shared by block formats: a quant block is a plain struct with `kElems`, its number of elements. Blocks are unaligned
+// in the file, so each is copied out and dequantized by a function of one block; the loop over blocks is here.
 #pragma once
 
 #include <cstring>
@@ -13,39 +13,39 @@
 namespace zinc {
 
 template <class Block>
-using Decoded = std::span<float, Block::kElems>;
+using BlockElements = std::span<float, Block::kElems>;
 
-template <class Block, void (*decode_block)(const Block&, Decoded<Block>)>
-void decode_blocks(std::span<const std::byte> blocks, std::span<float> out) {
+template <class Block, void (*dequantize_block)(const Block&, BlockElements<Block>)>
+void dequantize_blocks(std::span<const std::byte> blocks, std::span<float> out) {
   static_assert(std::is_trivially_copyable_v<Block>);
   const size_t n_blocks = blocks.size() / sizeof(Block);
   ZINC_CHECK(n_blocks * sizeof(Block) == blocks.size() && n_blocks * Block::kElems == out.size());
   for (size_t i = 0; i < n_blocks; ++i) {
     Block block;
     std::memcpy(&block, blocks.data() + i * sizeof(Block), sizeof(Block));
-    decode_block(block, Decoded<Block>(out.data() + i * Block::kElems, Block::kElems));
+    dequantize_block(block, BlockElements<Block>(out.data() + i * Block::kElems, Block::kElems));
   }
 }
 
-template <class Block, void (*encode_block)(std::span<const float, Block::kElems>, Block&)>
-void encode_blocks(std::span<const float> in, std::span<std::byte> blocks) {
+template <class Block, void (*quantize_block)(std::span<const float, Block::kElems>, Block&)>
+void quantize_blocks(std::span<const float> in, std::span<std::byte> blocks) {
   const size_t n_blocks = blocks.size() / sizeof(Block);
   ZINC_CHECK(n_blocks * sizeof(Block) == blocks.size() && n_blocks * Block::kElems == in.size());
   for (size_t i = 0; i < n_blocks; ++i) {
     Block block;
-    encode_block(std::span<const float, Block::kElems>(in.data() + i * Block::kElems, Block::kElems), block);
+    quantize_block(std::span<const float, Block::kElems>(in.data() + i * Block::kElems, Block::kElems), block);
     std::memcpy(blocks.data() + i * sizeof(Block), &block, sizeof(Block));
   }
 }
 
-// The record of a format that decodes block by block.
-template <class Block, void (*decode_block)(const Block&, Decoded<Block>)>
+// The record of a format that dequantizes block by block.
+template <class Block, void (*dequantize_block)(const Block&, BlockElements<Block>)>
 constexpr Format block_format(std::string_view name, uint32_t gguf_id) {
   return {.name = name,
           .gguf_id = gguf_id,
           .block_elems = Block::kElems,
           .block_bytes = sizeof(Block),
-          .decode = decode_blocks<Block, decode_block>};
+          .dequantize = dequantize_blocks<Block, dequantize_block>};
 }
 
 }  // namespace zinc

@@ -3,7 +3,7 @@
 namespace zinc {
 
 const Format* find_format(uint32_t gguf_id) {
-  if (gguf_id == kNotInFiles) return nullptr;
+  if (gguf_id == kNoGgufType) return nullptr;
   for (const Format* const* f = kFormats; *f; ++f) {
     if ((*f)->gguf_id == gguf_id) return *f;
   }

@@ -1,4 +1,4 @@
-// How weights lie in memory. A pointer to a Format IS the dtype: no enum, so no switch to forget.
+// The storage format of a tensor (GGML type). A pointer to a Format IS the dtype: no enum, so no switch to forget.
 // One file per format in tensor/format/ defines its record; the folder listing makes kFormats.
 #pragma once
 
@@ -9,21 +9,21 @@
 
 namespace zinc {
 
-inline constexpr uint32_t kNotInFiles = 0xFFFFFFFF;  // the gguf_id of formats that only caches have
+inline constexpr uint32_t kNoGgufType = 0xFFFFFFFF;  // gguf_id of formats that exist only in the KV cache
 
 struct Format {
   std::string_view name;  // "q4_k"
-  uint32_t gguf_id;       // type number on disk
+  uint32_t gguf_id;       // GGML type number in the file
   uint16_t block_elems;
   uint16_t block_bytes;
-  // The truth every kernel is tested against. REQUIRES: blocks.size() / block_bytes * block_elems == out.size().
-  void (*decode)(std::span<const std::byte> blocks, std::span<float> out);
-  // Rounds floats into blocks, for formats a cache may be kept in; nullptr where none is needed.
-  void (*encode)(std::span<const float> in, std::span<std::byte> blocks) = nullptr;
+  // The reference every kernel is tested against. REQUIRES: blocks.size() / block_bytes * block_elems == out.size().
+  void (*dequantize)(std::span<const std::byte> blocks, std::span<float> out);
+  // For KV cache formats; nullptr for all others.
+  void (*quantize)(std::span<const float> in, std::span<std::byte> blocks) = nullptr;
 };
 
 extern const Format* const kFormats[];             // every format, ended by nullptr
-const Format* find_format(uint32_t gguf_id);       // nullptr: unknown, or in no file
+const Format* find_format(uint32_t gguf_id);       // nullptr: unknown
 const Format* find_format(std::string_view name);  // nullptr: unknown
 
 // Bytes of `n_elems` elements in one row. REQUIRES: n_elems is a multiple of block_elems.
@@ -33,6 +33,6 @@ constexpr size_t row_bytes(const Format& format, size_t n_elems) {
 
 extern const Format k_f32;
 extern const Format k_f16;
-extern const Format k_fp8;  // only in caches
+extern const Format k_fp8;  // KV cache only
 
 }  // namespace zinc

@@ -35,7 +35,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Decodes TYPE.bin and compares every bit with TYPE.f32.
+// Dequantizes TYPE.bin and compares every bit with TYPE.f32.
 void check_type(const std::string& folder, const std::string& type, const json::object& facts) {
   SCOPED_TRACE(type);
   const Format* format = find_format(lower(type));
@@ -46,13 +46,13 @@ void check_type(const std::string& folder, const std::string& type, const json::
   const std::string blocks = read_file(folder + "/" + type + ".bin");
   const std::string floats = read_file(folder + "/" + type + ".f32");
   ASSERT_EQ(blocks.size(), static_cast<size_t>(facts.at("blocks").as_int64()) * format->block_bytes);
-  std::vector<float> decoded(floats.size() / sizeof(float));
-  format->decode(std::as_bytes(std::span(blocks)), decoded);
-  for (size_t i = 0; i < decoded.size(); ++i) {
+  std::vector<float> dequantized(floats.size() / sizeof(float));
+  format->dequantize(std::as_bytes(std::span(blocks)), dequantized);
+  for (size_t i = 0; i < dequantized.size(); ++i) {
     float expected;
     std::memcpy(&expected, floats.data() + i * sizeof(float), sizeof(float));
-    ASSERT_EQ(std::bit_cast<uint32_t>(decoded[i]), std::bit_cast<uint32_t>(expected))
-        << "element " << i << ": " << decoded[i] << ", expected " << expected;
+    ASSERT_EQ(std::bit_cast<uint32_t>(dequantized[i]), std::bit_cast<uint32_t>(expected))
+        << "element " << i << ": " << dequantized[i] << ", expected " << expected;
   }
 }
 
@@ -67,21 +67,21 @@ int check_folder(const std::string& folder) {
   return n_types;
 }
 
-TEST(Format, own_vectors_decode_bit_for_bit) { EXPECT_EQ(check_folder(kOwnVectors), 27); }
+TEST(Format, own_vectors_dequantize_bit_for_bit) { EXPECT_EQ(check_folder(kOwnVectors), 27); }
 
-TEST(Format, oracle_vectors_decode_bit_for_bit) {
+TEST(Format, oracle_vectors_dequantize_bit_for_bit) {
   if (!std::filesystem::exists(kOracleVectors)) GTEST_SKIP() << kOracleVectors << " is absent";
   EXPECT_EQ(check_folder(kOracleVectors), 27);
 }
 
-TEST(Format, names_and_numbers_are_unique_and_found) {
+TEST(Format, names_and_type_numbers_are_unique_and_found) {
   std::set<std::string_view> names;
   std::set<uint32_t> ids;
   for (const Format* const* f = kFormats; *f; ++f) {
     EXPECT_TRUE(names.insert((*f)->name).second) << (*f)->name;
     EXPECT_EQ(find_format((*f)->name), *f);
-    EXPECT_NE((*f)->decode, nullptr);
-    if ((*f)->gguf_id == kNotInFiles) continue;
+    EXPECT_NE((*f)->dequantize, nullptr);
+    if ((*f)->gguf_id == kNoGgufType) continue;
     EXPECT_TRUE(ids.insert((*f)->gguf_id).second) << (*f)->name;
     EXPECT_EQ(find_format((*f)->gguf_id), *f);
   }
@@ -94,55 +94,55 @@ TEST(Format, names_and_numbers_are_unique_and_found) {
 }
 
 template <class T>
-std::vector<float> decode_all(std::string_view format, const std::vector<T>& values) {
+std::vector<float> dequantize_all(std::string_view format, const std::vector<T>& values) {
   std::vector<float> out(values.size());
-  find_format(format)->decode(std::as_bytes(std::span(values)), out);
+  find_format(format)->dequantize(std::as_bytes(std::span(values)), out);
   return out;
 }
 
-TEST(Format, plain_numbers_decode_to_floats) {
-  EXPECT_EQ(decode_all<int8_t>("i8", {-128, 0, 127}), (std::vector<float>{-128, 0, 127}));
-  EXPECT_EQ(decode_all<int16_t>("i16", {-32768, 7}), (std::vector<float>{-32768, 7}));
-  EXPECT_EQ(decode_all<int32_t>("i32", {INT32_MIN, 16777217}), (std::vector<float>{-2147483648.0f, 16777216.0f}));
-  EXPECT_EQ(decode_all<int64_t>("i64", {INT64_MIN, 3}), (std::vector<float>{-0x1p63f, 3}));
-  EXPECT_EQ(decode_all<double>("f64", {0.1, -2.5}), (std::vector<float>{0.1f, -2.5f}));
-  EXPECT_EQ(decode_all<float>("f32", {0.1f, -2.5f}), (std::vector<float>{0.1f, -2.5f}));
+TEST(Format, unquantized_types_dequantize_to_floats) {
+  EXPECT_EQ(dequantize_all<int8_t>("i8", {-128, 0, 127}), (std::vector<float>{-128, 0, 127}));
+  EXPECT_EQ(dequantize_all<int16_t>("i16", {-32768, 7}), (std::vector<float>{-32768, 7}));
+  EXPECT_EQ(dequantize_all<int32_t>("i32", {INT32_MIN, 16777217}), (std::vector<float>{-2147483648.0f, 16777216.0f}));
+  EXPECT_EQ(dequantize_all<int64_t>("i64", {INT64_MIN, 3}), (std::vector<float>{-0x1p63f, 3}));
+  EXPECT_EQ(dequantize_all<double>("f64", {0.1, -2.5}), (std::vector<float>{0.1f, -2.5f}));
+  EXPECT_EQ(dequantize_all<float>("f32", {0.1f, -2.5f}), (std::vector<float>{0.1f, -2.5f}));
 }
 
-TEST(Format, decode_reads_blocks_at_any_address) {
+TEST(Format, dequantize_reads_unaligned_blocks) {
   const std::string blocks = read_file(kOwnVectors + "/IQ2_XS.bin");
   const Format* format = find_format("iq2_xs");
   std::vector<float> aligned(1024), shifted(1024);
-  format->decode(std::as_bytes(std::span(blocks)), aligned);
+  format->dequantize(std::as_bytes(std::span(blocks)), aligned);
   std::vector<char> moved(blocks.size() + 1);
   std::copy(blocks.begin(), blocks.end(), moved.begin() + 1);
-  format->decode(std::as_bytes(std::span(moved)).subspan(1), shifted);
+  format->dequantize(std::as_bytes(std::span(moved)).subspan(1), shifted);
   EXPECT_EQ(aligned, shifted);
 }
 
-std::vector<float> decode_own(const Format& format, const std::string& blocks) {
+std::vector<float> dequantize_vectors(const Format& format, const std::string& blocks) {
   std::vector<float> out(blocks.size() / format.block_bytes * format.block_elems);
-  format.decode(std::as_bytes(std::span(blocks)), out);
+  format.dequantize(std::as_bytes(std::span(blocks)), out);
   return out;
 }
 
-TEST(Format, f16_and_bf16_encode_to_the_bytes_they_decode) {
+TEST(Format, f16_and_bf16_round_trip) {
   for (const std::string type : {"F16", "BF16"}) {
     const Format& format = *find_format(lower(type));
     const std::string blocks = read_file(kOwnVectors + "/" + type + ".bin");
     std::string encoded(blocks.size(), '\0');
-    format.encode(decode_own(format, blocks), std::as_writable_bytes(std::span(encoded)));
+    format.quantize(dequantize_vectors(format, blocks), std::as_writable_bytes(std::span(encoded)));
     EXPECT_EQ(encoded, blocks) << type;
   }
 }
 
-TEST(Format, q8_0_encodes_within_half_a_step) {
+TEST(Format, q8_0_error_is_within_half_a_step) {
   const Format& format = *find_format("q8_0");
   const std::string blocks = read_file(kOwnVectors + "/Q8_0.bin");
-  const std::vector<float> in = decode_own(format, blocks);
+  const std::vector<float> in = dequantize_vectors(format, blocks);
   std::string encoded(blocks.size(), '\0');
-  format.encode(in, std::as_writable_bytes(std::span(encoded)));
-  const std::vector<float> out = decode_own(format, encoded);
+  format.quantize(in, std::as_writable_bytes(std::span(encoded)));
+  const std::vector<float> out = dequantize_vectors(format, encoded);
   for (size_t i = 0; i < in.size(); ++i) {
     float largest = 0;
     for (size_t j = 0; j < 32; ++j) largest = std::max(largest, std::abs(in[i / 32 * 32 + j]));
@@ -150,19 +150,19 @@ TEST(Format, q8_0_encodes_within_half_a_step) {
   }
 }
 
-TEST(Format, q8_0_survives_numbers_that_are_not_finite) {
+TEST(Format, q8_0_handles_non_finite_values) {
   std::vector<float> in(32, 1.0f), out(32);
   in[0] = std::nanf(""), in[1] = 1e-42f;
   std::vector<std::byte> block(34);
-  find_format("q8_0")->encode(in, block);
-  find_format("q8_0")->decode(block, out);
+  find_format("q8_0")->quantize(in, block);
+  find_format("q8_0")->dequantize(block, out);
   EXPECT_EQ(out[0], 0.0f);
   EXPECT_NEAR(out[2], 1.0f, 1e-3f);
   in.assign(32, std::numeric_limits<float>::infinity());
-  find_format("q8_0")->encode(in, block);
+  find_format("q8_0")->quantize(in, block);
   in.assign(32, 1e-42f);  // 1 / d overflows
-  find_format("q8_0")->encode(in, block);
-  find_format("q8_0")->decode(block, out);
+  find_format("q8_0")->quantize(in, block);
+  find_format("q8_0")->dequantize(block, out);
   EXPECT_EQ(out, std::vector<float>(32, 0.0f));
 }
 
@@ -170,17 +170,17 @@ TEST(Format, q8_0_scales_by_the_largest_magnitude_and_rounds_half_away) {
   std::vector<float> in(32, 0.0f);
   in[0] = -127.0f, in[1] = 2.5f, in[2] = -2.5f, in[3] = 0.49f;
   std::vector<std::byte> block(34);
-  find_format("q8_0")->encode(in, block);
+  find_format("q8_0")->quantize(in, block);
   const auto* q = reinterpret_cast<const int8_t*>(block.data() + 2);
   EXPECT_EQ(block[0], std::byte{0x00});  // f16 1.0
   EXPECT_EQ(block[1], std::byte{0x3C});
   EXPECT_EQ((std::vector<int>(q, q + 4)), (std::vector<int>{-127, 3, -3, 0}));
 }
 
-TEST(Format, q8_0_block_of_zeros_encodes_to_zeros) {
+TEST(Format, q8_0_block_of_zeros_quantizes_to_zeros) {
   const std::vector<float> in(64, 0.0f);
   std::vector<std::byte> blocks(68, std::byte{0xFF});
-  find_format("q8_0")->encode(in, blocks);
+  find_format("q8_0")->quantize(in, blocks);
   EXPECT_EQ(blocks, std::vector<std::byte>(68));
 }
 
@@ -193,8 +193,8 @@ uint64_t checksum(const Grid<kPoints, kDims>& grid) {  // FNV-1a
   return hash;
 }
 
-// The vectors do not visit every point of the grids.
-TEST(Format, every_grid_point_is_as_files_expect) {
+// The test vectors do not cover every grid point.
+TEST(Format, every_grid_point_matches_its_checksum) {
   EXPECT_EQ(checksum(kIq2XxsGrid), 0xBB4EE025B5AC6E8Eu);
   EXPECT_EQ(checksum(kIq2XsGrid), 0xC9B1EE61E79909BDu);
   EXPECT_EQ(checksum(kIq2SGrid), 0x123EDD38A3B62B90u);

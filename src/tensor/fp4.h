@@ -1,4 +1,4 @@
-// E2M1, the 4-bit float of MXFP4 and NVFP4: the sixteen values, doubled so that they are integers. The block scale is
+// E2M1, the 4-bit float of MXFP4 and NVFP4: its sixteen values, doubled to make them integers; the block scale is
 // halved to match.
 #pragma once
 

@@ -1,6 +1,5 @@
-// E4M3, the 8-bit float of MXFP8 caches: a sign, 4 bits of exponent (bias 7), 3 of mantissa; no infinities, the largest
-// number is 448. Rounding is to nearest even, and what is too large becomes the largest, as GPUs convert
-// (cvt.rn.satfinite.e4m3x2.f32).
+// E4M3, the 8-bit float of the MXFP8 KV cache: a sign, 4 bits of exponent (bias 7), 3 of mantissa; no infinities, the
+// largest value is 448. Rounds to nearest even and saturates, as GPUs convert (cvt.rn.satfinite.e4m3x2.f32).
 #pragma once
 
 #include <algorithm>
@@ -9,12 +8,12 @@
 
 namespace zinc {
 
-inline constexpr float kLargestE4m3 = 448;
+inline constexpr float kMaxE4m3 = 448;
 
 constexpr uint8_t float_to_e4m3(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 24 & 0x80u;
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint8_t>(sign | 0x7Fu);  // NaN
-  const float magnitude = std::min(std::bit_cast<float>(bits & 0x7FFFFFFFu), kLargestE4m3);
+  const float magnitude = std::min(std::bit_cast<float>(bits & 0x7FFFFFFFu), kMaxE4m3);
   if (magnitude < 0x1p-6f) {  // adding 2^14 makes the addition round to a multiple of 2^-9
     return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(magnitude + 0x1p14f) - 0x46800000u));
   }

@@ -21,15 +21,15 @@ double e4m3_value(uint32_t code) {
   return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-std::vector<float> kept(std::vector<float> in) {
+std::vector<float> round_trip(std::vector<float> in) {
   const Format& format = *find_format("fp8");
   std::vector<std::byte> blocks(row_bytes(format, in.size()));
-  format.encode(in, blocks);
-  format.decode(blocks, in);
+  format.quantize(in, blocks);
+  format.dequantize(blocks, in);
   return in;
 }
 
-TEST(E4m3, every_code_has_its_value_and_comes_back) {
+TEST(E4m3, every_code_round_trips) {
   for (uint32_t code = 0; code < 256; ++code) {
     const float value = e4m3_to_float(static_cast<uint8_t>(code));
     if ((code & 0x7F) == 0x7F) {
@@ -52,7 +52,7 @@ TEST(E4m3, rounding_is_to_nearest_even_everywhere) {
   }
 }
 
-TEST(E4m3, what_is_too_large_becomes_the_largest) {
+TEST(E4m3, too_large_values_saturate) {
   for (const float large : {449.0f, 500.0f, 1e9f, std::numeric_limits<float>::infinity()}) {
     EXPECT_EQ(float_to_e4m3(large), 0x7E);
     EXPECT_EQ(float_to_e4m3(-large), 0xFE);
@@ -60,7 +60,7 @@ TEST(E4m3, what_is_too_large_becomes_the_largest) {
   EXPECT_EQ(float_to_e4m3(std::nanf("")), 0x7F);
 }
 
-TEST(Fp8, the_scale_is_the_least_power_of_two_that_cuts_nothing_off) {
+TEST(Fp8, scale_is_the_smallest_power_of_two_without_saturation) {
   for (const auto& [largest, e] : {std::pair{448.0f, 0},
                                    {449.0f, 1},
                                    {256.0f, 0},
@@ -73,55 +73,55 @@ TEST(Fp8, the_scale_is_the_least_power_of_two_that_cuts_nothing_off) {
     std::vector<float> in(32, 0.0f);
     in[31] = -largest;
     std::vector<std::byte> block(33);
-    find_format("fp8")->encode(in, block);
+    find_format("fp8")->quantize(in, block);
     EXPECT_EQ(static_cast<int>(block[0]) - 127, e) << largest;
-    EXPECT_NEAR(kept(in)[31], -largest, largest / 16) << largest;
+    EXPECT_NEAR(round_trip(in)[31], -largest, largest / 16) << largest;
   }
 }
 
-TEST(Fp8, an_outlier_takes_nothing_from_numbers_2_to_the_14_below_it) {
+TEST(Fp8, outlier_keeps_precision_of_values_2_to_the_14_below_it) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> size(0.02f, 0.1f);
   std::vector<float> in(32);
   for (float& x : in) x = size(random);
   in[5] = 300.0f;
-  const std::vector<float> out = kept(in);
+  const std::vector<float> out = round_trip(in);
   for (size_t i = 0; i < in.size(); ++i) EXPECT_NEAR(out[i], in[i], in[i] / 16) << i;
 }
 
-// Kernels multiply halves: none of what they read may be rounded again.
-TEST(Fp8, whatever_is_kept_is_exactly_a_half) {
+// Kernels compute in f16: dequantized values must be exact there.
+TEST(Fp8, every_value_is_exactly_representable_in_f16) {
   std::mt19937 random(2);
   std::uniform_real_distribution<float> power(-40.0f, 20.0f), share(-1.0f, 1.0f);
   for (int n = 0; n < 2000; ++n) {
     std::vector<float> in(32);
     for (float& x : in) x = std::exp2(power(random)) * share(random);
-    for (const float x : kept(in)) {
+    for (const float x : round_trip(in)) {
       ASSERT_EQ(half_to_float(float_to_half(x)), x);
       ASSERT_TRUE(std::isfinite(x));
     }
   }
 }
 
-TEST(Fp8, numbers_are_within_a_sixteenth_from_2_to_the_minus_20_to_57344) {
+TEST(Fp8, relative_error_is_at_most_a_sixteenth_from_2_to_the_minus_20_to_57344) {
   for (float x = 0x1p-20f; x <= 57344.0f; x *= 1.01f) {
-    EXPECT_NEAR(kept(std::vector<float>(32, x))[0], x, x / 16) << x;
+    EXPECT_NEAR(round_trip(std::vector<float>(32, x))[0], x, x / 16) << x;
   }
 }
 
-TEST(Fp8, numbers_that_are_not_finite_leave_the_others_alone) {
+TEST(Fp8, non_finite_elements_do_not_affect_the_others) {
   std::vector<float> in(32, 1.0f);
   in[0] = std::nanf("");
-  EXPECT_EQ(kept(in)[0], 0.0f);
-  EXPECT_EQ(kept(in)[1], 1.0f);
+  EXPECT_EQ(round_trip(in)[0], 0.0f);
+  EXPECT_EQ(round_trip(in)[1], 1.0f);
   in[0] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(kept(in)[0], 57344.0f);
-  EXPECT_EQ(kept(in)[1], 1.0f);
-  EXPECT_EQ(kept(std::vector<float>(32, 0.0f)), std::vector<float>(32, 0.0f));
-  EXPECT_EQ(kept(std::vector<float>(32, 1e-42f)), std::vector<float>(32, 0.0f));
+  EXPECT_EQ(round_trip(in)[0], 57344.0f);
+  EXPECT_EQ(round_trip(in)[1], 1.0f);
+  EXPECT_EQ(round_trip(std::vector<float>(32, 0.0f)), std::vector<float>(32, 0.0f));
+  EXPECT_EQ(round_trip(std::vector<float>(32, 1e-42f)), std::vector<float>(32, 0.0f));
 }
 
-TEST(Fp8, no_file_has_it) { EXPECT_EQ(find_format(find_format("fp8")->gguf_id), nullptr); }
+TEST(Fp8, has_no_gguf_type) { EXPECT_EQ(find_format(find_format("fp8")->gguf_id), nullptr); }
 
 }  // namespace
 }  // namespace zinc

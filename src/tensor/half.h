@@ -1,7 +1,7 @@
 // IEEE-754 binary16 and bfloat16 to and from float, bit by bit: subnormals, infinities and NaN payloads are kept (a
-// signalling NaN becomes quiet), rounding is to nearest even. Plain arithmetic that compilers vectorise: no F16C is
-// assumed, and no float is ever subnormal on the way, so that a thread that flushes those to zero reads the same
-// weights.
+// signaling NaN becomes quiet), rounding is to nearest even. Plain arithmetic that compilers vectorize: no F16C is
+// assumed, and no intermediate float is subnormal, so that a thread that flushes subnormals to zero (FTZ, DAZ) reads
+// the same weights.
 #pragma once
 
 #include <bit>
@@ -9,9 +9,8 @@
 
 namespace zinc {
 
-// The exponent is moved to a float's bias. A subnormal half is first read as if it had the leading 1 of 2^-14, which is
-// then subtracted; the subtraction is unconditional (of 0 elsewhere) because conditional float arithmetic would keep
-// the compiler from vectorising.
+// Rebiases the exponent. A subnormal half is first read with an implicit leading 1 (2^-14), which is then subtracted;
+// the subtraction is unconditional (of 0 otherwise) because conditional float arithmetic would prevent vectorization.
 constexpr float half_to_float(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;
   const uint32_t magnitude = (half & 0x7FFFu) << 13;

@@ -16,7 +16,7 @@ double half_value(uint32_t half) {
   return (half & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
-TEST(Half, every_finite_half_has_its_value_and_comes_back) {
+TEST(Half, every_finite_half_round_trips) {
   for (uint32_t half = 0; half < 0x10000; ++half) {
     if ((half & 0x7C00) == 0x7C00) continue;
     const float value = half_to_float(static_cast<uint16_t>(half));
@@ -35,7 +35,7 @@ TEST(Half, infinities_and_nans_keep_sign_and_payload) {
   EXPECT_EQ(float_to_half(std::bit_cast<float>(0x7F800001u)), 0x7E00);  // a payload that would vanish stays a NaN
 }
 
-// Between neighbours a and b everything below the middle rounds to a, above it to b, the middle itself to the even one.
+// Between neighbors a and b: below the midpoint rounds to a, above it to b, the midpoint to the even one.
 TEST(Half, rounding_is_to_nearest_even_everywhere) {
   for (uint32_t half = 0; half < 0x7C00; ++half) {
     const double below = half_value(half);
@@ -51,7 +51,7 @@ TEST(Half, rounding_is_to_nearest_even_everywhere) {
   EXPECT_EQ(float_to_half(std::numeric_limits<float>::denorm_min()), 0);
 }
 
-TEST(Half, every_bfloat_comes_back_and_middles_round_to_even) {
+TEST(Half, every_bfloat_round_trips_and_ties_round_to_even) {
   for (uint32_t bits = 0; bits < 0x7F80; ++bits) {
     const uint16_t bfloat = static_cast<uint16_t>(bits);
     ASSERT_EQ(float_to_bfloat(bfloat_to_float(bfloat)), bits);

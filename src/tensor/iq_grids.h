@@ -1,5 +1,5 @@
-// The codebooks of the IQ formats: points of 4 or 8 coordinates that a code selects, and the two ways a point becomes
-// weights. Facts of the formats, equal in every reader.
+// The codebooks (grids) of the IQ formats: points of 4 or 8 coordinates selected by a code, and the two ways a point is
+// dequantized. Fixed by the file format.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ extern const Grid<2048, 8> kIq1Grid;  // coordinates -1, 0, 1
 
 constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-// Eight sign bits from seven: the eighth makes their number even.
-constexpr uint8_t even_signs(uint32_t seven) {
+// Eight sign bits from seven: the eighth is their parity.
+constexpr uint8_t expand_signs(uint32_t seven) {
   return static_cast<uint8_t>(seven | static_cast<uint32_t>(std::popcount(seven) & 1) << 7);
 }
 
@@ -35,10 +35,10 @@ void write_signed(const std::array<int8_t, kDims>& point, uint8_t signs, float s
   }
 }
 
-// out[j] = scale * (point[j] + shift), shift 1/8 or -1/8.
-inline void write_shifted(const std::array<int8_t, 8>& point, bool negative, float scale, float* out) {
-  const float shift = negative ? -0.125f : 0.125f;
-  for (size_t j = 0; j < 8; ++j) out[j] = scale * (static_cast<float>(point[j]) + shift);
+// out[j] = scale * (point[j] + delta), delta 1/8 or -1/8.
+inline void write_with_delta(const std::array<int8_t, 8>& point, bool negative, float scale, float* out) {
+  const float delta = negative ? -0.125f : 0.125f;
+  for (size_t j = 0; j < 8; ++j) out[j] = scale * (static_cast<float>(point[j]) + delta);
 }
 
 }  // namespace zinc

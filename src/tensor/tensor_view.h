@@ -1,4 +1,4 @@
-// A weight somewhere in memory: its format, its shape, its bytes. Never owns.
+// A non-owning view of a weight: format, shape, bytes.
 #pragma once
 
 #include <array>

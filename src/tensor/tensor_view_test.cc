@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-TEST(Shape, counts_elements_and_names_its_row) {
+TEST(Shape, counts_elements_and_row_length) {
   const Shape matrix{4096, 1024};
   EXPECT_EQ(matrix.n_dims(), 2);
   EXPECT_EQ(matrix[0], 4096);

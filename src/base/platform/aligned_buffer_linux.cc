@@ -11,7 +11,7 @@ AlignedBuffer AlignedBuffer::allocate(size_t n_bytes) {
   if (n_bytes == 0) return buffer;
   void* address = ::mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) return buffer;
-  ::madvise(address, n_bytes, MADV_HUGEPAGE);  // fewer page-table walks; refused by some systems, which is no harm
+  ::madvise(address, n_bytes, MADV_HUGEPAGE);  // fewer page-table walks; failure is harmless
   buffer.data_ = {static_cast<std::byte*>(address), Unmap{n_bytes}};
   buffer.size_ = n_bytes;
   return buffer;

@@ -17,19 +17,19 @@ Error io_error(const fs::path& path, const char* what) {
   return fail(ErrorCode::io, "{}: cannot {}: {}", path.string(), what, std::strerror(errno));
 }
 
-// Without this a crash may undo a rename that has already been reported as done.
+// Without fsync on the folder a crash may undo a rename that was already reported as done.
 Status sync_folder(const fs::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return io_error(folder, "open the folder");
   const bool synced = ::fsync(fd) == 0 || errno == EINVAL;  // EINVAL: this file system cannot sync folders
-  Status status = synced ? ok_status() : Status(io_error(folder, "make the folder durable"));
+  Status status = synced ? ok_status() : Status(io_error(folder, "sync the folder"));
   ::close(fd);
   return status;
 }
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-// A name nobody else uses: what a killed process of the same id left behind is stepped over, not written into.
+// Names left behind by a killed process with the same pid are skipped, not reused.
 constexpr int kMaxNameTries = 1000;
 
 }  // namespace
@@ -53,17 +53,17 @@ AtomicFile::~AtomicFile() {
   ::unlink(temporary_.c_str());
 }
 
-Result<AtomicFile> AtomicFile::create(const fs::path& wanted, FileReaders readers) {
+Result<AtomicFile> AtomicFile::create(const fs::path& target, FilePermissions permissions) {
   static std::atomic<unsigned> n_created = 0;
-  std::error_code unreadable;  // then creating the file says why
-  const fs::path canonical = fs::weakly_canonical(wanted, unreadable);
-  const fs::path path = fs::is_symlink(wanted, unreadable) && !canonical.empty() ? canonical : wanted;
-  const fs::file_status there = fs::status(path, unreadable);
-  if (fs::exists(there) && !fs::is_regular_file(there)) {
-    return fail(ErrorCode::io, "{}: is not a regular file, so it cannot be replaced; name a file", path.string());
+  std::error_code ignored;  // creating the file reports the reason
+  const fs::path canonical = fs::weakly_canonical(target, ignored);
+  const fs::path path = fs::is_symlink(target, ignored) && !canonical.empty() ? canonical : target;
+  const fs::file_status existing = fs::status(path, ignored);
+  if (fs::exists(existing) && !fs::is_regular_file(existing)) {
+    return fail(ErrorCode::io, "{}: not a regular file, so it cannot be replaced; choose another path", path.string());
   }
-  mode_t mode = readers == FileReaders::owner_only ? 0600 : 0666;
-  if (fs::exists(there)) mode &= static_cast<mode_t>(there.permissions() & fs::perms::all);
+  mode_t mode = permissions == FilePermissions::owner_only ? 0600 : 0666;
+  if (fs::exists(existing)) mode &= static_cast<mode_t>(existing.permissions() & fs::perms::all);
   for (int i = 0; i < kMaxNameTries; ++i) {
     fs::path temporary = path;
     temporary += fmt::format(".part-{}-{}", ::getpid(), n_created++);
@@ -87,14 +87,14 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 
 Status AtomicFile::commit() {
   ZINC_CHECK(fd_ >= 0);
-  if (::fsync(fd_) != 0) return io_error(path_, "make the file durable");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "put the finished file in place");
+  if (::fsync(fd_) != 0) return io_error(path_, "sync the file");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "rename the temporary file");
   ::close(std::exchange(fd_, -1));
   return sync_folder(folder_of(path_));
 }
 
-Status write_file_atomically(const fs::path& path, std::string_view text, FileReaders readers) {
-  ZINC_TRY(file, AtomicFile::create(path, readers));
+Status write_file_atomically(const fs::path& path, std::string_view text, FilePermissions permissions) {
+  ZINC_TRY(file, AtomicFile::create(path, permissions));
   ZINC_TRY(written, file.write(std::as_bytes(std::span(text))));
   return file.commit();
 }
@@ -106,8 +106,8 @@ Status rename_durably(const fs::path& finished, const fs::path& path) {
   const int reason = errno;
   ::close(fd);
   errno = reason;
-  if (!synced) return io_error(finished, "make the file durable");
-  if (::rename(finished.c_str(), path.c_str()) != 0) return io_error(path, "put the finished file in place");
+  if (!synced) return io_error(finished, "sync the file");
+  if (::rename(finished.c_str(), path.c_str()) != 0) return io_error(path, "rename the finished file");
   return sync_folder(folder_of(path));
 }
 

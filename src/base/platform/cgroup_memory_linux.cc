@@ -11,13 +11,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How a version of control groups calls things.
-struct Names {
+// File and field names of one cgroup version.
+struct CgroupFields {
   const char *limit, *usage, *inactive_cache, *active_cache;
 };
-constexpr Names kVersion2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
-constexpr Names kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
-                             "total_active_file"};
+constexpr CgroupFields kVersion2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
+constexpr CgroupFields kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+                                    "total_active_file"};
 
 std::optional<size_t> read_number(const fs::path& file) {
   std::ifstream text(file);
@@ -26,32 +26,32 @@ std::optional<size_t> read_number(const fs::path& file) {
   return number;
 }
 
-size_t cache_bytes(const fs::path& group, const Names& names) {
+size_t cache_bytes(const fs::path& group, const CgroupFields& fields) {
   std::ifstream stat(group / "memory.stat");
   std::string key;
   size_t n_bytes = 0, sum = 0;
   while (stat >> key >> n_bytes) {
-    if (key == names.inactive_cache || key == names.active_cache) sum += n_bytes;
+    if (key == fields.inactive_cache || key == fields.active_cache) sum += n_bytes;
   }
   return sum;
 }
 
-void apply_group(const fs::path& group, const Names& names, GroupMemory& memory) {
-  const std::optional<size_t> limit = read_number(group / names.limit);
+void apply_group(const fs::path& group, const CgroupFields& fields, CgroupMemory& memory) {
+  const std::optional<size_t> limit = read_number(group / fields.limit);
   if (!limit) return;
   memory.limit = std::min(memory.limit, *limit);
-  const size_t n_used = read_number(group / names.usage).value_or(0);
-  const size_t n_cached = cache_bytes(group, names);
-  const size_t n_kept = n_used - std::min(n_used, n_cached);
-  memory.available = std::min(memory.available, *limit - std::min(*limit, n_kept));
+  const size_t n_used = read_number(group / fields.usage).value_or(0);
+  const size_t n_cached = cache_bytes(group, fields);
+  const size_t n_resident = n_used - std::min(n_used, n_cached);
+  memory.available = std::min(memory.available, *limit - std::min(*limit, n_resident));
 }
 
-// In a container the path may be that of the host, where only the root of the mount is ours: what is not there limits
-// nothing, and the root is always looked at.
-void apply_groups(const fs::path& root, fs::path path, const Names& names, GroupMemory& memory) {
-  apply_group(root, names, memory);
+// In a container the path may be the host's path while only the mount root is visible: missing files impose no limit,
+// and the root is always read.
+void apply_groups(const fs::path& root, fs::path path, const CgroupFields& fields, CgroupMemory& memory) {
+  apply_group(root, fields, memory);
   if (path.string().find("..") != std::string::npos) return;
-  for (path = path.relative_path(); !path.empty(); path = path.parent_path()) apply_group(root / path, names, memory);
+  for (path = path.relative_path(); !path.empty(); path = path.parent_path()) apply_group(root / path, fields, memory);
 }
 
 bool has_word(std::string_view list, std::string_view word) {
@@ -65,8 +65,8 @@ bool has_word(std::string_view list, std::string_view word) {
 
 }  // namespace
 
-GroupMemory read_group_memory(const fs::path& groups, const fs::path& root) {
-  GroupMemory memory;
+CgroupMemory read_cgroup_memory(const fs::path& groups, const fs::path& root) {
+  CgroupMemory memory;
   std::ifstream text(groups);
   for (std::string line; std::getline(text, line);) {  // "0::/path" or "9:cpu,memory:/path"
     const size_t first = line.find(':'), second = line.find(':', first + 1);

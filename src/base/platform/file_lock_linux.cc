@@ -13,7 +13,7 @@
 namespace zinc {
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const std::function<void()>& on_wait,
-                                   const std::function<bool()>& gives_up) {
+                                   const std::function<bool()>& is_cancelled) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) {
     return fail(ErrorCode::io, "{}: cannot open the lock file: {}", path.string(), std::strerror(errno));
@@ -25,7 +25,7 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, const std:
     if (errno != EINTR && errno != EWOULDBLOCK) {
       return fail(ErrorCode::io, "{}: cannot lock: {}", path.string(), std::strerror(errno));
     }
-    if (gives_up()) return fail(ErrorCode::cancelled, "interrupted while waiting for another process");
+    if (is_cancelled()) return fail(ErrorCode::cancelled, "interrupted while waiting for another process");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return lock;

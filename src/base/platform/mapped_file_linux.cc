@@ -13,7 +13,7 @@
 namespace zinc {
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  // Not blocking: opening a pipe that nobody writes to would wait forever. It does not change how files are read.
+  // O_NONBLOCK: opening a pipe without a writer would block forever. It does not change how files are read.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::not_found : ErrorCode::io;
@@ -27,10 +27,10 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   }
   if (!S_ISREG(status.st_mode)) {
     ::close(fd);
-    return fail(ErrorCode::invalid_input, "{}: is not a regular file", path.string());
+    return fail(ErrorCode::invalid_input, "{}: not a regular file", path.string());
   }
   const size_t n_bytes = static_cast<size_t>(status.st_size);
-  ::flock(fd, LOCK_SH | LOCK_NB);  // shared by all who have it; that some file systems cannot costs nothing here
+  ::flock(fd, LOCK_SH | LOCK_NB);               // is_mapped() looks for it; failure is harmless
   if (n_bytes == 0) return MappedFile({}, fd);  // mmap refuses an empty range
   void* address = ::mmap(nullptr, n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (address == MAP_FAILED) {
@@ -71,7 +71,7 @@ void MappedFile::release_pages(std::span<const std::byte> part) const {
   }
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = static_cast<size_t>(part.data() - bytes_.data()), end = begin + part.size();
-  const size_t first = (begin + page - 1) / page * page, last = end / page * page;  // a neighbour's page stays
+  const size_t first = (begin + page - 1) / page * page, last = end / page * page;  // partial pages at the ends stay
   if (first < last) ::madvise(const_cast<std::byte*>(bytes_.data()) + first, last - first, MADV_DONTNEED);
 }
 

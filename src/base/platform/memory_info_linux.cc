@@ -11,7 +11,7 @@
 namespace zinc {
 namespace {
 
-GroupMemory own_groups() { return read_group_memory("/proc/self/cgroup", "/sys/fs/cgroup"); }
+CgroupMemory own_cgroups() { return read_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup"); }
 
 size_t available_on_machine() {
   std::ifstream meminfo("/proc/meminfo");
@@ -27,16 +27,16 @@ size_t available_on_machine() {
 
 size_t physical_memory_bytes() {
   const size_t n_bytes = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  return std::min(n_bytes, own_groups().limit);
+  return std::min(n_bytes, own_cgroups().limit);
 }
 
 size_t resident_memory_bytes() {
   std::ifstream statm("/proc/self/statm");
-  size_t n_all = 0, n_resident = 0;
-  statm >> n_all >> n_resident;
+  size_t n_virtual = 0, n_resident = 0;
+  statm >> n_virtual >> n_resident;
   return n_resident * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-size_t available_memory_bytes() { return std::min(available_on_machine(), own_groups().available); }
+size_t available_memory_bytes() { return std::min(available_on_machine(), own_cgroups().available); }
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// Tells the core that it is in a waiting loop: a sibling thread runs faster and the loop leaves sooner.
+// Spin-loop hint (PAUSE, YIELD): the sibling hyperthread runs faster and the loop exits sooner.
 #pragma once
 
 namespace zinc {

@@ -8,7 +8,7 @@ Result<SharedLibrary> SharedLibrary::open(const std::string& name) {
   void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle) return SharedLibrary(handle);
   const char* const why = dlerror();
-  return fail(ErrorCode::not_found, "the library {} cannot be opened: {}", name, why ? why : "unknown error");
+  return fail(ErrorCode::not_found, "cannot load the library {}: {}", name, why ? why : "unknown error");
 }
 
 void* SharedLibrary::find(const char* symbol) const { return dlsym(handle_, symbol); }

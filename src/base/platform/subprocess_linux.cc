@@ -12,7 +12,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/held_interrupt.h"
+#include "base/deferred_sigint.h"
 
 namespace zinc {
 namespace {
@@ -40,8 +40,8 @@ class Fd {
   int fd_;
 };
 
-// Descriptors 0 to 2 are the child's own streams. If ours are closed, a new descriptor may get such a number and would
-// be overwritten in the child; so everything moves above them.
+// Descriptors 0 to 2 become the child's streams. If ours are closed, a new descriptor may get one of these numbers and
+// would be overwritten in the child; so all are moved above 2.
 Fd above_standard_streams(Fd fd) {
   if (fd.get() < 0 || fd.get() > 2) return fd;
   return Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
@@ -83,7 +83,7 @@ std::vector<std::string> merged_environment(const Process& process) {
   return merged;
 }
 
-// What the child needs, all made before fork(): between fork and exec it may not allocate.
+// Everything the child needs, prepared before fork(): between fork and exec it must not allocate.
 struct ChildSetup {
   char** argv;
   char** environment;
@@ -92,26 +92,26 @@ struct ChildSetup {
   pid_t parent;
 };
 
-[[noreturn]] void become(const ChildSetup& setup) {
-  const auto give_up = [&] {
+[[noreturn]] void exec_child(const ChildSetup& setup) {
+  const auto report_and_exit = [&] {
     const int reason = errno;
     [[maybe_unused]] const ssize_t n = ::write(setup.report, &reason, sizeof reason);
     ::_exit(127);
   };
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != setup.parent) ::_exit(127);  // it died before the line above
+  if (::getppid() != setup.parent) ::_exit(127);  // the parent died before prctl()
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
-  if (::dup2(setup.in, 0) < 0 || ::dup2(setup.out, 1) < 0 || ::dup2(setup.err, 2) < 0) give_up();
-  if (*setup.folder && ::chdir(setup.folder) != 0) give_up();
+  if (::dup2(setup.in, 0) < 0 || ::dup2(setup.out, 1) < 0 || ::dup2(setup.err, 2) < 0) report_and_exit();
+  if (*setup.folder && ::chdir(setup.folder) != 0) report_and_exit();
   ::execvpe(setup.argv[0], setup.argv, setup.environment);
-  give_up();
+  report_and_exit();
   ::_exit(127);
 }
 
-// Appends what `fd` has ready, up to the limit; closes it at its end.
+// Appends all readable bytes of `fd`, up to the limit; closes it at end of file.
 void drain(Fd& fd, std::string& into) {
   std::array<char, 65536> chunk;
   while (fd.get() >= 0) {
@@ -119,8 +119,8 @@ void drain(Fd& fd, std::string& into) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
     if (n <= 0) return fd.close();
-    const size_t room = kMaxCaptureBytes - into.size();
-    into.append(chunk.data(), std::min(room, static_cast<size_t>(n)));
+    const size_t n_free = kMaxCaptureBytes - into.size();
+    into.append(chunk.data(), std::min(n_free, static_cast<size_t>(n)));
   }
 }
 
@@ -129,8 +129,8 @@ struct Child {
   Fd out, err;  // read ends; closed where the output is not captured
 };
 
-ProcessEnd wait_for(Child child, const Process& process) {
-  ProcessEnd end;
+ProcessResult wait_for(Child child, const Process& process) {
+  ProcessResult end;
   const Clock::time_point started = Clock::now();
   std::optional<Clock::time_point> interrupted;
   for (const Fd* fd : {&child.out, &child.err}) {
@@ -139,8 +139,8 @@ ProcessEnd wait_for(Child child, const Process& process) {
   for (;;) {
     pollfd polled[2] = {{child.out.get(), POLLIN, 0}, {child.err.get(), POLLIN, 0}};  // poll skips negative descriptors
     ::poll(polled, 2, kPollMs);
-    // The exit is looked for before the last read: what the child wrote before it ended is then all in the pipes. What
-    // a grandchild may still write later is not waited for.
+    // waitpid() before the last read: then all output of the child is in the pipes. Later output of a grandchild is
+    // not waited for.
     int status = 0;
     const bool ended = ::waitpid(child.pid, &status, WNOHANG) == child.pid;
     drain(child.out, end.out);
@@ -149,8 +149,8 @@ ProcessEnd wait_for(Child child, const Process& process) {
       end.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       return end;
     }
-    // A Ctrl-C in a terminal reaches the child as well, and it may want a moment to tidy up.
-    if (!interrupted && (interrupt_waits() || process.cancelled())) interrupted = Clock::now();
+    // A Ctrl-C in a terminal reaches the child as well; give it time to clean up.
+    if (!interrupted && (sigint_pending() || process.cancelled())) interrupted = Clock::now();
     if (interrupted && Clock::now() - *interrupted > kInterruptGrace) ::kill(child.pid, SIGTERM);
     const bool is_late = process.time_limit.count() > 0 && Clock::now() - started > process.time_limit;
     if (is_late && !end.timed_out) {
@@ -160,7 +160,7 @@ ProcessEnd wait_for(Child child, const Process& process) {
   }
 }
 
-// The errno with which the child failed to become the program; nullopt once it has.
+// The errno if exec failed in the child; nullopt if it succeeded.
 std::optional<int> read_start_failure(const Fd& report) {
   int reason = 0;
   ssize_t n;
@@ -175,41 +175,41 @@ struct Streams {
   Pipe out, err;
 };
 
-Result<Streams> open_streams(ProcessOutput output, const Fd& nothing) {
+Result<Streams> open_streams(ProcessOutput output, const Fd& dev_null) {
   if (output == ProcessOutput::capture) {
     ZINC_TRY(out, open_pipe());
     ZINC_TRY(err, open_pipe());
     return Streams{std::move(out), std::move(err)};
   }
   const bool has_stderr = ::fcntl(2, F_GETFD) >= 0;
-  const int shown = has_stderr ? 2 : nothing.get();
+  const int shown = has_stderr ? 2 : dev_null.get();
   const auto copy = [shown] { return Pipe{Fd(), Fd(::fcntl(shown, F_DUPFD_CLOEXEC, 3))}; };
   return Streams{copy(), copy()};
 }
 
 }  // namespace
 
-Result<ProcessEnd> run_process(const Process& process) {
+Result<ProcessResult> run_process(const Process& process) {
   ZINC_CHECK(!process.argv.empty());
   const std::vector<std::string> environment = merged_environment(process);
   const std::string folder = process.folder.string();
   std::vector<char*> argv_pointers = pointers_to(process.argv);
   std::vector<char*> environment_pointers = pointers_to(environment);
-  const Fd nothing = above_standard_streams(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)));
+  const Fd dev_null = above_standard_streams(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)));
   ZINC_TRY(report, open_pipe());
-  ZINC_TRY(streams, open_streams(process.output, nothing));
+  ZINC_TRY(streams, open_streams(process.output, dev_null));
   auto& [out, err] = streams;
   const ChildSetup setup{.argv = argv_pointers.data(),
                          .environment = environment_pointers.data(),
                          .folder = folder.c_str(),
-                         .in = nothing.get(),
+                         .in = dev_null.get(),
                          .out = out.write_end.get(),
                          .err = err.write_end.get(),
                          .report = report.write_end.get(),
                          .parent = ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) return fail(ErrorCode::io, "{}: cannot start a process: {}", process.argv[0], std::strerror(errno));
-  if (pid == 0) become(setup);
+  if (pid == 0) exec_child(setup);
   for (Fd* fd : {&report.write_end, &out.write_end, &err.write_end}) fd->close();
   if (const std::optional<int> reason = read_start_failure(report.read_end)) {
     ::waitpid(pid, nullptr, 0);

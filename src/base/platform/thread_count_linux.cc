@@ -11,7 +11,8 @@ int default_thread_count() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   if (sched_getaffinity(0, sizeof(mask), &mask) == 0) return std::max(CPU_COUNT(&mask), 1);
-  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);  // more than 1,024 cores
+  return std::max(static_cast<int>(std::thread::hardware_concurrency()),
+                  1);  // the mask does not fit: more than 1,024 cores
 }
 
 }  // namespace zinc

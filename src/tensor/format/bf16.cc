@@ -1,4 +1,4 @@
-// BF16: the upper half of a binary32, little-endian. One element a block.
+// BF16: the upper half of a binary32, little-endian. One element per block.
 #include <cstring>
 
 #include "base/check.h"
@@ -8,7 +8,7 @@
 namespace zinc {
 namespace {
 
-void decode(std::span<const std::byte> blocks, std::span<float> out) {
+void dequantize(std::span<const std::byte> blocks, std::span<float> out) {
   ZINC_CHECK(blocks.size() == out.size() * sizeof(uint16_t));
   for (size_t i = 0; i < out.size(); ++i) {
     uint16_t bfloat;
@@ -17,7 +17,7 @@ void decode(std::span<const std::byte> blocks, std::span<float> out) {
   }
 }
 
-void encode(std::span<const float> in, std::span<std::byte> blocks) {
+void quantize(std::span<const float> in, std::span<std::byte> blocks) {
   ZINC_CHECK(blocks.size() == in.size() * sizeof(uint16_t));
   for (size_t i = 0; i < in.size(); ++i) {
     const uint16_t bfloat = float_to_bfloat(in[i]);
@@ -28,6 +28,6 @@ void encode(std::span<const float> in, std::span<std::byte> blocks) {
 }  // namespace
 
 extern const Format k_bf16 = {
-    .name = "bf16", .gguf_id = 30, .block_elems = 1, .block_bytes = 2, .decode = decode, .encode = encode};
+    .name = "bf16", .gguf_id = 30, .block_elems = 1, .block_bytes = 2, .dequantize = dequantize, .quantize = quantize};
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// F64: IEEE-754 binary64, little-endian, rounded to float. One element a block.
+// F64: IEEE-754 binary64, little-endian, rounded to float. One element per block.
 #include "tensor/block.h"
 
 namespace zinc {
@@ -9,10 +9,10 @@ struct Block {
   double value;
 };
 
-void decode_block(const Block& block, Decoded<Block> out) { out[0] = static_cast<float>(block.value); }
+void dequantize_block(const Block& block, BlockElements<Block> out) { out[0] = static_cast<float>(block.value); }
 
 }  // namespace
 
-extern const Format k_f64 = block_format<Block, decode_block>("f64", 28);
+extern const Format k_f64 = block_format<Block, dequantize_block>("f64", 28);
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// I8: signed integers of 8 bits, little-endian. One element a block.
+// I8: signed integers of 8 bits, little-endian. One element per block.
 #include "tensor/block.h"
 
 namespace zinc {
@@ -9,10 +9,10 @@ struct Block {
   int8_t value;
 };
 
-void decode_block(const Block& block, Decoded<Block> out) { out[0] = static_cast<float>(block.value); }
+void dequantize_block(const Block& block, BlockElements<Block> out) { out[0] = static_cast<float>(block.value); }
 
 }  // namespace
 
-extern const Format k_i8 = block_format<Block, decode_block>("i8", 24);
+extern const Format k_i8 = block_format<Block, dequantize_block>("i8", 24);
 
 }  // namespace zinc

@@ -11,12 +11,12 @@ struct Block {
   uint16_t d;         // f16
   uint8_t codes[32];  // low byte of the grid index
   uint8_t signs[32];
-  uint8_t high[8];    // two more bits of four indices
-  uint8_t scales[8];  // low half: first group of 16, high half: second
+  uint8_t high[8];    // the high two bits of four indices
+  uint8_t scales[8];  // low nibble: first group of 16, high nibble: second
 };
 static_assert(sizeof(Block) == 82);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t i = 0; i < 32; ++i) {
     const int nibble = block.scales[i / 4] >> i % 4 / 2 * 4 & 15;
@@ -28,6 +28,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_iq2_s = block_format<Block, decode_block>("iq2_s", 22);
+extern const Format k_iq2_s = block_format<Block, dequantize_block>("iq2_s", 22);
 
 }  // namespace zinc

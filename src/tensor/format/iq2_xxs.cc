@@ -9,11 +9,12 @@ namespace {
 struct Block {
   static constexpr size_t kElems = 256;
   uint16_t d;         // f16
-  uint8_t codes[64];  // 8 bytes a group: four grid indices, then a u32 of four times 7 sign bits and the scale on top
+  uint8_t codes[64];  // 8 bytes per group: four grid indices, then a u32 with four times 7 sign bits and the scale in
+                      // its top bits
 };
 static_assert(sizeof(Block) == 66);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t group = 0; group < 8; ++group) {
     const uint8_t* codes = block.codes + group * 8;
@@ -21,7 +22,7 @@ void decode_block(const Block& block, Decoded<Block> out) {
     std::memcpy(&packed, codes + 4, sizeof(packed));
     const float scale = d * (0.5f + static_cast<float>(packed >> 28)) * 0.25f;
     for (size_t l = 0; l < 4; ++l) {
-      const uint8_t signs = even_signs(packed >> 7 * l & 127);
+      const uint8_t signs = expand_signs(packed >> 7 * l & 127);
       write_signed(kIq2XxsGrid[codes[l]], signs, scale, out.data() + group * 32 + l * 8);
     }
   }
@@ -29,6 +30,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_iq2_xxs = block_format<Block, decode_block>("iq2_xxs", 16);
+extern const Format k_iq2_xxs = block_format<Block, dequantize_block>("iq2_xxs", 16);
 
 }  // namespace zinc

@@ -12,11 +12,11 @@ struct Block {
   uint8_t codes[64];  // low byte of the grid index
   uint8_t high[8];    // ninth bit of eight indices
   uint8_t signs[32];
-  uint8_t scales[4];  // low half: even group, high half: odd group
+  uint8_t scales[4];  // low nibble: even group, high nibble: odd group
 };
 static_assert(sizeof(Block) == 110);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t i = 0; i < 64; ++i) {
     const int nibble = block.scales[i / 16] >> i % 16 / 8 * 4 & 15;
@@ -29,6 +29,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_iq3_s = block_format<Block, decode_block>("iq3_s", 21);
+extern const Format k_iq3_s = block_format<Block, dequantize_block>("iq3_s", 21);
 
 }  // namespace zinc

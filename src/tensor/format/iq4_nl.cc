@@ -1,4 +1,4 @@
-// IQ4_NL: 32 elements, d * level[q] with 4-bit q into a table of 16 levels. Nibbles lie as in Q4_0.
+// IQ4_NL: 32 elements, d * level[q] with 4-bit q into a table of 16 levels. Nibbles as in Q4_0.
 #include "tensor/block.h"
 #include "tensor/half.h"
 #include "tensor/iq_grids.h"
@@ -13,7 +13,7 @@ struct Block {
 };
 static_assert(sizeof(Block) == 18);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t j = 0; j < 16; ++j) out[j] = d * static_cast<float>(kIq4Levels[block.q[j] & 15]);
   for (size_t j = 0; j < 16; ++j) out[j + 16] = d * static_cast<float>(kIq4Levels[block.q[j] >> 4]);
@@ -21,6 +21,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_iq4_nl = block_format<Block, decode_block>("iq4_nl", 20);
+extern const Format k_iq4_nl = block_format<Block, dequantize_block>("iq4_nl", 20);
 
 }  // namespace zinc

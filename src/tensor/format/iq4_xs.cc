@@ -9,13 +9,13 @@ namespace {
 struct Block {
   static constexpr size_t kElems = 256;
   uint16_t d;             // f16
-  uint16_t scales_high;   // two bits a group
-  uint8_t scales_low[4];  // four bits a group
-  uint8_t q[128];         // 16 bytes a group: low halves its elements 0-15, high halves 16-31
+  uint16_t scales_high;   // two bits per group
+  uint8_t scales_low[4];  // four bits per group
+  uint8_t q[128];         // 16 bytes per group: low nibbles hold elements 0-15, high nibbles 16-31
 };
 static_assert(sizeof(Block) == 136);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t group = 0; group < 8; ++group) {
     const int low = block.scales_low[group / 2] >> group % 2 * 4 & 15;
@@ -30,6 +30,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_iq4_xs = block_format<Block, decode_block>("iq4_xs", 23);
+extern const Format k_iq4_xs = block_format<Block, dequantize_block>("iq4_xs", 23);
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// NVFP4: 64 elements in 4 groups of 16, E2M1 values times an unsigned E4M3 scale a group.
+// NVFP4: 64 elements in 4 groups of 16, E2M1 values times an unsigned E4M3 scale per group.
 #include <bit>
 
 #include "tensor/block.h"
@@ -10,7 +10,7 @@ namespace {
 struct Block {
   static constexpr size_t kElems = 64;
   uint8_t scale[4];
-  uint8_t q[32];  // 8 bytes a group: low halves its elements 0-7, high halves 8-15
+  uint8_t q[32];  // 8 bytes per group: low nibbles hold elements 0-7, high nibbles 8-15
 };
 static_assert(sizeof(Block) == 36);
 
@@ -23,7 +23,7 @@ float half_scale(uint8_t bits) {
   return (8.0f + mantissa) * std::bit_cast<float>(static_cast<uint32_t>(exponent - 7 - 4 + 127) << 23);
 }
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   for (size_t group = 0; group < 4; ++group) {
     const float d = half_scale(block.scale[group]);
     const uint8_t* q = block.q + group * 8;
@@ -35,6 +35,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_nvfp4 = block_format<Block, decode_block>("nvfp4", 40);
+extern const Format k_nvfp4 = block_format<Block, dequantize_block>("nvfp4", 40);
 
 }  // namespace zinc

@@ -12,13 +12,13 @@ struct Block {
 };
 static_assert(sizeof(Block) == 18);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t j = 0; j < 128; ++j) out[j] = (block.positive[j / 8] >> j % 8 & 1) != 0 ? d : -d;
 }
 
 }  // namespace
 
-extern const Format k_q1_0 = block_format<Block, decode_block>("q1_0", 41);
+extern const Format k_q1_0 = block_format<Block, dequantize_block>("q1_0", 41);
 
 }  // namespace zinc

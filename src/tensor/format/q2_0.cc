@@ -12,13 +12,13 @@ struct Block {
 };
 static_assert(sizeof(Block) == 18);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t j = 0; j < 64; ++j) out[j] = static_cast<float>((block.q[j / 4] >> j % 4 * 2 & 3) - 1) * d;
 }
 
 }  // namespace
 
-extern const Format k_q2_0 = block_format<Block, decode_block>("q2_0", 42);
+extern const Format k_q2_0 = block_format<Block, dequantize_block>("q2_0", 42);
 
 }  // namespace zinc

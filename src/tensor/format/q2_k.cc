@@ -7,14 +7,14 @@ namespace {
 
 struct Block {
   static constexpr size_t kElems = 256;
-  uint8_t scale_min[16];  // low half: scale, high half: min
+  uint8_t scale_min[16];  // low nibble: scale, high nibble: min
   uint8_t q[64];          // byte l of half h: elements 128 h + 32 k + l in bits 2 k and 2 k + 1
   uint16_t d;             // f16
   uint16_t dmin;          // f16
 };
 static_assert(sizeof(Block) == 84);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   const float dmin = half_to_float(block.dmin);
   for (size_t group = 0; group < 16; ++group) {
@@ -28,6 +28,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q2_k = block_format<Block, decode_block>("q2_k", 10);
+extern const Format k_q2_k = block_format<Block, dequantize_block>("q2_k", 10);
 
 }  // namespace zinc

@@ -20,7 +20,7 @@ int scale_of(const Block& block, size_t group) {
   return (low | top << 4) - 32;
 }
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t group = 0; group < 16; ++group) {
     const float scale = d * static_cast<float>(scale_of(block, group));
@@ -37,6 +37,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q3_k = block_format<Block, decode_block>("q3_k", 11);
+extern const Format k_q3_k = block_format<Block, dequantize_block>("q3_k", 11);
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// Q4_1: 32 elements, d * q + m with 4-bit q. Byte j holds element j (low half) and j + 16 (high half).
+// Q4_1: 32 elements, d * q + m with 4-bit q. Byte j holds element j (low nibble) and j + 16 (high nibble).
 #include "tensor/block.h"
 #include "tensor/half.h"
 
@@ -13,7 +13,7 @@ struct Block {
 };
 static_assert(sizeof(Block) == 20);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   const float m = half_to_float(block.m);
   for (size_t j = 0; j < 16; ++j) out[j] = static_cast<float>(block.q[j] & 15) * d + m;
@@ -22,6 +22,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q4_1 = block_format<Block, decode_block>("q4_1", 3);
+extern const Format k_q4_1 = block_format<Block, dequantize_block>("q4_1", 3);
 
 }  // namespace zinc

@@ -11,11 +11,11 @@ struct Block {
   uint16_t d;          // f16
   uint16_t dmin;       // f16
   uint8_t scales[12];  // tensor/k_scales.h
-  uint8_t q[128];      // 32 bytes for two groups: low halves the first, high halves the second
+  uint8_t q[128];      // 32 bytes per two groups: low nibbles the first, high nibbles the second
 };
 static_assert(sizeof(Block) == 144);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   const float dmin = half_to_float(block.dmin);
   for (size_t pair = 0; pair < 4; ++pair) {
@@ -32,6 +32,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q4_k = block_format<Block, decode_block>("q4_k", 12);
+extern const Format k_q4_k = block_format<Block, dequantize_block>("q4_k", 12);
 
 }  // namespace zinc

@@ -13,7 +13,7 @@ struct Block {
 };
 static_assert(sizeof(Block) == 22);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   uint32_t high;
   std::memcpy(&high, block.high, sizeof(high));
@@ -27,6 +27,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q5_0 = block_format<Block, decode_block>("q5_0", 6);
+extern const Format k_q5_0 = block_format<Block, dequantize_block>("q5_0", 6);
 
 }  // namespace zinc

@@ -14,7 +14,7 @@ struct Block {
 };
 static_assert(sizeof(Block) == 24);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   const float m = half_to_float(block.m);
   uint32_t high;
@@ -29,6 +29,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q5_1 = block_format<Block, decode_block>("q5_1", 7);
+extern const Format k_q5_1 = block_format<Block, dequantize_block>("q5_1", 7);
 
 }  // namespace zinc

@@ -12,11 +12,11 @@ struct Block {
   uint16_t dmin;       // f16
   uint8_t scales[12];  // tensor/k_scales.h
   uint8_t high[32];    // bit g of byte l: fifth bit of element l of group g
-  uint8_t q[128];      // 32 bytes for two groups: low halves the first, high halves the second
+  uint8_t q[128];      // 32 bytes per two groups: low nibbles the first, high nibbles the second
 };
 static_assert(sizeof(Block) == 176);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   const float dmin = half_to_float(block.dmin);
   for (size_t group = 0; group < 8; ++group) {
@@ -35,6 +35,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q5_k = block_format<Block, decode_block>("q5_k", 13);
+extern const Format k_q5_k = block_format<Block, dequantize_block>("q5_k", 13);
 
 }  // namespace zinc

@@ -14,7 +14,7 @@ struct Block {
 };
 static_assert(sizeof(Block) == 210);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t group = 0; group < 16; ++group) {
     const float scale = d * static_cast<float>(block.scales[group]);
@@ -32,6 +32,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_q6_k = block_format<Block, decode_block>("q6_k", 14);
+extern const Format k_q6_k = block_format<Block, dequantize_block>("q6_k", 14);
 
 }  // namespace zinc

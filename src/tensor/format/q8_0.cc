@@ -15,13 +15,13 @@ struct Block {
 };
 static_assert(sizeof(Block) == 34);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   for (size_t j = 0; j < 32; ++j) out[j] = static_cast<float>(block.q[j]) * d;
 }
 
-// d is the largest magnitude over 127; quotients are rounded half away from zero.
-void encode_block(std::span<const float, 32> in, Block& block) {
+// d is the largest magnitude divided by 127; rounds half away from zero.
+void quantize_block(std::span<const float, 32> in, Block& block) {
   float largest = 0.0f;
   for (const float value : in) largest = std::max(largest, std::abs(value));
   const float d = largest / 127.0f;
@@ -33,13 +33,13 @@ void encode_block(std::span<const float, 32> in, Block& block) {
   }
 }
 
-constexpr Format with_encode(Format format) {
-  format.encode = encode_blocks<Block, encode_block>;
+constexpr Format with_quantize(Format format) {
+  format.quantize = quantize_blocks<Block, quantize_block>;
   return format;
 }
 
 }  // namespace
 
-extern const Format k_q8_0 = with_encode(block_format<Block, decode_block>("q8_0", 8));
+extern const Format k_q8_0 = with_quantize(block_format<Block, dequantize_block>("q8_0", 8));
 
 }  // namespace zinc

@@ -1,5 +1,5 @@
-// TQ1_0: 256 elements of d * {-1, 0, 1}, five base-3 digits a byte. A byte is a fraction of 256: multiplied by 3, the
-// next digit is what exceeds 256.
+// TQ1_0: 256 elements of d * {-1, 0, 1}, five base-3 digits per byte. A byte is a fraction of 256: multiplied by 3,
+// the carry out of 8 bits is the next digit.
 #include "tensor/block.h"
 #include "tensor/half.h"
 
@@ -27,7 +27,7 @@ float* decode_digits(const uint8_t* bytes, size_t n_bytes, size_t n_digits, floa
   return to;
 }
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
   float* to = decode_digits(block.five, 32, 5, d, out.data());
   to = decode_digits(block.five + 32, 16, 5, d, to);
@@ -36,6 +36,6 @@ void decode_block(const Block& block, Decoded<Block> out) {
 
 }  // namespace
 
-extern const Format k_tq1_0 = block_format<Block, decode_block>("tq1_0", 34);
+extern const Format k_tq1_0 = block_format<Block, dequantize_block>("tq1_0", 34);
 
 }  // namespace zinc

@@ -12,17 +12,17 @@ struct Block {
 };
 static_assert(sizeof(Block) == 66);
 
-void decode_block(const Block& block, Decoded<Block> out) {
+void dequantize_block(const Block& block, BlockElements<Block> out) {
   const float d = half_to_float(block.d);
-  for (size_t run = 0; run < 8; ++run) {
-    const uint8_t* q = block.q + run / 4 * 32;
-    const size_t shift = run % 4 * 2;
-    for (size_t m = 0; m < 32; ++m) out[run * 32 + m] = static_cast<float>((q[m] >> shift & 3) - 1) * d;
+  for (size_t group = 0; group < 8; ++group) {
+    const uint8_t* q = block.q + group / 4 * 32;
+    const size_t shift = group % 4 * 2;
+    for (size_t m = 0; m < 32; ++m) out[group * 32 + m] = static_cast<float>((q[m] >> shift & 3) - 1) * d;
   }
 }
 
 }  // namespace
 
-extern const Format k_tq2_0 = block_format<Block, decode_block>("tq2_0", 35);
+extern const Format k_tq2_0 = block_format<Block, dequantize_block>("tq2_0", 35);
 
 }  // namespace zinc

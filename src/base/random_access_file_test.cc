@@ -1,4 +1,4 @@
-#include "base/positioned_file.h"
+#include "base/random_access_file.h"
 
 #include <gtest/gtest.h>
 
@@ -12,13 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class PositionedFileTest : public testing::Test {
+class RandomAccessFileTest : public testing::Test {
  protected:
   const TestFolder folder_;
 };
 
-TEST_F(PositionedFileTest, what_is_written_out_of_order_reads_back_in_order) {
-  Result<PositionedFile> file = PositionedFile::open(folder_ / "f");
+TEST_F(RandomAccessFileTest, out_of_order_writes_read_back_in_order) {
+  Result<RandomAccessFile> file = RandomAccessFile::open(folder_ / "f");
   ASSERT_TRUE(file.ok()) << file.error().message;
   ASSERT_TRUE(file.value().resize(6).ok());
   ASSERT_TRUE(file.value().write_at(3, std::as_bytes(std::span(std::string_view("def")))).ok());
@@ -31,21 +31,21 @@ TEST_F(PositionedFileTest, what_is_written_out_of_order_reads_back_in_order) {
   EXPECT_EQ(file.value().size().value(), 2u);
 }
 
-TEST_F(PositionedFileTest, links_and_folders_are_refused) {
+TEST_F(RandomAccessFileTest, symlinks_and_folders_are_errors) {
   fs::create_symlink(put(folder_ / "real", "kept"), folder_ / "link");
-  EXPECT_FALSE(PositionedFile::open(folder_ / "link").ok());
-  EXPECT_FALSE(PositionedFile::open(folder_.path()).ok());
-  EXPECT_FALSE(PositionedFile::open(folder_ / "none" / "f").ok());
+  EXPECT_FALSE(RandomAccessFile::open(folder_ / "link").ok());
+  EXPECT_FALSE(RandomAccessFile::open(folder_.path()).ok());
+  EXPECT_FALSE(RandomAccessFile::open(folder_ / "none" / "f").ok());
 }
 
-// /dev/shm is of a stated size, and refuses a larger file before it takes any of it.
-TEST_F(PositionedFileTest, a_file_that_found_no_room_is_as_long_as_it_was) {
+// /dev/shm has a fixed size and rejects a larger file before allocating any of it.
+TEST_F(RandomAccessFileTest, failed_resize_keeps_the_size) {
   std::error_code error;
   const fs::space_info space = fs::space("/dev/shm", error);
-  if (error || space.capacity == 0) GTEST_SKIP() << "there is no small file system here";
+  if (error || space.capacity == 0) GTEST_SKIP() << "no /dev/shm on this system";
   const TestFolder small("/dev/shm");
   const fs::path path = small / "f";
-  Result<PositionedFile> file = PositionedFile::open(path);
+  Result<RandomAccessFile> file = RandomAccessFile::open(path);
   ASSERT_TRUE(file.ok()) << file.error().message;
   ASSERT_TRUE(file.value().resize(10'000).ok());
   EXPECT_GE(allocated_bytes(path), 10'000u);
@@ -53,7 +53,7 @@ TEST_F(PositionedFileTest, a_file_that_found_no_room_is_as_long_as_it_was) {
   EXPECT_EQ(file.value().size().value(), 10'000u);
 }
 
-TEST_F(PositionedFileTest, a_hole_takes_no_room) {
+TEST_F(RandomAccessFileTest, holes_use_no_disk_space) {
   fs::resize_file(put(folder_ / "hole", "x"), 64 << 20);
   EXPECT_LT(allocated_bytes(folder_ / "hole"), 1u << 20);
   EXPECT_EQ(allocated_bytes(folder_ / "absent"), 0u);

@@ -1,4 +1,4 @@
-#include "base/read_speed.h"
+#include "base/memory_bandwidth.h"
 
 #include <algorithm>
 #include <atomic>
@@ -32,7 +32,7 @@ double measure_read_bytes_per_s(ThreadPool& threads) {
   if (buffer.size() == 0) return 0;
   uint64_t* const words = buffer.as<uint64_t>();
   constexpr size_t kLines = kBufferBytes / sizeof(uint64_t) / kLineWords;
-  // Written first, no two words alike: pages never written are all the same page of zeros, which stays in the cache.
+  // Written first: untouched pages all map to the zero page, which stays in the cache.
   threads.parallel_for(kLines, [&](size_t begin, size_t end) {
     for (size_t i = begin * kLineWords; i < end * kLineWords; ++i) words[i] = i;
   });
@@ -45,7 +45,7 @@ double measure_read_bytes_per_s(ThreadPool& threads) {
     });
     best_s = std::min(best_s, std::chrono::duration<double>(Clock::now() - start).count());
   }
-  volatile uint64_t sink = total;  // a sum that nobody looks at need not be computed
+  volatile uint64_t sink = total;  // keeps the sum from being optimized away
   (void)sink;
   return static_cast<double>(kBufferBytes) / best_s;
 }

@@ -1,4 +1,4 @@
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ bool is_control(char32_t code) {
          (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);  // the last two reorder a line
 }
 
-std::string printable(std::string_view text, size_t max_bytes) {
+std::string sanitize_for_terminal(std::string_view text, size_t max_bytes) {
   std::string out;
   std::string_view rest = text;
   while (!rest.empty()) {
