@@ -1,5 +1,5 @@
-// A tree of byte strings: one node per distinct prefix. Built once, then read by any thread.
-// Used to find special tokens in text and, with failure links, stop strings in a stream.
+// A trie of byte strings. Built once, then read by any thread. Used to match special tokens in text and, with failure
+// links (Aho-Corasick), stop strings in a stream.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class ByteTrie {
   static constexpr int32_t kRoot = 0;
   static constexpr int32_t kNone = -1;
 
-  // The node of `text`, made with its ancestors where missing.
+  // The node of `text`; creates missing nodes.
   int32_t add(std::string_view text) {
     int32_t node = kRoot;
     for (const char byte : text) {
@@ -23,7 +23,7 @@ class ByteTrie {
     return node;
   }
 
-  int32_t child(int32_t node, char byte) const {  // kNone: no string goes on that way
+  int32_t child(int32_t node, char byte) const {  // kNone: no such child
     int32_t at = nodes_[static_cast<size_t>(node)].first_child;
     while (at != kNone && nodes_[static_cast<size_t>(at)].byte != byte)
       at = nodes_[static_cast<size_t>(at)].next_sibling;

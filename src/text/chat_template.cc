@@ -12,16 +12,17 @@ constexpr std::string_view kChatMl =
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}";
 
-// Variables by which published templates let thinking be switched or set.
+// Template variables that switch or configure thinking in published templates.
 constexpr std::array kThinkingNames = {"enable_thinking", "thinking", "reasoning_effort", "thinking_budget"};
 
-// Does a system message at the start come through? Templates that know none raise an error or leave it out.
-bool shows_system(const ChatTemplate& chat) {
+// Renders a probe: templates without system messages raise an error or drop the message.
+bool renders_system_message(const ChatTemplate& chat) {
   static constexpr std::string_view kProbe = "zinc-system-probe";
-  ChatRequestData request;
+  ChatTemplateInputs request;
   request.messages = json::array{json::object{{"role", "system"}, {"content", kProbe}},
                                  json::object{{"role", "user"}, {"content", "hi"}}};
-  for (const json::value& tools : {json::value(), json::value(json::array{})}) {  // some fail where there are none
+  for (const json::value& tools :
+       {json::value(), json::value(json::array{})}) {  // some templates fail if tools is null
     request.tools = tools;
     const Result<RenderedPrompt> prompt = chat.render(request);
     if (prompt.ok()) return prompt.value().text().find(kProbe) != std::string::npos;
@@ -42,7 +43,7 @@ ChatTemplate::ChatTemplate(jinja::Template compiled, std::string_view name, std:
   supports_tools_ = compiled_.mentions("tools");
   supports_thinking_toggle_ = std::any_of(kThinkingNames.begin(), kThinkingNames.end(),
                                           [this](std::string_view variable) { return compiled_.mentions(variable); });
-  supports_system_ = shows_system(*this);
+  supports_system_ = renders_system_message(*this);
 }
 
 Result<ChatTemplate> ChatTemplate::compile(std::string_view source) {
@@ -56,12 +57,12 @@ ChatTemplate ChatTemplate::chatml() {
   return ChatTemplate(std::move(compiled.value()), "chatml", std::string(kChatMl));
 }
 
-Result<RenderedPrompt> ChatTemplate::render(const ChatRequestData& request) const {
-  const json::value nothing, add_generation_prompt = request.add_generation_prompt;
+Result<RenderedPrompt> ChatTemplate::render(const ChatTemplateInputs& request) const {
+  const json::value none, add_generation_prompt = request.add_generation_prompt;
   const json::value bos_token = json::value_from(request.bos_token), eos_token = json::value_from(request.eos_token);
-  std::vector<jinja::Variable> variables = {{"documents", &nothing, true}};
+  std::vector<jinja::Variable> variables = {{"documents", &none, true}};
   for (const auto& member : request.kwargs) variables.push_back({member.key(), &member.value(), true});
-  // After kwargs: a request must not replace the conversation it comes with, nor the model's own tokens.
+  // After kwargs: a request must not override the conversation or the model's special tokens.
   variables.push_back({"messages", &request.messages, true});
   variables.push_back({"tools", &request.tools, true});
   variables.push_back({"add_generation_prompt", &add_generation_prompt, true});

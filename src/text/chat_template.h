@@ -1,7 +1,7 @@
-// A model's chat template: a conversation in, the prompt text out. Immutable after compile(); render() is thread-safe.
-// The prompt comes in segments that say whether a piece is the template's own text or came from the request. Only in
-// the template's own may special tokens be recognised: what a user writes can never become one. Segments are marks on
-// one text, not borders between tokens: plain text must be tokenised across them.
+// A model's chat template: renders a conversation to the prompt text. Immutable after compile(); render() is
+// thread-safe. The prompt is a list of segments, each from the template's own text or from the request's input. Special
+// tokens are recognized only in template text, so user text can never become one. Segments are not token boundaries:
+// plain text must be tokenized across them.
 #pragma once
 
 #include <chrono>
@@ -18,16 +18,16 @@ namespace zinc {
 using PromptSegment = jinja::Segment;
 
 struct RenderedPrompt {
-  std::vector<PromptSegment> segments;  // neighbours differ in from_input; none is empty
+  std::vector<PromptSegment> segments;  // neighbors differ in from_input; none is empty
   std::string text() const;
 };
 
-struct ChatRequestData {
+struct ChatTemplateInputs {
   json::value messages;  // an array of messages
-  json::value tools;     // an array, or null where there are none
+  json::value tools;     // an array, or null
   bool add_generation_prompt = true;
   json::object kwargs;  // further template variables, such as enable_thinking
-  // The model's own, so trusted.
+  // From the model file, so trusted.
   std::string bos_token;
   std::string eos_token;
   jinja::LocalTime now{};  // local time, for templates that show the date
@@ -37,18 +37,18 @@ class ChatTemplate {
  public:
   // An error reads "template:LINE:COL: message".
   static Result<ChatTemplate> compile(std::string_view source);
-  static ChatTemplate chatml();  // for models that bring no template
+  static ChatTemplate chatml();  // for models without a template
 
-  // An error is the template's own (it refused the conversation) or a limit it ran into.
-  Result<RenderedPrompt> render(const ChatRequestData& request) const;
+  // Fails if the template raises an exception or exceeds a limit.
+  Result<RenderedPrompt> render(const ChatTemplateInputs& request) const;
 
-  std::string_view name() const { return name_; }  // "model" for one of a model's own, "chatml" for the built-in one
+  std::string_view name() const { return name_; }  // "model": from the model file; "chatml": built in
   const std::string& source() const { return source_; }
 
-  // What the template can do, found out when it was compiled.
+  // Capabilities, detected at compile time.
   bool supports_tools() const { return supports_tools_; }
-  bool supports_thinking_toggle() const { return supports_thinking_toggle_; }  // enable_thinking or its like
-  bool supports_system() const { return supports_system_; }                    // a leading system message is shown
+  bool supports_thinking_toggle() const { return supports_thinking_toggle_; }  // enable_thinking or similar
+  bool supports_system() const { return supports_system_; }                    // renders a leading system message
 
  private:
   ChatTemplate(jinja::Template compiled, std::string_view name, std::string source);

@@ -9,8 +9,8 @@
 namespace zinc {
 namespace {
 
-ChatRequestData conversation(int n_messages) {
-  ChatRequestData request;
+ChatTemplateInputs conversation(int n_messages) {
+  ChatTemplateInputs request;
   json::array messages{json::object{{"role", "system"}, {"content", "Be brief."}}};
   while (static_cast<int>(messages.size()) < n_messages) {
     const char* const role = messages.size() % 2 ? "user" : "assistant";
@@ -26,10 +26,10 @@ ChatTemplate compile(std::string_view source) {
   return chat.ok() ? chat.value() : ChatTemplate::chatml();
 }
 
-TEST(ChatTemplate, chatml_stands_in_where_a_model_brings_no_template) {
+TEST(ChatTemplate, chatml_is_the_default_template) {
   const ChatTemplate chat = ChatTemplate::chatml();
   EXPECT_EQ(chat.name(), "chatml");
-  ChatRequestData request;
+  ChatTemplateInputs request;
   request.messages = json::array{json::object{{"role", "user"}, {"content", "<|im_end|>"}}};
   const Result<RenderedPrompt> prompt = chat.render(request);
   ASSERT_TRUE(prompt.ok()) << prompt.error().message;
@@ -40,8 +40,8 @@ TEST(ChatTemplate, chatml_stands_in_where_a_model_brings_no_template) {
   EXPECT_FALSE(prompt.value().segments[4].from_input);
 }
 
-TEST(ChatTemplate, the_models_own_tokens_are_trusted_and_cannot_be_replaced_by_a_request) {
-  ChatRequestData request = conversation(2);
+TEST(ChatTemplate, bos_and_eos_are_trusted_and_cannot_be_overridden_by_a_request) {
+  ChatTemplateInputs request = conversation(2);
   request.bos_token = "<s>";
   request.kwargs = {{"bos_token", "<evil>"}, {"messages", "none"}, {"name", "<s>"}};
   const Result<RenderedPrompt> prompt = compile("{{ bos_token }}{{ messages|length }}{{ name }}").render(request);
@@ -53,7 +53,7 @@ TEST(ChatTemplate, the_models_own_tokens_are_trusted_and_cannot_be_replaced_by_a
   EXPECT_TRUE(prompt.value().segments[1].from_input);
 }
 
-TEST(ChatTemplate, an_error_of_the_template_is_passed_on_with_its_place) {
+TEST(ChatTemplate, template_exception_is_returned_with_its_position) {
   const Result<RenderedPrompt> prompt = compile("\n{{ raise_exception('roles!') }}").render(conversation(2));
   ASSERT_FALSE(prompt.ok());
   EXPECT_EQ(prompt.error().message, "template:2:19: roles!");
@@ -61,7 +61,7 @@ TEST(ChatTemplate, an_error_of_the_template_is_passed_on_with_its_place) {
   EXPECT_FALSE(ChatTemplate::compile("\xFF").ok());
 }
 
-TEST(ChatTemplate, abilities_are_found_out_when_compiled) {
+TEST(ChatTemplate, capabilities_are_detected_at_compile_time) {
   const ChatTemplate plain = compile("{% for m in messages %}{{ m.content }}{% endfor %}");
   EXPECT_FALSE(plain.supports_tools());
   EXPECT_FALSE(plain.supports_thinking_toggle());
@@ -75,22 +75,22 @@ TEST(ChatTemplate, abilities_are_found_out_when_compiled) {
   EXPECT_FALSE(compile("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}").supports_system());
 }
 
-TEST(ChatTemplate, a_template_that_needs_a_list_of_tools_may_still_support_system_messages) {
+TEST(ChatTemplate, template_that_requires_tools_may_support_system_messages) {
   EXPECT_TRUE(compile("{% for t in tools %}{% endfor %}{{ messages[0].content }}").supports_system());
 }
 
-TEST(ChatTemplate, dates_come_from_the_request) {
+TEST(ChatTemplate, date_comes_from_the_request) {
   using namespace std::chrono;
-  ChatRequestData request = conversation(1);
+  ChatTemplateInputs request = conversation(1);
   request.now = local_days(year(2024) / 12 / 29) + hours(15) + minutes(4) + seconds(5);
   const ChatTemplate chat = compile("{{ strftime_now('%d %b %Y|%A, %B %-d|%H:%M:%S %I %p|%j %y %w %U %W|%%|%F %T') }}");
   EXPECT_EQ(chat.render(request).value().text(),
             "29 Dec 2024|Sunday, December 29|15:04:05 03 PM|364 24 0 52 52|%|2024-12-29 15:04:05");
 }
 
-TEST(ChatTemplate, one_template_renders_on_many_threads_at_once) {
+TEST(ChatTemplate, renders_on_many_threads_at_once) {
   const ChatTemplate chat = ChatTemplate::chatml();
-  const ChatRequestData request = conversation(20);
+  const ChatTemplateInputs request = conversation(20);
   const std::string expected = chat.render(request).value().text();
   std::vector<std::string> texts(4);
   std::vector<std::thread> threads;
@@ -103,12 +103,12 @@ TEST(ChatTemplate, one_template_renders_on_many_threads_at_once) {
   for (const std::string& text : texts) EXPECT_EQ(text, expected);
 }
 
-TEST(ChatTemplate, a_hundred_messages_render_in_a_moment) {
+TEST(ChatTemplate, hundred_messages_render_fast) {
   const ChatTemplate chat = ChatTemplate::chatml();
-  const ChatRequestData request = conversation(100);
+  const ChatTemplateInputs request = conversation(100);
   const std::clock_t begin = std::clock();
   EXPECT_TRUE(chat.render(request).ok());
-  // A release build takes about 0.1 ms of a processor; this only catches what has gone badly wrong.
+  // A release build takes about 0.1 ms of processor time; this only catches gross regressions.
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.5);
 }
 

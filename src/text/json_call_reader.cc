@@ -8,7 +8,7 @@
 namespace zinc {
 namespace {
 
-// The text a JSON string stands for; nullopt if `text` is something else.
+// The decoded JSON string; nullopt if `text` is not a JSON string.
 std::optional<std::string> string_value(std::string_view text) {
   const Result<json::value> parsed = parse_json(text);
   if (!parsed.ok() || !parsed.value().is_string()) return std::nullopt;
@@ -23,25 +23,25 @@ void JsonCallReader::begin(JsonCallRules rules) {
 }
 
 JsonCallReader::Step JsonCallReader::push(char c, MessageWriter& writer) {
-  if (at_ == At::in_key) return key_byte(c);
-  if (at_ == At::in_value) return value_byte(c, writer);
+  if (state_ == State::in_key) return key_byte(c);
+  if (state_ == State::in_value) return value_byte(c, writer);
   if (is_json_space(c)) return Step::more;
-  switch (at_) {
-    case At::open:
-      return c == '{' ? go(At::first_key) : Step::failed;
-    case At::first_key:
-    case At::next_key:
-      if (c == '}' && at_ == At::first_key) return end_object(writer) ? Step::done : Step::failed;
+  switch (state_) {
+    case State::open:
+      return c == '{' ? go(State::first_key) : Step::failed;
+    case State::first_key:
+    case State::next_key:
+      if (c == '}' && state_ == State::first_key) return end_object(writer) ? Step::done : Step::failed;
       key_.clear();
       scanner_.reset();
-      at_ = At::in_key;
+      state_ = State::in_key;
       return c == '"' ? key_byte(c) : Step::failed;
-    case At::colon:
-      return c == ':' ? go(At::value) : Step::failed;
-    case At::value:
+    case State::colon:
+      return c == ':' ? go(State::value) : Step::failed;
+    case State::value:
       value_.clear();
       scanner_.reset();
-      at_ = At::in_value;
+      state_ = State::in_value;
       return begin_value(c, writer) ? value_byte(c, writer) : Step::failed;
     default:
       return after_value(c, writer);
@@ -53,13 +53,13 @@ JsonCallReader::Step JsonCallReader::key_byte(char c) {
   const JsonScanner::Step step = scanner_.push(c);
   if (step == JsonScanner::Step::error) return Step::failed;
   if (step == JsonScanner::Step::more) return Step::more;
-  return begin_member() ? go(At::colon) : Step::failed;
+  return begin_member() ? go(State::colon) : Step::failed;
 }
 
 JsonCallReader::Step JsonCallReader::value_byte(char c, MessageWriter& writer) {
   if (scanner_.number_ends_before(c)) {
     if (!end_member(writer)) return Step::failed;
-    at_ = At::after_value;
+    state_ = State::after_value;
     return is_json_space(c) ? Step::more : after_value(c, writer);
   }
   const bool in_string = scanner_.in_string();
@@ -73,11 +73,11 @@ JsonCallReader::Step JsonCallReader::value_byte(char c, MessageWriter& writer) {
     append_scanned(value_, c, in_string);
   }
   if (step == JsonScanner::Step::more) return Step::more;
-  return end_member(writer) ? go(At::after_value) : Step::failed;
+  return end_member(writer) ? go(State::after_value) : Step::failed;
 }
 
 JsonCallReader::Step JsonCallReader::after_value(char c, MessageWriter& writer) {
-  if (c == ',') return go(At::next_key);
+  if (c == ',') return go(State::next_key);
   if (c != '}') return Step::failed;
   return end_object(writer) ? Step::done : Step::failed;
 }
@@ -101,15 +101,15 @@ bool JsonCallReader::begin_member() {
   return member_ != Member::unknown || !rules_.strict || phase_ == Phase::ended;
 }
 
-// Decides by the value's first byte where it goes.
+// Chooses by the first byte whether the value is streamed or buffered.
 bool JsonCallReader::begin_value(char c, MessageWriter& writer) {
   streams_ = false;
   if (member_ != Member::arguments) return member_ == Member::unknown || c == '"';
-  if (c == '"') return !rules_.strict;  // some models put the arguments into a string
+  if (c == '"') return !rules_.strict;  // some models write the arguments as a JSON string
   if (c != '{') return false;
   if (name_.empty()) return true;
   streams_ = true;
-  return announce(writer);
+  return start_call(writer);
 }
 
 bool JsonCallReader::end_member(MessageWriter& writer) {
@@ -131,7 +131,7 @@ bool JsonCallReader::end_member(MessageWriter& writer) {
     case Member::unknown:
       break;
   }
-  writer.warn(WarningCode::ignored_text, fmt::format("ignored in a tool call: {}: {}", key_, value_));
+  writer.warn(WarningCode::ignored_text, fmt::format("ignored field of a tool call: {}: {}", key_, value_));
   return true;
 }
 
@@ -139,39 +139,39 @@ bool JsonCallReader::end_name(MessageWriter& writer) {
   name_ = string_value(value_).value_or("");
   if (name_.empty()) return false;
   if (!has_arguments_) return true;
-  if (!announce(writer)) return false;
-  writer.arguments(held_arguments_);
+  if (!start_call(writer)) return false;
+  writer.arguments(buffered_arguments_);
   return end_call(writer);
 }
 
 bool JsonCallReader::end_arguments(MessageWriter& writer) {
   has_arguments_ = true;
   if (streams_) return end_call(writer);
-  held_arguments_ = value_;
+  buffered_arguments_ = value_;
   if (value_[0] == '"') {
     const std::optional<std::string> inner = string_value(value_);
     if (!inner) return false;
-    held_arguments_ = *inner;
+    buffered_arguments_ = *inner;
   }
   if (name_.empty()) return true;
-  if (!announce(writer)) return false;
-  writer.arguments(held_arguments_);
+  if (!start_call(writer)) return false;
+  writer.arguments(buffered_arguments_);
   return end_call(writer);
 }
 
 bool JsonCallReader::end_object(MessageWriter& writer) {
   if (phase_ == Phase::ended) {
-    writer.settle();
+    writer.commit();
     return true;
   }
   if (name_.empty() || has_arguments_ || rules_.strict) return false;
-  if (!announce(writer)) return false;
+  if (!start_call(writer)) return false;
   writer.arguments("{}");
   return end_call(writer);
 }
 
-bool JsonCallReader::announce(MessageWriter& writer) {
-  if (rules_.offered_only && !writer.tools().offers(name_)) return false;
+bool JsonCallReader::start_call(MessageWriter& writer) {
+  if (rules_.known_only && !writer.tools().has_function(name_)) return false;
   writer.start_call(name_, id_);
   phase_ = Phase::open;
   return true;

@@ -1,7 +1,7 @@
-// Reads one call written as a JSON object, {"name": ..., "arguments": {...}}, byte by byte. Members may come in any
-// order; "parameters" means "arguments", "id" is the call's id, other members are warned about. The call is settled
-// when name and arguments are known; the arguments are passed on as they come once the name is. JsonArgumentsReader is
-// for formats that name the function outside of the JSON.
+// Incremental parser of a tool call written as a JSON object, {"name": ..., "arguments": {...}}. Members may come in
+// any order; "parameters" means "arguments", "id" is the call's id, other members cause a warning. The call is complete
+// when name and arguments are known; arguments are streamed as soon as the name is known. JsonArgumentsReader is for
+// formats that name the function outside of the JSON.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 namespace zinc {
 
 struct JsonCallRules {
-  bool strict = false;        // the object may be data as well: an unknown member or missing arguments make it no call
-  bool offered_only = false;  // and so does the name of a function that was not offered
+  bool strict = false;      // the object may be plain data: not a call if it has unknown members or no arguments
+  bool known_only = false;  // not a call if the function is not in the request's tools
 };
 
 class JsonCallReader {
@@ -23,18 +23,18 @@ class JsonCallReader {
   void begin(JsonCallRules rules);
   Step push(char c, MessageWriter& writer);
 
-  bool is_settled() const { return phase_ == Phase::ended; }  // the call was written; the object may still go on
-  // The call was written, and nothing of another member has come: the output may end here without a loss.
-  bool may_end() const { return is_settled() && (at_ == At::after_value || at_ == At::next_key); }
-  bool was_announced() const { return phase_ != Phase::unnamed; }
+  bool is_complete() const { return phase_ == Phase::ended; }  // the call was emitted; the object may continue
+  // The call was emitted and no further member has begun: the output may end here.
+  bool may_end() const { return is_complete() && (state_ == State::after_value || state_ == State::next_key); }
+  bool was_started() const { return phase_ != Phase::unnamed; }
 
  private:
-  enum class At : uint8_t { open, first_key, next_key, in_key, colon, value, in_value, after_value };
+  enum class State : uint8_t { open, first_key, next_key, in_key, colon, value, in_value, after_value };
   enum class Member : uint8_t { name, arguments, id, type, unknown };
   enum class Phase : uint8_t { unnamed, open, ended };
 
-  Step go(At at) {
-    at_ = at;
+  Step go(State state) {
+    state_ = state;
     return Step::more;
   }
   Step key_byte(char c);
@@ -47,26 +47,26 @@ class JsonCallReader {
   bool end_name(MessageWriter& writer);
   bool end_arguments(MessageWriter& writer);
   bool end_object(MessageWriter& writer);
-  bool announce(MessageWriter& writer);
+  bool start_call(MessageWriter& writer);
   bool end_call(MessageWriter& writer);
 
   JsonCallRules rules_;
-  At at_ = At::open;
-  JsonScanner scanner_;  // of the key or value being read
+  State state_ = State::open;
+  JsonScanner scanner_;  // for the key or value being read
   Phase phase_ = Phase::unnamed;
   Member member_ = Member::unknown;
-  bool streams_ = false;        // the value being read is arguments that are passed on at once
-  bool has_arguments_ = false;  // whole, though perhaps still held for want of a name
+  bool streams_ = false;        // the value being read is arguments, emitted as they arrive
+  bool has_arguments_ = false;  // complete, but buffered until the name is known
   std::string key_, value_;     // JSON text of the member being read
   std::string name_, id_;
-  std::string held_arguments_;
+  std::string buffered_arguments_;
 };
 
-// The arguments of a call alone: one JSON object after optional white space. The call is started by its first byte.
+// The arguments of a call: one JSON object after optional white space. Its first byte starts the call.
 class JsonArgumentsReader {
  public:
   void begin(std::string_view name, std::string_view id = {});
-  CallReader::Step push(char c, MessageWriter& writer);  // done: the call was ended
+  CallReader::Step push(char c, MessageWriter& writer);  // done: the call is complete
 
  private:
   std::string name_, id_;

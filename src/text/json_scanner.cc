@@ -16,43 +16,43 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20; }
 
 JsonScanner::Step JsonScanner::push(char c) {
   if (in_string()) return in_string_step(c);
-  if (at_ == At::literal) {
+  if (state_ == State::literal) {
     if (literal_.empty() || c != literal_[0]) return Step::error;
     literal_.remove_prefix(1);
     return literal_.empty() ? end_value() : Step::more;
   }
-  if (at_ > At::literal) return number_step(c);
+  if (state_ > State::literal) return number_step(c);
   if (is_space(c)) return Step::more;
   return between(c);
 }
 
 JsonScanner::Step JsonScanner::between(char c) {
-  switch (at_) {
-    case At::first_value:
+  switch (state_) {
+    case State::first_value:
       if (c == ']') {
         open_.pop_back();
         return end_value();
       }
       return begin_value(c);
-    case At::value:
+    case State::value:
       return begin_value(c);
-    case At::first_key:
-    case At::key:
-      if (c == '}' && at_ == At::first_key) {
+    case State::first_key:
+    case State::key:
+      if (c == '}' && state_ == State::first_key) {
         open_.pop_back();
         return end_value();
       }
       if (c != '"') return Step::error;
       is_key_ = true;
-      return go(At::string);
-    case At::colon:
-      return c == ':' ? go(At::value) : Step::error;
+      return go(State::string);
+    case State::colon:
+      return c == ':' ? go(State::value) : Step::error;
     default:
       break;
   }
-  if (open_.empty()) return Step::error;  // something after the outermost value
+  if (open_.empty()) return Step::error;  // data after the outermost value
   const bool is_object = open_.back() == '{';
-  if (c == ',') return go(is_object ? At::key : At::value);
+  if (c == ',') return go(is_object ? State::key : State::value);
   if (c != (is_object ? '}' : ']')) return Step::error;
   open_.pop_back();
   return end_value();
@@ -62,78 +62,79 @@ JsonScanner::Step JsonScanner::begin_value(char c) {
   if (c == '{' || c == '[') {
     if (open_.size() >= kMaxDepth) return Step::error;
     open_ += c;
-    return go(c == '{' ? At::first_key : At::first_value);
+    return go(c == '{' ? State::first_key : State::first_value);
   }
   if (c == '"') {
     is_key_ = false;
-    return go(At::string);
+    return go(State::string);
   }
-  if (c == '-') return go(At::minus);
-  if (c == '0') return go(At::zero);
-  if (is_digit(c)) return go(At::digits);
+  if (c == '-') return go(State::minus);
+  if (c == '0') return go(State::zero);
+  if (is_digit(c)) return go(State::digits);
   if (c != 't' && c != 'f' && c != 'n') return Step::error;
   literal_ = c == 't' ? "rue" : c == 'f' ? "alse" : "ull";
-  return go(At::literal);
+  return go(State::literal);
 }
 
 JsonScanner::Step JsonScanner::in_string_step(char c) {
-  if (at_ == At::hex) {
+  if (state_ == State::hex) {
     if (!is_hex(c)) return Step::error;
-    return ++n_hex_ == 4 ? go(At::string) : Step::more;
+    return ++n_hex_ == 4 ? go(State::string) : Step::more;
   }
-  if (at_ == At::escape) {
+  if (state_ == State::escape) {
     if (c == 'u') {
       n_hex_ = 0;
-      return go(At::hex);
+      return go(State::hex);
     }
-    return std::string_view("\"\\/bfnrt").find(c) == std::string_view::npos ? Step::error : go(At::string);
+    return std::string_view("\"\\/bfnrt").find(c) == std::string_view::npos ? Step::error : go(State::string);
   }
-  if (c == '\\') return go(At::escape);
+  if (c == '\\') return go(State::escape);
   if (c != '"') return Step::more;
-  return is_key_ ? go(At::colon) : end_value();
+  return is_key_ ? go(State::colon) : end_value();
 }
 
 JsonScanner::Step JsonScanner::number_step(char c) {
   const bool digit = is_digit(c);
   const bool exponent = c == 'e' || c == 'E';
   bool may_end = true;
-  switch (at_) {
-    case At::minus:
-      if (digit) return go(c == '0' ? At::zero : At::digits);
+  switch (state_) {
+    case State::minus:
+      if (digit) return go(c == '0' ? State::zero : State::digits);
       may_end = false;
       break;
-    case At::zero:
-    case At::digits:
-      if (digit && at_ == At::digits) return Step::more;
-      if (c == '.') return go(At::point);
-      if (exponent) return go(At::exponent);
+    case State::zero:
+    case State::digits:
+      if (digit && state_ == State::digits) return Step::more;
+      if (c == '.') return go(State::point);
+      if (exponent) return go(State::exponent);
       break;
-    case At::point:
-    case At::fraction:
-      if (digit) return go(At::fraction);
-      if (exponent && at_ == At::fraction) return go(At::exponent);
-      may_end = at_ == At::fraction;
+    case State::point:
+    case State::fraction:
+      if (digit) return go(State::fraction);
+      if (exponent && state_ == State::fraction) return go(State::exponent);
+      may_end = state_ == State::fraction;
       break;
-    case At::exponent:
-      if (c == '+' || c == '-') return go(At::exponent_sign);
+    case State::exponent:
+      if (c == '+' || c == '-') return go(State::exponent_sign);
       [[fallthrough]];
     default:
-      if (digit) return go(At::exponent_digits);
-      may_end = at_ == At::exponent_digits;
+      if (digit) return go(State::exponent_digits);
+      may_end = state_ == State::exponent_digits;
       break;
   }
   if (!may_end || open_.empty()) return Step::error;
-  at_ = At::after_value;
+  state_ = State::after_value;
   return is_space(c) ? Step::more : between(c);
 }
 
 bool JsonScanner::number_ends_before(char c) const {
-  const bool is_whole = at_ == At::zero || at_ == At::digits || at_ == At::fraction || at_ == At::exponent_digits;
+  const bool is_whole =
+      state_ == State::zero || state_ == State::digits || state_ == State::fraction || state_ == State::exponent_digits;
   return is_whole && open_.empty() && (is_space(c) || c == ',' || c == '}' || c == ']');
 }
 
 JsonScanner::Step JsonScanner::end_value() {
-  at_ = At::after_value;
+  state_ = State::after_value;
   return open_.empty() ? Step::done : Step::more;
 }
 

@@ -1,6 +1,6 @@
-// Checks JSON one byte at a time, so that arguments can be passed on while the model still writes them. Strict, but for
-// two points: control characters inside strings are let through (models write raw newlines; append_scanned escapes
-// them), and UTF-8 and surrogates are not looked at. Nesting is limited as in parse_json.
+// Incremental JSON validator, one byte at a time, so that arguments can be streamed while the model writes them. Strict
+// with two exceptions: control characters inside strings are accepted (models write raw newlines; append_scanned
+// escapes them), and UTF-8 and surrogates are not checked. Nesting is limited as in parse_json.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ class JsonScanner {
  public:
   enum class Step : uint8_t { more, done, error };
 
-  // `done` is said by the byte that ends the outermost value. After `error` or `done`: reset().
+  // Returns `done` for the byte that ends the outermost value. After `error` or `done`: reset().
   Step push(char c);
   void reset() { *this = JsonScanner(); }
 
-  bool in_string() const { return at_ == At::string || at_ == At::escape || at_ == At::hex; }
-  bool expects_key() const { return at_ == At::first_key || at_ == At::key; }
-  // Whether the outermost value is a number that is whole and cannot go on with `c`: nothing else needs the next byte
-  // to know its end.
+  bool in_string() const { return state_ == State::string || state_ == State::escape || state_ == State::hex; }
+  bool expects_key() const { return state_ == State::first_key || state_ == State::key; }
+  // Whether the outermost value is a complete number that `c` does not continue. Only numbers need the next byte to
+  // know their end.
   bool number_ends_before(char c) const;
 
  private:
-  enum class At : uint8_t {
+  enum class State : uint8_t {
     value,
     first_value,
     first_key,
@@ -35,7 +35,7 @@ class JsonScanner {
     escape,
     hex,
     literal,
-    minus,  // from here on: numbers
+    minus,  // this and the following: numbers
     zero,
     digits,
     point,
@@ -50,22 +50,22 @@ class JsonScanner {
   Step in_string_step(char c);
   Step number_step(char c);
   Step end_value();
-  Step go(At at) {
-    at_ = at;
+  Step go(State state) {
+    state_ = state;
     return Step::more;
   }
 
-  At at_ = At::value;
+  State state_ = State::value;
   bool is_key_ = false;
   int n_hex_ = 0;
-  std::string_view literal_;  // what of true, false or null is still to come
-  std::string open_;          // the opening brackets
+  std::string_view literal_;  // the rest of true, false or null
+  std::string open_;          // stack of open brackets
 };
 
-// A byte the scanner has accepted, as strict JSON: a control character inside a string becomes its escape.
+// Appends a byte accepted by the scanner as strict JSON: escapes control characters inside strings.
 void append_scanned(std::string& out, char c, bool in_string);
 
-// `text` as the inside of a JSON string.
+// Appends `text` escaped for a JSON string, without quotes.
 void append_json_escaped(std::string& out, std::string_view text);
 
 }  // namespace zinc

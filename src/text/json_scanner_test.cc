@@ -9,7 +9,7 @@
 namespace zinc {
 namespace {
 
-// Whether the scanner takes `text` as one whole value and says so at its last byte.
+// Whether the scanner accepts `text` as one complete value, at its last byte.
 bool accepts(std::string_view text) {
   JsonScanner scanner;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -20,7 +20,7 @@ bool accepts(std::string_view text) {
   return false;
 }
 
-TEST(JsonScanner, accepts_and_refuses_what_the_parser_does) {
+TEST(JsonScanner, agrees_with_the_parser) {
   const char* kTexts[] = {
       "{}",
       "[]",
@@ -65,7 +65,7 @@ TEST(JsonScanner, accepts_and_refuses_what_the_parser_does) {
   }
 }
 
-// All texts of up to five bytes over the bytes that carry JSON's structure, put between brackets.
+// All texts of up to five structural JSON bytes, in brackets.
 TEST(JsonScanner, agrees_with_the_parser_on_all_short_texts) {
   constexpr std::string_view kAlphabet = "{}[],:\"0-.e\\u ";
   std::string inner;
@@ -88,14 +88,14 @@ TEST(JsonScanner, agrees_with_the_parser_on_all_short_texts) {
   fmt::print("{} texts, {} of them JSON\n", n_all, n_accepted);
 }
 
-TEST(JsonScanner, nesting_has_a_limit_within_that_of_the_parser) {
+TEST(JsonScanner, nesting_limit_is_below_the_parsers) {
   const std::string deep = std::string(60, '[') + std::string(60, ']');
   EXPECT_TRUE(accepts(deep));
   EXPECT_FALSE(accepts("[" + deep + "]"));
   EXPECT_TRUE(parse_json("[[[" + deep + "]]]").ok());
 }
 
-TEST(JsonScanner, control_characters_in_strings_come_out_escaped) {
+TEST(JsonScanner, control_characters_in_strings_are_escaped) {
   JsonScanner scanner;
   std::string out;
   for (const char c : std::string("[\"a\n\t\x01\"]")) {

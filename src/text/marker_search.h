@@ -1,4 +1,4 @@
-// Markers in text that is still arriving: finding the first of several, and waiting for the one that has to come.
+// Marker search in streamed text: the first of several markers, or one expected literal.
 #pragma once
 
 #include <array>
@@ -9,21 +9,21 @@
 
 namespace zinc {
 
-struct MarkerHit {
-  size_t before;            // bytes in front that are certainly no part of a marker
-  std::string_view marker;  // empty: none found; text after `before` may still become one
+struct MarkerMatch {
+  size_t before;            // leading bytes that cannot be part of a marker
+  std::string_view marker;  // empty: no complete match; text after `before` may be a partial one
 };
 
-// The leftmost marker in `text`. Where none is whole, `before` ends at the first suffix that begins one.
-MarkerHit find_marker(std::string_view text, std::span<const std::string_view> markers);
+// The leftmost marker in `text`. Without a complete match, `before` ends at the first suffix that is a marker's prefix.
+MarkerMatch find_marker(std::string_view text, std::span<const std::string_view> markers);
 
-// The same for the start of `text` alone: `before` is 0 if a marker, or a part of one, stands there.
-MarkerHit marker_at_start(std::string_view text, std::span<const std::string_view> markers);
+// The same, anchored at the start of `text`: `before` is 0 for a complete or partial match.
+MarkerMatch marker_at_start(std::string_view text, std::span<const std::string_view> markers);
 
-// Expects one of up to three literals after optional white space, byte by byte. None may begin another.
-class LiteralMatch {
+// Matches one of up to three literals after optional white space, byte by byte. None may be a prefix of another.
+class LiteralMatcher {
  public:
-  enum class Step : uint8_t { more, done, failed };  // failed: the byte belongs to no literal
+  enum class Step : uint8_t { more, done, failed };  // failed: no literal matches
 
   void expect(std::string_view a, std::string_view b = {}, std::string_view c = {});
   Step push(char c);

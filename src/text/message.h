@@ -1,6 +1,6 @@
-// What a model's output means: text, thought and tool calls; and the deltas a message grows by while it streams.
-// Deltas only ever append. The one exception is spelled out: CallFailed says that the call announced last turned out
-// malformed; it is no call, and its raw text follows as ContentDelta.
+// A parsed model output: content, reasoning and tool calls; and the deltas of a streamed message.
+// Deltas only append, with one exception: CallFailed retracts the last started call, which turned out to be malformed;
+// its raw text follows as ContentDelta.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 namespace zinc {
 
 enum class WarningCode : uint8_t {
-  malformed_call,    // a call could not be read; its text is in the content, or in the thought that it stands in
-  unknown_function,  // a well-formed call of a function that was not offered
-  missing_end,       // the call is whole, but its closing mark never came
-  ignored_text,      // something inside a call's markup that has no meaning; quoted in the message
-  value_type,        // a parameter's text is no value of its schema type; it was passed on as text
+  malformed_call,    // a call could not be parsed; its text is in the content or the reasoning
+  unknown_function,  // a well-formed call of a function that is not in the request's tools
+  missing_end,       // the call is complete, but its closing marker is missing
+  ignored_text,      // meaningless text inside a call's markup; quoted in the message
+  value_type,        // a parameter does not match its schema type; passed on as a string
   no_channel,        // text outside of any channel (gpt-oss)
 };
 std::string_view warning_name(WarningCode code);
@@ -28,7 +28,7 @@ struct ParseWarning {
 
 struct ToolCall {
   std::string name;
-  std::string id;         // as the model wrote it; empty: the format has none, or it has not come yet
+  std::string id;         // as written by the model; empty: the format has no ids, or not known yet
   std::string arguments;  // JSON text of an object; a prefix of it while !complete
   bool complete = false;
 };
@@ -40,7 +40,8 @@ struct Message {
   std::vector<ParseWarning> warnings;
 };
 
-// Every text is whole UTF-8 characters. call_idx counts announced calls and is never reused, not even after CallFailed.
+// Texts end at UTF-8 character boundaries. call_idx counts started calls and is never reused, not even after
+// CallFailed.
 struct ContentDelta {
   std::string text;
 };
@@ -50,7 +51,7 @@ struct ReasoningDelta {
 struct CallStart {
   int call_idx;
   std::string name;
-  std::string id;  // may be empty and follow as CallId
+  std::string id;  // if empty, a CallId may follow
 };
 struct CallId {
   int call_idx;
@@ -58,7 +59,7 @@ struct CallId {
 };
 struct ArgumentsDelta {
   int call_idx;
-  std::string text;  // joined, the deltas of one call are the JSON text of its arguments
+  std::string text;  // the concatenated deltas of one call are the JSON text of its arguments
 };
 struct CallEnd {
   int call_idx;  // its arguments are a valid JSON object
@@ -69,7 +70,7 @@ struct CallFailed {
 using Delta =
     std::variant<ContentDelta, ReasoningDelta, CallStart, CallId, ArgumentsDelta, CallEnd, CallFailed, ParseWarning>;
 
-// Grows `message` by one delta.
+// Applies one delta to `message`.
 void append_delta(Message& message, const Delta& delta);
 
 // {"content", "reasoning_content", "tool_calls": [{"name", "arguments" or "arguments_partial", "id"?}], "warnings"}.

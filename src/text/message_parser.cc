@@ -23,8 +23,8 @@ struct MessageParser::State {
   const ParserOptions options;
   MessageWriter writer;
   std::unique_ptr<OutputParser> parser;
-  std::string incomplete;   // a character cut by the end of the last push
-  std::vector<Delta> held;  // whole_calls: the deltas of the open call
+  std::string incomplete;       // an incomplete UTF-8 character at the end of the last push
+  std::vector<Delta> buffered;  // with buffer_calls: the deltas of the open call
 };
 
 MessageParser::MessageParser(const ToolFormat& format, ParserOptions options)
@@ -53,17 +53,17 @@ std::vector<Delta> MessageParser::finish() {
 std::vector<Delta> MessageParser::take() {
   State& s = *state_;
   std::vector<Delta> fresh = s.writer.take();
-  if (!s.options.whole_calls) return fresh;
+  if (!s.options.buffer_calls) return fresh;
   std::vector<Delta> out;
   for (Delta& delta : fresh) {
     if (std::holds_alternative<CallFailed>(delta)) {
-      s.held.clear();
-    } else if (std::holds_alternative<CallStart>(delta) || !s.held.empty()) {
+      s.buffered.clear();
+    } else if (std::holds_alternative<CallStart>(delta) || !s.buffered.empty()) {
       const bool is_end = std::holds_alternative<CallEnd>(delta);
-      s.held.push_back(std::move(delta));
+      s.buffered.push_back(std::move(delta));
       if (!is_end) continue;
-      std::move(s.held.begin(), s.held.end(), std::back_inserter(out));
-      s.held.clear();
+      std::move(s.buffered.begin(), s.buffered.end(), std::back_inserter(out));
+      s.buffered.clear();
     } else {
       out.push_back(std::move(delta));
     }

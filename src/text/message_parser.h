@@ -1,6 +1,6 @@
-// Turns a model's output into a message, while it streams or as a whole. push() takes bytes cut anywhere, even inside a
-// character; invalid UTF-8 becomes U+FFFD. Only what may still become a marker is held back; the time is linear in the
-// text. Never fails: what cannot be read as a call is content, with a warning. One parser per output; one thread.
+// Parses a model's output into a message, streamed or complete. push() accepts bytes split anywhere, even inside a
+// character; invalid UTF-8 becomes U+FFFD. Holds back only text that may become a marker; linear time. Never fails: a
+// malformed call becomes content, with a warning. One parser per output; one thread.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 namespace zinc {
 
 struct ParserOptions {
-  ToolSchemas tools = {};  // none: what looks like a call is text
-  bool thinking = true;    // the request wants thoughts
-  // Whether the prompt ended inside the thought (prompt_opens_reasoning); else the format's habit and `thinking`
-  // decide.
+  ToolSchemas tools = {};  // empty: calls are not parsed
+  bool thinking = true;    // the request has thinking enabled
+  // Whether the prompt ended inside the reasoning (prompt_opens_reasoning); nullopt: the format's default if
+  // `thinking`.
   std::optional<bool> reasoning_open = {};
-  // Announce a call only once it is whole: no CallFailed is ever seen, at the price of arguments that do not stream.
-  bool whole_calls = false;
+  // Emit a call only when it is complete: never emits CallFailed, but arguments are not streamed.
+  bool buffer_calls = false;
 };
 
 class MessageParser {
@@ -29,7 +29,7 @@ class MessageParser {
   ~MessageParser();
 
   std::vector<Delta> push(std::string_view bytes);
-  std::vector<Delta> finish();  // the output is over: called once, last
+  std::vector<Delta> finish();  // end of output; the last call
 
  private:
   struct State;
@@ -37,7 +37,7 @@ class MessageParser {
   std::unique_ptr<State> state_;
 };
 
-// The message of a whole output, or of one that is not finished yet (`is_partial`).
+// Parses a complete output, or a prefix of one (`is_partial`).
 Message parse_message(const ToolFormat& format, const ParserOptions& options, std::string_view output,
                       bool is_partial = false);
 

@@ -126,7 +126,7 @@ void append_all(Message& message, const std::vector<Delta>& deltas) {
   for (const Delta& delta : deltas) append_delta(message, delta);
 }
 
-// Runs all cases of a file; the counts per family are printed, so that a file that lost its cases shows.
+// Runs all cases of a file and prints the counts per family, so that missing cases are noticed.
 void run_file(const std::filesystem::path& path, const ToolSchemas& tools, void (*check)(const Case&)) {
   std::map<std::string_view, int> n_cases;
   for (const Case& c : read_cases(path, tools)) {
@@ -154,11 +154,11 @@ void run_all_files(void (*check)(const Case&)) {
   run_file(kOracle / "toolcalls.jsonl", read_tools(kOracle / "toolcalls_tools.json"), check);
 }
 
-TEST(MessageParser, every_case_gives_the_expected_message) {
+TEST(MessageParser, every_case_parses_to_the_expected_message) {
   run_all_files([](const Case& c) { expect_message(parse_message(*c.format, c.options, c.output, c.is_partial), c); });
 }
 
-TEST(MessageParser, own_cases_cover_every_format) {
+TEST(MessageParser, own_cases_cover_every_tool_format) {
   std::map<std::string_view, int> n_cases;
   for (const Case& c : read_cases(kOwnCases / "cases.jsonl", {})) ++n_cases[c.format->name];
   for (const ToolFormat* const* f = kToolFormats; *f; ++f) EXPECT_GT(n_cases[(*f)->name], 2) << (*f)->name;
@@ -178,9 +178,9 @@ TEST(MessageParser, any_split_in_two_gives_the_same_message) {
   });
 }
 
-// Fed byte by byte, after each byte: what was said is never taken back (but for a call that CallFailed names), it is
-// what a parse of the prefix alone says, and every text is valid UTF-8.
-TEST(MessageParser, every_prefix_is_continued_by_the_next) {
+// Byte by byte, after each byte: output is never retracted (except by CallFailed), equals a parse of the prefix alone,
+// and is valid UTF-8.
+TEST(MessageParser, streamed_output_only_grows) {
   run_all_files([](const Case& c) {
     MessageParser parser(*c.format, c.options);
     Message message;
@@ -206,10 +206,10 @@ TEST(MessageParser, every_prefix_is_continued_by_the_next) {
   });
 }
 
-TEST(MessageParser, whole_calls_never_fail_in_the_open) {
+TEST(MessageParser, buffered_calls_never_emit_call_failed) {
   run_all_files([](const Case& c) {
     ParserOptions options = c.options;
-    options.whole_calls = true;
+    options.buffer_calls = true;
     MessageParser parser(*c.format, options);
     Message message;
     for (const char byte : c.output) {
@@ -236,7 +236,7 @@ std::string first_content(const ToolFormat& format, std::string_view text) {
   return message.content;
 }
 
-TEST(MessageParser, only_what_may_become_a_marker_is_held_back) {
+TEST(MessageParser, only_possible_markers_are_held_back) {
   for (const ToolFormat* const* f = kToolFormats; *f; ++f) {
     SCOPED_TRACE((*f)->name);
     const std::string lead = (*f)->name == "gpt-oss" ? "<|channel|>final<|message|>" : "";
@@ -245,11 +245,12 @@ TEST(MessageParser, only_what_may_become_a_marker_is_held_back) {
               (*f)->name == "plain" || (*f)->name.starts_with("mistral") ? "x <" : "x ");
     EXPECT_EQ(first_content(**f, lead + "x [TOOL"), (*f)->name.starts_with("mistral") ? "x " : "x [TOOL");
   }
-  EXPECT_EQ(first_content(k_tool_format_plain, "see <thi"), "see <thi");  // a thought only begins where a message does
+  EXPECT_EQ(first_content(k_tool_format_plain, "see <thi"),
+            "see <thi");  // reasoning can only start at the beginning of a message
   EXPECT_EQ(first_content(k_tool_format_plain, "<thi"), "");
 }
 
-TEST(MessageParser, bytes_that_are_no_utf8_become_replacement_characters) {
+TEST(MessageParser, invalid_utf8_becomes_replacement_characters) {
   for (const std::string_view bad : {"\xED\xA0\x80", "\xF0\x80\x80\x41", "\xE2\x80\x41", "\xFF", "\xC3"}) {
     const std::string text = "<tool_call>\n{\"name\": \"now\", \"arguments\": {\"x\": \"a" + std::string(bad);
     const Message cut = parse_message(*find_tool_format("qwen3"), {.tools = weather_tools()}, text);
@@ -262,7 +263,7 @@ TEST(MessageParser, bytes_that_are_no_utf8_become_replacement_characters) {
   }
 }
 
-TEST(MessageParser, reasoning_open_is_the_prompts_word_against_the_formats_habit) {
+TEST(MessageParser, reasoning_open_overrides_the_formats_default) {
   const ToolFormat& qwen3 = *find_tool_format("qwen3");
   EXPECT_EQ(parse_message(qwen3, {.reasoning_open = true}, "hm</think>yes").reasoning_content, "hm");
   EXPECT_EQ(parse_message(qwen3, {.reasoning_open = true}, "<think>hm</think>yes").reasoning_content, "hm");
@@ -270,7 +271,7 @@ TEST(MessageParser, reasoning_open_is_the_prompts_word_against_the_formats_habit
   EXPECT_EQ(parse_message(qwen35, {.reasoning_open = false}, "yes").content, "yes");
 }
 
-TEST(MessageParser, a_call_in_a_thought_that_never_ends_is_warned_of) {
+TEST(MessageParser, call_in_unterminated_reasoning_causes_a_warning) {
   const ToolFormat& qwen3 = *find_tool_format("qwen3");
   const std::string call = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n</tool_call>";
   const auto codes = [&](std::string_view text, const ToolSchemas& tools) {
@@ -282,12 +283,12 @@ TEST(MessageParser, a_call_in_a_thought_that_never_ends_is_warned_of) {
   };
   EXPECT_EQ(codes("<think>Let me see.\n" + call, weather_tools()),
             std::vector{warning_name(WarningCode::malformed_call)});
-  EXPECT_TRUE(codes("<think>Let me see.\n" + call, {}).empty()) << "nothing could be called";
+  EXPECT_TRUE(codes("<think>Let me see.\n" + call, {}).empty()) << "no tools in the request";
   EXPECT_TRUE(codes("<think>Shall I write <tool_call>?", weather_tools()).empty());
   EXPECT_TRUE(codes("<think>Like " + call + "?</think>No.", weather_tools()).empty());
 }
 
-// Seconds of processor time to parse `n_bytes` of a repeated pattern, a byte at a time and at once.
+// Processor seconds to parse `n_bytes` of a repeated pattern, byte by byte and at once.
 double parse_seconds(const ToolFormat& format, const std::string& pattern, size_t n_bytes) {
   std::string text;
   while (text.size() < n_bytes) text += pattern;
@@ -299,7 +300,7 @@ double parse_seconds(const ToolFormat& format, const std::string& pattern, size_
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-TEST(MessageParser, time_is_linear_in_hostile_text) {
+TEST(MessageParser, parse_time_is_linear_for_hostile_text) {
   const std::string patterns[] = {
       "<",
       "{",
@@ -329,7 +330,7 @@ TEST(MessageParser, time_is_linear_in_hostile_text) {
       double whole = parse_seconds(**f, pattern, kBytes);
       double quarter = parse_seconds(**f, pattern, kBytes / 4);
       const auto is_linear = [&] { return whole < kPlentySeconds || whole < 9 * quarter; };  // 4; 16 if it is quadratic
-      for (int again = 0; again < 8 && !is_linear(); ++again) {  // the least of each: neighbours only add to it
+      for (int again = 0; again < 8 && !is_linear(); ++again) {  // the minimum of each: load only adds to it
         whole = std::min(whole, parse_seconds(**f, pattern, kBytes));
         quarter = std::min(quarter, parse_seconds(**f, pattern, kBytes / 4));
       }

@@ -32,8 +32,9 @@ void MessageWriter::reasoning(std::string_view text) {
 
 void MessageWriter::start_call(std::string_view name, std::string_view id) {
   ZINC_CHECK(!is_open_);
-  if (!tools_.offers(name)) {
-    warn(WarningCode::unknown_function, fmt::format("the model called '{}', which was not offered", name));
+  if (!tools_.has_function(name)) {
+    warn(WarningCode::unknown_function,
+         fmt::format("the model called '{}', which is not in the request's tools", name));
   }
   deltas_.push_back(CallStart{n_started_++, std::string(name), std::string(id)});
   is_open_ = true;
@@ -62,7 +63,7 @@ bool MessageWriter::end_call() {
   if (!parsed.ok() || !parsed.value().is_object()) return false;
   deltas_.push_back(CallEnd{n_started_ - 1});
   is_open_ = false;
-  settle();
+  commit();
   return true;
 }
 

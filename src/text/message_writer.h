@@ -1,5 +1,5 @@
-// Where the parsers of model output write what they have understood. Collects deltas (neighbours of one kind are
-// joined) and keeps the order of a call: start, arguments, then end or fail. At most one call is open.
+// Output of the model-output parsers. Collects deltas (adjacent deltas of one kind are merged) and enforces the order
+// of a call: start, arguments, then end or fail. At most one call is open.
 #pragma once
 
 #include <string>
@@ -24,24 +24,24 @@ class MessageWriter {
   void start_call(std::string_view name, std::string_view id = {});  // REQUIRES: !call_is_open()
   void arguments(std::string_view text);                             // REQUIRES: call_is_open()
   void call_id(std::string_view id);                                 // REQUIRES: a call was started
-  // Closes the open call. False: its arguments are no JSON object after all, and the call still waits to be failed.
+  // Ends the open call. False: its arguments are not a JSON object; call fail_call().
   bool end_call();
-  void fail_call();  // does nothing where no call is open
+  void fail_call();  // no-op if no call is open
   void warn(WarningCode code, std::string message);
 
   bool call_is_open() const { return is_open_; }
 
-  // All that was read so far is understood: should a call's markup fail later on, it is not brought back as content.
-  void settle() { ++n_settled_; }  // end_call() does so too
-  int n_settled() const { return n_settled_; }
+  // Commits the text parsed so far: if the call's markup fails later, committed text is not emitted as content.
+  void commit() { ++n_commits_; }  // also called by end_call()
+  int n_commits() const { return n_commits_; }
 
   std::vector<Delta> take() { return std::exchange(deltas_, {}); }
 
  private:
   const ToolSchemas& tools_;
   std::vector<Delta> deltas_;
-  std::string arguments_;  // of the open call, to check them at its end
-  int n_started_ = 0, n_settled_ = 0;
+  std::string arguments_;  // of the open call, validated by end_call()
+  int n_started_ = 0, n_commits_ = 0;
   bool is_open_ = false;
 };
 

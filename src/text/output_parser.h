@@ -1,5 +1,5 @@
-// The two seams a tool format is built from. OutputParser: the whole of a model's output. CallReader: the inside of one
-// call, for formats that are text with marked calls in between (text/tagged_parser.h).
+// The two interfaces of a tool format. OutputParser: parses the complete output. CallReader: parses one call, for
+// formats with calls between markers (text/tagged_parser.h).
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 namespace zinc {
 
 struct ThinkingMarkers {
-  std::string_view open, close;  // empty: the family does not think
+  std::string_view open, close;  // empty: the family has no reasoning
 };
 constexpr ThinkingMarkers kThinkTags = {"<think>", "</think>"};
 
 struct ParserContext {
   MessageWriter& writer;  // outlives the parser
-  bool reasoning_open;    // the prompt ended inside the thought
+  bool reasoning_open;    // the prompt ended inside the reasoning
 };
 
 class OutputParser {
  public:
   virtual ~OutputParser() = default;
-  virtual void push(std::string_view text) = 0;  // whole UTF-8 characters
-  virtual void finish() = 0;                     // the output is over; called once, last
+  virtual void push(std::string_view text) = 0;  // ends at a UTF-8 character boundary
+  virtual void finish() = 0;                     // end of output; the last call
 };
 
 class CallReader {
@@ -33,16 +33,16 @@ class CallReader {
 
   virtual ~CallReader() = default;
 
-  // A call opens with `marker`. `at_boundary`: nothing but white space since the start, a thought or another call.
+  // A call starts with `marker`. `at_boundary`: only white space since the start, the reasoning or another call.
   virtual void begin(std::string_view marker, bool at_boundary) = 0;
 
-  // `done`: the byte was the last of the call. `failed`: the byte does not belong here and was not consumed.
+  // `done`: the byte ends the call. `failed`: the byte is unexpected and was not consumed.
   virtual Step push(char c, MessageWriter& writer) = 0;
 
-  // The output ended inside the call. True: what came is a whole call, and it was ended.
+  // End of output inside the call. True: the call was complete and has been ended.
   virtual bool finish(MessageWriter& writer) = 0;
 
-  // Whether what was read so far can only be meant as a call, so that failing is worth a warning.
+  // Whether the text so far can only be a call, so that a failure causes a warning.
   virtual bool is_certain() const { return true; }
 };
 

@@ -1,6 +1,6 @@
-// How a text is cut into words before byte-pair merging: one rule per file in text/pretokenizer/, found by the GGUF key
-// tokenizer.ggml.pre. Each rule is a hand-written scanner of a regular expression (or of several, applied one after the
-// other to the pieces of the one before); there is no regex engine. Rules are constant and run in linear time.
+// Pre-tokenizers: split a text into words before BPE merging. One rule per file in text/pretokenizer/, selected by the
+// GGUF key tokenizer.ggml.pre. Each rule is a hand-written scanner for a regular expression (or several, each applied
+// to the pieces of the previous one); there is no regex engine. Rules are immutable and run in linear time.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace zinc {
 
-// Takes the words of a text in order. Words are never empty and together are the whole text.
+// Receives the words of a text in order. Words are not empty; their concatenation is the text.
 class WordSink {
  public:
   virtual void word(std::string_view word) = 0;
@@ -18,16 +18,16 @@ class WordSink {
   ~WordSink() = default;
 };
 
-// A value of tokenizer.ggml.pre, and what it means beside the rule.
+// A value of tokenizer.ggml.pre, with the tokenizer options it implies.
 struct PretokenizerName {
   std::string_view name;
-  bool whole_words = false;  // a word that is a token stays whole, without looking at the merges
-  bool add_bos = false;      // when the file has no tokenizer.ggml.add_bos_token
+  bool ignore_merges = false;  // a word that is a token is not merged, as in HF tokenizers
+  bool add_bos = false;        // default for tokenizer.ggml.add_bos_token
 };
 
 struct Pretokenizer {
   std::span<const PretokenizerName> names;
-  // `text` should be UTF-8; any bytes are safe.
+  // `text` should be UTF-8; invalid bytes are safe.
   void (*split)(std::string_view text, WordSink& sink);
 };
 
@@ -38,7 +38,7 @@ struct FoundPretokenizer {
   const PretokenizerName* name;
 };
 
-// The rule for a value of tokenizer.ggml.pre; nullptrs if there is none.
+// The rule for a value of tokenizer.ggml.pre; nullptrs if unknown.
 FoundPretokenizer find_pretokenizer(std::string_view name);
 std::string pretokenizer_names();  // all known values, sorted, for messages
 

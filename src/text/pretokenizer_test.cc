@@ -33,21 +33,19 @@ std::vector<std::string> split(std::string_view name, std::string_view text) {
 
 using List = std::vector<std::string>;
 
-TEST(Pretokenizer, gpt_2_gives_a_word_its_leading_space) {
+TEST(Pretokenizer, gpt_2_words_include_a_leading_space) {
   EXPECT_EQ(split("gpt-2", "Hello  world's 123abc!?"), (List{"Hello", " ", " world", "'s", " 123", "abc", "!?"}));
   EXPECT_EQ(split("gpt-2", "don'T"), (List{"don", "'", "T"}));
   EXPECT_EQ(split("gpt-2", "a\n\n b"), (List{"a", "\n\n", " b"}));
 }
 
-TEST(Pretokenizer, llama_bpe_cuts_numbers_after_three_digits) {
+TEST(Pretokenizer, llama_bpe_splits_numbers_after_three_digits) {
   EXPECT_EQ(split("llama-bpe", "12345678"), (List{"123", "456", "78"}));
   EXPECT_EQ(split("llama-bpe", "don'T #tag"), (List{"don", "'T", " #", "tag"}));
   EXPECT_EQ(split("llama-bpe", "a  \n  b"), (List{"a", "  \n", " ", " b"}));
 }
 
-TEST(Pretokenizer, qwen2_makes_each_digit_a_word) {
-  EXPECT_EQ(split("qwen2", "x=12;\n\n"), (List{"x", "=", "1", "2", ";\n\n"}));
-}
+TEST(Pretokenizer, qwen2_splits_digits) { EXPECT_EQ(split("qwen2", "x=12;\n\n"), (List{"x", "=", "1", "2", ";\n\n"})); }
 
 TEST(Pretokenizer, qwen35_keeps_marks_in_words_and_qwen2_does_not) {
   const std::string text = "e\xCC\x81te";  // e, combining acute, te
@@ -55,7 +53,7 @@ TEST(Pretokenizer, qwen35_keeps_marks_in_words_and_qwen2_does_not) {
   EXPECT_EQ(split("qwen2", text), (List{"e", "\xCC\x81te"}));
 }
 
-TEST(Pretokenizer, gpt_4o_ends_words_where_a_capital_follows_a_small_letter) {
+TEST(Pretokenizer, gpt_4o_splits_camel_case) {
   EXPECT_EQ(split("gpt-4o", "camelCaseHTTPServer it's"), (List{"camel", "Case", "HTTPServer", " it's"}));
   EXPECT_EQ(split("gpt-4o", "a/b//\n"), (List{"a", "/b", "//\n"}));
   EXPECT_EQ(split("gpt-4o", "ÉAb ÉA"), (List{"ÉAb", " É", "A"}));
@@ -65,11 +63,11 @@ TEST(Pretokenizer, tekken_has_no_contractions) {
   EXPECT_EQ(split("tekken", "it's 12"), (List{"it", "'s", " ", "1", "2"}));
 }
 
-TEST(Pretokenizer, starcoder_takes_digits_out_before_words_are_made) {
+TEST(Pretokenizer, starcoder_isolates_digits_first) {
   EXPECT_EQ(split("starcoder", "ab 12c"), (List{"ab", " ", "1", "2", "c"}));
 }
 
-TEST(Pretokenizer, falcon_takes_punctuation_out_first_so_contractions_fall_apart) {
+TEST(Pretokenizer, falcon_isolates_punctuation_before_contractions) {
   EXPECT_EQ(split("falcon", "it's 12345"), (List{"it", "'", "s", " ", "123", "45"}));
   EXPECT_EQ(split("falcon", "a`b"), (List{"a", "`", "b"}));
 }
@@ -78,25 +76,25 @@ TEST(Pretokenizer, default_separates_numbers_from_their_space) {
   EXPECT_EQ(split("default", " 12 1234"), (List{" ", "12", " ", "123", "4"}));
 }
 
-TEST(Pretokenizer, deepseek_llm_isolates_white_space_at_the_end_of_a_line) {
+TEST(Pretokenizer, deepseek_llm_isolates_trailing_white_space) {
   EXPECT_EQ(split("deepseek-llm", "ab  \n12中文x"), (List{"ab", "  ", "\n", "12", "中文", "x"}));
 }
 
-TEST(Pretokenizer, deepseek_coder_makes_each_newline_and_digit_a_word) {
+TEST(Pretokenizer, deepseek_coder_splits_newlines_and_digits) {
   EXPECT_EQ(split("deepseek-coder", "x = 42\n\n"), (List{"x", " = ", "4", "2", "\n", "\n"}));
 }
 
-TEST(Pretokenizer, deepseek_v3_joins_a_punctuation_mark_and_the_ascii_letters_after_it) {
+TEST(Pretokenizer, deepseek_v3_joins_punctuation_and_following_ascii_letters) {
   EXPECT_EQ(split("deepseek-v3", "x.foo(1234)"), (List{"x", ".foo", "(", "123", "4", ")"}));
 }
 
-TEST(Pretokenizer, gemma4_keeps_lines_whole) { EXPECT_EQ(split("gemma4", "a b\n\nc"), (List{"a b", "\n\n", "c"})); }
+TEST(Pretokenizer, gemma4_splits_lines_only) { EXPECT_EQ(split("gemma4", "a b\n\nc"), (List{"a b", "\n\n", "c"})); }
 
 TEST(Pretokenizer, aliases_share_a_rule) {
   EXPECT_EQ(find_pretokenizer("llama3").rule, find_pretokenizer("llama-bpe").rule);
   EXPECT_EQ(find_pretokenizer("smollm").rule, find_pretokenizer("starcoder").rule);
-  EXPECT_TRUE(find_pretokenizer("llama3").name->whole_words);
-  EXPECT_FALSE(find_pretokenizer("smaug-bpe").name->whole_words);
+  EXPECT_TRUE(find_pretokenizer("llama3").name->ignore_merges);
+  EXPECT_FALSE(find_pretokenizer("smaug-bpe").name->ignore_merges);
   EXPECT_EQ(find_pretokenizer("no-such-rule").rule, nullptr);
 }
 
@@ -108,7 +106,7 @@ TEST(Pretokenizer, every_name_belongs_to_one_rule) {
   }
 }
 
-// Characters on which the rules turn, and bytes that are no UTF-8.
+// Characters relevant to the rules, and invalid UTF-8.
 const List kPieces = {"a",  "Z",    "é",    "中",   "0",        "٣",        "½",      " ",
                       "  ", "\n",   "\r",   "\t",   "\u3000",   "'",        "'s",     "'LL",
                       ".",  "$",    "`",    "_",    "/",        "\u0301",   "\u200D", "😀",
@@ -120,7 +118,7 @@ std::string random_text(std::mt19937& random, int n_pieces) {
   return text;
 }
 
-TEST(Pretokenizer, words_of_every_rule_are_the_text_and_never_empty) {
+TEST(Pretokenizer, words_concatenate_to_the_text_and_are_not_empty) {
   std::mt19937 random(1);
   for (const Pretokenizer* const* rule = kPretokenizers; *rule; ++rule) {
     for (int i = 0; i < 2000; ++i) {
@@ -137,7 +135,7 @@ TEST(Pretokenizer, words_of_every_rule_are_the_text_and_never_empty) {
   }
 }
 
-TEST(Pretokenizer, words_of_every_rule_end_between_characters) {
+TEST(Pretokenizer, words_end_at_character_boundaries) {
   std::mt19937 random(2);
   for (const Pretokenizer* const* rule = kPretokenizers; *rule; ++rule) {
     for (int i = 0; i < 1000; ++i) {
@@ -149,8 +147,8 @@ TEST(Pretokenizer, words_of_every_rule_end_between_characters) {
   }
 }
 
-// A rule that looked ahead from every character would need minutes here.
-TEST(Pretokenizer, every_rule_takes_linear_time_on_one_repeated_character) {
+// A quadratic rule would take minutes here.
+TEST(Pretokenizer, every_rule_is_linear_on_repeated_characters) {
   for (const Pretokenizer* const* rule = kPretokenizers; *rule; ++rule) {
     for (const std::string& piece : kPieces) {
       std::string text;

@@ -18,16 +18,16 @@ std::string_view take_front(std::string_view& text, size_t n_bytes) {
 TaggedParser::TaggedParser(TaggedSyntax syntax, const ParserContext& context, std::unique_ptr<CallReader> calls)
     : syntax_(std::move(syntax)),
       writer_(context.writer),
-      calls_(std::move(calls)),
-      state_(context.reasoning_open ? State::thought_start : State::boundary),
+      call_reader_(std::move(calls)),
+      state_(context.reasoning_open ? State::reasoning_start : State::boundary),
       may_reopen_(context.reasoning_open) {
   text_markers_ = syntax_.dropped;
-  if (calls_ && !writer_.tools().empty()) {
+  if (call_reader_ && !writer_.tools().empty()) {
     text_markers_.insert(text_markers_.end(), syntax_.call_open.begin(), syntax_.call_open.end());
   }
-  if (syntax_.think_anywhere) text_markers_.push_back(syntax_.thinking.open);
+  if (syntax_.reasoning_anywhere) text_markers_.push_back(syntax_.thinking.open);
   boundary_markers_ = text_markers_;
-  if (!syntax_.think_anywhere && !syntax_.thinking.open.empty()) boundary_markers_.push_back(syntax_.thinking.open);
+  if (!syntax_.reasoning_anywhere && !syntax_.thinking.open.empty()) boundary_markers_.push_back(syntax_.thinking.open);
 }
 
 void TaggedParser::push(std::string_view text) {
@@ -40,10 +40,10 @@ void TaggedParser::push(std::string_view text) {
 
 bool TaggedParser::step(std::string_view& rest) {
   switch (state_) {
-    case State::thought_start:
-      return thought_start(rest);
-    case State::thought:
-      return thought(rest);
+    case State::reasoning_start:
+      return reasoning_start(rest);
+    case State::reasoning:
+      return reasoning(rest);
     case State::boundary:
       return boundary(rest);
     case State::text:
@@ -56,7 +56,7 @@ bool TaggedParser::step(std::string_view& rest) {
   return false;
 }
 
-bool TaggedParser::thought_start(std::string_view& rest) {
+bool TaggedParser::reasoning_start(std::string_view& rest) {
   rest.remove_prefix(std::min(rest.find_first_not_of('\n'), rest.size()));
   if (rest.empty()) return false;
   if (may_reopen_) {
@@ -67,61 +67,60 @@ bool TaggedParser::thought_start(std::string_view& rest) {
     }
     if (syntax_.thinking.open.starts_with(rest)) return false;
   }
-  state_ = State::thought;
+  state_ = State::reasoning;
   return true;
 }
 
-bool TaggedParser::thought(std::string_view& rest) {
+bool TaggedParser::reasoning(std::string_view& rest) {
   const std::string_view markers[] = {syntax_.thinking.close};
-  const MarkerHit hit = find_marker(rest, markers);
-  think(take_front(rest, hit.before));
+  const MarkerMatch hit = find_marker(rest, markers);
+  write_reasoning(take_front(rest, hit.before));
   if (hit.marker.empty()) return false;
-  thought_.clear();
+  reasoning_.clear();
   rest.remove_prefix(hit.marker.size());
-  enter_boundary(Boundary::thought);
+  enter_boundary(Boundary::reasoning);
   return true;
 }
 
-void TaggedParser::think(std::string_view text) {
+void TaggedParser::write_reasoning(std::string_view text) {
   writer_.reasoning(text);
-  if (calls_ && !writer_.tools().empty()) thought_ += text;
+  if (call_reader_ && !writer_.tools().empty()) reasoning_ += text;
 }
 
-// A model that forgets to end its thought may call a tool in it. Whether it meant to cannot be known, so it is no call.
-void TaggedParser::warn_of_call_in_thought() {
+// A model that does not end its reasoning may call a tool inside it. The intent is unclear, so it is not a call.
+void TaggedParser::warn_of_call_in_reasoning() {
   if (syntax_.call_close.empty()) return;
   const bool has_call = std::ranges::any_of(syntax_.call_open, [this](std::string_view open) {
-    const size_t at = thought_.find(open);
-    return at != std::string::npos && thought_.find(syntax_.call_close, at) != std::string::npos;
+    const size_t at = reasoning_.find(open);
+    return at != std::string::npos && reasoning_.find(syntax_.call_close, at) != std::string::npos;
   });
   if (has_call) {
-    writer_.warn(WarningCode::malformed_call,
-                 "a tool call stands in a thought that never ended; its text is in the reasoning");
+    writer_.warn(WarningCode::malformed_call, "a tool call is inside unclosed reasoning; it was returned as reasoning");
   }
 }
 
 bool TaggedParser::boundary(std::string_view& rest) {
-  const auto separates = [&](char c) {
+  const auto is_separator_byte = [&](char c) {
     const bool is_separator = boundary_ == Boundary::call && syntax_.separators.find(c) != std::string_view::npos;
     return is_json_space(c) || is_separator;
   };
-  const auto end = std::find_if_not(rest.begin(), rest.end(), separates);
-  gap_ += take_front(rest, static_cast<size_t>(end - rest.begin()));
+  const auto end = std::find_if_not(rest.begin(), rest.end(), is_separator_byte);
+  whitespace_ += take_front(rest, static_cast<size_t>(end - rest.begin()));
   if (rest.empty()) return false;
-  const MarkerHit hit = marker_at_start(rest, boundary_markers_);
+  const MarkerMatch hit = marker_at_start(rest, boundary_markers_);
   if (hit.before == 0) {
     if (hit.marker.empty()) return false;
     rest.remove_prefix(hit.marker.size());
     enter(hit.marker);
     return true;
   }
-  flush_gap();
+  flush_whitespace();
   state_ = State::text;
   return true;
 }
 
 bool TaggedParser::text(std::string_view& rest) {
-  const MarkerHit hit = find_marker(rest, text_markers_);
+  const MarkerMatch hit = find_marker(rest, text_markers_);
   writer_.content(take_front(rest, hit.before));
   if (hit.marker.empty()) return false;
   rest.remove_prefix(hit.marker.size());
@@ -132,29 +131,29 @@ bool TaggedParser::text(std::string_view& rest) {
 void TaggedParser::enter(std::string_view marker) {
   const bool at_boundary = state_ == State::boundary;
   if (marker == syntax_.thinking.open) {
-    gap_.clear();
-    state_ = State::thought_start;
+    whitespace_.clear();
+    state_ = State::reasoning_start;
     may_reopen_ = false;
     return;
   }
   if (std::find(syntax_.dropped.begin(), syntax_.dropped.end(), marker) != syntax_.dropped.end()) return;
-  calls_->begin(marker, at_boundary);
+  call_reader_->begin(marker, at_boundary);
   raw_ = marker;
   state_ = State::call;
 }
 
 bool TaggedParser::call(std::string_view& rest) {
   while (!rest.empty()) {
-    const int n_settled = writer_.n_settled();
-    const CallReader::Step step = calls_->push(rest[0], writer_);
+    const int n_commits = writer_.n_commits();
+    const CallReader::Step step = call_reader_->push(rest[0], writer_);
     if (step == CallReader::Step::failed) {
       fail_call();
       return true;
     }
     raw_ += take_front(rest, 1);
-    if (writer_.n_settled() != n_settled) {
+    if (writer_.n_commits() != n_commits) {
       raw_.clear();
-      gap_.clear();
+      whitespace_.clear();
     }
     if (step == CallReader::Step::done) {
       enter_boundary(Boundary::call);
@@ -166,14 +165,13 @@ bool TaggedParser::call(std::string_view& rest) {
 
 void TaggedParser::fail_call() {
   writer_.fail_call();
-  if (calls_->is_certain()) {
-    writer_.warn(WarningCode::malformed_call,
-                 "the markup of a tool call could not be read; its text is in the content");
+  if (call_reader_->is_certain()) {
+    writer_.warn(WarningCode::malformed_call, "a tool call is malformed; it was returned as content");
     state_ = State::malformed;
   } else {
     state_ = State::text;
   }
-  flush_gap();
+  flush_whitespace();
   writer_.content(raw_);
   raw_.clear();
 }
@@ -184,7 +182,7 @@ bool TaggedParser::malformed(std::string_view& rest) {
     return false;
   }
   const std::string_view markers[] = {syntax_.call_close};
-  const MarkerHit hit = find_marker(rest, markers);
+  const MarkerMatch hit = find_marker(rest, markers);
   writer_.content(take_front(rest, hit.before + hit.marker.size()));
   if (hit.marker.empty()) return false;
   enter_boundary(Boundary::call);
@@ -194,26 +192,27 @@ bool TaggedParser::malformed(std::string_view& rest) {
 void TaggedParser::enter_boundary(Boundary boundary) {
   state_ = State::boundary;
   boundary_ = boundary;
-  gap_.clear();
+  whitespace_.clear();
 }
 
-void TaggedParser::flush_gap() {
-  std::string_view gap = gap_;
-  // Templates put line breaks between thought and answer; indentation is the answer's own.
-  if (boundary_ == Boundary::thought) gap.remove_prefix(std::min(gap.find_first_not_of('\n'), gap.size()));
-  writer_.content(gap);
-  gap_.clear();
+void TaggedParser::flush_whitespace() {
+  std::string_view whitespace = whitespace_;
+  // Templates put line breaks between reasoning and content; indentation belongs to the content.
+  if (boundary_ == Boundary::reasoning)
+    whitespace.remove_prefix(std::min(whitespace.find_first_not_of('\n'), whitespace.size()));
+  writer_.content(whitespace);
+  whitespace_.clear();
 }
 
 void TaggedParser::finish() {
   switch (state_) {
-    case State::thought_start:
-    case State::thought:
-      think(pending_);
-      warn_of_call_in_thought();
+    case State::reasoning_start:
+    case State::reasoning:
+      write_reasoning(pending_);
+      warn_of_call_in_reasoning();
       break;
     case State::boundary:
-      if (boundary_ == Boundary::start || !pending_.empty()) flush_gap();
+      if (boundary_ == Boundary::start || !pending_.empty()) flush_whitespace();
       writer_.content(pending_);
       break;
     case State::text:
@@ -221,7 +220,7 @@ void TaggedParser::finish() {
       writer_.content(pending_);
       break;
     case State::call:
-      if (!calls_->finish(writer_)) fail_call();
+      if (!call_reader_->finish(writer_)) fail_call();
       break;
   }
   pending_.clear();

@@ -1,15 +1,15 @@
-// gpt2: a word of the pre-tokenizer starts as bytes; pairs merge in the order of the merge list.
+// gpt2: byte-level BPE over the words of the pre-tokenizer.
 #include <array>
 #include <utility>
 
-#include "text/tokenizer_kind.h"
-#include "text/tokenizer_pairs.h"
-#include "text/tokenizer_text.h"
+#include "text/tokenizer_merges.h"
+#include "text/tokenizer_model.h"
+#include "text/tokenizer_normalizer.h"
 
 namespace zinc {
 namespace {
 
-class ByteBpe final : public TokenizerKind {
+class ByteBpe final : public TokenizerModel {
  public:
   ByteBpe(const Vocabulary& vocab, MergeTable merges, const FoundPretokenizer& pretokenizer)
       : vocab_(vocab), merges_(std::move(merges)), pretokenizer_(pretokenizer) {
@@ -19,43 +19,44 @@ class ByteBpe final : public TokenizerKind {
     }
   }
 
-  void encode(std::string_view text, bool, Workspace& space, std::vector<TokenId>& out) const override {
-    WordEncoder words(*this, space, out);
-    pretokenizer_.rule->split(repair_utf8(text, space.text), words);
+  void encode(std::string_view text, bool, Workspace& workspace, std::vector<TokenId>& out) const override {
+    WordEncoder words(*this, workspace, out);
+    pretokenizer_.rule->split(repair_utf8(text, workspace.text), words);
   }
 
  private:
   class WordEncoder final : public WordSink {
    public:
-    WordEncoder(const ByteBpe& bpe, Workspace& space, std::vector<TokenId>& out)
-        : bpe_(bpe), space_(space), out_(out) {}
+    WordEncoder(const ByteBpe& bpe, Workspace& workspace, std::vector<TokenId>& out)
+        : bpe_(bpe), workspace_(workspace), out_(out) {}
     void word(std::string_view word) override {
       const uint64_t hash = hash_bytes(word);
-      if (space_.cache.append(word, hash, out_)) return;
+      if (workspace_.cache.append(word, hash, out_)) return;
       const size_t n_before = out_.size();
-      bpe_.encode_word(word, space_, out_);
-      space_.cache.store(word, hash, out_.data() + n_before, out_.size() - n_before);
+      bpe_.encode_word(word, workspace_, out_);
+      workspace_.cache.store(word, hash, out_.data() + n_before, out_.size() - n_before);
     }
 
    private:
     const ByteBpe& bpe_;
-    Workspace& space_;
+    Workspace& workspace_;
     std::vector<TokenId>& out_;
   };
 
-  void encode_word(std::string_view word, Workspace& space, std::vector<TokenId>& out) const {
-    if (pretokenizer_.name->whole_words) {
+  void encode_word(std::string_view word, Workspace& workspace, std::vector<TokenId>& out) const {
+    if (pretokenizer_.name->ignore_merges) {
       if (const int32_t token = vocab_.find(word); vocab_.is_token(token)) return out.push_back(token);
     }
-    space.symbols.clear();
+    workspace.symbols.clear();
     for (uint32_t at = 0; at < word.size(); ++at) {
-      space.symbols.push_back({at, 1, byte_symbols_[static_cast<uint8_t>(word[at])]});
+      workspace.symbols.push_back({at, 1, byte_symbols_[static_cast<uint8_t>(word[at])]});
     }
-    merge_symbols(space, [this](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
-    for (const Symbol& symbol : space.symbols) append(word, symbol, out);
+    merge_symbols(workspace,
+                  [this](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
+    for (const Symbol& symbol : workspace.symbols) append(word, symbol, out);
   }
 
-  // A symbol that is no token falls back to its bytes; a byte the vocabulary lacks is left out.
+  // A symbol that is not a token falls back to its bytes; bytes missing in the vocabulary are dropped.
   void append(std::string_view word, const Symbol& symbol, std::vector<TokenId>& out) const {
     if (vocab_.is_token(symbol.id)) return out.push_back(symbol.id);
     for (const char byte : word.substr(symbol.begin, symbol.n_bytes)) {
@@ -72,9 +73,9 @@ class ByteBpe final : public TokenizerKind {
 
 }  // namespace
 
-TokenizerKindResult load_byte_bpe(const GgufFile& file, const FoundPretokenizer& pretokenizer, Vocabulary& vocab) {
-  ZINC_TRY(merges, MergeTable::load(file, Spelling::byte_level, vocab));
-  return std::unique_ptr<const TokenizerKind>(std::make_unique<ByteBpe>(vocab, std::move(merges), pretokenizer));
+TokenizerModelResult load_byte_bpe(const GgufFile& file, const FoundPretokenizer& pretokenizer, Vocabulary& vocab) {
+  ZINC_TRY(merges, MergeTable::load(file, TokenTextFormat::byte_level, vocab));
+  return std::unique_ptr<const TokenizerModel>(std::make_unique<ByteBpe>(vocab, std::move(merges), pretokenizer));
 }
 
 }  // namespace zinc

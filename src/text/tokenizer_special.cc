@@ -13,36 +13,38 @@ bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 }  // namespace
 
-void SpecialTokenFinder::add(std::string_view text, TokenId id, TokenType type, bool strip_after) {
+void SpecialTokenFinder::add(std::string_view text, TokenId id, TokenType type, bool rstrip) {
   if (text.empty() || text.size() > kMaxBytes) return;
   const auto node = static_cast<size_t>(trie_.add(text));
   entries_.resize(trie_.size());
-  if (entries_[node].id >= 0) return;  // two tokens of one text: the first is found
-  entries_[node] = {id, type, strip_after};
+  if (entries_[node].id >= 0) return;  // duplicate text: the first token wins
+  entries_[node] = {id, type, rstrip};
   first_bytes_.set(static_cast<uint8_t>(text[0]));
   if (text.size() > 1) {
-    begins_.set(pair_of(text[0], text[1]));
+    first_pairs_.set(pair_of(text[0], text[1]));
   } else {
-    for (int second = 0; second < 256; ++second) begins_.set(pair_of(text[0], static_cast<char>(second)));
+    for (int second = 0; second < 256; ++second) first_pairs_.set(pair_of(text[0], static_cast<char>(second)));
   }
 }
 
-std::optional<SpecialTokenFinder::Match> SpecialTokenFinder::next(std::string_view text, size_t from,
-                                                                  const TrustedText& trust, size_t& range) const {
+std::optional<SpecialTokenFinder::Match> SpecialTokenFinder::find_next(std::string_view text, size_t from,
+                                                                       const TrustedRanges& trusted,
+                                                                       size_t& range_cursor) const {
   for (size_t at = from; at < text.size(); ++at) {
-    const bool may_begin = at + 1 < text.size() ? begins_.test(pair_of(text[at], text[at + 1]))
+    const bool may_begin = at + 1 < text.size() ? first_pairs_.test(pair_of(text[at], text[at + 1]))
                                                 : first_bytes_.test(static_cast<uint8_t>(text[at]));
     if (!may_begin) continue;
-    while (range < trust.trusted.size() && trust.trusted[range].end <= at) ++range;
-    const bool trusted = range < trust.trusted.size() && trust.trusted[range].begin <= at;
-    const size_t trusted_end = trusted ? trust.trusted[range].end : at;
-    if (const auto match = match_at(text, at, trusted_end, trust.open_control)) return match;
+    const std::vector<TrustedRanges::Range>& ranges = trusted.ranges;
+    while (range_cursor < ranges.size() && ranges[range_cursor].end <= at) ++range_cursor;
+    const bool is_trusted = range_cursor < ranges.size() && ranges[range_cursor].begin <= at;
+    const size_t trusted_end = is_trusted ? ranges[range_cursor].end : at;
+    if (const auto match = match_at(text, at, trusted_end, trusted.visible_control)) return match;
   }
   return std::nullopt;
 }
 
 std::optional<SpecialTokenFinder::Match> SpecialTokenFinder::match_at(std::string_view text, size_t at,
-                                                                      size_t trusted_end, bool open_control) const {
+                                                                      size_t trusted_end, bool visible_control) const {
   const Entry* longest = nullptr;
   size_t end = at;
   int32_t node = ByteTrie::kRoot;
@@ -53,13 +55,13 @@ std::optional<SpecialTokenFinder::Match> SpecialTokenFinder::match_at(std::strin
     const Entry& entry = entries_[static_cast<size_t>(node)];
     if (entry.id < 0) continue;
     const bool allowed = next <= trusted_end || entry.type == TokenType::user_defined ||
-                         (open_control && entry.type == TokenType::open_control);
+                         (visible_control && entry.type == TokenType::visible_control);
     if (!allowed) continue;
     longest = &entry;
     end = next;
   }
   if (!longest) return std::nullopt;
-  while (longest->strip_after && end < text.size() && is_ascii_space(text[end])) ++end;
+  while (longest->rstrip && end < text.size() && is_ascii_space(text[end])) ++end;
   return Match{longest->id, at, end};
 }
 

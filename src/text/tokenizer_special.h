@@ -1,5 +1,5 @@
-// Finds special tokens in text: leftmost first, and the longest where several begin. Constant once built.
-// Which tokens may be found where is a matter of trust: text from a user must not become control tokens.
+// Finds special tokens in text: leftmost, longest match. Immutable once built.
+// User text must not become control tokens, so matches depend on whether the text is trusted.
 #pragma once
 
 #include <array>
@@ -15,32 +15,33 @@
 
 namespace zinc {
 
-// Where special tokens may be found. In `trusted` ranges (sorted, apart from each other) all of them, as long as the
-// token lies in one range; elsewhere those the file calls user-defined, and open control tokens if `open_control`.
-struct TrustedText {
+// The ranges of a text that are trusted, sorted and disjoint. Inside them all special tokens match; elsewhere only
+// user-defined tokens, and visible control tokens if `visible_control`.
+struct TrustedRanges {
   struct Range {
     size_t begin, end;
   };
-  std::vector<Range> trusted;
-  bool open_control = false;
+  std::vector<Range> ranges;
+  bool visible_control = false;
 };
 
 class SpecialTokenFinder {
  public:
   struct Match {
     TokenId id;
-    size_t begin, end;  // `end` is past the white space the token swallows, if it does
+    size_t begin, end;  // `end` includes the white space stripped by rstrip
   };
 
-  // Longer texts than any model's special tokens are not found: a search may begin one at every byte.
+  // Longer special tokens are ignored, which bounds the search at each byte. No model has longer ones.
   static constexpr size_t kMaxBytes = 512;
 
-  // `strip_after`: the token swallows the white space that follows it.
-  void add(std::string_view text, TokenId id, TokenType type, bool strip_after);
+  // `rstrip`: the token strips the white space that follows it, as in HF tokenizers.
+  void add(std::string_view text, TokenId id, TokenType type, bool rstrip);
 
-  // The first match at or after `from`. `range` is the first trusted range that does not end before `from`; it is moved
-  // on, so that a text is searched in one sweep.
-  std::optional<Match> next(std::string_view text, size_t from, const TrustedText& trust, size_t& range) const;
+  // The first match at or after `from`. `range_cursor`: index of the first trusted range that does not end before
+  // `from`; it is advanced, so that a text is searched in one pass.
+  std::optional<Match> find_next(std::string_view text, size_t from, const TrustedRanges& trusted,
+                                 size_t& range_cursor) const;
 
   std::optional<TokenId> find(std::string_view text) const;  // the special token with exactly this text
 
@@ -48,14 +49,14 @@ class SpecialTokenFinder {
   struct Entry {
     TokenId id = -1;
     TokenType type = TokenType::undefined;
-    bool strip_after = false;
+    bool rstrip = false;
   };
-  std::optional<Match> match_at(std::string_view text, size_t at, size_t trusted_end, bool open_control) const;
+  std::optional<Match> match_at(std::string_view text, size_t at, size_t trusted_end, bool visible_control) const;
 
   ByteTrie trie_;
-  std::vector<Entry> entries_;    // by node of trie_
-  std::bitset<65536> begins_;     // pairs of bytes some token begins with
-  std::bitset<256> first_bytes_;  // the same for the last byte of a text
+  std::vector<Entry> entries_;      // by node of trie_
+  std::bitset<65536> first_pairs_;  // first two bytes of all tokens
+  std::bitset<256> first_bytes_;    // first bytes, for the last byte of a text
 };
 
 }  // namespace zinc

@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/token_vectors.h"
-#include "text/stream_decoder.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer_special.h"
 
 namespace zinc {
@@ -37,7 +37,7 @@ Tokenizer load_family(const std::string& family) {
   return Tokenizer::load(file.value()).value();
 }
 
-Ids encode(const Tokenizer& tokenizer, std::string_view text, SpecialTokens special = {}) {
+Ids encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions special = {}) {
   Ids ids;
   tokenizer.encode(text, special, ids);
   return ids;
@@ -49,20 +49,20 @@ Ids encode(const Tokenizer& tokenizer, const std::vector<TextSegment>& segments,
   return ids;
 }
 
-TEST(Tokenizer, a_special_token_longer_than_any_real_one_is_not_looked_for) {
+TEST(Tokenizer, overlong_special_tokens_are_ignored) {
   const std::string text(200'000, 'a');
   SpecialTokenFinder finder;
   finder.add(text + "b", 1, TokenType::user_defined, false);
   finder.add("aab", 2, TokenType::user_defined, false);
   const std::clock_t begin = std::clock();
-  size_t range = 0;
-  const auto match = finder.next(text + "b", 0, {}, range);
+  size_t range_cursor = 0;
+  const auto match = finder.find_next(text + "b", 0, {}, range_cursor);
   ASSERT_TRUE(match);
   EXPECT_EQ(match->id, 2);
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2.0);
 }
 
-// A random text of letters, other scripts, spaces, marks and texts that look special.
+// Random text of letters, other scripts, spaces, marks and special-looking pieces.
 std::string random_text(std::mt19937& random, size_t max_pieces) {
   static const Strings kPieces = {"a",      "b",      "the",      "ing", "T",   "é",    "ß",   "漢", "字",
                                   "न",      "\u0301", "😀",        "0",   "12",  " ",    "  ",  "\n", "\n\n",
@@ -73,13 +73,13 @@ std::string random_text(std::mt19937& random, size_t max_pieces) {
   return text;
 }
 
-TEST(Tokenizer, own_vectors_of_every_kind_are_equal) {
+TEST(Tokenizer, own_vectors_of_every_model_match) {
   for (const std::string& family : kFamilies) {
     const Tokenizer tokenizer = load_family(family);
     int n_equal = 0;
     const std::vector<TokenVector> vectors = read_token_vectors(kData + family + ".jsonl");
     for (const TokenVector& vector : vectors) {
-      const Ids ids = encode(tokenizer, vector.text, vector.special);
+      const Ids ids = encode(tokenizer, vector.text, vector.options);
       EXPECT_EQ(ids, vector.ids) << family << ": " << vector.text;
       n_equal += ids == vector.ids;
     }
@@ -88,7 +88,7 @@ TEST(Tokenizer, own_vectors_of_every_kind_are_equal) {
   }
 }
 
-TEST(Tokenizer, text_that_is_encoded_and_decoded_is_the_same_text) {
+TEST(Tokenizer, encode_and_decode_round_trip) {
   for (const std::string& family : kFamilies) {
     const Tokenizer tokenizer = load_family(family);
     std::mt19937 random(4);
@@ -116,7 +116,7 @@ TEST(Tokenizer, plain_text_never_becomes_a_control_token) {
   }
 }
 
-TEST(Tokenizer, segments_give_the_tokens_of_the_whole_text_wherever_it_is_cut) {
+TEST(Tokenizer, segments_encode_like_the_concatenated_text) {
   for (const std::string& family : kFamilies) {
     const Tokenizer tokenizer = load_family(family);
     std::mt19937 random(6);
@@ -136,7 +136,7 @@ TEST(Tokenizer, segments_give_the_tokens_of_the_whole_text_wherever_it_is_cut) {
   }
 }
 
-TEST(Tokenizer, no_control_token_is_made_of_pieces_of_template_and_user_text) {
+TEST(Tokenizer, control_token_cannot_span_template_and_user_text) {
   const Tokenizer tokenizer = load_family("qwen2");
   const TokenId start = tokenizer.find("<|im_start|>").value();
   EXPECT_EQ(encode(tokenizer, {{"<|im_", true}, {"start|>", true}}), Ids{start});
@@ -148,7 +148,7 @@ TEST(Tokenizer, no_control_token_is_made_of_pieces_of_template_and_user_text) {
   }
 }
 
-TEST(Tokenizer, begin_of_text_is_added_to_segments_once) {
+TEST(Tokenizer, bos_is_added_to_segments_once) {
   const Tokenizer tokenizer = load_family("spm");
   const std::string bos(tokenizer.bytes(*tokenizer.bos()));
   const Ids plain = encode(tokenizer, "hi", {.add_special = true});
@@ -198,7 +198,7 @@ TEST(Tokenizer, merges_go_by_rank_and_then_from_the_left) {
   EXPECT_EQ(encode(tokenizer, "aaa"), (Ids{aa, 'a'}));
 }
 
-// What merging means, without any thought to speed.
+// Reference implementation of BPE merging.
 Ids merge_naively(const ByteVocab& vocab, const std::string& word) {
   Strings symbols;
   for (const char c : word) symbols.emplace_back(1, c);
@@ -221,7 +221,7 @@ Ids merge_naively(const ByteVocab& vocab, const std::string& word) {
   return ids;
 }
 
-TEST(Tokenizer, short_and_long_words_merge_as_by_the_naive_method) {
+TEST(Tokenizer, short_and_long_words_match_naive_merging) {
   std::mt19937 random(7);
   ByteVocab vocab;
   const auto random_piece = [&] {
@@ -242,7 +242,7 @@ TEST(Tokenizer, short_and_long_words_merge_as_by_the_naive_method) {
   }
 }
 
-TEST(Tokenizer, a_merge_of_pieces_that_are_no_tokens_falls_back_to_bytes) {
+TEST(Tokenizer, merged_symbol_that_is_not_a_token_falls_back_to_bytes) {
   ByteVocab vocab;
   vocab.merges = {"a b", "ab c"};
   vocab.add("abc");
@@ -251,14 +251,14 @@ TEST(Tokenizer, a_merge_of_pieces_that_are_no_tokens_falls_back_to_bytes) {
   EXPECT_EQ(encode(tokenizer, "abd"), (Ids{'a', 'b', 'd'}));
 }
 
-TEST(Tokenizer, a_rule_with_whole_words_finds_tokens_no_merge_leads_to) {
+TEST(Tokenizer, ignore_merges_finds_tokens_without_merges) {
   ByteVocab vocab;
   const TokenId hello = vocab.add("hello");
   EXPECT_EQ(encode(load(vocab.writer("llama-bpe")).value(), "hello"), Ids{hello});
   EXPECT_EQ(encode(load(vocab.writer("gpt-2")).value(), "hello"), (Ids{'h', 'e', 'l', 'l', 'o'}));
 }
 
-TEST(Tokenizer, one_word_of_a_megabyte_takes_no_quadratic_time) {
+TEST(Tokenizer, megabyte_word_is_not_quadratic) {
   ByteVocab vocab;
   std::string piece = "a";
   for (int i = 0; i < 6; ++i, piece += piece) vocab.merge(piece, piece);
@@ -271,7 +271,7 @@ TEST(Tokenizer, one_word_of_a_megabyte_takes_no_quadratic_time) {
   }
 }
 
-TEST(Tokenizer, the_longest_special_token_at_a_place_is_found) {
+TEST(Tokenizer, longest_special_token_matches) {
   ByteVocab vocab;
   const TokenId one = vocab.add("<a>", 4), two = vocab.add("<a><b>", 4), control = vocab.add("<a><b><c>", 3);
   const Tokenizer tokenizer = load(vocab.writer()).value();
@@ -280,7 +280,7 @@ TEST(Tokenizer, the_longest_special_token_at_a_place_is_found) {
   EXPECT_EQ(encode(tokenizer, "<a><b><c>", {.parse_special = true}), Ids{control});
 }
 
-TEST(Tokenizer, gpt_oss_marks_are_found_in_plain_text_but_not_in_a_users_segment) {
+TEST(Tokenizer, gpt_oss_markers_match_in_plain_text_but_not_in_user_segments) {
   ByteVocab vocab;
   const TokenId start = vocab.add("<|start|>", 3), end = vocab.add("<|end|>", 3);
   const TokenId ret = vocab.add("<|return|>", 3), call = vocab.add("<|call|>", 3);
@@ -289,11 +289,11 @@ TEST(Tokenizer, gpt_oss_marks_are_found_in_plain_text_but_not_in_a_users_segment
   EXPECT_EQ(encode(tokenizer, {{"<|start|>", true}}), Ids{start});
   const Ids guarded = encode(tokenizer, {{"<|start|><|end|>", false}});
   EXPECT_EQ(std::count(guarded.begin(), guarded.end(), start) + std::count(guarded.begin(), guarded.end(), end), 0);
-  EXPECT_TRUE(tokenizer.is_end(ret) && tokenizer.is_end(call));
-  EXPECT_FALSE(tokenizer.is_end(end)) << "another message may follow";
+  EXPECT_TRUE(tokenizer.is_eog(ret) && tokenizer.is_eog(call));
+  EXPECT_FALSE(tokenizer.is_eog(end)) << "another message may follow";
 }
 
-TEST(Tokenizer, generation_ends_at_eos_and_at_the_known_turn_ends) {
+TEST(Tokenizer, eog_tokens_are_eos_and_known_turn_ends) {
   ByteVocab vocab;
   const TokenId eos = vocab.add("<my_eos>", 3), im_end = vocab.add("<|im_end|>", 3), other = vocab.add("<|x|>", 3);
   const TokenId eot = vocab.add("<my_eot>", 3), turn = vocab.add("<end_of_turn>", 1);
@@ -301,12 +301,12 @@ TEST(Tokenizer, generation_ends_at_eos_and_at_the_known_turn_ends) {
   w.add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(eos));
   w.add("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(eot));
   const Tokenizer tokenizer = load(w).value();
-  EXPECT_EQ(Ids(tokenizer.end_tokens().begin(), tokenizer.end_tokens().end()), (Ids{eos, im_end, eot, turn}));
-  EXPECT_FALSE(tokenizer.is_end(other));
-  EXPECT_TRUE(tokenizer.is_control(turn)) << "the file's type is corrected";
+  EXPECT_EQ(Ids(tokenizer.eog_tokens().begin(), tokenizer.eog_tokens().end()), (Ids{eos, im_end, eot, turn}));
+  EXPECT_FALSE(tokenizer.is_eog(other));
+  EXPECT_TRUE(tokenizer.is_control(turn)) << "the file's token type is corrected";
 }
 
-TEST(Tokenizer, begin_of_text_follows_the_file_and_else_the_family) {
+TEST(Tokenizer, bos_follows_the_file_or_the_pretokenizer_default) {
   ByteVocab vocab;
   const TokenId bos = vocab.add("<s>", 3);
   const auto adds = [&](const char* pre, std::optional<bool> key) {
@@ -321,7 +321,7 @@ TEST(Tokenizer, begin_of_text_follows_the_file_and_else_the_family) {
   EXPECT_TRUE(adds("qwen2", true));
 }
 
-TEST(Tokenizer, byte_tokens_cover_every_unknown_character) {
+TEST(Tokenizer, byte_fallback_covers_every_unknown_character) {
   const Tokenizer tokenizer = load_family("spm");
   for (const std::string text : {"漢", "😀", "\x01", "\u2003"}) {
     const Ids ids = encode(tokenizer, "a" + text);
@@ -334,7 +334,7 @@ TEST(Tokenizer, ids_out_of_range_are_harmless) {
   const Tokenizer tokenizer = load_family("qwen2");
   for (const TokenId id : {-1, tokenizer.n_vocab(), std::numeric_limits<TokenId>::max()}) {
     EXPECT_EQ(tokenizer.bytes(id), "");
-    EXPECT_FALSE(tokenizer.is_control(id) || tokenizer.is_end(id));
+    EXPECT_FALSE(tokenizer.is_control(id) || tokenizer.is_eog(id));
   }
   EXPECT_EQ(tokenizer.find("<|no such token|>"), std::nullopt);
   EXPECT_EQ(tokenizer.find(""), std::nullopt);
@@ -361,18 +361,18 @@ void expect_error(const GgufWriter& writer, const Strings& words) {
   for (const std::string& word : words) EXPECT_NE(message.find(word), std::string::npos) << message << "\n  " << word;
 }
 
-TEST(Tokenizer, an_unknown_rule_is_named_beside_the_known_ones) {
+TEST(Tokenizer, unknown_pretokenizer_error_lists_the_supported_ones) {
   expect_error(ByteVocab().writer("wolof-7"), {"tokenizer.ggml.pre", "'wolof-7'", "llama-bpe", "qwen2"});
 }
 
-TEST(Tokenizer, an_unknown_kind_is_named_beside_the_known_ones) {
+TEST(Tokenizer, unknown_model_error_lists_the_supported_ones) {
   GgufWriter w;
   w.add("tokenizer.ggml.model", "bert");
   expect_error(w, {"tokenizer.ggml.model", "'bert'", "gpt2"});
   expect_error(GgufWriter(), {"tokenizer.ggml.model"});
 }
 
-TEST(Tokenizer, missing_and_short_arrays_are_named) {
+TEST(Tokenizer, errors_name_missing_and_short_arrays) {
   GgufWriter w;
   w.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.tokens", Strings{"a", "b"});
   expect_error(w, {"tokenizer.ggml.merges"});
@@ -388,7 +388,7 @@ TEST(Tokenizer, missing_and_short_arrays_are_named) {
   expect_error(empty, {"tokenizer.ggml.tokens", "0"});
 }
 
-TEST(Tokenizer, a_file_without_a_rule_has_the_default_one) {
+TEST(Tokenizer, file_without_pretokenizer_uses_the_default) {
   ByteVocab vocab;
   GgufWriter w;
   w.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.tokens", vocab.tokens);
@@ -396,9 +396,9 @@ TEST(Tokenizer, a_file_without_a_rule_has_the_default_one) {
   EXPECT_EQ(encode(load(w).value(), "1234"), (Ids{'1', '2', '3', '4'})) << "four digits are two words";
 }
 
-TEST(StreamDecoder, a_character_split_over_tokens_comes_out_whole) {
+TEST(Detokenizer, character_split_over_tokens_is_emitted_whole) {
   const Tokenizer tokenizer = load_family("spm");
-  StreamDecoder decoder(tokenizer, {.stop = {"END"}});
+  Detokenizer decoder(tokenizer, {.stop = {"END"}});
   std::string text;
   for (const TokenId id : encode(tokenizer, "hi 🙂 漢END ignored")) {
     const std::string_view piece = decoder.push(id);
@@ -409,13 +409,13 @@ TEST(StreamDecoder, a_character_split_over_tokens_comes_out_whole) {
   EXPECT_TRUE(decoder.stopped());
 }
 
-TEST(StreamDecoder, control_tokens_are_silent_unless_asked_for) {
+TEST(Detokenizer, control_tokens_are_hidden_by_default) {
   const Tokenizer tokenizer = load_family("qwen2");
   const TokenId start = tokenizer.find("<|im_start|>").value(), think = tokenizer.find("<think>").value();
-  StreamDecoder silent(tokenizer, {});
+  Detokenizer silent(tokenizer, {});
   EXPECT_EQ(silent.push(start), "");
   EXPECT_EQ(silent.push(think), "<think>");
-  StreamDecoder open(tokenizer, {.stop = {}, .show_control = true});
+  Detokenizer open(tokenizer, {.stop = {}, .show_control = true});
   EXPECT_EQ(open.push(start), "<|im_start|>");
 }
 

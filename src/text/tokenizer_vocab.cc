@@ -8,7 +8,7 @@
 namespace zinc {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 constexpr size_t kMaxArena = std::numeric_limits<uint32_t>::max();
 
 uint64_t load64(const char* at) {
@@ -29,14 +29,14 @@ uint64_t load_tail(const char* at, size_t n_bytes) {  // REQUIRES: 1 <= n_bytes 
   return byte(0) | (byte(n_bytes / 2) << 8) | (byte(n_bytes - 1) << 16);
 }
 
-uint64_t load_head(std::string_view bytes) {  // the first eight, zeros where there are fewer
+uint64_t load_head(std::string_view bytes) {  // the first eight bytes, zero-padded
   if (bytes.size() >= sizeof(uint64_t)) return load64(bytes.data());
   uint64_t head = 0;
   for (size_t i = 0; i < bytes.size(); ++i) head |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
   return head;
 }
 
-// GPT-2's alphabet: printable bytes stand for themselves, the others for U+0100 and up, in order.
+// GPT-2's byte alphabet: printable bytes map to themselves, the others to U+0100 and up, in order.
 constexpr int kByteLevelCodes = 0x144;
 std::array<int16_t, kByteLevelCodes> make_byte_level_bytes() {
   std::array<int16_t, kByteLevelCodes> byte_of;
@@ -49,16 +49,16 @@ std::array<int16_t, kByteLevelCodes> make_byte_level_bytes() {
   return byte_of;
 }
 
-bool unspell_byte_level(std::string_view text, std::string& out) {
+bool decode_byte_level(std::string_view text, std::string& out) {
   static const std::array<int16_t, kByteLevelCodes> byte_of = make_byte_level_bytes();
   bool exact = true;
   const size_t n_before = out.size();
-  out.resize(n_before + text.size());  // no character becomes longer
+  out.resize(n_before + text.size());  // never longer
   char* to = out.data() + n_before;
   for (size_t at = 0; at < text.size();) {
     const auto lead = static_cast<uint8_t>(text[at]);
     const bool is_pair = lead >= 0xC2 && lead <= 0xC5 && at + 1 < text.size() &&
-                         (static_cast<uint8_t>(text[at + 1]) & 0xC0u) == 0x80;  // the whole alphabet beside ASCII
+                         (static_cast<uint8_t>(text[at + 1]) & 0xC0u) == 0x80;  // the alphabet outside ASCII
     const uint32_t code = is_pair ? (lead & 0x1Fu) << 6 | (static_cast<uint8_t>(text[at + 1]) & 0x3Fu) : lead;
     const int16_t byte = code < kByteLevelCodes && (is_pair || lead < 0x80) ? byte_of[code] : int16_t{-1};
     if (byte >= 0) {
@@ -73,13 +73,13 @@ bool unspell_byte_level(std::string_view text, std::string& out) {
   return exact;
 }
 
-bool unspell_spaced(std::string_view text, std::string& out) {
+bool decode_metaspace(std::string_view text, std::string& out) {
   const bool exact = text.find(' ') == std::string_view::npos;
   for (size_t at = 0; at < text.size();) {
-    const size_t mark = std::min(text.find(kSpaceMark, at), text.size());
+    const size_t mark = std::min(text.find(kSpaceSymbol, at), text.size());
     out.append(text.substr(at, mark - at));
     if (mark < text.size()) out.push_back(' ');
-    at = mark + kSpaceMark.size();
+    at = mark + kSpaceSymbol.size();
   }
   return exact;
 }
@@ -91,33 +91,33 @@ int hex_digit(char c) {
   return -1;
 }
 
-// The bytes a token stands for. Returns whether plain text of these bytes may become the token.
-bool token_bytes(Spelling spelling, std::string_view text, TokenType type, std::string& bytes) {
+// The bytes of a token. Returns whether plain text may be encoded as this token.
+bool token_bytes(TokenTextFormat text_format, std::string_view text, TokenType type, std::string& bytes) {
   switch (type) {
     case TokenType::byte:
-      if (const int byte = byte_of_text(text); byte >= 0) bytes.push_back(static_cast<char>(byte));
+      if (const int byte = parse_byte_token(text); byte >= 0) bytes.push_back(static_cast<char>(byte));
       return false;
-    case TokenType::unused:  // empty: no text becomes it, and a model that samples it says nothing
+    case TokenType::unused:  // empty: never encoded, prints nothing if sampled
       return false;
     case TokenType::unknown:
     case TokenType::control:
-    case TokenType::open_control:
+    case TokenType::visible_control:
       bytes = text;
       return false;
     case TokenType::user_defined:
-      if (spelling == Spelling::spaced) return unspell(spelling, text, bytes);
-      bytes = text;  // written as it is; findable if it reads the same in the byte alphabet
+      if (text_format == TokenTextFormat::metaspace) return decode_token_text(text_format, text, bytes);
+      bytes = text;  // literal text; findable if it is the same in the byte alphabet
       return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x21 && c <= 0x7E; });
     case TokenType::undefined:
     case TokenType::normal:
       break;
   }
-  return unspell(spelling, text, bytes);
+  return decode_token_text(text_format, text, bytes);
 }
 
 }  // namespace
 
-int byte_of_text(std::string_view text) {
+int parse_byte_token(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
   const int high = hex_digit(text[3]), low = hex_digit(text[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
@@ -137,11 +137,11 @@ uint64_t hash_bytes(std::string_view bytes) {
   return hash ^ (hash >> 32);
 }
 
-bool unspell(Spelling spelling, std::string_view text, std::string& out) {
-  return spelling == Spelling::byte_level ? unspell_byte_level(text, out) : unspell_spaced(text, out);
+bool decode_token_text(TokenTextFormat text_format, std::string_view text, std::string& out) {
+  return text_format == TokenTextFormat::byte_level ? decode_byte_level(text, out) : decode_metaspace(text, out);
 }
 
-Result<Vocabulary> Vocabulary::build(Spelling spelling, const std::vector<std::string_view>& texts,
+Result<Vocabulary> Vocabulary::build(TokenTextFormat text_format, const std::vector<std::string_view>& texts,
                                      const std::vector<TokenType>& types) {
   Vocabulary vocab;
   vocab.n_tokens_ = static_cast<int32_t>(texts.size());
@@ -154,8 +154,8 @@ Result<Vocabulary> Vocabulary::build(Spelling spelling, const std::vector<std::s
   for (int32_t id = 0; id < vocab.n_tokens_; ++id) {
     const TokenType type = types[static_cast<size_t>(id)];
     bytes.clear();
-    const bool is_findable = token_bytes(spelling, texts[static_cast<size_t>(id)], type, bytes) && !bytes.empty();
-    if (!vocab.append(bytes)) return fail(ErrorCode::unsupported, "the vocabulary's texts are over 4 GiB");
+    const bool is_findable = token_bytes(text_format, texts[static_cast<size_t>(id)], type, bytes) && !bytes.empty();
+    if (!vocab.append(bytes)) return fail(ErrorCode::unsupported, "the token texts exceed the limit of 4 GiB");
     if (is_findable) (type == TokenType::user_defined ? user_defined : findable).push_back(id);
     if (type == TokenType::byte && bytes.size() == 1) {
       TokenId& of_byte = vocab.byte_tokens_[static_cast<uint8_t>(bytes[0])];
@@ -163,16 +163,16 @@ Result<Vocabulary> Vocabulary::build(Spelling spelling, const std::vector<std::s
     }
   }
   vocab.index(findable);
-  vocab.index(user_defined);  // later: plain text becomes an ordinary token where both spell it
+  vocab.index(user_defined);  // after the normal tokens, which win for equal bytes
   return vocab;
 }
 
 void Vocabulary::index(const std::vector<TokenId>& ids) {
   std::vector<uint64_t> hashes(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) hashes[i] = hash_bytes(bytes(ids[i]));
-  constexpr size_t kAhead = 16;  // the table does not fit into a processor's cache
+  constexpr size_t kPrefetchDistance = 16;  // the table does not fit the CPU cache
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (i + kAhead < ids.size()) prefetch(hashes[i + kAhead]);
+    if (i + kPrefetchDistance < ids.size()) prefetch(hashes[i + kPrefetchDistance]);
     insert(ids[i], hashes[i]);
   }
 }

@@ -5,14 +5,14 @@
 namespace zinc {
 namespace {
 
-bool recognises(const ToolFormat& format, std::string_view template_source) {
+bool recognizes(const ToolFormat& format, std::string_view template_source) {
   const auto contains = [&](std::string_view marker) {
     return template_source.find(marker) != std::string_view::npos;  // "" is in every text
   };
-  const auto is_there = [&](std::string_view marker) { return !marker.empty() && contains(marker); };
+  const auto is_present = [&](std::string_view marker) { return !marker.empty() && contains(marker); };
   return !format.template_has[0].empty() &&
          std::all_of(format.template_has.begin(), format.template_has.end(), contains) &&
-         std::none_of(format.template_lacks.begin(), format.template_lacks.end(), is_there);
+         std::none_of(format.template_lacks.begin(), format.template_lacks.end(), is_present);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ std::string tool_format_names() {
 
 const ToolFormat& detect_tool_format(std::string_view template_source, std::string_view architecture) {
   for (const ToolFormat* const* f = kToolFormats; *f; ++f) {
-    if (recognises(**f, template_source)) return **f;
+    if (recognizes(**f, template_source)) return **f;
     if (template_source.empty() && !architecture.empty() && (*f)->architecture == architecture) return **f;
   }
   return k_tool_format_plain;

@@ -1,5 +1,5 @@
-// How one family of models writes thoughts and tool calls. One file per syntax in text/tool_format/ defines its record;
-// the folder listing makes kToolFormats. A format is chosen by what the model's chat template contains.
+// How a model family writes reasoning and tool calls. Each file in text/tool_format/ defines one record; CMake lists
+// the folder into kToolFormats. The format is detected from the model's chat template.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@ namespace zinc {
 
 struct ToolFormat {
   std::string_view name;                                // "qwen3"
-  std::array<std::string_view, 3> template_has = {};    // all of these, and
-  std::array<std::string_view, 3> template_lacks = {};  // none of these mark a template of this family; "" is ignored
-  std::string_view architecture = {};                   // decides where a model has no template; empty: never
+  std::array<std::string_view, 3> template_has = {};    // contains all of these
+  std::array<std::string_view, 3> template_lacks = {};  // and none of these; "" is ignored
+  std::string_view architecture = {};                   // used if the model has no template; empty: never
   ThinkingMarkers thinking = {};
-  bool reasoning_starts_open = false;                  // the prompt of a thinking model ends inside the thought
-  std::string_view call_open = {};                     // what a call begins with, where that can be nothing else
-  std::array<std::string_view, 2> content_after = {};  // texts that stand before what is no thought, in this order
+  bool reasoning_starts_open = false;                  // with thinking on, the prompt ends inside the reasoning
+  std::string_view call_open = {};                     // unambiguous start of a call; empty: none
+  std::array<std::string_view, 2> content_after = {};  // markers before the content, in this order
   std::unique_ptr<OutputParser> (*make_parser)(const ParserContext& context);
 };
 
@@ -29,10 +29,10 @@ extern const ToolFormat k_tool_format_plain;    // text and <think>, no calls
 const ToolFormat* find_tool_format(std::string_view name);  // nullptr: unknown
 std::string tool_format_names();                            // "gemma4, gpt-oss, ..."
 
-// The format of the model with this template; k_tool_format_plain where none is recognised.
+// The format of the model with this template; k_tool_format_plain if none is recognized.
 const ToolFormat& detect_tool_format(std::string_view template_source, std::string_view architecture);
 
-// Whether a rendered prompt ends inside a thought that the model will go on writing.
+// Whether a rendered prompt ends inside reasoning that the model continues.
 bool prompt_opens_reasoning(const ToolFormat& format, std::string_view prompt);
 
 }  // namespace zinc

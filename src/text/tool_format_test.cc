@@ -29,7 +29,7 @@ TEST(ToolFormat, names_are_found_and_unique) {
   EXPECT_NE(tool_format_names().find("gpt-oss, "), std::string::npos);
 }
 
-TEST(ToolFormat, markers_in_the_template_decide) {
+TEST(ToolFormat, format_is_detected_from_template_markers) {
   const auto detect = [](std::string_view text) { return detect_tool_format(text, "llama").name; };
   EXPECT_EQ(detect("<tool_call>{\"name\": n, \"arguments\": a}</tool_call>"), "qwen3");
   EXPECT_EQ(detect("<tool_call><function=f><parameter=p>"), "qwen3-coder");
@@ -44,13 +44,13 @@ TEST(ToolFormat, markers_in_the_template_decide) {
   EXPECT_EQ(detect("<|im_start|>"), "plain");
 }
 
-TEST(ToolFormat, the_architecture_decides_only_where_there_is_no_template) {
+TEST(ToolFormat, architecture_is_used_only_without_a_template) {
   EXPECT_EQ(detect_tool_format("", "gpt-oss").name, "gpt-oss");
   EXPECT_EQ(detect_tool_format("<|im_start|>", "gpt-oss").name, "plain");
   EXPECT_EQ(detect_tool_format("", "").name, "plain");
 }
 
-TEST(ToolFormat, every_oracle_template_is_recognised) {
+TEST(ToolFormat, every_oracle_template_is_recognized) {
   if (!std::filesystem::exists(kOracle)) {
     fmt::print("oracle absent: templates not checked\n");
     return;
@@ -77,8 +77,8 @@ TEST(ToolFormat, every_oracle_template_is_recognised) {
   }
 }
 
-// The rendered prompts of the oracle agree with what the records say about the start of a thought.
-TEST(ToolFormat, prompts_open_the_thought_where_the_record_says_so) {
+// The oracle's rendered prompts agree with reasoning_starts_open.
+TEST(ToolFormat, prompts_open_reasoning_as_the_format_says) {
   EXPECT_TRUE(prompt_opens_reasoning(*find_tool_format("qwen3.5"), "<|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(prompt_opens_reasoning(*find_tool_format("qwen3.5"), "assistant\n<think>\n\n</think>\n\n"));
   EXPECT_FALSE(prompt_opens_reasoning(*find_tool_format("mistral-nemo"), ""));

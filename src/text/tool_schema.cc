@@ -3,10 +3,10 @@
 namespace zinc {
 namespace {
 
-constexpr int kMaxSchemaDepth = 8;  // of anyOf inside anyOf; deeper ones count as "any type"
+constexpr int kMaxSchemaDepth = 8;  // of nested anyOf; deeper means "any type"
 
-JsonTypes named_type(std::string_view name) {
-  constexpr std::pair<std::string_view, JsonTypes> kTypes[] = {
+ParameterTypes named_type(std::string_view name) {
+  constexpr std::pair<std::string_view, ParameterTypes> kTypes[] = {
       {"string", kStringType}, {"number", kNumberType}, {"integer", kNumberType}, {"boolean", kBooleanType},
       {"null", kNullType},     {"object", kObjectType}, {"array", kArrayType},
   };
@@ -16,7 +16,7 @@ JsonTypes named_type(std::string_view name) {
   return 0;
 }
 
-JsonTypes type_of(const json::value& value) {
+ParameterTypes type_of(const json::value& value) {
   switch (value.kind()) {
     case json::kind::string:
       return kStringType;
@@ -33,36 +33,36 @@ JsonTypes type_of(const json::value& value) {
   }
 }
 
-JsonTypes schema_types(const json::value& schema, int depth);
+ParameterTypes schema_types(const json::value& schema, int depth);
 
-// The types of all alternatives; "any" as soon as one of them is.
-JsonTypes alternatives(const json::array& schemas, int depth) {
-  JsonTypes all = 0;
+// The union of all alternatives; "any" if one of them is.
+ParameterTypes alternatives(const json::array& schemas, int depth) {
+  ParameterTypes all = 0;
   for (const json::value& schema : schemas) {
-    const JsonTypes types = schema_types(schema, depth + 1);
+    const ParameterTypes types = schema_types(schema, depth + 1);
     if (types == 0) return 0;
-    all = static_cast<JsonTypes>(all | types);
+    all = static_cast<ParameterTypes>(all | types);
   }
   return all;
 }
 
-JsonTypes schema_types(const json::value& schema, int depth) {
+ParameterTypes schema_types(const json::value& schema, int depth) {
   const json::object* object = schema.if_object();
   if (!object || depth > kMaxSchemaDepth) return 0;
   if (const json::value* type = object->if_contains("type")) {
     if (type->is_string()) return named_type(type->get_string());
-    JsonTypes all = 0;
+    ParameterTypes all = 0;
     if (const json::array* names = type->if_array()) {
       for (const json::value& name : *names) {
-        if (name.is_string()) all = static_cast<JsonTypes>(all | named_type(name.get_string()));
+        if (name.is_string()) all = static_cast<ParameterTypes>(all | named_type(name.get_string()));
       }
     }
     return all;
   }
   if (const json::value* constant = object->if_contains("const")) return type_of(*constant);
   if (const json::value* choices = object->if_contains("enum"); choices && choices->is_array()) {
-    JsonTypes all = 0;
-    for (const json::value& choice : choices->get_array()) all = static_cast<JsonTypes>(all | type_of(choice));
+    ParameterTypes all = 0;
+    for (const json::value& choice : choices->get_array()) all = static_cast<ParameterTypes>(all | type_of(choice));
     return all;
   }
   for (const char* key : {"anyOf", "oneOf"}) {
@@ -101,11 +101,11 @@ Result<ToolSchemas> ToolSchemas::read(const json::value& tools) {
   return schemas;
 }
 
-JsonTypes ToolSchemas::types(std::string_view function, std::string_view parameter) const {
+ParameterTypes ToolSchemas::types(std::string_view function, std::string_view parameter) const {
   const auto parameters = functions_.find(function);
   if (parameters == functions_.end()) return kStringType;
   const auto types = parameters->second.find(parameter);
-  return types == parameters->second.end() ? JsonTypes{0} : types->second;
+  return types == parameters->second.end() ? ParameterTypes{0} : types->second;
 }
 
 }  // namespace zinc

@@ -5,7 +5,7 @@
 namespace zinc {
 namespace {
 
-JsonTypes types_of(std::string_view schema) {
+ParameterTypes types_of(std::string_view schema) {
   const std::string tools =
       "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"p\": " +
       std::string(schema) + "}}}}]";
@@ -21,28 +21,28 @@ TEST(ToolSchemas, types_come_from_the_schema) {
   EXPECT_EQ(types_of(R"({"anyOf": [{"type": "array"}, {"type": "null"}]})"), kArrayType | kNullType);
 }
 
-TEST(ToolSchemas, odd_schemas_mean_any_type) {
+TEST(ToolSchemas, invalid_schemas_mean_any_type) {
   for (const char* schema : {"{}", "3", "null", R"({"type": "strnig"})", R"({"type": 5})", R"({"type": [[]]})",
                              R"({"anyOf": [{"type": "string"}, {}]})", R"({"anyOf": 1})", R"({"$ref": "#/x"})"}) {
     EXPECT_EQ(types_of(schema), 0) << schema;
   }
 }
 
-TEST(ToolSchemas, deep_alternatives_end) {
+TEST(ToolSchemas, nested_alternatives_are_limited) {
   std::string schema = "{\"type\": \"string\"}";
   for (int i = 0; i < 12; ++i) schema = "{\"anyOf\": [" + schema + "]}";
   EXPECT_EQ(types_of(schema), 0);
 }
 
-TEST(ToolSchemas, functions_may_come_without_their_wrapper) {
+TEST(ToolSchemas, functions_without_wrapper_are_accepted) {
   const ToolSchemas tools = ToolSchemas::read(parse_json(R"([{"name": "f"}])").value()).value();
-  EXPECT_TRUE(tools.offers("f"));
-  EXPECT_FALSE(tools.offers("g"));
+  EXPECT_TRUE(tools.has_function("f"));
+  EXPECT_FALSE(tools.has_function("g"));
   EXPECT_EQ(tools.types("f", "x"), 0);
   EXPECT_EQ(tools.types("g", "x"), kStringType);
 }
 
-TEST(ToolSchemas, what_is_no_list_of_functions_is_an_error) {
+TEST(ToolSchemas, invalid_tools_are_errors) {
   for (const char* text :
        {"{}", "3", "[3]", "[{}]", R"([{"name": 3}])", R"([{"name": ""}])", R"([{"function": {}}])"}) {
     const Result<ToolSchemas> tools = ToolSchemas::read(parse_json(text).value());

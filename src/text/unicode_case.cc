@@ -21,7 +21,7 @@ struct CaseRun {
 
 struct CaseExpansion {
   char32_t code;
-  char32_t mapped[3];  // ended by 0 where shorter
+  char32_t mapped[3];  // zero-terminated if shorter
 };
 
 #include "text/unicode_case_data.inc"

@@ -19,13 +19,13 @@ TEST(UnicodeCategory, one_character_of_each_class) {
   EXPECT_EQ(unicode_class(0x1F600), kSymbol);
 }
 
-TEST(UnicodeCategory, white_space_is_nothing_else) {
+TEST(UnicodeCategory, white_space_has_no_other_class) {
   for (const char32_t code : {0x09u, 0x0Au, 0x0Du, 0x20u, 0x85u, 0xA0u, 0x2003u, 0x2028u, 0x3000u}) {
     EXPECT_EQ(unicode_class(code), kSpace) << static_cast<uint32_t>(code);
   }
 }
 
-TEST(UnicodeCategory, controls_format_characters_and_what_lies_outside_have_no_class) {
+TEST(UnicodeCategory, control_format_and_unassigned_characters_have_no_class) {
   for (const char32_t code : {0x00u, 0x1Cu, 0x7Fu, 0x200Bu, 0x200Du, 0xFEFFu, 0xD800u, 0xE000u, 0x10FFFFu, 0x110000u}) {
     EXPECT_EQ(unicode_class(code), 0) << static_cast<uint32_t>(code);
   }
@@ -37,7 +37,7 @@ TEST(UnicodeCategory, characters_of_unicode_15_are_known) {
   EXPECT_EQ(unicode_class(0x1FAE8), kSymbol);  // shaking face, 15.0
 }
 
-// Totals catch a table that was made from other data.
+// Totals detect a table generated from other data.
 TEST(UnicodeCategory, class_sizes_are_those_of_unicode_15_1) {
   int n_letters = 0, n_numbers = 0, n_marks = 0, n_spaces = 0;
   for (char32_t code = 0; code < kUnicodeCodes; ++code) {

@@ -12,23 +12,23 @@ constexpr std::string_view kCall = "<tool_call>", kCallEnd = "</tool_call>",
                            kFunction = "<function=", kFunctionEnd = "</function>",
                            kParameter = "<parameter=", kParameterEnd = "</parameter>";
 constexpr size_t kMaxNameBytes = 512;
-constexpr size_t kMaxHeldBytes = 64;  // the longest end of a value: two tags and some white space between
+constexpr size_t kMaxHeldBytes = 64;  // longest end of a value: two tags and white space between
 
-enum class Fit : uint8_t { none, part, whole };
+enum class Match : uint8_t { none, partial, complete };
 
-// How `text` fits the end of a value: an optional newline, </parameter>, white space and the next tag, `tag`.
-Fit fit_value_end(std::string_view text, std::string_view& tag) {
+// Matches `text` against the end of a value: an optional newline, </parameter>, white space and the next tag, `tag`.
+Match match_value_end(std::string_view text, std::string_view& tag) {
   if (text.starts_with('\n')) text.remove_prefix(1);
-  if (kParameterEnd.starts_with(text)) return Fit::part;
-  if (!text.starts_with(kParameterEnd)) return Fit::none;
+  if (kParameterEnd.starts_with(text)) return Match::partial;
+  if (!text.starts_with(kParameterEnd)) return Match::none;
   text.remove_prefix(kParameterEnd.size());
   text.remove_prefix(std::min(text.find_first_not_of(" \n\r\t"), text.size()));
   for (const std::string_view next : {kParameter, kFunctionEnd, kCallEnd}) {
     tag = next;
-    if (text == next) return Fit::whole;
-    if (next.starts_with(text)) return Fit::part;
+    if (text == next) return Match::complete;
+    if (next.starts_with(text)) return Match::partial;
   }
-  return Fit::none;
+  return Match::none;
 }
 
 std::string_view trim(std::string_view text) {
@@ -42,9 +42,9 @@ bool equals_ignoring_case(std::string_view text, std::string_view lower) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; });
 }
 
-// `text` as JSON of one of `types`; empty if it is none. Templates print booleans and null as Python does.
-std::string typed_value(std::string_view text, JsonTypes types) {
-  const auto allows = [types](JsonTypes type) { return types == 0 || (types & type) != 0; };
+// `text` as JSON of one of `types`; empty if it does not match. Booleans and null may be in Python syntax.
+std::string typed_value(std::string_view text, ParameterTypes types) {
+  const auto allows = [types](ParameterTypes type) { return types == 0 || (types & type) != 0; };
   for (const std::string_view word : {"true", "false"}) {
     if (allows(kBooleanType) && equals_ignoring_case(text, word)) return std::string(word);
   }
@@ -71,57 +71,57 @@ void XmlCallReader::begin(std::string_view marker, bool) {
   *this = XmlCallReader();
   is_wrapped_ = marker == kCall;
   tag_.expect(kFunction);
-  if (!is_wrapped_) at_ = At::function_name;
+  if (!is_wrapped_) state_ = State::function_name;
 }
 
 XmlCallReader::Step XmlCallReader::push(char c, MessageWriter& writer) {
-  switch (at_) {
-    case At::tag:
+  switch (state_) {
+    case State::tag:
       return tag_byte(c, writer);
-    case At::function_name:
-    case At::parameter_name:
+    case State::function_name:
+    case State::parameter_name:
       return name_byte(c, writer);
-    case At::value_start:
+    case State::value_start:
       return value_start_byte(c, writer);
-    case At::text_value:
+    case State::text_value:
       return text_byte(c, writer);
-    case At::json_value:
+    case State::json_value:
       return json_byte(c, writer);
-    case At::after_json:
+    case State::after_json:
       break;
   }
-  const LiteralMatch::Step step = tag_.push(c);
-  if (step == LiteralMatch::Step::failed) return Step::failed;
-  if (step == LiteralMatch::Step::more) return Step::more;
+  const LiteralMatcher::Step step = tag_.push(c);
+  if (step == LiteralMatcher::Step::failed) return Step::failed;
+  if (step == LiteralMatcher::Step::more) return Step::more;
   tag_.expect(kParameter, kFunctionEnd, kCallEnd);
-  return go(At::tag);
+  return go(State::tag);
 }
 
 XmlCallReader::Step XmlCallReader::tag_byte(char c, MessageWriter& writer) {
-  const LiteralMatch::Step step = tag_.push(c);
-  if (step == LiteralMatch::Step::failed) return Step::failed;
-  return step == LiteralMatch::Step::more ? Step::more : enter_tag(tag_.found(), writer);
+  const LiteralMatcher::Step step = tag_.push(c);
+  if (step == LiteralMatcher::Step::failed) return Step::failed;
+  return step == LiteralMatcher::Step::more ? Step::more : enter_tag(tag_.found(), writer);
 }
 
 XmlCallReader::Step XmlCallReader::enter_tag(std::string_view tag, MessageWriter& writer) {
-  if (tag == kFunction) return go(At::function_name);
+  if (tag == kFunction) return go(State::function_name);
   if (tag == kParameter) {
     parameter_.clear();
-    return go(At::parameter_name);
+    return go(State::parameter_name);
   }
   const bool is_call_end = tag == kCallEnd;
   if (!is_ended_) {
     if (!end_function(writer)) return Step::failed;
     if (is_call_end) writer.warn(WarningCode::missing_end, "a tool call has no </function>");
   }
-  // Without <tool_call> in front, </tool_call> may be missing at the end as well.
+  // Without an opening <tool_call>, </tool_call> may be missing too.
   if (is_call_end || !is_wrapped_) return Step::done;
   tag_.expect(kCallEnd);
-  return go(At::tag);
+  return go(State::tag);
 }
 
 XmlCallReader::Step XmlCallReader::name_byte(char c, MessageWriter& writer) {
-  const bool is_function = at_ == At::function_name;
+  const bool is_function = state_ == State::function_name;
   std::string& name = is_function ? function_ : parameter_;
   if (c == '>' && !name.empty()) {
     if (!(is_function ? begin_function(writer) : begin_parameter(writer))) return Step::failed;
@@ -133,12 +133,12 @@ XmlCallReader::Step XmlCallReader::name_byte(char c, MessageWriter& writer) {
 }
 
 bool XmlCallReader::begin_function(MessageWriter& writer) {
-  if (!is_wrapped_ && !writer.tools().offers(function_)) return false;
+  if (!is_wrapped_ && !writer.tools().has_function(function_)) return false;
   writer.start_call(function_);
   writer.arguments("{");
-  is_announced_ = true;
+  is_started_ = true;
   tag_.expect(kParameter, kFunctionEnd, kCallEnd);
-  at_ = At::tag;
+  state_ = State::tag;
   return true;
 }
 
@@ -153,21 +153,21 @@ bool XmlCallReader::begin_parameter(MessageWriter& writer) {
   value_.clear();
   held_.clear();
   is_fresh_ = true;
-  at_ = At::value_start;
+  state_ = State::value_start;
   return true;
 }
 
-// The line break after the opening tag is markup. Then the first byte that is no space decides how to go on.
+// The line break after the opening tag is markup. The first non-space byte decides the state.
 XmlCallReader::Step XmlCallReader::value_start_byte(char c, MessageWriter& writer) {
   if (std::exchange(is_fresh_, false) && c == '\n') return Step::more;
-  const bool is_never_text = types_ != 0 && (types_ & kStringType) == 0;
-  if (is_never_text && is_json_space(c)) {
+  const bool is_never_string = types_ != 0 && (types_ & kStringType) == 0;
+  if (is_never_string && is_json_space(c)) {
     value_ += c;
     return Step::more;
   }
-  const bool is_json = is_never_text && (c == '{' || c == '[');
+  const bool is_json = is_never_string && (c == '{' || c == '[');
   scanner_.reset();
-  at_ = is_json ? At::json_value : At::text_value;
+  state_ = is_json ? State::json_value : State::text_value;
   return is_json ? json_byte(c, writer) : text_byte(c, writer);
 }
 
@@ -175,15 +175,15 @@ XmlCallReader::Step XmlCallReader::text_byte(char c, MessageWriter& writer) {
   held_ += c;
   while (!held_.empty()) {
     std::string_view tag;
-    const Fit fit = held_.size() > kMaxHeldBytes ? Fit::none : fit_value_end(held_, tag);
-    if (fit == Fit::part) return Step::more;
-    if (fit == Fit::whole) {
+    const Match match = held_.size() > kMaxHeldBytes ? Match::none : match_value_end(held_, tag);
+    if (match == Match::partial) return Step::more;
+    if (match == Match::complete) {
       end_value(writer);
       return enter_tag(tag, writer);
     }
-    const size_t n_settled = std::min(held_.find_first_of("\n<", 1), held_.size());
-    write_value(std::string_view(held_).substr(0, n_settled), writer);
-    held_.erase(0, n_settled);
+    const size_t n_plain = std::min(held_.find_first_of("\n<", 1), held_.size());
+    write_value(std::string_view(held_).substr(0, n_plain), writer);
+    held_.erase(0, n_plain);
   }
   return Step::more;
 }
@@ -211,10 +211,9 @@ void XmlCallReader::end_value(MessageWriter& writer) {
   }
   writer.arguments(quoted(value_));
   if (types_ == 0 || (types_ & kStringType) != 0) return;
-  writer.warn(WarningCode::value_type,
-              fmt::format("parameter '{}' of '{}' is no value of the type its schema asks for; "
-                          "passed on as text",
-                          parameter_, function_));
+  writer.warn(WarningCode::value_type, fmt::format("parameter '{}' of '{}' does not match the type in its schema; "
+                                                   "passed on as a string",
+                                                   parameter_, function_));
 }
 
 bool XmlCallReader::end_function(MessageWriter& writer) {
@@ -224,14 +223,14 @@ bool XmlCallReader::end_function(MessageWriter& writer) {
 }
 
 bool XmlCallReader::finish(MessageWriter& writer) {
-  if (at_ == At::text_value) {
-    // Cut after a closing tag: the value is whole. The next tag must not have begun.
+  if (state_ == State::text_value) {
+    // Output ended after a closing tag: the value is complete if the next tag has not begun.
     if (trim(held_) != kParameterEnd) return false;
     end_value(writer);
-  } else if (at_ != At::tag || !is_announced_) {
+  } else if (state_ != State::tag || !is_started_) {
     return false;
   } else if (!is_ended_ && tag_.has_begun() && !tag_.found().starts_with("</")) {
-    return false;  // another parameter was on its way
+    return false;  // another parameter has begun
   }
   if (!is_ended_ && !end_function(writer)) return false;
   writer.warn(WarningCode::missing_end, "the output ended before </tool_call>");
@@ -247,7 +246,7 @@ XmlCallReader::Step XmlCallReader::json_byte(char c, MessageWriter& writer) {
   writer.arguments(text);
   if (step == JsonScanner::Step::more) return Step::more;
   tag_.expect(kParameterEnd);
-  return go(At::after_json);
+  return go(State::after_json);
 }
 
 }  // namespace zinc

@@ -1,7 +1,6 @@
-// Reads calls of the form <function=name><parameter=key>\nvalue\n</parameter></function></tool_call> into JSON
-// arguments. A value's type comes from the function's schema: text stays text and streams, objects and arrays stream as
-// the JSON they are, the rest waits for its end. A closing tag inside a value only ends it if another tag of the call
-// follows.
+// Parses <function=name><parameter=key>\nvalue\n</parameter></function></tool_call> into JSON arguments. A value's type
+// comes from the function's schema: strings, objects and arrays are streamed, other values are buffered until their
+// end. A closing tag inside a value ends it only if another tag of the call follows.
 #pragma once
 
 #include <set>
@@ -19,13 +18,13 @@ class XmlCallReader : public CallReader {
   void begin(std::string_view marker, bool at_boundary) override;
   Step push(char c, MessageWriter& writer) override;
   bool finish(MessageWriter& writer) override;
-  bool is_certain() const override { return is_wrapped_ || is_announced_; }
+  bool is_certain() const override { return is_wrapped_ || is_started_; }
 
  private:
-  enum class At : uint8_t { tag, function_name, parameter_name, value_start, text_value, json_value, after_json };
+  enum class State : uint8_t { tag, function_name, parameter_name, value_start, text_value, json_value, after_json };
 
-  Step go(At at) {
-    at_ = at;
+  Step go(State state) {
+    state_ = state;
     return Step::more;
   }
   Step tag_byte(char c, MessageWriter& writer);
@@ -41,22 +40,22 @@ class XmlCallReader : public CallReader {
   Step enter_tag(std::string_view tag, MessageWriter& writer);
   bool end_function(MessageWriter& writer);
 
-  At at_ = At::tag;
-  bool is_wrapped_ = true;     // the call began with <tool_call>, not with <function= alone
-  bool is_announced_ = false;  // start_call was written
+  State state_ = State::tag;
+  bool is_wrapped_ = true;   // the call started with <tool_call>, not with a bare <function=
+  bool is_started_ = false;  // start_call() was emitted
   bool is_ended_ = false;
-  bool is_fresh_ = false;  // nothing of the value was read yet
-  bool streams_ = false;   // the value is text by its schema and is passed on at once
-  JsonTypes types_ = 0;    // of the value
-  LiteralMatch tag_;
+  bool is_fresh_ = false;     // no byte of the value was read yet
+  bool streams_ = false;      // the value is a string by its schema and is streamed
+  ParameterTypes types_ = 0;  // of the value
+  LiteralMatcher tag_;
   JsonScanner scanner_;
   std::string function_, parameter_;
-  std::string value_;  // what of the value waits for its end
-  std::string held_;   // may still be the end of the value
+  std::string value_;  // buffered value
+  std::string held_;   // possible end of the value
   std::set<std::string, std::less<>> seen_;
 };
 
-// The markers around such calls; <function= alone opens one too, as models at times forget the outer tag.
+// The markers of such calls; a bare <function= opens one too, since models sometimes omit the outer tag.
 TaggedSyntax xml_call_syntax();
 
 }  // namespace zinc

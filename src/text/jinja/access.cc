@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <limits>
 
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 
 namespace zinc::jinja {
 namespace {
 
-// Python attributes the sandbox keeps from templates: reading one gives an undefined that says so when used.
+// Attributes blocked by the sandbox: reading one gives an undefined that fails with that reason when used.
 bool is_unsafe_attribute(const Value& object, std::string_view name) {
   static constexpr std::string_view kListChanges[] = {"append", "clear", "pop",    "reverse",
                                                       "insert", "sort",  "extend", "remove"};
@@ -28,7 +28,7 @@ Value index_sequence(Runtime& rt, const Value& object, int64_t index) {
   const int64_t at = index < 0 ? index + n : index;
   if (at < 0 || at >= n) {
     const Value shown = to_repr(rt, Value(index));
-    return rt.failed() ? Value() : Value::undefined(Absence::element, shown.text, object.kind);
+    return rt.failed() ? Value() : Value::undefined(UndefinedReason::element, shown.text, object.kind);
   }
   if (object.is_sequence()) return object.list->items[static_cast<size_t>(at)];
   if (object.is(Kind::range)) return Items(*object.range)[static_cast<size_t>(at)];
@@ -39,7 +39,7 @@ Value index_sequence(Runtime& rt, const Value& object, int64_t index) {
 
 bool has_index(const Value& value) { return value.is_sequence() || value.is(Kind::text) || value.is(Kind::range); }
 
-// Where a slice begins and how often it steps: Python's slice.indices().
+// Start, step and length of a slice, as Python's slice.indices().
 struct SliceSteps {
   int64_t start, step;
   size_t n;
@@ -117,14 +117,14 @@ Value slice_range(Runtime& rt, const Range& range, const SliceSteps& steps) {
 
 }  // namespace
 
-// What Python finds by getattr(): methods, fields of a loop, namespace or group. Missing: no such attribute.
+// Python's getattr(): methods, and fields of a loop, namespace or group. `missing`: no such attribute.
 Value find_attribute(Runtime& rt, const Value& object, const Text& name) {
   if (object.is(Kind::loop)) {
     const Value value = object.loop->attribute(rt, name.bytes);
     if (!value.is(Kind::missing)) return value;
   }
-  if (object.is(Kind::space)) {
-    if (const Value* const value = object.space->find(rt, name.bytes)) return *value;
+  if (object.is(Kind::namespace_)) {
+    if (const Value* const value = object.ns->find(rt, name.bytes)) return *value;
   }
   if (object.is(Kind::tuple) && object.list->is_group) {
     if (name.bytes == "grouper") return object.list->items[0];
@@ -135,7 +135,7 @@ Value find_attribute(Runtime& rt, const Value& object, const Text& name) {
     return Value(rt.arena().make<Method>(method, object));
   }
   if (is_unsafe_attribute(object, name.bytes)) {
-    return Value::undefined(Absence::is_unsafe, &name, object.kind);
+    return Value::undefined(UndefinedReason::unsafe, &name, object.kind);
   }
   return Value::missing();
 }
@@ -148,7 +148,7 @@ Value get_attribute(Runtime& rt, const Value& object, const Text& name) {
   if (object.is(Kind::dict)) {
     if (const Value* const value = object.dict->find(rt, name.bytes)) return *value;
   }
-  return Value::undefined(Absence::attribute, &name, object.kind);
+  return Value::undefined(UndefinedReason::attribute, &name, object.kind);
 }
 
 Value get_item(Runtime& rt, const Value& object, const Value& key) {
@@ -160,11 +160,11 @@ Value get_item(Runtime& rt, const Value& object, const Value& key) {
   if (key.is_integral() && has_index(object)) return index_sequence(rt, object, key.integer);
   if (!key.is(Kind::text)) {
     const Value shown = to_repr(rt, key);
-    return rt.failed() ? Value() : Value::undefined(Absence::element, shown.text, object.kind);
+    return rt.failed() ? Value() : Value::undefined(UndefinedReason::element, shown.text, object.kind);
   }
   const Value attribute = find_attribute(rt, object, *key.text);
   if (!attribute.is(Kind::missing)) return attribute;
-  return Value::undefined(Absence::attribute, key.text, object.kind);
+  return Value::undefined(UndefinedReason::attribute, key.text, object.kind);
 }
 
 Value get_slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {

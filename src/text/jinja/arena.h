@@ -1,5 +1,5 @@
-// Memory of one rendering: allocated by moving a pointer, freed all at once. Objects must not need a destructor, so
-// deep or cyclic values cost nothing to drop. One thread.
+// Bump allocator of one rendering, freed all at once. Objects must be trivially destructible, so deep or cyclic values
+// need no cleanup. One thread.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ class Arena {
   size_t used_bytes_ = 0;
 };
 
-// A growable array in an arena. Growing leaves the old place unused until the arena ends.
+// A growable array in an arena. Growing wastes the old storage until the arena is freed.
 template <class T>
 class ArenaVector {
  public:

@@ -1,5 +1,5 @@
-// A parsed template: a tree of expressions and statements, each of which knows how to run itself. Immutable once
-// parsed; any number of renderings may walk it at the same time.
+// The AST of a template: expressions with eval() and statements with exec(). Immutable once parsed; any number of
+// renderings may walk it at the same time.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct Stmt {
 };
 using Body = std::vector<std::unique_ptr<Stmt>>;
 
-// A name or text of the template that is also needed as a value: owned here, trusted.
+// A name or string literal of the template that is also used as a value: owned here, trusted.
 struct OwnedText {
   std::string bytes;
   Text text;
@@ -49,7 +49,7 @@ using TextPtr = std::unique_ptr<OwnedText>;
 
 struct ConstantExpr : Expr {
   Value value;
-  TextPtr text;  // where the value is a text
+  TextPtr text;  // set if the value is a string
   Value eval(Runtime&) const override { return value; }
 };
 
@@ -73,7 +73,7 @@ struct DictExpr : Expr {
 struct AttributeExpr : Expr {
   ExprPtr object;
   TextPtr name;
-  const Builtin* dict_method = nullptr;  // the method of that name, found when parsed
+  const Builtin* dict_method = nullptr;  // looked up at parse time
   const Builtin* text_method = nullptr;
   Value eval(Runtime& rt) const override;
 };
@@ -84,19 +84,19 @@ struct ItemExpr : Expr {
 };
 
 struct SliceExpr : Expr {
-  ExprPtr object, start, stop, step;  // null where left out
+  ExprPtr object, start, stop, step;  // null if omitted
   Value eval(Runtime& rt) const override;
 };
 
-// Room for the arguments of nearly every call, on the stack of the caller.
-using ArgRoom = std::array<Value, 4>;
+// Stack buffer for the arguments of nearly every call.
+using ArgBuffer = std::array<Value, 4>;
 
 struct CallArgs {
   std::vector<ExprPtr> positional;
   std::vector<std::pair<TextPtr, ExprPtr>> named;
-  ExprPtr more_positional, more_named;  // *args and **kwargs
-  // `first_named`: put before the others; the `caller` of a call block. False: failed. `out` may point into `room`.
-  bool eval(Runtime& rt, ArgRoom& room, Args& out, const NamedValue* first_named = nullptr) const;
+  ExprPtr dyn_args, dyn_kwargs;  // *args and **kwargs
+  // `first_named`: placed first; the `caller` of a call block. False: failed. `out` may point into `buffer`.
+  bool eval(Runtime& rt, ArgBuffer& buffer, Args& out, const NamedValue* first_named = nullptr) const;
 };
 
 struct CallExpr : Expr {
@@ -109,7 +109,7 @@ struct CallExpr : Expr {
 struct FilterExpr : Expr {
   ExprPtr subject;
   std::string name;
-  const Builtin* filter = nullptr;  // null: unknown, an error when run
+  const Builtin* filter = nullptr;  // null: unknown, an error when evaluated
   CallArgs args;
   Value eval(Runtime& rt) const override;
 };
@@ -122,7 +122,7 @@ struct TestExpr : Expr {
   Value eval(Runtime& rt) const override;
 };
 
-// The text of a filter block or filtered set block, as the subject of its filters.
+// The captured output of a filter block or set block, as the input of its filters.
 struct CapturedExpr : Expr {
   Value eval(Runtime& rt) const override;
 };
@@ -159,13 +159,13 @@ struct ConcatExpr : Expr {
 };
 
 struct ConditionalExpr : Expr {
-  ExprPtr test, yes, no;  // no: null where left out
+  ExprPtr test, then_expr, else_expr;  // else_expr: null if omitted
   Value eval(Runtime& rt) const override;
 };
 
 // ---- statements
 
-// What a value is assigned to: a variable, an attribute of a namespace, or several of these.
+// Assignment target: a variable, an attribute of a namespace, or a tuple of targets.
 struct Target {
   Pos pos;
   Symbol symbol = 0;
@@ -186,14 +186,14 @@ struct PrintStmt : Stmt {
 
 struct IfStmt : Stmt {
   std::vector<std::pair<ExprPtr, Body>> branches;
-  Body otherwise;
+  Body else_body;
   Flow exec(Runtime& rt) const override;
 };
 
 struct ForStmt : Stmt {
   Target target;
   ExprPtr iterable, condition;
-  Body body, otherwise;
+  Body body, else_body;
   bool is_recursive = false;
   Flow exec(Runtime& rt) const override;
   Flow run(Runtime& rt, const Value& over, int depth0) const;
@@ -224,7 +224,7 @@ struct Param {
   ExprPtr default_value;  // null: none
 };
 
-// What a macro and the body of a call block have in common.
+// Shared by macros and the body of a call block.
 struct MacroNode {
   std::string name;
   std::vector<Param> params;
@@ -251,20 +251,20 @@ struct WithStmt : Stmt {
   Flow exec(Runtime& rt) const override;
 };
 
-// A body with variables of its own: generation, block, autoescape.
+// A body with its own scope: generation, block, autoescape.
 struct ScopeStmt : Stmt {
-  ExprPtr refused;  // autoescape's argument, which must be false
+  ExprPtr autoescape;  // the argument of autoescape, which must be false; null otherwise
   Body body;
   Flow exec(Runtime& rt) const override;
 };
 
-struct LeaveStmt : Stmt {
+struct LoopControlStmt : Stmt {
   Flow flow = Flow::break_loop;
   Flow exec(Runtime&) const override { return flow; }
 };
 
-// include, import and extends: there is nowhere to load from, so reaching one is an error.
-struct LoadStmt : Stmt {
+// include, import and extends: there is no template loader, so executing one is an error.
+struct ImportStmt : Stmt {
   std::string tag;
   Flow exec(Runtime& rt) const override;
 };
@@ -274,7 +274,7 @@ struct Program {
   std::vector<TextPtr> names;  // by Symbol
   Symbol loop = 0, caller = 0, varargs = 0, kwargs = 0;
 
-  const Symbol* find(std::string_view name) const;  // nullptr: the template does not use that name
+  const Symbol* find(std::string_view name) const;  // nullptr: not used in the template
   std::vector<std::pair<std::string_view, Symbol>> sorted_names;
 };
 

@@ -1,4 +1,4 @@
-// Everything a template can call that is not a macro: filters, tests, functions and methods are rows of the same kind.
+// Built-in filters, tests, global functions and methods: rows of one type.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ struct Args {
 };
 
 struct Builtin {
-  // `self` is what stands before the bar, the `is` or the dot (none for functions). A row with named parameters gets
-  // exactly that many positional arguments, `missing` where one was not given.
+  // `self` is the value before `|`, `is` or `.` (none for functions). A row with named parameters gets exactly that
+  // many positional arguments, `missing` for those not given.
   using Function = Value (*)(Runtime& rt, const Value& self, const Args& args);
-  static constexpr std::string_view kAnything = "*";  // as `params`: arguments are passed on unchecked
+  static constexpr std::string_view kVariadic = "*";  // as `params`: arguments are passed unchecked
 
   std::string_view name;
   Function run;
@@ -50,7 +50,7 @@ std::span<const Builtin> functions();
 std::span<const Builtin> text_methods();
 std::span<const Builtin> text_query_methods();
 
-const Builtin* find_filter(std::string_view name);  // nullptr: there is none
+const Builtin* find_filter(std::string_view name);  // nullptr: unknown
 const Builtin* find_test(std::string_view name);
 const Builtin* find_method(Kind kind, std::string_view name);
 

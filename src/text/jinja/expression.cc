@@ -1,8 +1,8 @@
-// How expressions run.
+// Evaluation of expressions.
 #include <algorithm>
 
 #include "text/jinja/ast.h"
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/runtime.h"
@@ -10,7 +10,7 @@
 namespace zinc::jinja {
 namespace {
 
-// Puts an entry into a dict being made; a key that is there keeps its place and takes the new value.
+// Inserts into a dict under construction; an existing key keeps its position and gets the new value.
 void put(Runtime& rt, std::vector<Entry>& entries, const Entry& entry) {
   if (!rt.charge(1 + entries.size() / 4)) return;
   if (!is_hashable(entry.key)) {
@@ -25,7 +25,7 @@ void put(Runtime& rt, std::vector<Entry>& entries, const Entry& entry) {
   entries.push_back(entry);
 }
 
-bool add_more_named(Runtime& rt, const Value& more, std::vector<NamedValue>& named) {
+bool add_dyn_kwargs(Runtime& rt, const Value& more, std::vector<NamedValue>& named) {
   if (!more.is(Kind::dict)) {
     rt.fail("argument after ** must be a mapping, not {}", type_name(more));
     return false;
@@ -42,7 +42,7 @@ bool add_more_named(Runtime& rt, const Value& more, std::vector<NamedValue>& nam
 
 Value NameExpr::eval(Runtime& rt) const {
   const Value value = rt.lookup(symbol);
-  return value.is(Kind::missing) ? Value::undefined(Absence::variable, name) : value;
+  return value.is(Kind::missing) ? Value::undefined(UndefinedReason::variable, name) : value;
 }
 
 Value ListExpr::eval(Runtime& rt) const {
@@ -64,7 +64,7 @@ Value DictExpr::eval(Runtime& rt) const {
 
 Value AttributeExpr::eval(Runtime& rt) const {
   const Value value = rt.eval(*object);
-  // The common cases, with the method already looked up; get_attribute() gives the same.
+  // Fast path with the method already looked up; same result as get_attribute().
   if (value.is(Kind::dict) && !dict_method) {
     if (const Value* const item = value.dict->find(rt, name->bytes)) return *item;
   }
@@ -85,11 +85,11 @@ Value SliceExpr::eval(Runtime& rt) const {
   return get_slice(rt, value, from, to, by);
 }
 
-bool CallArgs::eval(Runtime& rt, ArgRoom& room, Args& out, const NamedValue* first_named) const {
-  if (!more_positional && !more_named && named.empty() && !first_named) {  // nearly always
-    const bool fits = positional.size() <= room.size();
+bool CallArgs::eval(Runtime& rt, ArgBuffer& buffer, Args& out, const NamedValue* first_named) const {
+  if (!dyn_args && !dyn_kwargs && named.empty() && !first_named) {  // fast path
+    const bool fits = positional.size() <= buffer.size();
     const std::span<Value> values =
-        fits ? std::span(room).first(positional.size()) : rt.arena().array<Value>(positional.size());
+        fits ? std::span(buffer).first(positional.size()) : rt.arena().array<Value>(positional.size());
     for (size_t i = 0; i < values.size(); ++i) values[i] = rt.eval(*positional[i]);
     out.positional = values;
     return !rt.failed();
@@ -98,11 +98,11 @@ bool CallArgs::eval(Runtime& rt, ArgRoom& room, Args& out, const NamedValue* fir
   std::vector<NamedValue> names;
   for (const ExprPtr& arg : positional) values.push_back(rt.eval(*arg));
   Items more;
-  if (more_positional && !items_of(rt, rt.eval(*more_positional), more)) return false;
+  if (dyn_args && !items_of(rt, rt.eval(*dyn_args), more)) return false;
   for (size_t i = 0; i < more.size() && rt.charge(1); ++i) values.push_back(more[i]);
   if (first_named) names.push_back(*first_named);
   for (const auto& [name, arg] : named) names.push_back({&name->text, rt.eval(*arg)});
-  if (more_named && !add_more_named(rt, rt.eval(*more_named), names)) return false;
+  if (dyn_kwargs && !add_dyn_kwargs(rt, rt.eval(*dyn_kwargs), names)) return false;
   out.positional = rt.arena().copy(std::span<const Value>(values));
   out.named = rt.arena().copy(std::span<const NamedValue>(names));
   return !rt.failed();
@@ -110,27 +110,27 @@ bool CallArgs::eval(Runtime& rt, ArgRoom& room, Args& out, const NamedValue* fir
 
 Value CallExpr::call(Runtime& rt, const NamedValue* caller) const {
   const Value function = rt.eval(*callee);
-  ArgRoom room;
+  ArgBuffer buffer;
   Args values;
-  if (!args.eval(rt, room, values, caller)) return Value();
+  if (!args.eval(rt, buffer, values, caller)) return Value();
   return rt.call(function, values);
 }
 
 Value FilterExpr::eval(Runtime& rt) const {
   if (!filter) return rt.fail("No filter named '{}'.", name);
   const Value value = rt.eval(*subject);
-  ArgRoom room;
+  ArgBuffer buffer;
   Args values;
-  if (!args.eval(rt, room, values)) return Value();
+  if (!args.eval(rt, buffer, values)) return Value();
   return rt.call_builtin(*filter, value, values);
 }
 
 Value TestExpr::eval(Runtime& rt) const {
   if (!test) return rt.fail("No test named '{}'.", name);
   const Value value = rt.eval(*subject);
-  ArgRoom room;
+  ArgBuffer buffer;
   Args values;
-  if (!args.eval(rt, room, values)) return Value();
+  if (!args.eval(rt, buffer, values)) return Value();
   return rt.call_builtin(*test, value, values);
 }
 
@@ -169,9 +169,9 @@ Value ConcatExpr::eval(Runtime& rt) const {
 }
 
 Value ConditionalExpr::eval(Runtime& rt) const {
-  if (is_true(rt.eval(*test))) return rt.eval(*yes);
-  if (no) return rt.eval(*no);
-  return rt.undefined_because("the inline if-expression evaluated to false and no else section was defined");
+  if (is_true(rt.eval(*test))) return rt.eval(*then_expr);
+  if (else_expr) return rt.eval(*else_expr);
+  return rt.undefined_with_hint("the inline if-expression evaluated to false and no else section was defined");
 }
 
 }  // namespace zinc::jinja

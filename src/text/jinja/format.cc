@@ -11,7 +11,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The digits at text[at..] as a number; moves `at` behind them. Too large ones fail later, by size.
+// Parses the digits at text[at..] and advances `at`. Saturates; too large values fail later.
 size_t read_number(std::string_view text, size_t& at) {
   size_t number = 0;
   const auto parsed = std::from_chars(text.data() + at, text.data() + text.size(), number);
@@ -38,7 +38,7 @@ class PercentFormatter {
       at_ = percent + 1;
       if (percent < text_.size()) convert();
     }
-    // Python takes anything that has items for a mapping, whose use is up to the format.
+    // Python accepts unused arguments for anything that supports item access.
     const bool may_be_unused =
         values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) || values_.is(Kind::undefined);
     if (!rt_.failed() && !uses_names_ && n_used_ < n_values() && !may_be_unused) {
@@ -64,10 +64,10 @@ class PercentFormatter {
     const std::string_view key = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
     const Value* const value = values_.dict->find(rt_, key);
-    return value ? *value : rt_.fail("format key '{}' is not there", key);
+    return value ? *value : rt_.fail("format key '{}' not found", key);
   }
 
-  size_t read_amount() {  // a number, or * for the next value
+  size_t read_amount() {  // a number, or * for the next argument
     if (at_ >= text_.size() || text_[at_] != '*') return read_number(text_, at_);
     ++at_;
     int64_t n = 0;
@@ -160,7 +160,7 @@ class PercentFormatter {
     const bool is_code = value.is_integral() && value.integer >= 0 && value.integer <= 0x10FFFF &&
                          (value.integer < 0xD800 || value.integer > 0xDFFF);
     if (!is_code) {
-      rt_.fail("%c requires a character or its number");
+      rt_.fail("%c requires an int or a char");
       return;
     }
     std::string bytes;
@@ -280,7 +280,7 @@ class BraceFormatter {
   // [[fill]align][sign][#][0][width][,][.precision][type] at text_[at..end).
   bool read_spec(size_t at, size_t end, FormatSpec& spec) {
     const std::string_view text = text_.substr(0, end);
-    const auto here = [&](std::string_view wanted) {
+    const auto next_is = [&](std::string_view wanted) {
       return at < end && wanted.find(text[at]) != std::string_view::npos;
     };
     const size_t n_fill = at < end ? static_cast<size_t>(next_utf8(text.substr(at)).n_bytes) : 0;
@@ -289,13 +289,13 @@ class BraceFormatter {
       spec.fill = *fill.text;
       at += n_fill;
     }
-    if (here("<>^=")) spec.align = text[at++];
-    if (here("+- ")) spec.sign = text[at++];
-    if (here("#")) spec.is_alternate = true, ++at;
-    if (here("0")) spec.has_zeros = true, ++at;
-    if (here("0123456789")) spec.width = read_number(text, at);
-    if (here(",_")) spec.has_commas = true, ++at;
-    if (here(".")) {
+    if (next_is("<>^=")) spec.align = text[at++];
+    if (next_is("+- ")) spec.sign = text[at++];
+    if (next_is("#")) spec.is_alternate = true, ++at;
+    if (next_is("0")) spec.has_zeros = true, ++at;
+    if (next_is("0123456789")) spec.width = read_number(text, at);
+    if (next_is(",_")) spec.has_commas = true, ++at;
+    if (next_is(".")) {
       ++at;
       spec.precision = read_precision(text, at);
     }

@@ -1,4 +1,4 @@
-// Python's two ways to put values into a text: '%s' % x and '{}'.format(x). Pieces keep their origin.
+// Python's string formatting: '%s' % x and '{}'.format(x). Pieces keep their origin.
 #pragma once
 
 #include "text/jinja/runtime.h"
@@ -8,10 +8,10 @@ namespace zinc::jinja {
 Value format_percent(Runtime& rt, const Text& format, const Value& values);  // a tuple, dict or single value
 Value format_braces(Runtime& rt, const Text& format, const Args& args);
 
-// How one value is written: [[fill]align][sign][#][0][width][,][.precision][type].
+// Format specification: [[fill]align][sign][#][0][width][,][.precision][type].
 struct FormatSpec {
   Text fill{" ", {}};
-  char align = 0;  // < > ^ =, 0: as the type has it
+  char align = 0;  // < > ^ =; 0: default of the type
   char sign = '-';
   bool is_alternate = false;
   bool has_zeros = false;

@@ -1,4 +1,4 @@
-// One value written by a FormatSpec.
+// Formats one value by a FormatSpec.
 #include <algorithm>
 #include <cmath>
 
@@ -8,9 +8,9 @@
 namespace zinc::jinja {
 namespace {
 
-constexpr int kMaxPrecision = 400;  // a double has no more digits worth writing
+constexpr int kMaxPrecision = 400;  // more digits than a double has
 
-// Writes sign and body filled up to the width.
+// Writes sign and body, padded to the width.
 void append_padded(Runtime& rt, TextBuilder& out, std::string_view sign, const Text& body, const FormatSpec& spec,
                    char default_align) {
   const size_t n_body = n_chars(rt, body.bytes) + sign.size();
@@ -26,7 +26,7 @@ void append_padded(Runtime& rt, TextBuilder& out, std::string_view sign, const T
   if (align != '=') out.append_repeated(fill, n_fill - n_before);
 }
 
-// A comma before every third digit of the whole part.
+// Thousands separators in the integer part.
 std::string with_commas(std::string_view digits) {
   const size_t n_whole = std::min(digits.find_first_not_of("0123456789"), digits.size());
   std::string text;
@@ -89,7 +89,7 @@ void append_text(Runtime& rt, TextBuilder& out, const Text& text, const FormatSp
 
 void append_formatted(Runtime& rt, TextBuilder& out, const Value& value, const FormatSpec& spec) {
   static constexpr std::string_view kRealTypes = "eEfFgG%", kIntegerTypes = "dnxXob";
-  if (spec.precision > kMaxPrecision || !rt.reserve(spec.width, 1)) {
+  if (spec.precision > kMaxPrecision || !rt.check_size(spec.width, 1)) {
     rt.fail("format: precision or width is too large");
     return;
   }

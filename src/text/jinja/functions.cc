@@ -1,9 +1,9 @@
-// The functions templates find by name, and the methods of lists, dicts and loops.
-#include "text/jinja/clock.h"
-#include "text/jinja/loop.h"
+// Global functions, and the methods of lists, dicts and loops.
+#include "text/jinja/loop_context.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/sequence_ops.h"
+#include "text/jinja/strftime.h"
 #include "text/jinja/text_ops.h"
 
 namespace zinc::jinja {
@@ -23,7 +23,7 @@ Value range(Runtime& rt, Self, const Args& args) {
   return Value(rt.arena().make<Range>(made));
 }
 
-// The entries of dict(x, name=value): from a mapping or pairs, then the names.
+// The entries of dict(x, name=value): a mapping or pairs, then keyword arguments.
 std::vector<Entry> gather_entries(Runtime& rt, const Args& args) {
   std::vector<Entry> entries;
   const auto put = [&](const Value& key, const Value& value) {
@@ -58,12 +58,12 @@ Value dict(Runtime& rt, Self, const Args& args) {
 }
 
 Value make_namespace(Runtime& rt, Self, const Args& args) {
-  Space* const space = rt.arena().make<Space>();
+  Namespace* const ns = rt.arena().make<Namespace>();
   for (const Entry& entry : gather_entries(rt, args)) {
     if (!entry.key.is(Kind::text)) return rt.fail("namespace: attribute names must be strings");
-    space->attributes.push(rt.arena(), {entry.key.text, entry.value});
+    ns->attributes.push(rt.arena(), {entry.key.text, entry.value});
   }
-  return Value(space);
+  return Value(ns);
 }
 
 Value raise_exception(Runtime& rt, Self, const Args& args) { return rt.fail("{}", to_text(rt, args[0]).bytes); }
@@ -71,7 +71,7 @@ Value raise_exception(Runtime& rt, Self, const Args& args) { return rt.fail("{}"
 Value strftime_now(Runtime& rt, Self, const Args& args) {
   const Text& format = text_arg(rt, args[0]);
   if (format.bytes.size() > kMaxTimeFormatBytes) return rt.fail("strftime_now: the format is too long");
-  const std::string text = format_time(rt.now, format.bytes);
+  const std::string text = strftime(rt.now, format.bytes);
   return rt.text(text, format.from_input || !format.runs.empty());
 }
 
@@ -88,7 +88,7 @@ Value dict_view(Runtime& rt, Self self, const Args&) {
   return Value(rt.arena().make<View>(kPart, self.dict));
 }
 
-Value copy(Runtime&, Self self, const Args&) { return self; }  // values do not change, so it is its own copy
+Value copy(Runtime&, Self self, const Args&) { return self; }  // values are immutable
 
 Value list_count(Runtime& rt, Self self, const Args& args) {
   int64_t n = 0;
@@ -111,8 +111,8 @@ Value loop_changed(Runtime& rt, Self self, const Args& args) { return self.loop-
 
 constexpr Builtin kFunctions[] = {
     {"range", range, "start stop step", 1},
-    {"dict", dict, Builtin::kAnything},
-    {"namespace", make_namespace, Builtin::kAnything},
+    {"dict", dict, Builtin::kVariadic},
+    {"namespace", make_namespace, Builtin::kVariadic},
     {"raise_exception", raise_exception, "message", 1},
     {"strftime_now", strftime_now, "format", 1},
 };
@@ -129,8 +129,8 @@ constexpr Builtin kListMethods[] = {
     {"copy", copy},
 };
 constexpr Builtin kLoopMethods[] = {
-    {"cycle", loop_cycle, Builtin::kAnything},
-    {"changed", loop_changed, Builtin::kAnything},
+    {"cycle", loop_cycle, Builtin::kVariadic},
+    {"changed", loop_changed, Builtin::kVariadic},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The tojson filter: Python's json.dumps with ensure_ascii off.
+// The tojson filter: Python's json.dumps with ensure_ascii=False.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -97,7 +97,7 @@ class JsonWriter {
     for (size_t i = 0; i < depth; ++i) put(style_.indent, from_input);
   }
 
-  // Separators have the origin of what they stand in, or their own where the template passed on input.
+  // Separators have the origin of the enclosing value, or their own if the template passed input.
   void put(const Text& text, bool from_input) {
     if (from_input) {
       out_.append(text.bytes, true);

@@ -32,7 +32,7 @@ constexpr std::array kOperators = {
 
 bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 
-// All line ends as "\n"; one at the very end of the template is dropped, as jinja2 does by default.
+// Normalizes line ends to "\n" and drops a trailing one, as jinja2 does by default.
 std::string normalize_newlines(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -87,7 +87,7 @@ class Lexer {
     if (!error_) error_ = error_at(pos_at(at), message);
   }
 
-  // Positions are asked for in rising order but for a few, so counting goes on from the last one.
+  // Positions are mostly requested in increasing order, so counting continues from the last one.
   Pos pos_at(size_t at) {
     if (at < counted_at_) {
       counted_at_ = 0;
@@ -141,7 +141,7 @@ class Lexer {
     if (end > begin) push(Tok::data, pos_at(begin)).text = text_.substr(begin, end - begin);
   }
 
-  // The end of the text that stays in front of a tag.
+  // The end of the text kept before a tag.
   size_t strip_before_tag(size_t begin, size_t open, char sign, bool is_variable) const {
     const std::string_view before = text_.substr(0, open);
     if (sign == '-') return trailing_space_begin(before, begin);
@@ -152,7 +152,7 @@ class Lexer {
     return has_line && trailing_space_begin(before, line) == line ? line : open;
   }
 
-  // Behind an end mark such as "%}": "-" takes all white space with it, else a block takes one newline.
+  // After an end marker such as "%}": "-" strips all white space, else a block drops one newline.
   void finish_tag(char sign, bool trims_newline) {
     at_ += 2;
     if (sign == '-') {
@@ -163,8 +163,8 @@ class Lexer {
   }
 
   void skip_comment(size_t open) {
-    // The sign of the opening may also be the sign of the end: "{#-#}" is a whole comment.
-    if (at_ == text_.size()) return;  // jinja2 lets a comment that opens at the very end pass
+    // "-" may belong to both the opening and the end: "{#-#}" is a complete comment.
+    if (at_ == text_.size()) return;  // jinja2 accepts a comment that opens at the very end
     const size_t end = text_.find("#}", at_);
     if (end == std::string_view::npos) return fail(open, "Missing end of comment tag");
     const char sign = end > at_ ? text_[end - 1] : '\0';
@@ -348,7 +348,7 @@ class Lexer {
     const char quote = text_[at_];
     size_t end = at_ + 1;
     while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
-    if (end >= text_.size()) return fail(at_, fmt::format("unexpected char '{}': the text is not closed", quote));
+    if (end >= text_.size()) return fail(at_, fmt::format("unexpected char '{}': unterminated string", quote));
     Result<std::string> text = unescape_literal(text_.substr(at_ + 1, end - at_ - 1));
     if (!text.ok()) return fail(at_, text.error().message);
     push(Tok::text, pos_at(at_)).text = std::move(text.value());
@@ -358,7 +358,7 @@ class Lexer {
   const std::string source_;
   const std::string_view text_;
   size_t at_ = 0;
-  std::string brackets_;  // closing brackets still to come
+  std::string brackets_;  // expected closing brackets
   std::vector<Token> tokens_;
   std::optional<Error> error_;
   size_t counted_at_ = 0;

@@ -1,5 +1,5 @@
-// A template's text as tokens, by the rules of Python's jinja2 with trim_blocks and lstrip_blocks on: what the marks
-// `-` and `+` strip, where a newline after a block is dropped, `{% raw %}`. Line ends become "\n".
+// Template lexer with the rules of Python's jinja2 with trim_blocks and lstrip_blocks on: whitespace control with `-`
+// and `+`, the newline after a block, `{% raw %}`. Line ends become "\n".
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Pos {
   uint32_t line = 1, column = 1;  // counted from 1, columns in characters
 };
 
-// "template:LINE:COL: message", the form of every error about a template.
+// "template:LINE:COL: message", the format of all template errors.
 Error error_at(Pos pos, std::string_view message);
 
 enum class Tok : uint8_t {
@@ -60,7 +60,7 @@ enum class Tok : uint8_t {
 struct Token {
   Tok type = Tok::eof;
   Pos pos;
-  std::string text;  // of data, names and (unescaped) text literals
+  std::string text;  // of data, names and (unescaped) string literals
   int64_t integer = 0;
   double real = 0;
 };

@@ -1,4 +1,4 @@
-// Filters that make a number, or write one: int, float, round, filesizeformat.
+// Number filters: int, float, round, filesizeformat.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -19,7 +19,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Takes out each "_" that stands between two digits; false where one stands elsewhere.
+// Removes each "_" between two digits; false if there is one elsewhere.
 bool drop_underscores(std::string_view text, std::string& out) {
   for (size_t i = 0; i < text.size(); ++i) {
     const bool is_between = i > 0 && i + 1 < text.size() && text[i - 1] != '_';
@@ -32,9 +32,9 @@ bool drop_underscores(std::string_view text, std::string& out) {
   return true;
 }
 
-constexpr size_t kMaxNumberBytes = 400;  // longer texts are no number that fits
+constexpr size_t kMaxNumberBytes = 400;  // longer strings cannot be a number that fits
 
-// int(text, base). False: it is no whole number in that base, or does not fit.
+// int(text, base). False: not an integer in that base, or out of range.
 bool parse_integer(std::string_view text, int base, int64_t& out) {
   text = trimmed(text);
   std::string digits;  // with the sign
@@ -74,12 +74,12 @@ Value truncated(Runtime& rt, double real) {
 }
 
 Value to_int(Runtime& rt, Self self, const Args& args) {
-  const Value otherwise = args.has(0) ? args[0] : Value(int64_t{0});
+  const Value fallback = args.has(0) ? args[0] : Value(int64_t{0});
   if (self.is(Kind::undefined)) return rt.fail_undefined(self);
-  if (self.is(Kind::real)) return std::isnan(self.real) ? otherwise : truncated(rt, self.real);
+  if (self.is(Kind::real)) return std::isnan(self.real) ? fallback : truncated(rt, self.real);
   if (self.is_integral()) return Value(self.integer);
   if (self.is(Kind::big_integer)) return self;
-  if (!self.is(Kind::text)) return otherwise;
+  if (!self.is(Kind::text)) return fallback;
   rt.charge(self.text->bytes.size() / kSearchBytesPerStep);
   int64_t integer = 0;
   double real = 0;
@@ -87,7 +87,7 @@ Value to_int(Runtime& rt, Self self, const Args& args) {
   if (parse_integer(self.text->bytes, static_cast<int>(std::clamp<int64_t>(base, 0, 99)), integer)) {
     return Value(integer);
   }
-  if (!parse_real(self.text->bytes, real) || !std::isfinite(real)) return otherwise;
+  if (!parse_real(self.text->bytes, real) || !std::isfinite(real)) return fallback;
   return truncated(rt, real);
 }
 
@@ -108,7 +108,7 @@ Value absolute(Runtime& rt, Self self, const Args&) {
   return negate(rt, self, false);
 }
 
-// round() of a whole number to tens, hundreds, ...: halves go to the even neighbour.
+// round() of an integer to tens, hundreds, ...: ties to even.
 Value round_integer(Runtime& rt, int64_t value, int64_t precision) {
   if (precision >= 0) return Value(value);
   if (precision < -18) return Value(int64_t{0});
@@ -131,7 +131,7 @@ double round_real(double value, int64_t precision) {
     const double unit = std::pow(10.0, static_cast<double>(-precision));
     return std::nearbyint(value / unit) * unit;
   }
-  // Through decimal text, which rounds the exact value: 2.675 is a little less than that, so it becomes 2.67.
+  // Via decimal text, which rounds the exact value: 2.675 is slightly below, so it becomes 2.67.
   const std::string text = fmt::format("{:.{}f}", value, static_cast<int>(precision));
   double rounded = value;
   std::from_chars(text.data(), text.data() + text.size(), rounded);
@@ -161,7 +161,7 @@ Value filesizeformat(Runtime& rt, Self self, const Args& args) {
   const Value not_a_number[] = {Value::none()};
   const Value number = to_float(rt, self, Args{not_a_number, {}});
   if (rt.failed()) return Value();
-  if (!number.is(Kind::real)) return rt.fail("filesizeformat: '{}' is no number", type_name(self));
+  if (!number.is(Kind::real)) return rt.fail("filesizeformat: '{}' is not a number", type_name(self));
   const bool is_binary = flag_arg(args, 0, false);
   const double base = is_binary ? 1024 : 1000;
   if (number.real == 1) return rt.literal("1 Byte");

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "text/jinja/format.h"
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/jinja/print.h"
 
 namespace zinc::jinja {
@@ -29,7 +29,7 @@ Value floor_divide(Runtime& rt, int64_t a, int64_t b) {
 }
 
 int64_t floor_remainder(int64_t a, int64_t b) {
-  if (b == -1) return 0;  // the smallest number divided by -1 would overflow
+  if (b == -1) return 0;  // INT64_MIN % -1 would overflow
   const int64_t rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
@@ -76,7 +76,7 @@ double real_floor_divide(double a, double b) {
   const double quotient = (a - floor_fmod(a, b)) / b;
   if (quotient == 0) return std::copysign(0.0, a / b);
   const double floor = std::floor(quotient);
-  return quotient - floor > 0.5 ? floor + 1 : floor;  // the quotient is whole but for rounding
+  return quotient - floor > 0.5 ? floor + 1 : floor;  // an integer except for rounding
 }
 
 Value real_power(Runtime& rt, double base, double exponent) {
@@ -118,7 +118,7 @@ Value repeat(Runtime& rt, const Value& value, int64_t n) {
   }
   const std::span<const Value> items = value.list->items;
   if (items.empty() || n_times == 0) return value.is(Kind::list) ? rt.list({}) : rt.tuple({});
-  if (!rt.reserve(n_times, items.size() * sizeof(Value)) || !rt.charge(n_times * items.size() / 4)) return Value();
+  if (!rt.check_size(n_times, items.size() * sizeof(Value)) || !rt.charge(n_times * items.size() / 4)) return Value();
   const std::span<Value> repeated = rt.arena().array<Value>(n_times * items.size());
   for (size_t i = 0; i < repeated.size(); ++i) repeated[i] = items[i % items.size()];
   const List* const list = rt.arena().make<List>(repeated);
@@ -127,7 +127,7 @@ Value repeat(Runtime& rt, const Value& value, int64_t n) {
 
 Value add_lists(Runtime& rt, const Value& a, const Value& b) {
   const size_t n = a.list->items.size() + b.list->items.size();
-  if (!rt.reserve(n, sizeof(Value)) || !rt.charge(n / 4)) return Value();
+  if (!rt.check_size(n, sizeof(Value)) || !rt.charge(n / 4)) return Value();
   const std::span<Value> items = rt.arena().array<Value>(n);
   std::copy(b.list->items.begin(), b.list->items.end(),
             std::copy(a.list->items.begin(), a.list->items.end(), items.begin()));
@@ -238,7 +238,7 @@ bool equal(Runtime& rt, const Value& a, const Value& b, int depth) {
     case Kind::range:
       return equal_ranges(*a.range, *b.range);
     default:
-      return a.integer == b.integer;  // the same object
+      return a.integer == b.integer;  // identity
   }
 }
 

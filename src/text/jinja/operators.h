@@ -1,4 +1,4 @@
-// Python's operators on values. A failed operation is recorded in the Runtime and gives undefined or false.
+// Python's operators. A failed operation is recorded in the Runtime and returns undefined or false.
 #pragma once
 
 #include "text/jinja/runtime.h"
@@ -14,15 +14,15 @@ bool less(Runtime& rt, const Value& a, const Value& b, std::string_view sign = "
 bool contains(Runtime& rt, const Value& container, const Value& item);
 bool compare(Runtime& rt, Comparison comparison, const Value& a, const Value& b);
 
-Value find_attribute(Runtime& rt, const Value& object, const Text& name);  // methods and fields; missing: none
+Value find_attribute(Runtime& rt, const Value& object, const Text& name);  // methods and fields; `missing`: none
 Value get_attribute(Runtime& rt, const Value& object, const Text& name);   // a.name
 Value get_item(Runtime& rt, const Value& object, const Value& key);        // a[key]
 Value get_slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step);
 
-// Length as len() has it; -1: it has none.
+// len(); -1: not supported.
 int64_t length_of(Runtime& rt, const Value& value);
 
-// An argument that must be a whole number. False: failed.
+// Converts an integer argument. False: failed.
 bool to_integer(Runtime& rt, const Value& value, int64_t& out);
 
 }  // namespace zinc::jinja

@@ -22,36 +22,36 @@ std::unique_ptr<T> Parser::make(Pos pos) const {
   return node;
 }
 
-// Every node above others passes here: an expression's tree stays shallow enough to be walked and destroyed.
+// Sets the depth of every inner node and limits it, so that the tree can be walked and destroyed recursively.
 ExprPtr Parser::deepen(ExprPtr node, int child_depth) {
   node->depth = child_depth + 1;
   if (node->depth > kMaxExpressionDepth) {
-    return fail_expr(node->pos, fmt::format("expression too long: more than {} steps deep", kMaxExpressionDepth));
+    return fail_expr(node->pos, fmt::format("expression nested too deeply: more than {} levels", kMaxExpressionDepth));
   }
   return node;
 }
 
 ExprPtr Parser::parse_expression(Conditional conditional) {
-  const Nested nested(*this);
+  const NestingGuard nesting(*this);
   if (conditional == Conditional::no) return parse_logic(true);
   const Pos pos = current().pos;
-  ExprPtr yes = parse_logic(true);
-  while (skip_word("if")) {
+  ExprPtr expr = parse_logic(true);
+  while (skip_keyword("if")) {
     auto node = make<ConditionalExpr>(pos);
     node->test = parse_logic(true);
-    if (skip_word("else")) node->no = parse_expression();
-    node->yes = std::move(yes);
-    const int depth = deepest(node->test, node->yes, node->no);
-    yes = deepen(std::move(node), depth);
+    if (skip_keyword("else")) node->else_expr = parse_expression();
+    node->then_expr = std::move(expr);
+    const int depth = deepest(node->test, node->then_expr, node->else_expr);
+    expr = deepen(std::move(node), depth);
   }
-  return yes;
+  return expr;
 }
 
 // `or` binds weaker than `and`.
 ExprPtr Parser::parse_logic(bool is_or) {
   const Pos pos = current().pos;
   ExprPtr left = is_or ? parse_logic(false) : parse_not();
-  while (skip_word(is_or ? "or" : "and")) {
+  while (skip_keyword(is_or ? "or" : "and")) {
     auto node = make<LogicExpr>(pos);
     node->is_or = is_or;
     node->left = std::move(left);
@@ -63,8 +63,8 @@ ExprPtr Parser::parse_logic(bool is_or) {
 }
 
 ExprPtr Parser::parse_not() {
-  if (!is_word("not")) return parse_compare();
-  const Nested nested(*this);
+  if (!is_keyword("not")) return parse_compare();
+  const NestingGuard nesting(*this);
   auto node = make<UnaryExpr>(current().pos);
   advance();
   node->op = Tok::name;
@@ -80,8 +80,8 @@ std::optional<Comparison> Parser::take_comparison() {
   for (const auto& [type, comparison] : kSigns) {
     if (skip_if(type)) return comparison;
   }
-  if (skip_word("in")) return Comparison::in;
-  if (!is_word("not") || look().type != Tok::name || look().text != "in") return std::nullopt;
+  if (skip_keyword("in")) return Comparison::in;
+  if (!is_keyword("not") || look().type != Tok::name || look().text != "in") return std::nullopt;
   advance();
   advance();
   return Comparison::not_in;
@@ -158,7 +158,7 @@ ExprPtr Parser::parse_power() {
 }
 
 ExprPtr Parser::parse_unary(bool with_filters) {
-  const Nested nested(*this);
+  const NestingGuard nesting(*this);
   ExprPtr node;
   if (is(Tok::sub) || is(Tok::add)) {
     auto sign = make<UnaryExpr>(current().pos);
@@ -245,10 +245,10 @@ ExprPtr Parser::parse_parentheses() {
   return node;
 }
 
-ExprPtr Parser::parse_tuple(Conditional conditional, std::string_view end_word) {
+ExprPtr Parser::parse_tuple(Conditional conditional, std::string_view end_tag) {
   const Pos pos = current().pos;
   const auto at_end = [&] {
-    return is(Tok::variable_end) || is(Tok::block_end) || is(Tok::rparen) || (!end_word.empty() && is_word(end_word));
+    return is(Tok::variable_end) || is(Tok::block_end) || is(Tok::rparen) || (!end_tag.empty() && is_keyword(end_tag));
   };
   if (at_end()) return fail_expr(pos, fmt::format("Expected an expression, got '{}'", describe_current()));
   ExprPtr first = parse_expression(conditional);
@@ -312,7 +312,7 @@ ExprPtr Parser::parse_filters_and_tests(ExprPtr node) {
     if (is(Tok::pipe)) {
       advance();
       node = parse_filter(std::move(node));
-    } else if (is_word("is")) {
+    } else if (is_keyword("is")) {
       node = parse_test(std::move(node));
     } else if (is(Tok::lparen)) {
       node = parse_call(std::move(node));
@@ -400,21 +400,21 @@ CallArgs Parser::parse_call_args(int& depth) {
 
 void Parser::parse_call_arg(CallArgs& args, int& depth) {
   const Pos pos = current().pos;
-  const auto parse_into = [&](ExprPtr& place) {
-    place = parse_expression();
-    depth = std::max(depth, depth_of(place));
+  const auto parse_into = [&](ExprPtr& target) {
+    target = parse_expression();
+    depth = std::max(depth, depth_of(target));
   };
-  const bool has_more = args.more_positional || args.more_named;
+  const bool has_more = args.dyn_args || args.dyn_kwargs;
   if (skip_if(Tok::mul)) {
     if (has_more) return fail(pos, "invalid syntax for function call expression");
-    return parse_into(args.more_positional);
+    return parse_into(args.dyn_args);
   }
   if (skip_if(Tok::pow)) {
-    if (args.more_named) return fail(pos, "invalid syntax for function call expression");
-    return parse_into(args.more_named);
+    if (args.dyn_kwargs) return fail(pos, "invalid syntax for function call expression");
+    return parse_into(args.dyn_kwargs);
   }
   if (is(Tok::name) && look().type == Tok::assign) {
-    if (args.more_named) return fail(pos, "invalid syntax for function call expression");
+    if (args.dyn_kwargs) return fail(pos, "invalid syntax for function call expression");
     args.named.emplace_back(own(current().text), nullptr);
     advance();
     advance();
@@ -447,7 +447,7 @@ ExprPtr Parser::parse_filter(ExprPtr subject) {
 ExprPtr Parser::parse_test(ExprPtr subject) {
   const Pos pos = current().pos;
   advance();
-  const bool is_negated = skip_word("not");
+  const bool is_negated = skip_keyword("not");
   auto node = make<TestExpr>(current().pos);
   node->name = parse_dotted_name();
   node->test = find_test(node->name);
@@ -457,9 +457,9 @@ ExprPtr Parser::parse_test(ExprPtr subject) {
       is(Tok::name) || is(Tok::text) || is(Tok::integer) || is(Tok::real) || is(Tok::lbracket) || is(Tok::lbrace);
   if (is(Tok::lparen)) {
     node->args = parse_call_args(depth);
-  } else if (is_word("is")) {
+  } else if (is_keyword("is")) {
     return fail_expr(current().pos, "You cannot chain multiple tests with is");
-  } else if (has_operand && !is_any_word({"else", "or", "and"})) {
+  } else if (has_operand && !is_any_keyword({"else", "or", "and"})) {
     node->args.positional.push_back(parse_postfix(parse_primary()));
     depth = std::max(depth, depth_of(node->args.positional.back()));
   }

@@ -15,8 +15,8 @@ std::string quoted_list(std::initializer_list<std::string_view> words) {
 
 }  // namespace
 
-// Statements up to a tag named by one of `end_words`, on which the cursor then stands; up to the end if there are none.
-Body Parser::parse_body(Words end_words) {
+// Parses statements up to one of `end_tags`, where the cursor stops; up to the end if there are none.
+Body Parser::parse_body(Keywords end_tags) {
   Body body;
   while (!is(Tok::eof)) {
     if (is(Tok::data)) {
@@ -34,7 +34,7 @@ Body Parser::parse_body(Words end_words) {
       body.push_back(std::move(print));
     } else {
       expect(Tok::block_begin);
-      if (is_any_word(end_words)) return body;
+      if (is_any_keyword(end_tags)) return body;
       body.push_back(parse_statement());
       expect(Tok::block_end);
     }
@@ -42,14 +42,14 @@ Body Parser::parse_body(Words end_words) {
   return body;
 }
 
-// The rest of an opening tag, then its body; the cursor ends on the end word.
-Body Parser::parse_block_body(Words end_words) {
+// The rest of an opening tag, then its body; the cursor stops at the end tag.
+Body Parser::parse_block_body(Keywords end_tags) {
   skip_if(Tok::colon);
   if (!expect(Tok::block_end)) return {};
-  const std::string wanted = quoted_list(end_words);
-  end_words_.push_back(wanted);
-  Body body = parse_body(end_words);
-  end_words_.pop_back();
+  const std::string wanted = quoted_list(end_tags);
+  end_tags_.push_back(wanted);
+  Body body = parse_body(end_tags);
+  end_tags_.pop_back();
   if (is(Tok::eof) && !failed()) {
     fail(current().pos, fmt::format("Unexpected end of template. Jinja was looking for the following tags: {}. "
                                     "The innermost block that needs to be closed is '{}'.",
@@ -72,18 +72,18 @@ std::unique_ptr<Stmt> Parser::parse_statement() {
       {"autoescape", &Parser::parse_scope},
       {"generation", &Parser::parse_scope},
       {"block", &Parser::parse_block},
-      {"break", &Parser::parse_leave},
-      {"continue", &Parser::parse_leave},
-      {"include", &Parser::parse_load},
-      {"import", &Parser::parse_load},
-      {"from", &Parser::parse_load},
-      {"extends", &Parser::parse_load},
+      {"break", &Parser::parse_loop_control},
+      {"continue", &Parser::parse_loop_control},
+      {"include", &Parser::parse_import},
+      {"import", &Parser::parse_import},
+      {"from", &Parser::parse_import},
+      {"extends", &Parser::parse_import},
   };
-  const Nested nested(*this);
+  const NestingGuard nesting(*this);
   const Token& tag = current();
   if (tag.type != Tok::name) {
     fail(tag.pos, "tag name expected");
-    return std::make_unique<LeaveStmt>();
+    return std::make_unique<LoopControlStmt>();
   }
   const auto row = kTags.find(tag.text);
   if (row == kTags.end()) return fail_unknown_tag(tag);
@@ -96,14 +96,14 @@ std::unique_ptr<Stmt> Parser::parse_statement() {
 
 std::unique_ptr<Stmt> Parser::fail_unknown_tag(const Token& tag) {
   std::string message = fmt::format("Encountered unknown tag '{}'.", tag.text);
-  if (!end_words_.empty()) {
-    message += fmt::format(" Jinja was looking for the following tags: {}.", end_words_.back());
+  if (!end_tags_.empty()) {
+    message += fmt::format(" Jinja was looking for the following tags: {}.", end_tags_.back());
   }
   if (!open_tags_.empty()) {
     message += fmt::format(" The innermost block that needs to be closed is '{}'.", open_tags_.back());
   }
   fail(tag.pos, message);
-  return std::make_unique<LeaveStmt>();
+  return std::make_unique<LoopControlStmt>();
 }
 
 std::unique_ptr<Stmt> Parser::parse_print() {
@@ -123,9 +123,9 @@ std::unique_ptr<Stmt> Parser::parse_if() {
     ExprPtr test = parse_tuple(Conditional::no);
     Body body = parse_block_body({"elif", "else", "endif"});
     node->branches.emplace_back(std::move(test), std::move(body));
-  } while (!failed() && is_word("elif"));
-  if (skip_word("else")) node->otherwise = parse_block_body({"endif"});
-  drop_end_word();
+  } while (!failed() && is_keyword("elif"));
+  if (skip_keyword("else")) node->else_body = parse_block_body({"endif"});
+  skip_end_tag();
   return node;
 }
 
@@ -133,15 +133,15 @@ std::unique_ptr<Stmt> Parser::parse_for() {
   auto node = std::make_unique<ForStmt>();
   advance();
   node->target = parse_target(false, "in");
-  expect_word("in");
+  expect_keyword("in");
   node->iterable = parse_tuple(Conditional::no, "recursive");
-  if (skip_word("if")) node->condition = parse_expression();
-  node->is_recursive = skip_word("recursive");
+  if (skip_keyword("if")) node->condition = parse_expression();
+  node->is_recursive = skip_keyword("recursive");
   ++n_loops_;
   node->body = parse_block_body({"endfor", "else"});
   --n_loops_;
-  if (skip_word("else")) node->otherwise = parse_block_body({"endfor"});
-  drop_end_word();
+  if (skip_keyword("else")) node->else_body = parse_block_body({"endfor"});
+  skip_end_tag();
   return node;
 }
 
@@ -158,11 +158,11 @@ std::unique_ptr<Stmt> Parser::parse_set() {
   node->target = std::move(target);
   if (skip_if(Tok::pipe)) node->filtered = parse_block_filters();
   node->body = parse_block_body({"endset"});
-  drop_end_word();
+  skip_end_tag();
   return node;
 }
 
-// `upper|trim` of a block: filters over the block's own text. The cursor stands on the first name.
+// `upper|trim` of a block: filters of the block's output. The cursor is at the first name.
 ExprPtr Parser::parse_block_filters() {
   ExprPtr node = std::make_unique<CapturedExpr>();
   do {
@@ -176,7 +176,7 @@ std::unique_ptr<Stmt> Parser::parse_filter_block() {
   advance();
   node->filtered = parse_block_filters();
   node->body = parse_block_body({"endfilter"});
-  drop_end_word();
+  skip_end_tag();
   return node;
 }
 
@@ -201,13 +201,13 @@ void Parser::parse_signature(MacroNode& macro) {
   expect(Tok::rparen);
 }
 
-void Parser::parse_macro_body(MacroNode& macro, std::string_view end_word) {
+void Parser::parse_macro_body(MacroNode& macro, std::string_view end_tag) {
   const int n_loops_outside = std::exchange(n_loops_, 0);
   macros_.push_back(&macro);
-  macro.body = parse_block_body({end_word});
+  macro.body = parse_block_body({end_tag});
   macros_.pop_back();
   n_loops_ = n_loops_outside;
-  drop_end_word();
+  skip_end_tag();
 }
 
 std::unique_ptr<Stmt> Parser::parse_macro() {
@@ -247,23 +247,23 @@ std::unique_ptr<Stmt> Parser::parse_with() {
     node->variables.emplace_back(std::move(target), parse_expression());
   }
   node->body = parse_block_body({"endwith"});
-  drop_end_word();
+  skip_end_tag();
   return node;
 }
 
 std::unique_ptr<Stmt> Parser::parse_scope() {
   auto node = std::make_unique<ScopeStmt>();
-  const bool is_generation = is_word("generation");
+  const bool is_generation = is_keyword("generation");
   advance();
   if (is_generation) {
-    MacroNode body;  // jinja2 runs it as the body of a call, so loops outside cannot be left from inside
+    MacroNode body;  // jinja2 runs it as the body of a call, so break cannot leave an outer loop
     parse_macro_body(body, "endgeneration");
     node->body = std::move(body.body);
     return node;
   }
-  node->refused = parse_expression();
+  node->autoescape = parse_expression();
   node->body = parse_block_body({"endautoescape"});
-  drop_end_word();
+  skip_end_tag();
   return node;
 }
 
@@ -271,26 +271,26 @@ std::unique_ptr<Stmt> Parser::parse_block() {
   auto node = std::make_unique<ScopeStmt>();
   advance();
   const std::string name = expect_name();
-  skip_word("scoped");
-  skip_word("required");
+  skip_keyword("scoped");
+  skip_keyword("required");
   MacroNode body;
   parse_macro_body(body, "endblock");
   node->body = std::move(body.body);
-  skip_word(name);
+  skip_keyword(name);
   return node;
 }
 
-std::unique_ptr<Stmt> Parser::parse_leave() {
-  auto node = std::make_unique<LeaveStmt>();
-  const bool is_break = is_word("break");
+std::unique_ptr<Stmt> Parser::parse_loop_control() {
+  auto node = std::make_unique<LoopControlStmt>();
+  const bool is_break = is_keyword("break");
   if (n_loops_ == 0) fail(current().pos, fmt::format("'{}' outside loop", current().text));
   node->flow = is_break ? Flow::break_loop : Flow::continue_loop;
   advance();
   return node;
 }
 
-std::unique_ptr<Stmt> Parser::parse_load() {
-  auto node = std::make_unique<LoadStmt>();
+std::unique_ptr<Stmt> Parser::parse_import() {
+  auto node = std::make_unique<ImportStmt>();
   node->tag = current().text;
   while (!is(Tok::block_end) && !is(Tok::eof)) advance();
   return node;
@@ -318,8 +318,8 @@ Target Parser::parse_single_target(bool with_attribute) {
   return target;
 }
 
-Target Parser::parse_target(bool with_attribute, std::string_view end_word) {
-  const Nested nested(*this);
+Target Parser::parse_target(bool with_attribute, std::string_view end_tag) {
+  const NestingGuard nesting(*this);
   Target first = parse_single_target(with_attribute);
   if (failed() || !is(Tok::comma)) return first;
   Target tuple;
@@ -327,7 +327,7 @@ Target Parser::parse_target(bool with_attribute, std::string_view end_word) {
   tuple.is_tuple = true;
   tuple.items.push_back(std::move(first));
   while (!failed() && skip_if(Tok::comma)) {
-    const bool at_end = is(Tok::assign) || is(Tok::rparen) || (!end_word.empty() && is_word(end_word));
+    const bool at_end = is(Tok::assign) || is(Tok::rparen) || (!end_tag.empty() && is_keyword(end_tag));
     if (at_end) break;
     tuple.items.push_back(parse_single_target(with_attribute));
   }

@@ -20,14 +20,14 @@ Result<Program> Parser::run() {
   return std::move(program_);
 }
 
-Parser::Nested::Nested(Parser& parser) : parser_(parser) {
+Parser::NestingGuard::NestingGuard(Parser& parser) : parser_(parser) {
   if (++parser_.nesting_ > kMaxNesting) {
     parser_.fail(parser_.current().pos, fmt::format("nested too deeply: more than {} levels", kMaxNesting));
   }
 }
 
-bool Parser::is_any_word(Words words) const {
-  return std::any_of(words.begin(), words.end(), [this](std::string_view word) { return is_word(word); });
+bool Parser::is_any_keyword(Keywords words) const {
+  return std::any_of(words.begin(), words.end(), [this](std::string_view word) { return is_keyword(word); });
 }
 
 bool Parser::skip_if(Tok type) {
@@ -36,8 +36,8 @@ bool Parser::skip_if(Tok type) {
   return true;
 }
 
-bool Parser::skip_word(std::string_view word) {
-  if (!is_word(word)) return false;
+bool Parser::skip_keyword(std::string_view word) {
+  if (!is_keyword(word)) return false;
   advance();
   return true;
 }
@@ -48,8 +48,8 @@ bool Parser::expect(Tok type) {
   return false;
 }
 
-bool Parser::expect_word(std::string_view word) {
-  if (skip_word(word)) return true;
+bool Parser::expect_keyword(std::string_view word) {
+  if (skip_keyword(word)) return true;
   fail_unexpected(word);
   return false;
 }

@@ -1,5 +1,5 @@
 // Tokens to Program, by the grammar of Python's jinja2 with its loopcontrols extension and the `generation` tag.
-// The first error ends parsing: it is kept, the cursor moves to the end, and everything unwinds from there.
+// The first error ends parsing: it is recorded and the cursor moves to the end.
 #pragma once
 
 #include <initializer_list>
@@ -22,20 +22,20 @@ class Parser {
   Result<Program> run();
 
  private:
-  enum class Conditional : bool { no, yes };  // may `a if b else c` stand here?
-  using Words = std::initializer_list<std::string_view>;
+  enum class Conditional : bool { no, yes };  // is `a if b else c` allowed?
+  using Keywords = std::initializer_list<std::string_view>;
 
   // Cursor and errors (parser.cc)
   const Token& current() const { return tokens_[at_]; }
   const Token& look() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
   bool is(Tok type) const { return current().type == type; }
-  bool is_word(std::string_view word) const { return is(Tok::name) && current().text == word; }
-  bool is_any_word(Words words) const;
+  bool is_keyword(std::string_view word) const { return is(Tok::name) && current().text == word; }
+  bool is_any_keyword(Keywords words) const;
   void advance() { at_ += at_ + 1 < tokens_.size() ? 1 : 0; }
   bool skip_if(Tok type);
-  bool skip_word(std::string_view word);
+  bool skip_keyword(std::string_view word);
   bool expect(Tok type);
-  bool expect_word(std::string_view word);
+  bool expect_keyword(std::string_view word);
   std::string expect_name();
   bool failed() const { return error_.has_value(); }
   void fail(Pos pos, std::string_view message);
@@ -45,11 +45,11 @@ class Parser {
   Symbol symbol_of(std::string_view name);
   static TextPtr own(std::string text) { return std::make_unique<OwnedText>(std::move(text)); }
 
-  // Counts nesting while one lives; fails when there is too much of it.
-  class Nested {
+  // Counts nesting for its lifetime; fails above kMaxNesting.
+  class NestingGuard {
    public:
-    explicit Nested(Parser& parser);
-    ~Nested() { --parser_.nesting_; }
+    explicit NestingGuard(Parser& parser);
+    ~NestingGuard() { --parser_.nesting_; }
 
    private:
     Parser& parser_;
@@ -88,13 +88,13 @@ class Parser {
   std::string parse_dotted_name();
   ExprPtr parse_filter(ExprPtr subject);
   ExprPtr parse_test(ExprPtr subject);
-  // `a, b` is a tuple; a single expression stays one. `end_word` ends it as well.
-  ExprPtr parse_tuple(Conditional conditional, std::string_view end_word = {});
+  // `a, b` is a tuple; a single expression stays one. `end_tag` also ends it.
+  ExprPtr parse_tuple(Conditional conditional, std::string_view end_tag = {});
 
   // Statements (parse_statement.cc)
-  Body parse_body(Words end_words);
-  Body parse_block_body(Words end_words);
-  void drop_end_word() { advance(); }
+  Body parse_body(Keywords end_tags);
+  Body parse_block_body(Keywords end_tags);
+  void skip_end_tag() { advance(); }
   std::unique_ptr<Stmt> parse_statement();
   std::unique_ptr<Stmt> parse_print();
   std::unique_ptr<Stmt> parse_if();
@@ -106,22 +106,22 @@ class Parser {
   std::unique_ptr<Stmt> parse_with();
   std::unique_ptr<Stmt> parse_scope();
   std::unique_ptr<Stmt> parse_block();
-  std::unique_ptr<Stmt> parse_leave();
-  std::unique_ptr<Stmt> parse_load();
+  std::unique_ptr<Stmt> parse_loop_control();
+  std::unique_ptr<Stmt> parse_import();
   std::unique_ptr<Stmt> fail_unknown_tag(const Token& tag);
   void parse_signature(MacroNode& macro);
-  void parse_macro_body(MacroNode& macro, std::string_view end_word);
+  void parse_macro_body(MacroNode& macro, std::string_view end_tag);
   ExprPtr parse_block_filters();
-  Target parse_target(bool with_attribute, std::string_view end_word);
+  Target parse_target(bool with_attribute, std::string_view end_tag);
   Target parse_single_target(bool with_attribute);
 
   std::vector<Token> tokens_;
   size_t at_ = 0;
   std::optional<Error> error_;
   int nesting_ = 0;
-  int n_loops_ = 0;                     // loops around the cursor, within the innermost macro
-  std::vector<MacroNode*> macros_;      // macros around the cursor
-  std::vector<std::string> end_words_;  // what the innermost open blocks wait for, for messages
+  int n_loops_ = 0;                    // enclosing loops within the innermost macro
+  std::vector<MacroNode*> macros_;     // enclosing macros
+  std::vector<std::string> end_tags_;  // expected end tags of the open blocks, for messages
   std::vector<std::string> open_tags_;
   Program program_;
   std::map<std::string, Symbol, std::less<>> symbols_;

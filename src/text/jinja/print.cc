@@ -4,15 +4,15 @@
 #include <charconv>
 #include <cmath>
 
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/unicode_case.h"
 
 namespace zinc::jinja {
 namespace {
 
-// Python writes numbers from 1e-4 to below 1e16 without an exponent.
-constexpr int kLeastExponent = -4;
-constexpr int kEndExponent = 16;
+// Python prints floats in [1e-4, 1e16) without an exponent.
+constexpr int kMinFixedExponent = -4;
+constexpr int kFirstLargeExponent = 16;
 
 void append_quoted(Runtime& rt, TextBuilder& out, const Text& text, bool from_input) {
   const bool has_single = text.bytes.find('\'') != std::string_view::npos;
@@ -61,10 +61,10 @@ void append_dict(Runtime& rt, TextBuilder& out, const Dict& dict, int depth) {
   out.append("}", dict.from_input);
 }
 
-void append_space(Runtime& rt, TextBuilder& out, Space& space, int depth) {
+void append_namespace(Runtime& rt, TextBuilder& out, Namespace& ns, int depth) {
   out.append("<Namespace {", false);
-  for (size_t i = 0; i < space.attributes.size() && rt.charge(1); ++i) {
-    const NamedValue attribute = space.attributes.view()[i];
+  for (size_t i = 0; i < ns.attributes.size() && rt.charge(1); ++i) {
+    const NamedValue attribute = ns.attributes.view()[i];
     if (i > 0) out.append(", ", false);
     append_quoted(rt, out, *attribute.name, false);
     out.append(": ", false);
@@ -78,7 +78,7 @@ std::string range_to_text(const Range& range) {
                          : fmt::format("range({}, {}, {})", range.start, range.stop, range.step);
 }
 
-// Values that print the same on their own and inside others, and hold no text.
+// Values with equal str() and repr() that contain no strings.
 std::string plain_to_text(Runtime& rt, const Value& value) {
   switch (value.kind) {
     case Kind::none:
@@ -110,7 +110,7 @@ std::string plain_to_text(Runtime& rt, const Value& value) {
   }
 }
 
-// The shortest digits that read back as `real`, and the power of ten of the first one.
+// The shortest digits that round-trip, and the exponent of the first one.
 struct Decimal {
   std::string digits;
   int exponent;
@@ -138,7 +138,7 @@ std::string real_to_text(double real) {
   Decimal decimal = shortest_decimal(std::fabs(real));
   std::string& digits = decimal.digits;
   const int exponent = decimal.exponent;
-  if (exponent < kLeastExponent || exponent >= kEndExponent) {
+  if (exponent < kMinFixedExponent || exponent >= kFirstLargeExponent) {
     return fmt::format("{}{}{}{}e{}{:02}", sign, digits[0], digits.size() > 1 ? "." : "", digits.substr(1),
                        exponent < 0 ? '-' : '+', std::abs(exponent));
   }
@@ -172,8 +172,8 @@ void append_repr(Runtime& rt, TextBuilder& out, const Value& value, bool from_in
       out.append("([", value.view->dict->from_input);
       append_items(rt, out, value, value.view->dict->from_input, depth);
       return out.append("])", value.view->dict->from_input);
-    case Kind::space:
-      return append_space(rt, out, *value.space, depth);
+    case Kind::namespace_:
+      return append_namespace(rt, out, *value.ns, depth);
     default:
       return out.append(plain_to_text(rt, value), from_input);
   }

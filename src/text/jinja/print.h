@@ -1,5 +1,5 @@
-// Values as text: str(), repr() and JSON. Texts inside keep their origin; brackets and numbers take that of the list or
-// dict they stand in.
+// Values as text: str(), repr() and JSON. Nested strings keep their origin; brackets and numbers get the origin of the
+// enclosing list or dict.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace zinc::jinja {
 
-std::string real_to_text(double real);  // as Python prints it: "1.0", "1e-07", "inf"
+std::string real_to_text(double real);  // Python's repr(float): "1.0", "1e-07", "inf"
 
 void append_str(Runtime& rt, TextBuilder& out, const Value& value);
 void append_repr(Runtime& rt, TextBuilder& out, const Value& value, bool from_input = false, int depth = 0);
 Value to_repr(Runtime& rt, const Value& value);
 
-const Text& to_text(Runtime& rt, const Value& value);  // str(value); the text itself if it is one
-Text escape_html(Runtime& rt, const Text& text);       // markup stays as it is
+const Text& to_text(Runtime& rt, const Value& value);  // str(value); the same object if it is a string
+Text escape_html(Runtime& rt, const Text& text);       // markup is unchanged
 
 struct JsonStyle {
   bool ensure_ascii = false;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/jinja/print.h"
 
 namespace zinc::jinja {
 namespace {
 
-// Index of `name` among the words of `params`; npos if it is none of them.
+// Index of `name` in `params`; npos if not found.
 size_t param_index(std::string_view params, std::string_view name) {
   size_t index = 0;
   while (!params.empty()) {
@@ -35,9 +35,9 @@ void Runtime::fail_with(std::string message) {
 bool Runtime::charge(uint64_t n_steps) {
   n_steps_ += n_steps;
   if (n_steps_ > limits_.steps) {
-    fail("the template runs too long: more than {} steps", limits_.steps);
+    fail("the template exceeds the limit of {} steps", limits_.steps);
   } else if (arena_.used_bytes() + n_text_bytes_ > limits_.memory_bytes) {
-    fail("the template uses too much memory: more than {} bytes", limits_.memory_bytes);
+    fail("the template exceeds the memory limit of {} bytes", limits_.memory_bytes);
   }
   return !failed_;
 }
@@ -47,29 +47,29 @@ bool Runtime::charge_bytes(size_t n_bytes) {
   return charge(1 + n_bytes / kBytesPerStep);
 }
 
-bool Runtime::reserve(size_t n, size_t n_each) {
+bool Runtime::check_size(size_t n, size_t n_each) {
   size_t n_bytes = 0;
   if (__builtin_mul_overflow(n, n_each, &n_bytes) || n_bytes > limits_.text_bytes) {
-    fail("the template makes something too large: more than {} bytes", limits_.text_bytes);
+    fail("the template creates a value over the limit of {} bytes", limits_.text_bytes);
   }
   return !failed_;
 }
 
-void Runtime::allow_input(size_t n_bytes) {
-  limits_.steps = std::min(limits_.steps + limits_.steps_per_input_value + n_bytes, limits_.most_steps);
+void Runtime::raise_limits_for_input(size_t n_bytes) {
+  limits_.steps = std::min(limits_.steps + limits_.steps_per_input_value + n_bytes, limits_.max_steps);
   limits_.memory_bytes += limits_.memory_per_input_value + n_bytes * limits_.memory_per_input_byte;
   limits_.text_bytes += n_bytes * limits_.text_per_input_byte;
 }
 
-// One more level of evaluation, at a position of the template, while it lives.
-class Runtime::Level {
+// One level of evaluation at a position of the template, for its lifetime.
+class Runtime::EvalFrame {
  public:
-  Level(Runtime& rt, Pos pos) : rt_(rt), caller_pos_(rt.pos_) {
+  EvalFrame(Runtime& rt, Pos pos) : rt_(rt), caller_pos_(rt.pos_) {
     rt_.pos_ = pos;
     if (++rt_.depth_ > rt_.limits_.depth) rt_.fail("recursion too deep: more than {} levels", rt_.limits_.depth);
     rt_.charge(1);
   }
-  ~Level() {
+  ~EvalFrame() {
     --rt_.depth_;
     rt_.pos_ = caller_pos_;
   }
@@ -80,13 +80,13 @@ class Runtime::Level {
 };
 
 Value Runtime::eval(const Expr& expr) {
-  const Level level(*this, expr.pos);
+  const EvalFrame frame(*this, expr.pos);
   return failed_ ? Value() : expr.eval(*this);
 }
 
 Flow Runtime::exec(const Body& body) {
   for (const auto& statement : body) {
-    const Level level(*this, statement->pos);
+    const EvalFrame frame(*this, statement->pos);
     if (failed_) return Flow::break_loop;
     const Flow flow = statement->exec(*this);
     if (flow != Flow::next) return flow;
@@ -140,19 +140,19 @@ bool Runtime::bind(const Builtin& function, const Args& args, std::span<Value> b
 
 Value Runtime::call_builtin(const Builtin& function, const Value& self, const Args& args) {
   if (failed_) return Value();
-  if (function.params == Builtin::kAnything) return function.run(*this, self, args);
+  if (function.params == Builtin::kVariadic) return function.run(*this, self, args);
   const size_t n_params = function.n_params();
   if (n_params == 0 && args.positional.empty() && args.named.empty()) return function.run(*this, self, args);
-  ArgRoom room;
-  ZINC_CHECK(n_params <= room.size());  // a matter of our own tables
-  const std::span<Value> bound = std::span(room).first(n_params);
+  ArgBuffer buffer;
+  ZINC_CHECK(n_params <= buffer.size());  // guaranteed by our own tables
+  const std::span<Value> bound = std::span(buffer).first(n_params);
   if (!bind(function, args, bound)) return Value();
   return function.run(*this, self, Args{bound, {}});
 }
 
-// What was given beyond the parameters, as far as the macro's body asks for it.
+// Binds caller, kwargs and varargs if the macro's body uses them.
 bool Runtime::bind_macro_extras(const MacroNode& node, const Args& args, std::span<const NamedValue> unused) {
-  Value caller = undefined_because("No caller defined");
+  Value caller = undefined_with_hint("No caller defined");
   std::vector<Entry> kwargs;
   for (const NamedValue& arg : unused) {
     if (node.uses_caller && arg.name->bytes == "caller") {
@@ -199,7 +199,7 @@ bool Runtime::bind_macro(const MacroNode& node, const Args& args) {
   if (!bind_macro_extras(node, args, unused)) return false;
   for (const Param* param : without_value) {
     assign(param->symbol,
-           param->default_value ? eval(*param->default_value) : undefined_because("a parameter was not provided"));
+           param->default_value ? eval(*param->default_value) : undefined_with_hint("a parameter was not provided"));
   }
   return !failed_;
 }
@@ -248,13 +248,13 @@ void Runtime::assign(Symbol symbol, Value value) {
 void Runtime::assign(const Target& target, const Value& value) {
   if (failed_) return;
   if (target.attribute) {
-    const Value space = lookup(target.symbol);
-    if (!space.is(Kind::space)) {
+    const Value object = lookup(target.symbol);
+    if (!object.is(Kind::namespace_)) {
       fail("cannot assign attribute on non-namespace object");
-    } else if (Value* const place = space.space->find(*this, target.attribute->bytes)) {
-      *place = value;
+    } else if (Value* const attribute = object.ns->find(*this, target.attribute->bytes)) {
+      *attribute = value;
     } else {
-      space.space->attributes.push(arena_, {&target.attribute->text, value});
+      object.ns->attributes.push(arena_, {&target.attribute->text, value});
     }
     return;
   }
@@ -284,7 +284,7 @@ Value Runtime::text(std::string_view bytes, bool from_input) {
 }
 
 Value Runtime::dict(std::span<const Entry> entries) {
-  const size_t n_sorted = entries.size() > kSearchedEntries ? entries.size() : 0;
+  const size_t n_sorted = entries.size() > kMaxLinearSearchEntries ? entries.size() : 0;
   if (!charge(entries.size() / 4 + n_sorted * 4)) return Value();
   return Value(make_dict(*this, arena_.copy(entries), false));
 }
@@ -292,21 +292,21 @@ Value Runtime::dict(std::span<const Entry> entries) {
 Value Runtime::literal(std::string_view bytes) { return Value(arena_.make<Text>(bytes)); }
 
 Value Runtime::fail_undefined(const Value& value) {
-  const std::string_view what = value.absence == Absence::unknown ? "" : value.text->bytes;
+  const std::string_view what = value.undefined_reason == UndefinedReason::unknown ? "" : value.text->bytes;
   const std::string_view type = value.owner == Kind::none ? "None" : type_name(value.owner);
   const std::string_view suffix = value.owner == Kind::none ? "" : " object";
-  switch (value.absence) {
-    case Absence::variable:
+  switch (value.undefined_reason) {
+    case UndefinedReason::variable:
       return fail("'{}' is undefined", what);
-    case Absence::attribute:
+    case UndefinedReason::attribute:
       return fail("'{}{}' has no attribute '{}'", type, suffix, what);
-    case Absence::element:
+    case UndefinedReason::element:
       return fail("{}{} has no element {}", type, suffix, what);
-    case Absence::is_unsafe:
+    case UndefinedReason::unsafe:
       return fail("access to attribute '{}' of '{}' object is unsafe.", what, type);
-    case Absence::other:
+    case UndefinedReason::other:
       return fail("{}", what);
-    case Absence::unknown:
+    case UndefinedReason::unknown:
       break;
   }
   return fail("value is undefined");

@@ -1,6 +1,6 @@
-// The state of one rendering: memory, budget, variables, output and the first error. One thread, one rendering.
-// After fail() everything still running ends early: evaluation returns undefined, loops stop. So values need no error
-// channel of their own; the error is looked at once, at the end. Loops over data must call charge() or check failed().
+// The state of one rendering: memory, limits, variables, output and the first error. One thread, one rendering.
+// After fail(), evaluation returns undefined and loops stop, so values need no error channel; the error is checked
+// once, at the end. Loops over data must call charge() or check failed().
 #pragma once
 
 #include <fmt/core.h>
@@ -14,8 +14,8 @@
 
 #include "base/result.h"
 #include "text/jinja/ast.h"
-#include "text/jinja/clock.h"
 #include "text/jinja/limits.h"
+#include "text/jinja/strftime.h"
 #include "text/jinja/text_builder.h"
 #include "text/jinja/text_joiner.h"
 #include "text/jinja/value.h"
@@ -27,14 +27,14 @@ struct Binding {
   Value value;
 };
 
-// The variables of a loop body, macro and so on. Those of the template itself are Runtime's globals.
+// The variables of a loop body, macro, etc. Top-level variables are Runtime's globals.
 struct Scope {
   Scope* parent;
   ArenaVector<Binding> variables = {};
-  bool is_captured = false;  // a macro made here may outlive it
+  bool is_captured = false;  // in the closure of a macro
 };
 
-// What a loop runs over, without copying a list or writing out a range.
+// The items of an iterable, without copying a list or expanding a range.
 class Items {
  public:
   Items() = default;
@@ -57,7 +57,7 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // ---- errors and budget
+  // ---- errors and limits
   template <class... A>
   Value fail(fmt::format_string<A...> format, A&&... args) {
     if (!error_) fail_with(fmt::format(format, std::forward<A>(args)...));
@@ -66,13 +66,13 @@ class Runtime {
   void fail_with(std::string message);
   bool failed() const { return failed_; }
   const std::optional<Error>& error() const { return error_; }
-  bool charge(uint64_t n_steps);                                    // false: failed, now or before
-  bool charge_bytes(size_t n_bytes);                                // looks at or makes that much text
-  bool charge_comparison(std::string_view a, std::string_view b) {  // looks at both, to the end of the shorter
+  bool charge(uint64_t n_steps);                                    // counts steps; false: failed
+  bool charge_bytes(size_t n_bytes);                                // reads or creates that much text
+  bool charge_comparison(std::string_view a, std::string_view b) {  // reads both, up to the shorter length
     return charge(std::min(a.size(), b.size()) / kBytesPerStep);
   }
-  bool reserve(size_t n, size_t n_each);  // asks before n things of that size are made; false: failed
-  void allow_input(size_t n_bytes);       // one more value of the input, of that size
+  bool check_size(size_t n, size_t n_each);     // before allocating n objects of n_each bytes; false: too large
+  void raise_limits_for_input(size_t n_bytes);  // for an input value of that size
 
   // ---- running
   Value eval(const Expr& expr);
@@ -81,17 +81,17 @@ class Runtime {
   Value call_builtin(const Builtin& function, const Value& self, const Args& args);
   Value call_macro(const Macro& macro, const Args& args);
   template <class Function>
-  Value capture(Function&& run);  // what `run` prints, as a text
+  Value capture(Function&& run);  // the output of `run` as a string
   TextBuilder& output() { return *output_; }
 
   // ---- variables
   Scope* scope() { return scope_; }
-  Scope* enter_scope(Scope* parent);  // makes a scope and runs in it; returns the one that was current
+  Scope* enter_scope(Scope* parent);  // creates and enters a scope; returns the previous one
   void leave_scope(Scope* previous) { scope_ = previous; }
-  Value lookup(Symbol symbol);  // missing where there is none
+  Value lookup(Symbol symbol);  // `missing` if undefined
   void assign(Symbol symbol, Value value);
   void assign(const Target& target, const Value& value);
-  Scope* capture_scope();  // the current one, to be kept by a macro
+  Scope* capture_scope();  // the current scope, for a macro's closure
   void set_global(std::string_view name, Value value);
 
   // ---- values
@@ -102,19 +102,21 @@ class Runtime {
   Value tuple(std::span<const Value> items) { return Value::make_tuple(arena_.make<List>(arena_.copy(items))); }
   Value dict(std::span<const Entry> entries);  // REQUIRES: distinct keys
   Value generator(std::span<const Value> items) { return Value(arena_.make<Generator>(arena_.copy(items))); }
-  Value undefined_because(std::string_view why) { return Value::undefined(Absence::other, literal(why).text); }
-  Value fail_undefined(const Value& value);  // REQUIRES: an undefined; says why it is
+  Value undefined_with_hint(std::string_view hint) {
+    return Value::undefined(UndefinedReason::other, literal(hint).text);
+  }
+  Value fail_undefined(const Value& value);  // fails with its reason. REQUIRES: undefined
 
   Value join(std::span<const Text* const> texts, bool is_markup = false) {
     return joiner_.join(*this, texts, is_markup);
   }
 
   const Program& program() const { return program_; }
-  LocalTime now{};  // what strftime_now() shows
-  Value captured;   // the text a filter block's filters work on
+  LocalTime now{};  // for strftime_now()
+  Value captured;   // input of a filter block's filters
 
  private:
-  class Level;
+  class EvalFrame;
   bool bind(const Builtin& function, const Args& args, std::span<Value> bound);
   bool bind_macro(const MacroNode& node, const Args& args);
   bool bind_macro_extras(const MacroNode& node, const Args& args, std::span<const NamedValue> unused);
@@ -136,7 +138,7 @@ class Runtime {
   friend class Output;
 };
 
-// Sends output to `builder` while it lives.
+// Redirects output to `builder` for its lifetime.
 class Output {
  public:
   Output(Runtime& rt, TextBuilder& builder) : rt_(rt), previous_(rt.output_) { rt.output_ = &builder; }

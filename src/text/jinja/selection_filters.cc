@@ -1,4 +1,4 @@
-// Filters that run another filter or a test on every item: map, select, reject, selectattr, rejectattr.
+// Filters that apply another filter or a test to every item: map, select, reject, selectattr, rejectattr.
 #include "text/jinja/sequence_ops.h"
 #include "text/jinja/text_ops.h"
 
@@ -15,11 +15,11 @@ const Value* find_named(const Args& args, std::string_view name) {
 }
 
 Value map_attribute(Runtime& rt, Self self, const Args& args) {
-  const Value* const otherwise = find_named(args, "default");
-  if (args.named.size() > (otherwise ? 2u : 1u)) return rt.fail("map: unexpected keyword argument");
+  const Value* const fallback = find_named(args, "default");
+  if (args.named.size() > (fallback ? 2u : 1u)) return rt.fail("map: unexpected keyword argument");
   const AttributePath path(rt, *find_named(args, "attribute"));
   std::vector<Value> values = collect(rt, self);
-  for (Value& value : values) value = path.get(rt, value, otherwise ? *otherwise : Value::missing());
+  for (Value& value : values) value = path.get(rt, value, fallback ? *fallback : Value::missing());
   return rt.generator(values);
 }
 
@@ -37,8 +37,8 @@ Value map(Runtime& rt, Self self, const Args& args) {
 }
 
 struct Selection {
-  bool keeps = true;          // what passes the test, or what does not
-  bool by_attribute = false;  // the first argument names what is tested
+  bool keeps = true;          // keep items that pass the test, or those that fail
+  bool by_attribute = false;  // the first argument is the attribute to test
 };
 
 Value run_selection(Runtime& rt, Self self, const Args& args, Selection selection) {
@@ -74,11 +74,11 @@ Value rejectattr(Runtime& rt, Self self, const Args& args) {
 }
 
 constexpr Builtin kFilters[] = {
-    {"map", map, Builtin::kAnything},
-    {"select", select, Builtin::kAnything},
-    {"reject", reject, Builtin::kAnything},
-    {"selectattr", selectattr, Builtin::kAnything},
-    {"rejectattr", rejectattr, Builtin::kAnything},
+    {"map", map, Builtin::kVariadic},
+    {"select", select, Builtin::kVariadic},
+    {"reject", reject, Builtin::kVariadic},
+    {"selectattr", selectattr, Builtin::kVariadic},
+    {"rejectattr", rejectattr, Builtin::kVariadic},
 };
 
 }  // namespace

@@ -21,12 +21,12 @@ Value first(Runtime& rt, Self self, const Args&) {
   if (self.is(Kind::generator)) {
     Generator& generator = *self.generator;
     if (generator.n_taken < generator.items.size()) return generator.items[generator.n_taken++];
-    return rt.undefined_because("No first item, sequence was empty.");
+    return rt.undefined_with_hint("No first item, sequence was empty.");
   }
   if (self.is(Kind::text) && !self.text->bytes.empty()) return get_item(rt, self, Value(int64_t{0}));
   Items items;
   if (!items_of(rt, self, items)) return Value();
-  return items.size() > 0 ? items[0] : rt.undefined_because("No first item, sequence was empty.");
+  return items.size() > 0 ? items[0] : rt.undefined_with_hint("No first item, sequence was empty.");
 }
 
 Value last(Runtime& rt, Self self, const Args&) {
@@ -34,7 +34,7 @@ Value last(Runtime& rt, Self self, const Args&) {
   if (self.is(Kind::text) && !self.text->bytes.empty()) return get_item(rt, self, Value(int64_t{-1}));
   Items items;
   if (!items_of(rt, self, items)) return Value();
-  return items.size() > 0 ? items[items.size() - 1] : rt.undefined_because("No last item, sequence was empty.");
+  return items.size() > 0 ? items[items.size() - 1] : rt.undefined_with_hint("No last item, sequence was empty.");
 }
 
 Value list(Runtime& rt, Self self, const Args&) { return rt.list(collect(rt, self)); }
@@ -67,7 +67,7 @@ std::vector<Value> picked(const std::vector<Value>& values, const std::vector<si
   return result;
 }
 
-// The keys to sort by: several attributes, separated by commas, make a list each.
+// Sort keys: a list per item, with one entry per comma-separated attribute.
 std::vector<Value> sort_keys(Runtime& rt, const std::vector<Value>& values, const Value& attribute, bool keeps_case) {
   std::vector<AttributePath> paths;
   if (attribute.is(Kind::text)) {
@@ -84,7 +84,7 @@ std::vector<Value> sort_keys(Runtime& rt, const std::vector<Value>& values, cons
       parts.push_back(keeps_case ? part : without_case(rt, part));
     }
     if (!rt.charge(1)) return {};
-    keys.push_back(rt.list(parts));  // also a single one: undefined values compare as equal inside a list
+    keys.push_back(rt.list(parts));  // always a list: undefined values compare as equal inside a list
   }
   return keys;
 }
@@ -110,7 +110,7 @@ Value unique(Runtime& rt, Self self, const Args& args) {
     Value key = path.get(rt, value);
     if (!keeps_case) key = without_case(rt, key);
     if (!is_hashable(key)) return rt.fail("unhashable type: '{}'", type_name(key));
-    if (!rt.charge(16)) return Value();  // what finding a place in a large set costs
+    if (!rt.charge(16)) return Value();  // cost of an insertion into a large set
     if (seen.insert(key).second) kept.push_back(value);
   }
   return rt.generator(kept);
@@ -119,7 +119,7 @@ Value unique(Runtime& rt, Self self, const Args& args) {
 Value extreme(Runtime& rt, Self self, const Args& args, bool wants_max) {
   const std::vector<Value> values = collect(rt, self);
   if (rt.failed()) return Value();
-  if (values.empty()) return rt.undefined_because("No aggregated item, sequence was empty.");
+  if (values.empty()) return rt.undefined_with_hint("No aggregated item, sequence was empty.");
   const AttributePath path(rt, args[1]);
   const bool keeps_case = flag_arg(args, 0, false);
   size_t best = 0;
@@ -157,7 +157,7 @@ Value batch(Runtime& rt, Self self, const Args& args) {
   }
   while (fills && !current.empty() && static_cast<int64_t>(current.size()) < n && rt.charge(1)) {
     current.push_back(args[1]);
-    rt.reserve(current.size(), sizeof(Value));
+    rt.check_size(current.size(), sizeof(Value));
   }
   if (!current.empty()) batches.push_back(rt.list(current));
   return rt.generator(batches);
@@ -208,7 +208,7 @@ Value groupby(Runtime& rt, Self self, const Args& args) {
 }
 
 Value dictsort(Runtime& rt, Self self, const Args& args) {
-  if (!self.is(Kind::dict)) return rt.fail("dictsort: '{}' is no mapping", type_name(self));
+  if (!self.is(Kind::dict)) return rt.fail("dictsort: '{}' is not a mapping", type_name(self));
   const std::string_view by = args.has(1) ? text_arg(rt, args[1]).bytes : "key";
   if (by != "key" && by != "value") return rt.fail("You can only sort by either \"key\" or \"value\"");
   std::vector<Value> keys, pairs;
@@ -240,7 +240,7 @@ Value attribute(Runtime& rt, Self self, const Args& args) {
   if (self.is(Kind::undefined) && !is_dunder) return rt.fail_undefined(self);
   const Value value = self.is(Kind::undefined) ? Value::missing() : find_attribute(rt, self, name);
   if (!value.is(Kind::missing)) return value;
-  return Value::undefined(Absence::attribute, &name, self.kind);
+  return Value::undefined(UndefinedReason::attribute, &name, self.kind);
 }
 
 constexpr Builtin kFilters[] = {

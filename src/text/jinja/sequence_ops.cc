@@ -47,11 +47,11 @@ AttributePath::AttributePath(Runtime& rt, const Value& path) {
   }
 }
 
-Value AttributePath::get(Runtime& rt, Value item, const Value& otherwise) const {
+Value AttributePath::get(Runtime& rt, Value item, const Value& fallback) const {
   for (const Value& part : parts_) {
     if (!rt.charge(1)) return Value();
     item = get_item(rt, item, part);
-    if (item.is(Kind::undefined) && !otherwise.is(Kind::missing) && !otherwise.is(Kind::none)) item = otherwise;
+    if (item.is(Kind::undefined) && !fallback.is(Kind::missing) && !fallback.is(Kind::none)) item = fallback;
   }
   return item;
 }
@@ -59,7 +59,7 @@ Value AttributePath::get(Runtime& rt, Value item, const Value& otherwise) const 
 std::vector<Value> collect(Runtime& rt, const Value& value) {
   Items items;
   std::vector<Value> values;
-  if (!items_of(rt, value, items) || !rt.reserve(items.size(), sizeof(Value))) return values;
+  if (!items_of(rt, value, items) || !rt.check_size(items.size(), sizeof(Value))) return values;
   values.reserve(items.size());
   for (size_t i = 0; i < items.size() && rt.charge(1); ++i) values.push_back(items[i]);
   return values;
@@ -70,7 +70,7 @@ Value without_case(Runtime& rt, const Value& value) {
 }
 
 std::vector<size_t> sorted_order(Runtime& rt, const std::vector<Value>& keys, bool is_reverse) {
-  // Not std::sort: a comparison that is no order (NaN, or one that failed) must not do harm.
+  // Not std::sort: the comparison may not be a strict weak order (NaN, failed comparisons).
   const auto is_less = [&](size_t a, size_t b) {
     if (!rt.charge(1)) return false;
     return is_reverse ? less(rt, keys[b], keys[a]) : less(rt, keys[a], keys[b]);

@@ -1,13 +1,13 @@
-// How statements run.
+// Execution of statements.
 #include "text/jinja/ast.h"
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/jinja/print.h"
 #include "text/jinja/runtime.h"
 
 namespace zinc::jinja {
 namespace {
 
-// What `body` prints, with variables of its own.
+// The output of `body`, run in its own scope.
 Value capture_body(Runtime& rt, const Body& body, Flow& flow) {
   Scope* const previous = rt.enter_scope(rt.scope());
   const Value text = rt.capture([&] { flow = rt.exec(body); });
@@ -35,7 +35,7 @@ Flow IfStmt::exec(Runtime& rt) const {
   for (const auto& [test, body] : branches) {
     if (is_true(rt.eval(*test))) return rt.exec(body);
   }
-  return rt.exec(otherwise);
+  return rt.exec(else_body);
 }
 
 Flow ForStmt::exec(Runtime& rt) const { return run(rt, rt.eval(*iterable), 0); }
@@ -44,7 +44,7 @@ Flow ForStmt::run(Runtime& rt, const Value& over, int depth0) const {
   Items items;
   if (rt.failed() || !items_of(rt, over, items)) return Flow::next;
   Scope* const outside = rt.scope();
-  Loop* const loop = rt.arena().make<Loop>(*this, items, outside, depth0);
+  LoopContext* const loop = rt.arena().make<LoopContext>(*this, items, outside, depth0);
   bool has_run = false;
   Flow flow = Flow::next;
   Scope* inside = nullptr;
@@ -54,7 +54,7 @@ Flow ForStmt::run(Runtime& rt, const Value& over, int depth0) const {
       rt.enter_scope(outside);
       inside = rt.scope();
     } else {
-      rt.leave_scope(inside);  // no macro keeps the last round's variables: its scope serves again
+      rt.leave_scope(inside);  // not captured by a macro: the scope is reused
       inside->variables.clear();
     }
     rt.assign(rt.program().loop, Value(loop));
@@ -62,7 +62,7 @@ Flow ForStmt::run(Runtime& rt, const Value& over, int depth0) const {
     flow = rt.exec(body);
     rt.leave_scope(outside);
   }
-  return has_run ? Flow::next : rt.exec(otherwise);
+  return has_run ? Flow::next : rt.exec(else_body);
 }
 
 Flow SetStmt::exec(Runtime& rt) const {
@@ -113,7 +113,7 @@ Flow WithStmt::exec(Runtime& rt) const {
 }
 
 Flow ScopeStmt::exec(Runtime& rt) const {
-  if (refused && is_true(rt.eval(*refused))) {
+  if (autoescape && is_true(rt.eval(*autoescape))) {
     rt.fail("autoescape is not supported: prompts are not HTML");
     return Flow::next;
   }
@@ -123,8 +123,8 @@ Flow ScopeStmt::exec(Runtime& rt) const {
   return flow;
 }
 
-Flow LoadStmt::exec(Runtime& rt) const {
-  rt.fail("'{}' is not possible: there are no other templates to load", tag);
+Flow ImportStmt::exec(Runtime& rt) const {
+  rt.fail("'{}' is not supported: there is no template loader", tag);
   return Flow::next;
 }
 

@@ -1,6 +1,6 @@
 // A compiled Jinja template. Immutable: any number of threads may render it at the same time. The language is that of
 // Python's jinja2 as the transformers library sets it up (sandboxed, trim_blocks, lstrip_blocks, loopcontrols,
-// `generation`, tojson, raise_exception, strftime_now). Templates are untrusted: see limits.h for what bounds them.
+// `generation`, tojson, raise_exception, strftime_now). Templates are untrusted: limits.h bounds them.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,14 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "text/jinja/clock.h"
 #include "text/jinja/limits.h"
+#include "text/jinja/strftime.h"
 
 namespace zinc::jinja {
 
 struct Program;
 
-// A piece of the output with one origin: the template's own text, or data given to it.
+// A segment of the output with one origin: template text or input.
 struct Segment {
   std::string text;
   bool from_input;
@@ -34,11 +34,11 @@ class Template {
   // An error reads "template:LINE:COL: message", here and from render().
   static Result<Template> compile(std::string_view source);
 
-  // Neighbouring segments differ in origin; none is empty. `variables` later in the list win over earlier ones.
+  // Neighboring segments differ in origin; none is empty. Later `variables` override earlier ones.
   Result<std::vector<Segment>> render(const std::vector<Variable>& variables, LocalTime now,
                                       const Limits& limits = {}) const;
 
-  bool mentions(std::string_view name) const;  // is there a variable of that name in it?
+  bool mentions(std::string_view name) const;  // whether the template uses a variable of that name
 
  private:
   explicit Template(std::shared_ptr<const Program> program) : program_(std::move(program)) {}

@@ -1,5 +1,5 @@
-// The interpreter against Python's jinja2: expectations made with the reference, in tests/data/templates (a part,
-// always there) and ../shared/oracle/templates (all of it, where that exists).
+// Conformance with Python's jinja2: expected outputs in tests/data/templates (a subset) and ../shared/oracle/templates
+// (all cases, if present).
 #include "text/jinja/template.h"
 
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@ json::value read_json(const fs::path& path) {
   return parsed.ok() ? parsed.value() : json::value();
 }
 
-std::string text_or(const json::object& object, std::string_view key, std::string_view otherwise) {
+std::string text_or(const json::object& object, std::string_view key, std::string_view fallback) {
   const json::value* const value = object.if_contains(key);
-  return std::string(value && value->is_string() ? std::string_view(value->get_string()) : otherwise);
+  return std::string(value && value->is_string() ? std::string_view(value->get_string()) : fallback);
 }
 
 std::string joined(const std::vector<Segment>& segments) { return RenderedPrompt{segments}.text(); }
@@ -52,7 +52,7 @@ bool has_position(std::string_view message) {
   return std::sscanf(std::string(message).c_str(), "template:%u:%u: ", &line, &column) == 2 && line > 0 && column > 0;
 }
 
-// Checks one conformance case; the message of what is wrong, or nothing.
+// Checks one conformance case; returns the failure or "".
 std::string conformance_failure(const json::object& test) {
   const Result<std::string> text = render(test.at("template").as_string(), test.at("context").as_object());
   if (const json::value* const expected = test.if_contains("expected")) {
@@ -80,8 +80,8 @@ void run_conformance(const fs::path& path) {
   EXPECT_FALSE(n_cases.empty());
 }
 
-ChatRequestData request_of(const json::object& test) {
-  ChatRequestData request;
+ChatTemplateInputs request_of(const json::object& test) {
+  ChatTemplateInputs request;
   request.messages = test.at("messages");
   request.tools = test.at("tools");
   request.add_generation_prompt = test.at("add_generation_prompt").as_bool();
@@ -130,12 +130,12 @@ TEST(JinjaTemplate, agrees_with_python_on_the_committed_cases) { run_conformance
 TEST(JinjaTemplate, renders_the_committed_families_as_python_does) { run_families(kOwnData); }
 
 TEST(JinjaTemplate, agrees_with_python_on_all_conformance_cases) {
-  if (!fs::exists(kOracle)) GTEST_SKIP() << "the full oracle is not here: " << kOracle;
+  if (!fs::exists(kOracle)) GTEST_SKIP() << "the full oracle is missing: " << kOracle;
   run_conformance(kOracle / "jinja_conformance.json");
 }
 
 TEST(JinjaTemplate, renders_every_family_of_the_oracle_as_python_does) {
-  if (!fs::exists(kOracle)) GTEST_SKIP() << "the full oracle is not here: " << kOracle;
+  if (!fs::exists(kOracle)) GTEST_SKIP() << "the full oracle is missing: " << kOracle;
   run_families(kOracle);
 }
 

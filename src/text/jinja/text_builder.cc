@@ -7,9 +7,9 @@
 namespace zinc::jinja {
 namespace {
 
-constexpr size_t kNoPlace = std::string_view::npos;
-constexpr size_t kFreeTries = 64;  // a search may be wrong this often, and once per so many bytes
-constexpr size_t kBytesPerTry = 8;
+constexpr size_t kNotFound = std::string_view::npos;
+constexpr size_t kFreeMismatches = 64;  // before switching to the linear search, plus one per kBytesPerMismatch
+constexpr size_t kBytesPerMismatch = 8;
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
@@ -21,7 +21,7 @@ void add_run(std::vector<Run>& runs, size_t end, bool from_input) {
   }
 }
 
-// Knuth, Morris and Pratt: linear in both lengths. Positions count from the right where `from_right`.
+// Knuth-Morris-Pratt: linear time. With `from_right`, positions count from the right.
 size_t find_linear(std::string_view text, std::string_view wanted, size_t from, bool from_right) {
   const auto at = [from_right](std::string_view s, size_t i) { return from_right ? s[s.size() - 1 - i] : s[i]; };
   std::vector<size_t> border(wanted.size(), 0);
@@ -35,18 +35,19 @@ size_t find_linear(std::string_view text, std::string_view wanted, size_t from, 
     if (at(text, i) == at(wanted, n)) ++n;
     if (n == wanted.size()) return i + 1 - n;
   }
-  return kNoPlace;
+  return kNotFound;
 }
 
-// By the first byte, which is much faster where it is rare; by the linear search once it turns out not to be.
+// Searches by the first byte, much faster if it is rare; switches to the linear search after too many mismatches.
 size_t find_quickly(std::string_view text, std::string_view wanted, size_t from) {
   if (wanted.empty()) return from;
-  size_t n_tries = 0;
-  for (size_t at = text.find(wanted[0], from); at != kNoPlace; at = text.find(wanted[0], at + 1)) {
+  size_t n_mismatches = 0;
+  for (size_t at = text.find(wanted[0], from); at != kNotFound; at = text.find(wanted[0], at + 1)) {
     if (text.substr(at).starts_with(wanted)) return at;
-    if (++n_tries > kFreeTries && n_tries * kBytesPerTry > at - from) return find_linear(text, wanted, at + 1, false);
+    if (++n_mismatches > kFreeMismatches && n_mismatches * kBytesPerMismatch > at - from)
+      return find_linear(text, wanted, at + 1, false);
   }
-  return kNoPlace;
+  return kNotFound;
 }
 
 const Text* make_text(Runtime& rt, std::string_view bytes, std::span<const Run> runs, bool is_markup) {
@@ -58,7 +59,7 @@ const Text* make_text(Runtime& rt, std::string_view bytes, std::span<const Run> 
 }  // namespace
 
 void TextBuilder::append(std::string_view bytes, bool from_input) {
-  if (bytes.empty() || !rt_.charge_bytes(bytes.size()) || !rt_.reserve(bytes_.size() + bytes.size(), 1)) return;
+  if (bytes.empty() || !rt_.charge_bytes(bytes.size()) || !rt_.check_size(bytes_.size() + bytes.size(), 1)) return;
   bytes_.append(bytes);
   add_run(runs_, bytes_.size(), from_input);
 }
@@ -70,13 +71,13 @@ void TextBuilder::append(const Text& text, size_t begin, size_t end) {
 }
 
 void TextBuilder::append_repeated(const Text& text, size_t n) {
-  if (text.bytes.empty() || n == 0 || !rt_.reserve(n, text.bytes.size())) return;
+  if (text.bytes.empty() || n == 0 || !rt_.check_size(n, text.bytes.size())) return;
   if (!text.runs.empty()) {
     for (size_t i = 0; i < n && rt_.charge(1); ++i) append(text);
     return;
   }
   const size_t n_bytes = n * text.bytes.size();
-  if (!rt_.charge_bytes(n_bytes) || !rt_.reserve(bytes_.size() + n_bytes, 1)) return;
+  if (!rt_.charge_bytes(n_bytes) || !rt_.check_size(bytes_.size() + n_bytes, 1)) return;
   bytes_.reserve(bytes_.size() + n_bytes);
   for (size_t i = 0; i < n; ++i) bytes_.append(text.bytes);
   add_run(runs_, bytes_.size(), text.from_input);
@@ -89,7 +90,7 @@ Value TextBuilder::finish(bool is_markup) {
   return Value(make_text(rt_, rt_.arena().copy(std::string_view(bytes_)), runs_, is_markup));
 }
 
-bool CharMeter::settle() {
+bool CharMeter::flush() {
   const size_t n_steps = n_eighths_ / 8;
   n_eighths_ = 0;
   return rt_.charge(n_steps);
@@ -132,17 +133,17 @@ bool equal_texts(Runtime& rt, std::string_view a, std::string_view b) {
 }
 
 size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from) {
-  if (from > text.size()) return kNoPlace;
+  if (from > text.size()) return kNotFound;
   const size_t found = find_quickly(text, wanted, from);
-  const size_t n_seen = (found == kNoPlace ? text.size() : found) - from;
+  const size_t n_seen = (found == kNotFound ? text.size() : found) - from;
   rt.charge((n_seen + wanted.size()) / kSearchBytesPerStep);
   return found;
 }
 
 size_t rfind_text(Runtime& rt, std::string_view text, std::string_view wanted) {
   size_t found = wanted.empty() ? 0 : find_linear(text, wanted, 0, true);
-  if (found != kNoPlace) found = text.size() - found - wanted.size();
-  rt.charge((text.size() - (found == kNoPlace ? 0 : found) + wanted.size()) / kSearchBytesPerStep);
+  if (found != kNotFound) found = text.size() - found - wanted.size();
+  rt.charge((text.size() - (found == kNotFound ? 0 : found) + wanted.size()) / kSearchBytesPerStep);
   return found;
 }
 

@@ -1,5 +1,5 @@
-// Makes texts piece by piece and keeps every piece's origin: template or input. Counts what it makes against the
-// rendering's budget; once that is spent it takes no more.
+// Builds strings from pieces and keeps the origin of each piece: template or input. Charges the rendering's limits;
+// ignores further pieces once they are exceeded.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ class TextBuilder {
   void append(const Text& text);
   void append(const Text& text, size_t begin, size_t end);  // bytes begin..end
   void append_repeated(const Text& text, size_t n);
-  void pad(size_t n, std::string_view fill = " ");  // n times `fill`, as the template's
+  void pad(size_t n, std::string_view fill = " ");  // n times `fill`, with template origin
 
   size_t size() const { return bytes_.size(); }
   const std::string& bytes() const { return bytes_; }
   const std::vector<Run>& runs() const { return runs_; }
-  Value finish(bool is_markup = false);  // the text, in the arena
+  Value finish(bool is_markup = false);  // the string, in the arena
 
  private:
   Runtime& rt_;
@@ -35,7 +35,7 @@ class TextBuilder {
   std::vector<Run> runs_;
 };
 
-// Calls `visit(piece, from_input)` for the pieces of text[begin..end) with one origin each.
+// Calls `visit(piece, from_input)` for each origin run of text[begin..end).
 template <class Visit>
 void for_each_run(const Text& text, size_t begin, size_t end, Visit&& visit) {
   if (begin >= end) return;
@@ -49,26 +49,26 @@ void for_each_run(const Text& text, size_t begin, size_t end, Visit&& visit) {
   }
 }
 
-// Counts characters against the budget, in bundles: one step for 8 of ASCII or 1 other, which cost about the same.
+// Charges characters in batches: one step per 8 ASCII characters or 1 other, which cost about the same.
 class CharMeter {
  public:
   explicit CharMeter(Runtime& rt) : rt_(rt) {}
-  ~CharMeter() { settle(); }
+  ~CharMeter() { flush(); }
   CharMeter(const CharMeter&) = delete;
   CharMeter& operator=(const CharMeter&) = delete;
   bool count(char32_t code) {  // false: failed
     n_eighths_ += code < 0x80 ? 1 : 8;
-    return n_eighths_ < kBundle || settle();
+    return n_eighths_ < kBatch || flush();
   }
 
  private:
-  static constexpr size_t kBundle = 1024;
-  bool settle();
+  static constexpr size_t kBatch = 1024;
+  bool flush();
   Runtime& rt_;
   size_t n_eighths_ = 0;
 };
 
-// Calls `visit(char, bytes, from_input)` for every character, as long as the budget lasts.
+// Calls `visit(char, bytes, from_input)` for every character, until a limit is exceeded.
 template <class Visit>
 void for_each_char(Runtime& rt, const Text& text, Visit&& visit) {
   CharMeter meter(rt);
@@ -82,14 +82,14 @@ void for_each_char(Runtime& rt, const Text& text, Visit&& visit) {
   });
 }
 
-// Bytes begin..end of a text, sharing its bytes.
+// The substring of bytes begin..end; shares the bytes.
 Value slice_text(Runtime& rt, const Text& text, size_t begin, size_t end);
 
-// Characters and bytes of UTF-8: counted anew each time, and charged for.
+// UTF-8 character counts and offsets: computed each time, and charged.
 size_t n_chars(Runtime& rt, std::string_view text);
-size_t byte_offset(Runtime& rt, std::string_view text, size_t n_chars);  // of the n-th character, or the end
+size_t byte_offset(Runtime& rt, std::string_view text, size_t n_chars);  // offset of the n-th character, or the end
 bool equal_texts(Runtime& rt, std::string_view a, std::string_view b);
-size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from);  // npos: not there
+size_t find_text(Runtime& rt, std::string_view text, std::string_view wanted, size_t from);  // npos: not found
 size_t rfind_text(Runtime& rt, std::string_view text, std::string_view wanted);
 
 }  // namespace zinc::jinja

@@ -1,8 +1,8 @@
-// Filters that make a text: upper, trim, replace, indent, urlencode, ...
+// String filters: upper, trim, replace, indent, urlencode, ...
 #include <algorithm>
 
 #include "text/jinja/format.h"
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/text_ops.h"
@@ -59,7 +59,7 @@ Value indent(Runtime& rt, Self self, const Args& args) {
   }
   const Value margin = spaces.finish();
   if (rt.failed()) return Value();
-  // A newline is added before splitting: a text that ends in one has an empty last line.
+  // Append a newline before splitting, so that a trailing newline gives an empty last line.
   const Text newline{"\n", {}};
   const Text* const both[] = {&text, &newline};
   const Value ended = rt.join(both);
@@ -122,7 +122,7 @@ Value format(Runtime& rt, Self self, const Args& args) {
   return format_percent(rt, text, rt.dict(entries));
 }
 
-// Where the tag or comment that opens at text[at] ends; npos: it does not.
+// The end of the tag or comment at text[at]; npos: unterminated.
 size_t tag_end(std::string_view text, size_t at) {
   const std::string_view close = text.substr(at).starts_with("<!--") ? "-->" : ">";
   const size_t end = text.find(close, at + 1);
@@ -216,7 +216,7 @@ constexpr Builtin kFilters[] = {
     {"indent", indent, "width first blank"},
     {"truncate", truncate, "length killwords end leeway"},
     {"wordcount", wordcount},
-    {"format", format, Builtin::kAnything},
+    {"format", format, Builtin::kVariadic},
     {"striptags", striptags},
     {"urlencode", urlencode},
     {"pprint", pprint},

@@ -1,5 +1,5 @@
-// Joins whole texts: a + b, a ~ b ~ c. Templates build long prompts by joining piece after piece to one text, which
-// would copy all of it each time; so room is kept behind texts that grow, and the next piece costs only its own length.
+// String concatenation: a + b, a ~ b ~ c. Templates build long prompts by appending to one string, which would copy it
+// each time; so growing strings get spare capacity, and an append costs only the length of the new piece.
 #pragma once
 
 #include <array>
@@ -16,21 +16,21 @@ class TextJoiner {
   Value join(Runtime& rt, std::span<const Text* const> texts, bool is_markup = false);
 
  private:
-  // Bytes and runs of one or more texts, each the beginning of the next. What is written stays; more follows it.
-  struct Place {
+  // Append-only bytes and origin runs, shared by strings that are prefixes of each other.
+  struct GrowBuffer {
     char* bytes = nullptr;
-    size_t n_bytes = 0, n_bytes_room = 0;
+    size_t n_bytes = 0, bytes_capacity = 0;
     Run* runs = nullptr;
-    size_t n_runs = 0, n_runs_room = 0;
+    size_t n_runs = 0, runs_capacity = 0;
 
     void start(Arena& arena, size_t n_bytes_wanted, size_t n_runs_wanted);
     void append(const Text& text);
-    bool ends_with(const Text& text) const;  // is `text` all there is here?
+    bool holds(const Text& text) const;  // `text` is the complete content
   };
-  Place& place_for(Arena& arena, const Text& first, size_t n_bytes, size_t n_runs);
+  GrowBuffer& buffer_for(Arena& arena, const Text& first, size_t n_bytes, size_t n_runs);
 
-  std::array<Place, 8> joined_once_;  // used in turn
-  std::array<Place, 4> growing_;      // joined to again: have room
+  std::array<GrowBuffer, 8> joined_once_;  // recycled round robin
+  std::array<GrowBuffer, 4> growing_;      // appended to repeatedly: have spare capacity
 };
 
 }  // namespace zinc::jinja

@@ -7,7 +7,7 @@
 namespace zinc::jinja {
 namespace {
 
-// `\n` and its like: the letter and what it stands for.
+// Simple escapes such as `\n`: letters and their characters.
 constexpr std::string_view kLetters = "abfnrtv\\'\"";
 constexpr std::string_view kMeanings = "\a\b\f\n\r\t\v\\'\"";
 
@@ -19,12 +19,13 @@ Result<uint32_t> read_hex(std::string_view text, size_t n_digits) {
   const std::string_view digits = text.substr(0, n_digits);
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
   if (digits.size() < n_digits || parsed.ptr != digits.data() + n_digits) {
-    return fail(ErrorCode::invalid_input, "truncated escape in text literal: expected {} hexadecimal digits", n_digits);
+    return fail(ErrorCode::invalid_input, "truncated escape in string literal: expected {} hexadecimal digits",
+                n_digits);
   }
   return code;
 }
 
-// The character escaped by `\x`, `\u` or `\U` with its digits from `at`; moves `at` behind them.
+// Parses the digits of `\x`, `\u` or `\U` at `at` and advances it.
 Result<uint32_t> read_code(std::string_view text, size_t& at, size_t n_digits) {
   ZINC_TRY(code, read_hex(text.substr(at), n_digits));
   at += n_digits;
@@ -37,7 +38,7 @@ Result<uint32_t> read_code(std::string_view text, size_t& at, size_t n_digits) {
     }
   }
   if (code > 0x10FFFF || is_surrogate(code)) {
-    return fail(ErrorCode::invalid_input, "escape in text literal is no character: {:#x}", code);
+    return fail(ErrorCode::invalid_input, "escape in string literal is not a valid character: {:#x}", code);
   }
   return code;
 }
@@ -61,7 +62,7 @@ Result<std::string> unescape_literal(std::string_view literal) {
       continue;
     }
     const char c = literal[at + 1];
-    if (c == 'N') return fail(ErrorCode::invalid_input, "characters by name (\\N) are not supported");
+    if (c == 'N') return fail(ErrorCode::invalid_input, "named characters (\\N) are not supported");
     const size_t letter = kLetters.find(c);
     const size_t n_digits = c == 'x' ? 2 : (c == 'u' ? 4 : (c == 'U' ? 8 : 0));
     at += 2;
@@ -73,7 +74,7 @@ Result<std::string> unescape_literal(std::string_view literal) {
     } else if (c >= '0' && c <= '7') {
       --at;
       append_utf8(text, read_octal(literal, at));
-    } else if (c != '\n') {  // a line that ends in a backslash goes on
+    } else if (c != '\n') {  // line continuation
       text.push_back('\\');
       text.push_back(c);
     }

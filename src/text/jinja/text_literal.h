@@ -1,4 +1,4 @@
-// The escapes of a text literal: \n, \x41, \u00e9, \U0001f600 and so on, as Python reads them.
+// Escape sequences of a string literal, as in Python: \n, \x41, \u00e9, \U0001f600.
 #pragma once
 
 #include <string>
@@ -8,6 +8,6 @@
 
 namespace zinc::jinja {
 
-Result<std::string> unescape_literal(std::string_view literal);  // what stands between the quotes
+Result<std::string> unescape_literal(std::string_view literal);  // without the quotes
 
 }  // namespace zinc::jinja

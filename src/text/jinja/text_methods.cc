@@ -1,6 +1,6 @@
-// Methods of texts that make texts: 'abc'.upper(), .split(), .strip(), ...
+// String methods that return strings: 'abc'.upper(), .split(), .strip(), ...
 #include "text/jinja/format.h"
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 #include "text/jinja/print.h"
 #include "text/jinja/text_ops.h"
 
@@ -195,7 +195,7 @@ constexpr Builtin kMethods[] = {
     {"removeprefix", removeprefix, "prefix", 1},
     {"removesuffix", removesuffix, "suffix", 1},
     {"expandtabs", expandtabs, "tabsize"},
-    {"format", format, Builtin::kAnything},
+    {"format", format, Builtin::kVariadic},
     {"format_map", format_map, "mapping", 1},
 };
 

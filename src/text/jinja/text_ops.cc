@@ -9,7 +9,7 @@ namespace {
 
 constexpr char32_t kCapitalSigma = 0x3A3;
 constexpr std::string_view kFinalSigma = "\xCF\x82", kSmallSigma = "\xCF\x83";
-constexpr uint64_t kSigmaSteps = 8;  // looking at the letters around it
+constexpr uint64_t kSigmaSteps = 8;  // for reading the letters around it
 
 // The character that ends at text[..end).
 Utf8Char last_utf8(std::string_view text) {
@@ -20,7 +20,7 @@ Utf8Char last_utf8(std::string_view text) {
   return c;
 }
 
-// A capital sigma between `before` and `after` ends a word: it becomes a final sigma in lower case.
+// Whether a capital sigma between `before` and `after` ends a word: its lower case is then a final sigma.
 bool ends_word(std::string_view before, std::string_view after) {
   while (!before.empty() && is_case_ignorable(last_utf8(before).code)) {
     before.remove_suffix(static_cast<size_t>(last_utf8(before).n_bytes));
@@ -32,7 +32,7 @@ bool ends_word(std::string_view before, std::string_view after) {
   return after.empty() || !is_cased(next_utf8(after).code);
 }
 
-// Maps every character by the case `choose(code)` gives it.
+// Maps every character to the case given by `choose(code)`.
 template <class Choose>
 Value map_chars(Runtime& rt, const Text& text, Choose&& choose) {
   TextBuilder out(rt);
@@ -58,7 +58,7 @@ Value map_chars(Runtime& rt, const Text& text, Choose&& choose) {
   return out.finish(text.is_markup);
 }
 
-// Which characters strip() takes away.
+// The characters removed by strip().
 class CharSet {
  public:
   CharSet(Runtime& rt, const Value& chars) : is_spaces_(!chars.is(Kind::text)) {
@@ -252,7 +252,7 @@ Value center(Runtime& rt, const Text& text, int64_t width, const Text& fill) {
   const int64_t n = static_cast<int64_t>(n_chars(rt, text.bytes));
   if (width <= n) return Value(&text);
   const int64_t n_pad = width - n;
-  const int64_t n_left = n_pad / 2 + (n_pad & width & 1);  // Python puts the odd one left if the width is odd
+  const int64_t n_left = n_pad / 2 + (n_pad & width & 1);  // as in CPython: the extra one goes left if the width is odd
   TextBuilder out(rt);
   out.append_repeated(fill, static_cast<size_t>(n_left));
   out.append(text);
@@ -271,13 +271,13 @@ const Text& text_arg(Runtime& rt, const Value& value) {
   return kEmpty;
 }
 
-int64_t integer_arg(Runtime& rt, const Args& args, size_t i, int64_t otherwise) {
-  if (!args.has(i) || args[i].is(Kind::none)) return otherwise;
-  int64_t value = otherwise;
+int64_t integer_arg(Runtime& rt, const Args& args, size_t i, int64_t fallback) {
+  if (!args.has(i) || args[i].is(Kind::none)) return fallback;
+  int64_t value = fallback;
   to_integer(rt, args[i], value);
   return value;
 }
 
-bool flag_arg(const Args& args, size_t i, bool otherwise) { return args.has(i) ? is_true(args[i]) : otherwise; }
+bool flag_arg(const Args& args, size_t i, bool fallback) { return args.has(i) ? is_true(args[i]) : fallback; }
 
 }  // namespace zinc::jinja

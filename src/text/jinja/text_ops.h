@@ -1,4 +1,4 @@
-// Operations on texts that filters and methods share. Every byte of a result keeps the origin it had.
+// String operations shared by filters and methods. Every byte of a result keeps its origin.
 #pragma once
 
 #include "text/jinja/runtime.h"
@@ -7,8 +7,8 @@
 namespace zinc::jinja {
 
 Value to_case(Runtime& rt, const Text& text, Case wanted);  // upper or lower
-Value to_title(Runtime& rt, const Text& text);              // as str.title: every word
-Value to_title_words(Runtime& rt, const Text& text);        // as the filter: words begin after spaces, - ( { [ <
+Value to_title(Runtime& rt, const Text& text);              // str.title()
+Value to_title_words(Runtime& rt, const Text& text);        // the title filter: words start after spaces, - ( { [ <
 Value capitalize(Runtime& rt, const Text& text);
 
 enum class Side : uint8_t { both, left, right };
@@ -20,10 +20,10 @@ Value split_at_spaces(Runtime& rt, const Text& text, int64_t max_splits, bool fr
 Value split_lines(Runtime& rt, const Text& text, bool keeps_ends);
 Value center(Runtime& rt, const Text& text, int64_t width, const Text& fill);
 
-// The text of an argument; failed where it is none. The result is never null.
+// The string argument; fails if it is not a string.
 const Text& text_arg(Runtime& rt, const Value& value);
-// An optional whole number: `otherwise` where it is missing or none.
-int64_t integer_arg(Runtime& rt, const Args& args, size_t i, int64_t otherwise);
-bool flag_arg(const Args& args, size_t i, bool otherwise);
+// An optional integer: `fallback` if missing or none.
+int64_t integer_arg(Runtime& rt, const Args& args, size_t i, int64_t fallback);
+bool flag_arg(const Args& args, size_t i, bool fallback);
 
 }  // namespace zinc::jinja

@@ -1,4 +1,4 @@
-// Methods of texts that ask: 'abc'.startswith('a'), .find(), .isdigit(), ...
+// String methods that query: 'abc'.startswith('a'), .find(), .isdigit(), ...
 #include <algorithm>
 
 #include "text/jinja/text_ops.h"
@@ -8,31 +8,31 @@ namespace {
 
 using Self = const Value&;
 
-// The part of a text between the optional arguments start and end, in bytes.
-struct Window {
+// The byte range given by the optional arguments start and end.
+struct SearchRange {
   size_t begin = 0, end = 0;
-  bool is_valid = true;  // false: it begins behind its end, so that not even '' is found in it
+  bool is_valid = true;  // false: start > end; not even '' is found
 };
 
-Window window_of(Runtime& rt, const Text& text, const Args& args, size_t first_arg) {
-  Window window{0, text.bytes.size()};
-  if (!args.has(first_arg) && !args.has(first_arg + 1)) return window;
+SearchRange search_range(Runtime& rt, const Text& text, const Args& args, size_t first_arg) {
+  SearchRange range{0, text.bytes.size()};
+  if (!args.has(first_arg) && !args.has(first_arg + 1)) return range;
   const int64_t n = static_cast<int64_t>(n_chars(rt, text.bytes));
   const auto clamp = [n](int64_t at) { return std::clamp<int64_t>(at < 0 ? std::max(-n, at) + n : at, 0, n); };
   const int64_t start = integer_arg(rt, args, first_arg, 0), stop = integer_arg(rt, args, first_arg + 1, n);
-  window.is_valid = start <= n && clamp(start) <= clamp(stop);
-  window.begin = byte_offset(rt, text.bytes, static_cast<size_t>(clamp(start)));
-  window.end = std::max(window.begin, byte_offset(rt, text.bytes, static_cast<size_t>(clamp(stop))));
-  return window;
+  range.is_valid = start <= n && clamp(start) <= clamp(stop);
+  range.begin = byte_offset(rt, text.bytes, static_cast<size_t>(clamp(start)));
+  range.end = std::max(range.begin, byte_offset(rt, text.bytes, static_cast<size_t>(clamp(stop))));
+  return range;
 }
 
 Value matches_end(Runtime& rt, Self self, const Args& args, bool at_start) {
-  const Window window = window_of(rt, *self.text, args, 1);
-  const std::string_view part = self.text->bytes.substr(window.begin, window.end - window.begin);
+  const SearchRange range = search_range(rt, *self.text, args, 1);
+  const std::string_view part = self.text->bytes.substr(range.begin, range.end - range.begin);
   const auto matches = [&](const Value& wanted) {
     const std::string_view bytes = text_arg(rt, wanted).bytes;
     if (!rt.charge(1) || !rt.charge_comparison(part, bytes)) return false;
-    return window.is_valid && (at_start ? part.starts_with(bytes) : part.ends_with(bytes));
+    return range.is_valid && (at_start ? part.starts_with(bytes) : part.ends_with(bytes));
   };
   if (!args[0].is(Kind::tuple)) return Value(matches(args[0]));
   const std::span<const Value> any = args[0].list->items;
@@ -43,11 +43,11 @@ Value endswith(Runtime& rt, Self self, const Args& args) { return matches_end(rt
 
 int64_t position(Runtime& rt, Self self, const Args& args, bool from_right) {
   const std::string_view wanted = text_arg(rt, args[0]).bytes;
-  const Window window = window_of(rt, *self.text, args, 1);
-  const std::string_view part = self.text->bytes.substr(window.begin, window.end - window.begin);
+  const SearchRange range = search_range(rt, *self.text, args, 1);
+  const std::string_view part = self.text->bytes.substr(range.begin, range.end - range.begin);
   const size_t at = from_right ? rfind_text(rt, part, wanted) : find_text(rt, part, wanted, 0);
-  if (at == std::string_view::npos || !window.is_valid) return -1;
-  return static_cast<int64_t>(n_chars(rt, self.text->bytes.substr(0, window.begin + at)));
+  if (at == std::string_view::npos || !range.is_valid) return -1;
+  return static_cast<int64_t>(n_chars(rt, self.text->bytes.substr(0, range.begin + at)));
 }
 
 Value find(Runtime& rt, Self self, const Args& args) { return Value(position(rt, self, args, false)); }
@@ -64,9 +64,9 @@ Value rindex(Runtime& rt, Self self, const Args& args) {
 
 Value count(Runtime& rt, Self self, const Args& args) {
   const std::string_view wanted = text_arg(rt, args[0]).bytes;
-  const Window window = window_of(rt, *self.text, args, 1);
-  const std::string_view part = self.text->bytes.substr(window.begin, window.end - window.begin);
-  if (!window.is_valid) return Value(int64_t{0});
+  const SearchRange range = search_range(rt, *self.text, args, 1);
+  const std::string_view part = self.text->bytes.substr(range.begin, range.end - range.begin);
+  if (!range.is_valid) return Value(int64_t{0});
   if (wanted.empty()) return Value(static_cast<int64_t>(n_chars(rt, part)) + 1);
   int64_t n = 0;
   for (size_t at = 0; rt.charge(1); ++n) {
@@ -87,7 +87,7 @@ Value all_are(Runtime& rt, Self self, const Args&) {
 bool is_alphanumeric(char32_t code) { return is_alpha(code) || is_numeric(code) || is_decimal(code) || is_digit(code); }
 bool is_ascii(char32_t code) { return code < 0x80; }
 
-// Every letter that has a case has the wanted one, and there is such a letter.
+// All cased letters satisfy `is_wanted`, and there is at least one.
 Value is_in_case(Runtime& rt, Self self, bool (*is_wanted)(char32_t)) {
   bool has_cased = false, all_wanted = true;
   for_each_char(rt, *self.text, [&](char32_t code, std::string_view, bool) {
@@ -100,7 +100,7 @@ Value is_in_case(Runtime& rt, Self self, bool (*is_wanted)(char32_t)) {
 Value isupper(Runtime& rt, Self self, const Args&) { return is_in_case(rt, self, is_upper); }
 Value islower(Runtime& rt, Self self, const Args&) { return is_in_case(rt, self, is_lower); }
 
-// Capitals begin words and nothing else does.
+// Every word starts with an upper-case letter, followed by lower-case letters only.
 Value istitle(Runtime& rt, Self self, const Args&) {
   bool is_inside = false, has_cased = false, holds = true;
   for_each_char(rt, *self.text, [&](char32_t code, std::string_view, bool) {

@@ -10,7 +10,7 @@
 namespace zinc::jinja {
 namespace {
 
-constexpr int kMaxKeyValues = 100;  // values in a tuple used as a key
+constexpr int kMaxKeyValues = 100;  // elements of a tuple used as a dict key
 constexpr double kTwoTo63 = 9223372036854775808.0;
 
 template <class T>
@@ -18,7 +18,7 @@ int three_way(const T& a, const T& b) {
   return a < b ? -1 : (b < a ? 1 : 0);
 }
 
-// Exact: a whole number and a double are compared without rounding either.
+// Exact comparison of an integer and a double, without rounding.
 int compare_with_double(int64_t a, double b) {
   if (b >= kTwoTo63) return -1;
   if (b < -kTwoTo63) return 1;
@@ -33,7 +33,7 @@ int compare_with_double(uint64_t a, double b) {  // REQUIRES: a >= 2^63
   return b < kTwoTo63 ? 1 : three_way(a, static_cast<uint64_t>(b));
 }
 
-// Where a kind stands among keys of other kinds.
+// Order of kinds among dict keys.
 int key_class(const Value& value) {
   if (value.is_number()) return 0;
   if (value.is(Kind::text)) return 1;
@@ -50,8 +50,8 @@ int compare_tuple_keys(Runtime& rt, const List& a, const List& b) {
   return three_way(a.items.size(), b.items.size());
 }
 
-// A tuple that holds another one twice, that one a third one twice and so on is small but takes forever to walk:
-// `n_left` bounds the walk, and what is larger is no key.
+// Nested tuples can share elements and have exponential size when walked: `n_left` bounds the walk; larger tuples are
+// not hashable.
 bool is_hashable_within(const Value& value, int& n_left) {
   if (--n_left < 0 || value.is(Kind::list) || value.is(Kind::dict) || value.is(Kind::view)) return false;
   if (!value.is(Kind::tuple)) return true;
@@ -125,7 +125,7 @@ const Value* Dict::find(Runtime& rt, std::string_view key) const {
 
 const Dict* make_dict(Runtime& rt, std::span<const Entry> entries, bool from_input) {
   Dict* const dict = rt.arena().make<Dict>(entries, std::span<const uint32_t>{}, from_input);
-  if (entries.size() <= kSearchedEntries) return dict;
+  if (entries.size() <= kMaxLinearSearchEntries) return dict;
   const std::span<uint32_t> sorted = rt.arena().array<uint32_t>(entries.size());
   std::iota(sorted.begin(), sorted.end(), 0u);
   std::sort(sorted.begin(), sorted.end(),
@@ -144,7 +144,7 @@ size_t Range::size() const {
   return start > stop ? (distance(stop, start) - 1) / down + 1 : 0;
 }
 
-Value* Space::find(Runtime& rt, std::string_view name) {
+Value* Namespace::find(Runtime& rt, std::string_view name) {
   rt.charge(attributes.size() / kNamesPerStep);
   for (NamedValue& attribute : attributes) {
     if (equal_texts(rt, attribute.name->bytes, name)) return &attribute.value;
@@ -180,7 +180,7 @@ std::string_view type_name(Kind kind) {
       return "range";
     case Kind::generator:
       return "generator";
-    case Kind::space:
+    case Kind::namespace_:
       return "Namespace";
     case Kind::macro:
       return "Macro";

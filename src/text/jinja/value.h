@@ -1,6 +1,6 @@
-// The values a template computes with: Python's, as far as templates can see them. A Value is 16 bytes and points into
-// the rendering's Arena, the compiled template or the caller's JSON; it is copied freely and owns nothing.
-// Texts remember for every byte whether it came from input (messages, tools, ...) or from the template itself.
+// Python values of the interpreter. A Value is 16 bytes, non-owning and cheap to copy; it points into the rendering's
+// Arena, the compiled template or the caller's JSON. Strings (Text) track for every byte whether it came from input
+// (messages, tools, ...) or from the template.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@ namespace zinc::jinja {
 struct Builtin;
 struct MacroNode;
 struct Scope;
-class Loop;
+class LoopContext;
 class Runtime;
 
 enum class Kind : uint8_t {
-  missing,  // an argument that was not given; never seen by templates
+  missing,  // an argument that was not given; internal
   undefined,
   none,
   boolean,
   integer,
-  big_integer,  // 2^63 .. 2^64-1: printed and compared, not computed with
+  big_integer,  // 2^63 .. 2^64-1: print and compare only
   real,
   text,
   list,
@@ -33,27 +33,27 @@ enum class Kind : uint8_t {
   view,  // dict.keys(), .values(), .items()
   range,
   generator,
-  space,  // namespace()
+  namespace_,
   macro,
   builtin,
   method,
   loop
 };
 
-// Why a value is undefined, for the message should it be used. Text names what is missing.
-enum class Absence : uint8_t { unknown, variable, attribute, element, is_unsafe, other };
+// Why a value is undefined, for the error if it is used; Value::text is the missing name.
+enum class UndefinedReason : uint8_t { unknown, variable, attribute, element, unsafe, other };
 
 struct Run {
-  size_t end;  // first byte after the run
+  size_t end;  // offset after the last byte
   bool from_input;
 };
 
-// An immutable text. `runs` is empty when all of it has the same origin.
+// An immutable string. Origins are run-length encoded; `runs` is empty if all bytes have the same origin.
 struct Text {
   std::string_view bytes = {};
   std::span<const Run> runs = {};
   bool from_input = false;
-  bool is_markup = false;  // made by |safe or |escape: joining it with other text escapes that text, as in Python
+  bool is_markup = false;  // from |safe or |escape: concatenation escapes the other operand, as Markup does
 };
 
 struct List;
@@ -61,14 +61,14 @@ struct Dict;
 struct View;
 struct Range;
 struct Generator;
-struct Space;
+struct Namespace;
 struct Macro;
 struct Method;
 
 struct Value {
   Kind kind = Kind::undefined;
-  Absence absence = Absence::unknown;  // of an undefined: the reason, ...
-  Kind owner = Kind::none;             // ... and what has no such attribute or element
+  UndefinedReason undefined_reason = UndefinedReason::unknown;  // of an undefined
+  Kind owner = Kind::none;                                      // type without that attribute or element
   union {
     int64_t integer;
     uint64_t big_integer;
@@ -79,11 +79,11 @@ struct Value {
     const View* view;
     const Range* range;
     Generator* generator;
-    Space* space;
+    Namespace* ns;
     const Macro* macro;
     const Builtin* builtin;
     const Method* method;
-    Loop* loop;
+    LoopContext* loop;
   };
 
   Value() : integer(0) {}
@@ -96,18 +96,18 @@ struct Value {
   explicit Value(const View* v) : kind(Kind::view), view(v) {}
   explicit Value(const Range* r) : kind(Kind::range), range(r) {}
   explicit Value(Generator* g) : kind(Kind::generator), generator(g) {}
-  explicit Value(Space* s) : kind(Kind::space), space(s) {}
+  explicit Value(Namespace* s) : kind(Kind::namespace_), ns(s) {}
   explicit Value(const Macro* m) : kind(Kind::macro), macro(m) {}
   explicit Value(const Builtin* b) : kind(Kind::builtin), builtin(b) {}
   explicit Value(const Method* m) : kind(Kind::method), method(m) {}
-  explicit Value(Loop* l) : kind(Kind::loop), loop(l) {}
+  explicit Value(LoopContext* l) : kind(Kind::loop), loop(l) {}
   static Value none() { return Value(Kind::none, 0); }
   static Value missing() { return Value(Kind::missing, 0); }
-  static Value undefined(Absence why, const Text* what, Kind owner = Kind::none) {
+  static Value undefined(UndefinedReason reason, const Text* name, Kind owner = Kind::none) {
     Value value;
-    value.absence = why;
+    value.undefined_reason = reason;
     value.owner = owner;
-    value.text = what;
+    value.text = name;
     return value;
   }
   static Value make_list(const List* l) {
@@ -130,25 +130,25 @@ struct Value {
 
 struct List {
   std::span<const Value> items;
-  bool from_input = false;  // its brackets and numbers, when printed, count as input
-  bool is_group = false;    // a pair made by |groupby: has .grouper and .list
+  bool from_input = false;  // origin of its brackets and numbers when printed
+  bool is_group = false;    // from |groupby: has .grouper and .list
 };
 
 struct Entry {
   Value key, value;
 };
 
-// Keeps insertion order. `sorted` lists the entries by key where there are too many to search one by one.
+// In insertion order. `sorted` is an index by key for dicts too large for a linear search.
 struct Dict {
   std::span<const Entry> entries;
   std::span<const uint32_t> sorted;
   bool from_input = false;
 
-  const Value* find(Runtime& rt, const Value& key) const;  // nullptr: not there
+  const Value* find(Runtime& rt, const Value& key) const;  // nullptr: not found
   const Value* find(Runtime& rt, std::string_view key) const;
 };
 
-constexpr size_t kSearchedEntries = 8;
+constexpr size_t kMaxLinearSearchEntries = 8;
 const Dict* make_dict(Runtime& rt, std::span<const Entry> entries, bool from_input);  // REQUIRES: distinct keys
 
 struct View {
@@ -161,7 +161,7 @@ struct Range {
   size_t size() const;
 };
 
-// What Python computes on demand and only once; here computed at once, but still handed out only once.
+// A Python generator: evaluated eagerly here, but its items can be consumed only once.
 struct Generator {
   std::span<const Value> items;
   size_t n_taken = 0;
@@ -172,7 +172,7 @@ struct NamedValue {
   Value value;
 };
 
-struct Space {
+struct Namespace {
   ArenaVector<NamedValue> attributes;
   Value* find(Runtime& rt, std::string_view name);
 };
@@ -187,13 +187,13 @@ struct Method {
   Value self;
 };
 
-std::string_view type_name(const Value& value);  // as Python calls it: "str", "NoneType"
+std::string_view type_name(const Value& value);  // Python's type name: "str", "NoneType"
 std::string_view type_name(Kind kind);
 bool is_true(const Value& value);
-bool is_hashable(const Value& value);  // may be a key; also false for very large tuples
+bool is_hashable(const Value& value);  // also false for very large tuples
 
-// A total order over hashable values in which equal keys (1, 1.0, true) are the same. Negative: a comes first.
-// Charges for the texts it looks at; once the budget is spent it is still that order, so that sorts may end by it.
+// A total order of hashable values in which equal keys (1, 1.0, true) are equivalent. Negative: a comes first.
+// Charges for the strings it reads; stays a valid order after a limit is exceeded, so that sorts terminate.
 int compare_keys(Runtime& rt, const Value& a, const Value& b);  // REQUIRES: is_hashable of both
 
 int compare_numbers(const Value& a, const Value& b);  // NaN comes first. REQUIRES: both are numbers

@@ -1,4 +1,4 @@
-// JSON as template values. Texts are not copied: the JSON must outlive the rendering.
+// Converts JSON to template values. Strings are not copied: the JSON must outlive the rendering.
 #pragma once
 
 #include "base/json.h"

@@ -1,5 +1,5 @@
-// The tests of `is`: defined, string, mapping, divisibleby, ...
-#include "text/jinja/loop.h"
+// Jinja tests (`is`): defined, string, mapping, divisibleby, ...
+#include "text/jinja/loop_context.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/print.h"
 #include "text/jinja/text_ops.h"
@@ -46,7 +46,7 @@ Value text_is(Runtime& rt, Self self, std::string_view method) {
 Value upper(Runtime& rt, Self self, const Args&) { return text_is(rt, self, "isupper"); }
 Value lower(Runtime& rt, Self self, const Args&) { return text_is(rt, self, "islower"); }
 
-// The same object. Small whole numbers, like none and the booleans, exist once in Python.
+// Object identity. Small integers, none and booleans are singletons in Python.
 Value sameas(Runtime& rt, Self self, const Args& args) {
   if (self.kind != args[0].kind) return Value(false);
   if (self.is(Kind::text)) return Value(self.text == args[0].text || equal(rt, self, args[0]));

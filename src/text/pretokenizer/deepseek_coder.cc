@@ -1,5 +1,5 @@
-// DeepSeek Coder: newlines one by one, letters, punctuation, CJK runs and single digits, each cut out of what the one
-// before has left.
+// DeepSeek Coder: single newlines, letters, punctuation, CJK runs and single digits; each pattern is isolated in the
+// pieces of the previous one.
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/scan.h"
 

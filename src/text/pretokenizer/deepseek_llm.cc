@@ -1,5 +1,5 @@
-// DeepSeek LLM (67B, 7B): newlines one by one, letters of cased scripts, punctuation, white space at the end of a
-// piece, CJK runs and numbers, each cut out of what the one before has left.
+// DeepSeek LLM (67B, 7B): single newlines, letters of cased scripts, punctuation, trailing white space, CJK runs and
+// numbers; each pattern is isolated in the pieces of the previous one.
 #include <algorithm>
 #include <iterator>
 
@@ -13,7 +13,7 @@ struct Range {
   char32_t first, last;
 };
 
-// The letters the rule spells out, sorted.
+// The letters listed in the regular expression, sorted.
 constexpr Range kLetters[] = {
     {0x0041, 0x005A},   {0x0061, 0x007A},   {0x00B5, 0x00B5},   {0x00C0, 0x00D6},   {0x00D8, 0x00F6},
     {0x00F8, 0x01BA},   {0x01BC, 0x01BF},   {0x01C4, 0x0293},   {0x0295, 0x02AF},   {0x0370, 0x0373},
@@ -63,12 +63,12 @@ const char* punctuation(const char* at, const char* end) { return spaced_run(at,
 const char* cjk(const char* at, const char* end) { return skip(at, end, is_cjk); }
 const char* numbers(const char* at, const char* end) { return skip_class(at, end, kNumber); }
 
-// \s+$ ; looks from each run of white space to its end only once.
+// \s+$ in one pass.
 template <class Emit>
 void isolate_trailing_space(std::string_view text, Emit emit) {
   const char* const begin = text.data();
   const char* const end = begin + text.size();
-  const char* space = end;  // where the run of white space that reaches the end begins
+  const char* space = end;  // start of the trailing white space
   for (const char* at = begin; at < end;) {
     const Char c = char_at(at, end);
     if (!c.is(kSpace)) {

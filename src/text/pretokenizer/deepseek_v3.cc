@@ -1,5 +1,5 @@
-// DeepSeek V3 and R1: numbers by three, runs of Chinese and Japanese, then words with marks; a punctuation character
-// goes with the ASCII letters after it.
+// DeepSeek V3 and R1: up to three digits, runs of Chinese and Japanese, then words with marks; a punctuation character
+// joins the ASCII letters after it.
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/scan.h"
 
@@ -23,7 +23,7 @@ const char* chinese_or_kana(const char* at, const char* end) {
 bool is_ascii_letter(const Char& c) { return c.n_bytes == 1 && c.is(kLetter); }
 
 // [!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-// Controls, format characters and unassigned ones match nothing by themselves: then `at`.
+// Control, format and unassigned characters do not match: returns `at`.
 const char* word(const char* at, const char* end) {
   const Char c = char_at(at, end);
   const char* const after = at + c.n_bytes;

@@ -1,5 +1,5 @@
-// Files that name no rule (or "default"): runs of punctuation, GPT-2's pattern, numbers without their space, digits by
-// three.
+// Files without tokenizer.ggml.pre (or "default"): runs of punctuation, GPT-2's pattern, numbers without their space,
+// groups of three digits.
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
 
@@ -16,7 +16,7 @@ const char* numbers(const char* at, const char* end) { return skip_class(at, end
 
 void split(std::string_view text, WordSink& sink) {
   isolate(text, punctuation, [&sink](std::string_view piece) {
-    cut(piece, gpt2_word_end, [&sink](std::string_view word) {
+    for_each_match(piece, gpt2_word_end, [&sink](std::string_view word) {
       isolate(word, numbers, [&sink](std::string_view number) {
         isolate(number, three_digits, [&sink](std::string_view part) { sink.word(part); });
       });

@@ -1,4 +1,4 @@
-// Falcon: runs of punctuation, then GPT-2's pattern, then digits by three.
+// Falcon: runs of punctuation, then GPT-2's pattern, then groups of three digits.
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
 
@@ -12,7 +12,7 @@ const char* punctuation(const char* at, const char* end) {
 
 void split(std::string_view text, WordSink& sink) {
   isolate(text, punctuation, [&sink](std::string_view piece) {
-    cut(piece, gpt2_word_end, [&sink](std::string_view word) {
+    for_each_match(piece, gpt2_word_end, [&sink](std::string_view word) {
       isolate(word, three_digits, [&sink](std::string_view part) { sink.word(part); });
     });
   });

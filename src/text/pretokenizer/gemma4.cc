@@ -12,7 +12,7 @@ const char* line_end(const char* at, const char* end) {
 }
 
 void split(std::string_view text, WordSink& sink) {
-  cut(text, line_end, [&sink](std::string_view word) { sink.word(word); });
+  for_each_match(text, line_end, [&sink](std::string_view word) { sink.word(word); });
 }
 
 constexpr PretokenizerName kNames[] = {{.name = "gemma4", .add_bos = true}};

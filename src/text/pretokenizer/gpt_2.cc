@@ -1,4 +1,4 @@
-// GPT-2 and those who kept its pattern: words, numbers and punctuation with one leading space.
+// GPT-2 and models with its pattern: words, numbers and punctuation with one leading space.
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
 
@@ -6,7 +6,7 @@ namespace zinc {
 namespace {
 
 void split(std::string_view text, WordSink& sink) {
-  cut(text, gpt2_word_end, [&sink](std::string_view word) { sink.word(word); });
+  for_each_match(text, gpt2_word_end, [&sink](std::string_view word) { sink.word(word); });
 }
 
 constexpr PretokenizerName kNames[] = {{"gpt-2"},          {"phi-2"},   {"mpt"},      {"olmo"},    {"jais"},

@@ -1,5 +1,5 @@
-// GPT-4o (o200k), gpt-oss, Llama 4: a word ends where a capital follows a small letter and takes its contraction along;
-// numbers go by three. As in llama.cpp, \p{M} is not part of words (the original has it).
+// GPT-4o (o200k), gpt-oss, Llama 4: a word ends where an upper-case letter follows a lower-case one and includes its
+// contraction; up to three digits. As in llama.cpp, \p{M} is not part of words (it is in the original).
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
 
@@ -14,7 +14,7 @@ const char* match_end(const char* at, const char* end) {
 }
 
 void split(std::string_view text, WordSink& sink) {
-  cut(text, match_end, [&sink](std::string_view word) { sink.word(word); });
+  for_each_match(text, match_end, [&sink](std::string_view word) { sink.word(word); });
 }
 
 constexpr PretokenizerName kNames[] = {{"gpt-4o"}, {"o200k"}, {"llama4"}, {"kanana2"}, {"talkie"}, {"minimax-m2"}};

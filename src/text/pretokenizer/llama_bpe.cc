@@ -1,4 +1,4 @@
-// Llama 3: contractions in either case, a word takes one leading character of any kind, numbers go by three.
+// Llama 3: case-insensitive contractions, words with one leading character of any kind, up to three digits.
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
@@ -7,19 +7,19 @@ namespace zinc {
 namespace {
 
 void split(std::string_view text, WordSink& sink) {
-  cut(text, word_end<WordPattern{.max_digits = 3}>, [&sink](std::string_view word) { sink.word(word); });
+  for_each_match(text, word_end<WordPattern{.max_digits = 3}>, [&sink](std::string_view word) { sink.word(word); });
 }
 
-constexpr bool kWholeWords = true;
+constexpr bool kIgnoreMerges = true;
 constexpr bool kAddBos = true;
-constexpr PretokenizerName kNames[] = {{"llama-bpe", kWholeWords, kAddBos},
-                                       {"llama3", kWholeWords, kAddBos},
-                                       {"llama-v3", kWholeWords, kAddBos},
-                                       {"falcon3", kWholeWords, kAddBos},
-                                       {"falcon-h1", kWholeWords, kAddBos},
-                                       {"pixtral", kWholeWords, kAddBos},
-                                       {"midm-2.0", kWholeWords, kAddBos},
-                                       {"lfm2", kWholeWords, kAddBos},
+constexpr PretokenizerName kNames[] = {{"llama-bpe", kIgnoreMerges, kAddBos},
+                                       {"llama3", kIgnoreMerges, kAddBos},
+                                       {"llama-v3", kIgnoreMerges, kAddBos},
+                                       {"falcon3", kIgnoreMerges, kAddBos},
+                                       {"falcon-h1", kIgnoreMerges, kAddBos},
+                                       {"pixtral", kIgnoreMerges, kAddBos},
+                                       {"midm-2.0", kIgnoreMerges, kAddBos},
+                                       {"lfm2", kIgnoreMerges, kAddBos},
                                        {"dbrx"},
                                        {"smaug-bpe"},
                                        {"glm4"},

@@ -1,4 +1,4 @@
-// Qwen 2 and 3: as Llama 3, but every digit is a word of its own.
+// Qwen 2 and 3: as Llama 3, but each digit is a word.
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
@@ -7,7 +7,7 @@ namespace zinc {
 namespace {
 
 void split(std::string_view text, WordSink& sink) {
-  cut(text, word_end<WordPattern{}>, [&sink](std::string_view word) { sink.word(word); });
+  for_each_match(text, word_end<WordPattern{}>, [&sink](std::string_view word) { sink.word(word); });
 }
 
 constexpr PretokenizerName kNames[] = {{"qwen2"},     {"deepseek-r1-qwen"}, {"kormo"},  {"f2llmv2"},   {"megrez"},

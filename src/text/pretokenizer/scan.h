@@ -1,6 +1,6 @@
 // Building blocks of pre-tokenizer rules: reading characters, runs of a class, and the two ways a regular expression
-// cuts a text. Pointers are into UTF-8; `end` also ends what lookahead can see, so a rule applied to the pieces of
-// another one is given the piece's end. Bytes that are no UTF-8 count as characters of no class.
+// splits a text. Pointers are into UTF-8; lookahead stops at `end`, so a rule applied to a piece gets the piece's end.
+// Invalid UTF-8 bytes are characters without a class.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace zinc {
 struct Char {
   char32_t code;
   uint8_t unicode_class;
-  uint8_t n_bytes;  // 0: there is no character, the text has ended
+  uint8_t n_bytes;  // 0: end of text
 
   bool is(uint8_t mask) const { return (unicode_class & mask) != 0; }
   bool is_newline() const { return n_bytes == 1 && (code == '\n' || code == '\r'); }
@@ -40,7 +40,7 @@ inline Char char_at(const char* at, const char* end) {
 
 inline Char char_after(const char* at, const Char& c, const char* end) { return char_at(at + c.n_bytes, end); }
 
-// The end of the longest run of characters for which member(Char) holds, perhaps `at` itself.
+// The end of the run of characters for which member(Char) holds; may be `at`.
 template <class Member>
 const char* skip(const char* at, const char* end, Member member) {
   while (at < end) {
@@ -60,7 +60,7 @@ inline const char* skip_newlines(const char* at, const char* end) {
   return at;
 }
 
-// The end of 's 't 'm 'd 're 've 'll at `at`, in lower or (any_case) either case; nullptr if there is none.
+// The end of a contraction ('s 't 'm 'd 're 've 'll) at `at`; nullptr if there is none.
 inline const char* contraction_end(const char* at, const char* end, bool any_case) {
   if (end - at < 2 || *at != '\'') return nullptr;
   const auto letter = [=](int i) { return any_case ? static_cast<char>(at[i] | 0x20) : at[i]; };
@@ -73,8 +73,8 @@ inline const char* contraction_end(const char* at, const char* end, bool any_cas
   return found ? at + 3 : nullptr;
 }
 
-// \s+(?!\S)|\s+ : white space gives its last character to the word that follows, unless it is the only one.
-// With `newlines_first`, \s*[\r\n]+ is tried before. REQUIRES: white space at `at`.
+// \s+(?!\S)|\s+ : all white space but the last character, which joins the next word, unless it is the only one.
+// With `newlines_first`, \s*[\r\n]+ is tried first. REQUIRES: white space at `at`.
 inline const char* space_end(const char* at, const char* end, bool newlines_first) {
   const char* last = at;                // where the last character of the run begins
   const char* after_newline = nullptr;  // past the last \r or \n of the run
@@ -88,9 +88,9 @@ inline const char* space_end(const char* at, const char* end, bool newlines_firs
   return next == end || last == at ? next : last;
 }
 
-// Cuts where every character belongs to some match: match_end(at, end) returns past the match that begins at `at`.
+// Emits consecutive matches that cover the text: match_end(at, end) returns the end of the match at `at`.
 template <class MatchEnd, class Emit>
-void cut(std::string_view text, MatchEnd match_end, Emit emit) {
+void for_each_match(std::string_view text, MatchEnd match_end, Emit emit) {
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
@@ -100,8 +100,7 @@ void cut(std::string_view text, MatchEnd match_end, Emit emit) {
   }
 }
 
-// Cuts out the matches and leaves what lies between them in one piece each; match_end returns `at` if none begins
-// there.
+// Emits matches and the text between them ("isolated" in HF tokenizers); match_end returns `at` if there is no match.
 template <class MatchEnd, class Emit>
 void isolate(std::string_view text, MatchEnd match_end, Emit emit) {
   const char* at = text.data();
@@ -123,7 +122,7 @@ void isolate(std::string_view text, MatchEnd match_end, Emit emit) {
   emit_range(gap, end);
 }
 
-// Past the one character at `at` if it is a member, else `at`.
+// The end of the character at `at` if it is a member, else `at`.
 template <class Member>
 const char* one(const char* at, const char* end, Member member) {
   const Char c = char_at(at, end);

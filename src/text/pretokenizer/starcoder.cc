@@ -1,4 +1,4 @@
-// StarCoder, SmolLM, Command R and others: every digit alone, then GPT-2's pattern on what lies between.
+// StarCoder, SmolLM, Command R and others: single digits, then GPT-2's pattern on the text between.
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
 
@@ -11,7 +11,7 @@ const char* number(const char* at, const char* end) {
 
 void split(std::string_view text, WordSink& sink) {
   isolate(text, number, [&sink](std::string_view piece) {
-    cut(piece, gpt2_word_end, [&sink](std::string_view word) { sink.word(word); });
+    for_each_match(piece, gpt2_word_end, [&sink](std::string_view word) { sink.word(word); });
   });
 }
 

@@ -1,4 +1,4 @@
-// Mistral's Tekken (Nemo and later): as GPT-4o, without contractions and with single digits.
+// Mistral Tekken (Nemo and later): as GPT-4o, without contractions, with single digits.
 #include "text/pretokenizer.h"
 #include "text/pretokenizer/words.h"
 
@@ -11,10 +11,10 @@ const char* match_end(const char* at, const char* end) {
 }
 
 void split(std::string_view text, WordSink& sink) {
-  cut(text, match_end, [&sink](std::string_view word) { sink.word(word); });
+  for_each_match(text, match_end, [&sink](std::string_view word) { sink.word(word); });
 }
 
-constexpr PretokenizerName kNames[] = {{.name = "tekken", .whole_words = true, .add_bos = true}};
+constexpr PretokenizerName kNames[] = {{.name = "tekken", .ignore_merges = true, .add_bos = true}};
 
 }  // namespace
 

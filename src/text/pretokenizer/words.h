@@ -1,5 +1,5 @@
-// The three word patterns most rules are made of. Each is one alternation that matches at every position; the functions
-// return past the match that begins at `at`. REQUIRES: at < end.
+// The three word patterns shared by most rules. Each is one alternation that matches at every position; the functions
+// return the end of the match at `at`. REQUIRES: at < end.
 #pragma once
 
 #include "text/pretokenizer/scan.h"
@@ -19,9 +19,9 @@ inline const char* gpt2_word_end(const char* at, const char* end) {
 }
 
 struct WordPattern {
-  uint8_t word = kLetter;    // classes a word is made of
-  int max_digits = 1;        // numbers are cut after so many
-  bool slash_after = false;  // punctuation takes following slashes as well as newlines
+  uint8_t word = kLetter;    // character classes of a word
+  int max_digits = 1;        // per number
+  bool slash_after = false;  // punctuation includes following slashes, not only newlines
 };
 
 // [^\r\n\p{L}\p{N}]? before a word: whether `c` may be that character.
@@ -62,21 +62,21 @@ const char* word_end(const char* at, const char* end) {
   return non_word_end<pattern>(at, end);
 }
 
-// Words that end where a small letter is followed by a capital: [^\r\n\p{L}\p{N}]?U*l+|[^\r\n\p{L}\p{N}]?U+l* , where
-// U is any letter but a-z and l any letter but A-Z: a letter outside ASCII is both. `at` if there is no match.
+// Words that end where an upper-case letter follows a lower-case one: [^\r\n\p{L}\p{N}]?U*l+|[^\r\n\p{L}\p{N}]?U+l* ,
+// where U is any letter but a-z and l any letter but A-Z: a letter outside ASCII is both. `at` if there is no match.
 inline const char* cased_word_end(const char* at, const char* end) {
   const auto is_upper = [](const Char& c) { return c.is(kLetter) && !(c.code >= 'a' && c.code <= 'z'); };
   const auto is_lower = [](const Char& c) { return c.is(kLetter) && !(c.code >= 'A' && c.code <= 'Z'); };
   const Char first = char_at(at, end);
   const char* const from = may_lead_word(first) ? at + first.n_bytes : at;
-  const char* after_both = nullptr;  // past the last letter that is upper and lower
+  const char* after_both = nullptr;  // end of the last letter that is both
   const char* next = from;
   for (Char c = char_at(next, end); is_upper(c); c = char_at(next, end)) {
     next += c.n_bytes;
     if (is_lower(c)) after_both = next;
   }
   if (is_lower(char_at(next, end))) return skip(next, end, is_lower);
-  if (after_both) return after_both;  // U* gives back what l+ needs
+  if (after_both) return after_both;  // U* backtracks for l+
   return next == from ? at : next;
 }
 

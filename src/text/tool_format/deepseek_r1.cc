@@ -1,5 +1,5 @@
-// DeepSeek-R1 and its distillations: a thought that the prompt has opened, and calls as a name and a JSON code block
-// between <｜tool▁call▁begin｜> and <｜tool▁call▁end｜>, the list of them between marks of its own.
+// DeepSeek-R1 and its distillations: reasoning opened by the prompt, and calls as a name and a JSON code block between
+// <｜tool▁call▁begin｜> and <｜tool▁call▁end｜>, all inside list markers.
 #include "text/json_call_reader.h"
 #include "text/marker_search.h"
 #include "text/tagged_parser.h"
@@ -15,65 +15,65 @@ constexpr size_t kMaxNameBytes = 512;
 
 class CodeBlockReader : public CallReader {
  public:
-  void begin(std::string_view, bool) override { expect(At::call_begin, kCallBegin); }
+  void begin(std::string_view, bool) override { expect(State::call_begin, kCallBegin); }
 
   Step push(char c, MessageWriter& writer) override {
-    if (at_ == At::name) return name_byte(c);
-    if (at_ == At::arguments) {
+    if (state_ == State::name) return name_byte(c);
+    if (state_ == State::arguments) {
       const Step step = arguments_.push(c, writer);
-      return step == Step::done ? expect(At::fence_end, kFence) : step;
+      return step == Step::done ? expect(State::fence_end, kFence) : step;
     }
-    const LiteralMatch::Step step = literal_.push(c);
-    if (step == LiteralMatch::Step::more) return Step::more;
-    return step == LiteralMatch::Step::done ? next() : Step::failed;
+    const LiteralMatcher::Step step = literal_.push(c);
+    if (step == LiteralMatcher::Step::more) return Step::more;
+    return step == LiteralMatcher::Step::done ? next() : Step::failed;
   }
 
   bool finish(MessageWriter& writer) override {
-    if (at_ != At::fence_end && at_ != At::call_end && at_ != At::after_call) return false;
-    writer.warn(WarningCode::missing_end, "the output ended before the closing mark of the tool calls");
+    if (state_ != State::fence_end && state_ != State::call_end && state_ != State::after_call) return false;
+    writer.warn(WarningCode::missing_end, "the output ended before the closing marker of the tool calls");
     return true;
   }
 
  private:
-  enum class At : uint8_t { call_begin, type, separator, name, fence, arguments, fence_end, call_end, after_call };
+  enum class State : uint8_t { call_begin, type, separator, name, fence, arguments, fence_end, call_end, after_call };
 
-  Step expect(At at, std::string_view a, std::string_view b = {}) {
-    at_ = at;
+  Step expect(State state, std::string_view a, std::string_view b = {}) {
+    state_ = state;
     literal_.expect(a, b);
     return Step::more;
   }
 
   Step next() {
-    switch (at_) {
-      case At::call_begin:
-        return expect(At::type, "function");
-      case At::type:
+    switch (state_) {
+      case State::call_begin:
+        return expect(State::type, "function");
+      case State::type:
         name_.clear();
-        return expect(At::separator, kSeparator);
-      case At::separator:
-        return expect(At::name, {});
-      case At::fence:
+        return expect(State::separator, kSeparator);
+      case State::separator:
+        return expect(State::name, {});
+      case State::fence:
         arguments_.begin(name_);
-        return expect(At::arguments, {});
-      case At::fence_end:
-        return expect(At::call_end, kCallEnd);
-      case At::call_end:
-        return expect(At::after_call, kListEnd, kCallBegin);
+        return expect(State::arguments, {});
+      case State::fence_end:
+        return expect(State::call_end, kCallEnd);
+      case State::call_end:
+        return expect(State::after_call, kListEnd, kCallBegin);
       default:
         break;
     }
-    return literal_.found() == kListEnd ? Step::done : expect(At::type, "function");
+    return literal_.found() == kListEnd ? Step::done : expect(State::type, "function");
   }
 
   Step name_byte(char c) {
-    if (c == '\n' && !name_.empty()) return expect(At::fence, "```json");
+    if (c == '\n' && !name_.empty()) return expect(State::fence, "```json");
     if (is_json_space(c) || c == '<' || c == '`' || name_.size() >= kMaxNameBytes) return Step::failed;
     name_ += c;
     return Step::more;
   }
 
-  At at_ = At::call_begin;
-  LiteralMatch literal_;
+  State state_ = State::call_begin;
+  LiteralMatcher literal_;
   std::string name_;
   JsonArgumentsReader arguments_;
 };

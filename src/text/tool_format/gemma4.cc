@@ -1,5 +1,5 @@
-// Gemma 4: <|tool_call>call:name{key:<|"|>text<|"|>,n:1}<tool_call|> with bare keys and strings in marks of their own,
-// which is turned into JSON as it comes. The thought is <|channel>thought\n...<channel|>.
+// Gemma 4: <|tool_call>call:name{key:<|"|>text<|"|>,n:1}<tool_call|> with bare keys and strings in special quotes,
+// converted to JSON while streaming. Reasoning is <|channel>thought\n...<channel|>.
 #include <algorithm>
 
 #include "text/json_scanner.h"
@@ -22,42 +22,42 @@ class GemmaCallReader : public CallReader {
   }
 
   Step push(char c, MessageWriter& writer) override {
-    switch (at_) {
-      case At::name:
+    switch (state_) {
+      case State::name:
         return name_byte(c, writer);
-      case At::arguments:
+      case State::arguments:
         return arguments_byte(c, writer);
-      case At::key:
+      case State::key:
         return key_byte(c, writer);
-      case At::text:
+      case State::text:
         return text_byte(c, writer);
       default:
         break;
     }
-    const LiteralMatch::Step step = literal_.push(c);
-    if (step == LiteralMatch::Step::failed) return Step::failed;
-    if (step == LiteralMatch::Step::more) return Step::more;
-    return at_ == At::close ? Step::done : go(At::name);
+    const LiteralMatcher::Step step = literal_.push(c);
+    if (step == LiteralMatcher::Step::failed) return Step::failed;
+    if (step == LiteralMatcher::Step::more) return Step::more;
+    return state_ == State::close ? Step::done : go(State::name);
   }
 
   bool finish(MessageWriter& writer) override {
-    if (at_ != At::close) return false;
+    if (state_ != State::close) return false;
     writer.warn(WarningCode::missing_end, "the output ended before <tool_call|>");
     return true;
   }
 
  private:
-  enum class At : uint8_t { head, name, arguments, key, text, close };
+  enum class State : uint8_t { head, name, arguments, key, text, close };
 
-  Step go(At at) {
-    at_ = at;
+  Step go(State state) {
+    state_ = state;
     return Step::more;
   }
 
   Step name_byte(char c, MessageWriter& writer) {
     if (c == '{' && !name_.empty()) {
       writer.start_call(name_);
-      at_ = At::arguments;
+      state_ = State::arguments;
       return arguments_byte(c, writer);
     }
     if (is_json_space(c) || c == '<' || c == '{' || name_.size() >= kMaxNameBytes) return Step::failed;
@@ -71,7 +71,7 @@ class GemmaCallReader : public CallReader {
     const bool starts_key = scanner_.expects_key() && c != '}' && c != '"' && !is_json_space(c);
     if (starts_key) {
       key_.clear();
-      at_ = At::key;
+      state_ = State::key;
       return key_byte(c, writer);
     }
     const bool in_string = scanner_.in_string();
@@ -83,7 +83,7 @@ class GemmaCallReader : public CallReader {
     if (step == JsonScanner::Step::more) return Step::more;
     if (!writer.end_call()) return Step::failed;
     literal_.expect(kClose);
-    return go(At::close);
+    return go(State::close);
   }
 
   Step quote_byte(char c, MessageWriter& writer) {
@@ -93,7 +93,7 @@ class GemmaCallReader : public CallReader {
     quote_.clear();
     if (scanner_.push('"') == JsonScanner::Step::error) return Step::failed;
     writer.arguments("\"");
-    return go(At::text);
+    return go(State::text);
   }
 
   Step key_byte(char c, MessageWriter& writer) {
@@ -105,7 +105,7 @@ class GemmaCallReader : public CallReader {
         if (scanner_.push(j) == JsonScanner::Step::error) return Step::failed;
       }
       writer.arguments(json);
-      return go(At::arguments);
+      return go(State::arguments);
     }
     const bool is_bracket = std::string_view("{}[],<\"\n").find(c) != std::string_view::npos;
     if (is_bracket || key_.size() >= kMaxNameBytes) return Step::failed;
@@ -119,32 +119,32 @@ class GemmaCallReader : public CallReader {
       held_.clear();
       if (scanner_.push('"') == JsonScanner::Step::error) return Step::failed;
       writer.arguments("\"");
-      return go(At::arguments);
+      return go(State::arguments);
     }
     while (!held_.empty() && !kQuote.starts_with(held_)) {
-      const size_t n_settled = std::min(held_.find('<', 1), held_.size());
+      const size_t n_plain = std::min(held_.find('<', 1), held_.size());
       std::string escaped;
-      append_json_escaped(escaped, std::string_view(held_).substr(0, n_settled));
+      append_json_escaped(escaped, std::string_view(held_).substr(0, n_plain));
       writer.arguments(escaped);
-      held_.erase(0, n_settled);
+      held_.erase(0, n_plain);
     }
     return Step::more;
   }
 
-  At at_ = At::head;
-  LiteralMatch literal_;
-  JsonScanner scanner_;  // of the JSON written so far; the inside of marked strings is left out
+  State state_ = State::head;
+  LiteralMatcher literal_;
+  JsonScanner scanner_;  // over the JSON emitted so far, without the inside of quoted strings
   std::string name_, key_;
-  std::string quote_;  // the part of an opening <|"|> that has come
-  std::string held_;   // may still be a closing <|"|>
+  std::string quote_;  // partial opening <|"|>
+  std::string held_;   // possible closing <|"|>
 };
 
 std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {
   TaggedSyntax syntax{.thinking = kThinking,
-                      .think_anywhere = true,
+                      .reasoning_anywhere = true,
                       .call_open = {kOpen},
                       .call_close = kClose,
-                      // The model at times writes an end of thought too many, and asks for the result of its call.
+                      // The model sometimes repeats the end of reasoning, or starts the result of its call.
                       .dropped = {kThinking.close, "<|tool_response>"}};
   return std::make_unique<TaggedParser>(std::move(syntax), context, std::make_unique<GemmaCallReader>());
 }

@@ -1,5 +1,5 @@
 // gpt-oss (harmony): messages <|start|>role<|channel|>name<|message|>body<|end|>. The prompt ends after the first role.
-// analysis is the thought, commentary and final are content, a body with the recipient functions.NAME is a call.
+// analysis is reasoning, commentary and final are content, a body with the recipient functions.NAME is a call.
 #include <algorithm>
 #include <optional>
 
@@ -26,18 +26,18 @@ bool is_any(std::string_view word, std::initializer_list<std::string_view> words
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Reads the words between <|start|> and <|message|>. nullopt: something in there is not known.
+// Parses the words between <|start|> and <|message|>. nullopt: unknown word.
 std::optional<Header> read_header(std::string_view text) {
   Header header{};
   while (!text.empty()) {
     const std::string_view markers[] = {kStart, kChannel, kConstrain};
-    const MarkerHit hit = marker_at_start(text, markers);
+    const MarkerMatch hit = marker_at_start(text, markers);
     if (is_json_space(text[0]) || !hit.marker.empty()) {
       text.remove_prefix(hit.marker.empty() ? 1 : hit.marker.size());
       continue;
     }
     const std::string_view word = text.substr(0, std::min(text.find_first_of("< \n\r\t"), text.size()));
-    if (word.empty()) return std::nullopt;  // '<' that opens nothing known
+    if (word.empty()) return std::nullopt;  // unknown marker
     text.remove_prefix(word.size());
     if (is_any(word, {"analysis", "commentary", "final"})) {
       header.channel = word;
@@ -73,7 +73,7 @@ class HarmonyParser : public OutputParser {
       raw_ = pending_;
       fail();
     } else {
-      if (!pending_.empty()) writer_.content(gap_);
+      if (!pending_.empty()) writer_.content(whitespace_);
       writer_.content(pending_);
     }
     pending_.clear();
@@ -97,14 +97,14 @@ class HarmonyParser : public OutputParser {
     }
   }
 
-  // Between messages: white space and superfluous ends mean nothing, anything but a header is text gone astray.
+  // Between messages: white space and extra end markers are ignored; other text has no channel.
   bool between(std::string_view& rest) {
     const size_t n_space = std::min(rest.find_first_not_of(" \n\r\t"), rest.size());
-    gap_ += rest.substr(0, n_space);
+    whitespace_ += rest.substr(0, n_space);
     rest.remove_prefix(n_space);
     if (rest.empty()) return false;
-    const MarkerHit end = marker_at_start(rest, kStrayEnds);
-    const MarkerHit start = marker_at_start(rest, kHeaderStarts);
+    const MarkerMatch end = marker_at_start(rest, kStrayEnds);
+    const MarkerMatch start = marker_at_start(rest, kHeaderStarts);
     if (start.before == 0 && !start.marker.empty()) {
       state_ = State::header;
       return true;
@@ -115,15 +115,15 @@ class HarmonyParser : public OutputParser {
     }
     if (start.before == 0 || end.before == 0) return false;
     writer_.warn(WarningCode::no_channel, "the model wrote text outside of any channel; it is in the content");
-    writer_.content(gap_);
-    gap_.clear();
+    writer_.content(whitespace_);
+    whitespace_.clear();
     state_ = State::stray;
     return true;
   }
 
   bool stray(std::string_view& rest) {
     constexpr std::string_view kMarkers[] = {kStart, kChannel, kEnd, kReturn, kCall};
-    const MarkerHit hit = find_marker(rest, kMarkers);
+    const MarkerMatch hit = find_marker(rest, kMarkers);
     writer_.content(rest.substr(0, hit.before));
     rest.remove_prefix(hit.before);
     if (hit.marker.empty()) return false;
@@ -145,7 +145,7 @@ class HarmonyParser : public OutputParser {
 
   bool begin_body(const Header& header) {
     if (header.recipient.empty()) {
-      gap_.clear();
+      whitespace_.clear();
       state_ = header.channel == "analysis" ? State::reasoning : State::content;
       return true;
     }
@@ -154,15 +154,15 @@ class HarmonyParser : public OutputParser {
     const bool is_function = name.starts_with(kFunctions);
     if (is_function) name.remove_prefix(kFunctions.size());
     if (name.empty() || writer_.tools().empty()) return false;
-    if (!is_function && !writer_.tools().offers(name)) return false;
+    if (!is_function && !writer_.tools().has_function(name)) return false;
     arguments_.begin(name);
     state_ = State::call;
     return true;
   }
 
-  // A body of text: content, thought, or what is left of a malformed message. <|start|> belongs to the next one.
+  // A text body: content, reasoning, or the rest of a malformed message. <|start|> belongs to the next message.
   bool body(std::string_view& rest) {
-    const MarkerHit hit = find_marker(rest, kBodyEnds);
+    const MarkerMatch hit = find_marker(rest, kBodyEnds);
     const bool is_end = !hit.marker.empty() && hit.marker != kStart;
     const size_t n_end = is_end ? hit.marker.size() : 0;
     if (state_ == State::reasoning) {
@@ -186,7 +186,7 @@ class HarmonyParser : public OutputParser {
       raw_ += rest[0];
       rest.remove_prefix(1);
       if (step != CallReader::Step::done) continue;
-      gap_.clear();
+      whitespace_.clear();
       state_ = State::between;
       return true;
     }
@@ -195,19 +195,19 @@ class HarmonyParser : public OutputParser {
 
   void fail() {
     writer_.fail_call();
-    writer_.warn(WarningCode::malformed_call, "a message could not be read; its text is in the content");
-    writer_.content(gap_);
+    writer_.warn(WarningCode::malformed_call, "a message is malformed; its text is in the content");
+    writer_.content(whitespace_);
     writer_.content(raw_);
-    gap_.clear();
+    whitespace_.clear();
     raw_.clear();
     state_ = State::malformed;
   }
 
   MessageWriter& writer_;
   State state_;
-  std::string pending_;  // may still become a marker, or the header as far as it has come
-  std::string gap_;      // white space in front of the message
-  std::string raw_;      // text of the message while it may still turn out malformed
+  std::string pending_;     // possible marker, or the incomplete header
+  std::string whitespace_;  // before the message
+  std::string raw_;         // text of the message, in case it is malformed
   JsonArgumentsReader arguments_;
 };
 

@@ -1,6 +1,6 @@
 // Llama 3.1 to 3.3: a bare JSON object {"name": ..., "parameters": {...}}, also after text, after <|python_tag|>, and
-// several with ';' between. Any other object, and built-in calls in Python syntax, stay text: a JSON answer looks
-// alike.
+// several with ';' between. Other objects and built-in calls in Python syntax stay text, since a JSON answer looks
+// the same.
 #include <utility>
 
 #include "text/json_call_reader.h"
@@ -16,8 +16,8 @@ constexpr std::string_view kPythonTag = "<|python_tag|>";
 class BareJsonReader : public CallReader {
  public:
   void begin(std::string_view marker, bool at_boundary) override {
-    // Inside running text only the name of an offered function tells a call from an example.
-    object_.begin({.strict = true, .offered_only = !at_boundary});
+    // Inside running text only a known function name distinguishes a call from an example.
+    object_.begin({.strict = true, .known_only = !at_boundary});
     brace_pending_ = marker == "{";
   }
 
@@ -32,11 +32,11 @@ class BareJsonReader : public CallReader {
     return true;
   }
 
-  bool is_certain() const override { return object_.was_announced(); }
+  bool is_certain() const override { return object_.was_started(); }
 
  private:
   JsonCallReader object_;
-  bool brace_pending_ = false;  // the marker is itself the first byte of the object
+  bool brace_pending_ = false;  // the marker is the first byte of the object
 };
 
 std::unique_ptr<OutputParser> make_parser(const ParserContext& context) {

@@ -10,38 +10,38 @@ namespace {
 class JsonListReader : public CallReader {
  public:
   void begin(std::string_view, bool) override {
-    at_ = At::open;
+    state_ = State::open;
     object_.begin({});
   }
 
   Step push(char c, MessageWriter& writer) override {
-    if (at_ == At::element) {
+    if (state_ == State::element) {
       const Step step = object_.push(c, writer);
-      if (step == Step::done) return go(At::between);
+      if (step == Step::done) return go(State::between);
       return step;
     }
     if (is_json_space(c)) return Step::more;
-    if (at_ == At::open) return c == '[' ? go(At::element) : Step::failed;
+    if (state_ == State::open) return c == '[' ? go(State::element) : Step::failed;
     if (c == ']') return Step::done;
     if (c != ',') return Step::failed;
     object_.begin({});
-    return go(At::element);
+    return go(State::element);
   }
 
   bool finish(MessageWriter& writer) override {
-    if (at_ != At::between && !object_.may_end()) return false;
+    if (state_ != State::between && !object_.may_end()) return false;
     writer.warn(WarningCode::missing_end, "the list of tool calls was not closed");
     return true;
   }
 
  private:
-  enum class At : uint8_t { open, element, between };
-  Step go(At at) {
-    at_ = at;
+  enum class State : uint8_t { open, element, between };
+  Step go(State state) {
+    state_ = state;
     return Step::more;
   }
 
-  At at_ = At::open;
+  State state_ = State::open;
   JsonCallReader object_;
 };
 

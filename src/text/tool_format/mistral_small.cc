@@ -8,7 +8,7 @@ namespace zinc {
 namespace {
 
 constexpr std::string_view kCallId = "[CALL_ID]", kArguments = "[ARGS]";
-constexpr size_t kMaxHeadBytes = 512;  // of name and id together
+constexpr size_t kMaxHeadBytes = 512;  // name and id
 
 class NameArgumentsReader : public CallReader {
  public:

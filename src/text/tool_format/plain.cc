@@ -1,4 +1,4 @@
-// No tool calls; a thought in <think> tags is recognised, as many fine-tunes write one.
+// No tool calls; reasoning in <think> tags is recognized, as many fine-tunes write it.
 #include "text/tagged_parser.h"
 #include "text/tool_format.h"
 

@@ -1,4 +1,4 @@
-// Qwen3, Qwen2.5, Hermes: <tool_call>\n{"name": ..., "arguments": {...}}\n</tool_call>, after a thought in <think>.
+// Qwen3, Qwen2.5, Hermes: <tool_call>\n{"name": ..., "arguments": {...}}\n</tool_call>, after reasoning in <think>.
 #include "text/json_call_reader.h"
 #include "text/marker_search.h"
 #include "text/tagged_parser.h"
@@ -23,13 +23,13 @@ class TaggedJsonReader : public CallReader {
       if (step == Step::more) return step;
       in_object_ = false;
       if (step == Step::done) return Step::more;
-      // A forgotten outer brace: the call itself is whole.
+      // The outer brace is missing, but the call is complete.
       if (c != '<' || !object_.may_end()) return Step::failed;
       writer.warn(WarningCode::missing_end, "the JSON object of a tool call was not closed");
     }
-    const LiteralMatch::Step step = close_.push(c);
-    if (step == LiteralMatch::Step::more) return Step::more;
-    return step == LiteralMatch::Step::done ? Step::done : Step::failed;
+    const LiteralMatcher::Step step = close_.push(c);
+    if (step == LiteralMatcher::Step::more) return Step::more;
+    return step == LiteralMatcher::Step::done ? Step::done : Step::failed;
   }
 
   bool finish(MessageWriter& writer) override {
@@ -40,7 +40,7 @@ class TaggedJsonReader : public CallReader {
 
  private:
   JsonCallReader object_;
-  LiteralMatch close_;
+  LiteralMatcher close_;
   bool in_object_ = true;
 };
 

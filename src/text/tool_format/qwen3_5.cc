@@ -1,4 +1,4 @@
-// Qwen3.5: calls as Qwen3-Coder writes them, after a thought that the prompt has already opened.
+// Qwen3.5: calls as Qwen3-Coder writes them, after reasoning opened by the prompt.
 #include "text/tool_format.h"
 #include "text/xml_call_reader.h"
 

@@ -1,5 +1,5 @@
 // Qwen3-Coder: <tool_call>\n<function=name>\n<parameter=key>\nvalue\n</parameter>\n</function>\n</tool_call>; no
-// thought.
+// reasoning.
 #include "text/tool_format.h"
 #include "text/xml_call_reader.h"
 

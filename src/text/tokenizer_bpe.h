@@ -1,5 +1,5 @@
-// Merging: a word begins as symbols (bytes or characters); the pair of neighbours with the lowest rank becomes one
-// symbol, leftmost first, until no pair merges. O(n log n), with a faster way for short words. One Workspace per call.
+// BPE merging: a word starts as symbols (bytes or characters); the adjacent pair with the lowest rank is merged,
+// leftmost first, until no pair merges. O(n log n), with a faster path for short words. One Workspace per call.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace zinc {
 
 struct Symbol {
   uint32_t begin, n_bytes;  // in the word
-  int32_t id;               // Vocabulary::kNone: bytes that no token begins with
+  int32_t id;               // Vocabulary::kNone: no such symbol
 };
 
 struct Merge {
@@ -26,13 +26,13 @@ struct Merge {
   int32_t symbol = Vocabulary::kNone;
 };
 
-// The words of this call and their tokens, so that a frequent word is merged once. Direct-mapped: a newer word of the
-// same slot displaces the older.
+// Caches the tokens of words within one call, so that a frequent word is merged once. Direct-mapped: a new word evicts
+// the old one of its slot.
 class WordCache {
  public:
   explicit WordCache(size_t text_bytes);
 
-  // Appends the tokens of `word` and returns true, if they are known.
+  // On a hit appends the tokens of `word` and returns true.
   bool append(std::string_view word, uint64_t hash, std::vector<TokenId>& out) const {
     if (slots_.empty() || word.size() > kMaxWord) return false;
     const Slot& slot = slots_[hash & (slots_.size() - 1)];
@@ -52,33 +52,33 @@ class WordCache {
   std::vector<Slot> slots_;
 };
 
-// What encoding one text needs beside the tables.
+// Scratch memory for encoding one text.
 class Workspace {
  public:
   explicit Workspace(size_t text_bytes) : cache(text_bytes) {}
 
   WordCache cache;
   std::vector<Symbol> symbols;
-  std::string text;  // a changed copy of a piece of text, where one is needed
+  std::string text;  // a normalized copy of the text, if needed
 
-  // A pair that could merge when it was queued.
+  // A queued merge; may be stale.
   struct Candidate {
     uint32_t rank, left;
     int32_t symbol;
-    uint32_t n_bytes;  // of both together: a pair of another length is no longer the pair that was queued
+    uint32_t n_bytes;  // of both symbols; a different length means the entry is stale
     bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : left > other.left; }
   };
   std::vector<Candidate> queue;
   std::vector<uint32_t> previous, next;
 };
 
-// Up to so many symbols the best pair is searched for, not kept in a queue: measured with bench/tokenizer_bench.cc.
+// Up to this many symbols a linear search beats the priority queue (bench/tokenizer_bench.cc).
 constexpr size_t kShortWord = 32;
 
-// find(left, right) returns the Merge of two neighbours, or one that never happens.
+// find(left, right) returns the merge of two adjacent symbols; rank kNever: none.
 template <class Find>
 void merge_short(std::vector<Symbol>& symbols, Find find) {
-  std::array<Merge, kShortWord> merges;  // merges[i] is of symbols i and i + 1
+  std::array<Merge, kShortWord> merges;  // merges[i]: of symbols i and i + 1
   size_t n = symbols.size();
   for (size_t i = 0; i + 1 < n; ++i) merges[i] = find(symbols[i], symbols[i + 1]);
   while (n > 1) {
@@ -100,23 +100,23 @@ void merge_short(std::vector<Symbol>& symbols, Find find) {
 template <class Find>
 class LongMerger {
  public:
-  LongMerger(Workspace& space, Find find) : space_(space), symbols_(space.symbols), find_(find) {}
+  LongMerger(Workspace& workspace, Find find) : workspace_(workspace), symbols_(workspace.symbols), find_(find) {}
 
   void run() {
     const auto n = static_cast<uint32_t>(symbols_.size());
-    space_.queue.clear();
-    space_.previous.resize(n);
-    space_.next.resize(n);
+    workspace_.queue.clear();
+    workspace_.previous.resize(n);
+    workspace_.next.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
-      space_.previous[i] = i == 0 ? kEnd : i - 1;
-      space_.next[i] = i + 1 == n ? kEnd : i + 1;
+      workspace_.previous[i] = i == 0 ? kEnd : i - 1;
+      workspace_.next[i] = i + 1 == n ? kEnd : i + 1;
     }
     for (uint32_t i = 0; i + 1 < n; ++i) add(i, i + 1);
-    std::make_heap(space_.queue.begin(), space_.queue.end(), std::greater<>());
-    while (!space_.queue.empty()) {
-      std::pop_heap(space_.queue.begin(), space_.queue.end(), std::greater<>());
-      const Workspace::Candidate best = space_.queue.back();
-      space_.queue.pop_back();
+    std::make_heap(workspace_.queue.begin(), workspace_.queue.end(), std::greater<>());
+    while (!workspace_.queue.empty()) {
+      std::pop_heap(workspace_.queue.begin(), workspace_.queue.end(), std::greater<>());
+      const Workspace::Candidate best = workspace_.queue.back();
+      workspace_.queue.pop_back();
       if (is_current(best)) merge(best);
     }
     std::erase_if(symbols_, [](const Symbol& symbol) { return symbol.n_bytes == 0; });
@@ -128,44 +128,44 @@ class LongMerger {
   bool add(uint32_t left, uint32_t right) {
     const Merge merge = find_(symbols_[left], symbols_[right]);
     if (merge.rank == Merge::kNever) return false;
-    space_.queue.push_back({merge.rank, left, merge.symbol, symbols_[left].n_bytes + symbols_[right].n_bytes});
+    workspace_.queue.push_back({merge.rank, left, merge.symbol, symbols_[left].n_bytes + symbols_[right].n_bytes});
     return true;
   }
   void push(uint32_t left, uint32_t right) {
     if (left == kEnd || right == kEnd || !add(left, right)) return;
-    std::push_heap(space_.queue.begin(), space_.queue.end(), std::greater<>());
+    std::push_heap(workspace_.queue.begin(), workspace_.queue.end(), std::greater<>());
   }
 
-  // A symbol that was merged into its left neighbour has no bytes; one that grew makes the pair longer.
+  // Not stale: a merged-away symbol has no bytes, a grown one changes the length of the pair.
   bool is_current(const Workspace::Candidate& pair) const {
-    const uint32_t right = space_.next[pair.left];
+    const uint32_t right = workspace_.next[pair.left];
     return symbols_[pair.left].n_bytes != 0 && right != kEnd &&
            symbols_[pair.left].n_bytes + symbols_[right].n_bytes == pair.n_bytes;
   }
 
   void merge(const Workspace::Candidate& pair) {
-    const uint32_t right = space_.next[pair.left], after = space_.next[right];
+    const uint32_t right = workspace_.next[pair.left], after = workspace_.next[right];
     symbols_[pair.left].id = pair.symbol;
     symbols_[pair.left].n_bytes = pair.n_bytes;
     symbols_[right].n_bytes = 0;
-    space_.next[pair.left] = after;
-    if (after != kEnd) space_.previous[after] = pair.left;
-    push(space_.previous[pair.left], pair.left);
+    workspace_.next[pair.left] = after;
+    if (after != kEnd) workspace_.previous[after] = pair.left;
+    push(workspace_.previous[pair.left], pair.left);
     push(pair.left, after);
   }
 
-  Workspace& space_;
+  Workspace& workspace_;
   std::vector<Symbol>& symbols_;
   Find find_;
 };
 
-// Merges space.symbols in place.
+// Merges workspace.symbols in place.
 template <class Find>
-void merge_symbols(Workspace& space, Find find) {
-  if (space.symbols.size() <= kShortWord) {
-    merge_short(space.symbols, find);
+void merge_symbols(Workspace& workspace, Find find) {
+  if (workspace.symbols.size() <= kShortWord) {
+    merge_short(workspace.symbols, find);
   } else {
-    LongMerger<Find>(space, find).run();
+    LongMerger<Find>(workspace, find).run();
   }
 }
 

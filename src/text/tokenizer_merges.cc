@@ -1,4 +1,4 @@
-#include "text/tokenizer_pairs.h"
+#include "text/tokenizer_merges.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,8 +7,8 @@
 namespace zinc {
 namespace {
 
-// One line of the merge list on its way into the table. Half a million lines are looked up in tables that no processor
-// cache holds, so they go through in batches: each step asks for the memory of the next one.
+// One merge being loaded. Half a million merges are looked up in tables larger than the CPU caches, so they are
+// processed in batches with prefetching.
 struct Line {
   std::string text;  // both pieces
   size_t n_left;
@@ -21,20 +21,20 @@ struct Line {
 };
 constexpr size_t kBatch = 64;
 
-// False if no text is spelled so.
-bool read_line(Spelling spelling, std::string_view text, Line& line) {
-  const size_t space = text.find(' ', 1);  // a piece may itself begin with a space
+// False if the line is malformed.
+bool read_line(TokenTextFormat text_format, std::string_view text, Line& line) {
+  const size_t space = text.find(' ', 1);  // a piece may start with a space
   if (space == std::string_view::npos) return false;
   line.text.clear();
-  const bool left_exact = unspell(spelling, text.substr(0, space), line.text);
+  const bool left_exact = decode_token_text(text_format, text.substr(0, space), line.text);
   line.n_left = line.text.size();
-  const bool right_exact = unspell(spelling, text.substr(space + 1), line.text);
+  const bool right_exact = decode_token_text(text_format, text.substr(space + 1), line.text);
   line.left_hash = hash_bytes(line.left_text());
   line.right_hash = hash_bytes(line.right_text());
   return left_exact && right_exact && line.n_left > 0 && line.n_left < line.text.size();
 }
 
-// The symbol of the merged text. Most lists name the merged tokens in order, so a guess saves a search.
+// The symbol of the merged text. Most files list merges in token order, so guessing the next id saves a lookup.
 int32_t merged_symbol(const std::string& text, int32_t previous, Vocabulary& vocab) {
   for (const int32_t guess : {previous, previous + 1}) {
     if (vocab.is_token(guess) && vocab.bytes(guess) == text && vocab.type(guess) == TokenType::normal) return guess;
@@ -44,7 +44,7 @@ int32_t merged_symbol(const std::string& text, int32_t previous, Vocabulary& voc
 
 }  // namespace
 
-Result<MergeTable> MergeTable::load(const GgufFile& file, Spelling spelling, Vocabulary& vocab) {
+Result<MergeTable> MergeTable::load(const GgufFile& file, TokenTextFormat text_format, Vocabulary& vocab) {
   ZINC_TRY(texts, file.get<std::vector<std::string_view>>("tokenizer.ggml.merges"));
   MergeTable table;
   table.slots_.resize(std::bit_ceil(texts.size() + texts.size() / 2 + 2));
@@ -54,7 +54,7 @@ Result<MergeTable> MergeTable::load(const GgufFile& file, Spelling spelling, Voc
     size_t n_lines = 0;
     for (; next < texts.size() && n_lines < kBatch; ++next) {
       Line& line = lines[n_lines];
-      if (!read_line(spelling, texts[next], line)) continue;
+      if (!read_line(text_format, texts[next], line)) continue;
       line.rank = static_cast<uint32_t>(next);
       vocab.prefetch(line.left_hash);
       vocab.prefetch(line.right_hash);
@@ -68,7 +68,7 @@ Result<MergeTable> MergeTable::load(const GgufFile& file, Spelling spelling, Voc
     for (size_t i = 0; i < n_lines; ++i) {
       merged = merged_symbol(lines[i].text, merged, vocab);
       if (std::min({lines[i].left, lines[i].right, merged}) < 0) {
-        return fail(ErrorCode::unsupported, "{}: tokenizer.ggml.merges has over 4 GiB of text", file.name());
+        return fail(ErrorCode::unsupported, "{}: tokenizer.ggml.merges exceeds the limit of 4 GiB", file.name());
       }
       table.add(lines[i].left, lines[i].right, {lines[i].rank, merged});
     }

@@ -1,4 +1,4 @@
-#include "text/tokenizer_roles.h"
+#include "text/tokenizer_special_ids.h"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 namespace zinc {
 namespace {
 
-// Texts that end a turn or a text in some family, wherever they occur.
-constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",
+// Token texts that end a turn or a text in some model family.
+constexpr std::string_view kEogTexts[] = {"<|eot_id|>",    "<|im_end|>",
                                           "<|end|>",       "<|return|>",
                                           "<|call|>",      "<|flush|>",
                                           "<|calls|>",     "<eos>",
@@ -21,13 +21,13 @@ constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",
                                           "<turn|>",       "<|tool_response>",
                                           "[e~[",          "<｜end▁of▁sentence｜>"};
 
-// Marks of code completion; a generation that writes one of the first three kinds has left its file.
-struct FillRole {
-  std::string_view key;  // of the token's id; empty: the role is known by text only
-  bool is_end;
+// Fill-in-the-middle tokens. The first three also end a generation: the model has started another file.
+struct FimRole {
+  std::string_view key;  // GGUF key of the token id
+  bool is_eog;
   std::array<std::string_view, 8> texts;
 };
-constexpr FillRole kFillRoles[] = {
+constexpr FimRole kFimRoles[] = {
     {"tokenizer.ggml.fim_pad_token_id", true, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
     {"tokenizer.ggml.fim_rep_token_id", true, {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
     {"tokenizer.ggml.fim_sep_token_id", true, {"<|file_sep|>"}},
@@ -45,16 +45,16 @@ constexpr FillRole kFillRoles[] = {
       "<|middle|>"}},
 };
 
-// gpt-oss writes its channels with these; its output cannot be read without them.
-constexpr std::string_view kOpenControlTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
+// gpt-oss channel markers; its output cannot be parsed without them.
+constexpr std::string_view kVisibleControlTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
-// The ids of the texts this file cares about; nothing else is looked up.
+// Ids of the texts listed above.
 class NamedTokens {
  public:
   explicit NamedTokens(const std::vector<std::string_view>& texts) {
-    for (const std::string_view text : kEndTexts) ids_.emplace(text, -1);
-    for (const std::string_view text : kOpenControlTexts) ids_.emplace(text, -1);
-    for (const FillRole& role : kFillRoles) {
+    for (const std::string_view text : kEogTexts) ids_.emplace(text, -1);
+    for (const std::string_view text : kVisibleControlTexts) ids_.emplace(text, -1);
+    for (const FimRole& role : kFimRoles) {
       for (const std::string_view text : role.texts) ids_.emplace(text, -1);
     }
     size_t longest = 0;
@@ -70,7 +70,7 @@ class NamedTokens {
     }
   }
 
-  TokenId find(std::string_view text) const {  // -1: the vocabulary has none
+  TokenId find(std::string_view text) const {  // -1: not in the vocabulary
     const auto found = ids_.find(text);
     return text.empty() || found == ids_.end() ? -1 : found->second;
   }
@@ -79,35 +79,35 @@ class NamedTokens {
   std::unordered_map<std::string_view, TokenId> ids_;
 };
 
-class RoleReader {
+class SpecialTokenReader {
  public:
-  RoleReader(const GgufFile& file, const std::vector<std::string_view>& texts, std::vector<TokenType>& types)
+  SpecialTokenReader(const GgufFile& file, const std::vector<std::string_view>& texts, std::vector<TokenType>& types)
       : file_(file), named_(texts), types_(types) {}
 
-  TokenRoles read(const RoleDefaults& defaults) {
-    TokenRoles roles;
-    roles.bos = id("tokenizer.ggml.bos_token_id", defaults.bos);
-    roles.eos = id("tokenizer.ggml.eos_token_id", defaults.eos);
-    roles.unknown = id("tokenizer.ggml.unknown_token_id", defaults.unknown);
+  SpecialTokenIds read(const SpecialTokenDefaults& defaults) {
+    SpecialTokenIds special_ids;
+    special_ids.bos = id("tokenizer.ggml.bos_token_id", defaults.bos);
+    special_ids.eos = id("tokenizer.ggml.eos_token_id", defaults.eos);
+    special_ids.unknown = id("tokenizer.ggml.unknown_token_id", defaults.unknown);
     const bool add_bos = file_.get_or("tokenizer.ggml.add_bos_token", defaults.add_bos) || defaults.force_bos;
-    roles.add_bos = add_bos && roles.bos;
-    roles.add_eos = file_.get_or("tokenizer.ggml.add_eos_token", false) && roles.eos;
-    collect_fill_marks();
-    for (const std::string_view text : kEndTexts) {
-      if (const TokenId token = named_.find(text); token >= 0) add_control_end(token);
+    special_ids.add_bos = add_bos && special_ids.bos;
+    special_ids.add_eos = file_.get_or("tokenizer.ggml.add_eos_token", false) && special_ids.eos;
+    collect_fim_tokens();
+    for (const std::string_view text : kEogTexts) {
+      if (const TokenId token = named_.find(text); token >= 0) add_control_eog(token);
     }
-    for (const std::string_view text : kOpenControlTexts) set_type(named_.find(text), TokenType::open_control);
-    add_end(roles.eos);
-    add_end(id("tokenizer.ggml.eot_token_id", std::nullopt));
-    add_end(id("tokenizer.ggml.eom_token_id", std::nullopt));
+    for (const std::string_view text : kVisibleControlTexts) set_type(named_.find(text), TokenType::visible_control);
+    add_eog(special_ids.eos);
+    add_eog(id("tokenizer.ggml.eot_token_id", std::nullopt));
+    add_eog(id("tokenizer.ggml.eom_token_id", std::nullopt));
     apply_exceptions();
-    std::sort(ends_.begin(), ends_.end());
-    roles.ends = ends_;
-    return roles;
+    std::sort(eog_ids_.begin(), eog_ids_.end());
+    special_ids.eog_ids = eog_ids_;
+    return special_ids;
   }
 
  private:
-  // The id under `key`; `fallback` if it is absent. Ids outside the vocabulary do not count.
+  // The id under `key`, or `fallback` if the key is absent; nullopt if outside the vocabulary.
   std::optional<TokenId> id(std::string_view key, std::optional<TokenId> fallback) const {
     const int64_t value = file_.get_or(key, fallback ? int64_t{*fallback} : int64_t{-1});
     if (value < 0 || value >= static_cast<int64_t>(types_.size())) return std::nullopt;
@@ -117,39 +117,39 @@ class RoleReader {
   void set_type(TokenId token, TokenType type) {
     if (token >= 0) types_[static_cast<size_t>(token)] = type;
   }
-  void add_end(std::optional<TokenId> token) {
-    if (token && std::find(ends_.begin(), ends_.end(), *token) == ends_.end()) ends_.push_back(*token);
+  void add_eog(std::optional<TokenId> token) {
+    if (token && std::find(eog_ids_.begin(), eog_ids_.end(), *token) == eog_ids_.end()) eog_ids_.push_back(*token);
   }
-  void add_control_end(TokenId token) {
+  void add_control_eog(TokenId token) {
     set_type(token, TokenType::control);
-    add_end(token);
+    add_eog(token);
   }
-  void remove_end(std::string_view text) { std::erase(ends_, named_.find(text)); }
-  bool ends_at(std::string_view text) const {
-    return std::find(ends_.begin(), ends_.end(), named_.find(text)) != ends_.end();
+  void remove_eog(std::string_view text) { std::erase(eog_ids_, named_.find(text)); }
+  bool is_eog_text(std::string_view text) const {
+    return std::find(eog_ids_.begin(), eog_ids_.end(), named_.find(text)) != eog_ids_.end();
   }
 
-  void collect_fill_marks() {
-    for (const FillRole& role : kFillRoles) {
+  void collect_fim_tokens() {
+    for (const FimRole& role : kFimRoles) {
       std::optional<TokenId> token = id(role.key, std::nullopt);
       for (const std::string_view text : role.texts) {
         const TokenId named = named_.find(text);
         set_type(named, TokenType::control);
         if (!token && named >= 0) token = named;
       }
-      if (role.is_end) add_end(token);
+      if (role.is_eog) add_eog(token);
     }
   }
 
-  // Where a family gives an end text another meaning.
+  // Families that use an end text with another meaning.
   void apply_exceptions() {
-    const bool has_calls = ends_at("<|call|>") || ends_at("<|calls|>");
-    if (has_calls && (ends_at("<|return|>") || ends_at("<|flush|>")) && ends_at("<|end|>")) {
-      remove_end("<|end|>");  // it ends a message, and another may follow
-      set_type(named_.find("<|end|>"), TokenType::open_control);
+    const bool has_calls = is_eog_text("<|call|>") || is_eog_text("<|calls|>");
+    if (has_calls && (is_eog_text("<|return|>") || is_eog_text("<|flush|>")) && is_eog_text("<|end|>")) {
+      remove_eog("<|end|>");  // ends a message; another may follow
+      set_type(named_.find("<|end|>"), TokenType::visible_control);
     }
-    if (ends_at("<|tool_response>") && ends_at("</s>")) {
-      remove_end("</s>");  // Gemma 4: an HTML tag
+    if (is_eog_text("<|tool_response>") && is_eog_text("</s>")) {
+      remove_eog("</s>");  // Gemma 4: an HTML tag
       set_type(named_.find("</s>"), TokenType::normal);
     }
   }
@@ -157,14 +157,14 @@ class RoleReader {
   const GgufFile& file_;
   NamedTokens named_;
   std::vector<TokenType>& types_;
-  std::vector<TokenId> ends_;
+  std::vector<TokenId> eog_ids_;
 };
 
 }  // namespace
 
-TokenRoles read_roles(const GgufFile& file, const RoleDefaults& defaults, const std::vector<std::string_view>& texts,
-                      std::vector<TokenType>& types) {
-  return RoleReader(file, texts, types).read(defaults);
+SpecialTokenIds read_special_tokens(const GgufFile& file, const SpecialTokenDefaults& defaults,
+                                    const std::vector<std::string_view>& texts, std::vector<TokenType>& types) {
+  return SpecialTokenReader(file, texts, types).read(defaults);
 }
 
 }  // namespace zinc

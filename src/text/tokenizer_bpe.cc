@@ -1,13 +1,13 @@
-#include "text/tokenizer_merge.h"
+#include "text/tokenizer_bpe.h"
 
 #include <bit>
 
 namespace zinc {
 namespace {
 
-constexpr size_t kMinCachedText = 1024;  // below, few words come twice
+constexpr size_t kMinCachedText = 1024;  // below that, few words repeat
 constexpr size_t kBytesPerSlot = 16;
-constexpr size_t kMaxSlots = 16384;  // 1 MiB: more would not stay in the cache of the processor
+constexpr size_t kMaxSlots = 16384;  // 1 MiB: more would not fit the CPU cache
 
 }  // namespace
 

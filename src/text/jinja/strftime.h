@@ -10,6 +10,6 @@ namespace zinc::jinja {
 using LocalTime = std::chrono::local_seconds;
 constexpr size_t kMaxTimeFormatBytes = 1000;
 
-std::string format_time(LocalTime time, std::string_view format);
+std::string strftime(LocalTime time, std::string_view format);
 
 }  // namespace zinc::jinja

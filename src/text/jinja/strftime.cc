@@ -1,4 +1,4 @@
-#include "text/jinja/clock.h"
+#include "text/jinja/strftime.h"
 
 #include <fmt/core.h>
 
@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 12> kMonths = {"January",   "February", "
                                                       "September", "October",  "November", "December"};
 
 struct Fields {
-  int year, year_of_century, month, day, hour, hour_of_half, minute, second;
+  int year, year_of_century, month, day, hour, hour12, minute, second;
   int weekday, iso_weekday;  // Sunday is 0, or 7
   int day_of_year, week_from_sunday, week_from_monday;
 };
@@ -31,7 +31,7 @@ Fields split(LocalTime time) {
   f.month = static_cast<int>(static_cast<unsigned>(date.month()));
   f.day = static_cast<int>(static_cast<unsigned>(date.day()));
   f.hour = static_cast<int>(clock.hours().count());
-  f.hour_of_half = f.hour % 12 == 0 ? 12 : f.hour % 12;
+  f.hour12 = f.hour % 12 == 0 ? 12 : f.hour % 12;
   f.minute = static_cast<int>(clock.minutes().count());
   f.second = static_cast<int>(clock.seconds().count());
   f.weekday = static_cast<int>(std::chrono::weekday(midnight).c_encoding());
@@ -55,7 +55,7 @@ constexpr Number kNumbers[] = {
     {'d', &Fields::day, 2, '0'},
     {'e', &Fields::day, 2, ' '},
     {'H', &Fields::hour, 2, '0'},
-    {'I', &Fields::hour_of_half, 2, '0'},
+    {'I', &Fields::hour12, 2, '0'},
     {'M', &Fields::minute, 2, '0'},
     {'S', &Fields::second, 2, '0'},
     {'j', &Fields::day_of_year, 3, '0'},
@@ -65,11 +65,11 @@ constexpr Number kNumbers[] = {
     {'W', &Fields::week_from_monday, 2, '0'},
 };
 
-struct Shorthand {
+struct CompositeFormat {
   char letter;
   std::string_view format;
 };
-constexpr Shorthand kShorthands[] = {
+constexpr CompositeFormat kCompositeFormats[] = {
     {'F', "%Y-%m-%d"},
     {'T', "%H:%M:%S"},
     {'X', "%H:%M:%S"},
@@ -79,17 +79,17 @@ constexpr Shorthand kShorthands[] = {
     {'c', "%a %b %e %H:%M:%S %Y"},
 };
 
-// `is_bare`: "%-d", a number without leading zeros.
-std::string expand(LocalTime time, char letter, bool is_bare) {
+// `no_padding`: "%-d", a number without leading zeros.
+std::string expand(LocalTime time, char letter, bool no_padding) {
   const Fields fields = split(time);
   for (const Number& number : kNumbers) {
     if (number.letter != letter) continue;
     const std::string digits = fmt::format("{}", fields.*number.field);
-    const size_t n_wanted = is_bare ? 0 : static_cast<size_t>(number.n_digits);
+    const size_t n_wanted = no_padding ? 0 : static_cast<size_t>(number.n_digits);
     return digits.size() < n_wanted ? std::string(n_wanted - digits.size(), number.fill) + digits : digits;
   }
-  for (const Shorthand& shorthand : kShorthands) {
-    if (shorthand.letter == letter) return format_time(time, shorthand.format);
+  for (const CompositeFormat& composite : kCompositeFormats) {
+    if (composite.letter == letter) return strftime(time, composite.format);
   }
   const std::string_view month = kMonths[static_cast<size_t>(fields.month - 1)];
   const std::string_view weekday = kDays[static_cast<size_t>(fields.weekday)];
@@ -106,10 +106,10 @@ std::string expand(LocalTime time, char letter, bool is_bare) {
     case 'p':
       return fields.hour < 12 ? "AM" : "PM";
     case 'f':
-      return "000000";  // microseconds, which nobody has
+      return "000000";  // microseconds are not available
     case 'Z':
     case 'z':
-      return "";  // the time carries no zone
+      return "";  // no time zone
     case '%':
       return "%";
     default:
@@ -119,16 +119,16 @@ std::string expand(LocalTime time, char letter, bool is_bare) {
 
 }  // namespace
 
-std::string format_time(LocalTime time, std::string_view format) {
+std::string strftime(LocalTime time, std::string_view format) {
   std::string text;
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {
       text.push_back(format[i]);
       continue;
     }
-    const bool is_bare = format[i + 1] == '-' && i + 2 < format.size();
-    i += is_bare ? 2 : 1;
-    text += expand(time, format[i], is_bare);
+    const bool no_padding = format[i + 1] == '-' && i + 2 < format.size();
+    i += no_padding ? 2 : 1;
+    text += expand(time, format[i], no_padding);
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// The file's merge list as a table: which two symbols become which, and how early. Constant after load.
+// The file's merges as a hash table: pair of symbols -> merged symbol and rank. Immutable after load.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 
 #include "base/result.h"
 #include "gguf/gguf_file.h"
-#include "text/tokenizer_merge.h"
+#include "text/tokenizer_bpe.h"
 #include "text/tokenizer_vocab.h"
 
 namespace zinc {
 
 class MergeTable {
  public:
-  // Reads tokenizer.ggml.merges. Pieces that are no token are interned.
-  static Result<MergeTable> load(const GgufFile& file, Spelling spelling, Vocabulary& vocab);
+  // Reads tokenizer.ggml.merges. Pieces that are not tokens are interned.
+  static Result<MergeTable> load(const GgufFile& file, TokenTextFormat text_format, Vocabulary& vocab);
 
   Merge find(int32_t left, int32_t right) const {
     if (left < 0 || right < 0) return {};
@@ -35,7 +35,7 @@ class MergeTable {
   }
 
  private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // ids are not negative
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // ids are non-negative
   struct Slot {
     uint64_t key = kEmpty;
     Merge merge;
@@ -47,7 +47,7 @@ class MergeTable {
     key *= 0x9E3779B97F4A7C15u;
     return key ^ (key >> 32);
   }
-  void add(int32_t left, int32_t right, Merge merge);  // the first of equal pairs counts
+  void add(int32_t left, int32_t right, Merge merge);  // keeps the first of equal pairs
   void prefetch(int32_t left, int32_t right) const {
     __builtin_prefetch(&slots_[hash_of(key_of(left, right)) & (slots_.size() - 1)]);
   }

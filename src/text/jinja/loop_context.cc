@@ -1,4 +1,4 @@
-#include "text/jinja/loop.h"
+#include "text/jinja/loop_context.h"
 
 #include <vector>
 
@@ -76,7 +76,7 @@ bool items_of(Runtime& rt, const Value& value, Items& items) {
   return !rt.failed();
 }
 
-bool Loop::meets_condition(Runtime& rt, const Value& item) const {
+bool LoopContext::meets_condition(Runtime& rt, const Value& item) const {
   if (!statement_.condition) return true;
   Scope* const previous = rt.enter_scope(outside_);
   rt.assign(statement_.target, item);
@@ -85,7 +85,7 @@ bool Loop::meets_condition(Runtime& rt, const Value& item) const {
   return is_met;
 }
 
-bool Loop::peek(Runtime& rt) {
+bool LoopContext::peek(Runtime& rt) {
   while (!has_after_ && n_fetched_ < items_.size() && !rt.failed()) {
     after_ = items_[n_fetched_++];
     has_after_ = meets_condition(rt, after_);
@@ -93,7 +93,7 @@ bool Loop::peek(Runtime& rt) {
   return has_after_;
 }
 
-bool Loop::advance(Runtime& rt) {
+bool LoopContext::advance(Runtime& rt) {
   if (!peek(rt) || rt.failed()) return false;
   before_ = current_;
   current_ = after_;
@@ -102,10 +102,10 @@ bool Loop::advance(Runtime& rt) {
   return true;
 }
 
-int64_t Loop::length(Runtime& rt) {
+int64_t LoopContext::length(Runtime& rt) {
   if (!statement_.condition) return static_cast<int64_t>(items_.size());
   if (n_items_ >= 0) return n_items_;
-  // Everything still to come is tested now, and what passed takes the place of the items.
+  // Evaluates the condition for all remaining items and keeps those that pass.
   std::vector<Value> rest;
   while (peek(rt) && !rt.failed()) {
     rest.push_back(after_);
@@ -117,7 +117,7 @@ int64_t Loop::length(Runtime& rt) {
   return n_items_;
 }
 
-Value Loop::attribute(Runtime& rt, std::string_view name) {
+Value LoopContext::attribute(Runtime& rt, std::string_view name) {
   if (name == "index") return Value(index0_ + 1);
   if (name == "index0") return Value(index0_);
   if (name == "first") return Value(index0_ == 0);
@@ -127,12 +127,12 @@ Value Loop::attribute(Runtime& rt, std::string_view name) {
   if (name == "revindex0") return Value(length(rt) - index0_ - 1);
   if (name == "depth") return Value(int64_t{depth0_} + 1);
   if (name == "depth0") return Value(int64_t{depth0_});
-  if (name == "previtem") return index0_ > 0 ? before_ : rt.undefined_because("there is no previous item");
-  if (name == "nextitem") return peek(rt) ? after_ : rt.undefined_because("there is no next item");
+  if (name == "previtem") return index0_ > 0 ? before_ : rt.undefined_with_hint("there is no previous item");
+  if (name == "nextitem") return peek(rt) ? after_ : rt.undefined_with_hint("there is no next item");
   return Value::missing();
 }
 
-Value Loop::recurse(Runtime& rt, const Args& args) {
+Value LoopContext::recurse(Runtime& rt, const Args& args) {
   if (!statement_.is_recursive) {
     return rt.fail("the loop must have the 'recursive' marker to be called recursively");
   }
@@ -144,12 +144,12 @@ Value Loop::recurse(Runtime& rt, const Args& args) {
   return text;
 }
 
-Value Loop::cycle(Runtime& rt, const Args& args) const {
+Value LoopContext::cycle(Runtime& rt, const Args& args) const {
   if (args.positional.empty()) return rt.fail("no items for cycling given");
   return args[static_cast<size_t>(index0_) % args.positional.size()];
 }
 
-Value Loop::changed(Runtime& rt, const Args& args) {
+Value LoopContext::changed(Runtime& rt, const Args& args) {
   const Value now = rt.tuple(args.positional);
   const bool is_new = last_changed_.is(Kind::missing) || !equal(rt, last_changed_, now);
   last_changed_ = now;

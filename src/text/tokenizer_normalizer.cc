@@ -1,4 +1,4 @@
-#include "text/tokenizer_text.h"
+#include "text/tokenizer_normalizer.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,17 +9,17 @@
 namespace zinc {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 constexpr char32_t kMaxCode = 0x10FFFF;
 
-struct LooseChar {
+struct LenientChar {
   char32_t code;
   size_t n_bytes;
   bool valid;
 };
 
-// The character at the front by its lead byte, overlong or surrogate as it may be.
-LooseChar read_loosely(std::string_view text) {
+// The first character; overlong encodings and surrogates are accepted.
+LenientChar decode_leniently(std::string_view text) {
   const auto lead = static_cast<uint8_t>(text[0]);
   if (lead < 0x80) return {lead, 1, true};
   const size_t n_bytes = utf8_length(text[0]);
@@ -38,8 +38,8 @@ bool is_shortest(char32_t code, size_t n_bytes) {
   return n_bytes == (code < 0x80 ? 1u : code < 0x800 ? 2u : code < 0x10000 ? 3u : 4u);
 }
 
-// The length of the longest prefix that needs no repair.
-size_t sound_prefix(std::string_view text) {
+// The length of the longest prefix that repair_utf8 would not change.
+size_t valid_prefix_bytes(std::string_view text) {
   constexpr uint64_t kHighBits = 0x8080808080808080u;
   size_t at = 0;
   while (at < text.size()) {
@@ -51,7 +51,7 @@ size_t sound_prefix(std::string_view text) {
         continue;
       }
     }
-    const LooseChar c = read_loosely(text.substr(at));
+    const LenientChar c = decode_leniently(text.substr(at));
     if (!c.valid || !is_shortest(c.code, c.n_bytes)) break;
     at += c.n_bytes;
   }
@@ -61,18 +61,18 @@ size_t sound_prefix(std::string_view text) {
 }  // namespace
 
 std::string_view repair_utf8(std::string_view text, std::string& buffer) {
-  size_t at = sound_prefix(text);
+  size_t at = valid_prefix_bytes(text);
   if (at == text.size()) return text;
   buffer.assign(text.substr(0, at));
   while (at < text.size()) {
-    const LooseChar c = read_loosely(text.substr(at));
+    const LenientChar c = decode_leniently(text.substr(at));
     append_utf8(buffer, c.code);
     at += c.n_bytes;
   }
   return buffer;
 }
 
-bool is_sound_utf8(std::string_view text) { return sound_prefix(text) == text.size(); }
+bool is_loosely_valid_utf8(std::string_view text) { return valid_prefix_bytes(text) == text.size(); }
 
 bool is_whole_char(std::string_view character) {
   const auto is_continuation = [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0u) == 0x80; };
@@ -80,11 +80,11 @@ bool is_whole_char(std::string_view character) {
          std::all_of(character.begin() + 1, character.end(), is_continuation);
 }
 
-std::string mark_spaces(std::string_view text) {
+std::string escape_whitespace(std::string_view text) {
   std::string out;
   for (const char byte : text) {
     if (byte == ' ') {
-      out += kSpaceMark;
+      out += kSpaceSymbol;
     } else {
       out.push_back(byte);
     }
@@ -92,17 +92,17 @@ std::string mark_spaces(std::string_view text) {
   return out;
 }
 
-std::string_view unify_spaces(std::string_view text, std::string& buffer) {
-  size_t mark = text.find(kSpaceMark);
+std::string_view unescape_whitespace(std::string_view text, std::string& buffer) {
+  size_t mark = text.find(kSpaceSymbol);
   if (mark == std::string_view::npos) return text;
   std::string out;
   size_t at = 0;
-  for (; mark != std::string_view::npos; mark = text.find(kSpaceMark, at)) {
+  for (; mark != std::string_view::npos; mark = text.find(kSpaceSymbol, at)) {
     out.append(text.substr(at, mark - at)).push_back(' ');
-    at = mark + kSpaceMark.size();
+    at = mark + kSpaceSymbol.size();
   }
   out.append(text.substr(at));
-  buffer.swap(out);  // `text` may lie in `buffer`
+  buffer.swap(out);  // `text` may be a view of `buffer`
   return buffer;
 }
 

@@ -1,4 +1,4 @@
-#include "text/stream_decoder.h"
+#include "text/detokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ std::string stream_bytewise(std::string_view bytes) {
   return out += stream.finish();
 }
 
-TEST(TextStream, all_one_and_two_byte_strings_come_out_as_when_repaired_whole) {
+TEST(TextStream, one_and_two_byte_strings_match_replace_invalid_utf8) {
   for (int first = 0; first < 256; ++first) {
     const std::string one(1, static_cast<char>(first));
     ASSERT_EQ(stream_bytewise(one), replace_invalid_utf8(one));
@@ -33,8 +33,8 @@ TEST(TextStream, all_one_and_two_byte_strings_come_out_as_when_repaired_whole) {
   }
 }
 
-TEST(TextStream, four_byte_strings_of_all_byte_classes_come_out_as_when_repaired_whole) {
-  // The first and last byte of every row of Unicode's table of well-formed UTF-8, and what lies outside of it.
+TEST(TextStream, four_byte_strings_match_replace_invalid_utf8) {
+  // The first and last byte of every row of Unicode's table of well-formed UTF-8, and bytes outside of it.
   const std::string edges = "\x41\x80\x8F\x90\x9F\xA0\xBF\xC0\xC2\xDF\xE0\xE1\xED\xEF\xF0\xF1\xF4\xF5\xFF";
   for (const char a : edges) {
     for (const char b : edges) {
@@ -48,7 +48,7 @@ TEST(TextStream, four_byte_strings_of_all_byte_classes_come_out_as_when_repaired
   }
 }
 
-TEST(TextStream, a_character_comes_out_when_its_last_byte_has_come) {
+TEST(TextStream, character_is_emitted_with_its_last_byte) {
   TextStream stream;
   EXPECT_EQ(stream.push("a\xF0\x9F"), "a");
   EXPECT_EQ(stream.push("\x99"), "");
@@ -56,7 +56,7 @@ TEST(TextStream, a_character_comes_out_when_its_last_byte_has_come) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(TextStream, a_character_cut_short_ends_as_one_replacement) {
+TEST(TextStream, truncated_character_becomes_one_replacement) {
   TextStream stream;
   EXPECT_EQ(stream.push("a\xF0\x9F\x99"), "a");
   EXPECT_EQ(stream.finish(), "\uFFFD");
@@ -74,7 +74,7 @@ TEST(TextStream, text_ends_before_the_stop_string) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(TextStream, what_only_looked_like_a_stop_string_comes_out) {
+TEST(TextStream, partial_stop_string_is_emitted) {
   TextStream stream({"END"});
   EXPECT_EQ(stream.push("EN"), "");
   EXPECT_EQ(stream.push("E"), "EN");
@@ -83,13 +83,13 @@ TEST(TextStream, what_only_looked_like_a_stop_string_comes_out) {
   EXPECT_EQ(stream.finish(), "EN");
 }
 
-TEST(TextStream, an_empty_stop_string_never_stops) {
+TEST(TextStream, empty_stop_string_never_matches) {
   TextStream stream({""});
   EXPECT_EQ(stream.push("abc"), "abc");
   EXPECT_FALSE(stream.stopped());
 }
 
-// The first place where a stop string ends, the longest one there.
+// Cuts at the first match of a stop string, the longest one there.
 std::string cut_at_first_stop(const std::string& text, const std::vector<std::string>& stops, bool& stopped) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;
@@ -101,7 +101,7 @@ std::string cut_at_first_stop(const std::string& text, const std::vector<std::st
   return stopped = false, text;
 }
 
-TEST(TextStream, random_stop_strings_and_cuts_agree_with_a_search_of_the_whole_text) {
+TEST(TextStream, random_stop_strings_match_a_search_of_the_complete_text) {
   std::mt19937 random(3);
   const std::vector<std::string> alphabet = {"a", "b", "ab", "é", "😀", "\x80", "\xF0\x9F", "\xE2\x82", "aab"};
   const auto random_text = [&](size_t max_pieces) {
@@ -133,8 +133,8 @@ TEST(TextStream, random_stop_strings_and_cuts_agree_with_a_search_of_the_whole_t
   EXPECT_GT(n_stopped, 1000);
 }
 
-// Searching each stop string at each byte, or copying what is held back, would take minutes.
-TEST(TextStream, many_long_stop_strings_take_linear_time) {
+// A quadratic search would take minutes.
+TEST(TextStream, many_long_stop_strings_are_linear) {
   std::vector<std::string> stops;
   for (int i = 0; i < 300; ++i) stops.push_back(std::string(2000, 'a') + std::to_string(i) + "!");
   TextStream stream(stops);

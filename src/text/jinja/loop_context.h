@@ -1,25 +1,25 @@
-// The `loop` variable of a for statement: where the loop stands, and what comes before and after.
+// The `loop` variable of a for statement (jinja2's LoopContext).
 #pragma once
 
 #include "text/jinja/runtime.h"
 
 namespace zinc::jinja {
 
-class Loop {
+class LoopContext {
  public:
-  Loop(const ForStmt& statement, Items items, Scope* outside, int depth0)
+  LoopContext(const ForStmt& statement, Items items, Scope* outside, int depth0)
       : statement_(statement), items_(items), outside_(outside), depth0_(depth0) {}
 
-  bool advance(Runtime& rt);  // to the next item that meets the statement's condition; false: there is none
+  bool advance(Runtime& rt);  // to the next item that meets the condition; false: at the end
   const Value& item() const { return current_; }
 
-  Value attribute(Runtime& rt, std::string_view name);  // missing where there is none of that name
+  Value attribute(Runtime& rt, std::string_view name);  // `missing` if unknown
   Value recurse(Runtime& rt, const Args& args);         // loop(items) of a recursive loop
   Value cycle(Runtime& rt, const Args& args) const;
   Value changed(Runtime& rt, const Args& args);
 
  private:
-  // A condition is run as late as Python runs it: when the item is needed, at most one ahead.
+  // Conditions are evaluated lazily as in Python: at most one item ahead.
   bool peek(Runtime& rt);
   bool meets_condition(Runtime& rt, const Value& item) const;
   int64_t length(Runtime& rt);
@@ -36,7 +36,7 @@ class Loop {
   Value last_changed_ = Value::missing();
 };
 
-// What iterating over a value gives. False: failed, it cannot be iterated over.
+// The items of an iterable. False: failed, not iterable.
 bool items_of(Runtime& rt, const Value& value, Items& items);
 bool is_iterable(const Value& value);
 

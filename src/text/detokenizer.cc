@@ -1,4 +1,4 @@
-#include "text/stream_decoder.h"
+#include "text/detokenizer.h"
 
 #include <utility>
 
@@ -7,15 +7,15 @@
 namespace zinc {
 namespace {
 
-// Text is searched as valid UTF-8, so a stop string must be that too.
-std::vector<std::string> repaired(std::vector<std::string> stops) {
+// The searched text is valid UTF-8, so stop strings must be too.
+std::vector<std::string> to_valid_utf8(std::vector<std::string> stops) {
   for (std::string& stop : stops) stop = replace_invalid_utf8(stop);
   return stops;
 }
 
 }  // namespace
 
-StopFinder::StopFinder(const std::vector<std::string>& stops) {
+StopStringMatcher::StopStringMatcher(const std::vector<std::string>& stops) {
   for (size_t i = 0; i < stops.size(); ++i) {
     const auto node = static_cast<size_t>(trie_.add(stops[i]));
     states_.resize(trie_.size());
@@ -25,8 +25,8 @@ StopFinder::StopFinder(const std::vector<std::string>& stops) {
   link();
 }
 
-// Breadth first, so that the shorter suffix is always finished before.
-void StopFinder::link() {
+// Breadth-first, so that failure links of shorter suffixes exist.
+void StopStringMatcher::link() {
   std::vector<int32_t> order = {ByteTrie::kRoot};
   for (size_t i = 0; i < order.size(); ++i) {
     const int32_t parent = order[i];
@@ -46,7 +46,7 @@ void StopFinder::link() {
   }
 }
 
-std::optional<size_t> StopFinder::push(char byte) {
+std::optional<size_t> StopStringMatcher::push(char byte) {
   int32_t next = trie_.child(state_, byte);
   while (next == ByteTrie::kNone && state_ != ByteTrie::kRoot) {
     state_ = states_[static_cast<size_t>(state_)].fail;
@@ -57,35 +57,35 @@ std::optional<size_t> StopFinder::push(char byte) {
   return stop == kNoStop ? std::nullopt : std::optional(static_cast<size_t>(stop));
 }
 
-TextStream::TextStream(std::vector<std::string> stops) : stops_(repaired(std::move(stops))), finder_(stops_) {}
+TextStream::TextStream(std::vector<std::string> stops) : stops_(to_valid_utf8(std::move(stops))), matcher_(stops_) {}
 
 std::string_view TextStream::push(std::string_view bytes) {
   if (stopped()) return {};
-  if (n_released_ > text_.size() / 2) {  // seldom enough to be linear, often enough to stay small
+  if (n_released_ > text_.size() / 2) {  // amortised linear time, bounded memory
     text_.erase(0, n_released_);
     n_searched_ -= n_released_;
     n_released_ = 0;
   }
   raw_ += bytes;
   take_characters(incomplete_utf8_suffix(raw_));
-  return stop_or_release(true);
+  return stop_or_release(/*is_last=*/false);
 }
 
 std::string_view TextStream::finish() {
   if (stopped()) return {};
   take_characters(0);
-  return stop_or_release(false);
+  return stop_or_release(/*is_last=*/true);
 }
 
-std::string_view TextStream::stop_or_release(bool may_go_on) {
+std::string_view TextStream::stop_or_release(bool is_last) {
   for (; n_searched_ < text_.size(); ++n_searched_) {
-    stop_ = finder_.push(text_[n_searched_]);
+    stop_ = matcher_.push(text_[n_searched_]);
     if (stop_) return release(n_searched_ + 1 - stops_[*stop_].size());
   }
-  return release(text_.size() - (may_go_on ? finder_.n_held() : 0));
+  return release(text_.size() - (is_last ? 0 : matcher_.n_held()));
 }
 
-// Moves raw_ to text_, but for its last bytes.
+// Moves all but the last n_kept bytes of raw_ to text_.
 void TextStream::take_characters(size_t n_kept) {
   const std::string_view whole = std::string_view(raw_).substr(0, raw_.size() - n_kept);
   if (is_valid_utf8(whole)) {
@@ -102,10 +102,10 @@ std::string_view TextStream::release(size_t end) {
   return piece;
 }
 
-StreamDecoder::StreamDecoder(Tokenizer tokenizer, Options options)
+Detokenizer::Detokenizer(Tokenizer tokenizer, Options options)
     : tokenizer_(std::move(tokenizer)), show_control_(options.show_control), stream_(std::move(options.stop)) {}
 
-std::string_view StreamDecoder::push(TokenId id) {
+std::string_view Detokenizer::push(TokenId id) {
   const bool hidden = !show_control_ && tokenizer_.is_control(id);
   return stream_.push(hidden ? std::string_view() : tokenizer_.bytes(id));
 }
