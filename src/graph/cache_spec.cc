@@ -40,7 +40,7 @@ Status check_kv_blocks(const Format& kv_format, std::span<const LayerCache> laye
     const AttentionCache& kv = layer.attention;
     if (kv.k_dim % kv_format.block_elems == 0 && kv.v_dim % kv_format.block_elems == 0) continue;
     return fail(ErrorCode::unsupported,
-                "--kv {} holds blocks of {}, but a head of this model has {} keys and {} values; take f16",
+                "--kv {} has blocks of {} elements, but this model's heads have {} key and {} value elements; use f16",
                 kv_format.name, kv_format.block_elems, kv.k_dim, kv.v_dim);
   }
   return ok_status();

@@ -1,5 +1,5 @@
-// What each layer remembers between steps, as data: keys and values in pages, or one recurrent state per sequence.
-// Derived from the graph's nodes; the cache and the backends size their memory from it.
+// The cache of each layer, as data: keys and values in pages, or one recurrent state per sequence. Derived from the
+// graph's nodes; the cache and the backends size their memory from it.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace zinc {
 
 inline constexpr int kPageTokens = 32;  // positions per KV page
 using PageId = int32_t;
-inline constexpr PageId kNoPage = -1;  // a page outside its layer's window, given back
+inline constexpr PageId kNoPage = -1;  // a page outside its layer's window, released
 
 struct AttentionCache {
-  int kv_heads = 0;  // 0: this layer keeps no keys and values of its own
+  int kv_heads = 0;  // 0: this layer has no keys and values of its own
   int k_dim = 0, v_dim = 0;
-  int window = 0;  // 0: every position is kept
+  int window = 0;  // 0: full attention, every position is kept
   bool operator==(const AttentionCache&) const = default;
 };
 
@@ -42,14 +42,14 @@ struct PageGroup {
   std::vector<int> layers;
 };
 
-// The groups of `layers`, the unbounded one first, then by window; a group without layers does not exist.
+// The page groups of `layers`, the unbounded one first, then by window; a group has at least one layer.
 std::vector<PageGroup> page_groups(std::span<const LayerCache> layers);
 
 // Bytes of one page over all layers of its group, and of one sequence's recurrent state over all layers.
 size_t page_bytes(const PageGroup& group, std::span<const LayerCache> layers, const Format& kv_format);
 size_t state_bytes(std::span<const LayerCache> layers);
 
-// Whether every head's keys and values are whole blocks of the format; the error says what to take instead.
+// Whether every head's keys and values are whole blocks of the format; the error names an alternative.
 Status check_kv_blocks(const Format& kv_format, std::span<const LayerCache> layers);
 
 }  // namespace zinc

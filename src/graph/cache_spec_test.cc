@@ -34,10 +34,10 @@ TEST(PageBytes, count_keys_and_values_of_every_head_and_layer) {
       {.attention = {.kv_heads = 2, .k_dim = 64, .v_dim = 32, .window = 0}, .recurrent = {}},
       attention_layer(4, 32, 0)};
   const PageGroup group = page_groups(layers).at(0);
-  // per position: 2 heads x (64 + 32) and 4 heads x (32 + 32) numbers
+  // per position: 2 heads x (64 + 32) and 4 heads x (32 + 32) elements
   EXPECT_EQ(page_bytes(group, layers, k_f32), 32u * (2 * 96 + 4 * 64) * 4);
   EXPECT_EQ(page_bytes(group, layers, k_f16), 32u * (2 * 96 + 4 * 64) * 2);
-  // q8_0: 34 bytes for each 32 numbers
+  // q8_0: 34 bytes per 32 elements
   EXPECT_EQ(page_bytes(group, layers, *find_format("q8_0")), 32u * (2 * 3 + 4 * 2) * 34);
   // fp8: 33
   EXPECT_EQ(page_bytes(group, layers, *find_format("fp8")), 32u * (2 * 3 + 4 * 2) * 33);
@@ -69,7 +69,8 @@ TEST(KvBlocks, must_divide_every_head) {
   EXPECT_TRUE(check_kv_blocks(k_f16, part).ok());
   const Status refused = check_kv_blocks(*find_format("q8_0"), part);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("blocks of 32, but a head of this model has 80"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("blocks of 32 elements, but this model's heads have 80 key"),
+            std::string::npos);
 }
 
 }  // namespace

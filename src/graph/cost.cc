@@ -9,47 +9,47 @@
 namespace zinc {
 namespace {
 
-// Operations per number, where an op's work is a fixed amount for each.
+// FLOPs per element, for ops with a constant amount of work per element.
 constexpr double kNormFlops = 4;      // square, sum, scale, weight
-constexpr double kRopePairFlops = 6;  // four products, two sums
+constexpr double kRopePairFlops = 6;  // four multiplications, two additions
 constexpr double kSoftmaxFlops = 4;   // difference, exponential, sum, quotient
-constexpr double kGateFlops = 6;      // negate, exponential, sum, quotient, two products
+constexpr double kGatedActFlops = 6;  // negate, exponential, sum, quotient, two multiplications
 constexpr double kSiluFlops = 5;
 constexpr double kSoftcapFlops = 3;
-constexpr double kDeltaFlops = 7;  // per state number: decay; prediction, update and read, two each
+constexpr double kDeltaFlops = 7;  // per state element: decay; prediction, update and read, two each
 
 struct Context {
   const Graph& graph;
-  const StepShape& step;
+  const BatchShape& step;
 
   const Shape& shape(Value v) const { return graph.info(v).shape; }
   double rows(Value v) const {
     return static_cast<double>(graph.info(v).rows == Rows::outputs ? step.n_seqs : step.n_tokens);
   }
-  double numbers(Value v) const { return rows(v) * static_cast<double>(shape(v).elems()); }
+  double elems(Value v) const { return rows(v) * static_cast<double>(shape(v).elems()); }
   double weight_bytes(Value v) const { return v ? static_cast<double>(graph.info(v).weight.bytes.size()) : 0; }
 };
 
 constexpr double kActivationBytes = 4;  // f32 and i32
 
 // Inputs read once, outputs written once.
-Cost plain_cost(const Node& node, const Context& c) {
+Cost base_cost(const Node& node, const Context& c) {
   Cost cost;
   for (Value v : node.in) {
     if (!v) continue;
     if (c.graph.info(v).is_weight()) {
       cost.weight_bytes += c.weight_bytes(v);
     } else {
-      cost.activation_read_bytes += c.numbers(v) * kActivationBytes;
+      cost.activation_read_bytes += c.elems(v) * kActivationBytes;
     }
   }
   for (Value v : node.out) {
-    if (v) cost.activation_written_bytes += c.numbers(v) * kActivationBytes;
+    if (v) cost.activation_written_bytes += c.elems(v) * kActivationBytes;
   }
   return cost;
 }
 
-void refine_embed(const Node& node, const Context& c, Cost& cost) {  // the tokens' rows alone
+void refine_embed(const Node& node, const Context& c, Cost& cost) {  // only the tokens' rows
   const TensorView& table = c.graph.info(node.in[0]).weight;
   const size_t bytes = row_bytes(*table.format, static_cast<size_t>(table.shape.inner()));
   cost.weight_bytes = static_cast<double>(bytes) * c.rows(node.out[0]);
@@ -61,10 +61,10 @@ void refine_hidden_in(const Node&, const Context&, Cost& cost) {
 
 void refine_linear(const Node& node, const Context& c, Cost& cost) {
   const double n_in = static_cast<double>(c.shape(node.in[1])[1]);
-  cost.flops = c.numbers(node.out[0]) * (2 * n_in + (node.in[2] ? 1 : 0));
+  cost.flops = c.elems(node.out[0]) * (2 * n_in + (node.in[2] ? 1 : 0));
 }
 
-void refine_norm(const Node& node, const Context& c, Cost& cost) { cost.flops = kNormFlops * c.numbers(node.out[0]); }
+void refine_norm(const Node& node, const Context& c, Cost& cost) { cost.flops = kNormFlops * c.elems(node.out[0]); }
 
 void refine_rope(const Node& node, const Context& c, Cost& cost) {
   const double n_heads = static_cast<double>(c.shape(node.in[0])[0]);
@@ -72,15 +72,15 @@ void refine_rope(const Node& node, const Context& c, Cost& cost) {
   cost.flops = kRopePairFlops * c.rows(node.in[0]) * n_heads * n_pairs;
 }
 
-// What one sequence's run of `n` tokens after `depth` others attends to.
-struct Reach {
-  double positions = 0;  // distinct ones
+// Positions that `n` tokens of one sequence after `depth` others attend to.
+struct AttendedPositions {
+  double positions = 0;  // distinct positions
   double pairs = 0;      // (query, position)
 };
-Reach reach_of(double n, double depth, double window) {
+AttendedPositions attended_positions(double n, double depth, double window) {
   if (n == 0) return {};
   if (window == 0) return {depth + n, n * depth + n * (n + 1) / 2};
-  const double n_growing = std::clamp(window - depth, 0.0, n);  // queries that still see everything
+  const double n_growing = std::clamp(window - depth, 0.0, n);  // queries whose window is not full
   return {std::min(depth + n, window + n - 1),
           n_growing * depth + n_growing * (n_growing + 1) / 2 + (n - n_growing) * window};
 }
@@ -93,8 +93,8 @@ void refine_attention(const Node& node, const Context& c, Cost& cost) {
                                                     row_bytes(*c.step.kv_format, static_cast<size_t>(kv.v_dim)));
   const int64_t n_longer = c.step.n_tokens % c.step.n_seqs, n = c.step.n_tokens / c.step.n_seqs;
   const double depth = static_cast<double>(c.step.depth), window = static_cast<double>(params.window);
-  const Reach shorter = reach_of(static_cast<double>(n), depth, window);
-  const Reach longer = reach_of(static_cast<double>(n + 1), depth, window);
+  const AttendedPositions shorter = attended_positions(static_cast<double>(n), depth, window);
+  const AttendedPositions longer = attended_positions(static_cast<double>(n + 1), depth, window);
   const double n_long = static_cast<double>(n_longer), n_short = static_cast<double>(c.step.n_seqs - n_longer);
   if (node.in[1]) cost.cache_written_bytes = static_cast<double>(c.step.n_tokens) * position_bytes;
   cost.cache_read_bytes = (n_short * shorter.positions + n_long * longer.positions) * position_bytes;
@@ -106,11 +106,11 @@ void refine_attention(const Node& node, const Context& c, Cost& cost) {
 }
 
 void refine_gated_act(const Node& node, const Context& c, Cost& cost) {
-  cost.flops = kGateFlops * c.numbers(node.out[0]);
+  cost.flops = kGatedActFlops * c.elems(node.out[0]);
 }
 
 void refine_moe_route(const Node& node, const Context& c, Cost& cost) {
-  cost.flops = kSoftmaxFlops * c.numbers(node.in[0]);
+  cost.flops = kSoftmaxFlops * c.elems(node.in[0]);
 }
 
 void refine_moe_linear(const Node& node, const Context& c, Cost& cost) {
@@ -120,13 +120,13 @@ void refine_moe_linear(const Node& node, const Context& c, Cost& cost) {
       expected_experts(weight[0], n_used, c.step.n_tokens) / static_cast<double>(std::max<int64_t>(1, weight[0]));
   cost.weight_bytes *= share;
   const double n_extra = (node.in[3] ? 1 : 0) + (node.in[4] ? 1 : 0);
-  cost.flops = c.numbers(node.out[0]) * (2 * static_cast<double>(weight[2]) + n_extra);
+  cost.flops = c.elems(node.out[0]) * (2 * static_cast<double>(weight[2]) + n_extra);
 }
 
-void refine_moe_combine(const Node& node, const Context& c, Cost& cost) { cost.flops = 2 * c.numbers(node.in[0]); }
+void refine_moe_combine(const Node& node, const Context& c, Cost& cost) { cost.flops = 2 * c.elems(node.in[0]); }
 
-// A state is read where there is one (not before position 0) and written back, once per sequence.
-void count_state(double floats, const Context& c, Cost& cost) {
+// A state is read if it exists (not before position 0) and written back, once per sequence.
+void add_state_traffic(double floats, const Context& c, Cost& cost) {
   const double bytes = floats * sizeof(float) * static_cast<double>(c.step.n_seqs);
   cost.cache_written_bytes = bytes;
   cost.cache_read_bytes = c.step.depth > 0 ? bytes : 0;
@@ -134,39 +134,39 @@ void count_state(double floats, const Context& c, Cost& cost) {
 
 void refine_short_conv(const Node& node, const Context& c, Cost& cost) {
   const int layer = node.as<ShortConvParams>().cache_layer;
-  count_state(static_cast<double>(c.graph.caches()[static_cast<size_t>(layer)].recurrent.conv_floats()), c, cost);
-  cost.flops = c.numbers(node.out[0]) * (2 * static_cast<double>(c.shape(node.in[1])[1]) + kSiluFlops);
+  add_state_traffic(static_cast<double>(c.graph.caches()[static_cast<size_t>(layer)].recurrent.conv_floats()), c, cost);
+  cost.flops = c.elems(node.out[0]) * (2 * static_cast<double>(c.shape(node.in[1])[1]) + kSiluFlops);
 }
 
 void refine_delta_net(const Node& node, const Context& c, Cost& cost) {
   const int layer = node.as<DeltaNetParams>().cache_layer;
   const double floats = static_cast<double>(c.graph.caches()[static_cast<size_t>(layer)].recurrent.delta_floats());
-  count_state(floats, c, cost);
+  add_state_traffic(floats, c, cost);
   cost.flops = kDeltaFlops * floats * c.rows(node.out[0]);
 }
 
-void refine_one_flop(const Node& node, const Context& c, Cost& cost) { cost.flops = c.numbers(node.out[0]); }
+void refine_one_flop(const Node& node, const Context& c, Cost& cost) { cost.flops = c.elems(node.out[0]); }
 void refine_softcap(const Node& node, const Context& c, Cost& cost) {
-  cost.flops = kSoftcapFlops * c.numbers(node.out[0]);
+  cost.flops = kSoftcapFlops * c.elems(node.out[0]);
 }
 void refine_view(const Node&, const Context&, Cost& cost) { cost = {}; }  // no bytes move
-void refine_part(const Node&, const Context&, Cost& cost) {               // reads no more than it writes
+void refine_slice(const Node&, const Context&, Cost& cost) {              // reads only the elements it writes
   cost.activation_read_bytes = cost.activation_written_bytes;
 }
 void refine_nothing(const Node&, const Context&, Cost&) {}
-void refine_sample(const Node& node, const Context& c, Cost& cost) { cost.flops = c.numbers(node.in[0]); }
+void refine_sample(const Node& node, const Context& c, Cost& cost) { cost.flops = c.elems(node.in[0]); }
 
 using Refine = void (*)(const Node&, const Context&, Cost&);
 constexpr std::array<Refine, kOpCount> kRefine = {
     // in the order of Op
     refine_embed,     refine_hidden_in, refine_linear,     refine_norm,        refine_rope,       refine_attention,
     refine_gated_act, refine_moe_route, refine_moe_linear, refine_moe_combine, refine_short_conv, refine_delta_net,
-    refine_one_flop,  refine_one_flop,  refine_one_flop,   refine_softcap,     refine_view,       refine_part,
-    refine_nothing,   refine_part,      refine_sample,
+    refine_one_flop,  refine_one_flop,  refine_one_flop,   refine_softcap,     refine_view,       refine_slice,
+    refine_nothing,   refine_slice,     refine_sample,
 };
 
-NodeCost with_roofline(const Cost& cost, const DeviceSpeed& device) {
-  const double memory_s = cost.bytes() / device.bytes_per_s, compute_s = cost.flops / device.flops_per_s;
+NodeCost with_roofline(const Cost& cost, const RooflinePeaks& peaks) {
+  const double memory_s = cost.bytes() / peaks.bytes_per_s, compute_s = cost.flops / peaks.flops_per_s;
   const Bottleneck bottleneck = memory_s == 0 && compute_s == 0 ? Bottleneck::none
                                 : memory_s >= compute_s         ? Bottleneck::memory
                                                                 : Bottleneck::compute;
@@ -181,8 +181,8 @@ void add_to(CostSum& sum, const NodeCost& node) {
 
 }  // namespace
 
-double Cost::bytes() const { return memory_only_bytes() + activation_read_bytes + activation_written_bytes; }
-double Cost::memory_only_bytes() const { return weight_bytes + cache_read_bytes + cache_written_bytes; }
+double Cost::bytes() const { return weight_and_cache_bytes() + activation_read_bytes + activation_written_bytes; }
+double Cost::weight_and_cache_bytes() const { return weight_bytes + cache_read_bytes + cache_written_bytes; }
 double Cost::intensity() const { return bytes() > 0 ? flops / bytes() : 0; }
 
 Cost& Cost::operator+=(const Cost& other) {
@@ -210,31 +210,31 @@ double expected_experts(int64_t n_experts, int64_t n_used, int64_t n_tokens) {
 double GraphCost::tokens_per_s() const { return time_s > 0 ? static_cast<double>(step.n_tokens) / time_s : 0; }
 
 double GraphCost::tokens_per_s_bound() const {
-  const double least_s = std::max(total.memory_only_bytes() / device.bytes_per_s, total.flops / device.flops_per_s);
+  const double least_s = std::max(total.weight_and_cache_bytes() / peaks.bytes_per_s, total.flops / peaks.flops_per_s);
   return least_s > 0 ? static_cast<double>(step.n_tokens) / least_s : 0;
 }
 
-GraphCost cost_graph(const Graph& graph, const StepShape& step, const DeviceSpeed& device) {
+GraphCost cost_graph(const Graph& graph, const BatchShape& step, const RooflinePeaks& peaks) {
   ZINC_CHECK(step.n_seqs >= 1 && step.n_tokens >= step.n_seqs && step.depth >= 0 && step.kv_format);
-  ZINC_CHECK(device.bytes_per_s > 0 && device.flops_per_s > 0);
+  ZINC_CHECK(peaks.bytes_per_s > 0 && peaks.flops_per_s > 0);
   GraphCost result;
   result.step = step;
-  result.device = device;
+  result.peaks = peaks;
   const Context context{graph, step};
   std::vector<double> times_s;
   for (const Node& node : graph.nodes()) {
-    Cost cost = plain_cost(node, context);
+    Cost cost = base_cost(node, context);
     kRefine[static_cast<size_t>(node.op)](node, context, cost);
-    result.nodes.push_back(with_roofline(cost, device));
+    result.nodes.push_back(with_roofline(cost, peaks));
     result.total += cost;
     times_s.push_back(result.nodes.back().time_s);
     result.time_s += times_s.back();
   }
   const std::vector<Edge> edges = edges_of(graph);
-  result.depths = chain_depths(graph, edges);
-  Chain chain = slowest_chain(edges, times_s);
-  result.critical_path = std::move(chain.nodes);
-  result.critical_time_s = chain.time_s;
+  result.depths = node_depths(graph, edges);
+  Path path = longest_path(edges, times_s);
+  result.critical_path = std::move(path.nodes);
+  result.critical_time_s = path.time_s;
   return result;
 }
 

@@ -75,7 +75,7 @@ void write_summary(Out out, const Graph& graph, const GraphCost& cost) {
   write_cache(out, graph, cost);
   fmt::format_to(out, "{:<28} {} of {} nodes, {:.1f} us\n", "critical path", cost.critical_path.size(),
                  graph.nodes().size(), cost.critical_time_s * 1e6);
-  fmt::format_to(out, "{:<28} {:.1f} (node after node as the graph is: {:.1f})\n", "tokens/s, upper bound",
+  fmt::format_to(out, "{:<28} {:.1f} (nodes one by one, unfused: {:.1f})\n", "tokens/s, upper bound",
                  cost.tokens_per_s_bound(), cost.tokens_per_s());
 }
 
@@ -97,8 +97,8 @@ std::string cost_table(const Graph& graph, const GraphCost& cost) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "step: tokens {}, sequences {}, depth {}; device: {:.1f} GB/s, {:.1f} GFLOP/s\n\n",
-                 cost.step.n_tokens, cost.step.n_seqs, cost.step.depth, cost.device.bytes_per_s / 1e9,
-                 cost.device.flops_per_s / 1e9);
+                 cost.step.n_tokens, cost.step.n_seqs, cost.step.depth, cost.peaks.bytes_per_s / 1e9,
+                 cost.peaks.flops_per_s / 1e9);
   write_ops(out, graph, cost);
   text += '\n';
   write_layers(out, graph, cost);

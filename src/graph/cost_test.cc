@@ -7,13 +7,13 @@
 
 #include "graph/cost_table.h"
 #include "graph/dependencies.h"
-#include "tests/support/says.h"
+#include "tests/support/contains_all.h"
 #include "tests/support/weight_set.h"
 
 namespace zinc {
 namespace {
 
-// One or a few nodes between a hidden_in and the logits; cost() is of the node that made `v`.
+// One or a few nodes between a hidden_in and the logits; cost() is of the node that produced `v`.
 class CostTest : public testing::Test {
  protected:
   Value activation(const Shape& shape) { return g_.view(g_.hidden_in(shape.elems()), shape); }
@@ -23,20 +23,20 @@ class CostTest : public testing::Test {
     return g_.weight(name, shape);
   }
   void finish(Value v) {
-    g_.logits(g_.rows(g_.flat(v)));
+    g_.logits(g_.rows(g_.flatten(v)));
     Result<Graph> graph = g_.finish();
     ASSERT_TRUE(graph.ok()) << graph.error().message;
     graph_ = std::move(graph.value());
   }
-  GraphCost cost_of_step(const StepShape& step, const DeviceSpeed& device = {}) {
+  GraphCost cost_of_step(const BatchShape& step, const RooflinePeaks& device = {}) {
     return cost_graph(graph_, step, device);
   }
-  Cost cost_of(Value v, const StepShape& step) {
+  Cost cost_of(Value v, const BatchShape& step) {
     const GraphCost cost = cost_of_step(step);
     for (size_t i = 0; i < cost.nodes.size(); ++i) {
       if (graph_.nodes()[i].out[0] == v || graph_.nodes()[i].out[1] == v) return cost.nodes[i].cost;
     }
-    ADD_FAILURE() << "no node makes value " << v.id;
+    ADD_FAILURE() << "no node produces value " << v.id;
     return {};
   }
 
@@ -75,7 +75,7 @@ TEST_F(CostTest, the_output_matrix_is_applied_to_one_row_per_sequence) {
   EXPECT_EQ(cost_of(logits, {.n_tokens = 7, .n_seqs = 2}).flops, 2 * 50 * 16);
 }
 
-TEST_F(CostTest, rope_turns_only_the_rotated_pairs) {
+TEST_F(CostTest, rope_counts_only_the_rotated_pairs) {
   const Value y = g_.rope(activation({4, 8}), {.n_dims = 6});
   finish(y);
   EXPECT_EQ(cost_of(y, {.n_tokens = 2}).flops, 2 * 4 * 3 * 6);
@@ -84,12 +84,12 @@ TEST_F(CostTest, rope_turns_only_the_rotated_pairs) {
 TEST_F(CostTest, attention_counts_cache_rows_and_pairs) {
   const Value y = g_.attention({activation({2, 4}), activation({1, 4}), activation({1, 4})}, {});
   finish(y);
-  const double position = 2 * 4 * 2;  // keys and values, 4 numbers of f16
+  const double position = 2 * 4 * 2;  // keys and values, 4 elements of f16
   Cost cost = cost_of(y, {.n_tokens = 3, .depth = 2});
   EXPECT_EQ(cost.cache_written_bytes, 3 * position);
   EXPECT_EQ(cost.cache_read_bytes, 5 * position);
   EXPECT_EQ(cost.flops, 2 * (3 + 4 + 5) * (2 * (4 + 4) + 1 + 4));
-  cost = cost_of(y, {.n_tokens = 3, .n_seqs = 2, .depth = 2});  // runs of two and one
+  cost = cost_of(y, {.n_tokens = 3, .n_seqs = 2, .depth = 2});  // sequences of two and one tokens
   EXPECT_EQ(cost.cache_read_bytes, (4 + 3) * position);
   EXPECT_EQ(cost.flops, 2 * (3 + 4 + 3) * 21);
 }
@@ -174,7 +174,7 @@ TEST_F(CostTest, views_cost_nothing_and_slices_read_only_their_part) {
 
 TEST_F(CostTest, the_roofline_takes_the_slower_of_memory_and_arithmetic) {
   finish(g_.linear(activation({8}), weight({4, 8})));
-  const auto node_of = [&](const DeviceSpeed& device) {
+  const auto node_of = [&](const RooflinePeaks& device) {
     const GraphCost cost = cost_of_step({.n_tokens = 2}, device);
     for (size_t i = 0; i < cost.nodes.size(); ++i) {
       if (graph_.nodes()[i].op == Op::linear) return cost.nodes[i];
@@ -223,7 +223,7 @@ TEST_F(CostTest, the_bound_leaves_activations_on_the_chip) {
   EXPECT_LT(cost.tokens_per_s(), cost.tokens_per_s_bound());
 }
 
-// x -> a (slow) -> sum; x -> b -> c (both quick) -> sum
+// x -> a (slow) -> sum; x -> b -> c (both fast) -> sum
 TEST_F(CostTest, the_critical_path_follows_the_slow_branch_and_depth_the_long_one) {
   const Value x = g_.hidden_in(64);
   const Value a = g_.linear(x, weight({64, 64}));
@@ -269,11 +269,11 @@ TEST_F(CostTest, the_table_shows_sums_cache_bytes_and_the_bound) {
   g_.end_layers();
   finish(x);
   const std::string table = cost_table(graph_, cost_of_step({.n_tokens = 1, .depth = 3}));
-  EXPECT_TRUE(
-      says(table, {"attention", "linear", "outside", "total", "weights in the graph         384 bytes",
-                   "KV cache per token           64 bytes (f16)", "all positions              32 bytes, 1 layers",
-                   "window 4                   32 bytes, 1 layers", "recurrent state per sequence 96 bytes",
-                   "tokens/s, upper bound"}));
+  EXPECT_TRUE(contains_all(
+      table, {"attention", "linear", "outside", "total", "weights in the graph         384 bytes",
+              "KV cache per token           64 bytes (f16)", "all positions              32 bytes, 1 layers",
+              "window 4                   32 bytes, 1 layers", "recurrent state per sequence 96 bytes",
+              "tokens/s, upper bound"}));
 }
 
 TEST(HumanAmount, is_exact_below_a_thousand_and_short_above) {

@@ -7,12 +7,12 @@ namespace zinc {
 
 std::vector<Edge> edges_of(const Graph& graph) {
   std::vector<Edge> edges;
-  std::vector<int> maker(static_cast<size_t>(graph.n_values()), -1);
+  std::vector<int> producer(static_cast<size_t>(graph.n_values()), -1);
   std::map<int, int> cache_writer;  // layer -> node
   for (int i = 0; i < static_cast<int>(graph.nodes().size()); ++i) {
     const Node& node = graph.nodes()[static_cast<size_t>(i)];
     for (Value v : node.in) {
-      if (v && maker[static_cast<size_t>(v.id)] >= 0) edges.push_back({maker[static_cast<size_t>(v.id)], i, v});
+      if (v && producer[static_cast<size_t>(v.id)] >= 0) edges.push_back({producer[static_cast<size_t>(v.id)], i, v});
     }
     if (node.op == Op::attention) {
       const int layer = node.as<AttentionParams>().cache_layer;
@@ -23,14 +23,14 @@ std::vector<Edge> edges_of(const Graph& graph) {
       }
     }
     for (Value v : node.out) {
-      if (v) maker[static_cast<size_t>(v.id)] = i;
+      if (v) producer[static_cast<size_t>(v.id)] = i;
     }
   }
   return edges;
 }
 
-// Edges come sorted by `to`, so one pass sees every predecessor finished.
-std::vector<int> chain_depths(const Graph& graph, std::span<const Edge> edges) {
+// Edges are sorted by `to`, so one pass sees every predecessor finished.
+std::vector<int> node_depths(const Graph& graph, std::span<const Edge> edges) {
   std::vector<int> depths(graph.nodes().size(), 1);
   for (const Edge& edge : edges) {
     int& depth = depths[static_cast<size_t>(edge.to)];
@@ -39,10 +39,10 @@ std::vector<int> chain_depths(const Graph& graph, std::span<const Edge> edges) {
   return depths;
 }
 
-Chain slowest_chain(std::span<const Edge> edges, std::span<const double> times_s) {
-  Chain chain;
-  if (times_s.empty()) return chain;
-  std::vector<double> ends(times_s.begin(), times_s.end());  // time of the slowest chain that ends in each node
+Path longest_path(std::span<const Edge> edges, std::span<const double> times_s) {
+  Path path;
+  if (times_s.empty()) return path;
+  std::vector<double> ends(times_s.begin(), times_s.end());  // time of the slowest path that ends in each node
   std::vector<int> before(times_s.size(), -1);
   for (const Edge& edge : edges) {
     const size_t from = static_cast<size_t>(edge.from), to = static_cast<size_t>(edge.to);
@@ -52,12 +52,12 @@ Chain slowest_chain(std::span<const Edge> edges, std::span<const double> times_s
     before[to] = edge.from;
   }
   const auto last = std::ranges::max_element(ends);
-  chain.time_s = *last;
+  path.time_s = *last;
   for (int i = static_cast<int>(last - ends.begin()); i >= 0; i = before[static_cast<size_t>(i)]) {
-    chain.nodes.push_back(i);
+    path.nodes.push_back(i);
   }
-  std::ranges::reverse(chain.nodes);
-  return chain;
+  std::ranges::reverse(path.nodes);
+  return path;
 }
 
 }  // namespace zinc

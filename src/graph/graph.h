@@ -1,6 +1,6 @@
 // The forward pass of a model as data, in execution order. It is the only description of a model: every backend runs
-// it, `zinc graph` exports and costs it. Immutable once built (GraphBuilder); weights point into the mapped file, which
-// must outlive the Graph.
+// it, `zinc graph` exports it and computes its cost. Immutable once built (GraphBuilder); weights point into the mapped
+// file, which must outlive the Graph.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace zinc {
 
-// A result or a weight: an index into Graph::info(). Default: none (an absent optional input).
+// An activation or a weight: an index into Graph::info(). Default: none (an absent optional input).
 struct Value {
   int32_t id = -1;
   explicit operator bool() const { return id >= 0; }
@@ -56,7 +56,7 @@ class Graph {
   std::span<const LayerCache> caches() const { return caches_; }
 
   Value logits() const { return logits_; }  // [R, vocab]
-  Value hidden() const { return hidden_; }  // [T, dim] after the final norm: what embeddings and draft graphs read
+  Value hidden() const { return hidden_; }  // [T, dim] after the final norm: for embeddings and draft graphs
   Value find(std::string_view name) const;  // by tensor name or label; none if absent
 
  private:

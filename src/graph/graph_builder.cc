@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-constexpr int kMaxLayers = 1024;  // far above any published model; bounds what hostile metadata can ask for
+constexpr int kMaxLayers = 1024;  // far above any published model; limits the memory that hostile metadata can request
 
 ValueInfo activation(Rows rows, const Shape& shape, Element element = Element::f32) {
   ValueInfo info;
@@ -28,7 +28,7 @@ Shape with_inner(const Shape& shape, int64_t inner) {
   return Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(shape.n_dims())));
 }
 
-// What a file can tell: GGUF does not distinguish a vector from a matrix of one row.
+// GGUF does not distinguish a vector from a matrix with one row.
 Shape without_leading_ones(const Shape& shape) {
   std::vector<int64_t> dims;
   for (int i = 0; i < shape.n_dims(); ++i) {
@@ -52,7 +52,7 @@ GraphBuilder::GraphBuilder(std::string file_name, WeightSource source)
 
 LayerWeights GraphBuilder::layer(int layer) {
   if (layer < 0 || layer >= kMaxLayers) {
-    fail_with(fail(ErrorCode::invalid_input, "{}: layer {} is outside the supported 0..{}", file_name_, layer,
+    fail_with(fail(ErrorCode::invalid_input, "{}: layer {} is outside the supported range 0..{}", file_name_, layer,
                    kMaxLayers - 1));
   }
   layer_ = static_cast<int16_t>(layer);
@@ -90,7 +90,7 @@ Value GraphBuilder::weight(std::string_view name, const Shape& shape) {
   const TensorView* view = source_(name);
   if (view == nullptr) {
     fail_with(fail(ErrorCode::invalid_input,
-                   "{}: tensor '{}' is missing, expected {}; the file may be cut short or made for another program",
+                   "{}: tensor '{}' is missing, expected {}; the file may be truncated or made for another program",
                    file_name_, name, shape.to_string()));
     return {};
   }
@@ -126,9 +126,9 @@ Value GraphBuilder::add_node(Op op, std::initializer_list<Value> in, OpParams pa
 
 bool GraphBuilder::require(bool condition, Op op, std::string_view what) {
   if (!condition) {
-    const std::string place = layer_ < 0 ? "outside the layers" : fmt::format("layer {}", layer_);
+    const std::string where = layer_ < 0 ? "outside the layers" : fmt::format("layer {}", layer_);
     fail_with(fail(ErrorCode::invalid_input, "{}: {}: {}: {}; the file's metadata does not fit this architecture",
-                   file_name_, place, op_name(op), what));
+                   file_name_, where, op_name(op), what));
   }
   return condition && status_.ok();
 }
@@ -151,12 +151,12 @@ bool GraphBuilder::usable(Op op, const Inputs& in) {
   return true;
 }
 
-// Ops that look at a token's position or sequence.
-bool GraphBuilder::by_token(Op op, Value v) {
+// For ops that use a token's position or sequence.
+bool GraphBuilder::has_token_rows(Op op, Value v) {
   return require(info(v).rows == Rows::tokens, op, "the input must have a row for every token");
 }
 
-// A layer's cache has one shape, whoever writes it.
+// A layer's cache has one shape for all nodes that write it.
 template <class Cache>
 bool GraphBuilder::claim(Op op, Cache& cache, const Cache& wanted, bool is_new) {
   if (!require(is_new || cache == wanted, op, "two nodes write the same cache in different shapes")) return false;
@@ -187,15 +187,15 @@ Value GraphBuilder::linear(Value x, Value weight, Value bias) {
   const Shape& w = info(weight).shape;
   if (!require(w.n_dims() == 2 && w[1] == info(x).shape.inner(), Op::linear, "weight and input widths differ"))
     return {};
-  if (bias && !require(info(bias).shape == Shape{w[0]}, Op::linear, "the bias has another width")) return {};
+  if (bias && !require(info(bias).shape == Shape{w[0]}, Op::linear, "the bias has the wrong width")) return {};
   const int64_t n_out = w[0];
-  if (const Value factor = factor_of(weight)) x = mul(x, factor);
+  if (const Value factor = weight_scale(weight)) x = mul(x, factor);
   return x ? add_node(Op::linear, {x, weight, bias}, {}, like(x, with_inner(info(x).shape, n_out))) : Value{};
 }
 
-// One number for a whole matrix, as NVFP4 files keep it beside "<stem>.weight" in "<stem>.scale". A longer tensor of
-// that name means something else, which the architecture reads.
-Value GraphBuilder::factor_of(Value weight) {
+// A scalar scale of a whole matrix, which NVFP4 files store in "<stem>.scale" next to "<stem>.weight". A longer tensor
+// of that name has another meaning; the architecture reads it.
+Value GraphBuilder::weight_scale(Value weight) {
   constexpr std::string_view kEnding = ".weight";
   std::string name = info(weight).name;
   if (!name.ends_with(kEnding)) return {};
@@ -207,7 +207,7 @@ Value GraphBuilder::factor_of(Value weight) {
 Value GraphBuilder::rms_norm(Value x, Value weight, float eps) {
   if (!usable(Op::norm, {.activations = {x}, .optional_weights = {weight}})) return {};
   const bool fits = !weight || info(weight).shape == Shape{info(x).shape.inner()};
-  if (!require(fits, Op::norm, "the weight has another width")) return {};
+  if (!require(fits, Op::norm, "the weight has the wrong width")) return {};
   if (!require(eps >= 0, Op::norm, "the epsilon is negative")) return {};
   return add_node(Op::norm, {x, weight}, NormParams{NormKind::rms, eps}, like(x, info(x).shape));
 }
@@ -219,7 +219,8 @@ Value GraphBuilder::l2_norm(Value x, float eps) {
 }
 
 Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors) {
-  if (!usable(Op::rope, {.activations = {x}, .optional_weights = {freq_factors}}) || !by_token(Op::rope, x)) return {};
+  if (!usable(Op::rope, {.activations = {x}, .optional_weights = {freq_factors}}) || !has_token_rows(Op::rope, x))
+    return {};
   const Shape& shape = info(x).shape;
   const bool dims_fit = params.n_dims > 0 && params.n_dims % 2 == 0 && params.n_dims <= shape.inner();
   if (!require(shape.n_dims() == 2 && dims_fit, Op::rope, "the rotated dimensions do not fit the heads")) return {};
@@ -233,11 +234,12 @@ Value GraphBuilder::rope(Value x, const RopeParams& params, Value freq_factors) 
 
 Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& params) {
   constexpr Op kOp = Op::attention;
-  if (!require(bool(in.k) == bool(in.v), kOp, "keys and values come together")) return {};
-  if (!usable(kOp, {.activations = {in.q}, .optional_weights = {in.sinks}}) || !by_token(kOp, in.q)) return {};
+  if (!require(bool(in.k) == bool(in.v), kOp, "keys and values must be given together")) return {};
+  if (!usable(kOp, {.activations = {in.q}, .optional_weights = {in.sinks}}) || !has_token_rows(kOp, in.q)) return {};
   if (in.k && !usable(kOp, {.activations = {in.q, in.k, in.v}})) return {};
   if (!require(params.window >= 0 && fits_int(params.window), kOp, "the window is out of range")) return {};
-  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
+  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "the cache layer is out of range"))
+    return {};
   const Shape& q = info(in.q).shape;
   if (!require(q.n_dims() == 2, kOp, "queries must be split into heads")) return {};
   AttentionCache& kv = cache(params.cache_layer).attention;
@@ -250,10 +252,10 @@ Value GraphBuilder::attention(const AttentionInputs& in, const AttentionParams& 
                                    static_cast<int>(params.window)};
     if (!claim(kOp, kv, wanted, kv.kv_heads == 0)) return {};
   }
-  if (!require(kv.kv_heads > 0, kOp, "the layer whose cache is read has none")) return {};
+  if (!require(kv.kv_heads > 0, kOp, "the layer whose cache is read has no cache")) return {};
   if (!require(q[0] % kv.kv_heads == 0, kOp, "heads are not a multiple of the key heads")) return {};
   if (!require(q[1] == kv.k_dim, kOp, "query and key head sizes differ")) return {};
-  if (!require(kv.window == params.window, kOp, "a shared cache has another window")) return {};
+  if (!require(kv.window == params.window, kOp, "the shared cache has a different window")) return {};
   if (in.sinks && !require(info(in.sinks).shape == Shape{q[0]}, kOp, "there must be one sink per head")) return {};
   return add_node(kOp, {in.q, in.k, in.v, in.sinks}, params, like(in.q, {q[0] * kv.v_dim}));
 }
@@ -270,7 +272,8 @@ GraphBuilder::Route GraphBuilder::moe_route(Value logits, const MoeRouteParams& 
   if (!usable(Op::moe_route, {.activations = {logits}})) return {};
   const Shape& shape = info(logits).shape;
   const bool fits = shape.n_dims() == 1 && params.n_used > 0 && params.n_used <= shape[0];
-  if (!require(fits, Op::moe_route, "the experts used must be between 1 and their count")) return {};
+  if (!require(fits, Op::moe_route, "the number of experts used must be between 1 and the number of experts"))
+    return {};
   const Rows rows = info(logits).rows;
   const Value ids = add_node(Op::moe_route, {logits}, params, activation(rows, {params.n_used}, Element::i32));
   const Value weights = add_value(activation(rows, {params.n_used}));
@@ -285,12 +288,13 @@ Value GraphBuilder::moe_linear(Value x, const ExpertWeights& experts, Value ids)
     return {};
   }
   const bool ids_fit = ids && info(ids).element == Element::i32 && info(ids).rows == info(x).rows;
-  if (!require(ids_fit, kOp, "the expert ids are not those of a route over the same rows")) return {};
+  if (!require(ids_fit, kOp, "the expert ids are not from a moe_route over the same rows")) return {};
   const Shape& w = info(experts.weight).shape;
   const Shape& in = info(x).shape;
   const int64_t n_used = info(ids).shape[0];
   if (!require(w.n_dims() == 3 && w[2] == in.inner(), kOp, "weight and input widths differ")) return {};
-  if (!require(in.n_dims() == 1 || in[0] == n_used, kOp, "input rows must be one, or one per chosen expert")) return {};
+  if (!require(in.n_dims() == 1 || in[0] == n_used, kOp, "the input must have one row, or one per selected expert"))
+    return {};
   const bool bias_fits = !experts.bias || info(experts.bias).shape == Shape{w[0], w[1]};
   const bool scale_fits = !experts.scale || info(experts.scale).shape == Shape{w[0]};
   if (!require(bias_fits && scale_fits, kOp, "bias or scale do not fit the experts")) return {};
@@ -301,14 +305,15 @@ Value GraphBuilder::moe_combine(Value x, Value weights) {
   if (!usable(Op::moe_combine, {.activations = {x, weights}})) return {};
   const Shape& shape = info(x).shape;
   const bool fits = shape.n_dims() == 2 && info(weights).shape == Shape{shape[0]};
-  if (!require(fits, Op::moe_combine, "there must be one weight per chosen expert")) return {};
+  if (!require(fits, Op::moe_combine, "there must be one weight per selected expert")) return {};
   return add_node(Op::moe_combine, {x, weights}, {}, like(x, {shape[1]}));
 }
 
 Value GraphBuilder::short_conv(Value x, Value weight, const ShortConvParams& params) {
   constexpr Op kOp = Op::short_conv;
-  if (!usable(kOp, {.activations = {x}, .weights = {weight}}) || !by_token(kOp, x)) return {};
-  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
+  if (!usable(kOp, {.activations = {x}, .weights = {weight}}) || !has_token_rows(kOp, x)) return {};
+  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "the cache layer is out of range"))
+    return {};
   const Shape& w = info(weight).shape;
   if (!require(w.n_dims() == 2 && info(x).shape == Shape{w[0]}, kOp, "weight and input channels differ")) return {};
   if (!require(fits_int(w.elems()), kOp, "the weight is too large")) return {};
@@ -323,14 +328,15 @@ Value GraphBuilder::short_conv(Value x, Value weight, const ShortConvParams& par
 Value GraphBuilder::delta_net(const DeltaNetInputs& in, const DeltaNetParams& params) {
   constexpr Op kOp = Op::delta_net;
   if (!usable(kOp, {.activations = {in.q, in.k, in.v, in.alpha, in.beta}, .weights = {in.dt_bias, in.a}})) return {};
-  if (!by_token(kOp, in.q)) return {};
-  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "no such cache layer")) return {};
+  if (!has_token_rows(kOp, in.q)) return {};
+  if (!require(params.cache_layer >= 0 && params.cache_layer < kMaxLayers, kOp, "the cache layer is out of range"))
+    return {};
   const Shape& k = info(in.k).shape;
   const Shape& v = info(in.v).shape;
   const bool heads_fit = k.n_dims() == 2 && v.n_dims() == 2 && info(in.q).shape == k && v[0] % k[0] == 0;
   if (!require(heads_fit, kOp, "value heads are not a multiple of the key heads")) return {};
   for (Value per_head : {in.alpha, in.beta, in.dt_bias, in.a}) {
-    if (!require(info(per_head).shape == Shape{v[0]}, kOp, "gates must have one number per value head")) return {};
+    if (!require(info(per_head).shape == Shape{v[0]}, kOp, "gates must have one value per value head")) return {};
   }
   if (!require(fits_int(k.elems()) && fits_int(v.elems()), kOp, "keys and values are too wide")) return {};
   RecurrentCache& state = cache(params.cache_layer).recurrent;
@@ -352,7 +358,7 @@ Value GraphBuilder::mul(Value x, Value weight) {
   if (!usable(Op::mul, {.activations = {x}, .weights = {weight}})) return {};
   const int64_t n = info(weight).shape.elems();
   const bool fits = n == 1 || n == info(x).shape.inner();
-  if (!require(fits, Op::mul, "the weight has another width")) return {};
+  if (!require(fits, Op::mul, "the weight has the wrong width")) return {};
   return add_node(Op::mul, {x, weight}, {}, like(x, info(x).shape));
 }
 
@@ -381,7 +387,7 @@ Value GraphBuilder::heads(Value x, int64_t n_heads) {
   return view(x, {n_heads, n / n_heads});
 }
 
-Value GraphBuilder::flat(Value x) {
+Value GraphBuilder::flatten(Value x) {
   return usable(Op::view, {.activations = {x}}) ? view(x, {info(x).shape.elems()}) : Value{};
 }
 
@@ -389,7 +395,7 @@ Value GraphBuilder::slice(Value x, int64_t begin, int64_t length) {
   if (!usable(Op::slice, {.activations = {x}})) return {};
   const int64_t inner = info(x).shape.inner();
   const bool fits = begin >= 0 && length > 0 && begin <= inner && length <= inner - begin;
-  if (!require(fits, Op::slice, "the part lies outside the row")) return {};
+  if (!require(fits, Op::slice, "the slice is outside the row")) return {};
   if (length == inner) return x;
   return add_node(Op::slice, {x}, SliceParams{begin}, like(x, with_inner(info(x).shape, length)));
 }
@@ -403,7 +409,7 @@ Value GraphBuilder::concat(Value a, Value b) {
 }
 
 Value GraphBuilder::rows(Value x) {
-  if (!usable(Op::rows, {.activations = {x}}) || !by_token(Op::rows, x)) return {};
+  if (!usable(Op::rows, {.activations = {x}}) || !has_token_rows(Op::rows, x)) return {};
   return add_node(Op::rows, {x}, {}, activation(Rows::outputs, info(x).shape));
 }
 
@@ -412,14 +418,14 @@ void GraphBuilder::label(Value v, std::string name) {
 }
 
 void GraphBuilder::hidden(Value v) {
-  if (!usable(Op::rows, {.activations = {v}}) || !by_token(Op::rows, v)) return;
+  if (!usable(Op::rows, {.activations = {v}}) || !has_token_rows(Op::rows, v)) return;
   graph_.hidden_ = v;
 }
 
 void GraphBuilder::logits(Value v) {
   if (!usable(Op::sample, {.activations = {v}})) return;
   const bool fits = info(v).rows == Rows::outputs && info(v).shape.n_dims() == 1 && !graph_.logits_;
-  if (!require(fits, Op::sample, "logits are one row per output, given once")) return;
+  if (!require(fits, Op::sample, "logits must have one row per output and be set once")) return;
   graph_.logits_ = v;
   add_node(Op::sample, {v}, {}, activation(Rows::outputs, {1}, Element::i32));
 }

@@ -1,7 +1,7 @@
-// Builds a Graph. An architecture file calls it in execution order; each call returns the value it makes.
-// The builder keeps the first error (a missing or misshapen weight, shapes that do not fit) and ignores every later
-// call, so architecture files have no error plumbing; finish() returns the Graph or that error. Whatever a hostile
-// file's metadata says, the builder answers with an error, never with a crash.
+// Builds a Graph. An architecture file calls it in execution order; each call returns the value it produces. The
+// builder keeps the first error (a missing weight, a wrong shape) and ignores every later call, so architecture files
+// have no error handling; finish() returns the Graph or that error. Whatever a hostile file's metadata says, the result
+// is an error, never a crash.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace zinc {
 
-// Finds a weight by name; nullptr: the file has none of that name.
+// Finds a weight by name; nullptr: the file has no such weight.
 using WeightSource = std::function<const TensorView*(std::string_view name)>;
 
 class GraphBuilder;
@@ -23,7 +23,7 @@ class GraphBuilder;
 class LayerWeights {
  public:
   Value operator()(std::string_view name, const Shape& shape) const;
-  Value optional(std::string_view name, const Shape& shape) const;  // none if the file has no such weight
+  Value optional(std::string_view name, const Shape& shape) const;  // none if absent
   bool has(std::string_view name) const;
 
  private:
@@ -37,8 +37,8 @@ class GraphBuilder {
  public:
   GraphBuilder(std::string file_name, WeightSource source);
 
-  LayerWeights layer(int layer);  // following nodes belong to this layer
-  void end_layers();              // following nodes belong to none
+  LayerWeights layer(int layer);  // the following nodes belong to this layer
+  void end_layers();              // the following nodes belong to no layer
 
   Value weight(std::string_view name, const Shape& shape);
   Value optional_weight(std::string_view name, const Shape& shape);  // none if absent
@@ -48,11 +48,11 @@ class GraphBuilder {
   Value embed(Value table);
   Value hidden_in(int64_t dim);
   Value linear(Value x, Value weight, Value bias = {});
-  Value rms_norm(Value x, Value weight, float eps);  // weight none: plain
+  Value rms_norm(Value x, Value weight, float eps);  // weight none: no scaling
   Value l2_norm(Value x, float eps);
   Value rope(Value x, const RopeParams& params, Value freq_factors = {});
   struct AttentionInputs {
-    Value q, k, v;  // k and v none: read what `cache_layer` wrote
+    Value q, k, v;  // k and v none: read the cache of `cache_layer`
     Value sinks = {};
   };
   Value attention(const AttentionInputs& in, const AttentionParams& params);
@@ -78,13 +78,13 @@ class GraphBuilder {
   Value softcap(Value x, float cap);
   Value view(Value x, const Shape& shape);
   Value heads(Value x, int64_t n_heads);  // [T, n] -> [T, n_heads, n / n_heads]
-  Value flat(Value x);                    // [T, a, b] -> [T, a*b]
+  Value flatten(Value x);                 // [T, a, b] -> [T, a*b]
   Value slice(Value x, int64_t begin, int64_t length);
   Value concat(Value a, Value b);
   Value rows(Value x);
 
   void label(Value v, std::string name);  // names an activation for traces and tests
-  void hidden(Value v);                   // the state after the final norm, [T, dim]
+  void hidden(Value v);                   // the hidden state after the final norm, [T, dim]
   void logits(Value v);                   // [R, vocab]; ends the graph with a sample node
 
   void fail_with(Error error);  // keeps the first error
@@ -96,10 +96,10 @@ class GraphBuilder {
   struct Inputs {
     std::initializer_list<Value> activations = {}, weights = {}, optional_weights = {};
   };
-  // Whether nothing failed so far and the inputs are there and of their kind, the activations with the same rows.
+  // Whether there is no error yet and the inputs are present and of their kind, the activations with the same rows.
   bool usable(Op op, const Inputs& in);
-  bool by_token(Op op, Value v);
-  Value factor_of(Value weight);  // none if the file has none
+  bool has_token_rows(Op op, Value v);
+  Value weight_scale(Value weight);  // none if the file has none
   template <class Cache>
   bool claim(Op op, Cache& cache, const Cache& wanted, bool is_new);
   bool require(bool condition, Op op, std::string_view what);

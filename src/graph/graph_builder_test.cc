@@ -6,13 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/support/says.h"
+#include "tests/support/contains_all.h"
 #include "tests/support/weight_set.h"
 
 namespace zinc {
 namespace {
 
-// A builder over a few named weights, with activations of any shape at hand.
+// A builder with a few named weights and activations of any shape.
 class GraphBuilderTest : public testing::Test {
  protected:
   Value activation(const Shape& shape) { return g_.view(g_.hidden_in(shape.elems()), shape); }  // [T, shape]
@@ -29,7 +29,7 @@ class GraphBuilderTest : public testing::Test {
     EXPECT_TRUE(graph.ok()) << graph.error().message;
     return graph.ok() ? std::move(graph.value()) : Graph();
   }
-  void end(Value v) { g_.logits(g_.rows(g_.flat(v))); }
+  void end(Value v) { g_.logits(g_.rows(g_.flatten(v))); }
   Shape shape_of(Value v) {
     const Graph graph = finish_with(v);
     return v ? graph.info(v).shape : Shape();
@@ -54,20 +54,20 @@ TEST_F(GraphBuilderTest, keeps_the_first_error_and_names_file_layer_and_op) {
   g_.layer(9);
   EXPECT_FALSE(bool(g_.heads(x, 3)));
   EXPECT_FALSE(bool(g_.weight("absent", {1})));
-  EXPECT_FALSE(bool(g_.scale(x, 2)));  // right, but after an error nothing is built
+  EXPECT_FALSE(bool(g_.scale(x, 2)));  // valid, but after an error nothing is built
   const Result<Graph> graph = g_.finish();
   ASSERT_FALSE(graph.ok());
   EXPECT_EQ(graph.error().code, ErrorCode::invalid_input);
-  EXPECT_TRUE(says(graph.error().message, {"model.gguf", "layer 7", "softcap", "positive"}));
+  EXPECT_TRUE(contains_all(graph.error().message, {"model.gguf", "layer 7", "softcap", "positive"}));
 }
 
 TEST_F(GraphBuilderTest, an_error_outside_the_layers_says_so) {
   g_.layer(0);
   g_.end_layers();
-  EXPECT_TRUE(says(error_of(g_.embed(f32({4}))), {"outside the layers", "embed"}));
+  EXPECT_TRUE(contains_all(error_of(g_.embed(f32({4}))), {"outside the layers", "embed"}));
 }
 
-TEST_F(GraphBuilderTest, the_factor_a_file_keeps_for_a_matrix_multiplies_what_the_matrix_sees) {
+TEST_F(GraphBuilderTest, the_scalar_scale_of_a_matrix_multiplies_its_input) {
   weights_.add("up.scale", {1});
   const Graph graph = finish_with(g_.linear(activation({4}), weight("up.weight", {3, 4}), f32({3})));
   const auto linear =
@@ -79,7 +79,7 @@ TEST_F(GraphBuilderTest, the_factor_a_file_keeps_for_a_matrix_multiplies_what_th
   EXPECT_EQ(graph.info(before.in[1]).name, "up.scale");
 }
 
-TEST_F(GraphBuilderTest, a_vector_beside_a_matrix_is_no_factor_of_it) {
+TEST_F(GraphBuilderTest, a_vector_beside_a_matrix_is_not_its_scale) {
   weights_.add("router.scale", {4});
   const Graph graph = finish_with(g_.linear(activation({4}), weight("router.weight", {3, 4})));
   EXPECT_TRUE(
@@ -91,28 +91,30 @@ TEST_F(GraphBuilderTest, an_error_given_by_the_caller_is_kept_like_its_own) {
   EXPECT_EQ(error_of(g_.scale(activation({1}), 1)), "no such thing");
 }
 
-TEST_F(GraphBuilderTest, a_graph_without_logits_is_refused) {
+TEST_F(GraphBuilderTest, a_graph_without_logits_is_rejected) {
   activation({4});
   const Result<Graph> graph = g_.finish();
   ASSERT_FALSE(graph.ok());
-  EXPECT_TRUE(says(graph.error().message, {"without logits"}));
+  EXPECT_TRUE(contains_all(graph.error().message, {"without logits"}));
 }
 
-TEST_F(GraphBuilderTest, a_layer_beyond_the_limit_is_refused) {
+TEST_F(GraphBuilderTest, a_layer_beyond_the_limit_is_rejected) {
   g_.layer(1024);
-  EXPECT_TRUE(says(error_of(activation({4})), {"layer 1024"}));
+  EXPECT_TRUE(contains_all(error_of(activation({4})), {"layer 1024"}));
 }
 
 // ---- weights ----
 
 TEST_F(GraphBuilderTest, a_missing_weight_is_named_with_the_shape_it_should_have) {
   const LayerWeights w = g_.layer(3);
-  EXPECT_TRUE(says(error_of(w("attn_q.weight", {4, 8})), {"model.gguf", "'blk.3.attn_q.weight'", "missing", "[4,8]"}));
+  EXPECT_TRUE(
+      contains_all(error_of(w("attn_q.weight", {4, 8})), {"model.gguf", "'blk.3.attn_q.weight'", "missing", "[4,8]"}));
 }
 
 TEST_F(GraphBuilderTest, a_misshapen_weight_is_named_with_both_shapes) {
   weights_.add("output.weight", {8, 4});
-  EXPECT_TRUE(says(error_of(g_.weight("output.weight", {4, 8})), {"'output.weight'", "is [8,4]", "expected [4,8]"}));
+  EXPECT_TRUE(
+      contains_all(error_of(g_.weight("output.weight", {4, 8})), {"'output.weight'", "is [8,4]", "expected [4,8]"}));
 }
 
 TEST_F(GraphBuilderTest, a_weight_asked_for_twice_is_one_value) {
@@ -125,7 +127,7 @@ TEST_F(GraphBuilderTest, a_weight_asked_for_twice_is_one_value) {
 TEST_F(GraphBuilderTest, a_weight_asked_for_again_in_another_shape_is_an_error) {
   weights_.add("table", {4, 8});
   EXPECT_TRUE(bool(g_.weight("table", {4, 8})));
-  EXPECT_TRUE(says(error_of(g_.weight("table", {8, 4})), {"is [4,8], expected [8,4]"}));
+  EXPECT_TRUE(contains_all(error_of(g_.weight("table", {8, 4})), {"is [4,8], expected [8,4]"}));
 }
 
 TEST_F(GraphBuilderTest, an_absent_optional_weight_is_none_and_no_error) {
@@ -139,7 +141,7 @@ TEST_F(GraphBuilderTest, an_absent_optional_weight_is_none_and_no_error) {
 
 TEST_F(GraphBuilderTest, a_misshapen_optional_weight_is_an_error) {
   weights_.add("bias", {5});
-  EXPECT_TRUE(says(error_of(g_.optional_weight("bias", {4})), {"is [5]"}));
+  EXPECT_TRUE(contains_all(error_of(g_.optional_weight("bias", {4})), {"is [5]"}));
 }
 
 TEST_F(GraphBuilderTest, weight_or_takes_the_fallback_only_where_the_first_is_absent) {
@@ -154,26 +156,26 @@ TEST_F(GraphBuilderTest, weight_or_takes_the_fallback_only_where_the_first_is_ab
 
 TEST_F(GraphBuilderTest, embed_gives_the_row_of_a_matrix) { EXPECT_EQ(shape_of(g_.embed(f32({4, 6}))), Shape({6})); }
 
-TEST_F(GraphBuilderTest, hidden_in_refuses_a_width_of_nothing) { EXPECT_FALSE(error_of(g_.hidden_in(0)).empty()); }
+TEST_F(GraphBuilderTest, hidden_in_refuses_a_width_of_zero) { EXPECT_FALSE(error_of(g_.hidden_in(0)).empty()); }
 
 TEST_F(GraphBuilderTest, linear_replaces_the_innermost_width) {
   EXPECT_EQ(shape_of(g_.linear(activation({3, 8}), f32({5, 8}), f32({5}))), Shape({3, 5}));
 }
 
 TEST_F(GraphBuilderTest, linear_refuses_other_widths) {
-  EXPECT_TRUE(says(error_of(g_.linear(activation({7}), f32({5, 8}))), {"linear"}));
+  EXPECT_TRUE(contains_all(error_of(g_.linear(activation({7}), f32({5, 8}))), {"linear"}));
 }
 
 TEST_F(GraphBuilderTest, linear_refuses_a_bias_of_another_width) {
-  EXPECT_TRUE(says(error_of(g_.linear(activation({8}), f32({5, 8}), f32({8}))), {"bias"}));
+  EXPECT_TRUE(contains_all(error_of(g_.linear(activation({8}), f32({5, 8}), f32({8}))), {"bias"}));
 }
 
 TEST_F(GraphBuilderTest, linear_refuses_a_weight_in_place_of_its_input) {
-  EXPECT_TRUE(says(error_of(g_.linear(f32({8}), f32({5, 8}))), {"activation"}));
+  EXPECT_TRUE(contains_all(error_of(g_.linear(f32({8}), f32({5, 8}))), {"activation"}));
 }
 
 TEST_F(GraphBuilderTest, linear_refuses_an_activation_in_place_of_its_weight) {
-  EXPECT_TRUE(says(error_of(g_.linear(activation({8}), activation({5, 8}))), {"must be a weight"}));
+  EXPECT_TRUE(contains_all(error_of(g_.linear(activation({8}), activation({5, 8}))), {"must be a weight"}));
 }
 
 TEST_F(GraphBuilderTest, norms_keep_the_shape) {
@@ -182,7 +184,7 @@ TEST_F(GraphBuilderTest, norms_keep_the_shape) {
 }
 
 TEST_F(GraphBuilderTest, norm_refuses_a_weight_of_another_width) {
-  EXPECT_TRUE(says(error_of(g_.rms_norm(activation({2, 8}), f32({2}), 1e-6f)), {"norm"}));
+  EXPECT_TRUE(contains_all(error_of(g_.rms_norm(activation({2, 8}), f32({2}), 1e-6f)), {"norm"}));
 }
 
 TEST_F(GraphBuilderTest, rope_keeps_the_shape) {
@@ -196,7 +198,7 @@ TEST_F(GraphBuilderTest, rope_refuses_what_does_not_fit_the_heads) {
   }
 }
 
-TEST_F(GraphBuilderTest, rope_refuses_bases_and_scales_that_are_no_positive_numbers) {
+TEST_F(GraphBuilderTest, rope_refuses_bases_and_scales_that_are_not_positive) {
   for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
     GraphBuilder a("model.gguf", weights_.source()), b("model.gguf", weights_.source());
     EXPECT_FALSE(bool(a.rope(a.view(a.hidden_in(16), {2, 8}), {.n_dims = 8, .theta = bad}))) << bad;
@@ -205,11 +207,11 @@ TEST_F(GraphBuilderTest, rope_refuses_bases_and_scales_that_are_no_positive_numb
 }
 
 TEST_F(GraphBuilderTest, rope_refuses_factors_of_another_count) {
-  EXPECT_TRUE(says(error_of(g_.rope(activation({2, 8}), {.n_dims = 8}, f32({8}))), {"factor"}));
+  EXPECT_TRUE(contains_all(error_of(g_.rope(activation({2, 8}), {.n_dims = 8}, f32({8}))), {"factor"}));
 }
 
 TEST_F(GraphBuilderTest, rope_refuses_rows_that_have_lost_their_positions) {
-  EXPECT_TRUE(says(error_of(g_.rope(g_.rows(activation({2, 8})), {.n_dims = 8})), {"every token"}));
+  EXPECT_TRUE(contains_all(error_of(g_.rope(g_.rows(activation({2, 8})), {.n_dims = 8})), {"every token"}));
 }
 
 TEST_F(GraphBuilderTest, attention_gives_heads_times_value_width_and_a_cache) {
@@ -240,31 +242,31 @@ TEST_P(AttentionShapes, attention_refuses_what_does_not_fit) {
   const GraphBuilder::AttentionInputs in{activation(bad.q), bad.k.n_dims() ? activation(bad.k) : Value{},
                                          bad.v.n_dims() ? activation(bad.v) : Value{},
                                          bad.sinks ? f32({bad.sinks}) : Value{}};
-  EXPECT_TRUE(says(error_of(g_.attention(in, bad.params)), {"attention", bad.why}));
+  EXPECT_TRUE(contains_all(error_of(g_.attention(in, bad.params)), {"attention", bad.why}));
 }
-INSTANTIATE_TEST_SUITE_P(
-    All, AttentionShapes,
-    testing::Values(BadAttention{"split into heads", {32}, {2, 8}, {2, 8}, 0, {}},
-                    BadAttention{"come together", {4, 8}, {2, 8}, {}, 0, {}},
-                    BadAttention{"differ in heads", {4, 8}, {2, 8}, {4, 8}, 0, {}},
-                    BadAttention{"multiple of the key heads", {4, 8}, {3, 8}, {3, 8}, 0, {}},
-                    BadAttention{"head sizes differ", {4, 8}, {2, 4}, {2, 8}, 0, {}},
-                    BadAttention{"one sink per head", {4, 8}, {2, 8}, {2, 8}, 2, {}},
-                    BadAttention{"window", {4, 8}, {2, 8}, {2, 8}, 0, {.window = -1}},
-                    BadAttention{"window", {4, 8}, {2, 8}, {2, 8}, 0, {.window = int64_t{1} << 31}},
-                    BadAttention{"no such cache", {4, 8}, {2, 8}, {2, 8}, 0, {.cache_layer = -1}},
-                    BadAttention{"no such cache", {4, 8}, {2, 8}, {2, 8}, 0, {.cache_layer = 1024}},
-                    BadAttention{"has none", {4, 8}, {}, {}, 0, {.cache_layer = 2}}));
+INSTANTIATE_TEST_SUITE_P(All, AttentionShapes,
+                         testing::Values(BadAttention{"split into heads", {32}, {2, 8}, {2, 8}, 0, {}},
+                                         BadAttention{"given together", {4, 8}, {2, 8}, {}, 0, {}},
+                                         BadAttention{"differ in heads", {4, 8}, {2, 8}, {4, 8}, 0, {}},
+                                         BadAttention{"multiple of the key heads", {4, 8}, {3, 8}, {3, 8}, 0, {}},
+                                         BadAttention{"head sizes differ", {4, 8}, {2, 4}, {2, 8}, 0, {}},
+                                         BadAttention{"one sink per head", {4, 8}, {2, 8}, {2, 8}, 2, {}},
+                                         BadAttention{"window", {4, 8}, {2, 8}, {2, 8}, 0, {.window = -1}},
+                                         BadAttention{
+                                             "window", {4, 8}, {2, 8}, {2, 8}, 0, {.window = int64_t{1} << 31}},
+                                         BadAttention{"out of range", {4, 8}, {2, 8}, {2, 8}, 0, {.cache_layer = -1}},
+                                         BadAttention{"out of range", {4, 8}, {2, 8}, {2, 8}, 0, {.cache_layer = 1024}},
+                                         BadAttention{"has no cache", {4, 8}, {}, {}, 0, {.cache_layer = 2}}));
 
 TEST_F(GraphBuilderTest, attention_refuses_a_shared_cache_with_another_window) {
   g_.attention({activation({4, 8}), activation({2, 8}), activation({2, 8})}, {.window = 16});
-  EXPECT_TRUE(says(error_of(g_.attention({activation({4, 8}), {}, {}}, {.window = 32})), {"another window"}));
+  EXPECT_TRUE(contains_all(error_of(g_.attention({activation({4, 8}), {}, {}}, {.window = 32})), {"different window"}));
 }
 
 TEST_F(GraphBuilderTest, two_nodes_cannot_write_one_cache_in_different_shapes) {
   g_.attention({activation({4, 8}), activation({2, 8}), activation({2, 8})}, {});
-  EXPECT_TRUE(says(error_of(g_.attention({activation({4, 8}), activation({4, 8}), activation({4, 8})}, {})),
-                   {"different shapes"}));
+  EXPECT_TRUE(contains_all(error_of(g_.attention({activation({4, 8}), activation({4, 8}), activation({4, 8})}, {})),
+                           {"different shapes"}));
 }
 
 TEST_F(GraphBuilderTest, gated_act_takes_a_gate_of_equal_or_single_width) {
@@ -274,11 +276,11 @@ TEST_F(GraphBuilderTest, gated_act_takes_a_gate_of_equal_or_single_width) {
 }
 
 TEST_F(GraphBuilderTest, gated_act_refuses_other_widths) {
-  EXPECT_TRUE(says(error_of(g_.gated_act(Act::silu, activation({2}), activation({8}))), {"gated_act"}));
+  EXPECT_TRUE(contains_all(error_of(g_.gated_act(Act::silu, activation({2}), activation({8}))), {"gated_act"}));
 }
 
 TEST_F(GraphBuilderTest, gated_act_refuses_operands_with_different_rows) {
-  EXPECT_TRUE(says(error_of(g_.gated_act(Act::silu, activation({8}), g_.rows(activation({8})))), {"rows"}));
+  EXPECT_TRUE(contains_all(error_of(g_.gated_act(Act::silu, activation({8}), g_.rows(activation({8})))), {"rows"}));
 }
 
 TEST_F(GraphBuilderTest, moe_nodes_fit_each_other) {
@@ -314,12 +316,12 @@ TEST_F(GraphBuilderTest, moe_linear_refuses_what_does_not_fit_the_experts) {
   }
 }
 
-TEST_F(GraphBuilderTest, moe_linear_refuses_ids_that_are_no_ids) {
-  EXPECT_TRUE(says(error_of(g_.moe_linear(activation({8}), {f32({6, 5, 8})}, activation({2}))), {"ids"}));
+TEST_F(GraphBuilderTest, moe_linear_refuses_ids_that_are_not_integers) {
+  EXPECT_TRUE(contains_all(error_of(g_.moe_linear(activation({8}), {f32({6, 5, 8})}, activation({2}))), {"ids"}));
 }
 
 TEST_F(GraphBuilderTest, moe_combine_refuses_weights_of_another_count) {
-  EXPECT_TRUE(says(error_of(g_.moe_combine(activation({2, 8}), activation({3}))), {"moe_combine"}));
+  EXPECT_TRUE(contains_all(error_of(g_.moe_combine(activation({2, 8}), activation({3}))), {"moe_combine"}));
 }
 
 TEST_F(GraphBuilderTest, short_conv_keeps_the_shape_and_makes_a_state) {
@@ -330,7 +332,7 @@ TEST_F(GraphBuilderTest, short_conv_keeps_the_shape_and_makes_a_state) {
 }
 
 TEST_F(GraphBuilderTest, short_conv_refuses_other_channels) {
-  EXPECT_TRUE(says(error_of(g_.short_conv(activation({5}), f32({6, 4}), {})), {"short_conv"}));
+  EXPECT_TRUE(contains_all(error_of(g_.short_conv(activation({5}), f32({6, 4}), {})), {"short_conv"}));
 }
 
 TEST_F(GraphBuilderTest, delta_net_shares_a_layers_state_with_its_convolution) {
@@ -344,26 +346,26 @@ TEST_F(GraphBuilderTest, delta_net_shares_a_layers_state_with_its_convolution) {
   EXPECT_EQ(graph.caches()[0].recurrent, expected);
 }
 
-TEST_F(GraphBuilderTest, delta_net_refuses_value_heads_that_are_no_multiple) {
-  EXPECT_TRUE(says(error_of(g_.delta_net({activation({2, 8}), activation({2, 8}), activation({3, 3}), activation({3}),
-                                          activation({3}), f32({3}), f32({3})},
-                                         {})),
-                   {"multiple"}));
+TEST_F(GraphBuilderTest, delta_net_refuses_value_heads_that_are_not_a_multiple) {
+  EXPECT_TRUE(contains_all(error_of(g_.delta_net({activation({2, 8}), activation({2, 8}), activation({3, 3}),
+                                                  activation({3}), activation({3}), f32({3}), f32({3})},
+                                                 {})),
+                           {"multiple"}));
 }
 
 TEST_F(GraphBuilderTest, delta_net_refuses_gates_of_another_count) {
-  EXPECT_TRUE(says(error_of(g_.delta_net({activation({2, 8}), activation({2, 8}), activation({4, 3}), activation({4}),
-                                          activation({2}), f32({4}), f32({4})},
-                                         {})),
-                   {"per value head"}));
+  EXPECT_TRUE(contains_all(error_of(g_.delta_net({activation({2, 8}), activation({2, 8}), activation({4, 3}),
+                                                  activation({4}), activation({2}), f32({4}), f32({4})},
+                                                 {})),
+                           {"per value head"}));
 }
 
 TEST_F(GraphBuilderTest, add_refuses_other_shapes) {
-  EXPECT_TRUE(says(error_of(g_.add(activation({2, 4}), activation({8}))), {"add"}));
+  EXPECT_TRUE(contains_all(error_of(g_.add(activation({2, 4}), activation({8}))), {"add"}));
 }
 
 TEST_F(GraphBuilderTest, add_refuses_other_rows) {
-  EXPECT_TRUE(says(error_of(g_.add(activation({8}), g_.rows(activation({8})))), {"rows"}));
+  EXPECT_TRUE(contains_all(error_of(g_.add(activation({8}), g_.rows(activation({8})))), {"rows"}));
 }
 
 TEST_F(GraphBuilderTest, mul_takes_a_weight_per_column_or_one_for_all) {
@@ -373,24 +375,24 @@ TEST_F(GraphBuilderTest, mul_takes_a_weight_per_column_or_one_for_all) {
 }
 
 TEST_F(GraphBuilderTest, mul_refuses_a_weight_of_another_width) {
-  EXPECT_TRUE(says(error_of(g_.mul(activation({2, 4}), f32({8}))), {"mul"}));
+  EXPECT_TRUE(contains_all(error_of(g_.mul(activation({2, 4}), f32({8}))), {"mul"}));
 }
 
-TEST_F(GraphBuilderTest, views_keep_the_count_of_numbers) {
+TEST_F(GraphBuilderTest, views_keep_the_element_count) {
   const Value x = activation({12});
   EXPECT_EQ(g_.view(x, {12}), x);  // nothing to do
   EXPECT_EQ(shape_of(g_.heads(x, 3)), Shape({3, 4}));
 }
 
-TEST_F(GraphBuilderTest, view_refuses_another_count_of_numbers) {
-  EXPECT_TRUE(says(error_of(g_.view(activation({12}), {5})), {"view"}));
+TEST_F(GraphBuilderTest, view_refuses_another_element_count) {
+  EXPECT_TRUE(contains_all(error_of(g_.view(activation({12}), {5})), {"view"}));
 }
 
-TEST_F(GraphBuilderTest, heads_that_do_not_divide_the_width_are_refused) {
-  EXPECT_TRUE(says(error_of(g_.heads(activation({12}), 5)), {"multiple of the heads"}));
+TEST_F(GraphBuilderTest, heads_that_do_not_divide_the_width_are_rejected) {
+  EXPECT_TRUE(contains_all(error_of(g_.heads(activation({12}), 5)), {"multiple of the heads"}));
 }
 
-TEST_F(GraphBuilderTest, heads_of_none_are_refused) { EXPECT_FALSE(error_of(g_.heads(activation({12}), 0)).empty()); }
+TEST_F(GraphBuilderTest, zero_heads_are_rejected) { EXPECT_FALSE(error_of(g_.heads(activation({12}), 0)).empty()); }
 
 TEST_F(GraphBuilderTest, slice_takes_a_part_of_each_row) {
   const Value x = activation({2, 8});
@@ -412,18 +414,18 @@ TEST_F(GraphBuilderTest, concat_joins_rows) {
 }
 
 TEST_F(GraphBuilderTest, concat_refuses_other_outer_shapes) {
-  EXPECT_TRUE(says(error_of(g_.concat(activation({2, 3}), activation({3, 3}))), {"concat"}));
+  EXPECT_TRUE(contains_all(error_of(g_.concat(activation({2, 3}), activation({3, 3}))), {"concat"}));
 }
 
 TEST_F(GraphBuilderTest, rows_are_taken_once) {
-  EXPECT_TRUE(says(error_of(g_.rows(g_.rows(activation({4})))), {"every token"}));
+  EXPECT_TRUE(contains_all(error_of(g_.rows(g_.rows(activation({4})))), {"every token"}));
 }
 
 TEST_F(GraphBuilderTest, logits_must_be_rows_of_outputs) {
   g_.logits(activation({4}));
   const Result<Graph> graph = g_.finish();
   ASSERT_FALSE(graph.ok());
-  EXPECT_TRUE(says(graph.error().message, {"sample"}));
+  EXPECT_TRUE(contains_all(graph.error().message, {"sample"}));
 }
 
 TEST_F(GraphBuilderTest, the_graph_ends_with_a_sample_node_over_the_logits) {

@@ -63,7 +63,7 @@ class DotWriter {
     }
   }
 
-  // A weight two nodes read (a tied token table) gets a box at each.
+  // A weight read by two nodes (a tied embedding) is drawn at each.
   void write_weight(int i, Value v, std::string_view margin) {
     const ValueInfo& info = graph_.info(v);
     const std::string label = fmt::format("{} {} {}", info.name, info.weight.format->name, info.shape.to_string());
@@ -73,7 +73,7 @@ class DotWriter {
   }
 
   void write_edges() {
-    std::vector<int> drawn(graph_.nodes().size());  // per node: itself, or what the view looks at
+    std::vector<int> drawn(graph_.nodes().size());  // per node: itself, or the source of the view
     std::iota(drawn.begin(), drawn.end(), 0);
     for (const Edge& edge : edges_of(graph_)) {
       const int from = drawn[static_cast<size_t>(edge.from)];

@@ -39,7 +39,7 @@ json::object params_json(const GatedActParams& p) {
   return {{"act", kNames[static_cast<size_t>(p.act)]}};
 }
 json::object params_json(const MoeRouteParams& p) {
-  static constexpr std::array<std::string_view, 3> kNames = {"softmax", "softmax_normalised", "softmax_of_chosen"};
+  static constexpr std::array<std::string_view, 3> kNames = {"softmax", "softmax_normalized", "softmax_of_chosen"};
   return {{"n_used", p.n_used}, {"weights", kNames[static_cast<size_t>(p.weights)]}, {"scale", p.scale}};
 }
 json::object params_json(const ShortConvParams& p) { return {{"cache_layer", p.cache_layer}}; }
@@ -77,7 +77,7 @@ json::value value_json(const Graph& graph, Value v) {
   return out;
 }
 
-// Whole numbers as integers: 4096, not 4.096E3.
+// Integral values as integers: 4096, not 4.096E3.
 json::value number(double x) {
   constexpr double kLargestExact = 9007199254740992.0;  // 2^53
   return x == std::floor(x) && std::abs(x) <= kLargestExact ? json::value(static_cast<int64_t>(x)) : json::value(x);
@@ -213,7 +213,7 @@ json::value graph_to_json(const Graph& graph, const GraphCost& cost, std::string
         {"n_seqs", cost.step.n_seqs},
         {"depth", cost.step.depth},
         {"kv_format", cost.step.kv_format->name}}},
-      {"device", {{"bytes_per_s", number(cost.device.bytes_per_s)}, {"flops_per_s", number(cost.device.flops_per_s)}}},
+      {"device", {{"bytes_per_s", number(cost.peaks.bytes_per_s)}, {"flops_per_s", number(cost.peaks.flops_per_s)}}},
       {"nodes", std::move(nodes)},
       {"edges", edges_json(graph)},
       {"op_counts", std::move(op_counts)},

@@ -1,4 +1,4 @@
-// Where each activation lies in one arena, reusing the place of values no later node reads. Decided once, at compile.
+// Offsets of the activations in one arena; memory of dead values is reused. Computed once, when a plan is compiled.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ struct MemoryPlan {
   size_t n_elems = 0;           // of the arena
 };
 
-// A backend that runs several nodes as one, at the last of them, reads the first ones' inputs only then.
-struct LaterUse {
+// A backend that fuses nodes and runs them at the last one reads the inputs of the first ones only then.
+struct ExtendedUse {
   Value value;
   int node = 0;
 };
 
-// REQUIRES: max_tokens, max_outputs > 0. With `keep_all` every value has a place of its own, so that a trace can read
-// them after the step.
+// REQUIRES: max_tokens, max_outputs > 0. With `keep_all` no memory is reused, so that a trace can read every value
+// after the step.
 MemoryPlan plan_memory(const Graph& graph, int max_tokens, int max_outputs, bool keep_all,
-                       std::span<const LaterUse> later_uses = {});
+                       std::span<const ExtendedUse> extended_uses = {});
 
 }  // namespace zinc

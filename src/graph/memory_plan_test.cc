@@ -29,22 +29,22 @@ Graph random_graph(uint32_t seed) {
         values.push_back(g.add(x, x));
         break;
       case 2:
-        values.push_back(g.heads(x, below(2) ? 2 : 4));  // a view: lies where x lies
+        values.push_back(g.heads(x, below(2) ? 2 : 4));  // a view: shares x's memory
         break;
       case 3:
         values.push_back(g.hidden_in(static_cast<int64_t>(4 * (1 + below(40)))));
         break;
       case 4:
-        values.push_back(g.moe_route(g.flat(x), {.n_used = 1 + static_cast<int64_t>(below(4))}).weights);
+        values.push_back(g.moe_route(g.flatten(x), {.n_used = 1 + static_cast<int64_t>(below(4))}).weights);
         values.back() = g.concat(g.concat(values.back(), values.back()), g.concat(values.back(), values.back()));
         break;
       case 5:
-        values.push_back(g.flat(x));
+        values.push_back(g.flatten(x));
         break;
     }
   }
   g.hidden(values[below(values.size())]);
-  g.logits(g.rows(g.flat(values.back())));
+  g.logits(g.rows(g.flatten(values.back())));
   Result<Graph> graph = g.finish();
   EXPECT_TRUE(graph.ok()) << graph.error().message;
   return std::move(graph.value());
@@ -67,7 +67,7 @@ TEST(MemoryPlan, no_two_live_values_overlap_in_random_graphs) {
   }
 }
 
-TEST(MemoryPlan, the_overlap_check_finds_a_plan_that_is_wrong) {
+TEST(MemoryPlan, the_overlap_check_finds_a_wrong_plan) {
   const Graph graph = chain(3, 64);
   MemoryPlan plan = plan_memory(graph, kTokens, kOutputs, /*keep_all=*/false);
   std::ranges::fill(plan.offsets, size_t{0});
@@ -79,7 +79,7 @@ TEST(MemoryPlan, the_arena_of_a_long_chain_is_two_values_wide) {
   EXPECT_EQ(plan.n_elems, size_t{2 * kTokens * 64});
 }
 
-TEST(MemoryPlan, keep_all_gives_every_value_a_place_of_its_own) {
+TEST(MemoryPlan, keep_all_gives_every_value_its_own_memory) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     const Graph graph = random_graph(seed);
     const MemoryPlan plan = plan_memory(graph, kTokens, kOutputs, /*keep_all=*/true);
@@ -87,13 +87,13 @@ TEST(MemoryPlan, keep_all_gives_every_value_a_place_of_its_own) {
   }
 }
 
-TEST(MemoryPlan, a_view_lies_where_its_input_lies_and_keeps_it_alive) {
+TEST(MemoryPlan, a_view_shares_its_inputs_memory_and_keeps_it_alive) {
   const WeightSet weights;
   GraphBuilder g("view", weights.source());
   const Value x = g.hidden_in(64);
   const Value view = g.heads(x, 4), view_of_view = g.view(view, {2, 32});
-  const Value other = g.scale(g.hidden_in(64), 2);  // must not take x's place: the views are still read
-  const Value sum = g.add(g.flat(view_of_view), other);
+  const Value other = g.scale(g.hidden_in(64), 2);  // must not reuse x's memory: the views are still read
+  const Value sum = g.add(g.flatten(view_of_view), other);
   g.logits(g.rows(sum));
   const Graph graph = std::move(g.finish().value());
   const MemoryPlan plan = plan_memory(graph, kTokens, kOutputs, /*keep_all=*/false);

@@ -1,6 +1,6 @@
-// What a node of the graph can be, and the constants each kind carries. The list is short on purpose: ops are coarse,
-// and a backend fuses by matching a run of them (docs/adr/0001). [T] is one row per token of the step, [R] one row per
-// row whose logits are wanted; activations are float32, ids int32.
+// The ops of the graph and their parameters. The list is short on purpose: ops are coarse, and a backend fuses by
+// matching sequences of them (docs/adr/0001). [T] is one row per token of the step, [R] one row per requested output;
+// activations are float32, ids int32.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace zinc {
 
 enum class Op : uint8_t {
   embed,        // table -> [T, dim]: the row of each token
-  hidden_in,    // -> [T, dim]: hidden states given with the step (draft graphs)
+  hidden_in,    // -> [T, dim]: hidden states passed with the step (draft graphs)
   linear,       // x [.., in], weight [out, in], bias? [out] -> [.., out]
-  norm,         // x, weight? -> x's shape: each innermost row normalised
+  norm,         // x, weight? -> x's shape: each innermost row normalized
   rope,         // x [T, heads, head_dim], freq_factors? [n_dims/2] -> same: rotated by position
   attention,    // q [T, heads, k_dim], k? [T, kv_heads, k_dim], v? [T, kv_heads, v_dim], sinks? [heads] -> [T,
                 // heads*v_dim]
-  gated_act,    // gate, up -> up's shape: act(gate) * up; a gate of width 1 is spread over the row
+  gated_act,    // gate, up -> up's shape: act(gate) * up; a gate of width 1 is broadcast over the row
   moe_route,    // logits [T, experts] -> ids [T, used], weights [T, used]
   moe_linear,   // x [T, in] or [T, used, in], weight [experts, out, in], ids, bias? [experts, out], scale? [experts]
                 //   -> [T, used, out]
@@ -30,11 +30,11 @@ enum class Op : uint8_t {
   mul,          // x, weight [inner] or [1] -> x's shape
   scale,        // x -> x * factor
   softcap,      // x -> cap * tanh(x / cap)
-  view,         // x -> same numbers, other inner shape
+  view,         // x -> same elements, other inner shape
   slice,        // x [.., n] -> [.., length]: part of each innermost row
   concat,       // a [.., n], b [.., m] -> [.., n + m]
-  rows,         // x [T, ..] -> [R, ..]: the rows whose outputs are wanted
-  sample,       // logits [R, vocab] -> ids [R]: the largest, the lowest id among equals
+  rows,         // gather_rows: x [T, ..] -> [R, ..], the rows whose outputs are requested
+  sample,       // logits [R, vocab] -> ids [R]: argmax, the lowest id on ties
 };
 inline constexpr size_t kOpCount = 21;
 std::string_view op_name(Op op);
@@ -45,12 +45,13 @@ struct NormParams {
   float eps = 1e-6f;
 };
 
-// Which two elements of a head form a rotated pair.
+// Which two elements of a head are rotated together: interleaved (adjacent) or NeoX style (halves).
 enum class RopePairs : uint8_t { adjacent, halves };
 
-// YaRN: pairs that turn slowly over the original context are stretched, fast ones kept, a ramp between.
+// YaRN: low-frequency pairs are interpolated over the extended context, high-frequency pairs are kept, with a ramp
+// between.
 struct YarnParams {
-  float original_context = 0;  // 0: no YaRN, every pair is stretched
+  float original_context = 0;  // 0: no YaRN, every pair is interpolated
   float beta_fast = 32, beta_slow = 1;
 };
 
@@ -58,13 +59,13 @@ struct RopeParams {
   RopePairs pairs = RopePairs::halves;
   int64_t n_dims = 0;  // rotated leading dimensions of each head
   float theta = 10000;
-  float position_scale = 1;  // 1 / the factor by which the context was stretched
-  float amplitude = 1;       // factor on the rotated pairs
+  float position_scale = 1;  // 1 / context extension factor
+  float amplitude = 1;       // factor on the rotated pairs (attention factor)
   YarnParams yarn = {};
 };
 
 struct AttentionParams {
-  int cache_layer = 0;  // whose keys and values are read (and written, where k and v are given)
+  int cache_layer = 0;  // whose keys and values are read (and written, if k and v are given)
   float scale = 1;
   int64_t window = 0;  // 0: all earlier positions; else the last `window`, this one included
   float softcap = 0;   // 0: none
@@ -77,15 +78,15 @@ struct GatedActParams {
   Act act = Act::silu;
 };
 
-// How router logits become weights of the `n_used` largest.
+// Normalization of the router weights of the `n_used` selected experts.
 enum class RouteWeights : uint8_t {
-  softmax,             // softmax over all experts, the chosen ones as they are
-  softmax_normalised,  // softmax over all experts, the chosen ones divided by their sum
-  softmax_of_chosen,   // softmax over the chosen experts' logits alone
+  softmax,             // softmax over all experts, not renormalized
+  softmax_normalized,  // softmax over all experts, the selected ones divided by their sum
+  softmax_of_chosen,   // softmax over the selected experts' logits only
 };
 struct MoeRouteParams {
   int64_t n_used = 0;
-  RouteWeights weights = RouteWeights::softmax_normalised;
+  RouteWeights weights = RouteWeights::softmax_normalized;
   float scale = 1;
 };
 
@@ -93,7 +94,7 @@ struct ShortConvParams {
   int cache_layer = 0;
 };
 
-// Which key head a value head reads: v / (v_heads / k_heads), or v mod k_heads.
+// Which key head a value head uses: v / (v_heads / k_heads), or v mod k_heads.
 enum class HeadSharing : uint8_t { grouped, cyclic };
 struct DeltaNetParams {
   int cache_layer = 0;

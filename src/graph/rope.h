@@ -1,5 +1,5 @@
-// The angle each rotated pair of a head turns per position: the one place that knows about stretched contexts.
-// Backends make a table of it at compile time.
+// The rotation frequency of each RoPE pair, including context extension (linear, YaRN). Backends compute a table from
+// it when a plan is compiled.
 #pragma once
 
 #include <span>

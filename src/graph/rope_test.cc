@@ -26,14 +26,14 @@ TEST(RopeFrequencies, are_divided_by_the_files_factors) {
   EXPECT_NEAR(f[3], 0.000125, 1e-17);
 }
 
-TEST(RopeFrequencies, of_a_linearly_stretched_context_are_all_scaled) {
+TEST(RopeFrequencies, of_a_linearly_extended_context_are_all_scaled) {
   const std::vector<double> f = rope_frequencies({.n_dims = 4, .theta = 100, .position_scale = 0.125f}, {});
   EXPECT_NEAR(f[0], 0.125, 1e-15);
   EXPECT_NEAR(f[1], 0.0125, 1e-15);
 }
 
-// Numbers made with a program of its own from the YaRN paper's formulas.
-TEST(RopeFrequencies, of_yarn_keep_fast_pairs_stretch_slow_ones_and_ramp_between) {
+// Values computed by a separate program from the formulas of the YaRN paper.
+TEST(RopeFrequencies, of_yarn_keep_high_frequencies_interpolate_low_ones_and_ramp_between) {
   RopeParams p{.n_dims = 64, .theta = 10000, .position_scale = 0.25f, .yarn = {.original_context = 4096}};
   std::vector<double> f = rope_frequencies(p, {});
   for (const auto& [pair, expected] : {std::pair<size_t, double>{0, 1.0},
@@ -57,13 +57,13 @@ TEST(RopeFrequencies, of_yarn_keep_fast_pairs_stretch_slow_ones_and_ramp_between
 TEST(RopeFrequencies, of_yarn_use_the_betas_given) {
   RopeParams p{.n_dims = 64, .theta = 10000, .position_scale = 0.25f, .yarn = {.original_context = 4096}};
   const std::vector<double> plain = rope_frequencies({.n_dims = 64, .theta = 10000}, {});
-  p.yarn.beta_fast = p.yarn.beta_slow = 1e-9f;  // every pair turns more often than that: all are fast
+  p.yarn.beta_fast = p.yarn.beta_slow = 1e-9f;  // every pair rotates more often than that: all are high frequency
   EXPECT_NEAR(rope_frequencies(p, {})[31], plain[31], 1e-15);
-  p.yarn.beta_fast = p.yarn.beta_slow = 1e9f;  // all are slow
+  p.yarn.beta_fast = p.yarn.beta_slow = 1e9f;  // all are low frequency
   EXPECT_NEAR(rope_frequencies(p, {})[1], plain[1] / 4, 1e-15);
 }
 
-TEST(RopeFrequencies, stay_numbers_for_a_hostile_base) {
+TEST(RopeFrequencies, stay_finite_for_a_hostile_base) {
   const RopeParams p{.n_dims = 8, .theta = 1, .position_scale = 0.25f, .yarn = {.original_context = 1}};
   for (const double f : rope_frequencies(p, {})) EXPECT_TRUE(std::isfinite(f));
 }

@@ -6,7 +6,7 @@
 namespace zinc {
 namespace {
 
-constexpr float kMaxRepeatPenalty = 100.0f;  // far past any use; keeps logits finite
+constexpr float kMaxRepeatPenalty = 100.0f;  // far beyond any use; keeps logits finite
 constexpr float kMinRepeatPenalty = 0.01f;
 constexpr float kMaxDryMultiplier = 1000.0f;
 constexpr float kMaxDryBase = 100.0f;
@@ -49,7 +49,7 @@ Status check_ints(const SamplingParams& p) {
       {"top_k", p.top_k, 0, kNoLimit, "0 turns it off"},
       {"repeat_last_n", p.repeat_last_n, kWholeHistory, kNoLimit,
        "0 turns the penalties off, -1 means the whole history"},
-      {"dry_allowed_length", p.dry_allowed_length, 1, kMaxDryMatch, "shorter repetitions cost nothing"},
+      {"dry_allowed_length", p.dry_allowed_length, 1, kMaxDryMatch, "shorter repetitions are not penalized"},
       {"dry_last_n", p.dry_last_n, kWholeHistory, kNoLimit, "0 turns DRY off, -1 means the whole history"},
   };
   for (const IntRange& r : ranges) {

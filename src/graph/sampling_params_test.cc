@@ -83,7 +83,7 @@ TEST(SamplingParams, negative_counts_are_refused_except_minus_one_for_windows) {
   EXPECT_NE(error_of([](SamplingParams& p) { p.dry_allowed_length = 0; }), "");
   EXPECT_EQ(error_of([](SamplingParams& p) { p.dry_allowed_length = kMaxDryMatch; }), "");
   EXPECT_EQ(error_of([](SamplingParams& p) { p.dry_allowed_length = kMaxDryMatch + 1; }),
-            "dry_allowed_length is 51; expected at most 50 (shorter repetitions cost nothing)");
+            "dry_allowed_length is 51; expected at most 50 (shorter repetitions are not penalized)");
   EXPECT_EQ(error_of([](SamplingParams& p) { p.repeat_last_n = -1; }), "");
   EXPECT_NE(error_of([](SamplingParams& p) { p.repeat_last_n = -2; }), "");
   EXPECT_EQ(error_of([](SamplingParams& p) { p.dry_last_n = -1; }), "");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 
 namespace zinc {
 
@@ -22,17 +22,17 @@ RopeParams read_rope(Metadata& m, RopePairs pairs, int64_t head_dim) {
     rope.yarn.original_context = static_cast<float>(original);
     rope.yarn.beta_fast = m.real_or("rope.scaling.yarn_beta_fast", rope.yarn.beta_fast);
     rope.yarn.beta_slow = m.real_or("rope.scaling.yarn_beta_slow", rope.yarn.beta_slow);
-    rope.amplitude *= 1 + 0.1f * std::log(std::max(1.0f, 1 / rope.position_scale));  // only a stretch is amplified
+    rope.amplitude *= 1 + 0.1f * std::log(std::max(1.0f, 1 / rope.position_scale));  // only for an extended context
   } else if (scaling != "none" && scaling != "linear") {
     m.fail_with(fail(ErrorCode::unsupported, "{}: metadata '{}' is '{}'; supported are none, linear, yarn",
-                     m.file().name(), m.full_key("rope.scaling.type"), printable(scaling)));
+                     m.file().name(), m.full_key("rope.scaling.type"), sanitize_for_terminal(scaling)));
   }
   return rope;
 }
 
 float default_attention_scale(int64_t head_dim) { return 1 / std::sqrt(static_cast<float>(head_dim)); }
 
-bool is_window_layer(int layer, int64_t period) { return period == 0 || layer % period < period - 1; }
+bool is_sliding_layer(int layer, int64_t period) { return period == 0 || layer % period < period - 1; }
 
 Value attention_block(GraphBuilder& g, const LayerWeights& w, int layer, Value x, const AttentionDims& d,
                       const AttentionOptions& options) {
@@ -44,11 +44,11 @@ Value attention_block(GraphBuilder& g, const LayerWeights& w, int layer, Value x
   Value q = project("attn_q", q_dim, d.heads);  // [T, heads, head_dim]
   Value k = project("attn_k", kv_dim, d.kv_heads);
   const Value v = project("attn_v", kv_dim, d.kv_heads);
-  if (options.eps_qk > 0) {
-    q = g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), options.eps_qk);
-    k = g.rms_norm(k, w("attn_k_norm.weight", {d.head_dim}), options.eps_qk);
+  if (options.qk_norm_eps > 0) {
+    q = g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), options.qk_norm_eps);
+    k = g.rms_norm(k, w("attn_k_norm.weight", {d.head_dim}), options.qk_norm_eps);
   }
-  if (options.rotate) {
+  if (options.use_rope) {
     q = g.rope(q, options.rope, options.freq_factors);
     k = g.rope(k, options.rope, options.freq_factors);
   }
@@ -109,7 +109,7 @@ SharedExpertDims read_shared_expert_dims(const ModelConfig& c, Metadata& m, Rout
 
 Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& d) {
   const int64_t dim = d.routed.dim, ff_dim = d.shared_ff_dim;
-  // Products of x stand side by side, so that a backend can run them as one.
+  // The matmuls of x are adjacent, so that a backend can run them as one.
   const Value logits = g.linear(x, w("ffn_gate_inp.weight", {d.routed.n_experts, dim}));
   const Value weight = g.linear(x, w("ffn_gate_inp_shexp.weight", {1, dim}));  // [T, 1]
   const Value gate = g.linear(x, w("ffn_gate_shexp.weight", {ff_dim, dim}));
@@ -132,14 +132,14 @@ void build_decoder(GraphBuilder& g, const ModelConfig& c, float eps, const Decod
   Value x = g.embed(g.weight("token_embd.weight", {c.vocab_size, c.dim}));  // [T, dim]
   for (int l = 0; l < c.n_layers; ++l) {
     const LayerWeights w = g.layer(l);
-    x = g.add(x, layer.mix(w, l, g.rms_norm(x, w("attn_norm.weight", {c.dim}), eps)));
-    x = g.add(x, layer.feed(w, l, g.rms_norm(x, w(layer.feed_norm, {c.dim}), eps)));
+    x = g.add(x, layer.token_mixer(w, l, g.rms_norm(x, w("attn_norm.weight", {c.dim}), eps)));
+    x = g.add(x, layer.ffn(w, l, g.rms_norm(x, w(layer.ffn_norm, {c.dim}), eps)));
     g.label(x, "l_out-" + std::to_string(l));
   }
-  finish_with_logits(g, c, x, eps);
+  build_output_head(g, c, x, eps);
 }
 
-void finish_with_logits(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap) {
+void build_output_head(GraphBuilder& g, const ModelConfig& c, Value x, float norm_eps, float softcap) {
   g.end_layers();
   x = g.rms_norm(x, g.weight("output_norm.weight", {c.dim}), norm_eps);  // [T, dim]
   g.label(x, "result_norm");

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "tests/support/contains_all.h"
 #include "tests/support/gguf_writer.h"
-#include "tests/support/says.h"
 
 namespace zinc {
 namespace {
@@ -23,7 +23,7 @@ RopeOutcome read(const GgufWriter& writer, int64_t head_dim = 64) {
   return {rope, metadata.status().ok() ? "" : metadata.status().error().message};
 }
 
-TEST(ReadRope, defaults_to_the_whole_head_and_no_stretch) {
+TEST(ReadRope, defaults_to_the_whole_head_and_no_context_extension) {
   const auto [rope, error] = read(GgufWriter(), 96);
   EXPECT_EQ(error, "");
   EXPECT_EQ(rope.pairs, RopePairs::adjacent);
@@ -41,7 +41,7 @@ TEST(ReadRope, takes_base_and_dimensions_from_the_file) {
   EXPECT_EQ(rope.n_dims, 32);
 }
 
-TEST(ReadRope, stretches_linearly_by_the_factor_also_where_no_type_is_given) {
+TEST(ReadRope, interpolates_linearly_by_the_factor_also_without_a_type) {
   EXPECT_EQ(read(GgufWriter().add("toy.rope.scaling.factor", 8.0f)).rope.position_scale, 0.125f);
   const auto [rope, error] =
       read(GgufWriter().add("toy.rope.scaling.type", "linear").add("toy.rope.scaling.factor", 4.0f));
@@ -58,14 +58,14 @@ TEST(ReadRope, a_factor_of_zero_means_none) {
   EXPECT_EQ(read(GgufWriter().add("toy.rope.scaling.factor", 0.0f)).rope.position_scale, 1);
 }
 
-TEST(ReadRope, ignores_the_factor_where_the_type_is_none) {
+TEST(ReadRope, ignores_the_factor_if_the_type_is_none) {
   const auto [rope, error] =
       read(GgufWriter().add("toy.rope.scaling.type", "none").add("toy.rope.scaling.factor", 4.0f));
   EXPECT_EQ(error, "");
   EXPECT_EQ(rope.position_scale, 1);
 }
 
-TEST(ReadRope, yarn_takes_the_original_context_and_amplifies_by_the_stretch) {
+TEST(ReadRope, yarn_takes_the_original_context_and_scales_attention_by_the_extension) {
   const auto [rope, error] = read(GgufWriter()
                                       .add("toy.rope.scaling.type", "yarn")
                                       .add("toy.rope.scaling.factor", 4.0f)
@@ -92,7 +92,7 @@ TEST(ReadRope, yarn_without_an_original_context_takes_the_models) {
   EXPECT_EQ(rope.yarn.beta_slow, 1);
 }
 
-TEST(ReadRope, yarn_that_does_not_stretch_does_not_amplify) {
+TEST(ReadRope, yarn_without_extension_does_not_scale_attention) {
   for (const float factor : {1.0f, 0.5f}) {
     const auto [rope, error] = read(GgufWriter()
                                         .add("toy.rope.scaling.type", "yarn")
@@ -104,9 +104,9 @@ TEST(ReadRope, yarn_that_does_not_stretch_does_not_amplify) {
 }
 
 TEST(ReadRope, an_unknown_type_is_named_with_the_known_ones) {
-  EXPECT_TRUE(says(read(GgufWriter().add("toy.rope.scaling.type", "longrope")).error,
-                   {"toy.gguf", "longrope", "none, linear, yarn"}));
-  EXPECT_TRUE(says(read(GgufWriter().add("toy.rope.scaling.type", "\x1b[2J")).error, {"'\\u001b[2J'"}));
+  EXPECT_TRUE(contains_all(read(GgufWriter().add("toy.rope.scaling.type", "longrope")).error,
+                           {"toy.gguf", "longrope", "none, linear, yarn"}));
+  EXPECT_TRUE(contains_all(read(GgufWriter().add("toy.rope.scaling.type", "\x1b[2J")).error, {"'\\u001b[2J'"}));
 }
 
 }  // namespace

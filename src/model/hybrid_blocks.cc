@@ -16,7 +16,7 @@ int64_t bounded(Metadata& m, std::string_view key, int64_t value) {
 
 int64_t width(Metadata& m, std::string_view key) { return bounded(m, key, m.count(key)); }
 
-// Either a list that says so, or all but every n-th layer.
+// From a list of flags, or all but every n-th layer.
 std::vector<bool> read_recurrent_layers(Metadata& m, int n_trunk) {
   std::vector<bool> is_recurrent;
   if (m.has("attention.recurrent_layers")) {
@@ -37,14 +37,15 @@ int read_trunk_layers(const ModelConfig& c, Metadata& m) {
   return 1;
 }
 
-// Attention whose query matrix also makes a gate: each head's rows are head_dim of query, then head_dim of gate.
+// Attention whose query projection also computes a gate: each head has head_dim rows of query, then head_dim rows of
+// gate.
 Value gated_attention(GraphBuilder& g, const LayerWeights& w, Value x, const HybridDims& d, int layer) {
   const int64_t q_dim = d.heads * d.head_dim, kv_dim = d.kv_heads * d.head_dim;
   const Value packed = g.heads(g.linear(x, w("attn_q.weight", {2 * q_dim, d.dim})), d.heads);  // [T, heads, 2*head_dim]
   Value k = g.heads(g.linear(x, w("attn_k.weight", {kv_dim, d.dim})), d.kv_heads);
   const Value v = g.heads(g.linear(x, w("attn_v.weight", {kv_dim, d.dim})), d.kv_heads);
-  const Value gate = g.flat(g.slice(packed, d.head_dim, d.head_dim));  // [T, q_dim]
-  Value q = g.slice(packed, 0, d.head_dim);                            // [T, heads, head_dim]
+  const Value gate = g.flatten(g.slice(packed, d.head_dim, d.head_dim));  // [T, q_dim]
+  Value q = g.slice(packed, 0, d.head_dim);                               // [T, heads, head_dim]
   q = g.rope(g.rms_norm(q, w("attn_q_norm.weight", {d.head_dim}), d.norm_eps), d.rope);
   k = g.rope(g.rms_norm(k, w("attn_k_norm.weight", {d.head_dim}), d.norm_eps), d.rope);
   const float scale = default_attention_scale(d.head_dim);
@@ -52,7 +53,7 @@ Value gated_attention(GraphBuilder& g, const LayerWeights& w, Value x, const Hyb
   return g.linear(g.gated_act(Act::sigmoid, gate, a), w("attn_output.weight", {d.dim, q_dim}));
 }
 
-// Convolution over q, k and v, the gated delta rule, a norm per head, the gate z.
+// Short convolution over q, k and v, gated delta rule, RMS norm per head, output gate z.
 Value gated_delta_net(GraphBuilder& g, const LayerWeights& w, const DeltaNetProjections& in, const HybridDims& d,
                       const DeltaNetParams& params) {
   const Value qkv = g.short_conv(in.qkv, w("ssm_conv1d.weight", {d.qkv_dim(), d.conv_taps}),
@@ -68,7 +69,7 @@ Value gated_delta_net(GraphBuilder& g, const LayerWeights& w, const DeltaNetProj
                                  .dt_bias = w("ssm_dt.bias", {d.v_heads}),
                                  .a = w("ssm_a", {d.v_heads})},
                                 params);
-  const Value normed = g.flat(g.rms_norm(out, w("ssm_norm.weight", {d.state_dim}), d.norm_eps));  // [T, value_dim]
+  const Value normed = g.flatten(g.rms_norm(out, w("ssm_norm.weight", {d.state_dim}), d.norm_eps));  // [T, value_dim]
   return g.linear(g.gated_act(Act::silu, in.z, normed), w("ssm_out.weight", {d.dim, d.value_dim()}));
 }
 
@@ -84,7 +85,7 @@ Value block(GraphBuilder& g, const LayerWeights& w, Value x, const HybridDims& d
   }
   x = g.add(x, h);
   h = g.rms_norm(x, w("post_attention_norm.weight", {d.dim}), d.norm_eps);
-  return g.add(x, family.feed_forward(w, h));
+  return g.add(x, family.ffn(w, h));
 }
 
 }  // namespace
@@ -123,7 +124,7 @@ void build_hybrid(GraphBuilder& g, const ModelConfig& c, const HybridDims& d, co
     x = block(g, g.layer(l), x, d, family, l, d.is_recurrent[static_cast<size_t>(l)]);
     g.label(x, "l_out-" + std::to_string(l));
   }
-  finish_with_logits(g, c, x, d.norm_eps);
+  build_output_head(g, c, x, d.norm_eps);
 }
 
 void build_mtp_block(GraphBuilder& g, const ModelConfig& c, const HybridDims& d, const HybridFamily& family) {

@@ -1,6 +1,6 @@
-// What the Qwen hybrids (qwen3next, qwen35, qwen35moe) share: layers of gated DeltaNet, every n-th a layer of gated
-// attention, and an optional block at the end of the file that drafts one token further (MTP). A family's file says
-// how its DeltaNet inputs are packed and what its feed-forward is; the rest is here.
+// Shared by the Qwen hybrids (qwen3next, qwen35, qwen35moe): layers of gated DeltaNet, every n-th a layer of gated
+// attention, and an optional draft block at the end of the file (MTP). A family's file defines how its DeltaNet inputs
+// are packed and its FFN; the rest is here.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace zinc {
 
-// Every number is at most 2^20, so that the product of any three cannot overflow.
+// Every value is at most 2^20, so that the product of any three cannot overflow.
 struct HybridDims {
   int64_t dim = 1;
-  int n_trunk = 0;                  // layers of the model itself; the MTP block's index
+  int n_trunk = 0;                  // layers of the main model; also the index of the MTP block
   std::vector<bool> is_recurrent;   // per trunk layer
   int64_t heads = 1, kv_heads = 1;  // attention
   int64_t head_dim = 1;
@@ -29,23 +29,23 @@ struct HybridDims {
 };
 HybridDims read_hybrid_dims(const ModelConfig& config, Metadata& metadata);
 
-// What a DeltaNet layer makes of its input before the convolution.
+// Input projections of a DeltaNet layer, before the convolution.
 struct DeltaNetProjections {
   Value qkv;          // [T, qkv_dim]: all queries, all keys, all values
-  Value z;            // [T, value_dim], the output's gate
+  Value z;            // [T, value_dim], the output gate
   Value alpha, beta;  // [T, v_heads]
 };
 
 struct HybridFamily {
-  HeadSharing sharing;  // which key head a value head reads
+  HeadSharing sharing;  // which key head a value head uses
   std::function<DeltaNetProjections(const LayerWeights&, Value x)> projections;
-  std::function<Value(const LayerWeights&, Value x)> feed_forward;
+  std::function<Value(const LayerWeights&, Value x)> ffn;
 };
 
-// A matrix for each of q+k+v, z, alpha, beta.
+// One matrix for each of q+k+v, z, alpha, beta.
 DeltaNetProjections separate_projections(GraphBuilder& g, const LayerWeights& w, Value x, const HybridDims& dims);
 
-// The whole model, and the MTP block: it reads a token with the trunk's hidden state one position earlier.
+// The whole model, and the MTP block: its input is a token and the main model's hidden state one position earlier.
 void build_hybrid(GraphBuilder& g, const ModelConfig& config, const HybridDims& dims, const HybridFamily& family);
 void build_mtp_block(GraphBuilder& g, const ModelConfig& config, const HybridDims& dims, const HybridFamily& family);
 bool has_mtp_block(Metadata& metadata);

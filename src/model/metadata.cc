@@ -65,8 +65,8 @@ std::string Metadata::text_or(std::string_view key, std::string_view fallback) {
 
 std::vector<int64_t> Metadata::per_layer(std::string_view key, int n_layers) {
   const size_t n = static_cast<size_t>(n_layers);
-  if (const Result<int64_t> one = file_.get<int64_t>(full_key(key)); one.ok()) {
-    return std::vector<int64_t>(n, checked(key, one.value(), 0));
+  if (const Result<int64_t> scalar = file_.get<int64_t>(full_key(key)); scalar.ok()) {
+    return std::vector<int64_t>(n, checked(key, scalar.value(), 0));
   }
   const Result<std::vector<int64_t>> list = file_.get<std::vector<int64_t>>(full_key(key));
   if (!list.ok()) {
@@ -74,7 +74,7 @@ std::vector<int64_t> Metadata::per_layer(std::string_view key, int n_layers) {
     return std::vector<int64_t>(n, 1);
   }
   if (list.value().size() < n) {
-    fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' has {} numbers, expected one for each of {} layers",
+    fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' has {} values, expected one for each of {} layers",
                    file_.name(), full_key(key), list.value().size(), n_layers));
     return std::vector<int64_t>(n, 1);
   }

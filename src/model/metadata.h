@@ -1,7 +1,7 @@
 // Reads an architecture's keys from a GGUF file: "block_count" is "<architecture>.block_count". Keeps the first error
-// (a missing key, a wrong type, a number out of range) and answers harmless numbers after it, so that architecture
-// files read their dimensions without error plumbing; whoever called them asks status() once. Numbers are 64 bits wide
-// and below 2^31, so that the product of any two cannot overflow.
+// (a missing key, a wrong type, a value out of range) and returns harmless values after it, so that architecture files
+// have no error handling; the caller checks status() once. Integers are 64 bits wide and below 2^31, so that the
+// product of any two cannot overflow.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ class Metadata {
   float real(std::string_view key);                          // required, finite
   float real_or(std::string_view key, float fallback);       // finite
   std::string text_or(std::string_view key, std::string_view fallback);
-  // One number per layer, given as a single number or as a list of at least n_layers.
+  // One value per layer, given as a single value or as a list of at least n_layers.
   std::vector<int64_t> per_layer(std::string_view key, int n_layers);
   std::vector<int64_t> per_layer_or(std::string_view key, int n_layers, int64_t fallback);
 

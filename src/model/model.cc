@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 
 namespace zinc {
 namespace {
 
-constexpr int kMaxBlocks = 1024;  // far above any published model; bounds what hostile metadata can ask for
+constexpr int kMaxBlocks = 1024;  // far above any published model; limits the memory that hostile metadata can request
 
 Result<const Architecture*> find_architecture(const GgufFile& file) {
   ZINC_TRY(name, file.get<std::string_view>("general.architecture"));
@@ -18,18 +18,18 @@ Result<const Architecture*> find_architecture(const GgufFile& file) {
     known += (known.empty() ? "" : ", ") + std::string((*a)->gguf_name);
   }
   return fail(ErrorCode::unsupported, "{}: the model architecture '{}' is not supported; supported are: {}",
-              file.name(), printable(name), known);
+              file.name(), sanitize_for_terminal(name), known);
 }
 
-// A token without a row in the table would be looked up behind its end. Fewer tokens than rows are common: padding.
+// A token without a row in the embedding table would be read out of bounds. Fewer tokens than rows are common: padding.
 Status check_vocabulary(const GgufFile& file, int64_t vocab_size) {
   const GgufValue* tokens = file.find("tokenizer.ggml.tokens");
   const GgufArray* texts = tokens ? std::get_if<GgufArray>(&tokens->data) : nullptr;
   if (!texts || texts->size() <= static_cast<uint64_t>(vocab_size)) return ok_status();
   return fail(
       ErrorCode::invalid_input,
-      "{}: tokenizer.ggml.tokens has {} entries, tensor 'token_embd.weight' only {} rows; the file is damaged or "
-      "was converted with another model's tokenizer",
+      "{}: tokenizer.ggml.tokens has {} entries, but tensor 'token_embd.weight' has only {} rows; the file is damaged "
+      "or was converted with another model's tokenizer",
       file.name(), texts->size(), vocab_size);
 }
 
@@ -66,7 +66,7 @@ Result<Graph> build_graph(const GgufFile& file, const ModelConfig& config, Metad
   return builder.finish();
 }
 
-// Both graphs speak of the same blocks; a draft block is used by the draft graph alone.
+// Both graphs use the same block indices; a draft block is used only by the draft graph.
 std::vector<LayerCache> merge_caches(std::span<const LayerCache> a, std::span<const LayerCache> b) {
   std::vector<LayerCache> merged(std::max(a.size(), b.size()));
   std::ranges::copy(a, merged.begin());
@@ -87,7 +87,7 @@ Result<Model> read_model(const GgufFile& file, Draft wanted) {
   model.config = config;
   ZINC_TRY(graph, build_graph(file, config, metadata, architecture->build));
   model.graph = std::move(graph);
-  if (wanted == Draft::read && architecture->build_draft && architecture->has_draft(metadata)) {
+  if (wanted == Draft::load && architecture->build_draft && architecture->has_draft(metadata)) {
     ZINC_TRY(draft, build_graph(file, config, metadata, architecture->build_draft));
     model.draft = std::move(draft);
   }

@@ -1,4 +1,4 @@
-// A model file understood: its sizes, its graph, and what it must remember. The GgufFile must outlive it.
+// A parsed model file: its sizes, its graph and its caches. The GgufFile must outlive it.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,16 @@ struct Model {
   const Architecture* architecture = nullptr;
   ModelConfig config;
   Graph graph;
-  std::optional<Graph> draft;      // the MTP block, where it was asked for and the file has one
+  std::optional<Graph> draft;      // the MTP block, if requested and present in the file
   std::vector<LayerCache> caches;  // of both graphs, per block of the file
 };
 
-enum class Draft : uint8_t { left_out, read };  // no engine drafts yet: only tests and `zinc graph` ask for it
+enum class Draft : uint8_t {
+  skip,
+  load
+};  // speculative decoding is not implemented yet: only tests and `zinc graph` load it
 
-// An unknown architecture is an error that names it and lists those there are.
-Result<Model> read_model(const GgufFile& file, Draft draft = Draft::left_out);
+// An unknown architecture is an error that lists the supported ones.
+Result<Model> read_model(const GgufFile& file, Draft draft = Draft::skip);
 
 }  // namespace zinc

@@ -5,15 +5,15 @@
 
 #include "graph/cost_table.h"
 #include "graph/graph_export.h"
+#include "tests/support/contains_all.h"
 #include "tests/support/dot_checks.h"
 #include "tests/support/memory_plan_checks.h"
-#include "tests/support/says.h"
 #include "tests/support/tiny_llama.h"
 
 namespace zinc {
 namespace {
 
-// A file in memory and what read_model makes of it.
+// A file in memory, parsed by read_model.
 struct Reading {
   explicit Reading(const GgufWriter& writer)
       : bytes(writer.bytes()),
@@ -44,53 +44,55 @@ TEST(ReadModel, gives_sizes_graph_and_caches) {
 TEST(ReadModel, an_unknown_architecture_lists_the_supported_ones) {
   const Reading r(TinyLlama{.architecture = "llamoid"}.file());
   EXPECT_EQ(r.model.error().code, ErrorCode::unsupported);
-  EXPECT_TRUE(says(r.error(), {"tiny.gguf", "llamoid"}));
-  for (const Architecture* const* a = kArchitectures; *a; ++a) EXPECT_TRUE(says(r.error(), {(*a)->gguf_name}));
+  EXPECT_TRUE(contains_all(r.error(), {"tiny.gguf", "llamoid"}));
+  for (const Architecture* const* a = kArchitectures; *a; ++a) EXPECT_TRUE(contains_all(r.error(), {(*a)->gguf_name}));
 }
 
-TEST(ReadModel, an_architectures_name_cannot_drive_a_terminal) {
-  EXPECT_TRUE(says(Reading(TinyLlama{.architecture = "x\x1b[2J\n"}.file()).error(), {"'x\\u001b[2J\\n'"}));
+TEST(ReadModel, an_architectures_name_cannot_control_a_terminal) {
+  EXPECT_TRUE(contains_all(Reading(TinyLlama{.architecture = "x\x1b[2J\n"}.file()).error(), {"'x\\u001b[2J\\n'"}));
 }
 
 TEST(ReadModel, a_file_without_an_architecture_is_refused_by_key) {
-  EXPECT_TRUE(says(Reading(GgufWriter().add("general.name", "x")).error(), {"tiny.gguf", "general.architecture"}));
+  EXPECT_TRUE(
+      contains_all(Reading(GgufWriter().add("general.name", "x")).error(), {"tiny.gguf", "general.architecture"}));
 }
 
 TEST(ReadModel, more_layers_than_any_model_has_are_refused_before_they_cost_anything) {
-  EXPECT_TRUE(says(Reading(TinyLlama{.n_layers = 1025}.metadata()).error(), {"tiny.gguf", "1025", "1024"}));
-  EXPECT_TRUE(says(Reading(TinyLlama{.n_layers = 4000000000u}.metadata()).error(), {"block_count", "4000000000"}));
+  EXPECT_TRUE(contains_all(Reading(TinyLlama{.n_layers = 1025}.metadata()).error(), {"tiny.gguf", "1025", "1024"}));
+  EXPECT_TRUE(
+      contains_all(Reading(TinyLlama{.n_layers = 4000000000u}.metadata()).error(), {"block_count", "4000000000"}));
 }
 
 TEST(ReadModel, a_file_without_a_token_table_is_refused_by_tensor) {
-  EXPECT_TRUE(
-      says(Reading(TinyLlama{.leave_out = "token_embd.weight"}.file()).error(), {"tiny.gguf", "token_embd.weight"}));
+  EXPECT_TRUE(contains_all(Reading(TinyLlama{.leave_out = "token_embd.weight"}.file()).error(),
+                           {"tiny.gguf", "token_embd.weight"}));
 }
 
-TEST(ReadModel, a_token_table_that_is_no_matrix_is_refused) {
+TEST(ReadModel, a_token_table_that_is_not_a_matrix_is_rejected) {
   GgufWriter w = TinyLlama{}.metadata();
   w.add_tensor("token_embd.weight", {32}, k_f32, std::vector<float>(32));
-  EXPECT_TRUE(says(Reading(w).error(), {"token_embd.weight", "[32]"}));
+  EXPECT_TRUE(contains_all(Reading(w).error(), {"token_embd.weight", "[32]"}));
 }
 
-TEST(ReadModel, a_token_table_of_another_width_is_refused) {
+TEST(ReadModel, a_token_table_of_another_width_is_rejected) {
   GgufWriter w = TinyLlama{}.metadata();
   w.add_tensor("token_embd.weight", {40, 16}, k_f32, std::vector<float>(640));
-  EXPECT_TRUE(says(Reading(w).error(), {"token_embd.weight", "[40,16]", "[40,32]"}));
+  EXPECT_TRUE(contains_all(Reading(w).error(), {"token_embd.weight", "[40,16]", "[40,32]"}));
 }
 
-TEST(ReadModel, a_token_without_a_row_in_the_table_is_refused) {
+TEST(ReadModel, a_token_without_a_row_in_the_table_is_rejected) {
   const auto with_tokens = [](size_t n) {
     return Reading(TinyLlama{}.file().add("tokenizer.ggml.tokens", std::vector<std::string>(n, "x"))).error();
   };
   EXPECT_EQ(with_tokens(39), "") << "rows without a token are padding";
   EXPECT_EQ(with_tokens(40), "");
-  EXPECT_TRUE(says(with_tokens(41), {"tiny.gguf", "tokenizer.ggml.tokens", "41", "token_embd.weight", "40"}));
+  EXPECT_TRUE(contains_all(with_tokens(41), {"tiny.gguf", "tokenizer.ggml.tokens", "41", "token_embd.weight", "40"}));
 }
 
 TEST(ReadModel, every_missing_tensor_is_named) {
   for (const char* name :
        {"blk.1.attn_norm.weight", "blk.0.attn_v.weight", "blk.1.ffn_down.weight", "output_norm.weight"}) {
-    EXPECT_TRUE(says(Reading(TinyLlama{.leave_out = name}.file()).error(), {"tiny.gguf", name, "missing"}));
+    EXPECT_TRUE(contains_all(Reading(TinyLlama{.leave_out = name}.file()).error(), {"tiny.gguf", name, "missing"}));
   }
 }
 
@@ -108,7 +110,7 @@ TEST(ReadModel, every_required_key_is_named_when_it_is_missing) {
       if (std::string_view(key) != missing) w.add(std::string("llama.") + key, value);
     }
     w.add_tensor("token_embd.weight", {40, 32}, k_f32, std::vector<float>(40 * 32));
-    EXPECT_TRUE(says(Reading(w).error(), {std::string("llama.") + missing}));
+    EXPECT_TRUE(contains_all(Reading(w).error(), {std::string("llama.") + missing}));
   }
 }
 
@@ -137,11 +139,11 @@ TEST(ReadModel, experts_are_read_where_the_file_has_them) {
   EXPECT_EQ(n_moe, 2u * 3);
 }
 
-TEST(ReadModel, more_experts_used_than_there_are_is_refused) {
-  EXPECT_TRUE(says(Reading(TinyLlama{.n_experts = 4, .n_used = 5}.file()).error(), {"layer 0", "moe_route"}));
+TEST(ReadModel, more_experts_used_than_there_are_is_rejected) {
+  EXPECT_TRUE(contains_all(Reading(TinyLlama{.n_experts = 4, .n_used = 5}.file()).error(), {"layer 0", "moe_route"}));
 }
 
-// What holds for the graph of any model: the tools work on it and its memory plan is sound.
+// Properties of every model's graph: it can be exported and its memory plan is valid.
 void check_graph(const Graph& graph, const std::string& name) {
   SCOPED_TRACE(name);
   for (const PlanRows rows : {PlanRows{1, 1}, PlanRows{17, 3}}) {
@@ -156,12 +158,12 @@ void check_graph(const Graph& graph, const std::string& name) {
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(parsed.value().at("nodes").as_array().size(), graph.nodes().size());
   EXPECT_EQ(read_dot(graph_to_dot(graph, name, {.weights = true})).error, "");
-  EXPECT_TRUE(says(cost_table(graph, cost), {"linear", "total", "KV cache per token"}));
+  EXPECT_TRUE(contains_all(cost_table(graph, cost), {"linear", "total", "KV cache per token"}));
   EXPECT_GT(cost.tokens_per_s_bound(), 0);
   EXPECT_LE(cost.critical_time_s, cost.time_s * (1 + 1e-9));
 }
 
-TEST(EveryModel, a_tiny_llama_has_a_sound_plan_and_can_be_exported) {
+TEST(EveryModel, a_tiny_llama_has_a_valid_plan_and_can_be_exported) {
   const Reading dense(TinyLlama{.n_layers = 6}.file()),
       experts(TinyLlama{.n_layers = 6, .n_experts = 4, .n_used = 2}.file());
   check_graph(dense.model.value().graph, "dense");
@@ -182,13 +184,13 @@ TEST(EveryModel, costs_of_a_tiny_llama_are_those_worked_out_by_hand) {
   EXPECT_EQ(ops[static_cast<size_t>(Op::linear)].cost.flops, 2 * (matrices + 40 * 32));
 }
 
-TEST(EveryModel, of_the_oracle_has_a_sound_plan_and_can_be_exported) {
+TEST(EveryModel, of_the_oracle_has_a_valid_plan_and_can_be_exported) {
   const std::filesystem::path root = std::filesystem::path(ZINC_SOURCE_DIR) / ".." / "shared" / "oracle" / "models";
   if (!std::filesystem::exists(root)) GTEST_SKIP() << "the oracle is absent: " << root;
   int n_checked = 0, n_unknown = 0;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {
     const GgufFile file = std::move(GgufFile::open(entry.path()).value());
-    const Result<Model> model = read_model(file, Draft::read);
+    const Result<Model> model = read_model(file, Draft::load);
     if (!model.ok() && model.error().code == ErrorCode::unsupported) {  // a family not in the registry
       ++n_unknown;
       continue;

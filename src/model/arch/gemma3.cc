@@ -1,5 +1,5 @@
-// Gemma 3: scaled embeddings, norms before and after attention and feed-forward, GEGLU; five sliding layers with a
-// rotation base of their own, then a full one.
+// Gemma 3: scaled embeddings, norms before and after attention and FFN, GEGLU; five sliding-window layers with their
+// own RoPE base, then a full-attention layer.
 #include <cmath>
 
 #include "model/blocks.h"
@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-constexpr int kLayersOf27B = 62;  // the one size that scales scores by dim / heads instead of the head size
+constexpr int kLayersOf27B = 62;  // the only size that scales scores by dim / heads instead of the head size
 
 void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const int64_t heads = m.count("attention.head_count");
@@ -17,7 +17,7 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const float eps = m.real("attention.layer_norm_rms_epsilon");
   const int64_t window = m.count_or("attention.sliding_window", 0);
   const int64_t period = m.count_or("attention.sliding_window_pattern", 6);
-  AttentionOptions full{.rope = read_rope(m, RopePairs::halves, head_dim), .eps_qk = eps};
+  AttentionOptions full{.rope = read_rope(m, RopePairs::halves, head_dim), .qk_norm_eps = eps};
   full.scale = default_attention_scale(c.n_layers == kLayersOf27B ? c.dim / heads : head_dim);
   AttentionOptions sliding = full;
   sliding.window = window;
@@ -28,7 +28,7 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   Value x = g.scale(g.embed(table), std::sqrt(static_cast<float>(c.dim)));  // [T, dim]
   for (int l = 0; l < c.n_layers; ++l) {
     const LayerWeights w = g.layer(l);
-    const AttentionOptions& attention = window > 0 && is_window_layer(l, period) ? sliding : full;
+    const AttentionOptions& attention = window > 0 && is_sliding_layer(l, period) ? sliding : full;
     Value h = g.rms_norm(x, w("attn_norm.weight", {c.dim}), eps);
     h = attention_block(g, w, l, h, {c.dim, heads, kv_heads, head_dim}, attention);
     x = g.add(x, g.rms_norm(h, w("post_attention_norm.weight", {c.dim}), eps));
@@ -37,7 +37,7 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
     x = g.add(x, g.rms_norm(h, w("post_ffw_norm.weight", {c.dim}), eps));
     g.label(x, "l_out-" + std::to_string(l));
   }
-  finish_with_logits(g, c, x, eps, m.real_or("final_logit_softcapping", 0));
+  build_output_head(g, c, x, eps, m.real_or("final_logit_softcapping", 0));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Gemma 4, dense, with per-layer embeddings, or with routed experts beside the dense feed-forward. Sliding and full
-// layers differ in head size, rotation and key heads; the last layers may read the keys and values of earlier ones.
+// Gemma 4: dense, with per-layer embeddings, or with routed experts in parallel to the dense FFN. Sliding and full
+// layers differ in head size, RoPE and key heads; the last layers may read the KV cache of earlier ones.
 #include <cmath>
 
 #include "model/blocks.h"
@@ -12,7 +12,7 @@ struct LayerDims {
   int64_t heads, kv_heads, head_dim, ff_dim;
   RopeParams rope;
   int64_t window;
-  int kv_layer;  // whose keys and values are read
+  int kv_layer;  // whose KV cache is read
 };
 
 struct Dims {
@@ -23,8 +23,8 @@ struct Dims {
   std::vector<LayerDims> layers;
 };
 
-// Layers from the first shared one on read the last layer of their own kind that still writes: the two before it are
-// one of each kind.
+// Layers that share a KV cache read the last layer of their own kind that writes one: of the two layers before the
+// first sharing one, one is sliding and one is full.
 int kv_layer_of(int layer, int n_writing, bool sliding) {
   return layer < n_writing ? layer : n_writing - (sliding ? 2 : 1);
 }
@@ -36,9 +36,8 @@ std::vector<LayerDims> read_layers(const ModelConfig& c, Metadata& m) {
   const std::vector<int64_t> sliding = m.per_layer("attention.sliding_window_pattern", c.n_layers);
   const int64_t n_shared = m.count_or("attention.shared_kv_layers", 0);
   if (n_shared > 0 && n_shared > c.n_layers - 2) {
-    m.fail_with(fail(ErrorCode::invalid_input,
-                     "{}: {} layers share keys and values, but at least 2 of {} must write them", m.file().name(),
-                     n_shared, c.n_layers));
+    m.fail_with(fail(ErrorCode::invalid_input, "{}: {} layers share a KV cache, but at least 2 of {} must write one",
+                     m.file().name(), n_shared, c.n_layers));
     return {};
   }
   const int n_writing = c.n_layers - static_cast<int>(n_shared);
@@ -52,15 +51,15 @@ std::vector<LayerDims> read_layers(const ModelConfig& c, Metadata& m) {
   std::vector<LayerDims> layers;
   for (int l = 0; l < c.n_layers; ++l) {
     const size_t i = static_cast<size_t>(l);
-    const bool slides = sliding[i] != 0;
-    layers.push_back({.sliding = slides,
+    const bool is_sliding = sliding[i] != 0;
+    layers.push_back({.sliding = is_sliding,
                       .heads = heads[i],
                       .kv_heads = kv_heads[i],
-                      .head_dim = slides ? sliding_dim : full_dim,
+                      .head_dim = is_sliding ? sliding_dim : full_dim,
                       .ff_dim = ff_dims[i],
-                      .rope = slides ? sliding_rope : full_rope,
-                      .window = slides ? window : 0,
-                      .kv_layer = kv_layer_of(l, n_writing, slides)});
+                      .rope = is_sliding ? sliding_rope : full_rope,
+                      .window = is_sliding ? window : 0,
+                      .kv_layer = kv_layer_of(l, n_writing, is_sliding)});
   }
   return layers;
 }
@@ -75,13 +74,13 @@ Dims read_dims(const ModelConfig& c, Metadata& m) {
   return d;
 }
 
-// Scores are not scaled: the norms on q and k take that part. A layer without a value matrix uses its keys, plainly
-// normalised.
+// Scores are not scaled: the q and k norms do that. A layer without a value matrix uses its keys, normalized without a
+// weight.
 Value attention(GraphBuilder& g, const LayerWeights& w, int l, Value x, int64_t dim, const Dims& dims) {
   const LayerDims& d = dims.layers[static_cast<size_t>(l)];
   const int64_t q_dim = d.heads * d.head_dim, kv_dim = d.kv_heads * d.head_dim;
   const Value factors = d.sliding ? Value{} : g.weight("rope_freqs.weight", {d.rope.n_dims / 2});
-  // Products first: backends run those of one input together as long as nobody reads them.
+  // Matmuls first: backends fuse those with the same input as long as none of their results is read.
   Value q = g.heads(g.linear(x, w("attn_q.weight", {q_dim, dim})), d.heads);  // [T, heads, head_dim]
   Value k, v;
   if (d.kv_layer == l) {
@@ -95,9 +94,9 @@ Value attention(GraphBuilder& g, const LayerWeights& w, int l, Value x, int64_t 
   return g.linear(a, w("attn_output.weight", {dim, q_dim}));
 }
 
-// The dense feed-forward, and beside it the experts where the layer has them. The router sees the residual stream with
-// a norm and scale of its own.
-Value feed_forward(GraphBuilder& g, const LayerWeights& w, Value x, int64_t dim, int64_t ff_dim, const Dims& dims) {
+// The dense FFN, plus the experts if the layer has them. The router's input is the residual stream with its own norm
+// and scale.
+Value ffn(GraphBuilder& g, const LayerWeights& w, Value x, int64_t dim, int64_t ff_dim, const Dims& dims) {
   const bool has_experts = w.has("ffn_gate_inp.weight");
   Value route;
   if (has_experts) {
@@ -113,15 +112,15 @@ Value feed_forward(GraphBuilder& g, const LayerWeights& w, Value x, int64_t dim,
                g.rms_norm(routed, w("post_ffw_norm_2.weight", {dim}), dims.eps));
 }
 
-// Each layer's own input: its slice of a second token embedding, mixed with a projection of the first. [T, layers, n].
+// Each layer's own input: its slice of a second token embedding, added to a projection of the first. [T, layers, n].
 Value per_layer_inputs(GraphBuilder& g, const ModelConfig& c, Value x, const Dims& d) {
   const int64_t n = d.per_layer_dim, all = n * c.n_layers;
   const Value own =
       g.scale(g.embed(g.weight("per_layer_token_embd.weight", {c.vocab_size, all})), std::sqrt(static_cast<float>(n)));
-  Value mixed = g.linear(x, g.weight("per_layer_model_proj.weight", {all, c.dim}));
-  mixed = g.heads(g.scale(mixed, 1 / std::sqrt(static_cast<float>(c.dim))), c.n_layers);
-  mixed = g.rms_norm(mixed, g.weight("per_layer_proj_norm.weight", {n}), d.eps);
-  return g.scale(g.add(mixed, g.heads(own, c.n_layers)), 1 / std::sqrt(2.0f));
+  Value projected = g.linear(x, g.weight("per_layer_model_proj.weight", {all, c.dim}));
+  projected = g.heads(g.scale(projected, 1 / std::sqrt(static_cast<float>(c.dim))), c.n_layers);
+  projected = g.rms_norm(projected, g.weight("per_layer_proj_norm.weight", {n}), d.eps);
+  return g.scale(g.add(projected, g.heads(own, c.n_layers)), 1 / std::sqrt(2.0f));
 }
 
 Value add_per_layer_input(GraphBuilder& g, const LayerWeights& w, Value x, Value input, int64_t dim, const Dims& d) {
@@ -135,19 +134,19 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   if (!m.status().ok()) return;
   const Value table = g.weight("token_embd.weight", {c.vocab_size, c.dim});
   Value x = g.scale(g.embed(table), std::sqrt(static_cast<float>(c.dim)));  // [T, dim]
-  const Value inputs = d.per_layer_dim > 0 ? g.flat(per_layer_inputs(g, c, x, d)) : Value{};
+  const Value inputs = d.per_layer_dim > 0 ? g.flatten(per_layer_inputs(g, c, x, d)) : Value{};
   for (int l = 0; l < c.n_layers; ++l) {
     const LayerWeights w = g.layer(l);
     Value h = g.rms_norm(x, w("attn_norm.weight", {c.dim}), d.eps);
     h = attention(g, w, l, h, c.dim, d);
     x = g.add(x, g.rms_norm(h, w("post_attention_norm.weight", {c.dim}), d.eps));
-    h = feed_forward(g, w, x, c.dim, d.layers[static_cast<size_t>(l)].ff_dim, d);
+    h = ffn(g, w, x, c.dim, d.layers[static_cast<size_t>(l)].ff_dim, d);
     x = g.add(x, g.rms_norm(h, w("post_ffw_norm.weight", {c.dim}), d.eps));
     if (inputs) x = add_per_layer_input(g, w, x, g.slice(inputs, l * d.per_layer_dim, d.per_layer_dim), c.dim, d);
     if (w.has("layer_output_scale.weight")) x = g.mul(x, w("layer_output_scale.weight", {1}));
     g.label(x, "l_out-" + std::to_string(l));
   }
-  finish_with_logits(g, c, x, d.eps, m.real_or("final_logit_softcapping", 0));
+  build_output_head(g, c, x, d.eps, m.real_or("final_logit_softcapping", 0));
 }
 
 }  // namespace

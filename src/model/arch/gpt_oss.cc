@@ -1,5 +1,5 @@
-// GPT-OSS: grouped attention with learned sinks and biases, every other layer a sliding window, YaRN; all
-// feed-forward layers are routed experts with the clamped SwiGLU.
+// GPT-OSS: grouped-query attention with attention sinks and biases, a sliding window in every other layer, YaRN; every
+// FFN is routed experts with the clamped SwiGLU.
 #include "model/blocks.h"
 
 namespace zinc {
@@ -17,15 +17,15 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const AttentionOptions full{.rope = read_rope(m, RopePairs::halves, dims.head_dim),
                               .scale = default_attention_scale(dims.head_dim)};
   build_decoder(g, c, eps,
-                {.mix =
+                {.token_mixer =
                      [&](const LayerWeights& w, int l, Value x) {
                        AttentionOptions attention = full;
-                       attention.window = is_window_layer(l, period) ? window : 0;
+                       attention.window = is_sliding_layer(l, period) ? window : 0;
                        attention.sinks = w("attn_sinks.weight", {dims.heads});
                        return attention_block(g, w, l, x, dims, attention);
                      },
-                 .feed = [&](const LayerWeights& w, int, Value x) { return routed_experts(g, w, x, experts, moe); },
-                 .feed_norm = "post_attention_norm.weight"});
+                 .ffn = [&](const LayerWeights& w, int, Value x) { return routed_experts(g, w, x, experts, moe); },
+                 .ffn_norm = "post_attention_norm.weight"});
 }
 
 }  // namespace

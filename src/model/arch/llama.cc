@@ -1,5 +1,5 @@
-// Llama, Mistral, SmolLM2 and their kin: pre-norm blocks, grouped attention with adjacent-pair rotation, SwiGLU or
-// routed experts (Mixtral).
+// Llama, Mistral, SmolLM2 and similar: pre-norm blocks, grouped-query attention with interleaved RoPE, SwiGLU or routed
+// experts (Mixtral).
 #include <algorithm>
 
 #include "model/blocks.h"
@@ -21,12 +21,12 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   attention.freq_factors = g.optional_weight("rope_freqs.weight", {attention.rope.n_dims / 2});
 
   build_decoder(g, c, eps,
-                {.mix =
+                {.token_mixer =
                      [&](const LayerWeights& w, int l, Value x) {
                        const size_t i = static_cast<size_t>(l);
                        return attention_block(g, w, l, x, {c.dim, heads[i], kv_heads[i], head_dim}, attention);
                      },
-                 .feed =
+                 .ffn =
                      [&](const LayerWeights& w, int l, Value x) {
                        const int64_t ff_dim = ff_dims[static_cast<size_t>(l)];
                        return n_experts > 0 ? routed_experts(g, w, x, {c.dim, n_experts, ff_dim}, moe)

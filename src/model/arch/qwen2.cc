@@ -1,4 +1,4 @@
-// Qwen2 and Qwen2.5 dense: a plain decoder, grouped attention with biases on q, k and v.
+// Qwen2 and Qwen2.5 dense: grouped-query attention with biases on q, k and v.
 #include "model/blocks.h"
 
 namespace zinc {
@@ -12,8 +12,9 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
                                    .scale = default_attention_scale(dims.head_dim)};
   build_decoder(
       g, c, eps,
-      {.mix = [&](const LayerWeights& w, int l, Value x) { return attention_block(g, w, l, x, dims, attention); },
-       .feed = [&](const LayerWeights& w, int, Value x) { return gated_ffn(g, w, x, Act::silu, c.dim, ff_dim); }});
+      {.token_mixer = [&](const LayerWeights& w, int l,
+                          Value x) { return attention_block(g, w, l, x, dims, attention); },
+       .ffn = [&](const LayerWeights& w, int, Value x) { return gated_ffn(g, w, x, Act::silu, c.dim, ff_dim); }});
 }
 
 }  // namespace

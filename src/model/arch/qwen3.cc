@@ -1,4 +1,4 @@
-// Qwen3 dense: a plain decoder, grouped attention with an RMS norm on each q and k head.
+// Qwen3 dense: grouped-query attention with an RMS norm on each q and k head.
 #include "model/blocks.h"
 
 namespace zinc {
@@ -9,12 +9,13 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const float eps = m.real("attention.layer_norm_rms_epsilon");
   const int64_t ff_dim = m.count("feed_forward_length");
   const AttentionOptions attention{.rope = read_rope(m, RopePairs::halves, dims.head_dim),
-                                   .eps_qk = eps,
+                                   .qk_norm_eps = eps,
                                    .scale = default_attention_scale(dims.head_dim)};
   build_decoder(
       g, c, eps,
-      {.mix = [&](const LayerWeights& w, int l, Value x) { return attention_block(g, w, l, x, dims, attention); },
-       .feed = [&](const LayerWeights& w, int, Value x) { return gated_ffn(g, w, x, Act::silu, c.dim, ff_dim); }});
+      {.token_mixer = [&](const LayerWeights& w, int l,
+                          Value x) { return attention_block(g, w, l, x, dims, attention); },
+       .ffn = [&](const LayerWeights& w, int, Value x) { return gated_ffn(g, w, x, Act::silu, c.dim, ff_dim); }});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Qwen3.5 dense: gated DeltaNet layers, every fourth one gated attention, SwiGLU. Text only: with one position per
-// token the interleaved multi-axis rotation is the plain one.
+// token, interleaved M-RoPE is the same as RoPE.
 #include "model/hybrid_blocks.h"
 
 namespace zinc {
@@ -9,8 +9,7 @@ HybridFamily describe(const HybridDims& d, Metadata& m, GraphBuilder& g) {
   const int64_t ff_dim = m.count("feed_forward_length");
   return {.sharing = HeadSharing::cyclic,
           .projections = [&](const LayerWeights& w, Value x) { return separate_projections(g, w, x, d); },
-          .feed_forward = [&, ff_dim](const LayerWeights& w,
-                                      Value x) { return gated_ffn(g, w, x, Act::silu, d.dim, ff_dim); }};
+          .ffn = [&, ff_dim](const LayerWeights& w, Value x) { return gated_ffn(g, w, x, Act::silu, d.dim, ff_dim); }};
 }
 
 void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {

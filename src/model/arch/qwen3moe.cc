@@ -1,4 +1,4 @@
-// Qwen3 with routed experts: the attention of qwen3, each feed-forward a choice of experts.
+// Qwen3 MoE: the attention of qwen3, with routed experts.
 #include "model/blocks.h"
 
 namespace zinc {
@@ -10,12 +10,12 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const MoeDims experts{c.dim, m.count("expert_count"), m.count("expert_feed_forward_length")};
   const MoeOptions moe{.route = {.n_used = m.count("expert_used_count")}};
   const AttentionOptions attention{.rope = read_rope(m, RopePairs::halves, dims.head_dim),
-                                   .eps_qk = eps,
+                                   .qk_norm_eps = eps,
                                    .scale = default_attention_scale(dims.head_dim)};
-  build_decoder(
-      g, c, eps,
-      {.mix = [&](const LayerWeights& w, int l, Value x) { return attention_block(g, w, l, x, dims, attention); },
-       .feed = [&](const LayerWeights& w, int, Value x) { return routed_experts(g, w, x, experts, moe); }});
+  build_decoder(g, c, eps,
+                {.token_mixer = [&](const LayerWeights& w, int l,
+                                    Value x) { return attention_block(g, w, l, x, dims, attention); },
+                 .ffn = [&](const LayerWeights& w, int, Value x) { return routed_experts(g, w, x, experts, moe); }});
 }
 
 }  // namespace
