@@ -8,7 +8,7 @@ namespace zinc {
 
 size_t available_bytes(const DeviceInfo& device) {
   const size_t on_device = device.free_bytes > 0 ? device.free_bytes : device.memory_bytes;
-  if (device.has_own_memory) return on_device;
+  if (device.has_dedicated_memory) return on_device;
   const size_t on_machine = available_memory_bytes();
   return on_device > 0 ? std::min(on_device, on_machine) : on_machine;
 }
@@ -24,9 +24,9 @@ std::string backend_names() {
 const BackendInfo& default_backend() {
   const BackendInfo* best = nullptr;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if ((!best || (*b)->rank > best->rank) && (*b)->usable()) best = *b;
+    if ((!best || (*b)->priority > best->priority) && (*b)->is_available()) best = *b;
   }
-  ZINC_CHECK(best != nullptr);  // the reference backend always is
+  ZINC_CHECK(best != nullptr);  // the reference backend is always available
   return *best;
 }
 
@@ -35,18 +35,18 @@ Result<const BackendInfo*> find_backend(std::string_view full_name) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
     if ((*b)->name == name) return *b;
   }
-  return fail(ErrorCode::not_found, "no backend is called '{}'; this program has: {}", name, backend_names());
+  return fail(ErrorCode::not_found, "unknown backend '{}'; this build has: {}", name, backend_names());
 }
 
 Result<std::unique_ptr<Backend>> open_backend(std::string_view name, int n_threads) {
   ZINC_TRY(info, find_backend(name));
   const size_t colon = name.find(':');
   if (colon == std::string_view::npos) return info->open(n_threads);
-  if (!info->open_named) {
-    return fail(ErrorCode::invalid_input, "'{}' names a device, but the backend {} has only one; say '{}'", name,
+  if (!info->open_device) {
+    return fail(ErrorCode::invalid_input, "'{}' names a device, but the {} backend has only one; use '{}'", name,
                 info->name, info->name);
   }
-  return info->open_named(name.substr(colon + 1), n_threads);
+  return info->open_device(name.substr(colon + 1), n_threads);
 }
 
 }  // namespace zinc

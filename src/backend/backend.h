@@ -1,5 +1,6 @@
-// One device: it takes weights, keeps caches, and compiles graphs into plans. Called by one thread only.
-// A backend is a folder backend/<name>/ whose backend.cc defines k_backend_<name>; the folder listing makes kBackends.
+// A backend drives one device: it uploads weights, allocates caches and compiles graphs into plans. One thread only.
+// A backend is a folder backend/<name>/ whose backend.cc defines k_backend_<name>; CMake builds kBackends from the
+// folders.
 #pragma once
 
 #include <functional>
@@ -17,49 +18,50 @@ namespace zinc {
 
 struct DeviceInfo {
   std::string name;
-  size_t memory_bytes = 0;      // of the device, or of the machine where it computes in that
-  size_t free_bytes = 0;        // of it, now; 0: not known
-  bool has_own_memory = false;  // what a model takes is taken from the device, not from the machine
-  std::string driver = {};      // name and version
-  std::string features = {};    // what its kernels depend on, for people
-  std::string why_not = {};     // empty: it can be used
+  size_t memory_bytes = 0;              // of the device, or of the host if the device uses host memory
+  size_t free_bytes = 0;                // currently free; 0: unknown
+  bool has_dedicated_memory = false;    // a discrete GPU: models use device memory, not host memory
+  std::string driver = {};              // name and version
+  std::string features = {};            // features that the kernels depend on, human-readable
+  std::string unavailable_reason = {};  // empty: the device is available
 };
 
-// What the device does at most, measured just now. 0: not known.
+// Measured peak rates of the device. 0: unknown.
 struct DevicePeaks {
-  double read_bytes_per_s = 0;          // from memory, no cache
-  double flops_per_s = 0;               // of the arithmetic its matrix products use; a product counts two
-  std::string_view arithmetic = "f32";  // which that is: "f32", "int8"
+  double read_bytes_per_s = 0;          // from memory, not from cache
+  double flops_per_s = 0;               // of the arithmetic its matmuls use; a multiply-add counts as two
+  std::string_view arithmetic = "f32";  // "f32", "int8"
 };
 
-// The weights of one or more graphs on the device, found by tensor name.
+// The weights of one or more graphs on the device, looked up by tensor name.
 class DeviceWeights {
  public:
   virtual ~DeviceWeights() = default;
-  virtual size_t device_bytes() const = 0;  // memory taken beyond the mapped file
+  virtual size_t device_bytes() const = 0;  // in addition to the mapped file
 };
 
-using DoneWith = std::function<void(std::span<const std::byte>)>;
+// Called with a range of the mapped file that is no longer needed in memory.
+using ReleaseFilePages = std::function<void(std::span<const std::byte>)>;
 
 struct CacheSizes {
   std::vector<int> n_pages;           // per page group
-  int max_length = 0;                 // positions of one sequence; 0: as many as there are pages for
-  int n_slots = 1;                    // recurrent states and last sampled tokens
-  const Format* kv_format = nullptr;  // how keys and values are kept
+  int max_length = 0;                 // positions per sequence; 0: limited only by n_pages
+  int n_slots = 1;                    // each holds one recurrent state and one last sampled token
+  const Format* kv_format = nullptr;  // format of the KV cache
 };
 
-// Memory of the caches of one model: KV pages per group, recurrent states per slot. A snapshot of a state is a copy
-// into another slot; a page shared by two sequences is copied before it is written. What leaves the device is opaque
-// bytes that only the same backend, model and format can take back.
+// Cache memory of one model: KV pages per page group, recurrent states per slot. A state is snapshotted by copying it
+// to another slot. A page shared by two sequences is copied before it is written. read_page and read_state return
+// opaque bytes that can only be restored on the same backend, model and KV format.
 class CacheMemory {
  public:
   virtual ~CacheMemory() = default;
-  // A copy that fails is told by the steps behind it.
+  // Copies are asynchronous: a failure is reported by a later step.
   virtual void copy_page(int group, PageId from, PageId to) = 0;
   virtual void copy_state(int from_slot, int to_slot) = 0;
-  // Pages that nobody has written and somebody will soon: what the first use of their memory costs is paid here, not by
-  // the step that writes them.
-  virtual void make_ready([[maybe_unused]] int group, [[maybe_unused]] PageId first, [[maybe_unused]] int n_pages) {}
+  // Touches pages that will soon be written for the first time: the page faults happen here, not in the step.
+  virtual void prefault_pages([[maybe_unused]] int group, [[maybe_unused]] PageId first, [[maybe_unused]] int n_pages) {
+  }
   virtual size_t page_bytes(int group) const = 0;
   virtual size_t state_bytes() const = 0;
   virtual Status read_page(int group, PageId page, std::span<std::byte> out) = 0;
@@ -72,15 +74,15 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual DeviceInfo info() const = 0;
-  virtual DevicePeaks measure_peaks() = 0;  // a fraction of a second, all threads
-  // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result. `done_with` is
-  // called, on this thread, for the bytes of each weight that is not read in place, as soon as they have been read; and
-  // by steps, now and then, for a table of which they read a few rows in place.
+  virtual DevicePeaks measure_peaks() = 0;  // takes a fraction of a second, uses all threads
+  // Repacks the graphs' weights once, or uses them in place. The mapped file must outlive the result.
+  // `release_file_pages` is called on this thread, for each weight that is not used in place as soon as it has been
+  // read, and occasionally by steps for an embedding table from which they read only a few rows.
   virtual Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
-                                                        const DoneWith& done_with) = 0;
+                                                        const ReleaseFilePages& release_file_pages) = 0;
   virtual Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                               const CacheSizes& sizes) = 0;
-  // An op or format the backend cannot run is an `unsupported` error here, at load, that names both.
+  // If the backend does not support an op or a format, fails with `unsupported` (at load) and names both.
   // Weights, cache and graph must outlive the plan.
   virtual Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                                 const Bucket& bucket) = 0;
@@ -89,35 +91,35 @@ class Backend {
 struct BackendInfo {
   std::string_view name;
   std::string_view summary;
-  std::string_view default_kv_format;  // how it keeps keys and values unless asked
-  int product_bits;  // of the activations in products with block-quantized weights: 32, or 8 where it rounds them
-  int attention_bits = 32;    // of queries and of weights over 16-bit or 8-bit caches: 32, or 16 where it rounds them
-  bool keeps_fp8 = false;     // keys and values may be fp8, besides f32, f16 and q8_0
-  int step_tokens = 512;      // prompt tokens of a step: more are not faster
-  int state_chunk = 1;        // positions a recurrent layer takes together; other cuts of a prompt change last bits
-  bool draws_tokens = false;  // takes StepInputs::draws
-  int rank;                   // the default backend is the highest that is usable
-  bool (*usable)();           // on this machine; asked often, so it opens nothing
-  Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // 0: one per core
-  // Whether it has kernels of its own for matrices of this format, rather than decoding them row by row.
-  bool (*is_fast_format)(const Format& format) = nullptr;  // nullptr: it has for all it takes
-  int decoded_bits = 0;  // of each number of other formats' matrices in its memory; 0: they stay as in the file
-  // Every device it sees, usable or not. nullptr: the one it opens.
+  std::string_view default_kv_format;  // KV cache format unless the user sets one
+  int matmul_activation_bits;          // in matmuls with block-quantized weights: 32, or 8 if quantized to q8
+  int attention_activation_bits = 32;  // queries and softmax weights with 16-bit or 8-bit KV: 32 or 16
+  bool supports_fp8_kv = false;        // KV cache formats f32, f16, q8_0 and also fp8
+  int step_tokens = 512;               // prefill tokens per step; more are not faster
+  int scan_chunk_tokens = 1;           // chunk of the recurrent scan; other prompt splits change the last bits
+  bool can_sample_on_device = false;   // supports StepInputs::sampling
+  int priority;                        // the available backend with the highest priority is the default
+  bool (*is_available)();              // on this machine; called often, so it does not open a device
+  Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // n_threads 0: one per core
+  // Whether matmuls have a kernel for this format; otherwise weights are dequantized row by row.
+  bool (*has_packed_kernel)(const Format& format) = nullptr;  // nullptr: all supported formats do
+  int dequantized_bits = 0;  // bits per weight in memory for formats without a kernel; 0: stored as in the file
+  // All devices it detects, available or not. nullptr: only the one it opens.
   std::vector<DeviceInfo> (*devices)() = nullptr;
-  // A device of several, by its number or part of its name. nullptr: the backend has one device.
-  Result<std::unique_ptr<Backend>> (*open_named)(std::string_view device, int n_threads) = nullptr;
+  // Opens a device by number or by part of its name. nullptr: the backend has one device.
+  Result<std::unique_ptr<Backend>> (*open_device)(std::string_view device, int n_threads) = nullptr;
 };
 
-// Bytes that a model on this device may take in all: what is free on the device, or on the machine, whichever counts.
+// Bytes available to a model on this device: free device memory, or free host memory if the device uses that.
 size_t available_bytes(const DeviceInfo& device);
 
-extern const BackendInfo* const kBackends[];  // every backend built in, ended by nullptr
-// The fastest backend that works here: what runs where none is asked for.
+extern const BackendInfo* const kBackends[];  // all compiled-in backends, terminated by nullptr
+// The fastest available backend, used if the user does not choose one.
 const BackendInfo& default_backend();
 std::string backend_names();  // "reference, cpu"
-// The backend of that name, which may say a device as well ("vulkan:llvmpipe"); the error lists those there are.
+// Finds a backend by name, which may include a device ("vulkan:llvmpipe"); the error lists all backends.
 Result<const BackendInfo*> find_backend(std::string_view name);
-// Opens it, with the device its name says.
+// Opens the backend, on the device in its name if there is one.
 Result<std::unique_ptr<Backend>> open_backend(std::string_view name, int n_threads);
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// Cases of attention: grouped heads, windows, sinks, softcap, cache formats, pages and several sequences.
+// Cases of attention: GQA, sliding windows, sinks, softcap, KV cache formats, pages and several sequences.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,29 +15,29 @@ struct AttentionShape {
   float softcap = 0, scale = 0.35f, size = 1;
   bool sinks = false;
   const Format* kv_format = &k_f32;
-  float kv_size = 1;  // of keys and values
+  float kv_size = 1;  // magnitude of keys and values
 };
 
-// What the cache gives back for these numbers.
-Numbers rounded(const Numbers& numbers, const Format& format) {
-  const std::vector<float> in(numbers.begin(), numbers.end());
+// These values after a round trip through the KV cache format.
+Doubles through_cache(const Doubles& values, const Format& format) {
+  const std::vector<float> in(values.begin(), values.end());
   std::vector<std::byte> blocks(row_bytes(format, in.size()));
   std::vector<float> out(in.size());
-  format.encode(in, blocks);
-  format.decode(blocks, out);
-  return Numbers(out.begin(), out.end());
+  format.quantize(in, blocks);
+  format.dequantize(blocks, out);
+  return Doubles(out.begin(), out.end());
 }
 
-using History = std::map<int, std::vector<std::pair<Numbers, Numbers>>>;  // slot -> keys and values by position
+using History = std::map<int, std::vector<std::pair<Doubles, Doubles>>>;  // slot -> keys and values by position
 
-// Probabilities over the visible positions (and the sink, which takes its share and gives nothing).
-Numbers attend(const Token& token, const AttentionShape& s, const Numbers& sinks, const History& history) {
+// Softmax over the visible positions and the sink, which has a weight but no value.
+Doubles attend(const Token& token, const AttentionShape& s, const Doubles& sinks, const History& history) {
   const auto& past = history.at(token.slot);
   const size_t k_dim = static_cast<size_t>(s.k_dim), v_dim = static_cast<size_t>(s.v_dim);
   const size_t heads = static_cast<size_t>(s.heads), per_group = heads / static_cast<size_t>(s.kv_heads);
-  Numbers out(heads * v_dim);
+  Doubles out(heads * v_dim);
   for (size_t h = 0; h < heads; ++h) {
-    Numbers weights(past.size());
+    Doubles weights(past.size());
     double total = sinks.empty() ? 0 : std::exp(sinks[h]);
     for (size_t p = 0; p < past.size(); ++p) {
       if (s.window > 0 && static_cast<int64_t>(past.size() - p) > s.window) continue;
@@ -55,31 +55,33 @@ Numbers attend(const Token& token, const AttentionShape& s, const Numbers& sinks
   return out;
 }
 
-Case make_attention(std::string_view name, const AttentionShape& s, const std::vector<std::vector<TokenRun>>& steps) {
-  CaseMaker m(name);
+Case make_attention(std::string_view name, const AttentionShape& s, const std::vector<std::vector<TokenChunk>>& steps) {
+  CaseBuilder m(name);
   m.kv_format(*s.kv_format);
   m.tolerance(5e-6);
   const std::vector<Value> in = m.inputs({{s.heads, s.k_dim}, {s.kv_heads, s.k_dim}, {s.kv_heads, s.v_dim}});
-  m.draw(0, [size = s.size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
+  m.set_generator(0,
+                  [size = s.size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
   for (const size_t i : {1u, 2u}) {
-    m.draw(i, [size = s.kv_size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
+    m.set_generator(
+        i, [size = s.kv_size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
   }
   const Value sinks = s.sinks ? m.weight({s.heads}) : Value{};
-  const Numbers sink_numbers = s.sinks ? m.numbers(sinks) : Numbers();
+  const Doubles sink_values = s.sinks ? m.dequantized(sinks) : Doubles();
   const AttentionParams params{.cache_layer = 2, .scale = s.scale, .window = s.window, .softcap = s.softcap};
   const auto history = std::make_shared<History>();
   return m.finish(m.g().attention({in[0], in[1], in[2], sinks}, params), steps, [=](const Token& token) {
     auto& past = (*history)[token.slot];
-    past.resize(static_cast<size_t>(token.position));  // a run at 0 begins anew
-    past.emplace_back(rounded(token.in[1], *s.kv_format), rounded(token.in[2], *s.kv_format));
-    return attend(token, s, sink_numbers, *history);
+    past.resize(static_cast<size_t>(token.position));  // position 0 starts a new sequence
+    past.emplace_back(through_cache(token.in[1], *s.kv_format), through_cache(token.in[2], *s.kv_format));
+    return attend(token, s, sink_values, *history);
   });
 }
 
-// One layer writes, a later one reads the same keys and values with its own queries.
+// One layer writes; a later layer reads the same keys and values with its own queries.
 Case make_shared(std::string_view name) {
   const AttentionShape s;
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in =
       m.inputs({{s.heads, s.k_dim}, {s.kv_heads, s.k_dim}, {s.kv_heads, s.v_dim}, {s.heads, s.k_dim}});
   const AttentionParams params{.cache_layer = 0, .scale = s.scale};
@@ -89,10 +91,10 @@ Case make_shared(std::string_view name) {
   return m.finish(m.g().concat(first, second), {{{0, 0, 5}}, {{0, 5, 1}}, {{0, 6, 30}}}, [=](const Token& token) {
     auto& past = (*history)[token.slot];
     past.emplace_back(token.in[1], token.in[2]);
-    Numbers out = attend(token, s, {}, *history);
+    Doubles out = attend(token, s, {}, *history);
     Token other = token;
     other.in[0] = token.in[3];
-    const Numbers more = attend(other, s, {}, *history);
+    const Doubles more = attend(other, s, {}, *history);
     out.insert(out.end(), more.begin(), more.end());
     return out;
   });
@@ -101,7 +103,7 @@ Case make_shared(std::string_view name) {
 // Two layers with different windows, so two page groups.
 Case make_two_groups(std::string_view name) {
   const AttentionShape all, windowed{.window = 5};
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in =
       m.inputs({{all.heads, all.k_dim}, {all.kv_heads, all.k_dim}, {all.kv_heads, all.v_dim}});
   const Value a = m.g().attention({in[0], in[1], in[2]}, {.cache_layer = 1, .scale = all.scale});
@@ -110,8 +112,8 @@ Case make_two_groups(std::string_view name) {
   return m.finish(m.g().concat(a, b), {{{1, 0, 40}, {0, 0, 3}}, {{0, 3, 1}, {1, 40, 40}}, {{1, 80, 1}}},
                   [=](const Token& token) {
                     (*history)[token.slot].emplace_back(token.in[1], token.in[2]);
-                    Numbers out = attend(token, all, {}, *history);
-                    const Numbers more = attend(token, windowed, {}, *history);
+                    Doubles out = attend(token, all, {}, *history);
+                    const Doubles more = attend(token, windowed, {}, *history);
                     out.insert(out.end(), more.begin(), more.end());
                     return out;
                   });
@@ -121,9 +123,9 @@ Case make_two_groups(std::string_view name) {
 
 std::vector<CaseSource> attention_cases() {
   std::vector<CaseSource> cases;
-  const std::vector<std::vector<TokenRun>> chunks = {{{0, 0, 7}}, {{0, 7, 1}}, {{0, 8, 60}}, {{0, 68, 1}}};
+  const std::vector<std::vector<TokenChunk>> chunks = {{{0, 0, 7}}, {{0, 7, 1}}, {{0, 8, 60}}, {{0, 68, 1}}};
   const auto add = [&](std::string_view what, const AttentionShape& s,
-                       const std::vector<std::vector<TokenRun>>& steps) {
+                       const std::vector<std::vector<TokenChunk>>& steps) {
     cases.push_back(
         {fmt::format("attention {}", what), [=](std::string_view name) { return make_attention(name, s, steps); }});
   };
@@ -136,29 +138,29 @@ std::vector<CaseSource> attention_cases() {
   add("window of one", {.window = 1}, chunks);
   add("window over pages", {.window = 40}, chunks);
   add("window given back", {.window = 9}, {{{0, 0, 60}}, {{0, 60, 1}}, {{0, 61, 50}}, {{0, 111, 1}}});
-  // Far enough that a backend which splits a row's positions among its threads does so here, in steps of all sizes.
-  const std::vector<std::vector<TokenRun>> deep = {{{0, 0, 1100}, {1, 0, 520}},
-                                                   {{0, 1100, 1}, {1, 520, 1}},
-                                                   {{0, 1101, 3}},
-                                                   {{1, 521, 2}, {0, 1104, 2}},
-                                                   {{0, 1106, 9}}};
+  // Long enough for split-KV, in steps of all sizes.
+  const std::vector<std::vector<TokenChunk>> deep = {{{0, 0, 1100}, {1, 0, 520}},
+                                                     {{0, 1100, 1}, {1, 520, 1}},
+                                                     {{0, 1101, 3}},
+                                                     {{1, 521, 2}, {0, 1104, 2}},
+                                                     {{0, 1106, 9}}};
   add("deep", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 16}, deep);
   add("deep f16", {.heads = 3, .kv_heads = 1, .k_dim = 4, .v_dim = 16, .kv_format = &k_f16}, deep);
   add("deep q8_0", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = find_format("q8_0")}, deep);
   add("deep fp8", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = find_format("fp8")}, deep);
   add("deep window over segments", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 5, .window = 600}, deep);
   add("deep sinks", {.heads = 2, .kv_heads = 1, .k_dim = 4, .v_dim = 4, .sinks = true}, deep);
-  // Steps of one token over more positions than are attended to at once: parts are left and merged again.
+  // Decode over several KV chunks, whose partial results are merged.
   add("one token far on", {.heads = 2, .kv_heads = 1, .k_dim = 32, .v_dim = 32, .kv_format = &k_f16},
       {{{0, 0, 260}}, {{0, 260, 1}}, {{0, 261, 1}}});
-  // A unit of positions is full, and the next one begins; the window ends within one.
-  const std::vector<std::vector<TokenRun>> far = {
+  // A tile of positions is full and the next one starts; the window ends inside a tile.
+  const std::vector<std::vector<TokenChunk>> far = {
       {{0, 0, 318}}, {{0, 318, 1}}, {{0, 319, 1}}, {{0, 320, 1}}, {{0, 321, 1}}};
   add("one token far on, heads of 128", {.heads = 4, .kv_heads = 1, .k_dim = 128, .v_dim = 128, .kv_format = &k_f16},
       far);
   add("one token far on, windowed",
       {.heads = 3, .kv_heads = 1, .k_dim = 64, .v_dim = 64, .window = 100, .kv_format = &k_f16}, far);
-  // Heads of one key head that cannot be shared out evenly, and a window and sinks over several parts.
+  // Query heads of one KV head that cannot be split evenly; a window and sinks over several chunks.
   add("one token far on, windowed, of seven heads",
       {.heads = 7, .kv_heads = 1, .k_dim = 64, .v_dim = 64, .window = 300, .kv_format = &k_f16}, far);
   add("one token far on, with sinks",
@@ -168,7 +170,7 @@ std::vector<CaseSource> attention_cases() {
   add("softcap", {.softcap = 2, .size = 8}, chunks);
   add("large scores", {.scale = 1, .size = 20}, chunks);
   add("several sequences", {}, {{{0, 0, 3}, {2, 0, 40}, {1, 0, 1}}, {{1, 1, 2}, {0, 3, 1}, {2, 40, 30}}, {{2, 70, 1}}});
-  add("a slot begins anew", {}, {{{0, 0, 40}}, {{0, 0, 5}}, {{0, 5, 1}}});
+  add("a slot is reused from position 0", {}, {{{0, 0, 40}}, {{0, 0, 5}}, {{0, 5, 1}}});
   for (const char* format : {"f32", "f16", "q8_0", "fp8"}) {
     add(fmt::format("cache {}", format), {.k_dim = 32, .v_dim = 64, .kv_format = find_format(format)}, chunks);
   }
@@ -190,13 +192,13 @@ std::vector<CaseSource> attention_cases() {
       {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = find_format("q8_0")}, chunks);
   add("cache fp8 windowed with sinks",
       {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = find_format("fp8")}, chunks);
-  // Beyond what the 8 bits alone have: scales of both signs.
+  // Outside of the range of E4M3: needs scales in both directions.
   add("cache fp8 of large numbers",
       {.heads = 8, .k_dim = 128, .v_dim = 128, .scale = 1e-4f, .kv_format = find_format("fp8"), .kv_size = 3000},
       chunks);
   add("cache fp8 of small numbers",
       {.k_dim = 256, .v_dim = 256, .scale = 5, .kv_format = find_format("fp8"), .kv_size = 0.02f}, chunks);
-  // More than a block of some GPUs has room for on matrix cores.
+  // Exceeds the shared memory for tensor cores on some GPUs.
   add("heads of 512", {.k_dim = 512, .v_dim = 512, .scale = 0.04f, .kv_format = &k_f16}, chunks);
   cases.push_back({"attention to another layer's cache", make_shared});
   cases.push_back({"attention in two page groups", make_two_groups});

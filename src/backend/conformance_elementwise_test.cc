@@ -1,4 +1,4 @@
-// Cases of the ops that touch each number once, and of those that move numbers.
+// Cases of elementwise ops and of copies.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -20,13 +20,13 @@ double swiglu_oai(double gate, double up) {
 }
 
 Case make_gated(std::string_view name, Act act, double (*expected)(double, double), int64_t gate_width) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in = m.inputs({{gate_width}, {3, 11}});
-  for (size_t i : {size_t{0}, size_t{1}}) {  // wide enough for the clamps at 7
-    m.draw(i, [](std::mt19937& r) { return std::uniform_real_distribution<float>(-10, 10)(r); });
+  for (size_t i : {size_t{0}, size_t{1}}) {  // large enough for the clamps at 7
+    m.set_generator(i, [](std::mt19937& r) { return std::uniform_real_distribution<float>(-10, 10)(r); });
   }
   return m.finish(m.g().gated_act(act, in[0], in[1]), {{{0, 0, 5}}}, [=](const Token& token) {
-    Numbers out;
+    Doubles out;
     for (size_t i = 0; i < token.in[1].size(); ++i) {
       out.push_back(expected(token.in[0][token.in[0].size() == 1 ? 0 : i], token.in[1][i]));
     }
@@ -34,35 +34,35 @@ Case make_gated(std::string_view name, Act act, double (*expected)(double, doubl
   });
 }
 
-// Two inputs of one shape, a function of both numbers.
-Case make_pairwise(std::string_view name, const std::function<Value(CaseMaker&, Value, Value)>& build,
+// A function of two inputs of one shape.
+Case make_pairwise(std::string_view name, const std::function<Value(CaseBuilder&, Value, Value)>& build,
                    double (*expected)(double, double)) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in = m.inputs({{2, 9}, {2, 9}});
   return m.finish(build(m, in[0], in[1]), {{{0, 0, 3}}}, [=](const Token& token) {
-    Numbers out;
+    Doubles out;
     for (size_t i = 0; i < token.in[0].size(); ++i) out.push_back(expected(token.in[0][i], token.in[1][i]));
     return out;
   });
 }
 
 Case make_mul(std::string_view name, int64_t width, const Format& format) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const Value x = m.inputs({{3, 32}})[0];
   const Value weight = m.weight({width}, format);
-  const Numbers w = m.numbers(weight);
+  const Doubles w = m.dequantized(weight);
   return m.finish(m.g().mul(x, weight), {{{0, 0, 4}}}, [=](const Token& token) {
-    Numbers out;
+    Doubles out;
     for (size_t i = 0; i < token.in[0].size(); ++i) out.push_back(token.in[0][i] * w[i % w.size()]);
     return out;
   });
 }
 
 Case make_slice(std::string_view name, int64_t begin, int64_t length) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const Value x = m.inputs({{3, 10}})[0];
   return m.finish(m.g().slice(x, begin, length), {{{0, 0, 4}}}, [=](const Token& token) {
-    Numbers out;
+    Doubles out;
     for (int64_t head = 0; head < 3; ++head) {
       for (int64_t i = begin; i < begin + length; ++i) out.push_back(token.in[0][static_cast<size_t>(head * 10 + i)]);
     }
@@ -71,10 +71,10 @@ Case make_slice(std::string_view name, int64_t begin, int64_t length) {
 }
 
 Case make_concat(std::string_view name) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in = m.inputs({{2, 3}, {2, 5}});
   return m.finish(m.g().concat(in[0], in[1]), {{{0, 0, 4}}}, [](const Token& token) {
-    Numbers out;
+    Doubles out;
     for (size_t head = 0; head < 2; ++head) {
       for (size_t i = 0; i < 3; ++i) out.push_back(token.in[0][head * 3 + i]);
       for (size_t i = 0; i < 5; ++i) out.push_back(token.in[1][head * 5 + i]);
@@ -83,9 +83,9 @@ Case make_concat(std::string_view name) {
   });
 }
 
-// Only some tokens' rows are wanted; the values the unwanted ones would give differ.
+// Only some rows are output rows; the others have different values.
 Case make_rows(std::string_view name) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const Value x = m.inputs({{4}})[0];
   const auto every_third = [](int row) { return row % 3 == 1; };
   return m.finish(
@@ -93,11 +93,11 @@ Case make_rows(std::string_view name) {
       every_third);
 }
 
-// Few distinct logits, so that equals are common: the lowest id must win (first_mismatch checks the sampled tokens).
+// Few distinct logits, so that ties are common: the lowest id must win (first_mismatch checks the sampled tokens).
 Case make_sample(std::string_view name) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const Value x = m.inputs({{37}})[0];
-  m.draw(0, [](std::mt19937& r) { return static_cast<float>(r() % 4); });
+  m.set_generator(0, [](std::mt19937& r) { return static_cast<float>(r() % 4); });
   return m.finish(x, {{{0, 0, 40}}}, [](const Token& token) { return token.in[0]; });
 }
 
@@ -119,17 +119,18 @@ std::vector<CaseSource> elementwise_cases() {
                        [a, width](std::string_view name) { return make_gated(name, a.act, a.expected, width); }});
     }
   }
-  const auto add_pairwise = [&](std::string_view name, std::function<Value(CaseMaker&, Value, Value)> build,
+  const auto add_pairwise = [&](std::string_view name, std::function<Value(CaseBuilder&, Value, Value)> build,
                                 double (*expected)(double, double)) {
     cases.push_back({std::string(name), [=](std::string_view full) { return make_pairwise(full, build, expected); }});
   };
   add_pairwise(
-      "add", [](CaseMaker& m, Value a, Value b) { return m.g().add(a, b); }, [](double a, double b) { return a + b; });
+      "add", [](CaseBuilder& m, Value a, Value b) { return m.g().add(a, b); },
+      [](double a, double b) { return a + b; });
   add_pairwise(
-      "scale", [](CaseMaker& m, Value a, Value) { return m.g().scale(a, -0.75f); },
+      "scale", [](CaseBuilder& m, Value a, Value) { return m.g().scale(a, -0.75f); },
       [](double a, double) { return a * -0.75; });
   add_pairwise(
-      "softcap", [](CaseMaker& m, Value a, Value) { return m.g().softcap(m.g().scale(a, 64), 30); },
+      "softcap", [](CaseBuilder& m, Value a, Value) { return m.g().softcap(m.g().scale(a, 64), 30); },
       [](double a, double) { return 30 * std::tanh(a * 64 / 30); });
   for (const int64_t width : {32, 1}) {
     cases.push_back(

@@ -21,9 +21,9 @@ double magnitude_of_dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-// Row o of [.., n_in] numbers.
-std::span<const double> row(const Numbers& numbers, size_t o, size_t n_in) {
-  return std::span(numbers).subspan(o * n_in, n_in);
+// Row o of [.., n_in] values.
+std::span<const double> row(const Doubles& values, size_t o, size_t n_in) {
+  return std::span(values).subspan(o * n_in, n_in);
 }
 
 struct LinearShape {
@@ -34,14 +34,14 @@ struct LinearShape {
 };
 
 Case make_linear(std::string_view name, const Format& format, const LinearShape& s) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in = s.n_heads > 1 ? m.inputs({{s.n_heads, s.n_in}}) : m.inputs({{s.n_in}});
   const Value weight = m.weight({s.n_out, s.n_in}, format);
   const Value bias = s.bias ? m.weight({s.n_out}) : Value{};
-  const Numbers w = m.numbers(weight), b = s.bias ? m.numbers(bias) : Numbers(static_cast<size_t>(s.n_out));
+  const Doubles w = m.dequantized(weight), b = s.bias ? m.dequantized(bias) : Doubles(static_cast<size_t>(s.n_out));
   return m.finish(m.g().linear(in[0], weight, bias), {{{0, 0, s.n_tokens}}}, [=](const Token& token) {
     const size_t n_in = static_cast<size_t>(s.n_in);
-    Numbers out;
+    Doubles out;
     double magnitude = 0;
     for (size_t h = 0; h < static_cast<size_t>(s.n_heads); ++h) {
       for (size_t o = 0; o < b.size(); ++o) {
@@ -55,14 +55,14 @@ Case make_linear(std::string_view name, const Format& format, const LinearShape&
 
 Case make_embed(std::string_view name, const Format& format) {
   constexpr int kVocabulary = 11;
-  CaseMaker m(name);
+  CaseBuilder m(name);
   m.vocabulary(kVocabulary);
   const size_t width = format.block_elems * size_t{2};
   const Value table = m.weight({kVocabulary, static_cast<int64_t>(width)}, format);
-  const Numbers numbers = m.numbers(table);
+  const Doubles values = m.dequantized(table);
   return m.finish(m.g().embed(table), {{{0, 0, 9}}}, [=](const Token& token) {
-    const std::span<const double> r = row(numbers, static_cast<size_t>(token.id), width);
-    return Numbers(r.begin(), r.end());
+    const std::span<const double> r = row(values, static_cast<size_t>(token.id), width);
+    return Doubles(r.begin(), r.end());
   });
 }
 
@@ -74,17 +74,17 @@ struct ExpertShape {
 Case make_moe_linear(std::string_view name, const Format& format, const ExpertShape& s) {
   constexpr int64_t kExperts = 5, kUsed = 2, kOut = 3;
   const int64_t n_in = format.block_elems * int64_t{2};
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in =
       s.input_per_expert ? m.inputs({{kExperts}, {kUsed, n_in}}) : m.inputs({{kExperts}, {n_in}});
   const Value weight = m.weight({kExperts, kOut, n_in}, format);
   const Value bias = s.bias ? m.weight({kExperts, kOut}) : Value{}, scale = s.scale ? m.weight({kExperts}) : Value{};
-  const Numbers w = m.numbers(weight);
-  const Numbers b = s.bias ? m.numbers(bias) : Numbers(kExperts * kOut);
-  const Numbers f = s.scale ? m.numbers(scale) : Numbers(kExperts, 1.0);
+  const Doubles w = m.dequantized(weight);
+  const Doubles b = s.bias ? m.dequantized(bias) : Doubles(kExperts * kOut);
+  const Doubles f = s.scale ? m.dequantized(scale) : Doubles(kExperts, 1.0);
   const Value ids = m.g().moe_route(in[0], {.n_used = kUsed}).ids;
   return m.finish(m.g().moe_linear(in[1], {weight, bias, scale}, ids), {{{0, 0, s.n_tokens}}}, [=](const Token& token) {
-    Numbers logits = token.in[0], out;
+    Doubles logits = token.in[0], out;
     double magnitude = 0;
     for (size_t u = 0; u < kUsed; ++u) {
       const size_t e = static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -122,27 +122,28 @@ std::vector<CaseSource> linear_cases() {
   for (const int64_t n_in : {7, 33, 130}) add_linear(k_f32, {.n_in = n_in, .n_out = 33, .n_tokens = 3});
   for (const int64_t n_in : {7, 33, 130}) add_linear(k_f16, {.n_in = n_in, .n_out = 65, .n_tokens = 2});
   add_linear(*find_format("q8_0"), {.n_in = 64, .n_out = 5, .n_tokens = 3, .n_heads = 3, .bias = true});
-  // One token, as backends cut it up: a ragged last segment, segments shared out unevenly, more rows than fit at once.
+  // Decode: a partial last K segment, segments that cannot be distributed evenly, more rows than fit one batch.
   for (const char* name : {"q8_0", "mxfp4"}) add_linear(*find_format(name), {.n_in = 2880, .n_out = 40, .n_tokens = 1});
   for (const char* name : {"q4_k", "q6_k"}) add_linear(*find_format(name), {.n_in = 768, .n_out = 33, .n_tokens = 1});
   add_linear(*find_format("q4_k"), {.n_in = 4096, .n_out = 64, .n_tokens = 1, .bias = true});
   add_linear(*find_format("q5_k"), {.n_in = 256, .n_out = 20000, .n_tokens = 1});
   add_linear(*find_format("q6_k"), {.n_in = 21504, .n_out = 64, .n_tokens = 1});
-  add_linear(*find_format("q4_k"), {.n_in = 2048, .n_out = 64, .n_tokens = 3});  // all the room of a block's sums
+  add_linear(*find_format("q4_k"),
+             {.n_in = 2048, .n_out = 64, .n_tokens = 3});  // uses all of a block's space for partial sums
   add_linear(k_f16, {.n_in = 4100, .n_out = 33, .n_tokens = 1});
   add_linear(k_f32, {.n_in = 16, .n_out = 4, .n_tokens = 70});
-  for (const char* format :
-       {"q4_k", "q6_k", "q8_0", "q4_1"}) {  // one of each kind of scales, as prompts are multiplied
+  for (const char* format : {"q4_k", "q6_k", "q8_0", "q4_1"}) {  // one per kind of scale, at prefill sizes
     add_linear(*find_format(format), {.n_in = 768, .n_out = 70, .n_tokens = 70});
   }
-  // More tiles than the emulated GPU has multiprocessors, by one: it is halved.
+  // One tile more than the emulated GPU has multiprocessors: the last tile is split in two.
   for (const char* format : {"q4_k", "mxfp4"}) {
     add_linear(*find_format(format), {.n_in = 256, .n_out = 896, .n_tokens = 70});
   }
-  for (const char* format : {"q4_0", "q5_0", "q5_1", "q5_k", "iq4_nl", "iq4_xs", "mxfp4"}) {  // and the others, shorter
+  for (const char* format :
+       {"q4_0", "q5_0", "q5_1", "q5_k", "iq4_nl", "iq4_xs", "mxfp4"}) {  // the other formats, smaller
     add_linear(*find_format(format), {.n_in = 256, .n_out = 40, .n_tokens = 33});
   }
-  for (const char* name : {"q4_k", "q6_k", "q8_0", "mxfp4"}) {  // enough tokens that those of an expert go together
+  for (const char* name : {"q4_k", "q6_k", "q8_0", "mxfp4"}) {  // enough tokens to be grouped by expert
     const Format* format = find_format(name);
     cases.push_back({fmt::format("moe_linear {} T40", name), [format](std::string_view of) {
                        return make_moe_linear(of, *format, {false, true, false, 40});

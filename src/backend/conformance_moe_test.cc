@@ -1,4 +1,4 @@
-// Cases of moe_route and moe_combine. The chosen ids are seen through experts that multiply 1 by their own number.
+// Cases of moe_route and moe_combine. The ids are observed through experts that return their own index.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,8 +16,8 @@ struct RouteShape {
   bool ties = false;
 };
 
-// Picks the largest again and again; the first of equals comes first.
-std::vector<size_t> largest(Numbers logits, size_t n) {
+// Selects the largest repeatedly; ties: lower index first.
+std::vector<size_t> largest(Doubles logits, size_t n) {
   std::vector<size_t> chosen;
   for (size_t u = 0; u < n; ++u) {
     size_t best = logits.size();
@@ -30,43 +30,43 @@ std::vector<size_t> largest(Numbers logits, size_t n) {
   return chosen;
 }
 
-Numbers expected_weights(const Numbers& logits, const std::vector<size_t>& chosen, const RouteShape& s) {
+Doubles expected_weights(const Doubles& logits, const std::vector<size_t>& chosen, const RouteShape& s) {
   double of_all = 0, of_chosen = 0;
   for (double x : logits) of_all += std::exp(x);
   for (size_t e : chosen) of_chosen += std::exp(logits[e]);
-  // Normalised shares of a softmax over all are the softmax over the chosen.
+  // Normalized softmax weights over all experts equal the softmax over the chosen ones.
   const double total = s.weights == RouteWeights::softmax ? of_all : of_chosen;
-  Numbers out;
+  Doubles out;
   for (size_t e : chosen) out.push_back(std::exp(logits[e]) / total * double{s.scale});
   return out;
 }
 
 Case make_route(std::string_view name, const RouteShape& s) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in = m.inputs({{s.n_experts}, {1}});
-  m.draw(0, [ties = s.ties](std::mt19937& r) {
+  m.set_generator(0, [ties = s.ties](std::mt19937& r) {
     return ties ? static_cast<float>(r() % 3) : std::uniform_real_distribution<float>(-4, 4)(r);
   });
-  m.draw(1, [](std::mt19937&) { return 1.0f; });
-  std::vector<float> numbers(static_cast<size_t>(s.n_experts));
-  std::iota(numbers.begin(), numbers.end(), 0.0f);
-  const Value counting = m.weight_of({s.n_experts, 1, 1}, numbers);
+  m.set_generator(1, [](std::mt19937&) { return 1.0f; });
+  std::vector<float> values(static_cast<size_t>(s.n_experts));
+  std::iota(values.begin(), values.end(), 0.0f);
+  const Value counting = m.weight_of({s.n_experts, 1, 1}, values);
   const auto [ids, weights] = m.g().moe_route(in[0], {.n_used = s.n_used, .weights = s.weights, .scale = s.scale});
-  const Value seen = m.g().flat(m.g().moe_linear(in[1], {counting}, ids));  // [T, used]: the ids as numbers
+  const Value seen = m.g().flatten(m.g().moe_linear(in[1], {counting}, ids));  // [T, used]: the ids
   return m.finish(m.g().concat(seen, weights), {{{0, 0, 25}}}, [=](const Token& token) {
     const std::vector<size_t> chosen = largest(token.in[0], static_cast<size_t>(s.n_used));
-    Numbers out(chosen.begin(), chosen.end());
-    const Numbers shares = expected_weights(token.in[0], chosen, s);
-    out.insert(out.end(), shares.begin(), shares.end());
+    Doubles out(chosen.begin(), chosen.end());
+    const Doubles weights = expected_weights(token.in[0], chosen, s);
+    out.insert(out.end(), weights.begin(), weights.end());
     return out;
   });
 }
 
 Case make_combine(std::string_view name) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const std::vector<Value> in = m.inputs({{3, 7}, {3}});
   return m.finish(m.g().moe_combine(in[0], in[1]), {{{0, 0, 5}}}, [](const Token& token) {
-    Numbers out(7);
+    Doubles out(7);
     for (size_t i = 0; i < 21; ++i) out[i % 7] += token.in[0][i] * token.in[1][i / 7];
     return out;
   });
@@ -81,7 +81,7 @@ std::vector<CaseSource> moe_cases() {
     RouteWeights weights;
   };
   for (const Mode& mode : {Mode{"softmax", RouteWeights::softmax},
-                           {"softmax_normalised", RouteWeights::softmax_normalised},
+                           {"softmax_normalized", RouteWeights::softmax_normalized},
                            {"softmax_of_chosen", RouteWeights::softmax_of_chosen}}) {
     const auto add = [&](std::string_view what, const RouteShape& s) {
       cases.push_back({fmt::format("moe_route {} {}", mode.name, what),

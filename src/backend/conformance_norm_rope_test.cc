@@ -18,14 +18,15 @@ struct NormShape {
 };
 
 Case make_norm(std::string_view name, const NormShape& s) {
-  CaseMaker m(name);
+  CaseBuilder m(name);
   const Value x = m.inputs({{s.n_heads, s.width}})[0];
-  m.draw(0, [size = s.size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
+  m.set_generator(0,
+                  [size = s.size](std::mt19937& r) { return std::uniform_real_distribution<float>(-size, size)(r); });
   const Value weight = s.weight ? m.weight({s.width}) : Value{};
-  const Numbers w = s.weight ? m.numbers(weight) : Numbers(static_cast<size_t>(s.width), 1.0);
+  const Doubles w = s.weight ? m.dequantized(weight) : Doubles(static_cast<size_t>(s.width), 1.0);
   const Value y = s.kind == NormKind::rms ? m.g().rms_norm(x, weight, s.eps) : m.g().l2_norm(x, s.eps);
   return m.finish(y, {{{0, 0, 4}}}, [=](const Token& token) {
-    Numbers out;
+    Doubles out;
     for (size_t i = 0; i < token.in[0].size(); ++i) {
       const size_t width = w.size(), head = i / width;
       double squares = 0;
@@ -38,28 +39,28 @@ Case make_norm(std::string_view name, const NormShape& s) {
   });
 }
 
-// The rotation as a product of complex numbers; `turn(pair)` is the angle per position.
+// The rotation as a complex multiplication; `frequency(pair)` is the angle per position.
 Case make_rope(std::string_view name, const RopeParams& params, int64_t head_dim, bool factors,
-               const std::function<double(double pair)>& turn) {
-  CaseMaker m(name);
+               const std::function<double(double pair)>& frequency) {
+  CaseBuilder m(name);
   constexpr int64_t kHeads = 3;
   const Value x = m.inputs({{kHeads, head_dim}})[0];
   std::vector<float> divisors;
   for (int64_t i = 0; i < params.n_dims / 2; ++i) divisors.push_back(1 + 0.5f * static_cast<float>(i % 4));
   const Value factor_weight = factors ? m.weight_of({params.n_dims / 2}, divisors) : Value{};
-  const std::vector<std::vector<TokenRun>> steps = {{{0, 0, 3}, {1, 1000, 2}}, {{0, 3, 1}}, {{1, 4095, 1}}};
+  const std::vector<std::vector<TokenChunk>> steps = {{{0, 0, 3}, {1, 1000, 2}}, {{0, 3, 1}}, {{1, 4095, 1}}};
   return m.finish(m.g().rope(x, params, factor_weight), steps, [=](const Token& token) {
-    Numbers out = token.in[0];
+    Doubles out = token.in[0];
     const size_t n_pairs = static_cast<size_t>(params.n_dims / 2), dim = static_cast<size_t>(head_dim);
     for (size_t pair = 0; pair < n_pairs; ++pair) {
-      const double angle = token.position * turn(static_cast<double>(pair)) / (factors ? divisors[pair] : 1.0f);
+      const double angle = token.position * frequency(static_cast<double>(pair)) / (factors ? divisors[pair] : 1.0f);
       const size_t a = params.pairs == RopePairs::adjacent ? 2 * pair : pair;
       const size_t b = params.pairs == RopePairs::adjacent ? 2 * pair + 1 : pair + n_pairs;
       for (size_t h = 0; h < kHeads; ++h) {
         const std::complex<double> z(token.in[0][h * dim + a], token.in[0][h * dim + b]);
-        const std::complex<double> turned = z * std::polar(double{params.amplitude}, angle);
-        out[h * dim + a] = turned.real();
-        out[h * dim + b] = turned.imag();
+        const std::complex<double> rotated = z * std::polar(double{params.amplitude}, angle);
+        out[h * dim + a] = rotated.real();
+        out[h * dim + b] = rotated.imag();
       }
     }
     return out;
@@ -87,10 +88,10 @@ std::vector<CaseSource> norm_rope_cases() {
   }
   for (const RopePairs pairs : {RopePairs::adjacent, RopePairs::halves}) {
     const auto add_rope = [&](std::string_view what, RopeParams params, int64_t head_dim, bool factors,
-                              std::function<double(double)> turn) {
+                              std::function<double(double)> frequency) {
       params.pairs = pairs;
       cases.push_back({fmt::format("rope {} {}", pairs == RopePairs::adjacent ? "adjacent" : "halves", what),
-                       [=](std::string_view name) { return make_rope(name, params, head_dim, factors, turn); }});
+                       [=](std::string_view name) { return make_rope(name, params, head_dim, factors, frequency); }});
     };
     const auto plain = [](double base, double n_dims) {
       return [=](double pair) { return std::pow(base, -2 * pair / n_dims); };
@@ -100,7 +101,7 @@ std::vector<CaseSource> norm_rope_cases() {
     add_rope("factors", {.n_dims = 8, .theta = 10000}, 8, true, plain(10000, 8));
     add_rope("scaled", {.n_dims = 8, .theta = 10000, .position_scale = 0.25f, .amplitude = 1.5f}, 8, false,
              [=](double pair) { return plain(10000, 8)(pair) / 4; });
-    // Pairs below 10 are fast, pairs from 23 on slow (see graph/rope_test.cc for the corners).
+    // Pairs below 10 have high frequencies, pairs 23 and above low ones (see graph/rope_test.cc for the corners).
     add_rope(
         "yarn",
         {.n_dims = 64, .theta = 10000, .position_scale = 0.25f, .amplitude = 1.1f, .yarn = {.original_context = 4096}},

@@ -1,5 +1,5 @@
-// A graph compiled for one size bucket. start() replays: it allocates nothing and decides nothing.
-// Used by one thread, the one that owns the backend.
+// A graph compiled for one size bucket. start() replays it without allocations or decisions.
+// Used only by the thread that owns the backend.
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@ namespace zinc {
 
 struct Bucket {
   int max_tokens = 1, max_seqs = 1, max_outputs = 1;
-  bool keep_values = false;  // every value stays readable through Plan::value: for tests and tools, costs memory
+  bool keep_values = false;  // Plan::value can read every value: for tests and tools, costs memory
 };
 
 class Plan {
  public:
   virtual ~Plan() = default;
-  // Begins a step; two may be in flight. REQUIRES: the inputs fit the bucket and the cache's sizes.
+  // Starts a step; at most two may be in flight. REQUIRES: the inputs fit the bucket and the cache.
   virtual void start(const StepInputs& inputs) = 0;
-  // The oldest step's outcome. REQUIRES: a step is in flight.
+  // Waits for the oldest step in flight. REQUIRES: a step is in flight.
   virtual Result<StepOutput> wait() = 0;
-  // A value of the last finished step, rows first. REQUIRES: Bucket::keep_values, and an f32 activation.
+  // A value of the last finished step, row-major. REQUIRES: Bucket::keep_values, and v is an f32 activation.
   virtual std::span<const float> value(Value v) const = 0;
 };
 

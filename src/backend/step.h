@@ -1,7 +1,7 @@
-// One run of a plan: what goes in, what comes out. Plain views of arrays the caller owns.
+// Inputs and outputs of one execution of a plan, as views of arrays owned by the caller.
 //
-// A step holds S sequences with runs of tokens of any length: a prefill chunk is a long run, a decode row a run of one;
-// both may stand in the same step. Where a run starts at position 0 the sequence's recurrent state starts from zero.
+// A step is a batch of S sequences. Each contributes one or more tokens: a prefill chunk, or one token of decode; both
+// may be in the same step. A sequence that starts at position 0 starts with a zero recurrent state.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,36 @@
 
 namespace zinc {
 
-// In StepInputs::tokens: the token this sequence's slot sampled last. It never leaves the device.
+// In StepInputs::tokens: the token sampled last for this sequence's slot. It stays on the device.
 inline constexpr TokenId kFromDevice = -1;
 
-// Pages of S sequences in one page group, row-major: position p of sequence s lies in entries[s * stride + p /
-// kPageTokens].
+// Page table of S sequences in one page group, row-major: position p of sequence s is in page
+// entries[s * stride + p / kPageTokens].
 struct PageTable {
   std::span<const PageId> entries;
   int stride = 0;
 };
 
 struct StepInputs {
-  std::span<const TokenId> tokens;         // [T]
-  std::span<const int32_t> positions;      // [T]; consecutive within a sequence's run
-  std::span<const int32_t> seq_begin;      // [S+1]: sequence s owns tokens seq_begin[s] .. seq_begin[s+1]-1
-  std::span<const int32_t> slots;          // [S]: which slot holds its recurrent state and last sampled token
-  std::span<const PageTable> page_tables;  // one per page group, in the order of page_groups()
-  std::span<const int32_t> output_rows;    // [R]: tokens whose next token is wanted, ascending
-  std::span<const TokenDraw> draws = {};   // [R], one row of a sequence at most: how their tokens are chosen; empty:
-                                           // the most likely ones. REQUIRES: BackendInfo::draws_tokens
-  std::span<const int32_t> logit_rows;     // which of the R rows' logits are wanted on the host, ascending
-  std::span<const float> hidden;           // [T, dim], for graphs with a hidden_in node; else empty
-  bool wants_hidden = false;               // give back the hidden states of all T tokens
+  std::span<const TokenId> tokens;                // [T]
+  std::span<const int32_t> positions;             // [T]; consecutive within a sequence
+  std::span<const int32_t> seq_begin;             // [S+1]: sequence s owns tokens seq_begin[s] .. seq_begin[s+1]-1
+  std::span<const int32_t> slots;                 // [S]: the slot with its recurrent state and last sampled token
+  std::span<const PageTable> page_tables;         // one per page group, in the order of page_groups()
+  std::span<const int32_t> output_rows;           // [R]: rows whose next token is sampled, ascending
+  std::span<const DeviceSampling> sampling = {};  // [R], at most one row per sequence; empty: greedy (argmax).
+                                                  // REQUIRES: BackendInfo::can_sample_on_device
+  std::span<const int32_t> logit_rows;  // indices into the R rows whose logits are copied to the host, ascending
+  std::span<const float> hidden;        // [T, dim], for graphs with a hidden_in node; else empty
+  bool wants_hidden = false;            // return the hidden states of all T tokens
 };
 
-// Valid until the next start(); of a step that is in flight then, until the one after it. Nobody looks at the logits
-// again: whoever chooses from them may write there.
+// Valid until the next start(), or, for a step in flight at that moment, until the start() after it. The backend does
+// not read the logits again: a sampler may modify them in place.
 struct StepOutput {
-  std::span<const TokenId> sampled;  // [R]; where the backend draws tokens, negative if no logit can be chosen
+  std::span<const TokenId> sampled;  // [R]; negative if no logit of the row can be sampled
   std::span<float> logits;           // [logit_rows, vocab]
-  std::span<const float> hidden;     // [T, dim] if wanted
+  std::span<const float> hidden;     // [T, dim] if wants_hidden
 };
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// attention: every key and value the window allows, one plain softmax per head.
+// attention: all keys and values inside the window, one plain softmax per head.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ PageId page_at(const StepState& step, int group, int seq, int32_t position) {
   return table.entries[static_cast<size_t>(seq) * static_cast<size_t>(table.stride) + static_cast<size_t>(column)];
 }
 
-void write_keys_and_values(const Node& node, const StepState& step, int layer) {
+void write_kv(const Node& node, const StepState& step, int layer) {
   const AttentionCache& kv = step.cache.layer(layer).attention;
   const Format& format = step.cache.kv_format();
   const size_t k_dim = static_cast<size_t>(kv.k_dim), v_dim = static_cast<size_t>(kv.v_dim);
@@ -27,8 +27,8 @@ void write_keys_and_values(const Node& node, const StepState& step, int layer) {
     for (int h = 0; h < kv.kv_heads; ++h) {
       const size_t head = static_cast<size_t>(h);
       const int offset = position % kPageTokens;
-      format.encode(k.subspan(head * k_dim, k_dim), step.cache.key_row(layer, page, offset, h));
-      format.encode(v.subspan(head * v_dim, v_dim), step.cache.value_row(layer, page, offset, h));
+      format.quantize(k.subspan(head * k_dim, k_dim), step.cache.key_row(layer, page, offset, h));
+      format.quantize(v.subspan(head * v_dim, v_dim), step.cache.value_row(layer, page, offset, h));
     }
   }
 }
@@ -51,7 +51,7 @@ void attend(const HeadTask& task, const StepState& step) {
   float largest = task.sink ? *task.sink : -std::numeric_limits<float>::infinity();
   for (int32_t p = task.first; p <= task.last; ++p) {
     const PageId page = page_at(step, group, task.seq, p);
-    format.decode(step.cache.key_row(task.layer, page, p % kPageTokens, task.kv_head), key);
+    format.dequantize(step.cache.key_row(task.layer, page, p % kPageTokens, task.kv_head), key);
     float score = dot(task.q, key) * task.params.scale;
     if (task.params.softcap > 0) score = task.params.softcap * std::tanh(score / task.params.softcap);
     scores[static_cast<size_t>(p - task.first)] = score;
@@ -65,7 +65,7 @@ void attend(const HeadTask& task, const StepState& step) {
   std::ranges::fill(task.out, 0.0f);
   for (int32_t p = task.first; p <= task.last; ++p) {
     const PageId page = page_at(step, group, task.seq, p);
-    format.decode(step.cache.value_row(task.layer, page, p % kPageTokens, task.kv_head), value);
+    format.dequantize(step.cache.value_row(task.layer, page, p % kPageTokens, task.kv_head), value);
     const float weight = scores[static_cast<size_t>(p - task.first)] / sum;
     for (size_t i = 0; i < value.size(); ++i) task.out[i] += weight * value[i];
   }
@@ -76,12 +76,13 @@ void attend(const HeadTask& task, const StepState& step) {
 void run_attention(const Node& node, const StepState& step) {
   const AttentionParams& params = node.as<AttentionParams>();
   const int layer = params.cache_layer;
-  if (node.in[1]) write_keys_and_values(node, step, layer);
+  if (node.in[1]) write_kv(node, step, layer);
   const AttentionCache& kv = step.cache.layer(layer).attention;
   const Shape& q_shape = step.graph.info(node.in[0]).shape;
   const int n_heads = static_cast<int>(q_shape[0]);
   const size_t k_dim = static_cast<size_t>(kv.k_dim), v_dim = static_cast<size_t>(kv.v_dim);
-  const std::vector<float> sinks = node.in[3] ? decode_all(step.graph.info(node.in[3]).weight) : std::vector<float>();
+  const std::vector<float> sinks =
+      node.in[3] ? dequantize_all(step.graph.info(node.in[3]).weight) : std::vector<float>();
   const size_t n_tasks = static_cast<size_t>(step.n_rows(node.in[0])) * static_cast<size_t>(n_heads);
   step.threads.parallel_for(n_tasks, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {

@@ -1,10 +1,10 @@
-// The reference backend: interprets the graph node by node. Slow, obvious, and right.
+// The reference backend: interprets the graph node by node. Slow, simple and correct.
 #include "backend/backend.h"
 
 #include "backend/reference/reference_cache.h"
 #include "backend/reference/reference_plan.h"
+#include "base/memory_bandwidth.h"
 #include "base/memory_info.h"
-#include "base/read_speed.h"
 #include "base/thread_pool.h"
 
 namespace zinc {
@@ -13,7 +13,7 @@ namespace {
 
 class ReferenceWeights final : public DeviceWeights {
  public:
-  size_t device_bytes() const override { return 0; }  // used where they are, in the mapped file
+  size_t device_bytes() const override { return 0; }  // used in place, in the mapped file
 };
 
 class ReferenceBackend final : public Backend {
@@ -24,14 +24,14 @@ class ReferenceBackend final : public Backend {
 
   DevicePeaks measure_peaks() override { return {.read_bytes_per_s = measure_read_bytes_per_s(threads_)}; }
 
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const DoneWith&) override {
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const ReleaseFilePages&) override {
     return std::unique_ptr<DeviceWeights>(std::make_unique<ReferenceWeights>());
   }
 
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
-    if (sizes.kv_format == nullptr || sizes.kv_format->encode == nullptr) {
-      return fail(ErrorCode::unsupported, "the reference backend cannot keep keys and values as '{}'",
+    if (sizes.kv_format == nullptr || sizes.kv_format->quantize == nullptr) {
+      return fail(ErrorCode::unsupported, "the reference backend does not support KV cache format '{}'",
                   sizes.kv_format ? sizes.kv_format->name : "(none)");
     }
     if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
@@ -60,12 +60,12 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
 }  // namespace reference
 
 extern const BackendInfo k_backend_reference = {.name = "reference",
-                                                .summary = "float32 interpreter: slow, the oracle of the others",
+                                                .summary = "float32 interpreter: slow, the reference for all others",
                                                 .default_kv_format = "f32",
-                                                .product_bits = 32,
-                                                .keeps_fp8 = true,
-                                                .rank = 0,
-                                                .usable = [] { return true; },
+                                                .matmul_activation_bits = 32,
+                                                .supports_fp8_kv = true,
+                                                .priority = 0,
+                                                .is_available = [] { return true; },
                                                 .open = reference::open};
 
 }  // namespace zinc

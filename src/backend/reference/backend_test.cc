@@ -1,4 +1,4 @@
-// The plan and the cache of the reference backend: what a step takes and gives beside the numbers of its ops.
+// The plan and the cache of the reference backend: inputs and outputs of steps.
 #include "backend/backend.h"
 
 #include <gtest/gtest.h>
@@ -6,13 +6,14 @@
 #include <array>
 #include <numeric>
 
-#include "tests/support/says.h"
+#include "tests/support/contains_all.h"
 #include "tests/support/weight_set.h"
 
 namespace zinc {
 namespace {
 
-// A model that adds one: token t's logits are largest at (t + 1) % kVocabulary, plus a layer that remembers.
+// A model that adds one: token t's largest logit is (t + 1) % kVocabulary. One layer has attention and a recurrent
+// state.
 constexpr int kVocabulary = 5;
 
 Graph counting_graph(WeightSet& weights) {
@@ -31,7 +32,7 @@ Graph counting_graph(WeightSet& weights) {
   y = g.short_conv(y, g.weight("conv", {kVocabulary, 2}), {.cache_layer = 0});
   g.label(y, "memory");
   g.end_layers();
-  g.hidden(g.add(x, g.scale(y, 0.01f)));  // what is remembered shows in the hidden state but decides no token
+  g.hidden(g.add(x, g.scale(y, 0.01f)));  // the cached state affects the hidden state but not the tokens
   g.logits(g.linear(g.rows(x), g.weight("next", {kVocabulary, kVocabulary})));
   return std::move(g.finish().value());
 }
@@ -61,7 +62,7 @@ class ReferenceBackendTest : public testing::Test {
     return std::move(backend_->compile(graph_, *weights_on_device_, *cache_, bucket).value());
   }
 
-  // Slot s keeps its positions in page s.
+  // Slot s uses page s.
   void start(const Step& step) {
     const int32_t n = static_cast<int32_t>(step.tokens.size());
     std::vector<int32_t> positions(step.tokens.size()), logit_rows(step.output_rows.size());
@@ -108,7 +109,7 @@ TEST_F(ReferenceBackendTest, samples_the_largest_logit_of_each_output_row) {
   EXPECT_EQ(output.hidden.size(), size_t{3 * kVocabulary});
 }
 
-TEST_F(ReferenceBackendTest, a_step_may_want_no_outputs) {
+TEST_F(ReferenceBackendTest, a_step_may_have_no_output_rows) {
   const StepOutput output = run({.tokens = {3, 4}});
   EXPECT_TRUE(output.sampled.empty());
   EXPECT_TRUE(output.logits.empty());
@@ -122,7 +123,7 @@ TEST_F(ReferenceBackendTest, a_token_from_the_device_is_the_one_its_slot_sampled
   EXPECT_EQ(output.sampled[0], 4);  // 2 -> 3 -> 4
 }
 
-TEST_F(ReferenceBackendTest, the_output_of_a_step_stays_while_the_next_runs_and_is_waited_for) {
+TEST_F(ReferenceBackendTest, the_output_of_a_step_stays_valid_while_the_next_one_runs) {
   start({.tokens = {0}, .output_rows = {0}});
   start({.tokens = {2}, .first_position = 1, .output_rows = {0}});
   const StepOutput first = plan_->wait().value();
@@ -132,7 +133,7 @@ TEST_F(ReferenceBackendTest, the_output_of_a_step_stays_while_the_next_runs_and_
   EXPECT_EQ(second.sampled[0], 3);
 }
 
-TEST_F(ReferenceBackendTest, keeps_every_value_readable_where_asked) {
+TEST_F(ReferenceBackendTest, every_value_is_readable_with_keep_values) {
   run({.tokens = {1, 2}});
   const std::span<const float> memory = plan_->value(graph_.find("memory"));
   EXPECT_EQ(memory.size(), size_t{2 * kVocabulary});
@@ -179,13 +180,13 @@ TEST_F(ReferenceBackendTest, a_copied_page_and_state_continue_like_the_original)
   cache_->copy_state(0, 1);
   const Step more{.tokens = {2}, .first_position = 3, .slot = 0};
   const std::vector<float> original = hidden_after(more);
-  run({.tokens = {0, 0}, .slot = 0});  // the original goes another way
+  run({.tokens = {0, 0}, .slot = 0});  // the original continues differently
   Step copy = more;
   copy.slot = 1;
   EXPECT_EQ(hidden_after(copy), original);
 }
 
-TEST_F(ReferenceBackendTest, pages_and_states_leave_the_device_and_come_back) {
+TEST_F(ReferenceBackendTest, pages_and_states_can_be_read_and_restored) {
   run({.tokens = {3, 1, 4}, .slot = 0});
   std::vector<std::byte> page(cache_->page_bytes(0)), state(cache_->state_bytes());
   ASSERT_TRUE(cache_->read_page(0, 0, page).ok());
@@ -196,37 +197,37 @@ TEST_F(ReferenceBackendTest, pages_and_states_leave_the_device_and_come_back) {
   EXPECT_EQ(hidden_after({.tokens = {2}, .first_position = 3, .slot = 2}), original);
 }
 
-TEST_F(ReferenceBackendTest, cache_sizes_are_those_of_the_specification) {
+TEST_F(ReferenceBackendTest, cache_sizes_match_the_cache_spec) {
   EXPECT_EQ(cache_->page_bytes(0), page_bytes(page_groups(graph_.caches())[0], graph_.caches(), k_f32));
   EXPECT_EQ(cache_->state_bytes(), state_bytes(graph_.caches()));
 }
 
-TEST_F(ReferenceBackendTest, a_sequence_at_position_zero_forgets_what_its_slot_held) {
+TEST_F(ReferenceBackendTest, a_sequence_at_position_zero_resets_the_state_of_its_slot) {
   const std::vector<float> fresh = hidden_after({.tokens = {2, 2}, .slot = 0});
   run({.tokens = {4, 3}, .slot = 1});
   EXPECT_EQ(hidden_after({.tokens = {2, 2}, .slot = 1}), fresh);
 }
 
-TEST_F(ReferenceBackendTest, a_cache_format_that_cannot_be_written_is_refused_by_name) {
+TEST_F(ReferenceBackendTest, an_unsupported_kv_cache_format_is_rejected_by_name) {
   const auto cache =
       backend_->allocate_cache(graph_.caches(), {.n_pages = {1}, .n_slots = 1, .kv_format = find_format("q4_k")});
   ASSERT_FALSE(cache.ok());
   EXPECT_EQ(cache.error().code, ErrorCode::unsupported);
-  EXPECT_TRUE(says(cache.error().message, {"q4_k"}));
+  EXPECT_TRUE(contains_all(cache.error().message, {"q4_k"}));
 }
 
-TEST_F(ReferenceBackendTest, a_cache_format_whose_blocks_do_not_fit_a_head_is_refused) {
+TEST_F(ReferenceBackendTest, a_kv_cache_format_whose_blocks_do_not_divide_a_head_is_rejected) {
   const auto cache =
       backend_->allocate_cache(graph_.caches(), {.n_pages = {1}, .n_slots = 1, .kv_format = find_format("q8_0")});
   ASSERT_FALSE(cache.ok());
-  EXPECT_TRUE(says(cache.error().message, {"q8_0", "32", "5"}));
+  EXPECT_TRUE(contains_all(cache.error().message, {"q8_0", "32", "5"}));
 }
 
-TEST(FindBackend, an_unknown_name_lists_those_there_are) {
+TEST(FindBackend, an_unknown_name_is_an_error_that_lists_all_backends) {
   const auto info = find_backend("abacus");
   ASSERT_FALSE(info.ok());
   EXPECT_EQ(info.error().code, ErrorCode::not_found);
-  EXPECT_TRUE(says(info.error().message, {"abacus", "reference"}));
+  EXPECT_TRUE(contains_all(info.error().message, {"abacus", "reference"}));
 }
 
 }  // namespace

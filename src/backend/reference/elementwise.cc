@@ -1,4 +1,4 @@
-// Ops that touch each number once, and the choice of the next token.
+// Elementwise ops, copies and greedy sampling.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@ namespace {
 
 float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
-float gelu(float x) {  // the tanh form
+float gelu(float x) {  // the tanh approximation
   constexpr float kRootTwoOverPi = 0.79788456080286535588f, kCubic = 0.044715f;
   return 0.5f * x * (1.0f + std::tanh(kRootTwoOverPi * x * (1.0f + kCubic * x * x)));
 }
@@ -31,7 +31,7 @@ float gated(Act act, float gate, float up) {
   return 0;
 }
 
-// Copies `length` numbers per innermost row from `from` (rows of from_inner, starting at from_begin) likewise to `to`.
+// Copies `length` elements per innermost row from `from` (rows of from_inner, starting at from_begin) to `to` likewise.
 struct RowPart {
   std::span<float> data;
   size_t inner, begin;
@@ -65,7 +65,7 @@ void run_add(const Node& node, const StepState& step) {
 }
 
 void run_mul(const Node& node, const StepState& step) {
-  const std::vector<float> weight = decode_all(step.graph.info(node.in[1]).weight);
+  const std::vector<float> weight = dequantize_all(step.graph.info(node.in[1]).weight);
   const std::span<const float> x = step.f32(node.in[0]);
   const std::span<float> out = step.f32(node.out[0]);
   for (size_t i = 0; i < out.size(); ++i) out[i] = x[i] * weight[i % weight.size()];
@@ -82,7 +82,7 @@ void run_softcap(const Node& node, const StepState& step) {
                          [=](float x) { return cap * std::tanh(x / cap); });
 }
 
-void run_view(const Node&, const StepState&) {}  // the memory plan puts it where its input is
+void run_view(const Node&, const StepState&) {}  // shares the memory of its input
 
 void run_slice(const Node& node, const StepState& step) {
   const size_t begin = static_cast<size_t>(node.as<SliceParams>().begin), length = inner(step, node.out[0]);
@@ -102,7 +102,7 @@ void run_rows(const Node& node, const StepState& step) {
   }
 }
 
-// The largest logit; max_element keeps the first, so the lowest id wins among equals.
+// The largest logit; max_element returns the first, so the lowest id wins a tie.
 void run_sample(const Node& node, const StepState& step) {
   const std::span<int32_t> out = step.i32(node.out[0]);
   for (size_t r = 0; r < out.size(); ++r) {

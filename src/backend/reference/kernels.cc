@@ -57,18 +57,18 @@ std::span<float> StepState::row(Value v, int r) const {
   return {data[static_cast<size_t>(v.id)] + static_cast<size_t>(r) * n, n};
 }
 
-void decode_row(const TensorView& weight, int64_t r, std::span<float> out) {
+void dequantize_row(const TensorView& weight, int64_t r, std::span<float> out) {
   const size_t n_bytes = row_bytes(*weight.format, static_cast<size_t>(weight.shape.inner()));
-  weight.format->decode(weight.bytes.subspan(static_cast<size_t>(r) * n_bytes, n_bytes), out);
+  weight.format->dequantize(weight.bytes.subspan(static_cast<size_t>(r) * n_bytes, n_bytes), out);
 }
 
-std::vector<float> decode_all(const TensorView& weight) {
+std::vector<float> dequantize_all(const TensorView& weight) {
   std::vector<float> out(static_cast<size_t>(weight.shape.elems()));
-  weight.format->decode(weight.bytes, out);
+  weight.format->dequantize(weight.bytes, out);
   return out;
 }
 
-// Sixteen partial sums in a fixed order: the compiler may use vectors of up to that width without changing the result.
+// Sixteen partial sums in a fixed order: the compiler may vectorize up to that width without changing the result.
 float dot(std::span<const float> a, std::span<const float> b) {
   constexpr size_t kLanes = 16;
   std::array<float, kLanes> sums{};

@@ -1,6 +1,6 @@
-// The reference interpreter's kernels: one function per op, plain loops in float32 that say what the op means. They are
-// the oracle of every other backend, so nothing here is clever; a weight row is decoded, used, forgotten.
-// Determinism: every output element is computed by one thread in one fixed order, whatever else is in the step.
+// Kernels of the reference interpreter: one function per op, plain float32 loops that define the op. All other backends
+// are compared with them, so the code is kept simple; each weight row is dequantized when it is used.
+// Determinism: every output element is computed by one thread in a fixed order, independent of the rest of the step.
 #pragma once
 
 #include <span>
@@ -13,13 +13,13 @@
 
 namespace zinc::reference {
 
-// One running step as a kernel sees it.
+// The state of a running step, for kernels.
 struct StepState {
   const Graph& graph;
   const StepInputs& inputs;
   ReferenceCache& cache;
   ThreadPool& threads;
-  std::span<float* const> data;           // per value: its numbers, row after row; nullptr for weights
+  std::span<float* const> data;           // per value: its elements, row-major; nullptr for weights
   std::span<const int32_t> seq_of_token;  // [T]
 
   int n_rows(Value v) const;  // rows of an activation in this step
@@ -32,9 +32,9 @@ struct StepState {
 using Kernel = void (*)(const Node&, const StepState&);
 Kernel find_kernel(Op op);
 
-// Row `r` of a weight (its innermost dimension) as floats; a whole small weight as floats.
-void decode_row(const TensorView& weight, int64_t r, std::span<float> out);
-std::vector<float> decode_all(const TensorView& weight);
+// Dequantizes row `r` of a weight (its innermost dimension); a whole small weight.
+void dequantize_row(const TensorView& weight, int64_t r, std::span<float> out);
+std::vector<float> dequantize_all(const TensorView& weight);
 float dot(std::span<const float> a, std::span<const float> b);
 
 void run_embed(const Node&, const StepState&);

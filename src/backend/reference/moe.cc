@@ -1,4 +1,4 @@
-// moe_route and moe_combine: which experts a token uses, and how their outputs are mixed.
+// moe_route and moe_combine: selects the experts of a token, and adds up their weighted outputs.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -23,7 +23,7 @@ void run_moe_route(const Node& node, const StepState& step) {
   std::vector<int32_t> order(n_experts);
   for (int t = 0; t < step.n_rows(node.in[0]); ++t) {
     const std::span<const float> logits = step.row(node.in[0], t);
-    const auto larger = [&](int32_t a, int32_t b) {  // the lower id first among equals
+    const auto larger = [&](int32_t a, int32_t b) {  // ties: lower id first
       const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
       return x != y ? x > y : a < b;
     };
@@ -36,7 +36,7 @@ void run_moe_route(const Node& node, const StepState& step) {
     if (params.weights != RouteWeights::softmax_of_chosen) softmax(all);
     for (size_t u = 0; u < n_used; ++u) weights[u] = all[static_cast<size_t>(ids[u])];
     if (params.weights == RouteWeights::softmax_of_chosen) softmax(weights);
-    if (params.weights == RouteWeights::softmax_normalised) {
+    if (params.weights == RouteWeights::softmax_normalized) {
       const float sum = std::accumulate(weights.begin(), weights.end(), 0.0f);
       for (float& w : weights) w /= sum;
     }

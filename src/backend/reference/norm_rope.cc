@@ -1,4 +1,4 @@
-// norm and rope: what happens to one row or one head at a time.
+// norm and rope: ops on one row or one head.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ void run_norm(const Node& node, const StepState& step) {
   const std::span<float> out = step.f32(node.out[0]);
   const size_t n = static_cast<size_t>(step.graph.info(node.in[0]).shape.inner());
   const std::vector<float> weight =
-      node.in[1] ? decode_all(step.graph.info(node.in[1]).weight) : std::vector<float>(n, 1.0f);
+      node.in[1] ? dequantize_all(step.graph.info(node.in[1]).weight) : std::vector<float>(n, 1.0f);
   for (size_t begin = 0; begin < x.size(); begin += n) {
     double sum = 0;
     for (size_t i = 0; i < n; ++i) sum += double{x[begin + i]} * x[begin + i];
@@ -28,7 +28,8 @@ void run_norm(const Node& node, const StepState& step) {
 
 void run_rope(const Node& node, const StepState& step) {
   const RopeParams& p = node.as<RopeParams>();
-  const std::vector<float> factors = node.in[1] ? decode_all(step.graph.info(node.in[1]).weight) : std::vector<float>();
+  const std::vector<float> factors =
+      node.in[1] ? dequantize_all(step.graph.info(node.in[1]).weight) : std::vector<float>();
   const std::vector<double> frequency = rope_frequencies(p, factors);
   const Shape& shape = step.graph.info(node.in[0]).shape;
   const size_t n_heads = static_cast<size_t>(shape[0]), head_dim = static_cast<size_t>(shape[1]);

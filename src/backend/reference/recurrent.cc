@@ -1,4 +1,4 @@
-// short_conv and delta_net: what carries state from token to token, one token at a time, each sequence from its slot.
+// short_conv and delta_net: recurrent ops, token by token, with the state of each sequence in its slot.
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +25,7 @@ void for_each_sequence(const StepState& step, const Fn& fn) {
 // out[t, c] = silu(sum_j weight[c, j] * x[t - (taps-1) + j, c]); inputs before the step come from the slot.
 void run_short_conv(const Node& node, const StepState& step) {
   const int layer = node.as<ShortConvParams>().cache_layer;
-  const std::vector<float> weight = decode_all(step.graph.info(node.in[1]).weight);
+  const std::vector<float> weight = dequantize_all(step.graph.info(node.in[1]).weight);
   const size_t n_channels = step.width(node.in[0]);
   const size_t n_taps = weight.size() / n_channels;
   for_each_sequence(step, [&](int slot, int begin, int end, bool fresh) {
@@ -55,8 +55,8 @@ void run_delta_net(const Node& node, const StepState& step) {
   const size_t k_dim = static_cast<size_t>(shape.k_dim), v_dim = static_cast<size_t>(shape.v_dim);
   const size_t v_heads = static_cast<size_t>(shape.heads);
   const size_t k_heads = static_cast<size_t>(step.graph.info(node.in[1]).shape[0]);
-  const std::vector<float> dt_bias = decode_all(step.graph.info(node.in[5]).weight);
-  const std::vector<float> a = decode_all(step.graph.info(node.in[6]).weight);
+  const std::vector<float> dt_bias = dequantize_all(step.graph.info(node.in[5]).weight);
+  const std::vector<float> a = dequantize_all(step.graph.info(node.in[6]).weight);
   for_each_sequence(step, [&](int slot, int begin, int end, bool fresh) {
     const std::span<float> states = step.cache.delta_state(params.cache_layer, slot);
     if (fresh) std::ranges::fill(states, 0.0f);

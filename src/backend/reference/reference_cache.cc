@@ -5,14 +5,14 @@
 namespace zinc::reference {
 
 ReferenceCache::ReferenceCache(std::span<const LayerCache> layers, CacheSizes sizes)
-    : layers_(layers.begin(), layers.end()), sizes_(std::move(sizes)), places_(layers.size()) {
+    : layers_(layers.begin(), layers.end()), sizes_(std::move(sizes)), offsets_(layers.size()) {
   const std::vector<PageGroup> groups = page_groups(layers_);
   ZINC_CHECK(groups.size() == sizes_.n_pages.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     Group group;
     for (int layer : groups[g].layers) {
       const PageGroup alone{groups[g].window, {layer}};
-      places_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.page_bytes, 0};
+      offsets_[static_cast<size_t>(layer)] = {static_cast<int>(g), group.page_bytes, 0};
       group.page_bytes += zinc::page_bytes(alone, layers_, kv_format());
     }
     group.n_pages = sizes_.n_pages[g];
@@ -20,7 +20,7 @@ ReferenceCache::ReferenceCache(std::span<const LayerCache> layers, CacheSizes si
     groups_.push_back(std::move(group));
   }
   for (size_t i = 0; i < layers_.size(); ++i) {
-    places_[i].in_state = state_floats_;
+    offsets_[i].state_offset = state_floats_;
     const RecurrentCache& recurrent = layers_[i].recurrent;
     state_floats_ += static_cast<size_t>(recurrent.conv_floats() + recurrent.delta_floats());
   }
@@ -41,35 +41,36 @@ std::span<float> ReferenceCache::state(int slot) {
 
 std::span<std::byte> ReferenceCache::key_row(int layer, PageId page_id, int offset, int head) {
   const AttentionCache& kv = layers_[static_cast<size_t>(layer)].attention;
-  const Place& place = places_[static_cast<size_t>(layer)];
+  const LayerOffsets& at_layer = offsets_[static_cast<size_t>(layer)];
   const size_t k_bytes = row_bytes(kv_format(), static_cast<size_t>(kv.k_dim));
   const size_t v_bytes = row_bytes(kv_format(), static_cast<size_t>(kv.v_dim));
   const size_t position_bytes = (k_bytes + v_bytes) * static_cast<size_t>(kv.kv_heads);
-  const size_t at = place.in_page + static_cast<size_t>(offset) * position_bytes + static_cast<size_t>(head) * k_bytes;
-  return page(place.group, page_id).subspan(at, k_bytes);
+  const size_t at =
+      at_layer.page_offset + static_cast<size_t>(offset) * position_bytes + static_cast<size_t>(head) * k_bytes;
+  return page(at_layer.group, page_id).subspan(at, k_bytes);
 }
 
 std::span<std::byte> ReferenceCache::value_row(int layer, PageId page_id, int offset, int head) {
   const AttentionCache& kv = layers_[static_cast<size_t>(layer)].attention;
-  const Place& place = places_[static_cast<size_t>(layer)];
+  const LayerOffsets& at_layer = offsets_[static_cast<size_t>(layer)];
   const size_t n_heads = static_cast<size_t>(kv.kv_heads);
   const size_t k_bytes = row_bytes(kv_format(), static_cast<size_t>(kv.k_dim));
   const size_t v_bytes = row_bytes(kv_format(), static_cast<size_t>(kv.v_dim));
-  const size_t at = place.in_page + static_cast<size_t>(offset) * (k_bytes + v_bytes) * n_heads + n_heads * k_bytes +
-                    static_cast<size_t>(head) * v_bytes;
-  return page(place.group, page_id).subspan(at, v_bytes);
+  const size_t at = at_layer.page_offset + static_cast<size_t>(offset) * (k_bytes + v_bytes) * n_heads +
+                    n_heads * k_bytes + static_cast<size_t>(head) * v_bytes;
+  return page(at_layer.group, page_id).subspan(at, v_bytes);
 }
 
 std::span<float> ReferenceCache::conv_state(int layer, int slot) {
-  const Place& place = places_[static_cast<size_t>(layer)];
+  const LayerOffsets& at_layer = offsets_[static_cast<size_t>(layer)];
   const RecurrentCache& recurrent = layers_[static_cast<size_t>(layer)].recurrent;
-  return state(slot).subspan(place.in_state, static_cast<size_t>(recurrent.conv_floats()));
+  return state(slot).subspan(at_layer.state_offset, static_cast<size_t>(recurrent.conv_floats()));
 }
 
 std::span<float> ReferenceCache::delta_state(int layer, int slot) {
-  const Place& place = places_[static_cast<size_t>(layer)];
+  const LayerOffsets& at_layer = offsets_[static_cast<size_t>(layer)];
   const RecurrentCache& recurrent = layers_[static_cast<size_t>(layer)].recurrent;
-  return state(slot).subspan(place.in_state + static_cast<size_t>(recurrent.conv_floats()),
+  return state(slot).subspan(at_layer.state_offset + static_cast<size_t>(recurrent.conv_floats()),
                              static_cast<size_t>(recurrent.delta_floats()));
 }
 

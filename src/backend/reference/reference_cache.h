@@ -25,9 +25,9 @@ class ReferenceCache final : public CacheMemory {
 
   const Format& kv_format() const { return *sizes_.kv_format; }
   const LayerCache& layer(int layer) const { return layers_[static_cast<size_t>(layer)]; }
-  int group_of(int layer) const { return places_[static_cast<size_t>(layer)].group; }
+  int group_of(int layer) const { return offsets_[static_cast<size_t>(layer)].group; }
 
-  // One head's key or value row at `offset` (0 .. kPageTokens-1) of a page. REQUIRES: page is one of the group's.
+  // One head's key or value row at `offset` (0 .. kPageTokens-1) of a page. REQUIRES: the page belongs to the group.
   std::span<std::byte> key_row(int layer, PageId page, int offset, int head);
   std::span<std::byte> value_row(int layer, PageId page, int offset, int head);
   std::span<float> conv_state(int layer, int slot);
@@ -35,10 +35,10 @@ class ReferenceCache final : public CacheMemory {
   TokenId& last_sampled(int slot) { return last_sampled_[static_cast<size_t>(slot)]; }
 
  private:
-  struct Place {          // where a layer's part lies
-    int group = -1;       // page group, -1: no attention
-    size_t in_page = 0;   // bytes from the start of a page
-    size_t in_state = 0;  // floats from the start of a slot
+  struct LayerOffsets {       // offsets of a layer's part
+    int group = -1;           // page group; -1: no attention
+    size_t page_offset = 0;   // bytes from the start of a page
+    size_t state_offset = 0;  // floats from the start of a slot
   };
   struct Group {
     size_t page_bytes = 0;
@@ -50,7 +50,7 @@ class ReferenceCache final : public CacheMemory {
 
   std::vector<LayerCache> layers_;
   CacheSizes sizes_;
-  std::vector<Place> places_;
+  std::vector<LayerOffsets> offsets_;
   std::vector<Group> groups_;
   size_t state_floats_ = 0;
   std::vector<float> states_;

@@ -21,7 +21,7 @@ void ReferencePlan::check(const StepInputs& in) const {
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && in.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(in.positions.size() == n_tokens && in.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
   ZINC_CHECK(static_cast<size_t>(in.seq_begin[n_seqs]) == n_tokens && in.seq_begin[0] == 0);
-  ZINC_CHECK(n_started_ - n_waited_ < outcomes_.size());
+  ZINC_CHECK(n_started_ - n_waited_ < results_.size());
 }
 
 void ReferencePlan::start(const StepInputs& inputs) {
@@ -37,7 +37,7 @@ void ReferencePlan::start(const StepInputs& inputs) {
   StepInputs resolved = inputs;
   resolved.tokens = tokens_;
   run_nodes(resolved);
-  keep_outcome(resolved);
+  store_result(resolved);
 }
 
 void ReferencePlan::run_nodes(const StepInputs& inputs) {
@@ -51,33 +51,33 @@ void ReferencePlan::run_nodes(const StepInputs& inputs) {
   }
 }
 
-void ReferencePlan::keep_outcome(const StepInputs& in) {
-  Outcome& outcome = outcomes_[n_started_++ % outcomes_.size()];
-  outcome = {};
+void ReferencePlan::store_result(const StepInputs& in) {
+  StepResult& result = results_[n_started_++ % results_.size()];
+  result = {};
   const StepState step{graph_, in, cache_, threads_, data_, seq_of_token_};
   if (n_outputs_ > 0) {
     const std::span<const int32_t> sampled = step.i32(graph_.nodes().back().out[0]);
-    outcome.sampled.assign(sampled.begin(), sampled.end());
+    result.sampled.assign(sampled.begin(), sampled.end());
   }
   for (int32_t r : in.logit_rows) {
     const std::span<const float> row = step.row(graph_.logits(), r);
-    outcome.logits.insert(outcome.logits.end(), row.begin(), row.end());
+    result.logits.insert(result.logits.end(), row.begin(), row.end());
   }
   if (in.wants_hidden) {
     ZINC_CHECK(bool(graph_.hidden()));
     const std::span<const float> hidden = step.f32(graph_.hidden());
-    outcome.hidden.assign(hidden.begin(), hidden.end());
+    result.hidden.assign(hidden.begin(), hidden.end());
   }
   for (size_t r = 0; r < n_outputs_; ++r) {
     const size_t seq = static_cast<size_t>(seq_of_token_[static_cast<size_t>(in.output_rows[r])]);
-    cache_.last_sampled(in.slots[seq]) = outcome.sampled[r];
+    cache_.last_sampled(in.slots[seq]) = result.sampled[r];
   }
 }
 
 Result<StepOutput> ReferencePlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
-  Outcome& outcome = outcomes_[n_waited_++ % outcomes_.size()];
-  return StepOutput{outcome.sampled, outcome.logits, outcome.hidden};
+  StepResult& result = results_[n_waited_++ % results_.size()];
+  return StepOutput{result.sampled, result.logits, result.hidden};
 }
 
 std::span<const float> ReferencePlan::value(Value v) const {

@@ -1,4 +1,4 @@
-// Runs a graph's nodes one after the other, each by its kernel. start() computes the whole step; wait() hands it over.
+// Runs a graph's nodes one by one. start() computes the whole step; wait() returns its result.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@ class ReferencePlan final : public Plan {
   std::span<const float> value(Value v) const override;
 
  private:
-  struct Outcome {
+  struct StepResult {
     std::vector<TokenId> sampled;
     std::vector<float> logits, hidden;
   };
   void check(const StepInputs& inputs) const;
   void run_nodes(const StepInputs& inputs);
-  void keep_outcome(const StepInputs& inputs);
+  void store_result(const StepInputs& inputs);
 
   const Graph& graph_;
   ReferenceCache& cache_;
@@ -35,7 +35,7 @@ class ReferencePlan final : public Plan {
   std::vector<TokenId> tokens_;  // of the step, kFromDevice resolved
   std::vector<int32_t> seq_of_token_;
   size_t n_tokens_ = 0, n_outputs_ = 0;  // of the last step
-  std::array<Outcome, 2> outcomes_;      // of step k at k % 2: valid until the second start() after its own
+  std::array<StepResult, 2> results_;    // step k uses entry k % 2: valid until the second start() after its own
   size_t n_started_ = 0, n_waited_ = 0;
 };
 
