@@ -1,4 +1,4 @@
-// The CPU backend: packed weights, 8-bit activations, kernels for the best instruction set this processor has.
+// The CPU backend: packed weights, 8-bit activations, kernels for the best instruction set of this processor.
 #include "backend/backend.h"
 
 #include <algorithm>
@@ -9,29 +9,29 @@
 #include "backend/cpu/cpu_plan.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/weights.h"
-#include "base/counted.h"
+#include "base/memory_bandwidth.h"
 #include "base/memory_info.h"
-#include "base/read_speed.h"
+#include "base/pluralize.h"
 
 namespace zinc {
 namespace cpu {
 namespace {
 
-// The best of a few bursts, each some milliseconds, of all threads together.
-double measure_products_per_s(const Kernels& kernels, ThreadPool& threads) {
+// The best of a few bursts of some milliseconds each, on all threads.
+double measure_macs_per_s(const Kernels& kernels, ThreadPool& threads) {
   using Clock = std::chrono::steady_clock;
   constexpr size_t kRounds = 10'000, kPiecesPerThread = 16;
   constexpr int kBursts = 8;
   double best = 0;
   for (int burst = 0; burst < kBursts; ++burst) {
-    std::atomic<size_t> n_products = 0;
+    std::atomic<size_t> n_macs = 0;
     const Clock::time_point start = Clock::now();
     threads.parallel_for(kPiecesPerThread * static_cast<size_t>(threads.n_threads()), [&](size_t begin, size_t end) {
       int32_t sum = 0;
-      n_products += kernels.run_dot_products(kRounds * (end - begin), &sum);
+      n_macs += kernels.run_dot_products(kRounds * (end - begin), &sum);
     });
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    best = std::max(best, static_cast<double>(n_products) / seconds);
+    best = std::max(best, static_cast<double>(n_macs) / seconds);
   }
   return best;
 }
@@ -42,18 +42,19 @@ class CpuBackend final : public Backend {
       : kernels_(kernels), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
   DeviceInfo info() const override {
-    return {fmt::format("CPU, {}, {}", kernels_.isa, counted(threads_.n_threads(), "thread")), physical_memory_bytes()};
+    return {fmt::format("CPU, {}, {}", kernels_.isa, pluralize(threads_.n_threads(), "thread")),
+            physical_memory_bytes()};
   }
 
   DevicePeaks measure_peaks() override {
     return {.read_bytes_per_s = measure_read_bytes_per_s(threads_),
-            .flops_per_s = 2 * measure_products_per_s(kernels_, threads_),
+            .flops_per_s = 2 * measure_macs_per_s(kernels_, threads_),
             .arithmetic = "int8"};
   }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
-                                                const DoneWith& done_with) override {
-    ZINC_TRY(weights, CpuWeights::pack(graphs, kernels_, threads_, done_with));
+                                                const ReleaseFilePages& release_file_pages) override {
+    ZINC_TRY(weights, CpuWeights::pack(graphs, kernels_, threads_, release_file_pages));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 
@@ -75,30 +76,30 @@ class CpuBackend final : public Backend {
 };
 
 Result<std::unique_ptr<Backend>> open(int n_threads) {
-  const std::vector<const Kernels*> usable = usable_kernels();
-  if (usable.empty()) {
+  const std::vector<const Kernels*> supported = supported_kernels();
+  if (supported.empty()) {
     return fail(ErrorCode::unsupported,
                 "the cpu backend has no kernels for this processor (it needs {}); use --backend reference",
-                kernels_need());
+                required_isa());
   }
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*usable.front(), n_threads));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*supported.front(), n_threads));
 }
 
 bool has_panels(const Format& format) {
-  const std::vector<const Kernels*> usable = usable_kernels();
-  return !usable.empty() && find_panel_format(*usable.front(), format.name);
+  const std::vector<const Kernels*> supported = supported_kernels();
+  return !supported.empty() && find_panel_format(*supported.front(), format.name);
 }
 
 }  // namespace
 }  // namespace cpu
 
 extern const BackendInfo k_backend_cpu = {.name = "cpu",
-                                          .summary = "vectorised kernels on packed weights",
+                                          .summary = "vectorized kernels on packed weights",
                                           .default_kv_format = "f16",
-                                          .product_bits = 8,
-                                          .rank = 1,
-                                          .usable = [] { return !cpu::usable_kernels().empty(); },
+                                          .matmul_activation_bits = 8,
+                                          .priority = 1,
+                                          .is_available = [] { return !cpu::supported_kernels().empty(); },
                                           .open = cpu::open,
-                                          .is_fast_format = cpu::has_panels};
+                                          .has_packed_kernel = cpu::has_panels};
 
 }  // namespace zinc

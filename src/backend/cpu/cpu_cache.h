@@ -1,7 +1,7 @@
-// Caches of the CPU backend. Per page group one slab, in it one strip for each head of each layer, in a strip the
-// head's part of every page: its keys then its values as the KV layout puts them (backend/cpu/kernels.h). So a head's
-// pages that follow each other are one stream from memory. Per slot each recurrent layer's convolution inputs
-// ([taps-1][channels], oldest first) and delta state ([heads][k_dim][v_dim]).
+// Caches of the CPU backend. Each page group has one slab with a strip per head of each layer. A strip holds the head's
+// part of every page: keys, then values, in the KV layout (backend/cpu/kernels.h). So consecutive pages of a head are
+// one stream from memory. Each slot holds, per recurrent layer, the convolution inputs ([taps-1][channels], oldest
+// first) and the delta state ([heads][k_dim][v_dim]).
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ class CpuCache final : public CacheMemory {
 
   void copy_page(int group, PageId from, PageId to) override;
   void copy_state(int from_slot, int to_slot) override;
-  void make_ready(int group, PageId first, int n_pages) override;
+  void prefault_pages(int group, PageId first, int n_pages) override;
   size_t page_bytes(int group) const override { return groups_[static_cast<size_t>(group)].page_bytes; }
   size_t state_bytes() const override { return state_floats_ * sizeof(float); }
   Status read_page(int group, PageId page, std::span<std::byte> out) override;
@@ -31,18 +31,18 @@ class CpuCache final : public CacheMemory {
 
   const KvLayout& layout() const { return *layout_; }
   const LayerCache& layer(int layer) const { return layers_[static_cast<size_t>(layer)]; }
-  int group_of(int layer) const { return places_[static_cast<size_t>(layer)].group; }
+  int group_of(int layer) const { return offsets_[static_cast<size_t>(layer)].group; }
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
-  std::byte* keys(int layer, PageId page, int head) const;  // REQUIRES: page is one of the layer's group's
+  std::byte* keys(int layer, PageId page, int head) const;  // REQUIRES: the page belongs to the layer's group
   float* conv_state(int layer, int slot) const;
   float* delta_state(int layer, int slot) const;
   TokenId& last_sampled(int slot) { return last_sampled_[static_cast<size_t>(slot)]; }
 
  private:
-  struct Place {
+  struct LayerOffsets {
     int group = -1;
-    size_t first_strip = 0;  // its heads' strips follow each other
-    size_t in_state = 0;     // floats
+    size_t first_strip = 0;   // the strips of its heads are consecutive
+    size_t state_offset = 0;  // floats
   };
   struct Strip {  // one head of one layer: its part of page 0, 1, 2, ...
     size_t begin, head_bytes;
@@ -53,12 +53,12 @@ class CpuCache final : public CacheMemory {
     std::vector<Strip> strips;
     AlignedBuffer slab;
   };
-  std::span<std::byte> part(int group, size_t strip, PageId page) const;
+  std::span<std::byte> strip_page(int group, size_t strip, PageId page) const;
   std::span<std::byte> state(int slot) const;
 
   ThreadPool& threads_;
   std::vector<LayerCache> layers_;
-  std::vector<Place> places_;
+  std::vector<LayerOffsets> offsets_;
   std::vector<Group> groups_;
   const KvLayout* layout_ = nullptr;
   int n_slots_ = 0;

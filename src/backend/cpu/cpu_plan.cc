@@ -10,27 +10,27 @@
 namespace zinc::cpu {
 namespace {
 
-constexpr size_t kLine = 64;  // bytes of a cache line
+constexpr size_t kCacheLineBytes = 64;
 constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Bytes of one 8-bit column of n numbers: quants, scales, sums over 16 and over 32.
-size_t column_bytes(size_t n, ColumnKind kind) {
-  const size_t block = kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
-  return round_up(n, kLine) + round_up((n + block - 1) / block * 4, kLine) + round_up(n / 16 * 2 + 2, kLine) +
-         round_up(n / 32 * 2 + 4, kLine);
+// Bytes of one token's q8 activations of n elements: quants, scales, sums over 16 and over 32.
+size_t activation_bytes(size_t n, ActivationFormat format) {
+  const size_t block = format == ActivationFormat::q8_blocks_of_32 ? 32 : 256;
+  return round_up(n, kCacheLineBytes) + round_up((n + block - 1) / block * 4, kCacheLineBytes) +
+         round_up(n / 16 * 2 + 2, kCacheLineBytes) + round_up(n / 32 * 2 + 4, kCacheLineBytes);
 }
 
-Column column_at(std::byte* at, size_t n, ColumnKind kind) {
-  const size_t block = kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
-  Column column;
-  column.q = reinterpret_cast<const int8_t*>(at);
-  at += round_up(n, kLine);
-  column.scale = reinterpret_cast<const float*>(at);
-  at += round_up((n + block - 1) / block * 4, kLine);
-  column.sum16 = reinterpret_cast<const int16_t*>(at);
-  at += round_up(n / 16 * 2 + 2, kLine);
-  column.sum32 = reinterpret_cast<const int16_t*>(at);
-  return column;
+TokenActivation activation_at(std::byte* data, size_t n, ActivationFormat format) {
+  const size_t block = format == ActivationFormat::q8_blocks_of_32 ? 32 : 256;
+  TokenActivation activation;
+  activation.q = reinterpret_cast<const int8_t*>(data);
+  data += round_up(n, kCacheLineBytes);
+  activation.scale = reinterpret_cast<const float*>(data);
+  data += round_up((n + block - 1) / block * 4, kCacheLineBytes);
+  activation.sum16 = reinterpret_cast<const int16_t*>(data);
+  data += round_up(n / 16 * 2 + 2, kCacheLineBytes);
+  activation.sum32 = reinterpret_cast<const int16_t*>(data);
+  return activation;
 }
 
 bool same_rope(const RopeParams& a, const RopeParams& b) {
@@ -51,15 +51,15 @@ Result<std::unique_ptr<Plan>> CpuPlan::compile(const Graph& graph, const CpuWeig
 Status CpuPlan::prepare() {
   if (Status s = check_taps(); !s.ok()) return s;
   const MemoryPlan plan = plan_memory(graph_, bucket_.max_tokens, bucket_.max_outputs, bucket_.keep_values);
-  if (Status s = take(arena_, std::max<size_t>(1, plan.n_elems) * sizeof(float), "activations"); !s.ok()) return s;
+  if (Status s = allocate(arena_, std::max<size_t>(1, plan.n_elems) * sizeof(float), "activations"); !s.ok()) return s;
   for (int i = 0; i < graph_.n_values(); ++i) {
     const bool is_weight = graph_.info(Value{i}).is_weight();
     data_.push_back(is_weight ? nullptr : arena_.as<float>() + plan.offsets[static_cast<size_t>(i)]);
   }
   bind();
-  join_linears();
+  join_matmuls();
   scratch_.resize(static_cast<size_t>(threads_.n_threads()));
-  if (Status s = reserve_columns(); !s.ok()) return s;
+  if (Status s = reserve_activations(); !s.ok()) return s;
   if (Status s = reserve_attention(); !s.ok()) return s;
   const size_t n_tokens = static_cast<size_t>(bucket_.max_tokens);
   tokens_.reserve(n_tokens);
@@ -72,24 +72,25 @@ Status CpuPlan::check_taps() const {
   for (const Node& n : graph_.nodes()) {
     if (n.op != Op::short_conv) continue;
     if (const size_t n_taps = width(n.in[1]) / width(n.in[0]); n_taps > kMaxTaps) {
-      return fail(ErrorCode::unsupported, "the cpu backend's {} has up to {} taps; this model has {}", op_name(n.op),
-                  kMaxTaps, n_taps);
+      return fail(ErrorCode::unsupported, "the cpu backend's {} supports up to {} taps; this model has {}",
+                  op_name(n.op), kMaxTaps, n_taps);
     }
   }
   return ok_status();
 }
 
-Status CpuPlan::take(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) {
+Status CpuPlan::allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what) {
   buffer = AlignedBuffer::allocate(n_bytes);
   if (buffer.size() == n_bytes) return ok_status();
   return fail(ErrorCode::out_of_memory,
-              "{} bytes for {} were refused; take a smaller model, a shorter context or fewer requests at once",
+              "out of memory: cannot allocate {} bytes for {}; use a smaller model, a shorter context or fewer "
+              "concurrent requests",
               n_bytes, what);
 }
 
 void CpuPlan::bind() {
   for (const Node& n : graph_.nodes()) {
-    Bound bound;
+    BoundNode bound;
     bound.run = find_run(n.op);
     for (size_t i = 0; i < n.in.size(); ++i) {
       if (!n.in[i] || !graph_.info(n.in[i]).is_weight()) continue;
@@ -117,22 +118,22 @@ void CpuPlan::bind() {
   }
 }
 
-// Products of one activation that follow each other (q, k and v; gate and up) share a pass of the threads. Views
-// between them compute nothing.
-void CpuPlan::join_linears() {
+// Consecutive matmuls of one activation (q, k and v; gate and up) share one parallel loop. Views between them are
+// no-ops.
+void CpuPlan::join_matmuls() {
   for (size_t i = 0; i < bound_.size(); ++i) {
     if (node(i).op != Op::linear) continue;
-    std::vector<size_t> together;
+    std::vector<size_t> joined;
     size_t last = i;
     for (size_t j = i; j < bound_.size(); ++j) {
       if (node(j).op == Op::view) continue;
       if (node(j).op != Op::linear || node(j).in[0].id != node(i).in[0].id) break;
-      const auto same_place = [&](size_t other) { return data(node(other).out[0]) == data(node(j).out[0]); };
-      if (std::ranges::any_of(together, same_place)) break;  // nobody reads the other: its memory is free again
-      together.push_back(j);
+      const auto same_memory = [&](size_t other) { return data(node(other).out[0]) == data(node(j).out[0]); };
+      if (std::ranges::any_of(joined, same_memory)) break;  // the other result is never read, so its memory was reused
+      joined.push_back(j);
       last = j;
     }
-    bound_[i].together = std::move(together);
+    bound_[i].joined = std::move(joined);
     i = last;
   }
 }
@@ -150,41 +151,42 @@ int CpuPlan::rope_table_for(const RopeParams& params, std::span<const float> fac
   return static_cast<int>(rope_tables_.size() - 1);
 }
 
-// Room for the largest set of columns of each kind, and for the pairs of expert products.
-Status CpuPlan::reserve_columns() {
-  std::array<size_t, 3> most_bytes{}, most_columns{};
-  size_t most_pairs = 0, most_experts = 0, most_outs = 0, most_decoded = 0;
+// Allocates the largest set of activations of each format, and the pairs of expert matmuls.
+Status CpuPlan::reserve_activations() {
+  std::array<size_t, 3> max_bytes{}, max_activations{};
+  size_t max_pairs = 0, max_experts = 0, max_outs = 0, max_dequantized = 0;
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Node& n = node(i);
-    if (n.op == Op::moe_route) most_experts = std::max(most_experts, width(n.in[0]));
+    if (n.op == Op::moe_route) max_experts = std::max(max_experts, width(n.in[0]));
     if (!bound_[i].matrix) continue;
     const size_t n_in = static_cast<size_t>(bound_[i].matrix->n_in);
     const size_t rows =
         static_cast<size_t>(graph_.info(n.in[0]).rows == Rows::outputs ? bucket_.max_outputs : bucket_.max_tokens);
-    const size_t n_columns = rows * width(n.in[0]) / n_in;
-    const ColumnKind kind = bound_[i].matrix->column_kind();
-    const size_t k = static_cast<size_t>(kind);
-    if (!bound_[i].matrix->format) most_decoded = std::max(most_decoded, n_in);
-    most_columns[k] = std::max(most_columns[k], n_columns);
-    if (kind != ColumnKind::f32) most_bytes[k] = std::max(most_bytes[k], n_columns * column_bytes(n_in, kind));
-    most_outs = std::max(most_outs, n_columns * bound_[i].together.size());
-    if (n.op == Op::moe_linear) most_pairs = std::max(most_pairs, rows * width(n.in[2]));
+    const size_t n_activations = rows * width(n.in[0]) / n_in;
+    const ActivationFormat format = bound_[i].matrix->activation_format();
+    const size_t k = static_cast<size_t>(format);
+    if (!bound_[i].matrix->format) max_dequantized = std::max(max_dequantized, n_in);
+    max_activations[k] = std::max(max_activations[k], n_activations);
+    if (format != ActivationFormat::f32)
+      max_bytes[k] = std::max(max_bytes[k], n_activations * activation_bytes(n_in, format));
+    max_outs = std::max(max_outs, n_activations * bound_[i].joined.size());
+    if (n.op == Op::moe_linear) max_pairs = std::max(max_pairs, rows * width(n.in[2]));
   }
   for (ThreadScratch& scratch : scratch_) {
-    if (Status s = take(scratch.row, most_decoded * sizeof(float), "a row of weights"); !s.ok()) return s;
+    if (Status s = allocate(scratch.row, max_dequantized * sizeof(float), "a row of weights"); !s.ok()) return s;
   }
-  for (size_t k = 0; k < column_sets_.size(); ++k) {
-    if (Status s = take(column_sets_[k].storage, most_bytes[k], "rounded activations"); !s.ok()) return s;
-    column_sets_[k].columns.resize(most_columns[k]);
+  for (size_t k = 0; k < activation_sets_.size(); ++k) {
+    if (Status s = allocate(activation_sets_[k].storage, max_bytes[k], "quantized activations"); !s.ok()) return s;
+    activation_sets_[k].activations.resize(max_activations[k]);
   }
-  out_rows_.resize(most_outs);
-  pair_order_.resize(most_pairs);
-  sorted_columns_.resize(most_pairs);
-  sorted_outs_.resize(most_pairs);
-  expert_begin_.resize(most_experts + 1);
-  active_experts_.reserve(most_experts);
-  route_order_.resize(most_experts);
-  route_scores_.resize(most_experts);
+  out_rows_.resize(max_outs);
+  sorted_pairs_.resize(max_pairs);
+  sorted_activations_.resize(max_pairs);
+  sorted_outs_.resize(max_pairs);
+  expert_begin_.resize(max_experts + 1);
+  active_experts_.reserve(max_experts);
+  route_order_.resize(max_experts);
+  route_scores_.resize(max_experts);
   return ok_status();
 }
 
@@ -231,7 +233,7 @@ void CpuPlan::read_inputs(const StepInputs& inputs) {
   ZINC_CHECK(n_tokens > 0 && n_tokens <= static_cast<size_t>(bucket_.max_tokens));
   ZINC_CHECK(n_seqs > 0 && n_seqs <= static_cast<size_t>(bucket_.max_seqs) && inputs.seq_begin.size() == n_seqs + 1);
   ZINC_CHECK(inputs.output_rows.size() <= static_cast<size_t>(bucket_.max_outputs));
-  ZINC_CHECK(n_started_ - n_waited_ < outcomes_.size());
+  ZINC_CHECK(n_started_ - n_waited_ < results_.size());
   in_ = inputs;
   tokens_.assign(inputs.tokens.begin(), inputs.tokens.end());
   seq_of_token_.resize(n_tokens);
@@ -257,55 +259,55 @@ void CpuPlan::fill_rope_tables() {
 }
 
 void CpuPlan::start(const StepInputs& inputs) {
-  if (n_waited_ < n_started_) save_logits(outcomes_[n_waited_ % outcomes_.size()]);
+  if (n_waited_ < n_started_) save_logits(results_[n_waited_ % results_.size()]);
   read_inputs(inputs);
   fill_rope_tables();
-  for (ColumnSet& set : column_sets_) set.of = -1;
+  for (ActivationSet& set : activation_sets_) set.value_id = -1;
   for (size_t i = 0; i < bound_.size(); ++i) {
     if (graph_.info(node(i).out[0]).rows == Rows::outputs && in_.output_rows.empty()) continue;
     (this->*bound_[i].run)(i);
   }
-  keep_outcome();
+  store_result();
 }
 
-void CpuPlan::keep_outcome() {
-  Outcome& outcome = outcomes_[n_started_++ % outcomes_.size()];
+void CpuPlan::store_result() {
+  StepResult& result = results_[n_started_++ % results_.size()];
   const size_t n_outputs = in_.output_rows.size();
   const int32_t* sampled = ids(graph_.nodes().back().out[0]);
-  outcome.sampled.assign(sampled, sampled + n_outputs);
+  result.sampled.assign(sampled, sampled + n_outputs);
   const size_t n_vocab = width(graph_.logits());
   if (in_.logit_rows.size() == n_outputs) {
-    outcome.logits = {data(graph_.logits()), n_outputs * n_vocab};
+    result.logits = {data(graph_.logits()), n_outputs * n_vocab};
   } else {
-    outcome.kept_logits.clear();
+    result.kept_logits.clear();
     for (const int32_t r : in_.logit_rows) {
       const float* row = data(graph_.logits()) + static_cast<size_t>(r) * n_vocab;
-      outcome.kept_logits.insert(outcome.kept_logits.end(), row, row + n_vocab);
+      result.kept_logits.insert(result.kept_logits.end(), row, row + n_vocab);
     }
-    outcome.logits = outcome.kept_logits;
+    result.logits = result.kept_logits;
   }
-  outcome.hidden.clear();
+  result.hidden.clear();
   if (in_.wants_hidden) {
     const float* hidden = data(graph_.hidden());
-    outcome.hidden.assign(hidden, hidden + tokens_.size() * width(graph_.hidden()));
+    result.hidden.assign(hidden, hidden + tokens_.size() * width(graph_.hidden()));
   }
   for (size_t r = 0; r < n_outputs; ++r) {
     const size_t seq = static_cast<size_t>(seq_of_token_[static_cast<size_t>(in_.output_rows[r])]);
-    cache_.last_sampled(in_.slots[seq]) = outcome.sampled[r];
+    cache_.last_sampled(in_.slots[seq]) = result.sampled[r];
   }
 }
 
-// Out of the way of the next step, which puts its own there.
-void CpuPlan::save_logits(Outcome& outcome) {
-  if (outcome.logits.data() == outcome.kept_logits.data()) return;
-  outcome.kept_logits.assign(outcome.logits.begin(), outcome.logits.end());
-  outcome.logits = outcome.kept_logits;
+// Copies the logits out of the arena before the next step overwrites them.
+void CpuPlan::save_logits(StepResult& result) {
+  if (result.logits.data() == result.kept_logits.data()) return;
+  result.kept_logits.assign(result.logits.begin(), result.logits.end());
+  result.logits = result.kept_logits;
 }
 
 Result<StepOutput> CpuPlan::wait() {
   ZINC_CHECK(n_waited_ < n_started_);
-  const Outcome& outcome = outcomes_[n_waited_++ % outcomes_.size()];
-  return StepOutput{outcome.sampled, outcome.logits, outcome.hidden};
+  const StepResult& result = results_[n_waited_++ % results_.size()];
+  return StepOutput{result.sampled, result.logits, result.hidden};
 }
 
 std::span<const float> CpuPlan::value(Value v) const {
@@ -313,26 +315,27 @@ std::span<const float> CpuPlan::value(Value v) const {
   return {data(v), n_rows(v) * width(v)};
 }
 
-// Rows as columns for a product. Consecutive products of the same activation (q, k and v) share one quantization.
-std::span<const Column> CpuPlan::columns_of(Value x, ColumnKind kind, size_t n_in) {
-  ColumnSet& set = column_sets_[static_cast<size_t>(kind)];
+// The activations of a matmul, by token. Consecutive matmuls of the same activation (q, k and v) quantize it once.
+std::span<const TokenActivation> CpuPlan::activations_of(Value x, ActivationFormat format, size_t n_in) {
+  ActivationSet& set = activation_sets_[static_cast<size_t>(format)];
   const size_t n = n_rows(x) * width(x) / n_in;
-  if (set.of == x.id && set.n_in == n_in) return {set.columns.data(), n};
-  set.of = x.id;
+  if (set.value_id == x.id && set.n_in == n_in) return {set.activations.data(), n};
+  set.value_id = x.id;
   set.n_in = n_in;
   const float* rows = data(x);
-  if (kind == ColumnKind::f32) {
-    for (size_t i = 0; i < n; ++i) set.columns[i] = Column{.f32 = rows + i * n_in};
-    return {set.columns.data(), n};
+  if (format == ActivationFormat::f32) {
+    for (size_t i = 0; i < n; ++i) set.activations[i] = TokenActivation{.f32 = rows + i * n_in};
+    return {set.activations.data(), n};
   }
-  const size_t stride = column_bytes(n_in, kind);
+  const size_t stride = activation_bytes(n_in, format);
   for_each_row(n, [&](size_t i) {
-    const Column column = column_at(set.storage.data() + i * stride, n_in, kind);
-    kernels_.quantize(rows + i * n_in, n_in, kind, const_cast<int8_t*>(column.q), const_cast<float*>(column.scale),
-                      const_cast<int16_t*>(column.sum16), const_cast<int16_t*>(column.sum32));
-    set.columns[i] = column;
+    const TokenActivation activation = activation_at(set.storage.data() + i * stride, n_in, format);
+    kernels_.quantize(rows + i * n_in, n_in, format, const_cast<int8_t*>(activation.q),
+                      const_cast<float*>(activation.scale), const_cast<int16_t*>(activation.sum16),
+                      const_cast<int16_t*>(activation.sum32));
+    set.activations[i] = activation;
   });
-  return {set.columns.data(), n};
+  return {set.activations.data(), n};
 }
 
 }  // namespace zinc::cpu

@@ -1,5 +1,5 @@
-// A graph compiled for the CPU: each node bound to its kernel, weights and memory once; a step only walks the list.
-// Nothing is allocated in a step.
+// A graph compiled for the CPU: each node is bound to its kernel, weights and memory once; a step only runs the list
+// and allocates nothing.
 #pragma once
 
 #include <array>
@@ -25,11 +25,11 @@ class CpuPlan final : public Plan {
  private:
   static constexpr size_t kMaxTaps = 16;  // of a convolution
   using Run = void (CpuPlan::*)(size_t node);
-  struct Bound {  // what a node needs, looked up once
+  struct BoundNode {  // the resources of a node, looked up once
     Run run = nullptr;
     const Matrix* matrix = nullptr;
     std::vector<size_t>
-        together;  // linear: the nodes computed with it, itself the first; empty: done by an earlier one
+        joined;  // linear: the nodes of one parallel loop, this one first; empty: an earlier node runs it
     std::array<const std::vector<float>*, Node::kMaxInputs> vectors{};  // weights other than matrices
     int rope_table = -1;
     std::vector<float> conv_weight;  // [taps][channels]
@@ -39,39 +39,39 @@ class CpuPlan final : public Plan {
     std::vector<double> frequencies;
     std::vector<float> cos, sin;  // [max_tokens][pairs]
   };
-  struct ColumnSet {  // an activation's rows as columns of a product
-    int32_t of = -1;  // value id, -1: none
+  struct ActivationSet {    // inputs of a matmul, by token
+    int32_t value_id = -1;  // value id; -1: none
     size_t n_in = 0;
-    std::vector<Column> columns;
+    std::vector<TokenActivation> activations;
     AlignedBuffer storage;
   };
-  struct ThreadScratch {  // a thread's own room: a decoded row; a decoded page, sums of all pages and of a segment
-    AlignedBuffer row, page, whole, part;
+  struct ThreadScratch {  // a dequantized row, a dequantized page, attention sums of all chunks and of one
+    AlignedBuffer row, page, total, partial;
   };
-  struct Outcome {
+  struct StepResult {
     std::vector<TokenId> sampled;
-    std::span<float> logits;  // where they were computed, until another step is started
+    std::span<float> logits;  // in the activation arena, until another step is started
     std::vector<float> kept_logits, hidden;
   };
   struct AttentionTile {
     int seq, first_token, n_tokens;
   };
-  struct Heads {  // of an attention node
+  struct AttentionHeads {  // of an attention node
     const AttentionParams& params;
     const AttentionCache& kv;
-    size_t n = 0, per_kv = 0, per_task = 0, n_splits = 0;  // splits: tasks that a kv head's query heads fill
+    size_t n_heads = 0, heads_per_kv_head = 0, heads_per_task = 0, tasks_per_kv_head = 0;
   };
   struct QueryRows {  // of one task
     AttentionTile tile;
     size_t kv_head = 0;
-    int n = 0;
+    int n_rows = 0;
     size_t index[kMaxAttentionRows];  // token * heads + head
     const float* q[kMaxAttentionRows];
     float* out[kMaxAttentionRows];
     int32_t positions[kMaxAttentionRows];
     const float* sinks[kMaxAttentionRows];
   };
-  struct Segments {  // what a tile sees
+  struct KvChunks {  // KV chunks that a tile attends to
     int begin, end, first_page, end_page;
     size_t size() const { return static_cast<size_t>(end - begin); }
   };
@@ -82,15 +82,15 @@ class CpuPlan final : public Plan {
   Status prepare();
   static Run find_run(Op op);
   Status check_taps() const;
-  static Status take(AlignedBuffer& buffer, size_t n_bytes, std::string_view what);
+  static Status allocate(AlignedBuffer& buffer, size_t n_bytes, std::string_view what);
   void bind();
-  void join_linears();
+  void join_matmuls();
   int rope_table_for(const RopeParams& params, std::span<const float> factors);
-  Status reserve_columns();
+  Status reserve_activations();
   void read_inputs(const StepInputs& inputs);
   void fill_rope_tables();
-  void keep_outcome();
-  static void save_logits(Outcome& outcome);
+  void store_result();
+  static void save_logits(StepResult& result);
 
   const Node& node(size_t i) const { return graph_.nodes()[i]; }
   size_t n_rows(Value v) const;
@@ -98,27 +98,27 @@ class CpuPlan final : public Plan {
   size_t inner(Value v) const { return static_cast<size_t>(graph_.info(v).shape.inner()); }
   float* data(Value v) const { return data_[static_cast<size_t>(v.id)]; }
   int32_t* ids(Value v) const { return reinterpret_cast<int32_t*>(data(v)); }
-  std::span<const Column> columns_of(Value x, ColumnKind kind, size_t n_in);
+  std::span<const TokenActivation> activations_of(Value x, ActivationFormat format, size_t n_in);
   template <class Fn>
-  void for_each_row(size_t n, const Fn& fn);  // fn(row), rows shared among the threads
-  void multiply(const Matrix& matrix, size_t stack, std::span<const Column> columns, float* const* outs, size_t first,
-                size_t end) const;
+  void for_each_row(size_t n, const Fn& fn);  // fn(row), in parallel
+  void multiply(const Matrix& matrix, size_t stack, std::span<const TokenActivation> activations, float* const* outs,
+                size_t first, size_t end) const;
   void multiply_linear(size_t node, std::span<float* const> outs, size_t first, size_t end) const;
   template <class Fn>
   void for_each_sequence(const Fn& fn) const;  // fn(seq, slot, first token, end token, starts at position 0)
-  void group_by_expert(std::span<const int32_t> chosen, size_t n_experts);
-  const ThreadScratch& own_scratch() const { return scratch_[ThreadPool::current_thread()]; }
+  void group_by_expert(std::span<const int32_t> selected, size_t n_experts);
+  const ThreadScratch& thread_scratch() const { return scratch_[ThreadPool::current_thread()]; }
   PageId page_at(int group, size_t seq, int32_t position) const;
-  void write_keys_and_values(const Node& node, int layer);
+  void write_kv(const Node& node, int layer);
   Status reserve_attention();
-  Heads heads_of(const Node& node) const;
-  Segments segments_of(const Heads& heads, const AttentionTile& tile) const;
-  QueryRows rows_of(size_t node, const Heads& heads, size_t task) const;
-  void attend(const Heads& heads, const QueryRows& rows, const Segments& segments, int segment, float* const* acc,
-              AttentionRow* softmax) const;
-  void attend_all(const Heads& heads, const QueryRows& rows, const Segments& segments) const;
-  void attend_segment(const Heads& heads, const QueryRows& rows, const Segments& segments, size_t segment);
-  void merge_segments(size_t node, const Heads& heads, size_t n_tasks);
+  AttentionHeads heads_of(const Node& node) const;
+  KvChunks kv_chunks_of(const AttentionHeads& heads, const AttentionTile& tile) const;
+  QueryRows rows_of(size_t node, const AttentionHeads& heads, size_t task) const;
+  void attend(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks, int chunk,
+              float* const* acc, SoftmaxState* softmax) const;
+  void attend_all(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks) const;
+  void attend_chunk(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks, size_t chunk);
+  void merge_chunks(size_t node, const AttentionHeads& heads, size_t n_tasks);
 
   void run_embed(size_t);
   void run_hidden_in(size_t);
@@ -150,18 +150,18 @@ class CpuPlan final : public Plan {
   Bucket bucket_;
   AlignedBuffer arena_;
   std::vector<float*> data_;
-  std::vector<Bound> bound_;
+  std::vector<BoundNode> bound_;
   std::vector<RopeTable> rope_tables_;
-  std::array<ColumnSet, 3> column_sets_;  // by ColumnKind
-  std::vector<ThreadScratch> scratch_;    // by thread
-  std::vector<float*> out_rows_;          // of the product being computed
-  // Expert products: pairs (token, use) sorted by expert.
-  std::vector<int32_t> pair_order_, expert_begin_, active_experts_;
-  std::vector<Column> sorted_columns_;
+  std::array<ActivationSet, 3> activation_sets_;  // by ActivationFormat
+  std::vector<ThreadScratch> scratch_;            // by thread
+  std::vector<float*> out_rows_;                  // of the matmul being computed
+  // Expert matmuls: (token, selected expert) pairs sorted by expert.
+  std::vector<int32_t> sorted_pairs_, expert_begin_, active_experts_;
+  std::vector<TokenActivation> sorted_activations_;
   std::vector<float*> sorted_outs_;
   std::vector<AttentionTile> tiles_;
-  std::vector<AttentionRow> segment_rows_;  // [tokens * heads][segments]
-  AlignedBuffer segment_sums_;              // the same, v_dim floats each
+  std::vector<SoftmaxState> chunk_states_;  // [tokens * heads][chunks]
+  AlignedBuffer chunk_sums_;                // partial sums of the same rows and chunks, v_dim floats each
   std::vector<int32_t> route_order_;
   std::vector<float> route_scores_;
 
@@ -169,7 +169,7 @@ class CpuPlan final : public Plan {
   StepInputs in_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> seq_of_token_;
-  std::array<Outcome, 2> outcomes_;  // of step k at k % 2
+  std::array<StepResult, 2> results_;  // step k uses entry k % 2
   size_t n_started_ = 0, n_waited_ = 0;
 };
 

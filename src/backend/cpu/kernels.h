@@ -1,6 +1,6 @@
-// What an instruction set offers: one table of functions, the same list for each, filled by kernel/*.cc and format/*.cc
-// compiled with that set's vocabulary (isa/*.h). Chosen once, when the backend opens. Every function computes each
-// output element in one fixed order, so results do not depend on threads or batching.
+// The kernel table of one instruction set, filled by kernel/*.cc and format/*.cc, which are compiled once per
+// instruction set with its vector abstraction (isa/*.h). Chosen once, when the backend opens. Every function computes
+// each output element in a fixed order, so results do not depend on threads or batching.
 #pragma once
 
 #include <limits>
@@ -12,28 +12,28 @@
 
 namespace zinc::cpu {
 
-// What a row of attention has seen so far: its sums are relative to the largest score.
-struct AttentionRow {
-  float largest, sum;
+// Online softmax state of a query row: the maximum score so far, and the sum of exp(score - max).
+struct SoftmaxState {
+  float max, sum;
 };
-inline constexpr AttentionRow kSawNothing = {-std::numeric_limits<float>::infinity(), 0};
+inline constexpr SoftmaxState kEmptySoftmax = {-std::numeric_limits<float>::infinity(), 0};
 
-// One kv head, some query rows of one sequence, some pages. Keys lie dimension-major in a page ([k_dim][kPageTokens]),
+// One KV head, some query rows of one sequence, some pages. In a page keys are dimension-major ([k_dim][kPageTokens]),
 // values position-major ([kPageTokens][v_dim]).
 struct AttentionTask {
-  const float* const* q;     // [n_rows] -> k_dim numbers
-  float* const* acc;         // [n_rows] -> the weighted sum of values: padded_to_16(v_dim) numbers, set by the kernel
-  AttentionRow* rows;        // [n_rows], set by the kernel
+  const float* const* q;     // [n_rows] -> k_dim elements
+  float* const* acc;         // [n_rows] -> weighted sum of values: padded_to_16(v_dim) elements, written by the kernel
+  SoftmaxState* rows;        // [n_rows], written by the kernel
   const int32_t* positions;  // [n_rows]
   int n_rows = 0;
   int k_dim = 0, v_dim = 0;
   float scale = 1, softcap = 0;
   int64_t window = 0;
   const std::byte* const*
-      pages;  // from first_page: this head's keys, values follow; nullptr: behind every row's window
+      pages;  // from first_page: this head's keys, then values; nullptr: outside of every row's window
   int first_page = 0, end_page = 0;
-  int listed_end = 0;  // `pages` goes on beyond end_page to here: what will be wanted after this task
-  float* scratch;      // attention_scratch_floats()
+  int prefetch_end = 0;  // `pages` continues to here beyond end_page: pages to prefetch for the next task
+  float* scratch;        // attention_scratch_floats()
 };
 inline constexpr int kMaxAttentionRows = 32;
 constexpr size_t padded_to_16(int n) { return (static_cast<size_t>(n) + 15) / 16 * 16; }
@@ -49,15 +49,16 @@ struct DeltaTask {
   float a, dt_bias, q_scale;
 };
 
-struct KvLayout;  // how a format's keys and values lie in a page
+struct KvLayout;  // page layout of a KV cache format
 
 struct Kernels {
   std::string_view isa;
-  const PanelFormat* const* panel_formats;  // ended by nullptr
-  int tile_columns;
+  const PanelFormat* const* panel_formats;  // terminated by nullptr
+  int tile_tokens;
 
-  // Quants, scales and sums of one column; which blocks, `kind` says.
-  void (*quantize)(const float* x, size_t n, ColumnKind kind, int8_t* q, float* scale, int16_t* sum16, int16_t* sum32);
+  // Quants, scales and sums of one token, with the block size of `format`.
+  void (*quantize)(const float* x, size_t n, ActivationFormat format, int8_t* q, float* scale, int16_t* sum16,
+                   int16_t* sum32);
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* out);  // weight may be nullptr
   void (*l2_norm)(const float* x, float eps, size_t n, float* out);
   void (*gated_act)(Act act, const float* gate, const float* up, size_t n, float* out);
@@ -68,18 +69,19 @@ struct Kernels {
   void (*add_scaled)(const float* x, float factor, size_t n, float* sum);  // sum += factor * x
   // out[c] = silu(sum over j of weight[j][c] * x[j][c]), taps rows of n channels each.
   void (*short_conv)(const float* const* x, const float* weight, int n_taps, size_t n, float* out);
-  size_t (*find_largest)(const float* x, size_t n);  // the first of the largest; 0 if none is a number
-  // Adds what a row saw of some pages to what it saw of others; then the softmax's division. `sink` may be nullptr.
-  void (*merge_attention)(const AttentionRow& part, const float* part_acc, size_t v_dim, AttentionRow& whole,
-                          float* acc);
-  void (*finish_attention)(const AttentionRow& row, const float* acc, const float* sink, size_t v_dim, float* out);
+  size_t (*argmax)(const float* x, size_t n);  // the first maximum; 0 if all are NaN
+  // merge_value merges the partial result of a KV chunk into the running result; finish_attention divides by the
+  // softmax sum. `sink` may be nullptr.
+  void (*merge_value)(const SoftmaxState& partial, const float* partial_acc, size_t v_dim, SoftmaxState& running,
+                      float* acc);
+  void (*finish_attention)(const SoftmaxState& row, const float* acc, const float* sink, size_t v_dim, float* out);
   void (*delta_net)(const DeltaTask& task);
-  const KvLayout* (*kv_layout)(std::string_view format);  // nullptr: not offered
-  // 8-bit dot products as fast as they go, for measuring; returns how many products (multiply and add) they held.
+  const KvLayout* (*kv_layout)(std::string_view format);  // nullptr: not supported
+  // Peak rate measurement: runs 8-bit dot products in registers; returns the number of multiply-adds.
   size_t (*run_dot_products)(size_t n_rounds, int32_t* sink);
 };
 
-// Keys and values of one head in one page, in some format: keys first, then values.
+// Layout of one head's keys and values in a page: keys first, then values.
 struct KvLayout {
   std::string_view format;
   size_t (*key_bytes)(int k_dim);  // of a page
@@ -93,8 +95,8 @@ constexpr size_t attention_scratch_floats(int k_dim, int v_dim) {
   return (static_cast<size_t>(k_dim) + padded_to_16(v_dim)) * 32;
 }
 
-// Of the processor's architecture (isa/choose_*.cc).
-std::vector<const Kernels*> usable_kernels();  // those this processor runs, the best first
-std::string_view kernels_need();               // what it must have for any
+// Defined per CPU architecture (isa/choose_*.cc).
+std::vector<const Kernels*> supported_kernels();  // supported by this processor, best first
+std::string_view required_isa();                  // the minimum, for error messages
 
 }  // namespace zinc::cpu

@@ -1,4 +1,4 @@
-// Every instruction set against the best one, bit for bit: the same operations in the same order, whatever the width.
+// Compares every instruction set with the best one, bit for bit: all do the same operations in the same order.
 #include "backend/cpu/kernels.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace zinc::cpu {
 namespace {
 
-constexpr size_t kColumns = 5;
+constexpr size_t kTokens = 5;
 
 std::vector<float> random_floats(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
@@ -28,11 +28,11 @@ Rows random_rows(const Format& format, size_t n_blocks) {
   std::mt19937 random(format.block_elems);
   Rows rows(kPanelRows, std::vector<std::byte>(format.block_bytes * n_blocks));
   for (auto& row : rows) {
-    if (format.encode) {
+    if (format.quantize) {
       const std::vector<float> x = random_floats(n_blocks * format.block_elems, static_cast<uint32_t>(random()));
-      format.encode(x, row);
+      format.quantize(x, row);
     } else {
-      for (std::byte& b : row) b = static_cast<std::byte>(random() % 0x60);  // halves stay finite
+      for (std::byte& b : row) b = static_cast<std::byte>(random() % 0x60);  // keeps f16 values finite
     }
   }
   return rows;
@@ -54,59 +54,59 @@ struct Quantized {
   std::vector<float> f32, scale;
   std::vector<int8_t> q;
   std::vector<int16_t> sum16, sum32;
-  Column column() const { return {f32.data(), q.data(), scale.data(), sum16.data(), sum32.data()}; }
+  TokenActivation activation() const { return {f32.data(), q.data(), scale.data(), sum16.data(), sum32.data()}; }
 };
 
-Quantized quantized(const Kernels& kernels, ColumnKind kind, size_t n, uint32_t seed) {
+Quantized quantized(const Kernels& kernels, ActivationFormat format, size_t n, uint32_t seed) {
   Quantized c{.f32 = random_floats(n, seed), .scale = {}, .q = {}, .sum16 = {}, .sum32 = {}};
   c.scale.resize(n / 32 + 1);
   c.q.resize(n + 64);
   c.sum16.resize(n / 16 + 2);
   c.sum32.resize(n / 32 + 2);
-  if (kind != ColumnKind::f32) {
-    kernels.quantize(c.f32.data(), n, kind, c.q.data(), c.scale.data(), c.sum16.data(), c.sum32.data());
+  if (format != ActivationFormat::f32) {
+    kernels.quantize(c.f32.data(), n, format, c.q.data(), c.scale.data(), c.sum16.data(), c.sum32.data());
   }
   return c;
 }
 
-// The 16 outputs of each column, computed `tile` columns at a time.
+// The 16 outputs of each token, computed `tile` tokens at a time.
 std::vector<float> multiply(const Kernels& kernels, const PanelFormat& panel, const std::vector<uint8_t>& weights,
                             size_t n_blocks, size_t tile) {
   std::vector<Quantized> data;
-  std::vector<Column> columns;
-  for (size_t c = 0; c < kColumns; ++c) {
-    data.push_back(quantized(kernels, panel.column_kind, n_blocks * panel.block_elems, static_cast<uint32_t>(c)));
+  std::vector<TokenActivation> activations;
+  for (size_t t = 0; t < kTokens; ++t) {
+    data.push_back(quantized(kernels, panel.activation_format, n_blocks * panel.block_elems, static_cast<uint32_t>(t)));
   }
-  for (const Quantized& d : data) columns.push_back(d.column());
-  std::vector<float> out(kColumns * kPanelRows);
-  for (size_t c = 0; c < kColumns; c += tile) {
-    const size_t n = std::min(tile, kColumns - c);
-    float* rows[kMaxTileColumns];
-    for (size_t j = 0; j < n; ++j) rows[j] = out.data() + (c + j) * kPanelRows;
-    panel.kernels[n - 1](weights.data(), n_blocks, columns.data() + c, rows);
+  for (const Quantized& d : data) activations.push_back(d.activation());
+  std::vector<float> out(kTokens * kPanelRows);
+  for (size_t t = 0; t < kTokens; t += tile) {
+    const size_t n = std::min(tile, kTokens - t);
+    float* rows[kMaxTileTokens];
+    for (size_t j = 0; j < n; ++j) rows[j] = out.data() + (t + j) * kPanelRows;
+    panel.kernels[n - 1](weights.data(), n_blocks, activations.data() + t, rows);
   }
   return out;
 }
 
 class CpuKernels : public testing::Test {
   void SetUp() override {
-    if (usable_kernels().empty()) GTEST_SKIP() << "this processor lacks " << kernels_need();
+    if (supported_kernels().empty()) GTEST_SKIP() << "this processor lacks " << required_isa();
   }
 };
 
-TEST_F(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
-  const std::vector<const Kernels*> usable = usable_kernels();
-  for (const PanelFormat* const* f = usable[0]->panel_formats; *f; ++f) {
+TEST_F(CpuKernels, every_instruction_set_and_tile_size_gives_the_same_matmul_results) {
+  const std::vector<const Kernels*> supported = supported_kernels();
+  for (const PanelFormat* const* f = supported[0]->panel_formats; *f; ++f) {
     const Format& format = *find_format((*f)->format);
     const size_t n_blocks = (*f)->block_elems == 1 ? 96 : 3;
     const std::vector<uint8_t> weights = random_panel(**f, format, n_blocks);
-    const std::vector<float> expected = multiply(*usable[0], **f, weights, n_blocks, 1);
-    for (const Kernels* kernels : usable) {
+    const std::vector<float> expected = multiply(*supported[0], **f, weights, n_blocks, 1);
+    for (const Kernels* kernels : supported) {
       size_t i = 0;
       while (kernels->panel_formats[i]->format != (*f)->format) ++i;
       const PanelFormat& other = *kernels->panel_formats[i];
       EXPECT_EQ(random_panel(other, format, n_blocks), weights) << kernels->isa << " packs " << format.name;
-      for (size_t tile = 1; tile <= static_cast<size_t>(kernels->tile_columns); ++tile) {
+      for (size_t tile = 1; tile <= static_cast<size_t>(kernels->tile_tokens); ++tile) {
         if (!other.kernels[tile - 1]) continue;
         EXPECT_EQ(multiply(*kernels, other, weights, n_blocks, tile), expected)
             << kernels->isa << " " << format.name << " by " << tile;
@@ -115,49 +115,49 @@ TEST_F(CpuKernels, every_instruction_set_and_tile_multiplies_alike) {
   }
 }
 
-// The kernels' only rounding beside f32 sums is that of the columns: with the columns as rounded, products are exact.
-TEST_F(CpuKernels, a_product_is_that_of_the_decoded_weights_and_the_rounded_column) {
+// Besides f32 sums, the kernels round only when they quantize activations: for given quants the dot products are exact.
+TEST_F(CpuKernels, a_matmul_equals_the_dequantized_weights_times_the_quantized_activations) {
   constexpr size_t kBlocks = 3;
-  const Kernels& kernels = *usable_kernels().front();
+  const Kernels& kernels = *supported_kernels().front();
   for (const PanelFormat* const* f = kernels.panel_formats; *f; ++f) {
     const Format& format = *find_format((*f)->format);
     const size_t n = kBlocks * format.block_elems,
-                 column_block = (*f)->column_kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
+                 activation_block = (*f)->activation_format == ActivationFormat::q8_blocks_of_32 ? 32 : 256;
     const Rows rows = random_rows(format, kBlocks);
     const std::vector<float> got = multiply(kernels, **f, random_panel(**f, format, kBlocks), kBlocks, 1);
-    for (size_t c = 0; c < kColumns; ++c) {
-      const Quantized column = quantized(kernels, (*f)->column_kind, n, static_cast<uint32_t>(c));
+    for (size_t t = 0; t < kTokens; ++t) {
+      const Quantized activation = quantized(kernels, (*f)->activation_format, n, static_cast<uint32_t>(t));
       for (size_t r = 0; r < kPanelRows; ++r) {
         std::vector<float> weights(n);
-        format.decode(rows[r], weights);
+        format.dequantize(rows[r], weights);
         double sum = 0, magnitude = 0;
         for (size_t k = 0; k < n; ++k) {
-          const double x = (*f)->column_kind == ColumnKind::f32
-                               ? double{column.f32[k]}
-                               : static_cast<double>(column.q[k]) * column.scale[k / column_block];
+          const double x = (*f)->activation_format == ActivationFormat::f32
+                               ? double{activation.f32[k]}
+                               : static_cast<double>(activation.q[k]) * activation.scale[k / activation_block];
           sum += weights[k] * x;
           magnitude += std::abs(weights[k] * x);
         }
-        EXPECT_NEAR(got[c * kPanelRows + r], sum, 2e-6 * magnitude) << format.name << " row " << r << " column " << c;
+        EXPECT_NEAR(got[t * kPanelRows + r], sum, 2e-6 * magnitude) << format.name << " row " << r << " token " << t;
       }
     }
   }
 }
 
-TEST_F(CpuKernels, every_instruction_set_computes_rows_alike) {
-  const std::vector<const Kernels*> usable = usable_kernels();
-  for (const Kernels* kernels : usable) {
+TEST_F(CpuKernels, every_instruction_set_gives_the_same_row_op_results) {
+  const std::vector<const Kernels*> supported = supported_kernels();
+  for (const Kernels* kernels : supported) {
     for (const size_t n : {1u, 15u, 16u, 17u, 48u, 200u}) {
       const std::vector<float> x = random_floats(n, 1), y = random_floats(n, 2);
       std::vector<float> out(n), expected(n);
       const auto same = [&](const char* what) {
         EXPECT_EQ(out, expected) << kernels->isa << " " << what << " of " << n;
       };
-      usable[0]->rms_norm(x.data(), y.data(), 1e-6f, n, expected.data());
+      supported[0]->rms_norm(x.data(), y.data(), 1e-6f, n, expected.data());
       kernels->rms_norm(x.data(), y.data(), 1e-6f, n, out.data());
       same("rms_norm");
       for (Act act : {Act::silu, Act::gelu, Act::sigmoid, Act::swiglu_oai}) {
-        usable[0]->gated_act(act, x.data(), y.data(), n, expected.data());
+        supported[0]->gated_act(act, x.data(), y.data(), n, expected.data());
         kernels->gated_act(act, x.data(), y.data(), n, out.data());
         same("gated_act");
       }

@@ -1,5 +1,5 @@
-// The loop over a panel's blocks, shared by all formats. Included by format/*.cc only, which are compiled once per
-// instruction set with that set's vocabulary (isa/*.h) included first.
+// The loop over a panel's blocks, shared by all formats. Included only by format/*.cc, which are compiled once per
+// instruction set, after its vector abstraction (isa/*.h).
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace zinc::cpu::ZINC_ISA {
 
-// For packing: four neighbouring quants of a row are a word, and a vector holds one word of each of the 16 rows.
+// For packing: four consecutive quants of a row form a word; a vector holds one word of each of the 16 rows.
 inline uint32_t word_at(const void* bytes, size_t word) {
   uint32_t w;
   std::memcpy(&w, static_cast<const uint8_t*>(bytes) + word * 4, 4);
@@ -16,13 +16,13 @@ inline uint32_t word_at(const void* bytes, size_t word) {
 }
 inline void put_word(uint8_t* vector, size_t row, uint32_t word) { std::memcpy(vector + row * 4, &word, 4); }
 
-// Block: `template <int N> static void multiply(const uint8_t* w, size_t block, const Column* c, F (&acc)[N])`.
+// Block: template <int N> static void multiply(const uint8_t* w, size_t block, const TokenActivation* x, F (&acc)[N]).
 template <class Block, int N>
-void multiply_panel(const uint8_t* panel, size_t n_blocks, const Column* columns, float* const* out) {
+void multiply_panel(const uint8_t* panel, size_t n_blocks, const TokenActivation* activations, float* const* out) {
   F acc[N];
   for (int n = 0; n < N; ++n) acc[n] = f_zero();
   for (size_t b = 0; b < n_blocks; ++b) {
-    Block::template multiply<N>(panel + b * Block::kPanelBlockBytes, b, columns, acc);
+    Block::template multiply<N>(panel + b * Block::kPanelBlockBytes, b, activations, acc);
   }
   for (int n = 0; n < N; ++n) f_store(out[n], acc[n]);
 }
@@ -30,18 +30,18 @@ void multiply_panel(const uint8_t* panel, size_t n_blocks, const Column* columns
 template <class Block>
 constexpr PanelFormat panel_format(std::string_view format) {
   PanelFormat record{.format = format,
-                     .column_kind = Block::kColumnKind,
+                     .activation_format = Block::kActivationFormat,
                      .block_elems = Block::kBlockElems,
                      .panel_block_bytes = Block::kPanelBlockBytes,
                      .pack = Block::pack,
                      .kernels = {}};
   record.kernels[0] = multiply_panel<Block, 1>;
-  if constexpr (kTileColumns >= 2) record.kernels[1] = multiply_panel<Block, 2>;
-  if constexpr (kTileColumns >= 4) {
+  if constexpr (kTileTokens >= 2) record.kernels[1] = multiply_panel<Block, 2>;
+  if constexpr (kTileTokens >= 4) {
     record.kernels[2] = multiply_panel<Block, 3>;
     record.kernels[3] = multiply_panel<Block, 4>;
   }
-  if constexpr (kTileColumns >= 8) {
+  if constexpr (kTileTokens >= 8) {
     record.kernels[4] = multiply_panel<Block, 5>;
     record.kernels[5] = multiply_panel<Block, 6>;
     record.kernels[6] = multiply_panel<Block, 7>;

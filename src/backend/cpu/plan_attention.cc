@@ -1,6 +1,6 @@
-// The plan's attention over pages. The positions a row sees are cut into segments at fixed places; what each segment
-// gives is merged in order. So a step of a few tokens at great depth is spread over the threads by segments, a prompt
-// by tokens and heads, and both compute the same bits.
+// Paged attention. The positions of a row are cut into KV chunks at fixed boundaries, and the partial results are
+// merged in order. Small steps with long contexts are parallel over chunks (split-KV), prefill over tokens and heads;
+// both compute the same bits.
 #include <algorithm>
 #include <limits>
 
@@ -9,9 +9,9 @@
 namespace zinc::cpu {
 namespace {
 
-constexpr int kSegmentPages = 16;   // 512 positions: enough pieces for a few threads at a depth of some thousand
-constexpr int kPagesAhead = 4;      // of the next segment, which the same thread computes as a rule
-constexpr size_t kSplitTokens = 4;  // steps of so few tokens are spread by segments too
+constexpr int kChunkPages = 16;          // 512 positions: enough chunks for a few threads at some thousand positions
+constexpr int kPrefetchPages = 4;        // prefetched of the next chunk, which usually runs on the same thread
+constexpr size_t kMaxSplitKvTokens = 4;  // steps of up to this many tokens use split-KV
 
 }  // namespace
 
@@ -21,7 +21,7 @@ PageId CpuPlan::page_at(int group, size_t seq, int32_t position) const {
   return table.entries[seq * static_cast<size_t>(table.stride) + static_cast<size_t>(position / kPageTokens)];
 }
 
-void CpuPlan::write_keys_and_values(const Node& n, int layer) {
+void CpuPlan::write_kv(const Node& n, int layer) {
   const AttentionCache& kv = cache_.layer(layer).attention;
   const KvLayout& layout = cache_.layout();
   const size_t k_dim = static_cast<size_t>(kv.k_dim), v_dim = static_cast<size_t>(kv.v_dim);
@@ -39,50 +39,50 @@ void CpuPlan::write_keys_and_values(const Node& n, int layer) {
   });
 }
 
-// Room for each thread, and for what each segment gives each row in steps that are spread by segments.
+// Allocates the scratch of each thread, and the partial results of all rows and chunks for split-KV steps.
 Status CpuPlan::reserve_attention() {
-  size_t most_rows = 0, most_dims = 0, most_page_floats = 0;
+  size_t max_rows = 0, max_dims = 0, max_page_floats = 0;
   for (const Node& n : graph_.nodes()) {
     if (n.op != Op::attention) continue;
     const AttentionParams& params = n.as<AttentionParams>();
     const int64_t in_cache = cache_.n_pages(cache_.group_of(params.cache_layer));
     const int64_t pages = params.window > 0 ? std::min(params.window / kPageTokens + 2, in_cache) : in_cache;
-    const size_t n_segments = static_cast<size_t>(pages / kSegmentPages + 2);
-    const size_t n_rows = kSplitTokens * static_cast<size_t>(graph_.info(n.in[0]).shape[0]) * n_segments;
-    most_rows = std::max(most_rows, n_rows);
+    const size_t n_chunks = static_cast<size_t>(pages / kChunkPages + 2);
+    const size_t n_rows = kMaxSplitKvTokens * static_cast<size_t>(graph_.info(n.in[0]).shape[0]) * n_chunks;
+    max_rows = std::max(max_rows, n_rows);
     const AttentionCache& kv = cache_.layer(params.cache_layer).attention;
-    most_dims = std::max(most_dims, padded_to_16(kv.v_dim));
-    most_page_floats = std::max(most_page_floats, attention_scratch_floats(kv.k_dim, kv.v_dim));
+    max_dims = std::max(max_dims, padded_to_16(kv.v_dim));
+    max_page_floats = std::max(max_page_floats, attention_scratch_floats(kv.k_dim, kv.v_dim));
   }
-  const size_t sum_bytes = most_dims * kMaxAttentionRows * sizeof(float);
+  const size_t sum_bytes = max_dims * kMaxAttentionRows * sizeof(float);
   for (ThreadScratch& scratch : scratch_) {
-    if (Status s = take(scratch.page, most_page_floats * sizeof(float), "attention"); !s.ok()) return s;
-    if (Status s = take(scratch.whole, sum_bytes, "attention"); !s.ok()) return s;
-    if (Status s = take(scratch.part, sum_bytes, "attention"); !s.ok()) return s;
+    if (Status s = allocate(scratch.page, max_page_floats * sizeof(float), "attention"); !s.ok()) return s;
+    if (Status s = allocate(scratch.total, sum_bytes, "attention"); !s.ok()) return s;
+    if (Status s = allocate(scratch.partial, sum_bytes, "attention"); !s.ok()) return s;
   }
-  if (Status s = take(segment_sums_, most_rows * most_dims * sizeof(float), "attention"); !s.ok()) return s;
-  segment_rows_.resize(most_rows);
+  if (Status s = allocate(chunk_sums_, max_rows * max_dims * sizeof(float), "attention"); !s.ok()) return s;
+  chunk_states_.resize(max_rows);
   return ok_status();
 }
 
-CpuPlan::Heads CpuPlan::heads_of(const Node& n) const {
+CpuPlan::AttentionHeads CpuPlan::heads_of(const Node& n) const {
   const AttentionParams& params = n.as<AttentionParams>();
-  Heads heads{.params = params, .kv = cache_.layer(params.cache_layer).attention};
-  heads.n = static_cast<size_t>(graph_.info(n.in[0]).shape[0]);
-  heads.per_kv = heads.n / static_cast<size_t>(heads.kv.kv_heads);
-  heads.per_task = std::min<size_t>(heads.per_kv, kMaxAttentionRows);
-  heads.n_splits = (heads.per_kv + heads.per_task - 1) / heads.per_task;
+  AttentionHeads heads{.params = params, .kv = cache_.layer(params.cache_layer).attention};
+  heads.n_heads = static_cast<size_t>(graph_.info(n.in[0]).shape[0]);
+  heads.heads_per_kv_head = heads.n_heads / static_cast<size_t>(heads.kv.kv_heads);
+  heads.heads_per_task = std::min<size_t>(heads.heads_per_kv_head, kMaxAttentionRows);
+  heads.tasks_per_kv_head = (heads.heads_per_kv_head + heads.heads_per_task - 1) / heads.heads_per_task;
   return heads;
 }
 
-// Tasks are (tile of tokens, kv head), the largest first: prompts come behind answers, and their last tokens look back
-// farthest. They are dealt to the threads in turn, so that each begins with large ones and ends with small ones, which
-// others can take.
+// Tasks are (tile of tokens, KV head), largest first: prefill comes after decode in a step, and the last tokens attend
+// to most positions. Tasks are assigned round-robin, so that each thread starts with large ones and ends with small
+// ones, which other threads can steal.
 void CpuPlan::run_attention(size_t i) {
   const Node& n = node(i);
-  const Heads heads = heads_of(n);
-  if (n.in[1]) write_keys_and_values(n, heads.params.cache_layer);
-  const int tile_tokens = static_cast<int>(std::max<size_t>(1, kMaxAttentionRows / heads.per_task));
+  const AttentionHeads heads = heads_of(n);
+  if (n.in[1]) write_kv(n, heads.params.cache_layer);
+  const int tile_tokens = static_cast<int>(std::max<size_t>(1, kMaxAttentionRows / heads.heads_per_task));
   tiles_.clear();
   for (size_t s = 0; s < in_.slots.size(); ++s) {
     for (int t = in_.seq_begin[s]; t < in_.seq_begin[s + 1]; t += tile_tokens) {
@@ -90,71 +90,72 @@ void CpuPlan::run_attention(size_t i) {
     }
   }
   std::ranges::reverse(tiles_);
-  const size_t n_tasks = static_cast<size_t>(heads.kv.kv_heads) * heads.n_splits * tiles_.size();
-  const bool by_segments = tokens_.size() <= kSplitTokens;
-  size_t most_segments = 1;
-  for (const AttentionTile& tile : tiles_) most_segments = std::max(most_segments, segments_of(heads, tile).size());
-  const size_t n_pieces = by_segments ? most_segments : 1, n_items = n_tasks * n_pieces;
-  const size_t n_threads = static_cast<size_t>(threads_.n_threads()), n_each = (n_items + n_threads - 1) / n_threads;
-  threads_.parallel_for(n_each * n_threads, [&](size_t begin, size_t end) {
-    for (size_t place = begin; place < end; ++place) {
-      const size_t item = place % n_each * n_threads + place / n_each;
+  const size_t n_tasks = static_cast<size_t>(heads.kv.kv_heads) * heads.tasks_per_kv_head * tiles_.size();
+  const bool is_split_kv = tokens_.size() <= kMaxSplitKvTokens;
+  size_t max_chunks = 1;
+  for (const AttentionTile& tile : tiles_) max_chunks = std::max(max_chunks, kv_chunks_of(heads, tile).size());
+  const size_t chunks_per_task = is_split_kv ? max_chunks : 1, n_items = n_tasks * chunks_per_task;
+  const size_t n_threads = static_cast<size_t>(threads_.n_threads()),
+               items_per_thread = (n_items + n_threads - 1) / n_threads;
+  threads_.parallel_for(items_per_thread * n_threads, [&](size_t begin, size_t end) {
+    for (size_t flat = begin; flat < end; ++flat) {
+      const size_t item = flat % items_per_thread * n_threads + flat / items_per_thread;
       if (item >= n_items) continue;
-      const QueryRows rows = rows_of(i, heads, item / n_pieces);
-      const Segments segments = segments_of(heads, rows.tile);
-      if (!by_segments) {
-        attend_all(heads, rows, segments);
-      } else if (const size_t segment = item % n_pieces; segment < segments.size()) {
-        attend_segment(heads, rows, segments, segment);
+      const QueryRows rows = rows_of(i, heads, item / chunks_per_task);
+      const KvChunks kv_chunks = kv_chunks_of(heads, rows.tile);
+      if (!is_split_kv) {
+        attend_all(heads, rows, kv_chunks);
+      } else if (const size_t chunk = item % chunks_per_task; chunk < kv_chunks.size()) {
+        attend_chunk(heads, rows, kv_chunks, chunk);
       }
     }
   });
-  if (by_segments) merge_segments(i, heads, n_tasks);
+  if (is_split_kv) merge_chunks(i, heads, n_tasks);
 }
 
-CpuPlan::Segments CpuPlan::segments_of(const Heads& heads, const AttentionTile& tile) const {
+CpuPlan::KvChunks CpuPlan::kv_chunks_of(const AttentionHeads& heads, const AttentionTile& tile) const {
   const auto position = [&](int token) { return int64_t{in_.positions[static_cast<size_t>(token)]}; };
   const int64_t window = heads.params.window;
   const int64_t oldest = window > 0 ? std::max<int64_t>(0, position(tile.first_token) - window + 1) : 0;
-  const int64_t newest = position(tile.first_token + tile.n_tokens - 1), span = kSegmentPages * kPageTokens;
-  return {.begin = static_cast<int>(oldest / span),
-          .end = static_cast<int>(newest / span) + 1,
+  const int64_t newest = position(tile.first_token + tile.n_tokens - 1), chunk_tokens = kChunkPages * kPageTokens;
+  return {.begin = static_cast<int>(oldest / chunk_tokens),
+          .end = static_cast<int>(newest / chunk_tokens) + 1,
           .first_page = static_cast<int>(oldest / kPageTokens),
           .end_page = static_cast<int>(newest / kPageTokens) + 1};
 }
 
-CpuPlan::QueryRows CpuPlan::rows_of(size_t i, const Heads& heads, size_t task) const {
+CpuPlan::QueryRows CpuPlan::rows_of(size_t i, const AttentionHeads& heads, size_t task) const {
   QueryRows rows;
-  const size_t n_per_tile = static_cast<size_t>(heads.kv.kv_heads) * heads.n_splits;
+  const size_t n_per_tile = static_cast<size_t>(heads.kv.kv_heads) * heads.tasks_per_kv_head;
   rows.tile = tiles_[task / n_per_tile];
-  rows.kv_head = task % n_per_tile / heads.n_splits;
-  const size_t split = task % heads.n_splits;
-  const size_t first = rows.kv_head * heads.per_kv + split * heads.per_task;
-  const size_t end = std::min(first + heads.per_task, (rows.kv_head + 1) * heads.per_kv);
+  rows.kv_head = task % n_per_tile / heads.tasks_per_kv_head;
+  const size_t task_in_kv_head = task % heads.tasks_per_kv_head;
+  const size_t first = rows.kv_head * heads.heads_per_kv_head + task_in_kv_head * heads.heads_per_task;
+  const size_t end = std::min(first + heads.heads_per_task, (rows.kv_head + 1) * heads.heads_per_kv_head);
   const size_t k_dim = static_cast<size_t>(heads.kv.k_dim), v_dim = static_cast<size_t>(heads.kv.v_dim);
   const std::vector<float>* sinks = bound_[i].vectors[3];
   for (int token = rows.tile.first_token; token < rows.tile.first_token + rows.tile.n_tokens; ++token) {
-    for (size_t head = first; head < end; ++head, ++rows.n) {
-      const size_t row = static_cast<size_t>(token) * heads.n + head;
-      rows.index[rows.n] = row;
-      rows.q[rows.n] = data(node(i).in[0]) + row * k_dim;
-      rows.out[rows.n] = data(node(i).out[0]) + row * v_dim;
-      rows.positions[rows.n] = in_.positions[static_cast<size_t>(token)];
-      rows.sinks[rows.n] = sinks ? sinks->data() + head : nullptr;
+    for (size_t head = first; head < end; ++head, ++rows.n_rows) {
+      const size_t row_idx = static_cast<size_t>(token) * heads.n_heads + head;
+      rows.index[rows.n_rows] = row_idx;
+      rows.q[rows.n_rows] = data(node(i).in[0]) + row_idx * k_dim;
+      rows.out[rows.n_rows] = data(node(i).out[0]) + row_idx * v_dim;
+      rows.positions[rows.n_rows] = in_.positions[static_cast<size_t>(token)];
+      rows.sinks[rows.n_rows] = sinks ? sinks->data() + head : nullptr;
     }
   }
   return rows;
 }
 
-// One segment of some rows: sums and softmaxes into acc and softmax.
-void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& segments, int segment,
-                     float* const* acc, AttentionRow* softmax) const {
-  const int first = std::max(segments.first_page, segment * kSegmentPages);
-  const int end = std::min(segments.end_page, (segment + 1) * kSegmentPages);
-  const int listed_end = std::min(segments.end_page, end + kPagesAhead);
-  const std::byte* pages[kSegmentPages + kPagesAhead];
+// Attention of some rows over one chunk; the partial results go to acc and softmax.
+void CpuPlan::attend(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks, int chunk,
+                     float* const* acc, SoftmaxState* softmax) const {
+  const int first = std::max(kv_chunks.first_page, chunk * kChunkPages);
+  const int end = std::min(kv_chunks.end_page, (chunk + 1) * kChunkPages);
+  const int prefetch_end = std::min(kv_chunks.end_page, end + kPrefetchPages);
+  const std::byte* pages[kChunkPages + kPrefetchPages];
   const int layer = heads.params.cache_layer;
-  for (int p = first; p < listed_end; ++p) {
+  for (int p = first; p < prefetch_end; ++p) {
     const PageId page = page_at(cache_.group_of(layer), static_cast<size_t>(rows.tile.seq), p * kPageTokens);
     pages[p - first] = page == kNoPage ? nullptr : cache_.keys(layer, page, static_cast<int>(rows.kv_head));
   }
@@ -162,7 +163,7 @@ void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& 
                           .acc = acc,
                           .rows = softmax,
                           .positions = rows.positions,
-                          .n_rows = rows.n,
+                          .n_rows = rows.n_rows,
                           .k_dim = heads.kv.k_dim,
                           .v_dim = heads.kv.v_dim,
                           .scale = heads.params.scale,
@@ -171,54 +172,59 @@ void CpuPlan::attend(const Heads& heads, const QueryRows& rows, const Segments& 
                           .pages = pages,
                           .first_page = first,
                           .end_page = end,
-                          .listed_end = listed_end,
-                          .scratch = own_scratch().page.as<float>()});
+                          .prefetch_end = prefetch_end,
+                          .scratch = thread_scratch().page.as<float>()});
 }
 
-void CpuPlan::attend_all(const Heads& heads, const QueryRows& rows, const Segments& segments) const {
-  const ThreadScratch& scratch = own_scratch();
+void CpuPlan::attend_all(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks) const {
+  const ThreadScratch& scratch = thread_scratch();
   const size_t v_dim = padded_to_16(heads.kv.v_dim);
-  float *whole[kMaxAttentionRows], *part[kMaxAttentionRows];
-  AttentionRow whole_row[kMaxAttentionRows], part_row[kMaxAttentionRows];
-  for (size_t r = 0; r < static_cast<size_t>(rows.n); ++r) {
-    whole[r] = scratch.whole.as<float>() + r * v_dim;
-    part[r] = scratch.part.as<float>() + r * v_dim;
-    whole_row[r] = kSawNothing;
-    std::fill_n(whole[r], v_dim, 0.0f);
+  float *total[kMaxAttentionRows], *partial[kMaxAttentionRows];
+  SoftmaxState total_softmax[kMaxAttentionRows], partial_softmax[kMaxAttentionRows];
+  for (size_t r = 0; r < static_cast<size_t>(rows.n_rows); ++r) {
+    total[r] = scratch.total.as<float>() + r * v_dim;
+    partial[r] = scratch.partial.as<float>() + r * v_dim;
+    total_softmax[r] = kEmptySoftmax;
+    std::fill_n(total[r], v_dim, 0.0f);
   }
-  for (int segment = segments.begin; segment < segments.end; ++segment) {
-    attend(heads, rows, segments, segment, part, part_row);
-    for (int r = 0; r < rows.n; ++r) kernels_.merge_attention(part_row[r], part[r], v_dim, whole_row[r], whole[r]);
+  for (int chunk = kv_chunks.begin; chunk < kv_chunks.end; ++chunk) {
+    attend(heads, rows, kv_chunks, chunk, partial, partial_softmax);
+    for (int r = 0; r < rows.n_rows; ++r)
+      kernels_.merge_value(partial_softmax[r], partial[r], v_dim, total_softmax[r], total[r]);
   }
-  for (int r = 0; r < rows.n; ++r) {
-    kernels_.finish_attention(whole_row[r], whole[r], rows.sinks[r], static_cast<size_t>(heads.kv.v_dim), rows.out[r]);
+  for (int r = 0; r < rows.n_rows; ++r) {
+    kernels_.finish_attention(total_softmax[r], total[r], rows.sinks[r], static_cast<size_t>(heads.kv.v_dim),
+                              rows.out[r]);
   }
 }
 
-void CpuPlan::attend_segment(const Heads& heads, const QueryRows& rows, const Segments& segments, size_t segment) {
-  const size_t v_dim = padded_to_16(heads.kv.v_dim), n_segments = segment_rows_.size() / (kSplitTokens * heads.n);
+void CpuPlan::attend_chunk(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks,
+                           size_t chunk) {
+  const size_t v_dim = padded_to_16(heads.kv.v_dim),
+               n_chunks = chunk_states_.size() / (kMaxSplitKvTokens * heads.n_heads);
   float* acc[kMaxAttentionRows];
-  AttentionRow softmax[kMaxAttentionRows];
-  for (int r = 0; r < rows.n; ++r) {
-    acc[r] = segment_sums_.as<float>() + (rows.index[r] * n_segments + segment) * v_dim;
+  SoftmaxState softmax[kMaxAttentionRows];
+  for (int r = 0; r < rows.n_rows; ++r) {
+    acc[r] = chunk_sums_.as<float>() + (rows.index[r] * n_chunks + chunk) * v_dim;
   }
-  attend(heads, rows, segments, segments.begin + static_cast<int>(segment), acc, softmax);
-  for (int r = 0; r < rows.n; ++r) segment_rows_[rows.index[r] * n_segments + segment] = softmax[r];
+  attend(heads, rows, kv_chunks, kv_chunks.begin + static_cast<int>(chunk), acc, softmax);
+  for (int r = 0; r < rows.n_rows; ++r) chunk_states_[rows.index[r] * n_chunks + chunk] = softmax[r];
 }
 
-void CpuPlan::merge_segments(size_t i, const Heads& heads, size_t n_tasks) {
-  const size_t v_dim = padded_to_16(heads.kv.v_dim), n_segments = segment_rows_.size() / (kSplitTokens * heads.n);
-  float* whole = own_scratch().whole.as<float>();
+void CpuPlan::merge_chunks(size_t i, const AttentionHeads& heads, size_t n_tasks) {
+  const size_t v_dim = padded_to_16(heads.kv.v_dim),
+               n_chunks = chunk_states_.size() / (kMaxSplitKvTokens * heads.n_heads);
+  float* total = thread_scratch().total.as<float>();
   for (size_t task = 0; task < n_tasks; ++task) {
     const QueryRows rows = rows_of(i, heads, task);
-    const size_t n_seen = segments_of(heads, rows.tile).size();
-    for (int r = 0; r < rows.n; ++r) {
-      AttentionRow softmax = kSawNothing;
-      std::fill_n(whole, v_dim, 0.0f);
-      for (size_t s = rows.index[r] * n_segments; s < rows.index[r] * n_segments + n_seen; ++s) {
-        kernels_.merge_attention(segment_rows_[s], segment_sums_.as<float>() + s * v_dim, v_dim, softmax, whole);
+    const size_t n_attended_chunks = kv_chunks_of(heads, rows.tile).size();
+    for (int r = 0; r < rows.n_rows; ++r) {
+      SoftmaxState softmax = kEmptySoftmax;
+      std::fill_n(total, v_dim, 0.0f);
+      for (size_t s = rows.index[r] * n_chunks; s < rows.index[r] * n_chunks + n_attended_chunks; ++s) {
+        kernels_.merge_value(chunk_states_[s], chunk_sums_.as<float>() + s * v_dim, v_dim, softmax, total);
       }
-      kernels_.finish_attention(softmax, whole, rows.sinks[r], static_cast<size_t>(heads.kv.v_dim), rows.out[r]);
+      kernels_.finish_attention(softmax, total, rows.sinks[r], static_cast<size_t>(heads.kv.v_dim), rows.out[r]);
     }
   }
 }

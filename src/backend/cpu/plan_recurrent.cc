@@ -1,4 +1,4 @@
-// The plan's ops over recurrent states: convolution and delta rule.
+// Ops with recurrent states: short convolution and gated delta rule.
 #include <algorithm>
 
 #include "backend/cpu/plan_rows.h"
@@ -17,7 +17,7 @@ void CpuPlan::run_short_conv(size_t i) {
     if (fresh) std::fill_n(state, n_old * n_channels, 0.0f);
     for_each_row(end - begin, [&](size_t t) {
       const float* rows[kMaxTaps];
-      for (size_t j = 0; j < n_taps; ++j) {  // inputs t - (taps-1) + j of this run; earlier ones come from the state
+      for (size_t j = 0; j < n_taps; ++j) {  // inputs t - (taps-1) + j of this chunk; earlier ones come from the state
         rows[j] = t + j >= n_old ? x + (begin + t + j - n_old) * n_channels : state + (t + j) * n_channels;
       }
       kernels_.short_conv(rows, weight.data(), static_cast<int>(n_taps), n_channels,

@@ -1,4 +1,4 @@
-// The plan's ops on single rows.
+// Ops on single rows.
 #include <algorithm>
 
 #include "backend/cpu/plan_rows.h"
@@ -48,12 +48,12 @@ void CpuPlan::run_gated_act(size_t i) {
   const Node& n = node(i);
   const Act act = n.as<GatedActParams>().act;
   const size_t w = width(n.out[0]);
-  const bool one_gate = width(n.in[0]) == 1 && w > 1;
+  const bool scalar_gate = width(n.in[0]) == 1 && w > 1;
   for_each_row(n_rows(n.out[0]), [&](size_t t) {
     const float* up = data(n.in[1]) + t * w;
     float* out = data(n.out[0]) + t * w;
-    if (!one_gate) return kernels_.gated_act(act, data(n.in[0]) + t * w, up, w, out);
-    for (size_t j = 0; j < w; j += 16) {  // the row's one gate, spread over a vector
+    if (!scalar_gate) return kernels_.gated_act(act, data(n.in[0]) + t * w, up, w, out);
+    for (size_t j = 0; j < w; j += 16) {  // the row's one gate, broadcast to a vector
       float gates[16];
       std::fill_n(gates, 16, data(n.in[0])[t]);
       kernels_.gated_act(act, gates, up + j, std::min<size_t>(16, w - j), out + j);
@@ -97,7 +97,7 @@ void CpuPlan::run_softcap(size_t i) {
                [&](size_t t) { kernels_.softcap(data(n.in[0]) + t * w, cap, w, data(n.out[0]) + t * w); });
 }
 
-void CpuPlan::run_view(size_t) {}  // the memory plan puts it where its input is
+void CpuPlan::run_view(size_t) {}  // shares the memory of its input
 
 void CpuPlan::run_slice(size_t i) {
   const Node& n = node(i);
@@ -133,9 +133,8 @@ void CpuPlan::run_rows(size_t i) {
 void CpuPlan::run_sample(size_t i) {
   const Node& n = node(i);
   const size_t w = width(n.in[0]);
-  for_each_row(in_.output_rows.size(), [&](size_t r) {
-    ids(n.out[0])[r] = static_cast<int32_t>(kernels_.find_largest(data(n.in[0]) + r * w, w));
-  });
+  for_each_row(in_.output_rows.size(),
+               [&](size_t r) { ids(n.out[0])[r] = static_cast<int32_t>(kernels_.argmax(data(n.in[0]) + r * w, w)); });
 }
 
 }  // namespace zinc::cpu

@@ -1,4 +1,4 @@
-// Sharing rows among the plan's threads; included by the plan's own files only.
+// Parallel loops over rows and sequences; included only by the plan's own files.
 #pragma once
 
 #include "backend/cpu/cpu_plan.h"

@@ -23,9 +23,9 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
   for (size_t b = 0; b < n_blocks; ++b) {
     for (size_t r = 0; r < kPanelRows; ++r) {
       const size_t row = panel * kPanelRows + r;
-      const size_t all = stack * static_cast<size_t>(matrix.n_out) + row;
-      const bool inside = row < static_cast<size_t>(matrix.n_out);
-      rows[r] = inside ? matrix.view.bytes.data() + all * row_size + b * format.block_bytes : zeros;
+      const size_t stacked_row = stack * static_cast<size_t>(matrix.n_out) + row;
+      const bool is_inside = row < static_cast<size_t>(matrix.n_out);
+      rows[r] = is_inside ? matrix.view.bytes.data() + stacked_row * row_size + b * format.block_bytes : zeros;
     }
     matrix.format->pack(rows.data(), out + b * matrix.format->panel_block_bytes);
   }
@@ -34,9 +34,9 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
 }  // namespace
 
 Result<std::unique_ptr<CpuWeights>> CpuWeights::pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                     ThreadPool& threads, const DoneWith& done_with) {
+                                                     ThreadPool& threads, const ReleaseFilePages& release_file_pages) {
   auto weights = std::make_unique<CpuWeights>();
-  weights->done_with_ = done_with;
+  weights->release_file_pages_ = release_file_pages;
   for (const Graph* graph : graphs) weights->add(*graph, kernels);
   if (Status packed = weights->pack_matrices(threads); !packed.ok()) return packed.error();
   return weights;
@@ -52,7 +52,7 @@ void CpuWeights::add(const Graph& graph, const Kernels& kernels) {
         add_matrix(info, kernels);
       } else if (node.op != Op::embed && !vectors_.contains(info.name)) {
         std::vector<float> floats(static_cast<size_t>(info.shape.elems()));
-        info.weight.format->decode(info.weight.bytes, floats);
+        info.weight.format->dequantize(info.weight.bytes, floats);
         vectors_.emplace(info.name, std::move(floats));
       }
     }
@@ -76,11 +76,11 @@ void CpuWeights::add_matrix(const ValueInfo& info, const Kernels& kernels) {
   matrices_.emplace(info.name, matrix);
 }
 
-// One allocation for all of them: small matrices share huge pages, so what streams past needs few address translations.
+// One allocation for all matrices: small ones share huge pages, so streaming them causes few TLB misses.
 Status CpuWeights::pack_matrices(ThreadPool& threads) {
   panels_ = AlignedBuffer::allocate(n_panel_bytes_);
   if (panels_.size() < n_panel_bytes_) {
-    return fail(ErrorCode::out_of_memory, "the weights need {} bytes of memory, which were refused", n_panel_bytes_);
+    return fail(ErrorCode::out_of_memory, "out of memory: cannot allocate {} bytes for the weights", n_panel_bytes_);
   }
   std::vector<Matrix*> in_file_order;
   for (auto& [name, matrix] : matrices_) {
@@ -95,19 +95,19 @@ Status CpuWeights::pack_matrices(ThreadPool& threads) {
       for (size_t p = begin; p < end; ++p)
         pack_panel(matrix, p / matrix.n_panels(), p % matrix.n_panels(), zeros.data());
     });
-    done_with_(matrix.view.bytes);
+    release_file_pages_(matrix.view.bytes);
   }
   return ok_status();
 }
 
 void CpuWeights::note_rows_read(const ValueInfo& table, size_t n_rows) const {
-  constexpr size_t kRowsKept = 64;
-  const Matrix* product = matrix(table.name);
-  if (product && !product->format) return;  // read in place as a whole
+  constexpr size_t kRowsPerRelease = 64;
+  const Matrix* weights = matrix(table.name);
+  if (weights && !weights->format) return;  // a matmul reads it in place
   n_rows_read_ += n_rows;
-  if (n_rows_read_ < kRowsKept) return;
+  if (n_rows_read_ < kRowsPerRelease) return;
   n_rows_read_ = 0;
-  done_with_(table.weight.bytes);
+  release_file_pages_(table.weight.bytes);
 }
 
 const Matrix* CpuWeights::matrix(std::string_view name) const {

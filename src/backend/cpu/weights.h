@@ -1,5 +1,6 @@
-// Weights on the CPU: matrices packed into panels (backend/cpu/panel.h) where a panel format exists, left in the mapped
-// file and decoded row by row where none does; small vectors as floats. Found by tensor name, shared by all graphs.
+// Weights on the CPU. Matrices are packed into panels (backend/cpu/panel.h) if their format has them; otherwise they
+// stay in the mapped file and are dequantized row by row. Vectors are f32. Looked up by tensor name, shared by all
+// graphs.
 #pragma once
 
 #include <map>
@@ -13,34 +14,34 @@
 
 namespace zinc::cpu {
 
-const PanelFormat* find_panel_format(const Kernels& kernels, std::string_view name);  // nullptr: it has none
+const PanelFormat* find_panel_format(const Kernels& kernels, std::string_view name);  // nullptr: no panel format
 
 // A stack of matrices of equal shape (experts), or one.
 struct Matrix {
   TensorView view;
   int64_t n_stack = 1, n_out = 0, n_in = 0;
   const PanelFormat* format = nullptr;  // nullptr: not packed
-  size_t panels_begin = 0;              // in the one allocation of all matrices
+  size_t panels_begin = 0;              // offset in the shared allocation
   uint8_t* panels = nullptr;
   size_t panel_bytes = 0;
 
   size_t n_panels() const { return static_cast<size_t>((n_out + kPanelRows - 1) / kPanelRows); }  // of one matrix
-  ColumnKind column_kind() const { return format ? format->column_kind : ColumnKind::f32; }
+  ActivationFormat activation_format() const { return format ? format->activation_format : ActivationFormat::f32; }
   const uint8_t* panel(size_t matrix, size_t p) const { return panels + (matrix * n_panels() + p) * panel_bytes; }
 };
 
 class CpuWeights final : public DeviceWeights {
  public:
   static Result<std::unique_ptr<CpuWeights>> pack(std::span<const Graph* const> graphs, const Kernels& kernels,
-                                                  ThreadPool& threads, const DoneWith& done_with);
+                                                  ThreadPool& threads, const ReleaseFilePages& release_file_pages);
   size_t device_bytes() const override { return panels_.size(); }
 
-  // Rows of a table that stays in the mapped file were read: every so many, its pages are given back. What is mapped
-  // around each row would be the whole table before long.
+  // Called after rows of an embedding table in the mapped file were read. Every 64 rows its file pages are released;
+  // otherwise read-ahead around each row would soon load the whole table.
   void note_rows_read(const ValueInfo& table, size_t n_rows) const;
 
-  const Matrix* matrix(std::string_view name) const;              // nullptr: not one
-  const std::vector<float>* vector(std::string_view name) const;  // nullptr: not one
+  const Matrix* matrix(std::string_view name) const;              // nullptr: not found
+  const std::vector<float>* vector(std::string_view name) const;  // nullptr: not found
 
  private:
   void add(const Graph& graph, const Kernels& kernels);
@@ -48,9 +49,9 @@ class CpuWeights final : public DeviceWeights {
   Status pack_matrices(ThreadPool& threads);
   std::map<std::string, Matrix, std::less<>> matrices_;
   std::map<std::string, std::vector<float>, std::less<>> vectors_;
-  DoneWith done_with_;
+  ReleaseFilePages release_file_pages_;
   mutable size_t n_rows_read_ = 0;
-  AlignedBuffer panels_;  // of all matrices, in the order in which the graphs use them
+  AlignedBuffer panels_;  // of all matrices, in the order of use in the graphs
   size_t n_panel_bytes_ = 0;
 };
 

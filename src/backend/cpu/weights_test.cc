@@ -9,8 +9,8 @@
 namespace zinc::cpu {
 namespace {
 
-// How often the bytes of the case's matrix are given back after rows of it were read, 32 rows at a time.
-int n_given_back(std::string_view case_name, int n_reads) {
+// How often the file pages of the case's matrix are released after n_reads reads of 32 rows.
+int n_releases(std::string_view case_name, int n_reads) {
   const std::vector<conformance::CaseSource> sources = conformance::linear_cases();
   const auto source = std::ranges::find(sources, case_name, &conformance::CaseSource::name);
   const conformance::Case c = source->make(source->name);
@@ -19,20 +19,22 @@ int n_given_back(std::string_view case_name, int n_reads) {
   const Graph* const graph = &c.graph;
   ThreadPool threads(1);
   int n = 0;
-  const DoneWith count = [&](std::span<const std::byte> bytes) { n += bytes.data() == table.weight.bytes.data(); };
-  const auto weights = std::move(CpuWeights::pack({&graph, 1}, *usable_kernels().front(), threads, count).value());
+  const ReleaseFilePages count = [&](std::span<const std::byte> bytes) {
+    n += bytes.data() == table.weight.bytes.data();
+  };
+  const auto weights = std::move(CpuWeights::pack({&graph, 1}, *supported_kernels().front(), threads, count).value());
   const int n_packing = n;
   for (int i = 0; i < n_reads; ++i) weights->note_rows_read(table, 32);
   return n - n_packing;
 }
 
-TEST(CpuWeights, pages_of_a_table_are_given_back_after_every_64_rows) {
-  EXPECT_EQ(n_given_back("linear q8_0 32x1 T1 heads1", 1), 0);
-  EXPECT_EQ(n_given_back("linear q8_0 32x1 T1 heads1", 5), 2);
+TEST(CpuWeights, file_pages_of_a_table_are_released_every_64_rows) {
+  EXPECT_EQ(n_releases("linear q8_0 32x1 T1 heads1", 1), 0);
+  EXPECT_EQ(n_releases("linear q8_0 32x1 T1 heads1", 5), 2);
 }
 
-TEST(CpuWeights, a_table_that_products_read_in_place_is_kept) {
-  EXPECT_EQ(n_given_back("linear iq2_xxs 256x1 T1 heads1", 5), 0);
+TEST(CpuWeights, a_table_that_matmuls_read_in_place_is_not_released) {
+  EXPECT_EQ(n_releases("linear iq2_xxs 256x1 T1 heads1", 5), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Weights that are numbers: a vector of 16 rows per element of the row, multiplied in f32.
+// Float weights: one vector of 16 rows per element along K, multiplied in f32.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@ namespace zinc::cpu::ZINC_ISA {
 template <class Kind>
 struct FloatBlock {
   using Stored = typename Kind::Stored;
-  static constexpr ColumnKind kColumnKind = ColumnKind::f32;
+  static constexpr ActivationFormat kActivationFormat = ActivationFormat::f32;
   static constexpr uint16_t kBlockElems = 1, kPanelBlockBytes = kPanelRows * sizeof(Stored);
 
   static void pack(const std::byte* const* row_blocks, uint8_t* out) {
@@ -19,9 +19,9 @@ struct FloatBlock {
   }
 
   template <int N>
-  static void multiply(const uint8_t* w, size_t k, const Column* c, F (&acc)[N]) {
+  static void multiply(const uint8_t* w, size_t k, const TokenActivation* x, F (&acc)[N]) {
     const F row = Kind::load(reinterpret_cast<const Stored*>(w));
-    for (int n = 0; n < N; ++n) acc[n] = f_fma(row, f_set(c[n].f32[k]), acc[n]);
+    for (int n = 0; n < N; ++n) acc[n] = f_fma(row, f_set(x[n].f32[k]), acc[n]);
   }
 };
 

@@ -5,12 +5,12 @@ namespace zinc::cpu::ZINC_ISA {
 namespace {
 
 struct Kind : PlainCodes {
-  static constexpr int kOffset = kByteOffset;
-  struct Source {
+  static constexpr int kBias = kByteBias;
+  struct FileBlock {
     uint16_t d;
     uint8_t q[16];
   };
-  static B value(B code) { return b_lookup(b_table(kIq4PlusOffset), code); }
+  static B value(B code) { return b_lookup(b_table(kIq4Biased), code); }
 };
 
 }  // namespace

@@ -5,8 +5,8 @@ namespace zinc::cpu::ZINC_ISA {
 namespace {
 
 struct Kind : PlainCodes {
-  static constexpr int kOffset = 8;
-  struct Source {
+  static constexpr int kBias = 8;
+  struct FileBlock {
     uint16_t d;
     uint8_t q[16];
   };

@@ -5,7 +5,7 @@ namespace zinc::cpu::ZINC_ISA {
 namespace {
 
 struct Kind : CodesWithMin {
-  struct Source {
+  struct FileBlock {
     uint16_t d, m;
     uint8_t q[16];
   };

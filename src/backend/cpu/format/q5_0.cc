@@ -5,9 +5,9 @@ namespace zinc::cpu::ZINC_ISA {
 namespace {
 
 struct Kind : PlainCodes {
-  static constexpr int kOffset = 16;
+  static constexpr int kBias = 16;
   static constexpr bool kFifthBits = true;
-  struct Source {
+  struct FileBlock {
     uint16_t d;
     uint8_t high[4], q[16];
   };

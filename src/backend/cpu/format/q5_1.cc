@@ -6,7 +6,7 @@ namespace {
 
 struct Kind : CodesWithMin {
   static constexpr bool kFifthBits = true;
-  struct Source {
+  struct FileBlock {
     uint16_t d, m;
     uint8_t high[4], q[16];
   };

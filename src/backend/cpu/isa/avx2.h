@@ -1,4 +1,4 @@
-// The kernels' vocabulary on x86 with AVX2, FMA and F16C: the 16 lanes of isa/avx512.h as two halves, the same
+// The vector abstraction on x86 with AVX2, FMA and F16C: the 16 lanes of isa/avx512.h as two halves, the same
 // operations in the same order.
 #pragma once
 
@@ -19,7 +19,7 @@ struct I {
 };
 using B = I;
 
-inline constexpr int kTileColumns = 2;  // 16 registers hold little more
+inline constexpr int kTileTokens = 2;  // limited by 16 registers
 
 inline F f_zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F f_set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -67,7 +67,7 @@ inline float f_sum(F x) {
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 inline float f_first(F x) { return _mm256_cvtss_f32(x.a); }
-inline float f_largest(F x) {
+inline float f_reduce_max(F x) {
   const __m256 h = _mm256_max_ps(x.a, x.b);
   const __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
   const __m128 d = _mm_max_ps(q, _mm_movehl_ps(q, q));
@@ -114,7 +114,7 @@ inline B b_set(uint8_t x) {
 }
 inline B b_and(B x, B y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
 inline B b_or(B x, B y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
-// Bits cross from byte to byte: mask after it.
+// Bits cross byte boundaries: mask the result.
 template <int n>
 B b_shift_right(B x) {
   return {_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)};
@@ -133,7 +133,7 @@ inline B b_lookup(B table, B index) {  // index 0..15
   return {_mm256_shuffle_epi8(table.a, index.a), _mm256_shuffle_epi8(table.b, index.b)};
 }
 
-// acc[lane] += sum of the four products w[4*lane+j] * x[j]; w 0..127, x signed: two products fit into 16 bits.
+// acc[lane] += dot product of w[4*lane+j] and x[j], j = 0..3; w 0..127, x signed: the sum of two fits into 16 bits.
 inline I dot4(I acc, B w, const int8_t* x) {
   int32_t quad;
   std::memcpy(&quad, x, sizeof quad);
@@ -143,10 +143,10 @@ inline I dot4(I acc, B w, const int8_t* x) {
   };
   return {add(acc.a, w.a), add(acc.b, w.b)};
 }
-// The same for weights raised by 128, up to 255: even and odd bytes are widened to 16 bits, as the byte multiply of
-// this instruction set would saturate.
-inline I raised_start(int32_t x_sum) { return i_set(-128 * x_sum); }
-inline I dot4_raised(I acc, B w, const int8_t* x) {
+// The same for weights biased by 128, up to 255: even and odd bytes are widened to 16 bits, because the byte multiply
+// of this instruction set would saturate.
+inline I biased_start(int32_t x_sum) { return i_set(-128 * x_sum); }
+inline I dot4_biased(I acc, B w, const int8_t* x) {
   int32_t quad;
   std::memcpy(&quad, x, sizeof quad);
   const __m256i all = _mm256_set1_epi32(quad), low = _mm256_set1_epi16(0xFF);

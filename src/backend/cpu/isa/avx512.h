@@ -1,5 +1,5 @@
-// The kernels' vocabulary on x86 with AVX-512 (F, BW, VL, DQ) and VNNI. One logical width everywhere: 16 floats, 16
-// int32, 64 bytes; every instruction set does the same operations in the same order, so results agree bit for bit.
+// The vector abstraction on x86 with AVX-512 (F, BW, VL, DQ) and VNNI. One logical width everywhere: 16 floats, 16
+// int32, 64 bytes; every instruction set does the same operations in the same order, so results are bit-identical.
 #pragma once
 
 #include <immintrin.h>
@@ -15,7 +15,7 @@ using F = __m512;   // 16 floats
 using I = __m512i;  // 16 int32
 using B = __m512i;  // 64 bytes
 
-inline constexpr int kTileColumns = 8;  // columns of a matrix product computed together: what the registers hold
+inline constexpr int kTileTokens = 8;  // tokens multiplied together, limited by registers
 
 inline F f_zero() { return _mm512_setzero_ps(); }
 inline F f_set(float x) { return _mm512_set1_ps(x); }
@@ -44,7 +44,7 @@ inline F f_scale_exp2(F a, I n) {  // a * 2^n, |n| < 127
 inline F f_below(F a, F limit, F if_below, F otherwise) {  // a < limit ? if_below : otherwise
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, limit, _CMP_LT_OQ), otherwise, if_below);
 }
-// Pairs 8 apart, then 4, 2, 1: the same tree in every instruction set.
+// Lanes 8 apart, then 4, 2, 1: the same reduction tree in every instruction set.
 inline float f_sum(F a) {
   const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
   const __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
@@ -52,7 +52,7 @@ inline float f_sum(F a) {
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 inline float f_first(F a) { return _mm512_cvtss_f32(a); }
-inline float f_largest(F a) { return _mm512_reduce_max_ps(a); }
+inline float f_reduce_max(F a) { return _mm512_reduce_max_ps(a); }
 
 inline I i_zero() { return _mm512_setzero_si512(); }
 inline I i_set(int32_t x) { return _mm512_set1_epi32(x); }
@@ -79,7 +79,7 @@ inline B b_load(const uint8_t* p) { return _mm512_loadu_si512(p); }
 inline B b_set(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
 inline B b_and(B a, B b) { return _mm512_and_si512(a, b); }
 inline B b_or(B a, B b) { return _mm512_or_si512(a, b); }
-// Bits cross from byte to byte: mask after it.
+// Bits cross byte boundaries: mask the result.
 template <int n>
 B b_shift_right(B a) {
   return _mm512_srli_epi16(a, n);
@@ -95,17 +95,17 @@ inline B b_table(const uint8_t* table16) {
 }
 inline B b_lookup(B table, B index) { return _mm512_shuffle_epi8(table, index); }  // index 0..15
 
-// acc[lane] += sum of the four products w[4*lane+j] * x[j]; w 0..127, x signed.
+// acc[lane] += dot product of w[4*lane+j] and x[j], j = 0..3; w 0..127, x signed.
 inline I dot4(I acc, B w, const int8_t* x) {
   int32_t quad;
   std::memcpy(&quad, x, sizeof quad);
   return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
 }
-// The same for weights that were raised by 128 to be unsigned (format/tables.h): every instruction set undoes it as it
-// can. Sums begin at raised_start(the sum of all x).
-inline I raised_start(int32_t x_sum) { return i_set(-128 * x_sum); }
-inline I dot4_raised(I acc, B w, const int8_t* x) { return dot4(acc, w, x); }
-// acc[lane] += w[2*lane] * x[0] + w[2*lane+1] * x[1], 16-bit numbers: 32 bytes of unsigned w, a pair of int16 in x.
+// The same for weights biased by 128 to be unsigned (format/tables.h); each instruction set removes the bias in its own
+// way. Sums start at biased_start(sum of all x).
+inline I biased_start(int32_t x_sum) { return i_set(-128 * x_sum); }
+inline I dot4_biased(I acc, B w, const int8_t* x) { return dot4(acc, w, x); }
+// acc[lane] += w[2*lane] * x[0] + w[2*lane+1] * x[1], in 16 bits: 32 bytes of unsigned w, a pair of int16 in x.
 inline I dot2(I acc, const uint8_t* w, const int16_t* x) {
   int32_t pair;
   std::memcpy(&pair, x, sizeof pair);

@@ -9,9 +9,9 @@ namespace neon {
 extern const Kernels k_kernels;
 }
 
-std::string_view kernels_need() { return "the dot product of ARMv8.2"; }
+std::string_view required_isa() { return "the dot product instructions of ARMv8.2"; }
 
-std::vector<const Kernels*> usable_kernels() {
+std::vector<const Kernels*> supported_kernels() {
   if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) == 0) return {};
   return {&neon::k_kernels};
 }

@@ -1,4 +1,4 @@
-// The kernels' vocabulary on aarch64 with the dot product (FEAT_DotProd): the 16 lanes of isa/avx512.h as four
+// The vector abstraction on aarch64 with the dot product extension (FEAT_DotProd): the 16 lanes of isa/avx512.h as four
 // quarters, the same operations in the same order.
 #pragma once
 
@@ -21,7 +21,7 @@ struct B {
   uint8x16_t a, b, c, d;
 };
 
-inline constexpr int kTileColumns = 2;  // sums of two groups for two columns are 16 of the 32 registers
+inline constexpr int kTileTokens = 2;  // accumulators of two groups and two tokens use 16 of the 32 registers
 
 template <class To, class Fn, class... From>
 To quarters(const Fn& fn, From... x) {
@@ -61,7 +61,7 @@ inline F f_mul(F x, F y) {
 inline F f_div(F x, F y) {
   return quarters<F>([](auto p, auto q) { return vdivq_f32(p, q); }, x, y);
 }
-// As x86 has them: the second of two equal zeros, or if one is not a number. FMAX and FMIN answer otherwise.
+// With x86 semantics: the second operand for equal zeros or if one is NaN. FMAX and FMIN differ.
 inline float32x4_t larger(float32x4_t x, float32x4_t y) { return vbslq_f32(vcgtq_f32(x, y), x, y); }
 inline float32x4_t smaller(float32x4_t x, float32x4_t y) { return vbslq_f32(vcltq_f32(x, y), x, y); }
 inline F f_max(F x, F y) { return quarters<F>(larger, x, y); }
@@ -93,7 +93,7 @@ inline float f_sum(F x) {
   return vpadds_f32(vadd_f32(vget_low_f32(q), vget_high_f32(q)));
 }
 inline float f_first(F x) { return vgetq_lane_f32(x.a, 0); }
-inline float f_largest(F x) {
+inline float f_reduce_max(F x) {
   const float32x4_t q = larger(larger(x.a, x.c), larger(x.b, x.d));
   const float32x4_t d = larger(q, vextq_f32(q, q, 2));
   return vgetq_lane_f32(larger(d, vextq_f32(d, d, 1)), 0);
@@ -138,7 +138,7 @@ inline B b_and(B x, B y) {
 inline B b_or(B x, B y) {
   return quarters<B>([](auto p, auto q) { return vorrq_u8(p, q); }, x, y);
 }
-// Elsewhere bits cross from byte to byte: mask after it.
+// On other instruction sets bits cross byte boundaries: mask the result.
 template <int n>
 B b_shift_right(B x) {
   if constexpr (n == 0) {
@@ -163,15 +163,15 @@ inline int8x8_t load_quad(const int8_t* x) {  // the first four lanes
   std::memcpy(&quad, x, sizeof quad);
   return vcreate_s8(quad);
 }
-// acc[lane] += sum of the four products w[4*lane+j] * x[j]; w 0..127, x signed.
+// acc[lane] += dot product of w[4*lane+j] and x[j], j = 0..3; w 0..127, x signed.
 inline I dot4(I acc, B w, const int8_t* x) {
   const int8x8_t quad = load_quad(x);
   const auto add = [quad](auto sum, auto bytes) { return vdotq_lane_s32(sum, vreinterpretq_s8_u8(bytes), quad, 0); };
   return quarters<I>(add, acc, w);
 }
-// The same for weights raised by 128, which here are lowered again: sums begin at nothing.
-inline I raised_start(int32_t) { return i_zero(); }
-inline I dot4_raised(I acc, B w, const int8_t* x) {
+// The same for weights biased by 128; the bias is subtracted here, so sums start at zero.
+inline I biased_start(int32_t) { return i_zero(); }
+inline I dot4_biased(I acc, B w, const int8_t* x) {
   const int8x8_t quad = load_quad(x);
   const uint8x16_t top = vdupq_n_u8(0x80);
   const auto add = [=](auto sum, auto bytes) {

@@ -1,6 +1,6 @@
-// Keys and values of one head in one page, in each format they are kept in: f32, f16, q8_0. Keys [k_dim][32 positions],
-// values [32 positions][v_dim]; q8_0 keeps its scales (one per 32 dimensions of a position) before its quants. A page
-// type says how 16 of them become floats, and how one position is written.
+// One head's keys and values in a page, in each KV cache format: f32, f16, q8_0. Keys [k_dim][32 positions], values
+// [32 positions][v_dim]; q8_0 stores its scales (one per 32 dimensions of a position) before its quants. A page type
+// defines how 16 elements are loaded as floats, and how one position is written.
 #pragma once
 
 #include <cmath>
@@ -11,15 +11,14 @@
 
 namespace zinc::cpu::ZINC_ISA {
 
-inline constexpr size_t kP = kPageTokens;
-static_assert(kP == 32, "two vectors of positions per page");
+static_assert(kPageTokens == 32, "two vectors of positions per page");
 
-// Kind: Stored (the type kept), load(const Stored*) -> F, store(Stored*, float).
+// Kind: Stored (the element type), load(const Stored*) -> F, store(Stored*, float).
 template <class Kind>
 struct PlainPage {
   using Stored = typename Kind::Stored;
   static constexpr int kValueBytes = sizeof(Stored);
-  static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kP * sizeof(Stored); }
+  static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kPageTokens * sizeof(Stored); }
   static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
 
   PlainPage(const std::byte* page, int k_dim, int n_values)
@@ -27,16 +26,16 @@ struct PlainPage {
         values(reinterpret_cast<const Stored*>(page + key_bytes(k_dim))),
         v_dim(static_cast<size_t>(n_values)) {}
 
-  F key(size_t d, size_t position) const { return Kind::load(keys + d * kP + position); }
+  F key(size_t d, size_t position) const { return Kind::load(keys + d * kPageTokens + position); }
   F value(size_t position, size_t d) const { return Kind::load(values + position * v_dim + d); }
-  F value_run(size_t i) const { return Kind::load(values + i); }  // the 16 from value i, row after row
+  F load_values_16(size_t i) const { return Kind::load(values + i); }  // from index i, row-major
 
-  static void write_key(const float* k, int k_dim, int position, std::byte* part) {
-    Stored* out = reinterpret_cast<Stored*>(part) + position;
-    for (size_t d = 0; d < static_cast<size_t>(k_dim); ++d) Kind::store(out + d * kP, k[d]);
+  static void write_key(const float* k, int k_dim, int position, std::byte* region) {
+    Stored* out = reinterpret_cast<Stored*>(region) + position;
+    for (size_t d = 0; d < static_cast<size_t>(k_dim); ++d) Kind::store(out + d * kPageTokens, k[d]);
   }
-  static void write_value(const float* v, int n, int position, std::byte* part) {
-    Stored* out = reinterpret_cast<Stored*>(part) + static_cast<size_t>(position) * static_cast<size_t>(n);
+  static void write_value(const float* v, int n, int position, std::byte* region) {
+    Stored* out = reinterpret_cast<Stored*>(region) + static_cast<size_t>(position) * static_cast<size_t>(n);
     for (int d = 0; d < n; ++d) Kind::store(out + d, v[d]);
   }
 
@@ -44,24 +43,24 @@ struct PlainPage {
   size_t v_dim;
 };
 
-struct F32Kept {
+struct F32Element {
   using Stored = float;
   static F load(const float* p) { return f_load(p); }
   static void store(float* p, float x) { *p = x; }
 };
-struct F16Kept {
+struct F16Element {
   using Stored = uint16_t;
   static F load(const uint16_t* p) { return f_load_half(p); }
   static void store(uint16_t* p, float x) { *p = float_to_half(x); }
 };
-using F32Page = PlainPage<F32Kept>;
-using F16Page = PlainPage<F16Kept>;
+using F32Page = PlainPage<F32Element>;
+using F16Page = PlainPage<F16Element>;
 
 // Scales f16 [dim / 32][32 positions], then quants. REQUIRES: dimensions in multiples of 32.
 struct Q8Page {
   static constexpr int kValueBytes = 1;
-  static size_t scale_bytes(int dim) { return static_cast<size_t>(dim / 32) * kP * 2; }
-  static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kP + scale_bytes(k_dim); }
+  static size_t scale_bytes(int dim) { return static_cast<size_t>(dim / 32) * kPageTokens * 2; }
+  static size_t key_bytes(int k_dim) { return static_cast<size_t>(k_dim) * kPageTokens + scale_bytes(k_dim); }
   static size_t value_bytes(int v_dim) { return key_bytes(v_dim); }
 
   Q8Page(const std::byte* page, int k_dim, int n_values)
@@ -72,29 +71,30 @@ struct Q8Page {
         v_dim(static_cast<size_t>(n_values)) {}
 
   F key(size_t d, size_t position) const {
-    return f_mul(i_to_f(i_load_s8(keys + d * kP + position)), f_load_half(key_scales + d / 32 * kP + position));
+    return f_mul(i_to_f(i_load_s8(keys + d * kPageTokens + position)),
+                 f_load_half(key_scales + d / 32 * kPageTokens + position));
   }
   F value(size_t position, size_t d) const {
-    const F scale = f_set(half_to_float(value_scales[d / 32 * kP + position]));
+    const F scale = f_set(half_to_float(value_scales[d / 32 * kPageTokens + position]));
     return f_mul(i_to_f(i_load_s8(values + position * v_dim + d)), scale);
   }
-  F value_run(size_t i) const { return value(i / v_dim, i % v_dim); }
+  F load_values_16(size_t i) const { return value(i / v_dim, i % v_dim); }
 
-  static void write_key(const float* k, int k_dim, int position, std::byte* part) {
-    write(k, k_dim, position, part, kP, static_cast<size_t>(position));
+  static void write_key(const float* k, int k_dim, int position, std::byte* region) {
+    write(k, k_dim, position, region, kPageTokens, static_cast<size_t>(position));
   }
-  static void write_value(const float* v, int n, int position, std::byte* part) {
-    write(v, n, position, part, 1, static_cast<size_t>(position) * static_cast<size_t>(n));
+  static void write_value(const float* v, int n, int position, std::byte* region) {
+    write(v, n, position, region, 1, static_cast<size_t>(position) * static_cast<size_t>(n));
   }
 
   // Quant i of the position goes to quants[begin + i * stride].
-  static void write(const float* x, int dim, int position, std::byte* part, size_t stride, size_t begin) {
-    uint16_t* scales = reinterpret_cast<uint16_t*>(part) + position;
-    int8_t* quants = reinterpret_cast<int8_t*>(part + scale_bytes(dim)) + begin;
+  static void write(const float* x, int dim, int position, std::byte* region, size_t stride, size_t begin) {
+    uint16_t* scales = reinterpret_cast<uint16_t*>(region) + position;
+    int8_t* quants = reinterpret_cast<int8_t*>(region + scale_bytes(dim)) + begin;
     for (size_t b = 0; b < static_cast<size_t>(dim / 32); ++b, x += 32) {
-      const float d = f_largest(f_max(f_abs(f_load(x)), f_abs(f_load(x + 16)))) / 127.0f;
+      const float d = f_reduce_max(f_max(f_abs(f_load(x)), f_abs(f_load(x + 16)))) / 127.0f;
       const float inverse = d > 0 ? 1.0f / d : 0.0f;
-      scales[b * kP] = float_to_half(d);
+      scales[b * kPageTokens] = float_to_half(d);
       for (size_t i = 0; i < 32; ++i) quants[(b * 32 + i) * stride] = static_cast<int8_t>(std::round(x[i] * inverse));
     }
   }

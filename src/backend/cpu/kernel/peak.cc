@@ -1,14 +1,13 @@
-// What the integer units can do at most: 8-bit dot products on registers, as many at once as hide their latency, no
-// memory in the loop. A matrix product is measured against it.
+// Peak rate of the integer units: independent 8-bit dot products in registers, enough to hide their latency, without
+// memory accesses. Matmuls are compared with it.
 #include "backend/cpu/kernel/functions.h"
 
 namespace zinc::cpu::ZINC_ISA {
 namespace {
 
-// A tile's accumulators and half as many again: a product's result is ready after 4 to 5 cycles, and a core may start
-// two in each.
-constexpr int kChains = kTileColumns + kTileColumns / 2;
-constexpr int kUnrolled = 16;  // GCC 12 copies every accumulator at the end of a round: 1 copy in 16 is no hindrance
+// One and a half times a tile's accumulators: the latency is 4 to 5 cycles, and a core can start two per cycle.
+constexpr int kChains = kTileTokens + kTileTokens / 2;
+constexpr int kUnrolled = 16;  // GCC 12 copies every accumulator at the end of a round: 1 copy per 16 does not matter
 
 }  // namespace
 
@@ -23,7 +22,7 @@ size_t run_dot_products(size_t n_rounds, int32_t* sink) {
 #pragma GCC unroll 16
     for (int step = 0; step < kUnrolled; ++step) {
       for (int c = 0; c < kChains; ++c) {
-        asm volatile("" : "+r"(quads));  // else products that are all alike would be computed once
+        asm volatile("" : "+r"(quads));  // otherwise identical dot products would be computed once
         sums[c] = dot4(sums[c], w, quads);
       }
     }
@@ -31,8 +30,8 @@ size_t run_dot_products(size_t n_rounds, int32_t* sink) {
   I total = i_zero();
   for (int c = 0; c < kChains; ++c) total = i_add(total, sums[c]);
   *sink = i_sum(total);
-  constexpr size_t kProductsPerDot = 64;
-  return n_rounds * kUnrolled * kChains * kProductsPerDot;
+  constexpr size_t kMacsPerDot = 64;
+  return n_rounds * kUnrolled * kChains * kMacsPerDot;
 }
 
 }  // namespace zinc::cpu::ZINC_ISA

@@ -8,19 +8,20 @@
 namespace zinc::cpu::ZINC_ISA {
 
 // q = round(x * 127 / max|x|) in each block.
-void quantize(const float* x, size_t n, ColumnKind kind, int8_t* q, float* scale, int16_t* sum16, int16_t* sum32) {
-  const size_t block = kind == ColumnKind::q8_blocks_of_32 ? 32 : 256;
+void quantize(const float* x, size_t n, ActivationFormat format, int8_t* q, float* scale, int16_t* sum16,
+              int16_t* sum32) {
+  const size_t block = format == ActivationFormat::q8_blocks_of_32 ? 32 : 256;
   for (size_t b = 0; b * block < n; ++b) {
     const float* in = x + b * block;
-    F largest = f_zero();
-    for (size_t i = 0; i < block; i += 16) largest = f_max(largest, f_abs(f_load(in + i)));
-    const float most = f_largest(largest);
-    scale[b] = most / 127.0f;
-    const F inverse = f_set(most > 0 ? 127.0f / most : 0.0f);
+    F max_abs_lanes = f_zero();
+    for (size_t i = 0; i < block; i += 16) max_abs_lanes = f_max(max_abs_lanes, f_abs(f_load(in + i)));
+    const float max_abs = f_reduce_max(max_abs_lanes);
+    scale[b] = max_abs / 127.0f;
+    const F inverse = f_set(max_abs > 0 ? 127.0f / max_abs : 0.0f);
     for (size_t i = 0; i < block; i += 16) {
-      const I rounded = f_to_i(f_round(f_mul(f_load(in + i), inverse)));
-      i_store_s8(q + b * block + i, rounded);
-      sum16[(b * block + i) / 16] = static_cast<int16_t>(i_sum(rounded));
+      const I quants = f_to_i(f_round(f_mul(f_load(in + i), inverse)));
+      i_store_s8(q + b * block + i, quants);
+      sum16[(b * block + i) / 16] = static_cast<int16_t>(i_sum(quants));
     }
   }
   for (size_t i = 0; i < n / 32; ++i) sum32[i] = static_cast<int16_t>(sum16[2 * i] + sum16[2 * i + 1]);
@@ -28,10 +29,10 @@ void quantize(const float* x, size_t n, ColumnKind kind, int8_t* q, float* scale
 
 namespace {
 
-float sum_of_squares(const float* x, size_t n) {
+float sum_squares(const float* x, size_t n) {
   F sum = f_zero();
   for_each_16(n, [&](size_t i, size_t m) {
-    const F v = f_load_some(x + i, m);
+    const F v = f_load_n(x + i, m);
     sum = f_fma(v, v, sum);
   });
   return f_sum(sum);
@@ -40,44 +41,42 @@ float sum_of_squares(const float* x, size_t n) {
 }  // namespace
 
 void rms_norm(const float* x, const float* weight, float eps, size_t n, float* out) {
-  const F factor = f_set(1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps));
+  const F factor = f_set(1.0f / std::sqrt(sum_squares(x, n) / static_cast<float>(n) + eps));
   for_each_16(n, [&](size_t i, size_t m) {
-    const F scaled = f_mul(f_load_some(x + i, m), factor);
-    f_store_some(out + i, weight ? f_mul(scaled, f_load_some(weight + i, m)) : scaled, m);
+    const F scaled = f_mul(f_load_n(x + i, m), factor);
+    f_store_n(out + i, weight ? f_mul(scaled, f_load_n(weight + i, m)) : scaled, m);
   });
 }
 
 void l2_norm(const float* x, float eps, size_t n, float* out) {
-  scale(x, 1.0f / std::max(std::sqrt(sum_of_squares(x, n)), eps), n, out);
+  scale(x, 1.0f / std::max(std::sqrt(sum_squares(x, n)), eps), n, out);
 }
 
 void scale(const float* x, float factor, size_t n, float* out) {
-  for_each_16(n, [&](size_t i, size_t m) { f_store_some(out + i, f_mul(f_load_some(x + i, m), f_set(factor)), m); });
+  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, f_mul(f_load_n(x + i, m), f_set(factor)), m); });
 }
 
 void softcap(const float* x, float cap, size_t n, float* out) {
-  for_each_16(n, [&](size_t i, size_t m) { f_store_some(out + i, f_softcap(f_load_some(x + i, m), f_set(cap)), m); });
+  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, f_softcap(f_load_n(x + i, m), f_set(cap)), m); });
 }
 
 void add(const float* a, const float* b, size_t n, float* out) {
-  for_each_16(
-      n, [&](size_t i, size_t m) { f_store_some(out + i, f_add(f_load_some(a + i, m), f_load_some(b + i, m)), m); });
+  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, f_add(f_load_n(a + i, m), f_load_n(b + i, m)), m); });
 }
 
 void mul(const float* a, const float* b, size_t n, float* out) {
-  for_each_16(
-      n, [&](size_t i, size_t m) { f_store_some(out + i, f_mul(f_load_some(a + i, m), f_load_some(b + i, m)), m); });
+  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, f_mul(f_load_n(a + i, m), f_load_n(b + i, m)), m); });
 }
 
 void add_scaled(const float* x, float factor, size_t n, float* sum) {
   for_each_16(n, [&](size_t i, size_t m) {
-    f_store_some(sum + i, f_fma(f_load_some(x + i, m), f_set(factor), f_load_some(sum + i, m)), m);
+    f_store_n(sum + i, f_fma(f_load_n(x + i, m), f_set(factor), f_load_n(sum + i, m)), m);
   });
 }
 
 namespace {
 
-F gelu(F x) {  // the tanh form
+F gelu(F x) {  // the tanh approximation
   const F inner = f_mul(f_mul(x, f_set(0.79788456f)), f_fma(f_mul(x, x), f_set(0.044715f), f_set(1.0f)));
   return f_mul(f_mul(x, f_set(0.5f)), f_add(f_set(1.0f), f_tanh(inner)));
 }
@@ -90,8 +89,7 @@ F swiglu_oai(F gate, F up) {
 
 template <class Fn>
 void apply(const float* gate, const float* up, size_t n, float* out, const Fn& fn) {
-  for_each_16(
-      n, [&](size_t i, size_t m) { f_store_some(out + i, fn(f_load_some(gate + i, m), f_load_some(up + i, m)), m); });
+  for_each_16(n, [&](size_t i, size_t m) { f_store_n(out + i, fn(f_load_n(gate + i, m), f_load_n(up + i, m)), m); });
 }
 
 }  // namespace
@@ -113,29 +111,31 @@ void short_conv(const float* const* x, const float* weight, int n_taps, size_t n
   for_each_16(n, [&](size_t i, size_t m) {
     F sum = f_zero();
     for (int j = 0; j < n_taps; ++j) {
-      sum = f_fma(f_load_some(weight + static_cast<size_t>(j) * n + i, m), f_load_some(x[j] + i, m), sum);
+      sum = f_fma(f_load_n(weight + static_cast<size_t>(j) * n + i, m), f_load_n(x[j] + i, m), sum);
     }
-    f_store_some(out + i, f_mul(sum, f_sigmoid(sum)), m);
+    f_store_n(out + i, f_mul(sum, f_sigmoid(sum)), m);
   });
 }
 
-size_t find_largest(const float* x, size_t n) {
-  constexpr size_t kRun = 1024;  // which run has it, then where in the run
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
-  float largest = kNone;
-  size_t run = 0;
-  for (size_t begin = 0; begin < n; begin += kRun) {
-    F most = f_set(kNone);
+size_t argmax(const float* x, size_t n) {
+  constexpr size_t kBlockElems = 1024;  // finds the block of the maximum first, then the index in the block
+  constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+  float max_value = kNegInf;
+  size_t best_block = 0;
+  for (size_t begin = 0; begin < n; begin += kBlockElems) {
+    F max_lanes = f_set(kNegInf);
     size_t i = begin;
-    for (const size_t end = std::min(n, begin + kRun); i + 16 <= end; i += 16) most = f_max(f_load(x + i), most);
-    float in_run = f_largest(most);
-    for (const size_t end = std::min(n, begin + kRun); i < end; ++i) in_run = std::max(in_run, x[i]);
-    if (in_run > largest) {
-      largest = in_run;
-      run = begin;
+    for (const size_t end = std::min(n, begin + kBlockElems); i + 16 <= end; i += 16)
+      max_lanes = f_max(f_load(x + i), max_lanes);
+    float block_max = f_reduce_max(max_lanes);
+    for (const size_t end = std::min(n, begin + kBlockElems); i < end; ++i) block_max = std::max(block_max, x[i]);
+    if (block_max > max_value) {
+      max_value = block_max;
+      best_block = begin;
     }
   }
-  const float *begin = x + run, *end = x + std::min(n, run + kRun), *found = std::find(begin, end, largest);
+  const float *begin = x + best_block, *end = x + std::min(n, best_block + kBlockElems),
+              *found = std::find(begin, end, max_value);
   return found == end ? 0 : static_cast<size_t>(found - x);
 }
 

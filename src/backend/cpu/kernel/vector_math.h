@@ -1,4 +1,4 @@
-// Functions of 16 numbers at once. Included after an instruction set's vocabulary.
+// Math functions of 16 floats. Included after an instruction set's vector abstraction.
 #pragma once
 
 #include <limits>
@@ -23,7 +23,7 @@ inline F f_exp(F x) {
 
 inline F f_sigmoid(F x) { return f_div(f_set(1.0f), f_add(f_set(1.0f), f_exp(f_sub(f_zero(), x)))); }
 
-// tanh x = 1 - 2 / (e^2x + 1), kept from overflowing.
+// tanh x = 1 - 2 / (e^2x + 1), clamped to avoid overflow.
 inline F f_tanh(F x) {
   const F clamped = f_min(f_max(x, f_set(-20.0f)), f_set(20.0f));
   const F e = f_exp(f_add(clamped, clamped));
@@ -32,7 +32,7 @@ inline F f_tanh(F x) {
 
 inline F f_softcap(F x, F cap) { return f_mul(f_tanh(f_div(x, cap)), cap); }
 
-// Calls fn(i, n) for the n numbers from i, 16 at a time and fewer at the end.
+// Calls fn(i, n) for n elements from i: 16 at a time, fewer at the end.
 template <class Fn>
 void for_each_16(size_t n, const Fn& fn) {
   size_t i = 0;
@@ -40,14 +40,14 @@ void for_each_16(size_t n, const Fn& fn) {
   if (i < n) fn(i, n - i);
 }
 
-inline F f_load_some(const float* p, size_t n) {
+inline F f_load_n(const float* p, size_t n) {
   if (n == 16) return f_load(p);
   float padded[16] = {};
   std::memcpy(padded, p, n * sizeof(float));
   return f_load(padded);
 }
 
-inline void f_store_some(float* p, F x, size_t n) {
+inline void f_store_n(float* p, F x, size_t n) {
   if (n == 16) return f_store(p, x);
   float padded[16];
   f_store(padded, x);
