@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{256} << 10;
 constexpr int kWarpThreads = 32, kNamedBarriers = 16;
-constexpr int kIdleRounds = 1000;  // of threads that only ask whether they may go on
+constexpr int kMaxPollingRounds = 1000;  // rounds without progress before a hang is reported
 
 struct Barrier {
   int n_arrived = 0;
@@ -33,37 +33,37 @@ struct Thread;
 struct Warp {
   Barrier barrier;
   int n_alive = kWarpThreads;
-  std::array<unsigned, kWarpThreads> given{};
-  std::vector<Thread*> turns;
+  std::array<unsigned, kWarpThreads> exchanged{};
+  std::vector<Thread*> run_order;
 };
 
-struct RunningBlock {
+struct BlockState {
   Block block;
   Barrier all;
   std::array<Barrier, kNamedBarriers> some;
   std::vector<Warp> warps;
   int n_alive;
-  std::vector<Warp*> turns{};
-  std::vector<char> shared{};  // what its memory held when it was left; nothing before it was begun
-  bool lets_next_start = false;
+  std::vector<Warp*> run_order{};
+  std::vector<char> shared{};  // saved contents of its shared memory; empty before it starts
+  bool has_launched_dependents = false;
 };
 
-struct Product {
+struct Wgmma {
   void (*compute)(const void* of);
   std::vector<std::byte> of;
 };
 
 struct Thread {
   boost::context::fiber fiber{};
-  RunningBlock* block;
-  EmulatedPlace place;
-  const Barrier* waits_at = nullptr;
-  unsigned generation = 0;  // of the barrier it waits at
+  BlockState* block;
+  EmulatedThreadIndex index;
+  const Barrier* waiting_on = nullptr;
+  unsigned generation = 0;  // of waiting_on
   unsigned cluster_generation = 0;
-  bool is_idle = false, has_ended = false;
-  Sets<Copy> copies{};
-  Sets<Product> products{};
-  Warp& warp() const { return block->warps[place.thread.x / kWarpThreads]; }
+  bool is_polling = false, has_ended = false;
+  CommitGroups<Copy> copies{};
+  CommitGroups<Wgmma> wgmmas{};
+  Warp& warp() const { return block->warps[index.thread.x / kWarpThreads]; }
 };
 
 boost::context::pooled_fixedsize_stack& stacks() {
@@ -73,63 +73,65 @@ boost::context::pooled_fixedsize_stack& stacks() {
 
 }  // namespace
 
-class Cluster::Running {
+class Cluster::Execution {
  public:
-  Running(const LaunchFacts& launch, std::vector<Block> blocks);
-  void run(Goal goal, bool have_previous_ended);
+  Execution(const LaunchInfo& launch, std::vector<Block> blocks);
+  void run(Goal goal, bool is_previous_complete);
   bool has_ended() const { return n_alive_ == 0; }
-  bool lets_next_start() const { return std::ranges::all_of(blocks_, &RunningBlock::lets_next_start); }
+  bool has_launched_dependents() const { return std::ranges::all_of(blocks_, &BlockState::has_launched_dependents); }
 
   bool has_waited() const { return has_waited_; }
 
-  // For the thread whose turn it is.
+  // For the running thread.
   Thread& self() { return *self_; }
   void suspend() { host_ = std::move(host_).resume(); }
   void wait(Barrier& barrier, int n_needed);
-  void cluster_arrives();
-  void wait_for_cluster() { wait_for(cluster_, self().cluster_generation); }
-  void wait_for_previous();
-  void let_next_start();
+  void cluster_arrive();
+  void cluster_wait() { wait_for(cluster_, self().cluster_generation); }
+  void wait_dependency();
+  void launch_dependents();
   const std::string& kernel() const { return launch_.kernel; }
   char* shared(int rank) const { return blocks_[static_cast<size_t>(rank)].block.shared.data(); }
-  ReportedCopies reported;
+  MbarrierCopies mbarrier_copies;
 
  private:
-  void add_threads(RunningBlock& block, int rank);
-  bool is_at(Goal goal) const { return has_ended() || (goal == Goal::lets_next_start && lets_next_start()); }
-  // Turns until all wait for others; whether anybody got anywhere. A warp is not left before that, nor a block: the
-  // further one is ahead of another, the more a missing barrier shows.
-  template <class T, class Take>
-  bool exhaust(std::vector<T*>& turns, Goal goal, Take&& take);
-  bool exhaust(Goal goal);
-  bool may_go_on(const Thread& thread) const;
+  void add_threads(BlockState& block, int rank);
+  bool is_at(Goal goal) const {
+    return has_ended() || (goal == Goal::dependents_launched && has_launched_dependents());
+  }
+  // Runs until all are blocked; returns whether any made progress. A warp runs until it blocks, and so does a block:
+  // the further ahead one is, the more likely a missing barrier shows.
+  template <class T, class RunOne>
+  bool run_until_blocked(std::vector<T*>& run_order, Goal goal, RunOne&& run_one);
+  bool run_until_blocked(Goal goal);
+  bool is_runnable(const Thread& thread) const;
   bool resume(Thread& thread);
   void end(Thread& thread);
   void wait_for(const Barrier& barrier, unsigned generation);
-  void bring_memory();
-  void take_memory_along();
-  void check_behind() const;
+  void restore_shared();
+  void save_shared();
+  void check_guard() const;
   [[noreturn]] void report_hang() const;
 
-  const LaunchFacts& launch_;
-  std::vector<RunningBlock> blocks_;
+  const LaunchInfo& launch_;
+  std::vector<BlockState> blocks_;
   std::deque<Thread> threads_;
-  std::vector<RunningBlock*> turns_;
+  std::vector<BlockState*> run_order_;
   boost::context::fiber host_;
   Thread* self_ = nullptr;
   Barrier cluster_, previous_;
   int n_alive_;
-  bool have_previous_ended_ = false, has_waited_ = false;
-  int n_held_ = 0;  // threads that wait for the launches before
+  bool is_previous_complete_ = false, has_waited_ = false;
+  int n_waiting_ = 0;  // threads in wait_dependency()
 };
 
 namespace {
 
-Cluster::Running* running = nullptr;  // one at a time
+Cluster::Execution* active = nullptr;  // one at a time
 
 }  // namespace
 
-Cluster::Running::Running(const LaunchFacts& launch, std::vector<Block> blocks)
+Cluster::Execution::Execution(const LaunchInfo& launch, std::vector<Block> blocks)
     : launch_(launch), n_alive_(static_cast<int>(blocks.size() * launch.n_threads)) {
   for (Block& block : blocks) {
     blocks_.push_back({.block = std::move(block),
@@ -139,228 +141,232 @@ Cluster::Running::Running(const LaunchFacts& launch, std::vector<Block> blocks)
                        .n_alive = static_cast<int>(launch.n_threads)});
   }
   for (size_t rank = 0; rank < blocks_.size(); ++rank) add_threads(blocks_[rank], static_cast<int>(rank));
-  for (RunningBlock& block : blocks_) {
-    turns_.push_back(&block);
-    for (Warp& warp : block.warps) block.turns.push_back(&warp);
-    Order::of_process().arrange(block.turns);
+  for (BlockState& block : blocks_) {
+    run_order_.push_back(&block);
+    for (Warp& warp : block.warps) block.run_order.push_back(&warp);
+    Order::of_process().arrange(block.run_order);
   }
-  Order::of_process().arrange(turns_);
+  Order::of_process().arrange(run_order_);
 }
 
-void Cluster::Running::add_threads(RunningBlock& block, int rank) {
+void Cluster::Execution::add_threads(BlockState& block, int rank) {
   for (unsigned i = 0; i < launch_.n_threads; ++i) {
-    const EmulatedPlace place = {{i, 0, 0}, block.block.index, launch_.grid, {launch_.n_threads, 1, 1}, rank};
-    Thread& thread = threads_.emplace_back(Thread{.block = &block, .place = place});
+    const EmulatedThreadIndex index = {{i, 0, 0}, block.block.index, launch_.grid, {launch_.n_threads, 1, 1}, rank};
+    Thread& thread = threads_.emplace_back(Thread{.block = &block, .index = index});
     thread.fiber = boost::context::fiber(std::allocator_arg, stacks(), [this, &thread](boost::context::fiber&& host) {
       host_ = std::move(host);
       thread.block->block.body();
       end(thread);
       return std::move(host_);
     });
-    thread.warp().turns.push_back(&thread);
+    thread.warp().run_order.push_back(&thread);
   }
-  for (Warp& warp : block.warps) Order::of_process().arrange(warp.turns);
+  for (Warp& warp : block.warps) Order::of_process().arrange(warp.run_order);
 }
 
-void Cluster::Running::run(Goal goal, bool have_previous_ended) {
+void Cluster::Execution::run(Goal goal, bool is_previous_complete) {
   if (is_at(goal)) return;
-  have_previous_ended_ = have_previous_ended;
-  if (have_previous_ended) {
+  is_previous_complete_ = is_previous_complete;
+  if (is_previous_complete) {
     previous_.release();
-    n_held_ = 0;
+    n_waiting_ = 0;
   }
-  running = this;
-  bring_memory();
-  for (int n_idle = 0; !is_at(goal) && (exhaust(goal) || n_held_ == 0); ++n_idle) {
-    if (n_idle > kIdleRounds) report_hang();
+  active = this;
+  restore_shared();
+  for (int n_polling = 0; !is_at(goal) && (run_until_blocked(goal) || n_waiting_ == 0); ++n_polling) {
+    if (n_polling > kMaxPollingRounds) report_hang();
   }
   if (has_ended()) {
-    check_behind();
+    check_guard();
   } else {
-    take_memory_along();
+    save_shared();
   }
-  running = nullptr;
+  active = nullptr;
 }
 
-template <class T, class Take>
-bool Cluster::Running::exhaust(std::vector<T*>& turns, Goal goal, Take&& take) {
-  bool has_moved = false;
-  for (bool goes_on = true; goes_on;) {
-    goes_on = false;
-    for (T* one : turns) {
-      goes_on = take(*one) || goes_on;
+template <class T, class RunOne>
+bool Cluster::Execution::run_until_blocked(std::vector<T*>& run_order, Goal goal, RunOne&& run_one) {
+  bool has_progressed = false;
+  for (bool progresses = true; progresses;) {
+    progresses = false;
+    for (T* one : run_order) {
+      progresses = run_one(*one) || progresses;
       if (is_at(goal)) return true;
     }
-    has_moved = has_moved || goes_on;
-    Order::of_process().arrange_again(turns);
+    has_progressed = has_progressed || progresses;
+    Order::of_process().arrange_again(run_order);
   }
-  return has_moved;
+  return has_progressed;
 }
 
-bool Cluster::Running::exhaust(Goal goal) {
-  return exhaust(turns_, goal, [&](RunningBlock& block) {
-    return exhaust(block.turns, goal, [&](Warp& warp) {
-      return exhaust(warp.turns, goal, [&](Thread& thread) { return resume(thread); });
+bool Cluster::Execution::run_until_blocked(Goal goal) {
+  return run_until_blocked(run_order_, goal, [&](BlockState& block) {
+    return run_until_blocked(block.run_order, goal, [&](Warp& warp) {
+      return run_until_blocked(warp.run_order, goal, [&](Thread& thread) { return resume(thread); });
     });
   });
 }
 
-bool Cluster::Running::may_go_on(const Thread& thread) const {
-  return !thread.has_ended && (!thread.waits_at || thread.waits_at->generation != thread.generation);
+bool Cluster::Execution::is_runnable(const Thread& thread) const {
+  return !thread.has_ended && (!thread.waiting_on || thread.waiting_on->generation != thread.generation);
 }
 
-// Whether it did more than ask whether it may go on.
-bool Cluster::Running::resume(Thread& thread) {
-  if (!may_go_on(thread)) return false;
-  thread.waits_at = nullptr;
-  thread.is_idle = false;
+// Whether it did more than poll.
+bool Cluster::Execution::resume(Thread& thread) {
+  if (!is_runnable(thread)) return false;
+  thread.waiting_on = nullptr;
+  thread.is_polling = false;
   self_ = &thread;
-  emulated_place = thread.place;
+  emulated_index = thread.index;
   thread.fiber = std::move(thread.fiber).resume();
-  return !thread.is_idle;
+  return !thread.is_polling;
 }
 
-// Those who wait for all that are left need not wait for this one any more.
-void Cluster::Running::end(Thread& thread) {
+// Releases barriers that waited only for this thread.
+void Cluster::Execution::end(Thread& thread) {
   thread.has_ended = true;
   --n_alive_;
-  if (n_alive_ == 0 && !reported.empty()) refuse(kernel(), "ends while copies to its memory are under way");
-  RunningBlock& block = *thread.block;
+  if (n_alive_ == 0 && !mbarrier_copies.empty())
+    fail_kernel(kernel(), "exits with pending copies to its shared memory");
+  BlockState& block = *thread.block;
   if (--block.n_alive > 0 && block.all.n_arrived == block.n_alive) block.all.release();
   Warp& warp = thread.warp();
   if (--warp.n_alive > 0 && warp.barrier.n_arrived == warp.n_alive) warp.barrier.release();
-  if (block.n_alive == 0) block.lets_next_start = true;
+  if (block.n_alive == 0) block.has_launched_dependents = true;
 }
 
-void Cluster::Running::wait(Barrier& barrier, int n_needed) {
+void Cluster::Execution::wait(Barrier& barrier, int n_needed) {
   const unsigned generation = barrier.generation;
   if (++barrier.n_arrived == n_needed) return barrier.release();
   wait_for(barrier, generation);
 }
 
-void Cluster::Running::wait_for(const Barrier& barrier, unsigned generation) {
+void Cluster::Execution::wait_for(const Barrier& barrier, unsigned generation) {
   if (barrier.generation != generation) return;
-  self().waits_at = &barrier;
+  self().waiting_on = &barrier;
   self().generation = generation;
   suspend();
 }
 
-void Cluster::Running::cluster_arrives() {
+void Cluster::Execution::cluster_arrive() {
   self().cluster_generation = cluster_.generation;
   if (++cluster_.n_arrived == static_cast<int>(threads_.size())) cluster_.release();
 }
 
-void Cluster::Running::wait_for_previous() {
+void Cluster::Execution::wait_dependency() {
   has_waited_ = true;
-  if (have_previous_ended_) return;
-  ++n_held_;
+  if (is_previous_complete_) return;
+  ++n_waiting_;
   wait_for(previous_, previous_.generation);
 }
 
-// The first thread of a block speaks for all; it stops there, so that the next launch comes before what it does next.
-void Cluster::Running::let_next_start() {
-  if (self().block->lets_next_start) return;
-  self().block->lets_next_start = true;
+// The first call of a block counts. The thread yields, so that the dependent launch runs before its next statement.
+void Cluster::Execution::launch_dependents() {
+  if (self().block->has_launched_dependents) return;
+  self().block->has_launched_dependents = true;
   suspend();
 }
 
-void Cluster::Running::bring_memory() {
-  for (RunningBlock& block : blocks_) {
+void Cluster::Execution::restore_shared() {
+  for (BlockState& block : blocks_) {
     if (block.shared.empty()) {
-      std::ranges::fill(block.block.shared, static_cast<char>(kNobodysByte));
+      std::ranges::fill(block.block.shared, static_cast<char>(kPoisonByte));
     } else {
       std::ranges::copy(block.shared, block.block.shared.begin());
     }
   }
 }
 
-void Cluster::Running::take_memory_along() {
-  for (RunningBlock& block : blocks_) block.shared.assign(block.block.shared.begin(), block.block.shared.end());
+void Cluster::Execution::save_shared() {
+  for (BlockState& block : blocks_) block.shared.assign(block.block.shared.begin(), block.block.shared.end());
 }
 
-void Cluster::Running::check_behind() const {
-  for (const RunningBlock& block : blocks_) {
-    const auto is_nobodys = [](char byte) { return byte == static_cast<char>(kNobodysByte); };
-    if (!std::ranges::all_of(block.block.behind, is_nobodys)) refuse(kernel(), "writes behind its shared memory");
+void Cluster::Execution::check_guard() const {
+  for (const BlockState& block : blocks_) {
+    const auto is_poison = [](char byte) { return byte == static_cast<char>(kPoisonByte); };
+    if (!std::ranges::all_of(block.block.guard, is_poison))
+      fail_kernel(kernel(), "writes past the end of its shared memory");
   }
 }
 
-void Cluster::Running::report_hang() const {
-  const auto n_idle = std::ranges::count_if(threads_, &Thread::is_idle);
-  std::fprintf(stderr, "emulated GPU: kernel %s hangs: %d threads are left, %d of them ask for what never comes\n",
-               kernel().c_str(), n_alive_, static_cast<int>(n_idle));
+void Cluster::Execution::report_hang() const {
+  const auto n_polling = std::ranges::count_if(threads_, &Thread::is_polling);
+  std::fprintf(stderr, "emulated GPU: kernel %s hangs: %d threads are left, %d of them polling\n", kernel().c_str(),
+               n_alive_, static_cast<int>(n_polling));
   std::abort();
 }
 
-Cluster::Cluster(const LaunchFacts& launch, std::vector<Block> blocks)
-    : running_(std::make_unique<Running>(launch, std::move(blocks))) {}
+Cluster::Cluster(const LaunchInfo& launch, std::vector<Block> blocks)
+    : execution_(std::make_unique<Execution>(launch, std::move(blocks))) {}
 Cluster::~Cluster() = default;
-void Cluster::run(Goal goal, bool have_previous_ended) { running_->run(goal, have_previous_ended); }
-bool Cluster::has_ended() const { return running_->has_ended(); }
-bool Cluster::lets_next_start() const { return running_->lets_next_start(); }
-bool Cluster::has_waited() const { return running_->has_waited(); }
+void Cluster::run(Goal goal, bool is_previous_complete) { execution_->run(goal, is_previous_complete); }
+bool Cluster::has_ended() const { return execution_->has_ended(); }
+bool Cluster::has_launched_dependents() const { return execution_->has_launched_dependents(); }
+bool Cluster::has_waited() const { return execution_->has_waited(); }
 
 }  // namespace zinc::emulated
 
+using zinc::emulated::active;
 using zinc::emulated::Copy;
-using zinc::emulated::running;
 
-EmulatedPlace emulated_place;
+EmulatedThreadIndex emulated_index;
 
 void emulated_yield() {
-  running->self().is_idle = true;
-  running->suspend();
+  active->self().is_polling = true;
+  active->suspend();
 }
-void emulated_refuse(const char* why) { zinc::emulated::refuse(running->kernel(), why); }
-void emulated_let_next_start() { running->let_next_start(); }
-void emulated_wait_for_previous() { running->wait_for_previous(); }
-void emulated_meet_block() {
-  zinc::emulated::RunningBlock& block = *running->self().block;
-  running->wait(block.all, block.n_alive);
+void emulated_fail(const char* why) { zinc::emulated::fail_kernel(active->kernel(), why); }
+void emulated_launch_dependents() { active->launch_dependents(); }
+void emulated_wait_dependency() { active->wait_dependency(); }
+void emulated_sync_block() {
+  zinc::emulated::BlockState& block = *active->self().block;
+  active->wait(block.all, block.n_alive);
 }
-void emulated_meet_some(int id, int n_threads) {
-  running->wait(running->self().block->some[static_cast<size_t>(id)], n_threads);
+void emulated_named_barrier_sync(int id, int n_threads) {
+  active->wait(active->self().block->some[static_cast<size_t>(id)], n_threads);
 }
-void emulated_meet_warp() {
-  zinc::emulated::Warp& warp = running->self().warp();
-  running->wait(warp.barrier, warp.n_alive);
+void emulated_sync_warp() {
+  zinc::emulated::Warp& warp = active->self().warp();
+  active->wait(warp.barrier, warp.n_alive);
 }
 unsigned emulated_exchange(unsigned word, int lane) {
-  zinc::emulated::Warp& warp = running->self().warp();
-  warp.given[emulated_place.thread.x % zinc::emulated::kWarpThreads] = word;
-  emulated_meet_warp();
-  const unsigned taken = warp.given[static_cast<size_t>(lane)];
-  emulated_meet_warp();
+  zinc::emulated::Warp& warp = active->self().warp();
+  warp.exchanged[emulated_index.thread.x % zinc::emulated::kWarpThreads] = word;
+  emulated_sync_warp();
+  const unsigned taken = warp.exchanged[static_cast<size_t>(lane)];
+  emulated_sync_warp();
   return taken;
 }
-void emulated_cluster_arrives() { running->cluster_arrives(); }
-void emulated_wait_for_cluster() { running->wait_for_cluster(); }
-void* emulated_at_rank(void* at, int rank) {
-  return static_cast<char*>(at) - running->shared(emulated_place.rank) + running->shared(rank);
+void emulated_cluster_arrive() { active->cluster_arrive(); }
+void emulated_cluster_wait() { active->cluster_wait(); }
+void* emulated_map_to_rank(void* at, int rank) {
+  return static_cast<char*>(at) - active->shared(emulated_index.rank) + active->shared(rank);
 }
 
-void emulated_begin_copy(void* to, const void* from, int n_bytes) {
-  running->self().copies.begin(Copy::of_memory(to, from, static_cast<size_t>(n_bytes)));
+void emulated_cp_async(void* to, const void* from, int n_bytes) {
+  active->self().copies.begin(Copy::of_memory(to, from, static_cast<size_t>(n_bytes)));
 }
-void emulated_end_copies() { running->self().copies.end_set(); }
-void emulated_await_copies(int n_left) {
-  const auto arrive = [](const Copy& copy) { copy.arrive(running->kernel()); };
-  running->self().copies.await(static_cast<size_t>(n_left), arrive);
+void emulated_cp_async_commit() { active->self().copies.commit(); }
+void emulated_cp_async_wait(int n_left) {
+  const auto complete = [](const Copy& copy) { copy.complete(active->kernel()); };
+  active->self().copies.wait(static_cast<size_t>(n_left), complete);
 }
-void emulated_begin_reported_copy(void* to, const void* from, int n_bytes, const void* gate) {
-  running->reported.begin(gate, Copy::of_memory(to, from, static_cast<size_t>(n_bytes)));
+void emulated_bulk_copy(void* to, const void* from, int n_bytes, const void* mbarrier) {
+  active->mbarrier_copies.begin(mbarrier, Copy::of_memory(to, from, static_cast<size_t>(n_bytes)));
 }
-void emulated_begin_reported_store(void* to, unsigned word, const void* gate) {
-  running->reported.begin(gate, Copy::of_value(to, &word, sizeof word));
+void emulated_store_async(void* to, unsigned word, const void* mbarrier) {
+  active->mbarrier_copies.begin(mbarrier, Copy::of_value(to, &word, sizeof word));
 }
-int emulated_receive(const void* gate) { return static_cast<int>(running->reported.arrive(gate, running->kernel())); }
+int emulated_complete_tx(const void* mbarrier) {
+  return static_cast<int>(active->mbarrier_copies.complete(mbarrier, active->kernel()));
+}
 
-void emulated_begin_product(void (*compute)(const void* of), const void* of, int n_bytes) {
+void emulated_wgmma(void (*compute)(const void* of), const void* of, int n_bytes) {
   const auto* bytes = static_cast<const std::byte*>(of);
-  running->self().products.begin({compute, {bytes, bytes + n_bytes}});
+  active->self().wgmmas.begin({compute, {bytes, bytes + n_bytes}});
 }
-void emulated_end_products() { running->self().products.end_set(); }
-void emulated_await_products(int n_left) {
-  running->self().products.await(static_cast<size_t>(n_left),
-                                 [](const auto& product) { product.compute(product.of.data()); });
+void emulated_wgmma_commit() { active->self().wgmmas.commit(); }
+void emulated_wgmma_wait(int n_left) {
+  active->self().wgmmas.wait(static_cast<size_t>(n_left),
+                             [](const auto& product) { product.compute(product.of.data()); });
 }

@@ -1,7 +1,7 @@
-// The blocks of a cluster on the host: each thread is a fiber, and they take turns on the caller's thread. They give up
-// their turn only where CUDA lets them wait for each other, so that a run is the same every time; threads that wait for
-// what never comes are an error that names the kernel. A cluster can be left where its threads wait for the launch
-// before it, or where it lets the next one start: others run meanwhile in the same memory, so it takes its own along.
+// The blocks of a cluster on the host: each thread is a fiber on the caller's thread. Threads yield only at CUDA's
+// barriers and waits, so runs are deterministic; a deadlock is an error that names the kernel. A cluster can be
+// suspended in wait_dependency() or launch_dependents(): other clusters then run in the same shared memory, so its
+// contents are saved and restored.
 #pragma once
 
 #include <functional>
@@ -10,45 +10,46 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulated_gpu/device/turns.h"
+#include "tests/emulated_gpu/device/runtime.h"
 
 namespace zinc::emulated {
 
-// One block: what its threads do, and the shared memory they do it in, which lies in an image of the kernel. Images of
-// the same kernel differ in nothing but their place, which is how a block finds another's shared memory.
+// One block: its threads' function, and its shared memory, which lies in an image of the kernel. Images of a kernel
+// differ only in their address, so a block finds another's shared memory by the same offset.
 struct Block {
   std::function<void()> body;
   std::span<char> shared;
-  std::span<const char> behind;  // what follows the shared memory that the launch asked for: nobody may write there
+  std::span<const char> guard;  // follows the dynamic shared memory of the launch; must not be written
   EmulatedIndex index;
 };
 
-// What blocks of a launch have in common.
-struct LaunchFacts {
+// Common to all blocks of a launch.
+struct LaunchInfo {
   std::string kernel;  // its name, for messages
   EmulatedIndex grid;
-  unsigned n_threads;         // of a block
-  unsigned shared_bytes;      // that it asks for, beside what the kernel declares
-  bool starts_early = false;  // may be begun before the launches before it have ended
+  unsigned n_threads;                // per block
+  unsigned shared_bytes;             // dynamic, in addition to the kernel's static shared memory
+  bool is_dependent_launch = false;  // programmatic dependent launch: may start before earlier launches complete
 };
 
 class Cluster {
  public:
-  Cluster(const LaunchFacts& launch, std::vector<Block> blocks);
+  Cluster(const LaunchInfo& launch, std::vector<Block> blocks);
   ~Cluster();
   Cluster(Cluster&&) = delete;
 
-  enum class Goal { lets_next_start, end };
-  // Until the goal is reached, or, while the launches before have not ended, until all that is left waits for them.
-  void run(Goal goal, bool have_previous_ended);
+  enum class Goal { dependents_launched, end };
+  // Runs until the goal is reached or, while earlier launches are incomplete, until all remaining threads wait for
+  // them.
+  void run(Goal goal, bool is_previous_complete);
   bool has_ended() const;
-  bool lets_next_start() const;  // has said so, or has ended
-  bool has_waited() const;       // for the launches before, or would have
+  bool has_launched_dependents() const;  // or has ended
+  bool has_waited() const;               // called wait_dependency()
 
-  class Running;
+  class Execution;
 
  private:
-  std::unique_ptr<Running> running_;
+  std::unique_ptr<Execution> execution_;
 };
 
 }  // namespace zinc::emulated

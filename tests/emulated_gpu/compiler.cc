@@ -1,5 +1,5 @@
-// NVIDIA's run-time compiler on the host: kernels are compiled by the C++ compiler the project was built with, with the
-// headers of device/ in place of those that hold GPU instructions. Machine code is a shared library.
+// NVRTC on the host: kernels are compiled by the C++ compiler the project was built with, with the headers of device/
+// in place of those that wrap PTX. A cubin is a shared library.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ fs::path own_library() {
   return fs::canonical(info.dli_fname);
 }
 
-// Shared memory whose size the launch says becomes a pointer to the image's own; the rest is static.
+// Dynamic shared memory becomes a pointer to the image's own; static shared memory is `static`.
 std::string for_the_host(const std::string& text) {
   static const std::regex pattern(R"(extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];)");
   return std::regex_replace(text, pattern, "$1* $2 = reinterpret_cast<$1*>(emulated_shared);");
@@ -53,14 +53,14 @@ std::string architecture_defines(int n_options, const char* const* options) {
   for (int i = 0; i < n_options; ++i) {
     const std::string option = options[i];
     if (!option.starts_with(start)) continue;
-    const bool has_own = option.ends_with('a');
-    const std::string number = option.substr(start.size(), option.size() - start.size() - (has_own ? 1 : 0));
-    return "#define __CUDA_ARCH__ " + number + "0\n" + (has_own ? "#define __CUDA_ARCH_FEAT_SM90_ALL 1\n" : "");
+    const bool has_features = option.ends_with('a');
+    const std::string number = option.substr(start.size(), option.size() - start.size() - (has_features ? 1 : 0));
+    return "#define __CUDA_ARCH__ " + number + "0\n" + (has_features ? "#define __CUDA_ARCH_FEAT_SM90_ALL 1\n" : "");
   }
   return "";
 }
 
-// In `folder`; whether it worked, with what the compiler said in `log`.
+// Compiles `folder`/kernel.cc; returns success, with the compiler's output in `log`.
 bool build(const fs::path& folder, std::string& log) {
   const fs::path library = own_library();
   const std::string command = std::string(EMULATED_GPU_COMPILER) +
@@ -77,15 +77,15 @@ bool build(const fs::path& folder, std::string& log) {
 
 #define EMULATED extern "C" __attribute__((visibility("default")))
 
-// The minor number stands for what kernels are compiled with, so that none is kept when that changes.
+// The minor version hashes the compiler and its headers, so that cached kernels are invalidated when they change.
 EMULATED int nvrtcVersion(int* major, int* minor) {
   std::string all;
-  for (const char* name : {"builtins.h", "instructions.h", "turns.h", "warpgroup.h"}) all += read_file(kDevice / name);
+  for (const char* name : {"builtins.h", "ptx.h", "runtime.h", "wgmma.h"}) all += read_file(kDevice / name);
   *major = kVersion;
   *minor = static_cast<int>(std::hash<std::string>{}(all + EMULATED_GPU_COMPILER) % 1'000'000);
   return 0;
 }
-EMULATED const char* nvrtcGetErrorString(int) { return "the C++ compiler refused it"; }
+EMULATED const char* nvrtcGetErrorString(int) { return "the C++ compiler failed"; }
 EMULATED int nvrtcCreateProgram(Program** program, const char* source, const char*, int n, const char* const* texts,
                                 const char* const* names) {
   *program = new Program{.source = source, .headers = {}, .code = {}, .log = {}};
@@ -98,10 +98,10 @@ EMULATED int nvrtcCompileProgram(Program* program, int n_options, const char* co
   std::string folder = (fs::temp_directory_path() / "emulated_gpu_XXXXXX").string();
   if (!mkdtemp(folder.data())) return kFailed;
   for (const auto& [name, text] : program->headers) write_file(fs::path(folder) / name, for_the_host(text));
-  for (const char* name : {"instructions.h", "warpgroup.h"}) {
+  for (const char* name : {"ptx.h", "wgmma.h"}) {
     write_file(fs::path(folder) / "backend/simt" / name, read_file(kDevice / name));
   }
-  for (const char* name : {"builtins.h", "turns.h"}) write_file(fs::path(folder) / name, read_file(kDevice / name));
+  for (const char* name : {"builtins.h", "runtime.h"}) write_file(fs::path(folder) / name, read_file(kDevice / name));
   write_file(fs::path(folder) / "kernel.cc",
              architecture_defines(n_options, options) + "#include \"builtins.h\"\n" + program->source);
   const bool is_built = build(folder, program->log);

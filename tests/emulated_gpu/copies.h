@@ -1,7 +1,6 @@
-// Copies that run beside a kernel's threads. A GPU reads their source and writes their destination at any time between
-// their begin and the wait for them, so whoever touches either meanwhile is wrong: the destination is nonsense until
-// the bytes arrive, which is when they are waited for, and a source or a destination that changed under way is an error
-// that names the kernel.
+// Asynchronous copies of kernels. A GPU may read the source and write the destination at any time between issue and
+// wait, so touching either in between is a bug: the destination is poisoned until the wait, and a source or destination
+// that changed while the copy was pending is an error that names the kernel.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +12,17 @@
 
 namespace zinc::emulated {
 
-inline constexpr int kNobodysByte = 0xEE;  // what was not written has no meaning
+inline constexpr int kPoisonByte = 0xEE;  // fills memory that is not written yet
 
-// Says what is wrong with a kernel, and ends the process.
-[[noreturn]] void refuse(const std::string& kernel, const char* why);
+// Prints the kernel's error and aborts.
+[[noreturn]] void fail_kernel(const std::string& kernel, const char* why);
 
 class Copy {
  public:
-  // From memory, or of a value that the thread has (nothing can change it under way).
+  // From memory, or of a register value, which cannot change.
   static Copy of_memory(void* to, const void* from, size_t n_bytes);
   static Copy of_value(void* to, const void* value, size_t n_bytes);
-  void arrive(const std::string& kernel) const;
+  void complete(const std::string& kernel) const;
   size_t size() const { return bytes_.size(); }
 
  private:
@@ -33,30 +32,30 @@ class Copy {
   std::vector<std::byte> bytes_;
 };
 
-// What a thread begins in sets and awaits in sets: what is not in a set yet is awaited by nobody.
+// A thread's async operations in commit groups; uncommitted ones are not waited for.
 template <class T>
-class Sets {
+class CommitGroups {
  public:
-  void begin(T one) { open_.push_back(std::move(one)); }
-  void end_set() { sets_.push_back(std::exchange(open_, {})); }
-  // All sets but the last so many, in order.
-  template <class Do>
-  void await(size_t n_left, Do&& complete) {
-    const auto end = sets_.end() - static_cast<ptrdiff_t>(std::min(n_left, sets_.size()));
-    for (auto set = sets_.begin(); set != end; ++set) std::ranges::for_each(*set, complete);
-    sets_.erase(sets_.begin(), end);
+  void begin(T one) { uncommitted_.push_back(std::move(one)); }
+  void commit() { groups_.push_back(std::exchange(uncommitted_, {})); }
+  // Completes all groups but the last n_left, in order.
+  template <class Complete>
+  void wait(size_t n_left, Complete&& complete) {
+    const auto end = groups_.end() - static_cast<ptrdiff_t>(std::min(n_left, groups_.size()));
+    for (auto group = groups_.begin(); group != end; ++group) std::ranges::for_each(*group, complete);
+    groups_.erase(groups_.begin(), end);
   }
 
  private:
-  std::vector<T> open_;
-  std::vector<std::vector<T>> sets_;
+  std::vector<T> uncommitted_;
+  std::vector<std::vector<T>> groups_;
 };
 
-// Those that report to a place in shared memory.
-class ReportedCopies {
+// Copies that report to an mbarrier.
+class MbarrierCopies {
  public:
-  void begin(const void* gate, Copy copy) { copies_[gate].push_back(std::move(copy)); }
-  size_t arrive(const void* gate, const std::string& kernel);  // how many bytes came
+  void begin(const void* mbarrier, Copy copy) { copies_[mbarrier].push_back(std::move(copy)); }
+  size_t complete(const void* mbarrier, const std::string& kernel);  // returns the number of bytes
   bool empty() const { return copies_.empty(); }
 
  private:

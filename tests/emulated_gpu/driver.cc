@@ -1,7 +1,6 @@
-// CUDA's driver on the host: device memory is memory, all streams that do not record a graph are one queue that is
-// worked off when somebody waits for it, a graph is a list of launches, and machine code is a shared library made by
-// compiler.cc.
-// ZINC_EMULATED_GPU=8.0 makes it an older GPU.
+// The CUDA driver API on the host: device memory is host memory, all streams that are not capturing share one queue
+// that runs when the host waits, a graph is a list of launches, and a cubin is a shared library built by compiler.cc.
+// ZINC_EMULATED_GPU=8.0 emulates that compute capability.
 #include "backend/cuda/driver_api.h"
 
 #include <dlfcn.h>
@@ -22,8 +21,8 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "tests/emulated_gpu/device_queue.h"
 #include "tests/emulated_gpu/launches.h"
-#include "tests/emulated_gpu/work.h"
 
 using namespace zinc::cuda;  // the driver's types
 using zinc::emulated::Kernel;
@@ -37,25 +36,25 @@ namespace {
 constexpr Code kInvalidValue = 1, kInvalidContext = 201, kNotFound = 500, kNotWhileCapturing = 900;
 constexpr int kMultiprocessors = 6, kDriverVersion = 13000, kMaxCluster = 2;
 constexpr size_t kMemory = size_t{8} << 30;
-constexpr unsigned kPlainShared = 48 << 10;  // more has to be asked for
+constexpr unsigned kPlainShared = 48 << 10;  // more needs an opt-in (cuFuncSetAttribute)
 
 static_assert(sizeof(Params) == sizeof(Launch::params));
 
-// Images of one module: the same code at different places, one for each block of a cluster.
-struct Loaded {
+// Images of one module: the same code at different addresses, one per block of a cluster.
+struct LoadedModule {
   std::vector<void*> images;
 };
-struct Entry {
+struct KernelEntry {
   std::string name;
   std::vector<KernelImage> images;
   unsigned max_shared = kPlainShared;
 };
 using Recording = std::vector<KernelLaunch>;
 struct EmulatedStream {
-  Recording* recording = nullptr;  // of the capture under way: nothing but launches may be asked of it
+  Recording* recording = nullptr;  // while capturing, when only launches are allowed
 };
 
-std::map<std::pair<Loaded*, std::string>, std::unique_ptr<Entry>> entries;
+std::map<std::pair<LoadedModule*, std::string>, std::unique_ptr<KernelEntry>> entries;
 
 int capability() {
   const char* text = std::getenv("ZINC_EMULATED_GPU");
@@ -77,8 +76,8 @@ int max_shared() {
   }
 }
 
-// Device memory: each piece ends where a page begins that nobody may touch, so that a kernel that goes too far ends
-// there; the host's copies are checked here.
+// Device memory: each allocation ends at a protected guard page, so that a kernel that overruns it crashes; the host's
+// copies are checked here.
 class Memory {
  public:
   Code allocate(DevicePointer* at, size_t n_bytes) {
@@ -88,7 +87,7 @@ class Memory {
     if (begin == MAP_FAILED) return kOutOfMemory;
     char* end = static_cast<char*>(begin) + mapped - kPage;
     mprotect(end, kPage, PROT_NONE);
-    std::memset(end - used, 0xFF, used);  // what was there before: NaN in every format
+    std::memset(end - used, 0xFF, used);  // uninitialized: NaN in every format
     *at = reinterpret_cast<DevicePointer>(end - used);
     const std::lock_guard lock(mutex_);
     pieces_[*at] = {begin, mapped, n_bytes};
@@ -121,7 +120,7 @@ class Memory {
 };
 Memory memory;
 
-// Host memory that copies run beside the host to and from.
+// Host memory whose copies are asynchronous.
 class PinnedMemory {
  public:
   Code allocate(void** at, size_t n_bytes) {
@@ -147,30 +146,30 @@ class PinnedMemory {
   std::map<const char*, const char*> ends_;
 };
 PinnedMemory pinned;
-zinc::emulated::Work work;
+zinc::emulated::DeviceQueue queue;
 
 template <class T>
 T handle(void* object) {
   return reinterpret_cast<T>(object);
 }
 
-// What a thread may not do before it has taken the GPU.
+// A thread needs a current context before most calls.
 thread_local Context current_context = nullptr;
 Code check_context() { return current_context ? kSuccess : kInvalidContext; }
 Code check_stream(Stream stream) {
   return handle<EmulatedStream*>(stream)->recording ? kNotWhileCapturing : check_context();
 }
 
-// host: which of both is the host's. A copy of memory that is not pinned is done when the call returns.
+// host: the host side of the copy, null: none. A copy of pageable memory is complete when the call returns.
 Code copy(void* to, const void* from, size_t n_bytes, const void* host, Stream stream) {
   if (const Code code = check_stream(stream); code != kSuccess) return code;
-  work.add([=] { std::memmove(to, from, n_bytes); });
-  if (host && !pinned.has(host)) work.wait();
+  queue.add([=] { std::memmove(to, from, n_bytes); });
+  if (host && !pinned.has(host)) queue.wait();
   return kSuccess;
 }
 void* address(DevicePointer at) { return reinterpret_cast<void*>(at); }
 
-// A library of its own even if the same bytes are loaded already: under a name that no other has.
+// Under a unique name, so that the same bytes can be loaded twice.
 void* load_image(const char* bytes, size_t n_bytes) {
   std::string path = (std::filesystem::temp_directory_path() / "emulated_kernel_XXXXXX").string();
   const int file = mkstemp(path.data());
@@ -183,12 +182,12 @@ void* load_image(const char* bytes, size_t n_bytes) {
   return image;
 }
 
-// With its shared memory, as the image says itself (device/builtins.h).
+// With its shared memory, as exported by the image (device/builtins.h).
 KernelImage image_of(void* image, void* kernel) {
-  const auto place = [&](const char* name) { return reinterpret_cast<char* (*)()>(dlsym(image, name))(); };
+  const auto address_of = [&](const char* name) { return reinterpret_cast<char* (*)()>(dlsym(image, name))(); };
   return {.kernel = reinterpret_cast<Kernel>(kernel),
-          .shared = {place("emulated_shared_begin"), place("emulated_shared_end")},
-          .asked_for = {place("emulated_asked_for_begin"), place("emulated_asked_for_end")}};
+          .shared = {address_of("emulated_shared_begin"), address_of("emulated_shared_end")},
+          .dynamic_shared = {address_of("emulated_dynamic_shared_begin"), address_of("emulated_dynamic_shared_end")}};
 }
 
 unsigned cluster_of(const LaunchConfig& config) {
@@ -198,14 +197,14 @@ unsigned cluster_of(const LaunchConfig& config) {
   return 1;
 }
 
-bool starts_early(const LaunchConfig& config) {
+bool is_dependent_launch(const LaunchConfig& config) {
   const std::span attributes(config.attributes, config.n_attributes);
   return std::ranges::any_of(attributes, [](const LaunchAttribute& attribute) {
     return attribute.id == kProgrammaticLaunch && attribute.value.number != 0;
   });
 }
 
-bool is_valid(const LaunchConfig& config, const Entry& entry, unsigned cluster) {
+bool is_valid(const LaunchConfig& config, const KernelEntry& entry, unsigned cluster) {
   return config.grid_x > 0 && config.grid_y > 0 && config.grid_z > 0 && config.grid_x % cluster == 0 &&
          config.grid_y <= 0xFFFF && config.grid_z <= 0xFFFF && cluster <= entry.images.size() &&
          config.block_x % 32 == 0 && config.block_x <= 1024 && config.block_y == 1 && config.block_z == 1 &&
@@ -258,7 +257,7 @@ EMULATED Code cuMemAlloc_v2(DevicePointer* at, size_t bytes) {
 }
 EMULATED Code cuMemFree_v2(DevicePointer at) {
   const Code code = check_context();
-  return code == kSuccess ? (work.wait(), memory.free(at)) : code;
+  return code == kSuccess ? (queue.wait(), memory.free(at)) : code;
 }
 EMULATED Code cuMemAllocHost_v2(void** at, size_t bytes) {
   const Code code = check_context();
@@ -266,7 +265,7 @@ EMULATED Code cuMemAllocHost_v2(void** at, size_t bytes) {
 }
 EMULATED Code cuMemFreeHost(void* at) {
   const Code code = check_context();
-  return code == kSuccess ? (work.wait(), pinned.free(at), kSuccess) : code;
+  return code == kSuccess ? (queue.wait(), pinned.free(at), kSuccess) : code;
 }
 EMULATED Code cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, Stream stream) {
   return memory.has(to, bytes) ? copy(address(to), from, bytes, from, stream) : kInvalidValue;
@@ -281,28 +280,28 @@ EMULATED Code cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t 
 EMULATED Code cuMemsetD8Async(DevicePointer at, unsigned char value, size_t bytes, Stream stream) {
   if (!memory.has(at, bytes)) return kInvalidValue;
   if (const Code code = check_stream(stream); code != kSuccess) return code;
-  return work.add([=] { std::memset(address(at), value, bytes); }), kSuccess;
+  return queue.add([=] { std::memset(address(at), value, bytes); }), kSuccess;
 }
 
-// `image`: how many bytes, then a shared library.
+// `image`: the size in bytes, then a shared library.
 EMULATED Code cuModuleLoadData(Module* module, const void* image) {
   if (const Code code = check_context(); code != kSuccess) return code;
   size_t n_bytes = 0;
   std::memcpy(&n_bytes, image, sizeof n_bytes);
-  auto loaded = std::make_unique<Loaded>();
+  auto loaded = std::make_unique<LoadedModule>();
   for (int i = 0; i < kMaxCluster; ++i) {
     void* its_image = load_image(static_cast<const char*>(image) + sizeof n_bytes, n_bytes);
     if (!its_image) return kInvalidValue;
     loaded->images.push_back(its_image);
   }
-  *module = handle<Module>(loaded.release());  // modules stay for good, as ours do
+  *module = handle<Module>(loaded.release());  // never unloaded; the backend does not unload modules
   return kSuccess;
 }
 EMULATED Code cuModuleGetFunction(Function* function, Module module, const char* name) {
-  auto* loaded = handle<Loaded*>(module);
-  std::unique_ptr<Entry>& entry = entries[{loaded, name}];
+  auto* loaded = handle<LoadedModule*>(module);
+  std::unique_ptr<KernelEntry>& entry = entries[{loaded, name}];
   if (!entry) {
-    auto found = std::make_unique<Entry>();
+    auto found = std::make_unique<KernelEntry>();
     found->name = name;
     for (void* image : loaded->images) {
       void* kernel = dlsym(image, name);
@@ -317,18 +316,18 @@ EMULATED Code cuModuleGetFunction(Function* function, Module module, const char*
 EMULATED Code cuFuncSetAttribute(Function function, int attribute, int value) {
   if (attribute != kMaxDynamicShared) return kSuccess;
   if (value > max_shared()) return kInvalidValue;
-  handle<Entry*>(function)->max_shared = static_cast<unsigned>(value);
+  handle<KernelEntry*>(function)->max_shared = static_cast<unsigned>(value);
   return kSuccess;
 }
 
 EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, void** params, void**) {
   if (const Code code = check_context(); code != kSuccess) return code;
-  const auto* entry = handle<Entry*>(function);
-  KernelLaunch launch{.facts = {.kernel = entry->name,
-                                .grid = {config->grid_x, config->grid_y, config->grid_z},
-                                .n_threads = config->block_x,
-                                .shared_bytes = config->shared_bytes,
-                                .starts_early = starts_early(*config)},
+  const auto* entry = handle<KernelEntry*>(function);
+  KernelLaunch launch{.info = {.kernel = entry->name,
+                               .grid = {config->grid_x, config->grid_y, config->grid_z},
+                               .n_threads = config->block_x,
+                               .shared_bytes = config->shared_bytes,
+                               .is_dependent_launch = is_dependent_launch(*config)},
                       .images = &entry->images,
                       .cluster = cluster_of(*config),
                       .params = {}};
@@ -337,7 +336,7 @@ EMULATED Code cuLaunchKernelEx(const LaunchConfig* config, Function function, vo
   if (Recording* recording = handle<EmulatedStream*>(config->stream)->recording) {
     recording->push_back(launch);
   } else {
-    work.add([launch] { run_launches({&launch, 1}); });
+    queue.add([launch] { run_launches({&launch, 1}); });
   }
   return kSuccess;
 }
@@ -348,18 +347,18 @@ EMULATED Code cuStreamCreate(Stream* stream, unsigned) {
 EMULATED Code cuStreamDestroy_v2(Stream stream) { return delete handle<EmulatedStream*>(stream), kSuccess; }
 EMULATED Code cuStreamSynchronize(Stream stream) {
   const Code code = check_stream(stream);
-  return code == kSuccess ? (work.wait(), kSuccess) : code;
+  return code == kSuccess ? (queue.wait(), kSuccess) : code;
 }
-// An event is the number of pieces of work it stands behind.
+// An event is the number of operations queued before it.
 EMULATED Code cuEventCreate(Event* event, unsigned) { return *event = handle<Event>(new size_t{0}), check_context(); }
 EMULATED Code cuEventDestroy_v2(Event event) { return delete handle<size_t*>(event), kSuccess; }
 EMULATED Code cuEventRecord(Event event, Stream stream) {
   const Code code = check_stream(stream);
-  return code == kSuccess ? (*handle<size_t*>(event) = work.n_added(), kSuccess) : code;
+  return code == kSuccess ? (*handle<size_t*>(event) = queue.n_added(), kSuccess) : code;
 }
 EMULATED Code cuEventSynchronize(Event event) {
   const Code code = check_context();
-  return code == kSuccess ? (work.wait_for_first(*handle<size_t*>(event)), kSuccess) : code;
+  return code == kSuccess ? (queue.wait_for(*handle<size_t*>(event)), kSuccess) : code;
 }
 EMULATED Code cuEventElapsedTime(float* ms, Event, Event) { return *ms = 1, kSuccess; }
 
@@ -376,8 +375,8 @@ EMULATED Code cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, un
   return kSuccess;
 }
 EMULATED Code cuGraphDestroy(GraphHandle graph) { return delete handle<Recording*>(graph), kSuccess; }
-EMULATED Code cuGraphExecDestroy(GraphExec exec) { return work.wait(), delete handle<Recording*>(exec), kSuccess; }
+EMULATED Code cuGraphExecDestroy(GraphExec exec) { return queue.wait(), delete handle<Recording*>(exec), kSuccess; }
 EMULATED Code cuGraphLaunch(GraphExec exec, Stream stream) {
   if (const Code code = check_stream(stream); code != kSuccess) return code;
-  return work.add([recorded = handle<Recording*>(exec)] { run_launches(*recorded); }), kSuccess;
+  return queue.add([recorded = handle<Recording*>(exec)] { run_launches(*recorded); }), kSuccess;
 }

@@ -1,6 +1,7 @@
-// Launches in a row, as far ahead of each other as the kernels allow. A launch that may start early is begun as soon as
-// every block of the one before has said so or has ended, and its blocks run up to their wait before the one before
-// goes on: what they read then is as old as it can be on a GPU, and what they write comes as soon as it can.
+// Runs launches with the maximal overlap that programmatic dependent launch allows. A dependent launch starts as soon
+// as every block of the previous one has called launch_dependents() or ended, and its blocks run to their wait before
+// the previous one continues: their early reads see the oldest, and their early writes come the soonest, that a GPU
+// allows.
 #pragma once
 
 #include <span>
@@ -13,19 +14,19 @@ namespace zinc::emulated {
 struct Params {
   alignas(16) std::byte bytes[1024];
 };
-using Kernel = void (*)(Params);  // the ABI hands a large struct over in memory: a kernel reads as much as it has
+using Kernel = void (*)(Params);  // the ABI passes a large struct in memory, so a kernel reads only its own size
 
 // A kernel in one of the images of its module.
 struct KernelImage {
   Kernel kernel;
   std::span<char> shared;
-  std::span<char> asked_for;  // of it, as much as any launch can ask for
+  std::span<char> dynamic_shared;  // part of `shared`: the largest dynamic size
 };
 
 struct KernelLaunch {
-  LaunchFacts facts;
-  const std::vector<KernelImage>* images;  // at least as many as a cluster has blocks
-  unsigned cluster;                        // blocks along x that run together
+  LaunchInfo info;
+  const std::vector<KernelImage>* images;  // at least one per block of a cluster
+  unsigned cluster;                        // blocks along x
   Params params;
 };
 

@@ -16,7 +16,7 @@ Order::Order(const std::string& text) : is_backward_(text == "backward") {
   unsigned seed = 0;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%u%c", &seed, &rest) != 1) {
-    std::fprintf(stderr, "emulated GPU: ZINC_EMULATED_ORDER is forward, backward or a number, not '%s'\n",
+    std::fprintf(stderr, "emulated GPU: ZINC_EMULATED_ORDER must be forward, backward or a number, not '%s'\n",
                  text.c_str());
     std::abort();
   }

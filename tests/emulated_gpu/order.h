@@ -1,6 +1,6 @@
-// In which order those take their turns that no rule puts in order: threads of a warp, warps of a block, blocks of a
-// launch. The variable ZINC_EMULATED_ORDER says it: nothing for forward, "backward", or a number that a shuffle begins
-// with. Right kernels give the same bits in every order.
+// The order in which unordered threads of a warp, warps of a block and blocks of a launch are scheduled, from
+// ZINC_EMULATED_ORDER: unset for forward, "backward", or the seed of a shuffle. Correct kernels give the same bits in
+// every order.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,20 @@ class Order {
   static Order& of_process();
   explicit Order(const std::string& text);
 
-  // Before the first round of turns.
+  // Before the first round.
   template <class T>
-  void arrange(std::vector<T>& turns) {
-    if (is_backward_) std::ranges::reverse(turns);
-    arrange_again(turns);
+  void arrange(std::vector<T>& run_order) {
+    if (is_backward_) std::ranges::reverse(run_order);
+    arrange_again(run_order);
   }
-  // Before each later one.
+  // Before each later round.
   template <class T>
-  void arrange_again(std::vector<T>& turns) {
-    if (shuffle_) std::ranges::shuffle(turns, *shuffle_);
+  void arrange_again(std::vector<T>& run_order) {
+    if (shuffle_) std::ranges::shuffle(run_order, *shuffle_);
   }
 
-  // Whether a launch that may start early does; in a shuffle as often as not.
-  bool starts_early() { return !shuffle_ || (*shuffle_)() % 2 == 0; }
+  // Whether a dependent launch starts early; random in a shuffle.
+  bool starts_dependent_early() { return !shuffle_ || (*shuffle_)() % 2 == 0; }
 
  private:
   bool is_backward_ = false;

@@ -1,21 +1,21 @@
-// Heads on their way into attention (normed, turned, written to the cache), and results of chunks on their way out.
+// Attention's prologue (norm, RoPE and KV cache write of heads) and the merge of its split-KV partials.
 #pragma once
 
 #include "backend/simt/kv_pages.h"
 
 namespace zinc::simt {
 
-// The warp's 32 numbers from `block * 32` on, of a key or value head at `row` of a page.
+// Writes elements 32 * block to 32 * block + 31 of a key or value head, one per lane, to `page_offset` of a page.
 template <class Kv>
-ZINC_DEVICE void write_block(const KvLayer& kv, u8* keys, bool is_key, int row, int block, float x) {
+ZINC_DEVICE void write_block(const KvLayer& kv, u8* keys, bool is_key, int page_offset, int block, float x) {
   const int i = block * 32 + lane_id();
   if (is_key) {
-    u8* at = keys + (i / Kv::kPieceElems * kPagePositions + row) * 16 + i % Kv::kPieceElems * Kv::kElemBytes;
-    Kv::write(at, keys + kv.k_dim * kPagePositions + (block * kPagePositions + row) * Kv::kScaleBytes, x);
+    u8* dst = keys + (i / Kv::kPieceElems * kPageTokens + page_offset) * 16 + i % Kv::kPieceElems * Kv::kElemBytes;
+    Kv::write(dst, keys + kv.k_dim * kPageTokens + (block * kPageTokens + page_offset) * Kv::kScaleBytes, x);
   } else {
     u8* values = keys + kv.value_begin;
-    u8* at = values + (row * padded(kv.v_dim) + i) * Kv::kElemBytes;
-    Kv::write(at, values + kv.v_dim * kPagePositions + (row * (kv.v_dim / 32) + block) * Kv::kScaleBytes, x);
+    u8* dst = values + (page_offset * padded(kv.v_dim) + i) * Kv::kElemBytes;
+    Kv::write(dst, values + kv.v_dim * kPageTokens + (page_offset * (kv.v_dim / 32) + block) * Kv::kScaleBytes, x);
   }
 }
 
@@ -25,75 +25,75 @@ ZINC_DEVICE u8* keys_at(const Step& step, const KvLayer& kv, int t, int head) {
 
 inline constexpr int kMaxHeadDim = 2 * kSegmentElems;
 
-// A warp's head: normed and turned, in shared memory, zero up to a whole number of 32.
-ZINC_DEVICE void prepare_head(const HeadPart& part, long long t, int head, float* values) {
+// Norm and RoPE of a warp's head, to shared memory, zero-padded to a multiple of 32.
+ZINC_DEVICE void prepare_head(const HeadInput& part, long long t, int head, float* values) {
   const float* from = part.x + (t * part.n_heads + head) * part.stride;
   float factor = 1;
   if (part.is_normed) {
-    float sum = 0;  // segment after segment, as norm_rows has it
-    for (int at = 0; at < part.dim; at += kSegmentElems) {
-      sum += lanes_sum(squares(load_eight(from, at + lane_id() * 8, part.dim), 0), 32);
+    float sum = 0;  // in the order of norm_rows
+    for (int offset = 0; offset < part.dim; offset += kSegmentElems) {
+      sum += warp_sum(sum_squares(load_vec8(from, offset + lane_id() * 8, part.dim), 0), 32);
     }
     factor = rms_factor(sum, part.dim, part.eps);
   }
-  for (int at = lane_id() * 8; at < padded(part.dim); at += kSegmentElems) {
-    Eight x = load_eight(from, at, part.dim);
-    if (part.is_normed) x = normed(x, factor, part.norm_weight, at, part.dim);
-    store_eight(values, at, padded(part.dim), x);
+  for (int offset = lane_id() * 8; offset < padded(part.dim); offset += kSegmentElems) {
+    Vec8 x = load_vec8(from, offset, part.dim);
+    if (part.is_normed) x = normed(x, factor, part.norm_weight, offset, part.dim);
+    store_vec8(values, offset, padded(part.dim), x);
   }
   __syncwarp();
   for (int i = lane_id(); part.table && i < part.n_pairs; i += 32) {
-    const float* turn = part.table + 2 * (t * part.n_pairs + i);
+    const float* cos_sin = part.table + 2 * (t * part.n_pairs + i);
     const int first = part.adjacent ? 2 * i : i, second = part.adjacent ? 2 * i + 1 : i + part.n_pairs;
     const float a = values[first], b = values[second];
-    values[first] = a * turn[0] - b * turn[1];
-    values[second] = a * turn[1] + b * turn[0];
+    values[first] = a * cos_sin[0] - b * cos_sin[1];
+    values[second] = a * cos_sin[1] + b * cos_sin[0];
   }
   __syncwarp();
 }
 
-// A warp's head goes to the cache.
+// Writes a warp's head to the KV cache.
 template <class Kv>
 ZINC_DEVICE void write_head(const Step& step, const KvLayer& kv, int t, int head, bool is_key, const float* values) {
   u8* keys = keys_at(step, kv, t, head);
   for (int block = 0; block < padded(is_key ? kv.k_dim : kv.v_dim) / 32; ++block) {
-    write_block<Kv>(kv, keys, is_key, step.positions[t] % kPagePositions, block, values[block * 32 + lane_id()]);
+    write_block<Kv>(kv, keys, is_key, step.positions[t] % kPageTokens, block, values[block * 32 + lane_id()]);
   }
 }
 
-// One number of a row: its chunks in order. Read past the first-level cache: other blocks may just have written them.
-ZINC_DEVICE float merge_row(const AttentionParams& p, const float* chunks, int n_chunks, int head, int dim) {
-  constexpr int kAtOnce = 8;  // loads under way
+// Merges the chunks of one element of a row, in order. Bypasses L1, which may be stale: other blocks wrote them.
+ZINC_DEVICE float merge_row_chunks(const AttentionParams& p, const float* chunks, int n_chunks, int head, int dim) {
+  constexpr int kInFlight = 8;  // loads in flight
   const int width = p.kv.v_dim + 2;
-  Running all = {lowest_score(), 0.0f};
+  SoftmaxState all = {neg_inf(), 0.0f};
   float result = 0;
-  for (int first = 0; first < n_chunks; first += kAtOnce) {
-    float largest[kAtOnce], sum[kAtOnce], value[kAtOnce];
+  for (int first = 0; first < n_chunks; first += kInFlight) {
+    float chunk_max[kInFlight], sum[kInFlight], value[kInFlight];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kInFlight; ++i) {
       const float* chunk = chunks + static_cast<long long>(min(first + i, n_chunks - 1)) * width;
-      largest[i] = first + i < n_chunks ? __ldcg(chunk) : lowest_score();
+      chunk_max[i] = first + i < n_chunks ? __ldcg(chunk) : neg_inf();
       sum[i] = __ldcg(chunk + 1);
       value[i] = __ldcg(chunk + 2 + dim);
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (largest[i] == lowest_score()) continue;
-      float keep, take;
-      merge(all, {largest[i], sum[i]}, keep, take);
-      result = merged(result, value[i], keep, take);
+    for (int i = 0; i < kInFlight; ++i) {
+      if (chunk_max[i] == neg_inf()) continue;
+      float old_scale, new_scale;
+      merge_softmax(all, {chunk_max[i], sum[i]}, old_scale, new_scale);
+      result = merge_value(result, value[i], old_scale, new_scale);
     }
   }
   return result * final_factor(all, p.sinks, head);
 }
 
-// Whether this block is the last of n to come here; it then sees what the others wrote before.
-ZINC_DEVICE bool is_last_of(int* n_done, int n) {
+// Whether this block is the last of n to arrive; it then sees the others' writes.
+ZINC_DEVICE bool is_last_block(int* counter, int n) {
   __shared__ int is_last;
   __syncthreads();
   if (threadIdx.x == 0) {
-    is_last = add_one(n_done) == n - 1;
-    if (is_last) *n_done = 0;
+    is_last = atomic_inc_acq_rel(counter) == n - 1;
+    if (is_last) *counter = 0;
   }
   __syncthreads();
   return is_last;

@@ -1,28 +1,28 @@
-// Which tokens of a step the gated delta rule takes in chunks: positions 64 c to 64 c + 63 where all of them belong to
-// one run of the step. What a token's result rounds to depends on this alone, never on what else is in the step.
+// The tokens of a step that the gated delta rule processes in chunks: positions 64 c to 64 c + 63 if all of them are in
+// the step. A token's rounding depends on this alone, never on other sequences of the step.
 #pragma once
 
-#include "backend/simt/dialect.h"
+#include "backend/simt/device_common.h"
 
 namespace zinc::simt {
 
-struct DeltaRun {
-  int begin, end;        // the run's tokens
-  int chunks, n_chunks;  // where its whole chunks begin, and how many there are
+struct DeltaSpan {
+  int begin, end;             // the sequence's tokens in the step
+  int chunk_begin, n_chunks;  // first token of its full chunks, and their number
 
-  ZINC_DEVICE DeltaRun(const Step& step, int seq) : begin(step.seq_begin[seq]), end(step.seq_begin[seq + 1]) {
+  ZINC_DEVICE DeltaSpan(const Step& step, int seq) : begin(step.seq_begin[seq]), end(step.seq_begin[seq + 1]) {
     const int position = begin < end ? step.positions[begin] : 0;
-    chunks = begin + (kDeltaChunk - position % kDeltaChunk) % kDeltaChunk;
-    n_chunks = max(0, end - chunks) / kDeltaChunk;
+    chunk_begin = begin + (kDeltaChunk - position % kDeltaChunk) % kDeltaChunk;
+    n_chunks = max(0, end - chunk_begin) / kDeltaChunk;
   }
-  // Narrows the run to what is done token by token before, or after, its whole chunks.
-  ZINC_DEVICE void keep(int part) {
-    if (part == kBeforeChunks && n_chunks > 0) end = chunks;
-    if (part == kAfterChunks) begin = n_chunks > 0 ? chunks + n_chunks * kDeltaChunk : end;
+  // Restricts the span to the tokens before, or after, its full chunks.
+  ZINC_DEVICE void restrict_to(int part) {
+    if (part == kBeforeChunks && n_chunks > 0) end = chunk_begin;
+    if (part == kAfterChunks) begin = n_chunks > 0 ? chunk_begin + n_chunks * kDeltaChunk : end;
   }
 };
 
-// The decay a token brings, as a logarithm.
+// The logarithm of a token's decay.
 ZINC_DEVICE float log_decay(const DeltaParams& p, long long t, int h) {
   const float gate = p.alpha[t * p.v_heads + h] + p.dt_bias[h];
   return p.a[h] * (gate > 20.0f ? gate : log1pf(expf(gate)));

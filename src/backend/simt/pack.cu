@@ -1,15 +1,15 @@
-// Weights from the file's blocks into panels, and single rows of them back into floats (embeddings).
-// A program of this file begins with one format/<f>.h and the sizes the host lays panels out with.
-#include "backend/simt/dialect.h"
+// Repacks weights from the file's quant blocks into panels, and dequantizes single rows (embeddings).
+// A program of this file begins with one format/<f>.h and the panel sizes that the host uses.
+#include "backend/simt/device_common.h"
 
 namespace zinc::simt {
 
 using F = WeightFormat;
 static_assert(F::kHeaderBytes == kHostHeaderBytes && F::kGroupBytes == kHostGroupBytes);
-static_assert(F::kRoundedBlock == kHostRoundedBlock);
+static_assert(F::kQ8Block == kHostQ8Block);
 constexpr int kRowSegmentBytes = F::kHeaderBytes + kSegmentGroups * F::kGroupBytes;
 
-// One thread per row and segment. Rows past the last stay as they are: zero.
+// One thread per row and segment. Rows past the last stay zero.
 ZINC_KERNEL pack(PackParams p) {
   const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const int row = static_cast<int>(index % p.n_rows), segment = static_cast<int>(index / p.n_rows);
@@ -22,8 +22,8 @@ ZINC_KERNEL pack(PackParams p) {
 
 // One block per token, one thread per group of 32.
 ZINC_KERNEL embed(EmbedParams p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const int t = static_cast<int>(blockIdx.x);
   if (t >= p.step.counts[kTokens]) return;
   int token = p.step.tokens[t];

@@ -1,5 +1,5 @@
-// What a device does at most: reads that nothing waits for.
-#include "backend/simt/dialect.h"
+// Measures peak memory bandwidth: independent streaming reads.
+#include "backend/simt/device_common.h"
 
 namespace zinc::simt {
 
@@ -12,7 +12,7 @@ ZINC_KERNEL read_memory(ReadParams p) {
     const uint4 v = __ldcs(from + i);
     sum += v.x ^ v.y ^ v.z ^ v.w;
   }
-  if (sum == 0x9E3779B9u) *p.sum = 1;  // never of zeros: keeps the reads
+  if (sum == 0x9E3779B9u) *p.sum = 1;  // never true for zeros; keeps the reads alive
 }
 
 }  // namespace zinc::simt

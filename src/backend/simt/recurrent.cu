@@ -1,25 +1,24 @@
-// What carries state from token to token: short convolutions and the gated delta rule, tokens of a sequence one after
-// the other.
+// Recurrent layers: short convolution and the gated delta rule, token by token.
 #include "backend/simt/delta_chunks.h"
-#include "backend/simt/rounding.h"
+#include "backend/simt/quantize.h"
 
 namespace zinc::simt {
 
-// Grid: channels / 256, sequences, runs of kConvTokens tokens; one thread per channel. A state holds the inputs of the
-// last n_taps positions, each at its position modulo n_taps.
+// Grid: channels / 256, sequences, chunks of kConvTokens tokens; one thread per channel. The state is a ring buffer of
+// the last n_taps inputs, position p at p % n_taps.
 ZINC_KERNEL short_conv(ConvParams p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const int c = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int seq = static_cast<int>(blockIdx.y);
   if (c >= p.n_channels || seq >= p.step.counts[kSeqs]) return;
-  const int run = p.step.seq_begin[seq], run_end = p.step.seq_begin[seq + 1];
-  const int begin = run + static_cast<int>(blockIdx.z) * kConvTokens, end = min(run_end, begin + kConvTokens);
+  const int seq_first = p.step.seq_begin[seq], seq_end = p.step.seq_begin[seq + 1];
+  const int begin = seq_first + static_cast<int>(blockIdx.z) * kConvTokens, end = min(seq_end, begin + kConvTokens);
   if (begin >= end) return;
-  const int first = p.step.positions[run];
+  const int first = p.step.positions[seq_first];
   float* state = p.states + p.step.slots[seq] * p.slot_floats + c;
-  const auto kept = [&](int t) -> float& {
-    return state[static_cast<long long>((first + t - run) % p.n_taps) * p.n_channels];
+  const auto state_at = [&](int t) -> float& {
+    return state[static_cast<long long>((first + t - seq_first) % p.n_taps) * p.n_channels];
   };
   const auto x = [&](int t) { return p.x[static_cast<long long>(t) * p.n_channels + c]; };
   float weight[kMaxTaps], window[kMaxTaps];  // window: right-aligned, the newest last
@@ -28,10 +27,10 @@ ZINC_KERNEL short_conv(ConvParams p) {
     const int tap = j - (kMaxTaps - p.n_taps), t = begin - kMaxTaps + j;
     weight[j] = tap >= 0 ? p.weight[c * p.n_taps + tap] : 0.0f;
     window[j] = 0;
-    if (tap >= 1 && first + t - run >= 0) window[j] = t >= run ? x(t) : kept(t);
+    if (tap >= 1 && first + t - seq_first >= 0) window[j] = t >= seq_first ? x(t) : state_at(t);
   }
-  if (begin == run) {  // the block that reads the state also moves it on
-    for (int t = max(run, run_end - p.n_taps); t < run_end; ++t) kept(t) = x(t);
+  if (begin == seq_first) {  // the block that reads the state also updates it
+    for (int t = max(seq_first, seq_end - p.n_taps); t < seq_end; ++t) state_at(t) = x(t);
   }
 #pragma unroll 4
   for (int t = begin; t < end; ++t) {
@@ -46,29 +45,29 @@ ZINC_KERNEL short_conv(ConvParams p) {
 }
 
 // Per value head: S <- exp(a softplus(alpha + dt_bias)) S;  d = sigmoid(beta) (v - S^T k);  S <- S + k d^T;
-// out = S^T (q * q_scale). Eight lanes share a column of S, lane i has its rows i, i + 8, ...; 32 columns a block.
+// out = S^T (q * q_scale). Eight lanes share a column of S: lane i has rows i, i + 8, ...; 32 columns per block.
 // Grid: column tiles, value heads, sequences.
 template <int N>
 ZINC_DEVICE void delta_net(const DeltaParams& p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const int part = static_cast<int>(threadIdx.x) % 8, h = static_cast<int>(blockIdx.y);
   const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x) / 8;
   const int seq = static_cast<int>(blockIdx.z);
   if (seq >= p.step.counts[kSeqs]) return;
-  DeltaRun run(p.step, seq);
-  run.keep(p.part);
-  const int begin = run.begin, end = run.end;
+  DeltaSpan span(p.step, seq);
+  span.restrict_to(p.part);
+  const int begin = span.begin, end = span.end;
   if (begin >= end) return;
   const bool is_inside = column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads);
   float* state = p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
-  const bool is_fresh = p.step.positions[begin] == 0;
+  const bool is_new_sequence = p.step.positions[begin] == 0;
   float S[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    S[i] = k < p.k_dim && is_inside && !is_fresh ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
+    S[i] = k < p.k_dim && is_inside && !is_new_sequence ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
   }
   for (long long t = begin; t < end; ++t) {
     const float* q = p.q + (t * p.k_heads + k_head) * p.k_dim;
@@ -76,20 +75,20 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
     const float decay = expf(log_decay(p, t, h));
     const float beta = sigmoid(p.beta[t * p.v_heads + h]);
     const float v = is_inside ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
-    float k_part[N], seen = 0, out = 0;
+    float k_part[N], s_dot_k = 0, out = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       k_part[i] = i * 8 + part < p.k_dim ? key[i * 8 + part] : 0.0f;
       S[i] *= decay;
-      seen = fmaf(S[i], k_part[i], seen);
+      s_dot_k = fmaf(S[i], k_part[i], s_dot_k);
     }
-    const float delta = beta * (v - lanes_sum(seen, 8));
+    const float delta = beta * (v - warp_sum(s_dot_k, 8));
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       S[i] = fmaf(k_part[i], delta, S[i]);
       out = fmaf(S[i], i * 8 + part < p.k_dim ? q[i * 8 + part] : 0.0f, out);
     }
-    out = lanes_sum(out, 8) * p.q_scale;
+    out = warp_sum(out, 8) * p.q_scale;
     if (part == 0 && is_inside) p.out[(t * p.v_heads + h) * p.v_dim + column] = out;
   }
 #pragma unroll
@@ -99,9 +98,9 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
   }
 }
 
-// ---- one token ----
+// ---- decode ----
 
-// A channel's convolution but for the newest input, which comes late.
+// A channel's convolution without the newest input, which is known only after the wait.
 struct Channel {
   int c;  // negative: none
   float sum, weight;
@@ -118,31 +117,33 @@ struct Channel {
     weight = p.weight[c * p.n_taps + p.n_taps - 1];
   }
   ZINC_DEVICE float finish(const ConvParams& p, float x, float* states, int position) const {
-    states[static_cast<long long>(position % p.n_taps) * p.n_channels + c] = x;  // the same from all who share it
+    // Blocks that share the channel store the same value.
+    states[static_cast<long long>(position % p.n_taps) * p.n_channels + c] = x;
     const float all = fmaf(weight, x, sum);
     return all * sigmoid(all);
   }
 };
 
-// The whole of short_conv, both norms and delta_net. What no kernel of this step writes is there before the wait.
-// Grid: column tiles of each value head; further blocks are idle. is_whole: keys have 8 N numbers, columns tiles of 32.
-template <int N, bool is_whole>
-ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
+// short_conv, both norms and delta_net, fused. States and weights are loaded before the wait.
+// Grid: column tiles of each value head; further blocks are idle. has_exact_dims: k_dim is 8 N, and v_dim a multiple
+// of 32.
+template <int N, bool has_exact_dims>
+ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
   constexpr int kColumns = 32, kChannels = (2 * 8 * N + kColumns + kThreads - 1) / kThreads;
   __shared__ __align__(16) float values[2 * 8 * N + kColumns];  // q, k, and v of the block's columns
-  const DeltaParams& p = one.delta;
-  const int k_dim = is_whole ? 8 * N : p.k_dim;
-  let_next_start();
-  touch_params(one);
+  const DeltaParams& p = params.delta;
+  const int k_dim = has_exact_dims ? 8 * N : p.k_dim;
+  launch_dependents();
+  prefetch_params(params);
   const int n_tiles = (p.v_dim + kColumns - 1) / kColumns, h = static_cast<int>(blockIdx.x) / n_tiles;
-  if (h >= p.v_heads) return wait_for_previous();
+  if (h >= p.v_heads) return wait_dependency();
   const int thread = static_cast<int>(threadIdx.x), part = thread % 8;
   const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns, column = first + thread / 8;
-  const bool is_inside = is_whole || column < p.v_dim;
+  const bool is_inside = has_exact_dims || column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads), slot = p.step.slots[0];
   const int position = p.step.positions[0], key_dim = p.k_heads * k_dim;
   float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * k_dim * p.v_dim + column;
-  float* conv = one.conv.states + slot * p.slot_floats;
+  float* conv = params.conv.states + slot * p.slot_floats;
   float S[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -152,50 +153,50 @@ ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
   Channel channels[kChannels];
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    const int at = thread + i * kThreads, v = at - 2 * k_dim;
+    const int index = thread + i * kThreads, v = index - 2 * k_dim;
     int c = -1;
-    if (at < 2 * k_dim) {
-      c = (at < k_dim ? 0 : key_dim - k_dim) + k_head * k_dim + at;
+    if (index < 2 * k_dim) {
+      c = (index < k_dim ? 0 : key_dim - k_dim) + k_head * k_dim + index;
     } else if (v < kColumns && first + v < p.v_dim) {
       c = 2 * key_dim + h * p.v_dim + first + v;
     }
-    channels[i].load(one.conv, c, conv, position);
+    channels[i].load(params.conv, c, conv, position);
   }
   const float dt_bias = p.dt_bias[h], a = p.a[h];
-  wait_for_previous();
+  wait_dependency();
   float x[kChannels];
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) x[i] = channels[i].c >= 0 ? one.conv.x[channels[i].c] : 0.0f;
+  for (int i = 0; i < kChannels; ++i) x[i] = channels[i].c >= 0 ? params.conv.x[channels[i].c] : 0.0f;
   const float gate = p.alpha[h] + dt_bias, beta = sigmoid(p.beta[h]);
   const float decay = expf(a * (gate > 20.0f ? gate : log1pf(expf(gate))));
 #pragma unroll
   for (int i = 0; i < kChannels; ++i) {
-    if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(one.conv, x[i], conv, position);
+    if (channels[i].c >= 0) values[thread + i * kThreads] = channels[i].finish(params.conv, x[i], conv, position);
   }
   __syncthreads();
   if (warp_id() < 2) {
     float* head = values + warp_id() * k_dim;
-    const Eight own = load_eight(head, lane_id() * 8, k_dim);
-    const float factor = 1.0f / fmaxf(sqrtf(lanes_sum(squares(own, 0), 32)), one.norm_eps);
-    store_eight(head, lane_id() * 8, k_dim, normed(own, factor, nullptr, 0, k_dim));
+    const Vec8 own = load_vec8(head, lane_id() * 8, k_dim);
+    const float factor = 1.0f / fmaxf(sqrtf(warp_sum(sum_squares(own, 0), 32)), params.norm_eps);
+    store_vec8(head, lane_id() * 8, k_dim, normed(own, factor, nullptr, 0, k_dim));
   }
   __syncthreads();
   const float *q = values, *key = values + k_dim;
   const float v = is_inside ? values[2 * k_dim + thread / 8] : 0.0f;
-  float seen = 0, out = 0;
+  float s_dot_k = 0, out = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     S[i] *= decay;
-    seen = fmaf(S[i], i * 8 + part < k_dim ? key[i * 8 + part] : 0.0f, seen);
+    s_dot_k = fmaf(S[i], i * 8 + part < k_dim ? key[i * 8 + part] : 0.0f, s_dot_k);
   }
-  const float delta = beta * (v - lanes_sum(seen, 8));
+  const float delta = beta * (v - warp_sum(s_dot_k, 8));
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const bool has = i * 8 + part < k_dim;
     S[i] = fmaf(has ? key[i * 8 + part] : 0.0f, delta, S[i]);
     out = fmaf(S[i], has ? q[i * 8 + part] : 0.0f, out);
   }
-  out = lanes_sum(out, 8) * p.q_scale;
+  out = warp_sum(out, 8) * p.q_scale;
   if (part == 0 && is_inside) p.out[h * p.v_dim + column] = out;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -204,9 +205,9 @@ ZINC_DEVICE void delta_one(const DeltaOneParams& one) {
   }
 }
 
-ZINC_KERNEL_2 delta_one_128(__grid_constant__ const DeltaOneParams p) { delta_one<16, true>(p); }
-ZINC_KERNEL_2 delta_one_upto_128(__grid_constant__ const DeltaOneParams p) { delta_one<16, false>(p); }
-ZINC_KERNEL_2 delta_one_upto_256(__grid_constant__ const DeltaOneParams p) { delta_one<32, false>(p); }
+ZINC_KERNEL_2_PER_SM delta_decode_128(__grid_constant__ const DeltaDecodeParams p) { delta_decode<16, true>(p); }
+ZINC_KERNEL_2_PER_SM delta_decode_upto_128(__grid_constant__ const DeltaDecodeParams p) { delta_decode<16, false>(p); }
+ZINC_KERNEL_2_PER_SM delta_decode_upto_256(__grid_constant__ const DeltaDecodeParams p) { delta_decode<32, false>(p); }
 
 ZINC_KERNEL delta_net_128(DeltaParams p) { delta_net<16>(p); }
 ZINC_KERNEL delta_net_256(DeltaParams p) { delta_net<32>(p); }

@@ -1,151 +1,153 @@
-// Which experts a token uses, from its logits: the same wherever it is done.
+// Top-k routing of a token's logits to experts; the same bits in every kernel.
 #pragma once
 
-#include "backend/simt/dialect.h"
+#include "backend/simt/device_common.h"
 
 namespace zinc::simt {
 
-// The larger value, the lower place among equals, over all lanes.
-ZINC_DEVICE void lanes_best(float& value, int& place) {
+// Argmax over all lanes; the lower index among equals.
+ZINC_DEVICE void warp_argmax(float& value, int& index) {
 #if __CUDA_ARCH__ >= 800
-  // As whole numbers in the order of the values, the two zeros alike.
+  // As sortable integers; both zeros are equal.
   const u32 bits = __float_as_uint(value + 0.0f), order = bits >> 31 ? ~bits : bits | 0x80000000u;
   const u32 best = __reduce_max_sync(0xFFFFFFFFu, order);
-  place = static_cast<int>(__reduce_min_sync(0xFFFFFFFFu, order == best ? static_cast<u32>(place) : 0x7FFFFFFFu));
+  index = static_cast<int>(__reduce_min_sync(0xFFFFFFFFu, order == best ? static_cast<u32>(index) : 0x7FFFFFFFu));
   value = __uint_as_float(best >> 31 ? best & 0x7FFFFFFFu : ~best);
 #else
   for (int step = 16; step > 0; step /= 2) {
     const float other = __shfl_xor_sync(0xFFFFFFFFu, value, step);
-    const int other_place = __shfl_xor_sync(0xFFFFFFFFu, place, step);
-    if (other > value || (other == value && other_place < place)) {
+    const int other_index = __shfl_xor_sync(0xFFFFFFFFu, index, step);
+    if (other > value || (other == value && other_index < index)) {
       value = other;
-      place = other_place;
+      index = other_index;
     }
   }
 #endif
 }
 
-constexpr int kNowhere = 0x7FFFFFFF;
-ZINC_DEVICE float lowest() { return __int_as_float(0xFF800000); }
+constexpr int kNoIndex = 0x7FFFFFFF;
 
-// The best of a lane's logits that are left.
-ZINC_DEVICE void lane_best(const float* logits, int n_experts, float& best, int& place) {
-  best = lowest();
-  place = kNowhere;
+// Argmax of a lane's remaining logits.
+ZINC_DEVICE void lane_argmax(const float* logits, int n_experts, float& best, int& index) {
+  best = neg_inf();
+  index = kNoIndex;
   for (int e = lane_id(); e < n_experts; e += 32) {
     const float value = logits[e];
-    if (!isnan(value) && (place == kNowhere || value > best)) {
+    if (!isnan(value) && (index == kNoIndex || value > best)) {
       best = value;
-      place = e;
+      index = e;
     }
   }
 }
 
-// One warp: the n_used best of the logits, which it spoils, one after the other, and their weights. All of it lies in
-// shared memory.
-ZINC_DEVICE void route(float* logits, int n_experts, int n_used, int mode, float scale, int* ids, float* weights) {
+// One warp: the n_experts_used best experts and their weights. Overwrites the logits. REQUIRES: arrays in shared
+// memory.
+ZINC_DEVICE void route(float* logits, int n_experts, int n_experts_used, int route_weights, float routed_scaling_factor,
+                       int* ids, float* weights) {
   const int lane = lane_id();
-  float largest = lowest(), total = 0;
-  for (int e = lane; e < n_experts; e += 32) largest = fmaxf(largest, logits[e]);
-  largest = lanes_max(largest, 32);
-  for (int e = lane; e < n_experts; e += 32) total += expf(logits[e] - largest);
-  total = lanes_sum(total, 32);
+  float max_logit = neg_inf(), total = 0;
+  for (int e = lane; e < n_experts; e += 32) max_logit = fmaxf(max_logit, logits[e]);
+  max_logit = warp_max(max_logit, 32);
+  for (int e = lane; e < n_experts; e += 32) total += expf(logits[e] - max_logit);
+  total = warp_sum(total, 32);
   float own;
-  int own_place;
-  lane_best(logits, n_experts, own, own_place);
-  for (int u = 0; u < n_used; ++u) {
+  int own_index;
+  lane_argmax(logits, n_experts, own, own_index);
+  for (int u = 0; u < n_experts_used; ++u) {
     float best = own;
-    int place = own_place;
-    lanes_best(best, place);
-    if (place == own_place && place != kNowhere) {
-      logits[place] = __int_as_float(0x7FC00000);  // not a number: never larger
-      lane_best(logits, n_experts, own, own_place);
+    int index = own_index;
+    warp_argmax(best, index);
+    if (index == own_index && index != kNoIndex) {
+      logits[index] = __int_as_float(0x7FC00000);  // NaN is never selected
+      lane_argmax(logits, n_experts, own, own_index);
     }
     if (lane == 0) {
-      ids[u] = place == kNowhere ? 0 : place;
+      ids[u] = index == kNoIndex ? 0 : index;
       weights[u] = best;
     }
   }
   __syncwarp();
   float sum = 0;
   if (lane == 0) {
-    for (int u = 0; u < n_used; ++u) {
-      weights[u] = expf(weights[u] - largest);  // the largest of all is among the chosen
-      if (mode < 2) weights[u] /= total;
+    for (int u = 0; u < n_experts_used; ++u) {
+      weights[u] = expf(weights[u] - max_logit);  // the maximum is among the selected
+      if (route_weights < kSoftmaxOverSelected) weights[u] /= total;
       sum += weights[u];
     }
-    for (int u = 0; u < n_used; ++u) weights[u] = (mode == 0 ? weights[u] : weights[u] / sum) * scale;
+    for (int u = 0; u < n_experts_used; ++u) {
+      weights[u] = (route_weights == kSoftmaxOverAll ? weights[u] : weights[u] / sum) * routed_scaling_factor;
+    }
   }
   __syncwarp();
 }
 
-// Whole numbers in the order of the values, the two zeros alike, and above zero; zero for what is not a number.
-ZINC_DEVICE u32 order_of(float value) {
+// Sortable integers above zero; both zeros are equal; NaN gives zero.
+ZINC_DEVICE u32 sortable_bits_or_zero(float value) {
   const u32 bits = __float_as_uint(value + 0.0f);
   return isnan(value) ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
-ZINC_DEVICE float of_order(u32 order) { return __uint_as_float(order >> 31 ? order & 0x7FFFFFFFu : ~order); }
+ZINC_DEVICE float from_sortable_bits(u32 order) { return __uint_as_float(order >> 31 ? order & 0x7FFFFFFFu : ~order); }
 
-// The same for numbers of experts that are known (Hopper and newer), with the logits in registers: lane l has those of
-// experts l, l + 32 and so on. The chosen are those of the first lanes.
-template <int n_experts, int n_used>
-ZINC_DEVICE void choose_known(const float* logits, int& id, float& logit) {
-  constexpr int kOfLane = (n_experts + 31) / 32;
-  u32 own[kOfLane];
+// route() for a compile-time number of experts (Hopper and newer), with the logits in registers: lane l has experts l,
+// l + 32 and so on. Lane u gets selected expert u.
+template <int n_experts, int n_experts_used>
+ZINC_DEVICE void top_k_experts(const float* logits, int& id, float& logit) {
+  constexpr int kLogitsPerLane = (n_experts + 31) / 32;
+  u32 own[kLogitsPerLane];
 #pragma unroll
-  for (int k = 0; k < kOfLane; ++k) {
+  for (int k = 0; k < kLogitsPerLane; ++k) {
     const int e = lane_id() + 32 * k;
-    own[k] = e < n_experts ? order_of(logits[e]) : 0;
+    own[k] = e < n_experts ? sortable_bits_or_zero(logits[e]) : 0;
   }
   id = 0;
-  logit = lowest();
+  logit = neg_inf();
 #pragma unroll 1
-  for (int u = 0; u < n_used; ++u) {
+  for (int u = 0; u < n_experts_used; ++u) {
     u32 best = own[0];
 #pragma unroll
-    for (int k = 1; k < kOfLane; ++k) best = max(best, own[k]);
+    for (int k = 1; k < kLogitsPerLane; ++k) best = max(best, own[k]);
     best = __reduce_max_sync(0xFFFFFFFFu, best);
     if (best == 0) break;
-    u32 lowest_place = kNowhere;
+    u32 lowest_index = kNoIndex;
 #pragma unroll
-    for (int k = kOfLane - 1; k >= 0; --k) {
-      if (own[k] == best) lowest_place = static_cast<u32>(lane_id() + 32 * k);
+    for (int k = kLogitsPerLane - 1; k >= 0; --k) {
+      if (own[k] == best) lowest_index = static_cast<u32>(lane_id() + 32 * k);
     }
-    const int place = static_cast<int>(__reduce_min_sync(0xFFFFFFFFu, lowest_place));
+    const int index = static_cast<int>(__reduce_min_sync(0xFFFFFFFFu, lowest_index));
 #pragma unroll
-    for (int k = 0; k < kOfLane; ++k) {
-      if (place == lane_id() + 32 * k) own[k] = 0;
+    for (int k = 0; k < kLogitsPerLane; ++k) {
+      if (index == lane_id() + 32 * k) own[k] = 0;
     }
     if (lane_id() == u) {
-      id = place;
-      logit = of_order(best);
+      id = index;
+      logit = from_sortable_bits(best);
     }
   }
 }
 
-// And their weights, from the logits of the chosen.
-template <int n_experts, int n_used>
-ZINC_DEVICE float weigh_known(const float* logits, float logit, int mode, float scale) {
-  constexpr int kOfLane = (n_experts + 31) / 32;
-  float largest = lowest(), total = 0;
+// The weight of the lane's selected expert, from its logit.
+template <int n_experts, int n_experts_used>
+ZINC_DEVICE float expert_weight(const float* logits, float logit, int route_weights, float routed_scaling_factor) {
+  constexpr int kLogitsPerLane = (n_experts + 31) / 32;
+  float max_logit = neg_inf(), total = 0;
 #pragma unroll
-  for (int k = 0; k < kOfLane; ++k) {
+  for (int k = 0; k < kLogitsPerLane; ++k) {
     const int e = lane_id() + 32 * k;
-    if (e < n_experts) largest = fmaxf(largest, logits[e]);
+    if (e < n_experts) max_logit = fmaxf(max_logit, logits[e]);
   }
-  largest = lanes_max(largest, 32);
+  max_logit = warp_max(max_logit, 32);
 #pragma unroll
-  for (int k = 0; k < kOfLane; ++k) {
+  for (int k = 0; k < kLogitsPerLane; ++k) {
     const int e = lane_id() + 32 * k;
-    if (e < n_experts) total += expf(logits[e] - largest);
+    if (e < n_experts) total += expf(logits[e] - max_logit);
   }
-  total = lanes_sum(total, 32);
-  float weight = expf(logit - largest);
-  if (mode < 2) weight /= total;
+  total = warp_sum(total, 32);
+  float weight = expf(logit - max_logit);
+  if (route_weights < kSoftmaxOverSelected) weight /= total;
   float sum = 0;
 #pragma unroll
-  for (int u = 0; u < n_used; ++u) sum += __shfl_sync(0xFFFFFFFFu, weight, u);
-  return (mode == 0 ? weight : weight / sum) * scale;
+  for (int u = 0; u < n_experts_used; ++u) sum += __shfl_sync(0xFFFFFFFFu, weight, u);
+  return (route_weights == kSoftmaxOverAll ? weight : weight / sum) * routed_scaling_factor;
 }
 
 }  // namespace zinc::simt

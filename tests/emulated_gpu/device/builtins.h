@@ -1,4 +1,4 @@
-// What CUDA's compiler knows by itself and kernels of ours use, in C++ for the host.
+// CUDA built-ins that our kernels use, in C++ for the host.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "turns.h"
+#include "runtime.h"
 
 #define __device__
 #define __forceinline__ inline
@@ -18,19 +18,19 @@
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static
-#define threadIdx emulated_place.thread
-#define blockIdx emulated_place.block
-#define gridDim emulated_place.grid
-#define blockDim emulated_place.size
+#define threadIdx emulated_index.thread
+#define blockIdx emulated_index.block
+#define gridDim emulated_index.grid
+#define blockDim emulated_index.size
 
-// Of the block, what its launch asks for; as large as any GPU has it.
+// Dynamic shared memory of the block; as large as on any GPU.
 alignas(1024) static char emulated_shared[232448];
-// All shared memory: what the image has without a first value. The names are the linker's.
+// All shared memory: the image's .bss. The names are the linker's.
 extern "C" __attribute__((visibility("hidden"))) char __bss_start[], _end[];
 extern "C" char* emulated_shared_begin() { return __bss_start; }
 extern "C" char* emulated_shared_end() { return _end; }
-extern "C" char* emulated_asked_for_begin() { return emulated_shared; }
-extern "C" char* emulated_asked_for_end() { return emulated_shared + sizeof emulated_shared; }
+extern "C" char* emulated_dynamic_shared_begin() { return emulated_shared; }
+extern "C" char* emulated_dynamic_shared_end() { return emulated_shared + sizeof emulated_shared; }
 
 struct alignas(8) int2 {
   int x, y;
@@ -111,8 +111,8 @@ inline int __dp4a(int a, int b, int c) {
   return c;
 }
 
-inline void __syncthreads() { emulated_meet_block(); }
-inline void __syncwarp(unsigned = ~0u) { emulated_meet_warp(); }
+inline void __syncthreads() { emulated_sync_block(); }
+inline void __syncwarp(unsigned = ~0u) { emulated_sync_warp(); }
 inline void __threadfence() {}
 inline void __nanosleep(unsigned) { emulated_yield(); }
 [[noreturn]] inline void __trap() { std::abort(); }
@@ -135,7 +135,7 @@ T atomicAdd(T* at, U by) {
   return before;
 }
 
-// What another lane of the warp has, of four or eight bytes.
+// Another lane's x, of four or eight bytes.
 template <class T>
 T emulated_from_lane(T x, int lane) {
   if constexpr (sizeof(T) == 8) {
@@ -147,7 +147,7 @@ T emulated_from_lane(T x, int lane) {
     return emulated_bits<T>(emulated_exchange(emulated_bits<unsigned>(x), lane));
   }
 }
-inline int emulated_lane() { return static_cast<int>(emulated_place.thread.x % 32); }
+inline int emulated_lane() { return static_cast<int>(emulated_index.thread.x % 32); }
 template <class T>
 T __shfl_sync(unsigned, T x, int lane, int width = 32) {
   return emulated_from_lane(x, emulated_lane() / width * width + lane % width);

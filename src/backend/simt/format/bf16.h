@@ -1,7 +1,7 @@
-// BF16: bfloats, eight a piece.
+// BF16, eight per piece.
 #pragma once
 
-#include "backend/simt/floating.h"
+#include "backend/simt/float_weights.h"
 
 namespace zinc::simt {
 

@@ -1,7 +1,7 @@
-// F16: halves, eight a piece.
+// F16, eight per piece.
 #pragma once
 
-#include "backend/simt/floating.h"
+#include "backend/simt/float_weights.h"
 
 namespace zinc::simt {
 

@@ -1,7 +1,7 @@
-// F32: floats, four a piece.
+// F32, four per piece.
 #pragma once
 
-#include "backend/simt/floating.h"
+#include "backend/simt/float_weights.h"
 
 namespace zinc::simt {
 

@@ -1,13 +1,13 @@
-// IQ4_NL: 4-bit numbers into a table of levels, one f16 scale for each group. 4.5 bits a weight.
+// IQ4_NL: 4-bit codebook indices, an f16 scale per group. 4.5 bits per weight.
 #pragma once
 
-#include "backend/simt/level_tables.h"
-#include "backend/simt/quantized.h"
+#include "backend/simt/codebooks.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 32, kBlockBytes = 18, kHeaderBytes = 16, kGroupBytes = 16, kRoundedBlock = 32;
+  static constexpr int kBlockElems = 32, kBlockBytes = 18, kHeaderBytes = 16, kGroupBytes = 16, kQ8Block = 32;
   static constexpr bool kHasMin = false, kHalfScales = false;
   struct Header {
     uint4 scales;  // f16
@@ -27,8 +27,8 @@ struct WeightFormat {
     return load_16(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row));
   }
   static ZINC_DEVICE void expand(u32 nibbles, int& low, int& high) {
-    const u32 table[4] = ZINC_IQ4_LEVELS;
-    look_up_8(table, nibbles, low, high);
+    const u32 table[4] = ZINC_IQ4_CODEBOOK;
+    lookup_8(table, nibbles, low, high);
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw, i), w[i], w[i + 4]);

@@ -1,13 +1,13 @@
-// IQ4_XS: 4-bit numbers into a table of levels; a 6-bit scale less 32 for each group, d for the segment. 4.25 bits.
+// IQ4_XS: 4-bit codebook indices; a 6-bit scale minus 32 per group, d per segment. 4.25 bits per weight.
 #pragma once
 
-#include "backend/simt/level_tables.h"
-#include "backend/simt/quantized.h"
+#include "backend/simt/codebooks.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 256, kBlockBytes = 136, kHeaderBytes = 8, kGroupBytes = 16, kRoundedBlock = 256,
+  static constexpr int kBlockElems = 256, kBlockBytes = 136, kHeaderBytes = 8, kGroupBytes = 16, kQ8Block = 256,
                        kBias = 128;
   static constexpr bool kHasMin = false, kHalfScales = false, kSignedScales = true;
   struct Header {
@@ -24,19 +24,19 @@ struct WeightFormat {
     return load_16(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row));
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
-    const u32 table[4] = ZINC_IQ4_LEVELS;
-    for (int i = 0; i < 4; ++i) look_up_8(table, component(raw, i), w[i], w[i + 4]);
+    const u32 table[4] = ZINC_IQ4_CODEBOOK;
+    for (int i = 0; i < 4; ++i) lookup_8(table, component(raw, i), w[i], w[i + 4]);
   }
   static ZINC_DEVICE void fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
-    const u32 table[4] = ZINC_IQ4_LEVELS;
-    look_up_8(table, load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
+    const u32 table[4] = ZINC_IQ4_CODEBOOK;
+    lookup_8(table, load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
   }
-  // 128 too large, so that they have no sign.
+  // Plus kBias, so unsigned.
   static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
-    const u32 signed_table[4] = ZINC_IQ4_LEVELS;
+    const u32 signed_table[4] = ZINC_IQ4_CODEBOOK;
     const u32 table[4] = {signed_table[0] ^ 0x80808080u, signed_table[1] ^ 0x80808080u, signed_table[2] ^ 0x80808080u,
                           signed_table[3] ^ 0x80808080u};
-    look_up_8(table, load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
+    lookup_8(table, load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
   }
   static ZINC_DEVICE void pack(const u8* from, int, u8* segment, int row) {
     for (int j = 0; j < 8; ++j) piece(segment, 0, 8, row)[j] = from[j];

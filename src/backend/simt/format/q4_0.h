@@ -1,12 +1,12 @@
-// Q4_0: 4-bit numbers less 8, one f16 scale for each group. 4.5 bits a weight.
+// Q4_0: 4 bits minus 8, an f16 scale per group. 4.5 bits per weight.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 32, kBlockBytes = 18, kHeaderBytes = 16, kGroupBytes = 16, kRoundedBlock = 32;
+  static constexpr int kBlockElems = 32, kBlockBytes = 18, kHeaderBytes = 16, kGroupBytes = 16, kQ8Block = 32;
   static constexpr bool kHasMin = false, kHalfScales = false;
   struct Header {
     uint4 scales;  // f16
@@ -26,8 +26,8 @@ struct WeightFormat {
     return load_16(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row));
   }
   static ZINC_DEVICE void expand(u32 nibbles, int& low, int& high) {
-    low = minus<8>(nibbles & 0x0F0F0F0Fu);
-    high = minus<8>(nibbles >> 4 & 0x0F0F0F0Fu);
+    low = subtract_bytes<8>(nibbles & 0x0F0F0F0Fu);
+    high = subtract_bytes<8>(nibbles >> 4 & 0x0F0F0F0Fu);
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw, i), w[i], w[i + 4]);

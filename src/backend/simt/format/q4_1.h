@@ -1,12 +1,12 @@
-// Q4_1: 4-bit numbers, an f16 scale and an f16 minimum for each group. 5 bits a weight.
+// Q4_1: 4 bits, an f16 scale and minimum per group. 5 bits per weight.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 32, kBlockBytes = 20, kHeaderBytes = 32, kGroupBytes = 16, kRoundedBlock = 32;
+  static constexpr int kBlockElems = 32, kBlockBytes = 20, kHeaderBytes = 32, kGroupBytes = 16, kQ8Block = 32;
   static constexpr bool kHasMin = true, kHalfScales = false;
   struct Header {
     uint4 scales, mins;  // f16

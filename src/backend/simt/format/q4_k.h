@@ -1,13 +1,13 @@
-// Q4_K: 4-bit numbers; a 6-bit scale and minimum for each group, d and dmin for the segment. 4.5 bits a weight.
+// Q4_K: 4 bits; a 6-bit scale and minimum per group, d and dmin per segment. 4.5 bits per weight.
 #pragma once
 
-#include "backend/simt/k_scales.h"
-#include "backend/simt/quantized.h"
+#include "backend/simt/k_quant_scales.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 256, kBlockBytes = 144, kHeaderBytes = 16, kGroupBytes = 16, kRoundedBlock = 256;
+  static constexpr int kBlockElems = 256, kBlockBytes = 144, kHeaderBytes = 16, kGroupBytes = 16, kQ8Block = 256;
   static constexpr bool kHasMin = true, kHalfScales = false, kSignedScales = false;
   using Header = KScales;
   using Raw = uint4;

@@ -1,12 +1,12 @@
-// Q5_0: 5-bit numbers less 16, one f16 scale for each group; the fifth bits in a word. 5.5 bits a weight.
+// Q5_0: 5 bits minus 16, an f16 scale per group; the fifth bits in one word. 5.5 bits per weight.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 32, kBlockBytes = 22, kHeaderBytes = 16, kGroupBytes = 20, kRoundedBlock = 32;
+  static constexpr int kBlockElems = 32, kBlockBytes = 22, kHeaderBytes = 16, kGroupBytes = 20, kQ8Block = 32;
   static constexpr bool kHasMin = false, kHalfScales = false;
   struct Header {
     uint4 scales;  // f16
@@ -30,8 +30,8 @@ struct WeightFormat {
     return {load_16(piece(segment, begin, 16, row)), load_4(piece(segment, begin + 16, 4, row))};
   }
   static ZINC_DEVICE void expand(u32 nibbles, u32 fifth, int i, int& low, int& high) {
-    low = minus<16>((nibbles & 0x0F0F0F0Fu) | spread_fifth(fifth >> 4 * i));
-    high = minus<16>((nibbles >> 4 & 0x0F0F0F0Fu) | spread_fifth(fifth >> (16 + 4 * i)));
+    low = subtract_bytes<16>((nibbles & 0x0F0F0F0Fu) | expand_fifth_bits(fifth >> 4 * i));
+    high = subtract_bytes<16>((nibbles >> 4 & 0x0F0F0F0Fu) | expand_fifth_bits(fifth >> (16 + 4 * i)));
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw.nibbles, i), raw.fifth, i, w[i], w[i + 4]);

@@ -1,12 +1,12 @@
-// Q5_1: 5-bit numbers, an f16 scale and minimum for each group; the fifth bits in a word. 6 bits a weight.
+// Q5_1: 5 bits, an f16 scale and minimum per group; the fifth bits in one word. 6 bits per weight.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 32, kBlockBytes = 24, kHeaderBytes = 32, kGroupBytes = 20, kRoundedBlock = 32;
+  static constexpr int kBlockElems = 32, kBlockBytes = 24, kHeaderBytes = 32, kGroupBytes = 20, kQ8Block = 32;
   static constexpr bool kHasMin = true, kHalfScales = false;
   struct Header {
     uint4 scales, mins;  // f16
@@ -37,8 +37,8 @@ struct WeightFormat {
     return {load_16(piece(segment, begin, 16, row)), load_4(piece(segment, begin + 16, 4, row))};
   }
   static ZINC_DEVICE void expand(u32 nibbles, u32 fifth, int i, int& low, int& high) {
-    low = static_cast<int>((nibbles & 0x0F0F0F0Fu) | spread_fifth(fifth >> 4 * i));
-    high = static_cast<int>((nibbles >> 4 & 0x0F0F0F0Fu) | spread_fifth(fifth >> (16 + 4 * i)));
+    low = static_cast<int>((nibbles & 0x0F0F0F0Fu) | expand_fifth_bits(fifth >> 4 * i));
+    high = static_cast<int>((nibbles >> 4 & 0x0F0F0F0Fu) | expand_fifth_bits(fifth >> (16 + 4 * i)));
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw.nibbles, i), raw.fifth, i, w[i], w[i + 4]);

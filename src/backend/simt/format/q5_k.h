@@ -1,13 +1,13 @@
-// Q5_K: as Q4_K with a fifth bit, kept in a word a group (bit e: element e). 5.5 bits a weight.
+// Q5_K: Q4_K with a fifth bit, in one word per group (bit e: element e). 5.5 bits per weight.
 #pragma once
 
-#include "backend/simt/k_scales.h"
-#include "backend/simt/quantized.h"
+#include "backend/simt/k_quant_scales.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 256, kBlockBytes = 176, kHeaderBytes = 16, kGroupBytes = 20, kRoundedBlock = 256;
+  static constexpr int kBlockElems = 256, kBlockBytes = 176, kHeaderBytes = 16, kGroupBytes = 20, kQ8Block = 256;
   static constexpr bool kHasMin = true, kHalfScales = false, kSignedScales = false;
   using Header = KScales;
   struct Raw {
@@ -21,8 +21,8 @@ struct WeightFormat {
     return {load_16(piece(segment, begin, 16, row)), load_4(piece(segment, begin + 16, 4, row))};
   }
   static ZINC_DEVICE void expand(u32 nibbles, u32 fifth, int i, int& low, int& high) {
-    low = static_cast<int>((nibbles & 0x0F0F0F0Fu) | spread_fifth(fifth >> 4 * i));
-    high = static_cast<int>((nibbles >> 4 & 0x0F0F0F0Fu) | spread_fifth(fifth >> (16 + 4 * i)));
+    low = static_cast<int>((nibbles & 0x0F0F0F0Fu) | expand_fifth_bits(fifth >> 4 * i));
+    high = static_cast<int>((nibbles >> 4 & 0x0F0F0F0Fu) | expand_fifth_bits(fifth >> (16 + 4 * i)));
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw.nibbles, i), raw.fifth, i, w[i], w[i + 4]);

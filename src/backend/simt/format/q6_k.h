@@ -1,14 +1,13 @@
-// Q6_K: 6-bit numbers less 32; a signed byte as scale of each half group, d for the segment. The top two bits of
-// elements 4i..4i+3 lie at bit 2i of the bytes of a word (elements 0-15), those of 16-31 in a second word. 6.63 bits a
-// weight.
+// Q6_K: 6 bits minus 32; an int8 scale per half group, d per segment. The top two bits of elements 4i..4i+3 are at bit
+// 2i of the bytes of one word (elements 0-15), those of 16-31 in a second word. 6.63 bits per weight.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 256, kBlockBytes = 210, kHeaderBytes = 20, kGroupBytes = 24, kRoundedBlock = 256,
+  static constexpr int kBlockElems = 256, kBlockBytes = 210, kHeaderBytes = 20, kGroupBytes = 24, kQ8Block = 256,
                        kBias = 32;
   static constexpr bool kHasMin = false, kHalfScales = true, kSignedScales = true;
   struct Header {
@@ -32,16 +31,16 @@ struct WeightFormat {
     return {load_16(piece(segment, begin, 16, row)), load_8(piece(segment, begin + 16, 8, row))};
   }
   static ZINC_DEVICE void expand(u32 nibbles, uint2 top, int i, int& low, int& high) {
-    low = minus<32>((nibbles & 0x0F0F0F0Fu) | (top.x >> 2 * i & 0x03030303u) << 4);
-    high = minus<32>((nibbles >> 4 & 0x0F0F0F0Fu) | (top.y >> 2 * i & 0x03030303u) << 4);
+    low = subtract_bytes<32>((nibbles & 0x0F0F0F0Fu) | (top.x >> 2 * i & 0x03030303u) << 4);
+    high = subtract_bytes<32>((nibbles >> 4 & 0x0F0F0F0Fu) | (top.y >> 2 * i & 0x03030303u) << 4);
   }
-  // As they are in the file, 32 too large. Turned by 4 - 2 i bits, the words of top bits have those of i in place.
+  // Plus kBias, so unsigned. Rotated by 4 - 2 i bits, the words of top bits have those of lane i in position.
   static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
     const int begin = kHeaderBytes + g * kGroupBytes;
-    const u32 nibbles = load_4(piece(segment, begin, 16, row) + 4 * i), turn = static_cast<u32>(4 - 2 * i);
+    const u32 nibbles = load_4(piece(segment, begin, 16, row) + 4 * i), rotate = static_cast<u32>(4 - 2 * i);
     const uint2 top = load_8(piece(segment, begin + 16, 8, row));
-    low = static_cast<int>((nibbles & 0x0F0F0F0Fu) | (__funnelshift_l(top.x, top.x, turn) & 0x30303030u));
-    high = static_cast<int>((nibbles >> 4 & 0x0F0F0F0Fu) | (__funnelshift_l(top.y, top.y, turn) & 0x30303030u));
+    low = static_cast<int>((nibbles & 0x0F0F0F0Fu) | (__funnelshift_l(top.x, top.x, rotate) & 0x30303030u));
+    high = static_cast<int>((nibbles >> 4 & 0x0F0F0F0Fu) | (__funnelshift_l(top.y, top.y, rotate) & 0x30303030u));
   }
   static ZINC_DEVICE void words(const Raw& raw, int (&w)[8]) {
     for (int i = 0; i < 4; ++i) expand(component(raw.nibbles, i), raw.top, i, w[i], w[i + 4]);
@@ -51,7 +50,7 @@ struct WeightFormat {
     expand(load_4(piece(segment, begin, 16, row) + 4 * i), load_8(piece(segment, begin + 16, 8, row)), i, low, high);
   }
 
-  // Element e of group g as the file has it.
+  // Element e of group g in the file's layout.
   static ZINC_DEVICE int low_bits(const u8* from, int g, int e) {
     const int quarter = g % 4;
     return from[g / 4 * 64 + quarter % 2 * 32 + e] >> quarter / 2 * 4 & 15;

@@ -1,12 +1,12 @@
-// Q8_0: signed bytes, one f16 scale for each group. 8.5 bits a weight.
+// Q8_0: int8, an f16 scale per group. 8.5 bits per weight.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 struct WeightFormat {
-  static constexpr int kBlockElems = 32, kBlockBytes = 34, kHeaderBytes = 16, kGroupBytes = 32, kRoundedBlock = 32;
+  static constexpr int kBlockElems = 32, kBlockBytes = 34, kHeaderBytes = 16, kGroupBytes = 32, kQ8Block = 32;
   static constexpr bool kHasMin = false, kHalfScales = false;
   struct Header {
     uint4 scales;  // f16

@@ -1,14 +1,14 @@
-// Products with floating-point weights: float32 activations, one fused multiply-add after the other over a segment.
+// Dot products with floating-point weights: float32 activations, sequential FMA over a segment.
 #pragma once
 
 #include "backend/simt/panel.h"
-#include "backend/simt/rounding.h"
+#include "backend/simt/quantize.h"
 
 namespace zinc::simt {
 
 struct Floating {
   static constexpr bool kHasMin = false, kHalfScales = false;
-  static constexpr int kHeaderBytes = 0, kRoundedBlock = 0;
+  static constexpr int kHeaderBytes = 0, kQ8Block = 0;
 };
 
 template <class F>
@@ -16,23 +16,23 @@ ZINC_DEVICE uint4 float_piece(const u8* segment, int row, int g, int j) {
   return load_16(piece(segment, g * F::kGroupBytes + 16 * j, 16, row));
 }
 
-// Nothing is loaded ahead: a segment of floats does not fit the registers.
+// No prefetch: a segment of float weights does not fit in registers.
 template <class F>
 struct LoadedSegment<F, true> {
   const u8* segment;
   int row;
-  ZINC_DEVICE void load(const u8* from, int its_row, int) {
+  ZINC_DEVICE void load(const u8* from, int init_row, int) {
     segment = from;
-    row = its_row;
+    row = init_row;
   }
 };
 
-// Activations stay floats in global memory; inputs past the last count as zero.
+// Activations are read as floats from global memory; inputs past the end are zero.
 template <class F, int M>
 struct Inputs<F, M, true> {
   static constexpr int kSharedFloats = 0;
-  ZINC_DEVICE void prepare(const LinearParams&, const Work<M>&, float*) {}
-  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const Work<M>& work, int segment,
+  ZINC_DEVICE void prepare(const LinearParams&, const BlockRows<M>&, float*) {}
+  ZINC_DEVICE void dot(const LinearParams& p, const LoadedSegment<F>& loaded, const BlockRows<M>& rows, int segment,
                        int n_groups, float (&out)[M]) const {
     const int n_in = p.parts[0].n_in, first = segment * kSegmentElems, n_elems = min(kSegmentElems, n_in - first);
 #pragma unroll
@@ -47,7 +47,7 @@ struct Inputs<F, M, true> {
           const float w = F::element(weights, k);
 #pragma unroll
           for (int m = 0; m < M; ++m) {
-            const float x = e < n_elems ? p.x[static_cast<long long>(work.x_row(p, m)) * n_in + first + e] : 0.0f;
+            const float x = e < n_elems ? p.x[static_cast<long long>(rows.x_row(p, m)) * n_in + first + e] : 0.0f;
             out[m] = fmaf(w, x, out[m]);
           }
         }
@@ -66,7 +66,7 @@ ZINC_DEVICE void decode_floats(const u8* segment, int row, int g, float (&out)[k
   }
 }
 
-// A row's elements are copied as they are; the rest of the last group is zero.
+// Copies a row's elements; the rest of the last group is zero.
 template <class F>
 ZINC_DEVICE void pack_floats(const u8* from, int n_elems, u8* segment, int row) {
   for (int e = 0; e < (n_elems + kGroupElems - 1) / kGroupElems * kGroupElems; ++e) {

@@ -1,37 +1,37 @@
-// A row's segment times a row of activations by two lanes, 16 apart: the first has groups 0 to 3, the second 4 to 7. A
-// warp has 16 rows of a panel's segment. The value is quantized.h's to the bit.
+// Dot product of a weight row's K segment with the activations, by two lanes 16 apart: the first has groups 0 to 3, the
+// second 4 to 7. A warp has 16 rows of a panel. Bit-identical to quantized_weights.h.
 #pragma once
 
-#include "backend/simt/quantized.h"
+#include "backend/simt/quantized_weights.h"
 
 namespace zinc::simt {
 
 constexpr int kHalfGroups = kSegmentGroups / 2, kHalfRows = kPanelRows / 2;
 
-ZINC_DEVICE int half_of_lane() { return lane_id() / kHalfRows; }
+ZINC_DEVICE int lane_half() { return lane_id() / kHalfRows; }
 
-ZINC_DEVICE int other_half(int x) { return __shfl_xor_sync(0xFFFFFFFFu, x, kHalfRows); }
-ZINC_DEVICE float other_half(float x) { return __shfl_xor_sync(0xFFFFFFFFu, x, kHalfRows); }
+ZINC_DEVICE int from_other_half(int x) { return __shfl_xor_sync(0xFFFFFFFFu, x, kHalfRows); }
+ZINC_DEVICE float from_other_half(float x) { return __shfl_xor_sync(0xFFFFFFFFu, x, kHalfRows); }
 
 ZINC_DEVICE int byte_of(u32 word, int i) { return static_cast<int>(word >> 8 * i & 255u); }
 ZINC_DEVICE int signed_byte_of(u32 word, int i) { return static_cast<int>(word << (24 - 8 * i)) >> 24; }
 
-// Whether a format multiplies activations that lie as its nibbles do.
+// Whether a format can multiply activations stored in the order of its nibbles.
 template <class F>
-ZINC_BOTH auto takes_nibble_order(int) -> decltype(&F::dot_by_nibbles, true) {
+ZINC_HOST_DEVICE auto has_nibble_dot(int) -> decltype(&F::dot_nibble_order, true) {
   return true;
 }
 template <class F>
-ZINC_BOTH bool takes_nibble_order(long) {
+ZINC_HOST_DEVICE bool has_nibble_dot(long) {
   return false;
 }
-// And whether all that take them rounded by groups do.
+// Whether all formats with q8 blocks of 32 can.
 template <class... F>
-ZINC_BOTH bool all_take_nibble_order(List<F...>) {
-  return ((F::kRoundedBlock != kGroupElems || takes_nibble_order<F>(0)) && ...);
+ZINC_HOST_DEVICE bool all_have_nibble_dot(List<F...>) {
+  return ((F::kQ8Block != kGroupElems || has_nibble_dot<F>(0)) && ...);
 }
 
-// The products of a group's first and last 16 numbers.
+// Dot products of a group's first and last 16 elements.
 template <class F>
 ZINC_DEVICE void dot_group(const typename F::Raw& raw, const int4* x, int& low, int& high) {
   int w[8];
@@ -40,53 +40,52 @@ ZINC_DEVICE void dot_group(const typename F::Raw& raw, const int4* x, int& low, 
   high = dot_16(w + 4, x[1]);
 }
 
-// Nibbles that are not negative: the high ones stay where they are, 16 times as large.
+// Unsigned nibbles: the high ones are not shifted down but counted 16 times, and the sum is divided.
 ZINC_DEVICE int dot_nibbles(const uint4& raw, const int4* x) {
   const u32 mask = 0x0F0F0F0Fu;
   const int4 a = x[0], b = x[1];
-  const int low = dot_unsigned(
-      raw.w & mask, a.w,
-      dot_unsigned(raw.z & mask, a.z, dot_unsigned(raw.y & mask, a.y, dot_unsigned(raw.x & mask, a.x, 0))));
-  const int high = dot_unsigned(
-      raw.w & ~mask, b.w,
-      dot_unsigned(raw.z & ~mask, b.z, dot_unsigned(raw.y & ~mask, b.y, dot_unsigned(raw.x & ~mask, b.x, 0))));
+  const int low = dp4a_u8s8(
+      raw.w & mask, a.w, dp4a_u8s8(raw.z & mask, a.z, dp4a_u8s8(raw.y & mask, a.y, dp4a_u8s8(raw.x & mask, a.x, 0))));
+  const int high =
+      dp4a_u8s8(raw.w & ~mask, b.w,
+                dp4a_u8s8(raw.z & ~mask, b.z, dp4a_u8s8(raw.y & ~mask, b.y, dp4a_u8s8(raw.x & ~mask, b.x, 0))));
   return low + (high >> 4);
 }
 
-enum ScaleKind : int { kWholeScales, kSixBitScales, kByteScales, kFloatScales };
+enum ScaleKind : int { kIntScales, kSixBitScales, kByteScales, kFloatScales };
 template <class F>
-constexpr ScaleKind kScaleKind = F::kRoundedBlock == kGroupElems ? kFloatScales
-                                 : F::kHalfScales                ? kByteScales
-                                 : F::kHasMin                    ? kSixBitScales
-                                                                 : kWholeScales;
+constexpr ScaleKind kScaleKind = F::kQ8Block == kGroupElems ? kFloatScales
+                                 : F::kHalfScales           ? kByteScales
+                                 : F::kHasMin               ? kSixBitScales
+                                                            : kIntScales;
 
-// What a lane multiplies its half's groups with.
+// The scales of a lane's four groups.
 template <class F, ScaleKind kind = kScaleKind<F>>
 struct HalfScales {
   typename F::Header header;
   ZINC_DEVICE HalfScales(const u8* segment, int row) : header(F::header(segment, row)) {}
   ZINC_DEVICE float d() const { return header.d(); }
   ZINC_DEVICE int scaled(int k, int low, int high) const {
-    return header.scale(kHalfGroups * half_of_lane() + k) * (low + high);
+    return header.scale(kHalfGroups * lane_half() + k) * (low + high);
   }
 };
 
-// Of each group, the half's alone.
+// Float scales: only those of the lane's half.
 template <class F>
 struct HalfScales<F, kFloatScales> {
   typename F::Header header;
-  ZINC_DEVICE HalfScales(const u8* segment, int row) : header(F::half_header(segment, row, half_of_lane())) {}
+  ZINC_DEVICE HalfScales(const u8* segment, int row) : header(F::half_header(segment, row, lane_half())) {}
 };
 
-// Four at once, a byte each (KScales).
+// 6-bit scales: four at once, a byte each (KScales).
 template <class F>
 struct HalfScales<F, kSixBitScales> {
   u32 scales, minima, ds;
   ZINC_DEVICE HalfScales(const u8* segment, int row) {
     const uint4 h = F::header(segment, row).bytes;
-    const bool is_late = half_of_lane() != 0;
-    scales = is_late ? (h.w & 0x0F0F0F0Fu) | (h.y >> 2 & 0x30303030u) : h.y & 0x3F3F3F3Fu;
-    minima = is_late ? (h.w >> 4 & 0x0F0F0F0Fu) | (h.z >> 2 & 0x30303030u) : h.z & 0x3F3F3F3Fu;
+    const bool is_upper = lane_half() != 0;
+    scales = is_upper ? (h.w & 0x0F0F0F0Fu) | (h.y >> 2 & 0x30303030u) : h.y & 0x3F3F3F3Fu;
+    minima = is_upper ? (h.w >> 4 & 0x0F0F0F0Fu) | (h.z >> 2 & 0x30303030u) : h.z & 0x3F3F3F3Fu;
     ds = h.x;
   }
   ZINC_DEVICE float d() const { return low_half(ds); }
@@ -98,13 +97,13 @@ struct HalfScales<F, kSixBitScales> {
   }
 };
 
-// A scale for each half of a group: the half's eight alone.
+// A byte scale per half group: the eight of the lane's half.
 template <class F>
 struct HalfScales<F, kByteScales> {
   uint2 scales;
   u32 ds;
   ZINC_DEVICE HalfScales(const u8* segment, int row)
-      : scales(load_8(piece(segment, 0, 16, row) + 8 * half_of_lane())), ds(load_4(piece(segment, 16, 4, row))) {}
+      : scales(load_8(piece(segment, 0, 16, row) + 8 * lane_half())), ds(load_4(piece(segment, 16, 4, row))) {}
   ZINC_DEVICE float d() const { return low_half(ds); }
   ZINC_DEVICE int scaled(int k, int low, int high) const {
     const u32 word = k < 2 ? scales.x : scales.y;
@@ -112,35 +111,35 @@ struct HalfScales<F, kByteScales> {
   }
 };
 
-// A lane's groups of a row's segment, in registers: where they lay may then be overwritten.
+// A lane's half of a row's segment, in registers: its shared memory may then be overwritten.
 template <class F>
-struct HalfRow {
+struct HalfSegment {
   static constexpr ScaleKind kKind = kScaleKind<F>;
   typename F::Raw raw[kHalfGroups];
   HalfScales<F> scales;
 
-  ZINC_DEVICE HalfRow(const u8* segment, int row) : scales(segment, row) {
+  ZINC_DEVICE HalfSegment(const u8* segment, int row) : scales(segment, row) {
 #pragma unroll
-    for (int k = 0; k < kHalfGroups; ++k) raw[k] = F::group(segment, row, kHalfGroups * half_of_lane() + k);
+    for (int k = 0; k < kHalfGroups; ++k) raw[k] = F::group(segment, row, kHalfGroups * lane_half() + k);
   }
 
-  // The segment's value, in the lanes of the second half.
-  ZINC_DEVICE float times(const SharedX& x, int n_groups) const {
+  // The dot product of the segment, in the lanes of the second half.
+  ZINC_DEVICE float dot(const Q8Segment& x, int n_groups) const {
     if constexpr (kKind == kFloatScales) {
-      return times_groups(x, n_groups);
+      return dot_float_scales(x, n_groups);
     } else {
-      return times_segment(x);
+      return dot_int_scales(x);
     }
   }
 
  private:
-  ZINC_DEVICE float times_groups(const SharedX& x, int n_groups) const {
-    const int half = half_of_lane(), first = kHalfGroups * half;
+  ZINC_DEVICE float dot_float_scales(const Q8Segment& x, int n_groups) const {
+    const int half = lane_half(), first = kHalfGroups * half;
     int dots[kHalfGroups];
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
-      if constexpr (all_take_nibble_order(Formats{})) {
-        dots[k] = F::dot_by_nibbles(raw[k], x.quants + 2 * (first + k));
+      if constexpr (all_have_nibble_dot(Formats{})) {
+        dots[k] = F::dot_nibble_order(raw[k], x.quants + 2 * (first + k));
       } else {
         int low, high;
         dot_group<F>(raw[k], x.quants + 2 * (first + k), low, high);
@@ -151,8 +150,8 @@ struct HalfRow {
     const float xscales[kHalfGroups] = {all.x, all.y, all.z, all.w};
     float value = 0;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {  // the second half goes on from the first's
-      if (h == 1) value = other_half(value);
+    for (int h = 0; h < 2; ++h) {  // the second half continues the first's sum
+      if (h == 1) value = from_other_half(value);
 #pragma unroll
       for (int k = 0; k < kHalfGroups; ++k) {
         const int xsum = F::kHasMin ? x.sums[first + k] : 0;
@@ -162,12 +161,12 @@ struct HalfRow {
     }
     return value;
   }
-  ZINC_DEVICE float times_segment(const SharedX& x) const {
-    const int half = half_of_lane(), first = kHalfGroups * half;
+  ZINC_DEVICE float dot_int_scales(const Q8Segment& x) const {
+    const int half = lane_half(), first = kHalfGroups * half;
     int sums = 0;
 #pragma unroll
     for (int k = 0; k < kHalfGroups; ++k) {
-      // x's last groups are loaded behind the first ones' products: beside a normed row's state registers are few.
+      // Load x's last groups after the first products: a normed row's state leaves few registers.
       if (is_normed(kShape.input) && k == kHalfGroups / 2) __syncwarp();
       int low, high = 0;
       if constexpr (kKind == kSixBitScales && F::kGroupBytes == 16) {
@@ -177,11 +176,11 @@ struct HalfRow {
       }
       sums += scales.scaled(k, low, high);
     }
-    sums += other_half(sums);
+    sums += from_other_half(sums);
     float value = scales.d() * static_cast<float>(sums);
     if constexpr (F::kHasMin) {
       int mins = scales.mins(reinterpret_cast<const int4*>(x.sums)[half]);
-      mins += other_half(mins);
+      mins += from_other_half(mins);
       value = fmaf(-scales.dmin(), static_cast<float>(mins), value);
     }
     return value * x.scales[0];

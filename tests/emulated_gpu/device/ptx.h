@@ -1,5 +1,5 @@
-// src/backend/simt/instructions.h for the host: the same functions, each doing what the GPU's instruction does. What
-// runs beside the threads is done when it is waited for, no sooner.
+// src/backend/simt/ptx.h for the host: the same functions with the semantics of the PTX instructions. Async operations
+// complete in their wait, no sooner.
 #pragma once
 
 namespace zinc::simt {
@@ -10,143 +10,145 @@ using u32 = unsigned int;
 
 #define ZINC_DEVICE inline
 #define ZINC_KERNEL extern "C" void
-#define ZINC_KERNEL_2 extern "C" void
+#define ZINC_KERNEL_2_PER_SM extern "C" void
 
-// ---- between kernels ----
+// ---- kernels, copies and barriers ----
 
-inline void let_next_start() { emulated_let_next_start(); }
-inline void wait_for_previous() { emulated_wait_for_previous(); }
-inline void fetch_ahead(const void*) {}
+inline void launch_dependents() { emulated_launch_dependents(); }
+inline void wait_dependency() { emulated_wait_dependency(); }
+inline void prefetch_l2(const void*) {}
 
-using Gate = unsigned long long;
-struct GateState {
-  int n_bytes;  // that are still to come
+using Mbarrier = unsigned long long;
+struct MbarrierState {
+  int n_bytes;  // still pending
   u16 n_missing;
   u16 n_arrivals : 15, parity : 1;
 };
-static_assert(sizeof(GateState) == sizeof(Gate));
+static_assert(sizeof(MbarrierState) == sizeof(Mbarrier));
 
-inline void check_open(const Gate* gate) {
-  constexpr Gate kNobodys = 0xEEEEEEEEEEEEEEEE;
-  if (*gate == kNobodys) emulated_refuse("reports to a gate that is not open yet");
+inline void check_initialized(const Mbarrier* mbarrier) {
+  constexpr Mbarrier kPoison = 0xEEEEEEEEEEEEEEEE;
+  if (*mbarrier == kPoison) emulated_fail("uses an mbarrier before mbarrier_init");
 }
-inline void change_gate(Gate* gate, int arrivals, int bytes) {
-  check_open(gate);
-  auto state = emulated_bits<GateState>(*gate);
+inline void mbarrier_update(Mbarrier* mbarrier, int arrivals, int bytes) {
+  check_initialized(mbarrier);
+  auto state = emulated_bits<MbarrierState>(*mbarrier);
   state.n_missing = static_cast<u16>(state.n_missing - arrivals);
   state.n_bytes += bytes;
   if (state.n_missing == 0 && state.n_bytes == 0) {
     state.n_missing = state.n_arrivals;
     state.parity ^= 1;
   }
-  *gate = emulated_bits<Gate>(state);
+  *mbarrier = emulated_bits<Mbarrier>(state);
 }
 
 inline u32 shared_address(const void* at) { return static_cast<u32>(static_cast<const char*>(at) - emulated_shared); }
-inline void open_gate(Gate* gate, int n_arrivals = 1) {
-  *gate = emulated_bits<Gate>(GateState{.n_bytes = 0,
-                                        .n_missing = static_cast<u16>(n_arrivals),
-                                        .n_arrivals = static_cast<u16>(n_arrivals),
-                                        .parity = 0});
+inline void mbarrier_init(Mbarrier* mbarrier, int n_arrivals = 1) {
+  *mbarrier = emulated_bits<Mbarrier>(MbarrierState{.n_bytes = 0,
+                                                    .n_missing = static_cast<u16>(n_arrivals),
+                                                    .n_arrivals = static_cast<u16>(n_arrivals),
+                                                    .parity = 0});
 }
-inline void end_opening() {}
-inline void arrive_at(Gate* gate) { change_gate(gate, 1, 0); }
-inline bool comes_second(int* n_came) { return (*n_came)++ % 2 != 0; }
-inline void await_come(const int* n_came, int n) {
-  while (*n_came < n) emulated_yield();
+inline void fence_mbarrier_init() {}
+inline void mbarrier_arrive(Mbarrier* mbarrier) { mbarrier_update(mbarrier, 1, 0); }
+inline bool arrive_is_last(int* n_arrived) { return (*n_arrived)++ % 2 != 0; }
+inline void wait_arrivals(const int* n_arrived, int n) {
+  while (*n_arrived < n) emulated_yield();
 }
-inline void expect_at(Gate* gate, int n_bytes) { change_gate(gate, 1, n_bytes); }
-enum Reuse : int { kReadAgain, kReadOnce };
-template <Reuse reuse = kReadAgain>
-void copy_expected(void* to, const void* from, int n_bytes, Gate* gate) {
+inline void mbarrier_arrive_expect_tx(Mbarrier* mbarrier, int n_bytes) { mbarrier_update(mbarrier, 1, n_bytes); }
+inline void mbarrier_expect_tx(Mbarrier* mbarrier, int n_bytes) { mbarrier_update(mbarrier, 0, n_bytes); }
+enum CacheHint : int { kEvictNormal, kEvictFirst };
+template <CacheHint hint = kEvictNormal>
+void bulk_copy(void* to, const void* from, int n_bytes, Mbarrier* mbarrier) {
   const auto misplaced =
       reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | static_cast<u32>(n_bytes);
   if (misplaced % 16 != 0) __trap();
-  check_open(gate);
-  emulated_begin_reported_copy(to, from, n_bytes, gate);
+  check_initialized(mbarrier);
+  emulated_bulk_copy(to, from, n_bytes, mbarrier);
 }
-template <Reuse reuse = kReadAgain>
-void copy_bulk(void* to, const void* from, int n_bytes, Gate* gate) {
-  expect_at(gate, n_bytes);
-  copy_expected<reuse>(to, from, n_bytes, gate);
+template <CacheHint hint = kEvictNormal>
+void bulk_copy_expect_tx(void* to, const void* from, int n_bytes, Mbarrier* mbarrier) {
+  mbarrier_arrive_expect_tx(mbarrier, n_bytes);
+  bulk_copy<hint>(to, from, n_bytes, mbarrier);
 }
-inline void wait_at(Gate* gate, int parity) {
-  while (emulated_bits<GateState>(*gate).parity == parity) {
-    if (const int n_bytes = emulated_receive(gate)) {
-      change_gate(gate, 0, -n_bytes);
+inline void mbarrier_wait(Mbarrier* mbarrier, int parity) {
+  while (emulated_bits<MbarrierState>(*mbarrier).parity == parity) {
+    if (const int n_bytes = emulated_complete_tx(mbarrier)) {
+      mbarrier_update(mbarrier, 0, -n_bytes);
     } else {
       emulated_yield();
     }
   }
 }
+inline void mbarrier_spin_wait(Mbarrier* mbarrier, int parity) { mbarrier_wait(mbarrier, parity); }
 
-inline int cluster_rank() { return emulated_place.rank; }
-inline void cluster_arrives() { emulated_cluster_arrives(); }
-inline void wait_for_cluster() { emulated_wait_for_cluster(); }
-inline void store_at_rank(float* to, Gate* gate, int rank, float value) {
-  Gate* its_gate = static_cast<Gate*>(emulated_at_rank(gate, rank));
-  check_open(its_gate);
-  emulated_begin_reported_store(emulated_at_rank(to, rank), __float_as_uint(value), its_gate);
+inline int cluster_rank() { return emulated_index.rank; }
+inline void cluster_arrive() { emulated_cluster_arrive(); }
+inline void cluster_wait() { emulated_cluster_wait(); }
+inline void store_async_remote(float* to, Mbarrier* mbarrier, int rank, float value) {
+  Mbarrier* remote_mbarrier = static_cast<Mbarrier*>(emulated_map_to_rank(mbarrier, rank));
+  check_initialized(remote_mbarrier);
+  emulated_store_async(emulated_map_to_rank(to, rank), __float_as_uint(value), remote_mbarrier);
 }
-inline void wait_for_ranks(Gate* gate) { wait_at(gate, 0); }
+inline void mbarrier_wait_cluster(Mbarrier* mbarrier) { mbarrier_wait(mbarrier, 0); }
 
 template <int n_threads>
-void meet(int id) {
-  emulated_meet_some(id, n_threads);
+void named_barrier_sync(int id) {
+  emulated_named_barrier_sync(id, n_threads);
 }
 
 template <int n_bytes>
-void copy_async(void* to, const void* from) {
+void cp_async(void* to, const void* from) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % n_bytes != 0) __trap();
 #if __CUDA_ARCH__ >= 800
-  emulated_begin_copy(to, from, n_bytes);
+  emulated_cp_async(to, from, n_bytes);
 #else
   std::memcpy(to, from, n_bytes);
 #endif
 }
-inline void copy_16(void* to, const void* from) { copy_async<16>(to, from); }
-inline void copy_16_or_clear(void* to, const void* from, bool is_there) {
+inline void cp_async_16(void* to, const void* from) { cp_async<16>(to, from); }
+inline void cp_async_16_zfill(void* to, const void* from, bool is_valid) {
   alignas(16) static const u32 zeros[4] = {0, 0, 0, 0};
-  copy_async<16>(to, is_there ? from : zeros);
+  cp_async<16>(to, is_valid ? from : zeros);
 }
-inline void end_copies() { emulated_end_copies(); }
+inline void cp_async_commit() { emulated_cp_async_commit(); }
 template <int n>
-void await_copies() {
-  emulated_await_copies(n);
+void cp_async_wait() {
+  emulated_cp_async_wait(n);
 }
 
-// ---- numbers ----
+// ---- conversions and arithmetic ----
 
 inline float half_to_float(u16 h) { return static_cast<float>(emulated_bits<_Float16>(h)); }
 inline u16 float_to_half(float f) { return emulated_bits<u16>(static_cast<_Float16>(f)); }
 
-inline u32 subtract_pairs(u32 a, u32 b) {
+inline u32 sub_f16x2(u32 a, u32 b) {
   const auto of = [&](int shift) {
     return static_cast<u32>(
         float_to_half(half_to_float(static_cast<u16>(a >> shift)) - half_to_float(static_cast<u16>(b >> shift))));
   };
   return of(0) | of(16) << 16;
 }
-inline u32 multiply_pairs(u32 a, u32 b) {
+inline u32 mul_f16x2(u32 a, u32 b) {
   const auto of = [&](int shift) {
     return static_cast<u32>(
         float_to_half(half_to_float(static_cast<u16>(a >> shift)) * half_to_float(static_cast<u16>(b >> shift))));
   };
   return of(0) | of(16) << 16;
 }
-// REQUIRES: results that need no rounding, which is all that kernels ask for.
-inline u32 multiply_bfloat_pairs(u32 a, u32 b) {
+// REQUIRES: exact results; our kernels need no other.
+inline u32 mul_bf16x2(u32 a, u32 b) {
   const u32 low = __float_as_uint(__uint_as_float(a << 16) * __uint_as_float(b << 16));
   const u32 high = __float_as_uint(__uint_as_float(a & 0xFFFF0000u) * __uint_as_float(b & 0xFFFF0000u));
   if ((low | high) & 0xFFFFu) __trap();
   return low >> 16 | high;
 }
 
-// E4M3: four bits of exponent, 7 stands for 1; three of mantissa; no infinity.
+// E4M3: 4 exponent bits with bias 7, 3 mantissa bits, no infinity.
 inline u32 float_to_e4m3(float x) {
   const float size = std::fmin(std::fabs(x), 448.0f);
   const int exponent = size < 0x1p-6f ? -6 : std::ilogb(size);
-  const int steps = static_cast<int>(std::nearbyint(std::ldexp(size, 3 - exponent)));  // 8 to 16 where it is normal
+  const int steps = static_cast<int>(std::nearbyint(std::ldexp(size, 3 - exponent)));  // 8 to 16 if normal
   return (std::signbit(x) ? 0x80u : 0u) + static_cast<u32>((exponent + 6) * 8 + steps);
 }
 inline u16 floats_to_e4m3(float a, float b) { return static_cast<u16>(float_to_e4m3(a) | float_to_e4m3(b) << 8); }
@@ -159,31 +161,31 @@ inline float e4m3_to_float(u32 byte) {
 inline u32 e4m3_to_halves(u16 pair) {
   return float_to_half(e4m3_to_float(pair & 0xFFu)) | static_cast<u32>(float_to_half(e4m3_to_float(pair >> 8))) << 16;
 }
-inline float power_of_two(float x) { return std::exp2(x); }
-inline u32 select_4(u32 low, u32 high, u32 nibbles) { return __byte_perm(low, high, nibbles); }
-inline int dot_unsigned(u32 a, int b, int c) {
+inline float exp2_approx(float x) { return std::exp2(x); }
+inline u32 prmt(u32 low, u32 high, u32 nibbles) { return __byte_perm(low, high, nibbles); }
+inline int dp4a_u8s8(u32 a, int b, int c) {
   for (int i = 0; i < 4; ++i) c += static_cast<int>(a >> 8 * i & 0xFF) * static_cast<int8_t>(b >> 8 * i);
   return c;
 }
-inline float reciprocal(float x) { return 1.0f / x; }
-inline float reciprocal_root(float x) { return 1.0f / std::sqrt(x); }
+inline float rcp_approx(float x) { return 1.0f / x; }
+inline float rsqrt_approx(float x) { return 1.0f / std::sqrt(x); }
 template <class T>
-void settle(T&) {}
-inline int add_one(int* at) { return (*at)++; }
+void keep_in_register(T&) {}
+inline int atomic_inc_acq_rel(int* at) { return (*at)++; }
 
-// ---- matrix products of a warp ----
+// ---- warp MMA ----
 
-// The words of the lanes of a quad, in their order: one of row lane / 4 of a fragment.
+// The words of a quad's lanes: row lane / 4 of a fragment.
 inline void quad_words(u32 word, u32 (&row)[4]) {
   for (int i = 0; i < 4; ++i) row[i] = emulated_exchange(word, emulated_lane() / 4 * 4 + i);
 }
-// All words of a column of a fragment of b: those of lanes 4 column ... 4 column + 3.
+// The words of a column of a B fragment: lanes 4 column ... 4 column + 3.
 inline void column_words(u32 word, int column, u32 (&words)[4]) {
   for (int i = 0; i < 4; ++i) words[i] = emulated_exchange(word, column * 4 + i);
 }
 
-// d(16 x 8) += a * b, where dot(words of a row, words of a column, sum) adds up what four words have. `halves`: how
-// many fragments of four words there are along the rows.
+// d(16 x 8) += a * b, where dot(row words, column words, sum) accumulates four words. `halves`: fragments of four words
+// along K.
 template <class T, int halves, class Dot>
 void multiply_fragments(T (&d)[4], const u32 (&a)[2 * halves], const u32 (&b)[halves], Dot&& dot) {
   const int first = emulated_lane() % 4 * 2;
@@ -207,20 +209,20 @@ inline float dot_halves(const u32 (&row)[4], const u32 (&column)[4], float sum) 
   return sum;
 }
 
-inline void multiply_halves(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+inline void mma_m16n8k16_f16(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   const u32 a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
   multiply_fragments<float, 2>(d, a, b, dot_halves);
 }
-inline void multiply_32(int (&d)[4], const int (&a)[4], const int (&b)[2]) {
+inline void mma_m16n8k32_s8(int (&d)[4], const int (&a)[4], const int (&b)[2]) {
   const u32 words[4] = {u32(a[0]), u32(a[1]), u32(a[2]), u32(a[3])}, columns[2] = {u32(b[0]), u32(b[1])};
   multiply_fragments<int, 2>(d, words, columns, dot_bytes);
 }
-inline void multiply_16(int (&d)[4], int a0, int a1, int b0) {
+inline void mma_m16n8k16_s8(int (&d)[4], int a0, int a1, int b0) {
   const u32 words[2] = {u32(a0), u32(a1)}, columns[1] = {u32(b0)};
   multiply_fragments<int, 1>(d, words, columns, dot_bytes);
 }
 
-inline uint4 load_turned(const void* row, int n_bytes = 0) {
+inline uint4 ldmatrix_x4_trans(const void* row, int n_bytes = 0) {
   u32 words[4];
   for (int matrix = 0; matrix < 4; ++matrix) {
     u32 halves[2];

@@ -1,47 +1,42 @@
-// src/backend/simt/warpgroup.h for the host: products of four warps, each warp's rows by itself; the other operand is
-// read from where it lies in shared memory. Both happens when they are awaited, no sooner.
+// src/backend/simt/wgmma.h for the host: each warp computes its own rows; B is read from shared memory. Both happen in
+// the wait, no sooner.
 #pragma once
 
-#include "backend/simt/dialect.h"
+#include "backend/simt/device_common.h"
 
 namespace zinc::simt {
 
 using u64 = unsigned long long;
 
-inline int tile_offset(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
-
-inline void barrier_init(u64* barrier, int n_arrivals) { open_gate(barrier, n_arrivals); }
-inline void barrier_arrive(u64* barrier) { arrive_at(barrier); }
-inline void barrier_expect(u64* barrier, int n_bytes) { change_gate(barrier, 0, n_bytes); }
-inline void barrier_wait(u64* barrier, int parity) { wait_at(barrier, parity); }
+inline int swizzled_offset(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 template <int n>
-void give_registers() {}
+void setmaxnreg_dec() {}
 template <int n>
-void take_registers() {}
-inline void show_to_matrix_cores() {}
-inline u64 tile_descriptor(u32 address) {
+void setmaxnreg_inc() {}
+inline void fence_proxy_async() {}
+inline u64 wgmma_descriptor(u32 address) {
   return static_cast<u64>((address & 0x3FFFFu) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
-inline void products_begin() {}
+inline void wgmma_fence() {}
 template <class Product>
 void begin_product(const Product& product) {
   static_assert(std::is_trivially_copyable_v<Product>);
-  emulated_begin_product([](const void* of) { (*static_cast<const Product*>(of))(); }, &product, sizeof product);
+  emulated_wgmma([](const void* of) { (*static_cast<const Product*>(of))(); }, &product, sizeof product);
 }
-inline void products_end() { emulated_end_products(); }
+inline void wgmma_commit() { emulated_wgmma_commit(); }
 template <int n>
-void await_products() {
-  emulated_await_products(n);
+void wgmma_wait() {
+  emulated_wgmma_wait(n);
 }
 template <int R>
-void take_results(int (&)[R]) {}
+void wgmma_fence_operand(int (&)[R]) {}
 template <int R>
-void take_results(float (&)[R]) {}
+void wgmma_fence_operand(float (&)[R]) {}
 
-// A byte of a tile's row, of 32 that the descriptor's place begins: pieces are permuted by the place they have.
+// A byte of a tile's row, of the 32 from the descriptor's address on: the swizzle permutes 16-byte pieces.
 inline u8 tile_byte(u64 tile, int row, int byte) {
   u32 at = static_cast<u32>((tile & 0x3FFF) << 4) + static_cast<u32>(row * 128 + byte);
   at ^= (at >> 7 & 7) << 4;
@@ -62,7 +57,7 @@ struct Rows {
 };
 
 template <bool is_signed, int R>
-void multiply_bytes(int (&d)[R], const u32 (&a)[4], u64 b, int adds) {
+void wgmma_i8(int (&d)[R], const u32 (&a)[4], u64 b, int adds) {
   Rows rows;
   whole_rows(a, rows.words);
   begin_product([&d, rows, b, adds] {
@@ -83,8 +78,8 @@ inline float tile_bfloat(u64 tile, int row, int i) {
   return __uint_as_float(static_cast<u32>(tile_byte(tile, row, 2 * i)) << 16 |
                          static_cast<u32>(tile_byte(tile, row, 2 * i + 1)) << 24);
 }
-// REQUIRES: sums that a float holds exactly, which is all that kernels ask for.
-inline void multiply_halves(float (&d)[32], const u32 (&a)[4], u64 b, int adds) {
+// REQUIRES: sums that are exact in float; our kernels need no other.
+inline void wgmma_bf16(float (&d)[32], const u32 (&a)[4], u64 b, int adds) {
   Rows rows;
   whole_rows(a, rows.words);
   begin_product([&d, rows, b, adds] {

@@ -1,62 +1,62 @@
-// Ops on single rows: rounding, norms, rotation, gates, sums, copies.
-#include "backend/simt/rounding.h"
+// Row-wise ops: quantization, norms, RoPE, gated activations, elementwise, copies.
+#include "backend/simt/quantize.h"
 
 namespace zinc::simt {
 
 // One warp per segment of a row.
-ZINC_KERNEL round_rows(RoundParams p) {
-  let_next_start();
-  wait_for_previous();
+ZINC_KERNEL quantize_rows(QuantizeParams p) {
+  launch_dependents();
+  wait_dependency();
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
   const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
   const int row = index / n_segments, segment = index % n_segments;
   if (row >= *p.n_rows * p.per_row) return;
   const float* x = p.x + static_cast<long long>(row) * p.width;
-  const Eight eight = load_eight(x, segment * kSegmentElems + lane_id() * 8, p.width);
-  store_rounded(round_eight(eight, p.block), p.out, row, segment, p.block);
+  const Vec8 values = load_vec8(x, segment * kSegmentElems + lane_id() * 8, p.width);
+  store_q8(quantize_vec8(values, p.q8_block), p.out, row, segment, p.q8_block);
 }
 
 ZINC_DEVICE float norm_factor(const NormParams& p, float sum) {
   return p.is_l2 ? 1.0f / fmaxf(sqrtf(sum), p.eps) : rms_factor(sum, p.width, p.eps);
 }
 
-ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, const Eight& x, float factor) {
-  const int at = segment * kSegmentElems + lane_id() * 8;
-  const Eight y = normed(x, factor, p.weight, at, p.width);
-  if (p.out) store_eight(p.out + row * p.width, at, p.width, y);
-  if (p.rounded.q) store_rounded(round_eight(y, p.block), p.rounded, row, segment, p.block);
+ZINC_DEVICE void write_normed(const NormParams& p, long long row, int segment, const Vec8& x, float factor) {
+  const int offset = segment * kSegmentElems + lane_id() * 8;
+  const Vec8 y = normed(x, factor, p.weight, offset, p.width);
+  if (p.out) store_vec8(p.out + row * p.width, offset, p.width, y);
+  if (p.q8.q) store_q8(quantize_vec8(y, p.q8_block), p.q8, row, segment, p.q8_block);
 }
 
 // One block per row.
 ZINC_KERNEL norm_rows(NormParams p) {
-  constexpr int kAtOnce = 4;
-  __shared__ float room[kAtOnce * kWarps];
-  let_next_start();
-  wait_for_previous();
+  constexpr int kInFlight = 4;
+  __shared__ float sums_of_squares[kInFlight * kWarps];
+  launch_dependents();
+  wait_dependency();
   const long long row = blockIdx.x;
   if (row >= *p.n_rows * p.per_row) return;
   const float* x = p.x + row * p.width;
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
-  const float factor = norm_factor(p, row_squares<kAtOnce>(x, p.width, room));
+  const float factor = norm_factor(p, row_sum_squares<kInFlight>(x, p.width, sums_of_squares));
   for (int s = warp_id(); s < n_segments; s += kWarps) {
-    write_normed(p, row, s, load_eight(x, s * kSegmentElems + lane_id() * 8, p.width), factor);
+    write_normed(p, row, s, load_vec8(x, s * kSegmentElems + lane_id() * 8, p.width), factor);
   }
 }
 
-// One warp per row of at most one segment: the norms of heads.
+// One warp per row of at most one segment: per-head norms.
 ZINC_KERNEL norm_heads(NormParams p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const long long row = static_cast<long long>(blockIdx.x) * kWarps + warp_id();
   if (row >= *p.n_rows * p.per_row) return;
-  const Eight x = load_eight(p.x + row * p.width, lane_id() * 8, p.width);
-  write_normed(p, row, 0, x, norm_factor(p, lanes_sum(squares(x, 0), 32)));
+  const Vec8 x = load_vec8(p.x + row * p.width, lane_id() * 8, p.width);
+  write_normed(p, row, 0, x, norm_factor(p, warp_sum(sum_squares(x, 0), 32)));
 }
 
-// cos and sin of each token's position; once a step for each kind of rotation.
+// cos and sin of each token's position; once per step for each RoPE configuration.
 ZINC_KERNEL rope_table(RopeTableParams p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const int index = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const int t = index / p.n_pairs, pair = index % p.n_pairs;
   if (t >= p.step.counts[kTokens]) return;
@@ -67,11 +67,11 @@ ZINC_KERNEL rope_table(RopeTableParams p) {
   p.table[2 * index + 1] = static_cast<float>(sine * p.amplitude);
 }
 
-// One thread per element of the output's first half of pairs, or per element that is not rotated.
+// One thread per pair, or per element that is not rotated.
 ZINC_KERNEL rope(RopeParams p) {
-  let_next_start();
-  wait_for_previous();
-  const int per_head = p.head_dim - p.n_pairs;  // pairs, then the elements behind them
+  launch_dependents();
+  wait_dependency();
+  const int per_head = p.head_dim - p.n_pairs;  // pairs, then the elements without rotation
   const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const int i = static_cast<int>(index % per_head);
   const long long head = index / per_head;
@@ -92,31 +92,31 @@ ZINC_KERNEL rope(RopeParams p) {
 
 // One warp per segment of a row.
 ZINC_KERNEL gated_act(GatedActParams p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
   const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
   const int segment = index % n_segments;
   const long long row = index / n_segments;
   if (row >= *p.n_rows * p.per_row) return;
-  const int at = segment * kSegmentElems + lane_id() * 8;
-  Eight y = load_eight(p.up + row * p.width, at, p.width);
-  if (p.one_gate) {
+  const int offset = segment * kSegmentElems + lane_id() * 8;
+  Vec8 y = load_vec8(p.up + row * p.width, offset, p.width);
+  if (p.scalar_gate) {
     const float gate = p.gate[row / p.per_row];
 #pragma unroll
     for (int i = 0; i < 8; ++i) y.v[i] = gated(p.act, gate, y.v[i]);
   } else {
-    const Eight gate = load_eight(p.gate + row * p.width, at, p.width);
+    const Vec8 gate = load_vec8(p.gate + row * p.width, offset, p.width);
 #pragma unroll
     for (int i = 0; i < 8; ++i) y.v[i] = gated(p.act, gate.v[i], y.v[i]);
   }
-  if (p.out) store_eight(p.out + row * p.width, at, p.width, y);
-  if (p.rounded.q) store_rounded(round_eight(y, p.block), p.rounded, row, segment, p.block);
+  if (p.out) store_vec8(p.out + row * p.width, offset, p.width, y);
+  if (p.q8.q) store_q8(quantize_vec8(y, p.q8_block), p.q8, row, segment, p.q8_block);
 }
 
 ZINC_KERNEL elementwise(ElementwiseParams p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= static_cast<long long>(*p.n_rows) * p.width) return;
   const float a = p.a[i];
@@ -127,8 +127,8 @@ ZINC_KERNEL elementwise(ElementwiseParams p) {
 }
 
 ZINC_KERNEL copy_parts(CopyParams p) {
-  let_next_start();
-  wait_for_previous();
+  launch_dependents();
+  wait_dependency();
   const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const long long row = index / p.length;
   const int i = static_cast<int>(index % p.length);
