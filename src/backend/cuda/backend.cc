@@ -1,4 +1,4 @@
-// The CUDA backend: weights in panels, each step one replay of a captured graph. See README.md.
+// The CUDA backend: weights in packed panels, each step one replay of a captured CUDA graph. See README.md.
 #include "backend/backend.h"
 
 #include <charconv>
@@ -14,10 +14,10 @@ namespace zinc {
 namespace cuda {
 namespace {
 
-// As the driver sees it, without opening it.
+// Driver properties, without opening the device.
 DeviceInfo describe(const DriverApi& api, int ordinal, size_t n_free) {
-  DeviceInfo info{.name = "NVIDIA GPU", .free_bytes = n_free, .has_own_memory = true};
-  int id = 0, major = 0, minor = 0, n_multiprocessors = 0, version = 0;
+  DeviceInfo info{.name = "NVIDIA GPU", .free_bytes = n_free, .has_dedicated_memory = true};
+  int id = 0, major = 0, minor = 0, n_sms = 0, version = 0;
   if (api.device_get(&id, ordinal) != kSuccess) return info;
   char name[128] = "NVIDIA GPU";
   api.device_name(name, sizeof(name), id);
@@ -25,12 +25,12 @@ DeviceInfo describe(const DriverApi& api, int ordinal, size_t n_free) {
   api.device_memory(&info.memory_bytes, id);
   api.device_attribute(&major, kMajor, id);
   api.device_attribute(&minor, kMinor, id);
-  api.device_attribute(&n_multiprocessors, kSmCount, id);
+  api.device_attribute(&n_sms, kSmCount, id);
   if (api.driver_version(&version) == kSuccess)
     info.driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
-  info.features = fmt::format("compute capability {}.{}, {} multiprocessors{}", major, minor, n_multiprocessors,
-                              major >= 8 ? ", matrix cores" : "");
-  info.why_not = too_old(major, minor);
+  info.features = fmt::format("compute capability {}.{}, {} multiprocessors{}", major, minor, n_sms,
+                              major >= 8 ? ", tensor cores" : "");
+  info.unavailable_reason = unsupported_reason(major, minor);
   return info;
 }
 
@@ -55,8 +55,8 @@ class CudaBackend final : public Backend {
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
-                                                const DoneWith& done_with) override {
-    ZINC_TRY(weights, CudaWeights::upload(graphs, device_, threads_, done_with));
+                                                const ReleaseFilePages& release_file_pages) override {
+    ZINC_TRY(weights, CudaWeights::upload(graphs, device_, threads_, release_file_pages));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 
@@ -84,19 +84,20 @@ Result<std::unique_ptr<Backend>> open_gpu(int ordinal, int n_threads) {
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(*device, ordinal, n_threads));
 }
 
-bool is_usable() {
-  static const bool usable = open_gpu(0, 1).ok();
-  return usable;
+bool is_available() {
+  static const bool available = open_gpu(0, 1).ok();
+  return available;
 }
 
 Result<std::unique_ptr<Backend>> open(int n_threads) { return open_gpu(0, n_threads); }
 
 // "1": the second GPU.
-Result<std::unique_ptr<Backend>> open_named(std::string_view number, int n_threads) {
+Result<std::unique_ptr<Backend>> open_device(std::string_view number, int n_threads) {
   int ordinal = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ordinal);
   if (error != std::errc() || end != number.data() + number.size()) {
-    return fail(ErrorCode::invalid_input, "'cuda:{}' names no GPU; say its number as nvidia-smi does, cuda:0", number);
+    return fail(ErrorCode::invalid_input,
+                "'cuda:{}' is not a GPU; give its number as in nvidia-smi, for example cuda:0", number);
   }
   return open_gpu(ordinal, n_threads);
 }
@@ -106,22 +107,21 @@ bool has_panels(const Format& format) { return find_panel_format(format.name) !=
 }  // namespace
 }  // namespace cuda
 
-extern const BackendInfo k_backend_cuda = {
-    .name = "cuda",
-    .summary = "NVIDIA GPUs from Turing on; kernels are compiled when first used",
-    .default_kv_format = "f16",
-    .product_bits = 8,
-    .attention_bits = 16,
-    .keeps_fp8 = true,
-    .step_tokens = 2048,
-    .state_chunk = 64,
-    .draws_tokens = true,
-    .rank = 3,
-    .usable = cuda::is_usable,
-    .open = cuda::open,
-    .is_fast_format = cuda::has_panels,
-    .decoded_bits = 16,
-    .devices = cuda::devices,
-    .open_named = cuda::open_named};
+extern const BackendInfo k_backend_cuda = {.name = "cuda",
+                                           .summary = "NVIDIA GPUs, Turing or newer; kernels are compiled on first use",
+                                           .default_kv_format = "f16",
+                                           .matmul_activation_bits = 8,
+                                           .attention_activation_bits = 16,
+                                           .supports_fp8_kv = true,
+                                           .step_tokens = 2048,
+                                           .scan_chunk_tokens = 64,
+                                           .can_sample_on_device = true,
+                                           .priority = 3,
+                                           .is_available = cuda::is_available,
+                                           .open = cuda::open,
+                                           .has_packed_kernel = cuda::has_panels,
+                                           .dequantized_bits = 16,
+                                           .devices = cuda::devices,
+                                           .open_device = cuda::open_device};
 
 }  // namespace zinc

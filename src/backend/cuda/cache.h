@@ -1,7 +1,7 @@
-// Caches on the GPU. Per page group one slab: each layer's part of all pages, one layer after the other, so that what
-// an attention reads lies together. Of a page that is each head's keys as a panel of 32 positions and its values as
-// rows (backend/simt/attention.cu). Per slot each recurrent layer's convolution inputs ([taps, channels], the input of
-// position p at p % taps) and delta state ([heads, k_dim, v_dim]), and the token sampled last.
+// Caches on the GPU. One slab per page group, layer by layer, so that the memory one attention reads is contiguous. A
+// page of a layer holds, per head, the keys as a panel of 32 positions and the values as rows
+// (backend/simt/attention.cu). Each slot holds, per recurrent layer, the convolution inputs ([taps, channels], position
+// p at p % taps) and the delta state ([heads, k_dim, v_dim]), and the last sampled token.
 #pragma once
 
 #include <functional>
@@ -28,13 +28,13 @@ class CudaCache final : public CacheMemory {
   Status read_state(int slot, std::span<std::byte> out) override;
   Status write_state(int slot, std::span<const std::byte> in) override;
 
-  const std::optional<Error>& failed_copy() const { return failed_copy_; }  // the first; steps fail with it
+  const std::optional<Error>& failed_copy() const { return failed_copy_; }  // the first failure; later steps report it
   std::string_view kv_format() const { return kv_format_; }
   int n_groups() const { return static_cast<int>(groups_.size()); }
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
   int n_slots() const { return n_slots_; }
   int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
-  int n_seen(int group) const;  // positions that one row sees, at most
+  int max_attended(int group) const;  // positions one row attends to, at most
   bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   simt::KvLayer kv_layer(int layer) const;
   float* conv_states(int layer) const;   // of slot 0
@@ -43,10 +43,10 @@ class CudaCache final : public CacheMemory {
   int* last_sampled() const { return last_sampled_.as<int>(); }
 
  private:
-  struct Place {
+  struct LayerOffsets {
     int group = -1;
-    size_t in_slab = 0;  // where its part of page 0 begins
-    size_t part_bytes = 0, head_bytes = 0, value_begin = 0, in_state = 0;
+    size_t slab_offset = 0;  // offset of its part of page 0
+    size_t part_bytes = 0, head_bytes = 0, value_begin = 0, state_offset = 0;
   };
   struct Group {
     size_t page_bytes = 0;  // of all layers
@@ -54,14 +54,14 @@ class CudaCache final : public CacheMemory {
     std::vector<int> layers;
     Buffer slab;
   };
-  // Has `copy` done for each layer's part of a page: where it lies, where in a page's bytes, how many they are.
+  // Calls copy(address, offset in the page, n_bytes) for each layer's part of a page.
   Status for_parts(int group, PageId page, const std::function<Status(DevicePointer, size_t, size_t)>& copy) const;
   DevicePointer state(int slot) const;
-  void keep_failure(const Status& copied);
+  void record_failure(const Status& copied);
 
   Device* device_ = nullptr;
   std::vector<LayerCache> layers_;
-  std::vector<Place> places_;
+  std::vector<LayerOffsets> offsets_;
   std::vector<Group> groups_;
   std::string_view kv_format_;
   int n_slots_ = 0, max_length_ = 0;

@@ -10,9 +10,9 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing: integer dot products, matrix instructions
-constexpr size_t kPlainShared = 40 << 10;          // what every kernel has, beside what it declares itself
-constexpr int kProgrammaticMajor = 9;              // Hopper: dependent launches
+constexpr int kMinMajor = 7, kMinMinor = 5;       // Turing: dp4a, mma
+constexpr size_t kDefaultDynamicSmem = 40 << 10;  // default limit of dynamic shared memory
+constexpr int kPdlMajor = 9;                      // Hopper: programmatic dependent launch
 
 }  // namespace
 
@@ -20,36 +20,36 @@ std::string architecture_name(int major, int minor) {
   return fmt::format("sm_{}{}{}", major, minor, major == 9 ? "a" : "");
 }
 
-std::string too_old(int major, int minor) {
-  if (std::pair(major, minor) >= std::pair(kOldestMajor, kOldestMinor)) return "";
-  return fmt::format("compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed", major, minor, kOldestMajor,
-                     kOldestMinor);
+std::string unsupported_reason(int major, int minor) {
+  if (std::pair(major, minor) >= std::pair(kMinMajor, kMinMinor)) return "";
+  return fmt::format("compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed", major, minor, kMinMajor,
+                     kMinMinor);
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(api_, other.api_);
   std::swap(context_, other.context_);
-  std::swap(at_, other.at_);
+  std::swap(ptr_, other.ptr_);
   std::swap(n_bytes_, other.n_bytes_);
   return *this;
 }
 Buffer::~Buffer() {
-  if (!at_) return;
+  if (!ptr_) return;
   api_->set_context(context_);
-  api_->free(at_);
+  api_->free(ptr_);
 }
 
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   std::swap(api_, other.api_);
   std::swap(context_, other.context_);
-  std::swap(at_, other.at_);
+  std::swap(ptr_, other.ptr_);
   std::swap(n_bytes_, other.n_bytes_);
   return *this;
 }
 PinnedBuffer::~PinnedBuffer() {
-  if (!at_) return;
+  if (!ptr_) return;
   api_->set_context(context_);
-  api_->free_host(at_);
+  api_->free_host(ptr_);
 }
 
 Result<Device*> Device::shared(int ordinal) {
@@ -66,13 +66,13 @@ Result<Device*> Device::shared(int ordinal) {
   return device.get();
 }
 
-Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, KernelSource source) {
+Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, CubinProvider cubin_provider) {
   std::unique_ptr<Device> device(new Device(api));
   int n_devices = 0, id = 0;
   if (Status s = device->check(api.device_count(&n_devices), "counting GPUs"); !s.ok()) return s.error();
   if (ordinal < 0 || ordinal >= n_devices) {
-    return fail(ErrorCode::not_found, "GPU {} was asked for, but there are {}, numbered from 0; see nvidia-smi",
-                ordinal, n_devices);
+    return fail(ErrorCode::not_found, "GPU {} does not exist: {} found, numbered from 0; see nvidia-smi", ordinal,
+                n_devices);
   }
   if (Status s = device->check(api.device_get(&id, ordinal), "opening the GPU"); !s.ok()) return s.error();
   char name[128] = "NVIDIA GPU";
@@ -81,23 +81,23 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
   api.device_memory(&device->memory_bytes_, id);
   api.device_attribute(&device->major_, kMajor, id);
   api.device_attribute(&device->minor_, kMinor, id);
-  api.device_attribute(&device->n_multiprocessors_, kSmCount, id);
+  api.device_attribute(&device->n_sms_, kSmCount, id);
   api.device_attribute(&device->max_shared_bytes_, kMaxSharedOptIn, id);
   api.device_attribute(&device->has_clusters_, kClusterLaunch, id);
-  if (const std::string why = too_old(device->major_, device->minor_); !why.empty()) {
+  if (const std::string why = unsupported_reason(device->major_, device->minor_); !why.empty()) {
     return fail(ErrorCode::unsupported, "{} has {}", name, why);
   }
   if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
   if (Status s = device->make_current(); !s.ok()) return s.error();
-  if (Status s = device->check(api.create_stream(&device->stream_, kNonBlocking), "making a stream"); !s.ok()) {
+  if (Status s = device->check(api.create_stream(&device->stream_, kNonBlocking), "creating a stream"); !s.ok()) {
     return s.error();
   }
-  if (!source) {
-    const auto store =
-        std::make_shared<KernelStore>(architecture_name(device->major_, device->minor_), kept_caches_folder());
-    source = [store](const KernelProgram& program) { return store->cubin(program); };
+  if (!cubin_provider) {
+    const auto cache =
+        std::make_shared<KernelCache>(architecture_name(device->major_, device->minor_), get_cache_folder());
+    cubin_provider = [cache](const KernelProgram& program) { return cache->get_or_compile(program); };
   }
-  device->source_ = std::move(source);
+  device->cubin_provider_ = std::move(cubin_provider);
   return device;
 }
 
@@ -119,7 +119,7 @@ size_t Device::free_bytes() const {
   return make_current().ok() && api_.memory_info(&free, &total) == kSuccess ? free : 0;
 }
 
-Status Device::make_current() const { return check(api_.set_context(context_), "taking the GPU"); }
+Status Device::make_current() const { return check(api_.set_context(context_), "setting the CUDA context"); }
 
 Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
   Buffer buffer;
@@ -127,18 +127,18 @@ Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
   buffer.context_ = context_;
   buffer.n_bytes_ = n_bytes;
   if (n_bytes == 0) return buffer;
-  if (const Code code = api_.allocate(&buffer.at_, n_bytes); code != kSuccess) {
-    buffer.at_ = 0;
+  if (const Code code = api_.allocate(&buffer.ptr_, n_bytes); code != kSuccess) {
+    buffer.ptr_ = 0;
     size_t free = 0, total = 0;
     api_.memory_info(&free, &total);
     if (code != kOutOfMemory) return check(code, what).error();
-    return fail(
-        ErrorCode::out_of_memory,
-        "{}: {} bytes for {} do not fit: {} of {} bytes are free; take a smaller model, a smaller quantization or "
-        "a shorter context",
-        name_, n_bytes, what, free, total);
+    return fail(ErrorCode::out_of_memory,
+                "{}: out of memory: {} bytes for {}, but {} of {} bytes are free; use a smaller model, a smaller "
+                "quantization or "
+                "a shorter context",
+                name_, n_bytes, what, free, total);
   }
-  if (Status s = check(api_.fill(buffer.at_, 0, n_bytes, stream_), "clearing memory"); !s.ok()) return s.error();
+  if (Status s = check(api_.fill(buffer.ptr_, 0, n_bytes, stream_), "clearing memory"); !s.ok()) return s.error();
   return buffer;
 }
 
@@ -148,8 +148,8 @@ Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
   buffer.context_ = context_;
   buffer.n_bytes_ = n_bytes;
   if (n_bytes == 0) return buffer;
-  if (Status s = check(api_.allocate_host(&buffer.at_, n_bytes), "taking host memory"); !s.ok()) {
-    buffer.at_ = nullptr;
+  if (Status s = check(api_.allocate_host(&buffer.ptr_, n_bytes), "allocating pinned host memory"); !s.ok()) {
+    buffer.ptr_ = nullptr;
     return s.error();
   }
   return buffer;
@@ -161,15 +161,17 @@ Status Device::load_programs(std::span<const KernelProgram> programs) {
 }
 
 Status Device::load_missing(std::span<const KernelProgram> programs) {
-  std::map<std::string, const KernelProgram*> missing;  // by their text
+  std::map<std::string, const KernelProgram*> missing;  // by program source
   for (const KernelProgram& program : programs) {
-    if (std::string text = program.text(); !modules_.contains(text)) missing.emplace(std::move(text), &program);
+    if (std::string source = program.source(); !modules_.contains(source)) {
+      missing.emplace(std::move(source), &program);
+    }
   }
   const std::vector<std::pair<std::string, const KernelProgram*>> list(missing.begin(), missing.end());
   std::vector<std::optional<Result<std::vector<char>>>> compiled(list.size());
   ThreadPool threads(std::min(default_thread_count(), std::max(1, static_cast<int>(list.size()))));
   threads.parallel_for(list.size(), [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) compiled[i] = source_(*list[i].second);
+    for (size_t i = begin; i < end; ++i) compiled[i] = cubin_provider_(*list[i].second);
   });
   for (size_t i = 0; i < list.size(); ++i) {
     if (!compiled[i]->ok()) return compiled[i]->error();
@@ -182,14 +184,14 @@ Status Device::load_missing(std::span<const KernelProgram> programs) {
 }
 
 Result<Function> Device::kernel(const KernelProgram& program, const char* name) {
-  const std::string text = program.text(), key = text + name;
+  const std::string source = program.source(), key = source + name;
   const std::lock_guard lock(mutex_);
   if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
   if (Status s = load_missing({&program, 1}); !s.ok()) return s.error();
   Function function = nullptr;
-  const Code code = api_.find_function(&function, modules_.at(text), name);
+  const Code code = api_.find_function(&function, modules_.at(source), name);
   if (Status s = check(code, fmt::format("finding kernel {}", name)); !s.ok()) return s.error();
-  // One split of the multiprocessors' memory for all: where the next kernel wants another, they run dry in between.
+  // The same shared memory carveout for all kernels: a change drains the multiprocessors between two kernels.
   constexpr int kAllShared = 100;  // per cent
   if (Status s = check(api_.set_function_attribute(function, kSharedCarveout, kAllShared),
                        fmt::format("preparing kernel {}", name));
@@ -200,19 +202,19 @@ Result<Function> Device::kernel(const KernelProgram& program, const char* name) 
   return function;
 }
 
-Status Device::allow_shared(Function function, size_t n_bytes) {
+Status Device::set_max_dynamic_smem(Function function, size_t n_bytes) {
   const std::lock_guard lock(mutex_);
   size_t& allowed = shared_bytes_[function];
-  if (n_bytes <= std::max(allowed, kPlainShared)) return ok_status();
+  if (n_bytes <= std::max(allowed, kDefaultDynamicSmem)) return ok_status();
   allowed = n_bytes;
   return check(api_.set_function_attribute(function, kMaxDynamicShared, static_cast<int>(n_bytes)),
-               "asking for shared memory");
+               "raising the shared memory limit");
 }
 
-Status Device::start(const Launch& launch, Stream stream, bool after_previous) const {
+Status Device::start(const Launch& launch, Stream stream, bool is_programmatic) const {
   std::array<LaunchAttribute, 2> attributes{};
   unsigned n_attributes = 0;
-  if (after_previous && major_ >= kProgrammaticMajor) {
+  if (is_programmatic && major_ >= kPdlMajor) {
     attributes[n_attributes].id = kProgrammaticLaunch;
     attributes[n_attributes++].value.number = 1;
   }
@@ -235,14 +237,14 @@ Status Device::start(const Launch& launch, Stream stream, bool after_previous) c
   return check(api_.launch(&config, launch.function, params, nullptr), "launching a kernel");
 }
 
-Status Device::copy_in(DevicePointer to, const void* from, size_t n_bytes) const {
-  return check(api_.copy_in(to, from, n_bytes, stream_), "copying to the GPU");
+Status Device::copy_h2d(DevicePointer to, const void* from, size_t n_bytes) const {
+  return check(api_.copy_h2d(to, from, n_bytes, stream_), "copying to the GPU");
 }
-Status Device::copy_out(void* to, DevicePointer from, size_t n_bytes) const {
-  return check(api_.copy_out(to, from, n_bytes, stream_), "copying from the GPU");
+Status Device::copy_d2h(void* to, DevicePointer from, size_t n_bytes) const {
+  return check(api_.copy_d2h(to, from, n_bytes, stream_), "copying from the GPU");
 }
-Status Device::copy_within(DevicePointer to, DevicePointer from, size_t n_bytes) const {
-  return check(api_.copy_within(to, from, n_bytes, stream_), "copying on the GPU");
+Status Device::copy_d2d(DevicePointer to, DevicePointer from, size_t n_bytes) const {
+  return check(api_.copy_d2d(to, from, n_bytes, stream_), "copying on the GPU");
 }
 Status Device::wait() const { return check(api_.synchronize_stream(stream_), "waiting for the GPU"); }
 
@@ -257,17 +259,17 @@ Result<GraphHandle> Device::capture_on(Stream stream, const std::vector<Launch>&
   return graph;
 }
 
-// On a stream of its own: what somebody else asked of a shared one would become part of the graph.
+// On a separate stream: work that other threads queue on a shared stream would become part of the graph.
 Result<GraphExec> Device::capture(const std::vector<Launch>& launches) const {
   Stream stream = nullptr;
-  if (Status s = check(api_.create_stream(&stream, kNonBlocking), "making a stream"); !s.ok()) return s.error();
+  if (Status s = check(api_.create_stream(&stream, kNonBlocking), "creating a stream"); !s.ok()) return s.error();
   const Result<GraphHandle> captured = capture_on(stream, launches);
   api_.destroy_stream(stream);
   ZINC_TRY(graph, captured);
   GraphExec exec = nullptr;
-  const Status made = check(api_.instantiate(&exec, graph, 0), "making a graph");
+  const Status instantiated = check(api_.instantiate(&exec, graph, 0), "instantiating a graph");
   api_.destroy_graph(graph);
-  if (!made.ok()) return made.error();
+  if (!instantiated.ok()) return instantiated.error();
   return exec;
 }
 

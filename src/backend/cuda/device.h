@@ -1,5 +1,5 @@
-// One GPU: its memory, its stream, its kernels. Everything this backend asks of the driver goes through here. Any
-// thread: models that answer or are loaded beside each other share it and its stream.
+// One GPU: its memory, stream and kernels. All driver calls of this backend go through here. Thread-safe: models that
+// run or load at the same time share the device and its stream.
 #pragma once
 
 #include <array>
@@ -13,18 +13,18 @@
 #include <type_traits>
 
 #include "backend/cuda/driver_api.h"
-#include "backend/cuda/kernel_store.h"
+#include "backend/cuda/kernel_cache.h"
 #include "backend/simt/params.h"
 
 namespace zinc::cuda {
 
-// One kernel launch as data: what a plan is made of.
+// One kernel launch as data; a plan is a list of them.
 struct Launch {
   Function function = nullptr;
   std::array<unsigned, 3> grid = {1, 1, 1};
   unsigned shared_bytes = 0;
-  unsigned threads = simt::kThreads;  // of a block
-  unsigned cluster = 1;               // blocks that run together, along x
+  unsigned threads = simt::kThreads;  // per block
+  unsigned cluster = 1;               // blocks per cluster, along x
   alignas(16) std::array<std::byte, 1024> params{};
 
   template <class P>
@@ -40,15 +40,15 @@ struct Launch {
 
 class Device;
 
-// What kernels are compiled for. Hopper's own instructions belong to sm_90a alone; newer parts keep the plain name.
+// The compile target. Hopper-specific instructions (wgmma) need sm_90a; other GPUs use the plain name.
 std::string architecture_name(int major, int minor);
-// Why GPUs of this compute capability are not used; empty: they are.
-std::string too_old(int major, int minor);
+// Why this compute capability is not supported; empty: it is supported.
+std::string unsupported_reason(int major, int minor);
 
-// Where machine code comes from: the store, or a test's own. Called from several threads at once.
-using KernelSource = std::function<Result<std::vector<char>>(const KernelProgram&)>;
+// Returns the cubin of a program: from the kernel cache, or from a test. Called from several threads at once.
+using CubinProvider = std::function<Result<std::vector<char>>(const KernelProgram&)>;
 
-// Memory on the device; freed with the object.
+// Device memory, freed by the destructor.
 class Buffer {
  public:
   Buffer() = default;
@@ -56,21 +56,21 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
   size_t size() const { return n_bytes_; }
-  DevicePointer address() const { return at_; }
+  DevicePointer address() const { return ptr_; }
   template <class T>
-  T* as() const {  // an address of the device, not to be read here
-    return reinterpret_cast<T*>(at_);
+  T* as() const {  // a device pointer; the host must not dereference it
+    return reinterpret_cast<T*>(ptr_);
   }
 
  private:
   friend class Device;
   const DriverApi* api_ = nullptr;
-  Context context_ = nullptr;  // whoever frees it may be a thread that has not taken the GPU
-  DevicePointer at_ = 0;
+  Context context_ = nullptr;  // for a free on a thread where the context is not current
+  DevicePointer ptr_ = 0;
   size_t n_bytes_ = 0;
 };
 
-// Host memory the device copies from and to without waiting.
+// Page-locked host memory for asynchronous copies.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -80,59 +80,59 @@ class PinnedBuffer {
   size_t size() const { return n_bytes_; }
   template <class T>
   T* as() const {
-    return static_cast<T*>(at_);
+    return static_cast<T*>(ptr_);
   }
 
  private:
   friend class Device;
   const DriverApi* api_ = nullptr;
-  Context context_ = nullptr;  // whoever frees it may be a thread that has not taken the GPU
-  void* at_ = nullptr;
+  Context context_ = nullptr;  // for a free on a thread where the context is not current
+  void* ptr_ = nullptr;
   size_t n_bytes_ = 0;
 };
 
 class Device {
  public:
-  // A GPU by its number, opened once and kept for the process: making a context takes a tenth of a second.
+  // A GPU by number, opened once per process: creating a context takes a tenth of a second.
   static Result<Device*> shared(int ordinal = 0);
-  // No source: kernels are compiled when first used and kept in the folder for caches.
-  static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, KernelSource source = {});
+  // Without a cubin provider, kernels are compiled on first use and cached on disk (KernelCache).
+  static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, CubinProvider cubin_provider = {});
   ~Device();
 
   const std::string& name() const { return name_; }
   size_t memory_bytes() const { return memory_bytes_; }
   size_t free_bytes() const;
-  bool has_matrix_cores() const { return major_ >= 8; }  // for the instructions gemm.cu uses
-  bool has_warpgroups() const { return major_ == 9; }    // for those of gemm_wide.cu
+  bool has_tensor_cores() const { return major_ >= 8; }  // for gemm.cu's mma instructions
+  bool has_wgmma() const { return major_ == 9; }
   bool has_bulk_copies() const { return major_ >= 9; }
   bool has_clusters() const { return has_clusters_ != 0; }
-  int n_multiprocessors() const { return n_multiprocessors_; }
+  int n_sms() const { return n_sms_; }
   int max_shared_bytes() const { return max_shared_bytes_; }
   const DriverApi& api() const { return api_; }
   Stream stream() const { return stream_; }
 
-  // A thread's first call. Weights, caches and plans do it themselves where they are made, copied, started and freed.
+  // Makes the context current on this thread. Weights, caches and plans call it whenever they use the device.
   Status make_current() const;
   Result<Buffer> allocate(size_t n_bytes, const char* what) const;  // zeroed
   Result<PinnedBuffer> allocate_pinned(size_t n_bytes) const;
-  // Compiles and loads what kernel() is going to be asked for, several programs at a time: one takes seconds.
+  // Compiles and loads programs in parallel before kernel() needs them: one takes seconds.
   Status load_programs(std::span<const KernelProgram> programs);
   Result<Function> kernel(const KernelProgram& program, const char* name);
-  Status allow_shared(Function function, size_t n_bytes);  // dynamic shared memory of its launches
+  Status set_max_dynamic_smem(Function function, size_t n_bytes);  // never lowers it
 
   Status run(const Launch& launch) const { return start(launch, stream_, false); }
-  Status copy_in(DevicePointer to, const void* from, size_t n_bytes) const;
-  Status copy_out(void* to, DevicePointer from, size_t n_bytes) const;
-  Status copy_within(DevicePointer to, DevicePointer from, size_t n_bytes) const;
-  Status wait() const;  // until all is done
+  Status copy_h2d(DevicePointer to, const void* from, size_t n_bytes) const;
+  Status copy_d2h(void* to, DevicePointer from, size_t n_bytes) const;
+  Status copy_d2d(DevicePointer to, DevicePointer from, size_t n_bytes) const;
+  Status wait() const;  // until the stream is idle
   Status check(Code code, std::string_view what) const;
-  // The launches as one graph, each begun while the one before it ends. What others ask of the device meanwhile is no
-  // part of it.
+  // Captures the launches as one CUDA graph with programmatic dependent launch between them. Work that other threads
+  // queue meanwhile does not become part of it.
   Result<GraphExec> capture(const std::vector<Launch>& launches) const;
 
  private:
   explicit Device(const DriverApi& api) : api_(api) {}
-  Status start(const Launch& launch, Stream stream, bool after_previous) const;
+  Status start(const Launch& launch, Stream stream, bool is_programmatic) const;
   Result<GraphHandle> capture_on(Stream stream, const std::vector<Launch>& launches) const;
   Status load_missing(std::span<const KernelProgram> programs);  // REQUIRES: mutex_ is held
   const DriverApi& api_;
@@ -140,12 +140,12 @@ class Device {
   Stream stream_ = nullptr;
   std::string name_;
   size_t memory_bytes_ = 0;
-  int major_ = 0, minor_ = 0, n_multiprocessors_ = 0, max_shared_bytes_ = 0, has_clusters_ = 0;
-  KernelSource source_;
-  std::mutex mutex_;                           // of what follows; held while kernels are compiled
-  std::map<std::string, Module> modules_;      // by the text of their programs
-  std::map<std::string, Function> functions_;  // by that and their names
-  std::map<Function, size_t> shared_bytes_;    // allowed so far, where more than every kernel has
+  int major_ = 0, minor_ = 0, n_sms_ = 0, max_shared_bytes_ = 0, has_clusters_ = 0;
+  CubinProvider cubin_provider_;
+  std::mutex mutex_;                           // guards the maps below; held while kernels are compiled
+  std::map<std::string, Module> modules_;      // by program source
+  std::map<std::string, Function> functions_;  // by program source and kernel name
+  std::map<Function, size_t> shared_bytes_;    // raised limits, if above the default
 };
 
 }  // namespace zinc::cuda

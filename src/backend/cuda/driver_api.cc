@@ -5,7 +5,7 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr int kOldestDriver = 12000;  // CUDA 12.0, for cuLaunchKernelEx in captured graphs
+constexpr int kMinDriverVersion = 12000;  // CUDA 12.0, for cuLaunchKernelEx in captured graphs
 
 Result<DriverApi> bind_driver() {
   const Result<SharedLibrary> opened = SharedLibrary::open("libcuda.so.1");
@@ -34,9 +34,9 @@ Result<DriverApi> bind_driver() {
   bind(api.free, "cuMemFree_v2");
   bind(api.allocate_host, "cuMemAllocHost_v2");
   bind(api.free_host, "cuMemFreeHost");
-  bind(api.copy_in, "cuMemcpyHtoDAsync_v2");
-  bind(api.copy_out, "cuMemcpyDtoHAsync_v2");
-  bind(api.copy_within, "cuMemcpyDtoDAsync_v2");
+  bind(api.copy_h2d, "cuMemcpyHtoDAsync_v2");
+  bind(api.copy_d2h, "cuMemcpyDtoHAsync_v2");
+  bind(api.copy_d2d, "cuMemcpyDtoDAsync_v2");
   bind(api.fill, "cuMemsetD8Async");
   bind(api.load_module, "cuModuleLoadData");
   bind(api.find_function, "cuModuleGetFunction");
@@ -69,10 +69,11 @@ Result<DriverApi> open_driver() {
   Result<DriverApi> api = bind_driver();
   if (!api.ok()) return api;
   int version = 0;
-  if (api.value().driver_version(&version) != kSuccess || version < kOldestDriver) {
-    return fail(ErrorCode::unsupported,
-                "the NVIDIA driver is too old: it is for CUDA {}.{}, 12.0 or newer is needed (driver 525 or later)",
-                version / 1000, version % 1000 / 10);
+  if (api.value().driver_version(&version) != kSuccess || version < kMinDriverVersion) {
+    return fail(
+        ErrorCode::unsupported,
+        "the NVIDIA driver is too old: it supports CUDA {}.{}, but 12.0 or newer is needed (driver 525 or later)",
+        version / 1000, version % 1000 / 10);
   }
   if (const Code code = api.value().init(0); code != kSuccess) {
     const char* text = nullptr;
@@ -86,7 +87,7 @@ Result<DriverApi> open_driver() {
 }  // namespace
 
 Result<const DriverApi*> load_driver() {
-  static const Result<DriverApi> api = open_driver();  // the library stays open as long as the process
+  static const Result<DriverApi> api = open_driver();  // the library is never closed
   if (!api.ok()) return api.error();
   return &api.value();
 }

@@ -1,6 +1,5 @@
-// The part of NVIDIA's driver API this backend uses, as a table of functions. The library is opened at run time, so
-// that the program builds and starts without it; tests fill the table with functions of their own. The types are the
-// driver's: their sizes and meanings are part of its stable binary interface.
+// The CUDA driver API functions this backend uses, as a table. libcuda is opened at run time, so that the program
+// builds and starts without it; tests fill the table with fakes. The types match the driver's stable ABI.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +31,8 @@ inline constexpr int kMaxDynamicShared = 8;     // function attribute
 inline constexpr int kSharedCarveout = 9;       // likewise
 inline constexpr unsigned kNonBlocking = 1;     // stream flag
 inline constexpr unsigned kRelaxedCapture = 2;  // capture mode
-inline constexpr int kClusterDimension = 4;     // launch attribute: blocks that run together
-inline constexpr int kProgrammaticLaunch = 6;   // likewise: may start before the kernel before it has ended
+inline constexpr int kClusterDimension = 4;     // launch attribute: cluster size
+inline constexpr int kProgrammaticLaunch = 6;   // likewise: programmatic dependent launch (PDL)
 
 struct LaunchAttribute {
   int id;
@@ -63,14 +62,14 @@ struct DriverApi {
   Code (*retain_context)(Context* context, int device) = nullptr;
   Code (*set_context)(Context context) = nullptr;
   Code (*memory_info)(size_t* free, size_t* total) = nullptr;
-  Code (*allocate)(DevicePointer* at, size_t bytes) = nullptr;
-  Code (*free)(DevicePointer at) = nullptr;
-  Code (*allocate_host)(void** at, size_t bytes) = nullptr;
-  Code (*free_host)(void* at) = nullptr;
-  Code (*copy_in)(DevicePointer to, const void* from, size_t bytes, Stream stream) = nullptr;
-  Code (*copy_out)(void* to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
-  Code (*copy_within)(DevicePointer to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
-  Code (*fill)(DevicePointer at, unsigned char value, size_t bytes, Stream stream) = nullptr;
+  Code (*allocate)(DevicePointer* ptr, size_t bytes) = nullptr;
+  Code (*free)(DevicePointer ptr) = nullptr;
+  Code (*allocate_host)(void** ptr, size_t bytes) = nullptr;
+  Code (*free_host)(void* ptr) = nullptr;
+  Code (*copy_h2d)(DevicePointer to, const void* from, size_t bytes, Stream stream) = nullptr;
+  Code (*copy_d2h)(void* to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
+  Code (*copy_d2d)(DevicePointer to, DevicePointer from, size_t bytes, Stream stream) = nullptr;
+  Code (*fill)(DevicePointer ptr, unsigned char value, size_t bytes, Stream stream) = nullptr;
   Code (*load_module)(Module* module, const void* image) = nullptr;
   Code (*find_function)(Function* function, Module module, const char* name) = nullptr;
   Code (*set_function_attribute)(Function function, int attribute, int value) = nullptr;
@@ -91,7 +90,7 @@ struct DriverApi {
   Code (*launch_graph)(GraphExec exec, Stream stream) = nullptr;
 };
 
-// The installed driver; loaded once. The error says what is missing and what to install.
+// The installed driver, loaded once. The error says what is missing and what to install.
 Result<const DriverApi*> load_driver();
 
 }  // namespace zinc::cuda

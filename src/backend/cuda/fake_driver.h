@@ -1,4 +1,5 @@
-// For tests: a driver whose device memory is host memory and whose kernels do nothing but be counted. One at a time.
+// For tests: a fake driver that uses host memory as device memory and records launches without running them. One
+// instance at a time.
 #pragma once
 
 #include <cstdlib>
@@ -17,12 +18,12 @@ struct FakeFunction {
 };
 
 struct FakeLaunch {
-  std::string kernel, code;  // code: what a test's KernelSource gave for its program, up to a zero
+  std::string kernel, code;  // code: the zero-terminated bytes from the test's CubinProvider
   LaunchConfig config;
   std::vector<LaunchAttribute> attributes;
   std::vector<std::byte> params;
 
-  unsigned attribute(int id) const {  // its first number; 0: not there
+  unsigned attribute(int id) const {  // its first value; 0: not set
     for (const LaunchAttribute& a : attributes) {
       if (a.id == id) return a.value.dimensions[0];
     }
@@ -31,18 +32,18 @@ struct FakeLaunch {
 };
 
 struct FakeDriver {
-  int major = 9, minor = 0, n_multiprocessors = 4, has_clusters = 1, shared_bytes = 232448;
-  bool keeps_bytes = true;  // else memory is only addresses: for models of any size
+  int major = 9, minor = 0, n_sms = 4, has_clusters = 1, shared_bytes = 232448;
+  bool keeps_bytes = true;  // false: memory is never written, for models of any size
   size_t free_bytes = size_t{1} << 30;
-  int n_allocations = 0, n_copies_in = 0, n_copies_out = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
-  bool host_fails = false;    // it gives no pinned memory
-  bool copies_fail = false;   // those within the device
-  int n_without_context = 0;  // calls of threads that had not taken the GPU
+  int n_allocations = 0, n_copies_h2d = 0, n_copies_d2h = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
+  bool host_fails = false;    // pinned allocations fail
+  bool copies_fail = false;   // device-to-device copies fail
+  int n_without_context = 0;  // calls on threads without a current context
   size_t n_streams = 0;
-  Stream capturing = nullptr;                  // takes nothing but launches, which become a graph
-  std::function<void()> on_capture;            // what others do as soon as the next one has begun
-  std::vector<FakeLaunch> captured;            // by the capture under way
-  std::deque<std::vector<FakeLaunch>> graphs;  // every graph made; never moved
+  Stream capturing = nullptr;                  // the stream being captured accepts only launches
+  std::function<void()> on_capture;            // called when the next capture has started
+  std::vector<FakeLaunch> captured;            // by the current capture
+  std::deque<std::vector<FakeLaunch>> graphs;  // all captured graphs; addresses stay valid
   const std::vector<FakeLaunch>* last_replay = nullptr;
   std::deque<std::string> modules;
   std::deque<FakeFunction> functions;

@@ -1,4 +1,4 @@
-// For tests: what the functions of the fake driver do.
+// For tests: the functions of the fake driver.
 #pragma once
 
 #include <cstdlib>
@@ -41,7 +41,7 @@ inline DriverApi make_fake_api() {
   api.device_attribute = [](int* value, int attribute, int) {
     *value = attribute == kMajor           ? FakeDriver::current().major
              : attribute == kMinor         ? FakeDriver::current().minor
-             : attribute == kSmCount       ? FakeDriver::current().n_multiprocessors
+             : attribute == kSmCount       ? FakeDriver::current().n_sms
              : attribute == kClusterLaunch ? FakeDriver::current().has_clusters
                                            : FakeDriver::current().shared_bytes;
     return kSuccess;
@@ -54,37 +54,37 @@ inline DriverApi make_fake_api() {
   api.memory_info = [](size_t* free, size_t* total) {
     return *free = FakeDriver::current().free_bytes, *total = size_t{1} << 30, kSuccess;
   };
-  api.allocate = [](DevicePointer* at, size_t bytes) {
+  api.allocate = [](DevicePointer* ptr, size_t bytes) {
     ++FakeDriver::current().n_allocations;
     if (const Code code = check_context(); code != kSuccess) return code;
     if (bytes > FakeDriver::current().free_bytes) return kOutOfMemory;
     void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    *at = reinterpret_cast<DevicePointer>(memory);
+    *ptr = reinterpret_cast<DevicePointer>(memory);
     return kSuccess;
   };
-  api.free = [](DevicePointer at) { return std::free(reinterpret_cast<void*>(at)), check_context(); };
-  api.allocate_host = [](void** at, size_t bytes) {
+  api.free = [](DevicePointer ptr) { return std::free(reinterpret_cast<void*>(ptr)), check_context(); };
+  api.allocate_host = [](void** ptr, size_t bytes) {
     if (FakeDriver::current().host_fails) return kOutOfMemory;
-    return ++FakeDriver::current().n_allocations, *at = std::calloc(bytes, 1), check_context();
+    return ++FakeDriver::current().n_allocations, *ptr = std::calloc(bytes, 1), check_context();
   };
-  api.free_host = [](void* at) { return std::free(at), check_context(); };
-  api.copy_in = [](DevicePointer to, const void* from, size_t bytes, Stream stream) {
+  api.free_host = [](void* ptr) { return std::free(ptr), check_context(); };
+  api.copy_h2d = [](DevicePointer to, const void* from, size_t bytes, Stream stream) {
     if (const Code code = work_on(stream); code != kSuccess || !FakeDriver::current().keeps_bytes) return code;
-    return ++FakeDriver::current().n_copies_in, std::memcpy(reinterpret_cast<void*>(to), from, bytes), kSuccess;
+    return ++FakeDriver::current().n_copies_h2d, std::memcpy(reinterpret_cast<void*>(to), from, bytes), kSuccess;
   };
-  api.copy_out = [](void* to, DevicePointer from, size_t bytes, Stream stream) {
+  api.copy_d2h = [](void* to, DevicePointer from, size_t bytes, Stream stream) {
     if (const Code code = work_on(stream); code != kSuccess) return code;
-    return ++FakeDriver::current().n_copies_out, std::memcpy(to, reinterpret_cast<void*>(from), bytes), kSuccess;
+    return ++FakeDriver::current().n_copies_d2h, std::memcpy(to, reinterpret_cast<void*>(from), bytes), kSuccess;
   };
-  api.copy_within = [](DevicePointer to, DevicePointer from, size_t bytes, Stream stream) {
+  api.copy_d2d = [](DevicePointer to, DevicePointer from, size_t bytes, Stream stream) {
     constexpr Code kUnknown = 999;
     if (const Code code = work_on(stream); code != kSuccess) return code;
     if (FakeDriver::current().copies_fail) return kUnknown;
     return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), kSuccess;
   };
-  api.fill = [](DevicePointer at, unsigned char value, size_t bytes, Stream stream) {
+  api.fill = [](DevicePointer ptr, unsigned char value, size_t bytes, Stream stream) {
     if (const Code code = work_on(stream); code != kSuccess || !FakeDriver::current().keeps_bytes) return code;
-    return std::memset(reinterpret_cast<void*>(at), value, bytes), kSuccess;
+    return std::memset(reinterpret_cast<void*>(ptr), value, bytes), kSuccess;
   };
   api.load_module = [](Module* module, const void* code) {
     if (const Code missing = check_context(); missing != kSuccess) return missing;

@@ -7,8 +7,8 @@ namespace zinc::cuda {
 namespace {
 
 constexpr int64_t kMaxGridY = 65535;
-// Of a multiprocessor's shared memory: two blocks fit, three do not; and a block beside which one of its own kind has
-// no room, but one of the launches before and behind it has.
+// Shared memory of a block. kThirdOfShared: two blocks fit on an SM, three do not. kOverHalfOfShared: a
+// second block of the same launch does not fit, but a block of the previous or next launch does.
 constexpr size_t kThirdOfShared = 80 << 10, kOverHalfOfShared = (113 << 10) + 256;
 
 }  // namespace
@@ -21,7 +21,7 @@ Lowering::Lower Lowering::find(Op op) {
   static constexpr std::array<Row, kOpCount> kRows = {{
       {Op::embed, &Lowering::lower_embed},
       {Op::hidden_in, &Lowering::lower_hidden_in},
-      {Op::linear, &Lowering::lower_nothing},  // products run in groups
+      {Op::linear, &Lowering::lower_nothing},  // matmuls run in groups
       {Op::norm, &Lowering::lower_norm},
       {Op::rope, &Lowering::lower_rope},
       {Op::attention, &Lowering::lower_attention},
@@ -35,7 +35,7 @@ Lowering::Lower Lowering::find(Op op) {
       {Op::mul, &Lowering::lower_elementwise},
       {Op::scale, &Lowering::lower_elementwise},
       {Op::softcap, &Lowering::lower_elementwise},
-      {Op::view, &Lowering::lower_nothing},  // the memory plan puts it where its input is
+      {Op::view, &Lowering::lower_nothing},  // shares the memory of its input
       {Op::slice, &Lowering::lower_slice},
       {Op::concat, &Lowering::lower_concat},
       {Op::rows, &Lowering::lower_rows},
@@ -50,21 +50,22 @@ Status Lowering::add(const KernelProgram& program, const char* kernel, Launch la
   if (x <= 0 || y <= 0 || z <= 0) return ok_status();
   if (y > kMaxGridY || z > kMaxGridY || shared_bytes > static_cast<size_t>(device_.max_shared_bytes())) {
     return fail(ErrorCode::unsupported,
-                "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} blocks, {} bytes)", device_.name(),
-                sizes_.max_tokens, kernel, x, y, z, shared_bytes);
+                "{}: a step of {} tokens exceeds the launch limits of kernel {} ({} x {} x {} blocks, {} bytes of "
+                "shared memory)",
+                device_.name(), sizes_.max_tokens, kernel, x, y, z, shared_bytes);
   }
-  late_start_.reset();
+  late_trigger_.reset();
   if (is_listing_) {
     programs_.push_back(program);
     return ok_status();
   }
-  if (is_one_row()) {
-    const bool is_beside_large = !launches_.empty() && launches_.back().shared_bytes == kOverHalfOfShared;
-    const bool is_large = x >= device_.n_multiprocessors() && !is_beside_large;
+  if (is_decode()) {
+    const bool previous_is_large = !launches_.empty() && launches_.back().shared_bytes == kOverHalfOfShared;
+    const bool is_large = x >= device_.n_sms() && !previous_is_large;
     shared_bytes = std::max(shared_bytes, is_large ? kOverHalfOfShared : kThirdOfShared);
   }
   ZINC_TRY(function, device_.kernel(program, kernel));
-  if (Status s = device_.allow_shared(function, shared_bytes); !s.ok()) return s;
+  if (Status s = device_.set_max_dynamic_smem(function, shared_bytes); !s.ok()) return s;
   launch.function = function;
   launch.grid = {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
   launch.shared_bytes = static_cast<unsigned>(shared_bytes);
@@ -86,40 +87,40 @@ Result<std::vector<KernelProgram>> Lowering::programs() {
 Status Lowering::lower_all() {
   if (Status s = lower_rope_tables(); !s.ok()) return s;
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
-    if (const MixGroup* mix = is_one_row() ? room_.fusion().mix_at(i) : nullptr) {
-      if (Status s = lower_mix(*mix); !s.ok()) return s;
+    if (const MoeDownCombine* moe = is_decode() ? workspace_.fusion().moe_down_at(i) : nullptr) {
+      if (Status s = lower_moe_down_combine(*moe); !s.ok()) return s;
       continue;
     }
-    if (const ProductGroup* group = room_.fusion().products_at(i)) {
-      if (is_one_row() && (group->halves >= 0 || room_.fusion().is_mixed(*group))) continue;
-      if (group == router_beside_) continue;
-      if (Status s = lower_products(*group); !s.ok()) return s;
+    if (const MatmulGroup* group = workspace_.fusion().matmuls_at(i)) {
+      if (is_decode() && (group->gate_up_act >= 0 || workspace_.fusion().is_moe_down(*group))) continue;
+      if (group == joined_router_) continue;
+      if (Status s = lower_matmuls(*group); !s.ok()) return s;
       continue;
     }
-    if (const ProductGroup* group = is_one_row() ? room_.fusion().halves_at(i) : nullptr) {
-      ProductGroup gated = *group;
-      gated.act = group->halves;
-      if (Status s = lower_one_row(gated); !s.ok()) return s;
+    if (const MatmulGroup* group = is_decode() ? workspace_.fusion().gate_up_at(i) : nullptr) {
+      MatmulGroup gated = *group;
+      gated.act = group->gate_up_act;
+      if (Status s = lower_decode_matmuls(gated); !s.ok()) return s;
       continue;
     }
-    if (const HeadGroup* group = is_one_row() ? room_.fusion().attention_at(i) : nullptr) {
-      if (Status s = lower_attend_one(*group); !s.ok()) return s;
+    if (const AttentionGroup* group = is_decode() ? workspace_.fusion().attention_at(i) : nullptr) {
+      if (Status s = lower_attend_decode(*group); !s.ok()) return s;
       continue;
     }
-    if (const DeltaGroup* group = is_one_row() ? room_.fusion().delta_at(i) : nullptr) {
-      if (Status s = lower_delta_one(*group); !s.ok()) return s;
+    if (const DeltaGroup* group = is_decode() ? workspace_.fusion().delta_at(i) : nullptr) {
+      if (Status s = lower_delta_decode(*group); !s.ok()) return s;
       continue;
     }
-    if (const AddNormed* group = is_one_row() ? room_.fusion().add_normed_at(i) : nullptr) {
-      if (group->by_products_at >= 0) continue;  // their launch makes it: fill_sum
-      if (Status s = lower_add_normed(*group); !s.ok()) return s;
+    if (const NormResidual* group = is_decode() ? workspace_.fusion().norm_residual_at(i) : nullptr) {
+      if (group->in_matmul_at >= 0) continue;  // it is the prologue of their launch: fill_norm_residual
+      if (Status s = lower_norm_residual(*group); !s.ok()) return s;
       continue;
     }
-    if (const AddNormed* group = is_one_row() ? nullptr : room_.fusion().add_normed_with(i)) {
-      if (Status s = i == group->at ? lower_add_normed(*group) : ok_status(); !s.ok()) return s;
+    if (const NormResidual* group = is_decode() ? nullptr : workspace_.fusion().norm_residual_with(i)) {
+      if (Status s = i == group->at ? lower_norm_residual(*group) : ok_status(); !s.ok()) return s;
       continue;
     }
-    if (room_.fusion().is_absorbed(i, is_one_row())) continue;
+    if (workspace_.fusion().is_absorbed(i, is_decode())) continue;
     const Lower lower = find(node(i).op);
     if (!lower) return fail(ErrorCode::unsupported, "the cuda backend has no kernel for {}", op_name(node(i).op));
     if (Status s = (this->*lower)(i); !s.ok()) return s;

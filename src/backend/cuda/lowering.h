@@ -1,6 +1,5 @@
-// From a graph to kernel launches, for steps of up to so many tokens and outputs: one function per op, found in a
-// table, in files by family. Decides everything a step would otherwise have to: which kernel, which grid, what is
-// fused.
+// Lowers a graph to kernel launches for one class of step sizes: one function per op, looked up in a table, in files by
+// op family. Chooses kernels, grids and fusion, so that a step only replays the launches.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/room.h"
+#include "backend/cuda/workspace.h"
+#include "base/ceil_div.h"
 
 namespace zinc::cuda {
-
-constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct StepClass {
   int max_tokens = 1, max_outputs = 1;
@@ -20,12 +18,12 @@ struct StepClass {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const CudaWeights& weights, const CudaCache& cache, Device& device, const Room& room,
-           StepClass sizes)
-      : graph_(graph), weights_(weights), cache_(cache), device_(device), room_(room), sizes_(sizes) {}
+  Lowering(const Graph& graph, const CudaWeights& weights, const CudaCache& cache, Device& device,
+           const Workspace& workspace, StepClass sizes)
+      : graph_(graph), weights_(weights), cache_(cache), device_(device), workspace_(workspace), sizes_(sizes) {}
 
   Result<std::vector<Launch>> run();
-  // The programs that run() takes kernels from, without compiling them.
+  // The programs whose kernels run() uses, without compiling them.
   Result<std::vector<KernelProgram>> programs();
 
  private:
@@ -51,54 +49,54 @@ class Lowering {
   Status lower_sample(int i);
 
   Status lower_rope_tables();
-  Status lower_products(const ProductGroup& group);
-  Status lower_alike(const ProductGroup& group);  // of one format
-  bool is_one_row(const ProductGroup& group) const;
-  Status lower_one_row(const ProductGroup& group);
-  Status lower_mix(const MixGroup& mix);
-  Status lower_delta_one(const DeltaGroup& group);
-  Status lower_add_normed(const AddNormed& group);
+  Status lower_matmuls(const MatmulGroup& group);
+  Status lower_same_format(const MatmulGroup& group);  // REQUIRES: all matrices have the same format
+  bool is_gemv(const MatmulGroup& group) const;
+  Status lower_decode_matmuls(const MatmulGroup& group);
+  Status lower_moe_down_combine(const MoeDownCombine& moe);
+  Status lower_delta_decode(const DeltaGroup& group);
+  Status lower_norm_residual(const NormResidual& group);
   simt::DeltaParams delta_params(const Node& n) const;
   Status check_delta(const simt::DeltaParams& params) const;
   simt::ConvParams conv_params(const Node& n) const;
-  struct RowLaunch;
-  Status emit_row_launch(RowLaunch& launch);
-  simt::ProductPart product_part(const ProductGroup& group, size_t i) const;
-  bool is_spread(int i) const;  // the product's segments are added up by whoever reads it
-  void fill_source(const ProductGroup& group, RowLaunch& launch) const;
-  void fill_sum(const ProductGroup& group, RowLaunch& launch) const;
-  simt::Rounded made_form(Value x, const DeviceMatrix& matrix) const;
-  simt::Rounded form_of(const RoundedForm& form, Value v) const;
-  void fill_route(int route, RowLaunch& launch) const;
-  const ProductGroup* find_router_beside(const ProductGroup& gate) const;  // nullptr: none
-  void add_router_beside(const ProductGroup& gate, RowLaunch& launch);
+  struct GemvLaunch;
+  Status emit_gemv(GemvLaunch& launch);
+  simt::GemvPart gemv_part(const MatmulGroup& group, size_t i) const;
+  bool is_split_k(int i) const;  // its reader adds up the partial sums of the K segments
+  void fill_input(const MatmulGroup& group, GemvLaunch& launch) const;
+  void fill_norm_residual(const MatmulGroup& group, GemvLaunch& launch) const;
+  simt::Q8Activation produced_q8(Value x, const DeviceMatrix& matrix) const;
+  simt::Q8Activation q8_buffers(const QuantizedActivation& activation, Value v) const;
+  void fill_route(int route, GemvLaunch& launch) const;
+  const MatmulGroup* find_joinable_router(const MatmulGroup& gate) const;  // nullptr: none
+  void join_router(const MatmulGroup& gate, GemvLaunch& launch);
   const float* other_operand(int add, Value result) const;
-  Status fill_inputs(const ProductGroup& group, bool is_small, simt::LinearParams& params);
-  void fill_parts(const ProductGroup& group, simt::LinearParams& params) const;
-  Status lower_panels(const ProductGroup& group, simt::LinearParams params, int n_rows);
-  Status lower_matrix_cores(const ProductGroup& group, simt::LinearParams params, int n_rows);
-  Status lower_floats(const simt::LinearParams& params, const DeviceMatrix& matrix, int n_rows);
-  Result<simt::Rounded> rounded(Value v, const DeviceMatrix& matrix);
-  // What its maker leaves of a value: the rounded form alone where nobody reads the floats.
-  struct Written {
+  Status fill_inputs(const MatmulGroup& group, bool is_small, simt::LinearParams& params);
+  void fill_parts(const MatmulGroup& group, simt::LinearParams& params) const;
+  Status lower_cuda_cores(const MatmulGroup& group, simt::LinearParams params, int n_rows);
+  Status lower_tensor_cores(const MatmulGroup& group, simt::LinearParams params, int n_rows);
+  Status lower_float_gemm(const simt::LinearParams& params, const DeviceMatrix& matrix, int n_rows);
+  Result<simt::Q8Activation> quantized(Value v, const DeviceMatrix& matrix);
+  // The buffers that the producer of a value writes: floats, q8 or both; only q8 if no node reads the floats.
+  struct OutputBuffers {
     float* floats = nullptr;
-    simt::Rounded rounded{};
+    simt::Q8Activation q8{};
     int block = 0;
   };
-  Written written(Value v, int64_t n_in);
-  Status lower_heads(const HeadGroup& group, const simt::KvLayer& kv);
-  Status lower_attend(simt::AttentionParams& params);
-  Status lower_attend_units(simt::AttentionParams params, int n_warps);
-  Status lower_delta_chunks(simt::DeltaParams params, const char* by_token);
-  Status lower_attend_one(const HeadGroup& group);
-  // A program of a file of attention, for keys and values as the cache keeps them.
-  KernelProgram kept_program(std::string file) const;
+  OutputBuffers output_buffers(Value v, int64_t n_in);
+  Status lower_attention_inputs(const AttentionGroup& group, const simt::KvLayer& kv);
+  Status lower_attend_f32(simt::AttentionParams& params);
+  Status lower_attend_mma(simt::AttentionParams params, int n_warps);
+  Status lower_delta_chunks(simt::DeltaParams params, const char* scan_kernel);
+  Status lower_attend_decode(const AttentionGroup& group);
+  // A program of an attention file, compiled for the KV cache format.
+  KernelProgram kv_program(std::string file) const;
   simt::AttentionParams attention_params(const Node& n) const;
-  const float* sliced(const HeadChain& chain) const { return room_.floats(chain.x) + slice_begin(chain); }
-  int64_t slice_begin(const HeadChain& chain) const {
+  const float* slice_of(const AttentionInput& chain) const { return workspace_.floats(chain.x) + slice_begin(chain); }
+  int64_t slice_begin(const AttentionInput& chain) const {
     return chain.slice < 0 ? 0 : node(chain.slice).as<SliceParams>().begin;
   }
-  simt::HeadPart head_part(const HeadChain& chain) const;
+  simt::HeadInput head_part(const AttentionInput& chain) const;
   Status add(const KernelProgram& program, const char* kernel, Launch launch, int64_t x, int64_t y, int64_t z,
              size_t shared_bytes);
   template <class P>
@@ -106,14 +104,14 @@ class Lowering {
               int64_t z = 1, size_t shared_bytes = 0) {
     return add(program, kernel, Launch::of(nullptr, params, 1), x, y, z, shared_bytes);
   }
-  // One thread, or one warp, each.
+  // One thread, or one warp, per work item.
   template <class P>
   Status emit_threads(const char* file, const char* kernel, const P& params, int64_t n_threads) {
-    return emit({file, ""}, kernel, params, div_up(n_threads, simt::kThreads));
+    return emit({file, ""}, kernel, params, ceil_div(n_threads, simt::kThreads));
   }
   template <class P>
   Status emit_warps(const char* file, const char* kernel, const P& params, int64_t n_warps) {
-    return emit({file, ""}, kernel, params, div_up(n_warps, simt::kWarps));
+    return emit({file, ""}, kernel, params, ceil_div(n_warps, simt::kWarps));
   }
 
   const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
@@ -122,45 +120,43 @@ class Lowering {
   int64_t inner(Value v) const { return info(v).shape.inner(); }
   int max_rows(Value v) const { return info(v).rows == Rows::outputs ? sizes_.max_outputs : sizes_.max_tokens; }
   const int* n_rows(Value v) const {
-    return room_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
+    return workspace_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
   }
   const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
   bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
-  // Activations of a tile on matrix cores.
-  int matrix_tile_columns() const { return device_.has_warpgroups() ? simt::kWideColumns : simt::kTileColumns; }
-  // Products come as simt/product.cu's, with the norms before them: where its rings fit, twice (Hopper and Blackwell of
-  // data centres; other parts have half the shared memory).
-  bool is_one_row() const {
-    constexpr int kRingBytes = 200 << 10;
-    return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kRingBytes;
+  // N of a GEMM tile on tensor cores.
+  int gemm_tile_tokens() const { return device_.has_wgmma() ? simt::kWgmmaTokens : simt::kTileTokens; }
+  // Batch-1 decode with the fused gemv kernel and its prologues: needs bulk copies and shared memory for the
+  // pipelines of two blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
+  bool is_decode() const {
+    constexpr int kMinSharedBytes = 200 << 10;
+    return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kMinSharedBytes;
   }
-  // Blocks of a launch among those of a step of one row. Each multiprocessor holds a block of two launches, one that
-  // works and one that waits with its weights at hand; a launch that leaves one out or takes it whole puts the next
-  // out of step. What has no work waits too.
-  int64_t one_per_multiprocessor(int64_t n_blocks) const {
-    return std::max<int64_t>(n_blocks, device_.n_multiprocessors());
-  }
+  // Grid size of a decode launch. With PDL each SM holds blocks of two launches: one works, one waits with its weights
+  // prefetched. A launch that leaves an SM empty, or fills it alone, misplaces the blocks of the next launch; so blocks
+  // without work are launched too.
+  int64_t one_per_sm(int64_t n_blocks) const { return std::max<int64_t>(n_blocks, device_.n_sms()); }
   const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
 
   const Graph& graph_;
   const CudaWeights& weights_;
   const CudaCache& cache_;
   Device& device_;
-  const Room& room_;
+  const Workspace& workspace_;
   StepClass sizes_;
   std::vector<Launch> launches_;
   bool is_listing_ = false;
-  // The last launch, if the next one starts only when its wait is over (ProductShape::starts_next_late): what came
-  // before it is complete by then, and what it writes itself is not.
-  struct LateStart {
+  // The last launch, if it triggers its dependents only after its own PDL wait: the next launch may then read the
+  // results of all earlier launches before waiting, but not those of this one.
+  struct LateTrigger {
     std::vector<std::span<const float>> written;
-    const int* found_experts;  // whose experts it finds by itself
+    const int* routed_ids;  // the expert ids it computes itself from the router logits
     bool writes_to(std::span<const float> row) const;
   };
-  std::optional<LateStart> late_start_;
-  const ProductGroup* router_beside_ = nullptr;  // that ran with an earlier gate, until its experts are found
-  std::vector<KernelProgram> programs_;          // while listing
-  std::vector<const RoundedForm*> made_;         // forms written so far
+  std::optional<LateTrigger> late_trigger_;
+  const MatmulGroup* joined_router_ = nullptr;  // already launched with an earlier gate; until its experts are routed
+  std::vector<KernelProgram> programs_;         // filled while listing
+  std::vector<const QuantizedActivation*> quantized_written_;  // written so far
 };
 
 }  // namespace zinc::cuda

@@ -3,14 +3,14 @@
 namespace zinc::cuda {
 namespace {
 
-// Shared memory of the kernels of recurrent_chunks.cu: PrepareRoom, ChunkRoom.
+// Shared memory of the kernels of recurrent_chunks.cu: PrepareSmem, ChunkSmem.
 constexpr int kChunkDims = 128;
 constexpr size_t kChunk = simt::kDeltaChunk, kRow = kChunkDims + 4, kPairs = kChunk * (kChunk + 4);
 constexpr size_t kPrepareBytes = sizeof(float) * (2 * kChunk * kRow + kPairs + 3 * kChunk);
 constexpr size_t kChunkBytes =
     sizeof(float) * (3 * kChunk * kRow + kPairs + (kChunkDims + kChunk) * simt::kDeltaColumns + 3 * kChunk);
 
-bool takes_chunks(const simt::DeltaParams& params, const Device& device) {
+bool can_scan_chunks(const simt::DeltaParams& params, const Device& device) {
   return params.k_dim % 8 == 0 && params.k_dim <= kChunkDims && params.v_dim <= kChunkDims &&
          kChunkBytes <= static_cast<size_t>(device.max_shared_bytes());
 }
@@ -18,10 +18,10 @@ bool takes_chunks(const simt::DeltaParams& params, const Device& device) {
 }  // namespace
 
 simt::ConvParams Lowering::conv_params(const Node& n) const {
-  return {.step = room_.step(),
-          .x = room_.floats(n.in[0]),
+  return {.step = workspace_.step(),
+          .x = workspace_.floats(n.in[0]),
           .weight = vector(n.in[1]),
-          .out = room_.floats(n.out[0]),
+          .out = workspace_.floats(n.out[0]),
           .states = cache_.conv_states(n.as<ShortConvParams>().cache_layer),
           .slot_floats = static_cast<long long>(cache_.slot_floats()),
           .n_channels = static_cast<int>(width(n.in[0])),
@@ -31,25 +31,25 @@ simt::ConvParams Lowering::conv_params(const Node& n) const {
 Status Lowering::lower_short_conv(int i) {
   const simt::ConvParams params = conv_params(node(i));
   if (params.n_taps > simt::kMaxTaps) {
-    return fail(ErrorCode::unsupported, "the cuda backend's {} has up to {} taps; this model has {}",
+    return fail(ErrorCode::unsupported, "the cuda backend's {} supports up to {} taps; this model has {}",
                 op_name(node(i).op), simt::kMaxTaps, params.n_taps);
   }
-  return emit({"recurrent", ""}, "short_conv", params, div_up(params.n_channels, simt::kThreads), room_.max_seqs(),
-              div_up(sizes_.max_tokens, simt::kConvTokens));
+  return emit({"recurrent", ""}, "short_conv", params, ceil_div(params.n_channels, simt::kThreads),
+              workspace_.max_seqs(), ceil_div(sizes_.max_tokens, simt::kConvTokens));
 }
 
 simt::DeltaParams Lowering::delta_params(const Node& n) const {
   const DeltaNetParams& delta = n.as<DeltaNetParams>();
   simt::DeltaParams params{};
-  params.step = room_.step();
-  params.q = room_.floats(n.in[0]);
-  params.k = room_.floats(n.in[1]);
-  params.v = room_.floats(n.in[2]);
-  params.alpha = room_.floats(n.in[3]);
-  params.beta = room_.floats(n.in[4]);
+  params.step = workspace_.step();
+  params.q = workspace_.floats(n.in[0]);
+  params.k = workspace_.floats(n.in[1]);
+  params.v = workspace_.floats(n.in[2]);
+  params.alpha = workspace_.floats(n.in[3]);
+  params.beta = workspace_.floats(n.in[4]);
   params.dt_bias = vector(n.in[5]);
   params.a = vector(n.in[6]);
-  params.out = room_.floats(n.out[0]);
+  params.out = workspace_.floats(n.out[0]);
   params.states = cache_.delta_states(delta.cache_layer);
   params.slot_floats = static_cast<long long>(cache_.slot_floats());
   params.k_heads = static_cast<int>(info(n.in[1]).shape[0]);
@@ -63,50 +63,52 @@ simt::DeltaParams Lowering::delta_params(const Node& n) const {
 
 Status Lowering::check_delta(const simt::DeltaParams& params) const {
   if (params.k_dim <= 256) return ok_status();
-  return fail(ErrorCode::unsupported, "the cuda backend's {} takes keys of up to 256 numbers; this model has {}",
+  return fail(ErrorCode::unsupported, "the cuda backend's {} supports key dimensions up to 256; this model has {}",
               op_name(Op::delta_net), params.k_dim);
 }
 
 Status Lowering::lower_delta_net(int i) {
   const simt::DeltaParams params = delta_params(node(i));
   if (Status s = check_delta(params); !s.ok()) return s;
-  const char* by_token = params.k_dim <= 128 ? "delta_net_128" : "delta_net_256";
-  if (sizes_.max_tokens >= simt::kDeltaChunk && takes_chunks(params, device_)) {
-    return lower_delta_chunks(params, by_token);
+  const char* scan_kernel = params.k_dim <= 128 ? "delta_net_128" : "delta_net_256";
+  if (sizes_.max_tokens >= simt::kDeltaChunk && can_scan_chunks(params, device_)) {
+    return lower_delta_chunks(params, scan_kernel);
   }
-  return emit({"recurrent", ""}, by_token, params, div_up(params.v_dim, 32), params.v_heads, room_.max_seqs());
+  return emit({"recurrent", ""}, scan_kernel, params, ceil_div(params.v_dim, 32), params.v_heads,
+              workspace_.max_seqs());
 }
 
-Status Lowering::lower_delta_chunks(simt::DeltaParams params, const char* by_token) {
-  const auto emit_by_token = [&](simt::DeltaPart part) {
+Status Lowering::lower_delta_chunks(simt::DeltaParams params, const char* scan_kernel) {
+  const auto emit_scan = [&](simt::DeltaPart part) {
     params.part = part;
-    return emit({"recurrent", ""}, by_token, params, div_up(params.v_dim, 32), params.v_heads, room_.max_seqs());
+    return emit({"recurrent", ""}, scan_kernel, params, ceil_div(params.v_dim, 32), params.v_heads,
+                workspace_.max_seqs());
   };
-  params.prepared = room_.delta_prepared();
-  if (Status s = emit_by_token(simt::kBeforeChunks); !s.ok()) return s;
+  params.prepared = workspace_.delta_prepared();
+  if (Status s = emit_scan(simt::kBeforeChunks); !s.ok()) return s;
   if (Status s = emit({"recurrent_chunks", ""}, "delta_prepare", params, sizes_.max_tokens / simt::kDeltaChunk,
                       params.v_heads, 1, kPrepareBytes);
       !s.ok()) {
     return s;
   }
-  if (Status s = emit({"recurrent_chunks", ""}, "delta_chunks", params, div_up(params.v_dim, simt::kDeltaColumns),
-                      params.v_heads, room_.max_seqs(), kChunkBytes);
+  if (Status s = emit({"recurrent_chunks", ""}, "delta_chunks", params, ceil_div(params.v_dim, simt::kDeltaColumns),
+                      params.v_heads, workspace_.max_seqs(), kChunkBytes);
       !s.ok()) {
     return s;
   }
-  return emit_by_token(simt::kAfterChunks);
+  return emit_scan(simt::kAfterChunks);
 }
 
-Status Lowering::lower_delta_one(const DeltaGroup& group) {
-  const simt::DeltaOneParams params{.delta = delta_params(node(group.delta)),
-                                    .conv = conv_params(node(group.conv)),
-                                    .norm_eps = node(group.q_norm).as<zinc::NormParams>().eps};
+Status Lowering::lower_delta_decode(const DeltaGroup& group) {
+  const simt::DeltaDecodeParams params{.delta = delta_params(node(group.delta)),
+                                       .conv = conv_params(node(group.conv)),
+                                       .norm_eps = node(group.q_norm).as<zinc::NormParams>().eps};
   if (Status s = check_delta(params.delta); !s.ok()) return s;
   constexpr int kColumns = 32, kKeys = 128;
-  const bool is_whole = params.delta.k_dim == kKeys && params.delta.v_dim % kColumns == 0;
-  const char* upto = params.delta.k_dim <= kKeys ? "delta_one_upto_128" : "delta_one_upto_256";
-  const int64_t n_tiles = div_up(params.delta.v_dim, kColumns) * params.delta.v_heads;
-  return emit({"recurrent", ""}, is_whole ? "delta_one_128" : upto, params, one_per_multiprocessor(n_tiles));
+  const bool has_exact_dims = params.delta.k_dim == kKeys && params.delta.v_dim % kColumns == 0;
+  const char* general_kernel = params.delta.k_dim <= kKeys ? "delta_decode_upto_128" : "delta_decode_upto_256";
+  const int64_t n_tiles = ceil_div(params.delta.v_dim, kColumns) * params.delta.v_heads;
+  return emit({"recurrent", ""}, has_exact_dims ? "delta_decode_128" : general_kernel, params, one_per_sm(n_tiles));
 }
 
 }  // namespace zinc::cuda

@@ -24,25 +24,27 @@ struct NvrtcApi {
 
 namespace {
 
-constexpr std::array<const char*, 5> kPlaces = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                                "/usr/local/cuda/lib64/libnvrtc.so", "/opt/cuda/lib64/libnvrtc.so"};
+constexpr std::array<const char*, 5> kLibraryPaths = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
+                                                      "/usr/local/cuda/lib64/libnvrtc.so",
+                                                      "/opt/cuda/lib64/libnvrtc.so"};
 
 Result<SharedLibrary> open_library(const std::string& library) {
   if (!library.empty()) return SharedLibrary::open(library);
-  for (const char* place : kPlaces) {
-    if (Result<SharedLibrary> found = SharedLibrary::open(place); found.ok()) return found;
+  for (const char* path : kLibraryPaths) {
+    if (Result<SharedLibrary> found = SharedLibrary::open(path); found.ok()) return found;
   }
-  return fail(ErrorCode::unsupported,
-              "NVIDIA's run-time compiler (libnvrtc) is not installed, so no GPU kernels can be made; install the CUDA "
-              "toolkit, or its NVRTC library alone, and put it on the library path");
+  return fail(
+      ErrorCode::unsupported,
+      "NVIDIA's run-time compiler (libnvrtc) is not installed, so GPU kernels cannot be compiled; install the CUDA "
+      "toolkit, or its NVRTC library alone, and add it to the library path");
 }
 
-// libnvrtc opens a second library by bare name; where it lies in no system folder we open that one first.
+// libnvrtc opens libnvrtc-builtins by bare name; if it is not on the library path, we open it first.
 void open_builtins(const SharedLibrary& library, const NvrtcApi& api, int major, int minor) {
   const std::filesystem::path folder = library.folder_of(reinterpret_cast<const void*>(api.version));
   if (folder.empty()) return;
-  const auto beside = folder / fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
-  [[maybe_unused]] const Result<SharedLibrary> opened = SharedLibrary::open(beside.string());
+  const auto builtins = folder / fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
+  [[maybe_unused]] const Result<SharedLibrary> opened = SharedLibrary::open(builtins.string());
 }
 
 class OwnedProgram {
@@ -67,8 +69,8 @@ std::string read_log(const NvrtcApi& api, Program program) {
   return log;
 }
 
-// As part of a message: its lines one behind the other.
-std::string as_sentence(const std::string& log) {
+// The log on one line, for an error message.
+std::string one_line(const std::string& log) {
   std::string text;
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
@@ -121,7 +123,7 @@ Result<Nvrtc::Compiled> Nvrtc::compile(const std::string& source, const std::vec
   if (const int code = api_->create(&created, source.c_str(), "zinc.cu", static_cast<int>(headers.size()), texts.data(),
                                     names.data());
       code != 0) {
-    return fail(ErrorCode::unsupported, "NVRTC refused a kernel program: {}", api_->error_string(code));
+    return fail(ErrorCode::unsupported, "NVRTC rejected a kernel program: {}", api_->error_string(code));
   }
   const OwnedProgram program(*api_, created);
   // Without --fmad=false the same expression could round differently in two kernels.
@@ -132,14 +134,14 @@ Result<Nvrtc::Compiled> Nvrtc::compile(const std::string& source, const std::vec
   Compiled compiled;
   compiled.log = read_log(*api_, program.get());
   if (code != 0) {
-    return fail(ErrorCode::unsupported, "a GPU kernel does not compile for {} with NVRTC {}: {}: {}", architecture,
-                version(), api_->error_string(code), as_sentence(compiled.log));
+    return fail(ErrorCode::unsupported, "a GPU kernel failed to compile for {} with NVRTC {}: {}: {}", architecture,
+                version(), api_->error_string(code), one_line(compiled.log));
   }
   size_t n_bytes = 0;
   if (api_->cubin_size(program.get(), &n_bytes) != 0) n_bytes = 0;
   compiled.cubin.resize(n_bytes);
   if (n_bytes == 0 || api_->cubin(program.get(), compiled.cubin.data()) != 0) {
-    return fail(ErrorCode::unsupported, "NVRTC {} gave no machine code for {}", version(), architecture);
+    return fail(ErrorCode::unsupported, "NVRTC {} produced no machine code for {}", version(), architecture);
   }
   return compiled;
 }

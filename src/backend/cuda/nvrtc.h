@@ -1,4 +1,4 @@
-// NVIDIA's run-time compiler, opened when first needed: kernel source in, machine code for one GPU out.
+// NVRTC, NVIDIA's run-time compiler: compiles kernel source to machine code for one GPU. Opened on first use.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace zinc::cuda {
 
 struct SourceFile {
-  const char* name;  // as it is included
+  const char* name;  // include path
   const char* text;
 };
 
@@ -17,7 +17,7 @@ struct NvrtcApi;
 
 class Nvrtc {
  public:
-  // `library`: a path to libnvrtc; empty: where the system and the CUDA toolkit keep it.
+  // `library`: path of libnvrtc; empty: search the system and the CUDA toolkit.
   static Result<Nvrtc> open(const std::string& library = "");
 
   std::string version() const;  // "13.0"

@@ -7,7 +7,7 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr size_t kReadBytes = size_t{1} << 30;  // many times any cache
+constexpr size_t kReadBytes = size_t{1} << 30;  // much larger than any cache
 constexpr int kRounds = 5;
 
 // The fastest of a few runs, in seconds; 0: failed.
@@ -42,7 +42,7 @@ DevicePeaks measure_device_peaks(Device& device) {
   if (!reader.ok() || !bytes.ok() || !sums.ok()) return peaks;
   const simt::ReadParams params{bytes.value().as<const unsigned char>(), static_cast<long long>(kReadBytes),
                                 sums.value().as<int>()};
-  const unsigned n_blocks = static_cast<unsigned>(device.n_multiprocessors()) * 8;
+  const unsigned n_blocks = static_cast<unsigned>(device.n_sms()) * 8;
   const double seconds = best_time(device, Launch::of(reader.value(), params, n_blocks));
   if (seconds > 0) peaks.read_bytes_per_s = static_cast<double>(kReadBytes) / seconds;
   return peaks;

@@ -1,4 +1,4 @@
-// What the GPU can do at most, measured in a fraction of a second.
+// Measures the GPU's peak rates in a fraction of a second.
 #pragma once
 
 #include "backend/backend.h"
@@ -6,6 +6,6 @@
 
 namespace zinc::cuda {
 
-DevicePeaks measure_device_peaks(Device& device);  // what cannot be measured is 0
+DevicePeaks measure_device_peaks(Device& device);  // 0 if a measurement fails
 
 }  // namespace zinc::cuda

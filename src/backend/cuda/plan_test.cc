@@ -1,32 +1,32 @@
-// The host side of steps.
+// The host side of a step, on a fake driver.
 #include "tests/support/cuda_plan_fixture.h"
 
 namespace zinc::cuda {
 namespace {
 
-TEST_F(CudaPlanTest, a_step_is_one_upload_one_replay_and_the_copies_asked_for) {
+TEST_F(CudaPlanTest, a_step_is_one_upload_one_replay_and_the_requested_copies) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
   start(*plan, 0, 5, {0});
-  ASSERT_TRUE(plan->wait().ok());  // from now on nothing is new
+  ASSERT_TRUE(plan->wait().ok());  // warm from now on
   const FakeDriver before = fake();
   for (int i = 0; i < 10; ++i) {
     start(*plan, 5 + i, 1, {0});
     ASSERT_TRUE(plan->wait().ok());
   }
   EXPECT_EQ(fake().n_allocations, before.n_allocations);
-  EXPECT_EQ(fake().n_copies_in - before.n_copies_in, 10);
+  EXPECT_EQ(fake().n_copies_h2d - before.n_copies_h2d, 10);
   EXPECT_EQ(fake().n_replays - before.n_replays, 10);
-  EXPECT_EQ(fake().n_copies_out - before.n_copies_out, 20);  // the sampled token, the logits
+  EXPECT_EQ(fake().n_copies_d2h - before.n_copies_d2h, 20);  // the sampled token, the logits
   EXPECT_EQ(fake().n_event_waits - before.n_event_waits, 10);
   EXPECT_EQ(fake().n_stream_waits, before.n_stream_waits);
 }
 
-TEST_F(CudaPlanTest, of_drawn_tokens_nothing_but_the_token_leaves_the_device) {
+TEST_F(CudaPlanTest, device_sampling_copies_only_the_token_to_the_host) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 2});
   start(*plan, 0, 5);
   ASSERT_TRUE(plan->wait().ok());
   const FakeDriver before = fake();
-  draws_ = {{.temperature = 0.5f, .top_k = 40, .top_p = 0.9f, .min_p = 0.25f, .share = 0.75}};
+  sampling_ = {{.temperature = 0.5f, .top_k = 40, .top_p = 0.9f, .min_p = 0.25f, .uniform = 0.75}};
   start(*plan, 5, 1);
   for (int i = 1; i < 10; ++i) {  // two steps in flight
     start(*plan, 5 + i, 1);
@@ -34,24 +34,24 @@ TEST_F(CudaPlanTest, of_drawn_tokens_nothing_but_the_token_leaves_the_device) {
   }
   ASSERT_TRUE(plan->wait().ok());
   EXPECT_EQ(fake().n_allocations, before.n_allocations);
-  EXPECT_EQ(fake().n_copies_in - before.n_copies_in, 10);
+  EXPECT_EQ(fake().n_copies_h2d - before.n_copies_h2d, 10);
   EXPECT_EQ(fake().n_replays - before.n_replays, 10);
-  EXPECT_EQ(fake().n_copies_out - before.n_copies_out, 10);
+  EXPECT_EQ(fake().n_copies_d2h - before.n_copies_d2h, 10);
   EXPECT_EQ(fake().n_event_waits - before.n_event_waits, 10);
   EXPECT_EQ(fake().n_stream_waits, before.n_stream_waits);
 
   const FakeLaunch& last = fake().last_replay->back();
   ASSERT_EQ(last.kernel, "sample_rows");
   const auto params = params_of<simt::SampleParams>(last);
-  const auto number = [&](simt::DrawField field) { return std::bit_cast<float>(params.draws[field]); };
-  EXPECT_EQ(params.step.counts[simt::kDraws], 1);
-  EXPECT_EQ(number(simt::kInvTemperature), 2.0f);
-  EXPECT_EQ(params.draws[simt::kTopK], 40);
-  EXPECT_EQ(number(simt::kTopP), 0.9f);
-  EXPECT_EQ(number(simt::kLogMinP), std::log(0.25f));
-  const uint64_t share = uint64_t{static_cast<uint32_t>(params.draws[simt::kShareHigh])} << 32 |
-                         static_cast<uint32_t>(params.draws[simt::kShareLow]);
-  EXPECT_EQ(std::bit_cast<double>(share), 0.75);
+  const auto field_value = [&](simt::SamplingField field) { return std::bit_cast<float>(params.sampling[field]); };
+  EXPECT_EQ(params.step.counts[simt::kSampledRows], 1);
+  EXPECT_EQ(field_value(simt::kInvTemperature), 2.0f);
+  EXPECT_EQ(params.sampling[simt::kTopK], 40);
+  EXPECT_EQ(field_value(simt::kTopP), 0.9f);
+  EXPECT_EQ(field_value(simt::kLogMinP), std::log(0.25f));
+  const uint64_t uniform = uint64_t{static_cast<uint32_t>(params.sampling[simt::kUniformHigh])} << 32 |
+                           static_cast<uint32_t>(params.sampling[simt::kUniformLow]);
+  EXPECT_EQ(std::bit_cast<double>(uniform), 0.75);
 }
 
 TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
@@ -67,18 +67,18 @@ TEST_F(CudaPlanTest, the_smallest_class_that_fits_is_replayed) {
   EXPECT_EQ(sizes, (std::vector<unsigned>{1, 4, 4, 8, 8, 32, 100, 100}));
 }
 
-TEST_F(CudaPlanTest, small_steps_fuse_and_large_ones_use_matrix_cores) {
+TEST_F(CudaPlanTest, small_steps_are_fused_and_large_steps_use_tensor_cores) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
   start(*plan, 0, 1);
-  const std::vector<std::string> layer = {"product", "attend_one", "product"};
+  const std::vector<std::string> layer = {"gemv", "attention_decode", "gemv"};
   std::vector<std::string> expected = {"embed"};
   for (int i = 0; i < 2; ++i) expected.insert(expected.end(), layer.begin(), layer.end());
-  for (const char* kernel : {"product", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);
+  for (const char* kernel : {"gemv", "sample_parts", "sample_rows"}) expected.emplace_back(kernel);
   EXPECT_EQ(kernels_of(*fake().last_replay), expected);
   ASSERT_TRUE(plan->wait().ok());
   start(*plan, 0, 60);
   const std::vector<std::string> large = kernels_of(*fake().last_replay);
-  EXPECT_EQ(std::ranges::count(large, "gemm_wide"), 4);  // q, k, v together and o, of both layers
+  EXPECT_EQ(std::ranges::count(large, "gemm_wgmma"), 4);  // q, k, v together and o, of both layers
   EXPECT_EQ(std::ranges::count(large, "norm_heads"), 2);
   ASSERT_TRUE(plan->wait().ok());
 }
@@ -91,50 +91,50 @@ TEST_F(CudaPlanTest, only_the_pages_a_step_needs_are_uploaded) {
   EXPECT_EQ(step.counts[simt::kSeqs], 1);
   EXPECT_EQ(step.slots[0], 2);
   // Positions 0 to 202 are in columns 0 to 6; a window of 40 from position 200 begins at 161, in column 5.
-  EXPECT_EQ(step.counts[simt::kStride], 7);
-  EXPECT_EQ(step.counts[simt::kStride + 1], 2);
+  EXPECT_EQ(step.counts[simt::kPageTableStride], 7);
+  EXPECT_EQ(step.counts[simt::kPageTableStride + 1], 2);
   EXPECT_EQ(step.first_column[0], 0);
   EXPECT_EQ(step.first_column[step.max_seqs], 5);
-  EXPECT_EQ(step.counts[step.counts[simt::kEntries] + 6], 13);
-  EXPECT_EQ(step.counts[step.counts[simt::kEntries + 1]], 14);
+  EXPECT_EQ(step.counts[step.counts[simt::kPageTableOffset] + 6], 13);
+  EXPECT_EQ(step.counts[step.counts[simt::kPageTableOffset + 1]], 14);
   ASSERT_TRUE(plan->wait().ok());
 }
 
 TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_captured) {
   std::mutex mutex;
-  std::map<std::string, int> n_asked;
+  std::map<std::string, int> n_requests;
   const size_t n_graphs = fake().graphs.size();
-  bool is_early = true;
+  bool reads_before_wait = true;
   const std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
   device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
                         const std::lock_guard lock(mutex);
-                        ++n_asked[program.text()];
-                        is_early = is_early && fake().graphs.size() == n_graphs;
+                        ++n_requests[program.source()];
+                        reads_before_wait = reads_before_wait && fake().graphs.size() == n_graphs;
                         return std::vector<char>(1);
                       }).value());
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
-  EXPECT_GT(n_asked.size(), 5u);
-  for (const auto& [program, n] : n_asked) EXPECT_EQ(n, 1) << program;
-  EXPECT_TRUE(is_early);
+  EXPECT_GT(n_requests.size(), 5u);
+  for (const auto& [program, n] : n_requests) EXPECT_EQ(n, 1) << program;
+  EXPECT_TRUE(reads_before_wait);
 }
 
-TEST_F(CudaPlanTest, a_model_that_answers_works_on_while_another_is_compiled) {
+TEST_F(CudaPlanTest, a_model_keeps_running_while_another_is_compiled) {
   const Bucket bucket{.max_tokens = 16, .max_seqs = 2, .max_outputs = 16};
-  const std::unique_ptr<Plan> answers = compile(bucket);
+  const std::unique_ptr<Plan> running = compile(bucket);
   const size_t n_launches = fake().graphs.front().size();
   const size_t first = fake().graphs.size();
   fake().on_capture = [&] {
     const Launch launch{.function = reinterpret_cast<Function>(&fake().functions.front())};
     EXPECT_TRUE(device_->run(launch).ok());
-    start(*answers, 0, 5);
+    start(*running, 0, 5);
   };
   const std::unique_ptr<Plan> other = compile(bucket);
-  const Result<StepOutput> output = answers->wait();
+  const Result<StepOutput> output = running->wait();
   EXPECT_TRUE(output.ok()) << output.error().message;
-  EXPECT_EQ(fake().graphs[first].size(), n_launches) << "nothing of the other model's";
+  EXPECT_EQ(fake().graphs[first].size(), n_launches) << "launches of the other model were captured";
 }
 
-TEST_F(CudaPlanTest, every_thread_that_uses_the_gpu_takes_it_first) {
+TEST_F(CudaPlanTest, every_thread_that_uses_the_gpu_sets_the_context_first) {
   std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
   const auto on_new_thread = [](const std::function<void()>& work) { std::thread(work).join(); };
   std::vector<std::byte> page(cache_->page_bytes(0));
@@ -157,7 +157,7 @@ TEST_F(CudaPlanTest, every_thread_that_uses_the_gpu_takes_it_first) {
   EXPECT_EQ(fake().n_without_context, 0);
 }
 
-TEST_F(CudaPlanTest, a_copy_that_failed_is_told_by_the_next_step) {
+TEST_F(CudaPlanTest, the_next_step_reports_a_failed_copy) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
   fake().copies_fail = true;
   cache_->copy_page(0, 3, 4);
@@ -168,39 +168,39 @@ TEST_F(CudaPlanTest, a_copy_that_failed_is_told_by_the_next_step) {
   EXPECT_NE(output.error().message.find("copying on the GPU failed"), std::string::npos) << output.error().message;
 }
 
-TEST_F(CudaPlanTest, attention_is_compiled_for_how_keys_and_values_are_kept) {
+TEST_F(CudaPlanTest, attention_is_compiled_for_the_kv_cache_format) {
   std::unique_ptr<Device> first = std::move(device_);  // weights are its
   int number = 0;                                      // of the KvFormat
   for (const char* format : {"f16", "q8_0", "fp8"}) {
     ++number;
     std::mutex mutex;
     int n_programs = 0;
-    device_ = std::move(
-        Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
-          const std::lock_guard lock(mutex);
-          if (!program.file.starts_with("att")) return std::vector<char>(1);
-          const std::string kept = fmt::format("kKept = static_cast<KvFormat>({});", number),
-                            shape = fmt::format("kShape = {{{}, ", number);
-          EXPECT_TRUE(program.shape.find(kept) != std::string::npos || program.shape.find(shape) != std::string::npos)
-              << format << ": " << program.file << " " << program.shape;
-          ++n_programs;
-          return std::vector<char>(1);
-        }).value());
+    device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
+                          const std::lock_guard lock(mutex);
+                          if (!program.file.starts_with("att")) return std::vector<char>(1);
+                          const std::string kv_format = fmt::format("kKvFormat = static_cast<KvFormat>({});", number),
+                                            shape = fmt::format("kShape = {{{}, ", number);
+                          EXPECT_TRUE(program.shape.find(kv_format) != std::string::npos ||
+                                      program.shape.find(shape) != std::string::npos)
+                              << format << ": " << program.file << " " << program.shape;
+                          ++n_programs;
+                          return std::vector<char>(1);
+                        }).value());
     const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format(format)};
     cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
     EXPECT_EQ(cache_->page_bytes(0), page_bytes(page_groups(graph_.caches())[0], graph_.caches(), *sizes.kv_format));
     EXPECT_NE(compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64}), nullptr);
-    EXPECT_GE(n_programs, 4) << format;  // attention, attention_units, attend_one for each window
+    EXPECT_GE(n_programs, 4) << format;  // attention, attention_mma, attention_decode for each window
     cache_.reset();
   }
   device_ = std::move(first);
 }
 
-TEST_F(CudaPlanTest, a_step_without_memory_is_not_begun_and_the_next_one_runs) {
+TEST_F(CudaPlanTest, a_step_that_runs_out_of_memory_is_not_started_and_the_next_one_runs) {
   const std::unique_ptr<Plan> plan = compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16});
   const int n_replays = fake().n_replays;
   fake().host_fails = true;
-  start(*plan, 0, 5, {0, 0});  // more rows of logits than there is room for yet
+  start(*plan, 0, 5, {0, 0});  // more rows of logits than the buffer holds
   const Result<StepOutput> output = plan->wait();
   ASSERT_FALSE(output.ok());
   EXPECT_EQ(output.error().code, ErrorCode::out_of_memory);
@@ -211,15 +211,15 @@ TEST_F(CudaPlanTest, a_step_without_memory_is_not_begun_and_the_next_one_runs) {
   EXPECT_EQ(fake().n_replays, n_replays + 1);
 }
 
-TEST_F(CudaPlanTest, attention_takes_room_for_one_sequence_and_its_window) {
+TEST_F(CudaPlanTest, attention_workspace_is_sized_for_one_sequence_and_its_window) {
   const auto chunks_of_layers = [&](int max_length) {
     const CacheSizes sizes{.n_pages = {2000, 2000}, .max_length = max_length, .kv_format = find_format("f16")};
     cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
     const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
     std::vector<int> n_chunks;
     for (const FakeLaunch& launch : fake().graphs.back()) {
-      if (launch.kernel == "attend_one")
-        n_chunks.push_back(params_of<simt::AttendOneParams>(launch).attention.n_chunks);
+      if (launch.kernel == "attention_decode")
+        n_chunks.push_back(params_of<simt::AttentionDecodeParams>(launch).attention.n_chunks);
     }
     return n_chunks;
   };
@@ -228,15 +228,15 @@ TEST_F(CudaPlanTest, attention_takes_room_for_one_sequence_and_its_window) {
   EXPECT_EQ(chunks_of_layers(0), (std::vector<int>{250, 2}));
 }
 
-TEST_F(CudaPlanTest, keys_and_values_that_cannot_be_kept_so_are_refused_with_what_can) {
+TEST_F(CudaPlanTest, an_unsupported_kv_cache_format_is_an_error_that_lists_the_supported_ones) {
   const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("q4_0")};
   const auto cache = CudaCache::allocate(graph_.caches(), sizes, *device_);
   ASSERT_FALSE(cache.ok());
-  EXPECT_NE(cache.error().message.find("'q4_0'; it has f32, f16, q8_0 and fp8"), std::string::npos)
+  EXPECT_NE(cache.error().message.find("'q4_0'; it supports f32, f16, q8_0 and fp8"), std::string::npos)
       << cache.error().message;
 }
 
-TEST_F(CudaPlanTest, memory_that_does_not_suffice_is_an_error_that_says_for_what) {
+TEST_F(CudaPlanTest, out_of_memory_is_an_error_that_names_the_buffer) {
   fake().free_bytes = 1000;
   const Result<std::unique_ptr<Plan>> plan =
       CudaPlan::compile(graph_, *weights_, *cache_, *device_, {.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
@@ -246,7 +246,7 @@ TEST_F(CudaPlanTest, memory_that_does_not_suffice_is_an_error_that_says_for_what
   EXPECT_NE(plan.error().message.find("1000 of"), std::string::npos) << plan.error().message;
 }
 
-TEST(CudaDevice, a_gpu_older_than_turing_is_refused_by_name) {
+TEST(CudaDevice, a_gpu_older_than_turing_is_rejected_by_name) {
   fake() = FakeDriver();
   fake().major = 6;
   fake().minor = 1;
@@ -256,9 +256,9 @@ TEST(CudaDevice, a_gpu_older_than_turing_is_refused_by_name) {
       << device.error().message;
 }
 
-TEST(CudaDriver, what_is_missing_is_named) {
+TEST(CudaDriver, a_missing_driver_is_named) {
   const Result<const DriverApi*> api = load_driver();
-  if (api.ok()) GTEST_SKIP() << "there is a driver here";
+  if (api.ok()) GTEST_SKIP() << "a driver is installed";
   EXPECT_NE(api.error().message.find("NVIDIA driver"), std::string::npos) << api.error().message;
 }
 

@@ -1,10 +1,10 @@
-// What the host does for a token, counted on a real GPU: the driver's own functions with counters before them. Where
-// there is none, plan_test.cc counts the same on a fake driver and these tests say that they were left out.
+// Counts the host's driver calls per token on a real GPU, by wrapping the driver's functions. Skipped without a GPU;
+// plan_test.cc counts the same on a fake driver.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "backend/cuda/kernel_store.h"
+#include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/plan.h"
 #include "base/thread_pool.h"
 #include "graph/graph_builder.h"
@@ -25,26 +25,26 @@ const DriverApi* driver = nullptr;
 DriverApi counting(const DriverApi& real) {
   driver = &real;
   DriverApi api = real;
-  api.allocate = [](DevicePointer* at, size_t bytes) { return ++counts.allocations, driver->allocate(at, bytes); };
-  api.allocate_host = [](void** at, size_t bytes) { return ++counts.allocations, driver->allocate_host(at, bytes); };
+  api.allocate = [](DevicePointer* ptr, size_t bytes) { return ++counts.allocations, driver->allocate(ptr, bytes); };
+  api.allocate_host = [](void** ptr, size_t bytes) { return ++counts.allocations, driver->allocate_host(ptr, bytes); };
   api.synchronize_stream = [](Stream stream) { return ++counts.stream_waits, driver->synchronize_stream(stream); };
   api.synchronize_event = [](Event event) { return ++counts.event_waits, driver->synchronize_event(event); };
   api.launch_graph = [](GraphExec exec, Stream stream) { return ++counts.replays, driver->launch_graph(exec, stream); };
   return api;
 }
 
-// One layer of attention; kernels are kept in a folder of the test's own.
-class CardTest : public testing::Test {
+// One attention layer; compiled kernels are cached in a temporary folder.
+class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
     const Result<const DriverApi*> real = load_driver();
     if (!real.ok()) GTEST_SKIP() << "no GPU here: " << real.error().message;
     counted_ = counting(*real.value());
     const auto opened = Device::open(counted_, 0);
-    if (!opened.ok()) GTEST_SKIP() << "no GPU that can be used: " << opened.error().message;
+    if (!opened.ok()) GTEST_SKIP() << "no supported GPU: " << opened.error().message;
     weights_set_.add("embd", {kVocab, kDim}).add("norm", {kDim});
     for (const char* name : {"q", "k", "v", "o"}) weights_set_.add(name, {kDim, kDim}, *find_format("q8_0"));
-    GraphBuilder g("card", weights_set_.source());
+    GraphBuilder g("gpu", weights_set_.source());
     const Value x = g.embed(g.weight("embd", {kVocab, kDim}));
     const Value h = g.rms_norm(x, g.weight("norm", {kDim}), 1e-6f);
     const auto heads = [&](const char* name) { return g.heads(g.linear(h, g.weight(name, {kDim, kDim})), 4); };
@@ -55,7 +55,7 @@ class CardTest : public testing::Test {
     graph_ = std::move(g.finish().value());
   }
 
-  // As a program does it when it starts; the result is how many kernel programs it compiled.
+  // Starts up like a program; returns the number of compiled kernel programs.
   int start_up() {
     plan_.reset();
     cache_.reset();
@@ -64,9 +64,9 @@ class CardTest : public testing::Test {
     int major = 0, minor = 0;
     counted_.device_attribute(&major, kMajor, 0);
     counted_.device_attribute(&minor, kMinor, 0);
-    const auto kernels = std::make_shared<KernelStore>(architecture_name(major, minor), folder_.path());
-    device_ =
-        std::move(Device::open(counted_, 0, [kernels](const KernelProgram& p) { return kernels->cubin(p); }).value());
+    const auto kernels = std::make_shared<KernelCache>(architecture_name(major, minor), folder_.path());
+    device_ = std::move(
+        Device::open(counted_, 0, [kernels](const KernelProgram& p) { return kernels->get_or_compile(p); }).value());
     const Graph* const graph = &graph_;
     weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
     const CacheSizes sizes{.n_pages = {kPages}, .n_slots = 1, .kv_format = find_format("f16")};
@@ -90,7 +90,7 @@ class CardTest : public testing::Test {
                   .slots = slots_,
                   .page_tables = tables_,
                   .output_rows = output_rows_,
-                  .draws = {},
+                  .sampling = {},
                   .logit_rows = {},
                   .hidden = {}});
   }
@@ -110,7 +110,7 @@ class CardTest : public testing::Test {
   std::vector<PageTable> tables_;
 };
 
-TEST_F(CardTest, a_token_is_one_replay_and_one_wait_and_a_second_start_compiles_nothing) {
+TEST_F(GpuTest, a_token_takes_one_replay_and_one_wait_and_a_second_start_compiles_no_kernel) {
   EXPECT_GT(start_up(), 0);
   EXPECT_EQ(start_up(), 0);
   start(0);

@@ -1,4 +1,4 @@
-#include "backend/cuda/kernel_store.h"
+#include "backend/cuda/kernel_cache.h"
 
 #include <cstring>
 #include <fstream>
@@ -15,7 +15,7 @@ constexpr size_t kHashChars = 64;
 
 std::string hash_of(std::span<const char> bytes) { return sha256_hex(std::as_bytes(bytes)); }
 
-// An entry is the hash of the machine code, then the code.
+// An entry: hash of the machine code, then the code.
 std::vector<char> read_entry(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> bytes(std::istreambuf_iterator<char>(file), {});
@@ -26,7 +26,7 @@ std::vector<char> read_entry(const std::filesystem::path& path) {
 }
 
 void write_entry(const std::filesystem::path& path, const std::vector<char>& code) {
-  std::error_code ignored;  // a cache that cannot be written is no error
+  std::error_code ignored;  // an unwritable cache is not an error
   std::filesystem::create_directories(path.parent_path(), ignored);
   std::string bytes = hash_of(code);
   bytes.append(code.begin(), code.end());
@@ -41,37 +41,37 @@ std::vector<SourceFile> simt_sources() {
   return files;
 }
 
-std::string KernelProgram::text() const {
+std::string KernelProgram::source() const {
   const std::string defined =
       shape.empty() ? "" : fmt::format("#include \"backend/simt/params.h\"\nnamespace zinc::simt {{ {} }}\n", shape);
-  const std::string end = fmt::format("{}#include \"backend/simt/{}.cu\"\n", defined, file);
+  const std::string kernel_include = fmt::format("{}#include \"backend/simt/{}.cu\"\n", defined, file);
   if (const PanelFormat* panel = find_panel_format(format)) {
     return fmt::format(
-        "namespace zinc::simt {{ inline constexpr int kHostHeaderBytes = {}, kHostGroupBytes = {}, kHostRoundedBlock = "
+        "namespace zinc::simt {{ inline constexpr int kHostHeaderBytes = {}, kHostGroupBytes = {}, kHostQ8Block = "
         "{}; }}\n#include \"backend/simt/format/{}.h\"\n"
         "namespace zinc::simt {{ using Formats = List<WeightFormat>; }}\n{}",
-        panel->header_bytes, panel->group_bytes, panel->rounded_block, format, end);
+        panel->header_bytes, panel->group_bytes, panel->q8_block, format, kernel_include);
   }
-  if (format.empty()) return end;
+  if (format.empty()) return kernel_include;
   std::string out, list;
   for (size_t begin = 0; begin < format.size();) {
-    const size_t past = std::min(format.find('+', begin), format.size());
-    const std::string name = format.substr(begin, past - begin);
+    const size_t end_of_name = std::min(format.find('+', begin), format.size());
+    const std::string name = format.substr(begin, end_of_name - begin);
     out += fmt::format("#define WeightFormat Format_{0}\n#include \"backend/simt/format/{0}.h\"\n#undef WeightFormat\n",
                        name);
     list += (list.empty() ? "Format_" : ", Format_") + name;
-    begin = past + 1;
+    begin = end_of_name + 1;
   }
-  return out + fmt::format("namespace zinc::simt {{ using Formats = List<{}>; }}\n", list) + end;
+  return out + fmt::format("namespace zinc::simt {{ using Formats = List<{}>; }}\n", list) + kernel_include;
 }
 
-std::filesystem::path KernelStore::path_of(const std::string& text, const std::string& compiler) const {
-  std::string all = text + "|" + architecture_ + "|" + compiler;
+std::filesystem::path KernelCache::path_of(const std::string& source, const std::string& compiler) const {
+  std::string all = source + "|" + architecture_ + "|" + compiler;
   for (const SourceFile& file : simt_sources()) all += fmt::format("|{}|{}", file.name, file.text);
-  return folder_ / "kernels" / (hash_of(all) + ".cubin");
+  return cache_dir_ / "kernels" / (hash_of(all) + ".cubin");
 }
 
-Result<Nvrtc> KernelStore::compiler() {
+Result<Nvrtc> KernelCache::compiler() {
   const std::lock_guard lock(mutex_);
   if (!compiler_) {
     ZINC_TRY(compiler, Nvrtc::open(library_));
@@ -80,14 +80,14 @@ Result<Nvrtc> KernelStore::compiler() {
   return *compiler_;
 }
 
-Result<std::vector<char>> KernelStore::cubin(const KernelProgram& program) {
+Result<std::vector<char>> KernelCache::get_or_compile(const KernelProgram& program) {
   ZINC_TRY(nvrtc, compiler());
-  const std::string text = program.text();
-  const std::filesystem::path path = folder_.empty() ? folder_ : path_of(text, nvrtc.version());
+  const std::string source = program.source();
+  const std::filesystem::path path = cache_dir_.empty() ? cache_dir_ : path_of(source, nvrtc.version());
   if (!path.empty()) {
-    if (std::vector<char> kept = read_entry(path); !kept.empty()) return kept;
+    if (std::vector<char> cached = read_entry(path); !cached.empty()) return cached;
   }
-  ZINC_TRY(compiled, nvrtc.compile(text, simt_sources(), architecture_));
+  ZINC_TRY(compiled, nvrtc.compile(source, simt_sources(), architecture_));
   ++n_compiled_;
   if (!path.empty()) write_entry(path, compiled.cubin);
   return std::move(compiled.cubin);

@@ -1,0 +1,518 @@
+// Decode matmuls (batch 1): all matrices of a MatmulGroup in one gemv launch, compiled for exactly these shapes.
+#include <algorithm>
+#include <functional>
+#include <span>
+
+#include "backend/cuda/lowering.h"
+
+namespace zinc::cuda {
+namespace {
+
+int segment_bytes(const PanelFormat& format) {
+  return simt::panel_segment_bytes(format.header_bytes, format.group_bytes);
+}
+
+std::string text_of(const simt::GemvShape& s) {
+  return fmt::format(
+      "inline constexpr GemvShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "{}, {}, {}, {}, {}, {}, {}}};",
+      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_experts_used, s.n_combined, s.has_second_matrix,
+      s.n_shared_gate_segments, s.n_experts, s.route_weights, s.n_parts, s.n_warp_pairs, s.cluster_size, s.max_panels,
+      s.x_bytes, s.partial_floats, s.pipeline_bytes, s.n_router_segments, s.launches_dependents_late,
+      s.reads_before_wait, s.routes_before_wait, s.has_split_k_input, s.n_panels);
+}
+
+}  // namespace
+
+// A gemv launch being built: its parts and their formats.
+struct Lowering::GemvLaunch {
+  struct Member {
+    simt::GemvPart part;
+    const PanelFormat* format;
+    bool is_split_k;
+  };
+  simt::GemvShape shape{};
+  simt::GemvParams params{};
+  std::vector<Member> members;
+  int64_t n_blocks = 0;
+
+  explicit GemvLaunch(int n_in) {
+    shape.n_in = n_in;
+    shape.act = simt::kNoAct;
+  }
+  void add(const simt::GemvPart& part, const PanelFormat* format, bool is_split_k = false) {
+    members.push_back({part, format, is_split_k});
+  }
+  // Chooses warps, cluster size, blocks and shared memory for the parts.
+  void finish(int n_sms, int max_cluster_size);
+  KernelProgram program() const;
+  size_t shared_bytes() const;
+  std::vector<std::span<const float>> written() const;  // outputs of all parts, and the residual sum
+
+ private:
+  void build_problems();
+  void choose_warp_pairs();
+  void choose_cluster_size(int n_sms, int max_cluster_size);
+  bool is_one_batch(int cluster_size) const;
+  int max_panels() const;  // of one cluster
+  // Returns the bytes read by the busiest block.
+  int64_t assign_blocks(int n_sms, int cluster_size);
+  void size_shared_memory();
+  std::span<const simt::GemvProblem> problems() const {
+    return {params.problems, static_cast<size_t>(params.n_problems)};
+  }
+  std::vector<const PanelFormat*> formats() const;  // without duplicates, sorted by name
+  const PanelFormat& format_of(const simt::GemvProblem& problem) const {
+    return *members[static_cast<size_t>(problem.first_part)].format;
+  }
+};
+
+std::vector<const PanelFormat*> Lowering::GemvLaunch::formats() const {
+  std::vector<const PanelFormat*> all;
+  for (const Member& member : members) all.push_back(member.format);
+  std::ranges::sort(all, {}, [](const PanelFormat* f) { return f->name; });
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+void Lowering::GemvLaunch::build_problems() {
+  const std::vector<const PanelFormat*> all = formats();
+  std::ranges::stable_sort(members, {}, [](const Member& m) { return std::pair(m.format->name, m.is_split_k); });
+  for (const Member& member : members) {
+    simt::GemvPart part = member.part;
+    const int64_t n_panels = ceil_div(part.n_out, simt::kPanelRows) *
+                             (member.is_split_k ? simt::segment_count(shape.n_in) : std::max(1, shape.n_experts_used));
+    part.n_panels = static_cast<int>(n_panels / std::max(1, shape.n_experts_used));
+    const int i = params.n_parts++;
+    params.parts[i] = part;
+    const bool is_new = i == 0 || members[static_cast<size_t>(i) - 1].format != member.format ||
+                        members[static_cast<size_t>(i) - 1].is_split_k != member.is_split_k;
+    if (is_new) {
+      const auto format = std::ranges::find(all, member.format) - all.begin();
+      params.problems[params.n_problems++] = {.format = static_cast<int>(format),
+                                              .is_split_k = member.is_split_k ? 1 : 0,
+                                              .first_part = i,
+                                              .first_block = 0,
+                                              .n_panels = 0,
+                                              .panels_per_cluster = 0,
+                                              .n_extra = 0};
+    }
+    params.problems[params.n_problems - 1].n_panels += static_cast<int>(n_panels);
+  }
+}
+
+// The most warp pairs that can each have two segments in flight, of the format with the largest segments.
+void Lowering::GemvLaunch::choose_warp_pairs() {
+  constexpr int kMinWarpPairs = 4;
+  shape.pipeline_bytes = 84 << 10;
+  int max_segment_bytes = 1;
+  for (const Member& member : members) {
+    if (!member.is_split_k && member.format->q8_block > 0)
+      max_segment_bytes = std::max(max_segment_bytes, segment_bytes(*member.format));
+  }
+  // A normed row is held in registers: for long rows fewer warps, with more registers each.
+  const int max_width_8_pairs = shape.input == simt::kNormResidualInput ? 4096 : 6144,
+            max_width_6_pairs = shape.input == simt::kNormResidualInput ? 6144 : 8192;
+  const int max_pairs = !simt::is_normed(shape.input) || shape.n_in <= max_width_8_pairs ? simt::kMaxWarpPairs
+                        : shape.n_in <= max_width_6_pairs                                ? 6
+                                                                                         : kMinWarpPairs;
+  shape.n_warp_pairs = std::clamp(shape.pipeline_bytes / (2 * max_segment_bytes), kMinWarpPairs, max_pairs);
+}
+
+// Assigns clusters one by one to the problem whose blocks read the most bytes, until each SM has a block. Split-K
+// problems get at most half of the blocks if there are other problems.
+int64_t Lowering::GemvLaunch::assign_blocks(int n_sms, int cluster_size) {
+  const size_t n_problems = static_cast<size_t>(params.n_problems);
+  std::vector<int64_t> n_clusters(n_problems), loads(n_problems);
+  int64_t n_free = n_sms / cluster_size;
+  const auto assign = [&](size_t i, int64_t n) {
+    const simt::GemvProblem& problem = params.problems[i];
+    n_clusters[i] += n;
+    n_free -= n;
+    if (problem.is_split_k) return;
+    loads[i] = ceil_div(problem.n_panels, n_clusters[i]) * ceil_div(simt::tiles_per_panel(shape), cluster_size) *
+               segment_bytes(format_of(problem));
+  };
+  const auto is_split_k = [](const simt::GemvProblem& problem) { return problem.is_split_k != 0; };
+  const int64_t n_split_k = std::ranges::count_if(problems(), is_split_k);
+  const int64_t max_split_k_clusters =
+      n_split_k == params.n_problems ? n_free : std::max<int64_t>(1, n_free / (2 * std::max<int64_t>(1, n_split_k)));
+  for (size_t i = 0; i < n_problems; ++i) {
+    const simt::GemvProblem& problem = params.problems[i];
+    assign(i, problem.is_split_k
+                  ? std::min(ceil_div(problem.n_panels, simt::kSplitKWarps * cluster_size), max_split_k_clusters)
+                  : 1);
+  }
+  while (n_free > 0) assign(static_cast<size_t>(std::ranges::max_element(loads) - loads.begin()), 1);
+  n_blocks = 0;
+  for (size_t i = 0; i < n_problems; ++i) {
+    simt::GemvProblem& problem = params.problems[i];
+    problem.first_block = static_cast<int>(n_blocks);
+    const int64_t n_shares = n_clusters[i] * (problem.is_split_k ? cluster_size : 1);
+    problem.panels_per_cluster = static_cast<int>(problem.n_panels / n_shares);
+    problem.n_extra = static_cast<int>(problem.n_panels % n_shares);
+    n_blocks += n_clusters[i] * cluster_size;
+  }
+  return std::ranges::max(loads);
+}
+
+int Lowering::GemvLaunch::max_panels() const {
+  int max = 1;
+  for (const simt::GemvProblem& problem : problems()) {
+    if (!problem.is_split_k) max = std::max(max, problem.panels_per_cluster + (problem.n_extra > 0 ? 1 : 0));
+  }
+  return max;
+}
+
+// The blocks of a cluster exchange partial sums only once, so all panels must be one batch.
+bool Lowering::GemvLaunch::is_one_batch(int cluster_size) const {
+  simt::GemvShape candidate = shape;
+  candidate.cluster_size = cluster_size;
+  candidate.max_panels = max_panels();
+  return simt::panels_per_batch(candidate) == candidate.max_panels;
+}
+
+// Prefers a larger cluster if the busiest block reads no more bytes and each block quantizes fewer segments. One block
+// per cluster if each warp pair has one work tile and all tiles fit the pipeline: a second block would only add a wait.
+void Lowering::GemvLaunch::choose_cluster_size(int n_sms, int max_cluster_size) {
+  constexpr int kMinSegmentsPerBlock = 4;
+  shape.cluster_size = 1;
+  int64_t min_load = assign_blocks(n_sms, 1);
+  if (min_load == 0) return;  // all parts are split-K
+  if (max_panels() * simt::tiles_per_panel(shape) <= shape.n_warp_pairs && min_load <= shape.pipeline_bytes) return;
+  for (int n = 2; n <= std::min({max_cluster_size, simt::tiles_per_panel(shape), n_sms}); n *= 2) {
+    const int64_t load = assign_blocks(n_sms, n);
+    if (load > min_load || (load == min_load && simt::segment_count(shape.n_in) < n * kMinSegmentsPerBlock)) continue;
+    if (!is_one_batch(n)) continue;
+    min_load = load;
+    shape.cluster_size = n;
+  }
+  assign_blocks(n_sms, shape.cluster_size);
+}
+
+void Lowering::GemvLaunch::size_shared_memory() {
+  // Blocks of two launches share an SM, one with a little over half of its shared memory (Lowering::add).
+  const int half_sm_bytes = (112 << 10) - 512 - 8 * shape.n_experts;
+  shape.max_panels = max_panels();
+  for (const simt::GemvProblem& problem : problems()) {
+    const int n_inputs = problem.is_split_k ? simt::segment_count(shape.n_in) : simt::max_block_segments(shape);
+    const bool is_float = format_of(problem).q8_block == 0;
+    shape.x_bytes = std::max(shape.x_bytes, n_inputs * simt::input_segment_bytes(is_float));
+  }
+  const int n_panels = simt::panels_per_batch(shape), n_buffers = n_panels < shape.max_panels ? 2 : 1;
+  shape.partial_floats = n_buffers * n_panels * simt::tiles_per_panel(shape) * simt::kPanelRows / shape.cluster_size;
+  shape.pipeline_bytes = std::max(shape.pipeline_bytes / 2,
+                                  std::min(shape.pipeline_bytes, half_sm_bytes - simt::gemv_smem(shape).pipeline));
+}
+
+void Lowering::GemvLaunch::finish(int n_sms, int max_cluster_size) {
+  build_problems();
+  shape.n_parts = params.n_parts;
+  shape.n_panels = shape.n_experts_used > 0 ? params.parts[0].n_panels : 0;
+  choose_warp_pairs();
+  choose_cluster_size(n_sms, max_cluster_size);
+  size_shared_memory();
+}
+
+KernelProgram Lowering::GemvLaunch::program() const {
+  std::string names;
+  for (const PanelFormat* format : formats()) {
+    if (!names.empty()) names += '+';
+    names += format->name;
+  }
+  return {"gemv", names, text_of(shape)};
+}
+
+size_t Lowering::GemvLaunch::shared_bytes() const {
+  int pipeline_bytes = 0;
+  for (const Member& member : members) {
+    const int bytes = segment_bytes(*member.format);
+    if (member.is_split_k) {
+      pipeline_bytes = std::max(pipeline_bytes, simt::kSplitKWarps * bytes);
+    } else if (member.format->q8_block > 0) {
+      pipeline_bytes = std::max(pipeline_bytes, simt::pipeline_stages(shape, bytes) * bytes);
+    }
+  }
+  return static_cast<size_t>(simt::gemv_smem(shape).pipeline + pipeline_bytes);
+}
+
+std::vector<std::span<const float>> Lowering::GemvLaunch::written() const {
+  std::vector<std::span<const float>> all;
+  for (const Member& member : members) {
+    const int n_rows = member.is_split_k ? simt::segment_count(shape.n_in) : std::max(1, shape.n_experts_used);
+    all.emplace_back(member.part.out, static_cast<size_t>(n_rows) * static_cast<size_t>(member.part.n_out));
+  }
+  if (params.input.residual_out) all.emplace_back(params.input.residual_out, static_cast<size_t>(shape.n_in));
+  return all;
+}
+
+bool Lowering::LateTrigger::writes_to(std::span<const float> row) const {
+  return std::ranges::any_of(written, [&](std::span<const float> part) {
+    const std::less<> is_before;
+    return is_before(part.data(), row.data() + row.size()) && is_before(row.data(), part.data() + part.size());
+  });
+}
+
+Status Lowering::emit_gemv(GemvLaunch& launch) {
+  constexpr int kMaxClusterSize = 2;  // clusters of four cannot cover all SMs
+  launch.finish(device_.n_sms(), device_.has_clusters() ? kMaxClusterSize : 1);
+  Launch gemv = Launch::of(nullptr, launch.params, 1);
+  gemv.threads = static_cast<unsigned>(simt::gemv_threads(launch.shape));
+  gemv.cluster = static_cast<unsigned>(launch.shape.cluster_size);
+  if (Status s = add(launch.program(), "gemv", gemv, launch.n_blocks, 1, 1, launch.shared_bytes()); !s.ok()) return s;
+  if (launch.shape.launches_dependents_late != 0)
+    late_trigger_ = LateTrigger{launch.written(), launch.params.route.ids};
+  return ok_status();
+}
+
+// Not for experts that read one row each: those run only in a MoeDownCombine.
+bool Lowering::is_gemv(const MatmulGroup& group) const {
+  if (!is_decode()) return false;
+  const Node& first = node(group.nodes[0]);
+  if (first.op == Op::moe_linear)
+    return info(first.in[0]).shape.n_dims() == 1 && width(first.in[2]) <= simt::kMaxExpertsUsed;
+  return width(first.in[0]) == matrix_of(group.nodes[0]).matrix.n_in;
+}
+
+// The add's operand that is not `result`.
+const float* Lowering::other_operand(int add, Value result) const {
+  const bool is_first = workspace_.fusion().storage_root(node(add).in[0]) == workspace_.fusion().storage_root(result);
+  return workspace_.floats(node(add).in[is_first ? 1 : 0]);
+}
+
+bool Lowering::is_split_k(int i) const {
+  const Fusion& fusion = workspace_.fusion();
+  return node(i).op == Op::linear && (fusion.route_of_logits(i) >= 0 || fusion.is_shared_expert_gate(i));
+}
+
+// Node i of the group, together with the up matrix if it is the gate.
+simt::GemvPart Lowering::gemv_part(const MatmulGroup& group, size_t i) const {
+  const Node& n = node(group.nodes[i]);
+  const bool is_expert = n.op == Op::moe_linear;
+  const auto bias = [&](const Node& of) { return vector(of.in[is_expert ? 3 : 2]); };
+  const auto scale = [&](const Node& of) { return is_expert ? vector(of.in[4]) : nullptr; };
+  const simt::Matrix& matrix = matrix_of(group.nodes[i]).matrix;
+  simt::GemvPart part{};
+  part.bytes = matrix.bytes;
+  part.matrix_bytes = matrix.matrix_bytes;
+  part.n_out = matrix.n_out;
+  part.out = workspace_.floats(n.out[0]);
+  part.bias = bias(n);
+  part.expert_scale = scale(n);
+  if (group.gate_up_act >= 0) {
+    part.n_out = matrix.n_out / 2;
+    part.second_matrix = matrix.bytes + part.n_out / simt::kPanelRows * matrix.panel_bytes;
+    part.up_scale = part.expert_scale;
+    part.out = workspace_.floats(node(group.gate_up_act).out[0]);
+  } else if (group.act >= 0 && i == 0) {
+    const Node& up = node(group.nodes[1]);
+    part.second_matrix = matrix_of(group.nodes[1]).matrix.bytes;
+    part.up_bias = bias(up);
+    part.up_scale = scale(up);
+    part.out = workspace_.floats(node(group.act).out[0]);
+  }
+  if (group.add >= 0) {
+    part.residual = other_operand(group.add, n.out[0]);
+    part.out = workspace_.floats(node(group.add).out[0]);
+  }
+  if (is_split_k(group.nodes[i])) {
+    const bool is_router = workspace_.fusion().route_of_logits(group.nodes[i]) >= 0;
+    part.out = is_router ? workspace_.router_partial() : workspace_.gate_partial();
+    part.bias = nullptr;
+  }
+  return part;
+}
+
+// The input row: already quantized by its producer, or quantized from floats by each block, after a norm prologue.
+void Lowering::fill_input(const MatmulGroup& group, GemvLaunch& launch) const {
+  const Fusion& fusion = workspace_.fusion();
+  const Value x = fusion.row_source(node(group.nodes[0]).in[0]);
+  simt::GemvInput& input = launch.params.input;
+  input.x = workspace_.floats(x);
+  if (const GatedNorm* heads = fusion.gated_norm(x)) {
+    const Node &norm = node(heads->norm), &act = node(heads->act);
+    input.x = workspace_.floats(norm.in[0]);
+    input.norm_weight = vector(norm.in[1]);
+    input.norm_eps = norm.as<zinc::NormParams>().eps;
+    input.gate = workspace_.floats(act.in[0]);
+    launch.shape.input = simt::kGatedHeadsInput;
+    launch.shape.head_dim = static_cast<int>(inner(norm.out[0]));
+    launch.shape.gate_act = static_cast<int>(act.as<GatedActParams>().act);
+  } else if (const int norm = fusion.prologue_norm(x, true); norm >= 0) {
+    input.x = workspace_.floats(node(norm).in[0]);
+    input.norm_weight = vector(node(norm).in[1]);
+    input.norm_eps = node(norm).as<zinc::NormParams>().eps;
+    launch.shape.input = simt::kNormInput;
+  } else {
+    input.q8 = produced_q8(x, matrix_of(group.nodes[0]));
+    launch.shape.input = input.q8.q ? simt::kQuantizedInput : simt::kPlainInput;
+  }
+}
+
+// The residual sum as prologue of the first launch, which also writes it for all later readers.
+void Lowering::fill_norm_residual(const MatmulGroup& group, GemvLaunch& launch) const {
+  const NormResidual* sum = workspace_.fusion().norm_residual_in(group);
+  if (!sum) return;
+  const Node& norm = node(sum->norms[0]);
+  simt::GemvInput& input = launch.params.input;
+  input.residual_out = workspace_.floats(node(sum->at).out[0]);
+  input.x = workspace_.floats(norm.in[0]);
+  input.post_norm_weight = vector(norm.in[1]);
+  input.post_norm_eps = norm.as<zinc::NormParams>().eps;
+  input.residual = other_operand(sum->add, norm.out[0]);
+  input.scale = sum->mul >= 0 ? vector(node(sum->mul).in[1]) : nullptr;
+  launch.shape.input = simt::kNormResidualInput;
+}
+
+// The q8 activation if the producer wrote it instead of floats; else empty.
+simt::Q8Activation Lowering::produced_q8(Value x, const DeviceMatrix& matrix) const {
+  const Fusion& fusion = workspace_.fusion();
+  const QuantizedActivation* activation = fusion.quantized(x, matrix.format->q8_block, matrix.matrix.n_in);
+  if (!activation || fusion.is_read_as_floats(x) ||
+      std::ranges::find(quantized_written_, activation) == quantized_written_.end())
+    return {};
+  return workspace_.quantized(*activation);
+}
+
+// Lets the launch route its experts itself, from the split-K partial sums of the router logits.
+void Lowering::fill_route(int route, GemvLaunch& launch) const {
+  const Node& n = node(route);
+  const MoeRouteParams& params = n.as<MoeRouteParams>();
+  const Node& router = node(workspace_.fusion().producer(n.in[0]));
+  launch.shape.n_experts = weights_.matrix(info(router.in[1]).name)->matrix.n_out;
+  launch.shape.n_router_segments = simt::segment_count(weights_.matrix(info(router.in[1]).name)->matrix.n_in);
+  launch.shape.route_weights = static_cast<int>(params.weights);
+  launch.params.route = {.partial = workspace_.router_partial(),
+                         .bias = vector(router.in[2]),
+                         .ids = workspace_.ints(n.out[0]),
+                         .weights = workspace_.floats(n.out[1]),
+                         .routed_scaling_factor = params.scale};
+}
+
+// One launch for gate and up, the split-K parts and a joined router; another for all other parts; one per expert
+// matrix.
+Status Lowering::lower_decode_matmuls(const MatmulGroup& group) {
+  const Node& first = node(group.nodes[0]);
+  const bool is_expert = first.op == Op::moe_linear;
+  std::vector<size_t> rest;
+  for (size_t i = 0; i < group.nodes.size(); ++i) {
+    if (group.act < 0 || i != 1) rest.push_back(i);
+  }
+  for (bool is_first = true; !rest.empty(); is_first = false) {
+    GemvLaunch launch(matrix_of(group.nodes[0]).matrix.n_in);
+    fill_input(group, launch);
+    if (is_first) fill_norm_residual(group, launch);
+    const bool has_gate = group.act >= 0 && is_first;
+    if (has_gate) {
+      launch.shape.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
+      launch.shape.has_second_matrix = 1;
+    }
+    if (is_expert) {
+      launch.params.expert_ids = workspace_.ints(first.in[2]);
+      launch.shape.n_experts_used = static_cast<int>(width(first.in[2]));
+      const int route = workspace_.fusion().route_of_experts(group);
+      if (route >= 0 && is_first) {
+        fill_route(route, launch);
+        const size_t n_logits = static_cast<size_t>(launch.shape.n_experts * launch.shape.n_router_segments);
+        const std::span logits(launch.params.route.partial, n_logits);
+        launch.shape.routes_before_wait = late_trigger_ && !late_trigger_->writes_to(logits) ? 1 : 0;
+        joined_router_ = nullptr;
+        const bool has_floats = launch.shape.input == simt::kNormInput || launch.shape.input == simt::kPlainInput;
+        const std::span row(launch.params.input.x, static_cast<size_t>(launch.shape.n_in));
+        const bool row_is_ready = late_trigger_ && !late_trigger_->writes_to(row);
+        launch.shape.reads_before_wait = row_is_ready && has_floats && launch.shape.n_in % 8 == 0 ? 1 : 0;
+        launch.shape.launches_dependents_late = 1;
+      }
+    }
+    std::erase_if(rest, [&](size_t i) {
+      const int member = group.nodes[i];
+      const bool fits = launch.members.empty() || (!is_expert && (!has_gate || is_split_k(member)));
+      if (fits) launch.add(gemv_part(group, i), matrix_of(member).format, is_split_k(member));
+      if (fits && workspace_.fusion().route_of_logits(member) >= 0) launch.shape.launches_dependents_late = 1;
+      return fits;
+    });
+    if (joined_router_)
+      launch.shape.launches_dependents_late = 1;  // experts may then read the logits before their PDL wait
+    if (has_gate && !is_expert) join_router(group, launch);
+    if (Status s = emit_gemv(launch); !s.ok()) return s;
+  }
+  return ok_status();
+}
+
+// A later router of the same width whose input, the residual sum with its own norm, is already available. No experts
+// may come in between: their logits use the same buffer.
+const MatmulGroup* Lowering::find_joinable_router(const MatmulGroup& gate) const {
+  const Fusion& fusion = workspace_.fusion();
+  for (int i = gate.at + 1; i < static_cast<int>(graph_.nodes().size()); ++i) {
+    if (node(i).op == Op::moe_route || node(i).op == Op::moe_linear || fusion.moe_down_at(i)) return nullptr;
+    const MatmulGroup* router = fusion.matmuls_at(i);
+    if (!router || router->nodes.size() > 1 || fusion.route_of_logits(router->nodes[0]) < 0) continue;
+    const Value x = node(router->nodes[0]).in[0];
+    const int producer = fusion.producer(x);
+    const NormResidual* sum = producer >= 0 && producer < gate.at ? fusion.norm_residual_at(producer) : nullptr;
+    const bool input_is_ready = sum && sum->in_matmul_at < gate.at;
+    return input_is_ready && matrix_of(router->nodes[0]).matrix.n_in == matrix_of(gate.nodes[0]).matrix.n_in ? router
+                                                                                                             : nullptr;
+  }
+  return nullptr;
+}
+
+// Adds the later router to this launch, which saves a launch.
+void Lowering::join_router(const MatmulGroup& gate, GemvLaunch& launch) {
+  if (launch.shape.input == simt::kNormResidualInput)
+    return;  // each block writes a part of the sum; a router's block would not
+  const auto is_split_k = [](const GemvLaunch::Member& m) { return m.is_split_k; };
+  if (std::ranges::any_of(launch.members, is_split_k)) return;
+  joined_router_ = find_joinable_router(gate);
+  if (!joined_router_) return;
+  const int router = joined_router_->nodes[0];
+  launch.add(gemv_part(*joined_router_, 0), matrix_of(router).format, true);
+  launch.params.split_k_x = workspace_.floats(node(router).in[0]);
+  launch.shape.has_split_k_input = 1;
+}
+
+// The experts' down projections and their weighted sum in one launch.
+Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
+  const Node &down = node(moe.down), &combine = node(moe.combine);
+  const simt::Matrix& matrix = matrix_of(moe.down).matrix;
+  GemvLaunch launch(matrix.n_in);
+  simt::GemvParams& params = launch.params;
+  params.input.x = workspace_.floats(down.in[0]);
+  params.input.q8 = produced_q8(down.in[0], matrix_of(moe.down));
+  launch.shape.input = params.input.q8.q ? simt::kQuantizedInput : simt::kPlainInput;
+  params.expert_ids = workspace_.ints(down.in[2]);
+  params.expert_weights = workspace_.floats(combine.in[1]);
+  launch.shape.n_combined = static_cast<int>(width(down.in[2]));
+  // After the experts' launch, which routed them itself, the router logits are complete when this launch starts.
+  if (late_trigger_ && late_trigger_->routed_ids == params.expert_ids) {
+    fill_route(workspace_.fusion().producer(down.in[2]), launch);
+    launch.shape.reads_before_wait = 1;
+  }
+  simt::GemvPart part{};
+  part.bytes = matrix.bytes;
+  part.matrix_bytes = matrix.matrix_bytes;
+  part.n_out = matrix.n_out;
+  part.bias = vector(down.in[3]);
+  part.expert_scale = vector(down.in[4]);
+  Value result = combine.out[0];
+  if (moe.shared >= 0) {
+    part.second_matrix = matrix_of(moe.shared).matrix.bytes;
+    params.input.shared_expert_x = workspace_.floats(node(moe.shared).in[0]);
+    const Value gate = node(moe.shared_act).in[0];
+    const int producer = workspace_.fusion().producer(gate);
+    const bool has_partials = producer >= 0 && is_split_k(producer);
+    params.shared_gate = has_partials ? workspace_.gate_partial() : workspace_.floats(gate);
+    launch.shape.n_shared_gate_segments = has_partials ? matrix_of(producer).matrix.n_segments : 1;
+    launch.shape.has_second_matrix = 1;
+    result = node(moe.shared_add).out[0];
+  }
+  if (moe.add >= 0) {
+    part.residual = other_operand(moe.add, result);
+    result = node(moe.add).out[0];
+  }
+  part.out = workspace_.floats(result);
+  launch.add(part, matrix_of(moe.down).format);
+  return emit_gemv(launch);
+}
+
+}  // namespace zinc::cuda
