@@ -1,4 +1,4 @@
-// What the emulated Vulkan device (tests/emulated_vulkan) sees, on kernels written by hand.
+// Checks of the emulated Vulkan device (tests/emulated_vulkan) on hand-written kernels.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kThreads = 64;
 
-// A kernel of two subgroups with an array in shared memory, and one for results that its block has the address of.
+// A kernel of two subgroups with an array in shared memory and an output array whose address is in its uniform block.
 class Kernel {
  public:
   // Ids that a body may use.
@@ -26,7 +26,7 @@ class Kernel {
     kOne,
     kTwo,
     kFive,
-    kHalf,  // 32
+    kSubgroupSize,  // 32
     kCount,
     kArray,
     kSharedArray,
@@ -38,11 +38,11 @@ class Kernel {
     kBlockPointer,
     kBlockWide,
     kBlockVariable,
-    kNumbers,
-    kNumbersBlock,
-    kNumbersPointer,
-    kNumber,
-    kThread,  // its number, loaded
+    kValues,
+    kValuesBlock,
+    kValuesPointer,
+    kValuePointer,
+    kThread,  // the loaded thread index
     kFirstFree
   };
 
@@ -52,8 +52,8 @@ class Kernel {
     add(kDecorate, {kIndex, 11, 29});
     add(kMemberDecorate, {kBlock, 0, 35, 0});
     add(kDecorate, {kBlockVariable, 33, 0});
-    add(kDecorate, {kNumbers, 6, 4});
-    add(kMemberDecorate, {kNumbersBlock, 0, 35, 0});
+    add(kDecorate, {kValues, 6, 4});
+    add(kMemberDecorate, {kValuesBlock, 0, 35, 0});
     add(kTypeVoid, {kVoid});
     add(kTypeFunction, {kMainType, kVoid});
     add(kTypeInt, {kUint, 32, 0});
@@ -63,7 +63,7 @@ class Kernel {
     add(kConstant, {kUint, kOne, 1});
     add(kConstant, {kUint, kTwo, 2});
     add(kConstant, {kUint, kFive, 5});
-    add(kConstant, {kUint, kHalf, kLanes});
+    add(kConstant, {kUint, kSubgroupSize, kLanes});
     add(kConstant, {kUint, kCount, kThreads});
     add(kTypeArray, {kArray, kUint, kCount});
     add(kTypePointer, {kSharedArray, 4, kArray});
@@ -75,10 +75,10 @@ class Kernel {
     add(kTypePointer, {kBlockPointer, 2, kBlock});
     add(kTypePointer, {kBlockWide, 2, kWide});
     add(kVariable, {kBlockPointer, kBlockVariable, 2});
-    add(kTypeRuntimeArray, {kNumbers, kUint});
-    add(kTypeStruct, {kNumbersBlock, kNumbers});
-    add(kTypePointer, {kNumbersPointer, kStorageBuffer, kNumbersBlock});
-    add(kTypePointer, {kNumber, kStorageBuffer, kUint});
+    add(kTypeRuntimeArray, {kValues, kUint});
+    add(kTypeStruct, {kValuesBlock, kValues});
+    add(kTypePointer, {kValuesPointer, kStorageBuffer, kValuesBlock});
+    add(kTypePointer, {kValuePointer, kStorageBuffer, kUint});
     add(kFunction, {kVoid, kMain, 0, kMainType});
     add(kLabel, {fresh()});
     add(kLoad, {kUint, kThread, kIndex});
@@ -98,10 +98,10 @@ class Kernel {
   }
   uint32_t shared_at(uint32_t index) { return make(kAccessChain, {kShared, index}, kSharedUint); }
   void barrier() { add(kControlBarrier, {kTwo, kTwo, kZero}); }
-  void give(uint32_t value) {  // the thread's result
-    const uint32_t place = make(kAccessChain, {kBlockVariable, kZero}, kBlockWide);
-    const uint32_t numbers = make(kConvertUToPtr, {make(kLoad, {place}, kWide)}, kNumbersPointer);
-    add(kStore, {make(kAccessChain, {numbers, kZero, kThread}, kNumber), value, 2, 4});
+  void store_result(uint32_t value) {
+    const uint32_t address = make(kAccessChain, {kBlockVariable, kZero}, kBlockWide);
+    const uint32_t values = make(kConvertUToPtr, {make(kLoad, {address}, kWide)}, kValuesPointer);
+    add(kStore, {make(kAccessChain, {values, kZero, kThread}, kValuePointer), value, 2, 4});
   }
 
   std::array<uint32_t, kThreads> run() {
@@ -114,7 +114,7 @@ class Kernel {
     const uint64_t block = reinterpret_cast<uint64_t>(results.data());
     Workgroup workgroup;
     workgroup.begin(program, {}, {1, 1, 1}, {reinterpret_cast<uint64_t>(&block), 0});
-    while (workgroup.run(3)) {  // left and gone on with after every few instructions
+    while (workgroup.run(3)) {  // suspended every few instructions
     }
     return results;
   }
@@ -125,58 +125,58 @@ class Kernel {
   uint32_t next_ = kFirstFree;
 };
 
-// Every thread writes its number and reads that of the thread 32 from it.
-std::array<uint32_t, kThreads> exchanged(bool has_barrier) {
+// Every thread writes its index and reads that of the thread 32 away.
+std::array<uint32_t, kThreads> exchange_between_subgroups(bool has_barrier) {
   Kernel k;
   k.add(kStore, {k.shared_at(Kernel::kThread), Kernel::kThread});
   if (has_barrier) k.barrier();
-  const uint32_t other = k.make(kBitwiseXor, {Kernel::kThread, Kernel::kHalf});
-  k.give(k.make(kLoad, {k.shared_at(other)}));
+  const uint32_t other = k.make(kBitwiseXor, {Kernel::kThread, Kernel::kSubgroupSize});
+  k.store_result(k.make(kLoad, {k.shared_at(other)}));
   return k.run();
 }
 
-TEST(EmulatedVulkan, what_another_subgroup_wrote_is_there_behind_a_barrier) {
-  const auto results = exchanged(true);
+TEST(EmulatedVulkan, writes_of_another_subgroup_are_visible_after_a_barrier) {
+  const auto results = exchange_between_subgroups(true);
   for (uint32_t i = 0; i < kThreads; ++i) EXPECT_EQ(results[i], i ^ kLanes);
 }
 
-TEST(EmulatedVulkan, without_a_barrier_another_threads_number_is_nonsense) {
-  const auto results = exchanged(false);
-  for (uint32_t i = 0; i < kThreads; ++i) EXPECT_EQ(results[i], kNobodysWord) << i;
+TEST(EmulatedVulkan, racing_read_returns_the_poison_value) {
+  const auto results = exchange_between_subgroups(false);
+  for (uint32_t i = 0; i < kThreads; ++i) EXPECT_EQ(results[i], kPoisonWord) << i;
 }
 
-TEST(EmulatedVulkanDeathTest, two_threads_that_write_one_place_end_the_process) {
+TEST(EmulatedVulkanDeathTest, write_write_race_aborts) {
   Kernel k;
   k.add(kStore, {k.shared_at(Kernel::kOne), Kernel::kThread});
-  EXPECT_DEATH(k.run(), "thread 1 and thread 0 are at byte 4 of the workgroup's memory, no barrier between");
+  EXPECT_DEATH(k.run(), "thread 1 and thread 0 access byte 4 of shared memory without a barrier between");
 }
 
-TEST(EmulatedVulkan, threads_may_write_the_same_number_to_one_place) {
+TEST(EmulatedVulkan, threads_may_write_the_same_value_to_one_address) {
   Kernel k;
   k.add(kStore, {k.shared_at(Kernel::kOne), Kernel::kFive});
   k.barrier();
-  k.give(k.make(kLoad, {k.shared_at(Kernel::kOne)}));
+  k.store_result(k.make(kLoad, {k.shared_at(Kernel::kOne)}));
   for (const uint32_t result : k.run()) EXPECT_EQ(result, 5u);
 }
 
-TEST(EmulatedVulkanDeathTest, a_place_that_others_still_read_may_not_be_written) {
+TEST(EmulatedVulkanDeathTest, write_after_read_race_aborts) {
   Kernel k;
   const uint32_t other = k.make(kBitwiseXor, {Kernel::kThread, Kernel::kOne});
   const uint32_t read = k.make(kLoad, {k.shared_at(other)});
   k.add(kStore, {k.shared_at(Kernel::kThread), read});
   k.add(kStore, {k.shared_at(Kernel::kThread), Kernel::kThread});
-  EXPECT_DEATH(k.run(), "no barrier between");
+  EXPECT_DEATH(k.run(), "without a barrier between");
 }
 
-TEST(EmulatedVulkanDeathTest, an_index_past_the_end_ends_the_process) {
+TEST(EmulatedVulkanDeathTest, index_out_of_bounds_aborts) {
   Kernel k;
   const uint32_t past = k.make(kIAdd, {Kernel::kThread, Kernel::kOne});
-  k.give(k.make(kLoad, {k.shared_at(past)}));
-  EXPECT_DEATH(k.run(), "index 64 of an array of 64");
+  k.store_result(k.make(kLoad, {k.shared_at(past)}));
+  EXPECT_DEATH(k.run(), "index 64 is out of bounds of an array of 64");
 }
 
-// Lanes below five go one way, the others another; they meet behind it.
-Kernel branched(bool has_barrier) {
+// Lanes below five take one branch, the others the other; they reconverge behind it.
+Kernel branching_kernel(bool has_barrier) {
   Kernel k;
   const uint32_t yes = k.fresh(), no = k.fresh(), both = k.fresh();
   const uint32_t is_few = k.make(kULessThan, {Kernel::kThread, Kernel::kFive}, Kernel::kBool);
@@ -191,25 +191,25 @@ Kernel branched(bool has_barrier) {
   k.add(kBranch, {both});
   k.add(kLabel, {both});
   const uint32_t result = k.make(kPhi, {doubled, yes, more, no});
-  k.barrier();  // all lanes are here again
-  k.give(result);
+  k.barrier();  // reconverged
+  k.store_result(result);
   return k;
 }
 
-TEST(EmulatedVulkan, lanes_part_at_a_branch_and_meet_behind_it) {
-  const auto results = branched(false).run();
+TEST(EmulatedVulkan, lanes_diverge_at_a_branch_and_reconverge_after_it) {
+  const auto results = branching_kernel(false).run();
   for (uint32_t i = 0; i < kThreads; ++i) EXPECT_EQ(results[i], i < 5 ? 2 * i : i + 5) << i;
 }
 
-TEST(EmulatedVulkanDeathTest, a_barrier_that_some_lanes_pass_by_ends_the_process) {
-  Kernel k = branched(true);
-  EXPECT_DEATH(k.run(), "a barrier where lanes are missing");
+TEST(EmulatedVulkanDeathTest, barrier_in_divergent_control_flow_aborts) {
+  Kernel k = branching_kernel(true);
+  EXPECT_DEATH(k.run(), "barrier in divergent control flow");
 }
 
-TEST(EmulatedVulkanDeathTest, an_instruction_it_does_not_know_is_named) {
+TEST(EmulatedVulkanDeathTest, unsupported_instruction_is_named) {
   Kernel k;
-  k.give(k.make(205, {Kernel::kThread}));  // OpBitCount
-  EXPECT_DEATH(k.run(), "\\(205\\).*this instruction is unknown");
+  k.store_result(k.make(205, {Kernel::kThread}));  // OpBitCount
+  EXPECT_DEATH(k.run(), "\\(205\\).*unsupported instruction");
 }
 
 }  // namespace

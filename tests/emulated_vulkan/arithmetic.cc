@@ -1,4 +1,4 @@
-// What a subgroup computes, lane by lane.
+// Arithmetic instructions of a subgroup, lane by lane.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace zinc::emulated_vulkan {
 
 template <class T, class R, class F>
-void Subgroup::each(const Instruction& i, F f) {
+void Subgroup::for_each_component(const Instruction& i, F f) {
   R* __restrict to = as<R>(i.to);
   const T *a = as<T>(i.a), *b = as<T>(i.b), *c = as<T>(i.c);
   if (lanes_ == kAll) {
@@ -22,7 +22,7 @@ void Subgroup::each(const Instruction& i, F f) {
   }
 }
 
-// b: bits of what is given, c: of the result.
+// b: bit width of the operand, c: of the result.
 void Subgroup::convert(const Instruction& i) {
   for (uint32_t k = 0; k < i.n; ++k) {
     const uint32_t from = i.a + k * (i.b == 64 ? 2 : 1), to = i.to + k * (i.c == 64 ? 2 : 1);
@@ -39,7 +39,7 @@ void Subgroup::convert(const Instruction& i) {
           slot(to)[l] = i.c == 16 ? float_to_half(x) : std::bit_cast<uint32_t>(x);
           return;
         }
-        default: {  // whole numbers
+        default: {  // integers
           uint64_t x = i.b == 64 ? wide(from, l) : bits;
           if (i.op == kSConvert && i.b == 32)
             x = static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(bits)));
@@ -57,33 +57,34 @@ void Subgroup::convert(const Instruction& i) {
 void Subgroup::compute_glsl(const Instruction& i) {
   switch (i.op - kGlsl) {
     case 2:
-      return each<float>(i, [](float a, float, float) { return std::nearbyint(a); });
+      return for_each_component<float>(i, [](float a, float, float) { return std::nearbyint(a); });
     case 4:
-      return each<float>(i, [](float a, float, float) { return std::abs(a); });
+      return for_each_component<float>(i, [](float a, float, float) { return std::abs(a); });
     case 6:
-      return each<float>(i, [](float a, float, float) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; });
+      return for_each_component<float>(i, [](float a, float, float) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; });
     case 8:
-      return each<float>(i, [](float a, float, float) { return std::floor(a); });
+      return for_each_component<float>(i, [](float a, float, float) { return std::floor(a); });
     case 27:
-      return each<float>(i, [](float a, float, float) { return std::exp(a); });
+      return for_each_component<float>(i, [](float a, float, float) { return std::exp(a); });
     case 28:
-      return each<float>(i, [](float a, float, float) { return std::log(a); });
+      return for_each_component<float>(i, [](float a, float, float) { return std::log(a); });
     case 31:
-      return each<float>(i, [](float a, float, float) { return std::sqrt(a); });
+      return for_each_component<float>(i, [](float a, float, float) { return std::sqrt(a); });
     case 37:
-      return each<float>(i, [](float a, float b, float) { return b < a ? b : a; });
+      return for_each_component<float>(i, [](float a, float b, float) { return b < a ? b : a; });
     case 39:
-      return each<int32_t>(i, [](int32_t a, int32_t b, int32_t) { return std::min(a, b); });
+      return for_each_component<int32_t>(i, [](int32_t a, int32_t b, int32_t) { return std::min(a, b); });
     case 40:
-      return each<float>(i, [](float a, float b, float) { return a < b ? b : a; });
+      return for_each_component<float>(i, [](float a, float b, float) { return a < b ? b : a; });
     case 42:
-      return each<int32_t>(i, [](int32_t a, int32_t b, int32_t) { return std::max(a, b); });
+      return for_each_component<int32_t>(i, [](int32_t a, int32_t b, int32_t) { return std::max(a, b); });
     case 43:
-      return each<float>(i, [](float a, float b, float c) { return std::min(std::max(a, b), c); });
+      return for_each_component<float>(i, [](float a, float b, float c) { return std::min(std::max(a, b), c); });
     case 45:
-      return each<int32_t>(i, [](int32_t a, int32_t b, int32_t c) { return std::min(std::max(a, b), c); });
+      return for_each_component<int32_t>(i,
+                                         [](int32_t a, int32_t b, int32_t c) { return std::min(std::max(a, b), c); });
     case 50:
-      return each<float>(i, [](float a, float b, float c) { return std::fma(a, b, c); });
+      return for_each_component<float>(i, [](float a, float b, float c) { return std::fma(a, b, c); });
     case 58:  // packHalf2x16
       return for_lanes([&](uint32_t l) {
         const uint32_t low = float_to_half(as<float>(i.a)[l]), high = float_to_half(as<float>(i.a + 1)[l]);
@@ -91,16 +92,16 @@ void Subgroup::compute_glsl(const Instruction& i) {
       });
     case 62:  // unpackHalf2x16
       return for_lanes([&](uint32_t l) {
-        const uint32_t both = slot(i.a)[l];
-        as<float>(i.to)[l] = half_to_float(static_cast<uint16_t>(both));
-        as<float>(i.to + 1)[l] = half_to_float(static_cast<uint16_t>(both >> 16));
+        const uint32_t packed = slot(i.a)[l];
+        as<float>(i.to)[l] = half_to_float(static_cast<uint16_t>(packed));
+        as<float>(i.to + 1)[l] = half_to_float(static_cast<uint16_t>(packed >> 16));
       });
     default:
-      fail("this function of GLSL.std.450 is unknown");
+      fail("unsupported GLSL.std.450 instruction");
   }
 }
 
-// Numbers of 64 bits: addresses.
+// 64-bit integers: addresses.
 void Subgroup::compute_wide(const Instruction& i) {
   using W = uint64_t;
   const auto make = [&](auto f) { for_lanes([&](uint32_t l) { set_wide(i.to, l, f(wide(i.a, l), wide(i.b, l))); }); };
@@ -118,10 +119,10 @@ void Subgroup::compute_wide(const Instruction& i) {
       return compare([](W a, W b) { return a == b; });
     case kINotEqual:
       return compare([](W a, W b) { return a != b; });
-    case kShiftRightLogical:  // by a number of 32 bits
+    case kShiftRightLogical:  // the shift is 32-bit
       return for_lanes([&](uint32_t l) { set_wide(i.to, l, wide(i.a, l) >> (slot(i.b)[l] & 63)); });
     default:
-      fail("this instruction is unknown for numbers of 64 bits");
+      fail("unsupported instruction for 64-bit integers");
   }
 }
 
@@ -131,46 +132,46 @@ void Subgroup::compute(const Instruction& i) {
   if (i.is_wide != 0 && i.op != kSelect) return compute_wide(i);
   switch (i.op) {
     case kFNegate:
-      return each<float>(i, [](float a, float, float) { return -a; });
+      return for_each_component<float>(i, [](float a, float, float) { return -a; });
     case kFAdd:
-      return each<float>(i, [](float a, float b, float) { return a + b; });
+      return for_each_component<float>(i, [](float a, float b, float) { return a + b; });
     case kFSub:
-      return each<float>(i, [](float a, float b, float) { return a - b; });
+      return for_each_component<float>(i, [](float a, float b, float) { return a - b; });
     case kFMul:
-      return each<float>(i, [](float a, float b, float) { return a * b; });
+      return for_each_component<float>(i, [](float a, float b, float) { return a * b; });
     case kFDiv:
-      return each<float>(i, [](float a, float b, float) { return a / b; });
+      return for_each_component<float>(i, [](float a, float b, float) { return a / b; });
     case kVectorTimesScalar:
       for (uint32_t k = 0; k < i.n; ++k) {
         for_lanes([&](uint32_t l) { as<float>(i.to + k)[l] = as<float>(i.a + k)[l] * as<float>(i.b)[l]; });
       }
       return;
     case kIAdd:
-      return each<U>(i, [](U a, U b, U) { return a + b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a + b; });
     case kISub:
-      return each<U>(i, [](U a, U b, U) { return a - b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a - b; });
     case kIMul:
-      return each<U>(i, [](U a, U b, U) { return a * b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a * b; });
     case kUDiv:
-      return each<U>(i, [](U a, U b, U) { return b == 0 ? 0 : a / b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return b == 0 ? 0 : a / b; });
     case kSDiv:
-      return each<S>(i, [](S a, S b, S) { return b == 0 ? 0 : a / b; });
+      return for_each_component<S>(i, [](S a, S b, S) { return b == 0 ? 0 : a / b; });
     case kSMod:
-      return each<S>(i, [](S a, S b, S) { return b == 0 ? 0 : (a % b + b) % b; });
+      return for_each_component<S>(i, [](S a, S b, S) { return b == 0 ? 0 : (a % b + b) % b; });
     case kIsNan:
-      return each<float, U>(i, [](float a, float, float) { return std::isnan(a) ? 1u : 0u; });
+      return for_each_component<float, U>(i, [](float a, float, float) { return std::isnan(a) ? 1u : 0u; });
     case kLogicalOr:
     case kBitwiseOr:
-      return each<U>(i, [](U a, U b, U) { return a | b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a | b; });
     case kLogicalAnd:
     case kBitwiseAnd:
-      return each<U>(i, [](U a, U b, U) { return a & b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a & b; });
     case kLogicalNot:
-      return each<U>(i, [](U a, U, U) { return 1 - a; });
+      return for_each_component<U>(i, [](U a, U, U) { return 1 - a; });
     case kBitwiseXor:
-      return each<U>(i, [](U a, U b, U) { return a ^ b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a ^ b; });
     case kNot:
-      return each<U>(i, [](U a, U, U) { return ~a; });
+      return for_each_component<U>(i, [](U a, U, U) { return ~a; });
     case kSelect:
       for (uint32_t k = 0; k < i.n; ++k) {
         const uint32_t condition = i.a + (i.is_wide != 0 ? 0 : k);
@@ -178,48 +179,48 @@ void Subgroup::compute(const Instruction& i) {
       }
       return;
     case kIEqual:
-      return each<U>(i, [](U a, U b, U) { return a == b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a == b; });
     case kINotEqual:
-      return each<U>(i, [](U a, U b, U) { return a != b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a != b; });
     case kUGreaterThan:
-      return each<U>(i, [](U a, U b, U) { return a > b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a > b; });
     case kULessThan:
-      return each<U>(i, [](U a, U b, U) { return a < b; });
+      return for_each_component<U>(i, [](U a, U b, U) { return a < b; });
     case kSGreaterThan:
-      return each<S>(i, [](S a, S b, S) { return a > b; });
+      return for_each_component<S>(i, [](S a, S b, S) { return a > b; });
     case kSGreaterThanEqual:
-      return each<S>(i, [](S a, S b, S) { return a >= b; });
+      return for_each_component<S>(i, [](S a, S b, S) { return a >= b; });
     case kSLessThan:
-      return each<S>(i, [](S a, S b, S) { return a < b; });
+      return for_each_component<S>(i, [](S a, S b, S) { return a < b; });
     case kSLessThanEqual:
-      return each<S>(i, [](S a, S b, S) { return a <= b; });
+      return for_each_component<S>(i, [](S a, S b, S) { return a <= b; });
     case kFOrdEqual:
-      return each<float, U>(i, [](float a, float b, float) { return a == b; });
+      return for_each_component<float, U>(i, [](float a, float b, float) { return a == b; });
     case kFUnordNotEqual:
-      return each<float, U>(i, [](float a, float b, float) { return a != b; });
+      return for_each_component<float, U>(i, [](float a, float b, float) { return a != b; });
     case kFOrdLessThan:
-      return each<float, U>(i, [](float a, float b, float) { return a < b; });
+      return for_each_component<float, U>(i, [](float a, float b, float) { return a < b; });
     case kFOrdGreaterThan:
-      return each<float, U>(i, [](float a, float b, float) { return a > b; });
+      return for_each_component<float, U>(i, [](float a, float b, float) { return a > b; });
     case kShiftRightLogical:
-      return each<U>(i, [](U a, U b, U) { return a >> (b & 31); });
+      return for_each_component<U>(i, [](U a, U b, U) { return a >> (b & 31); });
     case kShiftRightArithmetic:
-      return each<S>(i, [](S a, S b, S) { return a >> (b & 31); });
+      return for_each_component<S>(i, [](S a, S b, S) { return a >> (b & 31); });
     case kShiftLeftLogical:
-      return each<U>(i, [](U a, U b, U) { return a << (b & 31); });
+      return for_each_component<U>(i, [](U a, U b, U) { return a << (b & 31); });
     case kBitFieldSExtract:
-      return each<S>(i, [](S a, S offset, S n) {
+      return for_each_component<S>(i, [](S a, S offset, S n) {
         return n == 0 ? 0 : static_cast<S>(static_cast<U>(a) << (32 - n - offset)) >> (32 - n);
       });
     case kSDot:  // of four signed bytes
-      return each<U, S>(i, [](U a, U b, U) {
+      return for_each_component<U, S>(i, [](U a, U b, U) {
         S sum = 0;
         for (U k = 0; k < 32; k += 8) sum += static_cast<int8_t>(a >> k) * static_cast<int8_t>(b >> k);
         return sum;
       });
     default:
       if (i.op >= kGlsl) return compute_glsl(i);
-      fail("this instruction is unknown");
+      fail("unsupported instruction");
   }
 }
 

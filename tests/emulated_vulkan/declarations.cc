@@ -66,7 +66,7 @@ void Declarations::declare_type(uint32_t op, Words w) {
       return;
     case kTypeMatrix:
       t.element = w[2];
-      t.members = {number(w[4]), number(w[5])};  // rows and columns
+      t.members = {constant_value(w[4]), constant_value(w[5])};  // rows and columns
       t.count = t.n_slots = t.members[0] * t.members[1] / kLanes;
       return;
     default:
@@ -77,7 +77,7 @@ void Declarations::declare_type(uint32_t op, Words w) {
 void Declarations::declare_array(uint32_t op, Words w, Type& t) {
   const Type& e = types_[w[2]];
   t.element = w[2];
-  t.count = op == kTypeRuntimeArray ? ~0u : op == kTypeVector ? w[3] : number(w[3]);
+  t.count = op == kTypeRuntimeArray ? ~0u : op == kTypeVector ? w[3] : constant_value(w[3]);
   const auto stride = decorations_.find({w[1], kArrayStride});
   t.stride = stride != decorations_.end() ? stride->second : e.n_bytes;
   t.alignment = e.alignment;
@@ -89,11 +89,11 @@ void Declarations::declare_array(uint32_t op, Words w, Type& t) {
 void Declarations::declare_struct(Words w, Type& t) {
   for (uint32_t i = 0; i + 2 < w.size(); ++i) {
     const Type& member = types_[w[i + 2]];
-    const auto at = offsets_.find({w[1], i});
+    const auto explicit_offset = offsets_.find({w[1], i});
     const uint32_t natural = (t.n_bytes + member.alignment - 1) / member.alignment * member.alignment;
     t.members.push_back(w[i + 2]);
-    t.offsets.push_back(at != offsets_.end() ? at->second : natural);
-    t.slots_at.push_back(t.n_slots);
+    t.offsets.push_back(explicit_offset != offsets_.end() ? explicit_offset->second : natural);
+    t.slot_offsets.push_back(t.n_slots);
     t.n_slots += member.n_slots;
     t.n_bytes = t.offsets.back() + member.n_bytes;
     t.alignment = std::max(t.alignment, member.alignment);
@@ -101,7 +101,7 @@ void Declarations::declare_struct(Words w, Type& t) {
 }
 
 void Declarations::make_constant(uint32_t id, uint32_t type, const std::vector<uint32_t>& bits) {
-  values_[id] = {.type = type, .slot = take(static_cast<uint32_t>(bits.size())), .is_constant = true};
+  values_[id] = {.type = type, .slot = allocate_slots(static_cast<uint32_t>(bits.size())), .is_constant = true};
   for (uint32_t i = 0; i < bits.size(); ++i) constant_bits_[values_[id].slot + i] = bits[i];
 }
 
@@ -115,11 +115,12 @@ void Declarations::declare_constant(uint32_t op, Words w) {
       return make_constant(w[2], w[1], {w.begin() + 3, w.end()});
     case kSpecConstant: {
       const auto id = decorations_.find({w[2], kSpecId});
-      const auto given = id == decorations_.end() ? given_.end() : given_.find(id->second);
-      return make_constant(w[2], w[1], {given == given_.end() ? w[3] : given->second});
+      const auto given_constants =
+          id == decorations_.end() ? given_constants_.end() : given_constants_.find(id->second);
+      return make_constant(w[2], w[1], {given_constants == given_constants_.end() ? w[3] : given_constants->second});
     }
     case kSpecConstantOp:
-      return make_constant(w[2], w[1], {computed(w)});
+      return make_constant(w[2], w[1], {evaluate_spec_op(w)});
     case kConstantComposite: {
       std::vector<uint32_t> bits;
       for (const uint32_t part : w.subspan(3)) {
@@ -129,12 +130,12 @@ void Declarations::declare_constant(uint32_t op, Words w) {
       return make_constant(w[2], w[1], bits);
     }
     default:
-      fault(fmt::format("constants of kind {} are unknown", op));
+      fault(fmt::format("unsupported constant instruction {}", op));
   }
 }
 
-uint32_t Declarations::computed(Words w) const {
-  const uint32_t a = number(w[4]), b = w.size() > 5 ? number(w[5]) : 0;
+uint32_t Declarations::evaluate_spec_op(Words w) const {
+  const uint32_t a = constant_value(w[4]), b = w.size() > 5 ? constant_value(w[5]) : 0;
   const auto sa = static_cast<int32_t>(a), sb = static_cast<int32_t>(b);
   switch (w[3]) {
     case kIAdd:
@@ -164,15 +165,15 @@ uint32_t Declarations::computed(Words w) const {
     case kLogicalNot:
       return 1 - a;
     case kSelect:
-      return a != 0 ? b : number(w[6]);
+      return a != 0 ? b : constant_value(w[6]);
     default:
-      fault(fmt::format("constants computed by instruction {} are unknown", w[3]));
+      fault(fmt::format("unsupported specialization constant operation {}", w[3]));
   }
 }
 
-// A pointer of a slot of its own, for where it is handed on.
+// A pointer with its own slot, so that it can be passed on.
 void Declarations::make_static(uint32_t id, uint32_t type, uint32_t points_to) {
-  values_[id] = {.type = type, .slot = take(1), .is_static = true, .points_to = points_to};
+  values_[id] = {.type = type, .slot = allocate_slots(1), .is_static = true, .points_to = points_to};
   constant_bits_[values_[id].slot] = points_to;
 }
 
@@ -180,7 +181,7 @@ void Declarations::declare_variable(Words w) {
   const uint32_t id = w[2];
   const Type& pointee = element_of(types_[w[1]]);
   if (is_in_slots(w[3])) {
-    make_static(id, w[1], take(pointee.n_slots));
+    make_static(id, w[1], allocate_slots(pointee.n_slots));
     if (w.size() > 4) {
       for (uint32_t i = 0; i < pointee.n_slots; ++i) {
         constant_bits_[values_[id].points_to + i] = constant_bits_.at(slot(w[4]) + i);
@@ -191,13 +192,13 @@ void Declarations::declare_variable(Words w) {
     }
     return;
   }
-  values_[id] = {.type = w[1], .slot = take(2)};
+  values_[id] = {.type = w[1], .slot = allocate_slots(2)};
   if (w[3] == kUniform) {
     p_.bindings.emplace_back(slot(id), decorations_.at({id, kBinding}));
   } else if (w[3] == kWorkgroup) {
     is_shared_[id] = true;
   } else {
-    fault(fmt::format("variables of storage class {} are unknown", w[3]));
+    fault(fmt::format("unsupported storage class {}", w[3]));
   }
 }
 

@@ -1,5 +1,5 @@
-// What a kernel's SPIR-V declares ahead of its functions: types and how they lie, constants with the pipeline's filled
-// in, variables. The first half of reading a kernel; the second is program.cc.
+// Declarations of a SPIR-V module: types and their layout, constants with specialization applied, variables. First half
+// of decoding a kernel; the second is program.cc.
 #pragma once
 
 #include "tests/emulated_vulkan/program.h"
@@ -14,38 +14,38 @@ inline bool is_in_slots(uint32_t storage) {
 
 struct Type {
   uint16_t op = 0;
-  uint32_t width = 32, count = 1;  // bits of a number; parts
-  uint32_t element = 0;            // type of the parts, or of what a pointer points to
-  uint32_t storage = 0;            // of a pointer
+  uint32_t width = 32, count = 1;  // bits of a scalar; number of elements
+  uint32_t element = 0;            // type of the elements, or of a pointer's target
+  uint32_t storage = 0;            // class of a pointer
   bool is_signed = false;
   uint32_t n_slots = 0, n_bytes = 0, alignment = 1, stride = 0;
-  std::vector<uint32_t> members, offsets, slots_at;
+  std::vector<uint32_t> members, offsets, slot_offsets;
 };
 
 struct Value {
   uint32_t type = 0, slot = 0;
   bool is_constant = false;
-  bool is_static = false;  // a pointer that is known now
-  uint32_t points_to = 0;  // then: the slot
+  bool is_static = false;  // a pointer known at decode time
+  uint32_t points_to = 0;  // slot, if is_static
 };
 
 class Declarations {
  protected:
   using Words = std::span<const uint32_t>;
 
-  Declarations(Words words, const std::map<uint32_t, uint32_t>& given)
-      : words_(words), given_(given), types_(words[3]), values_(words[3]), is_shared_(words[3]) {}
+  Declarations(Words words, const std::map<uint32_t, uint32_t>& given_constants)
+      : words_(words), given_constants_(given_constants), types_(words[3]), values_(words[3]), is_shared_(words[3]) {}
 
-  uint32_t op_at(size_t at) const { return words_[at] & 0xFFFF; }
-  size_t length(size_t at) const { return words_[at] >> 16; }
+  uint32_t op_at(size_t word) const { return words_[word] & 0xFFFF; }
+  size_t length(size_t word) const { return words_[word] >> 16; }
   const Type& type_of(uint32_t id) const { return types_[values_[id].type]; }
   const Type& element_of(const Type& type) const { return types_[type.element]; }
   uint32_t slot(uint32_t id) const { return values_[id].slot; }
-  uint32_t number(uint32_t id) const {  // of a constant
-    if (!values_[id].is_constant) fault("a number that must be constant is not");
+  uint32_t constant_value(uint32_t id) const {  // value of a constant
+    if (!values_[id].is_constant) fault("an operand that must be constant is not");
     return constant_bits_.at(values_[id].slot);
   }
-  uint32_t take(uint32_t n) {
+  uint32_t allocate_slots(uint32_t n) {
     n_slots_ += n;
     return n_slots_ - n;
   }
@@ -56,13 +56,13 @@ class Declarations {
   void declare_struct(Words w, Type& t);
   void make_constant(uint32_t id, uint32_t type, const std::vector<uint32_t>& bits);
   void declare_constant(uint32_t op, Words w);
-  uint32_t computed(Words w) const;
+  uint32_t evaluate_spec_op(Words w) const;
   void make_static(uint32_t id, uint32_t type, uint32_t points_to);
   void declare_variable(Words w);
 
   Words words_;
-  const std::map<uint32_t, uint32_t>& given_;  // constants, by their number
-  std::vector<Type> types_;                    // by id, as the next
+  const std::map<uint32_t, uint32_t>& given_constants_;  // specialization constants by id
+  std::vector<Type> types_;                              // by id, like values_
   std::vector<Value> values_;
   std::vector<bool> is_shared_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> decorations_, offsets_;

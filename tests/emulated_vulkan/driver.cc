@@ -1,6 +1,7 @@
-// Vulkan on the host: what src/backend/vulkan/api.h asks of a loader and a driver. Device memory is memory; a
-// submission is done when vkQueueSubmit returns. Dispatches without a barrier between them run at once: several
-// workgroups, begun in their order, take turns, the latest first. ZINC_EMULATED_VULKAN names the card (kCards).
+// Vulkan loader and driver on the host, as far as src/backend/vulkan/api.h uses them. Device memory is host memory; a
+// submission is complete when vkQueueSubmit returns. Dispatches without a barrier between them run concurrently:
+// several workgroups, started in order, are interleaved, the latest first. ZINC_EMULATED_VULKAN selects the GPU
+// (kGpus).
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -20,45 +21,45 @@ using zinc::vulkan::CooperativeMatrixProperties;
 
 namespace {
 
-struct Card {
+struct EmulatedGpu {
   std::string_view name;
   uint32_t vendor_id;
-  uint32_t matrix_depth;  // of signed bytes; 0: matrices of halves only
+  uint32_t matrix_depth;  // K of int8 matrices; 0: f16 matrices only
   uint32_t shared_bytes;
-  bool is_in_order =
-      true;  // workgroups of dispatches without a barrier between them; if not, the last dispatch's begin first
+  bool starts_in_order =
+      true;  // workgroups of dispatches without a barrier between them; if false, the last dispatch starts first
 };
-constexpr std::array<Card, 4> kCards = {{{"nvidia", 0x10DE, 32, 48 << 10},
-                                         {"unordered", 0x10DE, 32, 48 << 10, false},
-                                         {"amd", 0x1002, 16, 64 << 10},
-                                         {"intel", 0x8086, 0, 32 << 10}}};
+constexpr std::array<EmulatedGpu, 4> kGpus = {{{"nvidia", 0x10DE, 32, 48 << 10},
+                                               {"unordered", 0x10DE, 32, 48 << 10, false},
+                                               {"amd", 0x1002, 16, 64 << 10},
+                                               {"intel", 0x8086, 0, 32 << 10}}};
 
-const Card& card() {
-  static const Card& chosen = [&]() -> const Card& {
+const EmulatedGpu& gpu() {
+  static const EmulatedGpu& selected = [&]() -> const EmulatedGpu& {
     const char* name = std::getenv("ZINC_EMULATED_VULKAN");
-    const auto* found = std::ranges::find(kCards, name ? name : "nvidia", &Card::name);
-    if (found == kCards.end()) fault("ZINC_EMULATED_VULKAN names no card that is known");
+    const auto* found = std::ranges::find(kGpus, name ? name : "nvidia", &EmulatedGpu::name);
+    if (found == kGpus.end()) fault("ZINC_EMULATED_VULKAN names an unknown GPU; use nvidia, unordered, amd or intel");
     return *found;
   }();
-  return chosen;
+  return selected;
 }
 
 constexpr size_t kMemoryBytes = size_t{8} << 30;
 
 // ---- objects ----
 
-// Ends where a page begins that nobody may touch, so that a kernel that goes too far ends there.
+// Ends at a guard page, so that an access past the end faults.
 struct Memory {
   static constexpr size_t kPage = 4096, kAlignment = 256;
   explicit Memory(size_t n) {
-    const size_t used = (n + kAlignment - 1) / kAlignment * kAlignment;
-    mapped = (used + kPage - 1) / kPage * kPage + kPage;
+    const size_t n_aligned = (n + kAlignment - 1) / kAlignment * kAlignment;
+    mapped = (n_aligned + kPage - 1) / kPage * kPage + kPage;
     begin = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (begin == MAP_FAILED) return;
     std::byte* end = static_cast<std::byte*>(begin) + mapped - kPage;
     mprotect(end, kPage, PROT_NONE);
-    data = end - used;
-    std::memset(data, 0xFF, used);  // what was there before: NaN in every format
+    data = end - n_aligned;
+    std::memset(data, 0xFF, n_aligned);  // stale contents: NaN in every format
   }
   ~Memory() {
     if (data) munmap(begin, mapped);
@@ -84,17 +85,17 @@ struct Pool {
 };
 struct Dispatch {
   const Program* program;
-  Position grid;
-  std::array<uint64_t, 2> blocks;
+  Dim3 grid;
+  std::array<uint64_t, 2> uniforms;  // addresses of the bound uniform blocks
 };
 struct Command {
-  enum class Kind : uint8_t { copy, fill, barrier, pipeline, blocks, dispatch } kind;
+  enum class Kind : uint8_t { copy, fill, barrier, pipeline, uniforms, dispatch } kind;
   std::byte *from = nullptr, *to = nullptr;
   size_t n_bytes = 0;
   uint32_t value = 0;
   const Program* program = nullptr;
-  std::array<uint64_t, 2> blocks{};
-  Position grid{};
+  std::array<uint64_t, 2> uniforms{};
+  Dim3 grid{};
 };
 struct Commands {
   std::vector<Command> list;
@@ -116,47 +117,47 @@ void destroy(VkDevice, Handle handle, const VkAllocationCallbacks*) {
   delete object<T>(handle);
 }
 
-// ---- running ----
+// ---- execution ----
 
-std::mutex one_at_a_time;
+std::mutex submit_mutex;
 
-struct Running {
+struct RunningWorkgroup {
   std::unique_ptr<Workgroup> workgroup;
   const Program* program;
 };
-std::vector<Running> idle;  // workgroups that are over, for the next of their kernel; the oldest first
+std::vector<RunningWorkgroup> idle;  // finished workgroups, for reuse by the same kernel; oldest first
 
-// Between two barriers.
+// Dispatches between two barriers.
 void run(std::vector<Dispatch> dispatches) {
-  constexpr size_t kAtOnce = 3, kMaxIdle = 32;
-  constexpr int kSlice = 3000;
-  if (!card().is_in_order) std::ranges::reverse(dispatches);
-  std::vector<Running> running;
+  constexpr size_t kConcurrentWorkgroups = 3, kMaxIdle = 32;
+  constexpr int kSliceInstructions = 3000;
+  if (!gpu().starts_in_order) std::ranges::reverse(dispatches);
+  std::vector<RunningWorkgroup> running;
   size_t d = 0;
   uint64_t next = 0;
-  const auto begin_next = [&] {
+  const auto start_next_workgroup = [&] {
     const Dispatch& dispatch = dispatches[d];
     const auto [nx, ny, nz] = dispatch.grid;
-    const Position at{static_cast<uint32_t>(next % nx), static_cast<uint32_t>(next / nx % ny),
-                      static_cast<uint32_t>(next / nx / ny)};
-    const auto known = std::ranges::find(idle, dispatch.program, &Running::program);
-    Running one{nullptr, dispatch.program};
-    if (known != idle.end()) {
-      one = std::move(*known);
-      idle.erase(known);
+    const Dim3 id{static_cast<uint32_t>(next % nx), static_cast<uint32_t>(next / nx % ny),
+                  static_cast<uint32_t>(next / nx / ny)};
+    const auto reusable = std::ranges::find(idle, dispatch.program, &RunningWorkgroup::program);
+    RunningWorkgroup workgroup{nullptr, dispatch.program};
+    if (reusable != idle.end()) {
+      workgroup = std::move(*reusable);
+      idle.erase(reusable);
     } else {
-      one.workgroup = std::make_unique<Workgroup>();
+      workgroup.workgroup = std::make_unique<Workgroup>();
     }
-    one.workgroup->begin(*dispatch.program, at, dispatch.grid, dispatch.blocks);
-    running.push_back(std::move(one));
+    workgroup.workgroup->begin(*dispatch.program, id, dispatch.grid, dispatch.uniforms);
+    running.push_back(std::move(workgroup));
     if (++next < uint64_t{nx} * ny * nz) return;
     next = 0;
     ++d;
   };
   while (d < dispatches.size() || !running.empty()) {
-    while (d < dispatches.size() && running.size() < kAtOnce) begin_next();
+    while (d < dispatches.size() && running.size() < kConcurrentWorkgroups) start_next_workgroup();
     for (size_t i = running.size(); i-- > 0;) {
-      if (running[i].workgroup->run(kSlice)) continue;
+      if (running[i].workgroup->run(kSliceInstructions)) continue;
       if (idle.size() == kMaxIdle) idle.erase(idle.begin());
       idle.push_back(std::move(running[i]));
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));
@@ -165,12 +166,12 @@ void run(std::vector<Dispatch> dispatches) {
 }
 
 void run(const Commands& commands) {
-  std::vector<Dispatch> under_way;
+  std::vector<Dispatch> pending;
   const Program* program = nullptr;
-  std::array<uint64_t, 2> blocks{};
+  std::array<uint64_t, 2> uniforms{};
   const auto finish = [&] {
-    run(under_way);
-    under_way.clear();
+    run(pending);
+    pending.clear();
   };
   for (const Command& c : commands.list) {
     switch (c.kind) {
@@ -188,18 +189,18 @@ void run(const Commands& commands) {
       case Command::Kind::pipeline:
         program = c.program;
         break;
-      case Command::Kind::blocks:
-        blocks = c.blocks;
+      case Command::Kind::uniforms:
+        uniforms = c.uniforms;
         break;
       case Command::Kind::dispatch:
-        if (c.grid.x * c.grid.y * c.grid.z > 0) under_way.push_back({program, c.grid, blocks});
+        if (c.grid.x * c.grid.y * c.grid.z > 0) pending.push_back({program, c.grid, uniforms});
         break;
     }
   }
   finish();
 }
 
-// ---- the instance ----
+// ---- instance ----
 
 template <class F>
 void for_chain(void* first, F f) {
@@ -223,11 +224,11 @@ void GetPhysicalDeviceProperties2(VkPhysicalDevice, VkPhysicalDeviceProperties2*
   VkPhysicalDeviceProperties& p = out->properties;
   p.apiVersion = VK_API_VERSION_1_3;
   p.driverVersion = 1;
-  p.vendorID = card().vendor_id;
+  p.vendorID = gpu().vendor_id;
   p.deviceID = 1;
-  p.deviceType = VK_PHYSICAL_DEVICE_TYPE_CPU;  // taken only by name
-  std::snprintf(p.deviceName, sizeof(p.deviceName), "emulated %s", card().name.data());
-  p.limits.maxComputeSharedMemorySize = card().shared_bytes;
+  p.deviceType = VK_PHYSICAL_DEVICE_TYPE_CPU;  // selected only by name
+  std::snprintf(p.deviceName, sizeof(p.deviceName), "emulated %s", gpu().name.data());
+  p.limits.maxComputeSharedMemorySize = gpu().shared_bytes;
   p.limits.minUniformBufferOffsetAlignment = 64;
   p.limits.timestampPeriod = 1;
   for_chain(out->pNext, [](VkBaseOutStructure* s) {
@@ -277,10 +278,10 @@ VkResult GetPhysicalDeviceCooperativeMatrixPropertiesKHR(VkPhysicalDevice, uint3
              .c = Row::kFloat32,
              .result = Row::kFloat32,
              .scope = Row::kSubgroup};
-  if (card().matrix_depth > 0) {
+  if (gpu().matrix_depth > 0) {
     rows.push_back({.m = 16,
                     .n = 16,
-                    .k = card().matrix_depth,
+                    .k = gpu().matrix_depth,
                     .a = Row::kSigned8,
                     .b = Row::kSigned8,
                     .c = Row::kSigned32,
@@ -312,7 +313,7 @@ VkResult EnumerateDeviceExtensionProperties(VkPhysicalDevice, const char*, uint3
   return VK_SUCCESS;
 }
 
-// ---- the device ----
+// ---- device ----
 
 VkResult CreateDevice(VkPhysicalDevice, const VkDeviceCreateInfo*, const VkAllocationCallbacks*, VkDevice* out) {
   static int device;
@@ -351,7 +352,7 @@ VkDeviceAddress GetBufferDeviceAddress(VkDevice, const VkBufferDeviceAddressInfo
   return reinterpret_cast<VkDeviceAddress>(object<Buffer>(info->buffer)->data);
 }
 
-// ---- kernels and what they are given ----
+// ---- pipelines and descriptors ----
 
 VkResult CreateShaderModule(VkDevice, const VkShaderModuleCreateInfo* info, const VkAllocationCallbacks*,
                             VkShaderModule* out) {
@@ -361,33 +362,35 @@ VkResult CreateShaderModule(VkDevice, const VkShaderModuleCreateInfo* info, cons
 VkResult CreateComputePipelines(VkDevice, VkPipelineCache, uint32_t, const VkComputePipelineCreateInfo* info,
                                 const VkAllocationCallbacks*, VkPipeline* out) {
   std::map<uint32_t, uint32_t> constants;
-  if (const VkSpecializationInfo* given = info->stage.pSpecializationInfo) {
-    for (uint32_t i = 0; i < given->mapEntryCount; ++i) {
-      const VkSpecializationMapEntry& entry = given->pMapEntries[i];
-      std::memcpy(&constants[entry.constantID], static_cast<const std::byte*>(given->pData) + entry.offset, 4);
+  if (const VkSpecializationInfo* given_constants = info->stage.pSpecializationInfo) {
+    for (uint32_t i = 0; i < given_constants->mapEntryCount; ++i) {
+      const VkSpecializationMapEntry& entry = given_constants->pMapEntries[i];
+      std::memcpy(&constants[entry.constantID], static_cast<const std::byte*>(given_constants->pData) + entry.offset,
+                  4);
     }
   }
   auto* program = new Program(decode(object<Module>(info->stage.module)->words, constants));
-  if (program->shared_bytes > card().shared_bytes) {
-    fault(program->name + " takes " + std::to_string(program->shared_bytes) + " bytes of the workgroup's memory");
+  if (program->shared_bytes > gpu().shared_bytes) {
+    fault(program->name + " uses " + std::to_string(program->shared_bytes) +
+          " bytes of shared memory, more than the GPU has");
   }
   *out = handle<VkPipeline>(program);
   return VK_SUCCESS;
 }
 
 void DestroyPipeline(VkDevice, VkPipeline pipeline, const VkAllocationCallbacks*) {
-  std::erase_if(idle, [&](const Running& r) { return r.program == object<Program>(pipeline); });
+  std::erase_if(idle, [&](const RunningWorkgroup& r) { return r.program == object<Program>(pipeline); });
   delete object<Program>(pipeline);
 }
 
 template <class Info, class Handle>
-VkResult create_nothing(VkDevice, const Info*, const VkAllocationCallbacks*, Handle* out) {
+VkResult create_stub(VkDevice, const Info*, const VkAllocationCallbacks*, Handle* out) {
   static int thing;
   *out = handle<Handle>(&thing);
   return VK_SUCCESS;
 }
 template <class Handle>
-void destroy_nothing(VkDevice, Handle, const VkAllocationCallbacks*) {}
+void destroy_stub(VkDevice, Handle, const VkAllocationCallbacks*) {}
 
 VkResult GetPipelineCacheData(VkDevice, VkPipelineCache, size_t* n, void*) {
   *n = 0;
@@ -425,23 +428,23 @@ VkResult BeginCommandBuffer(VkCommandBuffer commands, const VkCommandBufferBegin
 VkResult EndCommandBuffer(VkCommandBuffer) { return VK_SUCCESS; }
 void add(VkCommandBuffer commands, const Command& command) { object<Commands>(commands)->list.push_back(command); }
 
-void CmdCopyBuffer(VkCommandBuffer c, VkBuffer from, VkBuffer to, uint32_t n, const VkBufferCopy* parts) {
+void CmdCopyBuffer(VkCommandBuffer c, VkBuffer from, VkBuffer to, uint32_t n, const VkBufferCopy* regions) {
   for (uint32_t i = 0; i < n; ++i) {
-    const VkBufferCopy& part = parts[i];
-    if (part.srcOffset + part.size > object<Buffer>(from)->n_bytes ||
-        part.dstOffset + part.size > object<Buffer>(to)->n_bytes) {
-      fault("a copy past a buffer's end");
+    const VkBufferCopy& region = regions[i];
+    if (region.srcOffset + region.size > object<Buffer>(from)->n_bytes ||
+        region.dstOffset + region.size > object<Buffer>(to)->n_bytes) {
+      fault("a copy past the end of a buffer");
     }
     add(c, {.kind = Command::Kind::copy,
-            .from = object<Buffer>(from)->data + part.srcOffset,
-            .to = object<Buffer>(to)->data + part.dstOffset,
-            .n_bytes = part.size});
+            .from = object<Buffer>(from)->data + region.srcOffset,
+            .to = object<Buffer>(to)->data + region.dstOffset,
+            .n_bytes = region.size});
   }
 }
-void CmdFillBuffer(VkCommandBuffer c, VkBuffer to, VkDeviceSize at, VkDeviceSize n, uint32_t value) {
+void CmdFillBuffer(VkCommandBuffer c, VkBuffer to, VkDeviceSize offset, VkDeviceSize n, uint32_t value) {
   const Buffer& buffer = *object<Buffer>(to);
-  const size_t n_bytes = n == VK_WHOLE_SIZE ? (buffer.n_bytes - at) / 4 * 4 : n;
-  add(c, {.kind = Command::Kind::fill, .to = buffer.data + at, .n_bytes = n_bytes, .value = value});
+  const size_t n_bytes = n == VK_WHOLE_SIZE ? (buffer.n_bytes - offset) / 4 * 4 : n;
+  add(c, {.kind = Command::Kind::fill, .to = buffer.data + offset, .n_bytes = n_bytes, .value = value});
 }
 void CmdPipelineBarrier(VkCommandBuffer c, VkPipelineStageFlags, VkPipelineStageFlags, VkDependencyFlags, uint32_t,
                         const VkMemoryBarrier*, uint32_t, const VkBufferMemoryBarrier*, uint32_t,
@@ -453,9 +456,9 @@ void CmdBindPipeline(VkCommandBuffer c, VkPipelineBindPoint, VkPipeline pipeline
 }
 void CmdBindDescriptorSets(VkCommandBuffer c, VkPipelineBindPoint, VkPipelineLayout, uint32_t, uint32_t,
                            const VkDescriptorSet* sets, uint32_t, const uint32_t* offsets) {
-  Command command{.kind = Command::Kind::blocks};
-  for (size_t i = 0; i < command.blocks.size(); ++i) {
-    command.blocks[i] = reinterpret_cast<uint64_t>(object<Set>(*sets)->buffers[i]->data + offsets[i]);
+  Command command{.kind = Command::Kind::uniforms};
+  for (size_t i = 0; i < command.uniforms.size(); ++i) {
+    command.uniforms[i] = reinterpret_cast<uint64_t>(object<Set>(*sets)->buffers[i]->data + offsets[i]);
   }
   add(c, command);
 }
@@ -475,7 +478,7 @@ VkResult CreateSemaphore(VkDevice, const VkSemaphoreCreateInfo*, const VkAllocat
   return VK_SUCCESS;
 }
 VkResult QueueSubmit(VkQueue, uint32_t n, const VkSubmitInfo* submits, VkFence) {
-  const std::lock_guard lock(one_at_a_time);
+  const std::lock_guard lock(submit_mutex);
   for (uint32_t i = 0; i < n; ++i) {
     for (uint32_t k = 0; k < submits[i].commandBufferCount; ++k) run(*object<Commands>(submits[i].pCommandBuffers[k]));
     const auto* values = static_cast<const VkTimelineSemaphoreSubmitInfo*>(submits[i].pNext);
@@ -492,16 +495,16 @@ constexpr auto DestroyBuffer = destroy<Buffer, VkBuffer>;
 constexpr auto DestroyShaderModule = destroy<Module, VkShaderModule>;
 constexpr auto DestroyDescriptorPool = destroy<Pool, VkDescriptorPool>;
 constexpr auto DestroySemaphore = destroy<Timeline, VkSemaphore>;
-constexpr auto CreateCommandPool = create_nothing<VkCommandPoolCreateInfo, VkCommandPool>;
-constexpr auto CreateQueryPool = create_nothing<VkQueryPoolCreateInfo, VkQueryPool>;
-constexpr auto CreateDescriptorSetLayout = create_nothing<VkDescriptorSetLayoutCreateInfo, VkDescriptorSetLayout>;
-constexpr auto CreatePipelineLayout = create_nothing<VkPipelineLayoutCreateInfo, VkPipelineLayout>;
-constexpr auto CreatePipelineCache = create_nothing<VkPipelineCacheCreateInfo, VkPipelineCache>;
-constexpr auto DestroyCommandPool = destroy_nothing<VkCommandPool>;
-constexpr auto DestroyQueryPool = destroy_nothing<VkQueryPool>;
-constexpr auto DestroyDescriptorSetLayout = destroy_nothing<VkDescriptorSetLayout>;
-constexpr auto DestroyPipelineLayout = destroy_nothing<VkPipelineLayout>;
-constexpr auto DestroyPipelineCache = destroy_nothing<VkPipelineCache>;
+constexpr auto CreateCommandPool = create_stub<VkCommandPoolCreateInfo, VkCommandPool>;
+constexpr auto CreateQueryPool = create_stub<VkQueryPoolCreateInfo, VkQueryPool>;
+constexpr auto CreateDescriptorSetLayout = create_stub<VkDescriptorSetLayoutCreateInfo, VkDescriptorSetLayout>;
+constexpr auto CreatePipelineLayout = create_stub<VkPipelineLayoutCreateInfo, VkPipelineLayout>;
+constexpr auto CreatePipelineCache = create_stub<VkPipelineCacheCreateInfo, VkPipelineCache>;
+constexpr auto DestroyCommandPool = destroy_stub<VkCommandPool>;
+constexpr auto DestroyQueryPool = destroy_stub<VkQueryPool>;
+constexpr auto DestroyDescriptorSetLayout = destroy_stub<VkDescriptorSetLayout>;
+constexpr auto DestroyPipelineLayout = destroy_stub<VkPipelineLayout>;
+constexpr auto DestroyPipelineCache = destroy_stub<VkPipelineCache>;
 
 PFN_vkVoidFunction GetDeviceProcAddr(VkDevice, const char* name);
 

@@ -18,7 +18,7 @@ void fault(const std::string& message) {
 
 namespace {
 
-// A piece of up to 32 bits of a type in memory.
+// A scalar of up to 32 bits within a type in memory.
 struct Leaf {
   uint32_t byte, slot, width, is_signed;
 };
@@ -45,23 +45,27 @@ bool has_result(uint32_t op) {
 
 class Decoder : Declarations {
  public:
-  Decoder(Words words, const std::map<uint32_t, uint32_t>& given)
-      : Declarations(words, given), block_of_(words[3]), function_of_(words[3]), crosses_(words[3]) {}
+  Decoder(Words words, const std::map<uint32_t, uint32_t>& given_constants)
+      : Declarations(words, given_constants),
+        block_of_(words[3]),
+        function_of_(words[3]),
+        used_across_blocks_(words[3]) {}
 
   Program decode() {
-    size_t at = 5, functions = words_.size();
-    for (; at < words_.size(); at += length(at)) {
-      if (op_at(at) == kFunction) {
-        functions = at;
+    size_t word_idx = 5, functions = words_.size();
+    for (; word_idx < words_.size(); word_idx += length(word_idx)) {
+      if (op_at(word_idx) == kFunction) {
+        functions = word_idx;
         break;
       }
-      declare(words_.subspan(at, length(at)));
+      declare(words_.subspan(word_idx, length(word_idx)));
     }
     find_blocks(functions);
     place_shared_variables();
-    for (at = functions; at < words_.size();) at = plan_function(at);
-    for (at = functions; at < words_.size(); at += length(at)) {
-      if (!is_read_in_place(at)) translate(static_cast<Op>(op_at(at)), words_.subspan(at, length(at)));
+    for (word_idx = functions; word_idx < words_.size();) word_idx = plan_function(word_idx);
+    for (word_idx = functions; word_idx < words_.size(); word_idx += length(word_idx)) {
+      if (!elide_load(word_idx))
+        translate(static_cast<Op>(op_at(word_idx)), words_.subspan(word_idx, length(word_idx)));
     }
     p_.main_block = function_of_[entry_];
     for (const auto& [slot, bits] : constant_bits_) p_.constants.emplace_back(slot, bits);
@@ -70,50 +74,50 @@ class Decoder : Declarations {
   }
 
  private:
-  // ---- what of the kernel can run ----
+  // ---- reachable blocks ----
 
   struct Block {
-    size_t begin = 0, end = 0;  // from behind its label to behind its last instruction
+    size_t begin = 0, end = 0;  // from after the label to after the last instruction
   };
   void find_blocks(size_t functions) {
     uint32_t label = 0, function = 0;
-    for (size_t at = functions; at < words_.size(); at += length(at)) {
-      if (op_at(at) == kFunction) function = words_[at + 2];
-      if (op_at(at) == kLabel) {
-        label = words_[at + 1];
-        blocks_[label].begin = at + length(at);
+    for (size_t word_idx = functions; word_idx < words_.size(); word_idx += length(word_idx)) {
+      if (op_at(word_idx) == kFunction) function = words_[word_idx + 2];
+      if (op_at(word_idx) == kLabel) {
+        label = words_[word_idx + 1];
+        blocks_[label].begin = word_idx + length(word_idx);
         first_label_.emplace(function, label);
       }
-      if (label != 0) blocks_[label].end = at + length(at);
+      if (label != 0) blocks_[label].end = word_idx + length(word_idx);
     }
   }
 
-  // A driver gives room to those of the workgroup's variables that are left when the constants are known.
+  // Allocates the shared variables that are still reachable with the specialization constants applied, as drivers do.
   void place_shared_variables() {
     std::vector<uint32_t> next = {first_label_.at(entry_)};
-    std::set<uint32_t> seen(next.begin(), next.end()), used;
+    std::set<uint32_t> reached(next.begin(), next.end()), used_shared;
     const auto reach = [&](uint32_t label) {
-      if (seen.insert(label).second) next.push_back(label);
+      if (reached.insert(label).second) next.push_back(label);
     };
     while (!next.empty()) {
       const Block block = blocks_.at(next.back());
       next.pop_back();
-      for (size_t at = block.begin; at < block.end; at += length(at)) {
-        const Words w = words_.subspan(at, length(at));
-        const uint32_t op = op_at(at);
+      for (size_t word_idx = block.begin; word_idx < block.end; word_idx += length(word_idx)) {
+        const Words w = words_.subspan(word_idx, length(word_idx));
+        const uint32_t op = op_at(word_idx);
         if (op == kFunctionCall) reach(first_label_.at(w[3]));
         if (op == kBranch) reach(w[1]);
         if (op == kBranchConditional) {
           const bool is_known = values_[w[1]].is_constant;
-          if (!is_known || number(w[1]) != 0) reach(w[2]);
-          if (!is_known || number(w[1]) == 0) reach(w[3]);
+          if (!is_known || constant_value(w[1]) != 0) reach(w[2]);
+          if (!is_known || constant_value(w[1]) == 0) reach(w[3]);
         }
         for (const uint32_t word : w.subspan(1)) {
-          if (word < is_shared_.size() && is_shared_[word]) used.insert(word);
+          if (word < is_shared_.size() && is_shared_[word]) used_shared.insert(word);
         }
       }
     }
-    for (const uint32_t id : used) {
+    for (const uint32_t id : used_shared) {
       constexpr uint32_t kAlignment = 16;
       p_.shared_bytes = (p_.shared_bytes + kAlignment - 1) / kAlignment * kAlignment;
       p_.shared.emplace_back(slot(id), p_.shared_bytes);
@@ -121,42 +125,42 @@ class Decoder : Declarations {
     }
   }
 
-  // ---- which slots a function's values have ----
+  // ---- slot allocation ----
 
-  // What is used in its own block only shares slots with what other blocks have so.
+  // Values used only in their own block share slots with those of other blocks.
   size_t plan_function(size_t begin) {
     std::vector<size_t> defined_in(types_.size());
     size_t block = 0, end = begin;
-    for (size_t at = begin; op_at(end = at) != kFunctionEnd; at += length(at)) {
-      const uint32_t op = op_at(at);
+    for (size_t word_idx = begin; op_at(end = word_idx) != kFunctionEnd; word_idx += length(word_idx)) {
+      const uint32_t op = op_at(word_idx);
       if (op == kLabel) {
-        block = at;
-        block_of_[words_[at + 1]] = n_blocks_++;
+        block = word_idx;
+        block_of_[words_[word_idx + 1]] = n_blocks_++;
       }
-      for (const uint32_t word : words_.subspan(at + 1, length(at) - 1)) {
-        if (word < crosses_.size() && defined_in[word] != 0 && (defined_in[word] != block || op == kPhi))
-          crosses_[word] = true;
+      for (const uint32_t word : words_.subspan(word_idx + 1, length(word_idx) - 1)) {
+        if (word < used_across_blocks_.size() && defined_in[word] != 0 && (defined_in[word] != block || op == kPhi))
+          used_across_blocks_[word] = true;
       }
-      if (has_result(op) && block != 0) defined_in[words_[at + 2]] = block;
+      if (has_result(op) && block != 0) defined_in[words_[word_idx + 2]] = block;
     }
-    uint32_t most = 0, here = 0;
-    std::vector<std::pair<uint32_t, uint32_t>> passing;
-    for (size_t at = begin; at < end; at += length(at)) {
-      const uint32_t op = op_at(at);
-      if (op == kLabel) here = 0;
+    uint32_t max_block_slots = 0, n_block_slots = 0;
+    std::vector<std::pair<uint32_t, uint32_t>> block_local;
+    for (size_t word_idx = begin; word_idx < end; word_idx += length(word_idx)) {
+      const uint32_t op = op_at(word_idx);
+      if (op == kLabel) n_block_slots = 0;
       if (op == kLabel || op == kVariable || op == kFunction || !has_result(op)) continue;
-      const uint32_t id = words_[at + 2], type = words_[at + 1], n = types_[type].n_slots;
+      const uint32_t id = words_[word_idx + 2], type = words_[word_idx + 1], n = types_[type].n_slots;
       values_[id].type = type;
-      if (op == kFunctionParameter || crosses_[id]) {
-        values_[id].slot = take(n);
+      if (op == kFunctionParameter || used_across_blocks_[id]) {
+        values_[id].slot = allocate_slots(n);
         continue;
       }
-      passing.emplace_back(id, here);
-      here += n;
-      most = std::max(most, here);
+      block_local.emplace_back(id, n_block_slots);
+      n_block_slots += n;
+      max_block_slots = std::max(max_block_slots, n_block_slots);
     }
-    const uint32_t base = take(most);
-    for (const auto& [id, offset] : passing) values_[id].slot = base + offset;
+    const uint32_t base = allocate_slots(max_block_slots);
+    for (const auto& [id, offset] : block_local) values_[id].slot = base + offset;
     return end + length(end);
   }
 
@@ -166,23 +170,23 @@ class Decoder : Declarations {
   void copy(uint32_t to, uint32_t from, uint32_t n) {
     if (n > 0) emit({.op = kCopy, .n = static_cast<uint16_t>(n), .to = to, .a = from});
   }
-  uint32_t keep(const std::vector<uint32_t>& list) {
-    const auto at = static_cast<uint32_t>(p_.words.size());
+  uint32_t append_words(const std::vector<uint32_t>& list) {
+    const auto begin = static_cast<uint32_t>(p_.words.size());
     p_.words.insert(p_.words.end(), list.begin(), list.end());
-    return at;
+    return begin;
   }
 
-  void find_leaves(const Type& t, uint32_t byte, uint32_t slot, std::vector<Leaf>& out) const {
+  void flatten(const Type& t, uint32_t byte, uint32_t slot, std::vector<Leaf>& out) const {
     switch (t.op) {
       case kTypeStruct:
         for (size_t i = 0; i < t.members.size(); ++i) {
-          find_leaves(types_[t.members[i]], byte + t.offsets[i], slot + t.slots_at[i], out);
+          flatten(types_[t.members[i]], byte + t.offsets[i], slot + t.slot_offsets[i], out);
         }
         return;
       case kTypeVector:
       case kTypeArray:
         for (uint32_t i = 0; i < t.count; ++i) {
-          find_leaves(element_of(t), byte + i * t.stride, slot + i * element_of(t).n_slots, out);
+          flatten(element_of(t), byte + i * t.stride, slot + i * element_of(t).n_slots, out);
         }
         return;
       default:
@@ -194,26 +198,27 @@ class Decoder : Declarations {
     }
   }
 
-  // A variable of a thread that is loaded and not written before the last use of what was loaded needs no copy.
-  bool is_read_in_place(size_t load) {
+  // A loaded variable that is not written before the last use of the loaded value needs no copy.
+  bool elide_load(size_t load) {
     if (op_at(load) != kLoad) return false;
     const uint32_t id = words_[load + 2];
     const Value from = values_[words_[load + 3]];
-    if (!from.is_static || crosses_[id]) return false;
-    const auto may_write = [&](size_t at) {
-      if (op_at(at) == kFunctionCall) return true;
-      if (op_at(at) != kStore) return false;
-      const Value& to = values_[words_[at + 1]];
+    if (!from.is_static || used_across_blocks_[id]) return false;
+    const auto may_write = [&](size_t word_idx) {
+      if (op_at(word_idx) == kFunctionCall) return true;
+      if (op_at(word_idx) != kStore) return false;
+      const Value& to = values_[words_[word_idx + 1]];
       const Type& type = types_[to.type];
       if (!is_in_slots(type.storage)) return false;
       const uint32_t n = element_of(type).n_slots, n_loaded = types_[words_[load + 1]].n_slots;
       return !to.is_static || (to.points_to < from.points_to + n_loaded && from.points_to < to.points_to + n);
     };
     bool is_written = false;
-    for (size_t at = load + length(load); op_at(at) != kLabel && op_at(at) != kFunctionEnd; at += length(at)) {
-      const Words operands = words_.subspan(at + 1, length(at) - 1);
+    for (size_t word_idx = load + length(load); op_at(word_idx) != kLabel && op_at(word_idx) != kFunctionEnd;
+         word_idx += length(word_idx)) {
+      const Words operands = words_.subspan(word_idx + 1, length(word_idx) - 1);
       if (is_written && std::ranges::find(operands, id) != operands.end()) return false;
-      is_written = is_written || may_write(at);
+      is_written = is_written || may_write(word_idx);
     }
     values_[id].slot = from.points_to;
     return true;
@@ -235,7 +240,7 @@ class Decoder : Declarations {
                    .a = is_load ? from.slot : other});
     }
     std::vector<Leaf> leaves;
-    find_leaves(t, 0, 0, leaves);
+    flatten(t, 0, 0, leaves);
     bool is_plain = true;
     std::vector<uint32_t> list;
     for (uint32_t i = 0; i < leaves.size(); ++i) {
@@ -252,10 +257,10 @@ class Decoder : Declarations {
           .to = is_load ? other : slot(pointer),
           .a = is_load ? slot(pointer) : other,
           .c = is_aligned ? w[flags + 1] : 1,
-          .more = is_plain ? 0 : keep(list)});
+          .more = is_plain ? 0 : append_words(list)});
   }
 
-  // words: what is constant, then for each index its slot, whether it has 64 bits, what it counts and its limit.
+  // words: constant offset, then per index its slot, whether it is 64-bit, its stride and its bound.
   void translate_chain(Words w) {
     const Value base = values_[w[3]];
     const bool in_slots = is_in_slots(types_[w[1]].storage);
@@ -264,14 +269,14 @@ class Decoder : Declarations {
     std::vector<uint32_t> list = {0};
     for (const uint32_t index : w.subspan(4)) {
       if (t->op == kTypeStruct) {
-        const uint32_t i = number(index);
-        constant += in_slots ? t->slots_at[i] : t->offsets[i];
+        const uint32_t i = constant_value(index);
+        constant += in_slots ? t->slot_offsets[i] : t->offsets[i];
         t = &types_[t->members[i]];
         continue;
       }
       const uint32_t unit = in_slots ? element_of(*t).n_slots : t->stride;
-      if (values_[index].is_constant && number(index) < t->count) {
-        constant += unit * number(index);
+      if (values_[index].is_constant && constant_value(index) < t->count) {
+        constant += unit * constant_value(index);
       } else {
         list.insert(list.end(), {slot(index), type_of(index).width == 64 ? 1u : 0u, unit, t->count});
       }
@@ -283,10 +288,10 @@ class Decoder : Declarations {
           .n = static_cast<uint16_t>(list.size() / 4),
           .to = slot(w[2]),
           .a = base.slot,
-          .more = keep(list)});
+          .more = append_words(list)});
   }
 
-  // words: block, slots of the result, then from, to and the number of each argument's.
+  // words: block, result slots, then source, destination and number of slots per argument.
   void translate_call(Words w) {
     const Parameters& parameters = parameters_of(w[3]);
     std::vector<uint32_t> list = {function_of_[w[3]]};
@@ -297,7 +302,7 @@ class Decoder : Declarations {
           .n = static_cast<uint16_t>(types_[w[1]].n_slots),
           .to = slot(w[2]),
           .b = static_cast<uint32_t>(parameters.size()),
-          .more = keep(list)});
+          .more = append_words(list)});
   }
 
   using Parameters = std::vector<uint32_t>;
@@ -305,19 +310,19 @@ class Decoder : Declarations {
   const Parameters& parameters_of(uint32_t function) {
     if (parameters_.empty()) {
       uint32_t current = 0;
-      for (size_t at = 5; at < words_.size(); at += length(at)) {
-        if (op_at(at) == kFunction) {
-          current = words_[at + 2];
+      for (size_t word_idx = 5; word_idx < words_.size(); word_idx += length(word_idx)) {
+        if (op_at(word_idx) == kFunction) {
+          current = words_[word_idx + 2];
           parameters_[current];
           function_of_[current] = block_of_[first_label_.at(current)];
         }
-        if (op_at(at) == kFunctionParameter) parameters_[current].push_back(words_[at + 2]);
+        if (op_at(word_idx) == kFunctionParameter) parameters_[current].push_back(words_[word_idx + 2]);
       }
     }
     return parameters_.at(function);
   }
 
-  // words: slot and block of each.
+  // words: slot and predecessor block of each.
   void translate_phi(Words w) {
     std::vector<uint32_t> list;
     for (size_t i = 3; i + 1 < w.size(); i += 2) list.insert(list.end(), {slot(w[i]), block_of_[w[i + 1]]});
@@ -325,7 +330,7 @@ class Decoder : Declarations {
           .n = static_cast<uint16_t>(types_[w[1]].n_slots),
           .to = slot(w[2]),
           .b = static_cast<uint32_t>(list.size() / 2),
-          .more = keep(list)});
+          .more = append_words(list)});
   }
 
   void translate_composite(uint32_t op, Words w) {
@@ -341,12 +346,12 @@ class Decoder : Declarations {
       }
     } else if (op == kCompositeExtract) {
       const Type* from = &type_of(w[3]);
-      uint32_t at = slot(w[3]);
+      uint32_t source = slot(w[3]);
       for (const uint32_t index : w.subspan(4)) {
-        at += from->op == kTypeStruct ? from->slots_at[index] : index * element_of(*from).n_slots;
+        source += from->op == kTypeStruct ? from->slot_offsets[index] : index * element_of(*from).n_slots;
         from = &types_[from->op == kTypeStruct ? from->members[index] : from->element];
       }
-      copy(to, at, t.n_slots);
+      copy(to, source, t.n_slots);
     } else {  // kVectorShuffle
       const uint32_t n_first = type_of(w[3]).count;
       for (const uint32_t index : w.subspan(5)) {
@@ -355,7 +360,7 @@ class Decoder : Declarations {
     }
   }
 
-  // words of matrices: rows, columns, bytes of a number, whether it is signed, whether a float.
+  // words: rows, columns, element bytes, is signed, is float.
   std::vector<uint32_t> matrix_words(const Type& t) const {
     const Type& e = element_of(t);
     return {t.members[0], t.members[1], e.n_bytes, e.is_signed ? 1u : 0u, e.op == kTypeFloat ? 1u : 0u};
@@ -363,27 +368,27 @@ class Decoder : Declarations {
   void translate_matrix(uint32_t op, Words w) {
     if (op == kMatrixMulAdd) {
       std::vector<uint32_t> list = matrix_words(type_of(w[3]));
-      if (element_of(types_[w[1]]).width != 32) fault("matrices are summed in numbers of 32 bits");
+      if (element_of(types_[w[1]]).width != 32) fault("matrix accumulators must have 32 bits");
       emit({.op = kMatrixMulAdd,
             .to = slot(w[2]),
             .a = slot(w[3]),
             .b = slot(w[4]),
             .c = slot(w[5]),
-            .more = keep(list)});
+            .more = append_words(list)});
       return;
     }
     const bool is_load = op == kMatrixLoad;
     const uint32_t pointer = is_load ? w[3] : w[1], matrix = w[2];
     std::vector<uint32_t> list = matrix_words(is_load ? types_[w[1]] : type_of(matrix));
     const Type& pointed = type_of(pointer);
-    if (pointed.storage != kWorkgroup) fault("matrices are loaded from memory of the workgroup only");
-    list.push_back(number(is_load ? w[4] : w[3]));  // 0: row by row
-    list.push_back(element_of(pointed).n_bytes);    // what the stride counts
+    if (pointed.storage != kWorkgroup) fault("matrices must be in shared memory");
+    list.push_back(constant_value(is_load ? w[4] : w[3]));  // 0: row-major
+    list.push_back(element_of(pointed).n_bytes);            // unit of the stride
     emit({.op = static_cast<uint16_t>(op),
           .to = slot(matrix),
           .a = slot(pointer),
           .b = slot(is_load ? w[5] : w[4]),
-          .more = keep(list)});
+          .more = append_words(list)});
   }
 
   void translate(Op op, Words w) {
@@ -397,12 +402,12 @@ class Decoder : Declarations {
       case kSelectionMerge:
         return;
       case kMemoryBarrier:
-        return;  // memory is one, and lanes are never ahead of what they wrote
+        return;  // memory is coherent, and lanes never run ahead of their own writes
       case kLabel:
         p_.block_at.push_back(static_cast<uint32_t>(p_.code.size()));
         return;
       case kVariable:
-        make_static(w[2], w[1], take(element_of(types_[w[1]]).n_slots));
+        make_static(w[2], w[1], allocate_slots(element_of(types_[w[1]]).n_slots));
         if (w.size() > 4) copy(values_[w[2]].points_to, slot(w[4]), element_of(types_[w[1]]).n_slots);
         return;
       case kLoad:
@@ -428,7 +433,7 @@ class Decoder : Declarations {
       case kConvertUToPtr:
       case kBitcast:
         if (types_[w[1]].n_slots != type_of(w[3]).n_slots)
-          fault("a bitcast between vectors of other lengths is unknown");
+          fault("unsupported bitcast between vectors of different lengths");
         return copy(slot(w[2]), slot(w[3]), types_[w[1]].n_slots);
       case kBranch:
         return emit({.op = kBranch, .to = block_of_[w[1]]});
@@ -439,7 +444,7 @@ class Decoder : Declarations {
       case kReturnValue:
         return emit({.op = kReturnValue, .n = static_cast<uint16_t>(type_of(w[1]).n_slots), .a = slot(w[1])});
       case kControlBarrier:
-        return emit({.op = kControlBarrier, .a = number(w[1])});
+        return emit({.op = kControlBarrier, .a = constant_value(w[1])});
       case kAtomicIAdd:
         return emit({.op = kAtomicIAdd, .to = slot(w[2]), .a = slot(w[3]), .b = slot(w[6])});
       case kShuffleXor:
@@ -454,9 +459,9 @@ class Decoder : Declarations {
   }
 
   uint32_t length_constant(uint32_t n) {
-    const uint32_t at = take(1);
-    constant_bits_[at] = n;
-    return at;
+    const uint32_t constant_slot = allocate_slots(1);
+    constant_bits_[constant_slot] = n;
+    return constant_slot;
   }
 
   static uint32_t parts_of(const Type& t) { return t.op == kTypeVector ? t.count : 1; }
@@ -482,12 +487,12 @@ class Decoder : Declarations {
       i.b = width_of(a);
       i.c = width_of(t);
     }
-    if (op == kConvertSToF && i.c != 32 && i.c != 16) fault("floats have 32 or 16 bits");
+    if (op == kConvertSToF && i.c != 32 && i.c != 16) fault("floats must have 32 or 16 bits");
     emit(i);
   }
 
   std::vector<uint32_t> block_of_, function_of_;  // by label; first block by function
-  std::vector<bool> crosses_;                     // by id: used in another block than its own
+  std::vector<bool> used_across_blocks_;          // by id: used outside of its own block
   std::map<uint32_t, Parameters> parameters_;
   std::map<uint32_t, Block> blocks_;          // by label
   std::map<uint32_t, uint32_t> first_label_;  // by function

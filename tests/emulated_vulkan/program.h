@@ -1,6 +1,6 @@
-// A kernel as the emulated device runs it: SPIR-V with its constants filled in, cut into instructions on slots. A slot
-// has a number of 32 bits for each lane of a subgroup; longer numbers have two, vectors and structs as many as their
-// parts. Every value has slots of its own, as has every variable of a thread: there is no recursion in GLSL.
+// A decoded kernel: SPIR-V with specialization constants applied, as instructions on slots. A slot has 32 bits per lane
+// of a subgroup; 64-bit values take two slots, vectors and structs one or more per member. Every value and every
+// private variable has its own slots: GLSL has no recursion.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace zinc::emulated_vulkan {
 
-// SPIR-V's numbers, and ours for what is decided when a kernel is read.
+// SPIR-V opcodes, and our own for cases decided at decode time.
 enum Op : uint16_t {
   kExtInst = 12,
   kMemoryModel = 14,
@@ -115,36 +115,48 @@ enum Op : uint16_t {
 
   kCopy = 60000,  // slots to slots
   kSplat,         // one slot to n
-  kLoadSlots,     // of a variable of a thread, where lanes differ
+  kLoadSlots,     // private variable at a slot that differs between lanes
   kStoreSlots,
   kSlotChain,
   kByteChain,
-  kGlsl = 61000,  // and what of GLSL.std.450
+  kGlsl = 61000,  // plus the GLSL.std.450 instruction number
+};
+
+// SPIR-V numbers of the built-in variables that the kernels use.
+enum Builtin : uint32_t {
+  kNumWorkgroups = 24,
+  kWorkgroupId = 26,
+  kGlobalInvocationId = 28,
+  kLocalInvocationIndex = 29,
+  kSubgroupSize = 36,
+  kNumSubgroups = 38,
+  kSubgroupId = 40,
+  kSubgroupInvocationId = 41,
 };
 
 struct Instruction {
   uint16_t op = 0;
   uint16_t n = 0;                        // components or slots
-  uint8_t is_wide = 0;                   // of 64 bits; kSelect: one condition for all
-  uint8_t is_shared = 0;                 // memory of the workgroup
+  uint8_t is_wide = 0;                   // 64-bit; kSelect: one condition for all components
+  uint8_t is_shared = 0;                 // shared memory
   uint32_t to = 0, a = 0, b = 0, c = 0;  // slots
-  uint32_t more = 0;                     // where in Program::words the rest is; 0: nowhere
+  uint32_t more = 0;                     // index of further operands in Program::words; 0: none
 };
 
 struct Program {
   std::vector<Instruction> code;
   std::vector<uint32_t> words = {0};
-  std::vector<uint32_t> block_at;                        // blocks are numbered in their order
+  std::vector<uint32_t> block_at;                        // in block order
   std::vector<std::pair<uint32_t, uint32_t>> constants;  // slot, value
-  std::vector<std::pair<uint32_t, uint32_t>> builtins;   // slot, which
-  std::vector<std::pair<uint32_t, uint32_t>> bindings;   // slot of the pointer, which
-  std::vector<std::pair<uint32_t, uint32_t>> shared;     // slot of the pointer, where it begins
+  std::vector<std::pair<uint32_t, uint32_t>> builtins;   // slot, Builtin
+  std::vector<std::pair<uint32_t, uint32_t>> bindings;   // slot of the pointer, binding
+  std::vector<std::pair<uint32_t, uint32_t>> shared;     // slot of the pointer, offset
   uint32_t main_block = 0, n_slots = 0, n_threads = 0, shared_bytes = 0;
-  size_t n_words = 0;  // of SPIR-V
+  size_t n_words = 0;  // of the SPIR-V module
   std::string name;    // for messages
 };
 
-// Ends the process where the kernel has what the emulated device does not know.
+// Aborts if the kernel uses an unsupported instruction.
 Program decode(std::span<const uint32_t> words, const std::map<uint32_t, uint32_t>& constants);
 
 [[noreturn]] void fault(const std::string& message);

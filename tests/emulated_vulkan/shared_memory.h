@@ -1,5 +1,5 @@
-// The memory of a workgroup, and who was where in it since the last barrier: two threads at one place, one of which
-// writes, must have a barrier between them.
+// Shared memory of a workgroup with a race detector: two threads that access the same address, at least one writing,
+// must have a barrier between them.
 #pragma once
 
 #include <cstddef>
@@ -10,47 +10,50 @@
 
 namespace zinc::emulated_vulkan {
 
-inline constexpr uint32_t kLanes = 32;                // of a subgroup
-inline constexpr uint32_t kNobodysWord = 0xEEEEEEEE;  // what was not written has no meaning
+inline constexpr uint32_t kLanes = 32;               // per subgroup
+inline constexpr uint32_t kPoisonWord = 0xEEEEEEEE;  // value of uninitialized or racing memory
 
 class SharedMemory {
  public:
-  void reset(uint32_t n_bytes);  // to bytes without meaning
+  void reset(uint32_t n_bytes);  // fills with the poison value
   uint64_t begin() const { return reinterpret_cast<uint64_t>(bytes_.data()); }
-  // Who is there: a thread, or with kAllLanes the subgroup as one. `turn`: how many barriers the subgroup has seen;
-  // `exchange`: likewise with shuffles, behind which all its lanes have what they read before.
-  struct Visit {
-    uint32_t who, turn, exchange;
+  // `thread`: a thread index, or with kWholeSubgroup a subgroup accessing as one. `barrier_epoch`: barriers passed by
+  // the subgroup; `shuffle_epoch`: the same plus shuffles, after which all lanes have completed their earlier reads.
+  struct Access {
+    uint32_t thread, barrier_epoch, shuffle_epoch;
   };
-  static constexpr uint32_t kNobody = ~0u, kAllLanes = 0x8000, kSeveralLanes = 0x4000, kAnybody = 0xFFFF;
-  static std::string name_of(uint32_t who);
-  // The answer: who else was there since the last barrier and must not have been.
-  uint32_t read(uint64_t at, uint32_t n_bytes, const Visit& visit);
-  // is_same: what is there already is written; whoever else does so does no harm.
-  uint32_t write(uint64_t at, uint32_t n_bytes, const Visit& visit, bool is_same);
-  bool has(uint64_t at, uint32_t n_bytes) const { return at >= begin() && at - begin() + n_bytes <= n_bytes_; }
+  static constexpr uint32_t kNoThread = ~0u, kWholeSubgroup = 0x8000, kSeveralLanes = 0x4000,
+                            kSeveralSubgroups = 0xFFFF;
+  static std::string accessor_name(uint32_t thread);
+  // Both return a racing accessor since the last barrier, or kNoThread.
+  uint32_t read(uint64_t address, uint32_t n_bytes, const Access& access);
+  // is_same_value: the write does not change the memory; concurrent writes of the same value are harmless.
+  uint32_t write(uint64_t address, uint32_t n_bytes, const Access& access, bool is_same_value);
+  bool has(uint64_t address, uint32_t n_bytes) const {
+    return address >= begin() && address - begin() + n_bytes <= n_bytes_;
+  }
   void pass_barrier() { ++epoch_; }
 
  private:
-  struct Trace {
-    uint32_t epoch = 0, turn = 0, who = 0;
+  struct LastAccess {
+    uint32_t epoch = 0, barrier_epoch = 0, thread = 0;
   };
-  struct Place {  // two bytes
-    Trace written, read;
+  struct Granule {  // two bytes
+    LastAccess written, read;
   };
-  std::span<Place> places(uint64_t at, uint32_t n_bytes);
-  static uint32_t subgroup_of(uint32_t who) {
+  std::span<Granule> granules(uint64_t address, uint32_t n_bytes);
+  static uint32_t subgroup_of(uint32_t thread) {
     constexpr uint32_t kSubgroup = kSeveralLanes - 1;
-    return (who & (kAllLanes | kSeveralLanes)) != 0 ? who & kSubgroup : who / kLanes;
+    return (thread & (kWholeSubgroup | kSeveralLanes)) != 0 ? thread & kSubgroup : thread / kLanes;
   }
-  // Somebody else, with no barrier in between.
-  bool meets(const Trace& other, uint32_t who, uint32_t turn) const {
-    if (other.epoch != epoch_ || other.who == who) return false;
-    return subgroup_of(other.who) != subgroup_of(who) || other.turn == turn;
+  // A different accessor with no barrier in between.
+  bool races_with(const LastAccess& other, uint32_t thread, uint32_t barrier_epoch) const {
+    if (other.epoch != epoch_ || other.thread == thread) return false;
+    return subgroup_of(other.thread) != subgroup_of(thread) || other.barrier_epoch == barrier_epoch;
   }
 
   std::vector<std::byte> bytes_;
-  std::vector<Place> places_;
+  std::vector<Granule> granules_;
   uint32_t n_bytes_ = 0, epoch_ = 0;
 };
 

@@ -19,74 +19,76 @@ uint32_t sign_extended(uint32_t bits, uint32_t n_bytes) {
 }  // namespace
 
 void Subgroup::fail(const std::string& what) const {
-  fault(fmt::format("{}, instruction {} ({}), lanes {:08x} of subgroup {}: {}", program_->name, at_ - 1,
-                    program_->code[at_ - 1].op, lanes_, index_, what));
+  fault(fmt::format("{}, instruction {} ({}), lanes {:08x} of subgroup {}: {}", program_->name, pc_ - 1,
+                    program_->code[pc_ - 1].op, lanes_, index_, what));
 }
 
-void Subgroup::begin(const Program& program, uint32_t index, SharedMemory& shared, Position at, Position grid,
-                     const std::array<uint64_t, 2>& blocks) {
+void Subgroup::begin(const Program& program, uint32_t index, SharedMemory& shared, Dim3 workgroup_id, Dim3 grid,
+                     const std::array<uint64_t, 2>& uniforms) {
   if (program_ != &program) {
-    slots_.assign(size_t{program.n_slots} * kLanes, kNobodysWord);
+    slots_.assign(size_t{program.n_slots} * kLanes, kPoisonWord);
     for (const auto& [to, value] : program.constants) std::fill_n(slot(to), kLanes, value);
   }
   program_ = &program;
   shared_ = &shared;
   index_ = index;
-  ++turn_;
+  ++barrier_epoch_;
   frames_.clear();
-  waiting_.clear();
+  pending_groups_.clear();
   lanes_ = kAll;
   enter(program.main_block);
   const uint32_t first = index * kLanes;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    for (const auto& [to, binding] : program.bindings) set_wide(to, lane, blocks.at(binding));
+    for (const auto& [to, binding] : program.bindings) set_wide(to, lane, uniforms.at(binding));
     for (const auto& [to, begin] : program.shared) set_wide(to, lane, shared.begin() + begin);
-    for (const auto& [to, which] : program.builtins) {
-      const auto set = [&](Position p) {
+    for (const auto& [to, builtin] : program.builtins) {
+      const auto set = [&](Dim3 p) {
         slot(to)[lane] = p.x;
         slot(to + 1)[lane] = p.y;
         slot(to + 2)[lane] = p.z;
       };
-      switch (which) {
-        case 24:
+      switch (builtin) {
+        case kNumWorkgroups:
           set(grid);
           break;
-        case 26:
-          set(at);
+        case kWorkgroupId:
+          set(workgroup_id);
           break;
-        case 28:
-          set({at.x * program.n_threads + first + lane, at.y, at.z});
+        case kGlobalInvocationId:
+          set({workgroup_id.x * program.n_threads + first + lane, workgroup_id.y, workgroup_id.z});
           break;
-        case 29:
+        case kLocalInvocationIndex:
           slot(to)[lane] = first + lane;
           break;
-        case 36:
+        case kSubgroupSize:
           slot(to)[lane] = kLanes;
           break;
-        case 38:
+        case kNumSubgroups:
           slot(to)[lane] = program.n_threads / kLanes;
           break;
-        case 40:
+        case kSubgroupId:
           slot(to)[lane] = index;
           break;
-        case 41:
+        case kSubgroupInvocationId:
           slot(to)[lane] = lane;
           break;
         default:
-          fault(fmt::format("builtin {} is unknown", which));
+          fault(fmt::format("unsupported builtin {}", builtin));
       }
     }
   }
 }
 
-void Subgroup::trace_write(uint64_t at, uint32_t n_bytes, uint32_t who, bool is_same) {
-  check_alone(shared_->write(at, n_bytes, {who, turn_, turn_ + n_exchanges_}, is_same), at, who);
+void Subgroup::check_write(uint64_t address, uint32_t n_bytes, uint32_t thread, bool is_same_value) {
+  check_race(shared_->write(address, n_bytes, {thread, barrier_epoch_, barrier_epoch_ + n_shuffles_}, is_same_value),
+             address, thread);
 }
 
-void Subgroup::check_alone(uint32_t other, uint64_t at, uint32_t who) const {
-  if (other == SharedMemory::kNobody) return;
-  fail(fmt::format("{} and {} are at byte {} of the workgroup's memory, no barrier between", SharedMemory::name_of(who),
-                   SharedMemory::name_of(other), at - shared_->begin()));
+void Subgroup::check_race(uint32_t other, uint64_t address, uint32_t thread) const {
+  if (other == SharedMemory::kNoThread) return;
+  fail(fmt::format("data race: {} and {} access byte {} of shared memory without a barrier between",
+                   SharedMemory::accessor_name(thread), SharedMemory::accessor_name(other),
+                   address - shared_->begin()));
 }
 
 void Subgroup::set_wide(uint32_t i, uint32_t lane, uint64_t value) {
@@ -96,9 +98,9 @@ void Subgroup::set_wide(uint32_t i, uint32_t lane, uint64_t value) {
 
 void Subgroup::copy(uint32_t to, uint32_t from, uint32_t n) {
   if (lanes_ == kAll && n == 1) {
-    const uint32_t* numbers = slot(from);
-    uint32_t* places = slot(to);
-    for (uint32_t l = 0; l < kLanes; ++l) places[l] = numbers[l];
+    const uint32_t* values = slot(from);
+    uint32_t* addresses = slot(to);
+    for (uint32_t l = 0; l < kLanes; ++l) addresses[l] = values[l];
     return;
   }
   if (lanes_ == kAll) {
@@ -110,22 +112,22 @@ void Subgroup::copy(uint32_t to, uint32_t from, uint32_t n) {
   }
 }
 
-bool Subgroup::is_one_for_all(const uint32_t* numbers) const {
-  const uint32_t first = numbers[std::countr_zero(lanes_)];
+bool Subgroup::is_uniform(const uint32_t* values) const {
+  const uint32_t first = values[std::countr_zero(lanes_)];
   uint32_t differs = 0;
-  for (uint32_t l = 0; l < kLanes; ++l) differs |= (lanes_ >> l & 1) != 0 ? numbers[l] ^ first : 0;
+  for (uint32_t l = 0; l < kLanes; ++l) differs |= (lanes_ >> l & 1) != 0 ? values[l] ^ first : 0;
   return differs == 0;
 }
 
-// Variables of threads, at slots that the lanes may not have in common.
+// Private variables at slots that may differ between lanes.
 void Subgroup::move(const Instruction& i) {
   const bool is_load = i.op == kLoadSlots;
-  const uint32_t* places = slot(is_load ? i.a : i.to);
-  const uint32_t first = places[std::countr_zero(lanes_)];
-  if (is_one_for_all(places)) return is_load ? copy(i.to, first, i.n) : copy(first, i.a, i.n);
+  const uint32_t* addresses = slot(is_load ? i.a : i.to);
+  const uint32_t first = addresses[std::countr_zero(lanes_)];
+  if (is_uniform(addresses)) return is_load ? copy(i.to, first, i.n) : copy(first, i.a, i.n);
   for (uint32_t k = 0; k < i.n; ++k) {
     for_lanes([&](uint32_t l) {
-      (is_load ? slot(i.to + k) : slot(places[l] + k))[l] = (is_load ? slot(places[l] + k) : slot(i.a + k))[l];
+      (is_load ? slot(i.to + k) : slot(addresses[l] + k))[l] = (is_load ? slot(addresses[l] + k) : slot(i.a + k))[l];
     });
   }
 }
@@ -136,12 +138,12 @@ void Subgroup::check_index(const int32_t* indices, uint32_t limit) const {
   if (n_past == 0) return;
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((lanes_ >> l & 1) != 0 && static_cast<uint32_t>(indices[l]) >= limit) {
-      fail(fmt::format("index {} of an array of {}", indices[l], limit));
+      fail(fmt::format("index {} is out of bounds of an array of {}", indices[l], limit));
     }
   }
 }
 
-void Subgroup::chain(const Instruction& i) {
+void Subgroup::access_chain(const Instruction& i) {
   const uint32_t* words = &program_->words[i.more];
   if (i.op == kSlotChain) {
     std::array<uint32_t, kLanes> sums;
@@ -168,14 +170,16 @@ void Subgroup::chain(const Instruction& i) {
   for_lanes([&](uint32_t l) { set_wide(i.to, l, wide(i.a, l) + static_cast<uint64_t>(sums[l])); });
 }
 
-// What another thread is writing, with no barrier between, has no meaning: harmless where nobody uses it.
-bool Subgroup::is_settled(uint64_t at, uint32_t n_bytes, uint32_t who) {
-  const uint32_t other = shared_->read(at, n_bytes, {who, turn_, turn_ + n_exchanges_});
-  if (other == SharedMemory::kNobody) return true;
-  static std::set<std::pair<size_t, uint32_t>> said;
-  if (said.emplace(program_->n_words, at_).second) {
-    fmt::print(stderr, "emulated Vulkan device: {}, instruction {}: {} reads what {} is writing, and gets nonsense\n",
-               program_->name, at_ - 1, SharedMemory::name_of(who), SharedMemory::name_of(other));
+// A racing read returns the poison value; harmless if the value is not used.
+bool Subgroup::is_race_free(uint64_t address, uint32_t n_bytes, uint32_t thread) {
+  const uint32_t other = shared_->read(address, n_bytes, {thread, barrier_epoch_, barrier_epoch_ + n_shuffles_});
+  if (other == SharedMemory::kNoThread) return true;
+  static std::set<std::pair<size_t, uint32_t>> reported;
+  if (reported.emplace(program_->n_words, pc_).second) {
+    fmt::print(stderr,
+               "emulated Vulkan device: {}, instruction {}: data race: {} reads what {} is writing, and gets the "
+               "poison value\n",
+               program_->name, pc_ - 1, SharedMemory::accessor_name(thread), SharedMemory::accessor_name(other));
   }
   return false;
 }
@@ -183,17 +187,17 @@ bool Subgroup::is_settled(uint64_t at, uint32_t n_bytes, uint32_t who) {
 void Subgroup::load(const Instruction& i) {
   const auto read = [&](uint64_t address, uint32_t to, uint32_t lane, uint32_t n_bytes, bool is_signed) {
     uint32_t bits = 0;
-    if (i.is_shared == 0 || is_settled(address, n_bytes, index_ * kLanes + lane)) {
+    if (i.is_shared == 0 || is_race_free(address, n_bytes, index_ * kLanes + lane)) {
       std::memcpy(&bits, reinterpret_cast<const std::byte*>(address), n_bytes);
     } else {
-      bits = kNobodysWord >> (32 - 8 * n_bytes);
+      bits = kPoisonWord >> (32 - 8 * n_bytes);
     }
     slot(to)[lane] = is_signed ? sign_extended(bits, n_bytes) : bits;
   };
-  // What all lanes read is read by two: they stand for several.
-  const bool is_one = lanes_ == kAll && is_one_for_all(slot(i.a)) && is_one_for_all(slot(i.a + 1));
+  // A uniform read is executed by two lanes, which stand for all.
+  const bool is_uniform_address = lanes_ == kAll && is_uniform(slot(i.a)) && is_uniform(slot(i.a + 1));
   const Lanes before = lanes_;
-  if (is_one) lanes_ = 3;
+  if (is_uniform_address) lanes_ = 3;
   for_lanes([&](uint32_t l) {
     const uint64_t address = wide(i.a, l);
     if (address % i.c != 0) fail(fmt::format("address {:#x} is not a multiple of {}", address, i.c));
@@ -206,11 +210,11 @@ void Subgroup::load(const Instruction& i) {
       }
     }
   });
-  if (!is_one) return;
+  if (!is_uniform_address) return;
   lanes_ = before;
   for (uint32_t k = 0; k < i.n; ++k) {
     const uint32_t* both = slot(i.to + k);
-    std::fill_n(slot(i.to + k), kLanes, both[0] == both[1] ? both[0] : kNobodysWord);
+    std::fill_n(slot(i.to + k), kLanes, both[0] == both[1] ? both[0] : kPoisonWord);
   }
 }
 
@@ -219,7 +223,7 @@ void Subgroup::store(const Instruction& i) {
     const uint32_t* bits = slot(from) + lane;
     auto* to = reinterpret_cast<std::byte*>(address);
     if (i.is_shared != 0) {
-      trace_write(address, n_bytes, index_ * kLanes + lane,
+      check_write(address, n_bytes, index_ * kLanes + lane,
                   shared_->has(address, n_bytes) && std::memcmp(to, bits, n_bytes) == 0);
     }
     std::memcpy(to, bits, n_bytes);
@@ -243,30 +247,30 @@ void Subgroup::shuffle(const Instruction& i) {
   for (uint32_t k = 0; k < i.n; ++k) {
     for_lanes([&](uint32_t l) {
       const uint32_t other = l ^ slot(i.b)[l];
-      if (other >= kLanes || (lanes_ >> other & 1) == 0) fail(fmt::format("lane {} is asked and not there", other));
+      if (other >= kLanes || (lanes_ >> other & 1) == 0) fail(fmt::format("shuffle from inactive lane {}", other));
       others[l] = slot(i.a + k)[other];
     });
     for_lanes([&](uint32_t l) { slot(i.to + k)[l] = others[l]; });
   }
-  ++n_exchanges_;
+  ++n_shuffles_;
 }
 
-void Subgroup::choose_phi(const Instruction& i) {
+void Subgroup::evaluate_phi(const Instruction& i) {
   const uint32_t* words = &program_->words[i.more];
   for_lanes([&](uint32_t l) {
     for (uint32_t k = 0; k < i.b; ++k) {
-      if (words[2 * k + 1] != came_from_[l]) continue;
+      if (words[2 * k + 1] != previous_block_[l]) continue;
       for (uint32_t part = 0; part < i.n; ++part) slot(i.to + part)[l] = slot(words[2 * k] + part)[l];
       return;
     }
-    fail("a lane came from a block that is not expected here");
+    fail("phi has no operand for a lane's previous block");
   });
 }
 
-// ---- matrices: their numbers row by row, the first 32 the lanes' first, and so on ----
+// ---- matrices: row-major, element i in slot i / 32 of lane i % 32 ----
 
 void Subgroup::multiply_matrices(const Instruction& i) {
-  if (lanes_ != kAll) fail("a matrix product where lanes are missing");
+  if (lanes_ != kAll) fail("matrix product in divergent control flow");
   const uint32_t* words = &program_->words[i.more];
   const uint32_t n_rows = words[0], depth = words[1], n_columns = 16;
   if (words[4] == 0) {
@@ -296,52 +300,53 @@ void Subgroup::multiply_matrices(const Instruction& i) {
   }
 }
 
-void Subgroup::move_matrix(const Instruction& i) {
-  if (lanes_ != kAll) fail("a matrix is moved where lanes are missing");
+void Subgroup::load_store_matrix(const Instruction& i) {
+  if (lanes_ != kAll) fail("matrix load or store in divergent control flow");
   const uint32_t* words = &program_->words[i.more];
   const uint32_t n_rows = words[0], n_columns = words[1], n_bytes = words[2];
-  const bool is_by_row = words[5] == 0;
+  const bool is_row_major = words[5] == 0;
   const uint64_t base = wide(i.a, 0), stride = uint64_t{slot(i.b)[0]} * words[6];
   for (uint32_t l = 1; l < kLanes; ++l) {
-    if (wide(i.a, l) != base || slot(i.b)[l] != slot(i.b)[0]) fail("lanes do not agree where a matrix is");
+    if (wide(i.a, l) != base || slot(i.b)[l] != slot(i.b)[0]) fail("lanes have different matrix addresses");
   }
-  const uint32_t n_lines = is_by_row ? n_rows : n_columns, n_in_line = is_by_row ? n_columns : n_rows;
-  const uint32_t who = SharedMemory::kAllLanes | index_;
+  const uint32_t n_lines = is_row_major ? n_rows : n_columns, n_in_line = is_row_major ? n_columns : n_rows;
+  const uint32_t thread = SharedMemory::kWholeSubgroup | index_;
   for (uint32_t line = 0; line < n_lines; ++line) {
-    const uint64_t at = base + line * stride;
+    const uint64_t address = base + line * stride;
     if (i.op == kMatrixLoad) {
-      check_alone(shared_->read(at, n_in_line * n_bytes, {who, turn_, turn_ + n_exchanges_}), at, who);
+      check_race(shared_->read(address, n_in_line * n_bytes, {thread, barrier_epoch_, barrier_epoch_ + n_shuffles_}),
+                 address, thread);
     } else {
-      trace_write(at, n_in_line * n_bytes, who, false);
+      check_write(address, n_in_line * n_bytes, thread, false);
     }
     for (uint32_t k = 0; k < n_in_line; ++k) {
-      uint32_t& number = slot(i.to)[is_by_row ? line * n_columns + k : k * n_columns + line];
-      auto* place = reinterpret_cast<std::byte*>(at + uint64_t{k} * n_bytes);
+      uint32_t& element = slot(i.to)[is_row_major ? line * n_columns + k : k * n_columns + line];
+      auto* memory = reinterpret_cast<std::byte*>(address + uint64_t{k} * n_bytes);
       if (i.op == kMatrixStore) {
-        std::memcpy(place, &number, n_bytes);
+        std::memcpy(memory, &element, n_bytes);
         continue;
       }
       uint32_t bits = 0;
-      std::memcpy(&bits, place, n_bytes);
-      number = words[3] != 0 ? sign_extended(bits, n_bytes) : bits;
+      std::memcpy(&bits, memory, n_bytes);
+      element = words[3] != 0 ? sign_extended(bits, n_bytes) : bits;
     }
   }
 }
 
-// ---- where to go on ----
+// ---- control flow ----
 
 void Subgroup::enter(uint32_t block) {
   block_ = block;
-  at_ = program_->block_at[block];
+  pc_ = program_->block_at[block];
 }
 
-// Lanes whose block comes first go first: they meet the others where branches end.
-void Subgroup::next_group() {
-  const auto first = std::ranges::min_element(waiting_, {}, &Group::block);
+// Lanes at the earliest block run first, so that they reconverge with the others.
+void Subgroup::run_next_group() {
+  const auto first = std::ranges::min_element(pending_groups_, {}, &LaneGroup::block);
   lanes_ = first->lanes;
   const uint32_t block = first->block;
-  waiting_.erase(first);
-  std::erase_if(waiting_, [&](const Group& other) {
+  pending_groups_.erase(first);
+  std::erase_if(pending_groups_, [&](const LaneGroup& other) {
     if (other.block != block) return false;
     lanes_ |= other.lanes;
     return true;
@@ -349,51 +354,51 @@ void Subgroup::next_group() {
   enter(block);
 }
 
-void Subgroup::go_to(uint32_t block) {
-  for_lanes([&](uint32_t l) { came_from_[l] = block_; });
-  if (waiting_.empty()) return enter(block);
-  waiting_.push_back({block, lanes_});
-  next_group();
+void Subgroup::jump(uint32_t block) {
+  for_lanes([&](uint32_t l) { previous_block_[l] = block_; });
+  if (pending_groups_.empty()) return enter(block);
+  pending_groups_.push_back({block, lanes_});
+  run_next_group();
 }
 
 void Subgroup::branch(const Instruction& i) {
   Lanes yes = 0;
   for_lanes([&](uint32_t l) { yes |= slot(i.a)[l] != 0 ? Lanes{1} << l : 0; });
-  if (yes == lanes_) return go_to(i.b);
-  if (yes == 0) return go_to(i.c);
-  for_lanes([&](uint32_t l) { came_from_[l] = block_; });
-  waiting_.push_back({i.b, yes});
-  waiting_.push_back({i.c, lanes_ & ~yes});
-  next_group();
+  if (yes == lanes_) return jump(i.b);
+  if (yes == 0) return jump(i.c);
+  for_lanes([&](uint32_t l) { previous_block_[l] = block_; });
+  pending_groups_.push_back({i.b, yes});
+  pending_groups_.push_back({i.c, lanes_ & ~yes});
+  run_next_group();
 }
 
 void Subgroup::call(const Instruction& i) {
   const uint32_t* words = &program_->words[i.more];
   for (uint32_t k = 0; k < i.b; ++k) copy(words[3 * k + 2], words[3 * k + 1], words[3 * k + 3]);
-  frames_.push_back({at_, i.to, lanes_, std::move(waiting_), block_});
-  waiting_.clear();
+  frames_.push_back({pc_, i.to, lanes_, std::move(pending_groups_), block_});
+  pending_groups_.clear();
   enter(words[0]);
 }
 
-bool Subgroup::give_back() {
-  if (!waiting_.empty()) {
-    next_group();
+bool Subgroup::return_from_call() {
+  if (!pending_groups_.empty()) {
+    run_next_group();
     return true;
   }
   if (frames_.empty()) return false;
   Frame& frame = frames_.back();
-  at_ = frame.back;
+  pc_ = frame.back;
   block_ = frame.block;
   lanes_ = frame.lanes;
-  waiting_ = std::move(frame.waiting);
+  pending_groups_ = std::move(frame.pending_groups);
   frames_.pop_back();
   return true;
 }
 
-Subgroup::Stop Subgroup::run(int& n_left) {
+Subgroup::Stop Subgroup::run(int& budget) {
   constexpr uint32_t kWorkgroupScope = 2;
-  while (n_left-- > 0) {
-    const Instruction& i = program_->code[at_++];
+  while (budget-- > 0) {
+    const Instruction& i = program_->code[pc_++];
     switch (i.op) {
       case kCopy:
         copy(i.to, i.a, i.n);
@@ -413,7 +418,7 @@ Subgroup::Stop Subgroup::run(int& n_left) {
         break;
       case kSlotChain:
       case kByteChain:
-        chain(i);
+        access_chain(i);
         break;
       case kConvertFToS:
       case kConvertSToF:
@@ -424,26 +429,26 @@ Subgroup::Stop Subgroup::run(int& n_left) {
         break;
       case kAtomicIAdd:
         for_lanes([&](uint32_t l) {
-          auto* at = reinterpret_cast<uint32_t*>(wide(i.a, l));
-          slot(i.to)[l] = *at;
-          *at += slot(i.b)[l];
+          auto* counter = reinterpret_cast<uint32_t*>(wide(i.a, l));
+          slot(i.to)[l] = *counter;
+          *counter += slot(i.b)[l];
         });
         break;
       case kShuffleXor:
         shuffle(i);
         break;
       case kPhi:
-        choose_phi(i);
+        evaluate_phi(i);
         break;
       case kMatrixMulAdd:
         multiply_matrices(i);
         break;
       case kMatrixLoad:
       case kMatrixStore:
-        move_matrix(i);
+        load_store_matrix(i);
         break;
       case kBranch:
-        go_to(i.to);
+        jump(i.to);
         break;
       case kBranchConditional:
         branch(i);
@@ -455,11 +460,11 @@ Subgroup::Stop Subgroup::run(int& n_left) {
         copy(frames_.back().to, i.a, i.n);
         [[fallthrough]];
       case kReturn:
-        if (!give_back()) return Stop::end;
+        if (!return_from_call()) return Stop::end;
         break;
       case kControlBarrier:
-        if (lanes_ != kAll) fail("a barrier where lanes are missing");
-        ++turn_;
+        if (lanes_ != kAll) fail("barrier in divergent control flow");
+        ++barrier_epoch_;
         if (i.a == kWorkgroupScope) return Stop::barrier;
         break;
       default:

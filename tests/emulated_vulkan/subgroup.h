@@ -1,6 +1,6 @@
-// 32 lanes that run a kernel together as far as their branches let them. It can be left at any instruction and gone on
-// with. What a card would forgive today and not tomorrow ends the process: a barrier or a matrix where some lanes are
-// elsewhere, an address that is not as aligned as the kernel says, an index past an array's end.
+// 32 lanes that execute a kernel together as far as their branches allow. Execution can be suspended after any
+// instruction. Aborts on undefined behavior that a GPU may tolerate: a barrier or matrix instruction in divergent
+// control flow, a misaligned address, an index out of bounds.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace zinc::emulated_vulkan {
 
-struct Position {
+struct Dim3 {  // a workgroup id or a grid size
   uint32_t x = 0, y = 0, z = 0;
 };
 
@@ -19,22 +19,22 @@ class Subgroup {
  public:
   enum class Stop : uint8_t { slice, barrier, end };
 
-  void begin(const Program& program, uint32_t index, SharedMemory& shared, Position at, Position grid,
-             const std::array<uint64_t, 2>& blocks);
-  Stop run(int& n_left);  // so many instructions at most
+  void begin(const Program& program, uint32_t index, SharedMemory& shared, Dim3 workgroup_id, Dim3 grid,
+             const std::array<uint64_t, 2>& uniforms);
+  Stop run(int& budget);  // budget: remaining instructions
 
  private:
-  using Lanes = uint32_t;  // a bit each
+  using Lanes = uint32_t;  // one bit per lane
   static constexpr Lanes kAll = ~0u;
-  struct Group {  // lanes that go on at a block
+  struct LaneGroup {  // lanes waiting at a block
     uint32_t block;
     Lanes lanes;
   };
   struct Frame {        // of a call
-    uint32_t back, to;  // where the caller goes on; slots of the result
+    uint32_t back, to;  // return address; slots of the result
     Lanes lanes;        // of the caller
-    std::vector<Group> waiting;
-    uint32_t block;  // the caller's
+    std::vector<LaneGroup> pending_groups;
+    uint32_t block;  // of the caller
   };
 
   uint32_t* slot(uint32_t i) { return slots_.data() + size_t{i} * kLanes; }
@@ -50,19 +50,20 @@ class Subgroup {
       for (uint32_t l = 0; l < kLanes; ++l) f(l);
       return;
     }
-    for (Lanes left = lanes_; left != 0; left &= left - 1) f(static_cast<uint32_t>(std::countr_zero(left)));
+    for (Lanes remaining = lanes_; remaining != 0; remaining &= remaining - 1)
+      f(static_cast<uint32_t>(std::countr_zero(remaining)));
   }
   template <class T, class R = T, class F>
-  void each(const Instruction& i, F f);
+  void for_each_component(const Instruction& i, F f);
 
-  bool is_settled(uint64_t at, uint32_t n_bytes, uint32_t who);
-  bool is_one_for_all(const uint32_t* numbers) const;
-  void trace_write(uint64_t at, uint32_t n_bytes, uint32_t who, bool is_same);
-  void check_alone(uint32_t other, uint64_t at, uint32_t who) const;
+  bool is_race_free(uint64_t address, uint32_t n_bytes, uint32_t thread);
+  bool is_uniform(const uint32_t* values) const;
+  void check_write(uint64_t address, uint32_t n_bytes, uint32_t thread, bool is_same_value);
+  void check_race(uint32_t other, uint64_t address, uint32_t thread) const;
   void copy(uint32_t to, uint32_t from, uint32_t n);
   void move(const Instruction& i);
   void check_index(const int32_t* indices, uint32_t limit) const;
-  void chain(const Instruction& i);
+  void access_chain(const Instruction& i);
   void load(const Instruction& i);
   void store(const Instruction& i);
   void convert(const Instruction& i);
@@ -70,26 +71,26 @@ class Subgroup {
   void compute_wide(const Instruction& i);
   void compute_glsl(const Instruction& i);
   void shuffle(const Instruction& i);
-  void choose_phi(const Instruction& i);
+  void evaluate_phi(const Instruction& i);
   void multiply_matrices(const Instruction& i);
-  void move_matrix(const Instruction& i);
+  void load_store_matrix(const Instruction& i);
 
   void enter(uint32_t block);
-  void go_to(uint32_t block);
+  void jump(uint32_t block);
   void branch(const Instruction& i);
   void call(const Instruction& i);
-  bool give_back();  // false: the kernel is over
-  void next_group();
+  bool return_from_call();  // false: the kernel has ended
+  void run_next_group();
   [[noreturn]] void fail(const std::string& what) const;
 
   const Program* program_ = nullptr;
   SharedMemory* shared_ = nullptr;
   std::vector<uint32_t> slots_;
   std::vector<Frame> frames_;
-  std::vector<Group> waiting_;  // of this call: they come where blocks are later
-  std::array<uint32_t, kLanes> came_from_{};
+  std::vector<LaneGroup> pending_groups_;  // of this call: lanes waiting at later blocks
+  std::array<uint32_t, kLanes> previous_block_{};
   Lanes lanes_ = 0;
-  uint32_t at_ = 0, block_ = 0, index_ = 0, turn_ = 0, n_exchanges_ = 0;
+  uint32_t pc_ = 0, block_ = 0, index_ = 0, barrier_epoch_ = 0, n_shuffles_ = 0;
 };
 
 }  // namespace zinc::emulated_vulkan

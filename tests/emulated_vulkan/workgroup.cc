@@ -4,11 +4,11 @@
 
 namespace zinc::emulated_vulkan {
 
-void Workgroup::begin(const Program& program, Position at, Position grid, const std::array<uint64_t, 2>& blocks) {
+void Workgroup::begin(const Program& program, Dim3 id, Dim3 grid, const std::array<uint64_t, 2>& uniforms) {
   shared_.reset(program.shared_bytes);
   subgroups_.resize(program.n_threads / kLanes);
   stops_.assign(subgroups_.size(), Subgroup::Stop::slice);
-  for (uint32_t i = 0; i < subgroups_.size(); ++i) subgroups_[i].begin(program, i, shared_, at, grid, blocks);
+  for (uint32_t i = 0; i < subgroups_.size(); ++i) subgroups_[i].begin(program, i, shared_, id, grid, uniforms);
 }
 
 bool Workgroup::run(int n_instructions) {
@@ -17,14 +17,14 @@ bool Workgroup::run(int n_instructions) {
     bool is_slice_over = false;
     for (size_t i = 0; i < subgroups_.size(); ++i) {
       if (stops_[i] != Stop::slice) continue;
-      int n_left = n_instructions;
-      stops_[i] = subgroups_[i].run(n_left);
+      int budget = n_instructions;
+      stops_[i] = subgroups_[i].run(budget);
       is_slice_over = is_slice_over || stops_[i] == Stop::slice;
     }
     if (is_slice_over) return true;
     if (std::ranges::count(stops_, Stop::end) == static_cast<int64_t>(stops_.size())) return false;
     if (std::ranges::find(stops_, Stop::end) != stops_.end())
-      fault("some subgroups wait at a barrier, others have ended");
+      fault("some subgroups wait at a barrier that others never reach");
     shared_.pass_barrier();
     std::ranges::fill(stops_, Stop::slice);
   }

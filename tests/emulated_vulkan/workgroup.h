@@ -1,5 +1,4 @@
-// A workgroup of a dispatch: its subgroups and their memory. Several run at once on one thread of the host, each for a
-// while.
+// A workgroup of a dispatch: its subgroups and shared memory. One host thread interleaves several workgroups.
 #pragma once
 
 #include "tests/emulated_vulkan/subgroup.h"
@@ -8,8 +7,8 @@ namespace zinc::emulated_vulkan {
 
 class Workgroup {
  public:
-  void begin(const Program& program, Position at, Position grid, const std::array<uint64_t, 2>& blocks);
-  bool run(int n_instructions);  // false: it is over
+  void begin(const Program& program, Dim3 id, Dim3 grid, const std::array<uint64_t, 2>& uniforms);
+  bool run(int n_instructions);  // false: finished
 
  private:
   SharedMemory shared_;

@@ -14,7 +14,7 @@ Result<InstanceApi> make_instance() {
   const Result<SharedLibrary> loader = SharedLibrary::open("libvulkan.so.1");
   if (!loader.ok()) {
     return fail(ErrorCode::not_found,
-                "Vulkan's loader libvulkan.so.1 is not installed (Debian: libvulkan1 and the driver of your GPU, "
+                "the Vulkan loader libvulkan.so.1 is not installed (Debian: libvulkan1 and the driver of your GPU, "
                 "mesa-vulkan-drivers for AMD and Intel): {}",
                 loader.error().message);
   }
@@ -29,14 +29,15 @@ Result<InstanceApi> make_instance() {
   VkInstanceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
   info.pApplicationInfo = &app;
-  const VkResult made = create ? create(&info, nullptr, &api.instance) : VK_ERROR_INITIALIZATION_FAILED;
-  if (made != VK_SUCCESS) {
-    return fail(ErrorCode::unsupported, "Vulkan does not start: {}; is a driver installed? (see vulkaninfo --summary)",
-                result_name(made));
+  const VkResult created = create ? create(&info, nullptr, &api.instance) : VK_ERROR_INITIALIZATION_FAILED;
+  if (created != VK_SUCCESS) {
+    return fail(ErrorCode::unsupported,
+                "cannot create a Vulkan instance: {}; is a driver installed? (see vulkaninfo --summary)",
+                result_name(created));
   }
 #define X(name)                                                                 \
   api.name = reinterpret_cast<PFN_vk##name>(api.get(api.instance, "vk" #name)); \
-  if (!api.name) return fail(ErrorCode::unsupported, "Vulkan's loader has no vk" #name "; 1.3 is needed");
+  if (!api.name) return fail(ErrorCode::unsupported, "the Vulkan loader has no vk" #name "; Vulkan 1.3 is required");
   ZINC_VULKAN_INSTANCE_FUNCTIONS(X)
 #undef X
   return api;
@@ -54,7 +55,7 @@ Result<DeviceApi> load_device(const InstanceApi& instance, VkDevice device) {
   DeviceApi api;
 #define X(name)                                                                              \
   api.name = reinterpret_cast<PFN_vk##name>(instance.GetDeviceProcAddr(device, "vk" #name)); \
-  if (!api.name) return fail(ErrorCode::unsupported, "the Vulkan driver has no vk" #name "; 1.3 is needed");
+  if (!api.name) return fail(ErrorCode::unsupported, "the Vulkan driver has no vk" #name "; Vulkan 1.3 is required");
   ZINC_VULKAN_DEVICE_FUNCTIONS(X)
 #undef X
   return api;
@@ -73,13 +74,13 @@ std::string_view result_name(VkResult code) {
       {VK_ERROR_OUT_OF_DEVICE_MEMORY, "out of device memory"},
       {VK_ERROR_INITIALIZATION_FAILED, "initialization failed"},
       {VK_ERROR_DEVICE_LOST, "device lost"},
-      {VK_ERROR_FEATURE_NOT_PRESENT, "a feature is missing"},
+      {VK_ERROR_FEATURE_NOT_PRESENT, "feature not present"},
       {VK_ERROR_INCOMPATIBLE_DRIVER, "no compatible driver"},
       {VK_ERROR_TOO_MANY_OBJECTS, "too many objects"},
       {VK_ERROR_UNKNOWN, "unknown error"},
   }};
   const auto* row = std::ranges::find(kRows, code, &Row::code);
-  return row == kRows.end() ? "an error without a name" : row->name;
+  return row == kRows.end() ? "unknown error" : row->name;
 }
 
 }  // namespace zinc::vulkan

@@ -1,6 +1,6 @@
-// The part of Vulkan this backend uses, as tables of functions. The loader (libvulkan.so.1) is opened at run time, so
-// that the program builds against the headers alone and starts without a driver. One process-wide instance, never
-// destroyed: drivers keep threads of their own.
+// The Vulkan functions this backend uses, as tables. The loader (libvulkan.so.1) is opened at run time, so that the
+// program builds against the headers alone and starts without a driver. One process-wide instance, never destroyed:
+// drivers keep their own threads.
 #pragma once
 
 #define VK_NO_PROTOTYPES
@@ -69,7 +69,7 @@ namespace zinc::vulkan {
   X(CreateComputePipelines)             \
   X(DestroyPipeline)
 
-// VK_KHR_cooperative_matrix, which distributions' headers do not have yet.
+// VK_KHR_cooperative_matrix, which the headers of common distributions lack.
 struct CooperativeMatrixFeatures {
   static constexpr auto kType = static_cast<VkStructureType>(1000506000);
   VkStructureType sType = kType;
@@ -82,7 +82,7 @@ struct CooperativeMatrixProperties {
   VkStructureType sType = kType;
   void* pNext = nullptr;
   uint32_t m = 0, n = 0, k = 0;
-  uint32_t a = 0, b = 0, c = 0, result = 0;  // types of the numbers
+  uint32_t a = 0, b = 0, c = 0, result = 0;  // element types
   VkBool32 saturates = VK_FALSE;
   uint32_t scope = 0;
 };
@@ -97,13 +97,13 @@ struct InstanceApi {
 };
 
 struct DeviceApi {
-  PFN_vkGetPipelineExecutableStatisticsKHR GetPipelineExecutableStatisticsKHR = nullptr;  // where asked for
+  PFN_vkGetPipelineExecutableStatisticsKHR GetPipelineExecutableStatisticsKHR = nullptr;  // set only with statistics
 #define X(name) PFN_vk##name name = nullptr;
   ZINC_VULKAN_DEVICE_FUNCTIONS(X)
 #undef X
 };
 
-// The installed loader and an instance of it, made once. The error says what is missing and what to install.
+// The installed loader and its instance, created once. The error tells what is missing and what to install.
 Result<const InstanceApi*> load_instance();
 Result<DeviceApi> load_device(const InstanceApi& instance, VkDevice device);
 std::string_view result_name(VkResult code);  // "out of device memory"

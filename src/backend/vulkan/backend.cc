@@ -16,34 +16,34 @@ namespace {
 
 std::string features_of(const Capabilities& device) {
   std::string text = fmt::format("Vulkan {}.{}, subgroups of {}", VK_API_VERSION_MAJOR(device.api_version),
-                                 VK_API_VERSION_MINOR(device.api_version), subgroup_for(device));
-  if (device.has_fast_integer_dot) text += ", int8 products";
-  if (device.matrix_depth > 0) text += ", cooperative matrices";
+                                 VK_API_VERSION_MINOR(device.api_version), subgroup_size(device));
+  if (device.has_fast_integer_dot) text += ", int8 dot products";
+  if (device.coopmat_k > 0) text += ", cooperative matrices";
   return text;
 }
 
-// What a device was found to lack when it was opened, and what is done about it.
-std::string found_of(const Device& device) {
+// Reports a failed test of the dispatch order and its consequence.
+std::string dispatch_order_note(const Device& device) {
   if (!device.tuning().starts_in_order || device.starts_in_order()) return "";
-  return ", barriers within a token's step (its workgroups do not start in the order of their dispatches)";
+  return ", decode with barriers (workgroups do not start in the order of their dispatches)";
 }
 
-DeviceInfo describe(const Capabilities& device, size_t n_free) {
-  const bool is_own =
+DeviceInfo device_info(const Capabilities& device, size_t n_free) {
+  const bool has_dedicated_memory =
       device.type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU || device.type == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU;
-  const std::string lack = missing(device);
+  const std::string missing = missing_feature(device);
   return {.name = device.name,
           .memory_bytes = device.device_memory_bytes,
           .free_bytes = n_free,
-          .has_own_memory = is_own,
+          .has_dedicated_memory = has_dedicated_memory,
           .driver = device.driver,
           .features = features_of(device),
-          .why_not = lack.empty() ? "" : fmt::format("it lacks {}", lack)};
+          .unavailable_reason = missing.empty() ? "" : fmt::format("it lacks {}", missing)};
 }
 
 std::vector<DeviceInfo> devices() {
   std::vector<DeviceInfo> out;
-  for (const Capabilities& device : Device::all()) out.push_back(describe(device, 0));
+  for (const Capabilities& device : Device::all()) out.push_back(device_info(device, 0));
   return out;
 }
 
@@ -53,15 +53,15 @@ class VulkanBackend final : public Backend {
       : device_(device), threads_(n_threads > 0 ? n_threads : default_thread_count()) {}
 
   DeviceInfo info() const override {
-    DeviceInfo info = describe(device_.capabilities(), device_.free_bytes());
-    info.features += found_of(device_);
+    DeviceInfo info = device_info(device_.capabilities(), device_.free_bytes());
+    info.features += dispatch_order_note(device_);
     return info;
   }
   DevicePeaks measure_peaks() override { return measure_device_peaks(device_); }
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
-                                                const DoneWith& done_with) override {
-    ZINC_TRY(weights, VulkanWeights::upload(graphs, device_, threads_, done_with));
+                                                const ReleaseFilePages& release_file_pages) override {
+    ZINC_TRY(weights, VulkanWeights::upload(graphs, device_, threads_, release_file_pages));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 
@@ -82,22 +82,22 @@ class VulkanBackend final : public Backend {
   ThreadPool threads_;
 };
 
-// A card's device file comes first: without one nothing is opened.
-bool is_usable() {
-  static const bool usable = [] {
+// Checks the device files first, so that machines without a GPU do not load the driver.
+bool is_available() {
+  static const bool available = [] {
     std::error_code ignored;
     return (std::filesystem::exists("/dev/dri", ignored) || std::filesystem::exists("/dev/nvidiactl", ignored)) &&
-           Device::has_real_card();
+           Device::has_gpu();
   }();
-  return usable;
+  return available;
 }
 
-Result<std::unique_ptr<Backend>> open_named(std::string_view device_name, int n_threads) {
+Result<std::unique_ptr<Backend>> open_device(std::string_view device_name, int n_threads) {
   ZINC_TRY(device, Device::shared(device_name));
   return std::unique_ptr<Backend>(std::make_unique<VulkanBackend>(*device, n_threads));
 }
 
-Result<std::unique_ptr<Backend>> open(int n_threads) { return open_named("", n_threads); }
+Result<std::unique_ptr<Backend>> open(int n_threads) { return open_device("", n_threads); }
 
 bool has_panels(const Format& format) { return find_panel_format(format.name) != nullptr; }
 
@@ -106,18 +106,18 @@ bool has_panels(const Format& format) { return find_panel_format(format.name) !=
 
 extern const BackendInfo k_backend_vulkan = {
     .name = "vulkan",
-    .summary = "GPUs with a Vulkan 1.3 driver; vulkan:NAME takes the one whose name contains NAME",
+    .summary = "GPUs with a Vulkan 1.3 driver; vulkan:NAME selects the device whose name contains NAME",
     .default_kv_format = "f16",
-    .product_bits = 8,
-    .attention_bits = 16,
+    .matmul_activation_bits = 8,
+    .attention_activation_bits = 16,
     .step_tokens = 2048,
-    .state_chunk = vulkan::kDeltaChunk,
-    .rank = 2,
-    .usable = vulkan::is_usable,
+    .scan_chunk_tokens = vulkan::kDeltaChunk,
+    .priority = 2,
+    .is_available = vulkan::is_available,
     .open = vulkan::open,
-    .is_fast_format = vulkan::has_panels,
-    .decoded_bits = 16,
+    .has_packed_kernel = vulkan::has_panels,
+    .dequantized_bits = 16,
     .devices = vulkan::devices,
-    .open_named = vulkan::open_named};
+    .open_device = vulkan::open_device};
 
 }  // namespace zinc

@@ -8,25 +8,25 @@ namespace {
 
 size_t padded(int n) { return (static_cast<size_t>(n) + 31) / 32 * 32; }
 
-struct KvFormat {
+struct KvFormatInfo {
   std::string_view name;
-  KvKind kind;
-  size_t block_bytes;  // of 32 numbers
+  KvFormat format;
+  size_t block_bytes;  // per 32 elements
 };
-constexpr std::array<KvFormat, 3> kKvFormats = {
+constexpr std::array<KvFormatInfo, 3> kKvFormats = {
     {{"f32", kKvF32, 128}, {"f16", kKvF16, 64}, {"q8_0", kKvQ8, 32 + sizeof(float)}}};
 
 int64_t conv_floats(const RecurrentCache& r) { return int64_t{r.conv_channels} * r.conv_taps; }
 
-// Bytes of 32 positions of n numbers each.
-size_t panel_bytes(const KvFormat& format, int n) { return padded(n) / 32 * format.block_bytes * kPagePositions; }
+// Bytes of 32 positions of n elements each.
+size_t panel_bytes(const KvFormatInfo& format, int n) { return padded(n) / 32 * format.block_bytes * kPageTokens; }
 
-Result<const KvFormat*> find_kv_format(const CacheSizes& sizes, std::span<const LayerCache> layers) {
+Result<const KvFormatInfo*> find_kv_format(const CacheSizes& sizes, std::span<const LayerCache> layers) {
   const std::string_view name = sizes.kv_format ? sizes.kv_format->name : "(none)";
-  const auto* format = std::ranges::find(kKvFormats, name, &KvFormat::name);
+  const auto* format = std::ranges::find(kKvFormats, name, &KvFormatInfo::name);
   if (format == kKvFormats.end()) {
     return fail(ErrorCode::unsupported,
-                "the vulkan backend cannot keep keys and values as '{}'; it has f32, f16 and q8_0", name);
+                "the vulkan backend does not support KV cache format '{}'; it supports f32, f16 and q8_0", name);
   }
   if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
   return format;
@@ -40,32 +40,32 @@ Result<std::unique_ptr<VulkanCache>> VulkanCache::allocate(std::span<const Layer
   auto cache = std::make_unique<VulkanCache>();
   cache->device_ = &device;
   cache->layers_.assign(layers.begin(), layers.end());
-  cache->places_.resize(layers.size());
-  cache->kv_kind_ = format->kind;
+  cache->storage_.resize(layers.size());
+  cache->kv_format_ = format->format;
   const std::vector<PageGroup> groups = page_groups(layers);
   ZINC_CHECK(groups.size() == sizes.n_pages.size());
-  if (groups.size() > kMaxGroups) {
+  if (groups.size() > kMaxPageGroups) {
     return fail(ErrorCode::unsupported,
-                "the vulkan backend keeps up to {} kinds of attention windows; this model has {}", kMaxGroups,
+                "the vulkan backend supports up to {} different attention windows; this model has {}", kMaxPageGroups,
                 groups.size());
   }
   for (size_t g = 0; g < groups.size(); ++g) {
     Group group{.page_bytes = 0, .n_pages = sizes.n_pages[g], .window = groups[g].window, .layers = groups[g].layers};
     for (int layer : group.layers) {
       const AttentionCache& kv = layers[static_cast<size_t>(layer)].attention;
-      Place& place = cache->places_[static_cast<size_t>(layer)];
-      place.group = static_cast<int>(g);
-      place.value_begin = panel_bytes(*format, kv.k_dim);
-      place.head_bytes = place.value_begin + panel_bytes(*format, kv.v_dim);
-      place.page_bytes = place.head_bytes * static_cast<size_t>(kv.kv_heads);
-      group.page_bytes += place.page_bytes;
-      ZINC_TRY(pages, device.allocate(place.page_bytes * static_cast<size_t>(group.n_pages), "keys and values"));
-      place.pages = std::move(pages);
+      LayerStorage& storage = cache->storage_[static_cast<size_t>(layer)];
+      storage.group = static_cast<int>(g);
+      storage.value_begin = panel_bytes(*format, kv.k_dim);
+      storage.head_bytes = storage.value_begin + panel_bytes(*format, kv.v_dim);
+      storage.page_bytes = storage.head_bytes * static_cast<size_t>(kv.kv_heads);
+      group.page_bytes += storage.page_bytes;
+      ZINC_TRY(pages, device.allocate(storage.page_bytes * static_cast<size_t>(group.n_pages), "the KV cache"));
+      storage.pages = std::move(pages);
     }
     cache->groups_.push_back(std::move(group));
   }
   for (size_t i = 0; i < layers.size(); ++i) {
-    cache->places_[i].state_begin = cache->state_bytes_;
+    cache->storage_[i].state_begin = cache->state_bytes_;
     const int64_t floats = conv_floats(layers[i].recurrent) + layers[i].recurrent.delta_floats();
     cache->state_bytes_ += static_cast<size_t>(floats) * sizeof(float);
   }
@@ -84,32 +84,32 @@ VulkanCache::~VulkanCache() {
     const Status done = device_->wait_all();
 }
 
-size_t VulkanCache::checked(int group, PageId page) const {
+size_t VulkanCache::page_index(int group, PageId page) const {
   ZINC_CHECK(page >= 0 && page < n_pages(group));
   return static_cast<size_t>(page);
 }
 
-int VulkanCache::n_seen(int group) const {
+int VulkanCache::max_visible_positions(int group) const {
   int n = n_pages(group) * kPageTokens;
   if (max_length_ > 0) n = std::min(n, max_length_);
   return window(group) > 0 ? std::min(n, window(group)) : n;
 }
 
 KvLayer VulkanCache::kv_layer(int layer) const {
-  const Place& place = places_[static_cast<size_t>(layer)];
+  const LayerStorage& storage = storage_[static_cast<size_t>(layer)];
   const AttentionCache& kv = layers_[static_cast<size_t>(layer)].attention;
-  return {.pages = place.pages.address(),
-          .page_bytes = place.page_bytes,
-          .head_bytes = static_cast<int>(place.head_bytes),
-          .value_begin = static_cast<int>(place.value_begin),
+  return {.pages = storage.pages.address(),
+          .page_bytes = storage.page_bytes,
+          .head_bytes = static_cast<int>(storage.head_bytes),
+          .value_begin = static_cast<int>(storage.value_begin),
           .kv_heads = kv.kv_heads,
           .k_dim = kv.k_dim,
           .v_dim = kv.v_dim,
-          .group = place.group};
+          .group = storage.group};
 }
 
 Address VulkanCache::conv_states(int layer) const {
-  return states_.address() + places_[static_cast<size_t>(layer)].state_begin;
+  return states_.address() + storage_[static_cast<size_t>(layer)].state_begin;
 }
 Address VulkanCache::delta_states(int layer) const {
   const int64_t n = conv_floats(layers_[static_cast<size_t>(layer)].recurrent);
@@ -117,17 +117,17 @@ Address VulkanCache::delta_states(int layer) const {
 }
 
 void VulkanCache::copy(const std::function<void(VkCommandBuffer)>& commands) {
-  const Result<Ticket> copied = device_->run(commands);
+  const Result<TimelineValue> copied = device_->run(commands);
   if (!copied.ok() && !failed_copy_) failed_copy_ = copied.error();
 }
 
 void VulkanCache::copy_page(int group, PageId from, PageId to) {
-  const size_t from_page = checked(group, from), to_page = checked(group, to);
+  const size_t from_page = page_index(group, from), to_page = page_index(group, to);
   copy([&](VkCommandBuffer c) {
     for (int layer : groups_[static_cast<size_t>(group)].layers) {
-      const Place& place = places_[static_cast<size_t>(layer)];
-      const VkBufferCopy part{from_page * place.page_bytes, to_page * place.page_bytes, place.page_bytes};
-      device_->api().CmdCopyBuffer(c, place.pages.handle(), place.pages.handle(), 1, &part);
+      const LayerStorage& storage = storage_[static_cast<size_t>(layer)];
+      const VkBufferCopy region{from_page * storage.page_bytes, to_page * storage.page_bytes, storage.page_bytes};
+      device_->api().CmdCopyBuffer(c, storage.pages.handle(), storage.pages.handle(), 1, &region);
     }
   });
 }
@@ -147,10 +147,10 @@ void VulkanCache::copy_state(int from_slot, int to_slot) {
 Status VulkanCache::read_page(int group, PageId id, std::span<std::byte> out) {
   ZINC_CHECK(out.size() == page_bytes(group));
   for (int layer : groups_[static_cast<size_t>(group)].layers) {
-    const Place& place = places_[static_cast<size_t>(layer)];
-    const size_t at = checked(group, id) * place.page_bytes;
-    if (Status s = device_->read(place.pages, at, out.first(place.page_bytes)); !s.ok()) return s;
-    out = out.subspan(place.page_bytes);
+    const LayerStorage& storage = storage_[static_cast<size_t>(layer)];
+    const size_t offset = page_index(group, id) * storage.page_bytes;
+    if (Status s = device_->read(storage.pages, offset, out.first(storage.page_bytes)); !s.ok()) return s;
+    out = out.subspan(storage.page_bytes);
   }
   return ok_status();
 }
@@ -158,10 +158,10 @@ Status VulkanCache::read_page(int group, PageId id, std::span<std::byte> out) {
 Status VulkanCache::write_page(int group, PageId id, std::span<const std::byte> in) {
   ZINC_CHECK(in.size() == page_bytes(group));
   for (int layer : groups_[static_cast<size_t>(group)].layers) {
-    const Place& place = places_[static_cast<size_t>(layer)];
-    const size_t at = checked(group, id) * place.page_bytes;
-    if (Status s = device_->write(place.pages, at, in.first(place.page_bytes)); !s.ok()) return s;
-    in = in.subspan(place.page_bytes);
+    const LayerStorage& storage = storage_[static_cast<size_t>(layer)];
+    const size_t offset = page_index(group, id) * storage.page_bytes;
+    if (Status s = device_->write(storage.pages, offset, in.first(storage.page_bytes)); !s.ok()) return s;
+    in = in.subspan(storage.page_bytes);
   }
   return ok_status();
 }

@@ -10,60 +10,60 @@ namespace {
 constexpr std::array<Tuning, 5> kTunings = {{
     {.vendor_id = 0x10DE,
      .subgroup = 32,
-     .attention_groups = 128,
-     .few_rows = 8,
-     .product_rows = 16,
-     .mix_ahead = 3,
-     .float_pieces = 16,
-     .float_pieces_alone = 32,
-     .processors = 132,
-     .starts_in_order = true,  // seen on an H200
-     .records_ahead = true},   // NVIDIA
+     .attention_workgroups = 128,
+     .small_batch_rows = 8,
+     .prefill_rows = 16,
+     .moe_down_prefetch = 3,
+     .float_loads_in_flight = 16,
+     .float_loads_few_workgroups = 32,
+     .default_multiprocessors = 132,
+     .starts_in_order = true,   // observed on an H200
+     .records_at_load = true},  // NVIDIA
     {.vendor_id = 0x1002,
      .subgroup = 32,
-     .attention_groups = 128,
-     .few_rows = 8,
-     .product_rows = 8,
-     .mix_ahead = 1,
-     .float_pieces = 8,
-     .float_pieces_alone = 16,
-     .processors = 96,
+     .attention_workgroups = 128,
+     .small_batch_rows = 8,
+     .prefill_rows = 8,
+     .moe_down_prefetch = 1,
+     .float_loads_in_flight = 8,
+     .float_loads_few_workgroups = 16,
+     .default_multiprocessors = 96,
      .starts_in_order = false,
-     .records_ahead = true},  // AMD: 16 rows spill
+     .records_at_load = true},  // AMD: 16 rows spill
     {.vendor_id = 0x8086,
      .subgroup = 32,
-     .attention_groups = 64,
-     .few_rows = 8,
-     .product_rows = 8,
-     .mix_ahead = 1,
-     .float_pieces = 8,
-     .float_pieces_alone = 8,
-     .processors = 32,
+     .attention_workgroups = 64,
+     .small_batch_rows = 8,
+     .prefill_rows = 8,
+     .moe_down_prefetch = 1,
+     .float_loads_in_flight = 8,
+     .float_loads_few_workgroups = 8,
+     .default_multiprocessors = 32,
      .starts_in_order = false,
-     .records_ahead = true},  // Intel
-    // Mesa on the CPU: a kernel costs seconds to compile, more the more rows it has.
+     .records_at_load = true},  // Intel
+    // Mesa on the CPU: compiling a kernel takes seconds, more with more rows.
     {.vendor_id = 0x10005,
      .subgroup = 8,
-     .attention_groups = 16,
-     .few_rows = 4,
-     .product_rows = 4,
-     .mix_ahead = 1,
-     .float_pieces = 8,
-     .float_pieces_alone = 8,
-     .processors = 2,
+     .attention_workgroups = 16,
+     .small_batch_rows = 4,
+     .prefill_rows = 4,
+     .moe_down_prefetch = 1,
+     .float_loads_in_flight = 8,
+     .float_loads_few_workgroups = 8,
+     .default_multiprocessors = 2,
      .starts_in_order = true,
-     .records_ahead = false},
+     .records_at_load = false},
     {.vendor_id = 0,
      .subgroup = 32,
-     .attention_groups = 64,
-     .few_rows = 8,
-     .product_rows = 8,
-     .mix_ahead = 1,
-     .float_pieces = 8,
-     .float_pieces_alone = 8,
-     .processors = 32,
+     .attention_workgroups = 64,
+     .small_batch_rows = 8,
+     .prefill_rows = 8,
+     .moe_down_prefetch = 1,
+     .float_loads_in_flight = 8,
+     .float_loads_few_workgroups = 8,
+     .default_multiprocessors = 32,
      .starts_in_order = false,
-     .records_ahead = true},
+     .records_at_load = true},
 }};
 
 bool has_extension(const InstanceApi& api, VkPhysicalDevice device, const char* name) {
@@ -74,7 +74,7 @@ bool has_extension(const InstanceApi& api, VkPhysicalDevice device, const char* 
   return std::ranges::any_of(all, [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
 }
 
-void ask_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+void query_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
   VkPhysicalDeviceVulkan13Properties v13{};
   v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
   VkPhysicalDeviceVulkan12Properties v12{};
@@ -109,8 +109,8 @@ void ask_properties(const InstanceApi& api, VkPhysicalDevice device, Capabilitie
   out.timestamp_ns = base.limits.timestampPeriod;
 }
 
-// How many processors there are, where an extension of the maker's tells.
-void ask_processors(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+// The number of multiprocessors, if a vendor extension reports it.
+void query_multiprocessors(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{};
   nvidia.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
   VkPhysicalDeviceShaderCorePropertiesAMD amd{};
@@ -126,10 +126,10 @@ void ask_processors(const InstanceApi& api, VkPhysicalDevice device, Capabilitie
   }
   api.GetPhysicalDeviceProperties2(device, &properties);
   const uint32_t units = amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
-  out.n_processors = static_cast<int>(std::max(nvidia.shaderSMCount, units));
+  out.n_multiprocessors = static_cast<int>(std::max(nvidia.shaderSMCount, units));
 }
 
-void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+void query_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
   CooperativeMatrixFeatures matrices;
   VkPhysicalDeviceVulkan13Features v13{};
   v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
@@ -150,17 +150,16 @@ void ask_features(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
   out.has_subgroup_control = out.has_subgroup_control && v13.subgroupSizeControl == VK_TRUE;
   out.has_int8 = v12.shaderInt8 == VK_TRUE;
   out.has_float16 = v12.shaderFloat16 == VK_TRUE;
-  out.has_matrices = matrices.cooperativeMatrix == VK_TRUE && v12.vulkanMemoryModel == VK_TRUE;
+  out.has_coopmat = matrices.cooperativeMatrix == VK_TRUE && v12.vulkanMemoryModel == VK_TRUE;
 }
 
-constexpr size_t kMatrixSharedBytes = size_t{48} << 10;  // shader/gemm*.comp take up to 48,384 bytes
+constexpr size_t kMatrixSharedBytes = size_t{48} << 10;  // shader/gemm*.comp use up to 48,384 bytes
 
-// Products of 16 x 16 numbers that a subgroup of 32 does: the deepest of signed bytes, and whether there is one of
-// halves.
-void ask_matrices(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
+// 16 x 16 cooperative matrices of a subgroup of 32: the largest K for int8, and whether f16 is supported.
+void query_coopmat(const InstanceApi& api, VkPhysicalDevice device, Capabilities& out) {
   const auto list = reinterpret_cast<GetCooperativeMatrixProperties>(
       api.get(api.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  if (!out.has_matrices || subgroup_for(out) != 32 || !list) return;
+  if (!out.has_coopmat || subgroup_size(out) != 32 || !list) return;
   uint32_t n = 0;
   list(device, &n, nullptr);
   std::vector<CooperativeMatrixProperties> all(n);
@@ -173,21 +172,21 @@ void ask_matrices(const InstanceApi& api, VkPhysicalDevice device, Capabilities&
     if (row.m != 16 || row.n != 16 || row.saturates == VK_TRUE || row.scope != Row::kSubgroup) continue;
     const bool fits = (row.k == 16 || row.k == 32) && out.shared_bytes >= kMatrixSharedBytes;
     if (out.has_int8 && fits && multiplies(Row::kSigned8, Row::kSigned32)) {
-      out.matrix_depth = std::max(out.matrix_depth, static_cast<int>(row.k));
+      out.coopmat_k = std::max(out.coopmat_k, static_cast<int>(row.k));
     }
-    if (out.has_float16 && row.k == 16 && multiplies(Row::kFloat16, Row::kFloat32)) out.has_half_matrices = true;
+    if (out.has_float16 && row.k == 16 && multiplies(Row::kFloat16, Row::kFloat32)) out.has_coopmat_f16 = true;
   }
-  if (!out.has_half_matrices) out.matrix_depth = 0;  // minima are multiplied as halves
+  if (!out.has_coopmat_f16) out.coopmat_k = 0;  // minima are multiplied in f16
 }
 
 }  // namespace
 
-Capabilities ask(const InstanceApi& api, VkPhysicalDevice device) {
+Capabilities query_capabilities(const InstanceApi& api, VkPhysicalDevice device) {
   Capabilities out;
-  ask_properties(api, device, out);
+  query_properties(api, device, out);
   if (out.api_version < VK_API_VERSION_1_3) return out;
-  ask_features(api, device, out);
-  ask_processors(api, device, out);
+  query_features(api, device, out);
+  query_multiprocessors(api, device, out);
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
   api.GetPhysicalDeviceMemoryProperties2(device, &memory);
@@ -198,7 +197,7 @@ Capabilities ask(const InstanceApi& api, VkPhysicalDevice device) {
   }
   out.has_memory_budget = has_extension(api, device, "VK_EXT_memory_budget");
   out.has_statistics = has_extension(api, device, "VK_KHR_pipeline_executable_properties");
-  ask_matrices(api, device, out);
+  query_coopmat(api, device, out);
   return out;
 }
 
@@ -207,16 +206,16 @@ const Tuning& tuning_of(const Capabilities& device) {
                                [&](const Tuning& t) { return t.vendor_id == device.vendor_id || t.vendor_id == 0; });
 }
 
-int subgroup_for(const Capabilities& device) {
+int subgroup_size(const Capabilities& device) {
   if (!device.has_subgroup_control) return device.default_subgroup;
   return std::clamp(tuning_of(device).subgroup, device.min_subgroup, device.max_subgroup);
 }
 
-int processors_of(const Capabilities& device) {
-  return device.n_processors > 0 ? device.n_processors : tuning_of(device).processors;
+int multiprocessors_of(const Capabilities& device) {
+  return device.n_multiprocessors > 0 ? device.n_multiprocessors : tuning_of(device).default_multiprocessors;
 }
 
-std::string missing(const Capabilities& device) {
+std::string missing_feature(const Capabilities& device) {
   if (device.api_version < VK_API_VERSION_1_3) {
     return fmt::format("Vulkan 1.3 (the driver has {}.{})", VK_API_VERSION_MAJOR(device.api_version),
                        VK_API_VERSION_MINOR(device.api_version));
@@ -227,9 +226,9 @@ std::string missing(const Capabilities& device) {
   if (!device.has_timelines) return "timelineSemaphore";
   if (!device.has_integer_dot) return "shaderIntegerDotProduct";
   if (!device.has_shuffle) return "subgroup shuffles in compute shaders";
-  constexpr int kLargestSubgroup = 64;
-  if (subgroup_for(device) < 4 || subgroup_for(device) > kLargestSubgroup) {
-    return fmt::format("subgroups of 4 to 64 (it has {})", subgroup_for(device));
+  constexpr int kMaxSubgroup = 64;
+  if (subgroup_size(device) < 4 || subgroup_size(device) > kMaxSubgroup) {
+    return fmt::format("subgroups of 4 to 64 (it has {})", subgroup_size(device));
   }
   return "";
 }

@@ -8,9 +8,9 @@
 namespace zinc::vulkan {
 namespace {
 
-constexpr uint64_t kLongestWait = 600ull * 1'000'000'000;  // ns
+constexpr uint64_t kMaxWaitNs = 600ull * 1'000'000'000;
 constexpr size_t kStagingBytes = size_t{16} << 20;
-constexpr size_t kMaxPassing = 16;
+constexpr size_t kMaxOneTime = 16;
 
 bool contains_ignoring_case(std::string_view text, std::string_view part) {
   const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
@@ -24,49 +24,48 @@ int rank_of(VkPhysicalDeviceType type) {
   return 0;
 }
 
-struct Found {
+struct Candidate {
   VkPhysicalDevice physical;
   Capabilities capabilities;
 };
 
-std::vector<Found> devices(const InstanceApi& api) {
+std::vector<Candidate> devices(const InstanceApi& api) {
   uint32_t n = 0;
   api.EnumeratePhysicalDevices(api.instance, &n, nullptr);
   std::vector<VkPhysicalDevice> all(n);
   api.EnumeratePhysicalDevices(api.instance, &n, all.data());
-  std::vector<Found> found;
-  for (VkPhysicalDevice device : all) found.push_back({device, ask(api, device)});
+  std::vector<Candidate> found;
+  for (VkPhysicalDevice device : all) found.push_back({device, query_capabilities(api, device)});
   return found;
 }
 
-Result<VkPhysicalDevice> choose(const InstanceApi& api, std::string_view name) {
-  const std::vector<Found> all = devices(api);
-  const Found* best = nullptr;
+Result<VkPhysicalDevice> choose_device(const InstanceApi& api, std::string_view name) {
+  const std::vector<Candidate> all = devices(api);
+  const Candidate* best = nullptr;
   std::string names, lacking;
-  for (const Found& device : all) {
+  for (const Candidate& device : all) {
     names += (names.empty() ? "" : ", ") + device.capabilities.name;
     const bool fits =
         name.empty() ? rank_of(device.capabilities.type) > 0 : contains_ignoring_case(device.capabilities.name, name);
     if (!fits) continue;
-    if (const std::string lack = missing(device.capabilities); !lack.empty()) {
-      lacking = fmt::format("{} lacks {}", device.capabilities.name, lack);
+    if (const std::string missing = missing_feature(device.capabilities); !missing.empty()) {
+      lacking = fmt::format("{} lacks {}", device.capabilities.name, missing);
       continue;
     }
     if (!best || rank_of(device.capabilities.type) > rank_of(best->capabilities.type)) best = &device;
   }
   if (best) return best->physical;
-  if (!lacking.empty()) return fail(ErrorCode::unsupported, "{}, which the vulkan backend needs", lacking);
+  if (!lacking.empty()) return fail(ErrorCode::unsupported, "{}, which the vulkan backend requires", lacking);
   if (all.empty()) {
     return fail(ErrorCode::not_found,
-                "no Vulkan driver is installed (Debian: mesa-vulkan-drivers, or your GPU maker's)");
+                "no Vulkan driver is installed (Debian: mesa-vulkan-drivers, or your GPU vendor's driver)");
   }
   if (name.empty()) {
     return fail(ErrorCode::not_found,
-                "Vulkan has no GPU here, only: {}; a device that computes on the CPU is used when it is named, as in "
-                "--backend vulkan:llvmpipe",
+                "Vulkan found no GPU, only: {}; to run on a CPU device, name it, as in --backend vulkan:llvmpipe",
                 names);
   }
-  return fail(ErrorCode::not_found, "no Vulkan device's name contains '{}'; there are: {}", name, names);
+  return fail(ErrorCode::not_found, "no Vulkan device's name contains '{}'; available: {}", name, names);
 }
 
 }  // namespace
@@ -88,30 +87,30 @@ Buffer::~Buffer() {
 }
 
 Result<Device*> Device::shared(std::string_view name) {
-  // Never destroyed: at the end of the process a driver may be gone before us.
-  static auto& kept = *new std::map<VkPhysicalDevice, std::unique_ptr<Device>>();
+  // Never destroyed: at process exit the driver may be unloaded first.
+  static auto& opened_devices = *new std::map<VkPhysicalDevice, std::unique_ptr<Device>>();
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   ZINC_TRY(instance, load_instance());
-  ZINC_TRY(physical, choose(*instance, name));
-  std::unique_ptr<Device>& device = kept[physical];
+  ZINC_TRY(physical, choose_device(*instance, name));
+  std::unique_ptr<Device>& device = opened_devices[physical];
   if (!device) {
-    ZINC_TRY(opened, open(*instance, physical));
-    device = std::move(opened);
+    ZINC_TRY(new_device, open(*instance, physical));
+    device = std::move(new_device);
   }
   return device.get();
 }
 
-bool Device::has_real_card() {
+bool Device::has_gpu() {
   const Result<const InstanceApi*> instance = load_instance();
-  return instance.ok() && choose(*instance.value(), "").ok();
+  return instance.ok() && choose_device(*instance.value(), "").ok();
 }
 
 std::vector<Capabilities> Device::all() {
   std::vector<Capabilities> out;
   const Result<const InstanceApi*> instance = load_instance();
   if (!instance.ok()) return out;
-  for (Found& found : devices(*instance.value())) out.push_back(std::move(found.capabilities));
+  for (Candidate& found : devices(*instance.value())) out.push_back(std::move(found.capabilities));
   return out;
 }
 
@@ -119,30 +118,30 @@ Result<std::unique_ptr<Device>> Device::open(const InstanceApi& instance, VkPhys
   std::unique_ptr<Device> device(new Device());
   device->physical_ = physical;
   device->instance_ = &instance;
-  device->capabilities_ = ask(instance, physical);
+  device->capabilities_ = query_capabilities(instance, physical);
   if (Status s = device->make_device(instance); !s.ok()) return s.error();
   if (Status s = device->make_queue(); !s.ok()) return s.error();
   if (Status s = device->make_layouts(); !s.ok()) return s.error();
-  if (Status s = device->load_pipelines(); !s.ok()) return s.error();
+  if (Status s = device->load_pipeline_cache(); !s.ok()) return s.error();
   if (Status s = device->self_test(); !s.ok()) return s.error();
-  if (Status s = device->test_order(); !s.ok()) return s.error();
+  if (Status s = device->test_dispatch_order(); !s.ok()) return s.error();
   return device;
 }
 
-Result<std::unique_ptr<Device>> Device::open_to_compile(std::string_view name) {
+Result<std::unique_ptr<Device>> Device::open_for_compilation(std::string_view name) {
   ZINC_TRY(instance, load_instance());
-  ZINC_TRY(physical, choose(*instance, name));
+  ZINC_TRY(physical, choose_device(*instance, name));
   std::unique_ptr<Device> device(new Device());
   device->physical_ = physical;
   device->instance_ = instance;
-  device->capabilities_ = ask(*instance, physical);
+  device->capabilities_ = query_capabilities(*instance, physical);
   if (!device->capabilities_.has_statistics) {
-    return fail(ErrorCode::unsupported, "the driver of {} tells nothing of compiled kernels",
+    return fail(ErrorCode::unsupported, "the driver of {} does not report statistics of compiled kernels",
                 device->capabilities_.name);
   }
   if (Status s = device->make_device(*instance, true); !s.ok()) return s.error();
   if (Status s = device->make_layouts(); !s.ok()) return s.error();
-  if (Status s = device->load_pipelines(); !s.ok()) return s.error();
+  if (Status s = device->load_pipeline_cache(); !s.ok()) return s.error();
   return device;
 }
 
@@ -153,7 +152,7 @@ Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
   instance.GetPhysicalDeviceQueueFamilyProperties(physical_, &n, families.data());
   const auto computes = [](const VkQueueFamilyProperties& f) { return (f.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0; };
   const auto family = std::ranges::find_if(families, computes);
-  if (family == families.end()) return fail(ErrorCode::unsupported, "{} cannot compute", capabilities_.name);
+  if (family == families.end()) return fail(ErrorCode::unsupported, "{} has no compute queue", capabilities_.name);
   queue_family_ = static_cast<uint32_t>(family - families.begin());
   has_timestamps_ = family->timestampValidBits > 0;
 
@@ -187,7 +186,7 @@ Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
   info.pQueueCreateInfos = &queue;
   std::vector<const char*> extensions;
   if (capabilities_.has_memory_budget) extensions.push_back("VK_EXT_memory_budget");
-  if (capabilities_.has_matrices) {
+  if (capabilities_.has_coopmat) {
     extensions.push_back("VK_KHR_cooperative_matrix");
     v12.shaderInt8 = capabilities_.has_int8;
     v12.shaderFloat16 = capabilities_.has_float16;
@@ -204,7 +203,7 @@ Status Device::make_device(const InstanceApi& instance, bool with_statistics) {
   }
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
-  if (Status s = check(instance.CreateDevice(physical_, &info, nullptr, &device_), "opening the device"); !s.ok()) {
+  if (Status s = check(instance.CreateDevice(physical_, &info, nullptr, &device_), "creating the device"); !s.ok()) {
     return s;
   }
   ZINC_TRY(api, load_device(instance, device_));
@@ -226,7 +225,8 @@ Status Device::make_queue() {
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
   pool.queueFamilyIndex = queue_family_;
-  if (Status s = check(api_.CreateCommandPool(device_, &pool, nullptr, &commands_), "making a command pool"); !s.ok()) {
+  if (Status s = check(api_.CreateCommandPool(device_, &pool, nullptr, &commands_), "creating a command pool");
+      !s.ok()) {
     return s;
   }
   VkSemaphoreTypeCreateInfo type{};
@@ -235,7 +235,7 @@ Status Device::make_queue() {
   VkSemaphoreCreateInfo semaphore{};
   semaphore.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
   semaphore.pNext = &type;
-  return check(api_.CreateSemaphore(device_, &semaphore, nullptr, &timeline_), "making a timeline");
+  return check(api_.CreateSemaphore(device_, &semaphore, nullptr, &timeline_), "creating a timeline semaphore");
 }
 
 Status Device::make_layouts() {
@@ -250,7 +250,8 @@ Status Device::make_layouts() {
   set.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
   set.bindingCount = static_cast<uint32_t>(bindings.size());
   set.pBindings = bindings.data();
-  if (Status s = check(api_.CreateDescriptorSetLayout(device_, &set, nullptr, &set_layout_), "describing kernels");
+  if (Status s =
+          check(api_.CreateDescriptorSetLayout(device_, &set, nullptr, &set_layout_), "creating the pipeline layout");
       !s.ok()) {
     return s;
   }
@@ -258,13 +259,13 @@ Status Device::make_layouts() {
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.setLayoutCount = 1;
   layout.pSetLayouts = &set_layout_;
-  return check(api_.CreatePipelineLayout(device_, &layout, nullptr, &layout_), "describing kernels");
+  return check(api_.CreatePipelineLayout(device_, &layout, nullptr, &layout_), "creating the pipeline layout");
 }
 
 Device::~Device() {
   if (!device_) return;
   if (!api_.DestroyDevice) return;
-  if (last_ticket_ > 0) api_.DeviceWaitIdle(device_);
+  if (last_timeline_value_ > 0) api_.DeviceWaitIdle(device_);
   staging_ = Buffer();
   readback_ = Buffer();
   for (const auto& [key, pipeline] : pipelines_) api_.DestroyPipeline(device_, pipeline, nullptr);
@@ -308,23 +309,23 @@ size_t Device::free_bytes() const {
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
   memory.pNext = &budget;
   instance_->GetPhysicalDeviceMemoryProperties2(physical_, &memory);
-  size_t most = 0;
+  size_t max_free = 0;
   for (uint32_t i = 0; i < memory_.memoryHeapCount; ++i) {
     if ((memory_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) continue;
-    const size_t used = budget.heapUsage[i], all = budget.heapBudget[i];
-    most = std::max(most, all > used ? all - used : 0);
+    const size_t used = budget.heapUsage[i], total = budget.heapBudget[i];
+    max_free = std::max(max_free, total > used ? total - used : 0);
   }
-  return most;
+  return max_free;
 }
 
 int Device::memory_type(uint32_t allowed, Memory kind) const {
   constexpr VkMemoryPropertyFlags kDevice = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
   constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-  std::vector<VkMemoryPropertyFlags> wanted;
-  if (kind == Memory::device) wanted = {kDevice, 0};
-  if (kind == Memory::upload) wanted = {kHost | kDevice, kHost};
-  if (kind == Memory::readback) wanted = {kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, kHost};
-  for (const VkMemoryPropertyFlags flags : wanted) {
+  std::vector<VkMemoryPropertyFlags> preferred;
+  if (kind == Memory::device) preferred = {kDevice, 0};
+  if (kind == Memory::upload) preferred = {kHost | kDevice, kHost};
+  if (kind == Memory::readback) preferred = {kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, kHost};
+  for (const VkMemoryPropertyFlags flags : preferred) {
     for (uint32_t i = 0; i < memory_.memoryTypeCount; ++i) {
       if ((allowed >> i & 1) != 0 && (memory_.memoryTypes[i].propertyFlags & flags) == flags)
         return static_cast<int>(i);
@@ -337,7 +338,7 @@ Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory ki
   Buffer buffer;
   if (n_bytes == 0) return buffer;
   if (n_bytes > capabilities_.max_allocation_bytes) {
-    return fail(ErrorCode::out_of_memory, "{}: {} bytes for {} are more than the {} this device gives at once",
+    return fail(ErrorCode::out_of_memory, "{}: {} bytes for {} exceed this device's maximum allocation of {} bytes",
                 capabilities_.name, n_bytes, what, capabilities_.max_allocation_bytes);
   }
   buffer.device_ = this;
@@ -359,14 +360,15 @@ Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory ki
   memory.pNext = &flags;
   memory.allocationSize = needs.size;
   memory.memoryTypeIndex = static_cast<uint32_t>(memory_type(needs.memoryTypeBits, kind));
-  const VkResult taken = api_.AllocateMemory(device_, &memory, nullptr, &buffer.memory_);
-  if (taken == VK_ERROR_OUT_OF_DEVICE_MEMORY || taken == VK_ERROR_OUT_OF_HOST_MEMORY) {
-    return fail(ErrorCode::out_of_memory,
-                "{}: {} bytes for {} do not fit: {} of {} bytes are free; take a smaller model, a smaller quantization "
-                "or a shorter context",
-                capabilities_.name, n_bytes, what, free_bytes(), capabilities_.device_memory_bytes);
+  const VkResult allocated = api_.AllocateMemory(device_, &memory, nullptr, &buffer.memory_);
+  if (allocated == VK_ERROR_OUT_OF_DEVICE_MEMORY || allocated == VK_ERROR_OUT_OF_HOST_MEMORY) {
+    return fail(
+        ErrorCode::out_of_memory,
+        "{}: cannot allocate {} bytes for {}: {} of {} bytes are free; use a smaller model, a smaller quantization "
+        "or a shorter context",
+        capabilities_.name, n_bytes, what, free_bytes(), capabilities_.device_memory_bytes);
   }
-  if (Status s = check(taken, what); !s.ok()) return s.error();
+  if (Status s = check(allocated, what); !s.ok()) return s.error();
   count(&Counters::n_allocations);
   if (Status s = check(api_.BindBufferMemory(device_, buffer.buffer_, buffer.memory_, 0), what); !s.ok()) {
     return s.error();
@@ -386,37 +388,38 @@ Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory ki
   return buffer;
 }
 
-Result<Ticket> Device::copy(const Buffer& from, size_t from_at, const Buffer& to, size_t to_at, size_t n_bytes) {
-  const VkBufferCopy part{from_at, to_at, n_bytes};
-  return run([&](VkCommandBuffer c) { api_.CmdCopyBuffer(c, from.handle(), to.handle(), 1, &part); });
+Result<TimelineValue> Device::copy(const Buffer& src, size_t src_offset, const Buffer& dst, size_t dst_offset,
+                                   size_t n_bytes) {
+  const VkBufferCopy region{src_offset, dst_offset, n_bytes};
+  return run([&](VkCommandBuffer c) { api_.CmdCopyBuffer(c, src.handle(), dst.handle(), 1, &region); });
 }
 
-Status Device::read(const Buffer& from, size_t at, std::span<std::byte> out) {
+Status Device::read(const Buffer& src, size_t offset, std::span<std::byte> dst) {
   const std::lock_guard lock(staging_mutex_);
   if (readback_.size() == 0) {
-    ZINC_TRY(readback, allocate(kStagingBytes, "reading", Memory::readback));
+    ZINC_TRY(readback, allocate(kStagingBytes, "readback staging", Memory::readback));
     readback_ = std::move(readback);
   }
-  for (size_t done = 0; done < out.size(); done += kStagingBytes) {
-    const size_t n = std::min(kStagingBytes, out.size() - done);
-    ZINC_TRY(ticket, copy(from, at + done, readback_, 0, n));
-    if (Status s = wait(ticket); !s.ok()) return s;
-    std::memcpy(out.data() + done, readback_.as<std::byte>(), n);
+  for (size_t done = 0; done < dst.size(); done += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, dst.size() - done);
+    ZINC_TRY(timeline_value, copy(src, offset + done, readback_, 0, n));
+    if (Status s = wait(timeline_value); !s.ok()) return s;
+    std::memcpy(dst.data() + done, readback_.as<std::byte>(), n);
   }
   return ok_status();
 }
 
-Status Device::write(const Buffer& to, size_t at, std::span<const std::byte> in) {
+Status Device::write(const Buffer& dst, size_t offset, std::span<const std::byte> src) {
   const std::lock_guard lock(staging_mutex_);
   if (staging_.size() == 0) {
-    ZINC_TRY(staging, allocate(kStagingBytes, "writing", Memory::upload));
+    ZINC_TRY(staging, allocate(kStagingBytes, "upload staging", Memory::upload));
     staging_ = std::move(staging);
   }
-  for (size_t done = 0; done < in.size(); done += kStagingBytes) {
-    const size_t n = std::min(kStagingBytes, in.size() - done);
-    std::memcpy(staging_.as<std::byte>(), in.data() + done, n);
-    ZINC_TRY(ticket, copy(staging_, 0, to, at + done, n));
-    if (Status s = wait(ticket); !s.ok()) return s;
+  for (size_t done = 0; done < src.size(); done += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, src.size() - done);
+    std::memcpy(staging_.as<std::byte>(), src.data() + done, n);
+    ZINC_TRY(timeline_value, copy(staging_, 0, dst, offset + done, n));
+    if (Status s = wait(timeline_value); !s.ok()) return s;
   }
   return ok_status();
 }
@@ -433,7 +436,7 @@ void add_barrier(const DeviceApi& api, VkCommandBuffer commands) {
   api.CmdPipelineBarrier(commands, kStages, kStages, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-void add_kernel_barrier(const DeviceApi& api, VkCommandBuffer commands) {
+void add_compute_barrier(const DeviceApi& api, VkCommandBuffer commands) {
   VkMemoryBarrier barrier{};
   barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
   barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT;
@@ -444,8 +447,8 @@ void add_kernel_barrier(const DeviceApi& api, VkCommandBuffer commands) {
 
 namespace {
 
-// What the host reads after it has waited.
-void show_host(const DeviceApi& api, VkCommandBuffer commands) {
+// Makes results visible to host reads after the wait.
+void add_host_read_barrier(const DeviceApi& api, VkCommandBuffer commands) {
   VkMemoryBarrier barrier{};
   barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
   barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
@@ -456,19 +459,19 @@ void show_host(const DeviceApi& api, VkCommandBuffer commands) {
 
 }  // namespace
 
-Status Device::write_commands(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
-                              const std::function<void(VkCommandBuffer)>& write) {
+Status Device::record_into(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
+                           const std::function<void(VkCommandBuffer)>& write) {
   VkCommandBufferBeginInfo begin{};
   begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
   begin.flags = usage;
   if (Status s = check(api_.BeginCommandBuffer(commands, &begin), "recording"); !s.ok()) return s;
   add_barrier(api_, commands);
   write(commands);
-  show_host(api_, commands);
+  add_host_read_barrier(api_, commands);
   return check(api_.EndCommandBuffer(commands), "recording");
 }
 
-Result<VkCommandBuffer> Device::make_commands() {
+Result<VkCommandBuffer> Device::allocate_commands() {
   VkCommandBufferAllocateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
   info.commandPool = commands_;
@@ -481,9 +484,9 @@ Result<VkCommandBuffer> Device::make_commands() {
 
 Result<VkCommandBuffer> Device::record(const std::function<void(VkCommandBuffer)>& write) {
   const std::lock_guard lock(mutex_);
-  ZINC_TRY(commands, make_commands());
+  ZINC_TRY(commands, allocate_commands());
   ++counters_.n_recordings;
-  if (Status s = write_commands(commands, 0, write); !s.ok()) return s.error();
+  if (Status s = record_into(commands, 0, write); !s.ok()) return s.error();
   return commands;
 }
 
@@ -492,17 +495,17 @@ void Device::free_commands(VkCommandBuffer commands) {
   api_.FreeCommandBuffers(device_, commands_, 1, &commands);
 }
 
-Result<Ticket> Device::submit(std::span<const VkCommandBuffer> commands) {
+Result<TimelineValue> Device::submit(std::span<const VkCommandBuffer> commands) {
   const std::lock_guard lock(mutex_);
   return submit_locked(commands);
 }
 
-Result<Ticket> Device::submit_locked(std::span<const VkCommandBuffer> commands) {
-  const Ticket ticket = last_ticket_ + 1;
+Result<TimelineValue> Device::submit_locked(std::span<const VkCommandBuffer> commands) {
+  const TimelineValue timeline_value = last_timeline_value_ + 1;
   VkTimelineSemaphoreSubmitInfo values{};
   values.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
   values.signalSemaphoreValueCount = 1;
-  values.pSignalSemaphoreValues = &ticket;
+  values.pSignalSemaphoreValues = &timeline_value;
   VkSubmitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
   info.pNext = &values;
@@ -510,59 +513,59 @@ Result<Ticket> Device::submit_locked(std::span<const VkCommandBuffer> commands) 
   info.pCommandBuffers = commands.data();
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &timeline_;
-  if (Status s = check(api_.QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "submitting work"); !s.ok()) {
+  if (Status s = check(api_.QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "submitting commands"); !s.ok()) {
     return s.error();
   }
   ++counters_.n_submissions;
-  last_ticket_ = ticket;
-  return ticket;
+  last_timeline_value_ = timeline_value;
+  return timeline_value;
 }
 
-// The caller's alone until it is put back: its ticket is waited for without the lock.
-Result<Device::Passing> Device::take_passing() {
+// The caller owns the buffer until it is returned, so its submission is waited for without the lock.
+Result<Device::OneTimeCommands> Device::acquire_one_time() {
   const std::lock_guard lock(mutex_);
-  if (passing_.size() < kMaxPassing) {
-    ZINC_TRY(commands, make_commands());
-    return Passing{commands, 0};
+  if (one_time_.size() < kMaxOneTime) {
+    ZINC_TRY(commands, allocate_commands());
+    return OneTimeCommands{commands, 0};
   }
-  const Passing oldest = passing_.front();
-  passing_.pop_front();
+  const OneTimeCommands oldest = one_time_.front();
+  one_time_.pop_front();
   return oldest;
 }
 
-Result<Ticket> Device::run(const std::function<void(VkCommandBuffer)>& write) {
-  ZINC_TRY(passing, take_passing());
-  Status ready = wait(passing.ticket);
+Result<TimelineValue> Device::run(const std::function<void(VkCommandBuffer)>& write) {
+  ZINC_TRY(one_time, acquire_one_time());
+  Status ready = wait(one_time.timeline_value);
   const std::lock_guard lock(mutex_);
-  if (ready.ok()) ready = write_commands(passing.commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, write);
-  const Result<Ticket> ticket = ready.ok() ? submit_locked({&passing.commands, 1}) : ready.error();
-  if (ticket.ok()) passing.ticket = ticket.value();
-  passing_.push_back(passing);
-  return ticket;
+  if (ready.ok()) ready = record_into(one_time.commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, write);
+  const Result<TimelineValue> timeline_value = ready.ok() ? submit_locked({&one_time.commands, 1}) : ready.error();
+  if (timeline_value.ok()) one_time.timeline_value = timeline_value.value();
+  one_time_.push_back(one_time);
+  return timeline_value;
 }
 
 Status Device::wait_all() {
-  Ticket last = 0;
+  TimelineValue last = 0;
   {
     const std::lock_guard lock(mutex_);
-    last = last_ticket_;
+    last = last_timeline_value_;
   }
   return wait(last);
 }
 
-Status Device::wait(Ticket ticket) {
-  if (ticket == 0) return ok_status();
+Status Device::wait(TimelineValue timeline_value) {
+  if (timeline_value == 0) return ok_status();
   VkSemaphoreWaitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;
-  info.pValues = &ticket;
-  const VkResult result = api_.WaitSemaphores(device_, &info, kLongestWait);
+  info.pValues = &timeline_value;
+  const VkResult result = api_.WaitSemaphores(device_, &info, kMaxWaitNs);
   if (result == VK_TIMEOUT) {
     return fail(ErrorCode::device_lost,
-                "{}: what it was given to do has not ended after ten minutes; its driver may hang", capabilities_.name);
+                "{}: a submission has not completed after ten minutes; the driver may have hung", capabilities_.name);
   }
-  return check(result, "waiting for work");
+  return check(result, "waiting for the timeline semaphore");
 }
 
 }  // namespace zinc::vulkan

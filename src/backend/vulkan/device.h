@@ -1,6 +1,7 @@
-// One Vulkan device: its memory, its queue, its pipelines. Everything this backend asks of the driver goes through
-// here. Work is submitted in order to one queue; a ticket is a value of its timeline. Any thread: models that answer or
-// are loaded beside each other share it. Nobody who submits waits for somebody else's work, files or compiling.
+// One Vulkan device: memory, queue and pipelines. All driver calls of this backend go through it. Work is submitted in
+// order to one queue; a submission is identified by the value that it signals on the timeline semaphore. Thread-safe:
+// models that are loaded or run concurrently share it. Submitting never waits for another thread's GPU work, file
+// access or shader compilation.
 #pragma once
 
 #include <deque>
@@ -18,17 +19,17 @@
 namespace zinc::vulkan {
 
 using Address = uint64_t;
-using Ticket = uint64_t;  // what was submitted; done when the timeline has reached it
+using TimelineValue = uint64_t;  // of a submission, which is complete when the timeline semaphore reaches it
 
 class Device;
 
 enum class Memory : uint8_t {
-  device,    // the device's own
+  device,    // device-local
   upload,    // written by the host, read by the device
   readback,  // written by the device, read by the host
 };
 
-// Memory and the buffer that is all of it; freed with the object. REQUIRES: the device is done with it then.
+// A buffer and its memory, freed with the object. REQUIRES: the device no longer uses it then.
 class Buffer {
  public:
   Buffer() = default;
@@ -53,49 +54,49 @@ class Buffer {
   size_t n_bytes_ = 0;
 };
 
-// A kernel and the constants it is compiled for, from constant_id 1 on; 0 is the subgroup's size.
+// A kernel and its specialization constants (spec_constants.h); Device adds kSpecSubgroupSize.
 struct KernelKey {
   std::string module;
   std::vector<std::pair<uint32_t, int>> constants;
   auto operator<=>(const KernelKey&) const = default;
 };
 
-// What a driver says of a compiled kernel: registers, spills, occupancy, under names of its own.
+// Compiler statistics of a kernel: registers, spills, occupancy. Names are the driver's.
 struct KernelStatistic {
   std::string name;
   uint64_t value = 0;
 };
 
-// What was done so far: tests hold a token to none of the first four.
+// Totals since the device was opened. Tests require that a decode step increments none of the first four.
 struct Counters {
   size_t n_pipelines = 0, n_recordings = 0, n_descriptor_sets = 0, n_allocations = 0;
-  size_t n_compiled = 0;  // pipelines that were not in the cache on disk
+  size_t n_compiled = 0;  // pipelines that were not in the pipeline cache on disk
   size_t n_submissions = 0;
-  uint64_t host_ns = 0;  // that the host took to start steps
+  uint64_t host_ns = 0;  // host time spent on starting steps
 };
 
-// How kernels find their parameters.
-struct BlockSet {
+// Binds the parameters of a kernel and of a step as uniform blocks.
+struct DescriptorSet {
   VkDescriptorPool pool = VK_NULL_HANDLE;
   VkDescriptorSet set = VK_NULL_HANDLE;
 };
 
 class Device {
  public:
-  // The best real card, or the first device whose name contains `name`; kept for the process. A device that computes on
-  // the CPU is only taken by name.
+  // The best GPU, or the first device whose name contains `name`; lives as long as the process. A CPU device is used
+  // only if it is named.
   static Result<Device*> shared(std::string_view name);
-  static bool has_real_card();
-  static std::vector<Capabilities> all();  // that drivers here offer, usable or not
-  // Compiles kernels and runs nothing: also for a driver without a card behind it.
-  static Result<std::unique_ptr<Device>> open_to_compile(std::string_view name);
+  static bool has_gpu();
+  static std::vector<Capabilities> all();  // all devices of the installed drivers, usable or not
+  // For compiling kernels only; works without a GPU behind the driver.
+  static Result<std::unique_ptr<Device>> open_for_compilation(std::string_view name);
   Result<std::vector<KernelStatistic>> statistics(const KernelKey& key);
   ~Device();
 
   const Capabilities& capabilities() const { return capabilities_; }
   const Tuning& tuning() const { return tuning_of(capabilities_); }
-  // Whether workgroups may wait for those of dispatches before theirs: the maker's devices can, and this one was seen
-  // to.
+  // Whether workgroups may poll for earlier dispatches: the vendor's devices start workgroups in order, and this device
+  // passed test_dispatch_order().
   bool starts_in_order() const { return starts_in_order_; }
   bool has_timestamps() const { return has_timestamps_; }
   const DeviceApi& api() const { return api_; }
@@ -107,31 +108,32 @@ class Device {
   Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind = Memory::device);  // zeroed
   Result<VkPipeline> pipeline(const KernelKey& key);
   VkPipelineLayout layout() const { return layout_; }
-  // A set whose bindings are a block of `params` and one of `steps`, at offsets chosen when it is bound.
-  Result<BlockSet> describe(const Buffer& params, const Buffer& steps);
-  void free_set(const BlockSet& set);
-  static constexpr size_t kBlockBytes = 1024;  // of a kernel's parameters, at most
+  // Binds the parameters of a kernel (binding 0) and of a step (binding 1), both with dynamic offsets.
+  Result<DescriptorSet> make_descriptor_set(const Buffer& params, const Buffer& steps);
+  void free_descriptor_set(const DescriptorSet& set);
+  static constexpr size_t kMaxParamsBytes = 1024;  // of a uniform block: the parameters of a kernel or a step
 
-  // A command buffer for good; free_commands() when the device is done with it.
+  // A reusable command buffer; free_commands() after the device has finished with it.
   Result<VkCommandBuffer> record(const std::function<void(VkCommandBuffer)>& commands);
   void free_commands(VkCommandBuffer commands);
-  Result<Ticket> submit(std::span<const VkCommandBuffer> commands);
-  Result<Ticket> run(const std::function<void(VkCommandBuffer)>& commands);  // recorded for this once
-  Status wait(Ticket ticket);
-  Status wait_all();  // for all that was submitted when it was called
+  Result<TimelineValue> submit(std::span<const VkCommandBuffer> commands);
+  Result<TimelineValue> run(const std::function<void(VkCommandBuffer)>& commands);  // records and submits once
+  Status wait(TimelineValue timeline_value);
+  Status wait_all();  // for everything submitted before the call
 
-  // After all work before, before all work behind.
-  Result<Ticket> copy(const Buffer& from, size_t from_at, const Buffer& to, size_t to_at, size_t n_bytes);
-  Status read(const Buffer& from, size_t at, std::span<std::byte> out);
-  Status write(const Buffer& to, size_t at, std::span<const std::byte> in);
+  // Ordered after all earlier and before all later submissions.
+  Result<TimelineValue> copy(const Buffer& src, size_t src_offset, const Buffer& dst, size_t dst_offset,
+                             size_t n_bytes);
+  Status read(const Buffer& src, size_t offset, std::span<std::byte> dst);
+  Status write(const Buffer& dst, size_t offset, std::span<const std::byte> src);
 
   Status check(VkResult code, std::string_view what) const;
-  void keep_pipelines() const;  // into the cache folder, if any was made anew
+  void save_pipeline_cache() const;  // to the cache folder, if new pipelines were compiled
 
  private:
-  struct Passing {  // a command buffer that is used once, and again when it is done
+  struct OneTimeCommands {  // reused after its submission has completed
     VkCommandBuffer commands = VK_NULL_HANDLE;
-    Ticket ticket = 0;
+    TimelineValue timeline_value = 0;
   };
 
   Device() = default;
@@ -140,17 +142,17 @@ class Device {
   Result<VkPipeline> compile(const KernelKey& key, VkPipelineCreateFlags flags);
   Status make_queue();
   Status make_layouts();
-  Status load_pipelines();
-  std::filesystem::path pipelines_path() const;
+  Status load_pipeline_cache();
+  std::filesystem::path pipeline_cache_path() const;
   Status self_test();
-  Status test_order();
+  Status test_dispatch_order();
   int memory_type(uint32_t allowed, Memory kind) const;
   void count(size_t Counters::*what);
-  Result<VkCommandBuffer> make_commands();                                  // REQUIRES: mutex_ is held
-  Result<Ticket> submit_locked(std::span<const VkCommandBuffer> commands);  // likewise
-  Result<Passing> take_passing();
-  Status write_commands(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
-                        const std::function<void(VkCommandBuffer)>& write);
+  Result<VkCommandBuffer> allocate_commands();                                     // REQUIRES: mutex_ is held
+  Result<TimelineValue> submit_locked(std::span<const VkCommandBuffer> commands);  // REQUIRES: mutex_ is held
+  Result<OneTimeCommands> acquire_one_time();
+  Status record_into(VkCommandBuffer commands, VkCommandBufferUsageFlags usage,
+                     const std::function<void(VkCommandBuffer)>& write);
 
   Capabilities capabilities_;
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
@@ -165,24 +167,24 @@ class Device {
   VkPipelineCache pipeline_cache_ = VK_NULL_HANDLE;
   bool starts_in_order_ = false, has_timestamps_ = false;
 
-  mutable std::mutex mutex_;  // of what follows; held for no longer than recording takes
+  mutable std::mutex mutex_;  // guards the following members; never held longer than recording takes
   VkQueue queue_ = VK_NULL_HANDLE;
   VkCommandPool commands_ = VK_NULL_HANDLE;
-  std::deque<Passing> passing_;  // the oldest first
-  Ticket last_ticket_ = 0;
+  std::deque<OneTimeCommands> one_time_;  // oldest first
+  TimelineValue last_timeline_value_ = 0;
   Counters counters_;
 
-  mutable std::mutex pipelines_mutex_;  // held while a kernel is compiled; taken before mutex_
+  mutable std::mutex pipelines_mutex_;  // held while a kernel compiles; locked before mutex_
   std::map<KernelKey, VkPipeline> pipelines_;
-  mutable size_t n_kept_ = 0;
+  mutable size_t n_saved_ = 0;
 
-  std::mutex staging_mutex_;  // held until the device has read or written it; taken before mutex_
+  std::mutex staging_mutex_;  // held until the device has finished with the buffers; locked before mutex_
   Buffer staging_, readback_;
   friend class Buffer;
 };
 
-// Work behind it sees what work before it wrote: kernels and copies, or kernels alone.
+// Memory barriers: for compute shaders and transfers, or compute shaders only.
 void add_barrier(const DeviceApi& api, VkCommandBuffer commands);
-void add_kernel_barrier(const DeviceApi& api, VkCommandBuffer commands);
+void add_compute_barrier(const DeviceApi& api, VkCommandBuffer commands);
 
 }  // namespace zinc::vulkan

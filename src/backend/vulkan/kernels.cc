@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-// The file as it is, aligned for reading words.
+// The file itself, aligned for reading words.
 asm(".section .rodata\n.balign 16\nzinc_vulkan_kernels:\n.incbin \"" ZINC_VULKAN_KERNELS
     "\"\nzinc_vulkan_kernels_end:\n.byte 0\n.balign 16\n.text\n");
 extern "C" const unsigned char zinc_vulkan_kernels[];
@@ -14,19 +14,19 @@ extern "C" const unsigned char zinc_vulkan_kernels[];
 namespace zinc::vulkan {
 namespace {
 
-// After the magic (8 bytes): hash, number of modules, modules, words. Fields are read where they lie.
+// After the magic (8 bytes): hash, number of modules, entries, words. Fields are unaligned.
 struct Entry {
   char name[32];
   uint32_t begin, n_words;
 };
-constexpr size_t kHashAt = 8, kCountAt = 16, kEntriesAt = 20;
+constexpr size_t kHashOffset = 8, kCountOffset = 16, kEntriesOffset = 20;
 
 uint32_t n_kernels() {
   uint32_t n = 0;
-  std::memcpy(&n, zinc_vulkan_kernels + kCountAt, sizeof(n));
+  std::memcpy(&n, zinc_vulkan_kernels + kCountOffset, sizeof(n));
   return n;
 }
-const Entry* entries() { return reinterpret_cast<const Entry*>(zinc_vulkan_kernels + kEntriesAt); }
+const Entry* entries() { return reinterpret_cast<const Entry*>(zinc_vulkan_kernels + kEntriesOffset); }
 
 }  // namespace
 
@@ -46,7 +46,7 @@ std::vector<std::string_view> kernel_names() {
 
 uint64_t kernels_hash() {
   uint64_t hash = 0;
-  std::memcpy(&hash, zinc_vulkan_kernels + kHashAt, sizeof(hash));
+  std::memcpy(&hash, zinc_vulkan_kernels + kHashOffset, sizeof(hash));
   return hash;
 }
 
@@ -60,7 +60,7 @@ uint64_t hash_sources(const std::filesystem::path& folder) {
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   const auto add = [&](std::string_view bytes) {
     for (const char c : bytes) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-    hash *= 0x100000001b3u;  // a zero byte ends each
+    hash *= 0x100000001b3u;  // a zero byte terminates each
   };
   for (const auto& [name, path] : files) {
     std::ifstream file(path, std::ios::binary);

@@ -1,5 +1,5 @@
-// The kernels' SPIR-V as it is kept in the repository (kernels.spv, made by tools/shaders from shader/), inside the
-// program. Immutable.
+// The committed SPIR-V of the kernels (kernels.spv, built by tools/shaders from shader/), embedded in the program.
+// Immutable.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace zinc::vulkan {
 
-std::span<const uint32_t> find_kernel(std::string_view name);  // "linear.q4_k"; empty: there is none
+std::span<const uint32_t> find_kernel(std::string_view name);  // "linear.q4_k"; empty: none
 std::vector<std::string_view> kernel_names();
-uint64_t kernels_hash();                                     // of the sources they were made from
-uint64_t hash_sources(const std::filesystem::path& folder);  // of a shader folder as it is now
+uint64_t kernels_hash();                                     // of the sources the kernels were built from
+uint64_t hash_sources(const std::filesystem::path& folder);  // of the shader folder on disk
 
 }  // namespace zinc::vulkan

@@ -1,73 +1,74 @@
-// From a graph to dispatches, for steps of up to so many tokens and outputs: one function per op, found in a table.
-// Decides everything a step would otherwise have to: which kernel, which grid, what is fused, where a barrier is
-// needed.
+// Lowers a graph to dispatches for one class of step sizes (maximum tokens and outputs): one function per op, looked up
+// in a table. Chooses kernels, grids, fusion and barriers, so that a step only replays the recorded commands.
 #pragma once
 
 #include <array>
 #include <span>
 #include <vector>
 
-#include "backend/vulkan/room.h"
+#include "backend/vulkan/spec_constants.h"
+#include "backend/vulkan/workspace.h"
+#include "base/ceil_div.h"
 
 namespace zinc::vulkan {
-
-inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct StepClass {
   int max_tokens = 1, max_outputs = 1;
 };
 
-// Memory a dispatch reads or writes.
-struct Touch {
+// Memory that a dispatch reads or writes.
+struct MemoryRange {
   Address begin = 0;
   size_t n_bytes = 0;
 };
 
 struct Dispatch {
   VkPipeline pipeline = VK_NULL_HANDLE;
-  uint32_t block = 0;  // where its parameters begin
+  uint32_t params_offset = 0;  // in Program::params
   std::array<uint32_t, 3> grid = {1, 1, 1};
-  bool waits = false;  // for those before it, with a barrier
-  int n_counted = 0;   // workgroups that count themselves when they are done: shader/chain.glsl
+  bool needs_barrier = false;  // before the dispatch
+  int n_arrivals = 0;  // workgroups that signal completion to the next dispatches (shader/counter_sync.glsl); 0: none
 };
 
 struct Program {
   std::vector<Dispatch> dispatches;
-  std::vector<std::byte> blocks;  // the parameters
+  std::vector<std::byte> params;  // of all dispatches
 };
 
 struct AttentionSize {
-  int k_dim = 0, v_dim = 0, kv_kind = kKvF16;
-  int head_eights = 1;                      // segments of 256 numbers the longer of both has
-  bool is_split = false, is_fused = false;  // few tokens; one token, whose heads are made ready on the way
+  int k_dim = 0, v_dim = 0, kv_format = kKvF16;
+  int n_head_segments = 1;  // segments of 256 elements in max(k_dim, v_dim)
+  bool is_split = false,
+       is_fused =
+           false;  // is_split: split-KV, for few tokens; is_fused: decode with norm and RoPE in the same dispatch
 };
 struct AttentionShape {
   KernelKey key;
-  int rows;  // a token's head each, of a workgroup
+  int rows;  // per workgroup; a row is one head of one token
 };
-// Which kernel, and how many rows a workgroup has: as many as its shared memory holds. The same kernel in steps of all
-// sizes: they must give the same bits.
+// Chooses the kernel and the rows per workgroup, as many as fit shared memory. The kernel is the same for all step
+// sizes: results must be bit-identical.
 Result<AttentionShape> attention_shape(const Capabilities& device, const AttentionSize& size);
 
-// Whether a prompt's products run on two planes of bytes: where the format has them, and the workgroup's memory holds
-// those of a tile of 32 * warp_rows rows (shader/gemm_planes.comp). The same bits either way.
+// Whether prefill uses byte planes (shader/gemm_planes.comp): the format supports them, and those of a tile of
+// 32 * warp_rows rows fit shared memory. Results are bit-identical either way.
 bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows);
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache, Device& device, const Room& room,
-           StepClass sizes)
-      : graph_(graph), weights_(weights), cache_(cache), device_(device), room_(room), sizes_(sizes) {}
+  Lowering(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache, Device& device,
+           const Workspace& workspace, StepClass sizes)
+      : graph_(graph), weights_(weights), cache_(cache), device_(device), workspace_(workspace), sizes_(sizes) {}
 
   Result<Program> run();
-  Result<Program> run_copy(Value v, CopyKind kind, int n_rows);  // of logits or hidden states to the host
+  Result<Program> run_copy(Value v, CopyKind kind, int n_rows);  // copies logits or hidden states to the host
 
  private:
   using Lower = Status (Lowering::*)(int node);
   static Lower find(Op op);
 
   Status lower(int i);
-  bool is_one_row() const { return sizes_.max_tokens == 1; }
+  bool is_decode() const { return sizes_.max_tokens == 1; }
 
   Status lower_embed(int i);
   Status lower_hidden_in(int i);
@@ -86,71 +87,72 @@ class Lowering {
   Status lower_rows(int i);
   Status lower_sample(int i);
 
-  struct Touched {
-    std::vector<Touch> reads, writes;
-    int64_t n_counted = 0;  // workgroups that count themselves, if not all do
+  struct Accesses {
+    std::vector<MemoryRange> reads, writes;
+    int64_t n_arrivals = 0;  // workgroups that signal completion; 0: all
   };
   struct Size {
     int64_t x = 1, y = 1, z = 1;
   };
-  static Size flat(int64_t n_threads);  // a grid of single threads
-  Status add(KernelKey key, std::span<const std::byte> block, const Size& grid, const Touched& touched);
-  template <class Block>
-  Status emit(const KernelKey& key, const Block& block, const Size& grid, const Touched& touched) {
-    return add(key, std::as_bytes(std::span(&block, 1)), grid, touched);
+  static Size flat(int64_t n_threads);  // a 1D grid of threads, folded
+  Status add(KernelKey key, std::span<const std::byte> params, const Size& grid, const Accesses& accesses);
+  template <class Params>
+  Status emit(const KernelKey& key, const Params& params, const Size& grid, const Accesses& accesses) {
+    return add(key, std::as_bytes(std::span(&params, 1)), grid, accesses);
   }
-  bool must_wait(const Touched& touched);
-  KernelKey chained(KernelKey key, int64_t n_workgroups) const;
-  void chain_groups();
+  bool needs_barrier(const Accesses& accesses);
+  KernelKey with_counter_sync(KernelKey key, int64_t n_workgroups) const;
+  void replace_barriers_by_counters();
 
-  // What each workgroup makes of the one row for itself.
-  struct RowInput {
-    bool makes = false;  // it rounds it, at least
-    InputKind kind = kAsIs;
-    int gate_act = 0;  // of gated heads
+  // Fused prologue of a decode matmul: each workgroup prepares the single input row in shared memory.
+  struct RowPrologue {
+    bool stages_row = false;  // at least quantizes the row
+    MatmulInputKind kind = kPlainInput;
+    int gate_act = 0;  // activation of kGatedNormInput
   };
-  struct ProductShape {
+  struct MatmulShape {
     KernelKey key;
-    int rows, outputs;  // of a workgroup
+    int rows, outputs;  // per workgroup
   };
-  bool on_matrices(const DeviceMatrix& matrix, bool is_expert) const;
-  ProductShape shape_of(const ProductGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
-                        const RowInput& input) const;
-  Status lower_products(const ProductGroup& group);
-  Status lower_part(const ProductGroup& group);
-  Status lower_mix(const MixGroup& mix);
-  RowInput fill_row(Value x, LinearBlock& block, Touched& touched) const;
-  Status fill_inputs(const ProductGroup& group, RowInput& input, LinearBlock& block, Touched& touched);
-  void fill_experts(const ProductGroup& group, bool is_few, LinearBlock& block, Touched& touched) const;
+  bool uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const;
+  MatmulShape matmul_shape(const MatmulGroup& group, const DeviceMatrix& matrix, int64_t x_rows,
+                           const RowPrologue& prologue) const;
+  Status lower_matmuls(const MatmulGroup& group);
+  Status lower_same_format(const MatmulGroup& group);
+  Status lower_moe_down_combine(const MoeDownCombine& moe);
+  RowPrologue fill_prologue(Value x, shader::LinearParams& params, Accesses& accesses) const;
+  Status fill_inputs(const MatmulGroup& group, RowPrologue& prologue, shader::LinearParams& params, Accesses& accesses);
+  void fill_experts(const MatmulGroup& group, bool is_small_batch, shader::LinearParams& params,
+                    Accesses& accesses) const;
   Value other_operand(int add, Value result) const;
   Route route_of(int route) const;
-  void fill_parts(const ProductGroup& group, LinearBlock& block, Touched& touched) const;
+  void fill_parts(const MatmulGroup& group, shader::LinearParams& params, Accesses& accesses) const;
   Status lower_combine(int combine, int add);
-  // The rounded form of v, made now if nobody did.
-  Status make_rounded(Value v, const RoundedForm& form);
-  bool is_made(const RoundedForm* form) const;
-  // What its maker leaves of a value: the rounded form alone where nobody reads the floats.
-  struct Written {
+  // Emits the quantization of v.
+  Status quantize(Value v, const QuantizedActivation& activation);
+  bool is_quantized(const QuantizedActivation* activation) const;
+  // What the producer of a value writes: floats, q8 or both; only q8 if no node reads the floats.
+  struct OutputBuffers {
     Address floats = 0;
-    Rounded rounded{};
+    Q8Activation q8{};
   };
-  Written written(Value v, int64_t n_in, Touched& touched);
-  bool rounds_inside(Value x, int n_in) const;
-  Status lower_heads(int attention, const KvLayer& kv);
-  Status lower_attend_one(const HeadGroup& group);
-  Status emit_attention(int i, AttentionBlock& block, Touched& touched, bool is_fused);
-  ConvBlock conv_block(const Node& n) const;
-  DeltaBlock delta_block(const Node& n) const;
-  Status check_recurrence(const ConvBlock& conv) const;
-  Status check_recurrence(const DeltaBlock& delta) const;
-  Status lower_delta_one(const DeltaGroup& group);
-  Status lower_delta_chunks(DeltaChunksBlock& block, const Touched& touched);
-  Status lower_delta_tokens(DeltaChunksBlock& block, DeltaPart part, const Touched& touched);
-  int64_t max_runs() const { return std::min(room_.max_seqs(), sizes_.max_tokens); }
-  void fill_heads(int attention, HeadPart (&parts)[3], Touched& touched) const;
-  HeadPart head_part(const HeadChain& chain) const;
-  Turns turns_of(int rope) const;
-  int head_eights(int attention) const;
+  OutputBuffers output_buffers(Value v, int64_t n_in, Accesses& accesses);
+  bool quantizes_in_kernel(Value x, int n_in) const;
+  Status lower_attention_inputs(int attention, const KvLayer& kv);
+  Status lower_attend_decode(const AttentionGroup& group);
+  Status emit_attention(int i, shader::AttentionParams& params, Accesses& accesses, bool is_fused);
+  shader::ConvParams conv_params(const Node& n) const;
+  shader::DeltaParams delta_params(const Node& n) const;
+  Status check_recurrence(const shader::ConvParams& conv) const;
+  Status check_recurrence(const shader::DeltaParams& delta) const;
+  Status lower_delta_decode(const DeltaGroup& group);
+  Status lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses);
+  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaPart part, const Accesses& accesses);
+  int64_t max_active_seqs() const { return std::min(workspace_.max_seqs(), sizes_.max_tokens); }
+  void fill_attention_inputs(int attention, HeadInput (&parts)[3], Accesses& accesses) const;
+  HeadInput head_input(const AttentionInput& input) const;
+  RopeTable rope_table(int rope) const;
+  int n_head_segments(int attention) const;
 
   const Node& node(int i) const { return graph_.nodes()[static_cast<size_t>(i)]; }
   const ValueInfo& info(Value v) const { return graph_.info(v); }
@@ -161,8 +163,8 @@ class Lowering {
     if (max_rows(v) == 1) return kAlwaysOne;
     return info(v).rows == Rows::outputs ? kOutputs : kTokens;
   }
-  Touch all(Value v) const {
-    return {room_.at(v), static_cast<size_t>(max_rows(v)) * static_cast<size_t>(width(v)) * sizeof(float)};
+  MemoryRange range_of(Value v) const {
+    return {workspace_.address(v), static_cast<size_t>(max_rows(v)) * static_cast<size_t>(width(v)) * sizeof(float)};
   }
   const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
   Address vector(Value v) const { return v ? weights_.vector(info(v).name) : 0; }
@@ -171,15 +173,15 @@ class Lowering {
   const VulkanWeights& weights_;
   const VulkanCache& cache_;
   Device& device_;
-  const Room& room_;
+  const Workspace& workspace_;
   StepClass sizes_;
   Program program_;
-  std::vector<const RoundedForm*> made_;  // forms written so far
-  Touched pending_;                       // since the last barrier
+  std::vector<const QuantizedActivation*> quantized_;  // already written
+  Accesses pending_;                                   // since the last barrier
 };
 
-// The program into a command buffer. `step`: where the step's block begins.
+// Records the program into a command buffer. `step_offset`: of the step's parameters.
 void record_program(const Device& device, VkCommandBuffer commands, const Program& program, VkDescriptorSet set,
-                    uint32_t step);
+                    uint32_t step_offset);
 
 }  // namespace zinc::vulkan

@@ -10,38 +10,39 @@ constexpr int kGroup = 32, kGroups = 8, kRows = 32;
 
 uint8_t byte_at(const std::byte* from, int i) { return static_cast<uint8_t>(from[i]); }
 
-// The row's piece of `width` bytes that begins `begin` bytes into its part of the segment.
+// Address of a row's piece of `width` bytes at offset `begin` of its part of the segment.
 std::byte* piece(std::byte* segment, int begin, int width, int row) { return segment + kRows * begin + row * width; }
 
-// One group's 16 bytes of nibbles: byte j holds element j in its low half, element j + 16 in its high one.
+// One quant group's 16 bytes of nibbles: byte j has element j in its low nibble, element j + 16 in its high nibble.
 template <class Nibble>
 void pack_nibbles(std::byte* to, const Nibble& nibble) {
   for (int j = 0; j < 16; ++j) to[j] = static_cast<std::byte>(nibble(j) | nibble(j + 16) << 4);
 }
 
-// Blocks of 32 that lie as their groups do: `n_scale` bytes into the header's pieces of 2, then fifth bits, then
-// numbers.
-struct SimpleBlock {
+// Layout of a quant block of 32 that is also a quant group: scales go to the header, fifth bits and quants to the
+// group.
+struct BlockLayout {
   int block_bytes, header_bytes, group_bytes;
-  int n_halves;  // scale, or scale and minimum, f16 each
-  int fifth;     // where the fifth bits are; -1: none
-  int numbers, n_number_bytes;
+  int n_halves;    // f16 values: scale, or scale and minimum
+  int fifth_bits;  // offset of the fifth bits; -1: none
+  int quants, n_quant_bytes;
 };
 
-void pack_simple(const SimpleBlock& b, const std::byte* from, int n_elems, std::byte* segment, int row) {
+void pack_layout(const BlockLayout& b, const std::byte* from, int n_elems, std::byte* segment, int row) {
   for (int g = 0; g < n_elems / kGroup; ++g, from += b.block_bytes) {
     for (int h = 0; h < b.n_halves; ++h) std::memcpy(piece(segment, 16 * h, 16, row) + 2 * g, from + 2 * h, 2);
     const int begin = b.header_bytes + g * b.group_bytes;
-    for (int n = 0; n < b.n_number_bytes; n += 16) {
-      std::memcpy(piece(segment, begin + n, 16, row), from + b.numbers + n, 16);
+    for (int n = 0; n < b.n_quant_bytes; n += 16) {
+      std::memcpy(piece(segment, begin + n, 16, row), from + b.quants + n, 16);
     }
-    if (b.fifth >= 0) std::memcpy(piece(segment, begin + 16, 4, row), from + b.fifth, 4);
+    if (b.fifth_bits >= 0) std::memcpy(piece(segment, begin + 16, 4, row), from + b.fifth_bits, 4);
   }
 }
 
-template <int block_bytes, int header_bytes, int group_bytes, int n_halves, int fifth, int numbers, int n_number_bytes>
+template <int block_bytes, int header_bytes, int group_bytes, int n_halves, int fifth_bits, int quants,
+          int n_quant_bytes>
 void pack_blocks(const std::byte* from, int n_elems, std::byte* segment, int row) {
-  pack_simple({block_bytes, header_bytes, group_bytes, n_halves, fifth, numbers, n_number_bytes}, from, n_elems,
+  pack_layout({block_bytes, header_bytes, group_bytes, n_halves, fifth_bits, quants, n_quant_bytes}, from, n_elems,
               segment, row);
 }
 
@@ -95,7 +96,7 @@ void pack_iq4_xs(const std::byte* from, int, std::byte* segment, int row) {
 
 template <int elem_bytes>
 void pack_floats(const std::byte* from, int n_elems, std::byte* segment, int row) {
-  constexpr int kElems = 16 / elem_bytes;  // of a piece
+  constexpr int kElems = 16 / elem_bytes;  // elements per piece
   for (int e = 0; e < n_elems; e += kElems) {
     const int n = n_elems - e < kElems ? n_elems - e : kElems;
     std::memcpy(piece(segment, e * elem_bytes, 16, row), from + e * elem_bytes, static_cast<size_t>(n * elem_bytes));

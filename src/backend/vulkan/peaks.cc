@@ -9,18 +9,18 @@
 namespace zinc::vulkan {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 30;  // many times any cache
-constexpr size_t kCpuBytes = size_t{16} << 20;  // of a device that computes on the CPU
+constexpr size_t kMaxBytes = size_t{1} << 30;   // much larger than any cache
+constexpr size_t kCpuBytes = size_t{16} << 20;  // for CPU devices
 constexpr int kRounds = 5;
 
-struct PeaksBlock {
+struct PeaksParams {
   Address from, out;
   uint32_t n_quads, unused;
 };
 
-class Stopwatch {  // of the device's own clock
+class GpuTimer {  // device timestamps
  public:
-  explicit Stopwatch(const Device& device) : device_(device) {
+  explicit GpuTimer(const Device& device) : device_(device) {
     if (!device.has_timestamps()) return;
     VkQueryPoolCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
@@ -28,21 +28,21 @@ class Stopwatch {  // of the device's own clock
     info.queryCount = 2;
     if (device.api().CreateQueryPool(device.handle(), &info, nullptr, &pool_) != VK_SUCCESS) pool_ = VK_NULL_HANDLE;
   }
-  ~Stopwatch() {
+  ~GpuTimer() {
     if (pool_) device_.api().DestroyQueryPool(device_.handle(), pool_, nullptr);
   }
-  Stopwatch(const Stopwatch&) = delete;
-  bool is_there() const { return pool_ != VK_NULL_HANDLE; }
+  GpuTimer(const GpuTimer&) = delete;
+  bool is_available() const { return pool_ != VK_NULL_HANDLE; }
   void reset(VkCommandBuffer c) const { device_.api().CmdResetQueryPool(c, pool_, 0, 2); }
-  void note(VkCommandBuffer c, uint32_t which) const {
-    device_.api().CmdWriteTimestamp(c, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool_, which);
+  void write_timestamp(VkCommandBuffer c, uint32_t query) const {
+    device_.api().CmdWriteTimestamp(c, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool_, query);
   }
-  double seconds() const {  // between both; 0: it cannot tell
+  double seconds() const {  // between both timestamps; 0: not available
     std::array<uint64_t, 2> ticks{};
-    const VkResult got =
+    const VkResult code =
         device_.api().GetQueryPoolResults(device_.handle(), pool_, 0, 2, sizeof(ticks), ticks.data(), sizeof(uint64_t),
                                           VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
-    if (got != VK_SUCCESS || ticks[1] <= ticks[0]) return 0;
+    if (code != VK_SUCCESS || ticks[1] <= ticks[0]) return 0;
     return static_cast<double>(ticks[1] - ticks[0]) * device_.capabilities().timestamp_ns * 1e-9;
   }
 
@@ -51,41 +51,41 @@ class Stopwatch {  // of the device's own clock
   VkQueryPool pool_ = VK_NULL_HANDLE;
 };
 
-// Bytes a second, the best of a few rounds.
+// Bytes per second, the best of a few rounds.
 Result<double> measure_reads(Device& device) {
-  constexpr uint32_t kPerProcessor = 8,
-                     kAtOnce = 8;  // kAtOnce: shader/peaks.comp
+  constexpr uint32_t kPerMultiprocessor = 8,
+                     kLoadsInFlight = 8;  // as in shader/peaks.comp
   const bool is_cpu = device.capabilities().type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-  const uint32_t n_workgroups = kPerProcessor * static_cast<uint32_t>(processors_of(device.capabilities()));
-  const size_t unit = size_t{16} * kAtOnce * kThreads * n_workgroups;
-  constexpr size_t kResult = 16;  // behind what is read
-  const size_t wanted = std::min(
-      {is_cpu ? kCpuBytes : kMostBytes, device.free_bytes() / 4, device.capabilities().max_allocation_bytes - kResult});
-  if (wanted < unit) return 0.0;
-  const size_t n_bytes = wanted / unit * unit;
-  ZINC_TRY(memory, device.allocate(n_bytes + kResult, "measuring"));
-  ZINC_TRY(params, device.allocate(2 * Device::kBlockBytes, "measuring", Memory::upload));
-  *params.as<PeaksBlock>() = {memory.address(), memory.address() + n_bytes, static_cast<uint32_t>(n_bytes / 16), 0};
+  const uint32_t n_workgroups = kPerMultiprocessor * static_cast<uint32_t>(multiprocessors_of(device.capabilities()));
+  const size_t grid_bytes = size_t{16} * kLoadsInFlight * kThreads * n_workgroups;
+  constexpr size_t kResultBytes = 16;  // behind the data
+  const size_t max_bytes = std::min({is_cpu ? kCpuBytes : kMaxBytes, device.free_bytes() / 4,
+                                     device.capabilities().max_allocation_bytes - kResultBytes});
+  if (max_bytes < grid_bytes) return 0.0;
+  const size_t n_bytes = max_bytes / grid_bytes * grid_bytes;
+  ZINC_TRY(memory, device.allocate(n_bytes + kResultBytes, "the bandwidth test"));
+  ZINC_TRY(params, device.allocate(2 * Device::kMaxParamsBytes, "the bandwidth test", Memory::upload));
+  *params.as<PeaksParams>() = {memory.address(), memory.address() + n_bytes, static_cast<uint32_t>(n_bytes / 16), 0};
   ZINC_TRY(kernel, device.pipeline({"peaks", {}}));
-  ZINC_TRY(set, device.describe(params, params));
-  const Stopwatch watch(device);
+  ZINC_TRY(set, device.make_descriptor_set(params, params));
+  const GpuTimer timer(device);
   double best = 0;
-  for (int round = 0; round < kRounds && watch.is_there(); ++round) {
-    const Result<Ticket> ticket = device.run([&](VkCommandBuffer c) {
-      const std::array<uint32_t, 2> offsets = {0, static_cast<uint32_t>(Device::kBlockBytes)};
+  for (int round = 0; round < kRounds && timer.is_available(); ++round) {
+    const Result<TimelineValue> timeline_value = device.run([&](VkCommandBuffer c) {
+      const std::array<uint32_t, 2> offsets = {0, static_cast<uint32_t>(Device::kMaxParamsBytes)};
       const DeviceApi& api = device.api();
-      watch.reset(c);
+      timer.reset(c);
       api.CmdBindPipeline(c, VK_PIPELINE_BIND_POINT_COMPUTE, kernel);
       api.CmdBindDescriptorSets(c, VK_PIPELINE_BIND_POINT_COMPUTE, device.layout(), 0, 1, &set.set, 2, offsets.data());
-      watch.note(c, 0);
+      timer.write_timestamp(c, 0);
       api.CmdDispatch(c, n_workgroups, 1, 1);
-      watch.note(c, 1);
+      timer.write_timestamp(c, 1);
     });
-    if (!ticket.ok() || !device.wait(ticket.value()).ok()) break;
-    if (const double seconds = watch.seconds(); seconds > 0)
+    if (!timeline_value.ok() || !device.wait(timeline_value.value()).ok()) break;
+    if (const double seconds = timer.seconds(); seconds > 0)
       best = std::max(best, static_cast<double>(n_bytes) / seconds);
   }
-  device.free_set(set);
+  device.free_descriptor_set(set);
   return best;
 }
 

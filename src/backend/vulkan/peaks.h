@@ -1,4 +1,4 @@
-// What a device can do at most, measured in a fraction of a second.
+// Peak memory bandwidth of a device, measured in a fraction of a second.
 #pragma once
 
 #include "backend/backend.h"
@@ -6,6 +6,6 @@
 
 namespace zinc::vulkan {
 
-DevicePeaks measure_device_peaks(Device& device);  // what cannot be measured is 0
+DevicePeaks measure_device_peaks(Device& device);  // 0: not measured
 
 }  // namespace zinc::vulkan

@@ -1,10 +1,10 @@
 //! Compiles the Vulkan backend's kernels (src/backend/vulkan/shader/*.comp) to SPIR-V and packs the modules into one
-//! file, which is kept in the repository. A kernel that includes FORMAT becomes one module per shader/format/*.glsl.
+//! file, which is committed. A kernel that includes FORMAT becomes one module per shader/format/*.glsl.
 //!
 //! usage: shaders SHADER_FOLDER OUT_FILE
 //!
-//! The file: "zincspv1", a hash of the sources (u64), the number of modules (u32), then per module its name (32 bytes,
-//! filled up with zeros), where its words begin and how many there are (u32 each), then all words. Little endian.
+//! File layout, little endian: magic "zincspv1", hash of the sources (u64), number of modules (u32), then per module its
+//! name (32 bytes, zero-padded), the offset of its first word and the number of words (u32 each), then all words.
 use glslang::{Compiler, CompilerOptions, ShaderInput, ShaderSource, ShaderStage, SourceLanguage, SpirvVersion, Target, VulkanVersion};
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 const NAME_BYTES: usize = 32;
 
-fn files_below(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).expect("the shader folder").flatten() {
+    for entry in fs::read_dir(folder).expect("cannot read the shader folder").flatten() {
         let path = entry.path();
         if path.is_dir() {
-            files.extend(files_below(&path));
+            files.extend(list_files(&path));
         } else {
             files.push(path);
         }
@@ -25,9 +25,9 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// FNV-1a over names and texts, in the order of names: what tests compare the packed file with.
-fn hash_of(folder: &Path) -> u64 {
-    let mut names: Vec<(String, PathBuf)> = files_below(folder)
+/// FNV-1a over file names and contents, sorted by name. Tests compare it with the hash in the packed file.
+fn hash_sources(folder: &Path) -> u64 {
+    let mut names: Vec<(String, PathBuf)> = list_files(folder)
         .into_iter()
         .map(|path| (path.strip_prefix(folder).unwrap().to_string_lossy().into_owned(), path))
         .collect();
@@ -41,19 +41,19 @@ fn hash_of(folder: &Path) -> u64 {
     hash
 }
 
-/// The text with every `#include "file"` and `#include FORMAT` replaced, each file once.
-fn expanded(folder: &Path, name: &str, format: Option<&str>, seen: &mut BTreeSet<String>) -> String {
+/// The source with every `#include "file"` and `#include FORMAT` expanded, each file once.
+fn expand_includes(folder: &Path, name: &str, format: Option<&str>, seen: &mut BTreeSet<String>) -> String {
     let path = folder.join(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut out = String::new();
     for line in text.lines() {
-        if let Some(what) = line.strip_prefix("#include ") {
-            let included = match what.trim() {
-                "FORMAT" => format!("format/{}.glsl", format.expect("a format")),
+        if let Some(target) = line.strip_prefix("#include ") {
+            let included = match target.trim() {
+                "FORMAT" => format!("format/{}.glsl", format.expect("#include FORMAT outside of a per-format kernel")),
                 quoted => quoted.trim_matches('"').to_string(),
             };
             if seen.insert(included.clone()) {
-                out += &expanded(folder, &included, format, seen);
+                out += &expand_includes(folder, &included, format, seen);
             }
         } else if line.starts_with("#version") {
             continue;
@@ -65,8 +65,8 @@ fn expanded(folder: &Path, name: &str, format: Option<&str>, seen: &mut BTreeSet
     out
 }
 
-/// Without names, sources and lines.
-fn stripped(words: Vec<u32>) -> Vec<u32> {
+/// Removes debug instructions: names, sources and lines.
+fn strip_debug(words: Vec<u32>) -> Vec<u32> {
     const DEBUG: [u32; 9] = [2, 3, 4, 5, 6, 7, 8, 317, 330];
     let mut out = words[..5].to_vec();
     let mut at = 5;
@@ -81,7 +81,7 @@ fn stripped(words: Vec<u32>) -> Vec<u32> {
 }
 
 fn compile(folder: &Path, file: &str, format: Option<&str>) -> Vec<u32> {
-    let text = format!("#version 460\n{}", expanded(folder, file, format, &mut BTreeSet::new()));
+    let text = format!("#version 460\n{}", expand_includes(folder, file, format, &mut BTreeSet::new()));
     let options = CompilerOptions {
         source_language: SourceLanguage::GLSL,
         target: Target::Vulkan { version: VulkanVersion::Vulkan1_3, spirv_version: SpirvVersion::SPIRV1_6 },
@@ -95,49 +95,49 @@ fn compile(folder: &Path, file: &str, format: Option<&str>) -> Vec<u32> {
         fs::write(std::env::temp_dir().join("shader.txt"), numbered.join("\n")).ok();
         panic!("{file} ({format:?}): {e}")
     });
-    stripped(shader.compile().unwrap_or_else(|e| panic!("{file} ({format:?}): {e}")))
+    strip_debug(shader.compile().unwrap_or_else(|e| panic!("{file} ({format:?}): {e}")))
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     assert!(arguments.len() == 3, "usage: shaders SHADER_FOLDER OUT_FILE");
     let folder = Path::new(&arguments[1]);
-    let names_with = |below: &Path, ending: &str| -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(below)
-            .expect("the shader folder")
+    let stems_with_suffix = |dir: &Path, suffix: &str| -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(dir)
+            .expect("cannot read the shader folder")
             .flatten()
-            .filter_map(|e| e.file_name().to_string_lossy().strip_suffix(ending).map(str::to_string))
+            .filter_map(|e| e.file_name().to_string_lossy().strip_suffix(suffix).map(str::to_string))
             .collect();
         names.sort();
         names
     };
-    let formats = names_with(&folder.join("format"), ".glsl");
+    let formats = stems_with_suffix(&folder.join("format"), ".glsl");
     let mut modules = Vec::new();
-    for kernel in names_with(folder, ".comp") {
+    for kernel in stems_with_suffix(folder, ".comp") {
         let file = format!("{kernel}.comp");
         let text = fs::read_to_string(folder.join(&file)).unwrap();
         if !text.contains("#include FORMAT") {
             modules.push((kernel, compile(folder, &file, None)));
             continue;
         }
-        let defines = |f: &str, what: &str| {
+        let defines = |f: &str, macro_line: &str| {
             let mut seen = BTreeSet::new();
-            expanded(folder, &format!("format/{f}.glsl"), None, &mut seen).contains(what)
+            expand_includes(folder, &format!("format/{f}.glsl"), None, &mut seen).contains(macro_line)
         };
         for format in &formats {
-            let unfit = [
-                ("REQUIRES: a rounded format", defines(format, "#define ROUNDED_BLOCK 0")),
-                ("REQUIRES: one scale a group", defines(format, "#define HALF_SCALES 1")),
-                ("REQUIRES: a scale for 256 inputs", !defines(format, "#define ROUNDED_BLOCK 256")),
+            let unmet_requirements = [
+                ("REQUIRES: a quantized format", defines(format, "#define Q8_BLOCK 0")),
+                ("REQUIRES: one scale per group", defines(format, "#define HALF_GROUP_SCALES 1")),
+                ("REQUIRES: a scale for 256 inputs", !defines(format, "#define Q8_BLOCK 256")),
             ];
-            if unfit.iter().any(|(what, is_unfit)| *is_unfit && text.contains(what)) {
+            if unmet_requirements.iter().any(|(requirement, is_unmet)| *is_unmet && text.contains(requirement)) {
                 continue;
             }
             modules.push((format!("{kernel}.{format}"), compile(folder, &file, Some(format))));
         }
     }
     let mut bytes = b"zincspv1".to_vec();
-    bytes.extend(hash_of(folder).to_le_bytes());
+    bytes.extend(hash_sources(folder).to_le_bytes());
     bytes.extend((modules.len() as u32).to_le_bytes());
     let mut begin = 0u32;
     for (name, words) in &modules {

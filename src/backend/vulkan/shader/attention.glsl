@@ -1,224 +1,224 @@
-// Attention over paged keys and values: what is the same however a chunk is attended to. Positions are cut into chunks of
-// 256 at fixed places. Each chunk's softmax is finished alone (its largest score, sum and weighted values), then chunks are
-// merged in order by one function: whether a workgroup loops over its chunks or many take one each (kSplit; the last to
-// finish merges), and whatever rows share a workgroup, a row's result is the same to the bit. With kFused (steps of one
-// token) the workgroup also prepares the heads: its queries, and the new key and value where its chunk has them.
-// Grid: tiles of heads that share keys, tiles of tokens, splits of the chunks.
+// Attention over the paged KV cache: the part shared by attention.comp and attention_coopmat.comp. Positions are cut into
+// KV chunks of 256 at fixed boundaries. Each chunk has its own partial softmax (maximum, sum, and values weighted by the
+// probabilities); merge_softmax() merges chunks in order. One workgroup loops over all chunks, or several share them (kSplitKv:
+// split-KV; the last workgroup to finish merges). A row's result is bit-identical either way, whatever rows share its workgroup.
+// kFused (decode): the workgroup also applies norm and RoPE to its queries, and to the new key and value if they are in its
+// chunk. Grid: tiles of heads that share a KV head, tiles of tokens, KV splits.
 #include "memory.glsl"
-#include "lanes.glsl"
-#include "arithmetic.glsl"
-#include "rounding.glsl"
-#include "rotation.glsl"
+#include "reduce.glsl"
+#include "activation.glsl"
+#include "quantize.glsl"
+#include "rope.glsl"
 #include "kv.glsl"
-#include "head.glsl"
-#include "chain.glsl"
+#include "qk_norm_rope.glsl"
+#include "counter_sync.glsl"
 
-layout(constant_id = 1) const int N = 2;          // rows (a token's head) of a workgroup
-layout(constant_id = 2) const int kSplit = 1;
+layout(constant_id = 1) const int N = 2;  // rows per workgroup; a row is one head of one token
+layout(constant_id = 2) const int kSplitKv = 1;
 layout(constant_id = 3) const int kFused = 0;
-layout(constant_id = 4) const int kKeyDim = 128;  // padded to 32
+layout(constant_id = 4) const int kKeyDim = 128;  // padded to a multiple of 32
 layout(constant_id = 5) const int kValueDim = 128;
 
 struct Params {
-  Chain chain;
+  CounterSync sync;
   KvLayer kv;
-  HeadPart parts[3];  // where kFused
+  HeadInput parts[3];  // used with kFused
   uint64_t q, sinks, out_;
-  uint64_t partial;   // [tokens, heads, n_chunks, v_dim in fours, and the largest score and the sum]
-  uint64_t counters;  // [tokens, tiles of heads]: workgroups that are done, zero between steps
-  uint64_t gate;      // of the result, in steps of one token; 0: none
+  uint64_t partial;  // [tokens, heads, n_chunks, v_dim padded to vec4, then maximum and sum]
+  uint64_t done_counters;  // [tokens, tiles of heads]: workgroups that have finished; zero between steps
+  uint64_t gate;  // output gate, decode only; 0: none
   int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
   float scale, softcap;
-  int gate_stride, gate_act;  // from head to head
+  int gate_stride, gate_act;  // gate_stride: between heads
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
-shared vec2 all_room[N];    // the largest score and the sum so far
-shared vec2 chunk_room[N];  // of this chunk
-shared uint is_last;
+shared vec2 running_softmax[N];  // maximum score and sum of all chunks so far
+shared vec2 chunk_softmax[N];  // of the current chunk
+shared uint is_last_workgroup;
 
-// Of a way to attend to chunks.
-void keep_query(int r, int four, vec4 q);  // numbers 4 * four .. + 3 of row r, padded with zeros
-void begin_results();
-void attend_chunk(int chunk, int slot);  // REQUIRES: every thread of the workgroup calls
-void write_results();                    // likewise
+// Implemented by attention.comp and attention_coopmat.comp.
+void store_query(int r, int vec4_idx, vec4 q);  // elements 4 * vec4_idx .. + 3 of row r, zero-padded
+void clear_accumulators();
+void attend_chunk(int chunk, int partial_index);  // REQUIRES: every thread of the workgroup calls
+void write_results();  // REQUIRES: every thread of the workgroup calls
 
-// Some consecutive tokens of one sequence, some heads that share keys: the rows of a workgroup.
+// The workgroup's rows: consecutive tokens of one sequence, and heads that share a KV head.
 int tile_seq, tile_token, tile_tokens, tile_kv_head, tile_head, tile_heads, tile_rows, tile_position, tile_oldest;
-int tile_table;   // of its pages
-bool is_divided;  // other workgroups have chunks of the same rows
+int tile_page_table;  // page_table_of() its sequence
+bool is_split_kv;  // split-KV: other workgroups process other chunks of the same rows
 
 int row_position(int r) { return tile_position + r / tile_heads; }
 int row_token(int r) { return tile_token + r / tile_heads; }
 int row_head(int r) { return tile_head + r % tile_heads; }
 int last_position() { return tile_position + tile_tokens - 1; }
 
-// How much a result so far and a chunk's count when merged. REQUIRES: the chunk saw something.
-void merge(inout vec2 all, vec2 chunk, out float keep, out float take) {
-  float largest = max(all.x, chunk.x);
-  keep = all.x == kLowest ? 0.0 : exp(all.x - largest);
-  take = exp(chunk.x - largest);
-  precise float sum = fma(all.y, keep, chunk.y * take);
-  all = vec2(largest, sum);
+// Online softmax: rescaling factors of the running result and of the chunk. REQUIRES: the chunk has an unmasked position.
+void merge_softmax(inout vec2 running, vec2 chunk, out float old_scale, out float new_scale) {
+  float new_max = max(running.x, chunk.x);
+  old_scale = running.x == kNegInf ? 0.0 : exp(running.x - new_max);
+  new_scale = exp(chunk.x - new_max);
+  precise float sum = fma(running.y, old_scale, chunk.y * new_scale);
+  running = vec2(new_max, sum);
 }
-float merged(float all, float chunk, float keep, float take) {
-  precise float both = fma(all, keep, chunk * take);
-  return both;
+float merge_value(float running, float chunk, float old_scale, float new_scale) {
+  precise float merged = fma(running, old_scale, chunk * new_scale);
+  return merged;
 }
-// The sink takes part in the softmax and has no value.
-float final_factor(vec2 all, int head) {
-  float keep = 1, take;
-  if (p.sinks != 0ul) merge(all, vec2(Floats(p.sinks).at[head], 1.0), keep, take);
-  precise float factor = keep / all.y;
+// The attention sink adds to the denominator only.
+float final_factor(vec2 softmax, int head) {
+  float old_scale = 1, new_scale;
+  if (p.sinks != 0ul) merge_softmax(softmax, vec2(Floats(p.sinks).data[head], 1.0), old_scale, new_scale);
+  precise float factor = old_scale / softmax.y;
   return factor;
 }
 
-void write_result(int r, int dim, float result, vec2 all) {
+void write_result(int r, int dim, float result, vec2 softmax) {
   int head = row_head(r);
-  precise float y = result * final_factor(all, head);
-  if (p.gate != 0ul) y = gated(p.gate_act, PassedFloats(p.gate).at[head * p.gate_stride + dim], y);
-  PassedFloats(p.out_).at[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
+  precise float y = result * final_factor(softmax, head);
+  if (p.gate != 0ul) y = gated(p.gate_act, CoherentFloats(p.gate).data[head * p.gate_stride + dim], y);
+  CoherentFloats(p.out_).data[(row_token(r) * p.n_heads + head) * p.kv.v_dim + dim] = y;
 }
 
-uint64_t keys_of(int position) { return head_of(p.kv, page_at(tile_table, position), tile_kv_head); }
+uint64_t keys_of(int position) { return head_of(p.kv, page_at(tile_page_table, position), tile_kv_head); }
 
-int value_fours() { return (p.kv.v_dim + 3) / 4; }
+int n_value_vec4s() { return (p.kv.v_dim + 3) / 4; }
 uint64_t partial_of(int token, int head, int chunk) {
-  return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((value_fours() + 1) * 16);
+  return p.partial + uint64_t((token * p.n_heads + head) * p.n_chunks + chunk) * uint64_t((n_value_vec4s() + 1) * 16);
 }
-void write_partial_sums(int r, int slot) {
-  PassedQuads(partial_of(row_token(r), row_head(r), slot)).at[value_fours()] = vec4(chunk_room[r], 0, 0);
+void write_partial_softmax(int r, int partial_index) {
+  CoherentQuads(partial_of(row_token(r), row_head(r), partial_index)).data[n_value_vec4s()] = vec4(chunk_softmax[r], 0, 0);
 }
 
-// Of the warp's page of a chunk, which its threads' positions are in; 0: nobody sees it.
+// Address of the warp's page within a chunk; 0: every position is masked.
 uint64_t page_in_chunk(int chunk) {
-  int first = chunk * kChunkPositions + warp_id() * kPagePositions, begin = max(first, tile_oldest);
-  return begin < min(first + kPagePositions, last_position() + 1) ? keys_of(begin) : 0ul;
+  int first = chunk * kChunkPositions + warp_id() * kPageTokens, begin = max(first, tile_oldest);
+  return begin < min(first + kPageTokens, last_position() + 1) ? keys_of(begin) : 0ul;
 }
 
-// Four numbers of a row's chunks, in order.
-void merge_chunks(int r, int four, int n_chunks, out vec4 result, out vec2 all) {
-  const int kAtOnce = 8;
+// Merges one vec4 of a row over all chunks, in order.
+void merge_chunks(int r, int vec4_idx, int n_chunks, out vec4 result, out vec2 softmax) {
+  const int kChunksInFlight = 8;
   result = vec4(0);
-  all = vec2(kLowest, 0);
-  for (int first = 0; first < n_chunks; first += kAtOnce) {
-    vec4 values[kAtOnce], sums[kAtOnce];
-    [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
+  softmax = vec2(kNegInf, 0);
+  for (int first = 0; first < n_chunks; first += kChunksInFlight) {
+    vec4 values[kChunksInFlight], softmaxes[kChunksInFlight];
+    [[unroll]] for (int k = 0; k < kChunksInFlight; ++k) {
       uint64_t chunk = partial_of(row_token(r), row_head(r), min(first + k, n_chunks - 1));
-      values[k] = PassedQuads(chunk).at[four];
-      sums[k] = PassedQuads(chunk).at[value_fours()];
+      values[k] = CoherentQuads(chunk).data[vec4_idx];
+      softmaxes[k] = CoherentQuads(chunk).data[n_value_vec4s()];
     }
-    [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
-      if (first + k >= n_chunks || sums[k].x == kLowest) continue;
-      float keep, take;
-      merge(all, sums[k].xy, keep, take);
-      precise vec4 both = fma(result, vec4(keep), values[k] * take);
-      result = both;
+    [[unroll]] for (int k = 0; k < kChunksInFlight; ++k) {
+      if (first + k >= n_chunks || softmaxes[k].x == kNegInf) continue;
+      float old_scale, new_scale;
+      merge_softmax(softmax, softmaxes[k].xy, old_scale, new_scale);
+      precise vec4 merged = fma(result, vec4(old_scale), values[k] * new_scale);
+      result = merged;
     }
   }
 }
 
-// The chunks of each row, by whoever finishes last. Whether it was this workgroup.
-bool merge_splits(int n_chunks, int n_groups) {
+// Counts finished splits; the last workgroup merges all chunks. Returns whether this was the last.
+bool merge_splits(int n_chunks, int n_workgroups) {
   memoryBarrierBuffer();
   barrier();
   if (thread_id() == 0) {
-    uint64_t counter = p.counters + uint64_t(gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 4ul;
+    uint64_t counter = p.done_counters + uint64_t(gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 4ul;
     uint before = atomicAdd(Counter(counter).count, 1u);
-    is_last = before + 1u == uint(n_groups) ? 1u : 0u;
-    if (is_last != 0u) Counter(counter).count = 0u;
+    is_last_workgroup = before + 1u == uint(n_workgroups) ? 1u : 0u;
+    if (is_last_workgroup != 0u) Counter(counter).count = 0u;
   }
   barrier();
-  if (is_last == 0u) return false;
+  if (is_last_workgroup == 0u) return false;
   memoryBarrierBuffer();
-  for (int i = thread_id(); i < tile_rows * value_fours(); i += kThreads) {
-    int r = i / value_fours(), four = i % value_fours();
+  for (int i = thread_id(); i < tile_rows * n_value_vec4s(); i += kThreads) {
+    int r = i / n_value_vec4s(), vec4_idx = i % n_value_vec4s();
     vec4 result;
-    vec2 all;
-    merge_chunks(r, four, n_chunks, result, all);
+    vec2 softmax;
+    merge_chunks(r, vec4_idx, n_chunks, result, softmax);
     [[unroll]] for (int k = 0; k < 4; ++k) {
-      if (4 * four + k < p.kv.v_dim) write_result(r, 4 * four + k, result[k], all);
+      if (4 * vec4_idx + k < p.kv.v_dim) write_result(r, 4 * vec4_idx + k, result[k], softmax);
     }
   }
   return true;
 }
 
-void load_queries(bool rehearses) {
-  if (kFused != 0) {  // a warp per row, and one each for the new key and value where this workgroup's chunks have them
+void load_queries(bool is_warm_up) {
+  if (kFused != 0) {  // one warp per row, plus one each for the new key and value if they belong to this workgroup's chunks
     int chunk = tile_position / kChunkPositions - tile_oldest / kChunkPositions;
-    bool has_new = p.parts[1].x != 0ul && chunk % int(gl_NumWorkGroups.z) == int(gl_WorkGroupID.z);
+    bool has_new = p.parts[kKey].x != 0ul && chunk % int(gl_NumWorkGroups.z) == int(gl_WorkGroupID.z);
     for (int first = 0; first < tile_rows + 2; first += kWarps) {
-      int item = first + warp_id(), which = clamp(item - tile_rows + 1, 0, 2);
+      int item = first + warp_id(), qkv = clamp(item - tile_rows + 1, kQuery, kValue);
       bool is_row = item < tile_rows, is_new = has_new && !is_row && item < tile_rows + 2;
       int head = is_row ? tile_head + item : is_new ? tile_kv_head : 0;
-      begin_head(p.parts[which], tile_position, is_row || is_new);
-      uint64_t page = is_new ? keys_of(tile_position) + uint64_t(which == 2 ? p.kv.value_begin : 0) : 0ul;
-      if (first == 0 && !rehearses) wait_for_group(p.chain);
-      prepare_head(p.parts[which], tile_token, head, is_row || is_new);
-      store_head(page, which == 1, which == 1 ? kKeyDim : kValueDim, tile_position, is_new && !rehearses);
+      prefetch_head(p.parts[qkv], tile_position, is_row || is_new);
+      uint64_t page = is_new ? keys_of(tile_position) + uint64_t(qkv == kValue ? p.kv.value_begin : 0) : 0ul;
+      if (first == 0 && !is_warm_up) wait_producers(p.sync);
+      prepare_head(p.parts[qkv], tile_token, head, is_row || is_new);
+      store_head(page, qkv == kKey, qkv == kKey ? kKeyDim : kValueDim, tile_position, is_new && !is_warm_up);
       if (is_row) {
-        for (int i = lane_id(); i < kKeyDim / 4; i += 32) keep_query(item, i, head_four(4 * i));
+        for (int i = lane_id(); i < kKeyDim / 4; i += 32) store_query(item, i, head_vec4(4 * i));
       }
     }
-    groupMemoryBarrier();  // keys and values, which this workgroup alone reads
+    groupMemoryBarrier();  // publishes the new key and value; only this workgroup reads them
     return;
   }
   for (int i = thread_id(); i < N * kKeyDim / 4; i += kThreads) {
-    int r = min(i / (kKeyDim / 4), tile_rows - 1), four = i % (kKeyDim / 4);  // rows past the last repeat it
+    int r = min(i / (kKeyDim / 4), tile_rows - 1), vec4_idx = i % (kKeyDim / 4);  // rows past the end repeat the last
     int row = (row_token(r) * p.n_heads + row_head(r)) * p.kv.k_dim;
     vec4 q = vec4(0);
     if ((p.kv.k_dim & 3) == 0) {
-      if (4 * four < p.kv.k_dim) q = FloatQuads(p.q).at[row / 4 + four];
+      if (4 * vec4_idx < p.kv.k_dim) q = FloatQuads(p.q).data[row / 4 + vec4_idx];
     } else {
       [[unroll]] for (int k = 0; k < 4; ++k) {
-        if (4 * four + k < p.kv.k_dim) q[k] = Floats(p.q).at[row + 4 * four + k];
+        if (4 * vec4_idx + k < p.kv.k_dim) q[k] = Floats(p.q).data[row + 4 * vec4_idx + k];
       }
     }
-    keep_query(i / (kKeyDim / 4), four, q);
+    store_query(i / (kKeyDim / 4), vec4_idx, q);
   }
 }
 
 void attend_tile() {
   int first = tile_oldest / kChunkPositions, last = last_position() / kChunkPositions;
-  int begin = kSplit != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplit != 0 ? int(gl_NumWorkGroups.z) : 1;
+  int begin = kSplitKv != 0 ? int(gl_WorkGroupID.z) : 0, stride = kSplitKv != 0 ? int(gl_NumWorkGroups.z) : 1;
   if (first + begin > last) return;
-  int n_groups = min(stride, last - first + 1);
-  // Neither the new key and value nor partial results are written in a rehearsal: an earlier layer may still read its own.
-  [[dont_unroll]] for (int pass = 1 - kRehearses; pass < 2; ++pass) {
-    is_divided = n_groups > 1 && pass == 1;
+  int n_workgroups = min(stride, last - first + 1);
+  // The warm-up pass writes neither the new key and value nor partial results: an earlier layer may still read its own.
+  [[dont_unroll]] for (int pass = 1 - kWarmUp; pass < 2; ++pass) {
+    is_split_kv = n_workgroups > 1 && pass == 1;
     load_queries(pass == 0);
-    begin_results();
-    if (thread_id() < N) all_room[thread_id()] = vec2(kLowest, 0);
+    clear_accumulators();
+    if (thread_id() < N) running_softmax[thread_id()] = vec2(kNegInf, 0);
     barrier();
     int end = pass == 0 ? first + begin : last;
     for (int chunk = first + begin; chunk <= end; chunk += stride) attend_chunk(chunk, chunk - first);
   }
   bool is_written = true;
-  if (is_divided) {
-    is_written = merge_splits(last - first + 1, n_groups);
+  if (is_split_kv) {
+    is_written = merge_splits(last - first + 1, n_workgroups);
   } else {
     write_results();
   }
   barrier();
-  if (is_written) count_workgroup(p.chain);  // once for each tile
+  if (is_written) signal_done(p.sync);  // once per tile
 }
 
 void main() {
-  // The last tokens, which see the most, first: what is left at the end is short.
+  // Tiles with the most positions first, so that the tail is short.
   int tile = int(gl_NumWorkGroups.y - 1u - gl_WorkGroupID.y), first = tile * p.tokens_per_tile, n_tokens = rows_of(p.n_rows);
   if (first >= n_tokens) return;
-  int group_heads = p.n_heads / p.kv.kv_heads, tiles = (group_heads + p.heads_per_tile - 1) / p.heads_per_tile;
-  int head_in_group = int(gl_WorkGroupID.x) % tiles * p.heads_per_tile, end = min(n_tokens, first + p.tokens_per_tile);
+  int heads_per_kv_head = p.n_heads / p.kv.kv_heads, tiles = (heads_per_kv_head + p.heads_per_tile - 1) / p.heads_per_tile;
+  int head_in_kv_head = int(gl_WorkGroupID.x) % tiles * p.heads_per_tile, end = min(n_tokens, first + p.tokens_per_tile);
   tile_kv_head = int(gl_WorkGroupID.x) / tiles;
-  for (int t = first; t < end;) {  // tokens of one sequence at a time
-    tile_seq = kFused != 0 ? 0 : Ints(step.seq_of_token).at[t];
+  for (int t = first; t < end;) {  // one sequence at a time
+    tile_seq = kFused != 0 ? 0 : Ints(step.seq_of_token).data[t];
     tile_token = t;
-    tile_tokens = kFused != 0 ? 1 : min(end, Ints(step.seq_begin).at[tile_seq + 1]) - t;
-    tile_table = table_of(p.kv.group, tile_seq);
-    tile_head = tile_kv_head * group_heads + head_in_group;
-    tile_heads = min(p.heads_per_tile, group_heads - head_in_group);
+    tile_tokens = kFused != 0 ? 1 : min(end, Ints(step.seq_begin).data[tile_seq + 1]) - t;
+    tile_page_table = page_table_of(p.kv.group, tile_seq);
+    tile_head = tile_kv_head * heads_per_kv_head + head_in_kv_head;
+    tile_heads = min(p.heads_per_tile, heads_per_kv_head - head_in_kv_head);
     tile_rows = tile_tokens * tile_heads;
-    tile_position = Ints(step.positions).at[t];
+    tile_position = Ints(step.positions).data[t];
     tile_oldest = p.window > 0 ? max(0, tile_position - p.window + 1) : 0;
     attend_tile();
     t += tile_tokens;

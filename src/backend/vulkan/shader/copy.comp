@@ -1,10 +1,10 @@
-// Copies n_copied numbers of each row of from_width into rows of to_width. One thread per number.
+// Copies n_copied elements of each row of from_width into rows of to_width. One thread per element.
 #version 460
 #include "memory.glsl"
 
-const int kOutputRows = 1;  // rows of `from` are those whose outputs are wanted
+const int kOutputRows = 1;  // only the rows listed in step.output_rows
 const int kHiddenIn = 2;    // from the host
-const int kLogitsOut = 3;   // to the host, the rows it asked for
+const int kLogitsOut = 3;  // to the host, the rows listed in step.logit_rows
 const int kHiddenOut = 4;   // to the host
 struct Params {
   uint64_t from, to;
@@ -18,8 +18,8 @@ void main() {
   uint64_t from = p.kind == kHiddenIn ? step.hidden_in : p.from;
   uint64_t to = p.kind == kLogitsOut ? step.logits_out : p.kind == kHiddenOut ? step.hidden_out : p.to;
   int from_row = row;
-  if (p.kind == kOutputRows) from_row = Ints(step.output_rows).at[row];
-  if (p.kind == kLogitsOut) from_row = Ints(step.logit_rows).at[row];
-  Floats(to + uint64_t(row) * uint64_t(p.to_width) * 4ul).at[p.to_begin + i] =
-      Floats(from + uint64_t(from_row) * uint64_t(p.from_width) * 4ul).at[p.from_begin + i];
+  if (p.kind == kOutputRows) from_row = Ints(step.output_rows).data[row];
+  if (p.kind == kLogitsOut) from_row = Ints(step.logit_rows).data[row];
+  Floats(to + uint64_t(row) * uint64_t(p.to_width) * 4ul).data[p.to_begin + i] =
+      Floats(from + uint64_t(from_row) * uint64_t(p.from_width) * 4ul).data[p.from_begin + i];
 }

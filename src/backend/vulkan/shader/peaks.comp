@@ -1,22 +1,22 @@
-// Reads memory and does nothing else: what a device's memory gives at most. The memory is zeros, so nothing is ever written.
+// Memory read bandwidth: reads and reduces zeros, so the result is never written.
 #version 460
 #include "memory.glsl"
 
 struct Params {
   uint64_t from, out_;
-  uint n_quads, unused;  // a multiple of kAtOnce times the grid's threads
+  uint n_quads, unused;  // n_quads: a multiple of kLoadsInFlight times the grid's threads
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
-const int kAtOnce = 8;
+const int kLoadsInFlight = 8;
 
 void main() {
   uint n_threads = gl_NumWorkGroups.x * uint(kThreads);
-  uvec4 all = uvec4(0);
-  for (uint first = gl_GlobalInvocationID.x; first < p.n_quads; first += uint(kAtOnce) * n_threads) {
-    uvec4 quads[kAtOnce];
-    [[unroll]] for (int i = 0; i < kAtOnce; ++i) quads[i] = Quads(p.from).at[first + uint(i) * n_threads];
-    [[unroll]] for (int i = 0; i < kAtOnce; ++i) all |= quads[i];
+  uvec4 bits = uvec4(0);
+  for (uint first = gl_GlobalInvocationID.x; first < p.n_quads; first += uint(kLoadsInFlight) * n_threads) {
+    uvec4 quads[kLoadsInFlight];
+    [[unroll]] for (int i = 0; i < kLoadsInFlight; ++i) quads[i] = Quads(p.from).data[first + uint(i) * n_threads];
+    [[unroll]] for (int i = 0; i < kLoadsInFlight; ++i) bits |= quads[i];
   }
-  if (all != uvec4(0)) Quads(p.out_).at[0] = all;
+  if (bits != uvec4(0)) Quads(p.out_).data[0] = bits;
 }

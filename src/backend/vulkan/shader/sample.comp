@@ -1,10 +1,10 @@
-// The largest of each row of logits, the lowest id among equals: first the best of each part of a row (kParts), then the
-// best of those. The last row of a sequence leaves its token in the sequence's slot.
+// Greedy sampling: argmax of each row of logits, the lowest id wins ties. First pass (kFirstPass): the best of each part of a
+// row; second pass: the best part. The last row of a sequence also stores its token in the sequence's slot.
 #version 460
 #include "memory.glsl"
-#include "best.glsl"
+#include "argmax.glsl"
 
-layout(constant_id = 1) const int kParts = 1;
+layout(constant_id = 1) const int kFirstPass = 1;
 
 const int kSampleSplits = 128;
 struct Params {
@@ -15,41 +15,41 @@ struct Params {
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 void main() {
-  int row = int(gl_WorkGroupID.y), part = int(gl_WorkGroupID.x), n_rows = step_count(kOutputs);
+  int row = int(gl_WorkGroupID.y), split = int(gl_WorkGroupID.x), n_rows = step_count(kOutputs);
   if (row >= n_rows) return;
   float best = 0;
-  int place = kNowhere;
-  if (kParts != 0) {
-    int n = (p.vocab + kSampleSplits - 1) / kSampleSplits, end = min(p.vocab, (part + 1) * n);
+  int index = kNoIndex;
+  if (kFirstPass != 0) {
+    int n = (p.vocab + kSampleSplits - 1) / kSampleSplits, end = min(p.vocab, (split + 1) * n);
     uint64_t logits = p.logits + uint64_t(row) * uint64_t(p.vocab) * 4ul;
-    const int kAtOnce = 8;
-    for (int first = part * n + thread_id(); first < end; first += kAtOnce * kThreads) {
-      float values[kAtOnce];
-      [[unroll]] for (int k = 0; k < kAtOnce; ++k) values[k] = Floats(logits).at[min(first + k * kThreads, end - 1)];
-      [[unroll]] for (int k = 0; k < kAtOnce; ++k) {
-        if (first + k * kThreads < end && (values[k] > best || place == kNowhere)) {
+    const int kUnroll = 8;
+    for (int first = split * n + thread_id(); first < end; first += kUnroll * kThreads) {
+      float values[kUnroll];
+      [[unroll]] for (int k = 0; k < kUnroll; ++k) values[k] = Floats(logits).data[min(first + k * kThreads, end - 1)];
+      [[unroll]] for (int k = 0; k < kUnroll; ++k) {
+        if (first + k * kThreads < end && (values[k] > best || index == kNoIndex)) {
           best = values[k];
-          place = first + k * kThreads;
+          index = first + k * kThreads;
         }
       }
     }
-    block_best(best, place);
+    workgroup_argmax(best, index);
     if (thread_id() == 0) {
-      Floats(p.best).at[row * kSampleSplits + part] = best;
-      Ints(p.best_id).at[row * kSampleSplits + part] = place;
+      Floats(p.best).data[row * kSampleSplits + split] = best;
+      Ints(p.best_id).data[row * kSampleSplits + split] = index;
     }
     return;
   }
   if (thread_id() < kSampleSplits) {
-    best = Floats(p.best).at[row * kSampleSplits + thread_id()];
-    place = Ints(p.best_id).at[row * kSampleSplits + thread_id()];
+    best = Floats(p.best).data[row * kSampleSplits + thread_id()];
+    index = Ints(p.best_id).data[row * kSampleSplits + thread_id()];
   }
-  block_best(best, place);
+  workgroup_argmax(best, index);
   if (thread_id() != 0) return;
-  if (place >= p.vocab) place = 0;
-  Ints(step.sampled).at[row] = place;
-  int seq = Ints(step.seq_of_token).at[Ints(step.output_rows).at[row]];
-  if (row + 1 == n_rows || Ints(step.seq_of_token).at[Ints(step.output_rows).at[row + 1]] != seq) {
-    Ints(step.last_sampled).at[Ints(step.slots).at[seq]] = place;
+  if (index >= p.vocab) index = 0;
+  Ints(step.sampled).data[row] = index;
+  int seq = Ints(step.seq_of_token).data[Ints(step.output_rows).data[row]];
+  if (row + 1 == n_rows || Ints(step.seq_of_token).data[Ints(step.output_rows).data[row + 1]] != seq) {
+    Ints(step.last_sampled).data[Ints(step.slots).data[seq]] = index;
   }
 }

@@ -1,64 +1,64 @@
-// A row's segment of 256 inputs times that of M rows of activations: the same few operations in one order, wherever it is
-// done. Activations are read as they were rounded, or from shared memory, where the workgroup made them ready (kRounds,
-// M is 1): input.glsl.
-layout(constant_id = 4) const int kRounds = 0;
-layout(constant_id = 5) const int kQuads = 1;  // sixteens of inputs there is room for, where kRounds
+// Dot products of a weight row's segment (256 inputs) with M rows of activations: the same operations in the same order in every
+// kernel. Activations are read quantized from memory, or from shared memory if the workgroup prepared them (kStagesRow, M = 1;
+// prologue.glsl).
+layout(constant_id = 4) const int kStagesRow = 0;
+layout(constant_id = 5) const int kRowQuads = 1;  // row capacity, in uvec4 (16 int8 inputs); with kStagesRow
 
 int x_rows[M];
 
-#if ROUNDED_BLOCK > 0
-const bool kStages = false;
-shared uvec2 x_quants[2 * kQuads];
-shared float x_scales[kQuads / 2 + 1];
-shared int x_sums[kQuads / 2 + 1];
+#if Q8_BLOCK > 0
+const bool kStagesSegment = false;
+shared uvec2 x_quants[2 * kRowQuads];
+shared float x_scales[kRowQuads / 2 + 1];
+shared int x_sums[kRowQuads / 2 + 1];
 
-// Segment s of the workgroup's row, eight numbers a lane. REQUIRES: every thread of the workgroup calls.
-void keep_eight(Eight x, int s, int n_segments) {
-  RoundedEight r = round_eight(x, ROUNDED_BLOCK);
+// Stores segment s of the workgroup's row, eight elements per lane. REQUIRES: every thread of the workgroup calls.
+void stage_vec8(Vec8 x, int s, int n_segments) {
+  Q8Vec8 quantized = quantize_vec8(x, Q8_BLOCK);
   if (s >= n_segments) return;
-  x_quants[s * 32 + lane_id()] = r.words;
+  x_quants[s * 32 + lane_id()] = quantized.words;
   if (lane_id() % 4 == 0) {
-    x_scales[s * kSegmentGroups + lane_id() / 4] = r.scale;
-    x_sums[s * kSegmentGroups + lane_id() / 4] = r.sum;
+    x_scales[s * kSegmentGroups + lane_id() / 4] = quantized.scale;
+    x_sums[s * kSegmentGroups + lane_id() / 4] = quantized.sum;
   }
 }
 
 ivec4 x_quad(int m, int s, int i) {
-  if (kRounds != 0) return ivec4(x_quants[s * 32 + 2 * i], x_quants[s * 32 + 2 * i + 1]);
-  return ivec4(Quads(p.rounded.q + uint64_t(x_rows[m]) * uint64_t(p.rounded.stride) + uint64_t(s * kSegmentElems)).at[i]);
+  if (kStagesRow != 0) return ivec4(x_quants[s * 32 + 2 * i], x_quants[s * 32 + 2 * i + 1]);
+  return ivec4(Quads(p.q8.q + uint64_t(x_rows[m]) * uint64_t(p.q8.stride) + uint64_t(s * kSegmentElems)).data[i]);
 }
 float x_scale(int m, int s, int g) {
-  if (kRounds != 0) return x_scales[s * kSegmentGroups + g];
-  if (ROUNDED_BLOCK == 32) return Floats(p.rounded.scale).at[x_rows[m] * (p.rounded.stride / 32) + s * kSegmentGroups + g];
-  return Floats(p.rounded.scale).at[x_rows[m] * (p.rounded.stride / kSegmentElems) + s];
+  if (kStagesRow != 0) return x_scales[s * kSegmentGroups + g];
+  if (Q8_BLOCK == 32) return Floats(p.q8.scale).data[x_rows[m] * (p.q8.stride / 32) + s * kSegmentGroups + g];
+  return Floats(p.q8.scale).data[x_rows[m] * (p.q8.stride / kSegmentElems) + s];
 }
 int x_sum(int m, int s, int g) {
-  if (kRounds != 0) return x_sums[s * kSegmentGroups + g];
-  return Ints(p.rounded.sum).at[x_rows[m] * (p.rounded.stride / 32) + s * kSegmentGroups + g];
+  if (kStagesRow != 0) return x_sums[s * kSegmentGroups + g];
+  return Ints(p.q8.sum).data[x_rows[m] * (p.q8.stride / 32) + s * kSegmentGroups + g];
 }
 
 int dot_16(int a, int b, int c, int d, ivec4 x) {
   return dotPacked4x8EXT(a, x.x) + dotPacked4x8EXT(b, x.y) + dotPacked4x8EXT(c, x.z) + dotPacked4x8EXT(d, x.w);
 }
 
-// Every byte the thread's row has in one segment, on its way from memory.
-struct Loaded {
+// All bytes of the thread's row in one segment, in registers.
+struct PrefetchedSegment {
   Header header;
   Raw groups[kSegmentGroups];
 };
-Loaded load_segment(uint64_t segment) {
-  Loaded loaded;
-  loaded.header = load_header(segment, lane_id());
-  [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) loaded.groups[g] = load_group(segment, lane_id(), g);
-  return loaded;
+PrefetchedSegment load_segment(uint64_t segment) {
+  PrefetchedSegment prefetched;
+  prefetched.header = load_header(segment, lane_id());
+  [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) prefetched.groups[g] = load_group(segment, lane_id(), g);
+  return prefetched;
 }
 
-// The row's segment times that of M rows of activations. Each group's registers take the same group of the segment at `next`
-// (0: none) as soon as they are read: something is always on its way, in no more registers.
-void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float values[M]) {
-  Header header = loaded.header;
+// Multiplies a segment with M rows of activations. As soon as a group's registers are consumed, the same group of the segment
+// at `next` (0: none) is loaded into them: loads stay in flight without extra registers.
+void multiply_segment(inout PrefetchedSegment prefetched, int s, uint64_t next, out float values[M]) {
+  Header header = prefetched.header;
   bool has_next = next != 0ul;
-  if (has_next) loaded.header = load_header(next, lane_id());
+  if (has_next) prefetched.header = load_header(next, lane_id());
   int sums[M], mins[M];
   [[unroll]] for (int m = 0; m < M; ++m) {
     values[m] = 0;
@@ -67,12 +67,12 @@ void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float value
   }
   [[unroll]] for (int g = 0; g < kSegmentGroups; ++g) {
     int w[8];
-    expand(loaded.groups[g], w);
-    if (has_next) loaded.groups[g] = load_group(next, lane_id(), g);
+    unpack(prefetched.groups[g], w);
+    if (has_next) prefetched.groups[g] = load_group(next, lane_id(), g);
     [[unroll]] for (int m = 0; m < M; ++m) {
       int low = dot_16(w[0], w[1], w[2], w[3], x_quad(m, s, 2 * g));
       int high = dot_16(w[4], w[5], w[6], w[7], x_quad(m, s, 2 * g + 1));
-#if ROUNDED_BLOCK == 32
+#if Q8_BLOCK == 32
       precise float scale = header_scale(header, g) * x_scale(m, s, g);
       precise float value = fma(float(low + high), scale, values[m]);
 #if HAS_MIN
@@ -80,7 +80,7 @@ void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float value
       value = fma(header_min(header, g), x_total, value);
 #endif
       values[m] = value;
-#elif HALF_SCALES
+#elif HALF_GROUP_SCALES
       sums[m] += header_scale(header, 2 * g) * low + header_scale(header, 2 * g + 1) * high;
 #else
       sums[m] += header_scale(header, g) * (low + high);
@@ -90,7 +90,7 @@ void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float value
 #endif
     }
   }
-#if ROUNDED_BLOCK == 256
+#if Q8_BLOCK == 256
   [[unroll]] for (int m = 0; m < M; ++m) {
     precise float value = header_d(header) * float(sums[m]);
 #if HAS_MIN
@@ -102,48 +102,48 @@ void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float value
 #endif
 }
 #else
-// Rows of activations of a prompt: a segment of them at a time, for all warps.
-const bool kStages = kSplit == 0 && kRounds == 0;
-const int kRowFours = kSegmentElems / 4;
-shared vec4 x_floats[kStages ? M * kRowFours : 4 * kQuads];
+// Prefill: one segment of the activation rows at a time, shared by all warps.
+const bool kStagesSegment = kSplitK == 0 && kStagesRow == 0;
+const int kRowVec4s = kSegmentElems / 4;
+shared vec4 x_floats[kStagesSegment ? M * kRowVec4s : 4 * kRowQuads];
 shared int stage_rows[M];
 
-void keep_eight(Eight x, int s, int n_segments) {
+void stage_vec8(Vec8 x, int s, int n_segments) {
   if (s >= n_segments) return;
   x_floats[s * 64 + 2 * lane_id()] = x.a;
   x_floats[s * 64 + 2 * lane_id() + 1] = x.b;
 }
 
-// A whole segment of floats does not fit the registers.
-layout(constant_id = 22) const int kAtOnce = 8;  // pieces under way
-const int kMostAtOnce = 32;
-struct Loaded {
+// A whole segment of floats does not fit registers.
+layout(constant_id = 22) const int kLoadsInFlight = 8;  // 16-byte loads
+const int kMaxLoadsInFlight = 32;
+struct PrefetchedSegment {
   uint64_t segment;
-  uvec4 pieces[kMostAtOnce];
+  uvec4 pieces[kMaxLoadsInFlight];
 };
-Loaded load_segment(uint64_t segment) {
-  Loaded loaded;
-  loaded.segment = segment;
-  [[unroll]] for (int i = 0; i < kAtOnce; ++i) loaded.pieces[i] = load_16(segment, 16 * i, lane_id());
-  return loaded;
+PrefetchedSegment load_segment(uint64_t segment) {
+  PrefetchedSegment prefetched;
+  prefetched.segment = segment;
+  [[unroll]] for (int i = 0; i < kLoadsInFlight; ++i) prefetched.pieces[i] = load_16(segment, 16 * i, lane_id());
+  return prefetched;
 }
 
-// Numbers e .. e + 3 of a row of activations, which stay floats; those past the last count as zero.
-vec4 load_four(int x_row, int e) {
+// Elements e .. e + 3 of a float activation row; zero past the end.
+vec4 load_vec4(int x_row, int e) {
   int n_in = p.parts[0].n_in;
   uint64_t row = p.x + uint64_t(x_row) * uint64_t(n_in) * 4ul;
-  if ((n_in & 3) == 0) return e < n_in ? PassedQuads(row).at[e / 4] : vec4(0);
+  if ((n_in & 3) == 0) return e < n_in ? CoherentQuads(row).data[e / 4] : vec4(0);
   vec4 x = vec4(0);
   for (int k = 0; k < 4; ++k) {
-    if (e + k < n_in) x[k] = PassedFloats(row).at[e + k];
+    if (e + k < n_in) x[k] = CoherentFloats(row).data[e + k];
   }
   return x;
 }
 
-vec4 x_four(int m, int s, int in_segment) {
-  if (kStages) return x_floats[m * kRowFours + in_segment / 4];
-  if (kRounds != 0) return x_floats[(s * kSegmentElems + in_segment) / 4];
-  return load_four(x_rows[m], s * kSegmentElems + in_segment);
+vec4 x_vec4(int m, int s, int in_segment) {
+  if (kStagesSegment) return x_floats[m * kRowVec4s + in_segment / 4];
+  if (kStagesRow != 0) return x_floats[(s * kSegmentElems + in_segment) / 4];
+  return load_vec4(x_rows[m], s * kSegmentElems + in_segment);
 }
 
 // REQUIRES: every thread of the workgroup calls.
@@ -151,26 +151,26 @@ void stage_segment(int s) {
   if (thread_id() == 0) {
     [[unroll]] for (int m = 0; m < M; ++m) stage_rows[m] = x_rows[m];
   }
-  barrier();  // what was there has been read
-  for (int i = thread_id(); i < M * kRowFours; i += kThreads) {
-    x_floats[i] = load_four(stage_rows[i / kRowFours], s * kSegmentElems + i % kRowFours * 4);
+  barrier();  // the previous segment has been read
+  for (int i = thread_id(); i < M * kRowVec4s; i += kThreads) {
+    x_floats[i] = load_vec4(stage_rows[i / kRowVec4s], s * kSegmentElems + i % kRowVec4s * 4);
   }
   barrier();
 }
 
-void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float values[M]) {
+void multiply_segment(inout PrefetchedSegment prefetched, int s, uint64_t next, out float values[M]) {
   const int kPieces = kSegmentElems / PIECE_ELEMS;
-  if (kStages) stage_segment(s);
+  if (kStagesSegment) stage_segment(s);
   [[unroll]] for (int m = 0; m < M; ++m) values[m] = 0;
-  for (int j = 0; j < kPieces; j += kAtOnce) {
-    bool is_end = j + kAtOnce >= kPieces;
-    uint64_t from = is_end ? next : loaded.segment + uint64_t(16 * kPanelRows * (j + kAtOnce));
-    [[unroll]] for (int i = 0; i < kAtOnce; ++i) {
-      uvec4 piece = loaded.pieces[i];
-      if (from != 0ul) loaded.pieces[i] = load_16(from, 16 * i, lane_id());
+  for (int j = 0; j < kPieces; j += kLoadsInFlight) {
+    bool is_end = j + kLoadsInFlight >= kPieces;
+    uint64_t from = is_end ? next : prefetched.segment + uint64_t(16 * kPanelRows * (j + kLoadsInFlight));
+    [[unroll]] for (int i = 0; i < kLoadsInFlight; ++i) {
+      uvec4 piece = prefetched.pieces[i];
+      if (from != 0ul) prefetched.pieces[i] = load_16(from, 16 * i, lane_id());
       [[unroll]] for (int k = 0; k < PIECE_ELEMS; k += 4) {
         [[unroll]] for (int m = 0; m < M; ++m) {
-          vec4 x = x_four(m, s, (j + i) * PIECE_ELEMS + k);
+          vec4 x = x_vec4(m, s, (j + i) * PIECE_ELEMS + k);
           precise float value = values[m];
           [[unroll]] for (int c = 0; c < 4; ++c) value = fma(element(piece, k + c), x[c], value);
           values[m] = value;
@@ -178,6 +178,6 @@ void multiply_segment(inout Loaded loaded, int s, uint64_t next, out float value
       }
     }
   }
-  loaded.segment = next;
+  prefetched.segment = next;
 }
 #endif

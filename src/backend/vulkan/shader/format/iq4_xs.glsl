@@ -1,9 +1,9 @@
-// IQ4_XS: 4-bit numbers into a table of levels; a 6-bit scale less 32 for each group, d for the segment. 4.25 bits.
+// IQ4_XS: 4-bit indices into a codebook; a 6-bit scale minus 32 per quant group, d per segment. 4.25 bits per weight.
 #define HEADER_BYTES 8
 #define GROUP_BYTES 16
-#define ROUNDED_BLOCK 256
+#define Q8_BLOCK 256
 #define HAS_MIN 0
-#define HALF_SCALES 0
+#define HALF_GROUP_SCALES 0
 struct Header {
   uvec2 bytes;
 };
@@ -14,9 +14,9 @@ int header_scale(Header h, int g) { return int((h.bytes.y >> 4 * g & 15u) | (h.b
 Raw load_group(uint64_t segment, int row, int g) {
   return load_16(segment, HEADER_BYTES + g * GROUP_BYTES, row);
 }
-void expand(Raw n, out int w[8]) {
+void unpack(Raw n, out int w[8]) {
   [[unroll]] for (int i = 0; i < 4; ++i) {
-    w[i] = levels(kIq4Levels, n[i]);
-    w[i + 4] = levels(kIq4Levels, n[i] >> 4);
+    w[i] = codebook_values(kIq4Codebook, n[i]);
+    w[i + 4] = codebook_values(kIq4Codebook, n[i] >> 4);
   }
 }

@@ -1,20 +1,20 @@
-// Q4_0: 4-bit numbers less 8, one f16 scale for each group. 4.5 bits a weight.
+// Q4_0: 4-bit quants minus 8, one f16 scale per quant group. 4.5 bits per weight.
 #define HEADER_BYTES 16
 #define GROUP_BYTES 16
-#define ROUNDED_BLOCK 32
+#define Q8_BLOCK 32
 #define HAS_MIN 0
 struct Header {
   uvec4 scales;
 };
 Header load_header(uint64_t segment, int row) { return Header(load_16(segment, 0, row)); }
-float header_scale(Header h, int g) { return half_of(h.scales, g); }
+float header_scale(Header h, int g) { return half_at(h.scales, g); }
 #define Raw uvec4
 Raw load_group(uint64_t segment, int row, int g) {
   return load_16(segment, HEADER_BYTES + g * GROUP_BYTES, row);
 }
-void expand(Raw n, out int w[8]) {
+void unpack(Raw n, out int w[8]) {
   [[unroll]] for (int i = 0; i < 4; ++i) {
-    w[i] = minus(n[i] & 0x0F0F0F0Fu, 8u);
-    w[i + 4] = minus(n[i] >> 4 & 0x0F0F0F0Fu, 8u);
+    w[i] = subtract_bytes(n[i] & 0x0F0F0F0Fu, 8u);
+    w[i + 4] = subtract_bytes(n[i] >> 4 & 0x0F0F0F0Fu, 8u);
   }
 }

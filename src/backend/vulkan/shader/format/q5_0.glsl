@@ -1,13 +1,13 @@
-// Q5_0: 5-bit numbers less 16, one f16 scale for each group; the fifth bits in a word. 5.5 bits a weight.
+// Q5_0: 5-bit quants minus 16, one f16 scale per quant group; fifth bits in a separate word. 5.5 bits per weight.
 #define HEADER_BYTES 16
 #define GROUP_BYTES 20
-#define ROUNDED_BLOCK 32
+#define Q8_BLOCK 32
 #define HAS_MIN 0
 struct Header {
   uvec4 scales;
 };
 Header load_header(uint64_t segment, int row) { return Header(load_16(segment, 0, row)); }
-float header_scale(Header h, int g) { return half_of(h.scales, g); }
+float header_scale(Header h, int g) { return half_at(h.scales, g); }
 struct Raw {
   uvec4 nibbles;
   uint fifth;
@@ -16,11 +16,11 @@ Raw load_group(uint64_t segment, int row, int g) {
   int begin = HEADER_BYTES + g * GROUP_BYTES;
   return Raw(load_16(segment, begin, row), load_4(segment, begin + 16, row));
 }
-void expand(Raw raw, out int w[8]) {
+void unpack(Raw raw, out int w[8]) {
   uvec4 n = raw.nibbles;
   uint fifth = raw.fifth;
   [[unroll]] for (int i = 0; i < 4; ++i) {
-    w[i] = minus((n[i] & 0x0F0F0F0Fu) | spread_fifth(fifth >> 4 * i), 16u);
-    w[i + 4] = minus((n[i] >> 4 & 0x0F0F0F0Fu) | spread_fifth(fifth >> (16 + 4 * i)), 16u);
+    w[i] = subtract_bytes((n[i] & 0x0F0F0F0Fu) | scatter_fifth_bits(fifth >> 4 * i), 16u);
+    w[i + 4] = subtract_bytes((n[i] >> 4 & 0x0F0F0F0Fu) | scatter_fifth_bits(fifth >> (16 + 4 * i)), 16u);
   }
 }

@@ -1,7 +1,7 @@
-// The header of Q4_K and Q5_K: d, dmin, and eight 6-bit scales and minima in 12 bytes.
-#define ROUNDED_BLOCK 256
+// Header of Q4_K and Q5_K: d, dmin, and eight 6-bit scales and minima in 12 bytes.
+#define Q8_BLOCK 256
 #define HAS_MIN 1
-#define HALF_SCALES 0
+#define HALF_GROUP_SCALES 0
 struct Header {
   uvec4 bytes;
 };

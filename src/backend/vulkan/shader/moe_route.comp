@@ -1,8 +1,8 @@
-// Which experts a token uses and their weights. One workgroup per token.
+// MoE routing: the selected experts of a token and their weights. One workgroup per token.
 #version 460
 #include "memory.glsl"
-#include "lanes.glsl"
-#include "routing.glsl"
+#include "reduce.glsl"
+#include "moe_route.glsl"
 
 struct Params {
   Route route;
@@ -13,6 +13,6 @@ layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 void main() {
   int t = int(gl_WorkGroupID.x);
   if (t >= rows_of(p.n_rows)) return;
-  choose_experts(p.route, t);
+  select_experts(p.route, t);
   write_route(p.route, t, true);
 }

@@ -1,10 +1,10 @@
-// Functions whose results must be the same wherever they are used.
+// Activation functions. Every kernel uses these, so that results are bit-identical everywhere.
 float sigmoid(float x) {
   precise float y = 1.0 / (1.0 + exp(-x));
   return y;
 }
 
-// tanh overflows on some devices for large arguments.
+// The built-in tanh overflows on some devices for large arguments.
 float bounded_tanh(float x) {
   precise float y = 1.0 - 2.0 / (exp(2.0 * clamp(x, -15.0, 15.0)) + 1.0);
   return y;

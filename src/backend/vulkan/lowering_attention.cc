@@ -1,0 +1,384 @@
+// Lowering of attention, MoE routing, recurrent layers and sampling.
+#include <algorithm>
+
+#include "backend/vulkan/lowering.h"
+
+namespace zinc::vulkan {
+
+HeadInput Lowering::head_input(const AttentionInput& input) const {
+  HeadInput part{};
+  if (!input.x) return part;
+  part.x = workspace_.address(input.x);
+  if (input.slice >= 0) {
+    part.x += static_cast<size_t>(node(input.slice).as<SliceParams>().begin) * sizeof(float);
+    part.stride = static_cast<int>(inner(input.x));
+  }
+  if (input.norm >= 0) {
+    part.is_normed = 1;
+    part.norm_weight = vector(node(input.norm).in[1]);
+    part.eps = node(input.norm).as<NormParams>().eps;
+  }
+  if (input.rope >= 0) part.rope = rope_table(input.rope);
+  return part;
+}
+
+// Norm and RoPE of q, k and v; without fusion only keys and values, unchanged.
+void Lowering::fill_attention_inputs(int attention, HeadInput (&parts)[3], Accesses& accesses) const {
+  const Node& n = node(attention);
+  const AttentionGroup* group = workspace_.fusion().fused_inputs_of(attention);
+  for (size_t i = 0; i < 3; ++i) {
+    const AttentionInput input = group         ? group->parts[i]
+                                 : i == kQuery ? AttentionInput{}
+                                               : AttentionInput{.x = n.in[i]};
+    if (!input.x) continue;
+    parts[i] = head_input(input);
+    parts[i].dim = static_cast<int>(inner(n.in[i]));
+    if (parts[i].stride == 0) parts[i].stride = parts[i].dim;
+    parts[i].n_heads = static_cast<int>(width(n.in[i])) / parts[i].dim;
+    accesses.reads.push_back(range_of(input.x));
+  }
+}
+
+int Lowering::n_head_segments(int attention) const {
+  const Node& n = node(attention);
+  int64_t dim = inner(n.in[0]);
+  if (n.in[2]) dim = std::max(dim, inner(n.in[2]));
+  return static_cast<int>(ceil_div(dim, kSegmentElems));
+}
+
+Status Lowering::lower_attention_inputs(int attention, const KvLayer& kv) {
+  const Node& n = node(attention);
+  shader::QkNormRopeParams params{};
+  Accesses accesses;
+  params.kv = kv;
+  params.n_rows = n_rows(n.in[0]);
+  params.q_out = workspace_.address(n.in[0]);
+  fill_attention_inputs(attention, params.parts, accesses);
+  HeadInput& q = params.parts[kQuery];
+  if (q.x && !q.is_normed && !q.rope.coarse) q = {};  // unchanged queries need no dispatch
+  if (q.x) accesses.writes.push_back(range_of(n.in[0]));
+  const Buffer& pages = cache_.pages(n.as<AttentionParams>().cache_layer);
+  accesses.writes.push_back({pages.address(), pages.size()});
+  int64_t n_heads = 0;
+  for (const HeadInput& part : params.parts) n_heads += part.n_heads;
+  const int head_segments = n_head_segments(attention);
+  return emit({"qk_norm_rope",
+               {{kSpecKvFormat, cache_.kv_format()},
+                {kSpecHeadSegments, head_segments},
+                {kSpecHeadFloats, kWarps * head_segments * kSegmentElems}}},
+              params, {ceil_div(int64_t{sizes_.max_tokens} * n_heads, kWarps)}, accesses);
+}
+
+// Decode: norms, RoPE, KV cache update, attention and output gate in one dispatch.
+Status Lowering::lower_attend_decode(const AttentionGroup& group) {
+  const int i = group.attention;
+  shader::AttentionParams params{};
+  Accesses accesses;
+  const Buffer& pages = cache_.pages(node(i).as<AttentionParams>().cache_layer);
+  fill_attention_inputs(i, params.parts, accesses);
+  accesses.writes.push_back({pages.address(), pages.size()});
+  Value out = node(i).out[0];
+  if (group.act >= 0) {
+    const HeadInput gate = head_input(group.gate);
+    params.gate = gate.x;
+    params.gate_stride = gate.stride > 0 ? gate.stride : static_cast<int>(width(out) / info(node(i).in[0]).shape[0]);
+    params.gate_act = static_cast<int>(node(group.act).as<GatedActParams>().act);
+    accesses.reads.push_back(range_of(group.gate.x));
+    out = node(group.act).out[0];
+  }
+  params.out = workspace_.address(out);
+  accesses.writes.push_back(range_of(out));
+  return emit_attention(i, params, accesses, true);
+}
+
+Status Lowering::lower_attention(int i) {
+  const Node& n = node(i);
+  if (Status s = lower_attention_inputs(i, cache_.kv_layer(n.as<AttentionParams>().cache_layer)); !s.ok()) return s;
+  shader::AttentionParams params{};
+  Accesses accesses{{range_of(n.in[0])}, {range_of(n.out[0])}};
+  params.out = workspace_.address(n.out[0]);
+  return emit_attention(i, params, accesses, false);
+}
+
+Status Lowering::emit_attention(int i, shader::AttentionParams& params, Accesses& accesses, bool is_fused) {
+  const Node& n = node(i);
+  const AttentionParams& attention = n.as<AttentionParams>();
+  const KvLayer kv = cache_.kv_layer(attention.cache_layer);
+  const Buffer& pages = cache_.pages(attention.cache_layer);
+  accesses.reads.push_back({pages.address(), pages.size()});
+  params.kv = kv;
+  params.q = workspace_.address(n.in[0]);
+  params.sinks = vector(n.in[3]);
+  params.n_rows = n_rows(n.in[0]);
+  params.n_heads = static_cast<int>(info(n.in[0]).shape[0]);
+  params.scale = attention.scale;
+  params.softcap = attention.softcap;
+  params.window = static_cast<int>(attention.window);
+  params.n_chunks = workspace_.n_chunks(attention.cache_layer);
+  params.partial = workspace_.attention_partial().address();
+  params.done_counters = workspace_.done_counters().address();
+  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
+  if (is_split) {
+    accesses.writes.push_back({params.partial, workspace_.attention_partial().size()});
+    accesses.writes.push_back({params.done_counters, workspace_.done_counters().size()});
+  }
+  ZINC_TRY(shape, attention_shape(device_.capabilities(), {.k_dim = kv.k_dim,
+                                                           .v_dim = kv.v_dim,
+                                                           .kv_format = cache_.kv_format(),
+                                                           .n_head_segments = n_head_segments(i),
+                                                           .is_split = is_split,
+                                                           .is_fused = is_fused}));
+  const int heads_per_kv_head = params.n_heads / kv.kv_heads;
+  params.heads_per_tile = std::min(heads_per_kv_head, shape.rows);
+  params.tokens_per_tile = is_split ? 1 : std::max(1, shape.rows / params.heads_per_tile);
+  shape.key.constants.insert(shape.key.constants.end(),
+                             {{kSpecAttentionFused, is_fused ? 1 : 0},
+                              {kSpecHeadSegments, n_head_segments(i)},
+                              {kSpecUnalignedRows, kv.k_dim % 4 == 0 && kv.v_dim % 4 == 0 ? 0 : 1}});
+  const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
+  const int64_t target_splits = std::max<int64_t>(1, device_.tuning().attention_workgroups / n_tiles);
+  const int64_t n_splits = is_split ? std::min<int64_t>(target_splits, params.n_chunks) : 1;
+  accesses.n_arrivals = n_tiles;
+  // A layer that shares another layer's KV cache reads pages written by another dispatch of the step: needs a barrier.
+  const bool uses_counter_sync = is_fused && params.parts[kKey].x != 0;
+  return emit(uses_counter_sync ? with_counter_sync(shape.key, n_tiles * n_splits) : shape.key, params,
+              {n_tiles, ceil_div(sizes_.max_tokens, params.tokens_per_tile), n_splits}, accesses);
+}
+
+Result<AttentionShape> attention_shape(const Capabilities& device, const AttentionSize& size) {
+  const int k_dim = static_cast<int>(ceil_div(size.k_dim, 32) * 32),
+            v_dim = static_cast<int>(ceil_div(size.v_dim, 32) * 32);
+  constexpr int kOtherBytes = 2048;  // subgroup exchange buffers and similar
+  const int fused_floats = kWarps * size.n_head_segments * kSegmentElems,
+            head_floats = size.is_fused ? fused_floats : 1;
+  const auto float_bytes = [&](int rows) {
+    return 4 * rows * (k_dim + v_dim + kChunkPositions) + 16 * kWarps * 32 * std::min(rows, 4);
+  };
+  const auto coopmat_bytes = [&](int rows) {
+    constexpr int kKeyTileQuads = 5 * kPageTokens * kWarps;  // in 16 bytes: shader/attention_coopmat.comp
+    return 16 * (rows * (k_dim / 8 + 1) + std::max(kKeyTileQuads, rows * (std::max(kChunkPositions, v_dim) / 4 + 1)));
+  };
+  const auto fits = [&](int bytes, int floats) {
+    return static_cast<size_t>(bytes + 4 * floats + kOtherBytes) <= device.shared_bytes;
+  };
+  const auto shape = [&](std::string_view module, int rows) {
+    return AttentionShape{{std::string(module),
+                           {{kSpecAttentionRows, rows},
+                            {kSpecAttentionSplitKv, size.is_split ? 1 : 0},
+                            {kSpecAttentionKeyDim, k_dim},
+                            {kSpecAttentionValueDim, v_dim},
+                            {kSpecKvFormat, size.kv_format},
+                            {kSpecHeadFloats, head_floats}}},
+                          rows};
+  };
+  const bool uses_coopmat = device.has_coopmat_f16 && size.kv_format == kKvF16 && v_dim <= kMaxCoopmatValueDim &&
+                            fits(coopmat_bytes(16), fused_floats);  // decode too
+  if (uses_coopmat) {
+    return shape("attention_coopmat", size.is_split || !fits(coopmat_bytes(32), head_floats) ? 16 : 32);
+  }
+  int rows = size.is_split ? 2 : 8;  // few rows per workgroup keep the latency of small steps low
+  while (rows > 1 && !fits(float_bytes(rows), head_floats)) rows /= 2;
+  if (fits(float_bytes(rows), head_floats)) return shape("attention", rows);
+  return fail(ErrorCode::unsupported, "{} has {} bytes of shared memory; attention with heads of dimension {} needs {}",
+              device.name, device.shared_bytes, size.k_dim, float_bytes(rows) + 4 * head_floats + kOtherBytes);
+}
+
+Route Lowering::route_of(int i) const {
+  const Node& n = node(i);
+  const MoeRouteParams& route = n.as<MoeRouteParams>();
+  return {.logits = workspace_.address(n.in[0]),
+          .ids = workspace_.address(n.out[0]),
+          .weights = workspace_.address(n.out[1]),
+          .n_experts = static_cast<int>(width(n.in[0])),
+          .n_experts_used = static_cast<int>(route.n_used),
+          .mode = static_cast<int>(route.weights),
+          .scale = route.scale};
+}
+
+Status Lowering::lower_moe_route(int i) {
+  const Node& n = node(i);
+  const shader::RouteParams params{.route = route_of(i), .n_rows = n_rows(n.in[0])};
+  const Route& route = params.route;
+  if (route.n_experts > kMaxExperts || route.n_experts_used > kMaxExpertsUsed) {
+    return fail(ErrorCode::unsupported,
+                "the vulkan backend's {} supports up to {} experts, {} per token; this model has {} and {}",
+                op_name(n.op), kMaxExperts, kMaxExpertsUsed, route.n_experts, route.n_experts_used);
+  }
+  if (Status s = emit({"moe_route", {{kSpecRouteCapacity, static_cast<int>(ceil_div(route.n_experts, 32) * 32)}}},
+                      params, {max_rows(n.in[0])}, {{range_of(n.in[0])}, {range_of(n.out[0]), range_of(n.out[1])}});
+      !s.ok()) {
+    return s;
+  }
+  if (max_rows(n.in[0]) <= kMaxSplitTokens) return ok_status();
+  const ExpertTiles tiles = workspace_.expert_tiles();
+  const shader::SortByExpertParams pairs{.ids = route.ids,
+                                         .sorted_pairs = tiles.sorted_pairs,
+                                         .tiles = tiles.tiles,
+                                         .n_tiles = tiles.n_tiles,
+                                         .n_rows = params.n_rows,
+                                         .n_experts_used = route.n_experts_used,
+                                         .n_experts = route.n_experts,
+                                         .tile_rows = workspace_.tile_rows()};
+  return emit({"sort_by_expert", {}}, pairs, {1}, {{range_of(n.out[0])}, {{tiles.sorted_pairs, tiles.n_bytes}}});
+}
+
+Status Lowering::lower_moe_combine(int i) { return lower_combine(i, -1); }
+
+Status Lowering::lower_combine(int combine, int add) {
+  const Node& n = node(combine);
+  const Value out = add < 0 ? n.out[0] : node(add).out[0];
+  shader::CombineParams params{.x = workspace_.address(n.in[0]),
+                               .weights = workspace_.address(n.in[1]),
+                               .residual = 0,
+                               .out = workspace_.address(out),
+                               .n_rows = n_rows(out),
+                               .n_experts_used = static_cast<int>(width(n.in[1])),
+                               .dim = static_cast<int>(width(out))};
+  Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {range_of(out)}};
+  if (add >= 0) {
+    const Value other = other_operand(add, n.out[0]);
+    params.residual = workspace_.address(other);
+    accesses.reads.push_back(range_of(other));
+  }
+  return emit({"moe_combine", {}}, params, flat(int64_t{max_rows(out)} * params.dim), accesses);
+}
+
+shader::ConvParams Lowering::conv_params(const Node& n) const {
+  return {.x = workspace_.address(n.in[0]),
+          .weight = vector(n.in[1]),
+          .out = workspace_.address(n.out[0]),
+          .states = cache_.conv_states(n.as<ShortConvParams>().cache_layer),
+          .slot_bytes = cache_.state_bytes(),
+          .n_channels = static_cast<int>(width(n.in[0])),
+          .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
+}
+
+Status Lowering::check_recurrence(const shader::ConvParams& conv) const {
+  if (conv.n_taps <= kMaxTaps) return ok_status();
+  return fail(ErrorCode::unsupported, "the vulkan backend's {} supports up to {} taps; this model has {}",
+              op_name(Op::short_conv), kMaxTaps, conv.n_taps);
+}
+
+Status Lowering::check_recurrence(const shader::DeltaParams& delta) const {
+  if (delta.k_dim <= 256) return ok_status();
+  return fail(ErrorCode::unsupported,
+              "the vulkan backend's {} supports a key dimension of up to 256; this model has {}",
+              op_name(Op::delta_net), delta.k_dim);
+}
+
+Status Lowering::lower_short_conv(int i) {
+  const Node& n = node(i);
+  const shader::ConvParams params = conv_params(n);
+  if (Status s = check_recurrence(params); !s.ok()) return s;
+  return emit({"short_conv", {}}, params,
+              {ceil_div(params.n_channels, kThreads), max_active_seqs(), ceil_div(sizes_.max_tokens, kConvTokens)},
+              {{range_of(n.in[0])}, {range_of(n.out[0]), {params.states, 1}}});
+}
+
+shader::DeltaParams Lowering::delta_params(const Node& n) const {
+  const DeltaNetParams& delta = n.as<DeltaNetParams>();
+  return {.q = workspace_.address(n.in[0]),
+          .k = workspace_.address(n.in[1]),
+          .v = workspace_.address(n.in[2]),
+          .alpha = workspace_.address(n.in[3]),
+          .beta = workspace_.address(n.in[4]),
+          .dt_bias = vector(n.in[5]),
+          .a = vector(n.in[6]),
+          .out = workspace_.address(n.out[0]),
+          .states = cache_.delta_states(delta.cache_layer),
+          .slot_bytes = cache_.state_bytes(),
+          .k_heads = static_cast<int>(info(n.in[1]).shape[0]),
+          .v_heads = static_cast<int>(info(n.in[2]).shape[0]),
+          .k_dim = static_cast<int>(info(n.in[1]).shape[1]),
+          .v_dim = static_cast<int>(info(n.in[2]).shape[1]),
+          .is_cyclic = delta.sharing == HeadSharing::cyclic ? 1 : 0,
+          .q_scale = delta.q_scale};
+}
+
+namespace {
+
+int state_rows_per_thread(const shader::DeltaParams& delta) {  // per thread
+  int rows = 4;
+  while (rows * 8 < delta.k_dim) rows *= 2;
+  return rows;
+}
+
+}  // namespace
+
+// Whole chunks by the chunked scan, tokens before and after them one by one; short steps token by token only.
+Status Lowering::lower_delta_net(int i) {
+  const Node& n = node(i);
+  shader::DeltaChunksParams params{.delta = delta_params(n), .prepared = 0, .part = kBeforeChunks, .unused = 0};
+  if (Status s = check_recurrence(params.delta); !s.ok()) return s;
+  const Accesses accesses{
+      {range_of(n.in[0]), range_of(n.in[1]), range_of(n.in[2]), range_of(n.in[3]), range_of(n.in[4])},
+      {range_of(n.out[0]), {params.delta.states, 1}}};
+  const bool has_chunks =
+      sizes_.max_tokens >= kDeltaChunk && std::max(params.delta.k_dim, params.delta.v_dim) <= kMaxDeltaDim;
+  return has_chunks ? lower_delta_chunks(params, accesses) : lower_delta_tokens(params, kBeforeChunks, accesses);
+}
+
+Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaPart part, const Accesses& accesses) {
+  params.part = part;
+  const shader::DeltaParams& delta = params.delta;
+  return emit({"delta_recurrent", {{kSpecDeltaStateRows, state_rows_per_thread(delta)}}}, params,
+              {ceil_div(delta.v_dim, 32), delta.v_heads, max_active_seqs()}, accesses);
+}
+
+Status Lowering::lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses) {
+  constexpr size_t kWideSharedBytes = 44 * 1024;  // shared memory of delta_chunks.comp with 32 columns
+  const shader::DeltaParams& delta = params.delta;
+  const MemoryRange prepared{workspace_.delta_prepared().address(), workspace_.delta_prepared().size()};
+  const int columns = device_.capabilities().shared_bytes >= kWideSharedBytes ? 32 : 16;
+  params.prepared = prepared.begin;
+  if (Status s = lower_delta_tokens(params, kBeforeChunks, accesses); !s.ok()) return s;
+  if (Status s = emit({"delta_prepare", {}}, params, {sizes_.max_tokens / kDeltaChunk, delta.v_heads},
+                      {accesses.reads, {prepared}});
+      !s.ok()) {
+    return s;
+  }
+  Accesses chunks = accesses;
+  chunks.reads.push_back(prepared);
+  if (Status s = emit({"delta_chunks", {{kSpecDeltaChunkColumns, columns}}}, params,
+                      {ceil_div(delta.v_dim, columns), delta.v_heads, max_active_seqs()}, chunks);
+      !s.ok()) {
+    return s;
+  }
+  return lower_delta_tokens(params, kAfterChunks, accesses);
+}
+
+Status Lowering::lower_delta_decode(const DeltaGroup& group) {
+  const Node &delta = node(group.delta), &conv = node(group.conv);
+  const shader::DeltaDecodeParams params{.sync = {},
+                                         .delta = delta_params(delta),
+                                         .conv = conv_params(conv),
+                                         .eps = node(group.q_norm).as<NormParams>().eps};
+  if (Status s = check_recurrence(params.conv); !s.ok()) return s;
+  if (Status s = check_recurrence(params.delta); !s.ok()) return s;
+  const Size grid{ceil_div(params.delta.v_dim, 32), params.delta.v_heads};
+  return emit(with_counter_sync({"delta_decode",
+                                 {{kSpecDeltaStateRows, state_rows_per_thread(params.delta)},
+                                  {kSpecDeltaDecodeTaps, params.conv.n_taps}}},
+                                grid.x * grid.y),
+              params, grid,
+              {{range_of(conv.in[0]), range_of(delta.in[3]), range_of(delta.in[4])},
+               {range_of(delta.out[0]), {params.delta.states, 1}, {params.conv.states, 1}}});
+}
+
+Status Lowering::lower_sample(int i) {
+  const Node& n = node(i);
+  const shader::SampleParams params{.logits = workspace_.address(n.in[0]),
+                                    .best = workspace_.best().address(),
+                                    .best_id = workspace_.best_id().address(),
+                                    .vocab = static_cast<int>(width(n.in[0]))};
+  const MemoryRange best{params.best, workspace_.best().size()};
+  if (Status s = emit({"sample", {{kSpecSampleFirstPass, 1}}}, params, {kSampleSplits, sizes_.max_outputs},
+                      {{range_of(n.in[0])}, {best}});
+      !s.ok()) {
+    return s;
+  }
+  return emit({"sample", {{kSpecSampleFirstPass, 0}}}, params, {1, sizes_.max_outputs},
+              {{best}, {{cache_.last_sampled(), sizeof(int)}}});
+}
+
+}  // namespace zinc::vulkan

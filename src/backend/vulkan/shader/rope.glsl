@@ -1,0 +1,18 @@
+// RoPE factors of a position: (cos, sin) of its multiple of 512 composed with (cos, sin) of the remainder. The host computes both
+// tables in double precision.
+struct RopeTable {
+  uint64_t coarse, fine;  // [.., n_pairs] of (cos, sin); 0: no rotation
+  int n_pairs, adjacent;
+};
+const int kFinePositions = 512;
+
+vec2 rope_cos_sin(RopeTable rope, int position, int pair) {
+  vec2 a = FloatPairs(rope.coarse).data[position / kFinePositions * rope.n_pairs + pair];
+  vec2 b = FloatPairs(rope.fine).data[position % kFinePositions * rope.n_pairs + pair];
+  precise vec2 sum = vec2(fma(a.x, b.x, -(a.y * b.y)), fma(a.y, b.x, a.x * b.y));
+  return sum;
+}
+vec2 rotate_pair(vec2 x, vec2 cos_sin) {
+  precise vec2 y = vec2(fma(x.x, cos_sin.x, -(x.y * cos_sin.y)), fma(x.x, cos_sin.y, x.y * cos_sin.x));
+  return y;
+}
