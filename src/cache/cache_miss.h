@@ -1,4 +1,4 @@
-// Why not more of a prompt came from the prefix tree than did: what users and metrics are told.
+// Why a prefix cache lookup did not cover the whole prompt; reported to users and in metrics.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 namespace zinc {
 
 enum class CacheMiss : uint8_t {
-  none,         // all of it did, but for the last token, which has to be computed
-  nothing,      // no cached prompt begins like this one
-  diverged,     // the cached prompts go on differently
-  no_state,     // the tokens are there, but no recurrent state at their end
-  window_gone,  // the tokens are there, but not the last keys and values of sliding layers
+  none,         // full hit, except the last token, which always has to be computed
+  nothing,      // no cached prefix starts like this prompt
+  diverged,     // the cached prefixes continue differently
+  no_state,     // the tokens are cached, but without a recurrent state at their end
+  window_gone,  // the tokens are cached, but the last window of a sliding layer's KV pages was evicted
 };
 inline constexpr size_t kCacheMisses = 5;
 

@@ -1,5 +1,5 @@
-// How many pages and state slots a model's caches get out of a number of bytes. Plain arithmetic, before anything is
-// allocated: what does not fit is refused here, with the numbers.
+// Divides a number of bytes into KV pages and state slots. Plain arithmetic before anything is allocated: a
+// configuration that does not fit is rejected here, with the numbers.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 namespace zinc {
 
 constexpr int pages_of(int n_tokens) { return n_tokens / kPageTokens + (n_tokens % kPageTokens > 0 ? 1 : 0); }
-// Pages of a windowed group that a sequence holds at most at a time, feeding up to max_run tokens in one step.
-int window_pages(int window, int max_run, int max_length);
+// Pages of a windowed group that a sequence holds at most, with chunks of up to max_chunk_tokens tokens per step.
+int window_pages(int window, int max_chunk_tokens, int max_length);
 
-struct CacheDemand {
+struct CacheRequirements {
   int max_sequences = 1;
   int context = 0;                  // positions of one sequence
-  bool may_shrink_context = false;  // to what the bytes hold
-  int n_whole_contexts = 1;         // sequences of the whole context that fit at once, at least
-  int max_run = 1;                  // tokens of one sequence in one step
-  int state_interval = 2048;        // tokens between recurrent states that are kept
+  bool may_shrink_context = false;  // to the largest that fits
+  int n_full_contexts = 1;          // sequences of full context length that must fit at the same time, at least
+  int max_chunk_tokens = 1;         // tokens of one sequence in one step
+  int checkpoint_interval = 2048;   // tokens between recurrent-state checkpoints
   size_t max_bytes = 0;
-  size_t max_tokens = 0;  // positions of all sequences and the prefix tree together; 0: as the bytes allow
+  size_t max_tokens = 0;  // positions of all sequences and the prefix cache together; 0: as the bytes allow
 };
 
 struct CachePlan {
@@ -31,7 +31,8 @@ struct CachePlan {
   size_t n_bytes = 0;
 };
 
-// REQUIRES: max_sequences >= n_whole_contexts.
-Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& kv_format, const CacheDemand& demand);
+// REQUIRES: max_sequences >= n_full_contexts.
+Result<CachePlan> plan_cache(std::span<const LayerCache> layers, const Format& kv_format,
+                             const CacheRequirements& requirements);
 
 }  // namespace zinc

@@ -19,27 +19,27 @@ KvCache::KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, 
     : memory_(std::move(memory)),
       windows_(std::move(windows)),
       has_states_(memory_->state_bytes() > 0),
-      max_run_tokens_(options.max_run_tokens),
+      max_chunk_tokens_(options.max_chunk_tokens),
       pools_{.pages = {}, .states = PagePool(options.sizes.n_slots)},
       n_reserved_(windows_.size(), 0),
-      n_ready_(windows_.size(), 0),
-      n_ahead_(options.n_sequences + pages_of(options.max_run_tokens)) {
+      n_prefaulted_(windows_.size(), 0),
+      n_prefault_ahead_(options.n_sequences + pages_of(options.max_chunk_tokens)) {
   for (const int n : options.sizes.n_pages) pools_.pages.emplace_back(n);
-  tree_ = std::make_unique<PrefixTree>(windows_, has_states_, pools_);
-  make_ready(n_ahead_ * kPageTokens);
+  prefix_cache_ = std::make_unique<PrefixCache>(windows_, has_states_, pools_);
+  prefault_pages(n_prefault_ahead_ * kPageTokens);
 }
 
-// Twice what a step of so many tokens takes on the average, until enough are there.
-void KvCache::make_ready(int n_tokens) {
+// Twice as many as a step of this size uses on average, until enough are prefaulted.
+void KvCache::prefault_pages(int n_tokens) {
   for (size_t g = 0; g < windows_.size(); ++g) {
     const PagePool& pool = pools_.pages[g];
-    int& n_ready = n_ready_[g];
-    n_ready = std::max(n_ready, pool.n_used());
-    const int wanted = std::min(pool.n_total(), pool.n_used() + n_ahead_) - n_ready;
+    int& n_prefaulted = n_prefaulted_[g];
+    n_prefaulted = std::max(n_prefaulted, pool.high_water());
+    const int wanted = std::min(pool.n_total(), pool.high_water() + n_prefault_ahead_) - n_prefaulted;
     const int n = std::min(wanted, 2 * pages_of(n_tokens));
     if (n <= 0) continue;
-    memory_->make_ready(static_cast<int>(g), n_ready, n);
-    n_ready += n;
+    memory_->prefault_pages(static_cast<int>(g), n_prefaulted, n);
+    n_prefaulted += n;
   }
 }
 
@@ -51,13 +51,14 @@ size_t KvCache::total_bytes() const {
   return n;
 }
 
-// Pages a sequence holds at most at a time.
+// Pages a sequence holds at most.
 int KvCache::n_needed(size_t group, int max_length) const {
-  return windows_[group] == 0 ? pages_of(max_length) : window_pages(windows_[group], max_run_tokens_, max_length);
+  return windows_[group] == 0 ? pages_of(max_length) : window_pages(windows_[group], max_chunk_tokens_, max_length);
 }
 
-// A sequence's pages of an unbounded group are those it shares and those it will take; shared ones count once. In a
-// windowed group it is charged for its whole window, shared or not: pages come and go there.
+// In an unbounded group a sequence needs its shared pages and those it will allocate; pages shared with running
+// sequences count once. In a windowed group it is charged for its whole window, shared or not, because pages are
+// released there as the window moves.
 bool KvCache::fits(const PrefixMatch& match, int max_length) const {
   const size_t n_shared = static_cast<size_t>(match.n_usable / kPageTokens);
   for (size_t g = 0; g < windows_.size(); ++g) {
@@ -67,24 +68,23 @@ bool KvCache::fits(const PrefixMatch& match, int max_length) const {
       wanted += pool.n_pinned();
       for (size_t p = 0; p < n_shared; ++p) wanted -= pool.is_pinned(match.pages[g][p]) ? 1 : 0;
     }
-    if (wanted > pool.n_total() - 1) return false;  // one is for copies
+    if (wanted > pool.n_total() - 1) return false;  // one is reserved for copies
   }
   return true;
 }
 
-PageId KvCache::take_page(size_t group) {
-  if (pools_.pages[group].n_free() == 0) tree_->free_page(static_cast<int>(group));
-  return pools_.pages[group].take();
+PageId KvCache::allocate_page(size_t group) {
+  if (pools_.pages[group].n_free() == 0) prefix_cache_->evict_page(static_cast<int>(group));
+  return pools_.pages[group].allocate();
 }
 
-int KvCache::take_slot() {
-  if (pools_.states.n_free() == 0) tree_->free_state();
-  return pools_.states.take();
+int KvCache::allocate_slot() {
+  if (pools_.states.n_free() == 0) prefix_cache_->evict_state();
+  return pools_.states.allocate();
 }
 
-// Whole pages are shared, a part-full one is copied. Sources are pinned while there is something to take: taking may
-// evict.
-void KvCache::adopt(const PrefixMatch& match, SequenceCache& sequence) {
+// Full pages are shared, a partial one is copied. Sources are pinned while pages are allocated: allocation may evict.
+void KvCache::attach(const PrefixMatch& match, SequenceCache& sequence) {
   sequence.n_tokens = match.n_usable;
   sequence.pages = match.pages;
   for (size_t g = 0; g < windows_.size(); ++g) {
@@ -93,7 +93,7 @@ void KvCache::adopt(const PrefixMatch& match, SequenceCache& sequence) {
     }
   }
   if (match.state != kNoSlot) pools_.states.pin(match.state);
-  sequence.slot = take_slot();
+  sequence.slot = allocate_slot();
   if (match.state != kNoSlot) {
     memory_->copy_state(match.state, sequence.slot);
     pools_.states.unpin(match.state);
@@ -101,7 +101,7 @@ void KvCache::adopt(const PrefixMatch& match, SequenceCache& sequence) {
   if (match.n_usable % kPageTokens == 0) return;
   for (size_t g = 0; g < windows_.size(); ++g) {
     const PageId source = match.pages[g].back();
-    const PageId own = take_page(g);
+    const PageId own = allocate_page(g);
     memory_->copy_page(static_cast<int>(g), source, own);
     pools_.pages[g].unpin(source);
     sequence.pages[g].back() = own;
@@ -109,13 +109,13 @@ void KvCache::adopt(const PrefixMatch& match, SequenceCache& sequence) {
 }
 
 std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max_length, int max_cached,
-                                        CacheOwner owner) {
-  const PrefixMatch match = tree_->find(owner, prompt, max_cached);
+                                        CacheNamespace cache_namespace) {
+  const PrefixMatch match = prefix_cache_->find(cache_namespace, prompt, max_cached);
   if (!fits(match, max_length)) return std::nullopt;
   Admission admission{.sequence = {}, .n_common = match.n_common, .miss = match.miss};
   SequenceCache& sequence = admission.sequence;
-  sequence.owner = owner;
-  adopt(match, sequence);
+  sequence.cache_namespace = cache_namespace;
+  attach(match, sequence);
   sequence.n_reserved.resize(windows_.size());
   for (size_t g = 0; g < windows_.size(); ++g) {
     const int n_held = windows_[g] == 0 ? static_cast<int>(sequence.pages[g].size()) : 0;
@@ -126,7 +126,7 @@ std::optional<Admission> KvCache::admit(std::span<const TokenId> prompt, int max
 }
 
 void KvCache::grow(SequenceCache& sequence, int end) {
-  ZINC_CHECK(end > sequence.n_tokens && end - sequence.n_tokens <= max_run_tokens_);
+  ZINC_CHECK(end > sequence.n_tokens && end - sequence.n_tokens <= max_chunk_tokens_);
   for (size_t g = 0; g < windows_.size(); ++g) {
     std::vector<PageId>& pages = sequence.pages[g];
     if (windows_[g] > 0) {
@@ -136,7 +136,7 @@ void KvCache::grow(SequenceCache& sequence, int end) {
       }
     }
     while (static_cast<int>(pages.size()) < pages_of(end)) {
-      pages.push_back(take_page(g));
+      pages.push_back(allocate_page(g));
       if (windows_[g] > 0) continue;
       ZINC_CHECK(sequence.n_reserved[g] > 0);
       --sequence.n_reserved[g];
@@ -145,23 +145,23 @@ void KvCache::grow(SequenceCache& sequence, int end) {
   }
 }
 
-void KvCache::remember(const SequenceCache& sequence, std::span<const TokenId> tokens) {
+void KvCache::insert_prefix(const SequenceCache& sequence, std::span<const TokenId> tokens) {
   ZINC_CHECK(static_cast<int>(tokens.size()) == sequence.n_tokens);
   if (tokens.empty()) return;
-  ++n_changes_;
-  PrefixTree::Node* node = tree_->insert(sequence.owner, tokens, sequence.pages);
-  if (!tree_->wants_state(*node)) return;
+  ++version_;
+  PrefixCache::Node* node = prefix_cache_->insert(sequence.cache_namespace, tokens, sequence.pages);
+  if (!prefix_cache_->lacks_state(*node)) return;
   const bool has_spare = pools_.states.n_total() > pools_.states.n_pinned();
-  if (!has_spare) return tree_->forget_if_empty(*node);
-  const int slot = take_slot();  // may forget nodes that hold nothing, which a model without pages has
-  node = tree_->insert(sequence.owner, tokens, sequence.pages);
+  if (!has_spare) return prefix_cache_->prune_if_empty(*node);
+  const int slot = allocate_slot();  // may evict empty nodes (models without KV pages)
+  node = prefix_cache_->insert(sequence.cache_namespace, tokens, sequence.pages);
   memory_->copy_state(sequence.slot, slot);
-  tree_->put_state(*node, slot);
+  prefix_cache_->attach_state(*node, slot);
   pools_.states.unpin(slot);
 }
 
 void KvCache::release(SequenceCache sequence) {
-  ++n_changes_;
+  ++version_;
   for (size_t g = 0; g < windows_.size(); ++g) {
     for (const PageId page : sequence.pages[g]) {
       if (page != kNoPage) pools_.pages[g].unpin(page);
@@ -171,11 +171,11 @@ void KvCache::release(SequenceCache sequence) {
   pools_.states.unpin(sequence.slot);
 }
 
-void KvCache::retire(SequenceCache sequence, std::span<const TokenId> tokens) {
+void KvCache::finish(SequenceCache sequence, std::span<const TokenId> tokens) {
   ZINC_CHECK(static_cast<int>(tokens.size()) == sequence.n_tokens);
   if (!tokens.empty()) {
-    PrefixTree::Node* node = tree_->insert(sequence.owner, tokens, sequence.pages);
-    if (tree_->wants_state(*node)) tree_->put_state(*node, sequence.slot);
+    PrefixCache::Node* node = prefix_cache_->insert(sequence.cache_namespace, tokens, sequence.pages);
+    if (prefix_cache_->lacks_state(*node)) prefix_cache_->attach_state(*node, sequence.slot);
   }
   release(std::move(sequence));
 }

@@ -1,7 +1,7 @@
-// The caches of many sequences over one model: pages and state slots shared through a prefix tree, reserved before they
-// are needed. A page is written by the one sequence that took it; what comes from the tree is read only, and a page
-// that is matched in part is copied. Engine thread only.
-// Invariant: what running sequences hold plus what they may still take never exceeds what there is.
+// The KV cache of many sequences: pages and recurrent-state slots, shared through a prefix cache and reserved at
+// admission. A page is written only by the sequence that allocated it; pages from the prefix cache are read-only, and a
+// partially matched page is copied. Engine thread only.
+// Invariant: pages held by running sequences plus pages reserved for them never exceed the pool.
 #pragma once
 
 #include <filesystem>
@@ -13,28 +13,29 @@
 
 #include "backend/backend.h"
 #include "base/sha256.h"
-#include "cache/prefix_tree.h"
+#include "cache/prefix_cache.h"
 
 namespace zinc {
 
 struct KvCacheOptions {
-  CacheSizes sizes;        // every group with one page to spare, for copies
-  int max_run_tokens = 1;  // of one sequence in one step
-  int n_sequences = 1;     // that run at once
+  CacheSizes sizes;          // every group with one extra page, for copies
+  int max_chunk_tokens = 1;  // of one sequence in one step
+  int n_sequences = 1;       // that run at the same time
 };
 
-// What one running sequence holds. Made by admit(), given back by release().
+// Pages and slot of one running sequence. Created by admit(), returned to release() or finish().
 struct SequenceCache {
-  CacheOwner owner = kEverybody;
+  CacheNamespace cache_namespace = kSharedNamespace;
   int slot = kNoSlot;
   PageTables pages;
-  int n_tokens = 0;             // fed so far
-  std::vector<int> n_reserved;  // per group: pages it may still take (unbounded groups), or hold at all (windowed)
+  int n_tokens = 0;  // fed so far
+  // Per group: pages it may still allocate (unbounded groups), or hold at most (windowed groups).
+  std::vector<int> n_reserved;
 };
 
 struct Admission {
-  SequenceCache sequence;  // with the cached tokens fed
-  int n_common = 0;        // tokens of the prompt seen before
+  SequenceCache sequence;  // with the cached prefix attached
+  int n_common = 0;        // prompt tokens in the prefix cache, usable or not
   CacheMiss miss = CacheMiss::none;
 };
 
@@ -43,34 +44,37 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> create(Backend& backend, std::span<const LayerCache> layers,
                                                  const KvCacheOptions& options);
 
-  // A sequence that begins with `prompt` and grows to at most `max_length`; up to max_cached tokens of the prompt come
-  // from the tree, where the owner has said them. nullopt: not now, others hold too much. REQUIRES: a free slot.
+  // A sequence that starts with `prompt` and grows to at most `max_length`; up to max_cached tokens of the prompt are
+  // attached from the prefix cache, within the namespace. nullopt: does not fit now, running sequences hold too many
+  // pages. REQUIRES: a free slot.
   std::optional<Admission> admit(std::span<const TokenId> prompt, int max_length, int max_cached,
-                                 CacheOwner owner = kEverybody);
+                                 CacheNamespace cache_namespace = kSharedNamespace);
 
-  // Before a step that feeds positions n_tokens .. end-1: takes their pages, gives back those behind windows. Cannot
-  // fail. REQUIRES: end within max_length, a run within max_run_tokens.
+  // Before a step that feeds positions n_tokens .. end-1: allocates their pages, releases pages behind windows. Cannot
+  // fail. REQUIRES: end within max_length, at most max_chunk_tokens tokens.
   void grow(SequenceCache& sequence, int end);
-  // After a step of n_tokens: makes some pages ready that later ones will take, so that no step pays for many at once.
-  void make_ready(int n_tokens);
-  // After the step: `tokens` are what was fed in all. They can be found from now on, and gone on from.
-  void remember(const SequenceCache& sequence, std::span<const TokenId> tokens);
+  // After a step of n_tokens: prefaults some of the next pages, so that no later step pays for many page faults at
+  // once.
+  void prefault_pages(int n_tokens);
+  // After the step: inserts the sequence's `tokens` (all that were fed), with pages and a copy of the state, into the
+  // prefix cache.
+  void insert_prefix(const SequenceCache& sequence, std::span<const TokenId> tokens);
   void release(SequenceCache sequence);
-  // The last of a sequence: remember, then release, without copying its state.
-  void retire(SequenceCache sequence, std::span<const TokenId> tokens);
+  // Ends a sequence: insert_prefix, then release, without copying its state.
+  void finish(SequenceCache sequence, std::span<const TokenId> tokens);
 
-  // The prefix tree on disk, with all that it keeps: it survives a restart. `key` stands for everything the bytes
-  // depend on (model, backend, format); a file with another key, a damaged one or one of other sizes is an error, and
-  // the cache stays empty. Where the file has more than fits, what was used most recently is taken.
+  // Saves and loads the whole prefix cache, so that it survives a restart. `key` stands for everything that the bytes
+  // depend on (model, backend, format); a file with another key, other sizes or corrupt content is an error, and the
+  // cache stays empty. If the file has more than fits, the most recently used part is loaded.
   Status save(const std::filesystem::path& path, const Sha256::Digest& key);
-  Status load(const std::filesystem::path& path, const Sha256::Digest& key);  // REQUIRES: nothing is cached
+  Status load(const std::filesystem::path& path, const Sha256::Digest& key);  // REQUIRES: the cache is empty
   Status load(std::span<const std::byte> file, std::string_view name, const Sha256::Digest& key);
 
-  // Grows whenever something has come free or can be found: before that, what admit() refused it refuses again.
-  uint64_t n_changes() const { return n_changes_; }
+  // Incremented when pages or slots are freed or inserted. While it is unchanged, admit() fails again.
+  uint64_t version() const { return version_; }
   CacheMemory& memory() { return *memory_; }
   const CachePools& pools() const { return pools_; }
-  const PrefixTree& tree() const { return *tree_; }
+  const PrefixCache& prefix_cache() const { return *prefix_cache_; }
   std::span<const int> windows() const { return windows_; }
   bool has_states() const { return has_states_; }  // some layers are recurrent
   size_t total_bytes() const;
@@ -79,22 +83,22 @@ class KvCache {
   KvCache(std::unique_ptr<CacheMemory> memory, std::vector<int> windows, const KvCacheOptions& options);
   int n_needed(size_t group, int max_length) const;
   bool fits(const PrefixMatch& match, int max_length) const;
-  PageId take_page(size_t group);
-  int take_slot();
-  void adopt(const PrefixMatch& match, SequenceCache& sequence);
-  Status take_back(std::vector<PrefixRecord> records, std::span<const std::span<const std::byte>> pages,
-                   std::span<const std::byte> states);
+  PageId allocate_page(size_t group);
+  int allocate_slot();
+  void attach(const PrefixMatch& match, SequenceCache& sequence);
+  Status restore(std::vector<PrefixRecord> records, std::span<const std::span<const std::byte>> pages,
+                 std::span<const std::byte> states);
 
   std::unique_ptr<CacheMemory> memory_;
   std::vector<int> windows_;
   bool has_states_;
-  int max_run_tokens_;
+  int max_chunk_tokens_;
   CachePools pools_;
-  std::unique_ptr<PrefixTree> tree_;
-  std::vector<int> n_reserved_;  // per group, of all sequences
-  std::vector<int> n_ready_;     // per group: pages, from the first on, that have been used or made ready
-  int n_ahead_;                  // pages ready beyond those used: each sequence may take one in a step, a run several
-  uint64_t n_changes_ = 0;
+  std::unique_ptr<PrefixCache> prefix_cache_;
+  std::vector<int> n_reserved_;    // per group, of all sequences
+  std::vector<int> n_prefaulted_;  // per group: pages, from the first on, that were used or prefaulted
+  int n_prefault_ahead_;  // pages prefaulted beyond those used: one per sequence and step, several for a prefill chunk
+  uint64_t version_ = 0;
 };
 
 }  // namespace zinc

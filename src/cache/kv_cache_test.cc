@@ -1,5 +1,5 @@
-// Caches without a model: a device whose pages hold, for each position, a hash of all tokens up to it. Whatever comes
-// from the tree must hold what was computed for exactly these tokens.
+// KvCache without a model: a fake device whose pages hold, for each position, a hash of all tokens up to it. Pages from
+// the prefix cache must hold the hashes of exactly these tokens.
 #include "cache/kv_cache.h"
 
 #include <gtest/gtest.h>
@@ -30,11 +30,11 @@ class HashMemory final : public CacheMemory {
   explicit HashMemory(const CacheSizes& sizes, bool has_states) : has_states_(has_states) {
     for (const int n : sizes.n_pages) pages.emplace_back(static_cast<size_t>(n) * kPageTokens, kGarbage);
     states.assign(static_cast<size_t>(sizes.n_slots), kGarbage);
-    n_ready.assign(pages.size(), 0);
+    n_prefaulted.assign(pages.size(), 0);
   }
-  void make_ready(int group, PageId first, int n_pages) override {
-    int& n = n_ready[static_cast<size_t>(group)];
-    EXPECT_GE(first, n) << "made ready twice";
+  void prefault_pages(int group, PageId first, int n_pages) override {
+    int& n = n_prefaulted[static_cast<size_t>(group)];
+    EXPECT_GE(first, n) << "prefaulted twice";
     n = first + n_pages;
   }
   Hash* page(size_t group, PageId page) { return pages[group].data() + page * kPageTokens; }
@@ -63,7 +63,7 @@ class HashMemory final : public CacheMemory {
 
   std::vector<std::vector<Hash>> pages;  // per group
   std::vector<Hash> states;
-  std::vector<int> n_ready;  // per group
+  std::vector<int> n_prefaulted;  // per group
 
  private:
   bool has_states_;
@@ -73,19 +73,19 @@ class HashBackend final : public Backend {
  public:
   DeviceInfo info() const override { return {}; }
   DevicePeaks measure_peaks() override { return {}; }
-  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const DoneWith&) override {
-    return refused();
+  Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const>, const ReleaseFilePages&) override {
+    return unsupported();
   }
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
     return std::unique_ptr<CacheMemory>(std::make_unique<HashMemory>(sizes, zinc::state_bytes(layers) > 0));
   }
   Result<std::unique_ptr<Plan>> compile(const Graph&, DeviceWeights&, CacheMemory&, const Bucket&) override {
-    return refused();
+    return unsupported();
   }
 
  private:
-  static Error refused() { return fail(ErrorCode::unsupported, "computes nothing"); }
+  static Error unsupported() { return fail(ErrorCode::unsupported, "not implemented"); }
 };
 
 struct Kind {
@@ -95,7 +95,7 @@ struct Kind {
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
-constexpr int kMaxRun = 20, kMaxLength = 200, kMaxSequences = 4;
+constexpr int kMaxChunk = 20, kMaxLength = 200, kMaxSequences = 4;
 
 class KvCacheTest : public testing::TestWithParam<Kind> {
  protected:
@@ -107,10 +107,10 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
   std::unique_ptr<KvCache> make_cache() {
     std::vector<LayerCache> layers;
     KvCacheOptions options{.sizes = {.n_pages = {}, .n_slots = kMaxSequences, .kv_format = &k_f32},
-                           .max_run_tokens = kMaxRun};
+                           .max_chunk_tokens = kMaxChunk};
     for (const int window : GetParam().windows) {
       layers.push_back({{.kv_heads = 1, .k_dim = 1, .v_dim = 1, .window = window}, {}});
-      options.sizes.n_pages.push_back(window == 0 ? 15 : 2 * window_pages(window, kMaxRun, kMaxLength) + 3);
+      options.sizes.n_pages.push_back(window == 0 ? 15 : 2 * window_pages(window, kMaxChunk, kMaxLength) + 3);
     }
     if (GetParam().has_states) {
       layers.push_back({{}, {.heads = 1, .k_dim = 1, .v_dim = 1}});
@@ -119,18 +119,18 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
     return std::move(KvCache::create(backend, layers, options).value());
   }
 
-  // Feeds all of a text and leaves it to the tree.
-  void tell(const Tokens& tokens, CacheOwner owner = kEverybody) {
+  // Feeds all tokens and inserts them into the prefix cache.
+  void insert(const Tokens& tokens, CacheNamespace cache_namespace = kSharedNamespace) {
     const int n = static_cast<int>(tokens.size());
-    Admission admission = std::move(cache->admit(tokens, n, n - 1, owner).value());
+    Admission admission = std::move(cache->admit(tokens, n, n - 1, cache_namespace).value());
     while (admission.sequence.n_tokens < n) {
-      feed(admission.sequence, tokens, std::min(n, admission.sequence.n_tokens + kMaxRun));
+      feed(admission.sequence, tokens, std::min(n, admission.sequence.n_tokens + kMaxChunk));
     }
-    cache->retire(std::move(admission.sequence), tokens);
+    cache->finish(std::move(admission.sequence), tokens);
   }
-  int n_found(const Tokens& tokens, CacheOwner owner = kEverybody) {
+  int n_found(const Tokens& tokens, CacheNamespace cache_namespace = kSharedNamespace) {
     const int n_most = static_cast<int>(tokens.size()) - 1;
-    Admission admission = std::move(cache->admit(tokens, kMaxLength, n_most, owner).value());
+    Admission admission = std::move(cache->admit(tokens, kMaxLength, n_most, cache_namespace).value());
     check(admission.sequence, tokens);
     const int n = admission.sequence.n_tokens;
     cache->release(std::move(admission.sequence));
@@ -141,7 +141,7 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
     memory = static_cast<HashMemory*>(&cache->memory());
   }
 
-  // Everything a step at position n_tokens would read.
+  // Checks everything that a step at position n_tokens would read.
   void check(const SequenceCache& sequence, const Tokens& tokens) {
     const std::vector<Hash> hashes = hashes_of(tokens);
     for (size_t g = 0; g < cache->windows().size(); ++g) {
@@ -158,7 +158,7 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
     }
   }
 
-  // What a device does.
+  // Simulates the device.
   void feed(SequenceCache& sequence, const Tokens& tokens, int end) {
     cache->grow(sequence, end);
     check(sequence, tokens);
@@ -186,41 +186,42 @@ std::span<const TokenId> fed(const SequenceCache& sequence, const Tokens& tokens
 
 struct Running {
   SequenceCache cache;
-  Tokens tokens;  // all it will be fed
+  Tokens tokens;  // all tokens it will be fed
 };
 
-// The first use of memory takes time: no step may meet more of it than the one before has made ready.
-TEST_P(KvCacheTest, pages_are_made_ready_before_they_are_taken) {
+// The first use of memory causes page faults: no step may use more pages than were prefaulted before.
+TEST_P(KvCacheTest, pages_are_prefaulted_before_they_are_allocated) {
   std::mt19937 random(3);
   Tokens tokens(kMaxLength);
   for (TokenId& token : tokens) token = static_cast<TokenId>(random() % 1000);
   SequenceCache sequence = std::move(cache->admit(tokens, kMaxLength, 0)->sequence);
   for (int end = 1; end <= kMaxLength; ++end) {
     cache->grow(sequence, end);
-    for (size_t g = 0; g < sequence.pages.size(); ++g) EXPECT_LT(sequence.pages[g].back(), memory->n_ready[g]);
+    for (size_t g = 0; g < sequence.pages.size(); ++g) EXPECT_LT(sequence.pages[g].back(), memory->n_prefaulted[g]);
     sequence.n_tokens = end;
-    cache->make_ready(1);
+    cache->prefault_pages(1);
   }
-  for (size_t g = 0; g < sequence.pages.size(); ++g) EXPECT_LE(memory->n_ready[g], cache->pools().pages[g].n_total());
+  for (size_t g = 0; g < sequence.pages.size(); ++g)
+    EXPECT_LE(memory->n_prefaulted[g], cache->pools().pages[g].n_total());
   cache->release(std::move(sequence));
 }
 
-TEST_P(KvCacheTest, whatever_is_shared_copied_evicted_and_cancelled_a_sequence_reads_its_own_tokens) {
+TEST_P(KvCacheTest, a_sequence_reads_its_own_tokens_after_sharing_copies_evictions_and_cancellations) {
   std::mt19937 random(5);
   std::vector<Tokens> texts = {{1, 2, 3}};
   std::vector<Running> running;
-  int n_hits = 0, n_refused = 0, n_ends = 0;
+  int n_hits = 0, n_rejected = 0, n_ends = 0;
   for (int round = 0; round < 6000; ++round) {
     if (running.size() < kMaxSequences && random() % 4 == 0) {
       Tokens tokens = texts[random() % texts.size()];
       tokens.resize(std::min<size_t>(random() % (tokens.size() + 1), 150));
       for (size_t n = 1 + random() % 50; n > 0; --n) tokens.push_back(static_cast<TokenId>(random() % 3));
       const int n_tokens = static_cast<int>(tokens.size());
-      const int max_length = random() % 2 == 0 ? n_tokens : kMaxLength;  // many reserve more than they use
+      const int max_length = random() % 2 == 0 ? n_tokens : kMaxLength;  // half of them reserve more than they use
       std::optional<Admission> admission = cache->admit(tokens, max_length, n_tokens - 1);
       if (!admission) {
-        ASSERT_FALSE(running.empty()) << "an empty cache must take anything";
-        ++n_refused;
+        ASSERT_FALSE(running.empty()) << "an empty cache must admit any request";
+        ++n_rejected;
         continue;
       }
       n_hits += admission->sequence.n_tokens > 0 ? 1 : 0;
@@ -233,16 +234,16 @@ TEST_P(KvCacheTest, whatever_is_shared_copied_evicted_and_cancelled_a_sequence_r
     const int left = static_cast<int>(one.tokens.size()) - one.cache.n_tokens;
     const uint32_t choice = static_cast<uint32_t>(random() % 16);
     if (left > 0 && choice > 0) {
-      const int n = std::min(left, 1 + static_cast<int>(random() % kMaxRun));
+      const int n = std::min(left, 1 + static_cast<int>(random() % kMaxChunk));
       ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, one.cache.n_tokens + n));
-      if (choice < 4) cache->remember(one.cache, fed(one.cache, one.tokens));
+      if (choice < 4) cache->insert_prefix(one.cache, fed(one.cache, one.tokens));
       continue;
     }
     const std::span<const TokenId> all = fed(one.cache, one.tokens);
     if (choice == 1) {
       cache->release(std::move(one.cache));
     } else {
-      cache->retire(std::move(one.cache), all);
+      cache->finish(std::move(one.cache), all);
     }
     ++n_ends;
     texts.push_back(std::move(one.tokens));
@@ -252,27 +253,27 @@ TEST_P(KvCacheTest, whatever_is_shared_copied_evicted_and_cancelled_a_sequence_r
   for (Running& one : running) cache->release(std::move(one.cache));
   EXPECT_GT(n_hits, 50);
   const bool has_pages = !GetParam().windows.empty();
-  EXPECT_TRUE(n_refused > 10 || !has_pages);
-  EXPECT_TRUE(cache->tree().n_evicted_pages() > 100 || !has_pages);
+  EXPECT_TRUE(n_rejected > 10 || !has_pages);
+  EXPECT_TRUE(cache->prefix_cache().n_evicted_pages() > 100 || !has_pages);
   EXPECT_GT(n_ends, 300);
   for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
   EXPECT_EQ(cache->pools().states.n_pinned(), 0);
 
-  // Nothing was lost on the way: one sequence after the other, each page is used again.
+  // No page leaked: one sequence after the other uses all of them again.
   for (int i = 0; i < 40; ++i) {
     const Tokens tokens(kMaxLength, 100 + i);
     std::optional<Admission> admission = cache->admit(tokens, kMaxLength, 0);
     ASSERT_TRUE(admission.has_value());
     while (admission->sequence.n_tokens < kMaxLength) {
-      feed(admission->sequence, tokens, std::min(kMaxLength, admission->sequence.n_tokens + kMaxRun));
+      feed(admission->sequence, tokens, std::min(kMaxLength, admission->sequence.n_tokens + kMaxChunk));
     }
     cache->release(std::move(admission->sequence));
   }
 }
 
-TEST_P(KvCacheTest, what_is_reserved_is_there_when_it_is_wanted) {
+TEST_P(KvCacheTest, reserved_pages_are_available_when_needed) {
   std::vector<Running> running;
-  for (TokenId first = 0;; ++first) {  // as many as are let in, none of which has taken anything yet
+  for (TokenId first = 0;; ++first) {  // as many as are admitted, before any of them allocates a page
     if (running.size() == kMaxSequences) break;
     const Tokens tokens(kMaxLength, first);
     std::optional<Admission> admission = cache->admit(tokens, kMaxLength, kMaxLength - 1);
@@ -280,39 +281,39 @@ TEST_P(KvCacheTest, what_is_reserved_is_there_when_it_is_wanted) {
     running.push_back({std::move(admission->sequence), tokens});
   }
   ASSERT_GE(running.size(), 2u);
-  for (int end = kMaxRun; end <= kMaxLength; end += kMaxRun) {
+  for (int end = kMaxChunk; end <= kMaxLength; end += kMaxChunk) {
     for (Running& one : running) ASSERT_NO_FATAL_FAILURE(feed(one.cache, one.tokens, end));
   }
   for (Running& one : running) ASSERT_NO_FATAL_FAILURE(check(one.cache, one.tokens));
 }
 
-// Making room for its state may forget what was said after it, and with that the place it was put.
-TEST_P(KvCacheTest, the_beginning_of_what_has_to_make_room_is_remembered) {
+// Evicting a state for the new checkpoint may prune the nodes after it, and with them the node that was inserted.
+TEST_P(KvCacheTest, a_prefix_is_inserted_even_if_its_state_evicts_the_continuation) {
   if (!GetParam().has_states) return;
-  tell({10, 11, 12, 13});
-  for (TokenId token = 1; cache->pools().states.n_free() > 1; ++token) tell(Tokens(4, token));
+  insert({10, 11, 12, 13});
+  for (TokenId token = 1; cache->pools().states.n_free() > 1; ++token) insert(Tokens(4, token));
   const Tokens two = {10, 11};
   Admission admission = std::move(cache->admit(two, 2, 0).value());
   feed(admission.sequence, two, 2);
-  cache->remember(admission.sequence, two);
+  cache->insert_prefix(admission.sequence, two);
   cache->release(std::move(admission.sequence));
   EXPECT_EQ(n_found({10, 11, 7}), 2);
 }
 
 constexpr Sha256::Digest kKey = {1, 2, 3}, kOtherKey = {1, 2, 4};
 
-TEST_P(KvCacheTest, what_was_saved_is_its_owners_alone_to_read) {
-  tell(Tokens(90, 1));
+TEST_P(KvCacheTest, a_saved_cache_is_readable_by_its_owner_only) {
+  insert(Tokens(90, 1));
   ASSERT_TRUE(cache->save(path, kKey).ok());
   using std::filesystem::perms;
   EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_read | perms::owner_write);
 }
 
-TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
+TEST_P(KvCacheTest, a_saved_cache_is_found_after_a_restart) {
   Tokens a(90, 1), b(90, 1);
   for (size_t i = 50; i < 90; ++i) b[i] = 2;
-  tell(a);
-  tell(b);
+  insert(a);
+  insert(b);
   ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
   ASSERT_TRUE(cache->load(path, kKey).ok());
@@ -322,44 +323,44 @@ TEST_P(KvCacheTest, what_was_saved_is_found_after_a_restart) {
   }
   EXPECT_EQ(cache->pools().states.n_pinned(), 0);
   for (const PagePool& pool : cache->pools().pages) EXPECT_EQ(pool.n_pinned(), 0);
-  for (TokenId token = 10; token < 30; ++token) tell(Tokens(kMaxLength, token));  // and makes room when asked to
+  for (TokenId token = 10; token < 30; ++token) insert(Tokens(kMaxLength, token));  // and evicts when needed
 }
 
-TEST_P(KvCacheTest, nobody_finds_what_another_owner_has_said_nor_after_a_restart) {
+TEST_P(KvCacheTest, namespaces_are_isolated_also_after_a_restart) {
   const Tokens same(91, 1);
-  tell(Tokens(90, 1), 7);
-  const auto look = [&] {
+  insert(Tokens(90, 1), 7);
+  const auto check_isolation = [&] {
     EXPECT_EQ(n_found(same, 8), 0);
     EXPECT_EQ(n_found(same), 0);
     EXPECT_EQ(cache->admit(same, 91, 90, 8)->n_common, 0);
     EXPECT_EQ(n_found(same, 7), 90);
   };
-  look();
+  check_isolation();
   ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
   ASSERT_TRUE(cache->load(path, kKey).ok());
-  look();
-  tell(Tokens(60, 1), 8);
+  check_isolation();
+  insert(Tokens(60, 1), 8);
   EXPECT_EQ(n_found(same, 8), 60);
   EXPECT_EQ(n_found(same, 7), 90);
 }
 
-TEST_P(KvCacheTest, a_file_with_more_than_fits_gives_back_what_was_used_last) {
-  for (TokenId token = 0; token < 3; ++token) tell(Tokens(140, token));
+TEST_P(KvCacheTest, a_file_larger_than_the_cache_restores_the_most_recently_used_prefixes) {
+  for (TokenId token = 0; token < 3; ++token) insert(Tokens(140, token));
   ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
-  const Tokens other(180, 50);  // holds pages meanwhile
+  const Tokens other(180, 50);  // holds pages during the load
   Admission running = std::move(cache->admit(other, 180, 0).value());
   while (running.sequence.n_tokens < 180)
-    feed(running.sequence, other, std::min(180, running.sequence.n_tokens + kMaxRun));
+    feed(running.sequence, other, std::min(180, running.sequence.n_tokens + kMaxChunk));
   ASSERT_TRUE(cache->load(path, kKey).ok());
   check(running.sequence, other);
   cache->release(std::move(running.sequence));
   EXPECT_EQ(n_found(Tokens(141, 2)), 140);
 }
 
-TEST_P(KvCacheTest, a_file_of_another_model_or_a_damaged_one_is_refused) {
-  tell(Tokens(90, 1));
+TEST_P(KvCacheTest, a_file_of_another_model_or_a_corrupt_one_is_rejected) {
+  insert(Tokens(90, 1));
   ASSERT_TRUE(cache->save(path, kKey).ok());
   restart();
   EXPECT_EQ(cache->load(path, kOtherKey).error().code, ErrorCode::unsupported);
@@ -372,14 +373,14 @@ TEST_P(KvCacheTest, a_file_of_another_model_or_a_damaged_one_is_refused) {
   EXPECT_EQ(n_found(Tokens(91, 1)), 0);
 }
 
-// With a checksum that matches whatever was changed: nothing in it is believed.
-TEST_P(KvCacheTest, no_file_makes_a_cache_that_breaks) {
-  tell(Tokens(90, 1));
-  tell(Tokens(50, 2));
+// With a valid checksum over corrupt content.
+TEST_P(KvCacheTest, no_corrupt_file_makes_an_inconsistent_cache) {
+  insert(Tokens(90, 1));
+  insert(Tokens(50, 2));
   ASSERT_TRUE(cache->save(path, kKey).ok());
   const std::string good = contents(path);
   std::mt19937 random(3);
-  int n_taken = 0;
+  int n_loaded = 0;
   for (int round = 0; round < 400; ++round) {
     std::string bytes = good.substr(0, good.size() - sizeof kKey);
     for (int i = static_cast<int>(random() % 3); i >= 0; --i) {
@@ -394,26 +395,26 @@ TEST_P(KvCacheTest, no_file_makes_a_cache_that_breaks) {
     put(path, bytes);
     restart();
     if (!cache->load(path, kKey).ok()) continue;
-    ++n_taken;
-    for (TokenId token = 10; token < 14; ++token) tell(Tokens(kMaxLength, token));
+    ++n_loaded;
+    for (TokenId token = 10; token < 14; ++token) insert(Tokens(kMaxLength, token));
   }
-  EXPECT_GT(n_taken, 0);
-  EXPECT_LT(n_taken, 400);
+  EXPECT_GT(n_loaded, 0);
+  EXPECT_LT(n_loaded, 400);
 }
 
 class FullLayersTest : public KvCacheTest {};
 
-TEST_P(FullLayersTest, a_page_matched_in_part_is_taken_over_only_where_its_copy_has_room) {
+TEST_P(FullLayersTest, a_partially_matched_page_is_attached_only_if_its_copy_fits) {
   const auto run = [&](const Tokens& tokens) {
     Admission admission = std::move(cache->admit(tokens, static_cast<int>(tokens.size()), 0).value());
     while (admission.sequence.n_tokens < static_cast<int>(tokens.size())) {
-      const int end = std::min(static_cast<int>(tokens.size()), admission.sequence.n_tokens + kMaxRun);
+      const int end = std::min(static_cast<int>(tokens.size()), admission.sequence.n_tokens + kMaxChunk);
       feed(admission.sequence, tokens, end);
     }
     return std::move(admission.sequence);
   };
-  const Tokens text(40, 1), longer(64, 1);  // two pages, the second in part
-  cache->retire(run(text), text);
+  const Tokens text(40, 1), longer(64, 1);  // two pages, the second one partial
+  cache->finish(run(text), text);
   SequenceCache a = run(Tokens(200, 2)), b = run(Tokens(192, 3));  // all the other 13 pages
   EXPECT_FALSE(cache->admit(longer, 64, 63).has_value());
   cache->release(std::move(b));
@@ -421,7 +422,7 @@ TEST_P(FullLayersTest, a_page_matched_in_part_is_taken_over_only_where_its_copy_
   ASSERT_TRUE(admission.has_value());
   EXPECT_EQ(admission->sequence.n_tokens, 40);
   ASSERT_NO_FATAL_FAILURE(feed(admission->sequence, longer, 60));
-  EXPECT_EQ(cache->admit(Tokens(41, 1), 41, 40)->sequence.n_tokens, 40) << "the tree's own page is as it was";
+  EXPECT_EQ(cache->admit(Tokens(41, 1), 41, 40)->sequence.n_tokens, 40) << "the cached page is unchanged";
 }
 
 std::string kind_name(const testing::TestParamInfo<Kind>& info) { return info.param.name; }

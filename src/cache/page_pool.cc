@@ -7,44 +7,44 @@
 
 namespace zinc {
 
-PagePool::PagePool(int n_pages) : holders_(static_cast<size_t>(n_pages)), free_(static_cast<size_t>(n_pages)) {
+PagePool::PagePool(int n_pages) : ref_counts_(static_cast<size_t>(n_pages)), free_(static_cast<size_t>(n_pages)) {
   std::iota(free_.rbegin(), free_.rend(), 0);
 }
 
-PageId PagePool::take() {
+PageId PagePool::allocate() {
   ZINC_CHECK(!free_.empty());
   const PageId page = free_.back();
   free_.pop_back();
   at(page).n_pins = 1;
-  n_used_ = std::max(n_used_, page + 1);
+  high_water_ = std::max(high_water_, page + 1);
   ++n_pinned_;
   return page;
 }
 
 void PagePool::pin(PageId page) {
-  ZINC_CHECK(at(page).n_pins + at(page).n_keeps > 0);
+  ZINC_CHECK(at(page).n_pins + at(page).n_refs > 0);
   if (at(page).n_pins++ == 0) ++n_pinned_;
 }
 
 void PagePool::unpin(PageId page) {
   ZINC_CHECK(at(page).n_pins > 0);
   if (--at(page).n_pins == 0) --n_pinned_;
-  free_if_unheld(page);
+  free_if_unreferenced(page);
 }
 
-void PagePool::keep(PageId page) {
-  ZINC_CHECK(at(page).n_pins + at(page).n_keeps > 0);
-  ++at(page).n_keeps;
+void PagePool::add_ref(PageId page) {
+  ZINC_CHECK(at(page).n_pins + at(page).n_refs > 0);
+  ++at(page).n_refs;
 }
 
-void PagePool::drop(PageId page) {
-  ZINC_CHECK(at(page).n_keeps > 0);
-  --at(page).n_keeps;
-  free_if_unheld(page);
+void PagePool::drop_ref(PageId page) {
+  ZINC_CHECK(at(page).n_refs > 0);
+  --at(page).n_refs;
+  free_if_unreferenced(page);
 }
 
-void PagePool::free_if_unheld(PageId page) {
-  if (at(page).n_pins + at(page).n_keeps == 0) free_.push_back(page);
+void PagePool::free_if_unreferenced(PageId page) {
+  if (at(page).n_pins + at(page).n_refs == 0) free_.push_back(page);
 }
 
 }  // namespace zinc

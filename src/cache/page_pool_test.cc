@@ -5,18 +5,18 @@
 namespace zinc {
 namespace {
 
-TEST(PagePool, hands_out_pages_in_order_so_that_one_sequence_alone_lies_in_one_piece) {
+TEST(PagePool, allocates_pages_in_order_so_that_a_single_sequence_is_contiguous) {
   PagePool pool(3);
-  EXPECT_EQ(pool.take(), 0);
-  EXPECT_EQ(pool.take(), 1);
-  EXPECT_EQ(pool.take(), 2);
+  EXPECT_EQ(pool.allocate(), 0);
+  EXPECT_EQ(pool.allocate(), 1);
+  EXPECT_EQ(pool.allocate(), 2);
   EXPECT_EQ(pool.n_free(), 0);
 }
 
-TEST(PagePool, a_page_is_free_when_neither_a_sequence_nor_the_tree_holds_it) {
+TEST(PagePool, a_page_is_free_when_neither_a_sequence_nor_the_prefix_cache_holds_it) {
   PagePool pool(2);
-  const PageId page = pool.take();
-  pool.keep(page);
+  const PageId page = pool.allocate();
+  pool.add_ref(page);
   pool.pin(page);
   pool.unpin(page);
   EXPECT_TRUE(pool.is_pinned(page));
@@ -24,14 +24,14 @@ TEST(PagePool, a_page_is_free_when_neither_a_sequence_nor_the_tree_holds_it) {
   EXPECT_EQ(pool.n_pinned(), 0);
   EXPECT_EQ(pool.n_cached(), 1);
   EXPECT_EQ(pool.n_free(), 1);
-  pool.drop(page);
+  pool.drop_ref(page);
   EXPECT_EQ(pool.n_free(), 2);
   EXPECT_EQ(pool.n_cached(), 0);
 }
 
 TEST(PagePool, a_page_shared_by_two_sequences_counts_once) {
   PagePool pool(4);
-  const PageId page = pool.take();
+  const PageId page = pool.allocate();
   pool.pin(page);
   EXPECT_EQ(pool.n_pinned(), 1);
   pool.unpin(page);

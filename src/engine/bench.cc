@@ -6,7 +6,7 @@
 namespace zinc {
 namespace {
 
-constexpr int kWarmUpTokens = 8;  // of a test that makes tokens
+constexpr int kWarmUpTokens = 8;  // of a decode test
 
 int end_of(const BenchTest& test) { return test.depth + test.n_tokens(); }
 
@@ -52,35 +52,36 @@ Result<ModelBench> ModelBench::prepare(const ModelInstance& model, std::span<con
   Result<Sequence> sequence = Sequence::create(model, options);
   if (!sequence.ok() && sequence.error().code == ErrorCode::out_of_memory) {
     return fail(ErrorCode::out_of_memory,
-                "the largest test fills {} positions of the cache, too many for the memory left beside the model; give "
+                "the largest test needs {} positions of KV cache, which do not fit in the memory left after loading "
+                "the model; use "
                 "smaller -d, -p or -n",
                 context);
   }
   if (!sequence.ok()) return sequence.error();
   ModelBench bench(model, std::move(sequence.value()));
   if (deepest > 0) {
-    ZINC_TRY(logits, bench.sequence_.feed(bench.draw_tokens(deepest)));
+    ZINC_TRY(logits, bench.sequence_.feed(bench.random_tokens(deepest)));
   }
   return bench;
 }
 
-std::vector<TokenId> ModelBench::draw_tokens(int n) {
+std::vector<TokenId> ModelBench::random_tokens(int n) {
   const auto n_vocab = static_cast<unsigned>(model_->model().config.vocab_size);
   std::vector<TokenId> tokens(static_cast<size_t>(n));
   for (TokenId& token : tokens) token = static_cast<TokenId>(random_() % n_vocab);
   return tokens;
 }
 
-// Positions below the depth hold random tokens of this run or of one before it: which, does not matter.
+// Positions below the depth hold random tokens of this run or an earlier one: it does not matter which.
 Result<double> ModelBench::tokens_per_s(const BenchTest& test) {
   using Clock = std::chrono::steady_clock;
-  const std::vector<TokenId> tokens = draw_tokens(test.n_tokens());
+  const std::vector<TokenId> tokens = random_tokens(test.n_tokens());
   sequence_.move_to(test.depth);
   const Clock::time_point start = Clock::now();
-  // Making n tokens is feeding one and then each that came out of the step before.
+  // Decoding n tokens feeds one token and then each sampled one.
   ZINC_TRY(logits, sequence_.feed(std::span(tokens).first(test.n_prompt > 0 ? tokens.size() : 1)));
   if (test.n_gen > 1) {
-    if (Status s = sequence_.follow(test.n_gen, [](TokenId) { return true; }); !s.ok()) return s.error();
+    if (Status s = sequence_.decode_on_device(test.n_gen, [](TokenId) { return true; }); !s.ok()) return s.error();
   }
   return test.n_tokens() / std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -92,7 +93,8 @@ Status ModelBench::warm_up(const BenchTest& test) {
   return ok_status();
 }
 
-// The bytes of a token made grow with the depth, evenly but for windows that fill up: the middle one stands for all.
+// The bytes of a decoded token grow linearly with the depth, except for windows that fill up: the middle one stands for
+// all.
 Cost ModelBench::cost_per_token(const BenchTest& test) const {
   const Graph& graph = model_->model().graph;
   const auto cost_of = [&](int n_tokens, int depth) {

@@ -23,7 +23,7 @@ Result<ChatPrompt> ChatPrompt::load(const GgufFile& file, Tokenizer tokenizer) {
   return ChatPrompt(std::move(compiled), std::move(tokenizer));
 }
 
-Result<RenderedPrompt> ChatPrompt::render(ChatRequestData request) const {
+Result<RenderedPrompt> ChatPrompt::render(ChatTemplateInputs request) const {
   const auto text_of = [this](std::optional<TokenId> id) { return id ? std::string(tokenizer_.bytes(*id)) : ""; };
   request.bos_token = text_of(tokenizer_.bos());
   request.eos_token = text_of(tokenizer_.eos());
@@ -41,7 +41,7 @@ std::vector<TokenId> ChatPrompt::encode(const RenderedPrompt& prompt) const {
   return out;
 }
 
-Result<std::vector<TokenId>> ChatPrompt::tokens(ChatRequestData request) const {
+Result<std::vector<TokenId>> ChatPrompt::tokens(ChatTemplateInputs request) const {
   ZINC_TRY(rendered, render(std::move(request)));
   return encode(rendered);
 }

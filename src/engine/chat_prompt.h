@@ -1,5 +1,5 @@
-// Messages become a model's prompt: the chat template of its file, then its tokenizer. What a message says can never
-// become a control token; what the template itself writes can. Immutable; any thread may ask.
+// Renders messages into a model's prompt with the chat template of its file and tokenizes it. Text of a message never
+// becomes a control token; text of the template may. Immutable; any thread.
 #pragma once
 
 #include <string>
@@ -17,14 +17,14 @@ class ChatPrompt {
  public:
   ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)
       : template_(std::move(chat_template)), tokenizer_(std::move(tokenizer)) {}
-  // The file's own template, else ChatML.
+  // The file's template, or ChatML if it has none.
   static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
 
   const ChatTemplate& chat_template() const { return template_; }
-  // `request` without its begin and end tokens, which are the model's, and without the time, which is that of the call.
-  Result<RenderedPrompt> render(ChatRequestData request) const;
+  // Sets the request's BOS and EOS tokens from the model, and its time to now.
+  Result<RenderedPrompt> render(ChatTemplateInputs request) const;
   std::vector<TokenId> encode(const RenderedPrompt& prompt) const;
-  Result<std::vector<TokenId>> tokens(ChatRequestData request) const;  // both
+  Result<std::vector<TokenId>> tokens(ChatTemplateInputs request) const;  // both
 
  private:
   ChatTemplate template_;

@@ -5,8 +5,8 @@
 namespace zinc {
 namespace {
 
-constexpr int kTailTokens = 4;    // what templates open an answer with
-constexpr size_t kLastTurns = 3;  // older ones are seldom gone back to, and each costs a state
+constexpr int kTailTokens = 4;    // the tokens that templates put at the start of an assistant message
+constexpr size_t kLastTurns = 3;  // older turns are rarely resumed from, and each costs a state
 
 }  // namespace
 

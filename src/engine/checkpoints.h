@@ -1,5 +1,5 @@
-// Where in a prompt a sequence's state is kept, so that later prompts can go on from there: the places where prompts
-// part. Needed where positions cannot be gone back to: recurrent states, sliding windows.
+// Positions of a prompt where the sequence's state is checkpointed for the prefix cache: positions where later prompts
+// are likely to diverge. Needed for models that cannot resume at any position: recurrent states, sliding windows.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace zinc {
 
-// Ascending offsets in (n_cached, n_prompt): the first boundary (the end of the system prompt), the last few (of
+// Ascending offsets in (n_cached, n_prompt): the first boundary (the end of the system prompt), the last few (ends of
 // turns), a few tokens before the end, where the next turn's prompt may differ, and every `interval` tokens.
 std::vector<int> choose_checkpoints(int n_prompt, int n_cached, std::span<const int> boundaries, int interval);
 

@@ -9,10 +9,13 @@
 namespace zinc {
 namespace {
 
-constexpr int kWorthWaiting = 16;       // prompt tokens that another request is just computing,
-constexpr int kWaitedTokens = 4;        // of each so many tokens that it has to compute until then
-constexpr int kRememberedTokens = 256;  // at a time, where any position can be gone back to
-constexpr std::array<TokenId, 1> kOneFromDevice = {kFromDevice};
+// A request waits for another one's prefill if that saves at least kMinSharedTokens tokens, and the other one has at
+// most kMaxWaitPerSharedToken tokens to compute per saved token.
+constexpr int kMinSharedTokens = 16;
+constexpr int kMaxWaitPerSharedToken = 4;
+// Tokens per insertion into the prefix cache, for models that can resume at any position.
+constexpr int kInsertIntervalTokens = 256;
+constexpr std::array<TokenId, 1> kTokenFromDevice = {kFromDevice};
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -26,7 +29,7 @@ std::vector<float> normalized(std::vector<float> vector) {
   return vector;
 }
 
-Timings timings_of(const LiveRequest& request) {
+Timings timings_of(const RequestState& request) {
   const Clock::time_point now = Clock::now();
   if (!request.is_admitted) return {.queued_s = seconds_between(request.submitted, now)};
   const bool has_token = request.first_token != Clock::time_point{};
@@ -36,100 +39,102 @@ Timings timings_of(const LiveRequest& request) {
           .decode_s = seconds_between(first, now)};
 }
 
-Outcome outcome_of(const LiveRequest& request, StopReason reason, std::optional<Error> error) {
+Outcome outcome_of(const RequestState& request, StopReason reason, std::optional<Error> error) {
   Outcome outcome{.reason = reason, .error = std::move(error), .usage = request.usage, .timings = timings_of(request)};
   outcome.usage.n_prompt = request.prompt_size;
-  outcome.usage.n_completion = request.answer.n_tokens();
-  outcome.usage.n_reasoning = request.answer.n_thought_tokens();
-  if (const std::string* stop = request.answer.stop_string()) outcome.stop_string = *stop;
+  outcome.usage.n_completion = request.output.n_tokens();
+  outcome.usage.n_reasoning = request.output.n_reasoning_tokens();
+  if (const std::string* stop = request.output.stop_string()) outcome.stop_string = *stop;
   if (request.request.embedding && reason == StopReason::end_token) outcome.embedding = normalized(request.embedding);
   return outcome;
 }
 
 }  // namespace
 
-EngineLoop::EngineLoop(Inbox& inbox, std::unique_ptr<KvCache> cache, std::vector<StepPlan> plans,
+EngineLoop::EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::vector<StepPlan> plans,
                        const LoopOptions& options)
-    : inbox_(inbox),
+    : submission_queue_(submission_queue),
       options_(options),
       cache_(std::move(cache)),
       plans_(std::move(plans)),
       needs_checkpoints_(cache_->has_states() || std::ranges::any_of(cache_->windows(), [](int w) { return w > 0; })),
       scheduler_(options.scheduler),
-      now_(cache_->windows().size()),
-      ahead_(cache_->windows().size()) {
+      current_(cache_->windows().size()),
+      next_(cache_->windows().size()) {
   publish();
 }
 
 EngineLoop::~EngineLoop() {
   finish_step();
-  take_mail();
+  drain_submissions();
   while (!requests_.empty()) end(*requests_.begin()->second, StopReason::cancelled);
 }
 
 void EngineLoop::finish_step() {
-  if (now_.plan) run({});
+  if (current_.plan) run_step({});
 }
 
 bool EngineLoop::step() {
-  take_mail();
-  if (!now_.plan) admit_waiting();
-  const std::span<const ScheduledRun> runs = scheduler_.next();
-  const bool has_work = now_.plan || !runs.empty();
-  if (has_work) run(runs);
+  drain_submissions();
+  if (!current_.plan) admit_waiting();
+  const std::span<const ScheduledSequence> sequences = scheduler_.schedule_step();
+  const bool has_work = current_.plan || !sequences.empty();
+  if (has_work) run_step(sequences);
   publish();
   return has_work;
 }
 
-void EngineLoop::take_mail() {
-  Inbox::Mail mail = inbox_.take();
-  for (std::unique_ptr<LiveRequest>& request : mail.requests) {
-    scheduler_.wait(request->id, request->request.client);
+void EngineLoop::drain_submissions() {
+  SubmissionQueue::Submissions submissions = submission_queue_.take_all();
+  for (std::unique_ptr<RequestState>& request : submissions.requests) {
+    scheduler_.enqueue(request->id, request->request.client);
     requests_.emplace(request->id, std::move(request));
   }
-  for (const RequestId id : mail.cancelled) {
+  for (const RequestId id : submissions.cancelled) {
     if (const auto found = requests_.find(id); found != requests_.end()) end(*found->second, StopReason::cancelled);
   }
 }
 
-// In turn, and nobody overtakes one that memory is missing for: it would wait for ever.
+// In the scheduler's order. A request that does not fit memory yet is not overtaken: it could starve.
 void EngineLoop::admit_waiting() {
   const auto is_full = [&] { return scheduler_.n_running() == options_.max_sequences; };
   if (scheduler_.n_waiting() == 0 || is_full()) return;
-  for (const RequestId id : scheduler_.waiting_in_turn()) {
+  for (const RequestId id : scheduler_.admission_order()) {
     if (is_full()) return;
-    LiveRequest& request = *requests_.at(id);
-    if (shares_unread_prompt(request)) continue;
+    RequestState& request = *requests_.at(id);
+    if (shares_prefix_in_prefill(request)) continue;
     if (!admit(request)) return;
   }
 }
 
-// Whether another request is just reading what this one begins with: once it is through, nothing is read twice.
-bool EngineLoop::shares_unread_prompt(const LiveRequest& request) const {
-  if (request.request.embedding == Pooling::mean) return false;  // reads all of it whatever is there
+// Whether another request is prefilling a prefix of this prompt: this one waits, so that the prefix is computed once.
+bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
+  if (request.request.embedding == Pooling::mean) return false;  // computes the whole prompt, cached or not
   for (const auto& [id, other] : requests_) {
-    if (!other->is_admitted || !other->reads_prompt() || other->cache.owner != request.request.cache_owner) continue;
-    const std::span<const TokenId> a = request.answer.tokens(), b = other->answer.tokens();
+    if (!other->is_admitted || !other->is_prefilling() ||
+        other->cache.cache_namespace != request.request.cache_namespace)
+      continue;
+    const std::span<const TokenId> a = request.output.tokens(), b = other->output.tokens();
     int n_common = static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
-    int remembered_at = std::min(other->prompt_size, other->n_remembered + kRememberedTokens);
+    int inserted_at = std::min(other->prompt_size, other->n_cached_prefix + kInsertIntervalTokens);
     if (needs_checkpoints_) {
       const auto next = std::ranges::upper_bound(other->checkpoints, n_common);
-      remembered_at = n_common = next == other->checkpoints.begin() ? 0 : *std::prev(next);
+      inserted_at = n_common = next == other->checkpoints.begin() ? 0 : *std::prev(next);
     }
-    const int n_saved = n_common - other->n_remembered, n_until = remembered_at - other->cache.n_tokens;
-    if (n_saved >= kWorthWaiting && n_until <= kWaitedTokens * n_saved) return true;
+    const int n_saved = n_common - other->n_cached_prefix, n_until_inserted = inserted_at - other->cache.n_tokens;
+    if (n_saved >= kMinSharedTokens && n_until_inserted <= kMaxWaitPerSharedToken * n_saved) return true;
   }
   return false;
 }
 
-bool EngineLoop::admit(LiveRequest& request) {
-  if (request.refused_at == cache_->n_changes()) return false;  // nothing has come free since
+bool EngineLoop::admit(RequestState& request) {
+  if (request.admission_failed_at == cache_->version()) return false;  // nothing was freed since
   const bool needs_all = request.request.embedding == Pooling::mean;
   const int max_cached = needs_all ? 0 : request.prompt_size - 1;
   std::optional<Admission> admission =
-      cache_->admit(request.answer.tokens(), request.max_length, max_cached, request.request.cache_owner);
+      cache_->admit(request.output.tokens(), request.max_length, max_cached, request.request.cache_namespace);
   if (!admission) {
-    request.refused_at = cache_->n_changes();
+    request.admission_failed_at = cache_->version();
     return false;
   }
   request.cache = std::move(admission->sequence);
@@ -139,151 +144,155 @@ bool EngineLoop::admit(LiveRequest& request) {
                    .n_cached = request.cache.n_tokens,
                    .n_common = std::min(admission->n_common, request.prompt_size),
                    .miss = admission->miss};
-  request.n_remembered = needs_all ? request.usage.n_common : request.cache.n_tokens;
+  request.n_cached_prefix = needs_all ? request.usage.n_common : request.cache.n_tokens;
   if (needs_checkpoints_) {
     request.checkpoints = choose_checkpoints(request.prompt_size, request.cache.n_tokens, request.request.boundaries,
-                                             options_.state_interval);
+                                             options_.checkpoint_interval);
   }
   scheduler_.admit(request.id, request.prompt_size, request.cache.n_tokens, request.checkpoints);
-  inbox_.admitted(request);
+  submission_queue_.on_admitted(request);
 
-  counted_.queue_s.add(seconds_between(request.submitted, request.admitted));
-  counted_.n_prompt_tokens += static_cast<uint64_t>(request.prompt_size);
-  counted_.n_cached_tokens += static_cast<uint64_t>(request.cache.n_tokens);
-  ++counted_.n_lookups[static_cast<size_t>(admission->miss)];
-  if (request.cache.n_tokens > 0) ++counted_.n_hits;
+  stats_.queue_s.add(seconds_between(request.submitted, request.admitted));
+  stats_.n_prompt_tokens += static_cast<uint64_t>(request.prompt_size);
+  stats_.n_cached_tokens += static_cast<uint64_t>(request.cache.n_tokens);
+  ++stats_.n_lookups[static_cast<size_t>(admission->miss)];
+  if (request.cache.n_tokens > 0) ++stats_.n_hits;
   request.request.sink->progress({request.cache.n_tokens, request.prompt_size, request.cache.n_tokens});
   return true;
 }
 
-void EngineLoop::start(Flight& flight, std::span<const ScheduledRun> runs, Tokens tokens) {
-  flight.runs.assign(runs.begin(), runs.end());
-  flight.arrays.clear();
-  for (const ScheduledRun& run : runs) {
-    LiveRequest& request = *requests_.at(run.id);
-    cache_->grow(request.cache, run.begin + run.n_tokens);
+void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens) {
+  step.sequences.assign(sequences.begin(), sequences.end());
+  step.arrays.clear();
+  for (const ScheduledSequence& entry : sequences) {
+    RequestState& request = *requests_.at(entry.id);
+    cache_->grow(request.cache, entry.begin + entry.n_tokens);
     const std::span<const TokenId> known = tokens == Tokens::known
-                                               ? request.answer.tokens().subspan(static_cast<size_t>(run.begin))
-                                               : std::span<const TokenId>(kOneFromDevice);
-    flight.arrays.add(request.cache, run.begin, known.first(static_cast<size_t>(run.n_tokens)));
+                                               ? request.output.tokens().subspan(static_cast<size_t>(entry.begin))
+                                               : std::span<const TokenId>(kTokenFromDevice);
+    step.arrays.add(request.cache, entry.begin, known.first(static_cast<size_t>(entry.n_tokens)));
     if (request.request.embedding) {
-      flight.arrays.want_hidden();
-    } else if (run.ends_prompt && is_drawn(request)) {
-      flight.arrays.want_token(*request.answer.device_draw(static_cast<size_t>(run.begin + run.n_tokens)));
-    } else if (run.ends_prompt) {
-      flight.arrays.want_logits();
+      step.arrays.request_hidden();
+    } else if (entry.samples_token && is_sampled_on_device(request)) {
+      step.arrays.request_sampled_token(
+          *request.output.device_sampling(static_cast<size_t>(entry.begin + entry.n_tokens)));
+    } else if (entry.samples_token) {
+      step.arrays.request_logits();
     }
   }
-  const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= flight.arrays.n_tokens(); };
-  flight.plan = std::ranges::find_if(plans_, fits)->plan.get();
-  flight.started = Clock::now();
-  flight.plan->start(flight.arrays.inputs());
+  const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= step.arrays.n_tokens(); };
+  step.plan = std::ranges::find_if(plans_, fits)->plan.get();
+  step.started = Clock::now();
+  step.plan->start(step.arrays.inputs());
 }
 
-// Not where a recurrent state is to be copied once this step is done: it would be a token ahead.
-bool EngineLoop::goes_on_alike(std::span<const ScheduledRun> runs) const {
-  if (static_cast<int>(runs.size()) != scheduler_.n_running()) return false;
+// Not if a recurrent state has to be copied after this step: it would be one token ahead.
+bool EngineLoop::can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const {
+  if (static_cast<int>(sequences.size()) != scheduler_.n_running()) return false;
   const bool may_admit =
       scheduler_.n_running() < options_.max_sequences && std::ranges::any_of(requests_, [&](const auto& entry) {
-        return !entry.second->is_admitted && entry.second->refused_at != cache_->n_changes();
+        return !entry.second->is_admitted && entry.second->admission_failed_at != cache_->version();
       });
-  if (may_admit || inbox_.has_mail() || options_.scheduler.step_tokens < 2) return false;
-  return std::ranges::all_of(runs, [&](const ScheduledRun& run) {
-    const LiveRequest& request = *requests_.at(run.id);
-    return run.n_tokens == 1 && run.ends_prompt && is_drawn(request) && !request.request.embedding &&
-           run.begin + 1 < request.max_length && !(cache_->has_states() && is_due(request, run.begin + 1));
+  if (may_admit || submission_queue_.has_submissions() || options_.scheduler.step_tokens < 2) return false;
+  return std::ranges::all_of(sequences, [&](const ScheduledSequence& entry) {
+    const RequestState& request = *requests_.at(entry.id);
+    return entry.n_tokens == 1 && entry.samples_token && is_sampled_on_device(request) && !request.request.embedding &&
+           entry.begin + 1 < request.max_length &&
+           !(cache_->has_states() && should_insert_prefix(request, entry.begin + 1));
   });
 }
 
-void EngineLoop::start_ahead() {
-  std::vector<ScheduledRun> next = now_.runs;
-  for (ScheduledRun& run : next) ++run.begin;
-  start(ahead_, next, Tokens::on_device);
+void EngineLoop::start_next_step() {
+  std::vector<ScheduledSequence> next = current_.sequences;
+  for (ScheduledSequence& entry : next) ++entry.begin;
+  start(next_, next, Tokens::on_device);
 }
 
-// `runs`: those of the step that is under way whose requests are left, if there is one.
-void EngineLoop::run(std::span<const ScheduledRun> runs) {
-  if (!now_.plan) start(now_, runs, Tokens::known);
-  if (!runs.empty() && runs.size() == now_.runs.size() && goes_on_alike(runs)) start_ahead();
-  const Result<StepOutput> output = now_.plan->wait();
+// `sequences`: if a step is in flight, those of its sequences whose requests have not ended.
+void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
+  if (!current_.plan) start(current_, sequences, Tokens::known);
+  if (!sequences.empty() && sequences.size() == current_.sequences.size() && can_pipeline_next_step(sequences))
+    start_next_step();
+  const Result<StepOutput> output = current_.plan->wait();
   const Clock::time_point done = Clock::now();
-  const double seconds =
-      seconds_between(std::max(now_.started, last_done_), done);  // a step ahead waits for the one before
+  const double seconds = seconds_between(std::max(current_.started, last_done_),
+                                         done);  // a pipelined step starts after the one before it has ended
   last_done_ = done;
-  if (!runs.empty()) scheduler_.finish(seconds);
-  ++counted_.n_steps;
-  counted_.step_s.add(seconds);
-  counted_.step_tokens.add(now_.arrays.n_tokens());
-  now_.plan = nullptr;
-  std::swap(now_, ahead_);
-  take_output(ahead_, output);
+  if (!sequences.empty()) scheduler_.complete_step(seconds);
+  ++stats_.n_steps;
+  stats_.step_s.add(seconds);
+  stats_.step_tokens.add(current_.arrays.n_tokens());
+  current_.plan = nullptr;
+  std::swap(current_, next_);
+  apply_output(next_, output);
 }
 
-void EngineLoop::take_output(const Flight& done, const Result<StepOutput>& output) {
+void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>& output) {
   size_t rows_at = 0, logits_at = 0, hidden_at = 0;
-  for (const ScheduledRun& run : done.runs) {
-    if (auto left = leaving_.extract(run.id)) {
-      leave(std::move(left.mapped()), !output.ok());
+  for (const ScheduledSequence& entry : done.sequences) {
+    if (auto released = deferred_releases_.extract(entry.id)) {
+      release_deferred(std::move(released.mapped()), !output.ok());
       ++rows_at;
       continue;
     }
-    const auto found = requests_.find(run.id);
-    LiveRequest& request = *found->second;
+    const auto found = requests_.find(entry.id);
+    RequestState& request = *found->second;
     if (!output.ok()) {
       end(request, StopReason::failed, output.error());
       continue;
     }
-    const bool was_prompt = request.reads_prompt();
-    request.cache.n_tokens += run.n_tokens;
+    const bool was_prompt = request.is_prefilling();
+    request.cache.n_tokens += entry.n_tokens;
     const StepOutput& out = output.value();
     const size_t n_hidden =
-        out.hidden.size() / static_cast<size_t>(done.arrays.n_tokens()) * static_cast<size_t>(run.n_tokens);
+        out.hidden.size() / static_cast<size_t>(done.arrays.n_tokens()) * static_cast<size_t>(entry.n_tokens);
     const std::span<const float> hidden = out.hidden.subspan(hidden_at, n_hidden);
     hidden_at += n_hidden;
-    if (!run.ends_prompt) remember_if_due(request);
+    if (!entry.samples_token) insert_prefix_if_due(request);
     if (was_prompt) {
-      counted_.n_prefilled_tokens += static_cast<uint64_t>(run.n_tokens);
+      stats_.n_prefilled_tokens += static_cast<uint64_t>(entry.n_tokens);
       request.request.sink->progress({request.cache.n_tokens, request.prompt_size, request.usage.n_cached});
     }
     if (request.request.embedding) {
-      take_hidden(request, hidden);
-    } else if (run.ends_prompt) {
-      const size_t n_logits = is_drawn(request) ? 0 : static_cast<size_t>(options_.n_vocab);
-      take_row(request, out.sampled[rows_at++], out.logits.subspan(logits_at, n_logits));
+      accumulate_embedding(request, hidden);
+    } else if (entry.samples_token) {
+      const size_t n_logits = is_sampled_on_device(request) ? 0 : static_cast<size_t>(options_.n_vocab);
+      apply_output_row(request, out.sampled[rows_at++], out.logits.subspan(logits_at, n_logits));
       logits_at += n_logits;
-      if (requests_.contains(run.id)) remember_if_due(request);  // not before: what fails is not kept
+      if (requests_.contains(entry.id))
+        insert_prefix_if_due(request);  // after sampling: a failed request is not inserted
     }
   }
-  cache_->make_ready(done.arrays.n_tokens());
+  cache_->prefault_pages(done.arrays.n_tokens());
 }
 
-// The most likely token is known without another look at the logits, but where they are broken.
-void EngineLoop::take_row(LiveRequest& request, TokenId sampled, std::span<float> logits) {
-  if (is_drawn(request)) return take_drawn(request, sampled);
-  const std::optional<TokenDraw> draw = request.answer.device_draw(0);
-  const bool is_greedy = draw && draw->temperature <= kGreedyTemperature && sampled >= 0;
-  if (is_greedy && std::isfinite(logits[static_cast<size_t>(sampled)])) return take_drawn(request, sampled);
-  take_logits(request, logits);
+// For greedy sampling the device has already found the most likely token, unless the logits are not finite.
+void EngineLoop::apply_output_row(RequestState& request, TokenId sampled, std::span<float> logits) {
+  if (is_sampled_on_device(request)) return accept_sampled(request, sampled);
+  const std::optional<DeviceSampling> sampling = request.output.device_sampling(0);
+  const bool is_greedy = sampling && sampling->temperature <= kGreedyTemperature && sampled >= 0;
+  if (is_greedy && std::isfinite(logits[static_cast<size_t>(sampled)])) return accept_sampled(request, sampled);
+  sample_on_host(request, logits);
 }
 
-bool EngineLoop::is_drawn(const LiveRequest& request) const {
-  return options_.draws_tokens && request.answer.device_draw(0).has_value();
+bool EngineLoop::is_sampled_on_device(const RequestState& request) const {
+  return options_.can_sample_on_device && request.output.device_sampling(0).has_value();
 }
 
-// Whether a request of n tokens is to be remembered.
-bool EngineLoop::is_due(const LiveRequest& request, int n) const {
-  if (!needs_checkpoints_) return n == request.prompt_size || n - request.n_remembered >= kRememberedTokens;
-  return std::ranges::binary_search(request.checkpoints, n) || n % options_.state_interval == 0;
+// Whether a request with n fed tokens is inserted into the prefix cache.
+bool EngineLoop::should_insert_prefix(const RequestState& request, int n) const {
+  if (!needs_checkpoints_) return n == request.prompt_size || n - request.n_cached_prefix >= kInsertIntervalTokens;
+  return std::ranges::binary_search(request.checkpoints, n) || n % options_.checkpoint_interval == 0;
 }
 
-// What is computed is remembered as it comes, so that others can share it early and it counts as used.
-void EngineLoop::remember_if_due(LiveRequest& request) {
-  if (!is_due(request, request.cache.n_tokens)) return;
-  cache_->remember(request.cache, request.fed());
-  request.n_remembered = request.cache.n_tokens;
+// Inserted during prefill, so that other requests can share the prefix early and the pages count as recently used.
+void EngineLoop::insert_prefix_if_due(RequestState& request) {
+  if (!should_insert_prefix(request, request.cache.n_tokens)) return;
+  cache_->insert_prefix(request.cache, request.fed());
+  request.n_cached_prefix = request.cache.n_tokens;
 }
 
-void EngineLoop::take_hidden(LiveRequest& request, std::span<const float> rows) {
+void EngineLoop::accumulate_embedding(RequestState& request, std::span<const float> rows) {
   const size_t dim = static_cast<size_t>(options_.embedding_dim);
   const bool is_mean = request.request.embedding == Pooling::mean;
   std::vector<float>& sum = request.embedding;
@@ -291,105 +300,106 @@ void EngineLoop::take_hidden(LiveRequest& request, std::span<const float> rows) 
   for (size_t at = is_mean ? 0 : rows.size() - dim; at < rows.size(); at += dim) {
     for (size_t i = 0; i < dim; ++i) sum[i] = (is_mean ? sum[i] : 0) + rows[at + i];
   }
-  if (!request.reads_prompt()) end(request, StopReason::end_token);
+  if (!request.is_prefilling()) end(request, StopReason::end_token);
 }
 
-void EngineLoop::count_token(LiveRequest& request) {
+void EngineLoop::record_token_time(RequestState& request) {
   const Clock::time_point now = Clock::now();
   if (request.first_token == Clock::time_point{}) {
     request.first_token = now;
-    counted_.time_to_first_token_s.add(seconds_between(request.submitted, now));
+    stats_.time_to_first_token_s.add(seconds_between(request.submitted, now));
   } else {
-    counted_.inter_token_s.add(seconds_between(request.last_token, now));
+    stats_.inter_token_s.add(seconds_between(request.last_token, now));
   }
   request.last_token = now;
 }
 
-void EngineLoop::take_logits(LiveRequest& request, std::span<float> logits) {
-  count_token(request);
-  Answer& answer = request.answer;
-  const Result<Answer::Step> made = answer.push(logits, sampler_, request.cache.n_tokens < request.max_length);
-  if (!made.ok()) return end(request, StopReason::failed, made.error());
-  take_step(request, made.value());
+void EngineLoop::sample_on_host(RequestState& request, std::span<float> logits) {
+  record_token_time(request);
+  OutputState& output = request.output;
+  const Result<OutputState::TokenResult> result =
+      output.accept(logits, sampler_, request.cache.n_tokens < request.max_length);
+  if (!result.ok()) return end(request, StopReason::failed, result.error());
+  emit_token(request, result.value());
 }
 
-void EngineLoop::take_drawn(LiveRequest& request, TokenId id) {
-  count_token(request);
+void EngineLoop::accept_sampled(RequestState& request, TokenId id) {
+  record_token_time(request);
   const size_t position = static_cast<size_t>(request.cache.n_tokens);
   if (id < 0) {
-    return end(request, StopReason::failed, no_choice(position, static_cast<size_t>(options_.n_vocab)));
+    return end(request, StopReason::failed, no_finite_logit(position, static_cast<size_t>(options_.n_vocab)));
   }
-  take_step(request, request.answer.push(id, request.cache.n_tokens < request.max_length));
+  emit_token(request, request.output.accept(id, request.cache.n_tokens < request.max_length));
 }
 
-void EngineLoop::take_step(LiveRequest& request, const Answer::Step& step) {
-  if (step.in_answer) {
-    ++counted_.n_generated_tokens;
-    request.request.sink->tokens(step.text, {&request.answer.last(), 1});
+void EngineLoop::emit_token(RequestState& request, const OutputState::TokenResult& result) {
+  if (result.is_output) {
+    ++stats_.n_generated_tokens;
+    request.request.sink->tokens(result.text, {&request.output.last(), 1});
   }
-  if (step.reason == StopReason::end_token && !step.in_answer) request.end_token = step.id;
-  if (step.reason) end(request, *step.reason);
+  if (result.reason == StopReason::end_token && !result.is_output) request.end_token = result.id;
+  if (result.reason) end(request, *result.reason);
 }
 
-bool EngineLoop::is_under_way(RequestId id) const {
-  return now_.plan && std::ranges::find(now_.runs, id, &ScheduledRun::id) != now_.runs.end();
+bool EngineLoop::is_in_flight(RequestId id) const {
+  return current_.plan && std::ranges::find(current_.sequences, id, &ScheduledSequence::id) != current_.sequences.end();
 }
 
-void EngineLoop::give_back(LiveRequest& request, StopReason reason) {
-  if (is_under_way(request.id)) {
-    std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_ahead();
-    leaving_.emplace(request.id, Leaving{std::move(request.cache), std::move(fed)});
+void EngineLoop::release_cache(RequestState& request, StopReason reason) {
+  if (is_in_flight(request.id)) {
+    std::vector<TokenId> fed = reason == StopReason::failed ? std::vector<TokenId>{} : request.fed_with_pending();
+    deferred_releases_.emplace(request.id, DeferredRelease{std::move(request.cache), std::move(fed)});
   } else if (reason == StopReason::failed) {
     cache_->release(std::move(request.cache));
   } else {
     const std::span<const TokenId> fed = request.fed();
-    cache_->retire(std::move(request.cache), fed);
+    cache_->finish(std::move(request.cache), fed);
   }
 }
 
-void EngineLoop::leave(Leaving leaving, bool step_failed) {
-  if (step_failed || leaving.fed.empty()) return cache_->release(std::move(leaving.cache));
-  ++leaving.cache.n_tokens;
-  cache_->retire(std::move(leaving.cache), leaving.fed);
+void EngineLoop::release_deferred(DeferredRelease deferred, bool step_failed) {
+  if (step_failed || deferred.fed.empty()) return cache_->release(std::move(deferred.cache));
+  ++deferred.cache.n_tokens;
+  cache_->finish(std::move(deferred.cache), deferred.fed);
 }
 
-// The sink is told before the inbox: whoever sees drained() has missed no end.
-void EngineLoop::end(LiveRequest& request, StopReason reason, std::optional<Error> error) {
-  if (const std::string_view rest = request.answer.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
+// The sink is called before the submission queue: when drained() is true, every sink has got its end().
+void EngineLoop::end(RequestState& request, StopReason reason, std::optional<Error> error) {
+  if (const std::string_view rest = request.output.finish(); !rest.empty()) request.request.sink->tokens(rest, {});
   const Outcome outcome = outcome_of(request, reason, std::move(error));
-  if (request.is_admitted) give_back(request, reason);
+  if (request.is_admitted) release_cache(request, reason);
   scheduler_.remove(request.id);
-  count_end(request, outcome);
-  const std::unique_ptr<LiveRequest> last = std::move(requests_.extract(request.id).mapped());
+  record_end(request, outcome);
+  const std::unique_ptr<RequestState> last = std::move(requests_.extract(request.id).mapped());
   last->request.sink->end(outcome);
-  inbox_.ended(*last);
+  submission_queue_.on_ended(*last);
 }
 
-void EngineLoop::count_end(const LiveRequest& request, const Outcome& outcome) {
-  ++counted_.n_ended[static_cast<size_t>(outcome.reason)];
+void EngineLoop::record_end(const RequestState& request, const Outcome& outcome) {
+  ++stats_.n_ended[static_cast<size_t>(outcome.reason)];
   if (!request.is_admitted) return;
   const Timings& t = outcome.timings;
-  counted_.prefill_s.add(t.prefill_s);
-  counted_.decode_s.add(t.decode_s);
-  counted_.e2e_s.add(t.queued_s + t.prefill_s + t.decode_s);
-  counted_.prompt_tokens.add(outcome.usage.n_prompt);
-  counted_.generated_tokens.add(outcome.usage.n_completion);
+  stats_.prefill_s.add(t.prefill_s);
+  stats_.decode_s.add(t.decode_s);
+  stats_.e2e_s.add(t.queued_s + t.prefill_s + t.decode_s);
+  stats_.prompt_tokens.add(outcome.usage.n_prompt);
+  stats_.generated_tokens.add(outcome.usage.n_completion);
 }
 
 void EngineLoop::publish() {
   const CachePools& pools = cache_->pools();
-  counted_.n_prefilling = scheduler_.n_prefilling();
-  counted_.n_decoding = scheduler_.n_decoding();
-  counted_.pages.clear();
+  stats_.n_prefilling = scheduler_.n_prefilling();
+  stats_.n_decoding = scheduler_.n_decoding();
+  stats_.pages.clear();
   for (size_t g = 0; g < pools.pages.size(); ++g) {
     const PagePool& pool = pools.pages[g];
-    counted_.pages.push_back({cache_->windows()[g], pool.n_total(), pool.n_pinned(), pool.n_cached()});
+    stats_.pages.push_back({cache_->windows()[g], pool.n_total(), pool.n_pinned(), pool.n_cached()});
   }
-  counted_.n_states = pools.states.n_total();
-  counted_.n_states_cached = pools.states.n_cached();
-  counted_.n_evicted_pages = cache_->tree().n_evicted_pages();
+  stats_.n_states = pools.states.n_total();
+  stats_.n_states_cached = pools.states.n_cached();
+  stats_.n_evicted_pages = cache_->prefix_cache().n_evicted_pages();
   const std::lock_guard lock(stats_mutex_);
-  published_ = counted_;
+  published_ = stats_;
 }
 
 EngineStats EngineLoop::stats() const {
@@ -397,9 +407,9 @@ EngineStats EngineLoop::stats() const {
     const std::lock_guard lock(stats_mutex_);
     return published_;
   }();
-  stats.n_waiting = inbox_.n_waiting();
-  stats.n_submitted = inbox_.n_taken();
-  stats.n_refused = inbox_.n_refused();
+  stats.n_waiting = submission_queue_.n_waiting();
+  stats.n_submitted = submission_queue_.n_accepted();
+  stats.n_rejected = submission_queue_.n_rejected();
   return stats;
 }
 

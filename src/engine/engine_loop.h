@@ -1,7 +1,8 @@
-// The engine thread's side of the engine: takes mail, admits, runs steps, hands out tokens. Engine thread only, but for
-// stats(). Where the device chooses every token of a step and nobody waits, the next step is started before this one
-// has ended, with the tokens on the device. A request that ends meanwhile, or is cancelled, is over at once; what it
-// holds is kept until that step is done, which has then fed its last token too.
+// The engine thread's part of the engine: drains the submission queue, admits requests, runs steps, emits tokens.
+// Engine thread only, except stats(). Async scheduling: if the device samples every token of a step and no request
+// waits, the next step is started before this one has ended, with the tokens still on the device. A request that ends
+// or is cancelled before then ends immediately; its pages and its state slot are released when that step is done. That
+// step has then also fed the request's last token.
 #pragma once
 
 #include <map>
@@ -11,13 +12,13 @@
 
 #include "backend/backend.h"
 #include "engine/engine_stats.h"
-#include "engine/inbox.h"
 #include "engine/scheduler.h"
 #include "engine/step_arrays.h"
+#include "engine/submission_queue.h"
 
 namespace zinc {
 
-// A plan and the largest step it takes.
+// A compiled plan and the largest step it can run.
 struct StepPlan {
   int max_tokens = 0;
   std::unique_ptr<Plan> plan;
@@ -25,78 +26,79 @@ struct StepPlan {
 
 struct LoopOptions {
   int max_sequences = 1;
-  int state_interval = 2048;
+  int checkpoint_interval = 2048;
   int embedding_dim = 0;
   int n_vocab = 0;
-  bool draws_tokens = false;  // the backend does
+  bool can_sample_on_device = false;  // as BackendInfo says
   SchedulerLimits scheduler;
 };
 
 class EngineLoop {
  public:
-  // Plans: ascending by max_tokens; the last takes every step there can be.
-  EngineLoop(Inbox& inbox, std::unique_ptr<KvCache> cache, std::vector<StepPlan> plans, const LoopOptions& options);
-  ~EngineLoop();  // lets the step finish that is under way, ends what is left as cancelled
+  // Plans: ascending by max_tokens; the last one must fit the largest possible step.
+  EngineLoop(SubmissionQueue& submission_queue, std::unique_ptr<KvCache> cache, std::vector<StepPlan> plans,
+             const LoopOptions& options);
+  ~EngineLoop();  // waits for the step in flight, ends the remaining requests as cancelled
 
-  bool step();                // false: there was nothing to do
-  void finish_step();         // at the end: waits for the one that is under way
+  bool step();                // false: nothing to do
+  void finish_step();         // at shutdown: waits for the step in flight
   EngineStats stats() const;  // any thread: as of the last step
   KvCache& cache() { return *cache_; }
 
  private:
-  void take_mail();
+  void drain_submissions();
   void admit_waiting();
-  bool shares_unread_prompt(const LiveRequest& request) const;
-  bool admit(LiveRequest& request);
-  // A step on the device.
-  struct Flight {
-    explicit Flight(size_t n_groups) : arrays(n_groups) {}
+  bool shares_prefix_in_prefill(const RequestState& request) const;
+  bool admit(RequestState& request);
+  // A step that runs on the device.
+  struct InFlightStep {
+    explicit InFlightStep(size_t n_groups) : arrays(n_groups) {}
     StepArrays arrays;
-    std::vector<ScheduledRun> runs;
-    Plan* plan = nullptr;  // nullptr: not under way
+    std::vector<ScheduledSequence> sequences;
+    Plan* plan = nullptr;  // nullptr: not in flight
     Clock::time_point started;
   };
   enum class Tokens { known, on_device };
-  // What a request held that is over, while a step is under way that has a row of it.
-  struct Leaving {
+  // The cache of a request that ended while a step with one of its rows is in flight.
+  struct DeferredRelease {
     SequenceCache cache;
-    std::vector<TokenId> fed;  // once that step is done; empty: nothing of it is remembered
+    std::vector<TokenId> fed;  // tokens fed once that step is done; empty: do not insert into the prefix cache
   };
 
-  void run(std::span<const ScheduledRun> runs);
-  void start(Flight& flight, std::span<const ScheduledRun> runs, Tokens tokens);
-  bool goes_on_alike(std::span<const ScheduledRun> runs) const;  // so that the next step can be started
-  void start_ahead();
-  void take_output(const Flight& done, const Result<StepOutput>& output);
-  void take_row(LiveRequest& request, TokenId sampled, std::span<float> logits);
-  void take_hidden(LiveRequest& request, std::span<const float> rows);
-  bool is_drawn(const LiveRequest& request) const;  // by the device, so that no logits leave it
-  void take_logits(LiveRequest& request, std::span<float> logits);
-  void take_drawn(LiveRequest& request, TokenId id);
-  void take_step(LiveRequest& request, const Answer::Step& step);
-  void count_token(LiveRequest& request);
-  bool is_due(const LiveRequest& request, int n) const;
-  void remember_if_due(LiveRequest& request);
-  bool is_under_way(RequestId id) const;  // in the step that is
-  void end(LiveRequest& request, StopReason reason, std::optional<Error> error = {});
-  void give_back(LiveRequest& request, StopReason reason);
-  void leave(Leaving leaving, bool step_failed);
-  void count_end(const LiveRequest& request, const Outcome& outcome);
+  void run_step(std::span<const ScheduledSequence> sequences);
+  void start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens);
+  bool can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const;
+  void start_next_step();
+  void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
+  void apply_output_row(RequestState& request, TokenId sampled, std::span<float> logits);
+  void accumulate_embedding(RequestState& request, std::span<const float> rows);
+  bool is_sampled_on_device(const RequestState& request) const;  // no logits are copied to the host
+  void sample_on_host(RequestState& request, std::span<float> logits);
+  void accept_sampled(RequestState& request, TokenId id);
+  void emit_token(RequestState& request, const OutputState::TokenResult& result);
+  void record_token_time(RequestState& request);
+  bool should_insert_prefix(const RequestState& request, int n) const;
+  void insert_prefix_if_due(RequestState& request);
+  bool is_in_flight(RequestId id) const;
+  void end(RequestState& request, StopReason reason, std::optional<Error> error = {});
+  void release_cache(RequestState& request, StopReason reason);
+  void release_deferred(DeferredRelease deferred, bool step_failed);
+  void record_end(const RequestState& request, const Outcome& outcome);
   void publish();
 
-  Inbox& inbox_;
+  SubmissionQueue& submission_queue_;
   LoopOptions options_;
   std::unique_ptr<KvCache> cache_;
   std::vector<StepPlan> plans_;
-  bool needs_checkpoints_;  // some layers cannot go back to any position
+  bool needs_checkpoints_;  // some layers cannot resume at any position
   Scheduler scheduler_;
-  Flight now_, ahead_;  // the step that is waited for next; the one after it, or the one that was done last
+  InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)
   Clock::time_point last_done_;
   Sampler sampler_;
-  std::map<RequestId, std::unique_ptr<LiveRequest>> requests_;
-  std::map<RequestId, Leaving> leaving_;
+  std::map<RequestId, std::unique_ptr<RequestState>> requests_;
+  std::map<RequestId, DeferredRelease> deferred_releases_;
 
-  EngineStats counted_;
+  EngineStats stats_;
   mutable std::mutex stats_mutex_;
   EngineStats published_;
 };

@@ -1,5 +1,4 @@
-// What an engine takes of memory, by plain arithmetic before anything is allocated: what Engine::create goes by, and
-// what `zinc check` tells.
+// Memory an engine needs, computed before anything is allocated. Engine::create uses it, and `zinc check` prints it.
 #pragma once
 
 #include <vector>
@@ -11,17 +10,17 @@ namespace zinc {
 
 struct EngineMemory {
   size_t weight_bytes = 0;
-  size_t step_bytes = 0;  // values of the steps that plans are compiled for
+  size_t activation_bytes = 0;  // activations of the compiled plans
   CachePlan cache;
-  size_t bytes() const { return weight_bytes + step_bytes + cache.n_bytes; }
+  size_t bytes() const { return weight_bytes + activation_bytes + cache.n_bytes; }
 };
 
-// Of a model whose weights take `weight_bytes`, within `limit` bytes in all. out_of_memory: it does not fit, with the
-// numbers. REQUIRES: options.step_tokens > 0.
+// For a model with `weight_bytes` of weights, within `limit` bytes in total. out_of_memory: it does not fit; the
+// message has the numbers. REQUIRES: options.step_tokens > 0.
 Result<EngineMemory> plan_engine_memory(const Model& model, const Format& kv_format, size_t weight_bytes, size_t limit,
                                         const EngineOptions& options);
 
-// Sizes of steps that plans are compiled for: one row, a few, a row for every request, and prompts beside them.
+// Step sizes for which plans are compiled: one row, a few, one row per request, and prompt chunks in addition.
 std::vector<int> step_sizes(const EngineOptions& options);
 Bucket bucket_of(int n_tokens, int max_sequences);
 

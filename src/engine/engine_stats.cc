@@ -15,8 +15,8 @@ constexpr double kTokens[] = {1,    2,    5,    10,    20,    50,    100,    200
 }  // namespace
 
 void Histogram::add(double value) {
-  const auto place = std::ranges::lower_bound(bounds, value);
-  ++counts[static_cast<size_t>(place - bounds.begin())];
+  const auto bucket = std::ranges::lower_bound(bounds, value);
+  ++counts[static_cast<size_t>(bucket - bounds.begin())];
   sum += value;
   ++n;
 }

@@ -1,4 +1,4 @@
-// What the engine has done so far: counters that only grow, gauges, histograms. A snapshot; plain data.
+// Statistics of the engine: monotonic counters, gauges, histograms. A snapshot; plain data.
 #pragma once
 
 #include <array>
@@ -8,7 +8,8 @@
 
 namespace zinc {
 
-// Counts of values up to each bound, as Prometheus has them, but not cumulative; one more count for what lies above.
+// Counts of values up to each bound, like a Prometheus histogram but not cumulative; one more count for values above
+// the last bound.
 struct Histogram {
   std::span<const double> bounds;  // of static storage, ascending
   std::vector<uint64_t> counts;    // bounds.size() + 1
@@ -23,7 +24,7 @@ struct PageUse {
   int window = 0;  // of the group; 0: unbounded
   int n_total = 0;
   int n_in_use = 0;  // held by running requests
-  int n_cached = 0;  // held by the prefix tree alone: given up when needed
+  int n_cached = 0;  // held only by the prefix cache: evictable
 };
 
 struct EngineStats {
@@ -32,20 +33,21 @@ struct EngineStats {
   // Gauges.
   int n_waiting = 0, n_prefilling = 0, n_decoding = 0;
   std::vector<PageUse> pages;             // per page group
-  int n_states = 0, n_states_cached = 0;  // recurrent-state slots: all, and those that hold checkpoints
+  int n_states = 0, n_states_cached = 0;  // recurrent-state slots: total, and those with checkpoints
 
-  // Requests: taken, ended (by StopReason), refused. Those taken end, so where nothing runs or waits both are equal.
+  // Requests: accepted, ended (by StopReason), rejected. Every accepted request ends, so both counts are equal when the
+  // engine is idle.
   uint64_t n_submitted = 0;
   std::array<uint64_t, 6> n_ended{};
-  uint64_t n_refused = 0;
+  uint64_t n_rejected = 0;
 
   // Tokens.
   uint64_t n_prompt_tokens = 0;  // of admitted requests
-  uint64_t n_cached_tokens = 0;  // of those, from the prefix tree
+  uint64_t n_cached_tokens = 0;  // of those, found in the prefix cache
   uint64_t n_prefilled_tokens = 0;
   uint64_t n_generated_tokens = 0;
 
-  // Prefix lookups by CacheMiss: why not more was found; hits are lookups that found anything.
+  // Prefix cache lookups by CacheMiss; a hit found at least one token.
   std::array<uint64_t, 5> n_lookups{};
   uint64_t n_hits = 0;
   uint64_t n_evicted_pages = 0;

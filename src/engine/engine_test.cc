@@ -1,10 +1,11 @@
-// A model on a backend, a sequence, an answer: on one of our own tiny models, through every usable backend.
+// Model, sequence and generation on one of our own tiny models, on every available backend.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <string>
 
+#include "base/format_memory.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
 #include "engine/model_fingerprint.h"
@@ -29,11 +30,11 @@ std::vector<TokenId> some_tokens(size_t n) {
   return tokens;
 }
 
-TEST(ModelInstance, refuses_a_model_larger_than_memory_and_names_both_sizes) {
+TEST(ModelInstance, rejects_a_model_larger_than_memory_and_names_both_sizes) {
   const Result<ModelInstance> model = ModelInstance::load(kModel, {.backend = "reference", .memory_limit = 1000});
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().code, ErrorCode::out_of_memory);
-  EXPECT_NE(model.error().message.find(std::to_string(std::filesystem::file_size(kModel))), std::string::npos);
+  EXPECT_NE(model.error().message.find(format_memory(std::filesystem::file_size(kModel))), std::string::npos);
   EXPECT_NE(model.error().message.find("1000 bytes"), std::string::npos) << model.error().message;
 }
 
@@ -44,13 +45,13 @@ TEST(ModelInstance, another_version_has_another_fingerprint) {
   EXPECT_NE(one, fingerprint_of(model, "zinc 2").value());
 }
 
-TEST(ModelInstance, names_the_backends_there_are_when_asked_for_another) {
+TEST(ModelInstance, an_unknown_backend_is_rejected_with_the_available_ones) {
   const Result<ModelInstance> model = ModelInstance::load(kModel, {.backend = "abacus"});
   ASSERT_FALSE(model.ok());
   EXPECT_NE(model.error().message.find("reference"), std::string::npos) << model.error().message;
 }
 
-TEST(Sequence, refuses_a_context_that_does_not_fit_memory) {
+TEST(Sequence, rejects_a_context_that_does_not_fit_in_memory) {
   const Result<ModelInstance> model =
       ModelInstance::load(kModel, {.backend = "reference", .memory_limit = std::filesystem::file_size(kModel) + 10000});
   ASSERT_TRUE(model.ok());
@@ -60,7 +61,7 @@ TEST(Sequence, refuses_a_context_that_does_not_fit_memory) {
   EXPECT_NE(sequence.error().message.find("100000 tokens"), std::string::npos) << sequence.error().message;
 }
 
-TEST(Sequence, refuses_tokens_beyond_its_context_and_feeds_none_of_them) {
+TEST(Sequence, rejects_tokens_beyond_its_context_and_feeds_none_of_them) {
   const ModelInstance model = load();
   Sequence sequence = std::move(Sequence::create(model, {.context = 8}).value());
   const Result<std::span<float>> fed = sequence.feed(some_tokens(9));
@@ -72,7 +73,7 @@ TEST(Sequence, refuses_tokens_beyond_its_context_and_feeds_none_of_them) {
 
 TEST(Sequence, gives_the_same_logits_for_any_chunk_on_every_backend) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if (!(*b)->usable()) continue;
+    if (!(*b)->is_available()) continue;
     SCOPED_TRACE((*b)->name);
     const ModelInstance model = load(std::string((*b)->name));
     std::vector<float> expected;
@@ -105,12 +106,12 @@ TEST(Sequence, keeps_only_the_window_of_windowed_layers) {
   EXPECT_TRUE(std::ranges::equal(whole.feed(tokens).value(), pieces.feed(tokens).value()));
 }
 
-TEST(Sequence, follows_the_likeliest_tokens_as_if_each_were_fed) {
+TEST(Sequence, decode_on_device_gives_the_same_tokens_as_feeding_each) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if (!(*b)->usable()) continue;
+    if (!(*b)->is_available()) continue;
     SCOPED_TRACE((*b)->name);
     const ModelInstance model = load(std::string((*b)->name));
-    std::vector<TokenId> expected, made;
+    std::vector<TokenId> expected, result;
     Sequence fed = std::move(Sequence::create(model, {.context = 32}).value());
     std::span<const float> logits = fed.feed(some_tokens(10)).value();
     for (int i = 0; i < 8; ++i) {
@@ -119,67 +120,68 @@ TEST(Sequence, follows_the_likeliest_tokens_as_if_each_were_fed) {
     }
     Sequence sequence = std::move(Sequence::create(model, {.context = 32}).value());
     ASSERT_TRUE(sequence.feed(some_tokens(10)).ok());
-    ASSERT_TRUE(sequence.follow(8, [&](TokenId id) { return made.push_back(id), made.size() < 5; }).ok());
-    EXPECT_EQ(made, std::vector<TokenId>(expected.begin(), expected.begin() + 5));
-    EXPECT_EQ(sequence.position(), 14);  // the last one given is not fed
-    ASSERT_TRUE(sequence.feed({&made.back(), 1}).ok());
-    ASSERT_TRUE(sequence.follow(3, [&](TokenId id) { return made.push_back(id), true; }).ok());
-    EXPECT_EQ(made, expected);
-    EXPECT_FALSE(sequence.follow(100, [](TokenId) { return true; }).ok());
+    ASSERT_TRUE(sequence.decode_on_device(8, [&](TokenId id) { return result.push_back(id), result.size() < 5; }).ok());
+    EXPECT_EQ(result, std::vector<TokenId>(expected.begin(), expected.begin() + 5));
+    EXPECT_EQ(sequence.position(), 14);  // the last token passed is not fed
+    ASSERT_TRUE(sequence.feed({&result.back(), 1}).ok());
+    ASSERT_TRUE(sequence.decode_on_device(3, [&](TokenId id) { return result.push_back(id), true; }).ok());
+    EXPECT_EQ(result, expected);
+    EXPECT_FALSE(sequence.decode_on_device(100, [](TokenId) { return true; }).ok());
   }
 }
 
-struct Told {
-  Generation made;
+struct Generated {
+  GenerationResult result;
   std::string text;
 };
 
-Told answer(const ModelInstance& model, AnswerOptions options, int context = 64, int cancel_after = 1 << 30) {
+Generated generate_text(const ModelInstance& model, GenerationOptions options, int context = 64,
+                        int cancel_after = 1 << 30) {
   options.sampling.temperature = 0;
   const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
   Sequence sequence = std::move(Sequence::create(model, {.context = context}).value());
-  Told out;
+  Generated out;
   const GenerateHooks hooks{.text = [&](std::string_view piece) { out.text += piece; },
                             .cancelled = [&] { return cancel_after-- <= 0; }};
-  out.made = std::move(generate(sequence, tokenizer, some_tokens(10), options, hooks).value());
+  out.result = std::move(generate(sequence, tokenizer, some_tokens(10), options, hooks).value());
   return out;
 }
 
 TEST(Generator, stops_at_the_token_limit) {
-  const Told a = answer(load(), {.sampling = {}, .max_tokens = 5, .stop = {}});
-  EXPECT_EQ(a.made.reason, StopReason::max_tokens);
-  EXPECT_EQ(a.made.tokens.size(), 5u);
-  EXPECT_EQ(a.made.n_prompt_tokens, 10);
+  const Generated a = generate_text(load(), {.sampling = {}, .max_tokens = 5, .stop = {}});
+  EXPECT_EQ(a.result.reason, StopReason::max_tokens);
+  EXPECT_EQ(a.result.tokens.size(), 5u);
+  EXPECT_EQ(a.result.n_prompt_tokens, 10);
 }
 
 TEST(Generator, stops_when_the_context_is_full) {
-  const Told a = answer(load(), {.sampling = {}, .max_tokens = 0, .stop = {}}, 20);
-  ASSERT_EQ(a.made.reason, StopReason::context_full);
-  EXPECT_EQ(a.made.tokens.size(), 11u);  // the last one needs no position of its own
+  const Generated a = generate_text(load(), {.sampling = {}, .max_tokens = 0, .stop = {}}, 20);
+  ASSERT_EQ(a.result.reason, StopReason::context_full);
+  EXPECT_EQ(a.result.tokens.size(), 11u);  // the last token is not fed
 }
 
 TEST(Generator, ends_before_a_stop_string) {
   const ModelInstance model = load();
-  const std::string whole = answer(model, {.sampling = {}, .max_tokens = 20, .stop = {}}).text;
+  const std::string whole = generate_text(model, {.sampling = {}, .max_tokens = 20, .stop = {}}).text;
   ASSERT_GT(whole.size(), 6u);
   const std::string stop = whole.substr(4, 2);
-  const Told a = answer(model, {.sampling = {}, .max_tokens = 20, .stop = {stop}});
-  EXPECT_EQ(a.made.reason, StopReason::stop_string);
+  const Generated a = generate_text(model, {.sampling = {}, .max_tokens = 20, .stop = {stop}});
+  EXPECT_EQ(a.result.reason, StopReason::stop_string);
   EXPECT_EQ(a.text, whole.substr(0, whole.find(stop)));
 }
 
-TEST(Generator, obeys_a_cancellation_between_tokens) {
-  const Told a = answer(load(), {.sampling = {}, .max_tokens = 50, .stop = {}}, 64, 4);
-  EXPECT_EQ(a.made.reason, StopReason::cancelled);
-  EXPECT_LT(a.made.tokens.size(), 5u);
+TEST(Generator, is_cancelled_between_tokens) {
+  const Generated a = generate_text(load(), {.sampling = {}, .max_tokens = 50, .stop = {}}, 64, 4);
+  EXPECT_EQ(a.result.reason, StopReason::cancelled);
+  EXPECT_LT(a.result.tokens.size(), 5u);
 }
 
-TEST(ChatPrompt, what_a_user_writes_never_becomes_a_control_token) {
+TEST(ChatPrompt, user_text_never_becomes_a_control_token) {
   const ModelInstance model = load();
   const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
   const ChatPrompt chat = std::move(ChatPrompt::load(model.file(), tokenizer).value());
   const auto count_control = [&](std::string_view content) {
-    ChatRequestData request;
+    ChatTemplateInputs request;
     request.messages = json::array{{{"role", "user"}, {"content", content}}};
     const std::vector<TokenId> ids = chat.tokens(std::move(request)).value();
     return std::ranges::count_if(ids, [&](TokenId id) { return tokenizer.is_control(id); });

@@ -10,85 +10,85 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The device chooses: tokens come from it two steps ahead, and nothing else does.
-Status follow(Sequence& sequence, Answer& answer, const AnswerOptions& options, const GenerateHooks& hooks,
-              Generation& made) {
-  const int begin = sequence.position(), room = sequence.context() - begin;
-  const size_t n_before = answer.tokens().size();
+// The device samples, with two steps in flight; only tokens are copied to the host.
+Status decode_on_device(Sequence& sequence, OutputState& output, const GenerationOptions& options,
+                        const GenerateHooks& hooks, GenerationResult& result) {
+  const int begin = sequence.position(), n_free = sequence.context() - begin;
+  const size_t n_before = output.tokens().size();
   int n_given = 0;
   const auto take = [&](TokenId id) {
     if (hooks.cancelled && hooks.cancelled()) {
-      made.reason = StopReason::cancelled;
+      result.reason = StopReason::cancelled;
       return false;
     }
-    const Answer::Step step = answer.push(id, n_given++ < room);
+    const OutputState::TokenResult step = output.accept(id, n_given++ < n_free);
     if (!step.text.empty()) hooks.text(step.text);
-    if (step.reason) made.reason = *step.reason;
+    if (step.reason) result.reason = *step.reason;
     return !step.reason;
   };
-  const int n = options.max_tokens > 0 ? std::min(options.max_tokens, room + 1) : room + 1;
-  const Status done =
-      sequence.follow(n, take, [&](int k) { return *answer.device_draw(n_before + static_cast<size_t>(k)); });
-  made.n_decode_steps = sequence.position() - begin;
+  const int n = options.max_tokens > 0 ? std::min(options.max_tokens, n_free + 1) : n_free + 1;
+  const Status done = sequence.decode_on_device(
+      n, take, [&](int k) { return *output.device_sampling(n_before + static_cast<size_t>(k)); });
+  result.n_decode_steps = sequence.position() - begin;
   return done;
 }
 
-// The host chooses from each step's logits.
-Status choose_each(Sequence& sequence, std::span<float> logits, Answer& answer, const GenerateHooks& hooks,
-                   Generation& made) {
+// The host samples from each step's logits.
+Status decode_on_host(Sequence& sequence, std::span<float> logits, OutputState& output, const GenerateHooks& hooks,
+                      GenerationResult& result) {
   Sampler sampler;
   while (!hooks.cancelled || !hooks.cancelled()) {
-    ZINC_TRY(step, answer.push(logits, sampler, sequence.position() < sequence.context()));
+    ZINC_TRY(step, output.accept(logits, sampler, sequence.position() < sequence.context()));
     if (!step.text.empty()) hooks.text(step.text);
     if (step.reason) {
-      made.reason = *step.reason;
+      result.reason = *step.reason;
       return ok_status();
     }
     ZINC_TRY(next, sequence.feed({&step.id, 1}));
-    ++made.n_decode_steps;
+    ++result.n_decode_steps;
     logits = next;
   }
-  made.reason = StopReason::cancelled;
+  result.reason = StopReason::cancelled;
   return ok_status();
 }
 
 }  // namespace
 
-Result<Generation> generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
-                            const AnswerOptions& options, const GenerateHooks& hooks) {
-  if (prompt.empty()) return fail(ErrorCode::invalid_input, "the prompt is empty: there is nothing to continue");
-  Generation made;
-  Answer answer(tokenizer, options, prompt);
-  const std::optional<TokenDraw> draw =
-      sequence.draws_tokens() ? answer.device_draw(prompt.size()) : std::optional<TokenDraw>();
+Result<GenerationResult> generate(Sequence& sequence, const Tokenizer& tokenizer, std::span<const TokenId> prompt,
+                                  const GenerationOptions& options, const GenerateHooks& hooks) {
+  if (prompt.empty()) return fail(ErrorCode::invalid_input, "the prompt is empty");
+  GenerationResult result;
+  OutputState output(tokenizer, options, prompt);
+  const std::optional<DeviceSampling> sampling =
+      sequence.can_sample_on_device() ? output.device_sampling(prompt.size()) : std::optional<DeviceSampling>();
 
   const int n_before = sequence.position();
   const Clock::time_point prompt_start = Clock::now();
   std::span<float> logits;
   const auto read_prompt = [&]() -> Status {
-    if (draw) return sequence.feed_and_draw(prompt, *draw, hooks.cancelled);
+    if (sampling) return sequence.feed_and_sample(prompt, *sampling, hooks.cancelled);
     ZINC_TRY(fed, sequence.feed(prompt, hooks.cancelled));
     logits = fed;
     return ok_status();
   };
   const Status read = read_prompt();
-  made.prompt_s = seconds_since(prompt_start);
-  made.n_prompt_tokens = sequence.position() - n_before;
+  result.prompt_s = seconds_since(prompt_start);
+  result.n_prompt_tokens = sequence.position() - n_before;
   if (!read.ok()) {
     if (read.error().code != ErrorCode::cancelled) return read.error();
-    made.reason = StopReason::cancelled;
-    return made;
+    result.reason = StopReason::cancelled;
+    return result;
   }
 
   const Clock::time_point decode_start = Clock::now();
-  const Status answered =
-      draw ? follow(sequence, answer, options, hooks, made) : choose_each(sequence, logits, answer, hooks, made);
-  if (!answered.ok()) return answered.error();
-  if (const std::string_view rest = answer.finish(); !rest.empty()) hooks.text(rest);
-  const std::span<const TokenId> said = answer.tokens().subspan(prompt.size());
-  made.tokens.assign(said.begin(), said.end());
-  made.decode_s = seconds_since(decode_start);
-  return made;
+  const Status decoded = sampling ? decode_on_device(sequence, output, options, hooks, result)
+                                  : decode_on_host(sequence, logits, output, hooks, result);
+  if (!decoded.ok()) return decoded.error();
+  if (const std::string_view rest = output.finish(); !rest.empty()) hooks.text(rest);
+  const std::span<const TokenId> generated = output.tokens().subspan(prompt.size());
+  result.tokens.assign(generated.begin(), generated.end());
+  result.decode_s = seconds_since(decode_start);
+  return result;
 }
 
 }  // namespace zinc

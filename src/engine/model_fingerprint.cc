@@ -7,8 +7,8 @@
 namespace zinc {
 namespace {
 
-constexpr std::string_view kLayout = "1";       // of pages and states in memory; another one where backends change it
-constexpr size_t kHeadBytes = size_t{8} << 20;  // metadata, tokenizer and tensor list of every published model
+constexpr std::string_view kLayout = "1";  // of pages and states in memory; increase it if a backend changes the layout
+constexpr size_t kHeadBytes = size_t{8} << 20;  // covers metadata, tokenizer and tensor list of every published model
 constexpr size_t kSamples = 512, kSampleBytes = 4096;
 
 void add(Sha256& hash, std::string_view text) {
@@ -17,7 +17,7 @@ void add(Sha256& hash, std::string_view text) {
   hash.update(std::as_bytes(std::span(text)));
 }
 
-// How many threads compute changes no result: a cache outlives another -t.
+// The number of threads does not change results: a saved cache is valid for any -t.
 std::string without_threads(std::string device) {
   if (device.ends_with(" threads")) device.resize(device.rfind(','));
   return device;

@@ -1,4 +1,4 @@
-// What computed keys, values and states depend on, in one number: a cache saved under one fingerprint is never used
+// A hash of everything that cached keys, values and states depend on: a cache saved under one fingerprint is never used
 // under another.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace zinc {
 
-// Of the program, whose arithmetic may change from one version to the next, the model file (its metadata, sizes and
-// samples of its weights), the backend and the format of the cache. Reads a few megabytes of each shard, not all of it.
+// Hashes the program version (its arithmetic may change), the model file (metadata, sizes and samples of the weights),
+// the backend and the KV cache format. Reads a few megabytes per shard, not all of it.
 Result<Sha256::Digest> fingerprint_of(const ModelInstance& model, std::string_view program);
 
 }  // namespace zinc

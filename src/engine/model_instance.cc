@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/format_memory.h"
+
 namespace zinc {
 
 Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, const LoadOptions& options) {
@@ -14,9 +16,9 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   ZINC_TRY(info, find_backend(name));
   instance.backend_info_ = info;
   instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
-  if (instance.kv_format_ == &k_fp8 && !info->keeps_fp8) {
-    return fail(ErrorCode::unsupported, "the {} backend cannot keep keys and values as 'fp8'; it has f32, f16 and q8_0",
-                info->name);
+  if (instance.kv_format_ == &k_fp8 && !info->supports_fp8_kv) {
+    return fail(ErrorCode::unsupported,
+                "the {} backend does not support the KV cache format 'fp8'; use f32, f16 or q8_0", info->name);
   }
   if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
   ZINC_TRY(backend, open_backend(name, options.n_threads));
@@ -25,10 +27,10 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   instance.memory_limit_ = options.memory_limit > 0 ? options.memory_limit : available_bytes(device);
   if (instance.file_->file_bytes() > instance.memory_limit_) {
     return fail(ErrorCode::out_of_memory,
-                "{}: the model's {} bytes do not fit the {} bytes of memory available{}; take a smaller model or a "
-                "smaller quantization",
-                path.string(), instance.file_->file_bytes(), instance.memory_limit_,
-                device.has_own_memory ? fmt::format(" on {}", device.name) : "");
+                "{}: the model's {} do not fit in the {} of memory available{}; use a smaller model or a smaller "
+                "quantization",
+                path.string(), format_memory(instance.file_->file_bytes()), format_memory(instance.memory_limit_),
+                device.has_dedicated_memory ? fmt::format(" on {}", device.name) : "");
   }
   std::vector<const Graph*> graphs = {&instance.model_->graph};
   if (instance.model_->draft) graphs.push_back(&*instance.model_->draft);
@@ -36,7 +38,7 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   ZINC_TRY(weights, instance.backend_->upload(
                         graphs, [mapped](std::span<const std::byte> bytes) { mapped->release_pages(bytes); }));
   instance.weights_ = std::move(weights);
-  instance.file_->release_pages();  // the metadata too
+  instance.file_->release_pages();
   return instance;
 }
 

@@ -1,5 +1,4 @@
-// A model file loaded on a backend: file, graph, weights. What every way of running it starts from. Movable; whatever
-// is made from it must not outlive it.
+// A model file loaded on a backend: file, graph, weights. Movable; must outlive everything created from it.
 #pragma once
 
 #include <filesystem>
@@ -15,9 +14,9 @@ namespace zinc {
 struct LoadOptions {
   std::string backend;                // empty: the default backend
   int n_threads = 0;                  // 0: one per core
-  size_t memory_limit = 0;            // bytes the model may take in all; 0: what device or machine have free
-  const Format* kv_format = nullptr;  // nullptr: what the backend keeps unless asked
-  Draft draft = Draft::left_out;
+  size_t memory_limit = 0;            // bytes the model may use in total; 0: all free memory
+  const Format* kv_format = nullptr;  // nullptr: the backend's default
+  Draft draft = Draft::skip;
 };
 
 class ModelInstance {
@@ -35,7 +34,7 @@ class ModelInstance {
 
  private:
   ModelInstance() = default;
-  std::unique_ptr<GgufFile> file_;  // behind pointers: graphs and plans refer to them across moves
+  std::unique_ptr<GgufFile> file_;  // pointers, because graphs and plans refer to them across moves
   std::unique_ptr<Model> model_;
   std::unique_ptr<Backend> backend_;
   const BackendInfo* backend_info_ = nullptr;

@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kRowsAtOnce = 64;  // logits of a large vocabulary take half a megabyte a row
+constexpr size_t kRowsAtOnce = 64;  // logits of a large vocabulary take half a megabyte per row
 
 double divergence_from(const Prediction& baseline, std::span<const float> logits, double log_sum) {
   double sum = 0;
@@ -22,7 +22,7 @@ class Scorer {
  public:
   Scorer(const ScoreOptions& options, TextScores& scores) : options_(options), scores_(scores) {}
 
-  // `target` is what came where the logits were predicted.
+  // `target` is the actual token at the predicted position.
   Status add(std::span<const float> logits, TokenId target) {
     const double log_sum = log_sum_exp(logits);
     if (!std::isfinite(log_sum)) {
@@ -81,7 +81,7 @@ Result<WindowedText> cut_into_windows(std::vector<TokenId> tokens, int window, i
   size_t n_windows = tokens.size() / n;
   if (n_windows == 0) {
     return fail(ErrorCode::invalid_input,
-                "the text has {} tokens, fewer than one window of {}; give a longer text or a smaller window with -c",
+                "the text has {} tokens, fewer than one window of {}; use a longer text or a smaller window with -c",
                 tokens.size(), window);
   }
   if (max_windows > 0) n_windows = std::min(n_windows, static_cast<size_t>(max_windows));

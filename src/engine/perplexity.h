@@ -1,7 +1,6 @@
-// How well a model predicts a text, and how far its predictions are from another's. The text is cut into windows, each
-// read from an empty cache; the second half of each is scored, where every token has at least half a window before it.
-// The first token of a window gives way to begin-of-text where the vocabulary asks for that, as llama-perplexity has
-// it.
+// Perplexity of a text and KL divergence from a baseline model. The text is cut into windows, each evaluated from an
+// empty cache; the second half of each window is scored, so that every scored token has at least half a window of
+// context. If the vocabulary asks for it, the first token of a window is replaced by BOS, as llama-perplexity does.
 #pragma once
 
 #include <functional>
@@ -14,9 +13,9 @@
 
 namespace zinc {
 
-inline constexpr int kMinWindow = 3;  // of which one token is scored
+inline constexpr int kMinWindow = 3;  // one token is scored
 
-// The tokens of all whole windows, begin-of-text in place.
+// The tokens of all whole windows, with BOS inserted.
 struct WindowedText {
   int window = 0;
   std::vector<TokenId> tokens;  // [n_windows, window]
@@ -24,30 +23,31 @@ struct WindowedText {
   int n_windows() const { return static_cast<int>(tokens.size()) / window; }
   std::span<const TokenId> at(int index) const;
 };
-// max_windows 0: all. REQUIRES: window >= kMinWindow. Fails if there is not one whole window.
+// max_windows 0: all. REQUIRES: window >= kMinWindow. Fails if the text is shorter than one window.
 Result<WindowedText> cut_into_windows(std::vector<TokenId> tokens, int window, int max_windows,
                                       std::optional<TokenId> bos);
 
-// Numbers of all scored tokens.
+// Scores of all scored tokens.
 struct TextScores {
   std::vector<double> nll;  // -ln p(token | those before it in the window)
 
-  // Where there is a baseline P, for the model's own Q:
+  // With a baseline P, for the model's own distribution Q:
   std::vector<double> divergence;    // KL(P || Q) in nats
   std::vector<double> baseline_nll;  // by P
-  int n_same_top = 0;                // tokens where both expect the same token most
+  int n_same_top = 0;                // tokens where both have the same most likely token
 };
 
 struct ScoreOptions {
-  PredictionWriter* save = nullptr;          // takes every prediction
-  const PredictionFile* baseline = nullptr;  // made from the same windows
+  PredictionWriter* save = nullptr;          // receives every prediction
+  const PredictionFile* baseline = nullptr;  // computed from the same windows
   std::function<void(int n_windows_done, const TextScores&)> progress = {};
 };
 // REQUIRES: the tokens are in the vocabulary; a context of at least a window.
 Result<TextScores> score_text(Sequence& sequence, const WindowedText& text, const ScoreOptions& options);
 
-double mean_of(std::span<const double> values);                    // REQUIRES: not empty
-double error_of_mean(std::span<const double> values);              // standard error; 0 for a single value
-double quantile(std::span<const double> values, double fraction);  // the smallest that so many do not exceed
+double mean_of(std::span<const double> values);        // REQUIRES: not empty
+double error_of_mean(std::span<const double> values);  // standard error; 0 for a single value
+double quantile(std::span<const double> values,
+                double fraction);  // the smallest value with at least this fraction of the values at or below it
 
 }  // namespace zinc

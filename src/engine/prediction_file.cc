@@ -10,8 +10,8 @@ namespace zinc {
 namespace {
 
 constexpr char kMagic[8] = {'z', 'i', 'n', 'c', 'l', 'o', 'g', '1'};
-constexpr double kLargestDrop = 60;
-constexpr double kLargestQuant = 65535;
+constexpr double kMaxDrop = 60;
+constexpr double kMaxQuant = 65535;
 
 struct Header {
   char magic[8];
@@ -36,10 +36,10 @@ std::span<const std::byte> bytes_of(const T& record) {
 
 }  // namespace
 
-double log_sum_exp(std::span<const float> numbers) {
-  const double largest = *std::ranges::max_element(numbers);
+double log_sum_exp(std::span<const float> values) {
+  const double largest = *std::ranges::max_element(values);
   double total = 0;
-  for (const float x : numbers) total += std::exp(x - largest);
+  for (const float x : values) total += std::exp(x - largest);
   return largest + std::log(total);
 }
 
@@ -57,14 +57,14 @@ Result<PredictionWriter> PredictionWriter::create(const std::filesystem::path& p
 Status PredictionWriter::add(std::span<const float> logits, double log_sum, TokenId target) {
   ZINC_CHECK(logits.size() == quants_.size());
   const auto [smallest, largest] = std::ranges::minmax_element(logits);
-  const double top = *largest - log_sum, lowest = std::max(*smallest - log_sum, top - kLargestDrop);
+  const double top = *largest - log_sum, lowest = std::max(*smallest - log_sum, top - kMaxDrop);
   const RowHeader row{.lowest = static_cast<float>(lowest),
-                      .step = static_cast<float>((top - lowest) / kLargestQuant),
+                      .step = static_cast<float>((top - lowest) / kMaxQuant),
                       .top = static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin()),
                       .target_log_prob = static_cast<float>(logits[static_cast<size_t>(target)] - log_sum)};
   const double per_step = row.step > 0 ? 1.0 / row.step : 0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    const double quant = std::clamp((logits[i] - log_sum - lowest) * per_step, 0.0, kLargestQuant);
+    const double quant = std::clamp((logits[i] - log_sum - lowest) * per_step, 0.0, kMaxQuant);
     quants_[i] = static_cast<uint16_t>(std::lround(quant));
   }
   if (Status written = file_.write(bytes_of(row)); !written.ok()) return written;
@@ -77,19 +77,20 @@ Result<PredictionFile> PredictionFile::open(const std::filesystem::path& path) {
   Header header{};
   const bool has_header = bytes.size() >= sizeof header;
   if (has_header) std::memcpy(&header, bytes.data(), sizeof header);
-  constexpr int kMaxNumber = 1 << 24;  // keeps the product below within 64 bits
-  const auto is_sane = [](int32_t n) { return n > 0 && n <= kMaxNumber; };
+  constexpr int kMaxCount = 1 << 24;  // keeps the size computed below within 64 bits
+  const auto is_sane = [](int32_t n) { return n > 0 && n <= kMaxCount; };
   if (!has_header || std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || !is_sane(header.n_vocab) ||
       !is_sane(header.window) || !is_sane(header.n_windows) || scored_tokens(header.window) < 1) {
-    return fail(ErrorCode::invalid_input, "{}: is no baseline; make one with zinc perplexity --save-baseline",
+    return fail(ErrorCode::invalid_input, "{}: not a baseline file; create one with zinc perplexity --save-baseline",
                 path.string());
   }
   const double n_rows = static_cast<double>(header.n_windows) * scored_tokens(header.window);
   const double expected = static_cast<double>(sizeof header + bytes_of_tokens(header.window, header.n_windows)) +
                           n_rows * static_cast<double>(bytes_of_row(header.n_vocab));
   if (static_cast<double>(bytes.size()) != expected) {
-    return fail(ErrorCode::invalid_input, "{}: has {} bytes, expected {:.0f} for {} windows of {} tokens; it was cut",
-                path.string(), bytes.size(), expected, header.n_windows, header.window);
+    return fail(ErrorCode::invalid_input,
+                "{}: has {} bytes, expected {:.0f} for {} windows of {} tokens; the file is truncated", path.string(),
+                bytes.size(), expected, header.n_windows, header.window);
   }
   PredictionFile predictions(std::move(file));
   predictions.n_vocab_ = header.n_vocab;

@@ -1,7 +1,6 @@
-// A model's predictions for a text, kept to compare others with: for each scored token the log-probabilities of the
-// whole vocabulary in 16 bits each, with a scale per token, beside the tokens themselves. Little-endian; header,
-// tokens, rows. Log-probabilities more than 60 below the largest count as 60 below. A writer's file appears whole or
-// not at all.
+// A model's predictions for a text, saved as a baseline for other models: for each scored token the log-probabilities
+// of the whole vocabulary in 16 bits each, with a scale per token, and the tokens themselves. Little-endian; header,
+// tokens, rows. Log-probabilities more than 60 below the largest are clamped. A file is written atomically.
 #pragma once
 
 #include <filesystem>
@@ -14,21 +13,21 @@
 
 namespace zinc {
 
-// Of the second half of a window, the tokens that have a successor in it.
+// Tokens of the second half of a window that have a successor in it.
 constexpr int scored_tokens(int window) { return window - window / 2 - 1; }
 
-// What was predicted after one token.
+// The prediction after one token.
 struct Prediction {
-  TokenId top = 0;                     // the likeliest token
-  float target_log_prob = 0;           // of the token that came
-  std::vector<double> log_probs = {};  // of every token; rounded, but they sum to 1
+  TokenId top = 0;                     // the most likely token
+  float target_log_prob = 0;           // of the actual next token
+  std::vector<double> log_probs = {};  // of every token; quantized, but they sum to 1
 };
 
 class PredictionWriter {
  public:
   static Result<PredictionWriter> create(const std::filesystem::path& path, int n_vocab, int window,
                                          std::span<const TokenId> tokens);
-  // REQUIRES: n_vocab finite numbers or -infinity, not all of them so; log_sum is the log of the sum of their powers.
+  // REQUIRES: n_vocab values, finite or -infinity, at least one finite; log_sum is log_sum_exp(logits).
   Status add(std::span<const float> logits, double log_sum, TokenId target);
   Status commit() { return file_.commit(); }
 
@@ -55,6 +54,6 @@ class PredictionFile {
   int n_vocab_ = 0, window_ = 0, n_windows_ = 0;
 };
 
-double log_sum_exp(std::span<const float> numbers);  // NaN if one of them is, or all are -infinity
+double log_sum_exp(std::span<const float> values);  // NaN if one of them is NaN or all are -infinity
 
 }  // namespace zinc

@@ -20,7 +20,7 @@ std::vector<TokenId> numbered(size_t n) {
   return tokens;
 }
 
-TEST(PredictionFile, gives_back_what_was_written_to_a_thousandth_of_a_nat) {
+TEST(PredictionFile, returns_what_was_written_within_a_thousandth_of_a_nat) {
   const std::vector<float> logits = {3, -2, 2.999f, -30, kNever};
   const double log_sum = log_sum_exp(logits);
   const TestFolder folder;
@@ -50,7 +50,7 @@ TEST(PredictionFile, gives_back_what_was_written_to_a_thousandth_of_a_nat) {
   for (const double x : row.log_probs) EXPECT_NEAR(x, -std::log(5.0), 1e-6);
 }
 
-TEST(PredictionFile, sizes_that_cannot_be_are_refused) {
+TEST(PredictionFile, impossible_sizes_are_rejected) {
   const TestFolder folder;
   for (const int32_t wrong : {0, -1, 1 << 30}) {
     const int32_t numbers[] = {wrong, 8, 1, 0};
@@ -67,7 +67,7 @@ TEST(Perplexity, quantiles_are_values_that_occurred) {
   EXPECT_NEAR(error_of_mean(values), std::sqrt(5.0 / 3 / 4), 1e-12);
 }
 
-TEST(Perplexity, every_window_begins_with_begin_of_text_where_asked) {
+TEST(Perplexity, every_window_begins_with_bos_if_requested) {
   const WindowedText text = cut_into_windows(numbered(11), 3, 0, 99).value();
   EXPECT_EQ(text.tokens, (std::vector<TokenId>{99, 2, 3, 99, 5, 6, 99, 8, 9}));
   EXPECT_EQ(cut_into_windows(numbered(11), 3, 2, std::nullopt).value().tokens, numbered(6));

@@ -1,6 +1,6 @@
-// What a client asks of the engine, and where the answer goes. Plain data; a Request belongs to the engine from
-// submit() on. The engine thread calls the sink: any number of progress(), then any number of tokens(), then end(),
-// exactly once, whatever happens. A sink must never block and never call the engine back.
+// A generation request and the sink for its output. Plain data; the engine owns a Request after submit(). The engine
+// thread calls the sink: any number of progress(), then any number of tokens(), then end(), exactly once, whatever
+// happens. A sink must never block and never call the engine.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 #include "base/result.h"
 #include "base/token_id.h"
 #include "cache/cache_miss.h"
-#include "cache/cache_owner.h"
-#include "engine/answer.h"
+#include "cache/cache_namespace.h"
+#include "engine/output_state.h"
 
 namespace zinc {
 
@@ -24,17 +24,18 @@ using RequestId = uint64_t;
 enum class Pooling : uint8_t { mean, last };
 
 struct PromptProgress {
-  int n_done = 0, n_total = 0;  // tokens; those from the cache count as done
+  int n_done = 0, n_total = 0;  // tokens; cached ones count as done
   int n_cached = 0;
 };
 
 struct Usage {
   int n_prompt = 0;
-  int n_cached = 0;  // of the prompt: not computed again
-  int n_common = 0;  // of the prompt: seen before; the token at this index is the first that differs
+  int n_cached = 0;  // of the prompt: taken from the prefix cache
+  // Of the prompt: found in the prefix cache, usable or not; the token at this index is the first that differs.
+  int n_common = 0;
   CacheMiss miss = CacheMiss::none;
-  int n_completion = 0;  // an end token not included
-  int n_reasoning = 0;   // of the completion: thoughts
+  int n_completion = 0;  // without an end token
+  int n_reasoning = 0;   // of the completion: reasoning
 };
 
 struct Timings {
@@ -45,31 +46,31 @@ struct Timings {
 
 struct Outcome {
   StopReason reason = StopReason::end_token;
-  std::string stop_string = {};     // which, for StopReason::stop_string
+  std::string stop_string = {};     // the matched one, for StopReason::stop_string
   std::optional<Error> error = {};  // for StopReason::failed
   Usage usage = {};
   Timings timings = {};
-  std::vector<float> embedding = {};  // where wanted; of length 1
+  std::vector<float> embedding = {};  // if requested; normalized to length 1
 };
 
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
   virtual void progress(const PromptProgress& progress) = 0;
-  // Text that is final, in whole characters, perhaps none, and the tokens chosen since the last call. A stop string
-  // and what follows it never appear in `text`; its tokens do appear among the tokens. Both are valid in the call only.
-  virtual void tokens(std::string_view text, std::span<const AnswerToken> tokens) = 0;
+  // Final text in whole characters, may be empty, and the tokens sampled since the last call. A stop string and the
+  // text after it never appear in `text`; its tokens do appear in `tokens`. Both are valid during the call only.
+  virtual void tokens(std::string_view text, std::span<const OutputToken> tokens) = 0;
   virtual void end(const Outcome& outcome) = 0;
 };
 
 struct Request {
   std::vector<TokenId> prompt = {};
-  AnswerOptions answer = {};            // sampling, stop strings, limits, log-probabilities, thinking
-  std::vector<int> boundaries = {};     // offsets into the prompt where later prompts may part from it: the end of the
-                                        // system prompt, of each turn. In any order; those out of range are ignored
-  std::string client = {};              // requests of one client share its turns
-  CacheOwner cache_owner = kEverybody;  // whose texts it may go on from, and who may go on from its own
-  std::optional<Pooling> embedding = {};  // no answer, but the prompt's vector
+  GenerationOptions options = {};    // sampling, stop strings, limits, log-probabilities, thinking
+  std::vector<int> boundaries = {};  // prompt offsets where later prompts may diverge: the end of the system prompt, of
+                                     // each turn. In any order; offsets out of range are ignored
+  std::string client = {};           // for fair scheduling
+  CacheNamespace cache_namespace = kSharedNamespace;  // prefixes are shared only within a namespace
+  std::optional<Pooling> embedding = {};              // return the prompt's embedding instead of generating
   std::shared_ptr<RequestSink> sink = {};
 };
 

@@ -1,6 +1,7 @@
-// Chooses what the next step runs: a row for every request that is being answered, then as many prompt tokens as the
-// pace allows, shared equally among clients. Requests wait, are read, are answered, are gone; which of those waiting
-// comes first depends on how much its client has had. Plain data: no device, no clock, no memory; engine thread only.
+// Chooses the sequences of the next step (continuous batching with chunked prefill): one row for each decoding request,
+// then prompt tokens within the prefill token budget, split equally among clients. A request waits, prefills, decodes,
+// and is removed. Admission is fair by client: fewest running requests first, then least service. Plain data: no
+// device, no clock, no memory; engine thread only.
 #pragma once
 
 #include <deque>
@@ -9,36 +10,37 @@
 #include <string>
 #include <vector>
 
+#include "engine/prefill_budget.h"
 #include "engine/request.h"
-#include "engine/step_pacer.h"
 
 namespace zinc {
 
 struct SchedulerLimits {
-  int step_tokens = 512;     // prompt tokens per step
-  double longest_gap = 1.8;  // as StepPacer's
+  int step_tokens = 512;             // prompt tokens per step, at most
+  double max_decode_slowdown = 1.8;  // see PrefillBudget
 };
 
-// One request's part of a step.
-struct ScheduledRun {
+// One sequence's tokens in a step: a prefill chunk or one decode row.
+struct ScheduledSequence {
   RequestId id = 0;
   int begin = 0, n_tokens = 0;
-  bool ends_prompt = false;  // or is behind it: a token comes out
+  bool samples_token = false;  // a decode row, or the last chunk of the prompt
 };
 
 class Scheduler {
  public:
-  explicit Scheduler(const SchedulerLimits& limits) : limits_(limits), pacer_(limits.step_tokens, limits.longest_gap) {}
+  explicit Scheduler(const SchedulerLimits& limits)
+      : limits_(limits), prefill_budget_(limits.step_tokens, limits.max_decode_slowdown) {}
 
-  void wait(RequestId id, const std::string& client);
-  std::vector<RequestId> waiting_in_turn() const;
-  // `stops`: ascending positions where a run of the prompt has to end. REQUIRES: waiting, n_cached < n_prompt.
-  void admit(RequestId id, int n_prompt, int n_cached, std::vector<int> stops);
-  void remove(RequestId id);  // whatever it is doing; nothing if it is not there
+  void enqueue(RequestId id, const std::string& client);
+  std::vector<RequestId> admission_order() const;
+  // `chunk_ends`: ascending positions where a prefill chunk has to end. REQUIRES: waiting, n_cached < n_prompt.
+  void admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends);
+  void remove(RequestId id);  // in any state; no effect if unknown
 
-  // The next step, answers first; empty: nothing to do. Stays until the next call.
-  std::span<const ScheduledRun> next();
-  void finish(double seconds);  // the step ran; requests removed meanwhile are left out
+  // The next step, decode rows first; empty: nothing to do. Valid until the next call.
+  std::span<const ScheduledSequence> schedule_step();
+  void complete_step(double seconds);  // after the step; requests removed since are skipped
 
   int n_waiting() const;
   int n_running() const { return static_cast<int>(running_.size()); }
@@ -50,27 +52,27 @@ class Scheduler {
     RequestId id;
     std::string client;
     int n_prompt, n_fed;
-    std::vector<int> stops;
+    std::vector<int> chunk_ends;
 
-    bool reads_prompt() const { return n_fed < n_prompt; }
-    int n_until_stop() const;
+    bool is_prefilling() const { return n_fed < n_prompt; }
+    int n_until_chunk_end() const;
   };
   struct Client {
-    double n_served = 0;  // tokens computed for it, beyond what all others have had
+    double service = 0;  // tokens computed for it; a new client starts at the minimum of the others
     std::deque<RequestId> waiting;
     int n_running = 0;
-    int n_overtaken = 0;  // how many came later than its first that waits, and were admitted before it
+    int n_overtaken = 0;  // requests that are newer than its oldest waiting one and were admitted first
   };
-  std::vector<int> share(std::span<Running* const> readers, int n_tokens) const;
-  void count_overtaken(RequestId by);
-  void forget_if_idle(const std::string& client);
+  std::vector<int> split_among_clients(std::span<Running* const> prefilling, int n_tokens) const;
+  void update_overtaken(RequestId by);
+  void erase_if_idle(const std::string& client);
 
   SchedulerLimits limits_;
-  StepPacer pacer_;
+  PrefillBudget prefill_budget_;
   std::map<std::string, Client> clients_;
-  std::deque<Running> running_;      // in order of admission
-  bool last_was_overtaken_ = false;  // whom it was the turn of
-  std::vector<ScheduledRun> step_;
+  std::deque<Running> running_;               // in order of admission
+  bool last_admitted_was_overtaken_ = false;  // by kMaxOvertaken
+  std::vector<ScheduledSequence> step_;
 };
 
 }  // namespace zinc

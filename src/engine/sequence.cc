@@ -32,7 +32,7 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   if (cache_bytes + instance.file().file_bytes() > instance.memory_limit()) {
     return fail(
         ErrorCode::out_of_memory,
-        "a context of {} tokens needs {} bytes beside the model's {}, but only {} are available; give a smaller "
+        "a context of {} tokens needs {} bytes besides the model's {}, but only {} are available; use a smaller "
         "context with -c",
         sequence.context_, cache_bytes, instance.file().file_bytes(), instance.memory_limit());
   }
@@ -56,11 +56,11 @@ Result<Sequence> Sequence::create(const ModelInstance& instance, const SequenceO
   return sequence;
 }
 
-Status Sequence::check_room(size_t n_tokens) const {
-  const size_t room = static_cast<size_t>(context_ - position_);
-  if (n_tokens <= room) return ok_status();
+Status Sequence::check_context(size_t n_tokens) const {
+  const size_t n_free = static_cast<size_t>(context_ - position_);
+  if (n_tokens <= n_free) return ok_status();
   return fail(ErrorCode::invalid_input,
-              "{} tokens do not fit: the context has {} positions and {} are taken; give a larger one with -c or a "
+              "{} tokens do not fit: the context has {} positions and {} are used; use a larger context with -c or a "
               "shorter prompt",
               n_tokens, context_, position_);
 }
@@ -70,7 +70,7 @@ void Sequence::move_to(int position) {
   position_ = position;
 }
 
-void Sequence::start(std::span<const TokenId> tokens, Logits logits, const TokenDraw* draw) {
+void Sequence::start(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling) {
   const int32_t n = static_cast<int32_t>(tokens.size());
   positions_.resize(tokens.size());
   std::iota(positions_.begin(), positions_.end(), position_);
@@ -86,7 +86,7 @@ void Sequence::start(std::span<const TokenId> tokens, Logits logits, const Token
                 .slots = slots,
                 .page_tables = page_tables_,
                 .output_rows = output_rows_,
-                .draws = {draw, draw ? 1u : 0u},
+                .sampling = {sampling, sampling ? 1u : 0u},
                 .logit_rows = logit_rows_,
                 .hidden = {}});
   position_ += n;
@@ -98,17 +98,17 @@ Result<StepOutput> Sequence::finish_step() {
   if (!output.ok()) return output;
   next_ = output.value().sampled.back();
   if (next_ >= 0) return output;
-  return no_choice(static_cast<uint64_t>(position_), static_cast<size_t>(model_->model().config.vocab_size));
+  return no_finite_logit(static_cast<uint64_t>(position_), static_cast<size_t>(model_->model().config.vocab_size));
 }
 
-Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, Logits logits, const TokenDraw* draw) {
-  start(tokens, logits, draw);
+Result<StepOutput> Sequence::step(std::span<const TokenId> tokens, Logits logits, const DeviceSampling* sampling) {
+  start(tokens, logits, sampling);
   return finish_step();
 }
 
-Status Sequence::follow(int n, const std::function<bool(TokenId)>& take, const DrawAt& draw_at) {
+Status Sequence::decode_on_device(int n, const std::function<bool(TokenId)>& on_token, const SamplingAt& sampling_at) {
   if (n <= 0) return ok_status();
-  if (Status room = check_room(static_cast<size_t>(n - 1)); !room.ok()) return room;
+  if (Status fits = check_context(static_cast<size_t>(n - 1)); !fits.ok()) return fits;
   constexpr int kInFlight = 2;
   const TokenId from_device = kFromDevice;
   const int first = position_;
@@ -116,10 +116,10 @@ Status Sequence::follow(int n, const std::function<bool(TokenId)>& take, const D
   Status failed = ok_status();
   while (true) {
     for (; n_started < std::min(n - 1, n_waited + kInFlight); ++n_started) {
-      const TokenDraw draw = draw_at ? draw_at(n_started + 1) : TokenDraw{};
-      start({&from_device, 1}, Logits::none, draw_at ? &draw : nullptr);
+      const DeviceSampling sampling = sampling_at ? sampling_at(n_started + 1) : DeviceSampling{};
+      start({&from_device, 1}, Logits::none, sampling_at ? &sampling : nullptr);
     }
-    const bool goes_on = take(next_);
+    const bool goes_on = on_token(next_);
     if (++n_given == n || !goes_on) break;
     const Result<StepOutput> output = finish_step();
     ++n_waited;
@@ -135,22 +135,23 @@ Status Sequence::follow(int n, const std::function<bool(TokenId)>& take, const D
   return failed;
 }
 
-Status Sequence::feed_and_draw(std::span<const TokenId> tokens, const TokenDraw& draw,
-                               const std::function<bool()>& cancelled) {
-  if (Status room = check_room(tokens.size()); !room.ok()) return room;
+Status Sequence::feed_and_sample(std::span<const TokenId> tokens, const DeviceSampling& sampling,
+                                 const std::function<bool()>& cancelled) {
+  if (Status fits = check_context(tokens.size()); !fits.ok()) return fits;
   for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
-    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "stopped while reading the prompt");
+    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "cancelled during prefill");
     const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
-    if (const auto output = step(tokens.subspan(begin, n), Logits::none, &draw); !output.ok()) return output.error();
+    if (const auto output = step(tokens.subspan(begin, n), Logits::none, &sampling); !output.ok())
+      return output.error();
   }
   return ok_status();
 }
 
 Result<std::span<float>> Sequence::feed(std::span<const TokenId> tokens, const std::function<bool()>& cancelled) {
-  if (Status room = check_room(tokens.size()); !room.ok()) return room.error();
+  if (Status fits = check_context(tokens.size()); !fits.ok()) return fits.error();
   std::span<float> logits;
   for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
-    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "stopped while reading the prompt");
+    if (cancelled && cancelled()) return fail(ErrorCode::cancelled, "cancelled during prefill");
     const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));
     ZINC_TRY(output, step(tokens.subspan(begin, n), Logits::last));
     logits = output.logits;
@@ -159,7 +160,7 @@ Result<std::span<float>> Sequence::feed(std::span<const TokenId> tokens, const s
 }
 
 Result<std::vector<float>> Sequence::feed_with_all_logits(std::span<const TokenId> tokens) {
-  if (Status room = check_room(tokens.size()); !room.ok()) return room.error();
+  if (Status fits = check_context(tokens.size()); !fits.ok()) return fits.error();
   std::vector<float> logits;
   for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
     const size_t n = std::min(tokens.size() - begin, static_cast<size_t>(chunk_tokens_));

@@ -12,8 +12,8 @@ void StepArrays::clear() {
   output_rows_.clear();
   logit_rows_.clear();
   sequences_.clear();
-  draws_.clear();
-  wants_hidden_ = has_draws_ = false;
+  sampling_.clear();
+  wants_hidden_ = has_sampling_ = false;
 }
 
 void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens) {
@@ -26,16 +26,16 @@ void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const T
   sequences_.push_back(&sequence);
 }
 
-void StepArrays::want_logits() {
+void StepArrays::request_logits() {
   logit_rows_.push_back(static_cast<int32_t>(output_rows_.size()));
   output_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-  draws_.emplace_back();  // the device's choice is not looked at
+  sampling_.emplace_back();  // the device's sampled token is ignored
 }
 
-void StepArrays::want_token(const TokenDraw& draw) {
+void StepArrays::request_sampled_token(const DeviceSampling& draw) {
   output_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-  draws_.push_back(draw);
-  has_draws_ = true;
+  sampling_.push_back(draw);
+  has_sampling_ = true;
 }
 
 StepInputs StepArrays::inputs() {
@@ -54,7 +54,7 @@ StepInputs StepArrays::inputs() {
           .slots = slots_,
           .page_tables = tables_,
           .output_rows = output_rows_,
-          .draws = has_draws_ ? std::span<const TokenDraw>(draws_) : std::span<const TokenDraw>(),
+          .sampling = has_sampling_ ? std::span<const DeviceSampling>(sampling_) : std::span<const DeviceSampling>(),
           .logit_rows = logit_rows_,
           .hidden = {},
           .wants_hidden = wants_hidden_};

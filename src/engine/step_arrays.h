@@ -1,5 +1,5 @@
-// The arrays a StepInputs points to, filled run by run and used again for every step. They must stay as they are while
-// the step is in flight.
+// The arrays that a StepInputs points to, filled sequence by sequence and reused for every step. They must not change
+// while the step is in flight.
 #pragma once
 
 #include <span>
@@ -15,12 +15,12 @@ class StepArrays {
   explicit StepArrays(size_t n_groups) : pages_(n_groups), tables_(n_groups) {}
 
   void clear();
-  // A run of a sequence's tokens from `begin` on. REQUIRES: it has pages for them.
+  // Tokens of a sequence from position `begin` on. REQUIRES: it has pages for them.
   void add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens);
-  // What is wanted behind the last token of the run added last: its logits, or the token the device draws.
-  void want_logits();
-  void want_token(const TokenDraw& draw);
-  void want_hidden() { wants_hidden_ = true; }
+  // The output wanted after the last added token: its logits, or a token sampled on the device.
+  void request_logits();
+  void request_sampled_token(const DeviceSampling& draw);
+  void request_hidden() { wants_hidden_ = true; }
 
   StepInputs inputs();  // valid until clear()
   int n_tokens() const { return static_cast<int>(tokens_.size()); }
@@ -32,8 +32,8 @@ class StepArrays {
   std::vector<const SequenceCache*> sequences_;
   std::vector<std::vector<PageId>> pages_;  // per group
   std::vector<PageTable> tables_;
-  std::vector<TokenDraw> draws_;  // one per output row
-  bool wants_hidden_ = false, has_draws_ = false;
+  std::vector<DeviceSampling> sampling_;  // one per output row
+  bool wants_hidden_ = false, has_sampling_ = false;
 };
 
 }  // namespace zinc

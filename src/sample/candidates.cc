@@ -11,21 +11,21 @@ namespace zinc {
 namespace {
 
 constexpr size_t kBuckets = 512;
-constexpr float kWidestSpan = 90.0f;  // logits this far below the best have weight 0; they share the last bucket
+constexpr float kWidestSpan = 90.0f;  // logits this far below the largest have weight 0; they share the last bucket
 constexpr float kNarrowestSpan = 1e-6f;
 
 bool more_likely(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// Which bucket a logit falls into, the most likely ones first. Monotone, so buckets are in order of likelihood.
+// Bucket of a logit, the most likely ones first. Monotone, so buckets are in order of likelihood.
 class Buckets {
  public:
   Buckets(float max, float min)
       : max_(max), scale_((kBuckets - 1) / std::clamp(max - min, kNarrowestSpan, kWidestSpan)) {}
 
   size_t of(float logit) const {
-    const float depth = std::max(max_ - logit, 0.0f) * scale_;  // +infinity lies above max_
+    const float depth = std::max(max_ - logit, 0.0f) * scale_;  // +infinity is above max_
     return depth < float{kBuckets - 1} ? static_cast<size_t>(depth) : kBuckets - 1;
   }
 
@@ -36,7 +36,7 @@ class Buckets {
 }  // namespace
 
 void Candidates::gather(const VocabScan& scan, size_t n_vocab, float threshold) {
-  if (buffer_.size() < n_vocab) {  // once: no token allocates
+  if (buffer_.size() < n_vocab) {  // once: sampling does not allocate
     buffer_.resize(n_vocab);
     weights_.reserve(n_vocab);
     bucket_.reserve(n_vocab);
@@ -52,7 +52,7 @@ void Candidates::keep_top_k(size_t k) {
 }
 
 void Candidates::keep_top_p(float p, double total_mass) {
-  weigh(1.0f);
+  compute_weights(1.0f);
   keep_prefix(p * total_mass);
 }
 
@@ -61,24 +61,24 @@ void Candidates::keep_above(float threshold) {
 }
 
 double Candidates::mass() {
-  weigh(1.0f);
+  compute_weights(1.0f);
   double sum = 0.0;
   for (const float weight : weights_) sum += weight;
   return sum;
 }
 
-TokenId Candidates::token_at(float temperature, double share) {
-  weigh(temperature);
+TokenId Candidates::token_at(float temperature, double uniform) {
+  compute_weights(temperature);
   double sum = 0.0;
   for (const float weight : weights_) sum += weight;
-  const double target = draw_target(share, sum);
+  const double target = cdf_target(uniform, sum);
 
   size_t i = 0;
   for (double before = weights_[0]; before <= target; before += weights_[i]) ++i;
   return buffer_[i].token;
 }
 
-void Candidates::weigh(float temperature) {
+void Candidates::compute_weights(float temperature) {
   const float inv_temperature = 1.0f / temperature;
   weights_.resize(n_);
   for (size_t i = 0; i < n_; ++i) weights_[i] = token_weight(logit_distance(buffer_[i].logit, max_) * inv_temperature);

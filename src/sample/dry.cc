@@ -9,7 +9,7 @@
 namespace zinc {
 namespace {
 
-// How many tokens at the end of the history lie after its last breaker, at most kMaxDryMatch.
+// Tokens of the history after its last breaker, at most kMaxDryMatch.
 int32_t breaker_free_tail(std::span<const TokenId> history, const TokenSet& breakers) {
   int32_t n = 0;
   for (auto it = history.rbegin(); it != history.rend() && n < kMaxDryMatch && !breakers.contains(*it); ++it) ++n;
@@ -18,10 +18,10 @@ int32_t breaker_free_tail(std::span<const TokenId> history, const TokenSet& brea
 
 }  // namespace
 
-// The Z algorithm over the history read backwards (back(0) is the newest token): match[k] is how far the text ending
-// k tokens earlier agrees with the end. [left, right) is the agreeing stretch that reaches furthest back; inside it the
-// answer is known from match[k - left] unless it touches the stretch's end. With lengths capped at `limit` a stretch is
-// never longer than `limit`, so only match[0, limit) is ever read again.
+// The Z algorithm over the reversed history (back(0) is the newest token): match[k] is the length of the common suffix
+// of the history and the history without its last k tokens. [left, right) is the matching range that reaches furthest
+// back; inside it the length is known from match[k - left] unless it touches the range's end. With lengths capped at
+// `limit` a range is never longer than `limit`, so only match[0, limit) is ever read again.
 void find_repetitions(std::span<const TokenId> history, int32_t allowed_length, const TokenSet& breakers,
                       TokenCounts& longest) {
   const int32_t limit = breaker_free_tail(history, breakers);

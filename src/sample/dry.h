@@ -1,7 +1,6 @@
-// DRY ("don't repeat yourself"): a token that would lengthen a repetition is made less likely, more so the longer the
-// repetition already is. A token that once followed the last n tokens of the history costs
-// multiplier * base^(n - allowed_length) when n >= allowed_length. No counted repetition contains a breaker token, so
-// that chat templates and lists repeat freely.
+// DRY ("don't repeat yourself"): penalizes a token that would extend a repetition, more for longer repetitions. A token
+// that followed an earlier occurrence of the last n tokens of the history costs multiplier * base^(n - allowed_length)
+// when n >= allowed_length. A repetition never contains a breaker token, so that chat templates and lists may repeat.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +13,9 @@
 
 namespace zinc {
 
-// For every token that followed an earlier occurrence of the history's end: the longest such end, where it has at least
-// `allowed_length` tokens; longer ones than kMaxDryMatch count as that long. Breaker tokens are never in `longest`.
-// Linear in the history, whatever its content.
+// For every token that followed an earlier occurrence of the history's suffix: the length of the longest such suffix,
+// if it has at least `allowed_length` tokens, at most kMaxDryMatch. Breaker tokens are never in `longest`. Linear in
+// the history, for any content.
 void find_repetitions(std::span<const TokenId> history, int32_t allowed_length, const TokenSet& breakers,
                       TokenCounts& longest);
 

@@ -66,7 +66,7 @@ TEST(Dry, the_token_that_followed_the_longest_match_is_found_with_its_length) {
   EXPECT_EQ(repetitions({7, 1, 2, 5, 1, 2, 5, 7, 1, 2}, 2), (Lengths{{5, 3}}));
 }
 
-TEST(Dry, matches_shorter_than_allowed_cost_nothing) {
+TEST(Dry, matches_shorter_than_allowed_have_no_penalty) {
   EXPECT_EQ(repetitions({1, 2, 3, 9, 1, 2}, 3), Lengths{});
   EXPECT_EQ(repetitions({1, 2, 3, 9, 1, 2}, 2), (Lengths{{3, 2}}));
 }
@@ -77,13 +77,13 @@ TEST(Dry, histories_too_short_to_repeat_are_fine) {
   EXPECT_EQ(repetitions({1, 1}, 1), (Lengths{{1, 1}}));
 }
 
-TEST(Dry, a_breaker_ends_every_match_and_is_never_penalised) {
+TEST(Dry, a_breaker_ends_every_match_and_is_never_penalized) {
   EXPECT_EQ(repetitions({1, 2, 3, 4, 9, 1, 2, 3}, 2, set_of({1})), (Lengths{{4, 2}}));
   EXPECT_EQ(repetitions({1, 2, 3, 4, 9, 1, 2, 3}, 2, set_of({2})), Lengths{});
   EXPECT_EQ(repetitions({1, 2, 3, 4, 9, 1, 2, 3}, 2, set_of({4})), Lengths{});
 }
 
-TEST(Dry, chatml_preamble_is_not_penalised) {
+TEST(Dry, chatml_preamble_is_not_penalized) {
   enum : TokenId { kStart = 10, kEnd, kUser, kAssistant, kNewline };
   const TokenSet breakers = set_of({kNewline});
   const Tokens turns = {kStart,   kUser,  kNewline, 1,        2, kEnd, kNewline, kStart, kAssistant, kNewline, 3, kEnd,
@@ -91,7 +91,7 @@ TEST(Dry, chatml_preamble_is_not_penalised) {
   for (size_t n = turns.size(); n > 13; --n) {  // the whole second round, token by token
     EXPECT_EQ(repetitions(Tokens(turns.begin(), turns.begin() + static_cast<ptrdiff_t>(n)), 2, breakers), Lengths{});
   }
-  EXPECT_NE(repetitions(turns, 2), Lengths{});  // without breakers it would be
+  EXPECT_NE(repetitions(turns, 2), Lengths{});  // without breakers it is found
 }
 
 TEST(Dry, equals_the_definition_on_random_and_periodic_histories) {

@@ -40,7 +40,7 @@ PenalizedLogits::~PenalizedLogits() {
   }
 }
 
-// Stays finite where it was: no request can make a token impossible that the model allows, or all of them at once.
+// A finite logit stays finite: no request can rule out a token that the model allows, or all tokens.
 void PenalizedLogits::set(TokenId token, float logit) {
   float& slot = logits_[static_cast<size_t>(token)];
   if (!std::isfinite(slot)) return;

@@ -1,6 +1,6 @@
-// The steps that change logits before any token is cut: logit_bias, then the three penalties on tokens of the history,
-// then DRY. They touch only tokens they name, and everything is put back when the PenalizedLogits goes.
-// Scratch is kept between uses: no allocation once warm. One thread.
+// The logits processors that run before truncation: logit_bias, then the three penalties on tokens of the history, then
+// DRY. They change only the tokens they name, and the destructor of PenalizedLogits restores all logits. Scratch memory
+// is reused: no allocation once warm. One thread.
 #pragma once
 
 #include <span>
@@ -22,12 +22,12 @@ struct PenaltyScratch {
   std::vector<Saved> saved;
 };
 
-// Whether bias, penalties or DRY can change a logit: the choice then needs more than the model's own logits.
+// Whether bias, penalties or DRY can change a logit: sampling then needs more than the model's logits.
 bool changes_logits(const SamplingParams& params);
 
 class PenalizedLogits {
  public:
-  // `logits` hold the changed values while this lives. REQUIRES: validate(params, logits.size()) is ok.
+  // `logits` hold the changed values during this object's lifetime. REQUIRES: validate(params, logits.size()) is ok.
   PenalizedLogits(std::span<float> logits, const SamplingParams& params, std::span<const TokenId> history,
                   const TokenSet& dry_breakers, PenaltyScratch& scratch);
   ~PenalizedLogits();

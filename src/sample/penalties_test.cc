@@ -18,7 +18,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 Logits penalized(Logits logits, const SamplingParams& params, const Tokens& history, const TokenSet& breakers = {}) {
   PenaltyScratch scratch;
   const PenalizedLogits changed(logits, params, history, breakers, scratch);
-  return Logits(logits);  // a copy, made before `changed` puts everything back
+  return Logits(logits);  // a copy, made before `changed` restores the logits
 }
 
 TEST(Penalties, repetition_divides_positive_and_multiplies_negative_logits) {
@@ -90,7 +90,7 @@ TEST(Penalties, finite_logits_stay_finite_and_others_stay_as_they_are) {
   EXPECT_TRUE(std::isnan(changed[4]));
 }
 
-TEST(Penalties, everything_is_put_back_bit_for_bit) {
+TEST(Penalties, logits_are_restored_bit_for_bit) {
   Logits logits = {1.0f, kNan, -kInf, kInf, -0.0f, 0.3f};
   const Logits before = logits;
   SamplingParams params{.repeat_penalty = 1.3f, .frequency_penalty = 0.7f, .dry_multiplier = 0.8f};

@@ -34,7 +34,7 @@ double Rng::uniform(uint64_t position) const {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-uint64_t fresh_seed() {
+uint64_t random_seed() {
   try {
     std::random_device device;
     return uint64_t{device()} << 32 | device();

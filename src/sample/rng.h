@@ -1,6 +1,6 @@
-// Random numbers that are a function of (seed, stream, position) and of nothing else: no state, so a draw does not
-// depend on batching, on other requests or on how often a step is run again. Philox 4x32-10 (Salmon, Moraes, Dror and
-// Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
+// Counter-based random numbers: a function of (seed, stream, position) only. Without state, a sample does not depend on
+// batching, on other requests or on how often a step is repeated. Philox 4x32-10 (Salmon, Moraes, Dror and Shaw,
+// "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
 #pragma once
 
 #include <array>
@@ -21,6 +21,6 @@ class Rng {
   uint64_t stream_;
 };
 
-uint64_t fresh_seed();  // for a request that named none
+uint64_t random_seed();  // for a request without a seed
 
 }  // namespace zinc

@@ -10,7 +10,7 @@ namespace {
 using Words = std::array<uint32_t, 4>;
 
 // Vectors of the Random123 distribution (kat_vectors, "philox4x32 10").
-TEST(Rng, philox_gives_the_published_answers) {
+TEST(Rng, philox_matches_the_published_vectors) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
             (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
@@ -48,7 +48,7 @@ TEST(Rng, uniform_fills_the_unit_interval_evenly) {
   EXPECT_LT(chi2, 27.9);  // 9 degrees of freedom, p = 0.001
 }
 
-TEST(Rng, fresh_seeds_differ) { EXPECT_NE(fresh_seed(), fresh_seed()); }
+TEST(Rng, random_seeds_differ) { EXPECT_NE(random_seed(), random_seed()); }
 
 }  // namespace
 }  // namespace zinc

@@ -1,8 +1,7 @@
-// Chooses the next token from its logits, on the CPU: the truth that Op::sample kernels are tested against, and the
-// path for what stays on the CPU. Order: logit_bias, penalties, DRY, what is allowed, top-k, top-p, min-p, temperature,
-// draw.
-// The result is a function of the arguments alone. A Sampler owns scratch only: one per thread serves any number of
-// requests, and it allocates nothing once it has seen its vocabulary size and history length.
+// Samples the next token on the CPU: the reference for Op::sample kernels, and the path for requests that the device
+// cannot sample. Order: logit_bias, penalties, DRY, allowed tokens, top-k, top-p, min-p, temperature, sampling. The
+// result is a function of the arguments only. A Sampler owns scratch memory only: one per thread serves any number of
+// requests, and it does not allocate once it has seen its vocabulary size and history length.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +19,18 @@
 
 namespace zinc {
 
-// Which token is being drawn, of which sequence.
-struct Draw {
-  std::span<const TokenId> history = {};   // prompt and generated tokens so far; ids outside the vocabulary are ignored
+// The token to sample, and its sequence.
+struct SamplingContext {
+  std::span<const TokenId> history = {};   // prompt and output so far; ids outside the vocabulary are ignored
   uint64_t position = 0;                   // of the new token in its sequence
-  uint64_t stream = 0;                     // tells the choices of one request apart when it asks for several
+  uint64_t stream = 0;                     // separates the outputs of one request (n > 1)
   const TokenSet* dry_breakers = nullptr;  // tokens_containing(params.dry_breakers); nullptr: none
-  const TokenSet* allowed = nullptr;       // no other token is picked; nullptr: all are allowed
+  const TokenSet* allowed = nullptr;       // no other token is sampled; nullptr: all are allowed
 };
 
 struct TokenLogprob {
   TokenId token;
-  float logprob;  // natural; -infinity where the model rules the token out
+  float logprob;  // natural logarithm; -infinity if the model rules the token out
 };
 
 struct Logprobs {
@@ -39,25 +38,25 @@ struct Logprobs {
   std::vector<TokenLogprob> top;  // most likely first
 };
 
-// The same choice as one that a device can make, given the same logits; nullopt: it needs the history or a bias.
-std::optional<TokenDraw> device_draw(const SamplingParams& params, uint64_t position, uint64_t stream);
-// What is wrong where no logit can be chosen.
-Error no_choice(uint64_t position, size_t n_vocab);
+// The same sampling as parameters for a device, for the same logits; nullopt: it needs the history or a bias.
+std::optional<DeviceSampling> device_sampling(const SamplingParams& params, uint64_t position, uint64_t stream);
+// The error if no logit is finite.
+Error no_finite_logit(uint64_t position, size_t n_vocab);
 
 class Sampler {
  public:
-  // The next token. `logits` (one per vocabulary entry) are changed while this runs and as they were when it returns.
-  // NaN and -infinity are never picked; an error where there is nothing else.
-  // REQUIRES: validate(params, logits.size()) is ok.
-  Result<TokenId> pick(std::span<float> logits, const SamplingParams& params, const Draw& draw);
+  // The next token. `logits` (one per vocabulary entry) are changed during the call and restored before it returns. NaN
+  // and -infinity are never sampled; an error if there is nothing else. REQUIRES: validate(params, logits.size()) is
+  // ok.
+  Result<TokenId> sample(std::span<float> logits, const SamplingParams& params, const SamplingContext& context);
 
-  // What the model itself thought of `chosen` and of its `n_top` most likely tokens: log-softmax of the logits without
-  // penalties, cuts or temperature. Costs a pass of its own. REQUIRES: 0 <= chosen < logits.size().
+  // The model's own log-probabilities of `chosen` and of its `n_top` most likely tokens: log-softmax of the logits
+  // without penalties, truncation or temperature. Costs a separate pass. REQUIRES: 0 <= chosen < logits.size().
   void logprobs(std::span<const float> logits, TokenId chosen, int n_top, Logprobs& out);
 
  private:
   std::span<const float> only(const TokenSet& allowed, std::span<const float> logits);
-  TokenId pick_from_cut(size_t n_vocab, const SamplingParams& params, double share);
+  TokenId sample_truncated(size_t n_vocab, const SamplingParams& params, double uniform);
   void gather_top_p(size_t n_vocab, const SamplingParams& params, float min_p_logit);
 
   VocabScan scan_;

@@ -20,7 +20,7 @@ void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept {
   ++n_allocations;
   return std::malloc(n_bytes);
 }
-// Not inlined: GCC would take malloc's memory, which it sees, for that of its own operator new, which it does not.
+// Not inlined: GCC would match malloc, which it sees, with its own operator new, which it does not see.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
@@ -43,7 +43,7 @@ TEST(Sampler, allocates_nothing_once_warm) {
   Logprobs logprobs;
   const auto run = [&](uint64_t position) {
     for (const SamplingParams& params : settings) {
-      const auto token = sampler.pick(logits, params, {.history = history, .position = position});
+      const auto token = sampler.sample(logits, params, {.history = history, .position = position});
       ASSERT_TRUE(token.ok());
       sampler.logprobs(logits, token.value(), 20, logprobs);
     }

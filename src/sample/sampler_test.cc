@@ -21,8 +21,8 @@ using Tokens = std::vector<TokenId>;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// The chain by its definition: a full sort, double precision, nothing clever. Returns the tokens that survive the cuts,
-// in order of id, with their probabilities after temperature.
+// The sampler chain by its definition: a full sort in double precision. Returns the tokens that survive truncation, in
+// order of id, with their probabilities after temperature.
 std::vector<std::pair<TokenId, double>> naive_distribution(const Logits& logits, const SamplingParams& p) {
   struct Entry {
     TokenId token;
@@ -61,18 +61,18 @@ std::vector<std::pair<TokenId, double>> naive_distribution(const Logits& logits,
 
 TokenId naive_pick(const Logits& logits, const SamplingParams& p, uint64_t position) {
   const auto distribution = naive_distribution(logits, p);
-  const double share = Rng(p.seed).uniform(position);
+  const double uniform = Rng(p.seed).uniform(position);
   double sum = 0.0;
   for (const auto& [token, probability] : distribution) {
     sum += probability;
-    if (sum > share) return token;
+    if (sum > uniform) return token;
   }
   return distribution.back().first;
 }
 
-TokenId pick(Logits logits, const SamplingParams& params, uint64_t position = 0, const Tokens& history = {}) {
+TokenId sample(Logits logits, const SamplingParams& params, uint64_t position = 0, const Tokens& history = {}) {
   Sampler sampler;
-  const auto token = sampler.pick(logits, params, {.history = history, .position = position});
+  const auto token = sampler.sample(logits, params, {.history = history, .position = position});
   EXPECT_TRUE(token.ok());
   return token.value();
 }
@@ -93,7 +93,7 @@ Logits random_logits(std::mt19937& engine) {
     logit = spread * normal(engine);
     if (ties) logit = std::round(logit);
   }
-  if (engine() % 3 == 0) {  // holes, but never everywhere
+  if (engine() % 3 == 0) {  // masked logits, but never all
     for (size_t i = 1; i < logits.size(); i += 1 + engine() % 5) logits[i] = engine() % 2 ? kNan : -kInf;
   }
   return logits;
@@ -109,14 +109,14 @@ SamplingParams random_cuts(std::mt19937& engine) {
   return p;
 }
 
-TEST(Sampler, equals_a_full_sort_for_every_combination_of_cuts) {
+TEST(Sampler, equals_a_full_sort_for_every_combination_of_truncations) {
   std::mt19937 engine(1);
   Sampler sampler;
   for (int round = 0; round < 4000; ++round) {
     Logits logits = random_logits(engine);
     const SamplingParams params = random_cuts(engine);
     const uint64_t position = engine();
-    const auto token = sampler.pick(logits, params, {.position = position});
+    const auto token = sampler.sample(logits, params, {.position = position});
     ASSERT_TRUE(token.ok());
     ASSERT_EQ(token.value(), naive_pick(logits, params, position))
         << "round " << round << ": " << logits.size() << " logits, T " << params.temperature << ", top_k "
@@ -130,20 +130,20 @@ double chi2_limit(double n_degrees) {
   return n_degrees * std::pow(1.0 - a + 3.09 * std::sqrt(a), 3.0);
 }
 
-void expect_draws_follow(const Logits& logits, const SamplingParams& params, const char* name) {
+void expect_distribution(const Logits& logits, const SamplingParams& params, const char* name) {
   constexpr int kDraws = 100'000;
   const auto distribution = naive_distribution(logits, params);
-  std::vector<int> n_drawn(logits.size());
+  std::vector<int> n_sampled(logits.size());
   Sampler sampler;
   Logits work = logits;
   for (uint64_t i = 0; i < kDraws; ++i) {
-    ++n_drawn[static_cast<size_t>(sampler.pick(work, params, {.position = i}).value())];
+    ++n_sampled[static_cast<size_t>(sampler.sample(work, params, {.position = i}).value())];
   }
   double chi2 = 0.0, rare_expected = 0.0;
   int n_cells = 0, n_rare = 0, n_seen = 0;
   for (const auto& [token, probability] : distribution) {
     const double expected = probability * kDraws;
-    const int n = n_drawn[static_cast<size_t>(token)];
+    const int n = n_sampled[static_cast<size_t>(token)];
     n_seen += n;
     if (expected < 10.0) {
       rare_expected += expected;
@@ -157,48 +157,48 @@ void expect_draws_follow(const Logits& logits, const SamplingParams& params, con
     chi2 += (n_rare - rare_expected) * (n_rare - rare_expected) / rare_expected;
     ++n_cells;
   }
-  EXPECT_EQ(n_seen, kDraws) << name << ": tokens outside the cut were drawn";
+  EXPECT_EQ(n_seen, kDraws) << name << ": truncated tokens were sampled";
   ASSERT_GT(n_cells, 1) << name;
   EXPECT_LT(chi2, chi2_limit(n_cells - 1)) << name;
 }
 
-TEST(Sampler, a_hundred_thousand_draws_follow_the_exact_distribution_per_setting) {
+TEST(Sampler, a_hundred_thousand_samples_follow_the_exact_distribution) {
   std::mt19937 engine(5);
   std::normal_distribution<float> normal(0.0f, 2.0f);
   Logits logits(200);
   for (float& logit : logits) logit = normal(engine);
-  expect_draws_follow(logits, {.temperature = 1.0f}, "plain");
-  expect_draws_follow(logits, {.temperature = 0.5f}, "cold");
-  expect_draws_follow(logits, {.temperature = 1.4f}, "warm");
-  expect_draws_follow(logits, {.temperature = 2.0f, .top_k = 10}, "top-k");
-  expect_draws_follow(logits, {.temperature = 1.0f, .top_p = 0.8f}, "top-p");
-  expect_draws_follow(logits, {.temperature = 1.4f, .min_p = 0.05f}, "min-p");
-  expect_draws_follow(logits, {.temperature = 0.8f, .top_k = 40, .top_p = 0.9f, .min_p = 0.02f}, "all cuts");
-  expect_draws_follow(logits, {.temperature = 1.0f, .seed = 99}, "another seed");
+  expect_distribution(logits, {.temperature = 1.0f}, "plain");
+  expect_distribution(logits, {.temperature = 0.5f}, "cold");
+  expect_distribution(logits, {.temperature = 1.4f}, "warm");
+  expect_distribution(logits, {.temperature = 2.0f, .top_k = 10}, "top-k");
+  expect_distribution(logits, {.temperature = 1.0f, .top_p = 0.8f}, "top-p");
+  expect_distribution(logits, {.temperature = 1.4f, .min_p = 0.05f}, "min-p");
+  expect_distribution(logits, {.temperature = 0.8f, .top_k = 40, .top_p = 0.9f, .min_p = 0.02f}, "all truncations");
+  expect_distribution(logits, {.temperature = 1.0f, .seed = 99}, "another seed");
 }
 
-// A token with 8 % of the best one's probability has 16 % of it after T = 1.4: it survives min-p 0.1 only where
+// A token with 8 % of the most likely token's probability has 16 % of it after T = 1.4: it survives min-p 0.1 only if
 // temperature comes first.
 TEST(Sampler, temperature_comes_after_min_p) {
   const Logits logits = log_of({0.5, 0.46, 0.04});
   int n_second = 0;
   for (uint64_t i = 0; i < 20'000; ++i) {
-    const TokenId token = pick(logits, {.temperature = 1.4f, .min_p = 0.1f}, i);
+    const TokenId token = sample(logits, {.temperature = 1.4f, .min_p = 0.1f}, i);
     ASSERT_NE(token, 2);
     n_second += token == 1;
   }
-  const double ratio = std::pow(0.46 / 0.5, 1 / 1.4);  // and it does come
+  const double ratio = std::pow(0.46 / 0.5, 1 / 1.4);  // and it is sampled
   EXPECT_NEAR(n_second / 20'000.0, ratio / (1 + ratio), 0.014);
 }
 
 TEST(Sampler, temperature_comes_after_top_p) {
   const Logits logits = log_of({0.7, 0.15, 0.1, 0.05});  // at T = 1.4 the first two have only 0.78
-  for (uint64_t i = 0; i < 20'000; ++i) ASSERT_LE(pick(logits, {.temperature = 1.4f, .top_p = 0.84f}, i), 1);
+  for (uint64_t i = 0; i < 20'000; ++i) ASSERT_LE(sample(logits, {.temperature = 1.4f, .top_p = 0.84f}, i), 1);
 }
 
 TEST(Sampler, top_p_sees_the_distribution_that_top_k_left) {
   const Logits logits = log_of({0.4, 0.2, 0.1, 0.1, 0.1, 0.1});  // of the first two, the first has 0.67
-  for (uint64_t i = 0; i < 5000; ++i) ASSERT_EQ(pick(logits, {.top_k = 2, .top_p = 0.6f}, i), 0);
+  for (uint64_t i = 0; i < 5000; ++i) ASSERT_EQ(sample(logits, {.top_k = 2, .top_p = 0.6f}, i), 0);
 }
 
 // The example of the min-p literature: p_max 0.20 puts the cutoff at 0.010.
@@ -210,7 +210,7 @@ TEST(Sampler, min_p_keeps_6_tokens_where_top_p_keeps_41) {
   ASSERT_NEAR(std::accumulate(probabilities.begin(), probabilities.end(), 0.0), 1.0, 1e-9);
   const auto n_distinct = [&](const SamplingParams& params) {
     std::vector<bool> seen(probabilities.size());
-    for (uint64_t i = 0; i < 10'000; ++i) seen[static_cast<size_t>(pick(log_of(probabilities), params, i))] = true;
+    for (uint64_t i = 0; i < 10'000; ++i) seen[static_cast<size_t>(sample(log_of(probabilities), params, i))] = true;
     return std::count(seen.begin(), seen.end(), true);
   };
   EXPECT_EQ(n_distinct({.min_p = 0.05f}), 6);
@@ -219,26 +219,26 @@ TEST(Sampler, min_p_keeps_6_tokens_where_top_p_keeps_41) {
 
 TEST(Sampler, greedy_takes_the_lowest_id_on_ties) {
   Logits logits(300, 1.0f);
-  EXPECT_EQ(pick(logits, {.temperature = 0.0f}), 0);
+  EXPECT_EQ(sample(logits, {.temperature = 0.0f}), 0);
   logits[130] = logits[131] = logits[257] = 2.0f;
   for (const float temperature : {0.0f, 1e-5f, kGreedyTemperature}) {
-    EXPECT_EQ(pick(logits, {.temperature = temperature}), 130);
+    EXPECT_EQ(sample(logits, {.temperature = temperature}), 130);
   }
   logits[299] = 3.0f;  // in the last, partial block
-  EXPECT_EQ(pick(logits, {.temperature = 0.0f}), 299);
+  EXPECT_EQ(sample(logits, {.temperature = 0.0f}), 299);
 }
 
 TEST(Sampler, top_k_keeps_the_lowest_ids_of_equal_logits) {
-  for (uint64_t i = 0; i < 500; ++i) EXPECT_LT(pick(Logits(1000, 0.5f), {.top_k = 3}, i), 3);
+  for (uint64_t i = 0; i < 500; ++i) EXPECT_LT(sample(Logits(1000, 0.5f), {.top_k = 3}, i), 3);
 }
 
 TEST(Sampler, greedy_sees_bias_penalties_and_dry) {
   const Logits logits = {0.0f, 1.0f, 2.0f, 1.5f};
   SamplingParams biased{.temperature = 0.0f};
   biased.logit_bias = {{0, 5.0f}};
-  EXPECT_EQ(pick(logits, biased), 0);
-  EXPECT_EQ(pick(logits, {.temperature = 0.0f, .presence_penalty = 1.0f}, 0, {2}), 3);
-  EXPECT_EQ(pick(logits, {.temperature = 0.0f, .dry_multiplier = 0.8f}, 0, {0, 1, 2, 3, 0, 1}), 3);
+  EXPECT_EQ(sample(logits, biased), 0);
+  EXPECT_EQ(sample(logits, {.temperature = 0.0f, .presence_penalty = 1.0f}, 0, {2}), 3);
+  EXPECT_EQ(sample(logits, {.temperature = 0.0f, .dry_multiplier = 0.8f}, 0, {0, 1, 2, 3, 0, 1}), 3);
 }
 
 TEST(Sampler, dry_breaks_a_forced_loop) {
@@ -250,7 +250,7 @@ TEST(Sampler, dry_breaks_a_forced_loop) {
       Logits logits(10, -20.0f);
       logits[static_cast<size_t>(history.back() < kCycle ? (history.back() + 1) % kCycle : 0)] = 10.0f;
       logits[9] = 2.0f;
-      history.push_back(sampler.pick(logits, params, {.history = history}).value());
+      history.push_back(sampler.sample(logits, params, {.history = history}).value());
     }
     return std::count(history.begin(), history.end(), 9);
   };
@@ -262,7 +262,7 @@ Tokens generate(Sampler& sampler, const Logits& logits, const SamplingParams& pa
   Tokens tokens;
   Logits work = logits;
   for (uint64_t i = 0; i < 50; ++i) {
-    tokens.push_back(sampler.pick(work, params, {.history = tokens, .position = i, .stream = stream}).value());
+    tokens.push_back(sampler.sample(work, params, {.history = tokens, .position = i, .stream = stream}).value());
   }
   return tokens;
 }
@@ -292,7 +292,7 @@ TEST(Sampler, tokens_do_not_depend_on_how_calls_are_grouped) {
   Sampler shared;
   for (uint64_t i = 0; i < 50; ++i) {
     for (int r = 2; r >= 0; --r) {
-      together[r].push_back(shared.pick(logits, params[r], {.history = together[r], .position = i}).value());
+      together[r].push_back(shared.sample(logits, params[r], {.history = together[r], .position = i}).value());
     }
   }
   for (int r = 0; r < 3; ++r) EXPECT_EQ(together[r], alone[r]);
@@ -304,7 +304,7 @@ TEST(Sampler, vocabularies_of_different_size_can_share_a_sampler) {
   const Tokens history = {0, 900, 3};
   for (const size_t n_vocab : {size_t{1000}, size_t{1}, size_t{70}, size_t{5000}}) {
     Logits logits(n_vocab, 0.0f);
-    const auto token = sampler.pick(logits, params, {.history = history});
+    const auto token = sampler.sample(logits, params, {.history = history});
     ASSERT_TRUE(token.ok());
     EXPECT_LT(static_cast<size_t>(token.value()), n_vocab);
   }
@@ -320,30 +320,30 @@ const SamplingParams kManyParams[] = {{.temperature = 0.0f},
                                       {.min_p = 1.0f},
                                       {.top_k = 2, .top_p = 0.5f, .min_p = 0.2f}};
 
-TEST(Sampler, nan_and_minus_infinity_are_never_picked) {
+TEST(Sampler, nan_and_minus_infinity_are_never_sampled) {
   Logits logits(200, kNan);
   for (size_t i = 0; i < logits.size(); i += 2) logits[i] = -kInf;
   logits[77] = -3e38f;
   for (const SamplingParams& params : kManyParams) {
-    for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(pick(logits, params, i), 77);
+    for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(sample(logits, params, i), 77);
   }
 }
 
-TEST(Sampler, logits_without_a_number_are_no_fault_of_the_request) {
+TEST(Sampler, logits_that_are_all_nan_are_not_the_requests_fault) {
   Logits logits(200, kNan);
-  const Result<TokenId> picked = Sampler().pick(logits, {}, {});
-  ASSERT_FALSE(picked.ok());
-  EXPECT_EQ(picked.error().code, ErrorCode::device_lost);
+  const Result<TokenId> sampled = Sampler().sample(logits, {}, {});
+  ASSERT_FALSE(sampled.ok());
+  EXPECT_EQ(sampled.error().code, ErrorCode::device_lost);
 }
 
-TEST(Sampler, plus_infinity_takes_everything_and_is_shared_among_its_tokens) {
+TEST(Sampler, plus_infinity_takes_all_probability_split_among_its_tokens) {
   Logits logits(200, 5.0f);
   logits[3] = logits[150] = kInf;
   logits[4] = kNan;
   for (const SamplingParams& params : kManyParams) {
     int n_first = 0, n_second = 0;
     for (uint64_t i = 0; i < 100; ++i) {
-      const TokenId token = pick(logits, params, i);
+      const TokenId token = sample(logits, params, i);
       n_first += token == 3;
       n_second += token == 150;
     }
@@ -354,31 +354,31 @@ TEST(Sampler, plus_infinity_takes_everything_and_is_shared_among_its_tokens) {
 
 TEST(Sampler, the_extremes_of_float_do_not_overflow) {
   const Logits logits = {-FLT_MAX, FLT_MAX, -FLT_MAX, 0.0f};
-  for (const SamplingParams& params : kManyParams) EXPECT_EQ(pick(logits, params), 1);
+  for (const SamplingParams& params : kManyParams) EXPECT_EQ(sample(logits, params), 1);
 }
 
-TEST(Sampler, a_vocabulary_of_one_leaves_no_choice) {
-  for (const SamplingParams& params : kManyParams) EXPECT_EQ(pick({-7.0f}, params), 0);
+TEST(Sampler, a_vocabulary_of_one_samples_its_token) {
+  for (const SamplingParams& params : kManyParams) EXPECT_EQ(sample({-7.0f}, params), 0);
 }
 
 TEST(Sampler, no_usable_logit_is_an_error_not_a_token) {
   Sampler sampler;
   for (const SamplingParams& params : kManyParams) {
     for (Logits logits : {Logits{}, Logits{kNan}, Logits(100, -kInf), Logits(100, kNan)}) {
-      const auto token = sampler.pick(logits, params, {.position = 12});
+      const auto token = sampler.sample(logits, params, {.position = 12});
       ASSERT_FALSE(token.ok());
       EXPECT_NE(token.error().message.find("position 12"), std::string::npos);
     }
   }
 }
 
-TEST(Sampler, logits_are_as_before_when_pick_returns) {
+TEST(Sampler, logits_are_restored_when_sample_returns) {
   Logits logits = {1.0f, 2.0f, kNan, 3.0f, kInf};
   const Logits before = logits;
   SamplingParams params{.top_k = 2, .repeat_penalty = 1.5f, .presence_penalty = 0.3f, .dry_multiplier = 1.0f};
   params.logit_bias = {{0, 100.0f}};
   const Tokens history = {0, 1, 3, 0, 1};
-  ASSERT_TRUE(Sampler().pick(logits, params, {.history = history}).ok());
+  ASSERT_TRUE(Sampler().sample(logits, params, {.history = history}).ok());
   for (size_t i = 0; i < logits.size(); ++i) {
     EXPECT_EQ(std::bit_cast<uint32_t>(logits[i]), std::bit_cast<uint32_t>(before[i])) << i;
   }
@@ -407,7 +407,7 @@ TEST(Sampler, logprobs_are_the_log_softmax_of_the_logits) {
   }
 }
 
-TEST(Sampler, logprobs_handle_holes_ties_and_more_alternatives_than_tokens) {
+TEST(Sampler, logprobs_handle_masked_logits_ties_and_more_alternatives_than_tokens) {
   Sampler sampler;
   Logprobs out;
   sampler.logprobs(Logits{kNan, 1.0f, -kInf, 1.0f}, 0, 20, out);
@@ -423,7 +423,7 @@ TEST(Sampler, logprobs_handle_holes_ties_and_more_alternatives_than_tokens) {
   EXPECT_TRUE(out.top.empty());
 }
 
-TEST(Sampler, picks_among_what_is_allowed_as_if_there_were_nothing_else) {
+TEST(Sampler, samples_allowed_tokens_as_if_there_were_no_others) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0, 3);
   Sampler sampler;
@@ -442,15 +442,15 @@ TEST(Sampler, picks_among_what_is_allowed_as_if_there_were_nothing_else) {
                                   .top_k = static_cast<int>(seed % 3 * 20),
                                   .top_p = seed % 2 == 0 ? 1.0f : 0.8f,
                                   .seed = seed};
-      const TokenId picked = sampler.pick(logits, params, {.allowed = &allowed}).value();
-      EXPECT_EQ(picked, sampler.pick(left, params, {}).value());
-      EXPECT_TRUE(allowed.contains(picked));
+      const TokenId sampled = sampler.sample(logits, params, {.allowed = &allowed}).value();
+      EXPECT_EQ(sampled, sampler.sample(left, params, {}).value());
+      EXPECT_TRUE(allowed.contains(sampled));
       EXPECT_EQ(logits, before);
     }
   }
   Logits logits(10, 1.0f);
   const TokenSet none(10);
-  EXPECT_FALSE(sampler.pick(logits, {}, {.allowed = &none}).ok());
+  EXPECT_FALSE(sampler.sample(logits, {}, {.allowed = &none}).ok());
 }
 
 }  // namespace

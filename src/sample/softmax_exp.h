@@ -1,5 +1,5 @@
-// e^d for d <= 0 in single precision, written so that compilers vectorise loops over it, and giving the same bits on
-// every machine without fused multiply-add. Relative error below 3e-7; under e^-86 and for NaN the result is 0.
+// e^d for d <= 0 in single precision, written so that compilers vectorize loops over it, with the same bits on every
+// machine without fused multiply-add. Relative error below 3e-7; below e^-86 and for NaN the result is 0.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace zinc {
 
-// What the weight of a logit is taken from: its distance to the largest one. +infinity is as far as the largest float.
+// The exponent of a token's weight: its distance to the largest logit. +infinity counts as the largest float.
 inline float logit_distance(float logit, float max) { return (FLT_MAX < logit ? FLT_MAX : logit) - max; }
 
 inline float softmax_exp(float d) {
@@ -34,19 +34,20 @@ inline float softmax_exp(float d) {
   return d > kLowest ? scaled : 0.0f;
 }
 
-// The weight of a token at this distance, as a whole number of units: sums of up to 2^21 of them are exact in a double
-// and in a 64-bit integer, so that whoever adds them, in whatever order, draws the same token.
+// The weight of a token at this distance, as a multiple of kWeightUnit: sums of up to 2^21 weights are exact in a
+// double and in a 64-bit integer, so that every device samples the same token in any order of summation.
 inline constexpr double kWeightUnit = 0x1p-32;
 inline float token_weight(float distance) {
-  constexpr float kCoarse = 0x1p-9f;  // floats from here on are whole multiples; adding it rounds those below
+  constexpr float kCoarse =
+      0x1p-9f;  // floats of this size or larger are multiples of the unit; adding it rounds smaller ones
   const float weight = softmax_exp(distance);
   return weight < kCoarse ? (weight + kCoarse) - kCoarse : weight;
 }
 
-// Where a draw falls in weights of this sum: the token is the first whose running sum is larger. Below the sum, which
-// the product may round to.
-inline double draw_target(double share, double sum) {
-  const double target = share * sum;
+// The sampling target in weights of this sum: the token is the first whose cumulative sum is larger. Below the sum, to
+// which the multiplication may round.
+inline double cdf_target(double uniform, double sum) {
+  const double target = uniform * sum;
   return target < sum - kWeightUnit ? target : sum - kWeightUnit;
 }
 

@@ -18,7 +18,7 @@ TEST(SoftmaxExp, is_within_3e_7_of_the_exact_value) {
   EXPECT_EQ(softmax_exp(0.0f), 1.0f);
 }
 
-TEST(SoftmaxExp, absent_logits_weigh_nothing) {
+TEST(SoftmaxExp, masked_logits_have_weight_zero) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(softmax_exp(-87.0f), 0.0f);
   EXPECT_EQ(softmax_exp(-kInf), 0.0f);
@@ -28,7 +28,7 @@ TEST(SoftmaxExp, absent_logits_weigh_nothing) {
   EXPECT_TRUE(std::isnan(logit_distance(std::numeric_limits<float>::quiet_NaN(), 1.0f)));
 }
 
-TEST(TokenWeight, is_a_whole_number_of_units_near_the_exact_value) {
+TEST(TokenWeight, is_a_multiple_of_the_unit_near_the_exact_value) {
   for (double d = -60.0; d <= 0.0; d += 0.00013) {
     const auto x = static_cast<float>(d);
     const float weight = token_weight(x);
@@ -40,11 +40,11 @@ TEST(TokenWeight, is_a_whole_number_of_units_near_the_exact_value) {
   EXPECT_EQ(token_weight(-23.0f), 0.0f);
 }
 
-TEST(TokenWeight, a_draw_falls_below_the_sum_of_the_weights) {
+TEST(TokenWeight, the_sampling_target_is_below_the_sum_of_the_weights) {
   constexpr double kNearlyOne = 1.0 - 0x1p-53;
   for (const double sum : {kWeightUnit, 1.0, 3.0, 1e5}) {
-    EXPECT_LT(draw_target(kNearlyOne, sum), sum);
-    EXPECT_EQ(draw_target(0.0, sum), 0.0);
+    EXPECT_LT(cdf_target(kNearlyOne, sum), sum);
+    EXPECT_EQ(cdf_target(0.0, sum), 0.0);
   }
 }
 

@@ -1,5 +1,5 @@
-// A small number per token, zero at rest: counting a window and clearing it again costs the window, not the vocabulary.
-// Tokens outside the vocabulary (a history may hold placeholders) are ignored.
+// A counter per token: counting a window and clearing it again costs the size of the window, not of the vocabulary.
+// Tokens outside the vocabulary (a history may contain placeholders) are ignored.
 #pragma once
 
 #include <algorithm>

@@ -11,7 +11,7 @@ TokenSet tokens_containing(std::span<const std::string> texts, int32_t n_vocab,
   for (const std::string& text : texts) {
     if (!text.empty()) by_first_byte[static_cast<unsigned char>(text[0])].push_back(text);
   }
-  const auto contains_one = [&](std::string_view bytes) {
+  const auto contains_any = [&](std::string_view bytes) {
     for (size_t at = 0; at < bytes.size(); ++at) {
       for (const std::string_view text : by_first_byte[static_cast<unsigned char>(bytes[at])]) {
         if (bytes.substr(at).starts_with(text)) return true;
@@ -22,7 +22,7 @@ TokenSet tokens_containing(std::span<const std::string> texts, int32_t n_vocab,
 
   TokenSet found(static_cast<size_t>(std::max(n_vocab, 0)));
   for (TokenId token = 0; token < n_vocab; ++token) {
-    if (contains_one(bytes_of(token))) found.insert(token);
+    if (contains_any(bytes_of(token))) found.insert(token);
   }
   return found;
 }

@@ -1,4 +1,4 @@
-// A set of tokens as one bit per vocabulary entry. Immutable once built; share freely between threads.
+// A set of tokens, one bit per vocabulary entry. Immutable once built; share freely between threads.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ class TokenSet {
     const auto index = static_cast<size_t>(token);
     return index / 64 < words_.size() && (words_[index / 64] >> (index % 64) & 1) != 0;
   }
-  std::span<const uint64_t> words() const { return words_; }  // 64 tokens each, the lowest bit first
+  std::span<const uint64_t> words() const { return words_; }  // 64 tokens each, lowest bit first
 
  private:
   std::vector<uint64_t> words_;
 };
 
-// The tokens whose bytes contain one of `texts`; empty texts match nothing. Reads the whole vocabulary: do it once per
-// request, not per token. A text that no single token holds is not found.
+// The tokens whose bytes contain one of `texts`; empty texts match nothing. Scans the whole vocabulary: call it once
+// per request, not per token. A text that spans several tokens is not found.
 TokenSet tokens_containing(std::span<const std::string> texts, int32_t n_vocab,
                            const std::function<std::string_view(TokenId)>& bytes_of);
 

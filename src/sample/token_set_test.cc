@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::string_literals;
 
-TEST(TokenSet, contains_what_was_inserted_and_nothing_outside_its_vocabulary) {
+TEST(TokenSet, contains_inserted_tokens_and_none_outside_its_vocabulary) {
   TokenSet set(130);
   for (const TokenId token : {0, 63, 64, 129}) set.insert(token);
   int n = 0;

@@ -42,7 +42,7 @@ double block_mass(const float* x, float max, float inv_temperature) {
   return sum[0];
 }
 
-// The last block, filled up with absent logits.
+// The last block, padded with masked logits.
 Block padded_tail(std::span<const float> logits) {
   Block tail;
   tail.fill(kAbsent);
@@ -74,8 +74,8 @@ TokenId VocabScan::argmax() const {
   return static_cast<TokenId>(i);
 }
 
-// k blocks whose maximum is v or more hold k logits of v or more.
-float VocabScan::value_reached_by(size_t k) {
+// k blocks whose maximum is v or more contain k logits of v or more.
+float VocabScan::top_k_bound(size_t k) {
   ZINC_DCHECK(k >= 1);
   if (k > block_max_.size()) return -FLT_MAX;
   selection_ = block_max_;
@@ -97,10 +97,10 @@ double VocabScan::mass(float temperature) {
   return sum;
 }
 
-TokenId VocabScan::token_at(double share) const {
+TokenId VocabScan::token_at(double uniform) const {
   double sum = 0.0;
   for (const double m : block_mass_) sum += m;
-  const double target = draw_target(share, sum);
+  const double target = cdf_target(uniform, sum);
 
   double before = 0.0;
   size_t block = 0;

@@ -1,4 +1,4 @@
-#include "cache/prefix_tree.h"
+#include "cache/prefix_cache.h"
 
 #include <algorithm>
 
@@ -6,9 +6,9 @@
 
 namespace zinc {
 
-class PrefixTree::Node {
+class PrefixCache::Node {
  public:
-  Node* parent = nullptr;  // of a root
+  Node* parent = nullptr;  // nullptr: a root
   int begin = 0;           // position of the first token
   std::vector<TokenId> tokens;
   std::vector<PageId> pages;  // per group
@@ -34,15 +34,15 @@ size_t n_equal(std::span<const TokenId> a, std::span<const TokenId> b) {
 
 }  // namespace
 
-PrefixTree::PrefixTree(std::vector<int> windows, bool has_states, CachePools& pools)
+PrefixCache::PrefixCache(std::vector<int> windows, bool has_states, CachePools& pools)
     : windows_(std::move(windows)), has_states_(has_states), pools_(pools) {
-  recency_.resize(windows_.size() + 1);
+  lru_.resize(windows_.size() + 1);
 }
 
-// One after the other: by themselves nodes would go each inside its parent, and a text is many thousands of them deep.
-PrefixTree::~PrefixTree() {
+// Iterative: recursive destruction would overflow the stack, because long prompts are thousands of nodes deep.
+PrefixCache::~PrefixCache() {
   std::vector<std::unique_ptr<Node>> open;
-  for (auto& [owner, root] : roots_) open.push_back(std::move(root));
+  for (auto& [cache_namespace, root] : roots_) open.push_back(std::move(root));
   while (!open.empty()) {
     const std::unique_ptr<Node> node = std::move(open.back());
     open.pop_back();
@@ -50,15 +50,16 @@ PrefixTree::~PrefixTree() {
   }
 }
 
-PrefixTree::Node& PrefixTree::root_of(CacheOwner owner) {
-  std::unique_ptr<Node>& root = roots_[owner];
+PrefixCache::Node& PrefixCache::root_of(CacheNamespace cache_namespace) {
+  std::unique_ptr<Node>& root = roots_[cache_namespace];
   if (!root) root = std::make_unique<Node>();
   return *root;
 }
 
-std::vector<PrefixTree::PathStep> PrefixTree::walk(CacheOwner owner, std::span<const TokenId> tokens) const {
+std::vector<PrefixCache::PathStep> PrefixCache::walk(CacheNamespace cache_namespace,
+                                                     std::span<const TokenId> tokens) const {
   std::vector<PathStep> path;
-  const auto root = roots_.find(owner);
+  const auto root = roots_.find(cache_namespace);
   if (root == roots_.end()) return path;
   const Node* node = root->second.get();
   while (!tokens.empty()) {
@@ -73,16 +74,16 @@ std::vector<PrefixTree::PathStep> PrefixTree::walk(CacheOwner owner, std::span<c
   return path;
 }
 
-bool PrefixTree::is_in_window(int group, const Node& node, int end) const {
+bool PrefixCache::is_in_window(int group, const Node& node, int end) const {
   const int first = first_in_window(windows_[static_cast<size_t>(group)], end);
   return static_cast<int>(node.page()) >= first / kPageTokens;
 }
 
-// Whether every page is there that position `end` looks back to. In each page the deepest node of the path counts: its
-// page holds the tokens of those above it too.
-bool PrefixTree::has_window(std::span<const PathStep> path, int end) const {
+// Whether all pages in the window before position `end` are present. In each page only the deepest node of the path
+// counts: its page also holds the tokens of the nodes above.
+bool PrefixCache::has_window(std::span<const PathStep> path, int end) const {
   for (size_t g = 0; g < windows_.size(); ++g) {
-    if (windows_[g] == 0) continue;  // always there
+    if (windows_[g] == 0) continue;  // always present
     for (size_t i = path.size(); i-- > 0;) {
       const Node& node = *path[i].node;
       if (!is_in_window(static_cast<int>(g), node, end)) break;
@@ -93,8 +94,8 @@ bool PrefixTree::has_window(std::span<const PathStep> path, int end) const {
   return true;
 }
 
-PrefixMatch PrefixTree::find(CacheOwner owner, std::span<const TokenId> tokens, int limit) {
-  std::vector<PathStep> path = walk(owner, tokens);
+PrefixMatch PrefixCache::find(CacheNamespace cache_namespace, std::span<const TokenId> tokens, int limit) {
+  std::vector<PathStep> path = walk(cache_namespace, tokens);
   PrefixMatch match;
   if (!path.empty()) match.n_common = path.back().node->begin + path.back().n_matched;
   bool lacks_window = false;
@@ -120,7 +121,7 @@ PrefixMatch PrefixTree::find(CacheOwner owner, std::span<const TokenId> tokens, 
   const size_t n_pages = static_cast<size_t>((match.n_usable + kPageTokens - 1) / kPageTokens);
   for (size_t g = 0; g < windows_.size(); ++g) {
     match.pages[g].assign(n_pages, kNoPage);
-    for (const PathStep& step : path) {  // deeper nodes of a page overwrite those above
+    for (const PathStep& step : path) {  // deeper nodes of a page override those above
       if (is_in_window(static_cast<int>(g), *step.node, match.n_usable)) {
         match.pages[g][step.node->page()] = step.node->pages[g];
       }
@@ -132,14 +133,15 @@ PrefixMatch PrefixTree::find(CacheOwner owner, std::span<const TokenId> tokens, 
   return match;
 }
 
-void PrefixTree::touch(size_t resource, Node& node) {
-  recency_[resource].erase({node.used_at[resource], &node});
-  node.used_at[resource] = ++now_;
-  recency_[resource].insert({node.used_at[resource], &node});
+void PrefixCache::touch(size_t resource, Node& node) {
+  lru_[resource].erase({node.used_at[resource], &node});
+  node.used_at[resource] = ++clock_;
+  lru_[resource].insert({node.used_at[resource], &node});
 }
 
-// The last node first: of nodes used together it is the oldest, so that the oldest node of all is always a leaf.
-void PrefixTree::touch_path(Node& last, int end) {
+// The deepest node is touched first and so is the oldest of the path: the least recently used node of all is always a
+// leaf.
+void PrefixCache::touch_path(Node& last, int end) {
   for (Node* node = &last; node->parent; node = node->parent) {
     for (size_t g = 0; g < windows_.size(); ++g) {
       if (node->pages[g] != kNoPage && is_in_window(static_cast<int>(g), *node, end)) touch(g, *node);
@@ -147,7 +149,7 @@ void PrefixTree::touch_path(Node& last, int end) {
   }
 }
 
-PrefixTree::Node* PrefixTree::add_child(Node& parent, std::span<const TokenId> tokens) {
+PrefixCache::Node* PrefixCache::add_child(Node& parent, std::span<const TokenId> tokens) {
   auto child = std::make_unique<Node>();
   child->parent = &parent;
   child->begin = parent.end();
@@ -160,20 +162,20 @@ PrefixTree::Node* PrefixTree::add_child(Node& parent, std::span<const TokenId> t
   return added;
 }
 
-// Takes those of a sequence's pages that the tree lacks and position `end` looks back to.
-void PrefixTree::hold_pages(Node& node, const PageTables& pages, int end) {
+// References those pages of a sequence that the tree lacks and that are in the window before position `end`.
+void PrefixCache::retain_pages(Node& node, const PageTables& pages, int end) {
   for (size_t g = 0; g < windows_.size(); ++g) {
     if (node.pages[g] != kNoPage || !is_in_window(static_cast<int>(g), node, end)) continue;
     const PageId page = pages[g][node.page()];
     if (page == kNoPage) continue;
     node.pages[g] = page;
-    pools_.pages[g].keep(page);
+    pools_.pages[g].add_ref(page);
     touch(g, node);
   }
 }
 
-// The node keeps what follows its first tokens; they become its parent.
-PrefixTree::Node& PrefixTree::split(Node& node, size_t n_first) {
+// Splits after n_first tokens: the first part becomes the parent of the rest.
+PrefixCache::Node& PrefixCache::split(Node& node, size_t n_first) {
   Node& parent = *node.parent;
   std::unique_ptr<Node> rest = std::move(parent.children.find(node.tokens[0])->second);
   parent.children.erase(node.tokens[0]);
@@ -181,7 +183,7 @@ PrefixTree::Node& PrefixTree::split(Node& node, size_t n_first) {
   for (size_t g = 0; g < windows_.size(); ++g) {
     if (node.pages[g] == kNoPage) continue;
     first->pages[g] = node.pages[g];
-    pools_.pages[g].keep(node.pages[g]);
+    pools_.pages[g].add_ref(node.pages[g]);
     touch(g, *first);
   }
   node.tokens.erase(node.tokens.begin(), node.tokens.begin() + static_cast<ptrdiff_t>(n_first));
@@ -191,51 +193,52 @@ PrefixTree::Node& PrefixTree::split(Node& node, size_t n_first) {
   return *first;
 }
 
-PrefixTree::Node* PrefixTree::insert(CacheOwner owner, std::span<const TokenId> tokens, const PageTables& pages) {
+PrefixCache::Node* PrefixCache::insert(CacheNamespace cache_namespace, std::span<const TokenId> tokens,
+                                       const PageTables& pages) {
   ZINC_CHECK(!tokens.empty());
   const int end = static_cast<int>(tokens.size());
-  Node* node = &root_of(owner);
+  Node* node = &root_of(cache_namespace);
   for (int at = 0; at < end; at = node->end()) {
     const std::span<const TokenId> rest = tokens.subspan(static_cast<size_t>(at));
     const auto child = node->children.find(rest[0]);
     if (child == node->children.end()) {
-      const size_t room = static_cast<size_t>(kPageTokens - at % kPageTokens);
-      node = add_child(*node, rest.first(std::min(room, rest.size())));
+      const size_t n_page_left = static_cast<size_t>(kPageTokens - at % kPageTokens);
+      node = add_child(*node, rest.first(std::min(n_page_left, rest.size())));
     } else {
-      Node& known = *child->second;
-      const size_t n = n_equal(known.tokens, rest);
-      node = n < known.tokens.size() ? &split(known, n) : &known;
+      Node& existing = *child->second;
+      const size_t n = n_equal(existing.tokens, rest);
+      node = n < existing.tokens.size() ? &split(existing, n) : &existing;
     }
-    hold_pages(*node, pages, end);
+    retain_pages(*node, pages, end);
   }
   touch_path(*node, end);
   return node;
 }
 
-bool PrefixTree::wants_state(const Node& node) const { return has_states_ && node.state == kNoSlot; }
+bool PrefixCache::lacks_state(const Node& node) const { return has_states_ && node.state == kNoSlot; }
 
-void PrefixTree::put_state(Node& node, int slot) {
-  ZINC_CHECK(wants_state(node));
+void PrefixCache::attach_state(Node& node, int slot) {
+  ZINC_CHECK(lacks_state(node));
   node.state = slot;
-  pools_.states.keep(slot);
+  pools_.states.add_ref(slot);
   touch(state_resource(), node);
 }
 
-void PrefixTree::drop_page(size_t group, Node& node) {
+void PrefixCache::drop_page(size_t group, Node& node) {
   if (node.pages[group] == kNoPage) return;
-  recency_[group].erase({node.used_at[group], &node});
-  pools_.pages[group].drop(node.pages[group]);
+  lru_[group].erase({node.used_at[group], &node});
+  pools_.pages[group].drop_ref(node.pages[group]);
   node.pages[group] = kNoPage;
 }
 
-void PrefixTree::drop_state(Node& node) {
+void PrefixCache::drop_state(Node& node) {
   if (node.state == kNoSlot) return;
-  recency_[state_resource()].erase({node.used_at[state_resource()], &node});
-  pools_.states.drop(node.state);
+  lru_[state_resource()].erase({node.used_at[state_resource()], &node});
+  pools_.states.drop_ref(node.state);
   node.state = kNoSlot;
 }
 
-void PrefixTree::remove_leaf(Node& node) {
+void PrefixCache::remove_leaf(Node& node) {
   ZINC_CHECK(node.children.empty());
   for (size_t g = 0; g < windows_.size(); ++g) drop_page(g, node);
   drop_state(node);
@@ -243,7 +246,7 @@ void PrefixTree::remove_leaf(Node& node) {
   node.parent->children.erase(node.tokens[0]);
 }
 
-void PrefixTree::forget_if_empty(Node& node) {
+void PrefixCache::prune_if_empty(Node& node) {
   for (Node* at = &node; at->parent && at->is_empty();) {
     Node* parent = at->parent;
     remove_leaf(*at);
@@ -251,18 +254,18 @@ void PrefixTree::forget_if_empty(Node& node) {
   }
 }
 
-void PrefixTree::free_page(int group) {
+void PrefixCache::evict_page(int group) {
   const size_t g = static_cast<size_t>(group);
   PagePool& pool = pools_.pages[g];
   const bool only_leaves = windows_[g] == 0;
   while (pool.n_free() == 0) {
-    Recency& oldest_first = recency_[g];
+    LruOrder& oldest_first = lru_[g];
     ZINC_CHECK(!oldest_first.empty());
     const auto is_spare = [&](const auto& entry) {
       const Node& node = *entry.second;
       return !pool.is_pinned(node.pages[g]) && (!only_leaves || node.children.empty());
     };
-    // Where sequences hold pages below what nobody holds, their leaves have to go from the tree first.
+    // If sequences pin pages below an unpinned node, their leaves have to be removed from the tree first.
     auto victim = std::ranges::find_if(oldest_first, is_spare);
     if (victim == oldest_first.end()) victim = oldest_first.begin();
     Node& node = *victim->second;
@@ -270,63 +273,63 @@ void PrefixTree::free_page(int group) {
       remove_leaf(node);
     } else {
       drop_page(g, node);
-      forget_if_empty(node);
+      prune_if_empty(node);
     }
     ++n_evicted_pages_;
   }
 }
 
-void PrefixTree::free_state() {
-  Recency& oldest_first = recency_[state_resource()];
+void PrefixCache::evict_state() {
+  LruOrder& oldest_first = lru_[state_resource()];
   const auto victim = std::ranges::find_if(
       oldest_first, [&](const auto& entry) { return !pools_.states.is_pinned(entry.second->state); });
   ZINC_CHECK(victim != oldest_first.end());
   Node& node = *victim->second;
   drop_state(node);
-  forget_if_empty(node);
+  prune_if_empty(node);
 }
 
-std::vector<PrefixRecord> PrefixTree::records() const {
+std::vector<PrefixRecord> PrefixCache::records() const {
   struct Open {
     const Node* node;
     int parent;
-    CacheOwner owner;
+    CacheNamespace cache_namespace;
   };
   std::vector<PrefixRecord> records;
-  std::vector<Open> open;  // the next to be told at the back
-  const auto add_children = [&](const Node& node, int index, CacheOwner owner) {
-    for (const auto& [token, child] : node.children) open.push_back({child.get(), index, owner});
+  std::vector<Open> open;  // the next one is at the back
+  const auto add_children = [&](const Node& node, int index, CacheNamespace cache_namespace) {
+    for (const auto& [token, child] : node.children) open.push_back({child.get(), index, cache_namespace});
   };
   const auto sort_from = [&](size_t first) {
     std::sort(open.begin() + static_cast<ptrdiff_t>(first), open.end(),
               [](const Open& a, const Open& b) { return a.node->last_used() < b.node->last_used(); });
   };
-  for (const auto& [owner, root] : roots_) add_children(*root, -1, owner);
+  for (const auto& [cache_namespace, root] : roots_) add_children(*root, -1, cache_namespace);
   sort_from(0);
   while (!open.empty()) {
     const Open next = open.back();
     open.pop_back();
-    records.push_back({next.parent, next.owner, next.node->tokens, next.node->pages, next.node->state});
+    records.push_back({next.parent, next.cache_namespace, next.node->tokens, next.node->pages, next.node->state});
     const size_t first = open.size();
-    add_children(*next.node, static_cast<int>(records.size()) - 1, kEverybody);
+    add_children(*next.node, static_cast<int>(records.size()) - 1, kSharedNamespace);
     sort_from(first);
   }
   return records;
 }
 
-void PrefixTree::restore(std::span<const PrefixRecord> records) {
+void PrefixCache::restore(std::span<const PrefixRecord> records) {
   ZINC_CHECK(n_nodes_ == 0);
   std::vector<Node*> nodes;
   for (const PrefixRecord& record : records) {
-    Node& parent = record.parent < 0 ? root_of(record.owner) : *nodes[static_cast<size_t>(record.parent)];
+    Node& parent = record.parent < 0 ? root_of(record.cache_namespace) : *nodes[static_cast<size_t>(record.parent)];
     Node* node = add_child(parent, record.tokens);
     nodes.push_back(node);
     node->pages = record.pages;
     node->state = record.state;
     for (size_t g = 0; g < windows_.size(); ++g) {
-      if (node->pages[g] != kNoPage) pools_.pages[g].keep(node->pages[g]);
+      if (node->pages[g] != kNoPage) pools_.pages[g].add_ref(node->pages[g]);
     }
-    if (node->state != kNoSlot) pools_.states.keep(node->state);
+    if (node->state != kNoSlot) pools_.states.add_ref(node->state);
   }
   for (size_t i = nodes.size(); i-- > 0;) {  // children before parents, the least recently used branch first
     for (size_t g = 0; g < windows_.size(); ++g) {

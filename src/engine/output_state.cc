@@ -1,0 +1,116 @@
+#include "engine/output_state.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace zinc {
+
+std::shared_ptr<const TokenSet> find_dry_breakers(const SamplingParams& sampling, const Tokenizer& tokenizer) {
+  if (sampling.dry_multiplier <= 0) return nullptr;
+  return std::make_shared<const TokenSet>(
+      tokens_containing(sampling.dry_breakers, tokenizer.n_vocab(), [&](TokenId id) { return tokenizer.bytes(id); }));
+}
+
+std::string_view stop_reason_name(StopReason reason) {
+  static constexpr std::array<std::string_view, 6> kNames = {"end_token",    "stop_string", "max_tokens",
+                                                             "context_full", "cancelled",   "failed"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+OutputState::OutputState(const Tokenizer& tokenizer, GenerationOptions options, std::span<const TokenId> prompt)
+    : tokenizer_(tokenizer),
+      options_(std::move(options)),
+      decoder_(tokenizer, {.stop = options_.stop, .show_control = options_.show_control}),
+      tokens_(prompt.begin(), prompt.end()),
+      n_prompt_(prompt.size()),
+      open_tag_({options_.thinking.open_tag}),
+      close_tag_({options_.thinking.close_tag}),
+      is_reasoning_(options_.thinking.starts_open && !options_.thinking.close_tag.empty()) {
+  if (options_.constraint.grammar) constraint_.emplace(options_.constraint, tokenizer);
+  if (!options_.dry_breakers) options_.dry_breakers = find_dry_breakers(options_.sampling, tokenizer);
+}
+
+Result<TokenId> OutputState::sample(std::span<float> logits, Sampler& sampler) {
+  const ThinkingBudget& thinking = options_.thinking;
+  const bool is_exhausted = is_reasoning_ && thinking.max_tokens >= 0 && n_reasoning_ >= thinking.max_tokens;
+  if ((is_exhausted || n_forced_ > 0) && n_forced_ < thinking.forced_end.size())
+    return thinking.forced_end[n_forced_++];
+  const SamplingContext context{.history = tokens_,
+                                .position = tokens_.size(),
+                                .stream = options_.stream,
+                                .dry_breakers = options_.dry_breakers.get()};
+  return constraint_ ? sample_constrained(logits, sampler, context)
+                     : sampler.sample(logits, options_.sampling, context);
+}
+
+// Greedy sampling: if the most likely token is allowed, the set of all allowed tokens is not needed.
+Result<TokenId> OutputState::sample_constrained(std::span<float> logits, Sampler& sampler, SamplingContext context) {
+  if (options_.sampling.temperature <= kGreedyTemperature) {
+    ZINC_TRY(likely, sampler.sample(logits, options_.sampling, context));
+    ZINC_TRY(is_allowed, constraint_->allows(likely));
+    if (is_allowed) return likely;
+  }
+  ZINC_TRY(allowed, constraint_->allowed());
+  context.allowed = allowed;
+  Result<TokenId> sampled = sampler.sample(logits, options_.sampling, context);
+  if (sampled.ok() || std::ranges::none_of(logits, [](float logit) { return std::isfinite(logit); })) return sampled;
+  return fail(ErrorCode::invalid_input, "the output constraint allows no token with a finite logit at position {}",
+              context.position);
+}
+
+// The token with the opening tag is not counted as reasoning, the token with the closing tag is. Inside a constraint
+// there is no reasoning, even if its text contains a tag.
+void OutputState::track_reasoning(TokenId id) {
+  if (options_.thinking.close_tag.empty() || (constraint_ && constraint_->has_started())) return;
+  if (is_reasoning_) ++n_reasoning_;
+  for (const char byte : tokenizer_.bytes(id)) {
+    StopStringMatcher& finder = is_reasoning_ ? close_tag_ : open_tag_;
+    if (!finder.push(byte)) continue;
+    is_reasoning_ = !is_reasoning_;
+    if (is_reasoning_) n_forced_ = 0;  // a second reasoning block gets the forced end again
+    (is_reasoning_ ? close_tag_ : open_tag_) =
+        StopStringMatcher({is_reasoning_ ? options_.thinking.close_tag : options_.thinking.open_tag});
+  }
+}
+
+std::optional<DeviceSampling> OutputState::device_sampling(size_t position) const {
+  if (options_.n_top_logprobs >= 0 || options_.thinking.max_tokens >= 0 || constraint_) return std::nullopt;
+  return zinc::device_sampling(options_.sampling, position, options_.stream);
+}
+
+Result<OutputState::TokenResult> OutputState::accept(std::span<float> logits, Sampler& sampler, bool can_continue) {
+  ZINC_TRY(id, sample(logits, sampler));
+  TokenResult result = accept(id, can_continue);
+  if (result.is_output && constraint_) {
+    ZINC_TRY(is_complete, constraint_->accept(id));
+    if (is_complete && result.reason != StopReason::stop_string) result.reason = StopReason::end_token;
+  }
+  if (result.is_output && options_.n_top_logprobs >= 0) {
+    sampler.logprobs(logits, id, options_.n_top_logprobs, logprobs_);
+    last_.logprob = logprobs_.chosen;
+    last_.top = logprobs_.top;
+  }
+  return result;
+}
+
+OutputState::TokenResult OutputState::accept(TokenId id, bool can_continue) {
+  if (tokenizer_.is_eog(id) && !options_.ignore_eos) {
+    return TokenResult{.id = id, .is_output = false, .text = {}, .reason = StopReason::end_token};
+  }
+  last_ = {.id = id};
+  tokens_.push_back(id);
+  track_reasoning(id);
+  TokenResult result{.id = id, .text = decoder_.push(id), .reason = {}};
+  if (decoder_.stopped()) {
+    result.reason = StopReason::stop_string;
+  } else if (options_.max_tokens > 0 && n_tokens() == options_.max_tokens) {
+    result.reason = StopReason::max_tokens;
+  } else if (!can_continue) {
+    result.reason = StopReason::context_full;
+  }
+  return result;
+}
+
+}  // namespace zinc
