@@ -6,116 +6,116 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kMostBytes = size_t{96} << 20;
-constexpr size_t kPlaceBytes = 64, kStateBytes = 1200;  // with what finds them
-constexpr size_t kScannedPerLook = 16;                  // places whose byte is not the one that came
+constexpr size_t kMaxBytes = size_t{96} << 20;
+constexpr size_t kNodeBytes = 64, kStateBytes = 1200;  // including the hash tables
+constexpr size_t kScansPerWorkUnit = 16;               // nodes whose byte set does not match
 
-size_t hash_of(const std::vector<int32_t>& places, bool may_end) {
+size_t hash_of(const std::vector<int32_t>& nodes, bool may_end) {
   size_t hash = may_end ? 1469598103934665603u : 14695981039346656037u;
-  for (const int32_t place : places) hash = (hash ^ static_cast<size_t>(place)) * 1099511628211u;
+  for (const int32_t node : nodes) hash = (hash ^ static_cast<size_t>(node)) * 1099511628211u;
   return hash;
 }
 
 }  // namespace
 
-Automaton::Automaton(Grammar grammar) : grammar_(std::move(grammar)) { find_start(); }
+Automaton::Automaton(Grammar grammar) : grammar_(std::move(grammar)) { compute_start(); }
 
-void Automaton::forget() {
-  places_.clear();
-  place_numbers_.clear();
+void Automaton::reset() {
+  nodes_.clear();
+  node_ids_.clear();
   visited_.clear();
   states_.clear();
-  steps_.clear();
-  state_numbers_.clear();
+  transitions_.clear();
+  state_ids_.clear();
   n_bytes_ = 0;
-  is_lost_ = false;
-  n_looks_left_ = kLooksAtFirst;
-  find_start();
+  budget_exceeded_ = false;
+  work_left_ = kInitialWorkBudget;
+  compute_start();
 }
 
-void Automaton::find_start() {
-  ++turn_;
-  for (const int32_t alternative : grammar_.rules[static_cast<size_t>(grammar_.root)]) reach(alternative, kEnd);
-  start_ = state_of_reached();
+void Automaton::compute_start() {
+  ++epoch_;
+  for (const int32_t alternative : grammar_.rules[static_cast<size_t>(grammar_.root)]) expand(alternative, kEnd);
+  start_ = intern_reached();
 }
 
-int32_t Automaton::place(int32_t element, int32_t back) {
-  const uint64_t key = uint64_t{static_cast<uint32_t>(element)} << 32 | static_cast<uint32_t>(back);
-  const auto [found, is_new] = place_numbers_.try_emplace(key, static_cast<int32_t>(places_.size()));
+int32_t Automaton::intern_node(int32_t element, int32_t return_to) {
+  const uint64_t key = uint64_t{static_cast<uint32_t>(element)} << 32 | static_cast<uint32_t>(return_to);
+  const auto [found, is_new] = node_ids_.try_emplace(key, static_cast<int32_t>(nodes_.size()));
   if (is_new) {
-    n_bytes_ += kPlaceBytes;
-    places_.push_back({element, back});
+    n_bytes_ += kNodeBytes;
+    nodes_.push_back({element, return_to});
     visited_.push_back(0);
   }
   return found->second;
 }
 
-// All places before bytes that can be come to from here without one. A rule that stands last in its sequence leaves
-// nothing to go back to there, so that a repetition is at the same place each time.
-void Automaton::reach(int32_t element, int32_t back) {
-  to_visit_.assign(1, place(element, back));
+// Collects every node that reads bytes and is reachable without reading one (the epsilon closure). A rule in tail
+// position does not push a return node, so that a repetition returns to the same node each time.
+void Automaton::expand(int32_t element, int32_t return_to) {
+  to_visit_.assign(1, intern_node(element, return_to));
   while (!to_visit_.empty()) {
     const int32_t at = to_visit_.back();
     to_visit_.pop_back();
-    if (std::exchange(visited_[static_cast<size_t>(at)], turn_) == turn_) continue;
-    if (n_bytes_ > kMostBytes || --n_looks_left_ < 0) is_lost_ = true;
-    if (is_lost_) return;
-    const Place here = places_[static_cast<size_t>(at)];
-    const Grammar::Element& what = grammar_.elements[static_cast<size_t>(here.element)];
-    if (what.kind == Grammar::Kind::bytes) {
+    if (std::exchange(visited_[static_cast<size_t>(at)], epoch_) == epoch_) continue;
+    if (n_bytes_ > kMaxBytes || --work_left_ < 0) budget_exceeded_ = true;
+    if (budget_exceeded_) return;
+    const StackNode node = nodes_[static_cast<size_t>(at)];
+    const Grammar::Element& grammar_element = grammar_.elements[static_cast<size_t>(node.element)];
+    if (grammar_element.kind == Grammar::Kind::bytes) {
       reached_.push_back(at);
       continue;
     }
-    if (what.kind == Grammar::Kind::end) {
-      if (here.back == kEnd) {
+    if (grammar_element.kind == Grammar::Kind::end) {
+      if (node.return_to == kEnd) {
         reached_end_ = true;
       } else {
-        to_visit_.push_back(here.back);
+        to_visit_.push_back(node.return_to);
       }
       continue;
     }
-    const bool is_last = grammar_.elements[static_cast<size_t>(here.element) + 1].kind == Grammar::Kind::end;
-    const int32_t behind = is_last ? here.back : place(here.element + 1, here.back);
-    const std::vector<int32_t>& alternatives = grammar_.rules[static_cast<size_t>(what.index)];
-    n_looks_left_ -= static_cast<int64_t>(alternatives.size());
+    const bool is_last = grammar_.elements[static_cast<size_t>(node.element) + 1].kind == Grammar::Kind::end;
+    const int32_t next_return = is_last ? node.return_to : intern_node(node.element + 1, node.return_to);
+    const std::vector<int32_t>& alternatives = grammar_.rules[static_cast<size_t>(grammar_element.index)];
+    work_left_ -= static_cast<int64_t>(alternatives.size());
     for (const int32_t alternative : alternatives) {
-      to_visit_.push_back(place(alternative, behind));
+      to_visit_.push_back(intern_node(alternative, next_return));
     }
   }
 }
 
-Automaton::State Automaton::state_of_reached() {
+Automaton::State Automaton::intern_reached() {
   const bool may_end = std::exchange(reached_end_, false);
-  std::vector<int32_t> places = std::exchange(reached_, {});
-  if (places.empty() && !may_end) return kNowhere;
-  std::ranges::sort(places);
-  const size_t hash = hash_of(places, may_end);
-  for (auto [found, end] = state_numbers_.equal_range(hash); found != end; ++found) {
-    const Known& known = states_[static_cast<size_t>(found->second)];
-    if (known.may_end == may_end && known.places == places) return found->second;
+  std::vector<int32_t> nodes = std::exchange(reached_, {});
+  if (nodes.empty() && !may_end) return kDeadState;
+  std::ranges::sort(nodes);
+  const size_t hash = hash_of(nodes, may_end);
+  for (auto [found, end] = state_ids_.equal_range(hash); found != end; ++found) {
+    const StateInfo& known = states_[static_cast<size_t>(found->second)];
+    if (known.may_end == may_end && known.nodes == nodes) return found->second;
   }
-  n_bytes_ += kStateBytes + places.size() * sizeof(int32_t);
+  n_bytes_ += kStateBytes + nodes.size() * sizeof(int32_t);
   const auto state = static_cast<State>(states_.size());
-  states_.push_back({std::move(places), may_end});
-  steps_.emplace_back().fill(kUnknown);
-  state_numbers_.emplace(hash, state);
+  states_.push_back({std::move(nodes), may_end});
+  transitions_.emplace_back().fill(kNotComputed);
+  state_ids_.emplace(hash, state);
   return state;
 }
 
-Automaton::State Automaton::find_step(State state, uint8_t byte) {
-  if (is_lost_) return kNowhere;
-  ++turn_;
-  const size_t n = states_[static_cast<size_t>(state)].places.size();
-  n_looks_left_ -= static_cast<int64_t>(n / kScannedPerLook);
+Automaton::State Automaton::compute_step(State state, uint8_t byte) {
+  if (budget_exceeded_) return kDeadState;
+  ++epoch_;
+  const size_t n = states_[static_cast<size_t>(state)].nodes.size();
+  work_left_ -= static_cast<int64_t>(n / kScansPerWorkUnit);
   for (size_t i = 0; i < n; ++i) {
-    const Place from = places_[static_cast<size_t>(states_[static_cast<size_t>(state)].places[i])];
+    const StackNode from = nodes_[static_cast<size_t>(states_[static_cast<size_t>(state)].nodes[i])];
     const Grammar::Element& what = grammar_.elements[static_cast<size_t>(from.element)];
-    if (grammar_.byte_sets[static_cast<size_t>(what.index)][byte]) reach(from.element + 1, from.back);
+    if (grammar_.byte_sets[static_cast<size_t>(what.index)][byte]) expand(from.element + 1, from.return_to);
   }
-  is_lost_ = is_lost_ || n_looks_left_ < 0 || n_bytes_ > kMostBytes;
-  const State found = state_of_reached();
-  if (is_lost_) return kNowhere;
-  return steps_[static_cast<size_t>(state)][byte] = found;
+  budget_exceeded_ = budget_exceeded_ || work_left_ < 0 || n_bytes_ > kMaxBytes;
+  const State found = intern_reached();
+  if (budget_exceeded_) return kDeadState;
+  return transitions_[static_cast<size_t>(state)][byte] = found;
 }
 
 }  // namespace zinc

@@ -1,6 +1,7 @@
-// Reads a text byte by byte and knows what may come next, as a grammar says. A state is the set of all places of the
-// grammar that the text so far may have led to, each with the places to go back to. States and steps between them are
-// found when they are first asked for and kept, so that a byte costs a table look-up nearly always. One thread.
+// A lazily built automaton that reads text byte by byte and says which bytes may follow under a grammar. A state is the
+// set of all pushdown configurations that the text so far may have led to (a graph-structured stack). States and
+// transitions are computed when first needed and cached, so that a byte nearly always costs one table lookup.
+// One thread.
 #pragma once
 
 #include <array>
@@ -15,60 +16,60 @@ namespace zinc {
 class Automaton {
  public:
   using State = int32_t;
-  static constexpr State kNowhere = -1;  // no text of the grammar begins like this
+  static constexpr State kDeadState = -1;  // no text of the grammar has this prefix
 
   explicit Automaton(Grammar grammar);
 
   State start() const { return start_; }
-  State next(State state, uint8_t byte) {  // REQUIRES: state is not kNowhere
-    const State known = steps_[static_cast<size_t>(state)][byte];
-    return known != kUnknown ? known : find_step(state, byte);
+  State next(State state, uint8_t byte) {  // REQUIRES: state is not kDeadState
+    const State known = transitions_[static_cast<size_t>(state)][byte];
+    return known != kNotComputed ? known : compute_step(state, byte);
   }
   bool may_end(State state) const { return states_[static_cast<size_t>(state)].may_end; }
-  bool must_end(State state) const { return states_[static_cast<size_t>(state)].places.empty(); }
+  bool must_end(State state) const { return states_[static_cast<size_t>(state)].nodes.empty(); }
   size_t n_states() const { return states_.size(); }
-  size_t n_bytes() const { return n_bytes_; }  // that it takes, about
-  void forget();                               // all states but the start
-  // How many places of the grammar may be looked at from now on, to find steps that are not known yet.
-  void set_patience(int64_t n_looks) { n_looks_left_ = n_looks; }
-  // Steps were given up, so that kNowhere may be wrong: the grammar has too many ways to read the text.
-  bool is_lost() const { return is_lost_; }
+  size_t n_bytes() const { return n_bytes_; }  // approximate memory use
+  void reset();                                // drops all states except the start
+  // Limits the number of stack nodes expanded after this call to compute new transitions.
+  void set_work_budget(int64_t n_expansions) { work_left_ = n_expansions; }
+  // The grammar is too ambiguous for the text: transitions were abandoned, and kDeadState may be wrong.
+  bool budget_exceeded() const { return budget_exceeded_; }
 
  private:
-  static constexpr State kUnknown = -2;
-  static constexpr int64_t kLooksAtFirst = 1 << 20;
-  // An element of the grammar, and where to go on behind its sequence. Equal places have equal numbers.
-  struct Place {
-    int32_t element, back;
+  static constexpr State kNotComputed = -2;
+  static constexpr int64_t kInitialWorkBudget = 1 << 20;
+  // A grammar element, and the node to return to after its sequence. Nodes are interned: equal nodes have equal ids.
+  struct StackNode {
+    int32_t element, return_to;
   };
-  static constexpr int32_t kEnd = -1;  // to go back to: the text is over
-  struct Known {
-    std::vector<int32_t> places;  // that stand before bytes, ascending
+  static constexpr int32_t kEnd = -1;  // return_to: the text is complete
+  struct StateInfo {
+    std::vector<int32_t> nodes;  // those whose element reads bytes, ascending
     bool may_end;
   };
 
-  void find_start();
-  State find_step(State state, uint8_t byte);
-  int32_t place(int32_t element, int32_t back);
-  void reach(int32_t element, int32_t back);
-  State state_of_reached();
+  void compute_start();
+  State compute_step(State state, uint8_t byte);
+  int32_t intern_node(int32_t element, int32_t return_to);
+  void expand(int32_t element, int32_t return_to);
+  State intern_reached();
 
   const Grammar grammar_;
-  std::vector<Place> places_;
-  std::unordered_map<uint64_t, int32_t> place_numbers_;
-  std::vector<Known> states_;
-  std::vector<std::array<State, 256>> steps_;
-  std::unordered_multimap<size_t, State> state_numbers_;  // by hash
-  State start_ = kNowhere;
+  std::vector<StackNode> nodes_;
+  std::unordered_map<uint64_t, int32_t> node_ids_;
+  std::vector<StateInfo> states_;
+  std::vector<std::array<State, 256>> transitions_;
+  std::unordered_multimap<size_t, State> state_ids_;  // by hash
+  State start_ = kDeadState;
   size_t n_bytes_ = 0;
-  bool is_lost_ = false;
-  int64_t n_looks_left_ = kLooksAtFirst;
+  bool budget_exceeded_ = false;
+  int64_t work_left_ = kInitialWorkBudget;
 
-  // Of the step that is being found.
+  // Scratch of the transition being computed.
   std::vector<int32_t> reached_;
   std::vector<int32_t> to_visit_;
-  std::vector<uint32_t> visited_;  // per place: the turn it was visited in
-  uint32_t turn_ = 0;
+  std::vector<uint32_t> visited_;  // per node: the epoch of its last visit
+  uint32_t epoch_ = 0;
   bool reached_end_ = false;
 };
 

@@ -3,29 +3,29 @@
 #include <gtest/gtest.h>
 
 #include "constrain/gbnf.h"
-#include "tests/support/says.h"
+#include "tests/support/contains_all.h"
 
 namespace zinc {
 namespace {
 
-enum class Reads { whole, begin, no };
+enum class Match { full, prefix, none };
 
-Reads read(Automaton& automaton, std::string_view text) {
+Match match(Automaton& automaton, std::string_view text) {
   Automaton::State state = automaton.start();
   for (const char byte : text) {
-    if (state == Automaton::kNowhere) return Reads::no;
+    if (state == Automaton::kDeadState) return Match::none;
     state = automaton.next(state, static_cast<uint8_t>(byte));
   }
-  if (state == Automaton::kNowhere) return Reads::no;
-  return automaton.may_end(state) ? Reads::whole : Reads::begin;
+  if (state == Automaton::kDeadState) return Match::none;
+  return automaton.may_end(state) ? Match::full : Match::prefix;
 }
 
 struct Case {
   const char* grammar;
-  std::vector<const char*> whole, begins, no;
+  std::vector<const char*> full, prefixes, none;
 };
 
-TEST(Gbnf, every_construct_reads_what_it_says_and_nothing_else) {
+TEST(Gbnf, every_construct_matches_its_language_and_nothing_else) {
   const Case cases[] = {
       {R"(root ::= "a" "b")", {"ab"}, {"", "a"}, {"b", "abc", "aa"}},
       {R"(root ::= "a" | "bc" | )", {"a", "bc", ""}, {"b"}, {"ab", "c"}},
@@ -43,7 +43,7 @@ TEST(Gbnf, every_construct_reads_what_it_says_and_nothing_else) {
        {"1", "1+2", "(1+(2+3))+4"},
        {"1+", "(1"},
        {"+", "1)", "()"}},
-      // Two ways to read the same beginning.
+      // Two derivations of the same prefix.
       {"root ::= a | b\na ::= \"x\"* \"a\"\nb ::= \"x\" \"x\" \"b\"", {"xxb", "xxxa", "a"}, {"xxx"}, {"xb", "xxxb"}},
       {"root ::= tail\ntail ::= \"a\" tail | empty\nempty ::= \"\"", {"", "aaa"}, {}, {"b"}},
   };
@@ -51,50 +51,51 @@ TEST(Gbnf, every_construct_reads_what_it_says_and_nothing_else) {
     Result<Grammar> grammar = parse_gbnf(each.grammar);
     ASSERT_TRUE(grammar.ok()) << each.grammar << ": " << grammar.error().message;
     Automaton automaton(std::move(grammar.value()));
-    for (const char* text : each.whole) EXPECT_EQ(read(automaton, text), Reads::whole) << each.grammar << ": " << text;
-    for (const char* text : each.begins) EXPECT_EQ(read(automaton, text), Reads::begin) << each.grammar << ": " << text;
-    for (const char* text : each.no) EXPECT_EQ(read(automaton, text), Reads::no) << each.grammar << ": " << text;
-    EXPECT_FALSE(automaton.is_lost());
+    for (const char* text : each.full) EXPECT_EQ(match(automaton, text), Match::full) << each.grammar << ": " << text;
+    for (const char* text : each.prefixes)
+      EXPECT_EQ(match(automaton, text), Match::prefix) << each.grammar << ": " << text;
+    for (const char* text : each.none) EXPECT_EQ(match(automaton, text), Match::none) << each.grammar << ": " << text;
+    EXPECT_FALSE(automaton.budget_exceeded());
   }
 }
 
-TEST(Gbnf, what_is_wrong_is_named_with_line_and_column) {
+TEST(Gbnf, errors_name_line_and_column) {
   const struct {
     const char* grammar;
     std::initializer_list<std::string_view> parts;
   } cases[] = {
       {"", {"no rule 'root'"}},
       {"a ::= \"b\"", {"no rule 'root'"}},
-      {"root ::= thing", {"no rule 'thing'"}},
+      {"root ::= thing", {"does not define the rule 'thing'"}},
       {"root = \"a\"", {"line 1, column 6", "::="}},
-      {"root ::= \"a\"\nroot ::= \"b\"", {"line 2", "'root' is there already"}},
-      {"root ::= \"a", {"line 1, column 12", "no end"}},
-      {"root ::=\n [a", {"line 2, column 4", "no end"}},
-      {"root ::= [z-a]", {"column 14", "ends before it begins"}},
-      {"root ::= \"\\q\"", {"no such escape"}},
-      {"root ::= \"\\ud800\"", {"no character"}},
-      {"root ::= \"a\"{3,2}", {"fewer than the least"}},
-      {"root ::= \"a\"{999999999}", {"more than 100000 times"}},
-      {"root ::= \"a\"**", {"column 14", "repetition of a repetition"}},
-      {"root ::= \"a\"{2}?", {"repetition of a repetition"}},
+      {"root ::= \"a\"\nroot ::= \"b\"", {"line 2", "'root' is already defined"}},
+      {"root ::= \"a", {"line 1, column 12", "unterminated string"}},
+      {"root ::=\n [a", {"line 2, column 4", "unterminated character class"}},
+      {"root ::= [z-a]", {"column 14", "end is before its start"}},
+      {"root ::= \"\\q\"", {"unknown escape"}},
+      {"root ::= \"\\ud800\"", {"not a valid Unicode code point"}},
+      {"root ::= \"a\"{3,2}", {"less than the minimum"}},
+      {"root ::= \"a\"{999999999}", {"over the limit of 100000"}},
+      {"root ::= \"a\"**", {"column 14", "directly follows a repetition"}},
+      {"root ::= \"a\"{2}?", {"directly follows a repetition"}},
       {"root ::= (\"a\"", {"expected )"}},
       {"root ::= \"a\" )", {"expected the end"}},
       {"root ::= \xFF", {"line 1, column 10"}},
-      {"root ::= root \"a\" | \"a\"", {"'root'", "begins with itself"}},
-      {"root ::= a \"x\"\na ::= b?  root | \"y\"\nb ::= \"b\"", {"begins with itself"}},
-      {"root ::= a\na ::= \"x\" a", {"'root'", "never comes to an end"}},
+      {"root ::= root \"a\" | \"a\"", {"'root'", "left-recursive"}},
+      {"root ::= a \"x\"\na ::= b?  root | \"y\"\nb ::= \"b\"", {"left-recursive"}},
+      {"root ::= a\na ::= \"x\" a", {"'root'", "never terminates"}},
       {"root ::= a{100000} a{100000} a{100000}\na ::= \"a\"", {"too large"}},
   };
   for (const auto& each : cases) {
     const Result<Grammar> grammar = parse_gbnf(each.grammar);
     ASSERT_FALSE(grammar.ok()) << each.grammar;
-    EXPECT_TRUE(says(grammar.error().message, each.parts)) << each.grammar;
+    EXPECT_TRUE(contains_all(grammar.error().message, each.parts)) << each.grammar;
   }
-  EXPECT_TRUE(says(parse_gbnf("root ::= " + std::string(100'000, '(')).error().message, {"brackets"}));
-  EXPECT_TRUE(says(parse_gbnf("root ::= \"a\"" + std::string(100'000, '*')).error().message, {"repetition"}));
+  EXPECT_TRUE(contains_all(parse_gbnf("root ::= " + std::string(100'000, '(')).error().message, {"nested too deeply"}));
+  EXPECT_TRUE(contains_all(parse_gbnf("root ::= \"a\"" + std::string(100'000, '*')).error().message, {"repetition"}));
 }
 
-TEST(Automaton, a_repetition_comes_back_to_the_same_state) {
+TEST(Automaton, repetition_returns_to_the_same_state) {
   Automaton automaton(std::move(parse_gbnf(R"(root ::= "\"" [^"]* "\"")").value()));
   Automaton::State inside = automaton.next(automaton.start(), '"');
   for (int i = 0; i < 1000; ++i) {
@@ -105,28 +106,28 @@ TEST(Automaton, a_repetition_comes_back_to_the_same_state) {
   EXPECT_TRUE(automaton.must_end(automaton.next(inside, '"')));
 }
 
-TEST(Automaton, gives_up_where_a_text_can_be_read_in_too_many_ways) {
+TEST(Automaton, exceeds_its_budget_on_an_ambiguous_grammar) {
   std::string grammar = "root ::= ";
   for (int i = 0; i < 300; ++i) grammar += "a* ";
   Automaton automaton(
       std::move(parse_gbnf(grammar + "\"x\"\na ::= b b? b?\nb ::= \"a\" c?\nc ::= \"a\" | b \"c\"?").value()));
   Automaton::State state = automaton.start();
-  automaton.set_patience(1 << 20);
-  for (int i = 0; i < 100'000 && state != Automaton::kNowhere; ++i) state = automaton.next(state, 'a');
-  EXPECT_TRUE(automaton.is_lost());
+  automaton.set_work_budget(1 << 20);
+  for (int i = 0; i < 100'000 && state != Automaton::kDeadState; ++i) state = automaton.next(state, 'a');
+  EXPECT_TRUE(automaton.budget_exceeded());
 }
 
-TEST(Automaton, gives_up_where_the_same_alternatives_are_come_to_by_too_many_ways) {
+TEST(Automaton, exceeds_its_budget_on_many_paths_to_the_same_alternatives) {
   std::string grammar = "root ::= \"a\" (x";
   for (int i = 1; i < 2000; ++i) grammar += " | x";
   grammar += ")\nx ::= \"a\"";
   for (int i = 1; i < 2000; ++i) grammar += " | \"a\"";
   Automaton automaton(std::move(parse_gbnf(grammar).value()));
-  automaton.set_patience(1 << 20);
-  EXPECT_EQ(automaton.next(automaton.start(), 'a'), Automaton::kNowhere);
-  EXPECT_TRUE(automaton.is_lost());
-  automaton.forget();
-  EXPECT_FALSE(automaton.is_lost());
+  automaton.set_work_budget(1 << 20);
+  EXPECT_EQ(automaton.next(automaton.start(), 'a'), Automaton::kDeadState);
+  EXPECT_TRUE(automaton.budget_exceeded());
+  automaton.reset();
+  EXPECT_FALSE(automaton.budget_exceeded());
 }
 
 }  // namespace

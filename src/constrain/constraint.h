@@ -1,6 +1,6 @@
-// Which tokens may come next so that an answer is a text of a grammar. Shared by all answers that have this grammar and
-// vocabulary: what one has found out, the others know. It forgets all of it when that has become much; an answer is
-// then found again by what it said. Made by any thread, then the engine thread's alone.
+// Constrained decoding: which tokens may follow so that the output stays in a grammar. Shared by all requests with this
+// grammar and vocabulary, and so are the cached states and token masks. When the cache grows too large it is dropped; a
+// cursor is then recomputed from its text. Created by any thread, then used by the engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "base/token_id.h"
 #include "constrain/automaton.h"
-#include "constrain/token_tree.h"
+#include "constrain/token_trie.h"
 #include "sample/token_set.h"
 #include "text/tokenizer.h"
 
@@ -19,35 +19,36 @@ namespace zinc {
 
 class Constraint {
  public:
-  // How far an answer is.
-  class Place {
+  // The position of one output in the grammar.
+  class Cursor {
     friend class Constraint;
-    std::string said_;
-    Automaton::State state_ = Automaton::kNowhere;
-    uint64_t age_ = 0;  // of the constraint when the state was found
+    std::string text_;
+    Automaton::State state_ = Automaton::kDeadState;
+    uint64_t epoch_ = 0;  // of the constraint when `state_` was computed
   };
 
-  Constraint(Grammar grammar, const Tokenizer& tokenizer, std::shared_ptr<const TokenTree> tree);
+  Constraint(Grammar grammar, const Tokenizer& tokenizer, std::shared_ptr<const TokenTrie> trie);
 
-  // All of these fail where the grammar has too many ways to be read, or its parts are too many to be counted.
-  Result<bool> allows(Place& place, TokenId token);
-  Result<const TokenSet*> allowed(Place& place);   // all that may come, end tokens included; valid until the next call
-  Result<bool> must_end(Place& place);             // nothing may follow
-  Result<bool> take(Place& place, TokenId token);  // it came; false: it may not, and the place is where it was
-  // Every token but those that end an answer.
-  const TokenSet& all_but_ends() const { return all_but_ends_; }
+  // All of these fail if the grammar is too ambiguous, or its repetitions too many to be counted.
+  Result<bool> allows(Cursor& cursor, TokenId token);
+  Result<const TokenSet*> allowed_tokens(
+      Cursor& cursor);                    // those that may follow, including EOS; valid until the next call
+  Result<bool> must_end(Cursor& cursor);  // only EOS may follow
+  Result<bool> accept(Cursor& cursor, TokenId token);  // advances; false: not allowed, cursor unchanged
+  // Every token except the end tokens.
+  const TokenSet& all_except_eos() const { return all_except_eos_; }
 
  private:
-  Status find(Place& place);
-  Result<Automaton::State> next(Place& place, TokenId token);
+  Status locate(Cursor& cursor);
+  Result<Automaton::State> next(Cursor& cursor, TokenId token);
   Status check() const;
 
   Tokenizer tokenizer_;
-  std::shared_ptr<const TokenTree> tree_;
+  std::shared_ptr<const TokenTrie> trie_;
   Automaton automaton_;
-  TokenSet all_but_ends_;
+  TokenSet all_except_eos_;
   std::unordered_map<Automaton::State, TokenSet> masks_;
-  uint64_t age_ = 1;
+  uint64_t epoch_ = 1;
 };
 
 }  // namespace zinc

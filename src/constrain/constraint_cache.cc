@@ -7,13 +7,13 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kMostConstraints = 8;  // up to some 25 MB each
+constexpr size_t kMaxConstraints = 8;  // up to about 25 MB each
 
 }  // namespace
 
-std::shared_ptr<const TokenTree> ConstraintCache::tree() {
-  std::call_once(has_tree_, [&] { tree_ = std::make_shared<const TokenTree>(tokenizer_); });
-  return tree_;
+std::shared_ptr<const TokenTrie> ConstraintCache::trie() {
+  std::call_once(trie_once_, [&] { trie_ = std::make_shared<const TokenTrie>(tokenizer_); });
+  return trie_;
 }
 
 std::shared_ptr<Constraint> ConstraintCache::find(const std::string& key) {
@@ -29,11 +29,11 @@ Result<std::shared_ptr<Constraint>> ConstraintCache::get(std::string_view source
   const std::string key = sha256_hex(std::as_bytes(std::span(source)));
   if (std::shared_ptr<Constraint> found = find(key)) return found;
   ZINC_TRY(grammar, make());
-  auto made = std::make_shared<Constraint>(std::move(grammar), tokenizer_, tree());
+  auto constraint = std::make_shared<Constraint>(std::move(grammar), tokenizer_, trie());
   const std::lock_guard lock(mutex_);
-  entries_.push_front({key, made});
-  if (entries_.size() > kMostConstraints) entries_.pop_back();
-  return made;
+  entries_.push_front({key, constraint});
+  if (entries_.size() > kMaxConstraints) entries_.pop_back();
+  return constraint;
 }
 
 }  // namespace zinc

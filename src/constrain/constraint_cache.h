@@ -1,5 +1,5 @@
-// Constraints of one vocabulary by what they were made from, so that requests with the same schema share what was found
-// out. Any thread.
+// LRU cache of the constraints of one vocabulary, keyed by their source text, so that requests with the same schema
+// share cached states and masks. Any thread.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class ConstraintCache {
  public:
   explicit ConstraintCache(Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  // That of `source`; made from `make`'s grammar where it is not there.
+  // The constraint of `source`; on a miss it is built from the grammar that `make` returns.
   Result<std::shared_ptr<Constraint>> get(std::string_view source, const std::function<Result<Grammar>()>& make);
 
  private:
@@ -26,13 +26,13 @@ class ConstraintCache {
     std::shared_ptr<Constraint> constraint;
   };
   std::shared_ptr<Constraint> find(const std::string& key);
-  std::shared_ptr<const TokenTree> tree();
+  std::shared_ptr<const TokenTrie> trie();
 
   const Tokenizer tokenizer_;
   std::mutex mutex_;
-  std::list<Entry> entries_;  // the last used first
-  std::once_flag has_tree_;
-  std::shared_ptr<const TokenTree> tree_;
+  std::list<Entry> entries_;  // most recently used first
+  std::once_flag trie_once_;
+  std::shared_ptr<const TokenTrie> trie_;
 };
 
 }  // namespace zinc

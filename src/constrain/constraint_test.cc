@@ -8,7 +8,7 @@
 
 #include "constrain/gbnf.h"
 #include "gguf/gguf_file.h"
-#include "tests/support/says.h"
+#include "tests/support/contains_all.h"
 
 namespace zinc {
 namespace {
@@ -20,15 +20,15 @@ class ConstraintTest : public testing::Test {
             GgufFile::open(std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models/qwen3-q8_0.gguf")
                 .value())),
         tokenizer_(std::move(Tokenizer::load(file_).value())),
-        tree_(std::make_shared<const TokenTree>(tokenizer_)) {}
+        trie_(std::make_shared<const TokenTrie>(tokenizer_)) {}
 
   std::unique_ptr<Constraint> make(std::string_view grammar) const {
-    return std::make_unique<Constraint>(std::move(parse_gbnf(grammar).value()), tokenizer_, tree_);
+    return std::make_unique<Constraint>(std::move(parse_gbnf(grammar).value()), tokenizer_, trie_);
   }
 
   GgufFile file_;
   Tokenizer tokenizer_;
-  std::shared_ptr<const TokenTree> tree_;
+  std::shared_ptr<const TokenTrie> trie_;
 };
 
 constexpr std::string_view kJson = R"(
@@ -40,35 +40,35 @@ constexpr std::string_view kJson = R"(
   number ::= "-"? ("0" | [1-9] [0-9]{0,9})
 )";
 
-// Whatever the tree of tokens passes over could not have come.
-TEST_F(ConstraintTest, allows_exactly_the_tokens_that_lead_somewhere) {
+// The trie may skip only tokens that the grammar does not allow.
+TEST_F(ConstraintTest, allows_exactly_the_tokens_whose_bytes_reach_a_live_state) {
   const std::unique_ptr<Constraint> json = make(kJson);
   std::mt19937 random(1);
   for (int round = 0; round < 5; ++round) {
-    Constraint::Place place;
-    for (int i = 0; i < 40 && !json->must_end(place).value(); ++i) {
-      const TokenSet allowed = *json->allowed(place).value();
+    Constraint::Cursor cursor;
+    for (int i = 0; i < 40 && !json->must_end(cursor).value(); ++i) {
+      const TokenSet allowed_tokens = *json->allowed_tokens(cursor).value();
       std::vector<TokenId> possible;
       for (TokenId id = 0; id < tokenizer_.n_vocab(); ++id) {
-        const bool is_allowed = json->allows(place, id).value();
-        ASSERT_EQ(allowed.contains(id), is_allowed) << id << ": " << tokenizer_.bytes(id);
-        if (is_allowed && !tokenizer_.is_end(id)) possible.push_back(id);
+        const bool is_allowed = json->allows(cursor, id).value();
+        ASSERT_EQ(allowed_tokens.contains(id), is_allowed) << id << ": " << tokenizer_.bytes(id);
+        if (is_allowed && !tokenizer_.is_eog(id)) possible.push_back(id);
       }
       ASSERT_FALSE(possible.empty());
-      ASSERT_TRUE(json->take(place, possible[random() % possible.size()]).value());
+      ASSERT_TRUE(json->accept(cursor, possible[random() % possible.size()]).value());
     }
   }
 }
 
-TEST_F(ConstraintTest, control_tokens_are_no_text_and_ends_come_where_the_text_may_end) {
+TEST_F(ConstraintTest, control_tokens_are_masked_and_eos_is_allowed_only_where_the_text_may_end) {
   const std::unique_ptr<Constraint> any = make("root ::= .+");
-  Constraint::Place place;
-  const TokenSet at_start = *any->allowed(place).value();
-  ASSERT_TRUE(any->take(place, *tokenizer_.find("a")).value());
-  const TokenSet later = *any->allowed(place).value();
+  Constraint::Cursor cursor;
+  const TokenSet at_start = *any->allowed_tokens(cursor).value();
+  ASSERT_TRUE(any->accept(cursor, *tokenizer_.find("a")).value());
+  const TokenSet later = *any->allowed_tokens(cursor).value();
   int n_control = 0;
   for (TokenId id = 0; id < tokenizer_.n_vocab(); ++id) {
-    if (tokenizer_.is_end(id)) {
+    if (tokenizer_.is_eog(id)) {
       EXPECT_FALSE(at_start.contains(id));
       EXPECT_TRUE(later.contains(id));
     } else if (tokenizer_.is_control(id)) {
@@ -79,40 +79,40 @@ TEST_F(ConstraintTest, control_tokens_are_no_text_and_ends_come_where_the_text_m
   EXPECT_GT(n_control, 0);
 }
 
-// Each length is a state, and each state's tokens lead to more of them: it has to forget several times on the way.
-TEST_F(ConstraintTest, a_long_text_whose_length_is_counted_comes_to_its_end_beside_others) {
+// Each length is a state of its own, so the cache of states is dropped several times on the way.
+TEST_F(ConstraintTest, counted_repetition_survives_cache_resets_with_two_cursors) {
   constexpr int kLength = 5000;
   const std::unique_ptr<Constraint> counted = make(fmt::format("root ::= .{{{}}} \"!\"", kLength));
-  Constraint::Place first, second;
+  Constraint::Cursor first, second;
   const TokenId letter = *tokenizer_.find("a"), end = *tokenizer_.find("!");
-  ASSERT_TRUE(counted->take(second, letter).value());
+  ASSERT_TRUE(counted->accept(second, letter).value());
   for (int i = 0; i < kLength; ++i) {
-    ASSERT_TRUE(counted->allowed(first).value()->contains(letter)) << i;
-    ASSERT_TRUE(counted->take(first, letter).value());
+    ASSERT_TRUE(counted->allowed_tokens(first).value()->contains(letter)) << i;
+    ASSERT_TRUE(counted->accept(first, letter).value());
   }
   EXPECT_FALSE(counted->allows(first, letter).value());
-  ASSERT_TRUE(counted->take(first, end).value());
+  ASSERT_TRUE(counted->accept(first, end).value());
   EXPECT_TRUE(counted->must_end(first).value());
   EXPECT_FALSE(counted->must_end(second).value());
   EXPECT_TRUE(counted->allows(second, letter).value());
 }
 
-TEST_F(ConstraintTest, a_grammar_that_can_be_read_in_too_many_ways_is_refused_in_time) {
+TEST_F(ConstraintTest, ambiguous_grammar_fails_within_the_work_budget) {
   std::string grammar = "root ::= ";
   for (int i = 0; i < 2000; ++i) grammar += "a* ";
   const std::unique_ptr<Constraint> hostile =
       make(grammar + "\"x\"\na ::= b b? b?\nb ::= \"a\" c?\nc ::= \"a\" | b \"c\"?");
-  Constraint::Place place;
+  Constraint::Cursor cursor;
   const TokenId letter = *tokenizer_.find("a");
   for (int i = 0; i < 100'000; ++i) {
-    const Result<bool> taken = hostile->take(place, letter);
+    const Result<bool> taken = hostile->accept(cursor, letter);
     if (taken.ok()) continue;
-    EXPECT_TRUE(says(taken.error().message, {"too many ways"}));
-    Constraint::Place other;
-    EXPECT_TRUE(hostile->allows(other, letter).ok()) << "others go on";
+    EXPECT_TRUE(contains_all(taken.error().message, {"too ambiguous"}));
+    Constraint::Cursor other;
+    EXPECT_TRUE(hostile->allows(other, letter).ok()) << "other requests continue";
     return;
   }
-  FAIL() << "it never gave up";
+  FAIL() << "the work budget was never exceeded";
 }
 
 }  // namespace

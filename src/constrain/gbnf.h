@@ -1,7 +1,8 @@
-// Grammars as text, in the notation that llama.cpp's users write (GBNF):
-//   root ::= "[" (number ("," number)*)? "]"
-//   number ::= [0-9]+   # a comment
-// Literals, [classes], any character (.), groups, alternatives, * + ? {n} {n,} {n,m}. The text starts with `root`.
+// Parses grammars in GBNF, llama.cpp's notation:
+// root ::= "[" (number ("," number)*)? "]"
+// number ::= [0-9]+   # a comment
+// String literals, [character classes], any character (.), groups, alternatives, * + ? {n} {n,} {n,m}. The start rule
+// is `root`.
 #pragma once
 
 #include <string_view>

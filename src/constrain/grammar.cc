@@ -11,10 +11,10 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kMostElements = 1 << 18;
+constexpr size_t kMaxElements = 1 << 18;
 constexpr char32_t kLastChar = 0x10FFFF, kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
 
-CharRanges merged(CharRanges ranges) {
+CharRanges merge_ranges(CharRanges ranges) {
   std::ranges::sort(ranges);
   CharRanges out;
   for (const CharRange& range : ranges) {
@@ -40,7 +40,7 @@ CharRanges without_surrogates(const CharRanges& ranges) {
 
 int utf8_length(char32_t code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4; }
 
-using ByteRanges = std::vector<std::pair<uint8_t, uint8_t>>;  // one for each byte of a character
+using ByteRanges = std::vector<std::pair<uint8_t, uint8_t>>;  // one per UTF-8 byte of a character
 
 ByteRanges bytes_between(char32_t first, char32_t last) {
   std::string a, b;
@@ -51,8 +51,8 @@ ByteRanges bytes_between(char32_t first, char32_t last) {
   return out;
 }
 
-// The characters of a range as products of byte ranges: it is cut until the bytes behind the first that differs go
-// through all their values.
+// Splits a range of characters into products of byte ranges: it is cut until the bytes after the first differing one
+// span all their values.
 void split_utf8(char32_t first, char32_t last, std::vector<ByteRanges>& out) {
   for (const char32_t end : {char32_t{0x7F}, char32_t{0x7FF}, char32_t{0xFFFF}}) {
     if (first <= end && last > end) {
@@ -77,10 +77,10 @@ void split_utf8(char32_t first, char32_t last, std::vector<ByteRanges>& out) {
 
 }  // namespace
 
-CharRanges all_but(CharRanges ranges) {
+CharRanges complement(CharRanges ranges) {
   CharRanges out;
   char32_t next = 0;
-  for (const auto& [first, last] : merged(std::move(ranges))) {
+  for (const auto& [first, last] : merge_ranges(std::move(ranges))) {
     if (first > next) out.push_back({next, first - 1});
     next = last + 1;
   }
@@ -99,7 +99,7 @@ GrammarBuilder::Expr GrammarBuilder::text(std::string_view bytes) {
   return add({.kind = Kind::text, .text = std::string(bytes)});
 }
 GrammarBuilder::Expr GrammarBuilder::chars(CharRanges ranges) {
-  return add({.kind = Kind::chars, .ranges = without_surrogates(merged(std::move(ranges)))});
+  return add({.kind = Kind::chars, .ranges = without_surrogates(merge_ranges(std::move(ranges)))});
 }
 GrammarBuilder::Expr GrammarBuilder::sequence(std::vector<Expr> parts) {
   return add({.kind = Kind::sequence, .parts = std::move(parts)});
@@ -125,32 +125,35 @@ void GrammarBuilder::define(Rule rule, Expr expr) {
   named.is_defined = true;
 }
 
-// From expressions to sequences. The builder's rules come first and keep their numbers.
-class GrammarWriter {
+// Compiles expressions to sequences. The builder's rules come first and keep their ids.
+class GrammarCompiler {
  public:
-  explicit GrammarWriter(const GrammarBuilder& from) : from_(from) { out_.rules.resize(from.rules_.size()); }
+  explicit GrammarCompiler(const GrammarBuilder& builder) : builder_(builder) {
+    out_.rules.resize(builder.rules_.size());
+  }
 
   Result<Grammar> write(GrammarBuilder::Rule root) {
     out_.root = root;
-    is_too_large_ = from_.is_too_large();
-    for (size_t i = 0; i < from_.rules_.size() && !is_too_large_; ++i) {
-      const GrammarBuilder::Named& named = from_.rules_[i];
-      if (!named.is_defined) return fail(ErrorCode::invalid_input, "the grammar has no rule '{}'", named.name);
+    is_too_large_ = builder_.is_too_large();
+    for (size_t i = 0; i < builder_.rules_.size() && !is_too_large_; ++i) {
+      const GrammarBuilder::Named& named = builder_.rules_[i];
+      if (!named.is_defined)
+        return fail(ErrorCode::invalid_input, "the grammar does not define the rule '{}'", named.name);
       add_alternatives(static_cast<int32_t>(i), named.expr);
     }
     if (is_too_large_) {
-      return fail(ErrorCode::invalid_input, "the grammar is too large: it has over {} elements", kMostElements);
+      return fail(ErrorCode::invalid_input, "the grammar is too large: it has more than {} elements", kMaxElements);
     }
-    if (const std::optional<int32_t> rule = begins_with_itself()) {
-      const auto n_named = static_cast<int32_t>(from_.rules_.size());
-      const std::string name = *rule < n_named ? from_.rules_[static_cast<size_t>(*rule)].name : "a part in brackets";
+    if (const std::optional<int32_t> rule = find_left_recursion()) {
+      const auto n_named = static_cast<int32_t>(builder_.rules_.size());
+      const std::string name = *rule < n_named ? builder_.rules_[static_cast<size_t>(*rule)].name : "a group";
       return fail(ErrorCode::invalid_input,
-                  "the rule '{}' of the grammar begins with itself: put the repeated part last", name);
+                  "rule '{}' of the grammar is left-recursive; move the recursion to the end of the rule", name);
     }
-    drop_what_never_ends();
+    drop_nonproductive();
     if (out_.rules[static_cast<size_t>(root)].empty()) {
-      return fail(ErrorCode::invalid_input, "no text is of the grammar: its rule '{}' never comes to an end",
-                  from_.rules_[static_cast<size_t>(root)].name);
+      return fail(ErrorCode::invalid_input, "the grammar matches no text: its rule '{}' never terminates",
+                  builder_.rules_[static_cast<size_t>(root)].name);
     }
     return std::move(out_);
   }
@@ -160,7 +163,7 @@ class GrammarWriter {
   using Kind = GrammarBuilder::Kind;
   using Sequence = std::vector<Grammar::Element>;
 
-  const GrammarBuilder::Node& node(Expr expr) const { return from_.nodes_[static_cast<size_t>(expr)]; }
+  const GrammarBuilder::Node& node(Expr expr) const { return builder_.nodes_[static_cast<size_t>(expr)]; }
 
   int32_t new_rule() {
     out_.rules.emplace_back();
@@ -168,7 +171,7 @@ class GrammarWriter {
   }
 
   void add_alternative(int32_t rule, const Sequence& sequence) {
-    is_too_large_ = is_too_large_ || out_.elements.size() + sequence.size() >= kMostElements;
+    is_too_large_ = is_too_large_ || out_.elements.size() + sequence.size() >= kMaxElements;
     if (is_too_large_) return;
     out_.rules[static_cast<size_t>(rule)].push_back(static_cast<int32_t>(out_.elements.size()));
     out_.elements.insert(out_.elements.end(), sequence.begin(), sequence.end());
@@ -187,7 +190,7 @@ class GrammarWriter {
   }
 
   void push(Sequence& sequence, Grammar::Element element) {
-    is_too_large_ = is_too_large_ || sequence.size() >= kMostElements;
+    is_too_large_ = is_too_large_ || sequence.size() >= kMaxElements;
     if (!is_too_large_) sequence.push_back(element);
   }
 
@@ -218,7 +221,7 @@ class GrammarWriter {
   void append_repeated(const GrammarBuilder::Node& at, Sequence& sequence) {
     Sequence part;
     append(at.parts.front(), part);
-    if (part.size() > 1) {  // said once, however often it comes
+    if (part.size() > 1) {  // one rule, shared by all repetitions
       const int32_t rule = new_rule();
       add_alternative(rule, part);
       part = {{Grammar::Kind::rule, rule}};
@@ -226,19 +229,19 @@ class GrammarWriter {
     if (part.empty()) return;
     for (int i = 0; i < at.min && !is_too_large_; ++i) push(sequence, part.front());
     if (at.max == GrammarBuilder::kNoLimit) {
-      const int32_t again = new_rule();
-      add_alternative(again, {part.front(), {Grammar::Kind::rule, again}});
-      add_alternative(again, {});
-      return push(sequence, {Grammar::Kind::rule, again});
+      const int32_t repeat = new_rule();
+      add_alternative(repeat, {part.front(), {Grammar::Kind::rule, repeat}});
+      add_alternative(repeat, {});
+      return push(sequence, {Grammar::Kind::rule, repeat});
     }
-    std::optional<int32_t> fewer;
+    std::optional<int32_t> shorter;
     for (int i = at.min; i < at.max && !is_too_large_; ++i) {
       const int32_t rule = new_rule();
-      add_alternative(rule, fewer ? Sequence{part.front(), {Grammar::Kind::rule, *fewer}} : part);
+      add_alternative(rule, shorter ? Sequence{part.front(), {Grammar::Kind::rule, *shorter}} : part);
       add_alternative(rule, {});
-      fewer = rule;
+      shorter = rule;
     }
-    if (fewer) push(sequence, {Grammar::Kind::rule, *fewer});
+    if (shorter) push(sequence, {Grammar::Kind::rule, *shorter});
   }
 
   Grammar::Element bytes(const ByteSet& set) {
@@ -247,7 +250,7 @@ class GrammarWriter {
     return {Grammar::Kind::bytes, found->second};
   }
 
-  // A byte where that is enough, else a rule: its alternatives are the lengths and beginnings of UTF-8.
+  // One byte set for ASCII, else a rule whose alternatives are the UTF-8 lengths and leading bytes.
   Grammar::Element one_char(const CharRanges& ranges) {
     if (const auto found = chars_.find(ranges); found != chars_.end()) return found->second;
     ByteSet ascii;
@@ -273,111 +276,115 @@ class GrammarWriter {
     return chars_[ranges] = element;
   }
 
-  // Alternatives that no text is of, so that whatever may come next leads to an end.
-  void drop_what_never_ends();
+  // Drops alternatives that derive no text, so that every allowed byte leads to a complete text.
+  void drop_nonproductive();
 
-  // A rule whose beginning leads back to it with more to come: reading it would never end. Rules that only repeat an
-  // empty part are none of these.
-  std::optional<int32_t> begins_with_itself() const;
-  // Rules with an alternative of nothing but such rules, and of bytes where these count.
-  enum class Bytes : uint8_t { count, do_not_count };
-  std::vector<bool> rules_made_of(Bytes bytes) const;
+  // A rule that derives itself as a proper prefix, if there is one: expanding it would not terminate. Rules that only
+  // repeat an empty part are allowed.
+  std::optional<int32_t> find_left_recursion() const;
+  std::vector<bool> productive_rules() const { return derivable_rules(Terminals::allowed); }  // they derive some text
+  std::vector<bool> nullable_rules() const {
+    return derivable_rules(Terminals::forbidden);
+  }  // they derive the empty text
+  // Fixpoint for both: rules with an alternative made of such rules only, and of bytes if terminals are allowed.
+  enum class Terminals : uint8_t { allowed, forbidden };
+  std::vector<bool> derivable_rules(Terminals terminals) const;
 
-  const GrammarBuilder& from_;
+  const GrammarBuilder& builder_;
   Grammar out_;
   std::unordered_map<ByteSet, int32_t> byte_sets_;
   std::map<CharRanges, Grammar::Element> chars_;
   bool is_too_large_ = false;
 };
 
-// Each alternative counts down how many of its rules are not known to be such yet.
-std::vector<bool> GrammarWriter::rules_made_of(Bytes bytes) const {
+// n_pending: rules of the alternative that are not known to be derivable yet.
+std::vector<bool> GrammarCompiler::derivable_rules(Terminals terminals) const {
   struct Alternative {
     int32_t rule;
-    int n_left = 0;
+    int n_pending = 0;
   };
   std::vector<Alternative> alternatives;
-  std::vector<std::vector<size_t>> used_in(out_.rules.size());  // alternatives, once for each time
-  std::vector<bool> is_such(out_.rules.size());
+  std::vector<std::vector<size_t>> used_in(out_.rules.size());  // alternatives, once per occurrence
+  std::vector<bool> is_derivable(out_.rules.size());
   std::vector<int32_t> found;
-  const auto settle = [&](const Alternative& alternative) {
-    if (alternative.n_left > 0 || is_such[static_cast<size_t>(alternative.rule)]) return;
-    is_such[static_cast<size_t>(alternative.rule)] = true;
+  const auto mark_if_derivable = [&](const Alternative& alternative) {
+    if (alternative.n_pending > 0 || is_derivable[static_cast<size_t>(alternative.rule)]) return;
+    is_derivable[static_cast<size_t>(alternative.rule)] = true;
     found.push_back(alternative.rule);
   };
-  const auto may_stand = [&](const Grammar::Element& e) {
-    return e.kind == Grammar::Kind::rule || (bytes == Bytes::count && e.kind == Grammar::Kind::bytes &&
+  const auto is_derivable_element = [&](const Grammar::Element& e) {
+    return e.kind == Grammar::Kind::rule || (terminals == Terminals::allowed && e.kind == Grammar::Kind::bytes &&
                                              out_.byte_sets[static_cast<size_t>(e.index)].any());
   };
   for (size_t rule = 0; rule < out_.rules.size(); ++rule) {
     for (const int32_t at : out_.rules[rule]) {
       const Grammar::Element *const begin = &out_.elements[static_cast<size_t>(at)], *end = begin;
-      while (may_stand(*end)) ++end;
+      while (is_derivable_element(*end)) ++end;
       if (end->kind != Grammar::Kind::end) continue;
       alternatives.push_back({static_cast<int32_t>(rule)});
       for (const Grammar::Element* e = begin; e != end; ++e) {
         if (e->kind != Grammar::Kind::rule) continue;
         used_in[static_cast<size_t>(e->index)].push_back(alternatives.size() - 1);
-        ++alternatives.back().n_left;
+        ++alternatives.back().n_pending;
       }
-      settle(alternatives.back());
+      mark_if_derivable(alternatives.back());
     }
   }
   while (!found.empty()) {
     const auto rule = static_cast<size_t>(found.back());
     found.pop_back();
     for (const size_t i : used_in[rule]) {
-      --alternatives[i].n_left;
-      settle(alternatives[i]);
+      --alternatives[i].n_pending;
+      mark_if_derivable(alternatives[i]);
     }
   }
-  return is_such;
+  return is_derivable;
 }
 
-void GrammarWriter::drop_what_never_ends() {
-  const std::vector<bool> ends = rules_made_of(Bytes::count);
-  const auto never_ends = [&](int32_t alternative) {
+void GrammarCompiler::drop_nonproductive() {
+  const std::vector<bool> productive = productive_rules();
+  const auto is_nonproductive = [&](int32_t alternative) {
     for (const Grammar::Element* e = &out_.elements[static_cast<size_t>(alternative)]; e->kind != Grammar::Kind::end;
          ++e) {
       const auto index = static_cast<size_t>(e->index);
-      if (e->kind == Grammar::Kind::rule ? !ends[index] : out_.byte_sets[index].none()) return true;
+      if (e->kind == Grammar::Kind::rule ? !productive[index] : out_.byte_sets[index].none()) return true;
     }
     return false;
   };
-  for (std::vector<int32_t>& alternatives : out_.rules) std::erase_if(alternatives, never_ends);
+  for (std::vector<int32_t>& alternatives : out_.rules) std::erase_if(alternatives, is_nonproductive);
 }
 
-std::optional<int32_t> GrammarWriter::begins_with_itself() const {
-  const std::vector<bool> is_empty = rules_made_of(Bytes::do_not_count);
+std::optional<int32_t> GrammarCompiler::find_left_recursion() const {
+  const std::vector<bool> nullable = nullable_rules();
   struct Edge {
     int32_t to;
-    bool is_last;  // nothing follows
+    bool is_last;  // in tail position
   };
-  std::vector<std::vector<Edge>> begins(out_.rules.size());
+  std::vector<std::vector<Edge>> leading(out_.rules.size());
   for (size_t rule = 0; rule < out_.rules.size(); ++rule) {
     for (const int32_t at : out_.rules[rule]) {
       for (const Grammar::Element* e = &out_.elements[static_cast<size_t>(at)]; e->kind == Grammar::Kind::rule; ++e) {
-        begins[rule].push_back({e->index, e[1].kind == Grammar::Kind::end});
-        if (!is_empty[static_cast<size_t>(e->index)]) break;
+        leading[rule].push_back({e->index, e[1].kind == Grammar::Kind::end});
+        if (!nullable[static_cast<size_t>(e->index)]) break;
       }
     }
   }
-  // Tarjan's components, without recursion: rules that lead to each other.
-  std::vector<int32_t> number(begins.size(), -1), low(begins.size()), component(begins.size(), -1), open;
+  // Tarjan's strongly connected components, without recursion.
+  std::vector<int32_t> number(leading.size(), -1), low(leading.size()), component(leading.size(), -1), open;
   std::vector<std::pair<int32_t, size_t>> path;
-  int32_t n_seen = 0, n_components = 0;
+  int32_t n_visited = 0, n_components = 0;
   const auto enter = [&](int32_t rule) {
-    number[static_cast<size_t>(rule)] = low[static_cast<size_t>(rule)] = n_seen++;
+    number[static_cast<size_t>(rule)] = low[static_cast<size_t>(rule)] = n_visited++;
     open.push_back(rule);
     path.emplace_back(rule, 0);
   };
-  for (size_t start = 0; start < begins.size(); ++start) {
+  for (size_t start = 0; start < leading.size(); ++start) {
     if (number[start] >= 0) continue;
     enter(static_cast<int32_t>(start));
     while (!path.empty()) {
       const auto rule = static_cast<size_t>(path.back().first);
-      if (path.back().second < begins[rule].size()) {
-        const auto to = static_cast<size_t>(begins[rule][path.back().second++].to);
+      if (path.back().second < leading[rule].size()) {
+        const auto to = static_cast<size_t>(leading[rule][path.back().second++].to);
         if (number[to] < 0) {
           enter(static_cast<int32_t>(to));
         } else if (component[to] < 0) {
@@ -399,8 +406,8 @@ std::optional<int32_t> GrammarWriter::begins_with_itself() const {
       }
     }
   }
-  for (size_t rule = 0; rule < begins.size(); ++rule) {
-    for (const Edge& edge : begins[rule]) {
+  for (size_t rule = 0; rule < leading.size(); ++rule) {
+    for (const Edge& edge : leading[rule]) {
       if (!edge.is_last && component[static_cast<size_t>(edge.to)] == component[rule])
         return static_cast<int32_t>(rule);
     }
@@ -408,6 +415,6 @@ std::optional<int32_t> GrammarWriter::begins_with_itself() const {
   return std::nullopt;
 }
 
-Result<Grammar> GrammarBuilder::finish(Rule root) { return GrammarWriter(*this).write(root); }
+Result<Grammar> GrammarBuilder::finish(Rule root) { return GrammarCompiler(*this).write(root); }
 
 }  // namespace zinc

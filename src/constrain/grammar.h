@@ -1,5 +1,5 @@
-// What a text may be: a context-free grammar, built from expressions and kept as sequences of bytes and rules.
-// Characters are Unicode's; the grammar itself is over the bytes of their UTF-8, since tokens end anywhere.
+// A context-free grammar, built from expressions and stored as sequences of byte sets and rules. Expressions are over
+// Unicode characters; the grammar is over their UTF-8 bytes, because tokens may end inside a character.
 #pragma once
 
 #include <bitset>
@@ -21,19 +21,19 @@ struct Grammar {
     Kind kind;
     int32_t index;  // of `byte_sets` or `rules`
   };
-  std::vector<Element> elements;  // sequences, each with an end
+  std::vector<Element> elements;  // sequences, each terminated by Kind::end
   std::vector<ByteSet> byte_sets;
-  std::vector<std::vector<int32_t>> rules;  // of each: where its alternatives begin among the elements
+  std::vector<std::vector<int32_t>> rules;  // per rule: the first element of each alternative
   int32_t root = 0;
 };
 
 struct CharRange {
-  char32_t first, last;  // both belong to it
+  char32_t first, last;  // inclusive
   friend bool operator==(const CharRange&, const CharRange&) = default;
   friend auto operator<=>(const CharRange&, const CharRange&) = default;
 };
 using CharRanges = std::vector<CharRange>;  // in any order
-CharRanges all_but(CharRanges ranges);      // of Unicode's scalar values; sorted
+CharRanges complement(CharRanges ranges);   // over the Unicode scalar values; sorted
 
 class GrammarBuilder {
  public:
@@ -42,25 +42,25 @@ class GrammarBuilder {
   using Rule = int32_t;
 
   Expr text(std::string_view bytes);
-  Expr chars(CharRanges ranges);  // one character; surrogates never are
+  Expr chars(CharRanges ranges);  // one character, never a surrogate
   Expr sequence(std::vector<Expr> parts);
   Expr choice(std::vector<Expr> parts);
   Expr repeat(Expr part, int min, int max);
   Expr optional(Expr part) { return repeat(part, 0, 1); }
   Expr rule(Rule rule);
 
-  Rule declare(std::string name);  // for messages
-  // It has become larger than any grammar may be: what is added from now on is not kept, and finish() fails.
-  bool is_too_large() const { return size_ > kMostSize; }
+  Rule declare(std::string name);  // the name is for error messages
+  // The size limit is exceeded: further expressions are dropped, and finish() fails.
+  bool is_too_large() const { return size_ > kMaxSize; }
   void define(Rule rule, Expr expr);
   bool is_defined(Rule rule) const { return rules_[static_cast<size_t>(rule)].is_defined; }
 
-  // Fails where a rule has no definition, where one begins with itself, where no text is of the grammar, and where it
-  // is too large. What may come next by the grammar always leads to an end.
+  // Fails if a rule is undefined or left-recursive, if the grammar matches no text, or if it is too large. In the
+  // result every allowed byte leads to a complete text.
   Result<Grammar> finish(Rule root);
 
  private:
-  static constexpr size_t kMostSize = 1 << 19;
+  static constexpr size_t kMaxSize = 1 << 19;
   enum class Kind : uint8_t { text, chars, sequence, choice, repeat, rule };
   struct Node {
     Kind kind;
@@ -77,9 +77,9 @@ class GrammarBuilder {
   };
   Expr add(Node node);
 
-  friend class GrammarWriter;
+  friend class GrammarCompiler;
   std::vector<Node> nodes_;
-  size_t size_ = 0;  // nodes and what they hold
+  size_t size_ = 0;  // nodes and their contents
   std::vector<Named> rules_;
 };
 

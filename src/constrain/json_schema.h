@@ -1,8 +1,8 @@
-// JSON schemas (2020-12, and what draft 7 and OpenAPI write otherwise) as grammars of their documents. A grammar never
-// allows what the schema forbids. It may forbid what the schema allows: properties come in the schema's order, then
-// others; none but `properties` where these are given without `additionalProperties`, and no elements behind
-// `prefixItems` without `items`; keywords about one type without a `type` mean that type; oneOf is read as anyOf.
-// Digits and white space are bounded. A keyword that constrains and cannot be kept is refused by name and path.
+// Compiles JSON Schema (2020-12, plus the spellings of draft 7 and OpenAPI) to a grammar of its documents. The grammar
+// never allows text that the schema forbids. It may forbid text that the schema allows: properties come in the schema's
+// order, then additional ones; `properties` without `additionalProperties` allows no others, `prefixItems` without
+// `items` no further elements; a type-specific keyword without `type` implies that type; oneOf is treated as anyOf.
+// Digits and white space are bounded. An unsupported constraining keyword is an error that gives its name and path.
 #pragma once
 
 #include "base/json.h"

@@ -1,5 +1,5 @@
-// JSON's numbers between two bounds, digit by digit. However wide the bounds are, digits come to an end: a model that
-// may write another digit after each one may never stop.
+// Grammars of JSON numbers between two bounds, digit by digit. The number of digits is always bounded: otherwise a
+// model could emit digits forever.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace zinc {
 
-// A double tells all integers of up to 15 digits apart, and most of 16; its fraction needs no more either.
-constexpr int kMostDigits = 16;
-constexpr int64_t kMostInteger = 9'999'999'999'999'999;
+// A double represents all integers of 15 digits, and most of 16; fractions need no more either.
+constexpr int kMaxDigits = 16;
+constexpr int64_t kMaxInteger = 9'999'999'999'999'999;
 
 // REQUIRES: low <= high.
 GrammarBuilder::Expr integer_between(GrammarBuilder& builder, int64_t low, int64_t high);
 
-// A number without bounds; exponents stay within what a double can hold.
+// A number without bounds; exponents stay in the range of a double.
 GrammarBuilder::Expr any_number(GrammarBuilder& builder);
 
 struct NumberBound {
   double value;
-  bool is_open = false;  // not itself one of the numbers
+  bool is_open = false;  // exclusive
 };
-// Without exponents. Fails where a bound has too many digits for that, and where nothing lies between them.
+// Without exponents. Fails if a bound has too many digits, or if the range is empty.
 Result<GrammarBuilder::Expr> number_between(GrammarBuilder& builder, NumberBound low, NumberBound high);
 
 }  // namespace zinc

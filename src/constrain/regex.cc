@@ -14,9 +14,9 @@ namespace {
 
 using Expr = GrammarBuilder::Expr;
 constexpr int kNoLimit = GrammarBuilder::kNoLimit;
-constexpr int kMostTimes = 1 << 14;
-constexpr int kMostDepth = 64;
-constexpr int64_t kMostNodes = 1 << 16;
+constexpr int kMaxRepeats = 1 << 14;
+constexpr int kMaxDepth = 64;
+constexpr int64_t kMaxNodes = 1 << 16;
 
 const CharRanges kDigits = {{'0', '9'}};
 const CharRanges kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -29,11 +29,11 @@ struct Node {
   CharRanges ranges = {};
   std::vector<int> parts = {};
   int min = 1, max = 1;
-  LengthLimits lengths = {};  // of what it matches
+  LengthLimits lengths = {};  // of the matched text
 };
 
 int64_t sum(int64_t a, int64_t b) { return a == kNoLimit || b == kNoLimit ? kNoLimit : a + b; }
-// Lengths beyond any limit that is kept are as good as none.
+// Lengths beyond any supported limit count as unlimited.
 int64_t product(int64_t a, int64_t b) {
   constexpr int64_t kEndless = int64_t{1} << 31;
   if (a == 0 || b == 0) return 0;
@@ -46,20 +46,20 @@ class RegexParser {
 
   Result<int> parse() {
     ZINC_TRY(root, choice(0));
-    if (at_ < pattern_.size()) return refuse("')' closes nothing");
+    if (at_ < pattern_.size()) return parse_error("unmatched ')'");
     return root;
   }
-  // The same with limits of its length. Refused where more than one part of a sequence would have to give way.
-  Result<int> fitted(int node, const LengthLimits& limits);
+  // The same node with length limits. Fails if more than one part of a sequence has a variable length.
+  Result<int> with_limits(int node, const LengthLimits& limits);
   const Node& node(int index) const { return nodes_[static_cast<size_t>(index)]; }
 
  private:
-  Error refuse(std::string_view why) const {
+  Error parse_error(std::string_view why) const {
     return fail(ErrorCode::invalid_input, "{}, at byte {} of the pattern", why, at_);
   }
 
   bool is_at(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
-  bool take(std::string_view text) {
+  bool consume(std::string_view text) {
     if (!is_at(text)) return false;
     at_ += text.size();
     return true;
@@ -91,13 +91,13 @@ class RegexParser {
     return add({.kind = Node::Kind::choice, .parts = std::move(parts), .lengths = lengths});
   }
   int repeated(int part, int min, int max) {
-    const LengthLimits& once = node(part).lengths;
-    const int64_t shortest = product(once.min, min);
+    const LengthLimits& part_lengths = node(part).lengths;
+    const int64_t shortest = product(part_lengths.min, min);
     const LengthLimits lengths = {.min = shortest == kNoLimit ? int64_t{1} << 31 : shortest,
-                                  .max = product(once.max, max)};
+                                  .max = product(part_lengths.max, max)};
     return add({.kind = Node::Kind::repeat, .parts = {part}, .min = min, .max = max, .lengths = lengths});
   }
-  int anything() { return repeated(chars(all_but({})), 0, kNoLimit); }
+  int any_text() { return repeated(chars(complement({})), 0, kNoLimit); }
 
   Result<int> choice(int depth);
   Result<int> alternative(int depth);
@@ -118,93 +118,93 @@ class RegexParser {
 };
 
 Result<int> RegexParser::choice(int depth) {
-  if (depth > kMostDepth) return refuse("brackets are nested too deep");
+  if (depth > kMaxDepth) return parse_error("groups are nested too deeply");
   std::vector<int> alternatives;
   do {
     ZINC_TRY(part, alternative(depth));
     alternatives.push_back(part);
-  } while (take("|"));
+  } while (consume("|"));
   return choice_of(std::move(alternatives));
 }
 
-// The outermost ones may be anywhere in the string, where they are not held by ^ and $.
+// A top-level alternative matches anywhere in the string unless anchored by ^ and $.
 Result<int> RegexParser::alternative(int depth) {
   std::vector<int> parts;
   const bool is_outermost = depth == 0;
-  if (is_outermost && !take("^")) parts.push_back(anything());
-  bool is_held = false;
+  if (is_outermost && !consume("^")) parts.push_back(any_text());
+  bool is_anchored = false;
   while (at_ < pattern_.size() && !is_at("|") && !is_at(")")) {
-    if (is_outermost && take("$")) {
-      is_held = true;
-      if (at_ < pattern_.size() && !is_at("|")) return refuse("'$' is supported at the end of a pattern only");
+    if (is_outermost && consume("$")) {
+      is_anchored = true;
+      if (at_ < pattern_.size() && !is_at("|")) return parse_error("'$' is supported only at the end of a pattern");
       break;
     }
     ZINC_TRY(part, atom(depth));
     ZINC_TRY(with_counts, quantified(part));
     parts.push_back(with_counts);
-    if (static_cast<int64_t>(nodes_.size()) > kMostNodes) return refuse("the pattern is too large");
+    if (static_cast<int64_t>(nodes_.size()) > kMaxNodes) return parse_error("the pattern is too large");
   }
-  if (is_outermost && !is_held) parts.push_back(anything());
+  if (is_outermost && !is_anchored) parts.push_back(any_text());
   return sequence(std::move(parts));
 }
 
 Result<int> RegexParser::atom(int depth) {
   if (is_at("(")) return group(depth);
-  if (take(".")) return chars(all_but(kLineEnds));
-  if (is_at("^") || is_at("$")) return refuse("'^' and '$' are supported at the ends of a pattern only");
-  if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return refuse("there is nothing to repeat");
+  if (consume(".")) return chars(complement(kLineEnds));
+  if (is_at("^") || is_at("$")) return parse_error("'^' and '$' are supported only at the start and end of a pattern");
+  if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return parse_error("nothing to repeat");
   if (is_at("[") || is_at("\\")) {
-    const bool is_class = take("[");
+    const bool is_class = consume("[");
     ZINC_TRY(ranges, is_class ? char_class() : escape());
     return chars(std::move(ranges));
   }
   const Utf8Char c = next_utf8(pattern_.substr(at_));
-  if (!c.valid) return refuse("the pattern is not valid UTF-8");
+  if (!c.valid) return parse_error("the pattern is not valid UTF-8");
   at_ += static_cast<size_t>(c.n_bytes);
   return chars({{c.code, c.code}});
 }
 
 Result<int> RegexParser::group(int depth) {
-  take("(");
-  if (is_at("?=") || is_at("?!") || is_at("?<=") || is_at("?<!")) return refuse("look-around is not supported");
-  if (take("?<")) {
+  consume("(");
+  if (is_at("?=") || is_at("?!") || is_at("?<=") || is_at("?<!")) return parse_error("lookaround is not supported");
+  if (consume("?<")) {
     const size_t end = pattern_.find('>', at_);
-    if (end == std::string_view::npos) return refuse("the name of a group has no end");
+    if (end == std::string_view::npos) return parse_error("unterminated group name");
     at_ = end + 1;
-  } else if (!take("?:") && is_at("?")) {
-    return refuse("groups with flags are not supported");
+  } else if (!consume("?:") && is_at("?")) {
+    return parse_error("groups with flags are not supported");
   }
   ZINC_TRY(inner, choice(depth + 1));
-  if (!take(")")) return refuse("a group is not closed");
+  if (!consume(")")) return parse_error("unterminated group");
   return inner;
 }
 
 Result<int> RegexParser::quantified(int part) {
   std::pair<int, int> times;
-  if (take("*")) {
+  if (consume("*")) {
     times = {0, kNoLimit};
-  } else if (take("+")) {
+  } else if (consume("+")) {
     times = {1, kNoLimit};
-  } else if (take("?")) {
+  } else if (consume("?")) {
     times = {0, 1};
-  } else if (take("{")) {
+  } else if (consume("{")) {
     ZINC_TRY(read, counts());
     times = read;
   } else {
     return part;
   }
-  take("?");  // lazy: the same texts
+  consume("?");  // lazy: matches the same texts
   return repeated(part, times.first, times.second);
 }
 
 Result<std::pair<int, int>> RegexParser::counts() {
   const std::optional<int> min = number();
   std::optional<int> max = min;
-  if (take(",")) max = is_at("}") ? std::optional<int>(kNoLimit) : number();
-  if (!min || !max || !take("}")) {
-    return refuse(fmt::format("counts are written {{n}}, {{n,}} or {{n,m}}, each at most {}", kMostTimes));
+  if (consume(",")) max = is_at("}") ? std::optional<int>(kNoLimit) : number();
+  if (!min || !max || !consume("}")) {
+    return parse_error(fmt::format("expected a repeat count {{n}}, {{n,}} or {{n,m}} of at most {}", kMaxRepeats));
   }
-  if (*max != kNoLimit && *max < *min) return refuse("the counts of a repetition are in the wrong order");
+  if (*max != kNoLimit && *max < *min) return parse_error("the maximum repeat count is less than the minimum");
   return std::pair{*min, *max};
 }
 
@@ -213,59 +213,61 @@ std::optional<int> RegexParser::number() {
   int value = 0;
   for (; at_ < pattern_.size() && pattern_[at_] >= '0' && pattern_[at_] <= '9'; ++at_) {
     value = value * 10 + (pattern_[at_] - '0');
-    if (value > kMostTimes) return std::nullopt;
+    if (value > kMaxRepeats) return std::nullopt;
   }
   return at_ > begin ? std::optional(value) : std::nullopt;
 }
 
 Result<CharRanges> RegexParser::char_class() {
-  const bool is_negated = take("^");
+  const bool is_negated = consume("^");
   CharRanges all;
-  while (!take("]")) {
+  while (!consume("]")) {
     ZINC_TRY(from, class_member());
     const bool is_range = is_at("-") && !is_at("-]");
     if (is_range) {
-      take("-");
+      consume("-");
       ZINC_TRY(to, class_member());
-      const auto is_one = [](const CharRanges& r) { return r.size() == 1 && r.front().first == r.front().last; };
-      if (!is_one(from) || !is_one(to) || from.front().first > to.front().first) {
-        return refuse("a range of characters has no order");
+      const auto is_single_char = [](const CharRanges& r) {
+        return r.size() == 1 && r.front().first == r.front().last;
+      };
+      if (!is_single_char(from) || !is_single_char(to) || from.front().first > to.front().first) {
+        return parse_error("invalid character range");
       }
       from.front().last = to.front().first;
     }
     all.insert(all.end(), from.begin(), from.end());
   }
-  return is_negated ? all_but(std::move(all)) : all;
+  return is_negated ? complement(std::move(all)) : all;
 }
 
 Result<CharRanges> RegexParser::class_member() {
-  if (at_ == pattern_.size()) return refuse("a class of characters is not closed");
+  if (at_ == pattern_.size()) return parse_error("unterminated character class");
   if (is_at("\\b")) {
-    take("\\b");
+    consume("\\b");
     return CharRanges{{'\b', '\b'}};
   }
   if (is_at("\\")) return escape();
   const Utf8Char c = next_utf8(pattern_.substr(at_));
-  if (!c.valid) return refuse("the pattern is not valid UTF-8");
+  if (!c.valid) return parse_error("the pattern is not valid UTF-8");
   at_ += static_cast<size_t>(c.n_bytes);
   return CharRanges{{c.code, c.code}};
 }
 
 Result<CharRanges> RegexParser::escape() {
-  take("\\");
-  if (take("d")) return kDigits;
-  if (take("D")) return all_but(kDigits);
-  if (take("w")) return kWord;
-  if (take("W")) return all_but(kWord);
-  if (take("s")) return kSpaces;
-  if (take("S")) return all_but(kSpaces);
+  consume("\\");
+  if (consume("d")) return kDigits;
+  if (consume("D")) return complement(kDigits);
+  if (consume("w")) return kWord;
+  if (consume("W")) return complement(kWord);
+  if (consume("s")) return kSpaces;
+  if (consume("S")) return complement(kSpaces);
   ZINC_TRY(c, escaped_char());
   return CharRanges{{c, c}};
 }
 
 Result<char32_t> RegexParser::escaped_char() {
   constexpr std::string_view kNames = "nrtvf0", kMeanings("\n\r\t\v\f\0", 6);
-  if (at_ == pattern_.size()) return refuse("the pattern ends within an escape");
+  if (at_ == pattern_.size()) return parse_error("incomplete escape at the end of the pattern");
   const char c = pattern_[at_++];
   const bool is_digit_next = at_ < pattern_.size() && pattern_[at_] >= '0' && pattern_[at_] <= '9';
   if (const size_t i = kNames.find(c); i != std::string_view::npos && !(c == '0' && is_digit_next)) {
@@ -273,24 +275,24 @@ Result<char32_t> RegexParser::escaped_char() {
   }
   if (c == 'x') return hex(2);
   if (c == 'u') {
-    if (take("{")) {
+    if (consume("{")) {
       const size_t end = pattern_.find('}', at_);
-      if (end == std::string_view::npos || end - at_ > 6) return refuse("\\u{ has no end");
+      if (end == std::string_view::npos || end - at_ > 6) return parse_error("unterminated \\u{");
       ZINC_TRY(code, hex(end - at_));
-      take("}");
+      consume("}");
       return code;
     }
     ZINC_TRY(code, hex(4));
-    if (code < 0xD800 || code > 0xDBFF || !take("\\u")) return code;
+    if (code < 0xD800 || code > 0xDBFF || !consume("\\u")) return code;
     ZINC_TRY(low, hex(4));
-    if (low < 0xDC00 || low > 0xDFFF) return refuse("half a surrogate pair");
+    if (low < 0xDC00 || low > 0xDFFF) return parse_error("unpaired surrogate");
     return char32_t{0x10000} + ((code - 0xD800) << 10) + (low - 0xDC00);
   }
-  const bool is_ascii_mark =
+  const bool is_ascii_punctuation =
       static_cast<uint8_t>(c) < 0x80 && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z');
-  if (!is_ascii_mark) {
+  if (!is_ascii_punctuation) {
     --at_;
-    return refuse("this escape is not supported");
+    return parse_error("unsupported escape");
   }
   return static_cast<char32_t>(c);
 }
@@ -300,63 +302,64 @@ Result<char32_t> RegexParser::hex(size_t n_digits) {
   for (size_t i = 0; i < n_digits; ++i) {
     constexpr std::string_view kHex = "0123456789abcdefABCDEF";
     const size_t digit = at_ < pattern_.size() ? kHex.find(pattern_[at_]) : std::string_view::npos;
-    if (digit == std::string_view::npos) return refuse("an escape lacks hexadecimal digits");
+    if (digit == std::string_view::npos) return parse_error("expected hexadecimal digits in an escape");
     code = code * 16 + static_cast<char32_t>(digit < 16 ? digit : digit - 6);
     ++at_;
   }
-  if (n_digits == 0 || code > 0x10FFFF) return refuse("an escape is no character");
+  if (n_digits == 0 || code > 0x10FFFF) return parse_error("not a valid Unicode code point");
   return code;
 }
 
-Result<int> RegexParser::fitted(int index, const LengthLimits& limits) {
+Result<int> RegexParser::with_limits(int index, const LengthLimits& limits) {
   const Node at = node(index);
   const auto [min, max] = at.lengths;
   if (min >= limits.min && (limits.max == kNoLimit || (max != kNoLimit && max <= limits.max))) return index;
   if ((limits.max != kNoLimit && min > limits.max) || (max != kNoLimit && max < limits.min)) {
-    return fail(ErrorCode::invalid_input, "no string is as long as it must be");
+    return fail(ErrorCode::invalid_input, "no matching string satisfies the length limits");
   }
   if (at.kind == Node::Kind::choice) {
     std::vector<int> parts;
     for (const int part : at.parts) {
-      const LengthLimits& has = node(part).lengths;
-      const bool is_too_long = limits.max != kNoLimit && has.min > limits.max;
-      if (is_too_long || (has.max != kNoLimit && has.max < limits.min)) continue;
-      ZINC_TRY(fits, fitted(part, limits));
-      parts.push_back(fits);
+      const LengthLimits& lengths = node(part).lengths;
+      const bool is_too_long = limits.max != kNoLimit && lengths.min > limits.max;
+      if (is_too_long || (lengths.max != kNoLimit && lengths.max < limits.min)) continue;
+      ZINC_TRY(limited, with_limits(part, limits));
+      parts.push_back(limited);
     }
-    if (parts.empty()) return fail(ErrorCode::invalid_input, "no string is as long as it must be");
+    if (parts.empty()) return fail(ErrorCode::invalid_input, "no matching string satisfies the length limits");
     return choice_of(std::move(parts));
   }
   const auto is_fixed = [&](int part) { return node(part).lengths.min == node(part).lengths.max; };
-  const auto without = [](const LengthLimits& all, int64_t n) {
+  const auto reduced_by = [](const LengthLimits& all, int64_t n) {
     return LengthLimits{.min = std::max<int64_t>(0, all.min - n), .max = all.max == kNoLimit ? kNoLimit : all.max - n};
   };
   if (at.kind == Node::Kind::sequence && std::ranges::count_if(at.parts, is_fixed) + 1 == std::ssize(at.parts)) {
     std::vector<int> parts = at.parts;
     int& part = *std::ranges::find_if_not(parts, is_fixed);
-    ZINC_TRY(fits, fitted(part, without(limits, min - node(part).lengths.min)));
-    part = fits;
+    ZINC_TRY(limited, with_limits(part, reduced_by(limits, min - node(part).lengths.min)));
+    part = limited;
     return sequence(std::move(parts));
   }
   if (at.kind == Node::Kind::repeat && is_fixed(at.parts.front())) {
     const int64_t length = node(at.parts.front()).lengths.min;
-    const int64_t fewest = std::max<int64_t>(at.min, (limits.min + length - 1) / length);
-    const int64_t most = limits.max == kNoLimit ? at.max : limits.max / length;
-    const int64_t end = at.max == kNoLimit ? most : std::min<int64_t>(at.max, most);
-    if (end != kNoLimit && fewest > end) return fail(ErrorCode::invalid_input, "no string is as long as it must be");
-    return repeated(at.parts.front(), static_cast<int>(fewest), static_cast<int>(end));
+    const int64_t min_count = std::max<int64_t>(at.min, (limits.min + length - 1) / length);
+    const int64_t n_within_limit = limits.max == kNoLimit ? at.max : limits.max / length;
+    const int64_t max_count = at.max == kNoLimit ? n_within_limit : std::min<int64_t>(at.max, n_within_limit);
+    if (max_count != kNoLimit && min_count > max_count)
+      return fail(ErrorCode::invalid_input, "no matching string satisfies the length limits");
+    return repeated(at.parts.front(), static_cast<int>(min_count), static_cast<int>(max_count));
   }
   return fail(ErrorCode::invalid_input,
-              "limits of length are not supported beside a pattern of which several parts vary");
+              "length limits are not supported for a pattern with several variable-length parts");
 }
 
-// From nodes to expressions; characters that come again have one rule.
-class RegexWriter {
+// Translates nodes to expressions; equal character sets share one rule.
+class RegexTranslator {
  public:
-  RegexWriter(GrammarBuilder& builder, const RegexParser& from) : builder_(builder), from_(from) {}
+  RegexTranslator(GrammarBuilder& builder, const RegexParser& parser) : builder_(builder), parser_(parser) {}
 
   Expr write(int index) {
-    const Node& at = from_.node(index);
+    const Node& at = parser_.node(index);
     if (at.kind == Node::Kind::chars) return one_char(at.ranges);
     std::vector<Expr> parts;
     for (const int part : at.parts) parts.push_back(write(part));
@@ -368,14 +371,14 @@ class RegexWriter {
   Expr one_char(const CharRanges& ranges) {
     const auto [found, is_new] = chars_.try_emplace(ranges);
     if (is_new) {
-      found->second = builder_.declare("a character");
+      found->second = builder_.declare("character");
       builder_.define(found->second, char_in_json_string(builder_, ranges));
     }
     return builder_.rule(found->second);
   }
 
   GrammarBuilder& builder_;
-  const RegexParser& from_;
+  const RegexParser& parser_;
   std::map<CharRanges, GrammarBuilder::Rule> chars_;
 };
 
@@ -384,9 +387,9 @@ class RegexWriter {
 Expr char_in_json_string(GrammarBuilder& builder, const CharRanges& ranges) {
   constexpr std::string_view kEscaped("\"\\\b\f\n\r\t"), kNames("\"\\bfnrt");
   const CharRanges not_raw = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
-  CharRanges others = all_but(ranges);
+  CharRanges others = complement(ranges);
   others.insert(others.end(), not_raw.begin(), not_raw.end());
-  std::vector<Expr> spellings = {builder.chars(all_but(std::move(others)))};
+  std::vector<Expr> spellings = {builder.chars(complement(std::move(others)))};
 
   CharRanges names, low[2];  // after '\', and after '\u000' and '\u001'
   const auto add_escape = [&](char32_t c) {
@@ -411,8 +414,8 @@ Expr char_in_json_string(GrammarBuilder& builder, const CharRanges& ranges) {
 Result<Expr> regex_grammar(GrammarBuilder& builder, std::string_view pattern, const LengthLimits& limits) {
   RegexParser parser(pattern);
   ZINC_TRY(root, parser.parse());
-  ZINC_TRY(fits, parser.fitted(root, limits));
-  return RegexWriter(builder, parser).write(fits);
+  ZINC_TRY(fits, parser.with_limits(root, limits));
+  return RegexTranslator(builder, parser).write(fits);
 }
 
 }  // namespace zinc

@@ -1,6 +1,6 @@
-// Regular expressions as JSON schemas write them (`pattern`; ECMA 262 with the u flag), as grammars of what stands
-// between the quotes of a JSON string: a character that a JSON string must escape is written as its escape. As there, a
-// pattern may match anywhere in the string unless it says ^ and $. Look-around, back references, \b and \p are refused.
+// Compiles regular expressions of JSON Schema (`pattern`; ECMA-262 with the u flag) to grammars of a JSON string's
+// contents: a character that must be escaped there is written as its escape. A pattern is not anchored unless it has ^
+// and $. Lookaround, backreferences, \b and \p are not supported.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct LengthLimits {  // in characters
   int64_t max = GrammarBuilder::kNoLimit;
 };
 
-// Refuses length limits where more than one part of the pattern would have to give way.
+// Fails if the length limits would have to be split over more than one variable-length part of the pattern.
 Result<GrammarBuilder::Expr> regex_grammar(GrammarBuilder& builder, std::string_view pattern,
                                            const LengthLimits& limits = {});
 
-// One character of these, as a JSON string has it.
+// One of these characters, as written in a JSON string.
 GrammarBuilder::Expr char_in_json_string(GrammarBuilder& builder, const CharRanges& ranges);
 
 }  // namespace zinc

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/support/grammar_texts.h"
+#include "tests/support/grammar_matcher.h"
 
 namespace zinc {
 namespace {
@@ -27,7 +27,7 @@ struct Case {
   std::vector<std::string_view> accepted, rejected;
 };
 
-TEST(Regex, matches_what_ecma_262_says) {
+TEST(Regex, matches_as_ecma_262_specifies) {
   const Case kCases[] = {
       {"", {"", "abc"}, {}},
       {"^$", {""}, {"a"}},
@@ -60,14 +60,15 @@ TEST(Regex, matches_what_ecma_262_says) {
   for (const auto& [pattern, accepted, rejected] : kCases) {
     Result<Grammar> grammar = grammar_of(pattern);
     ASSERT_TRUE(grammar.ok()) << pattern << ": " << grammar.error().message;
-    GrammarTexts texts(std::move(grammar.value()));
-    for (const std::string_view text : accepted) EXPECT_TRUE(texts.has(text)) << pattern << " should have " << text;
+    GrammarMatcher matcher(std::move(grammar.value()));
+    for (const std::string_view text : accepted)
+      EXPECT_TRUE(matcher.matches(text)) << pattern << " should match " << text;
     for (const std::string_view text : rejected)
-      EXPECT_FALSE(texts.has(text)) << pattern << " should not have " << text;
+      EXPECT_FALSE(matcher.matches(text)) << pattern << " should not match " << text;
   }
 }
 
-TEST(Regex, what_is_malformed_or_not_supported_is_refused) {
+TEST(Regex, malformed_or_unsupported_pattern_is_rejected) {
   for (const char* pattern :
        {"(",    ")",    "a)",    "(a",       "[a",          "[b-a]", "[\\d-z]", "*",      "+a",     "a**",    "a{2,1}",
         "a{",   "a{x}", "a{,3}", "a{20000}", "\\",          "\\1",   "\\k<a>",  "\\b",    "\\B",    "\\p{L}", "\\c",
@@ -76,10 +77,10 @@ TEST(Regex, what_is_malformed_or_not_supported_is_refused) {
     const Result<Grammar> grammar = grammar_of(pattern);
     EXPECT_FALSE(grammar.ok()) << pattern;
   }
-  EXPECT_EQ(grammar_of("a(?=b)").error().message, "look-around is not supported, at byte 2 of the pattern");
+  EXPECT_EQ(grammar_of("a(?=b)").error().message, "lookaround is not supported, at byte 2 of the pattern");
 }
 
-TEST(Regex, lengths_narrow_the_one_part_that_varies) {
+TEST(Regex, length_limits_narrow_the_one_variable_part) {
   struct Limited {
     std::string_view pattern;
     LengthLimits limits;
@@ -96,10 +97,11 @@ TEST(Regex, lengths_narrow_the_one_part_that_varies) {
   for (const auto& [pattern, limits, accepted, rejected] : kCases) {
     Result<Grammar> grammar = grammar_of(pattern, limits);
     ASSERT_TRUE(grammar.ok()) << pattern << ": " << grammar.error().message;
-    GrammarTexts texts(std::move(grammar.value()));
-    for (const std::string_view text : accepted) EXPECT_TRUE(texts.has(text)) << pattern << " should have " << text;
+    GrammarMatcher matcher(std::move(grammar.value()));
+    for (const std::string_view text : accepted)
+      EXPECT_TRUE(matcher.matches(text)) << pattern << " should match " << text;
     for (const std::string_view text : rejected)
-      EXPECT_FALSE(texts.has(text)) << pattern << " should not have " << text;
+      EXPECT_FALSE(matcher.matches(text)) << pattern << " should not match " << text;
   }
   EXPECT_FALSE(grammar_of("^a+b+$", {.max = 5}).ok());
   EXPECT_FALSE(grammar_of("^(a|bbbb)$", {.min = 2, .max = 3}).ok());
@@ -107,7 +109,7 @@ TEST(Regex, lengths_narrow_the_one_part_that_varies) {
   EXPECT_FALSE(grammar_of("^abc$", {.max = 2}).ok());
 }
 
-// Against the standard library's, over texts of the few characters that the patterns know.
+// Compared with std::regex, over texts of the characters that occur in the patterns.
 TEST(Regex, random_patterns_agree_with_another_implementation) {
   std::mt19937 random(7);
   const auto pick = [&](std::string_view from) { return std::string(1, from[random() % from.size()]); };
@@ -130,12 +132,12 @@ TEST(Regex, random_patterns_agree_with_another_implementation) {
   };
   for (int round = 0; round < 300; ++round) {
     const std::string pattern = (random() % 2 ? "^" : "") + pattern_of(3) + (random() % 2 ? "$" : "");
-    GrammarTexts texts(grammar_of(pattern).value());
+    GrammarMatcher matcher(grammar_of(pattern).value());
     const std::regex other(pattern);
     for (int i = 0; i < 60; ++i) {
       std::string text;
       for (size_t n = random() % 7; n > 0; --n) text += pick("abcd");
-      EXPECT_EQ(texts.has(text), std::regex_search(text, other)) << pattern << " in " << text;
+      EXPECT_EQ(matcher.matches(text), std::regex_search(text, other)) << pattern << " in " << text;
     }
   }
 }

@@ -14,10 +14,10 @@ const std::string kLabel = R"([A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?)";
 const std::string kGroup = "[0-9a-fA-F]{1,4}";
 const std::string kDays = "(?:N(?:Y(?:NM(?:ND)?)?|M(?:ND)?|D))", kHours = "T(?:N(?:H(?:NM(?:NS)?)?|M(?:NS)?|S))";
 
-// The form, with a part in the place of its name.
-std::string with(std::string_view form, char name, std::string_view part) {
+// Replaces every `name` in the template.
+std::string substitute(std::string_view pattern_template, char name, std::string_view replacement) {
   std::string out;
-  for (const char c : form) out += c == name ? std::string(part) : std::string(1, c);
+  for (const char c : pattern_template) out += c == name ? std::string(replacement) : std::string(1, c);
   return out;
 }
 
@@ -33,10 +33,10 @@ const Format kFormats[] = {
     {"email",
      "^[A-Za-z0-9_+-]{1,30}(?:\\.[A-Za-z0-9_+-]{1,30})?@" + kLabel + "(?:\\." + kLabel + "){0,2}\\.[A-Za-z]{2,20}$"},
     {"hostname", "^" + kLabel + "(?:\\." + kLabel + "){0,5}$"},
-    {"duration", with("^P(?:" + kDays + "(?:" + kHours + ")?|" + kHours + "|NW)$", 'N', "\\d{1,4}")},
-    {"ipv6", with("^(?:(?:G:){7}G|(?:G:){1,7}:|(?:G:){1,6}:G|(?:G:){1,5}(?::G){1,2}|(?:G:){1,4}(?::G){1,3}|"
-                  "(?:G:){1,3}(?::G){1,4}|(?:G:){1,2}(?::G){1,5}|G:(?::G){1,6}|:(?:(?::G){1,7}|:))$",
-                  'G', kGroup)},
+    {"duration", substitute("^P(?:" + kDays + "(?:" + kHours + ")?|" + kHours + "|NW)$", 'N', "\\d{1,4}")},
+    {"ipv6", substitute("^(?:(?:G:){7}G|(?:G:){1,7}:|(?:G:){1,6}:G|(?:G:){1,5}(?::G){1,2}|(?:G:){1,4}(?::G){1,3}|"
+                        "(?:G:){1,3}(?::G){1,4}|(?:G:){1,2}(?::G){1,5}|G:(?::G){1,6}|:(?:(?::G){1,7}|:))$",
+                        'G', kGroup)},
     {"ipv4", "^" + kByte + "(?:\\." + kByte + "){3}$"}};
 
 }  // namespace

@@ -1,12 +1,12 @@
-// The formats of strings that JSON schemas name, as regular expressions. Names of mail and hosts are bounded well below
-// what may be, so that they come to an end and usual limits of length (255) say nothing more about them.
+// String formats of JSON Schema as regular expressions. Email and host names are limited well below the standard's
+// maximum, so that they terminate and the usual `maxLength` (255) is always satisfied.
 #pragma once
 
 #include <string_view>
 
 namespace zinc {
 
-// Empty: unknown, and by the standard no more than a remark.
+// Empty: an unknown format, which the standard treats as an annotation.
 std::string_view pattern_of_format(std::string_view format);
 
 }  // namespace zinc

@@ -1,6 +1,6 @@
-// What JSON texts are made of, as rules of a grammar that is being built. Between the tokens of JSON may stand nothing,
-// a space, or a line break and a few blanks: enough for any common layout, and an end to what a model can write of
-// them.
+// Grammar rules for JSON values, added to a grammar under construction. Between JSON tokens they allow nothing, one
+// space, or a line break and a bounded indentation: enough for common layouts, and a model cannot emit white space
+// forever.
 #pragma once
 
 #include <span>
@@ -10,15 +10,15 @@
 
 namespace zinc {
 
-class JsonParts {
+class JsonGrammar {
  public:
   using Expr = GrammarBuilder::Expr;
   using Rule = GrammarBuilder::Rule;
 
-  explicit JsonParts(GrammarBuilder& builder);
+  explicit JsonGrammar(GrammarBuilder& builder);
 
   Expr space() const { return builder_.rule(space_); }
-  Expr colon() const { return builder_.rule(colon_); }  // and the space around it
+  Expr colon() const { return builder_.rule(colon_); }  // with the space around it
   Expr string() const { return builder_.rule(string_); }
   Expr string_char() const { return builder_.rule(string_char_); }
   Expr quoted(Expr inner) const { return builder_.sequence({builder_.text("\""), inner, builder_.text("\"")}); }
@@ -28,8 +28,8 @@ class JsonParts {
   Expr array() const { return builder_.rule(array_); }
   Rule value() const { return value_; }  // any
 
-  // Any string without escapes but these; names that need escapes are none of those anyway.
-  Expr string_but(std::span<const std::string_view> names) const;
+  // Any string without escapes, except these names. A name that needs escapes cannot occur among them.
+  Expr string_except(std::span<const std::string_view> names) const;
 
  private:
   Rule define(const char* name, Expr expr);

@@ -1,4 +1,4 @@
-#include "constrain/token_tree.h"
+#include "constrain/token_trie.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,25 +7,25 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kLongestToken = std::numeric_limits<uint16_t>::max() - 1;
+constexpr size_t kMaxTokenBytes = std::numeric_limits<uint16_t>::max() - 1;
 
 }  // namespace
 
-TokenTree::TokenTree(const Tokenizer& tokenizer) {
+TokenTrie::TokenTrie(const Tokenizer& tokenizer) {
   for (TokenId id = 0; id < tokenizer.n_vocab(); ++id) {
     const size_t n = tokenizer.bytes(id).size();
-    if (n > 0 && n <= kLongestToken && !tokenizer.is_control(id) && !tokenizer.is_end(id)) tokens_.push_back(id);
+    if (n > 0 && n <= kMaxTokenBytes && !tokenizer.is_control(id) && !tokenizer.is_eog(id)) tokens_.push_back(id);
   }
   std::ranges::stable_sort(tokens_, {}, [&](TokenId id) { return tokenizer.bytes(id); });
 
   std::vector<uint32_t> path;  // nodes of the last token's bytes
   std::string_view last;
-  const auto leave = [&](size_t depth) {
+  const auto close_below = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back()) nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
   };
   for (uint32_t t = 0; t < tokens_.size(); ++t) {
     const std::string_view bytes = tokenizer.bytes(tokens_[t]);
-    leave(static_cast<size_t>(std::ranges::mismatch(bytes, last).in1 - bytes.begin()));
+    close_below(static_cast<size_t>(std::ranges::mismatch(bytes, last).in1 - bytes.begin()));
     while (path.size() < bytes.size()) {
       path.push_back(static_cast<uint32_t>(nodes_.size()));
       nodes_.push_back({.end = 0,
@@ -34,11 +34,11 @@ TokenTree::TokenTree(const Tokenizer& tokenizer) {
                         .depth = static_cast<uint16_t>(path.size() - 1),
                         .byte = static_cast<uint8_t>(bytes[path.size() - 1])});
     }
-    ++nodes_[path.back()].n_tokens;  // those of the same bytes follow each other
+    ++nodes_[path.back()].n_tokens;  // tokens with the same bytes are adjacent
     depth_ = std::max(depth_, static_cast<uint16_t>(bytes.size()));
     last = bytes;
   }
-  leave(0);
+  close_below(0);
 }
 
 }  // namespace zinc
