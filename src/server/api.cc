@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
-// Schemas and grammars take time to read, however short they are.
-bool may_have_form(std::string_view body) {
+// Schemas and grammars take time to compile, however short they are.
+bool may_have_constraint(std::string_view body) {
   constexpr std::string_view kNames[] = {"\"response_format\"", "\"json_schema\"", "\"grammar\""};
   return std::ranges::any_of(kNames, [&](std::string_view name) { return body.find(name) != body.npos; });
 }
@@ -41,8 +41,8 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
-ErrorForm form_of(std::string_view path) {
-  return path.starts_with("/v1/messages") ? ErrorForm::anthropic : ErrorForm::openai;
+ErrorFormat error_format_of(std::string_view path) {
+  return path.starts_with("/v1/messages") ? ErrorFormat::anthropic : ErrorFormat::openai;
 }
 
 json::object limits_json(const ServerLimits& limits) {
@@ -66,7 +66,7 @@ json::object limits_json(const ServerLimits& limits) {
           {"embedding_inputs", limits.embedding_inputs}};
 }
 
-// What holds for a field that a request leaves out.
+// The sampling defaults of a request.
 json::object default_sampling() {
   const SamplingParams p;
   json::array breakers;
@@ -112,105 +112,105 @@ void send_json(const json::object& body, Reply& reply) { reply.send({.body = to_
 struct Api::Route {
   std::string_view method, path, summary;
   bool is_public;
-  void (*answer)(Api& api, HttpRequest request, std::shared_ptr<Reply> reply);
-  const ApiForm& (*form)() = nullptr;                 // whose fields the body has
+  void (*handle)(Api& api, HttpRequest request, std::shared_ptr<Reply> reply);
+  const ApiDialect& (*dialect)() = nullptr;           // whose fields the body has
   const std::span<const FieldDoc>* fields = nullptr;  // or these
 
   RouteDoc doc() const {
     RouteDoc out{.method = method, .path = path, .summary = summary, .is_public = is_public};
-    if (form) out.fields = form().fields;
+    if (dialect) out.fields = dialect().fields;
     if (fields) out.fields = {*fields};
     return out;
   }
 };
 
-// Public: an orchestrator asks these without a key. They say how busy the server is, never what is asked or answered.
+// Public routes need no key, for orchestrators. They reveal the server's load, never prompts or outputs.
 const Api::Route Api::kRoutes[] =
     {
-        {"GET", "/health", "Whether the server lives, and how busy it is", true,
+        {"GET", "/health", "Liveness and load of the server", true,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
-        {"GET", "/ready", "200 while requests are taken, 503 while the server drains", true,
+        {"GET", "/ready", "200 while requests are accepted, 503 while the server drains", true,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
-        {"POST", "/v1/chat/completions", "An answer to a conversation", false,
+        {"POST", "/v1/chat/completions", "Chat completion (OpenAI)", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(chat_form(), std::move(request), std::move(reply));
+           api.generate(chat_dialect(), std::move(request), std::move(reply));
          },
-         chat_form},
-        {"POST", "/v1/completions", "A prompt is continued", false,
+         chat_dialect},
+        {"POST", "/v1/completions", "Completion of a raw prompt (OpenAI)", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(completions_form(), std::move(request), std::move(reply));
+           api.generate(completions_dialect(), std::move(request), std::move(reply));
          },
-         completions_form},
-        {"POST", "/v1/responses", "An answer to a conversation, as items; nothing is stored", false,
+         completions_dialect},
+        {"POST", "/v1/responses", "Response to a conversation (OpenAI Responses); nothing is stored", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(responses_form(), std::move(request), std::move(reply));
+           api.generate(responses_dialect(), std::move(request), std::move(reply));
          },
-         responses_form},
-        {"POST", "/v1/messages", "An answer to a conversation, in Anthropic's form", false,
+         responses_dialect},
+        {"POST", "/v1/messages", "Response to a conversation (Anthropic Messages)", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(messages_form(), std::move(request), std::move(reply));
+           api.generate(messages_dialect(), std::move(request), std::move(reply));
          },
-         messages_form},
-        {"POST", "/v1/messages/count_tokens", "How many tokens a conversation has", false,
+         messages_dialect},
+        {"POST", "/v1/messages/count_tokens", "Token count of a conversation", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.answer_with(std::move(request), std::move(reply), ErrorForm::anthropic, count_tokens);
+           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::anthropic, count_tokens);
          },
-         messages_form},
-        {"POST", "/v1/embeddings", "Vectors of texts", false,
+         messages_dialect},
+        {"POST", "/v1/embeddings", "Embeddings of texts", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            api.embed(std::move(request), std::move(reply));
          },
          nullptr, &kEmbeddingFields},
         {"GET", "/v1/models", "The models a request may name", false,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.list_models(std::move(reply)); }},
-        {"GET", "/models", "The models of this machine and those that can be fetched", false,
+        {"GET", "/models", "The installed models and those in the catalog", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            manage_models(api.library_, ModelAction::list, request, std::move(reply), api.loop_.post);
          }},
-        {"POST", "/v1/models/pull", "Begins to fetch a model", false,
+        {"POST", "/v1/models/pull", "Starts to download a model", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            manage_models(api.library_, ModelAction::pull, request, std::move(reply), api.loop_.post);
          },
          nullptr, &kModelActionFields},
-        {"POST", "/v1/models/cancel", "Ends the fetching of a model; what came is kept for the next try", false,
+        {"POST", "/v1/models/cancel", "Cancels a download; the partial file is kept for the next attempt", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            manage_models(api.library_, ModelAction::cancel_pull, request, std::move(reply), api.loop_.post);
          },
          nullptr, &kModelActionFields},
-        {"POST", "/v1/models/activate", "Loads a model that is here", false,
+        {"POST", "/v1/models/activate", "Loads an installed model", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            manage_models(api.library_, ModelAction::activate, request, std::move(reply), api.loop_.post);
          },
          nullptr, &kModelActionFields},
-        {"POST", "/v1/models/remove", "Removes a model that was fetched", false,
+        {"POST", "/v1/models/remove", "Removes a downloaded model", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            manage_models(api.library_, ModelAction::remove, request, std::move(reply), api.loop_.post);
          },
          nullptr, &kModelActionFields},
-        {"POST", "/tokenize", "Tokens of a text", false,
+        {"POST", "/tokenize", "Tokenizes a text", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, tokenize);
+           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai, tokenize);
          },
          nullptr, &kTokenizeFields},
-        {"POST", "/detokenize", "Text of tokens", false,
+        {"POST", "/detokenize", "Detokenizes token ids", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, detokenize);
+           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai, detokenize);
          },
          nullptr, &kDetokenizeFields},
-        {"POST", "/apply-template", "A chat request as the prompt the model would get", false,
+        {"POST", "/apply-template", "Renders a chat request with the model's chat template", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.answer_with(std::move(request), std::move(reply), ErrorForm::openai, apply_template);
+           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai, apply_template);
          },
-         chat_form},
-        {"GET", "/props", "What the server and its models are set to", false,
+         chat_dialect},
+        {"GET", "/props", "Settings of the server and its models", false,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
-        {"GET", "/metrics", "Counters for Prometheus", false,
+        {"GET", "/metrics", "Metrics in Prometheus format", false,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
-        {"GET", "/openapi.json", "This document", false,
+        {"GET", "/openapi.json", "This OpenAPI document", false,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_openapi(std::move(reply)); }},
 };
 
-Api::Api(const ModelList& models, const ApiOptions& options, LoopPort loop)
+Api::Api(const ModelList& models, const ApiOptions& options, EventLoopPort loop)
     : models_(models),
       limits_(options.limits),
       build_(options.build),
@@ -218,15 +218,15 @@ Api::Api(const ModelList& models, const ApiOptions& options, LoopPort loop)
       swaps_models_(options.library && options.swaps_models),
       access_(options.access),
       loop_(std::move(loop)),
-      bell_(loop_.post),
-      text_queue_(loop_.work, loop_.post),
+      notifier_(loop_.post),
+      worker_queue_(loop_.work, loop_.post),
       swap_(models_, library_, loop_.post),
       started_at_s_(
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
               .count()) {}
 
-HttpResponse Api::refusal(int status, std::string_view message) {
-  return error_response(http_error(status, message), ErrorForm::openai);
+HttpResponse Api::protocol_error(int status, std::string_view message) {
+  return error_response(http_error(status, message), ErrorFormat::openai);
 }
 
 const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_method) const {
@@ -239,13 +239,13 @@ const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_met
   return nullptr;
 }
 
-// Clients are given the address with or without /v1, and some end it with a slash.
-std::string Api::meant_path(std::string_view path) {
+// Clients are configured with or without /v1, and some append a slash.
+std::string Api::suggest_path(std::string_view path) {
   while (path.ends_with('/')) path.remove_suffix(1);
   for (const Route& route : kRoutes) {
-    const bool is_meant =
+    const bool is_similar =
         route.path == path || route.path == fmt::format("/v1{}", path) || fmt::format("/v1{}", route.path) == path;
-    if (is_meant) return std::string(route.path);
+    if (is_similar) return std::string(route.path);
   }
   return {};
 }
@@ -258,26 +258,26 @@ std::string Api::methods_of(std::string_view path) {
   return out;
 }
 
-std::optional<ApiError> Api::find_fault(const HttpRequest& head) const {
-  if (const auto error = access_.check_page(head)) return error;
-  if (head.method == "OPTIONS" || asks_for_page(head)) return {};
+std::optional<ApiError> Api::check_request(const HttpRequest& head) const {
+  if (const auto error = access_.check_origin(head)) return error;
+  if (head.method == "OPTIONS" || is_page_request(head)) return {};
   bool is_other_method = false;
   const Route* route = find_route(head, is_other_method);
-  if (!route || !route->is_public) {  // also before saying what is not there
+  if (!route || !route->is_public) {  // also before revealing which routes exist
     if (const auto error = access_.check_key(head)) return error;
   }
   if (route || names_model(head)) return {};
-  if (is_other_method) return http_error(405, fmt::format("{} has no {}", head.path, head.method));
-  const std::string meant = meant_path(head.path);
+  if (is_other_method) return http_error(405, fmt::format("{} does not support {}", head.path, head.method));
+  const std::string suggestion = suggest_path(head.path);
   return http_error(404,
-                    fmt::format("there is no '{}'; {}the routes are listed at /openapi.json", head.path.substr(0, 100),
-                                meant.empty() ? "" : fmt::format("did you mean {}? ", meant)));
+                    fmt::format("no such route '{}'; {}GET /openapi.json lists all routes", head.path.substr(0, 100),
+                                suggestion.empty() ? "" : fmt::format("did you mean {}? ", suggestion)));
 }
 
-std::optional<HttpResponse> Api::refuse_head(const HttpRequest& head) const {
-  const std::optional<ApiError> error = find_fault(head);
+std::optional<HttpResponse> Api::check_headers(const HttpRequest& head) const {
+  const std::optional<ApiError> error = check_request(head);
   if (!error) return {};
-  HttpResponse response = error_response(*error, form_of(head.path));
+  HttpResponse response = error_response(*error, error_format_of(head.path));
   if (error->status == 405) response.headers.emplace_back("Allow", methods_of(head.path));
   for (HttpHeader& header : access_.cors_headers(head)) response.headers.push_back(std::move(header));
   return response;
@@ -285,119 +285,126 @@ std::optional<HttpResponse> Api::refuse_head(const HttpRequest& head) const {
 
 void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   ++n_requests_;
-  if (auto refused = refuse_head(request)) return reply->send(std::move(*refused));
+  if (auto error = check_headers(request)) return reply->send(std::move(*error));
   reply->headers = access_.cors_headers(request);
   if (request.method == "OPTIONS") return reply->send({.status = 204, .body = {}, .content_type = ""});
   if (auto page = page_response(request)) return reply->send(std::move(*page));
   bool is_other_method = false;
   if (const Route* route = find_route(request, is_other_method)) {
-    return route->answer(*this, std::move(request), std::move(reply));
+    return route->handle(*this, std::move(request), std::move(reply));
   }
   show_model(percent_decoded(request.path.substr(kModelPrefix.size())), std::move(reply));
 }
 
-Api::Question Api::question_of(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form) const {
+Api::PendingRequest Api::pending_request(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format) const {
   Client client = access_.client_of(request);
   return {.client = std::move(client),
           .body = std::move(request.body),
           .reply = std::move(reply),
-          .form = form,
-          .models = std::shared_ptr<const ModelList>(std::shared_ptr<void>(), &models_)};  // it outlives all questions
+          .error_format = format,
+          .models = std::shared_ptr<const ModelList>(std::shared_ptr<void>(), &models_)};  // outlives all requests
 }
 
 template <class Prepared, class Prepare, class Use>
-void Api::prepare_then(Question question, Prepare prepare, Use use) {
-  const auto asked = std::make_shared<Question>(std::move(question));
-  const auto settle = [this, asked, prepare, use](OrApiError<Prepared>& result) {
-    if (!asked->reply->is_open()) return;
+void Api::prepare_async(PendingRequest request, Prepare prepare, Use use) {
+  const auto pending = std::make_shared<PendingRequest>(std::move(request));
+  const auto finish = [this, pending, prepare, use](OrApiError<Prepared>& result) {
+    if (!pending->reply->is_open()) return;
     ApiError* error = std::get_if<ApiError>(&result);
-    if (!error) return use(std::move(std::get<Prepared>(result)), *asked);
-    const auto refuse = [asked](const ApiError& why) { asked->reply->send(error_response(why, asked->form)); };
-    const auto go_on = [this, asked, prepare, use, refuse](const OrApiError<ModelRef>& brought) {
-      if (!asked->reply->is_open()) return;
-      const bool is_any = asked->missing_model->empty();  // who named none is content with what there is
-      const ApiError* why = std::get_if<ApiError>(&brought);
-      if (why && is_any && models_.find("")) return prepare_then<Prepared>(std::move(*asked), prepare, use);
-      if (why) return refuse(*why);
-      // By the name it asked for, which may be another one than the model is served as.
-      asked->models = ModelList::of(*asked->missing_model, std::get<ModelRef>(brought));
-      prepare_then<Prepared>(std::move(*asked), prepare, use);
+    if (!error) return use(std::move(std::get<Prepared>(result)), *pending);
+    const auto send_error = [pending](const ApiError& why) {
+      pending->reply->send(error_response(why, pending->error_format));
     };
-    asked->missing_model = error->missing_model;
-    if (!asked->missing_model || !swaps_models_ || !swap_.bring(*asked->missing_model, go_on)) return refuse(*error);
-    asked->reply->takes_time();
+    const auto on_loaded = [this, pending, prepare, use, send_error](const OrApiError<ModelRef>& loaded) {
+      if (!pending->reply->is_open()) return;
+      const bool accepts_any_model = pending->missing_model->empty();  // no model was named: any loaded model will do
+      const ApiError* why = std::get_if<ApiError>(&loaded);
+      if (why && accepts_any_model && models_.find(""))
+        return prepare_async<Prepared>(std::move(*pending), prepare, use);
+      if (why) return send_error(*why);
+      // Under the requested name, which may differ from the name the model is served under.
+      pending->models = ModelList::of(*pending->missing_model, std::get<ModelRef>(loaded));
+      prepare_async<Prepared>(std::move(*pending), prepare, use);
+    };
+    pending->missing_model = error->missing_model;
+    if (!pending->missing_model || !swaps_models_ || !swap_.ensure_loaded(*pending->missing_model, on_loaded))
+      return send_error(*error);
+    pending->reply->defer();
   };
-  if (asked->body.size() <= limits_.worker_bytes && !may_have_form(asked->body)) {
-    OrApiError<Prepared> result = prepare(*asked->models, asked->body);
-    return settle(result);
+  if (pending->body.size() <= limits_.worker_bytes && !may_have_constraint(pending->body)) {
+    OrApiError<Prepared> result = prepare(*pending->models, pending->body);
+    return finish(result);
   }
-  asked->reply->takes_time();
-  text_queue_.add({.client = asked->client.name,
-                   .reply = asked->reply,
-                   .work = [settle, prepare, asked]() -> std::function<void()> {
-                     const auto result = std::make_shared<OrApiError<Prepared>>(prepare(*asked->models, asked->body));
-                     return [settle, result] { settle(*result); };
-                   }});
+  pending->reply->defer();
+  worker_queue_.add({.client = pending->client.name,
+                     .reply = pending->reply,
+                     .work = [finish, prepare, pending]() -> std::function<void()> {
+                       const auto result =
+                           std::make_shared<OrApiError<Prepared>>(prepare(*pending->models, pending->body));
+                       return [finish, result] { finish(*result); };
+                     }});
 }
 
-void Api::generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply) {
-  prepare_then<PreparedRequest>(
-      question_of(std::move(request), std::move(reply), form.error_form),
-      [this, &form](const ModelList& models, std::string_view body) { return prepare(form, models, limits_, body); },
-      [this, &form](PreparedRequest prepared, const Question& asked) {
-        Generation::start(form, std::move(prepared), asked.client, bell_, text_queue_, asked.reply);
+void Api::generate(const ApiDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply) {
+  prepare_async<PreparedRequest>(
+      pending_request(std::move(request), std::move(reply), dialect.error_format),
+      [this, &dialect](const ModelList& models, std::string_view body) {
+        return prepare(dialect, models, limits_, body);
+      },
+      [this, &dialect](PreparedRequest prepared, const PendingRequest& pending) {
+        Generation::start(dialect, std::move(prepared), pending.client, notifier_, worker_queue_, pending.reply);
       });
 }
 
 void Api::embed(HttpRequest request, std::shared_ptr<Reply> reply) {
-  prepare_then<EmbeddingRequest>(
-      question_of(std::move(request), std::move(reply), ErrorForm::openai),
+  prepare_async<EmbeddingRequest>(
+      pending_request(std::move(request), std::move(reply), ErrorFormat::openai),
       [this](const ModelList& models, std::string_view body) { return prepare_embeddings(models, limits_, body); },
-      [this](EmbeddingRequest prepared, const Question& asked) {
-        start_embeddings(std::move(prepared), asked.client, bell_, asked.reply);
+      [this](EmbeddingRequest prepared, const PendingRequest& pending) {
+        start_embeddings(std::move(prepared), pending.client, notifier_, pending.reply);
       });
 }
 
-void Api::answer_with(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form,
-                      OrApiError<json::object> (*answer)(const ModelList&, std::string_view)) {
-  prepare_then<std::string>(
-      question_of(std::move(request), std::move(reply), form),
-      [answer](const ModelList& models, std::string_view body) -> OrApiError<std::string> {
-        const OrApiError<json::object> result = answer(models, body);
+void Api::respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
+                            OrApiError<json::object> (*respond)(const ModelList&, std::string_view)) {
+  prepare_async<std::string>(
+      pending_request(std::move(request), std::move(reply), format),
+      [respond](const ModelList& models, std::string_view body) -> OrApiError<std::string> {
+        const OrApiError<json::object> result = respond(models, body);
         if (const ApiError* error = std::get_if<ApiError>(&result)) return *error;
-        return to_json(std::get<json::object>(result));  // here, as it may be long
+        return to_json(std::get<json::object>(result));  // on the worker thread if it is long
       },
-      [](std::string body, const Question& asked) { asked.reply->send({.body = std::move(body)}); });
+      [](std::string body, const PendingRequest& pending) { pending.reply->send({.body = std::move(body)}); });
 }
 
 double Api::uptime_s() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-void Api::list_servable(std::function<void(const json::object&)> use) const {
+void Api::list_available_models(std::function<void(const json::object&)> use) const {
   if (!library_) return use(loaded_models(models_, started_at_s_));
-  library_->list([this, use = std::move(use)](const std::variant<LibraryAnswer, ApiError>& answer) {
-    loop_.post([this, use, answer] {
+  library_->list([this, use = std::move(use)](const std::variant<LibraryResponse, ApiError>& response) {
+    loop_.post([this, use, response] {
       json::object body = loaded_models(models_, started_at_s_);
-      const LibraryAnswer* known = std::get_if<LibraryAnswer>(&answer);
-      if (known) add_known(body, known->body, swaps_models_ ? OtherModels::listed : OtherModels::left_out);
+      const LibraryResponse* known = std::get_if<LibraryResponse>(&response);
+      if (known) merge_library(body, known->body, swaps_models_ ? UnloadedModels::include : UnloadedModels::omit);
       use(body);
     });
   });
 }
 
 void Api::list_models(std::shared_ptr<Reply> reply) const {
-  list_servable([reply = std::move(reply)](const json::object& body) { send_json(body, *reply); });
+  list_available_models([reply = std::move(reply)](const json::object& body) { send_json(body, *reply); });
 }
 
 void Api::show_model(std::string name, std::shared_ptr<Reply> reply) const {
-  list_servable([name = std::move(name), reply = std::move(reply)](const json::object& body) {
+  list_available_models([name = std::move(name), reply = std::move(reply)](const json::object& body) {
     for (const json::value& entry : body.at("data").get_array()) {
       if (entry.at("id").get_string() == name) return send_json(entry.get_object(), *reply);
     }
-    const ApiError error = no_such_model(fmt::format("there is no model '{}'; GET /v1/models lists those there are",
-                                                     std::string_view(name).substr(0, 100)));
-    reply->send(error_response(error, ErrorForm::openai));
+    const ApiError error = model_not_found(fmt::format(
+        "model '{}' not found; GET /v1/models lists the available models", std::string_view(name).substr(0, 100)));
+    reply->send(error_response(error, ErrorFormat::openai));
   });
 }
 
@@ -419,7 +426,7 @@ void Api::show_health(std::shared_ptr<Reply> reply) const {
 
 void Api::show_ready(std::shared_ptr<Reply> reply) const {
   if (!loop_.is_draining()) return send_json({{"status", "ready"}}, *reply);
-  reply->send(error_response(http_error(503, "the server is draining"), ErrorForm::openai));
+  reply->send(error_response(http_error(503, "the server is draining"), ErrorFormat::openai));
 }
 
 void Api::show_props(std::shared_ptr<Reply> reply) const {
@@ -435,11 +442,13 @@ void Api::show_props(std::shared_ptr<Reply> reply) const {
   send_json(body, *reply);
 }
 
-void Api::show_openapi(std::shared_ptr<Reply> reply) const {
+json::object Api::openapi() {
   std::vector<RouteDoc> docs;
   for (const Route& route : kRoutes) docs.push_back(route.doc());
-  send_json(openapi_document(docs), *reply);
+  return openapi_document(docs);
 }
+
+void Api::show_openapi(std::shared_ptr<Reply> reply) const { send_json(openapi(), *reply); }
 
 void Api::show_metrics(std::shared_ptr<Reply> reply) const {
   const ServerCounts counts{.n_requests = n_requests_, .n_connections = loop_.n_connections(), .uptime_s = uptime_s()};

@@ -1,5 +1,5 @@
-// Every route of the server: checks who asks, reads the request, answers or starts what answers. Event-loop thread;
-// reading long requests is done by the text worker. Models and loop must outlive it.
+// The routes of the server: access control, dispatch, request parsing, and the start of generations. Event-loop thread;
+// long requests are parsed on the worker thread. Models and event loop must outlive it.
 #pragma once
 
 #include <chrono>
@@ -8,22 +8,22 @@
 #include <string>
 #include <string_view>
 
-#include "server/access.h"
-#include "server/api_form.h"
-#include "server/doorbell.h"
+#include "server/access_control.h"
+#include "server/api_dialect.h"
+#include "server/event_loop_notifier.h"
 #include "server/limits.h"
 #include "server/model_library.h"
 #include "server/model_swap.h"
 #include "server/reply.h"
 #include "server/served_model.h"
-#include "server/text_queue.h"
+#include "server/worker_queue.h"
 
 namespace zinc {
 
-// What the API needs of the event loop it runs on.
-struct LoopPort {
+// The functions of the event loop that the API needs.
+struct EventLoopPort {
   std::function<void(std::function<void()>)> post;  // runs a task on the loop; any thread
-  std::function<void(std::function<void()>)> work;  // runs a task beside it
+  std::function<void(std::function<void()>)> work;  // runs a task on the worker thread
   std::function<bool()> is_draining;
   std::function<size_t()> n_connections;
 };
@@ -32,45 +32,46 @@ struct ApiOptions {
   AccessOptions access = {};
   ServerLimits limits = {};
   json::object build = {};          // version and commit, for /props
-  ModelLibrary* library = nullptr;  // what models are managed with; nullptr: not at all
-  bool swaps_models = false;        // a request that names a model of this machine which is not loaded has it loaded
+  ModelLibrary* library = nullptr;  // manages models; nullptr: models cannot be managed
+  bool swaps_models = false;        // a request may name an installed model that is not loaded; it is loaded first
 };
 
 class Api {
  public:
-  Api(const ModelList& models, const ApiOptions& options, LoopPort loop);
+  Api(const ModelList& models, const ApiOptions& options, EventLoopPort loop);
 
   void handle(HttpRequest request, std::shared_ptr<Reply> reply);
-  // The answer to a request that no body could make right: a page or a key that may not, a route that is not there.
-  std::optional<HttpResponse> refuse_head(const HttpRequest& head) const;
-  static HttpResponse refusal(int status, std::string_view message);  // of what is no request at all
+  // The error response if the headers alone are enough to reject a request: access denied, or no such route.
+  std::optional<HttpResponse> check_headers(const HttpRequest& head) const;
+  static json::object openapi();                                             // the document at /openapi.json
+  static HttpResponse protocol_error(int status, std::string_view message);  // malformed HTTP, limits exceeded
 
  private:
   struct Route;
   static const Route kRoutes[];
-  static std::string meant_path(std::string_view path);  // of a route that is nearly this one; "": none is
-  static std::string methods_of(std::string_view path);  // "OPTIONS, POST"
-  std::optional<ApiError> find_fault(const HttpRequest& head) const;
+  static std::string suggest_path(std::string_view path);  // the most similar route; "": none
+  static std::string methods_of(std::string_view path);    // "OPTIONS, POST"
+  std::optional<ApiError> check_request(const HttpRequest& head) const;
   const Route* find_route(const HttpRequest& request, bool& is_other_method) const;
 
-  // What a request asks, for as long as it is not answered.
-  struct Question {
+  // A request that has not been answered yet.
+  struct PendingRequest {
     Client client;
     std::string body;
     std::shared_ptr<Reply> reply;
-    ErrorForm form;
-    std::shared_ptr<const ModelList> models;  // those it may mean
+    ErrorFormat error_format;
+    std::shared_ptr<const ModelList> models;  // the models it may use
     std::optional<std::string> missing_model = {};
   };
-  Question question_of(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form) const;
-  // Runs `prepare` on models and body, beside the loop where that is long, then `use` on what came out, on the loop. A
-  // model that is missing is brought first, where that is allowed.
+  PendingRequest pending_request(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format) const;
+  // Runs `prepare` on models and body, on the worker thread if the body is long, then `use` on the result, on the event
+  // loop. Loads the model first if it is missing and swapping is allowed.
   template <class Prepared, class Prepare, class Use>
-  void prepare_then(Question question, Prepare prepare, Use use);
-  void generate(const ApiForm& form, HttpRequest request, std::shared_ptr<Reply> reply);
-  // A question that is answered from the body alone.
-  void answer_with(HttpRequest request, std::shared_ptr<Reply> reply, ErrorForm form,
-                   std::variant<json::object, ApiError> (*answer)(const ModelList&, std::string_view body));
+  void prepare_async(PendingRequest request, Prepare prepare, Use use);
+  void generate(const ApiDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply);
+  // For routes whose response depends on the models and the body only.
+  void respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
+                         std::variant<json::object, ApiError> (*respond)(const ModelList&, std::string_view body));
 
   void embed(HttpRequest request, std::shared_ptr<Reply> reply);
   void list_models(std::shared_ptr<Reply> reply) const;
@@ -80,8 +81,8 @@ class Api {
   void show_props(std::shared_ptr<Reply> reply) const;
   void show_metrics(std::shared_ptr<Reply> reply) const;
   void show_openapi(std::shared_ptr<Reply> reply) const;
-  // Every model that a request may name, in the form of /v1/models.
-  void list_servable(std::function<void(const json::object&)> use) const;
+  // Every model that a request may name, in the format of /v1/models.
+  void list_available_models(std::function<void(const json::object&)> use) const;
   double uptime_s() const;
 
   const ModelList& models_;
@@ -89,10 +90,10 @@ class Api {
   json::object build_;
   ModelLibrary* library_;
   const bool swaps_models_;
-  Access access_;
-  LoopPort loop_;
-  Doorbell bell_;
-  TextQueue text_queue_;
+  AccessControl access_;
+  EventLoopPort loop_;
+  EventLoopNotifier notifier_;
+  WorkerQueue worker_queue_;
   ModelSwap swap_;
   uint64_t n_requests_ = 0;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -67,7 +67,7 @@ ApiError bad_field(std::string_view param, std::string message) {
   return {.message = std::move(message), .param = std::string(param)};
 }
 
-ApiError no_such_model(std::string message) {
+ApiError model_not_found(std::string message) {
   return {.status = 404, .message = std::move(message), .param = "model", .code = "model_not_found"};
 }
 
@@ -75,8 +75,8 @@ ApiError unsupported_field(std::string_view param, std::string message) {
   return {.message = std::move(message), .param = std::string(param), .code = "unsupported"};
 }
 
-json::object error_body(const ApiError& error, ErrorForm form) {
-  if (form == ErrorForm::anthropic) {
+json::object error_body(const ApiError& error, ErrorFormat format) {
+  if (format == ErrorFormat::anthropic) {
     return {{"type", "error"}, {"error", {{"type", row_of(error.status).anthropic_type}, {"message", error.message}}}};
   }
   return {{"error",
@@ -86,8 +86,8 @@ json::object error_body(const ApiError& error, ErrorForm form) {
             {"code", text_or_null(error.code)}}}};
 }
 
-HttpResponse error_response(const ApiError& error, ErrorForm form) {
-  HttpResponse response{.status = error.status, .body = to_json(error_body(error, form))};
+HttpResponse error_response(const ApiError& error, ErrorFormat format) {
+  HttpResponse response{.status = error.status, .body = to_json(error_body(error, format))};
   if (error.status == 503) response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;

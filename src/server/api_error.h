@@ -1,5 +1,5 @@
-// What a client is told when a request cannot be answered: a status, a kind, a message that names the field. Written in
-// the form of the API that was called. The one table from ErrorCode to HTTP is in api_error.cc.
+// An error response: a status, a type and a message that names the field, in the error format of the API that was
+// called. The only mapping from ErrorCode to HTTP status is the table in api_error.cc.
 #pragma once
 
 #include <fmt/core.h>
@@ -18,23 +18,23 @@ struct ApiError {
   int status = 400;
   std::string type = "invalid_request_error";
   std::string message = {};
-  std::string param = {};  // the field that is wrong; empty: none
-  std::string code = {};   // a word for programs, such as "context_length_exceeded"; empty: none
-  // Not sent. The request names a model that is not loaded, or none while none is: it could be brought.
+  std::string param = {};  // the invalid field; empty: none
+  std::string code = {};   // machine-readable, such as "context_length_exceeded"; empty: none
+  // Not sent. The requested model is not loaded (empty: no model is loaded); loading it may make the request possible.
   std::optional<std::string> missing_model = {};
 };
 
-ApiError api_error(const Error& error);                                   // by the table
-ApiError http_error(int status, std::string_view message);                // by status alone
+ApiError api_error(const Error& error);                                   // by the table in api_error.cc
+ApiError http_error(int status, std::string_view message);                // by status
 ApiError bad_field(std::string_view param, std::string message);          // 400
-ApiError no_such_model(std::string message);                              // 404
-ApiError unsupported_field(std::string_view param, std::string message);  // 400, of something that is not there yet
+ApiError model_not_found(std::string message);                            // 404
+ApiError unsupported_field(std::string_view param, std::string message);  // 400, code "unsupported"
 
-enum class ErrorForm : uint8_t { openai, anthropic };
-json::object error_body(const ApiError& error, ErrorForm form);
-HttpResponse error_response(const ApiError& error, ErrorForm form);
+enum class ErrorFormat : uint8_t { openai, anthropic };
+json::object error_body(const ApiError& error, ErrorFormat format);
+HttpResponse error_response(const ApiError& error, ErrorFormat format);
 
-// Collects what is wrong with a request and keeps the first of it, so that readers need no error plumbing.
+// Collects the errors of a request and keeps the first, so that readers need no error plumbing.
 class RequestErrors {
  public:
   template <class... Args>

@@ -1,6 +1,6 @@
-// What a client asked for, whichever of the four APIs it used. Made by a form's reader (server/form/), turned into
-// tokens by prepare(). Every default is the API's documented one or neutral; nothing is added that the client did not
-// ask for.
+// A generation request, whichever API dialect it came in. Produced by a dialect's reader (server/dialect/), turned into
+// tokens by prepare(). Every default is the API's documented default or neutral; nothing is added that the client did
+// not request.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace zinc {
 
-// The form an answer has to have.
-struct FormRequest {
-  enum class Kind : uint8_t { any, json_object, json_schema, grammar };
-  Kind kind = Kind::any;
-  std::string field;   // that asked for it
-  json::value schema;  // of json_schema
+// The requested output format (structured output).
+struct ResponseFormat {
+  enum class Kind : uint8_t { text, json_object, json_schema, grammar };
+  Kind kind = Kind::text;
+  std::string field;   // the request field that set it
+  json::value schema;  // for json_schema
   std::string grammar;
 };
 
@@ -29,20 +29,20 @@ using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
 struct ChatRequest {
   std::string model;
 
-  // A conversation, for the chat template: messages as OpenAI's chat API has them, contents as plain text, arguments
-  // of calls as objects.
+  // A conversation for the chat template: messages as in OpenAI's chat API, with contents as plain text and tool call
+  // arguments as objects.
   json::array messages;
   json::value tools;  // an array of OpenAI's function tools; null: none
   json::object template_kwargs;
-  std::optional<bool> thinking;  // unset: what the template does by itself
+  std::optional<bool> thinking;  // unset: the template's default
   int thinking_budget = -1;      // tokens; -1: no limit
   bool parallel_tool_calls = true;
-  bool continues_last = false;     // the last message is the beginning of the answer
-  bool thought_is_open = false;    // set by render(): that beginning ended inside a thought
-  bool streams_arguments = false;  // a call's arguments stream as they come, before they are known to be whole
-  FormRequest form;
+  bool continue_final_message = false;  // the last message is an assistant prefix to continue
+  bool reasoning_is_open = false;       // set by render(): the prefix ends inside the reasoning
+  bool stream_tool_arguments = false;   // tool call arguments are streamed before the call is complete
+  ResponseFormat response_format;
 
-  // Or raw prompts, continued as they are.
+  // Or raw prompts, completed without a chat template.
   std::vector<RawPrompt> prompts;
   bool parse_special = false, add_special = true;  // of text prompts
   bool echo = false;
@@ -50,13 +50,13 @@ struct ChatRequest {
   SamplingParams sampling;
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
-  int max_tokens = 0;  // 0: until the context is full
+  int max_tokens = 0;  // 0: limited by the context only
   int n = 1;
   int n_top_logprobs = -1;  // -1: no log-probabilities
   bool ignore_eos = false;
   bool stream = false;
   bool include_usage = false;
-  bool include_progress = false;  // how far the prompt has been read, while it is
+  bool include_progress = false;  // report prefill progress
 
   bool is_chat() const { return prompts.empty(); }
 };

@@ -8,16 +8,16 @@ namespace zinc {
 namespace {
 
 constexpr FieldDoc kFields[] = {
-    {"model", "string", "Which model. May be left out where the server has one only."},
-    {"input", "", "A text, an array of token ids, or an array of either."},
-    {"encoding_format", "string", "float (default) or base64: little-endian float32."},
-    {"dimensions", "integer", "Must be the model's own."},
-    {"pooling", "string", "mean (default) or last: how the tokens' vectors become one."},
+    {"model", "string", "The model. Optional if the server has exactly one."},
+    {"input", "", "A string, an array of token ids, or an array of either."},
+    {"encoding_format", "string", "float (default) or base64 (little-endian float32)."},
+    {"dimensions", "integer", "Must be the model's embedding size."},
+    {"pooling", "string", "How the token vectors are pooled: mean (default) or last."},
     {"user", "string", "No effect."},
 };
 
 std::string base64_of(const std::vector<float>& vector) {
-  const size_t n_bytes = vector.size() * sizeof(float);  // little-endian, as is every machine this runs on
+  const size_t n_bytes = vector.size() * sizeof(float);  // all supported machines are little-endian
   std::string out(4 * ((n_bytes + 2) / 3) + 1, '\0');
   const int n = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
                                 reinterpret_cast<const unsigned char*>(vector.data()), static_cast<int>(n_bytes));
@@ -25,7 +25,7 @@ std::string base64_of(const std::vector<float>& vector) {
   return out;
 }
 
-// One text, or one list of token ids.
+// One string, or one array of token ids.
 std::optional<std::vector<TokenId>> read_input(const json::value& input, const Tokenizer& tokenizer) {
   std::vector<TokenId> out;
   if (input.is_string()) {
@@ -51,12 +51,13 @@ void read_inputs(const FieldReader& fields, const ServerLimits& limits, Embeddin
   for (const json::value& entry : inputs) {
     auto tokens = read_input(entry, out.model->tokenizer);
     if (!tokens || tokens->empty()) {
-      return fields.errors().add("input", "'input[{}]' is not a non-empty text or list of the model's token ids",
-                                 out.inputs.size());
+      return fields.errors().add(
+          "input", "'input[{}]' must be a non-empty string or a non-empty array of token ids of the model",
+          out.inputs.size());
     }
     if (tokens->size() > static_cast<size_t>(out.model->limits.context)) {
       return fields.errors().add(
-          {.message = fmt::format("'input[{}]' has {} tokens, and the context of '{}' holds {}", out.inputs.size(),
+          {.message = fmt::format("'input[{}]' has {} tokens; the context of '{}' is limited to {}", out.inputs.size(),
                                   tokens->size(), out.model->name, out.model->limits.context),
            .param = "input",
            .code = "context_length_exceeded"});
@@ -65,7 +66,7 @@ void read_inputs(const FieldReader& fields, const ServerLimits& limits, Embeddin
   }
 }
 
-void read_form(const FieldReader& fields, EmbeddingRequest& out) {
+void read_output_options(const FieldReader& fields, EmbeddingRequest& out) {
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
     fields.errors().add("encoding_format", "'encoding_format' is '{}'; expected float or base64", format.substr(0, 40));
@@ -79,63 +80,64 @@ void read_form(const FieldReader& fields, EmbeddingRequest& out) {
   const int n = out.model->limits.embedding_dim;
   if (const auto dimensions = fields.integer("dimensions", 1, std::numeric_limits<int32_t>::max());
       dimensions && *dimensions != n) {
-    fields.errors().add("dimensions", "'dimensions' is {}; this model's vectors have {}", *dimensions, n);
+    fields.errors().add("dimensions", "'dimensions' is {}; the embeddings of this model have {}", *dimensions, n);
   }
 }
 
-class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this<EmbeddingJob> {
+class EmbeddingJob final : public OutputListener, public std::enable_shared_from_this<EmbeddingJob> {
  public:
-  EmbeddingJob(EmbeddingRequest request, Client client, Doorbell& bell, std::shared_ptr<Reply> reply)
-      : request_(std::move(request)), client_(std::move(client)), bell_(bell), reply_(std::move(reply)) {}
+  EmbeddingJob(EmbeddingRequest request, Client client, EventLoopNotifier& notifier, std::shared_ptr<Reply> reply)
+      : request_(std::move(request)), client_(std::move(client)), notifier_(notifier), reply_(std::move(reply)) {}
 
   void start() {
     reply_->log["model"] = request_.model->name;
     reply_->log["inputs"] = request_.inputs.size();
     if (!submit_more()) return;
-    reply_->on_gone([self = shared_from_this()] { self->cancel_rest(); });
+    reply_->on_disconnect([self = shared_from_this()] { self->cancel_remaining(); });
   }
 
  private:
   struct Part {
-    std::shared_ptr<CollectingSink> sink;
+    std::shared_ptr<BufferingSink> sink;
     RequestId id;
     std::optional<Outcome> outcome;
   };
 
-  void sinks_have_news() override {
-    if (is_over_) return;
-    n_under_way_ = 0;
+  void on_output() override {
+    if (is_done_) return;
+    n_running_ = 0;
     for (Part& part : parts_) {
-      if (!part.outcome) part.outcome = part.sink->take().outcome;
-      if (part.outcome && part.outcome->error) return refuse(api_error(*part.outcome->error));
+      if (!part.outcome) part.outcome = part.sink->drain().outcome;
+      if (part.outcome && part.outcome->error) return reply_error(api_error(*part.outcome->error));
       if (part.outcome && part.outcome->reason == StopReason::cancelled) {
-        return refuse(http_error(503, "the server stopped before the answer was complete"));
+        return reply_error(http_error(503, "the server stopped before the response was complete"));
       }
-      if (!part.outcome) ++n_under_way_;
+      if (!part.outcome) ++n_running_;
     }
-    if (submit_more() && n_under_way_ == 0) finish();
+    if (submit_more() && n_running_ == 0) finish();
   }
 
-  // As many at a time as the engine runs: a long list must not fill the queue that others wait in. False: refused.
+  // Submits at most as many inputs as the engine runs at once, so that a long list does not fill the queue of other
+  // clients. False: the engine rejected one.
   bool submit_more() {
-    while (parts_.size() < request_.inputs.size() && n_under_way_ < request_.model->limits.max_sequences) {
-      auto sink = std::make_shared<CollectingSink>(bell_, weak_from_this(), CollectingSink::Wants{});
+    while (parts_.size() < request_.inputs.size() && n_running_ < request_.model->limits.max_sequences) {
+      auto sink = std::make_shared<BufferingSink>(notifier_, weak_from_this(), BufferingSink::Options{});
       Request request;
       request.prompt = std::move(request_.inputs[parts_.size()]);
       request.client = client_.name;
-      request.cache_owner = client_.cache_owner;
+      request.cache_namespace = client_.cache_namespace;
       request.embedding = request_.pooling;
       request.sink = sink;
       const Result<RequestId> id = request_.model->engine->submit(std::move(request));
-      if (!id.ok()) return refuse(api_error(id.error())), false;
+      if (!id.ok()) return reply_error(api_error(id.error())), false;
       parts_.push_back({.sink = std::move(sink), .id = id.value(), .outcome = {}});
-      ++n_under_way_;
+      ++n_running_;
     }
     return true;
   }
 
   void finish() {
-    is_over_ = true;
+    is_done_ = true;
     json::array data;
     int n_tokens = 0;
     for (const Part& part : parts_) {
@@ -153,12 +155,12 @@ class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this
     reply_->send({.body = to_json(body)});
   }
 
-  void refuse(const ApiError& error) {
-    cancel_rest();
-    reply_->send(error_response(error, ErrorForm::openai));
+  void reply_error(const ApiError& error) {
+    cancel_remaining();
+    reply_->send(error_response(error, ErrorFormat::openai));
   }
-  void cancel_rest() {
-    is_over_ = true;
+  void cancel_remaining() {
+    is_done_ = true;
     for (const Part& part : parts_) {
       if (!part.outcome) request_.model->engine->cancel(part.id);
     }
@@ -166,11 +168,11 @@ class EmbeddingJob final : public SinkOwner, public std::enable_shared_from_this
 
   EmbeddingRequest request_;
   Client client_;
-  Doorbell& bell_;
+  EventLoopNotifier& notifier_;
   std::shared_ptr<Reply> reply_;
   std::vector<Part> parts_;  // submitted, in order
-  int n_under_way_ = 0;
-  bool is_over_ = false;
+  int n_running_ = 0;
+  bool is_done_ = false;
 };
 
 }  // namespace
@@ -183,20 +185,21 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const S
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   RequestErrors errors;
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
-  fields.refuse_unknown({kFields});
+  fields.reject_unknown({kFields});
   const OrApiError<ModelRef> model = find_model(models, fields.text("model").value_or(""));
   if (errors.any()) return *errors.first();
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
   EmbeddingRequest out;
   out.model = std::get<ModelRef>(model);
   read_inputs(fields, limits, out);
-  read_form(fields, out);
+  read_output_options(fields, out);
   if (errors.any()) return *errors.first();
   return out;
 }
 
-void start_embeddings(EmbeddingRequest request, const Client& client, Doorbell& bell, std::shared_ptr<Reply> reply) {
-  std::make_shared<EmbeddingJob>(std::move(request), client, bell, std::move(reply))->start();
+void start_embeddings(EmbeddingRequest request, const Client& client, EventLoopNotifier& notifier,
+                      std::shared_ptr<Reply> reply) {
+  std::make_shared<EmbeddingJob>(std::move(request), client, notifier, std::move(reply))->start();
 }
 
 }  // namespace zinc

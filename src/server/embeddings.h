@@ -1,10 +1,10 @@
-// POST /v1/embeddings: one vector per input, each a request of its own in the engine.
+// POST /v1/embeddings: one vector per input; each input is a separate engine request.
 #pragma once
 
 #include <memory>
 
-#include "server/access.h"
-#include "server/doorbell.h"
+#include "server/access_control.h"
+#include "server/event_loop_notifier.h"
 #include "server/prepare.h"
 #include "server/reply.h"
 
@@ -21,6 +21,7 @@ struct EmbeddingRequest {
 
 OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const ServerLimits& limits,
                                                 std::string_view body);
-void start_embeddings(EmbeddingRequest request, const Client& client, Doorbell& bell, std::shared_ptr<Reply> reply);
+void start_embeddings(EmbeddingRequest request, const Client& client, EventLoopNotifier& notifier,
+                      std::shared_ptr<Reply> reply);
 
 }  // namespace zinc

@@ -1,5 +1,5 @@
-// An Engine with the thread that runs it, as the server wants it, and what the server knows of its model. stop() and
-// what the port offers are called on one thread, the event loop's.
+// An Engine together with the thread that runs it. stop() and the EnginePort functions are called on one thread, the
+// event loop's.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace zinc {
 class EngineThread final : public EnginePort {
  public:
   explicit EngineThread(std::unique_ptr<Engine> engine);
-  void stop();  // ends the thread and the engine; requests that are left end as cancelled, later ones are refused
-  // Ends the thread and saves the prefix tree, then stops. REQUIRES: the engine has a cache file.
+  void stop();  // ends the thread and the engine; pending requests end as cancelled, later ones fail
+  // Ends the thread and saves the prefix cache, then stops. REQUIRES: the engine has a cache file.
   Status stop_and_save();
   ~EngineThread() override;  // stops
 
@@ -23,7 +23,7 @@ class EngineThread final : public EnginePort {
   void cancel(RequestId id) override;
   EngineStats stats() const override;
 
-  // The model under this name. The thread must outlive it.
+  // The model served under this name. This object must outlive it.
   Result<ServedModel> describe(std::string name);
   const GgufFile& file() const { return engine_->model().file(); }  // of the model
 

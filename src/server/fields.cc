@@ -2,16 +2,16 @@
 
 #include <cmath>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 
 namespace zinc {
 namespace {
 
-constexpr size_t kMaxShown = 80;  // of a value in a message
+constexpr size_t kMaxShown = 80;  // characters of a value in a message
 
-std::string shown(const json::value& value) {
+std::string quoted_value(const json::value& value) {
   std::string text = value.is_object() || value.is_array() ? std::string(json_type(value)) : to_json(value);
-  if (text.size() > kMaxShown) text = printable(text, kMaxShown);
+  if (text.size() > kMaxShown) text = sanitize_for_terminal(text, kMaxShown);
   return text;
 }
 
@@ -41,14 +41,14 @@ const json::value* FieldReader::value(std::string_view name) const {
   return found && !found->is_null() ? found : nullptr;
 }
 
-void FieldReader::expected(std::string_view name, std::string_view what, const json::value& found) const {
-  errors_.add(name_of(name), "'{}' is {}; expected {}", name_of(name), shown(found), what);
+void FieldReader::add_type_error(std::string_view name, std::string_view what, const json::value& found) const {
+  errors_.add(name_of(name), "'{}' is {}; expected {}", name_of(name), quoted_value(found), what);
 }
 
 std::optional<bool> FieldReader::boolean(std::string_view name) const {
   const json::value* found = value(name);
   if (!found) return {};
-  if (!found->is_bool()) return expected(name, "true or false", *found), std::nullopt;
+  if (!found->is_bool()) return add_type_error(name, "true or false", *found), std::nullopt;
   return found->get_bool();
 }
 
@@ -57,13 +57,13 @@ std::optional<int64_t> FieldReader::integer(std::string_view name, int64_t low, 
   if (!found) return {};
   std::optional<int64_t> number;
   if (found->is_int64()) number = found->get_int64();
-  if (found->is_double()) {  // 5.0 is what some languages write for 5
+  if (found->is_double()) {  // some languages write 5.0 for 5
     const double real = found->get_double();
     if (std::fabs(real) < 9e15 && real == std::floor(real)) number = static_cast<int64_t>(real);
   }
   if (!number || *number < low || *number > high) {
     const bool open_ended = high >= std::numeric_limits<int32_t>::max();
-    expected(
+    add_type_error(
         name,
         open_ended ? fmt::format("an integer, {} or more", low) : fmt::format("an integer from {} to {}", low, high),
         *found);
@@ -78,28 +78,28 @@ std::optional<double> FieldReader::number(std::string_view name) const {
   if (found->is_double()) return found->get_double();
   if (found->is_int64()) return static_cast<double>(found->get_int64());
   if (found->is_uint64()) return static_cast<double>(found->get_uint64());
-  expected(name, "a number", *found);
+  add_type_error(name, "a number", *found);
   return {};
 }
 
 std::optional<std::string> FieldReader::text(std::string_view name) const {
   const json::value* found = value(name);
   if (!found) return {};
-  if (!found->is_string()) return expected(name, "a string", *found), std::nullopt;
+  if (!found->is_string()) return add_type_error(name, "a string", *found), std::nullopt;
   return text_of(found->get_string());
 }
 
 const json::array* FieldReader::array(std::string_view name) const {
   const json::value* found = value(name);
   if (!found) return nullptr;
-  if (!found->is_array()) return expected(name, "an array", *found), nullptr;
+  if (!found->is_array()) return add_type_error(name, "an array", *found), nullptr;
   return &found->get_array();
 }
 
 const json::object* FieldReader::object(std::string_view name) const {
   const json::value* found = value(name);
   if (!found) return nullptr;
-  if (!found->is_object()) return expected(name, "an object", *found), nullptr;
+  if (!found->is_object()) return add_type_error(name, "an object", *found), nullptr;
   return &found->get_object();
 }
 
@@ -112,11 +112,12 @@ std::vector<std::string> FieldReader::texts(std::string_view name) const {
   const json::value* found = value(name);
   if (!found) return {};
   if (found->is_string()) return {text_of(found->get_string())};
-  if (!found->is_array()) return expected(name, "a string or an array of strings", *found), std::vector<std::string>();
+  if (!found->is_array())
+    return add_type_error(name, "a string or an array of strings", *found), std::vector<std::string>();
   std::vector<std::string> out;
   for (const json::value& element : found->get_array()) {
     if (!element.is_string()) {
-      expected(fmt::format("{}[{}]", name, out.size()), "a string", element);
+      add_type_error(fmt::format("{}[{}]", name, out.size()), "a string", element);
       return {};
     }
     out.push_back(text_of(element.get_string()));
@@ -124,11 +125,11 @@ std::vector<std::string> FieldReader::texts(std::string_view name) const {
   return out;
 }
 
-void FieldReader::refuse_unknown(std::initializer_list<std::span<const FieldDoc>> known,
-                                 std::span<const RefusedField> refused) const {
+void FieldReader::reject_unknown(std::initializer_list<std::span<const FieldDoc>> known,
+                                 std::span<const UnsupportedField> unsupported) const {
   for (const auto& member : object_) {
     const std::string_view name(member.key().data(), member.key().size());
-    for (const RefusedField& field : refused) {
+    for (const UnsupportedField& field : unsupported) {
       if (field.name == name && !member.value().is_null()) {
         errors_.add(
             unsupported_field(name_of(name), fmt::format("'{}' is not supported: {}", name_of(name), field.why)));
@@ -139,18 +140,18 @@ void FieldReader::refuse_unknown(std::initializer_list<std::span<const FieldDoc>
       for (const FieldDoc& field : list) is_known = is_known || field.name == name;
     }
     if (!is_known) {
-      errors_.add(name_of(name), "unknown field '{}'; the fields this server knows are listed at /openapi.json",
-                  printable(name_of(name)));
+      errors_.add(name_of(name), "unknown field '{}'; GET /openapi.json lists the supported fields",
+                  sanitize_for_terminal(name_of(name)));
     }
   }
 }
 
 void for_each_object(const json::array& list, std::string_view name, RequestErrors& errors,
-                     const std::function<void(const FieldReader& fields)>& take) {
+                     const std::function<void(const FieldReader& fields)>& visit) {
   for (size_t i = 0; i < list.size() && !errors.any(); ++i) {
     const std::string at = fmt::format("{}[{}]", name, i);
     if (!list[i].is_object()) return errors.add(at, "'{}' is {}; expected an object", at, json_type(list[i]));
-    take(FieldReader(list[i].get_object(), at + ".", errors));
+    visit(FieldReader(list[i].get_object(), at + ".", errors));
   }
 }
 

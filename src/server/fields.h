@@ -1,5 +1,5 @@
-// Reads the fields of a JSON object by name and type. What is missing or null is nullopt; what has the wrong type or
-// lies out of range is an error that names the field, its range and what was found.
+// Reads the fields of a JSON object by name and type. A missing or null field is nullopt; a wrong type or a value out
+// of range is an error that gives the field, the expected range and the value.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 
 namespace zinc {
 
-// One field of a request, for the check of unknown ones and for the OpenAPI document.
+// One request field: for rejecting unknown fields, and for the OpenAPI document, from which docs/api.md is generated.
 struct FieldDoc {
   std::string_view name;
-  std::string_view type;  // of JSON: "string", "integer", "number", "boolean", "array", "object"; "" for several
+  std::string_view type;  // JSON type: "string", "integer", "number", "boolean", "array", "object"; "": several
   std::string_view text;
 };
 
-// Why a known field cannot be had.
-struct RefusedField {
+// A field that clients may send but this server does not support.
+struct UnsupportedField {
   std::string_view name, why;
 };
 
@@ -33,7 +33,7 @@ std::string text_of(const json::string& text);
 
 class FieldReader {
  public:
-  // `path` is what stands before a field's name in messages: "", or "messages[3].". Both must outlive the reader.
+  // `path` is the prefix of field names in messages: "", or "messages[3].". Both must outlive the reader.
   FieldReader(const json::object& object, std::string path, RequestErrors& errors)
       : object_(object), path_(std::move(path)), errors_(errors) {}
 
@@ -45,29 +45,29 @@ class FieldReader {
   const json::array* array(std::string_view name) const;
   const json::object* object(std::string_view name) const;
 
-  std::string required_text(std::string_view name) const;  // an error where it is missing
-  // A string, or an array of them.
+  std::string required_text(std::string_view name) const;  // an error if it is missing
+  // A string or an array of strings.
   std::vector<std::string> texts(std::string_view name) const;
 
-  // An error for the first field that is in none of the lists.
-  void refuse_unknown(std::initializer_list<std::span<const FieldDoc>> known,
-                      std::span<const RefusedField> refused = {}) const;
+  // An error for the first field that is unsupported or in none of the `known` lists.
+  void reject_unknown(std::initializer_list<std::span<const FieldDoc>> known,
+                      std::span<const UnsupportedField> unsupported = {}) const;
 
   const std::string& path() const { return path_; }
   std::string name_of(std::string_view field) const { return path_ + std::string(field); }
   RequestErrors& errors() const { return errors_; }
 
  private:
-  void expected(std::string_view name, std::string_view what, const json::value& found) const;
+  void add_type_error(std::string_view name, std::string_view what, const json::value& found) const;
 
   const json::object& object_;
   std::string path_;
   RequestErrors& errors_;
 };
 
-// Calls `take` with the fields of each element, until something is wrong; all must be objects. `name` is the list's:
-// fields of the first element of "tools" are called "tools[0].name".
+// Calls `visit` with the fields of each element until an error occurs; all elements must be objects. `name` is the
+// array's: fields of the first element of "tools" are reported as "tools[0].name".
 void for_each_object(const json::array& list, std::string_view name, RequestErrors& errors,
-                     const std::function<void(const FieldReader& fields)>& take);
+                     const std::function<void(const FieldReader& fields)>& visit);
 
 }  // namespace zinc

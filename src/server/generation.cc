@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kFewTokens = 200;  // with log-probabilities; written in a few milliseconds
+constexpr size_t kMaxInlineLogprobs = 200;  // with log-probabilities; serialized in a few milliseconds
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -15,208 +15,216 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-void Generation::start(const ApiForm& form, PreparedRequest prepared, const Client& client, Doorbell& bell,
-                       TextQueue& texts, std::shared_ptr<Reply> reply) {
-  const std::shared_ptr<Generation> self(new Generation(form, std::move(prepared), client, texts, std::move(reply)));
-  if (const std::optional<ApiError> error = self->submit_all(bell)) {
-    self->is_over_ = true;
-    self->cancel_rest();
-    self->write_log("refused");
-    return self->reply_->send(error_response(*error, form.error_form));
+void Generation::start(const ApiDialect& dialect, PreparedRequest prepared, const Client& client,
+                       EventLoopNotifier& notifier, WorkerQueue& worker_queue, std::shared_ptr<Reply> reply) {
+  const std::shared_ptr<Generation> self(
+      new Generation(dialect, std::move(prepared), client, worker_queue, std::move(reply)));
+  if (const std::optional<ApiError> error = self->submit_all(notifier)) {
+    self->is_done_ = true;
+    self->cancel_remaining();
+    self->write_log("rejected");
+    return self->reply_->send(error_response(*error, dialect.error_format));
   }
   self->begin();
-  self->reply_->on_gone([self] {
-    self->is_over_ = true;
-    self->cancel_rest();
+  self->reply_->on_disconnect([self] {
+    self->is_done_ = true;
+    self->cancel_remaining();
     self->write_log(stop_reason_name(StopReason::cancelled));
   });
 }
 
-Generation::Generation(const ApiForm& form, PreparedRequest prepared, const Client& client, TextQueue& texts,
-                       std::shared_ptr<Reply> reply)
-    : form_(form), prepared_(std::move(prepared)), client_(client), texts_(texts), reply_(std::move(reply)) {
-  const ChatRequest& asked = prepared_.asked;
+Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, const Client& client,
+                       WorkerQueue& worker_queue, std::shared_ptr<Reply> reply)
+    : dialect_(dialect),
+      prepared_(std::move(prepared)),
+      client_(client),
+      worker_queue_(worker_queue),
+      reply_(std::move(reply)) {
+  const ChatRequest& chat = prepared_.request;
   for (const auto& prompt : prepared_.prompts) n_prompt_tokens_ += static_cast<int>(prompt.size());
-  head_ = {
+  metadata_ = {
       .id = random_id(),
       .model = prepared_.model->name,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .n_prompt_tokens = n_prompt_tokens_,
-      .include_usage = asked.include_usage,
-      .with_logprobs = asked.n_top_logprobs >= 0,
+      .include_usage = chat.include_usage,
+      .with_logprobs = chat.n_top_logprobs >= 0,
       .echoed = std::move(prepared_.echoed)};
 }
 
-std::optional<ApiError> Generation::submit_all(Doorbell& bell) {
-  const ChatRequest& asked = prepared_.asked;
-  const size_t n = static_cast<size_t>(asked.n);
-  tracks_.resize(prepared_.prompts.size() * n);
-  for (size_t i = 0; i < tracks_.size(); ++i) {
-    Track& track = tracks_[i];
-    track.sink = std::make_shared<CollectingSink>(
-        bell, weak_from_this(),
-        CollectingSink::Wants{.tokens = asked.n_top_logprobs >= 0, .progress = asked.include_progress});
-    if (asked.is_chat()) track.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
+std::optional<ApiError> Generation::submit_all(EventLoopNotifier& notifier) {
+  const ChatRequest& chat = prepared_.request;
+  const size_t n = static_cast<size_t>(chat.n);
+  choices_.resize(prepared_.prompts.size() * n);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    ChoiceState& state = choices_[i];
+    state.sink = std::make_shared<BufferingSink>(
+        notifier, weak_from_this(),
+        BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0, .progress = chat.include_progress});
+    if (chat.is_chat()) state.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
     Request request;
     std::vector<TokenId>& prompt = prepared_.prompts[i / n];
     const bool is_last_use = i % n == n - 1;
     request.prompt = is_last_use ? std::move(prompt) : prompt;
-    request.answer = prepared_.answer;
-    request.answer.stream = i % n;
+    request.options = prepared_.options;
+    request.options.stream = i % n;
     request.boundaries = prepared_.boundaries;
     request.client = client_.name;
-    request.cache_owner = client_.cache_owner;
-    request.sink = track.sink;
+    request.cache_namespace = client_.cache_namespace;
+    request.sink = state.sink;
     const Result<RequestId> id = prepared_.model->engine->submit(std::move(request));
     if (!id.ok()) return api_error(id.error());
-    track.id = id.value();
-    track.was_submitted = true;
+    state.id = id.value();
+    state.was_submitted = true;
   }
   return {};
 }
 
 void Generation::begin() {
   std::string out;
-  if (prepared_.asked.stream) {
+  if (prepared_.request.stream) {
     reply_->start_stream();
-    writer_ = form_.make_stream(std::move(head_));
+    writer_ = dialect_.make_stream(std::move(metadata_));
     writer_->begin(out);
   }
-  const size_t n = static_cast<size_t>(prepared_.asked.n);
-  for (size_t i = 0; prepared_.asked.echo && i < tracks_.size(); ++i) {
-    take_delta(i, ContentDelta{prepared_.prompt_texts[i / n]}, out);
+  const size_t n = static_cast<size_t>(prepared_.request.n);
+  for (size_t i = 0; prepared_.request.echo && i < choices_.size(); ++i) {
+    apply_delta(i, ContentDelta{prepared_.prompt_texts[i / n]}, out);
   }
   if (writer_) reply_->write(out);
 }
 
-void Generation::sinks_have_news() {
+void Generation::on_output() {
   std::string out;
-  for (size_t i = 0; i < tracks_.size() && !is_over_; ++i) {
-    if (!tracks_[i].is_over) take_news(i, out);
+  for (size_t i = 0; i < choices_.size() && !is_done_; ++i) {
+    if (!choices_[i].is_done) drain_sink(i, out);
   }
-  if (is_over_) return;
-  if (std::all_of(tracks_.begin(), tracks_.end(), [](const Track& track) { return track.is_over; })) {
+  if (is_done_) return;
+  if (std::all_of(choices_.begin(), choices_.end(), [](const ChoiceState& state) { return state.is_done; })) {
     return finish(out);
   }
-  if (writer_ && !out.empty()) reply_->write(out);  // a client too far behind has left: on_gone() was called
+  if (writer_ && !out.empty()) reply_->write(out);  // a client too far behind was dropped: on_disconnect() was called
 }
 
-void Generation::take_news(size_t index, std::string& out) {
-  Track& track = tracks_[index];
-  CollectingSink::News news = track.sink->take();
-  if (news.progress && writer_) writer_->progress(static_cast<int>(index), *news.progress, out);
-  if (news.n_tokens > 0 && !first_token_s_) first_token_s_ = seconds_since(start_);
-  track.choice.usage.n_completion += news.n_tokens;  // as far as is known; the outcome says it for good
-  if (writer_ && prepared_.asked.include_progress) {
-    writer_->counted(static_cast<int>(index), track.choice.usage.n_completion);
+void Generation::drain_sink(size_t index, std::string& out) {
+  ChoiceState& state = choices_[index];
+  BufferingSink::PendingOutput output = state.sink->drain();
+  if (output.progress && writer_) writer_->progress(static_cast<int>(index), *output.progress, out);
+  if (output.n_tokens > 0 && !first_token_s_) first_token_s_ = seconds_since(start_);
+  state.choice.usage.n_completion += output.n_tokens;  // provisional; the outcome has the final count
+  if (writer_ && prepared_.request.include_progress) {
+    writer_->token_count(static_cast<int>(index), state.choice.usage.n_completion);
   }
-  std::vector<ShownToken>& kept = writer_ ? track.new_tokens : track.choice.tokens;
-  for (const AnswerToken& token : news.tokens) kept.push_back(shown(token));
-  if (!track.parser) {
-    if (!news.text.empty()) take_delta(index, ContentDelta{std::move(news.text)}, out);
+  std::vector<LogprobToken>& kept = writer_ ? state.new_tokens : state.choice.tokens;
+  for (const OutputToken& token : output.tokens) kept.push_back(logprob_token(token));
+  if (!state.parser) {
+    if (!output.text.empty()) apply_delta(index, ContentDelta{std::move(output.text)}, out);
   } else {
-    take_deltas(index, track.parser->push(news.text), out);
+    apply_deltas(index, state.parser->push(output.text), out);
   }
-  if (news.outcome) end_track(index, *news.outcome, out);
+  if (output.outcome) finish_choice(index, *output.outcome, out);
 }
 
-void Generation::take_deltas(size_t index, std::vector<Delta> deltas, std::string& out) {
-  Track& track = tracks_[index];
+void Generation::apply_deltas(size_t index, std::vector<Delta> deltas, std::string& out) {
+  ChoiceState& state = choices_[index];
   for (Delta& delta : deltas) {
-    if (track.is_cut) return;
+    if (state.stopped_after_call) return;
     const bool ends_call = std::holds_alternative<CallEnd>(delta);
-    take_delta(index, std::move(delta), out);
-    if (!ends_call || prepared_.asked.parallel_tool_calls) continue;
-    track.is_cut = true;
-    prepared_.model->engine->cancel(track.id);
+    apply_delta(index, std::move(delta), out);
+    if (!ends_call || prepared_.request.parallel_tool_calls) continue;
+    state.stopped_after_call = true;
+    prepared_.model->engine->cancel(state.id);
   }
 }
 
-// Texts of a stream are written and forgotten; all else is kept for the end of the answer.
-void Generation::take_delta(size_t index, Delta delta, std::string& out) {
-  Track& track = tracks_[index];
+// Streamed text is written and not kept; everything else is kept for the end of the response.
+void Generation::apply_delta(size_t index, Delta delta, std::string& out) {
+  ChoiceState& state = choices_[index];
   CallStart* call = std::get_if<CallStart>(&delta);
   if (call && call->id.empty()) call->id = random_call_id();
   const bool is_text = std::holds_alternative<ContentDelta>(delta) || std::holds_alternative<ReasoningDelta>(delta);
-  if (!writer_ || !is_text) append_delta(track.choice.message, delta);
+  if (!writer_ || !is_text) append_delta(state.choice.message, delta);
   if (!writer_) return;
   const size_t n_before = out.size();
-  writer_->delta(static_cast<int>(index), delta, track.new_tokens, out);
-  if (out.size() > n_before) track.new_tokens.clear();
+  writer_->delta(static_cast<int>(index), delta, state.new_tokens, out);
+  if (out.size() > n_before) state.new_tokens.clear();
 }
 
-void Generation::end_track(size_t index, const Outcome& outcome, std::string& out) {
-  Track& track = tracks_[index];
-  track.is_over = true;
-  Choice& choice = track.choice;
+void Generation::finish_choice(size_t index, const Outcome& outcome, std::string& out) {
+  ChoiceState& state = choices_[index];
+  state.is_done = true;
+  Choice& choice = state.choice;
   choice.reason = outcome.reason;
   choice.stop_string = outcome.stop_string;
   choice.usage = outcome.usage;
   choice.timings = outcome.timings;
   if (outcome.reason == StopReason::failed) {
-    const Error unknown{ErrorCode::device_lost, "the answer failed"};
+    const Error unknown{ErrorCode::device_lost, "generation failed"};
     return fail(api_error(outcome.error.value_or(unknown)), out);
   }
-  if (outcome.reason == StopReason::cancelled && !track.is_cut) {
-    return fail(http_error(503, "the server stopped before the answer was complete"), out);
+  if (outcome.reason == StopReason::cancelled && !state.stopped_after_call) {
+    return fail(http_error(503, "the server stopped before the response was complete"), out);
   }
-  if (track.is_cut) choice.reason = StopReason::end_token;
-  if (track.parser) take_deltas(index, track.parser->finish(), out);
-  if (writer_) writer_->end_choice(static_cast<int>(index), choice, track.new_tokens, out);
+  if (state.stopped_after_call) choice.reason = StopReason::end_token;
+  if (state.parser) apply_deltas(index, state.parser->finish(), out);
+  if (writer_) writer_->end_choice(static_cast<int>(index), choice, state.new_tokens, out);
 }
 
 void Generation::finish(std::string& out) {
-  is_over_ = true;
-  write_log(stop_reason_name(tracks_.front().choice.reason));
+  is_done_ = true;
+  write_log(stop_reason_name(choices_.front().choice.reason));
   if (writer_) {
     writer_->end(total_usage(), out);
     if (reply_->write(out)) reply_->end_stream();
     return;
   }
-  send_whole();
+  send_response();
 }
 
-// Log-probabilities of a long answer are megabytes of JSON: the text worker writes them, so that streams do not wait.
-void Generation::send_whole() {
+// Log-probabilities of a long response are megabytes of JSON: the worker thread serializes them, so that streams do not
+// wait.
+void Generation::send_response() {
   const UsageTotal usage = total_usage();
   std::vector<Choice> choices;
   size_t n_tokens = 0;
-  for (Track& track : tracks_) {
-    n_tokens += track.choice.tokens.size();
-    choices.push_back(std::move(track.choice));
+  for (ChoiceState& state : choices_) {
+    n_tokens += state.choice.tokens.size();
+    choices.push_back(std::move(state.choice));
   }
-  if (n_tokens <= kFewTokens) return reply_->send({.body = to_json(form_.whole(head_, choices, usage))});
-  texts_.add({.client = client_.name,
-              .reply = reply_,
-              .work = [self = shared_from_this(), choices = std::move(choices), usage]() -> std::function<void()> {
-                const auto body =
-                    std::make_shared<std::string>(to_json(self->form_.whole(self->head_, choices, usage)));
-                return [self, body] { self->reply_->send({.body = std::move(*body)}); };
-              }});
+  if (n_tokens <= kMaxInlineLogprobs)
+    return reply_->send({.body = to_json(dialect_.make_response(metadata_, choices, usage))});
+  worker_queue_.add(
+      {.client = client_.name,
+       .reply = reply_,
+       .work = [self = shared_from_this(), choices = std::move(choices), usage]() -> std::function<void()> {
+         const auto body =
+             std::make_shared<std::string>(to_json(self->dialect_.make_response(self->metadata_, choices, usage)));
+         return [self, body] { self->reply_->send({.body = std::move(*body)}); };
+       }});
 }
 
 void Generation::fail(const ApiError& error, std::string& out) {
-  is_over_ = true;
-  cancel_rest();
+  is_done_ = true;
+  cancel_remaining();
   write_log("failed");
-  if (!writer_) return reply_->send(error_response(error, form_.error_form));
+  if (!writer_) return reply_->send(error_response(error, dialect_.error_format));
   writer_->error(error, out);
   if (reply_->write(out)) reply_->end_stream();
 }
 
-void Generation::cancel_rest() {
-  for (Track& track : tracks_) {
-    if (track.was_submitted && !track.is_over) prepared_.model->engine->cancel(track.id);
-    track.is_over = true;
+void Generation::cancel_remaining() {
+  for (ChoiceState& state : choices_) {
+    if (state.was_submitted && !state.is_done) prepared_.model->engine->cancel(state.id);
+    state.is_done = true;
   }
 }
 
-ShownToken Generation::shown(const AnswerToken& token) const {
+LogprobToken Generation::logprob_token(const OutputToken& token) const {
   const Tokenizer& tokenizer = prepared_.model->tokenizer;
-  static constexpr double kImpossible = -9999;  // OpenAI's word for what JSON cannot say
+  static constexpr double kImpossible = -9999;  // OpenAI's value for minus infinity
   const auto number = [](float logprob) { return std::max<double>(logprob, kImpossible); };
-  ShownToken out{.text = std::string(tokenizer.bytes(token.id)), .logprob = number(token.logprob)};
+  LogprobToken out{.text = std::string(tokenizer.bytes(token.id)), .logprob = number(token.logprob)};
   for (const TokenLogprob& other : token.top) {
     out.top.push_back({.text = std::string(tokenizer.bytes(other.token)), .logprob = number(other.logprob)});
   }
@@ -225,9 +233,9 @@ ShownToken Generation::shown(const AnswerToken& token) const {
 
 UsageTotal Generation::total_usage() const {
   UsageTotal out;
-  const size_t n = static_cast<size_t>(prepared_.asked.n);
-  for (size_t i = 0; i < tracks_.size(); ++i) {
-    const Usage& usage = tracks_[i].choice.usage;
+  const size_t n = static_cast<size_t>(prepared_.request.n);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Usage& usage = choices_[i].choice.usage;
     out.n_completion += usage.n_completion;
     out.n_reasoning += usage.n_reasoning;
     if (i % n != 0) continue;
@@ -241,9 +249,9 @@ void Generation::write_log(std::string_view finish) {
   json::object& log = reply_->log;
   const UsageTotal usage = total_usage();
   log["model"] = prepared_.model->name;
-  log["stream"] = prepared_.asked.stream;
-  log["choices"] = tracks_.size();
-  log["seed"] = prepared_.asked.sampling.seed;
+  log["stream"] = prepared_.request.stream;
+  log["choices"] = choices_.size();
+  log["seed"] = prepared_.request.sampling.seed;
   log["prompt_tokens"] = n_prompt_tokens_;
   log["cached_tokens"] = usage.n_cached;
   log["completion_tokens"] = usage.n_completion;

@@ -1,6 +1,6 @@
-// One API request being answered: a Request per choice in the engine, their news parsed into messages and written in
-// the form the client speaks. Ends with the last choice, with the first failure, or when the client leaves; whatever
-// still runs then is cancelled. Event-loop thread only; the reply keeps it alive.
+// One API request being generated: one engine request per choice; their output is parsed into messages and written in
+// the client's API dialect. Ends with the last choice, with the first failure, or when the client disconnects;
+// remaining engine requests are cancelled. Event-loop thread only; the reply keeps it alive.
 #pragma once
 
 #include <chrono>
@@ -8,60 +8,60 @@
 #include <optional>
 #include <vector>
 
-#include "server/access.h"
-#include "server/doorbell.h"
+#include "server/access_control.h"
+#include "server/event_loop_notifier.h"
 #include "server/prepare.h"
 #include "server/reply.h"
-#include "server/text_queue.h"
+#include "server/worker_queue.h"
 #include "text/message_parser.h"
 
 namespace zinc {
 
-class Generation final : public SinkOwner, public std::enable_shared_from_this<Generation> {
+class Generation final : public OutputListener, public std::enable_shared_from_this<Generation> {
  public:
-  // `client` is whose turn it takes in the engine, and in `texts`, where long answers are written.
-  static void start(const ApiForm& form, PreparedRequest prepared, const Client& client, Doorbell& bell,
-                    TextQueue& texts, std::shared_ptr<Reply> reply);
+  // `client` is used for fair scheduling in the engine and in `worker_queue`, where long responses are serialized.
+  static void start(const ApiDialect& dialect, PreparedRequest prepared, const Client& client,
+                    EventLoopNotifier& notifier, WorkerQueue& worker_queue, std::shared_ptr<Reply> reply);
 
  private:
-  // One answer.
-  struct Track {
-    std::shared_ptr<CollectingSink> sink;
+  // One choice of the response.
+  struct ChoiceState {
+    std::shared_ptr<BufferingSink> sink;
     RequestId id = 0;
-    std::optional<MessageParser> parser;  // of a conversation
+    std::optional<MessageParser> parser;  // for chat requests
     Choice choice;
-    std::vector<ShownToken> new_tokens;  // not yet written
-    bool was_submitted = false, is_over = false, is_cut = false;
+    std::vector<LogprobToken> new_tokens;  // not written yet
+    bool was_submitted = false, is_done = false, stopped_after_call = false;
   };
 
-  Generation(const ApiForm& form, PreparedRequest prepared, const Client& client, TextQueue& texts,
+  Generation(const ApiDialect& dialect, PreparedRequest prepared, const Client& client, WorkerQueue& worker_queue,
              std::shared_ptr<Reply> reply);
-  void sinks_have_news() override;
+  void on_output() override;
 
-  std::optional<ApiError> submit_all(Doorbell& bell);
+  std::optional<ApiError> submit_all(EventLoopNotifier& notifier);
   void begin();
-  void take_news(size_t index, std::string& out);
-  void take_deltas(size_t index, std::vector<Delta> deltas, std::string& out);
-  void take_delta(size_t index, Delta delta, std::string& out);
-  void end_track(size_t index, const Outcome& outcome, std::string& out);
+  void drain_sink(size_t index, std::string& out);
+  void apply_deltas(size_t index, std::vector<Delta> deltas, std::string& out);
+  void apply_delta(size_t index, Delta delta, std::string& out);
+  void finish_choice(size_t index, const Outcome& outcome, std::string& out);
   void finish(std::string& out);
-  void send_whole();
+  void send_response();
   void fail(const ApiError& error, std::string& out);
-  void cancel_rest();
-  ShownToken shown(const AnswerToken& token) const;
+  void cancel_remaining();
+  LogprobToken logprob_token(const OutputToken& token) const;
   UsageTotal total_usage() const;
   void write_log(std::string_view finish);
 
-  const ApiForm& form_;
+  const ApiDialect& dialect_;
   PreparedRequest prepared_;
   Client client_;
-  TextQueue& texts_;
+  WorkerQueue& worker_queue_;
   std::shared_ptr<Reply> reply_;
-  std::unique_ptr<StreamWriter> writer_;  // of a stream
-  AnswerHead head_;                       // of an answer that is no stream
+  std::unique_ptr<StreamWriter> writer_;  // of a streamed response
+  ResponseMetadata metadata_;             // of a response that is not streamed
   int n_prompt_tokens_ = 0;
-  std::vector<Track> tracks_;
-  bool is_over_ = false;
+  std::vector<ChoiceState> choices_;
+  bool is_done_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<double> first_token_s_;
 };

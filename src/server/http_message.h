@@ -1,4 +1,4 @@
-// One HTTP request and one whole response, as plain data.
+// One HTTP request and one complete response, as plain data.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ using HttpHeader = std::pair<std::string, std::string>;
 
 struct HttpRequest {
   std::string method;
-  std::string path;                 // of the target, undecoded; the query is not part of it
+  std::string path;                 // of the request target, not decoded, without the query
   std::vector<HttpHeader> headers;  // names in lower case
   std::string body;
   bool keeps_alive = false;
   bool is_http_1_0 = false;
   std::string client;  // the peer's address
 
-  // The first header of that name (in lower case); empty where there is none.
+  // The first header of this (lower-case) name; empty: none.
   std::string_view header(std::string_view name) const;
 };
 
@@ -32,7 +32,7 @@ struct HttpResponse {
 
 std::string_view reason_phrase(int status);
 
-// Status line, headers, empty line. `length` < 0: the body comes in chunks.
+// Status line, headers, empty line. `length` < 0: chunked transfer encoding.
 std::string response_head(const HttpResponse& response, long long length, bool keeps_alive);
 
 }  // namespace zinc

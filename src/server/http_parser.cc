@@ -26,8 +26,8 @@ std::string_view view(boost::beast::string_view text) { return {text.data(), tex
 
 }  // namespace
 
-struct HttpParser::Machine final : http::basic_parser<true> {
-  explicit Machine(const HttpLimits& limits) : n_header_limit(limits.header_bytes) {
+struct HttpParser::BeastParser final : http::basic_parser<true> {
+  explicit BeastParser(const HttpLimits& limits) : n_header_limit(limits.header_bytes) {
     header_limit(static_cast<uint32_t>(limits.header_bytes));
     body_limit(limits.body_bytes);
     eager(true);
@@ -75,50 +75,49 @@ struct HttpParser::Machine final : http::basic_parser<true> {
   }
 };
 
-HttpParser::HttpParser(const HttpLimits& limits) : machine_(std::make_unique<Machine>(limits)) {}
+HttpParser::HttpParser(const HttpLimits& limits) : parser_(std::make_unique<BeastParser>(limits)) {}
 HttpParser::HttpParser(HttpParser&&) noexcept = default;
 HttpParser& HttpParser::operator=(HttpParser&&) noexcept = default;
 HttpParser::~HttpParser() = default;
 
 size_t HttpParser::push(std::string_view bytes) {
-  size_t n_taken = 0;
-  while (n_taken < bytes.size() && (state() == State::header || state() == State::body)) {
+  size_t n_consumed = 0;
+  while (n_consumed < bytes.size() && (state() == State::header || state() == State::body)) {
     error_code error;
-    const size_t n = machine_->put(boost::asio::buffer(bytes.data() + n_taken, bytes.size() - n_taken), error);
-    n_taken += n;
+    const size_t n = parser_->put(boost::asio::buffer(bytes.data() + n_consumed, bytes.size() - n_consumed), error);
+    n_consumed += n;
     if (error == http::error::need_more) {
       if (n == 0) break;
     } else if (error == http::error::header_limit) {
-      machine_->fail_with(431, "the request line and headers are longer than this server takes");
+      parser_->fail_with(431, "the request line and headers exceed the size limit");
     } else if (error == http::error::body_limit) {
-      machine_->fail_with(413, "the request body is longer than this server takes");
+      parser_->fail_with(413, "the request body exceeds the size limit");
     } else if (error) {
-      machine_->fail_with(400, "malformed HTTP: " + error.message());
+      parser_->fail_with(400, "malformed HTTP: " + error.message());
     }
   }
-  // What is left lying is a header, the head of a chunk or a trailer; bodies are taken as they come.
+  // Unconsumed input is a header, a chunk header or a trailer; body bytes are consumed as they arrive.
   const bool wants_more = state() == State::header || state() == State::body;
-  if (wants_more && bytes.size() - n_taken > machine_->n_header_limit) {
-    machine_->fail_with(431, state() == State::header
-                                 ? "the request line and headers are longer than this server takes"
-                                 : "the head of a chunk, or the trailer, is longer than this server takes");
+  if (wants_more && bytes.size() - n_consumed > parser_->n_header_limit) {
+    parser_->fail_with(431, state() == State::header ? "the request line and headers exceed the size limit"
+                                                     : "a chunk header or the trailer exceeds the size limit");
   }
-  return n_taken;
+  return n_consumed;
 }
 
-HttpParser::State HttpParser::state() const { return machine_->state; }
-const HttpRequest& HttpParser::head() const { return machine_->request; }
-size_t HttpParser::n_body_bytes() const { return machine_->request.body.size(); }
-int HttpParser::error_status() const { return machine_->error_status; }
-std::string_view HttpParser::error_message() const { return machine_->error_message; }
+HttpParser::State HttpParser::state() const { return parser_->state; }
+const HttpRequest& HttpParser::head() const { return parser_->request; }
+size_t HttpParser::n_body_bytes() const { return parser_->request.body.size(); }
+int HttpParser::error_status() const { return parser_->error_status; }
+std::string_view HttpParser::error_message() const { return parser_->error_message; }
 
 bool HttpParser::wants_continue() const {
-  return state() == State::body && lower_case(machine_->request.header("expect")) == "100-continue";
+  return state() == State::body && lower_case(parser_->request.header("expect")) == "100-continue";
 }
 
 HttpRequest HttpParser::take() {
   ZINC_CHECK(state() == State::done);
-  return std::move(machine_->request);
+  return std::move(parser_->request);
 }
 
 }  // namespace zinc

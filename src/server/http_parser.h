@@ -1,5 +1,5 @@
-// Bytes of a connection become one HTTP/1.x request. Limits are checked as the bytes come, so that nothing larger is
-// ever kept. Used by one thread; one parser per request.
+// Parses one HTTP/1.x request from the bytes of a connection. Limits are checked as the bytes arrive, so that nothing
+// larger is ever stored. Used by one thread; one parser per request.
 #pragma once
 
 #include <cstddef>
@@ -24,20 +24,20 @@ class HttpParser {
   HttpParser& operator=(HttpParser&&) noexcept;
   ~HttpParser();
 
-  // Takes what it can of `bytes` and says how much that was; the caller brings the rest again, with more behind it.
+  // Returns how many of `bytes` it consumed; the caller passes the rest again, with more appended.
   size_t push(std::string_view bytes);
 
   State state() const;
-  const HttpRequest& head() const;  // all but the body, once the header is there
+  const HttpRequest& head() const;  // everything except the body, once the headers are parsed
   size_t n_body_bytes() const;      // read so far
-  bool wants_continue() const;      // once the header is there: the client waits for "100 Continue"
+  bool wants_continue() const;      // once the headers are parsed: the client waits for "100 Continue"
   int error_status() const;         // REQUIRES: failed
   std::string_view error_message() const;
   HttpRequest take();  // REQUIRES: done
 
  private:
-  struct Machine;
-  std::unique_ptr<Machine> machine_;
+  struct BeastParser;
+  std::unique_ptr<BeastParser> parser_;
 };
 
 }  // namespace zinc

@@ -29,13 +29,13 @@ Result<asio::ip::address> parse_address(const std::string& host) {
   error_code error;
   const asio::ip::address address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error) {
-    return fail(ErrorCode::invalid_input, "--host '{}' is no IP address; expected one like 127.0.0.1, 0.0.0.0 or ::1",
-                host);
+    return fail(ErrorCode::invalid_input,
+                "--host '{}' is not an IP address; expected for example 127.0.0.1, 0.0.0.0 or ::1", host);
   }
   return address;
 }
 
-// A connection is a file descriptor; the default of 1,024 is a shell's, not a server's. Best effort.
+// Each connection needs a file descriptor; the usual soft limit of 1,024 is too low for a server. Best effort.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -58,14 +58,14 @@ struct HttpServer::State {
   void accepted(tcp::socket socket);
   void watch_signals();
   void drain();
-  void end_if_drained();
-  void end_now();
+  void stop_if_drained();
+  void stop_now();
 
   ServerLimits limits;
   asio::io_context loop{1};
   tcp::acceptor acceptor;
   asio::signal_set signals;
-  asio::steady_timer timer;  // pauses accepting; ends draining
+  asio::steady_timer timer;  // pause between accepts; drain deadline
   asio::thread_pool worker;
   std::shared_ptr<asio::ssl::context> tls;
   ConnectionHost host;
@@ -76,7 +76,7 @@ HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 HttpServer::~HttpServer() {
   state_->worker.join();
-  state_->end_now();
+  state_->stop_now();
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& options, const ServerLimits& limits) {
@@ -105,17 +105,17 @@ uint16_t HttpServer::port() const {
   return state_->acceptor.local_endpoint(ignored).port();
 }
 
-void HttpServer::set_handlers(Handler handle, Refusal refuse, std::function<void(json::object)> write_log,
-                              HeadCheck refuse_head) {
+void HttpServer::set_handlers(Handler handle, ProtocolError protocol_error, std::function<void(json::object)> write_log,
+                              HeaderCheck check_headers) {
   state_->host.handle = std::move(handle);
-  state_->host.refuse = std::move(refuse);
-  state_->host.refuse_head = [check = std::move(refuse_head)](const HttpRequest& head) {
+  state_->host.protocol_error = std::move(protocol_error);
+  state_->host.check_headers = [check = std::move(check_headers)](const HttpRequest& head) {
     return check ? check(head) : std::nullopt;
   };
   state_->host.write_log = std::move(write_log);
   state_->host.closed = [state = state_.get()](Connection* connection) {
     state->connections.erase(connection);
-    if (state->host.draining) state->end_if_drained();
+    if (state->host.draining) state->stop_if_drained();
   };
 }
 
@@ -123,8 +123,8 @@ void HttpServer::run() {
   state_->accept();
   state_->loop.run();
   error_code ignored;
-  state_->signals.clear(ignored);  // from here on a signal ends the program, whatever is still to be done
-  state_->worker.stop();           // before whoever's tasks it runs goes
+  state_->signals.clear(ignored);  // the next signal terminates the process immediately
+  state_->worker.stop();           // before the objects its tasks use are destroyed
   state_->worker.join();
 }
 
@@ -157,8 +157,8 @@ void HttpServer::State::accepted(tcp::socket socket) {
   const tcp::endpoint peer = socket.remote_endpoint(error);
   if (error) return;
   socket.set_option(tcp::no_delay(true), error);
-  if (connections.size() >= limits.connections) {  // best effort, without waiting: the client is told why
-    const HttpResponse full = host.refuse(503, "too many connections");
+  if (connections.size() >= limits.connections) {  // send the reason to the client, best effort, without blocking
+    const HttpResponse full = host.protocol_error(503, "too many connections; retry later");
     const std::string bytes =
         response_head(full, static_cast<long long>(full.body.size()), /*keeps_alive=*/false) + full.body;
     socket.non_blocking(true, error);
@@ -177,8 +177,8 @@ void HttpServer::State::watch_signals() {
   signals.async_wait([this](error_code error, int) {
     if (error) return;
     drain();
-    signals.async_wait([this](error_code again, int) {
-      if (!again) end_now();
+    signals.async_wait([this](error_code second_error, int) {
+      if (!second_error) stop_now();
     });
   });
 }
@@ -195,19 +195,19 @@ void HttpServer::State::drain() {
   }
   timer.expires_after(limits.drain_time);
   timer.async_wait([this](error_code cancelled) {
-    if (!cancelled) end_now();
+    if (!cancelled) stop_now();
   });
-  end_if_drained();
+  stop_if_drained();
 }
 
-void HttpServer::State::end_if_drained() {
+void HttpServer::State::stop_if_drained() {
   if (!connections.empty()) return;
   timer.cancel();
   signals.cancel();
   loop.stop();
 }
 
-void HttpServer::State::end_now() {
+void HttpServer::State::stop_now() {
   std::vector<std::shared_ptr<Connection>> open;
   for (const auto& [pointer, connection] : connections) open.push_back(connection.lock());
   for (const auto& connection : open) {

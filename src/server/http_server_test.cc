@@ -1,4 +1,4 @@
-// The server over real sockets, with a scripted engine: what a client can do to a connection.
+// The server over real sockets with a scripted engine: client behavior on the connection level.
 #include "server/http_server.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,6 +25,18 @@ namespace {
 
 using boost::asio::ip::tcp;
 
+constexpr std::chrono::seconds kDeadline(60);  // for every wait: a test that hangs fails instead
+
+template <typename Condition>
+bool eventually(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + kDeadline;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 constexpr std::string_view kWord = R"("content":"w")";  // in a stream, of WAIT[[w]]
 
 class Client {
@@ -33,13 +46,18 @@ class Client {
     socket_.connect(tcp::endpoint(boost::asio::ip::make_address("127.0.0.1"), port));
   }
   Client& send(std::string_view bytes) {
-    boost::system::error_code ignored;  // the server may have hung up: what it said is what is tested
+    boost::system::error_code ignored;  // the server may have closed the connection; the test checks its response
     boost::asio::write(socket_, boost::asio::buffer(bytes), ignored);
     return *this;
   }
-  // Reads until `text` has come; what came so far is returned where the connection ends before.
+  // Reads until `text` arrives or the connection ends; returns everything read.
   std::string read_until(std::string_view text) {
     while (text.empty() || got_.find(text) == std::string::npos) {
+      pollfd readable{.fd = socket_.native_handle(), .events = POLLIN, .revents = 0};
+      if (::poll(&readable, 1, static_cast<int>(std::chrono::milliseconds(kDeadline).count())) != 1) {
+        ADD_FAILURE() << "no byte from the server within the deadline";
+        break;
+      }
       char block[4096];
       boost::system::error_code error;
       const size_t n = socket_.read_some(boost::asio::buffer(block), error);
@@ -78,20 +96,20 @@ class HttpServerTest : public testing::Test {
  protected:
   void start(ServerLimits limits) {
     server_ = std::move(HttpServer::listen({.host = "127.0.0.1", .port = 0}, limits).value());
-    api_ =
-        std::make_unique<Api>(scripted_.models(), ApiOptions{.limits = limits},
-                              LoopPort{.post = [this](std::function<void()> task) { server_->post(std::move(task)); },
-                                       .work = [this](std::function<void()> task) { server_->work(std::move(task)); },
-                                       .is_draining = [this] { return server_->is_draining(); },
-                                       .n_connections = [this] { return server_->n_connections(); }});
+    api_ = std::make_unique<Api>(
+        scripted_.models(), ApiOptions{.limits = limits},
+        EventLoopPort{.post = [this](std::function<void()> task) { server_->post(std::move(task)); },
+                      .work = [this](std::function<void()> task) { server_->work(std::move(task)); },
+                      .is_draining = [this] { return server_->is_draining(); },
+                      .n_connections = [this] { return server_->n_connections(); }});
     server_->set_handlers([this](HttpRequest request,
                                  std::shared_ptr<Reply> reply) { api_->handle(std::move(request), std::move(reply)); },
-                          Api::refusal,
+                          Api::protocol_error,
                           [this](json::object line) {
                             const std::lock_guard lock(mutex_);
                             log_.push_back(std::move(line));
                           },
-                          [this](const HttpRequest& head) { return api_->refuse_head(head); });
+                          [this](const HttpRequest& head) { return api_->check_headers(head); });
     thread_ = std::thread([this] { server_->run(); });
   }
   void SetUp() override { start({}); }
@@ -114,13 +132,13 @@ class HttpServerTest : public testing::Test {
 
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<Api> api_;
-  ScriptedModel scripted_{ZINC_SOURCE_DIR};  // after these: its thread rings at them until it has ended
+  ScriptedModel scripted_{ZINC_SOURCE_DIR};  // last: its thread notifies the API until it has ended
   std::thread thread_;
   std::mutex mutex_;
   std::vector<json::object> log_;
 };
 
-TEST_F(HttpServerTest, requests_of_one_connection_are_answered_in_order) {
+TEST_F(HttpServerTest, pipelined_requests_are_answered_in_order) {
   Client one = client();
   one.send(chat("SAY[[first]]", false) + chat("SAY[[second]]", true) + chat("SAY[[third]]", false));
   const std::string got = one.read_until("third");
@@ -129,7 +147,7 @@ TEST_F(HttpServerTest, requests_of_one_connection_are_answered_in_order) {
   EXPECT_NE(got.find("Transfer-Encoding: chunked"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, thousands_of_requests_sent_ahead_are_all_answered) {
+TEST_F(HttpServerTest, thousands_of_pipelined_requests_are_all_answered) {
   constexpr int kRequests = 1000;
   Client one = client();
   std::thread writer([&] {
@@ -144,7 +162,7 @@ TEST_F(HttpServerTest, thousands_of_requests_sent_ahead_are_all_answered) {
   EXPECT_EQ(n, kRequests + 1);
 }
 
-TEST_F(HttpServerTest, what_a_client_asked_before_it_closed_its_side_is_answered) {
+TEST_F(HttpServerTest, requests_sent_before_a_half_close_are_answered) {
   constexpr int kRequests = 50;
   Client one = client();
   std::string all;
@@ -157,13 +175,13 @@ TEST_F(HttpServerTest, what_a_client_asked_before_it_closed_its_side_is_answered
   EXPECT_EQ(n, kRequests);
 }
 
-TEST_F(HttpServerTest, the_last_answer_goes_out_whole_to_a_client_that_closed_its_side) {
+TEST_F(HttpServerTest, last_response_is_complete_after_a_half_close) {
   for (int n_requests : {60, 70, 80, 90, 100}) {
     Client one = client();
     std::string all;
     for (int i = 1; i < n_requests; ++i) all += "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     one.send(all + "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));  // until no more fits on the way
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));  // until the socket buffers are full
     one.socket().shutdown(tcp::socket::shutdown_send);
     const std::string got = one.read_to_end();
     int n = 0;
@@ -173,23 +191,24 @@ TEST_F(HttpServerTest, the_last_answer_goes_out_whole_to_a_client_that_closed_it
   }
 }
 
-// It is too long to be read on the loop, and waits for the worker.
-TEST_F(HttpServerTest, who_leaves_while_a_long_request_waits_is_passed_over) {
+// The request is too long for the event loop and waits for the worker thread.
+TEST_F(HttpServerTest, queued_long_request_of_a_disconnected_client_is_dropped) {
   const std::string request = post(
       "/v1/completions",
       {{"prompt", "SAY[[hello]]"}, {"max_tokens", 50}, {"user", std::string(2 * ServerLimits().worker_bytes, 'u')}});
   std::promise<void> release;
   server_->work([held = release.get_future().share()] { held.wait(); });
   client().send(request).close();
-  while (log().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(log().front().at("dropped").as_string(), "the client left");
+  const bool has_left = eventually([&] { return !log().empty(); });
   release.set_value();
+  ASSERT_TRUE(has_left);
+  EXPECT_EQ(log().front().at("dropped").as_string(), "the client disconnected");
   Client stays = client();
   EXPECT_NE(stays.send(request).read_until("hello").find("200 OK"), std::string::npos);
   EXPECT_EQ(scripted_.engine().n_submitted(), 1);
 }
 
-TEST_F(HttpServerTest, half_a_request_and_no_more_ends_the_connection) {
+TEST_F(HttpServerTest, incomplete_request_followed_by_eof_ends_the_connection) {
   Client one = client();
   one.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\nGET /rea");
   one.socket().shutdown(tcp::socket::shutdown_send);
@@ -207,43 +226,43 @@ TEST_F(HttpServerTest, http_1_0_client_gets_a_stream_that_ends_with_the_connecti
   EXPECT_TRUE(got.ends_with("data: [DONE]\n\n")) << got;
 }
 
-TEST_F(HttpServerTest, client_that_leaves_in_any_way_cancels_its_answer) {
+TEST_F(HttpServerTest, disconnect_by_fin_or_rst_cancels_the_generation) {
   for (const bool stream : {false, true}) {
     for (const bool with_reset : {false, true}) {
       const int n_before = scripted_.engine().n_submitted();
       Client one = client();
       one.send(chat("WAIT[[w]]", stream, 2));
       if (stream) one.read_until(kWord);
-      while (scripted_.engine().n_submitted() < n_before + 2) std::this_thread::yield();
+      ASSERT_TRUE(eventually([&] { return scripted_.engine().n_submitted() >= n_before + 2; }));
       if (with_reset) {
         one.reset();
       } else {
         one.close();
       }
-      while (scripted_.engine().n_cancelled() < n_before + 2) std::this_thread::yield();
+      ASSERT_TRUE(eventually([&] { return scripted_.engine().n_cancelled() >= n_before + 2; }));
       EXPECT_TRUE(scripted_.engine().wait_until_idle());
     }
   }
 }
 
-TEST_F(HttpServerTest, reader_too_slow_for_its_stream_is_dropped_and_cancelled) {
+TEST_F(HttpServerTest, slow_reader_of_a_stream_is_dropped_and_cancelled) {
   ServerLimits limits;
   limits.pending_bytes = 16 << 10;
   restart(limits);
   Client slow = client();
   slow.socket().set_option(boost::asio::socket_base::receive_buffer_size(4096));
   slow.send(chat("FLOOD[[lorem ipsum dolor sit amet]]", true));
-  while (scripted_.engine().n_cancelled() == 0) std::this_thread::yield();
+  ASSERT_TRUE(eventually([&] { return scripted_.engine().n_cancelled() > 0; }));
   EXPECT_TRUE(scripted_.engine().wait_until_idle());
-  Client other = client();  // and nobody else notices
+  Client other = client();  // other clients are not affected
   EXPECT_NE(other.send(chat("SAY[[fine]]", false)).read_until("usage").find("fine"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, one_large_event_does_not_make_a_client_slow) {
+TEST_F(HttpServerTest, one_large_event_does_not_count_as_a_slow_client) {
   ServerLimits limits;
   limits.pending_bytes = 1 << 10;
   restart(limits);
-  // The first two events of a response repeat what the request said.
+  // The first two events of a response echo the request.
   json::object notes;
   for (int i = 0; i < 16; ++i) notes[std::to_string(i)] = std::string(512, 'i');
   const std::string request = post("/v1/responses", {{"input", "SAY[[fine]]"}, {"metadata", notes}, {"stream", true}});
@@ -251,7 +270,7 @@ TEST_F(HttpServerTest, one_large_event_does_not_make_a_client_slow) {
   EXPECT_NE(got.find("fine"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, requests_sent_ahead_wait_while_answers_are_not_read) {
+TEST_F(HttpServerTest, pipelined_requests_wait_while_responses_are_not_read) {
   ServerLimits limits;
   limits.pending_bytes = 64 << 10;
   restart(limits);
@@ -262,7 +281,7 @@ TEST_F(HttpServerTest, requests_sent_ahead_wait_while_answers_are_not_read) {
     for (int i = 0; i < kRequests; ++i) all += "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     one.send(all + "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   });
-  // Meanwhile others are served, and what was answered stays below what the sockets' buffers hold.
+  // Meanwhile other clients are served, and responses stay within the socket buffers.
   for (int i = 0; i < 50; ++i) client().send("GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n").read_to_end();
   EXPECT_LT(log().size(), static_cast<size_t>(kRequests));
   const std::string got = one.read_to_end();
@@ -272,7 +291,7 @@ TEST_F(HttpServerTest, requests_sent_ahead_wait_while_answers_are_not_read) {
   EXPECT_EQ(n, kRequests + 1);
 }
 
-TEST_F(HttpServerTest, a_client_that_sends_much_ahead_of_a_running_answer_is_dropped) {
+TEST_F(HttpServerTest, client_that_pipelines_too_much_during_a_generation_is_dropped) {
   Client one = client();
   const std::string body = R"({"messages":[{"role":"user","content":"WAIT[[w]]"}]})";
   one.send(fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
@@ -281,14 +300,14 @@ TEST_F(HttpServerTest, a_client_that_sends_much_ahead_of_a_running_answer_is_dro
   EXPECT_EQ(one.read_to_end(), "");
 }
 
-TEST_F(HttpServerTest, a_request_for_nothing_is_refused_before_its_body) {
+TEST_F(HttpServerTest, request_for_an_unknown_route_is_rejected_before_its_body) {
   const std::string got =
       client().send("POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n").read_to_end();
   EXPECT_TRUE(got.starts_with("HTTP/1.1 404")) << got;
   EXPECT_NE(got.find("Connection: close"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, header_that_trickles_is_cut_off) {
+TEST_F(HttpServerTest, trickling_header_times_out) {
   ServerLimits limits;
   limits.header_time = std::chrono::seconds(1);
   restart(limits);
@@ -306,7 +325,7 @@ TEST_F(HttpServerTest, header_that_trickles_is_cut_off) {
   trickle.join();
 }
 
-TEST_F(HttpServerTest, what_is_too_large_is_refused_with_a_reason) {
+TEST_F(HttpServerTest, oversized_input_is_rejected_with_a_reason) {
   ServerLimits limits;
   limits.http = {.header_bytes = 1000, .body_bytes = 1000};
   restart(limits);
@@ -319,26 +338,26 @@ TEST_F(HttpServerTest, what_is_too_large_is_refused_with_a_reason) {
   EXPECT_TRUE(client().send("\x16\x03\x01 nonsense\r\n\r\n").read_to_end().starts_with("HTTP/1.1 400"));
 }
 
-TEST_F(HttpServerTest, bodies_that_are_too_large_together_are_refused) {
+TEST_F(HttpServerTest, bodies_over_the_total_limit_are_rejected) {
   ServerLimits limits;
   limits.all_bodies_bytes = 150000;
   restart(limits);
   const std::string head = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
   Client one = client();
   one.send(head + std::string(99000, ' '));
-  Client asking = client();  // while it is answered, the loop reads the first one's bytes
+  Client asking = client();  // its round trips give the event loop time to read the first one's bytes
   for (int i = 0; i < 20; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
   EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
-  Client small = client();  // who has no large body is not refused for those of others
+  Client small = client();  // a small request is not rejected because of large bodies of others
   EXPECT_NE(small.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}").find("200 OK"), std::string::npos);
-  one.send("{\"content\":\"a\"}" + std::string(985, ' '));  // the first one goes on, and its share is given back
+  one.send("{\"content\":\"a\"}" + std::string(985, ' '));  // the first one completes, and its bytes are released
   EXPECT_NE(one.read_until("}").find("200 OK"), std::string::npos);
   Client two = client();
   two.send(head + "{\"content\":\"a\"}" + std::string(99985, ' '));
   EXPECT_NE(two.read_until("}").find("200 OK"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, one_clients_large_bodies_leave_room_for_those_of_others) {
+TEST_F(HttpServerTest, large_bodies_of_one_client_do_not_use_up_the_total_limit) {
   ServerLimits limits;
   limits.all_bodies_bytes = 400000;
   restart(limits);
@@ -347,18 +366,18 @@ TEST_F(HttpServerTest, one_clients_large_bodies_leave_room_for_those_of_others) 
   std::deque<Client> open;
   for (int i = 0; i < 3; ++i) open.emplace_back(server_->port());
   for (Client& one : open) one.send(head + std::string(99000, ' '));
-  Client asking = client();  // while it is answered, the loop reads their bytes
+  Client asking = client();  // its round trips give the event loop time to read their bytes
   for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
   EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
   open.emplace_back(server_->port(), "127.0.0.2");
   open.back().send(head + std::string(99000, ' '));
   for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
-  asking.send(post("/tokenize", {{"content", std::string(6000, 'a')}}));  // small ones are read whatever there is
+  asking.send(post("/tokenize", {{"content", std::string(6000, 'a')}}));  // small bodies are always accepted
   EXPECT_NE(asking.read_until("}").find("200 OK"), std::string::npos);
   for (Client& one : open) EXPECT_NE(one.send(rest).read_until("}").find("200 OK"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, connections_over_the_limit_are_told_so) {
+TEST_F(HttpServerTest, connections_over_the_limit_get_503) {
   ServerLimits limits;
   limits.connections = 2;
   restart(limits);
@@ -367,27 +386,26 @@ TEST_F(HttpServerTest, connections_over_the_limit_are_told_so) {
   two.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
   EXPECT_TRUE(client().read_to_end().starts_with("HTTP/1.1 503"));
   one.close();
-  while (true) {  // its place becomes free once the server has noticed
-    if (client().send("GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n").read_to_end().starts_with("HTTP/1.1 200"))
-      break;
-  }
+  EXPECT_TRUE(eventually([&] {  // its slot is freed once the server has noticed
+    return client().send("GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n").read_to_end().starts_with("HTTP/1.1 200");
+  }));
 }
 
-TEST_F(HttpServerTest, body_is_asked_for_where_the_client_waits) {
+TEST_F(HttpServerTest, continue_is_sent_if_the_client_expects_it) {
   Client one = client();
   one.send("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 15\r\n\r\n");
   EXPECT_EQ(one.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   EXPECT_NE(one.send("{\"content\":\"a\"}").read_until("}").find("200 OK"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, draining_finishes_answers_and_takes_no_more) {
+TEST_F(HttpServerTest, draining_finishes_responses_and_accepts_no_more) {
   Client idle = client(), busy = client();
   idle.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
   busy.send(chat("WAIT[[w]]", true)).read_until(kWord);
   server_->stop();
   EXPECT_EQ(idle.read_to_end(), "");
   EXPECT_EQ(scripted_.engine().n_cancelled(), 0);
-  busy.close();  // the last one to leave
+  busy.close();  // the last open connection
   thread_.join();
   EXPECT_TRUE(scripted_.engine().wait_until_idle());
 }
@@ -399,7 +417,7 @@ TEST_F(HttpServerTest, every_request_has_one_log_line) {
   Client gone = client();
   gone.send(chat("WAIT[[w]]", true)).read_until(kWord);
   gone.close();
-  while (log().size() < 4) std::this_thread::yield();
+  ASSERT_TRUE(eventually([&] { return log().size() >= 4; }));
   stop();
   const std::vector<json::object> lines = log();
   ASSERT_EQ(lines.size(), 4u);
@@ -407,28 +425,28 @@ TEST_F(HttpServerTest, every_request_has_one_log_line) {
   EXPECT_EQ(lines[0].at("finish").get_string(), "end_token");
   EXPECT_EQ(lines[1].at("stream").get_bool(), true);
   EXPECT_EQ(lines[2].at("status").get_int64(), 400);
-  EXPECT_EQ(lines[3].at("dropped").get_string(), "the client left");
+  EXPECT_EQ(lines[3].at("dropped").get_string(), "the client disconnected");
   EXPECT_EQ(lines[3].at("finish").get_string(), "cancelled");
   EXPECT_GT(lines[3].at("completion_tokens").get_int64(), 0);
 }
 
-TEST(Listen, a_signal_after_the_last_answer_ends_the_program) {
+TEST(Listen, signal_after_draining_terminates_the_process) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto drain_then_wait = [] {
     const std::unique_ptr<HttpServer> server =
         std::move(HttpServer::listen({.host = "127.0.0.1", .port = 0}, {}).value());
-    server->set_handlers([](const HttpRequest&, const std::shared_ptr<Reply>&) {}, Api::refusal,
+    server->set_handlers([](const HttpRequest&, const std::shared_ptr<Reply>&) {}, Api::protocol_error,
                          [](const json::object&) {});
     server->watch_signals();
     ::raise(SIGTERM);
     server->run();
-    ::raise(SIGTERM);  // while caches are saved, which may take long
+    ::raise(SIGTERM);  // for example while caches are saved, which may take long
     ::_exit(0);
   };
   EXPECT_EXIT(drain_then_wait(), testing::KilledBySignal(SIGTERM), "");
 }
 
-TEST(Listen, public_addresses_are_told_from_loopback) {
+TEST(Listen, loopback_addresses_are_recognized) {
   for (const char* host : {"127.0.0.1", "127.8.8.8", "::1", "localhost"})
     EXPECT_TRUE(is_loopback_address(host)) << host;
   for (const char* host : {"0.0.0.0", "::", "192.168.1.1", "example.com", ""}) {
@@ -436,7 +454,7 @@ TEST(Listen, public_addresses_are_told_from_loopback) {
   }
 }
 
-TEST(Listen, wrong_address_and_missing_certificate_are_errors) {
+TEST(Listen, invalid_address_and_missing_certificate_are_errors) {
   EXPECT_FALSE(HttpServer::listen({.host = "no.such.host", .port = 0}, {}).ok());
   EXPECT_FALSE(
       HttpServer::listen({.host = "127.0.0.1", .port = 0, .tls_certificate = "/nowhere", .tls_key = "/nowhere"}, {})

@@ -1,4 +1,4 @@
-// Every number that bounds what a client can make this server do. Shown by /props.
+// Every limit that a client can reach. Reported by /props.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,16 @@ namespace zinc {
 struct ServerLimits {
   HttpLimits http;
   size_t connections = 4096;
-  size_t all_bodies_bytes = 512 << 20;  // of all requests that are being read or prepared; one client's: three of four
-  size_t small_body_bytes = 64 << 10;   // of a request that is read however large those of others are
-  size_t pending_bytes = 256 << 10;  // written but not taken by the client; a stream that is further behind is dropped
+  size_t all_bodies_bytes = 512 << 20;  // of all requests being read or prepared; one client may use three quarters
+  size_t small_body_bytes = 64 << 10;   // bodies up to this size are always accepted
+  size_t pending_bytes = 256 << 10;     // written but not read by the client; a stream further behind is dropped
 
   std::chrono::seconds header_time{10};  // from the first byte to the end of the headers; also TLS handshakes
-  std::chrono::seconds body_time{60};    // from there to the end of the body, or of each MiB of it
+  std::chrono::seconds body_time{60};    // from there to the end of the body, or per MiB of it
   std::chrono::seconds idle_time{60};    // between requests of one connection
-  std::chrono::seconds write_time{60};   // for the client to take something; longer where that is long
-  std::chrono::seconds ping_time{15};    // of a stream without an event
-  std::chrono::seconds drain_time{30};   // for running answers to end after a signal to stop
+  std::chrono::seconds write_time{60};   // for one write; longer for large ones
+  std::chrono::seconds ping_time{15};    // between events of a stream, before a ping is sent
+  std::chrono::seconds drain_time{30};   // for running responses to finish after a stop signal
 
   int choices = 16;  // n, or prompts times n
   int stop_strings = 16;
@@ -28,7 +28,7 @@ struct ServerLimits {
   size_t template_kwargs_bytes = 64 << 10;  // of chat_template_kwargs, as JSON
   int top_logprobs = 20;
   int embedding_inputs = 256;
-  size_t worker_bytes = 16 << 10;  // longer bodies are read by the text worker, so that other streams do not wait
+  size_t worker_bytes = 16 << 10;  // longer bodies are parsed on the worker thread, so that other streams do not wait
 };
 
 }  // namespace zinc

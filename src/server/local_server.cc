@@ -8,12 +8,12 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(std::unique_ptr<Engine> 
   ZINC_TRY(listening, HttpServer::listen({.host = "127.0.0.1", .port = 0}, options.limits));
   std::unique_ptr<LocalServer> out(new LocalServer(std::move(listening)));
   HttpServer& server = *out->server_;
-  out->api_ =
-      std::make_unique<Api>(out->models_, options,
-                            LoopPort{.post = [&server](std::function<void()> task) { server.post(std::move(task)); },
-                                     .work = [&server](std::function<void()> task) { server.work(std::move(task)); },
-                                     .is_draining = [&server] { return server.is_draining(); },
-                                     .n_connections = [&server] { return server.n_connections(); }});
+  out->api_ = std::make_unique<Api>(
+      out->models_, options,
+      EventLoopPort{.post = [&server](std::function<void()> task) { server.post(std::move(task)); },
+                    .work = [&server](std::function<void()> task) { server.work(std::move(task)); },
+                    .is_draining = [&server] { return server.is_draining(); },
+                    .n_connections = [&server] { return server.n_connections(); }});
   out->engine_ = std::make_unique<EngineThread>(std::move(engine));
   ZINC_TRY(described, out->engine_->describe(std::move(name)));
   out->models_.add(std::move(described));
@@ -21,8 +21,8 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(std::unique_ptr<Engine> 
       [&api = *out->api_](HttpRequest request, std::shared_ptr<Reply> reply) {
         api.handle(std::move(request), std::move(reply));
       },
-      Api::refusal, [](const json::object&) {},
-      [&api = *out->api_](const HttpRequest& head) { return api.refuse_head(head); });
+      Api::protocol_error, [](const json::object&) {},
+      [&api = *out->api_](const HttpRequest& head) { return api.check_headers(head); });
   out->loop_thread_ = std::jthread([&server] { server.run(); });
   return out;
 }

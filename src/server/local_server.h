@@ -1,5 +1,4 @@
-// A server for one model on a free port of this machine, with threads of its own; for whoever wants to be its client in
-// the same process.
+// A server for one model on a free port of this machine, with its own threads; for clients in the same process.
 #pragma once
 
 #include <memory>
@@ -15,15 +14,15 @@ namespace zinc {
 class LocalServer {
  public:
   static Result<std::unique_ptr<LocalServer>> start(std::unique_ptr<Engine> engine, std::string name);
-  ~LocalServer();  // answers under way are cut off
+  ~LocalServer();  // responses in progress are aborted
 
   std::string url() const;
 
  private:
   explicit LocalServer(std::unique_ptr<HttpServer> server) : server_(std::move(server)) {}
 
-  // The order matters at the end: the loop's thread goes first, then the engine, which tells what is left through the
-  // API to the loop.
+  // Destruction order matters: first the event loop's thread, then the engine, which still notifies the API and the
+  // loop.
   std::unique_ptr<HttpServer> server_;
   ModelList models_;
   std::unique_ptr<Api> api_;

@@ -11,29 +11,30 @@ struct NamedHistogram {
 };
 
 constexpr NamedHistogram kHistograms[] = {
-    {"vllm:time_to_first_token_seconds", "From submission to the first token.", &EngineStats::time_to_first_token_s},
-    {"vllm:inter_token_latency_seconds", "Between tokens of an answer.", &EngineStats::inter_token_s},
-    {"vllm:e2e_request_latency_seconds", "From submission to the end.", &EngineStats::e2e_s},
-    {"vllm:request_queue_time_seconds", "Waiting to be admitted.", &EngineStats::queue_s},
-    {"vllm:request_prefill_time_seconds", "Reading the prompt.", &EngineStats::prefill_s},
-    {"vllm:request_decode_time_seconds", "Making the answer.", &EngineStats::decode_s},
-    {"vllm:request_prompt_tokens", "Prompt tokens of a request.", &EngineStats::prompt_tokens},
-    {"vllm:request_generation_tokens", "Tokens of an answer.", &EngineStats::generated_tokens},
-    {"vllm:iteration_tokens_total", "Tokens of a step.", &EngineStats::step_tokens},
-    {"zinc_step_seconds", "Duration of a step.", &EngineStats::step_s},
+    {"vllm:time_to_first_token_seconds", "Time from submission to the first token.",
+     &EngineStats::time_to_first_token_s},
+    {"vllm:inter_token_latency_seconds", "Time between output tokens.", &EngineStats::inter_token_s},
+    {"vllm:e2e_request_latency_seconds", "Time from submission to completion.", &EngineStats::e2e_s},
+    {"vllm:request_queue_time_seconds", "Time in the queue.", &EngineStats::queue_s},
+    {"vllm:request_prefill_time_seconds", "Time in prefill.", &EngineStats::prefill_s},
+    {"vllm:request_decode_time_seconds", "Time in decode.", &EngineStats::decode_s},
+    {"vllm:request_prompt_tokens", "Prompt tokens per request.", &EngineStats::prompt_tokens},
+    {"vllm:request_generation_tokens", "Output tokens per request.", &EngineStats::generated_tokens},
+    {"vllm:iteration_tokens_total", "Tokens per engine step.", &EngineStats::step_tokens},
+    {"zinc_step_seconds", "Duration of an engine step.", &EngineStats::step_s},
 };
 
-struct NamedNumber {
+struct ScalarMetric {
   std::string_view name, type, help;
   double (*value)(const EngineStats& stats);
 };
 
 double kv_usage(const EngineStats& stats) {
-  double most = 0;
+  double max_usage = 0;
   for (const PageUse& use : stats.pages) {
-    if (use.n_total > 0) most = std::max(most, static_cast<double>(use.n_in_use) / use.n_total);
+    if (use.n_total > 0) max_usage = std::max(max_usage, static_cast<double>(use.n_in_use) / use.n_total);
   }
-  return most;
+  return max_usage;
 }
 
 double pages_in_use(const EngineStats& stats) {
@@ -44,33 +45,33 @@ double pages_in_use(const EngineStats& stats) {
 
 double as_double(uint64_t count) { return static_cast<double>(count); }
 
-constexpr NamedNumber kNumbers[] = {
-    {"vllm:num_requests_running", "gauge", "Requests in the batch.",
+constexpr ScalarMetric kScalarMetrics[] = {
+    {"vllm:num_requests_running", "gauge", "Running requests.",
      [](const EngineStats& s) { return static_cast<double>(s.n_prefilling + s.n_decoding); }},
-    {"vllm:num_requests_waiting", "gauge", "Requests in the queue.",
+    {"vllm:num_requests_waiting", "gauge", "Queued requests.",
      [](const EngineStats& s) { return static_cast<double>(s.n_waiting); }},
-    {"vllm:kv_cache_usage_perc", "gauge", "Share of KV pages in use, 1 is all.", kv_usage},
-    {"zinc_cache_pages_in_use", "gauge", "KV pages that running requests hold.", pages_in_use},
-    {"zinc_requests_submitted_total", "counter", "Requests taken; each is counted once more when it ends.",
+    {"vllm:kv_cache_usage_perc", "gauge", "Fraction of KV cache pages in use, 0 to 1.", kv_usage},
+    {"zinc_cache_pages_in_use", "gauge", "KV cache pages held by running requests.", pages_in_use},
+    {"zinc_requests_submitted_total", "counter", "Accepted requests.",
      [](const EngineStats& s) { return as_double(s.n_submitted); }},
     {"vllm:prompt_tokens_total", "counter", "Prompt tokens of admitted requests.",
      [](const EngineStats& s) { return as_double(s.n_prompt_tokens); }},
-    {"vllm:generation_tokens_total", "counter", "Tokens made.",
+    {"vllm:generation_tokens_total", "counter", "Generated tokens.",
      [](const EngineStats& s) { return as_double(s.n_generated_tokens); }},
     {"vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
      [](const EngineStats& s) { return as_double(s.n_prompt_tokens); }},
-    {"vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.",
+    {"vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
      [](const EngineStats& s) { return as_double(s.n_cached_tokens); }},
-    {"zinc_prefilled_tokens_total", "counter", "Prompt tokens computed.",
+    {"zinc_prefilled_tokens_total", "counter", "Prompt tokens computed in prefill.",
      [](const EngineStats& s) { return as_double(s.n_prefilled_tokens); }},
-    {"zinc_evicted_pages_total", "counter", "KV pages taken from the prefix cache.",
+    {"zinc_evicted_pages_total", "counter", "KV cache pages evicted from the prefix cache.",
      [](const EngineStats& s) { return as_double(s.n_evicted_pages); }},
-    {"zinc_requests_refused_total", "counter", "Requests refused before they ran.",
-     [](const EngineStats& s) { return as_double(s.n_refused); }},
-    {"zinc_steps_total", "counter", "Steps.", [](const EngineStats& s) { return as_double(s.n_steps); }},
+    {"zinc_requests_rejected_total", "counter", "Rejected requests.",
+     [](const EngineStats& s) { return as_double(s.n_rejected); }},
+    {"zinc_steps_total", "counter", "Engine steps.", [](const EngineStats& s) { return as_double(s.n_steps); }},
 };
 
-// Backslash, quote and newline are all that a label value must not have plain.
+// Label values escape backslash, quote and newline.
 std::string label(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -120,8 +121,8 @@ std::string_view vllm_reason(StopReason reason) {
   return "error";
 }
 
-void write_ends(const std::vector<Snapshot>& snapshots, std::string& out) {
-  header("vllm:request_success_total", "counter", "Requests ended, by why.", out);
+void write_finish_reasons(const std::vector<Snapshot>& snapshots, std::string& out) {
+  header("vllm:request_success_total", "counter", "Finished requests, by reason.", out);
   for (const Snapshot& snapshot : snapshots) {
     for (const std::string_view reason : {"stop", "length", "abort", "error"}) {
       uint64_t n = 0;
@@ -132,7 +133,7 @@ void write_ends(const std::vector<Snapshot>& snapshots, std::string& out) {
                          reason, n);
     }
   }
-  header("zinc_prefix_lookups_total", "counter", "Prefix cache lookups, by why not more was found.", out);
+  header("zinc_prefix_lookups_total", "counter", "Prefix cache lookups, by reason of the miss.", out);
   for (const Snapshot& snapshot : snapshots) {
     for (size_t i = 0; i < snapshot.stats.n_lookups.size(); ++i) {
       out += fmt::format("zinc_prefix_lookups_total{{model_name=\"{}\",miss=\"{}\"}} {}\n", snapshot.model,
@@ -147,24 +148,24 @@ std::string metrics_text(const ModelList& models, const ServerCounts& counts) {
   std::vector<Snapshot> snapshots;
   for (const ModelRef& model : models.all()) snapshots.push_back({label(model->name), model->engine->stats()});
   std::string out;
-  for (const NamedNumber& number : kNumbers) {
+  for (const ScalarMetric& number : kScalarMetrics) {
     header(number.name, number.type, number.help, out);
     for (const Snapshot& snapshot : snapshots) {
       out += fmt::format("{}{{model_name=\"{}\"}} {}\n", number.name, snapshot.model, number.value(snapshot.stats));
     }
   }
-  write_ends(snapshots, out);
+  write_finish_reasons(snapshots, out);
   for (const NamedHistogram& histogram : kHistograms) {
     header(histogram.name, "histogram", histogram.help, out);
     for (const Snapshot& snapshot : snapshots) {
       write_histogram(histogram.name, snapshot.model, snapshot.stats.*histogram.member, out);
     }
   }
-  header("zinc_http_requests_total", "counter", "HTTP requests answered.", out);
+  header("zinc_http_requests_total", "counter", "HTTP requests.", out);
   out += fmt::format("zinc_http_requests_total {}\n", counts.n_requests);
   header("zinc_http_connections", "gauge", "Open connections.", out);
   out += fmt::format("zinc_http_connections {}\n", counts.n_connections);
-  header("zinc_uptime_seconds", "gauge", "Since the server began to listen.", out);
+  header("zinc_uptime_seconds", "gauge", "Time since the server started.", out);
   out += fmt::format("zinc_uptime_seconds {:.3f}\n", counts.uptime_s);
   return out;
 }

@@ -1,5 +1,5 @@
-// What /metrics says: the engines' counters in Prometheus' text form, under the names vLLM uses, so that existing
-// dashboards work; what only this server counts is named zinc_*.
+// The text of /metrics in Prometheus format, under vLLM's metric names, so that existing dashboards work; metrics that
+// vLLM does not have are named zinc_*.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace zinc {
 
 struct ServerCounts {
-  uint64_t n_requests = 0;   // HTTP requests answered
+  uint64_t n_requests = 0;   // HTTP requests
   size_t n_connections = 0;  // open now
   double uptime_s = 0;
 };

@@ -1,5 +1,5 @@
-// The models of this machine, as the server manages them for the page: which there are and whether they fit, fetching,
-// loading, removing. What does it lies outside of the server; answers come later, on any thread.
+// Model management as the server sees it: list, download, load, remove. Implemented outside the server; callbacks run
+// later, on any thread.
 #pragma once
 
 #include <functional>
@@ -11,26 +11,26 @@
 
 namespace zinc {
 
-struct LibraryAnswer {
+struct LibraryResponse {
   json::object body;
   int status = 200;
 };
 
 class ModelLibrary {
  public:
-  using Done = std::function<void(std::variant<LibraryAnswer, ApiError>)>;
+  using Done = std::function<void(std::variant<LibraryResponse, ApiError>)>;
 
   virtual ~ModelLibrary() = default;
   virtual void list(Done done) = 0;
-  // Begins to fetch, or says how far it is: 202 while it is under way, 409 while another model is being fetched.
+  // Starts a download, or reports its progress: 202 while it is running, 409 while another model is being downloaded.
   virtual void pull(std::string name, Done done) = 0;
   virtual void cancel_pull(std::string name, Done done) = 0;
-  // Loads an installed model; others make room for it unless `beside` them there is enough.
-  virtual void activate(std::string name, bool beside, Done done) = 0;
-  // Loads a model of this machine that a request names, where it is not loaded yet; the others make room. `id` of the
-  // answer is what it is served as. 404: there is none of this name.
-  virtual void bring(std::string name, Done done) = 0;
-  // 409 for one that is loaded, unless `force` unloads it first.
+  // Loads an installed model; other models are unloaded unless `keep_others` is set.
+  virtual void activate(std::string name, bool keep_others, Done done) = 0;
+  // Loads the installed model that a request names, if it is not loaded yet; other models are unloaded to make space.
+  // `id` of the response is the name it is served under. 404: no such model.
+  virtual void ensure_loaded(std::string name, Done done) = 0;
+  // 409 if it is loaded, unless `force` unloads it first.
   virtual void remove(std::string name, bool force, Done done) = 0;
 };
 

@@ -9,46 +9,48 @@ namespace zinc {
 namespace {
 
 constexpr FieldDoc kFields[] = {
-    {"model", "string", "Which model: an id that the list has, or a source such as hf:ORG/REPO:FILE to pull."},
-    {"force", "boolean", "remove: a loaded model is unloaded first. Default false."},
-    {"beside", "boolean", "activate: models that are loaded stay loaded. Default false: they make room."},
+    {"model", "string",
+     "Required. The model: an id from GET /models, or for pull also a source such as hf:ORG/REPO:FILE."},
+    {"force", "boolean", "remove: unloads a loaded model first. Default false."},
+    {"keep_others", "boolean", "activate: keeps the other models loaded. Default false: they are unloaded."},
 };
 
-struct Asked {
+struct ModelActionRequest {
   std::string model;
-  bool force = false, beside = false;
+  bool force = false, keep_others = false;
 };
 
-OrApiError<Asked> read_asked(std::string_view body) {
+OrApiError<ModelActionRequest> read_action(std::string_view body) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   RequestErrors errors;
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
-  fields.refuse_unknown({kFields});
-  Asked out{.model = fields.required_text("model"),
-            .force = fields.boolean("force").value_or(false),
-            .beside = fields.boolean("beside").value_or(false)};
+  fields.reject_unknown({kFields});
+  ModelActionRequest out{.model = fields.required_text("model"),
+                         .force = fields.boolean("force").value_or(false),
+                         .keep_others = fields.boolean("keep_others").value_or(false)};
   if (errors.any()) return *errors.first();
   return out;
 }
 
-void start_action(ModelLibrary& library, ModelAction action, Asked asked, ModelLibrary::Done done) {
+void start_action(ModelLibrary& library, ModelAction action, ModelActionRequest request_fields,
+                  ModelLibrary::Done done) {
   switch (action) {
     case ModelAction::list:
       return library.list(std::move(done));
     case ModelAction::pull:
-      return library.pull(std::move(asked.model), std::move(done));
+      return library.pull(std::move(request_fields.model), std::move(done));
     case ModelAction::cancel_pull:
-      return library.cancel_pull(std::move(asked.model), std::move(done));
+      return library.cancel_pull(std::move(request_fields.model), std::move(done));
     case ModelAction::activate:
-      return library.activate(std::move(asked.model), asked.beside, std::move(done));
+      return library.activate(std::move(request_fields.model), request_fields.keep_others, std::move(done));
     case ModelAction::remove:
-      return library.remove(std::move(asked.model), asked.force, std::move(done));
+      return library.remove(std::move(request_fields.model), request_fields.force, std::move(done));
   }
 }
 
-// Memory, context and prefix cache of a loaded model.
-json::object model_figures(const ServedModel& model) {
+// Memory, context and cache statistics of a loaded model.
+json::object model_stats(const ServedModel& model) {
   const EngineStats stats = model.engine->stats();
   int n_total = 0, n_in_use = 0, n_cached = 0;
   for (const PageUse& use : stats.pages) {
@@ -56,13 +58,13 @@ json::object model_figures(const ServedModel& model) {
     n_in_use += use.n_in_use;
     n_cached += use.n_cached;
   }
-  const auto share = [&](int n) {
+  const auto bytes_of = [&](int n) {
     return n_total > 0 ? model.limits.cache_bytes / static_cast<size_t>(n_total) * static_cast<size_t>(n) : 0;
   };
   return {{"weight_bytes", model.limits.weight_bytes},
           {"cache_bytes", model.limits.cache_bytes},
-          {"cache_active_bytes", share(n_in_use)},
-          {"cache_kept_bytes", share(n_cached)},
+          {"cache_active_bytes", bytes_of(n_in_use)},
+          {"cache_kept_bytes", bytes_of(n_cached)},
           {"context_tokens", model.limits.context},
           {"active_requests", stats.n_prefilling + stats.n_decoding},
           {"queued_requests", stats.n_waiting},
@@ -79,8 +81,8 @@ std::string utc_time(int64_t seconds) {
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-// Of a row of the library, what says something about the model itself.
-void take_facts(json::object& entry, const json::object& row) {
+// Copies the model metadata of a library entry.
+void copy_metadata(json::object& entry, const json::object& row) {
   for (const std::string_view name :
        {"display_name", "release_date", "homepage_url", "family", "parameters", "quantization", "license", "size_bytes",
         "managed", "fit", "fits_gpu", "required_bytes", "fit_source", "status"}) {
@@ -88,14 +90,14 @@ void take_facts(json::object& entry, const json::object& row) {
   }
 }
 
-// What the library calls a model, and what requests call it while it is loaded.
-bool is_called(const json::object& row, const json::value& name) {
+// Whether `name` is the library's id of the model, or the name it is served under.
+bool has_name(const json::object& row, const json::value& name) {
   const json::value* served = row.if_contains("served_as");
   return row.at("id") == name || (served && *served == name);
 }
 
-void name_ends(json::object& body) {
-  const json::array& data = body.at("data").get_array();  // moves when a field is added
+void set_page_ids(json::object& body) {
+  const json::array& data = body.at("data").get_array();  // invalidated when a field is added
   json::value first, last;
   if (!data.empty()) {
     first = data.front().at("id");
@@ -111,23 +113,24 @@ const std::span<const FieldDoc> kModelActionFields = kFields;
 
 void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest& request, std::shared_ptr<Reply> reply,
                    std::function<void(std::function<void()>)> post) {
-  const auto refuse = [&](const ApiError& error) { reply->send(error_response(error, ErrorForm::openai)); };
-  if (!library) return refuse(http_error(501, "this server manages no models"));
-  Asked asked;
+  const auto send_error = [&](const ApiError& error) { reply->send(error_response(error, ErrorFormat::openai)); };
+  if (!library) return send_error(http_error(501, "this server does not manage models"));
+  ModelActionRequest request_fields;
   if (action != ModelAction::list) {
-    OrApiError<Asked> read = read_asked(request.body);
-    if (const ApiError* error = std::get_if<ApiError>(&read)) return refuse(*error);
-    asked = std::move(std::get<Asked>(read));
+    OrApiError<ModelActionRequest> read = read_action(request.body);
+    if (const ApiError* error = std::get_if<ApiError>(&read)) return send_error(*error);
+    request_fields = std::move(std::get<ModelActionRequest>(read));
   }
-  start_action(*library, action, std::move(asked), [reply, post](std::variant<LibraryAnswer, ApiError> answer) {
-    post([reply, answer = std::move(answer)] {
-      if (const ApiError* error = std::get_if<ApiError>(&answer)) {
-        return reply->send(error_response(*error, ErrorForm::openai));
-      }
-      const LibraryAnswer& good = std::get<LibraryAnswer>(answer);
-      reply->send({.status = good.status, .body = to_json(good.body)});
-    });
-  });
+  start_action(*library, action, std::move(request_fields),
+               [reply, post](std::variant<LibraryResponse, ApiError> response) {
+                 post([reply, response = std::move(response)] {
+                   if (const ApiError* error = std::get_if<ApiError>(&response)) {
+                     return reply->send(error_response(*error, ErrorFormat::openai));
+                   }
+                   const LibraryResponse& good = std::get<LibraryResponse>(response);
+                   reply->send({.status = good.status, .body = to_json(good.body)});
+                 });
+               });
 }
 
 json::object loaded_models(const ModelList& models, int64_t created_s) {
@@ -144,15 +147,15 @@ json::object loaded_models(const ModelList& models, int64_t created_s) {
                                 {"active", true},
                                 {"max_model_len", model->limits.context},
                                 {"supports_thinking_toggle", model->prompt.chat_template().supports_thinking_toggle()},
-                                {"figures", model_figures(*model)}});
+                                {"figures", model_stats(*model)}});
   }
   json::object body{{"object", "list"}, {"created", created_s}, {"has_more", false}};
   body["data"] = std::move(data);
-  name_ends(body);
+  set_page_ids(body);
   return body;
 }
 
-void add_known(json::object& body, const json::object& library, OtherModels others) {
+void merge_library(json::object& body, const json::object& library, UnloadedModels others) {
   for (const std::string_view name : {"memory_bytes", "memory_available_bytes"}) {
     if (const json::value* found = library.if_contains(name)) body[name] = *found;
   }
@@ -164,19 +167,19 @@ void add_known(json::object& body, const json::object& library, OtherModels othe
     const json::object& row = value.get_object();
     const auto end = data.begin() + static_cast<std::ptrdiff_t>(n_loaded);
     const auto loaded =
-        std::find_if(data.begin(), end, [&](const json::value& e) { return is_called(row, e.at("id")); });
+        std::find_if(data.begin(), end, [&](const json::value& e) { return has_name(row, e.at("id")); });
     if (loaded != end) {
-      take_facts(loaded->get_object(), row);
-    } else if (others == OtherModels::listed && row.at("installed").as_bool()) {
+      copy_metadata(loaded->get_object(), row);
+    } else if (others == UnloadedModels::include && row.at("installed").as_bool()) {
       json::object entry{
           {"id", row.at("id")}, {"object", "model"}, {"created", body.at("created")},
           {"owned_by", "zinc"}, {"type", "model"},   {"created_at", utc_time(body.at("created").get_int64())},
           {"installed", true},  {"active", false}};
-      take_facts(entry, row);
+      copy_metadata(entry, row);
       data.push_back(std::move(entry));
     }
   }
-  name_ends(body);
+  set_page_ids(body);
 }
 
 }  // namespace zinc

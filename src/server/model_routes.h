@@ -1,4 +1,4 @@
-// The routes that manage models (server/model_library.h), and the figures of those that are loaded.
+// Routes for model management (server/model_library.h), and the list of loaded models with their statistics.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,15 @@ enum class ModelAction : uint8_t { list, pull, cancel_pull, activate, remove };
 
 extern const std::span<const FieldDoc> kModelActionFields;
 
-// Answers through the reply, on the loop that `post` leads to. `library` may be nullptr: there is nothing to manage.
+// Responds through the reply, on the event loop behind `post`. `library` nullptr: model management is off.
 void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest& request, std::shared_ptr<Reply> reply,
                    std::function<void(std::function<void()>)> post);
 
-// The body of GET /v1/models, which both OpenAI's and Anthropic's packages read: the models that are loaded, with
-// memory, context and prefix cache as they are now.
+// The body of GET /v1/models, readable by OpenAI's and Anthropic's packages: the loaded models with their current
+// memory, context and cache statistics.
 json::object loaded_models(const ModelList& models, int64_t created_s);
-// Adds what a list of the library knows of them, and of this machine's others.
-enum class OtherModels : uint8_t { left_out, listed };
-void add_known(json::object& body, const json::object& library, OtherModels others);
+// Adds the library's metadata to the loaded models, and optionally the installed models that are not loaded.
+enum class UnloadedModels : uint8_t { omit, include };
+void merge_library(json::object& body, const json::object& library, UnloadedModels others);
 
 }  // namespace zinc

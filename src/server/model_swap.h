@@ -1,5 +1,5 @@
-// Requests that name a model which is not loaded wait here until the library has brought it. Those that name the same
-// model wait together, so that at most one loading of each is asked for. Event-loop thread only.
+// Requests that name a model which is not loaded wait here until the library has loaded it. Requests for the same model
+// wait together: each model is loaded at most once at a time. Event-loop thread only.
 #pragma once
 
 #include <functional>
@@ -14,29 +14,29 @@ namespace zinc {
 
 class ModelSwap {
  public:
-  // The model is held from the moment it is loaded: one that is brought for others cannot push it out before.
-  using Then = std::function<void(const std::variant<ModelRef, ApiError>&)>;
+  // The result holds the model from the moment it is loaded: loading another model cannot unload it before use.
+  using Callback = std::function<void(const std::variant<ModelRef, ApiError>&)>;
   using Run = std::function<void(std::function<void()> task)>;
 
-  // `post` runs a task on the loop.
+  // `post` runs a task on the event loop.
   ModelSwap(const ModelList& models, ModelLibrary* library, Run post)
       : models_(models), library_(library), post_(std::move(post)) {}
 
-  // Calls `then` once the model is there or cannot be. An empty name means the one that is on its way; false: none is,
-  // and `then` is not called.
-  bool bring(const std::string& name, Then then);
+  // Calls `callback` once the model is loaded or cannot be. An empty name means the model that is being loaded; false:
+  // none is, and `callback` is not called.
+  bool ensure_loaded(const std::string& name, Callback callback);
 
  private:
-  struct Wanted {
+  struct PendingLoad {
     std::string name;
-    std::vector<Then> waiting;
+    std::vector<Callback> callbacks;
   };
-  void settle(const std::string& name, const std::variant<ModelRef, ApiError>& brought);
+  void finish_load(const std::string& name, const std::variant<ModelRef, ApiError>& result);
 
   const ModelList& models_;
   ModelLibrary* library_;
   Run post_;
-  std::vector<Wanted> wanted_;  // the first that was asked for first
+  std::vector<PendingLoad> pending_loads_;  // in order of request
 };
 
 }  // namespace zinc

@@ -7,10 +7,10 @@
 namespace zinc {
 namespace {
 
-// A machine with one model more than is loaded. It comes when the test says so.
-class OneMoreModel final : public ModelLibrary {
+// A library with one installed model that is not loaded. The test decides when loading finishes.
+class LibraryWithOneMoreModel final : public ModelLibrary {
  public:
-  explicit OneMoreModel(ScriptedModel& scripted) : scripted_(scripted) {}
+  explicit LibraryWithOneMoreModel(ScriptedModel& scripted) : scripted_(scripted) {}
 
   void list(Done done) override {
     const auto row = [](std::string_view id, bool is_installed, json::value served_as) {
@@ -21,31 +21,31 @@ class OneMoreModel final : public ModelLibrary {
                           {"size_bytes", 5},
                           {"license", "MIT"}};
     };
-    done(LibraryAnswer{.body = {{"memory_bytes", 100},
-                                {"data", json::array{row("catalog-id", true, "scripted"), row("other", true, nullptr),
-                                                     row("far", false, nullptr)}}}});
+    done(LibraryResponse{.body = {{"memory_bytes", 100},
+                                  {"data", json::array{row("catalog-id", true, "scripted"), row("other", true, nullptr),
+                                                       row("far", false, nullptr)}}}});
   }
   void pull(std::string, Done) override {}
   void cancel_pull(std::string, Done) override {}
   void activate(std::string, bool, Done) override {}
   void remove(std::string, bool, Done) override {}
-  void bring(std::string name, Done done) override {
-    asked.push_back(name);
-    if (name == "unknown") return done(no_such_model("no model is called so"));
-    waiting.push_back(std::move(done));
+  void ensure_loaded(std::string name, Done done) override {
+    requested.push_back(name);
+    if (name == "unknown") return done(model_not_found("model not found"));
+    callbacks.push_back(std::move(done));
   }
 
-  void make_room() { scripted_.models().remove("scripted"); }
-  // It is there, as `other`.
-  void come() {
+  void unload_scripted() { scripted_.models().remove("scripted"); }
+  // Finishes loading, as `other`.
+  void finish_loading() {
     ServedModel other = *held_;
     other.name = "other";
     scripted_.models().add(std::move(other));
-    for (const Done& done : std::exchange(waiting, {})) done(LibraryAnswer{.body = {{"id", "other"}}});
+    for (const Done& done : std::exchange(callbacks, {})) done(LibraryResponse{.body = {{"id", "other"}}});
   }
 
-  std::vector<std::string> asked;
-  std::vector<Done> waiting;
+  std::vector<std::string> requested;
+  std::vector<Done> callbacks;
 
  private:
   ScriptedModel& scripted_;
@@ -70,69 +70,69 @@ class Swap : public ApiTest {
     return parse_json(reply->response.body).value().get_object();
   }
 
-  OneMoreModel library_{scripted_};
+  LibraryWithOneMoreModel library_{scripted_};
 };
 
-TEST_F(Swap, a_request_waits_for_the_model_it_names_and_is_answered_by_it) {
+TEST_F(Swap, request_waits_for_the_model_it_names) {
   for (const char* path : {"/v1/chat/completions", "/v1/messages"}) {
     const auto reply = begin("other", path);
     EXPECT_FALSE(reply->is_over);
-    library_.come();
+    library_.finish_loading();
     EXPECT_EQ(model_of(reply), "other");
     scripted_.models().remove("other");
   }
-  EXPECT_EQ(library_.asked, (std::vector<std::string>{"other", "other"}));
+  EXPECT_EQ(library_.requested, (std::vector<std::string>{"other", "other"}));
 }
 
-TEST_F(Swap, one_too_long_for_the_loop_waits_as_well) {
+TEST_F(Swap, request_prepared_on_the_worker_thread_waits_as_well) {
   const std::string text = "SAY[[hello]]" + std::string(ServerLimits().worker_bytes, ' ');
   const auto reply = start("POST", "/v1/chat/completions", to_json(with(chat(text), "model", "other")));
-  EXPECT_TRUE(loop_.run_until([&] { return !library_.waiting.empty(); }));
-  library_.come();
+  EXPECT_TRUE(loop_.run_until([&] { return !library_.callbacks.empty(); }));
+  library_.finish_loading();
   EXPECT_TRUE(loop_.run_until([&] { return reply->is_over; }));
   EXPECT_NE(reply->response.body.find("other"), std::string::npos) << reply->response.body;
 }
 
-TEST_F(Swap, those_that_want_the_same_model_wait_together) {
+TEST_F(Swap, requests_for_the_same_model_wait_together) {
   const auto first = begin("other"), second = begin("other");
-  library_.make_room();
+  library_.unload_scripted();
   const auto nameless = start("POST", "/v1/chat/completions", to_json(chat("SAY[[hello]]")));
   const auto placeholder = begin("default");
   EXPECT_FALSE(nameless->is_over) << nameless->response.body;
-  EXPECT_EQ(library_.asked, (std::vector<std::string>{"other"}));
-  library_.come();
+  EXPECT_EQ(library_.requested, (std::vector<std::string>{"other"}));
+  library_.finish_loading();
   for (const auto& reply : {first, second, nameless, placeholder}) EXPECT_EQ(model_of(reply), "other");
 }
 
-TEST_F(Swap, without_a_name_and_nothing_on_its_way_there_is_nothing_to_wait_for) {
-  library_.make_room();
-  refusal("/v1/chat/completions", chat("hi"), "", 503);
-  EXPECT_TRUE(library_.asked.empty());
+TEST_F(Swap, request_without_a_model_name_fails_if_nothing_is_loading) {
+  library_.unload_scripted();
+  expect_error("/v1/chat/completions", chat("hi"), "", 503);
+  EXPECT_TRUE(library_.requested.empty());
 }
 
-TEST_F(Swap, a_model_may_be_served_as_another_name_than_it_is_asked_for_by) {
+TEST_F(Swap, model_may_be_served_under_another_name_than_requested) {
   const auto reply = begin("other-from-the-catalog");
-  library_.come();
+  library_.finish_loading();
   EXPECT_EQ(model_of(reply), "other");
 }
 
-TEST_F(Swap, a_model_pushed_out_again_at_once_still_answers_who_waited_for_it) {
+TEST_F(Swap, model_unloaded_at_once_still_serves_the_waiting_request) {
   const auto reply = begin("other");
-  library_.come();
+  library_.finish_loading();
   scripted_.models().remove("other");
   EXPECT_EQ(model_of(reply), "other");
 }
 
-TEST_F(Swap, who_leaves_while_waiting_is_passed_over) {
+TEST_F(Swap, disconnected_client_is_skipped_after_loading) {
   const auto left = begin("other"), stays = begin("other");
-  left->leave();
-  library_.come();
+  left->disconnect();
+  library_.finish_loading();
   EXPECT_EQ(model_of(stays), "other");
   EXPECT_FALSE(left->is_over);
   EXPECT_EQ(scripted_.engine().n_submitted(), 1);
 }
 
-TEST_F(Swap, an_unknown_name_is_not_found_in_the_form_of_its_api) {
+TEST_F(Swap, unknown_model_error_has_the_format_of_its_api) {
   const json::object openai = ask_json("/v1/chat/completions", with(chat("hi"), "model", "unknown"), 404);
   EXPECT_EQ(openai.at("error").at("code").get_string(), "model_not_found");
   const json::object anthropic =
@@ -140,16 +140,16 @@ TEST_F(Swap, an_unknown_name_is_not_found_in_the_form_of_its_api) {
   EXPECT_EQ(anthropic.at("error").at("type").get_string(), "not_found_error");
 }
 
-TEST_F(Swap, forbidden_leaves_what_is_loaded_alone) {
+TEST_F(Swap, disabled_swapping_keeps_the_loaded_model) {
   make_api({.library = &library_});
-  EXPECT_NE(refusal("/v1/chat/completions", with(chat("hi"), "model", "other"), "model", 404).find("scripted"),
+  EXPECT_NE(expect_error("/v1/chat/completions", with(chat("hi"), "model", "other"), "model", 404).find("scripted"),
             std::string::npos);
-  EXPECT_TRUE(library_.asked.empty());
+  EXPECT_TRUE(library_.requested.empty());
   EXPECT_EQ(get("/v1/models").at("data").get_array().size(), 1U);
   EXPECT_FALSE(get("/props").at("swaps_models").get_bool());
 }
 
-TEST_F(Swap, the_list_has_what_a_request_may_name_and_says_what_is_loaded) {
+TEST_F(Swap, model_list_has_all_installed_models_and_marks_the_loaded_ones) {
   const json::object list = get("/v1/models");
   const json::array& data = list.at("data").get_array();
   ASSERT_EQ(data.size(), 2U) << to_json(list);
@@ -166,18 +166,18 @@ TEST_F(Swap, the_list_has_what_a_request_may_name_and_says_what_is_loaded) {
   EXPECT_EQ(get("/v1/models/far").at("error").at("code").get_string(), "model_not_found");
 }
 
-TEST_F(ApiTest, placeholders_mean_the_only_model_and_no_other_name_does) {
+TEST_F(ApiTest, placeholder_names_select_the_only_model) {
   for (const char* name : {"", "default", "local-model", "scripted"}) {
     EXPECT_EQ(ask_json("/v1/chat/completions", with(chat("hi"), "model", name)).at("model").get_string(), "scripted");
   }
   for (const char* name : {"gpt-4o", "Default", "scripted2"}) {
-    refusal("/v1/chat/completions", with(chat("hi"), "model", name), "model", 404);
+    expect_error("/v1/chat/completions", with(chat("hi"), "model", name), "model", 404);
   }
   ServedModel second = scripted_.model();
   second.name = "second";
   scripted_.models().add(std::move(second));
   for (const char* name : {"", "default"}) {
-    EXPECT_NE(refusal("/v1/chat/completions", with(chat("hi"), "model", name), "model").find("scripted, second"),
+    EXPECT_NE(expect_error("/v1/chat/completions", with(chat("hi"), "model", name), "model").find("scripted, second"),
               std::string::npos);
   }
 }

@@ -30,7 +30,7 @@ json::object operation(const RouteDoc& route) {
     body["content"] = std::move(content);
     out["requestBody"] = std::move(body);
   }
-  out["responses"] = {{"200", {{"description", "The answer."}}},
+  out["responses"] = {{"200", {{"description", "The response."}}},
                       {"default", {{"description", "An error: {\"error\": {message, type, param, code}}."}}}};
   if (route.is_public) out["security"] = json::array();
   return out;

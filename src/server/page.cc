@@ -9,11 +9,11 @@ namespace zinc {
 namespace {
 
 constexpr std::string_view kNoPage =
-    "This zinc was built without its page; build it with -DZINC_WEB=ON (Node 18 or later). The API is at /v1, its "
-    "description at /openapi.json.\n";
+    "This zinc was built without the web UI; build it with -DZINC_WEB=ON (Node 18 or later). The API is at /v1, its "
+    "OpenAPI document at /openapi.json.\n";
 
-// No script, style, image or connection from anywhere else, none written into the page, and no way to make markup of a
-// text but through the sanitiser.
+// No scripts, styles, images or connections from other origins, no inline scripts, and no HTML from strings except
+// through the sanitizer.
 constexpr std::string_view kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -27,8 +27,8 @@ const PageFile* find_file(std::string_view path) {
   return nullptr;
 }
 
-// Whether the client takes the encoding. A weight of zero is a no.
-bool takes(std::string_view accepted, std::string_view encoding) {
+// Whether the client accepts the encoding. A weight of 0 means no.
+bool accepts_encoding(std::string_view accepted, std::string_view encoding) {
   const size_t at = accepted.find(encoding);
   if (at == std::string_view::npos) return false;
   const std::string_view rest = accepted.substr(at + encoding.size());
@@ -36,7 +36,7 @@ bool takes(std::string_view accepted, std::string_view encoding) {
   return weight.find("q=0") == std::string_view::npos || weight.find("q=0.") != std::string_view::npos;
 }
 
-std::string unpacked(std::string_view gzip) {
+std::string gunzip(std::string_view gzip) {
   constexpr int kGzipWindow = 15 + 16;
   z_stream stream{};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK) return {};
@@ -56,26 +56,26 @@ std::string unpacked(std::string_view gzip) {
 }
 
 void choose_body(const PageFile& file, std::string_view accepted, HttpResponse& out) {
-  if (!file.brotli.empty() && takes(accepted, "br")) {
+  if (!file.brotli.empty() && accepts_encoding(accepted, "br")) {
     out.body = file.brotli;
     out.headers.emplace_back("Content-Encoding", "br");
-  } else if (!file.gzip.empty() && takes(accepted, "gzip")) {
+  } else if (!file.gzip.empty() && accepts_encoding(accepted, "gzip")) {
     out.body = file.gzip;
     out.headers.emplace_back("Content-Encoding", "gzip");
   } else {
-    out.body = file.gzip.empty() ? std::string(file.plain) : unpacked(file.gzip);
+    out.body = file.gzip.empty() ? std::string(file.plain) : gunzip(file.gzip);
   }
 }
 
 }  // namespace
 
-bool asks_for_page(const HttpRequest& request) {
+bool is_page_request(const HttpRequest& request) {
   if (request.method != "GET" && request.method != "HEAD") return false;
   return request.path == "/" || request.path == "/chat" || find_file(request.path);
 }
 
 std::optional<HttpResponse> page_response(const HttpRequest& request) {
-  if (!asks_for_page(request)) return {};
+  if (!is_page_request(request)) return {};
   const PageFile* file = find_file(request.path);
   HttpResponse out{.body = {},
                    .content_type = file ? file->content_type : "text/plain; charset=utf-8",

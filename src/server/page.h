@@ -1,5 +1,5 @@
-// The chat page: files made by web/ and embedded compressed. Everything it needs comes from here; the policy it is
-// sent with lets it ask nobody else. Immutable; any thread.
+// The chat page: files built from web/ and embedded compressed. The page is self-contained; its content security policy
+// forbids connections to other servers. Immutable; any thread.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,15 @@ struct PageFile {
   const char* path;  // of the URL
   const char* content_type;
   const char* etag;
-  bool is_immutable;  // its name changes with its content
-  // A form that is empty is not there; either `plain` or `gzip` is.
+  bool is_immutable;  // its name contains a hash of its content
+  // An empty encoding does not exist; either `plain` or `gzip` does.
   std::string_view plain, gzip, brotli;
 };
-extern const PageFile kPageFiles[];  // ended by a path that is nullptr
+extern const PageFile kPageFiles[];  // terminated by a nullptr path
 
-// Whether it is a GET or HEAD of one of the page's files.
-bool asks_for_page(const HttpRequest& request);
-// The answer to such a request; nothing for others.
+// Whether it is a GET or HEAD request for one of the page's files.
+bool is_page_request(const HttpRequest& request);
+// The response to such a request; nullopt for others.
 std::optional<HttpResponse> page_response(const HttpRequest& request);
 
 }  // namespace zinc

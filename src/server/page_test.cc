@@ -24,7 +24,7 @@ HttpRequest get(std::string path, std::vector<HttpHeader> headers = {}) {
 
 bool has_page() { return kPageFiles[0].path != nullptr; }
 
-TEST(Page, without_the_page_one_line_says_how_to_get_it) {
+TEST(Page, without_the_page_one_line_says_how_to_build_it) {
   if (has_page()) GTEST_SKIP() << "this build has the page";
   const auto response = page_response(get("/"));
   ASSERT_TRUE(response);
@@ -32,7 +32,7 @@ TEST(Page, without_the_page_one_line_says_how_to_get_it) {
   EXPECT_EQ(response->body.find('\n'), response->body.size() - 1);
 }
 
-TEST(Page, paths_that_are_none_of_its_files_are_left_to_the_api) {
+TEST(Page, other_paths_are_left_to_the_api) {
   EXPECT_FALSE(page_response(get("/v1/models")));
   EXPECT_FALSE(page_response(get("/assets/../etc/passwd")));
   HttpRequest post = get("/");
@@ -40,7 +40,7 @@ TEST(Page, paths_that_are_none_of_its_files_are_left_to_the_api) {
   EXPECT_FALSE(page_response(post));
 }
 
-TEST(Page, every_file_unpacks_to_the_same_bytes_and_is_under_the_policy) {
+TEST(Page, every_file_is_served_with_the_content_security_policy) {
   if (!has_page()) GTEST_SKIP() << "this build has no page";
   for (const PageFile* file = kPageFiles; file->path; ++file) {
     const auto plain = page_response(get(file->path));
@@ -56,7 +56,7 @@ TEST(Page, every_file_unpacks_to_the_same_bytes_and_is_under_the_policy) {
   }
 }
 
-TEST(Page, an_encoding_is_used_only_where_the_client_takes_it) {
+TEST(Page, encoding_is_used_only_if_the_client_accepts_it) {
   if (!has_page()) GTEST_SKIP() << "this build has no page";
   const auto encoding = [](std::string accepted) {
     return header_of(*page_response(get("/", {{"accept-encoding", std::move(accepted)}})), "Content-Encoding");
@@ -67,7 +67,7 @@ TEST(Page, an_encoding_is_used_only_where_the_client_takes_it) {
   EXPECT_EQ(encoding("deflate"), "");
 }
 
-TEST_F(ApiTest, the_page_needs_no_key_but_a_name_this_server_goes_by) {
+TEST_F(ApiTest, page_needs_no_key_but_an_allowed_host) {
   make_api({.access = {.keys = {"secret"}, .allowed_hosts = {}, .allowed_origins = {}}});
   EXPECT_EQ(start("GET", "/", "")->response.status, 200);
   EXPECT_EQ(start("GET", "/models", "")->response.status, 401);

@@ -9,29 +9,29 @@
 namespace zinc {
 namespace {
 
-// What a thought that is out of budget is ended with: the sentence Qwen3 was trained with for this purpose.
-constexpr std::string_view kBudgetSentence =
+// Appended to reasoning that exceeds its token budget: the sentence Qwen3 was trained with for this purpose.
+constexpr std::string_view kBudgetExceededText =
     "Considering the limited time by the user, I have to give the solution based on the thinking directly now.\n";
 
-// What clients that insist on a name send where nobody has chosen one; they mean the same as none at all.
+// Placeholders that clients send if the user has not chosen a model; treated like an absent name.
 constexpr std::string_view kPlaceholders[] = {"default", "local-model"};
 
 ApiError unknown_model(const ModelList& models, std::string_view name) {
   if (models.all().empty()) {
-    ApiError error = http_error(503, "no model is loaded now; one may be on its way");
+    ApiError error = http_error(503, "no model is loaded yet; try again later or load one");
     error.missing_model = name;
     return error;
   }
   if (name.empty()) {
-    return bad_field("model", fmt::format("'model' names none of the models; this server has {}", models.names()));
+    return bad_field("model", fmt::format("'model' must name one of the loaded models: {}", models.names()));
   }
   ApiError error =
-      no_such_model(fmt::format("there is no model '{}'; this server has {}", name.substr(0, 100), models.names()));
+      model_not_found(fmt::format("model '{}' not found; loaded models: {}", name.substr(0, 100), models.names()));
   error.missing_model = name;
   return error;
 }
 
-// OpenAI's newer name for system messages, which most templates do not know.
+// OpenAI's newer name for the system role, which most templates do not support.
 void rename_developer(const ServedModel& model, json::array& messages) {
   if (model.prompt.chat_template().source().find("developer") != std::string::npos) return;
   for (json::value& message : messages) {
@@ -49,8 +49,8 @@ void append(RenderedPrompt& prompt, std::string_view text, bool from_input) {
   }
 }
 
-// Templates that know no switch open the thought all the same: it is closed at once.
-void close_thought(const ThinkingMarkers& markers, RenderedPrompt& prompt) {
+// Templates without a thinking switch open the reasoning anyway: close it at once.
+void close_reasoning(const ThinkingMarkers& markers, RenderedPrompt& prompt) {
   append(prompt, fmt::format("\n{}\n\n", markers.close), /*from_input=*/false);
 }
 
@@ -59,27 +59,26 @@ std::string text_field(const json::object& message, std::string_view name) {
   return text && text->is_string() ? text_of(text->get_string()) : std::string();
 }
 
-// The beginning of an answer follows the generation prompt as it stands: no template trims or closes it.
-void append_beginning(const ServedModel& model, const json::object& message, ChatRequest& request,
-                      RenderedPrompt& prompt) {
+// The assistant prefix follows the generation prompt verbatim: no template trims or closes it.
+void append_assistant_prefix(const ServedModel& model, const json::object& message, ChatRequest& request,
+                             RenderedPrompt& prompt) {
   const ThinkingMarkers& markers = model.tool_format->thinking;
   const bool is_open = prompt_opens_reasoning(*model.tool_format, prompt.text());
   const std::string content = text_field(message, "content");
-  std::string thought = text_field(message, "reasoning_content");
-  if (markers.close.empty() || (!is_open && request.thinking == false)) thought.clear();
-  if (!thought.empty() && !is_open) append(prompt, fmt::format("{}\n", markers.open), /*from_input=*/false);
-  append(prompt, thought, /*from_input=*/true);
-  request.thought_is_open = (is_open || !thought.empty()) && content.empty();
-  if ((is_open || !thought.empty()) && !content.empty()) close_thought(markers, prompt);
+  std::string reasoning = text_field(message, "reasoning_content");
+  if (markers.close.empty() || (!is_open && request.thinking == false)) reasoning.clear();
+  if (!reasoning.empty() && !is_open) append(prompt, fmt::format("{}\n", markers.open), /*from_input=*/false);
+  append(prompt, reasoning, /*from_input=*/true);
+  request.reasoning_is_open = (is_open || !reasoning.empty()) && content.empty();
+  if ((is_open || !reasoning.empty()) && !content.empty()) close_reasoning(markers, prompt);
   append(prompt, content, /*from_input=*/true);
 }
 
-// Turns end with end tokens, which only the template can write: after each of them a later prompt may go on
-// differently.
-std::vector<int> turn_ends(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt) {
+// Turns end with EOS tokens, which only the template can produce. A later prompt may diverge after each of them.
+std::vector<int> turn_boundaries(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt) {
   std::vector<int> out;
   for (size_t i = 0; i + 1 < prompt.size(); ++i) {
-    if (tokenizer.is_end(prompt[i])) out.push_back(static_cast<int>(i) + 1);
+    if (tokenizer.is_eog(prompt[i])) out.push_back(static_cast<int>(i) + 1);
   }
   return out;
 }
@@ -87,19 +86,19 @@ std::vector<int> turn_ends(const Tokenizer& tokenizer, const std::vector<TokenId
 ThinkingBudget thinking_budget(const ServedModel& model, int max_tokens, bool starts_open) {
   const ThinkingMarkers& markers = model.tool_format->thinking;
   if (markers.close.empty()) return {};
-  ThinkingBudget out{.opens = std::string(markers.open),
-                     .closes = std::string(markers.close),
+  ThinkingBudget out{.open_tag = std::string(markers.open),
+                     .close_tag = std::string(markers.close),
                      .starts_open = starts_open,
                      .max_tokens = max_tokens,
-                     .when_out = {}};
+                     .forced_end = {}};
   if (max_tokens < 0) return out;
-  model.tokenizer.encode(fmt::format("{}{}\n\n", kBudgetSentence, markers.close),
-                         {.add_special = false, .parse_special = true}, out.when_out);
+  model.tokenizer.encode(fmt::format("{}{}\n\n", kBudgetExceededText, markers.close),
+                         {.add_special = false, .parse_special = true}, out.forced_end);
   return out;
 }
 
-// Marks of thoughts and calls that are control tokens have to be seen by the parser. Where none can come, control
-// tokens stay silent.
+// The parser must see reasoning and tool call markers that are control tokens. Where none can occur, control tokens
+// produce no text.
 bool needs_control_tokens(const ServedModel& model, const ChatRequest& request) {
   if (!request.tools.is_null()) return true;
   const std::string_view open = model.tool_format->thinking.open;
@@ -108,108 +107,112 @@ bool needs_control_tokens(const ServedModel& model, const ChatRequest& request) 
   return !tokens.empty() && model.tokenizer.is_control(tokens.front());
 }
 
-Result<std::shared_ptr<Constraint>> find_constraint(const ServedModel& model, const FormRequest& form) {
-  switch (form.kind) {
-    case FormRequest::Kind::json_schema:
-      return model.constraints->get("schema " + to_json(form.schema), [&] { return json_schema_grammar(form.schema); });
-    case FormRequest::Kind::grammar:
-      return model.constraints->get("grammar " + form.grammar, [&] { return parse_gbnf(form.grammar); });
-    case FormRequest::Kind::json_object:
+Result<std::shared_ptr<Constraint>> find_constraint(const ServedModel& model, const ResponseFormat& format) {
+  switch (format.kind) {
+    case ResponseFormat::Kind::json_schema:
+      return model.constraints->get("schema " + to_json(format.schema),
+                                    [&] { return json_schema_grammar(format.schema); });
+    case ResponseFormat::Kind::grammar:
+      return model.constraints->get("grammar " + format.grammar, [&] { return parse_gbnf(format.grammar); });
+    case ResponseFormat::Kind::json_object:
       return model.constraints->get("object", json_object_grammar);
-    case FormRequest::Kind::any:
+    case ResponseFormat::Kind::text:
       break;
   }
   return std::shared_ptr<Constraint>();
 }
 
-std::optional<ApiError> prepare_form(PreparedRequest& out) {
-  FormRequest& form = out.asked.form;
-  if (out.asked.continues_last && form.kind != FormRequest::Kind::any) {
-    return unsupported_field(form.field,
-                             fmt::format("'{}' and 'continue_final_message' do not go together", form.field));
+std::optional<ApiError> prepare_constraint(PreparedRequest& out) {
+  ResponseFormat& format = out.request.response_format;
+  if (out.request.continue_final_message && format.kind != ResponseFormat::Kind::text) {
+    return unsupported_field(format.field,
+                             fmt::format("'{}' cannot be combined with 'continue_final_message'", format.field));
   }
-  const Result<std::shared_ptr<Constraint>> found = find_constraint(*out.model, form);
-  if (!found.ok()) return bad_field(form.field, fmt::format("'{}': {}", form.field, found.error().message));
-  out.answer.form.constraint = found.value();
-  form.schema = nullptr;
-  form.grammar = {};
+  const Result<std::shared_ptr<Constraint>> found = find_constraint(*out.model, format);
+  if (!found.ok()) return bad_field(format.field, fmt::format("'{}': {}", format.field, found.error().message));
+  out.options.constraint.grammar = found.value();
+  format.schema = nullptr;
+  format.grammar = {};
   return {};
 }
 
 std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   const ServedModel& model = *out.model;
-  const Result<ToolSchemas> tools = out.asked.tools.is_null() ? ToolSchemas() : ToolSchemas::read(out.asked.tools);
+  const Result<ToolSchemas> tools = out.request.tools.is_null() ? ToolSchemas() : ToolSchemas::read(out.request.tools);
   if (!tools.ok()) return bad_field("tools", tools.error().message);
-  if (!out.asked.tools.is_null() && !model.prompt.chat_template().supports_tools()) {
-    return unsupported_field("tools", fmt::format("the chat template of '{}' has no place for tools", model.name));
+  if (!out.request.tools.is_null() && !model.prompt.chat_template().supports_tools()) {
+    return unsupported_field("tools", fmt::format("the chat template of '{}' does not support tools", model.name));
   }
-  OrApiError<RenderedPrompt> rendered = render(model, out.asked);
+  OrApiError<RenderedPrompt> rendered = render(model, out.request);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
   const RenderedPrompt& prompt = std::get<RenderedPrompt>(rendered);
-  const bool opens_thought = out.asked.thought_is_open || prompt_opens_reasoning(*model.tool_format, prompt.text());
+  const bool starts_in_reasoning =
+      out.request.reasoning_is_open || prompt_opens_reasoning(*model.tool_format, prompt.text());
   out.prompts.push_back(model.prompt.encode(prompt));
-  out.boundaries = turn_ends(model.tokenizer, out.prompts.front());
+  out.boundaries = turn_boundaries(model.tokenizer, out.prompts.front());
   out.parser = {.tools = tools.value(),
-                .thinking = out.asked.thinking.value_or(true),
-                .reasoning_open = opens_thought,
-                .whole_calls = !out.asked.streams_arguments};
-  out.answer.thinking = thinking_budget(model, out.asked.thinking_budget, opens_thought);
-  out.answer.show_control = needs_control_tokens(model, out.asked);
-  const AnswerParts parts{.opens_thought = opens_thought,
-                          .may_think = out.asked.thinking.value_or(true),
-                          .may_call = !out.asked.tools.is_null()};
-  if (Status placed = place_form(*model.tool_format, model.tokenizer, parts, out.answer.form); !placed.ok()) {
-    return unsupported_field(out.asked.form.field, fmt::format("'{}' and 'tools' do not go together: {}",
-                                                               out.asked.form.field, placed.error().message));
+                .thinking = out.request.thinking.value_or(true),
+                .reasoning_open = starts_in_reasoning,
+                .buffer_calls = !out.request.stream_tool_arguments};
+  out.options.thinking = thinking_budget(model, out.request.thinking_budget, starts_in_reasoning);
+  out.options.show_control = needs_control_tokens(model, out.request);
+  const OutputParts parts{.starts_in_reasoning = starts_in_reasoning,
+                          .may_reason = out.request.thinking.value_or(true),
+                          .may_call_tools = !out.request.tools.is_null()};
+  if (Status placed = scope_to_content(*model.tool_format, model.tokenizer, parts, out.options.constraint);
+      !placed.ok()) {
+    return unsupported_field(out.request.response_format.field,
+                             fmt::format("'{}' cannot be combined with 'tools': {}", out.request.response_format.field,
+                                         placed.error().message));
   }
-  out.asked.messages = {};  // said by the tokens now; an answer may take long
-  out.asked.tools = nullptr;
-  out.asked.template_kwargs = {};
+  out.request.messages = {};  // no longer needed; frees memory while generating
+  out.request.tools = nullptr;
+  out.request.template_kwargs = {};
   return {};
 }
 
-std::optional<ApiError> prepare_raw(PreparedRequest& out) {
-  const ChatRequest& asked = out.asked;
+std::optional<ApiError> prepare_completion(PreparedRequest& out) {
+  const ChatRequest& request = out.request;
   const Tokenizer& tokenizer = out.model->tokenizer;
-  for (const RawPrompt& prompt : asked.prompts) {
+  for (const RawPrompt& prompt : request.prompts) {
     std::vector<TokenId> tokens;
     if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
       tokens = *ids;
     } else {
       tokenizer.encode(std::get<std::string>(prompt),
-                       {.add_special = asked.add_special, .parse_special = asked.parse_special}, tokens);
+                       {.add_special = request.add_special, .parse_special = request.parse_special}, tokens);
     }
     for (const TokenId id : tokens) {
       if (id < 0 || id >= tokenizer.n_vocab()) {
-        return bad_field("prompt", fmt::format("'prompt' has token {}; expected 0 to {}, the model's vocabulary", id,
+        return bad_field("prompt", fmt::format("'prompt' contains token id {}; the model's vocabulary is 0 to {}", id,
                                                tokenizer.n_vocab() - 1));
       }
     }
-    if (tokens.empty()) return bad_field("prompt", "'prompt' is empty, and this model has no begin-of-text token");
-    if (asked.echo) out.prompt_texts.push_back(tokenizer.decode(tokens));
+    if (tokens.empty()) return bad_field("prompt", "'prompt' is empty, and this model has no BOS token");
+    if (request.echo) out.prompt_texts.push_back(tokenizer.decode(tokens));
     out.prompts.push_back(std::move(tokens));
   }
   return {};
 }
 
-// Refused here where it is certain, so that the answer is a plain 400 even for one prompt of several.
-std::optional<ApiError> check_lengths(const PreparedRequest& prepared) {
+// Checked here, so that the response is a 400 even if only one of several prompts is too long.
+std::optional<ApiError> check_prompt_lengths(const PreparedRequest& prepared) {
   for (const std::vector<TokenId>& prompt : prepared.prompts) {
     const size_t context = static_cast<size_t>(prepared.model->limits.context);
     if (prompt.size() < context) continue;
-    return ApiError{.message = fmt::format("the prompt has {} tokens, and the context of '{}' holds {}, of which the "
-                                           "answer needs at least one; shorten the prompt",
+    return ApiError{.message = fmt::format("the prompt has {} tokens, but the context of '{}' is limited to {} tokens, "
+                                           "at least one of them for the output; shorten the prompt",
                                            prompt.size(), prepared.model->name, context),
-                    .param = prepared.asked.is_chat() ? "messages" : "prompt",
+                    .param = prepared.request.is_chat() ? "messages" : "prompt",
                     .code = "context_length_exceeded"};
   }
   return {};
 }
 
 std::optional<ApiError> check_sampling(const PreparedRequest& prepared) {
-  const Status valid = validate(prepared.answer.sampling, prepared.model->tokenizer.n_vocab());
+  const Status valid = validate(prepared.options.sampling, prepared.model->tokenizer.n_vocab());
   if (valid.ok()) return {};
-  const std::string& message = valid.error().message;  // begins with the field's name
+  const std::string& message = valid.error().message;  // starts with the field's name
   const std::string field = message.substr(0, message.find_first_of(" ["));
   return bad_field(field == "dry_breakers" ? "dry_sequence_breakers" : field, message);
 }
@@ -220,26 +223,26 @@ std::shared_ptr<const TokenSet> dry_breakers_of(const SamplingParams& sampling, 
   return find_dry_breakers(sampling, model.tokenizer);
 }
 
-// From `asked` and `model` to all the rest.
-std::optional<ApiError> prepare_asked(PreparedRequest& out) {
-  out.asked.sampling.seed = out.asked.seed.value_or(random_number() >> 11);  // exact in any language
-  out.answer.sampling = out.asked.sampling;
-  out.answer.stop = out.asked.stop;
-  out.answer.max_tokens = out.asked.max_tokens;
-  out.answer.n_top_logprobs = out.asked.n_top_logprobs;
-  out.answer.ignore_eos = out.asked.ignore_eos;
+// Fills in everything else from `request` and `model`.
+std::optional<ApiError> prepare_generation(PreparedRequest& out) {
+  out.request.sampling.seed = out.request.seed.value_or(random_number() >> 11);  // 53 bits: exact as a JSON number
+  out.options.sampling = out.request.sampling;
+  out.options.stop = out.request.stop;
+  out.options.max_tokens = out.request.max_tokens;
+  out.options.n_top_logprobs = out.request.n_top_logprobs;
+  out.options.ignore_eos = out.request.ignore_eos;
   std::optional<ApiError> error = check_sampling(out);
-  if (!error) out.answer.dry_breakers = dry_breakers_of(out.answer.sampling, *out.model);
-  if (!error) error = prepare_form(out);
-  if (!error) error = out.asked.is_chat() ? prepare_chat(out) : prepare_raw(out);
-  return error ? error : check_lengths(out);
+  if (!error) out.options.dry_breakers = dry_breakers_of(out.options.sampling, *out.model);
+  if (!error) error = prepare_constraint(out);
+  if (!error) error = out.request.is_chat() ? prepare_chat(out) : prepare_completion(out);
+  return error ? error : check_prompt_lengths(out);
 }
 
 }  // namespace
 
 OrApiError<json::object> parse_body(std::string_view body) {
   Result<json::value> parsed = parse_json(body);
-  if (!parsed.ok()) return http_error(400, "the request body is no JSON: " + parsed.error().message);
+  if (!parsed.ok()) return http_error(400, "the request body is not valid JSON: " + parsed.error().message);
   if (!parsed.value().is_object()) {
     return http_error(400, fmt::format("the request body is {}; expected a JSON object", json_type(parsed.value())));
   }
@@ -258,54 +261,54 @@ OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name) 
 
 OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request) {
   rename_developer(model, request.messages);
-  json::value beginning;
-  if (request.continues_last) {  // read_messages() and the form have checked that it is there
-    beginning = std::move(request.messages.back());
+  json::value prefix;
+  if (request.continue_final_message) {  // read_messages() and the dialect have checked it
+    prefix = std::move(request.messages.back());
     request.messages.pop_back();
   }
-  ChatRequestData data;
-  data.messages = request.messages;
-  data.tools = request.tools;
-  data.kwargs = request.template_kwargs;
+  ChatTemplateInputs inputs;
+  inputs.messages = request.messages;
+  inputs.tools = request.tools;
+  inputs.kwargs = request.template_kwargs;
   for (const std::string_view name : {"enable_thinking", "thinking"}) {
-    if (request.thinking) data.kwargs[name] = *request.thinking;
+    if (request.thinking) inputs.kwargs[name] = *request.thinking;
   }
-  Result<RenderedPrompt> rendered = model.prompt.render(std::move(data));
+  Result<RenderedPrompt> rendered = model.prompt.render(std::move(inputs));
   if (!rendered.ok()) {
     return bad_field("messages",
-                     fmt::format("the model's chat template refuses this conversation: {}", rendered.error().message));
+                     fmt::format("the model's chat template rejected this conversation: {}", rendered.error().message));
   }
   RenderedPrompt& prompt = rendered.value();
   if (request.thinking == false && prompt_opens_reasoning(*model.tool_format, prompt.text())) {
-    close_thought(model.tool_format->thinking, prompt);
+    close_reasoning(model.tool_format->thinking, prompt);
   }
-  if (request.continues_last) append_beginning(model, beginning.get_object(), request, prompt);
+  if (request.continue_final_message) append_assistant_prefix(model, prefix.get_object(), request, prompt);
   return std::move(prompt);
 }
 
-OrApiError<PreparedRequest> prepare(const ApiForm& form, const ModelList& models, const ServerLimits& limits,
+OrApiError<PreparedRequest> prepare(const ApiDialect& dialect, const ModelList& models, const ServerLimits& limits,
                                     std::string_view body) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   const json::object& object = std::get<json::object>(parsed);
   PreparedRequest out;
   RequestErrors errors;
-  form.read(object, limits, errors, out.asked);
+  dialect.read(object, limits, errors, out.request);
   if (errors.any()) return *errors.first();
-  const OrApiError<ModelRef> model = find_model(models, out.asked.model);
+  const OrApiError<ModelRef> model = find_model(models, out.request.model);
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
   out.model = std::get<ModelRef>(model);
 
-  out.echoed = form.echo(out.asked, object);
-  if (std::optional<ApiError> error = prepare_asked(out)) return std::move(*error);
+  out.echoed = dialect.echo(out.request, object);
+  if (std::optional<ApiError> error = prepare_generation(out)) return std::move(*error);
   return out;
 }
 
-OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest asked) {
+OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest request) {
   PreparedRequest out;
   out.model = std::move(model);
-  out.asked = std::move(asked);
-  if (std::optional<ApiError> error = prepare_asked(out)) return std::move(*error);
+  out.request = std::move(request);
+  if (std::optional<ApiError> error = prepare_generation(out)) return std::move(*error);
   return out;
 }
 

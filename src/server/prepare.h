@@ -1,5 +1,5 @@
-// From the bytes of a request to what the engine takes: JSON, fields, model, template, tokens. Pure and thread-safe, so
-// that long ones can run beside the event loop.
+// From the bytes of a request to engine input: JSON, fields, model, chat template, tokens. Pure and thread-safe, so
+// that long requests can be prepared on the worker thread.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "server/api_form.h"
+#include "server/api_dialect.h"
 #include "server/served_model.h"
 #include "text/message_parser.h"
 
@@ -15,13 +15,13 @@ namespace zinc {
 
 struct PreparedRequest {
   ModelRef model = nullptr;
-  ChatRequest asked;
-  json::object echoed;                        // what the form's answers repeat
-  std::vector<std::vector<TokenId>> prompts;  // each answered asked.n times
-  std::vector<std::string> prompt_texts;      // where they are echoed
-  std::vector<int> boundaries;                // Request::boundaries, for a conversation
-  AnswerOptions answer;
-  ParserOptions parser;  // for a conversation
+  ChatRequest request;
+  json::object echoed;                        // request fields that the response repeats
+  std::vector<std::vector<TokenId>> prompts;  // each generated request.n times
+  std::vector<std::string> prompt_texts;      // if they are echoed
+  std::vector<int> boundaries;                // Request::boundaries, for chat requests
+  GenerationOptions options;
+  ParserOptions parser;  // for chat requests
 };
 
 template <class T>
@@ -29,12 +29,12 @@ using OrApiError = std::variant<T, ApiError>;
 
 OrApiError<json::object> parse_body(std::string_view body);
 OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name);
-// The conversation as the template writes it. Changes `request` as the template needs it.
+// Renders the conversation with the model's chat template. Adapts `request` to the template.
 OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request);
 
-OrApiError<PreparedRequest> prepare(const ApiForm& form, const ModelList& models, const ServerLimits& limits,
+OrApiError<PreparedRequest> prepare(const ApiDialect& dialect, const ModelList& models, const ServerLimits& limits,
                                     std::string_view body);
-// The same for a request that came over no wire.
-OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest asked);
+// The same for a request that did not come over HTTP.
+OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest request);
 
 }  // namespace zinc

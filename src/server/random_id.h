@@ -1,4 +1,4 @@
-// Names that do not repeat. Event-loop thread and text worker; not for secrets.
+// Random ids. Event-loop thread and worker thread; not for secrets.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,6 @@ namespace zinc {
 
 uint64_t random_number();
 std::string random_id();       // 24 hexadecimal digits
-std::string random_call_id();  // 9 letters and digits: the form the strictest templates ask for
+std::string random_call_id();  // 9 letters and digits, as the strictest chat templates require
 
 }  // namespace zinc

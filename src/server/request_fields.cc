@@ -37,31 +37,41 @@ constexpr IntField kIntFields[] = {
 };
 
 constexpr FieldDoc kSamplingDocs[] = {
-    {"temperature", "number", "0 to 2; 0 picks the most likely token. Default 1."},
-    {"top_p", "number", "Keeps the fewest most likely tokens that together have this probability. Default 1: off."},
+    {"temperature", "number", "0 to 2; 0 is greedy. Default 1."},
+    {"top_p", "number",
+     "Keeps the smallest set of most likely tokens whose probabilities add up to this. Default 1: off."},
     {"top_k", "integer", "Keeps the k most likely tokens. Default 0: off."},
-    {"min_p", "number", "Keeps tokens with this share of the most likely one's probability. Default 0: off."},
-    {"repeat_penalty", "number", "Divides the logits of tokens seen. Default 1: off."},
-    {"repetition_penalty", "number", "Another name of repeat_penalty."},
-    {"frequency_penalty", "number", "-2 to 2, subtracted once per occurrence. Default 0: off."},
-    {"presence_penalty", "number", "-2 to 2, subtracted once if a token occurs. Default 0: off."},
-    {"repeat_last_n", "integer", "Tokens of history the three penalties see; -1: all. Default 64."},
-    {"dry_multiplier", "number", "Strength of DRY. Default 0: off."},
-    {"dry_base", "number", "Growth of DRY's penalty with the length of a repetition. Default 1.75."},
-    {"dry_allowed_length", "integer", "Repetitions shorter than this cost nothing. Default 2."},
-    {"dry_last_n", "integer", "Tokens of history DRY searches; -1: all. Default -1."},
-    {"dry_sequence_breakers", "array", "Texts no repetition may contain. Default \\n : \" *"},
-    {"logit_bias", "object", "Token id to a number from -100 to 100 that is added to its logit. Default none."},
-    {"seed", "integer", "Makes sampling repeatable. Default: drawn anew and reported in the log line."},
-    {"ignore_eos", "boolean", "End tokens are tokens like others. Default false."},
+    {"min_p", "number", "Keeps tokens with at least this fraction of the top token's probability. Default 0: off."},
+    {"repeat_penalty", "number", "Divides the logits of tokens that occurred, 0.01 to 100. Default 1: off."},
+    {"repetition_penalty", "number", "Alias of repeat_penalty."},
+    {"frequency_penalty", "number", "-2 to 2, subtracted from the logit per occurrence. Default 0: off."},
+    {"presence_penalty", "number", "-2 to 2, subtracted from the logit once if the token occurred. Default 0: off."},
+    {"repeat_last_n", "integer",
+     "Tokens of history, prompt included, that the three penalties consider; -1: all. Default 64."},
+    {"dry_multiplier", "number", "Strength of the DRY repetition penalty. Default 0: off."},
+    {"dry_base", "number", "Growth of the DRY penalty with the length of a repetition. Default 1.75."},
+    {"dry_allowed_length", "integer", "Repetitions shorter than this have no DRY penalty. Default 2."},
+    {"dry_last_n", "integer", "Tokens of history that DRY searches; -1: all. Default -1."},
+    {"dry_sequence_breakers", "array", "Strings that end a repetition for DRY. Default \\n : \" *"},
+    {"logit_bias", "object",
+     "Maps a token id (as a string) to a value from -100 to 100 that is added to its logit; at most 1024 entries. "
+     "Default none."},
+    {"seed", "integer", "Any 64-bit integer; makes sampling reproducible. Default: random, written to the log line."},
+    {"ignore_eos", "boolean", "Does not stop at EOS tokens. Default false."},
 };
 
 constexpr FieldDoc kThinkingDocs[] = {
-    {"reasoning_effort", "string", "none, minimal, low, medium, high or xhigh; none switches thinking off."},
-    {"enable_thinking", "boolean", "Switches thinking on or off where the template can. Default: the template's."},
-    {"think", "boolean", "Another name of enable_thinking."},
-    {"thinking_budget", "integer", "Tokens a thought may have before it is told to end. Default: no limit."},
-    {"chat_template_kwargs", "object", "Further variables of the chat template."},
+    {"reasoning_effort", "string",
+     "none switches thinking off; minimal, low, medium, high and xhigh switch it on and are passed to the template. "
+     "Default: the template's."},
+    {"enable_thinking", "boolean",
+     "Switches thinking on or off, if the template supports it. Default: the template's."},
+    {"think", "boolean", "Alias of enable_thinking."},
+    {"thinking_budget", "integer",
+     "Maximum reasoning tokens; then the reasoning is closed with a fixed sentence. Default: no limit."},
+    {"chat_template_kwargs", "object",
+     "Further chat template variables, at most 64 KiB; enable_thinking and thinking act as above. They cannot replace "
+     "messages, tools or the model's tokens."},
 };
 
 constexpr std::array kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh"};
@@ -77,7 +87,7 @@ void read_logit_bias(const FieldReader& fields, ChatRequest& out) {
     TokenId token = 0;
     const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (code != std::errc() || end != key.data() + key.size()) {
-      return errors.add("logit_bias", "a key of 'logit_bias' is no token id; expected an integer as text");
+      return errors.add("logit_bias", "a key of 'logit_bias' is not a token id; expected an integer as a string");
     }
     const std::optional<double> bias = inside.number(key);
     if (bias) out.sampling.logit_bias.push_back({token, static_cast<float>(*bias)});
@@ -95,16 +105,16 @@ std::string_view role_of(const FieldReader& fields) {
   return "user";
 }
 
-void read_calls(const json::array& calls, const std::string& path, json::object& out, RequestErrors& errors) {
+void read_tool_calls(const json::array& calls, const std::string& path, json::object& out, RequestErrors& errors) {
   json::array entries;
   for_each_object(calls, path + "tool_calls", errors, [&](const FieldReader& fields) {
     const json::object* function = fields.object("function");
     const std::string at = fields.name_of("function");
-    if (!function) return errors.add(at, "'{}' is missing; only function calls are known", at);
+    if (!function) return errors.add(at, "'{}' is missing; only function calls are supported", at);
     const FieldReader inside(*function, at + ".", errors);
     const json::value* arguments = inside.value("arguments");
-    entries.push_back(call_entry(fields.text("id").value_or(""), inside.required_text("name"),
-                                 arguments ? *arguments : json::value(json::object())));
+    entries.push_back(tool_call_entry(fields.text("id").value_or(""), inside.required_text("name"),
+                                      arguments ? *arguments : json::value(json::object())));
   });
   if (!entries.empty()) out["tool_calls"] = std::move(entries);
 }
@@ -123,9 +133,9 @@ json::object read_message(const FieldReader& fields) {
     if (const auto text = fields.text(name)) out[name] = *text;
   }
   if (role != "assistant") return out;
-  const auto thought = fields.text("reasoning_content");
-  if (thought) out["reasoning_content"] = *thought;
-  if (const json::array* calls = fields.array("tool_calls")) read_calls(*calls, path, out, errors);
+  const auto reasoning = fields.text("reasoning_content");
+  if (reasoning) out["reasoning_content"] = *reasoning;
+  if (const json::array* calls = fields.array("tool_calls")) read_tool_calls(*calls, path, out, errors);
   if (fields.value("function_call")) {
     errors.add(unsupported_field(path + "function_call", "'function_call' is not supported; use 'tool_calls'"));
   }
@@ -148,7 +158,7 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
   if (fields.value("dry_sequence_breakers")) out.sampling.dry_breakers = fields.texts("dry_sequence_breakers");
   read_logit_bias(fields, out);
   const json::value* large = fields.value("seed");
-  if (large && large->is_uint64()) {  // as the log line has it
+  if (large && large->is_uint64()) {  // as written in the log line
     out.seed = large->get_uint64();
   } else if (const auto seed =
                  fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
@@ -159,7 +169,8 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
 
 void set_thinking(const FieldReader& fields, std::string_view name, bool on, ChatRequest& out) {
   if (out.thinking && *out.thinking != on) {
-    fields.errors().add(fields.name_of(name), "'{}' switches thinking {}, another field of the request {}",
+    fields.errors().add(fields.name_of(name),
+                        "'{}' switches thinking {}, but another field of the request switches it {}",
                         fields.name_of(name), on ? "on" : "off", on ? "off" : "on");
   }
   out.thinking = on;
@@ -217,20 +228,20 @@ void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& 
 
 namespace {
 
-void set_form(const FieldReader& fields, std::string_view name, FormRequest form, ChatRequest& out) {
+void set_response_format(const FieldReader& fields, std::string_view name, ResponseFormat format, ChatRequest& out) {
   const std::string field = fields.name_of(name);
-  if (out.form.kind != FormRequest::Kind::any) {
-    return fields.errors().add(field, "'{}' and '{}' both say what form the answer has; give one of them", field,
-                               out.form.field);
+  if (out.response_format.kind != ResponseFormat::Kind::text) {
+    return fields.errors().add(field, "'{}' and '{}' both set the output format; use only one of them", field,
+                               out.response_format.field);
   }
-  form.field = field;
-  out.form = std::move(form);
+  format.field = field;
+  out.response_format = std::move(format);
 }
 
-// Where nothing is said of the document: any JSON object.
-FormRequest schema_form(const json::value* schema) {
-  if (!schema) return {.kind = FormRequest::Kind::json_object, .field = {}, .schema = {}, .grammar = {}};
-  return {.kind = FormRequest::Kind::json_schema, .field = {}, .schema = *schema, .grammar = {}};
+// Without a schema: any JSON object.
+ResponseFormat schema_format(const json::value* schema) {
+  if (!schema) return {.kind = ResponseFormat::Kind::json_object, .field = {}, .schema = {}, .grammar = {}};
+  return {.kind = ResponseFormat::Kind::json_schema, .field = {}, .schema = *schema, .grammar = {}};
 }
 
 }  // namespace
@@ -241,7 +252,7 @@ void read_response_format(const FieldReader& fields, std::string_view name, Chat
   const FieldReader inside(*format, fields.name_of(name) + ".", fields.errors());
   const std::string type = inside.required_text("type");
   if (type == "text" || fields.errors().any()) return;
-  if (type == "json_object") return set_form(fields, name, schema_form(inside.value("schema")), out);
+  if (type == "json_object") return set_response_format(fields, name, schema_format(inside.value("schema")), out);
   if (type != "json_schema") {
     const std::string field = inside.name_of("type");
     return fields.errors().add(unsupported_field(
@@ -252,23 +263,24 @@ void read_response_format(const FieldReader& fields, std::string_view name, Chat
                            fields.errors());
   const json::value* schema = holder.value("schema");
   if (!schema) return fields.errors().add(holder.name_of("schema"), "'{}' is missing", holder.name_of("schema"));
-  set_form(fields, name, schema_form(schema), out);
+  set_response_format(fields, name, schema_format(schema), out);
 }
 
-constexpr FieldDoc kForms[] = {
-    {"grammar", "string", "The answer is a text of this grammar, in llama.cpp's notation (GBNF)."},
-    {"json_schema", "object", "The answer is a JSON document of this schema."},
+constexpr FieldDoc kGrammarDocs[] = {
+    {"grammar", "string", "Constrains the output to this GBNF grammar (as in llama.cpp)."},
+    {"json_schema", "object", "Constrains the output to this JSON schema (as in llama.cpp)."},
 };
-const std::span<const FieldDoc> kFormFields = kForms;
+const std::span<const FieldDoc> kGrammarFields = kGrammarDocs;
 
-void read_form(const FieldReader& fields, ChatRequest& out) {
+void read_grammar_fields(const FieldReader& fields, ChatRequest& out) {
   if (std::optional<std::string> grammar = fields.text("grammar"); grammar && !grammar->empty()) {
-    set_form(fields, "grammar",
-             {.kind = FormRequest::Kind::grammar, .field = {}, .schema = {}, .grammar = std::move(*grammar)}, out);
+    set_response_format(
+        fields, "grammar",
+        {.kind = ResponseFormat::Kind::grammar, .field = {}, .schema = {}, .grammar = std::move(*grammar)}, out);
   }
   if (const json::object* schema = fields.object("json_schema")) {
     const json::value value = *schema;
-    set_form(fields, "json_schema", schema_form(&value), out);
+    set_response_format(fields, "json_schema", schema_format(&value), out);
   }
 }
 
@@ -291,16 +303,16 @@ std::string content_text(const json::value& content, const std::string& path,
     if (std::find(text_types.begin(), text_types.end(), type) == text_types.end()) {
       const std::string at = fields.name_of("type");
       return errors.add(
-          unsupported_field(at, fmt::format("'{}' is '{}'; this server takes text only", at, type.substr(0, 40))));
+          unsupported_field(at, fmt::format("'{}' is '{}'; this server supports text only", at, type.substr(0, 40))));
     }
     out += fields.required_text("text");
   });
   return out;
 }
 
-json::object call_entry(std::string_view id, std::string_view name, const json::value& arguments) {
+json::object tool_call_entry(std::string_view id, std::string_view name, const json::value& arguments) {
   json::value inside = arguments;
-  if (arguments.is_string()) {  // templates write objects; what is no JSON stays the text it is
+  if (arguments.is_string()) {  // templates expect an object; arguments that are not valid JSON stay a string
     const Result<json::value> parsed = parse_json(text_of(arguments.get_string()));
     if (parsed.ok() && parsed.value().is_object()) inside = parsed.value();
   }
@@ -321,11 +333,10 @@ json::object function_tool(const FieldReader& fields, std::string_view schema) {
   return out;
 }
 
-json::object refuse_own_tool(const FieldReader& tool, std::string_view expected) {
+json::object reject_builtin_tool(const FieldReader& tool, std::string_view expected) {
   const std::string at = tool.name_of("type");
-  tool.errors().add(
-      unsupported_field(at, fmt::format("'{}' is '{}'; expected '{}': this server has no tools of its own", at,
-                                        tool.text("type").value_or("").substr(0, 40), expected)));
+  tool.errors().add(unsupported_field(at, fmt::format("'{}' is '{}'; expected '{}': this server has no built-in tools",
+                                                      at, tool.text("type").value_or("").substr(0, 40), expected)));
   return {};
 }
 
@@ -351,7 +362,7 @@ void read_messages(const FieldReader& fields, ChatRequest& out) {
 
 void read_tools(const FieldReader& fields, ChatRequest& out) {
   read_tool_list(fields, out, [](const FieldReader& tool) {
-    if (tool.required_text("type") != "function") return refuse_own_tool(tool, "function");
+    if (tool.required_text("type") != "function") return reject_builtin_tool(tool, "function");
     const json::object* function = tool.object("function");
     const std::string at = tool.name_of("function");
     if (!function) tool.errors().add(at, "'{}' is missing", at);
@@ -369,7 +380,7 @@ void read_tool_choice(const FieldReader& fields, ChatRequest& out) {
     return;
   }
   fields.errors().add(
-      unsupported_field("tool_choice", "'tool_choice' must be 'auto' or 'none': calls cannot be forced here"));
+      unsupported_field("tool_choice", "'tool_choice' must be 'auto' or 'none': tool calls cannot be forced"));
 }
 
 }  // namespace zinc

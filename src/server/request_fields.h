@@ -1,4 +1,4 @@
-// Fields that several API forms share: sampling, lengths, thinking, tools, conversations.
+// Request fields shared by several API dialects: sampling, lengths, thinking, tools, conversations.
 #pragma once
 
 #include <span>
@@ -14,38 +14,38 @@ void read_sampling(const FieldReader& fields, ChatRequest& out);
 
 extern const std::span<const FieldDoc> kThinkingFields;
 void read_thinking(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
-// Switches thinking on or off; an error where another field has said the opposite.
+// Switches thinking on or off; an error if another field contradicts it.
 void set_thinking(const FieldReader& fields, std::string_view name, bool on, ChatRequest& out);
-// An error unless it is one of none, minimal, low, medium, high, xhigh.
+// An error unless it is none, minimal, low, medium, high or xhigh.
 bool check_effort(const FieldReader& fields, std::string_view name, const std::string& effort);
-// Checks it and passes it on; "none" switches thinking off, the others on.
+// Checks it and passes it to the template; "none" switches thinking off, the others on.
 void set_effort(const FieldReader& fields, std::string_view name, const std::string& effort, ChatRequest& out);
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out);
 void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
-// {"type": "text" | "json_object" | "json_schema"}; the schema lies in it as OpenAI's APIs or Anthropic's have it.
+// {"type": "text" | "json_object" | "json_schema"}, with the schema nested as in OpenAI's or Anthropic's API.
 void read_response_format(const FieldReader& fields, std::string_view name, ChatRequest& out);
-// `grammar` and `json_schema`, as llama.cpp's server has them.
-extern const std::span<const FieldDoc> kFormFields;
-void read_form(const FieldReader& fields, ChatRequest& out);
+// `grammar` and `json_schema`, as in llama.cpp's server.
+extern const std::span<const FieldDoc> kGrammarFields;
+void read_grammar_fields(const FieldReader& fields, ChatRequest& out);
 std::optional<int> read_token_limit(const FieldReader& fields, std::string_view name);
 
 // OpenAI's messages and tools.
 void read_messages(const FieldReader& fields, ChatRequest& out);
 void read_tools(const FieldReader& fields, ChatRequest& out);
-// "auto" and "none"; what would force a call is a named error.
+// "auto" and "none"; forcing a call is an error.
 void read_tool_choice(const FieldReader& fields, ChatRequest& out);
 
-// The text of a message's content: a string, or parts that are all text. `text_types` are the part types taken.
+// The text of a message's content: a string, or an array of text parts. `text_types` are the accepted part types.
 std::string content_text(const json::value& content, const std::string& path,
                          std::span<const std::string_view> text_types, RequestErrors& errors);
-// {"id", "type": "function", "function": {"name", "arguments"}}, the arguments as an object where they are JSON.
-json::object call_entry(std::string_view id, std::string_view name, const json::value& arguments);
-// `tools`: each is read by `read_one`, which gives it in OpenAI's form or adds an error.
+// {"id", "type": "function", "function": {"name", "arguments"}}, the arguments as an object if they are valid JSON.
+json::object tool_call_entry(std::string_view id, std::string_view name, const json::value& arguments);
+// Reads `tools`; `read_one` returns each in OpenAI's format or adds an error.
 void read_tool_list(const FieldReader& fields, ChatRequest& out, json::object (*read_one)(const FieldReader& tool));
-// Name, description and the schema of that name, in OpenAI's form.
+// Name, description and the schema in field `schema`, in OpenAI's format.
 json::object function_tool(const FieldReader& fields, std::string_view schema);
-// An error: its type is not that of a function the client has.
-json::object refuse_own_tool(const FieldReader& tool, std::string_view expected);
+// Adds an error: the tool is not a client-side function.
+json::object reject_builtin_tool(const FieldReader& tool, std::string_view expected);
 
 }  // namespace zinc

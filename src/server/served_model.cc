@@ -7,7 +7,7 @@ namespace zinc {
 void ModelList::add(ServedModel model) {
   model.default_dry_breakers = find_dry_breakers({.dry_multiplier = 1}, model.tokenizer);
   auto added = std::make_shared<const ServedModel>(std::move(model));
-  ModelRef replaced;  // let go of after the lock
+  ModelRef replaced;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   for (Named& other : models_) {
     if (other.name != added->name) continue;

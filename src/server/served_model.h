@@ -1,6 +1,6 @@
-// A model as the server sees it: its name, what turns messages into tokens and back, and a narrow port to the engine
-// that runs it. Immutable; any thread may use it. Models come and go while the server runs: whoever answers with one
-// holds a ModelRef, and the last to let go ends its engine.
+// A model as the server sees it: its name, tokenizer and chat template, and a narrow interface to the engine that runs
+// it. Immutable; any thread may use it. Models come and go while the server runs: each response in progress holds a
+// ModelRef, and the last reference destroys the engine.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace zinc {
 
-// What of an Engine the server calls; its contract is engine/engine.h.
+// The engine functions the server calls; the contract is in engine/engine.h.
 class EnginePort {
  public:
   virtual ~EnginePort() = default;
@@ -32,22 +32,22 @@ struct ServedModel {
   const ToolFormat* tool_format;
   std::shared_ptr<ConstraintCache> constraints;
   EngineLimits limits;
-  json::object facts;  // for people: file, architecture, backend
+  json::object facts;  // for /props: architecture, backend, KV format
   EnginePort* engine;
-  std::shared_ptr<EnginePort> engine_owner = {};  // empty: the engine outlives the server
-  // Of the breakers that hold where a request names none; set by ModelList::add(), since the search takes milliseconds.
+  std::shared_ptr<EnginePort> engine_owner = {};  // nullptr: the engine outlives the server
+  // For the default DRY breakers; set by ModelList::add(), since the search takes milliseconds.
   std::shared_ptr<const TokenSet> default_dry_breakers = {};
 };
 using ModelRef = std::shared_ptr<const ServedModel>;
 
-// The models of a server, in the order they were named. Any thread.
+// The loaded models of a server, in order of addition. Any thread.
 class ModelList {
  public:
-  void add(ServedModel model);             // in place of one of the same name
-  ModelRef remove(std::string_view name);  // what was removed; nullptr: there was none
-  // One model under the name it was asked for by, for as long as somebody answers with it.
+  void add(ServedModel model);             // replaces a model of the same name
+  ModelRef remove(std::string_view name);  // the removed model; nullptr: none
+  // A list of one model under the requested name, for one request.
   static std::shared_ptr<const ModelList> of(std::string name, ModelRef model);
-  // An empty name means the only model. nullptr: unknown, or not the only one.
+  // An empty name means the only model. nullptr: unknown, or several models for an empty name.
   ModelRef find(std::string_view name) const;
   std::string names() const;  // "a, b"
 

@@ -1,4 +1,4 @@
-// The routes that only look at text: tokens of a text and back, a rendered conversation, its length. Pure; any thread.
+// Routes without generation: tokenize, detokenize, apply the chat template, count tokens. Pure; any thread.
 #pragma once
 
 #include <span>

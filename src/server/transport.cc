@@ -80,12 +80,12 @@ Result<std::shared_ptr<asio::ssl::context>> load_tls(const std::filesystem::path
   error_code error;
   context->use_certificate_chain_file(certificate.string(), error);
   if (error) {
-    return fail(ErrorCode::invalid_input, "{}: no certificate chain in PEM form: {}", certificate.string(),
+    return fail(ErrorCode::invalid_input, "{}: cannot read a PEM certificate chain: {}", certificate.string(),
                 error.message());
   }
   context->use_private_key_file(key.string(), asio::ssl::context::pem, error);
   if (error) {
-    return fail(ErrorCode::invalid_input, "{}: no private key in PEM form, or not of {}: {}", key.string(),
+    return fail(ErrorCode::invalid_input, "{}: cannot read a PEM private key that matches {}: {}", key.string(),
                 certificate.string(), error.message());
   }
   return context;

@@ -1,5 +1,5 @@
-// A connected byte stream, plain or TLS, for the event loop. At most one read and one write are under way at a time.
-// Handlers keep whatever they need alive.
+// A connected byte stream, plain or TLS, for the event loop. At most one read and one write may be pending.
+// Handlers must keep the objects they use alive.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -22,17 +22,17 @@ class Transport {
   using IoHandler = std::function<void(boost::system::error_code, size_t)>;
 
   virtual ~Transport() = default;
-  virtual void handshake(IoHandler handler) = 0;  // called first
+  virtual void handshake(IoHandler handler) = 0;  // must be called first
   virtual void read_some(boost::asio::mutable_buffer buffer, IoHandler handler) = 0;
-  virtual void write(boost::asio::const_buffer buffer, IoHandler handler) = 0;  // all of it
-  virtual void shut_down_writing(std::function<void()> handler) = 0;            // what was written still arrives
-  virtual void close() = 0;  // at once; pending handlers get an error
+  virtual void write(boost::asio::const_buffer buffer, IoHandler handler) = 0;  // writes all of it
+  virtual void shut_down_writing(std::function<void()> handler) = 0;            // written data is still delivered
+  virtual void close() = 0;                                                     // at once; pending handlers fail
 };
 
 std::unique_ptr<Transport> plain_transport(boost::asio::ip::tcp::socket socket);
 std::unique_ptr<Transport> tls_transport(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context& context);
 
-// A server context with this certificate chain and key, both PEM files. TLS 1.2 and later.
+// A TLS server context from PEM files with the certificate chain and the key. TLS 1.2 or later.
 Result<std::shared_ptr<boost::asio::ssl::context>> load_tls(const std::filesystem::path& certificate,
                                                             const std::filesystem::path& key);
 

@@ -3,7 +3,7 @@
 #include <curl/curl.h>
 
 #include "base/check.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 
 namespace zinc {
 namespace {
@@ -26,13 +26,13 @@ int count_at(const json::value* value, std::string_view key) {
   return found && found->is_int64() ? static_cast<int>(found->get_int64()) : 0;
 }
 
-// What of a server-sent event concerns the answer.
-void take_event(std::string_view event, double now_s, LoadedRequest& out) {
+// Records the text, usage and errors of a server-sent event.
+void parse_event(std::string_view event, double now_s, LoadRequest& out) {
   const Result<json::value> parsed = parse_json(event);
   if (!parsed.ok()) return;  // [DONE]
   const json::value& value = parsed.value();
   if (const json::value* error = at(&value, "error")) {
-    out.error = printable(to_json(*error), kMaxQuotedBytes);
+    out.error = sanitize_for_terminal(to_json(*error), kMaxQuotedBytes);
     return;
   }
   if (const json::value* usage = at(&value, "usage"); usage && usage->is_object()) {
@@ -47,44 +47,44 @@ void take_event(std::string_view event, double now_s, LoadedRequest& out) {
   const size_t n_before = out.text.size();
   out.text += text_at(delta, "reasoning_content");
   out.text += text_at(delta, "content");
-  if (out.text.size() > n_before) out.piece_s.push_back(now_s);
+  if (out.text.size() > n_before) out.chunk_s.push_back(now_s);
 }
 
 }  // namespace
 
-struct LoadClient::Call {
+struct LoadClient::Transfer {
   LoadClient* client = nullptr;
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
-  std::string sent;      // the body; curl does not copy it
-  std::string received;  // of the answer, not yet taken apart
-  LoadedRequest record;
+  std::string sent;      // the request body; curl does not copy it
+  std::string received;  // of the response, not parsed yet
+  LoadRequest record;
 
-  ~Call() {
+  ~Transfer() {
     curl_slist_free_all(headers);
     curl_easy_cleanup(easy);
   }
 
-  bool is_refused() const {
+  bool is_rejected() const {
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     return status != 200;
   }
 
-  void take(std::string_view bytes) {
+  void receive(std::string_view bytes) {
     constexpr std::string_view kData = "data:";
     received += bytes;
-    if (is_refused()) return;
+    if (is_rejected()) return;
     size_t begin = 0;
     for (size_t end; (end = received.find('\n', begin)) != std::string::npos; begin = end + 1) {
       const std::string_view line = std::string_view(received).substr(begin, end - begin);
-      if (line.starts_with(kData)) take_event(line.substr(kData.size()), client->now_s(), record);
+      if (line.starts_with(kData)) parse_event(line.substr(kData.size()), client->now_s(), record);
     }
     received.erase(0, begin);
   }
 
-  static size_t on_bytes(char* bytes, size_t size, size_t n, void* call) {
-    static_cast<Call*>(call)->take({bytes, size * n});
+  static size_t on_bytes(char* bytes, size_t size, size_t n, void* transfer) {
+    static_cast<Transfer*>(transfer)->receive({bytes, size * n});
     return size * n;
   }
 };
@@ -99,10 +99,10 @@ LoadClient::LoadClient(std::string url, std::string key) : url_(std::move(url)),
 }
 
 LoadClient::~LoadClient() {
-  for (const std::unique_ptr<Call>& call : calls_) {
-    if (!call->record.is_over) curl_multi_remove_handle(multi_, call->easy);
+  for (const std::unique_ptr<Transfer>& transfer : transfers_) {
+    if (!transfer->record.is_done) curl_multi_remove_handle(multi_, transfer->easy);
   }
-  calls_.clear();
+  transfers_.clear();
   curl_multi_cleanup(multi_);
 }
 
@@ -110,30 +110,30 @@ double LoadClient::now_s() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-const LoadedRequest& LoadClient::send(size_t number, const json::object& body) {
-  calls_.push_back(std::make_unique<Call>());
-  Call& call = *calls_.back();
-  call.client = this;
-  call.sent = to_json(body);
-  call.easy = curl_easy_init();
-  ZINC_CHECK(call.easy != nullptr);
-  call.headers = curl_slist_append(call.headers, "Content-Type: application/json");
-  if (!key_.empty()) call.headers = curl_slist_append(call.headers, ("Authorization: Bearer " + key_).c_str());
+const LoadRequest& LoadClient::send(size_t number, const json::object& body) {
+  transfers_.push_back(std::make_unique<Transfer>());
+  Transfer& transfer = *transfers_.back();
+  transfer.client = this;
+  transfer.sent = to_json(body);
+  transfer.easy = curl_easy_init();
+  ZINC_CHECK(transfer.easy != nullptr);
+  transfer.headers = curl_slist_append(transfer.headers, "Content-Type: application/json");
+  if (!key_.empty()) transfer.headers = curl_slist_append(transfer.headers, ("Authorization: Bearer " + key_).c_str());
   const std::string url = url_ + "/chat/completions";
-  curl_easy_setopt(call.easy, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(call.easy, CURLOPT_HTTPHEADER, call.headers);
-  curl_easy_setopt(call.easy, CURLOPT_POSTFIELDS, call.sent.data());
-  curl_easy_setopt(call.easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(call.sent.size()));
-  curl_easy_setopt(call.easy, CURLOPT_WRITEFUNCTION, &Call::on_bytes);
-  curl_easy_setopt(call.easy, CURLOPT_WRITEDATA, &call);
-  curl_easy_setopt(call.easy, CURLOPT_PRIVATE, &call);
-  curl_easy_setopt(call.easy, CURLOPT_CONNECTTIMEOUT_MS, kConnectMs);
-  curl_easy_setopt(call.easy, CURLOPT_NOSIGNAL, 1L);
-  call.record.number = number;
-  call.record.sent_s = now_s();
-  ZINC_CHECK(curl_multi_add_handle(multi_, call.easy) == CURLM_OK);
+  curl_easy_setopt(transfer.easy, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(transfer.easy, CURLOPT_HTTPHEADER, transfer.headers);
+  curl_easy_setopt(transfer.easy, CURLOPT_POSTFIELDS, transfer.sent.data());
+  curl_easy_setopt(transfer.easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(transfer.sent.size()));
+  curl_easy_setopt(transfer.easy, CURLOPT_WRITEFUNCTION, &Transfer::on_bytes);
+  curl_easy_setopt(transfer.easy, CURLOPT_WRITEDATA, &transfer);
+  curl_easy_setopt(transfer.easy, CURLOPT_PRIVATE, &transfer);
+  curl_easy_setopt(transfer.easy, CURLOPT_CONNECTTIMEOUT_MS, kConnectMs);
+  curl_easy_setopt(transfer.easy, CURLOPT_NOSIGNAL, 1L);
+  transfer.record.number = number;
+  transfer.record.sent_s = now_s();
+  ZINC_CHECK(curl_multi_add_handle(multi_, transfer.easy) == CURLM_OK);
   ++n_running_;
-  return call.record;
+  return transfer.record;
 }
 
 void LoadClient::wait(std::chrono::milliseconds at_most) {
@@ -143,30 +143,30 @@ void LoadClient::wait(std::chrono::milliseconds at_most) {
   bool has_ended = false;
   while (const CURLMsg* message = curl_multi_info_read(multi_, &n_left)) {
     if (message->msg != CURLMSG_DONE) continue;
-    char* call = nullptr;
-    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
-    finish(*reinterpret_cast<Call*>(call), message->data.result);
+    char* transfer = nullptr;
+    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
+    finish(*reinterpret_cast<Transfer*>(transfer), message->data.result);
     has_ended = true;
   }
   if (!has_ended) curl_multi_poll(multi_, nullptr, 0, static_cast<int>(at_most.count()), nullptr);
 }
 
-void LoadClient::finish(Call& call, int curl_code) {
-  LoadedRequest& record = call.record;
+void LoadClient::finish(Transfer& transfer, int curl_code) {
+  LoadRequest& record = transfer.record;
   record.end_s = now_s();
-  record.is_over = true;
+  record.is_done = true;
   --n_running_;
   long status = 0;
-  curl_easy_getinfo(call.easy, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
   if (curl_code != CURLE_OK) {
     record.error = fmt::format("{}: {}", url_, curl_easy_strerror(static_cast<CURLcode>(curl_code)));
   } else if (status != 200) {
-    record.error = fmt::format("HTTP {}: {}", status, printable(call.received, kMaxQuotedBytes));
-  } else if (record.piece_s.empty() && record.error.empty()) {
-    record.error = "the answer has no text";
+    record.error = fmt::format("HTTP {}: {}", status, sanitize_for_terminal(transfer.received, kMaxQuotedBytes));
+  } else if (record.chunk_s.empty() && record.error.empty()) {
+    record.error = "the response has no text";
   }
-  if (record.n_completion == 0) record.n_completion = static_cast<int>(record.piece_s.size());
-  curl_multi_remove_handle(multi_, call.easy);
+  if (record.n_completion == 0) record.n_completion = static_cast<int>(record.chunk_s.size());
+  curl_multi_remove_handle(multi_, transfer.easy);
 }
 
 }  // namespace zinc

@@ -11,38 +11,38 @@ json::object json_of(const Percentiles& p) {
   return {{"p50", p.p50}, {"p95", p.p95}, {"p99", p.p99}, {"max", p.largest}};
 }
 
-double ratio_to_alone(const LoadFigures& run) {
-  return run.alone && run.alone->tokens_per_s > 0 ? run.tokens_per_s() / run.alone->tokens_per_s : 0;
+double ratio_to_sequential(const LoadResult& run) {
+  return run.baseline && run.baseline->tokens_per_s > 0 ? run.tokens_per_s() / run.baseline->tokens_per_s : 0;
 }
 
 }  // namespace
 
-std::string load_markdown(std::span<const LoadFigures> runs) {
+std::string load_markdown(std::span<const LoadResult> runs) {
   std::string out =
-      "| server | requests | failed | tok/s | req/s | first token ms p50 | p95 | p99 | inter-token ms p50 | p95 | p99 "
+      "| server | requests | failed | tok/s | req/s | TTFT ms p50 | p95 | p99 | ITL ms p50 | p95 | p99 "
       "| "
-      "whole ms p50 | p95 | p99 | prompt tokens | cached |\n"
+      "end-to-end ms p50 | p95 | p99 | prompt tokens | cached |\n"
       "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
   std::string notes;
-  for (const LoadFigures& run : runs) {
+  for (const LoadResult& run : runs) {
     const double answered = static_cast<double>(run.n_requests - run.n_failed);
     out += fmt::format("| {} | {} | {} | {:.1f} | {:.2f} |", run.target, run.n_requests, run.n_failed,
                        run.tokens_per_s(), run.seconds > 0 ? answered / run.seconds : 0);
     out += cells_ms(run.first_token_s) + cells_ms(run.inter_token_s) + cells_ms(run.whole_s);
     out += fmt::format(" {} | {} |\n", run.n_prompt, run.n_cached);
-    if (run.alone) {
-      notes += fmt::format("{}: one at a time {:.1f} tok/s, so {:.2f} times as fast together; {} of {} answers equal\n",
-                           run.target, run.alone->tokens_per_s, ratio_to_alone(run), run.alone->n_equal,
-                           run.alone->n_compared);
+    if (run.baseline) {
+      notes += fmt::format("{}: sequential {:.1f} tok/s, speedup under load {:.2f}x; {} of {} outputs equal\n",
+                           run.target, run.baseline->tokens_per_s, ratio_to_sequential(run), run.baseline->n_equal,
+                           run.baseline->n_compared);
     }
-    if (run.n_failed > 0) notes += fmt::format("{}: the first failure: {}\n", run.target, run.first_error);
+    if (run.n_failed > 0) notes += fmt::format("{}: first error: {}\n", run.target, run.first_error);
   }
   return out + (notes.empty() ? "" : "\n" + notes);
 }
 
-json::array load_json(std::span<const LoadFigures> runs) {
+json::array load_json(std::span<const LoadResult> runs) {
   json::array out;
-  for (const LoadFigures& run : runs) {
+  for (const LoadResult& run : runs) {
     json::object entry{{"server", run.target},
                        {"requests", run.n_requests},
                        {"failed", run.n_failed},
@@ -55,42 +55,41 @@ json::array load_json(std::span<const LoadFigures> runs) {
     entry["inter_token_s"] = json_of(run.inter_token_s);
     entry["whole_s"] = json_of(run.whole_s);
     if (run.n_failed > 0) entry["first_error"] = run.first_error;
-    if (run.alone) {
-      entry["alone"] = {{"tokens_per_second", run.alone->tokens_per_s},
-                        {"ratio", ratio_to_alone(run)},
-                        {"equal", run.alone->n_equal},
-                        {"compared", run.alone->n_compared}};
+    if (run.baseline) {
+      entry["alone"] = {{"tokens_per_second", run.baseline->tokens_per_s},
+                        {"ratio", ratio_to_sequential(run)},
+                        {"equal", run.baseline->n_equal},
+                        {"compared", run.baseline->n_compared}};
     }
     out.push_back(std::move(entry));
   }
   return out;
 }
 
-std::string gap_markdown(std::span<const GapFigures> runs) {
+std::string gap_markdown(std::span<const GapResult> runs) {
   std::string out =
-      "| server | streams | prompt tokens | plain gap ms p50 | largest | while it is read p50 | p99 | largest | "
-      "longest "
-      "silence of all | largest / plain p50 | its first token s |\n"
+      "| server | streams | prompt tokens | decode gap ms p50 | max | during prefill p50 | p99 | max | longest stall "
+      "ms | max / p50 | prefill TTFT s |\n"
       "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
-  for (const GapFigures& run : runs) {
+  for (const GapResult& run : runs) {
     out += fmt::format("| {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.2f} | {:.1f} |\n",
-                       run.target, run.n_streams, run.n_prompt, run.plain_s.p50 * 1e3, run.plain_s.largest * 1e3,
+                       run.target, run.n_streams, run.n_prompt, run.idle_s.p50 * 1e3, run.idle_s.largest * 1e3,
                        run.loaded_s.p50 * 1e3, run.loaded_s.p99 * 1e3, run.loaded_s.largest * 1e3,
-                       run.longest_silence_s * 1e3, run.ratio(), run.first_token_s);
+                       run.longest_stall_s * 1e3, run.ratio(), run.first_token_s);
   }
   return out;
 }
 
-json::array gap_json(std::span<const GapFigures> runs) {
+json::array gap_json(std::span<const GapResult> runs) {
   json::array out;
-  for (const GapFigures& run : runs) {
+  for (const GapResult& run : runs) {
     json::object entry{{"server", run.target},
                        {"streams", run.n_streams},
                        {"prompt_tokens", run.n_prompt},
-                       {"longest_silence_s", run.longest_silence_s},
+                       {"longest_stall_s", run.longest_stall_s},
                        {"largest_over_plain", run.ratio()},
                        {"first_token_s", run.first_token_s}};
-    entry["plain_gap_s"] = json_of(run.plain_s);
+    entry["plain_gap_s"] = json_of(run.idle_s);
     entry["loaded_gap_s"] = json_of(run.loaded_s);
     out.push_back(std::move(entry));
   }

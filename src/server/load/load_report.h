@@ -1,4 +1,4 @@
-// What a load came to, for people (Markdown tables) and for programs (JSON).
+// Load test results as Markdown tables and as JSON.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace zinc {
 
-std::string load_markdown(std::span<const LoadFigures> runs);
-json::array load_json(std::span<const LoadFigures> runs);
-std::string gap_markdown(std::span<const GapFigures> runs);
-json::array gap_json(std::span<const GapFigures> runs);
+std::string load_markdown(std::span<const LoadResult> runs);
+json::array load_json(std::span<const LoadResult> runs);
+std::string gap_markdown(std::span<const GapResult> runs);
+json::array gap_json(std::span<const GapResult> runs);
 
 }  // namespace zinc

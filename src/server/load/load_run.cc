@@ -10,10 +10,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLongestWait{200};
-constexpr size_t kPlainPieces = 40;    // of every stream, before the long prompt comes
-constexpr size_t kSettlingPieces = 5;  // of them, while prompts of other streams are still read
-constexpr int kGapTokens = 1000;       // more than a stream makes meanwhile; memory is reserved for all of them
+constexpr milliseconds kMaxWait{200};
+constexpr size_t kBaselineChunks = 40;  // per stream, before the long prompt is sent
+constexpr size_t kWarmupChunks = 5;     // ignored: other streams may still be in prefill
+constexpr int kGapTokens =
+    1000;  // more than a stream generates during the prefill; KV memory is reserved for all of them
 
 json::object body_of(const LoadPlan& plan, const RequestMix& mix, size_t request) {
   json::object body = mix.body(request);
@@ -21,7 +22,7 @@ json::object body_of(const LoadPlan& plan, const RequestMix& mix, size_t request
   return body;
 }
 
-// An answer that goes on and on, with text in every token: where there is none nothing is seen of it.
+// A long output with text in every token: tokens without text are not visible in the stream.
 json::object counting_body(const LoadPlan& plan, int stream) {
   const int first = 100 * (stream + 1);
   std::string text = "Count upwards and do not stop:";
@@ -32,23 +33,23 @@ json::object counting_body(const LoadPlan& plan, int stream) {
   return body;
 }
 
-// Requests 0 .. n-1, answered by the time it returns.
-std::vector<const LoadedRequest*> ask_all(LoadClient& client, const LoadPlan& plan, const RequestMix& mix) {
-  std::vector<const LoadedRequest*> out;
+// Sends requests 0 .. n-1 and waits until all are done.
+std::vector<const LoadRequest*> run_requests(LoadClient& client, const LoadPlan& plan, const RequestMix& mix) {
+  std::vector<const LoadRequest*> out;
   std::minstd_rand random(1);
   const double begin_s = client.now_s();
-  double next_s = 0;  // of an open loop: times between arrivals are exponential, the same in every run
+  double next_s = 0;  // open loop: exponential inter-arrival times, the same in every run
   while (out.size() < plan.n_requests || client.n_running() > 0) {
     const bool is_open = plan.per_second > 0;
     const double now_s = client.now_s() - begin_s;
-    const bool is_due = is_open ? now_s >= next_s : client.n_running() < plan.n_streams;
-    if (out.size() < plan.n_requests && is_due) {
+    const bool should_send = is_open ? now_s >= next_s : client.n_running() < plan.n_streams;
+    if (out.size() < plan.n_requests && should_send) {
       out.push_back(&client.send(out.size(), body_of(plan, mix, out.size())));
       const double uniform = (static_cast<double>(random()) - 0.5) / static_cast<double>(std::minstd_rand::max());
       if (is_open) next_s -= std::log(uniform) / plan.per_second;
       continue;
     }
-    milliseconds wait = kLongestWait;
+    milliseconds wait = kMaxWait;
     if (is_open && out.size() < plan.n_requests) {
       wait = std::min(wait, milliseconds(static_cast<int64_t>(std::ceil((next_s - now_s) * 1e3))));
     }
@@ -57,24 +58,24 @@ std::vector<const LoadedRequest*> ask_all(LoadClient& client, const LoadPlan& pl
   return out;
 }
 
-double last_end_s(std::span<const LoadedRequest* const> requests) {
+double last_end_s(std::span<const LoadRequest* const> requests) {
   double end_s = 0;
-  for (const LoadedRequest* request : requests) end_s = std::max(end_s, request->end_s);
+  for (const LoadRequest* request : requests) end_s = std::max(end_s, request->end_s);
   return end_s;
 }
 
-void add_gaps(const LoadedRequest& request, double from_s, double to_s, std::vector<double>& gaps) {
-  for (size_t i = 1; i < request.piece_s.size(); ++i) {
-    if (request.piece_s[i] >= from_s && request.piece_s[i - 1] < to_s) {
-      gaps.push_back(request.piece_s[i] - request.piece_s[i - 1]);
+void add_gaps(const LoadRequest& request, double from_s, double to_s, std::vector<double>& gaps) {
+  for (size_t i = 1; i < request.chunk_s.size(); ++i) {
+    if (request.chunk_s[i] >= from_s && request.chunk_s[i - 1] < to_s) {
+      gaps.push_back(request.chunk_s[i] - request.chunk_s[i - 1]);
     }
   }
 }
 
-double longest_silence_s(std::span<const LoadedRequest* const> streams, double from_s, double to_s) {
+double longest_stall_s(std::span<const LoadRequest* const> streams, double from_s, double to_s) {
   std::vector<double> times;
-  for (const LoadedRequest* stream : streams) {
-    std::ranges::copy_if(stream->piece_s, std::back_inserter(times),
+  for (const LoadRequest* stream : streams) {
+    std::ranges::copy_if(stream->chunk_s, std::back_inserter(times),
                          [&](double t) { return t >= from_s && t <= to_s; });
   }
   std::ranges::sort(times);
@@ -83,10 +84,10 @@ double longest_silence_s(std::span<const LoadedRequest* const> streams, double f
   return longest;
 }
 
-LoadFigures figures_of(std::span<const LoadedRequest* const> requests) {
-  LoadFigures out{.target = {}, .n_requests = requests.size()};
+LoadResult summarize(std::span<const LoadRequest* const> requests) {
+  LoadResult out{.target = {}, .n_requests = requests.size()};
   std::vector<double> first, gaps, whole;
-  for (const LoadedRequest* request : requests) {
+  for (const LoadRequest* request : requests) {
     if (!request->error.empty()) {
       if (out.n_failed++ == 0) out.first_error = request->error;
       continue;
@@ -105,16 +106,17 @@ LoadFigures figures_of(std::span<const LoadedRequest* const> requests) {
   return out;
 }
 
-AloneFigures compare_alone(LoadPlan plan, const RequestMix& mix, std::span<const LoadedRequest* const> loaded) {
-  LoadClient client(plan.alone_url, plan.key);
+SequentialBaseline compare_sequential(LoadPlan plan, const RequestMix& mix,
+                                      std::span<const LoadRequest* const> loaded) {
+  LoadClient client(plan.baseline_url, plan.key);
   plan.n_streams = 1;
   plan.per_second = 0;
-  const std::vector<const LoadedRequest*> alone = ask_all(client, plan, mix);
-  AloneFigures out{.tokens_per_s = figures_of(alone).tokens_per_s()};
-  for (size_t i = 0; i < alone.size(); ++i) {
-    if (!alone[i]->error.empty() || !loaded[i]->error.empty()) continue;
+  const std::vector<const LoadRequest*> baseline = run_requests(client, plan, mix);
+  SequentialBaseline out{.tokens_per_s = summarize(baseline).tokens_per_s()};
+  for (size_t i = 0; i < baseline.size(); ++i) {
+    if (!baseline[i]->error.empty() || !loaded[i]->error.empty()) continue;
     ++out.n_compared;
-    out.n_equal += alone[i]->text == loaded[i]->text ? 1 : 0;
+    out.n_equal += baseline[i]->text == loaded[i]->text ? 1 : 0;
   }
   return out;
 }
@@ -131,54 +133,54 @@ Percentiles percentiles(std::vector<double> values) {
   return {.p50 = rank(0.5), .p95 = rank(0.95), .p99 = rank(0.99), .largest = values.back()};
 }
 
-LoadFigures run_load(const LoadPlan& plan, const RequestMix& mix) {
+LoadResult run_load(const LoadPlan& plan, const RequestMix& mix) {
   LoadClient client(plan.url, plan.key);
-  const std::vector<const LoadedRequest*> requests = ask_all(client, plan, mix);
-  LoadFigures out = figures_of(requests);
+  const std::vector<const LoadRequest*> requests = run_requests(client, plan, mix);
+  LoadResult out = summarize(requests);
   out.target = plan.url;
-  if (!plan.alone_url.empty()) out.alone = compare_alone(plan, mix, requests);
+  if (!plan.baseline_url.empty()) out.baseline = compare_sequential(plan, mix, requests);
   return out;
 }
 
-Result<GapFigures> measure_gaps(const LoadPlan& plan, int n_prompt_words) {
+Result<GapResult> measure_gaps(const LoadPlan& plan, int n_prompt_words) {
   LoadClient client(plan.url, plan.key);
   const json::object extra{{"ignore_eos", true}};
   const RequestMix prompt =
       RequestMix::of({.name = {}, .prompt_words = n_prompt_words, .max_tokens = 1, .body = extra});
-  std::vector<const LoadedRequest*> all;
-  const auto why_not = [&]() -> std::string {
-    for (const LoadedRequest* stream : all) {
-      if (stream->is_over) return stream->error.empty() ? "an answer ended too early" : stream->error;
+  std::vector<const LoadRequest*> all;
+  const auto stream_error = [&]() -> std::string {
+    for (const LoadRequest* stream : all) {
+      if (stream->is_done) return stream->error.empty() ? "a stream ended too early" : stream->error;
     }
     return "";
   };
   for (int i = 0; i < plan.n_streams; ++i) {
     all.push_back(&client.send(all.size(), counting_body(plan, i)));
   }
-  while (std::ranges::any_of(all, [](const auto* s) { return s->piece_s.size() < kPlainPieces; })) {
-    client.wait(kLongestWait);
-    if (const std::string why = why_not(); !why.empty()) return fail(ErrorCode::unavailable, "{}", why);
+  while (std::ranges::any_of(all, [](const auto* s) { return s->chunk_s.size() < kBaselineChunks; })) {
+    client.wait(kMaxWait);
+    if (const std::string why = stream_error(); !why.empty()) return fail(ErrorCode::unavailable, "{}", why);
   }
-  double settled_s = 0;
-  for (const LoadedRequest* stream : all) settled_s = std::max(settled_s, stream->piece_s[kSettlingPieces]);
-  const LoadedRequest& arriving = client.send(all.size(), body_of(plan, prompt, all.size()));
-  while (!arriving.is_over) {
-    client.wait(kLongestWait);
-    if (const std::string why = why_not(); !why.empty()) return fail(ErrorCode::unavailable, "{}", why);
+  double warm_s = 0;
+  for (const LoadRequest* stream : all) warm_s = std::max(warm_s, stream->chunk_s[kWarmupChunks]);
+  const LoadRequest& arriving = client.send(all.size(), body_of(plan, prompt, all.size()));
+  while (!arriving.is_done) {
+    client.wait(kMaxWait);
+    if (const std::string why = stream_error(); !why.empty()) return fail(ErrorCode::unavailable, "{}", why);
   }
   if (!arriving.error.empty()) return fail(ErrorCode::unavailable, "{}", arriving.error);
   std::vector<double> plain, loaded;
-  for (const LoadedRequest* stream : all) {
-    add_gaps(*stream, settled_s, arriving.sent_s, plain);
-    add_gaps(*stream, arriving.sent_s, arriving.piece_s.front(), loaded);
+  for (const LoadRequest* stream : all) {
+    add_gaps(*stream, warm_s, arriving.sent_s, plain);
+    add_gaps(*stream, arriving.sent_s, arriving.chunk_s.front(), loaded);
   }
-  return GapFigures{.target = plan.url,
-                    .n_streams = plan.n_streams,
-                    .n_prompt = arriving.n_prompt,
-                    .plain_s = percentiles(std::move(plain)),
-                    .loaded_s = percentiles(std::move(loaded)),
-                    .longest_silence_s = longest_silence_s(all, arriving.sent_s, arriving.piece_s.front()),
-                    .first_token_s = arriving.first_token_s()};
+  return GapResult{.target = plan.url,
+                   .n_streams = plan.n_streams,
+                   .n_prompt = arriving.n_prompt,
+                   .idle_s = percentiles(std::move(plain)),
+                   .loaded_s = percentiles(std::move(loaded)),
+                   .longest_stall_s = longest_stall_s(all, arriving.sent_s, arriving.chunk_s.front()),
+                   .first_token_s = arriving.first_token_s()};
 }
 
 }  // namespace zinc

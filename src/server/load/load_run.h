@@ -1,6 +1,5 @@
-// Runs a load against a server and says what came of it: closed loop (a number of streams, each asks again when it is
-// answered), open loop (requests arrive whether or not earlier ones are answered), and how long streams stand still
-// while a long prompt arrives.
+// Runs a load test against a server: closed loop (a fixed number of streams, each sends its next request when the last
+// is done), open loop (requests arrive independently), and the decode stall caused by the prefill of a long prompt.
 #pragma once
 
 #include <optional>
@@ -15,52 +14,53 @@ namespace zinc {
 
 struct LoadPlan {
   std::string url, key;
-  std::string model = {};  // `model` of every request; empty: none is named
+  std::string model = {};  // `model` of every request; empty: not sent
   size_t n_requests = 64;
-  int n_streams = 8;      // at once; closed loop
+  int n_streams = 8;      // concurrent streams; closed loop
   double per_second = 0;  // arrivals; above 0: open loop
-  // Where each request is sent once more, one after the other, to compare answers and speed: a server that has seen
-  // none of them, or what it has cached makes it look fast. Empty: nowhere.
-  std::string alone_url = {};
+  // Server to which all requests are sent again sequentially, to compare outputs and speed. It must not have seen them,
+  // or its prefix cache makes it look fast. Empty: no comparison.
+  std::string baseline_url = {};
 };
 
 struct Percentiles {
   double p50 = 0, p95 = 0, p99 = 0, largest = 0;
 };
-Percentiles percentiles(std::vector<double> values);  // zeros where there are none
+Percentiles percentiles(std::vector<double> values);  // zeros if there are no values
 
-// The same requests, one after the other.
-struct AloneFigures {
+// The same requests, sent one after the other.
+struct SequentialBaseline {
   double tokens_per_s = 0;
-  size_t n_equal = 0, n_compared = 0;  // answers equal to those under load, of requests answered both times
+  size_t n_equal = 0, n_compared = 0;  // outputs equal to those under load, of requests that succeeded both times
 };
 
-struct LoadFigures {
+struct LoadResult {
   std::string target;
   size_t n_requests = 0, n_failed = 0;
   std::string first_error = {};
   double seconds = 0;
   Percentiles first_token_s = {}, inter_token_s = {}, whole_s = {};
   int64_t n_prompt = 0, n_cached = 0, n_completion = 0;  // tokens
-  std::optional<AloneFigures> alone = {};
+  std::optional<SequentialBaseline> baseline = {};
 
   double tokens_per_s() const { return seconds > 0 ? static_cast<double>(n_completion) / seconds : 0; }
 };
 
-LoadFigures run_load(const LoadPlan& plan, const RequestMix& mix);
+LoadResult run_load(const LoadPlan& plan, const RequestMix& mix);
 
-struct GapFigures {
+struct GapResult {
   std::string target;
   int n_streams = 0, n_prompt = 0;  // the prompt's tokens, as the server counts them
-  Percentiles plain_s = {};         // between pieces of a stream's text, before the prompt came
-  Percentiles loaded_s = {};        // and until its first token
-  double longest_silence_s = 0;     // of all streams together meanwhile: no token is without text in all of them
-  double first_token_s = 0;         // of the prompt
+  Percentiles idle_s = {};          // inter-token gap before the prompt arrived
+  Percentiles loaded_s = {};        // and from then until its first token
+  double longest_stall_s = 0;       // without text on any stream during that time
+  double first_token_s = 0;         // of the long prompt
 
-  double ratio() const { return plain_s.p50 > 0 ? loaded_s.largest / plain_s.p50 : 0; }
+  double ratio() const { return idle_s.p50 > 0 ? loaded_s.largest / idle_s.p50 : 0; }
 };
 
-// n_streams are answered, then a prompt of so many words arrives. Fails where the server does not answer them all.
-Result<GapFigures> measure_gaps(const LoadPlan& plan, int n_prompt_words);
+// Runs n_streams decoding streams, then sends a prompt of `n_prompt_words`. Fails if the server does not serve them
+// all.
+Result<GapResult> measure_gaps(const LoadPlan& plan, int n_prompt_words);
 
 }  // namespace zinc

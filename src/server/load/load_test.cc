@@ -10,7 +10,7 @@
 namespace zinc {
 namespace {
 
-TEST(RequestMix, kinds_come_as_often_as_they_weigh_and_evenly_spread) {
+TEST(RequestMix, kinds_follow_their_weights_and_are_evenly_spread) {
   const auto mix = RequestMix::parse("{\"name\":\"a\",\"weight\":3}\n\n{\"name\":\"b\"}\n", "mix");
   ASSERT_TRUE(mix.ok()) << mix.error().message;
   std::string order;
@@ -20,7 +20,7 @@ TEST(RequestMix, kinds_come_as_often_as_they_weigh_and_evenly_spread) {
   EXPECT_EQ(order.substr(0, 4), order.substr(4));
 }
 
-TEST(RequestMix, a_request_is_the_same_each_time_and_shares_only_what_its_kind_shares) {
+TEST(RequestMix, request_is_reproducible_and_shares_only_the_shared_prefix_of_its_kind) {
   const auto mix = RequestMix::parse(
       R"({"shared_words": 5, "prompt_words": 7, "max_tokens": 9, "body": {"temperature": 1, "seed": 3}})", "mix");
   ASSERT_TRUE(mix.ok());
@@ -37,18 +37,18 @@ TEST(RequestMix, a_request_is_the_same_each_time_and_shares_only_what_its_kind_s
   EXPECT_TRUE(one.at("stream").get_bool());
 }
 
-TEST(RequestMix, a_wrong_line_is_named) {
+TEST(RequestMix, error_names_the_line) {
   const auto message = [](std::string_view lines) {
     const auto mix = RequestMix::parse(lines, "m.jsonl");
     return mix.ok() ? "" : mix.error().message;
   };
   EXPECT_NE(message("{}\n{\"weight\": 0}").find("m.jsonl, line 2: 'weight' is 0"), std::string::npos);
-  EXPECT_NE(message("{\"wait\": 1}").find("'wait' is unknown"), std::string::npos);
+  EXPECT_NE(message("{\"wait\": 1}").find("unknown field 'wait'"), std::string::npos);
   EXPECT_NE(message("[").find("line 1"), std::string::npos);
-  EXPECT_NE(message("\n\n").find("has no kind"), std::string::npos);
+  EXPECT_NE(message("\n\n").find("no requests"), std::string::npos);
 }
 
-TEST(Percentiles, are_values_that_were_measured) {
+TEST(Percentiles, are_measured_values) {
   std::vector<double> values;
   for (int i = 100; i > 0; --i) values.push_back(i);
   const Percentiles p = percentiles(values);
@@ -60,7 +60,7 @@ TEST(Percentiles, are_values_that_were_measured) {
   EXPECT_EQ(percentiles({7}).p99, 7);
 }
 
-// A server that streams "w w w" with some model's usage, and refuses every fourth request.
+// A server that streams "w w w" with usage, and rejects every fourth request.
 class StreamingServer {
  public:
   StreamingServer() : server_(std::move(HttpServer::listen({.host = "127.0.0.1", .port = 0}, {}).value())) {
@@ -95,7 +95,7 @@ class StreamingServer {
 TEST(RunLoad, counts_tokens_and_failures_of_closed_and_open_loops) {
   for (const double per_second : {0.0, 2000.0}) {
     const StreamingServer server;
-    const LoadFigures figures =
+    const LoadResult figures =
         run_load({.url = server.url(), .key = "k", .n_requests = 16, .n_streams = 4, .per_second = per_second},
                  RequestMix::standard());
     EXPECT_EQ(figures.n_requests, 16u);
@@ -109,19 +109,19 @@ TEST(RunLoad, counts_tokens_and_failures_of_closed_and_open_loops) {
   }
 }
 
-TEST(RunLoad, answers_alone_are_compared) {
+TEST(RunLoad, outputs_are_compared_with_a_sequential_run) {
   const StreamingServer server;
-  const LoadFigures figures =
-      run_load({.url = server.url() + "/v1/", .key = {}, .n_requests = 3, .n_streams = 3, .alone_url = server.url()},
+  const LoadResult figures =
+      run_load({.url = server.url() + "/v1/", .key = {}, .n_requests = 3, .n_streams = 3, .baseline_url = server.url()},
                RequestMix::standard());
-  ASSERT_TRUE(figures.alone);
-  EXPECT_EQ(figures.alone->n_compared, 2u);  // one of the second round is refused
-  EXPECT_EQ(figures.alone->n_equal, 2u);
-  EXPECT_NE(load_markdown({&figures, 1}).find("2 of 2 answers equal"), std::string::npos);
+  ASSERT_TRUE(figures.baseline);
+  EXPECT_EQ(figures.baseline->n_compared, 2u);  // one of the second round is rejected
+  EXPECT_EQ(figures.baseline->n_equal, 2u);
+  EXPECT_NE(load_markdown({&figures, 1}).find("2 of 2 outputs equal"), std::string::npos);
 }
 
-TEST(RunLoad, a_server_that_is_not_there_fails_every_request) {
-  const LoadFigures figures =
+TEST(RunLoad, unreachable_server_fails_every_request) {
+  const LoadResult figures =
       run_load({.url = "http://127.0.0.1:1", .key = {}, .n_requests = 2, .n_streams = 2}, RequestMix::standard());
   EXPECT_EQ(figures.n_failed, 2u);
   EXPECT_EQ(figures.tokens_per_s(), 0);

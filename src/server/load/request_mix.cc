@@ -9,17 +9,17 @@
 namespace zinc {
 namespace {
 
-constexpr int kMostWeight = 1000, kMostWords = 1 << 20, kMostTokens = 1 << 20;
-constexpr size_t kMostKinds = 1000;
+constexpr int kMaxWeight = 1000, kMaxWords = 1 << 20, kMaxTokens = 1 << 20;
+constexpr size_t kMaxKinds = 1000;
 
-// Answers are as long as they may be, so that runs can be compared: `ignore_eos` is a field of most local servers.
+// Outputs have the maximum length, so that runs are comparable: most local servers support `ignore_eos`.
 constexpr std::string_view kStandardMix =
     R"({"name":"chat","weight":6,"shared_words":60,"prompt_words":40,"max_tokens":64,"body":{"ignore_eos":true}}
 {"name":"document","weight":2,"prompt_words":1000,"max_tokens":48,"body":{"ignore_eos":true}}
 {"name":"agent","weight":2,"shared_words":1500,"prompt_words":100,"max_tokens":32,"body":{"ignore_eos":true}}
 )";
 
-// Words that are one token in most vocabularies, so that words count as tokens.
+// Words that are one token in most vocabularies, so that word counts approximate token counts.
 constexpr std::array<std::string_view, 32> kWords = {
     "time",  "water", "house", "light", "paper", "river", "stone", "music", "green", "small", "story",
     "world", "night", "place", "table", "train", "money", "field", "horse", "glass", "heart", "sound",
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 32> kWords = {
 
 std::string words(int n, uint32_t seed) {
   std::minstd_rand random(seed + 1);
-  random.discard(1);  // the first is close to the seed
+  random.discard(1);  // the first value is close to the seed
   std::string out;
   for (int i = 0; i < n; ++i) {
     if (i > 0) out += ' ';
@@ -36,14 +36,14 @@ std::string words(int n, uint32_t seed) {
   return out;
 }
 
-Result<int> int_field(const json::object& line, std::string_view key, int otherwise, int least, int most) {
+Result<int> int_field(const json::object& line, std::string_view key, int default_value, int min, int max) {
   const json::value* const value = line.if_contains(key);
-  if (!value) return otherwise;
-  if (value->is_int64() && value->get_int64() >= least && value->get_int64() <= most) {
+  if (!value) return default_value;
+  if (value->is_int64() && value->get_int64() >= min && value->get_int64() <= max) {
     return static_cast<int>(value->get_int64());
   }
-  return fail(ErrorCode::invalid_input, "'{}' is {}; expected a whole number from {} to {}", key, to_json(*value),
-              least, most);
+  return fail(ErrorCode::invalid_input, "'{}' is {}; expected an integer from {} to {}", key, to_json(*value), min,
+              max);
 }
 
 Result<RequestKind> kind_of(const json::object& line) {
@@ -52,21 +52,21 @@ Result<RequestKind> kind_of(const json::object& line) {
   for (const auto& member : line) {
     const std::string_view key(member.key().data(), member.key().size());
     if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
-    return fail(ErrorCode::invalid_input, "'{}' is unknown; expected {}", key, fmt::join(kKeys, ", "));
+    return fail(ErrorCode::invalid_input, "unknown field '{}'; expected {}", key, fmt::join(kKeys, ", "));
   }
   RequestKind kind;
   if (const json::value* name = line.if_contains("name")) {
-    if (!name->is_string()) return fail(ErrorCode::invalid_input, "'name' must be a text");
+    if (!name->is_string()) return fail(ErrorCode::invalid_input, "'name' must be a string");
     kind.name = std::string(name->get_string());
   }
   if (const json::value* body = line.if_contains("body")) {
     if (!body->is_object()) return fail(ErrorCode::invalid_input, "'body' must be an object");
     kind.body = body->get_object();
   }
-  ZINC_TRY(weight, int_field(line, "weight", 1, 1, kMostWeight));
-  ZINC_TRY(shared, int_field(line, "shared_words", 0, 0, kMostWords));
-  ZINC_TRY(prompt, int_field(line, "prompt_words", 1, 1, kMostWords));
-  ZINC_TRY(tokens, int_field(line, "max_tokens", kind.max_tokens, 1, kMostTokens));
+  ZINC_TRY(weight, int_field(line, "weight", 1, 1, kMaxWeight));
+  ZINC_TRY(shared, int_field(line, "shared_words", 0, 0, kMaxWords));
+  ZINC_TRY(prompt, int_field(line, "prompt_words", 1, 1, kMaxWords));
+  ZINC_TRY(tokens, int_field(line, "max_tokens", kind.max_tokens, 1, kMaxTokens));
   kind.weight = weight;
   kind.shared_words = shared;
   kind.prompt_words = prompt;
@@ -78,25 +78,26 @@ Result<RequestKind> kind_of(const json::object& line) {
 
 Result<RequestMix> RequestMix::parse(std::string_view lines, std::string_view name) {
   std::vector<RequestKind> kinds;
-  size_t number = 0;
+  size_t line_number = 0;
   for (size_t begin = 0; begin < lines.size();) {
     const size_t end = std::min(lines.find('\n', begin), lines.size());
     const std::string_view line = lines.substr(begin, end - begin);
     begin = end + 1;
-    ++number;
+    ++line_number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Result<json::value> parsed = parse_json(line);
-    const auto wrong = [&](std::string_view why) {
-      return fail(ErrorCode::invalid_input, "{}, line {}: {}", name, number, why);
+    const auto line_error = [&](std::string_view why) {
+      return fail(ErrorCode::invalid_input, "{}, line {}: {}", name, line_number, why);
     };
-    if (!parsed.ok()) return wrong(parsed.error().message);
-    if (!parsed.value().is_object()) return wrong("expected a JSON object");
+    if (!parsed.ok()) return line_error(parsed.error().message);
+    if (!parsed.value().is_object()) return line_error("expected a JSON object");
     Result<RequestKind> kind = kind_of(parsed.value().get_object());
-    if (!kind.ok()) return wrong(kind.error().message);
+    if (!kind.ok()) return line_error(kind.error().message);
     kinds.push_back(std::move(kind.value()));
-    if (kinds.size() > kMostKinds) return wrong(fmt::format("more than {} kinds of requests", kMostKinds));
+    if (kinds.size() > kMaxKinds) return line_error(fmt::format("more than {} request kinds", kMaxKinds));
   }
-  if (kinds.empty()) return fail(ErrorCode::invalid_input, "{}: has no kind of request; expected one a line", name);
+  if (kinds.empty())
+    return fail(ErrorCode::invalid_input, "{}: the file has no requests; expected one JSON object per line", name);
   return RequestMix(std::move(kinds));
 }
 
@@ -106,7 +107,7 @@ RequestMix RequestMix::standard() {
   return std::move(mix.value());
 }
 
-// The kind that is furthest behind its share comes next.
+// Smooth weighted round robin: the kind with the most credit comes next.
 RequestMix::RequestMix(std::vector<RequestKind> kinds) : kinds_(std::move(kinds)) {
   int total = 0;
   for (const RequestKind& kind : kinds_) total += kind.weight;
@@ -126,7 +127,7 @@ json::object RequestMix::body(size_t request) const {
   if (kind.shared_words > 0) {
     messages.push_back({{"role", "system"}, {"content", words(kind.shared_words, kind_number)}});
   }
-  constexpr uint32_t kFirstOwnSeed = 1 << 16;  // behind those of the shared texts
+  constexpr uint32_t kFirstOwnSeed = 1 << 16;  // after those of the shared prompts
   messages.push_back(
       {{"role", "user"}, {"content", words(kind.prompt_words, kFirstOwnSeed + static_cast<uint32_t>(request))}});
   json::object out{{"max_tokens", kind.max_tokens},

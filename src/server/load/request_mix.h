@@ -1,5 +1,5 @@
-// What a load on a server consists of: kinds of requests and how often each comes, read from JSON lines. Request number
-// i is the same in every run and against every server: its kind follows from the weights, its words from i.
+// The request mix of a load test: kinds of requests with weights, read from JSON lines. Request i is the same in every
+// run and against every server: its kind follows from the weights, its words from i.
 #pragma once
 
 #include <string>
@@ -13,28 +13,28 @@ namespace zinc {
 struct RequestKind {
   std::string name;
   int weight = 1;
-  int shared_words = 0;    // of a system prompt that all requests of the kind begin with
-  int prompt_words = 1;    // of the request itself; no two begin alike
-  int max_tokens = 64;     // of the answer
-  json::object body = {};  // further fields of the request, or other values for those it has
+  int shared_words = 0;    // of a system prompt shared by all requests of the kind
+  int prompt_words = 1;    // of the user message; different in every request
+  int max_tokens = 64;     // output tokens
+  json::object body = {};  // further request fields, or overrides
 };
 
 class RequestMix {
  public:
-  // One JSON object a line, with the fields of RequestKind; empty lines are left out. `name` is for errors.
+  // One JSON object per line, with the fields of RequestKind; empty lines are ignored. `name` is for error messages.
   static Result<RequestMix> parse(std::string_view lines, std::string_view name);
-  static RequestMix standard();  // short chats, documents, an agent's long instructions
+  static RequestMix standard();  // short chats, documents, agents with long instructions
   static RequestMix of(RequestKind kind) { return RequestMix({std::move(kind)}); }
 
   const RequestKind& kind(size_t request) const { return kinds_[order_[request % order_.size()]]; }
-  // A streamed chat completion, greedy unless the kind says otherwise.
+  // A streamed chat completion, greedy unless the kind overrides it.
   json::object body(size_t request) const;
 
  private:
   explicit RequestMix(std::vector<RequestKind> kinds);
 
   std::vector<RequestKind> kinds_;
-  std::vector<size_t> order_;  // a round: each kind as often as it weighs, evenly spread
+  std::vector<size_t> order_;  // one round: each kind as often as its weight, evenly spread
 };
 
 }  // namespace zinc

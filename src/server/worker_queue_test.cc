@@ -1,4 +1,4 @@
-#include "server/text_queue.h"
+#include "server/worker_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 namespace zinc {
 namespace {
 
-class TextQueueTest : public testing::Test {
+class WorkerQueueTest : public testing::Test {
  protected:
   std::shared_ptr<TestReply> add(const std::string& client, const std::string& name) {
     const auto reply = std::make_shared<TestReply>();
     queue.add({.client = client, .reply = reply, .work = [this, name]() -> std::function<void()> {
-                 read.push_back(name);
+                 done.push_back(name);
                  return [] {};
                }});
     return reply;
@@ -26,25 +26,25 @@ class TextQueueTest : public testing::Test {
   }
 
   std::deque<std::function<void()>> tasks;
-  TextQueue::Run later = [this](std::function<void()> task) { tasks.push_back(std::move(task)); };
-  TextQueue queue{later, later};
-  std::vector<std::string> read;
+  WorkerQueue::Run later = [this](std::function<void()> task) { tasks.push_back(std::move(task)); };
+  WorkerQueue queue{later, later};
+  std::vector<std::string> done;
 };
 
-TEST_F(TextQueueTest, clients_take_turns) {
+TEST_F(WorkerQueueTest, clients_are_served_round_robin) {
   for (const char* name : {"a1", "a2", "a3"}) add("a", name);
   for (const char* name : {"b1", "b2"}) add("b", name);
   add("c", "c1");
   run();
-  EXPECT_EQ(read, (std::vector<std::string>{"a1", "a2", "b1", "c1", "a3", "b2"}));
+  EXPECT_EQ(done, (std::vector<std::string>{"a1", "a2", "b1", "c1", "a3", "b2"}));
 }
 
-TEST_F(TextQueueTest, the_text_of_a_client_that_has_left_is_not_read) {
+TEST_F(WorkerQueueTest, task_of_a_disconnected_client_is_dropped) {
   add("a", "first");
-  add("a", "left")->leave();
+  add("a", "disconnected")->disconnect();
   add("a", "last");
   run();
-  EXPECT_EQ(read, (std::vector<std::string>{"first", "last"}));
+  EXPECT_EQ(done, (std::vector<std::string>{"first", "last"}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What each API form makes of an answer.
+// How each API dialect writes a response.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,20 +8,20 @@
 namespace zinc {
 namespace {
 
-using FormTest = ApiTest;
+using DialectTest = ApiTest;
 
-TEST_F(FormTest, chat_answers_whole_and_unchanged) {
-  const std::string text = "Same. Same. Same.\n# A heading\n- \xE4\xBD\xA0";  // nothing is trimmed or mended
-  const json::object answer = ask_json("/v1/chat/completions", chat("SAY[[" + text + "]]"));
-  const json::object& choice = answer.at("choices").at(0).get_object();
+TEST_F(DialectTest, chat_returns_the_text_unchanged) {
+  const std::string text = "Same. Same. Same.\n# A heading\n- \xE4\xBD\xA0";  // nothing is trimmed or repaired
+  const json::object response = ask_json("/v1/chat/completions", chat("SAY[[" + text + "]]"));
+  const json::object& choice = response.at("choices").at(0).get_object();
   EXPECT_EQ(choice.at("message").at("content").get_string(), text);
   EXPECT_EQ(choice.at("finish_reason").get_string(), "stop");
-  EXPECT_EQ(answer.at("object").get_string(), "chat.completion");
-  EXPECT_GT(answer.at("usage").at("prompt_tokens").get_int64(), 0);
-  EXPECT_EQ(answer.at("usage").at("prompt_tokens_details").at("cached_tokens").get_int64(), 0);
+  EXPECT_EQ(response.at("object").get_string(), "chat.completion");
+  EXPECT_GT(response.at("usage").at("prompt_tokens").get_int64(), 0);
+  EXPECT_EQ(response.at("usage").at("prompt_tokens_details").at("cached_tokens").get_int64(), 0);
 }
 
-TEST_F(FormTest, streamed_chat_says_the_same_and_ends_with_done) {
+TEST_F(DialectTest, streamed_chat_returns_the_same_text_and_ends_with_done) {
   const auto reply =
       ask("/v1/chat/completions", to_json(with(with(chat("SAY[[<think>why</think>\xC3\xA4 b\nc]]"), "stream", true),
                                                "stream_options", {{"include_usage", true}})));
@@ -38,7 +38,7 @@ TEST_F(FormTest, streamed_chat_says_the_same_and_ends_with_done) {
   EXPECT_EQ(last.at("choices").at(0).at("finish_reason").get_string(), "stop");
 }
 
-TEST_F(FormTest, streamed_chat_counts_its_tokens_where_progress_is_asked_for) {
+TEST_F(DialectTest, streamed_chat_counts_tokens_if_progress_is_requested) {
   for (const bool asks : {true, false}) {
     json::object body = with(with(chat("SAY[[one two three four]]"), "stream", true), "return_progress", asks);
     const auto reply = ask("/v1/chat/completions", to_json(with(body, "stream_options", {{"include_usage", true}})));
@@ -60,9 +60,9 @@ TEST_F(FormTest, streamed_chat_counts_its_tokens_where_progress_is_asked_for) {
   }
 }
 
-TEST_F(FormTest, tool_call_is_an_entry_with_json_arguments) {
-  const json::object answer = ask_json("/v1/chat/completions", with(chat(kCallText), "tools", kTools));
-  const json::value& choice = answer.at("choices").at(0);
+TEST_F(DialectTest, tool_call_has_json_arguments) {
+  const json::object response = ask_json("/v1/chat/completions", with(chat(kCallText), "tools", kTools));
+  const json::value& choice = response.at("choices").at(0);
   EXPECT_EQ(choice.at("finish_reason").get_string(), "tool_calls");
   EXPECT_EQ(choice.at("message").at("reasoning_content").get_string(), "hm");
   EXPECT_EQ(choice.at("message").at("content").get_string(), "Let me see.");
@@ -73,7 +73,7 @@ TEST_F(FormTest, tool_call_is_an_entry_with_json_arguments) {
   EXPECT_EQ(call.at("id").get_string().size(), 9u);
 }
 
-TEST_F(FormTest, streamed_tool_call_deltas_make_up_the_call) {
+TEST_F(DialectTest, streamed_tool_call_deltas_add_up_to_the_call) {
   const auto reply = ask("/v1/chat/completions", to_json(with(with(chat(kCallText), "tools", kTools), "stream", true)));
   std::string name, arguments, id, finish;
   for (const SseEvent& event : events_of(reply->stream)) {
@@ -96,18 +96,18 @@ TEST_F(FormTest, streamed_tool_call_deltas_make_up_the_call) {
   EXPECT_EQ(parse_json(arguments).value().at("city").get_string(), "K\xC3\xB6ln");
 }
 
-TEST_F(FormTest, malformed_call_comes_back_as_content_with_a_warning) {
-  const json::object answer = ask_json(
+TEST_F(DialectTest, malformed_tool_call_is_returned_as_content_with_a_warning) {
+  const json::object response = ask_json(
       "/v1/chat/completions",
       with(chat("SAY[[<tool_call>\n{\"name\": \"weather\", \"arguments\": {oops\n</tool_call>]]"), "tools", kTools));
-  const json::value& choice = answer.at("choices").at(0);
+  const json::value& choice = response.at("choices").at(0);
   EXPECT_EQ(choice.at("finish_reason").get_string(), "stop");
   EXPECT_FALSE(choice.at("message").get_object().contains("tool_calls"));
   EXPECT_NE(std::string_view(choice.at("message").at("content").get_string()).find("oops"), std::string_view::npos);
-  EXPECT_EQ(answer.at("warnings").at(0).at("code").get_string(), "malformed_call");
+  EXPECT_EQ(response.at("warnings").at(0).at("code").get_string(), "malformed_call");
 }
 
-TEST_F(FormTest, streamed_calls_are_counted_from_0_after_a_malformed_one) {
+TEST_F(DialectTest, streamed_tool_call_indices_skip_malformed_calls) {
   const std::string broken = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": }}\n</tool_call>\n";
   const std::string good = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n";
   json::object body = with(chat("SAY[[" + broken + good + broken + good + "]]"), "tools", kTools);
@@ -124,7 +124,7 @@ TEST_F(FormTest, streamed_calls_are_counted_from_0_after_a_malformed_one) {
   EXPECT_TRUE(std::ranges::is_sorted(indices));
 }
 
-TEST_F(FormTest, without_parallel_calls_the_answer_ends_after_the_first) {
+TEST_F(DialectTest, without_parallel_tool_calls_generation_stops_after_the_first) {
   const std::string call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>\n";
   const json::object one = ask_json(
       "/v1/chat/completions", with(with(chat("FLOOD[[" + call + "]]"), "tools", kTools), "parallel_tool_calls", false));
@@ -135,17 +135,17 @@ TEST_F(FormTest, without_parallel_calls_the_answer_ends_after_the_first) {
   EXPECT_EQ(two.at("choices").at(0).at("message").at("tool_calls").get_array().size(), 2u);
 }
 
-TEST_F(FormTest, tool_choice_none_hides_the_tools) {
+TEST_F(DialectTest, tool_choice_none_hides_the_tools) {
   ask_json("/v1/chat/completions", with(with(chat("SAY[[x]]"), "tools", kTools), "tool_choice", "none"));
   const std::string prompt = scripted_.model().tokenizer.decode(scripted_.engine().last_request().prompt);
   EXPECT_EQ(prompt.find("weather"), std::string::npos);
 }
 
-TEST_F(FormTest, logprobs_cover_every_token_streamed_or_not) {
+TEST_F(DialectTest, logprobs_cover_every_token_streamed_or_not) {
   const json::object body = with(with(chat("SAY[[a b c]]"), "logprobs", true), "top_logprobs", 2);
-  const json::object answer = ask_json("/v1/chat/completions", body);
-  const json::array& tokens = answer.at("choices").at(0).at("logprobs").at("content").get_array();
-  EXPECT_EQ(static_cast<int64_t>(tokens.size()), answer.at("usage").at("completion_tokens").get_int64());
+  const json::object response = ask_json("/v1/chat/completions", body);
+  const json::array& tokens = response.at("choices").at(0).at("logprobs").at("content").get_array();
+  EXPECT_EQ(static_cast<int64_t>(tokens.size()), response.at("usage").at("completion_tokens").get_int64());
   EXPECT_EQ(tokens[0].at("top_logprobs").get_array().size(), 2u);
   size_t n = 0;
   for (const SseEvent& event : events_of(ask("/v1/chat/completions", to_json(with(body, "stream", true)))->stream)) {
@@ -157,40 +157,40 @@ TEST_F(FormTest, logprobs_cover_every_token_streamed_or_not) {
   EXPECT_EQ(n, tokens.size());
 }
 
-TEST_F(FormTest, completions_take_texts_and_tokens) {
-  const json::object answer =
+TEST_F(DialectTest, completions_accept_strings_and_token_ids) {
+  const json::object response =
       ask_json("/v1/completions", {{"prompt", json::array{"SAY[[a]]", "SAY[[b]]"}}, {"max_tokens", 50}});
-  EXPECT_EQ(answer.at("choices").at(0).at("text").get_string(), "a");
-  EXPECT_EQ(answer.at("choices").at(1).at("text").get_string(), "b");
-  EXPECT_EQ(answer.at("object").get_string(), "text_completion");
+  EXPECT_EQ(response.at("choices").at(0).at("text").get_string(), "a");
+  EXPECT_EQ(response.at("choices").at(1).at("text").get_string(), "b");
+  EXPECT_EQ(response.at("object").get_string(), "text_completion");
   std::vector<TokenId> tokens;
   scripted_.model().tokenizer.encode("SAY[[c]]", {}, tokens);
   const json::object echoed = ask_json(
       "/v1/completions", {{"prompt", json::array(tokens.begin(), tokens.end())}, {"echo", true}, {"max_tokens", 9}});
   EXPECT_EQ(echoed.at("choices").at(0).at("text").get_string(), "SAY[[c]]c");
-  refusal("/v1/completions", {{"prompt", json::array{1, 999999}}}, "prompt");
-  refusal("/v1/completions", {{"prompt", json::array{1, "x"}}}, "prompt");
-  refusal("/v1/completions", {{"prompt", "x"}, {"suffix", "y"}}, "suffix");
+  expect_error("/v1/completions", {{"prompt", json::array{1, 999999}}}, "prompt");
+  expect_error("/v1/completions", {{"prompt", json::array{1, "x"}}}, "prompt");
+  expect_error("/v1/completions", {{"prompt", "x"}, {"suffix", "y"}}, "suffix");
 }
 
-TEST_F(FormTest, completions_default_to_openais_16_tokens) {
-  const json::object answer = ask_json("/v1/completions", {{"prompt", "FLOOD[[a b c d e f]]"}});
-  EXPECT_EQ(answer.at("usage").at("completion_tokens").get_int64(), 16);
-  EXPECT_EQ(answer.at("choices").at(0).at("finish_reason").get_string(), "length");
+TEST_F(DialectTest, completions_default_to_openais_16_tokens) {
+  const json::object response = ask_json("/v1/completions", {{"prompt", "FLOOD[[a b c d e f]]"}});
+  EXPECT_EQ(response.at("usage").at("completion_tokens").get_int64(), 16);
+  EXPECT_EQ(response.at("choices").at(0).at("finish_reason").get_string(), "length");
 }
 
-TEST_F(FormTest, anthropic_message_has_blocks) {
+TEST_F(DialectTest, anthropic_message_has_blocks) {
   json::object body = with(chat(kCallText), "max_tokens", 500);
   body["tools"] = parse_json(R"([{"name": "weather", "input_schema": {"type": "object", "properties":
     {"city": {"type": "string"}}}}])")
                       .value();
-  const json::object answer = ask_json("/v1/messages", body);
-  const json::array& content = answer.at("content").get_array();
+  const json::object response = ask_json("/v1/messages", body);
+  const json::array& content = response.at("content").get_array();
   ASSERT_EQ(content.size(), 3u);
   EXPECT_EQ(content[0].at("thinking").get_string(), "hm");
   EXPECT_EQ(content[1].at("text").get_string(), "Let me see.");
   EXPECT_EQ(content[2].at("input").at("city").get_string(), "K\xC3\xB6ln");
-  EXPECT_EQ(answer.at("stop_reason").get_string(), "tool_use");
+  EXPECT_EQ(response.at("stop_reason").get_string(), "tool_use");
 
   const std::vector<SseEvent> events = events_of(ask("/v1/messages", to_json(with(body, "stream", true)))->stream);
   EXPECT_EQ(events.front().name, "message_start");
@@ -210,7 +210,7 @@ TEST_F(FormTest, anthropic_message_has_blocks) {
   EXPECT_EQ(n_blocks, 3);
 }
 
-TEST_F(FormTest, anthropic_results_of_tools_become_tool_messages) {
+TEST_F(DialectTest, anthropic_tool_results_become_tool_messages) {
   const json::value body =
       parse_json(R"({"max_tokens": 50, "system": [{"type": "text", "text": "Be brief."}], "messages": [
     {"role": "user", "content": "weather?"},
@@ -219,8 +219,8 @@ TEST_F(FormTest, anthropic_results_of_tools_become_tool_messages) {
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "abcdefghi", "content": [{"type": "text",
       "text": "SAY[[rain]]"}]}]}]})")
           .value();
-  const json::object answer = ask_json("/v1/messages", body);
-  EXPECT_EQ(answer.at("content").at(0).at("text").get_string(), "rain");
+  const json::object response = ask_json("/v1/messages", body);
+  EXPECT_EQ(response.at("content").at(0).at("text").get_string(), "rain");
   const std::string prompt = scripted_.model().tokenizer.decode(scripted_.engine().last_request().prompt);
   EXPECT_NE(prompt.find("<tool_response>"), std::string::npos) << prompt;
   EXPECT_NE(prompt.find("\"city\": \"Ulm\""), std::string::npos) << prompt;
@@ -229,13 +229,13 @@ TEST_F(FormTest, anthropic_results_of_tools_become_tool_messages) {
             static_cast<int64_t>(scripted_.engine().last_request().prompt.size()));
 }
 
-TEST_F(FormTest, anthropic_errors_have_anthropics_form) {
-  const json::object answer = ask_json("/v1/messages", chat("x"), 400);
-  EXPECT_EQ(answer.at("type").get_string(), "error");
-  EXPECT_EQ(answer.at("error").at("type").get_string(), "invalid_request_error");
+TEST_F(DialectTest, anthropic_errors_have_anthropics_format) {
+  const json::object response = ask_json("/v1/messages", chat("x"), 400);
+  EXPECT_EQ(response.at("type").get_string(), "error");
+  EXPECT_EQ(response.at("error").at("type").get_string(), "invalid_request_error");
 }
 
-TEST_F(FormTest, checksum_of_a_known_client_does_not_change_the_prompt) {
+TEST_F(DialectTest, billing_header_checksum_does_not_change_the_prompt) {
   const auto tokens_with = [&](std::string_view checksum) {
     ask_json("/v1/messages",
              with(with(chat("SAY[[x]]"), "max_tokens", 5), "system",
@@ -246,18 +246,18 @@ TEST_F(FormTest, checksum_of_a_known_client_does_not_change_the_prompt) {
   EXPECT_EQ(tokens_with("a5145"), tokens_with("00f3e"));
 }
 
-TEST_F(FormTest, responses_have_items_and_numbered_events) {
+TEST_F(DialectTest, responses_have_items_and_numbered_events) {
   json::object body{{"input", kCallText}, {"instructions", "Be brief."}};
   body["tools"] = parse_json(R"([{"type": "function", "name": "weather", "strict": true, "parameters":
     {"type": "object", "properties": {"city": {"type": "string"}}}}])")
                       .value();
-  const json::object answer = ask_json("/v1/responses", body);
-  const json::array& output = answer.at("output").get_array();
+  const json::object response = ask_json("/v1/responses", body);
+  const json::array& output = response.at("output").get_array();
   ASSERT_EQ(output.size(), 3u);
   EXPECT_EQ(output[0].at("type").get_string(), "reasoning");
   EXPECT_EQ(output[1].at("content").at(0).at("text").get_string(), "Let me see.");
   EXPECT_EQ(output[2].at("name").get_string(), "weather");
-  EXPECT_EQ(answer.at("status").get_string(), "completed");
+  EXPECT_EQ(response.at("status").get_string(), "completed");
 
   const std::vector<SseEvent> events = events_of(ask("/v1/responses", to_json(with(body, "stream", true)))->stream);
   int64_t number = 0;
@@ -268,10 +268,10 @@ TEST_F(FormTest, responses_have_items_and_numbered_events) {
   ASSERT_EQ(events.back().name, "response.completed");
   const json::value last = parse_json(events.back().data).value();
   EXPECT_EQ(last.at("response").at("output").get_array().size(), 3u);
-  refusal("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, "previous_response_id");
+  expect_error("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}}, "previous_response_id");
 }
 
-TEST_F(FormTest, responses_repeat_only_what_is_known_and_small) {
+TEST_F(DialectTest, responses_echo_only_known_small_fields) {
   const std::string long_text(600, 'x');
   json::object body{{"input", "SAY[[a]]"}, {"metadata", {{"trip", "7"}}}};
   body["reasoning"] = {{"effort", "low"}, {"more", long_text}};
@@ -279,48 +279,48 @@ TEST_F(FormTest, responses_repeat_only_what_is_known_and_small) {
   body["tools"] = parse_json(R"([{"type": "function", "name": "weather", "strict": true, "more": [1, 2], "parameters":
     {"type": "object", "properties": {}}}])")
                       .value();
-  const json::object answer = ask_json("/v1/responses", body);
-  EXPECT_EQ(answer.at("metadata"), body.at("metadata"));
-  EXPECT_EQ(answer.at("reasoning").at("effort").get_string(), "low");
-  EXPECT_EQ(answer.at("tools").at(0).at("name").get_string(), "weather");
-  EXPECT_TRUE(answer.at("tools").at(0).at("strict").get_bool());
-  EXPECT_EQ(to_json(answer).find("more"), std::string::npos);
+  const json::object response = ask_json("/v1/responses", body);
+  EXPECT_EQ(response.at("metadata"), body.at("metadata"));
+  EXPECT_EQ(response.at("reasoning").at("effort").get_string(), "low");
+  EXPECT_EQ(response.at("tools").at(0).at("name").get_string(), "weather");
+  EXPECT_TRUE(response.at("tools").at(0).at("strict").get_bool());
+  EXPECT_EQ(to_json(response).find("more"), std::string::npos);
 
-  const auto refuse = [&](const json::value& metadata) {
-    refusal("/v1/responses", {{"input", "SAY[[a]]"}, {"metadata", metadata}}, "metadata");
+  const auto expect_invalid = [&](const json::value& metadata) {
+    expect_error("/v1/responses", {{"input", "SAY[[a]]"}, {"metadata", metadata}}, "metadata");
   };
-  refuse({{"trip", long_text}});
-  refuse({{long_text.substr(0, 65), "7"}});
-  refuse({{"trip", json::array{1, 2, 3}}});
+  expect_invalid({{"trip", long_text}});
+  expect_invalid({{long_text.substr(0, 65), "7"}});
+  expect_invalid({{"trip", json::array{1, 2, 3}}});
   json::object many;
   for (int i = 0; i < 17; ++i) many[std::to_string(i)] = "7";
-  refuse(many);
+  expect_invalid(many);
 }
 
-TEST_F(FormTest, edits_of_the_context_are_taken_and_none_is_applied) {
-  const json::object answer =
+TEST_F(DialectTest, context_management_is_accepted_without_effect) {
+  const json::object response =
       ask_json("/v1/messages",
                {{"max_tokens", 20},
                 {"messages", json::array{json::object{{"role", "user"}, {"content", "SAY[[hi]]"}}}},
                 {"context_management", {{"edits", json::array{json::object{{"type", "clear_thinking_20251015"}}}}}}});
-  EXPECT_EQ(answer.at("content").at(0).at("text").get_string(), "hi");
+  EXPECT_EQ(response.at("content").at(0).at("text").get_string(), "hi");
 }
 
-TEST_F(FormTest, a_long_list_of_embeddings_is_worked_off_in_parts) {
+TEST_F(DialectTest, long_list_of_embedding_inputs_is_submitted_in_batches) {
   json::array inputs;
   for (int i = 0; i < 100; ++i) inputs.emplace_back(fmt::format("text {}", i));
   EXPECT_EQ(ask_json("/v1/embeddings", {{"input", inputs}}).at("data").get_array().size(), 100u);
 }
 
-TEST_F(FormTest, embeddings_come_as_numbers_or_base64) {
-  const json::object answer = ask_json("/v1/embeddings", {{"input", json::array{"a", "b"}}});
-  EXPECT_EQ(answer.at("data").get_array().size(), 2u);
-  EXPECT_NEAR(answer.at("data").at(1).at("embedding").at(1).get_double(), 0.8, 1e-6);
+TEST_F(DialectTest, embeddings_are_numbers_or_base64) {
+  const json::object response = ask_json("/v1/embeddings", {{"input", json::array{"a", "b"}}});
+  EXPECT_EQ(response.at("data").get_array().size(), 2u);
+  EXPECT_NEAR(response.at("data").at(1).at("embedding").at(1).get_double(), 0.8, 1e-6);
   const json::object coded = ask_json("/v1/embeddings", {{"input", "a"}, {"encoding_format", "base64"}});
   EXPECT_EQ(coded.at("data").at(0).at("embedding").get_string(), "mpkZP83MTD8=");
-  refusal("/v1/embeddings", {{"input", ""}}, "input");
-  refusal("/v1/embeddings", {{"input", json::array{"a", 5}}}, "input");
-  refusal("/v1/embeddings", {{"input", "a"}, {"dimensions", 5}}, "dimensions");
+  expect_error("/v1/embeddings", {{"input", ""}}, "input");
+  expect_error("/v1/embeddings", {{"input", json::array{"a", 5}}}, "input");
+  expect_error("/v1/embeddings", {{"input", "a"}, {"dimensions", 5}}, "dimensions");
 }
 
 }  // namespace

@@ -1,34 +1,33 @@
-// POST /v1/completions: a prompt is continued as it is, without a chat template.
+// POST /v1/completions: completes a raw prompt, without a chat template.
 #include <fmt/format.h>
 
 #include "base/utf8.h"
-#include "server/api_form.h"
+#include "server/api_dialect.h"
 #include "server/request_fields.h"
 
 namespace zinc {
 namespace {
 
-constexpr int kDefaultMaxTokens = 16;  // OpenAI's
+constexpr int kDefaultMaxTokens = 16;  // OpenAI's default
 
 constexpr FieldDoc kFields[] = {
-    {"model", "string", "Which model. May be left out where the server has one only."},
-    {"prompt", "", "A text, an array of token ids, or an array of either."},
-    {"max_tokens", "integer", "Most tokens of the answer. Default 16."},
-    {"n", "integer", "Answers to each prompt. Default 1."},
+    {"model", "string", "The model. Optional if the server has exactly one."},
+    {"prompt", "", "Required. A string, an array of token ids, or an array of either; prompts times n is at most 16."},
+    {"max_tokens", "integer", "Maximum output tokens. Default 16, as in OpenAI's API."},
+    {"n", "integer", "Number of choices per prompt. Default 1."},
     {"best_of", "integer", "Must equal n."},
-    {"stop", "", "A text or several at which the answer ends; they are not part of it."},
-    {"stream", "boolean", "Answer as server-sent events. Default false."},
-    {"stream_options", "object", "include_usage: a last event with token counts. Default false."},
-    {"logprobs", "integer", "Alternatives per token, 0 to 20. Default: no log-probabilities."},
-    {"echo", "boolean", "The prompt's text comes before the answer. Default false."},
-    {"parse_special", "boolean", "Names of control tokens in the prompt become those tokens. Default false."},
-    {"add_special_tokens", "boolean",
-     "Begin-of-text is put before the prompt where the model asks for it. Default true."},
+    {"stop", "", "A string or up to 16, of at most 256 bytes each; generation stops there. Not part of the output."},
+    {"stream", "boolean", "Streams the response as server-sent events. Default false."},
+    {"stream_options", "object", "include_usage: a final event with token counts. Default false."},
+    {"logprobs", "integer", "Alternatives per token, 0 to 20; not together with echo. Default: no log-probabilities."},
+    {"echo", "boolean", "Puts the prompt before the output. Default false."},
+    {"parse_special", "boolean", "Parses the names of control tokens in the prompt as control tokens. Default false."},
+    {"add_special_tokens", "boolean", "Adds the BOS token if the model uses one. Default true."},
     {"response_format", "object", "As in /v1/chat/completions."},
     {"user", "string", "No effect."},
 };
-constexpr RefusedField kRefused[] = {
-    {"suffix", "there is no fill-in-the-middle"},
+constexpr UnsupportedField kUnsupported[] = {
+    {"suffix", "fill-in-the-middle is not supported"},
 };
 
 std::optional<std::vector<TokenId>> token_list(const json::array& array) {
@@ -46,7 +45,7 @@ void read_prompts(const FieldReader& fields, ChatRequest& out) {
   const json::value* prompt = fields.value("prompt");
   const auto wrong = [&] {
     fields.errors().add("prompt",
-                        "'prompt' is {}; expected a text, an array of token ids, or a non-empty array of either",
+                        "'prompt' is {}; expected a string, an array of token ids, or a non-empty array of either",
                         prompt ? json_type(*prompt) : "missing");
   };
   if (!prompt) return wrong();
@@ -72,17 +71,17 @@ void read_prompts(const FieldReader& fields, ChatRequest& out) {
 
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.refuse_unknown({kFields, kFormFields, kSamplingFields}, kRefused);
+  fields.reject_unknown({kFields, kGrammarFields, kSamplingFields}, kUnsupported);
   out.model = fields.text("model").value_or("");
   read_prompts(fields, out);
   out.max_tokens = read_token_limit(fields, "max_tokens").value_or(kDefaultMaxTokens);
   read_n(fields, limits, out);
   if (const auto best_of = fields.integer("best_of", 1, limits.choices); best_of && *best_of != out.n) {
-    errors.add("best_of", "'best_of' is {}; expected n, which is {}: answers are not ranked here", *best_of, out.n);
+    errors.add("best_of", "'best_of' is {}; expected {}, the value of 'n': choices are not ranked", *best_of, out.n);
   }
   if (out.prompts.size() * static_cast<size_t>(out.n) > static_cast<size_t>(limits.choices)) {
-    errors.add("prompt", "{} prompts times n = {} make more than the {} answers a request may ask for",
-               out.prompts.size(), out.n, limits.choices);
+    errors.add("prompt", "{} prompts times n = {} exceed the limit of {} choices per request", out.prompts.size(),
+               out.n, limits.choices);
   }
   read_stop(fields, "stop", limits, out);
   out.stream = fields.boolean("stream").value_or(false);
@@ -97,7 +96,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   out.parse_special = fields.boolean("parse_special").value_or(false);
   out.add_special = fields.boolean("add_special_tokens").value_or(true);
   read_response_format(fields, "response_format", out);
-  read_form(fields, out);
+  read_grammar_fields(fields, out);
   read_sampling(fields, out);
 }
 
@@ -107,13 +106,13 @@ size_t n_characters(std::string_view text) {
   return n;
 }
 
-json::object logprobs_json(std::span<const ShownToken> tokens, size_t offset) {
+json::object logprobs_json(std::span<const LogprobToken> tokens, size_t offset) {
   json::array texts, logprobs, tops, offsets;
-  for (const ShownToken& token : tokens) {
+  for (const LogprobToken& token : tokens) {
     texts.emplace_back(token.text);
     logprobs.push_back(token.logprob);
     json::object top;
-    for (const ShownToken& other : token.top) top[other.text] = other.logprob;
+    for (const LogprobToken& other : token.top) top[other.text] = other.logprob;
     tops.push_back(std::move(top));
     offsets.push_back(offset);
     offset += n_characters(token.text);
@@ -126,57 +125,58 @@ json::object logprobs_json(std::span<const ShownToken> tokens, size_t offset) {
   return out;
 }
 
-constexpr CompletionName kName = {"cmpl-", "text_completion", "text_completion"};
+constexpr CompletionObjectNames kName = {"cmpl-", "text_completion", "text_completion"};
 
-class CompletionStream final : public CompletionEvents {
+class CompletionStream final : public CompletionStreamWriter {
  public:
-  explicit CompletionStream(AnswerHead head) : CompletionEvents(kName, std::move(head)) {}
+  explicit CompletionStream(ResponseMetadata metadata) : CompletionStreamWriter(kName, std::move(metadata)) {}
 
-  void delta(int choice, const Delta& delta, std::span<const ShownToken> tokens, std::string& out) override {
-    if (const auto* text = std::get_if<ContentDelta>(&delta)) piece(choice, text->text, tokens, "null", out);
+  void delta(int choice, const Delta& delta, std::span<const LogprobToken> tokens, std::string& out) override {
+    if (const auto* text = std::get_if<ContentDelta>(&delta)) chunk(choice, text->text, tokens, "null", out);
   }
-  void end_choice(int index, const Choice& choice, std::span<const ShownToken> tokens, std::string& out) override {
-    piece(index, "", tokens, json_text(finish_reason(choice)), out);
+  void end_choice(int index, const Choice& choice, std::span<const LogprobToken> tokens, std::string& out) override {
+    chunk(index, "", tokens, quote_json(finish_reason(choice)), out);
   }
 
  private:
-  void piece(int choice, std::string_view text, std::span<const ShownToken> tokens, std::string_view reason,
+  void chunk(int choice, std::string_view text, std::span<const LogprobToken> tokens, std::string_view reason,
              std::string& out) {
     if (offsets_.size() <= static_cast<size_t>(choice)) offsets_.resize(static_cast<size_t>(choice) + 1);
     size_t& offset = offsets_[static_cast<size_t>(choice)];
-    const bool has_logprobs = head_.with_logprobs && !tokens.empty();
+    const bool has_logprobs = metadata_.with_logprobs && !tokens.empty();
     event(choice,
-          fmt::format(R"("text":{},"logprobs":{},"finish_reason":{})", json_text(text),
+          fmt::format(R"("text":{},"logprobs":{},"finish_reason":{})", quote_json(text),
                       has_logprobs ? to_json(logprobs_json(tokens, offset)) : "null", reason),
           "", out);
-    for (const ShownToken& token : tokens) offset += n_characters(token.text);
+    for (const LogprobToken& token : tokens) offset += n_characters(token.text);
   }
 
   std::vector<size_t> offsets_;
 };
 
-json::object whole(const AnswerHead& head, std::span<const Choice> choices, const UsageTotal& usage) {
+json::object make_response(const ResponseMetadata& metadata, std::span<const Choice> choices, const UsageTotal& usage) {
   json::array list;
   for (const Choice& choice : choices) {
     json::object entry{{"index", list.size()}, {"text", choice.message.content}};
-    entry["logprobs"] = head.with_logprobs ? json::value(logprobs_json(choice.tokens, 0)) : json::value(nullptr);
+    entry["logprobs"] = metadata.with_logprobs ? json::value(logprobs_json(choice.tokens, 0)) : json::value(nullptr);
     entry["finish_reason"] = finish_reason(choice);
     list.push_back(std::move(entry));
   }
-  return completion_object(kName, head, std::move(list), usage, choices.front());
+  return completion_object(kName, metadata, std::move(list), usage, choices.front());
 }
 
 }  // namespace
 
-const ApiForm& completions_form() {
-  static const ApiForm form = {.fields = {kFields, kFormFields, kSamplingFields},
-                               .read = read,
-                               .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
-                               .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {
-                                 return std::make_unique<CompletionStream>(std::move(head));
-                               },
-                               .whole = whole};
-  return form;
+const ApiDialect& completions_dialect() {
+  static const ApiDialect dialect = {.fields = {kFields, kGrammarFields, kSamplingFields},
+                                     .unsupported = kUnsupported,
+                                     .read = read,
+                                     .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
+                                     .make_stream = [](ResponseMetadata metadata) -> std::unique_ptr<StreamWriter> {
+                                       return std::make_unique<CompletionStream>(std::move(metadata));
+                                     },
+                                     .make_response = make_response};
+  return dialect;
 }
 
 }  // namespace zinc

@@ -1,54 +1,55 @@
-// POST /v1/responses, as OpenAI has it, without anything being stored: a request brings its whole conversation.
+// POST /v1/responses (OpenAI), stateless: a request contains its whole conversation.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "server/api_form.h"
+#include "server/api_dialect.h"
 #include "server/request_fields.h"
 
 namespace zinc {
 namespace {
 
 constexpr FieldDoc kFields[] = {
-    {"model", "string", "Which model. May be left out where the server has one only."},
-    {"input", "", "A text, or items: messages, function_call, function_call_output, reasoning."},
+    {"model", "string", "The model. Optional if the server has exactly one."},
+    {"input", "", "Required. A string, or items of type message, function_call, function_call_output or reasoning."},
     {"instructions", "string", "The system prompt."},
     {"tools", "array", "Functions the model may call."},
-    {"tool_choice", "", "auto (default) or none."},
-    {"parallel_tool_calls", "boolean", "false: the answer ends after its first call. Default true."},
-    {"max_output_tokens", "integer", "Most tokens of the answer. Default: until the context is full."},
+    {"tool_choice", "", "auto (default) or none; forcing a call is not supported."},
+    {"parallel_tool_calls", "boolean", "false: stops after the first tool call. Default true."},
+    {"max_output_tokens", "integer", "Maximum output tokens, reasoning included. Default: until the context is full."},
     {"reasoning", "object", "effort: none, minimal, low, medium, high or xhigh."},
-    {"text", "object", "format: {\"type\": \"text\"}, json_object, or json_schema with a schema."},
-    {"stream", "boolean", "Answer as server-sent events. Default false."},
-    {"truncation", "string", "disabled: nothing is ever cut."},
+    {"text", "object",
+     "format: structured output, {\"type\": \"text\"} (default), json_object, or json_schema with schema."},
+    {"stream", "boolean", "Streams the response as server-sent events. Default false."},
+    {"truncation", "string", "Must be disabled: nothing is truncated."},
     {"store", "boolean", "No effect: nothing is stored."},
     {"include", "array", "No effect."},
-    {"metadata", "object", "Repeated in the answer: up to 16 texts of 512 characters, under names of 64."},
+    {"metadata", "object", "Repeated in the response: at most 16 strings of 512 characters, with names of 64."},
     {"user", "string", "No effect."},
     {"service_tier", "string", "No effect."},
     {"safety_identifier", "string", "No effect."},
-    {"prompt_cache_key", "string", "No effect: equal beginnings are found by themselves."},
+    {"prompt_cache_key", "string", "No effect: shared prefixes are found automatically."},
     {"prompt_cache_retention", "string", "No effect."},
     {"prompt_cache_options", "object", "No effect."},
     {"stream_options", "object", "No effect."},
 };
-constexpr RefusedField kRefused[] = {
+constexpr UnsupportedField kUnsupported[] = {
     {"previous_response_id", "nothing is stored; send the whole conversation as 'input'"},
     {"conversation", "nothing is stored; send the whole conversation as 'input'"},
-    {"prompt", "there are no stored prompts"},
-    {"context_management", "conversations are taken as they are"},
-    {"moderation", "nothing is moderated here"},
-    {"image", "this server takes and makes text only"},
-    {"access_programs", "this server has no tools of its own"},
-    {"max_tool_calls", "this server has no tools of its own"},
-    {"top_logprobs", "log-probabilities are to be had at /v1/chat/completions"},
+    {"prompt", "stored prompts are not supported"},
+    {"context_management", "context edits are not supported"},
+    {"moderation", "moderation is not supported"},
+    {"image", "this server supports text only"},
+    {"access_programs", "this server has no built-in tools"},
+    {"max_tool_calls", "this server has no built-in tools"},
+    {"top_logprobs", "use /v1/chat/completions for log-probabilities"},
 };
 
 constexpr std::array<std::string_view, 3> kTextParts = {"input_text", "output_text", "text"};
-constexpr std::array<std::string_view, 2> kThoughtParts = {"reasoning_text", "text"};
+constexpr std::array<std::string_view, 2> kReasoningParts = {"reasoning_text", "text"};
 
-// Items become messages: calls and thoughts belong to the assistant's message they stand beside.
+// Converts items to messages: tool calls and reasoning are attached to the adjacent assistant message.
 class ItemReader {
  public:
   ItemReader(ChatRequest& out, RequestErrors& errors) : out_(out), errors_(errors) {}
@@ -59,8 +60,8 @@ class ItemReader {
     if (type == "message") return message(fields, path);
     if (type == "function_call") {
       const json::value* arguments = fields.value("arguments");
-      return call(call_entry(fields.required_text("call_id"), fields.required_text("name"),
-                             arguments ? *arguments : json::value(json::object())));
+      return call(tool_call_entry(fields.required_text("call_id"), fields.required_text("name"),
+                                  arguments ? *arguments : json::value(json::object())));
     }
     if (type == "function_call_output") {
       const json::value* output = fields.value("output");
@@ -69,10 +70,10 @@ class ItemReader {
     }
     if (type == "reasoning") {
       const json::array* content = fields.array("content");
-      if (content) thought_ += content_text(*content, path + "content", kThoughtParts, errors_);
+      if (content) reasoning_ += content_text(*content, path + "content", kReasoningParts, errors_);
       return;
     }
-    errors_.add(unsupported_field(path + "type", fmt::format("'{}type' is '{}'; this server takes message, "
+    errors_.add(unsupported_field(path + "type", fmt::format("'{}type' is '{}'; supported are message, "
                                                              "function_call, function_call_output and reasoning",
                                                              path, type.substr(0, 40))));
   }
@@ -90,16 +91,16 @@ class ItemReader {
     add({{"role", role}, {"content", content_text(*content, path + "content", kTextParts, errors_)}});
   }
 
-  // A thought belongs to the assistant's next message, or to none.
+  // Reasoning belongs to the next assistant message, or is dropped.
   void add(json::object message) {
-    const std::string thought = std::exchange(thought_, {});
-    if (!thought.empty() && message["role"].get_string() == "assistant") message["reasoning_content"] = thought;
+    const std::string reasoning = std::exchange(reasoning_, {});
+    if (!reasoning.empty() && message["role"].get_string() == "assistant") message["reasoning_content"] = reasoning;
     out_.messages.push_back(std::move(message));
   }
 
   void call(json::object entry) {
     const bool has_turn =
-        !out_.messages.empty() && out_.messages.back().at("role").get_string() == "assistant" && thought_.empty();
+        !out_.messages.empty() && out_.messages.back().at("role").get_string() == "assistant" && reasoning_.empty();
     if (!has_turn) add({{"role", "assistant"}, {"content", ""}});
     json::object& turn = out_.messages.back().get_object();
     if (!turn.contains("tool_calls")) turn["tool_calls"] = json::array();
@@ -108,7 +109,7 @@ class ItemReader {
 
   ChatRequest& out_;
   RequestErrors& errors_;
-  std::string thought_;
+  std::string reasoning_;
 };
 
 void read_input(const FieldReader& fields, ChatRequest& out) {
@@ -117,48 +118,49 @@ void read_input(const FieldReader& fields, ChatRequest& out) {
     out.messages.push_back({{"role", "system"}, {"content", *instructions}});
   }
   const json::value* input = fields.value("input");
-  if (!input) return errors.add("input", "'input' is missing; expected a text or an array of items");
+  if (!input) return errors.add("input", "'input' is missing; expected a string or an array of items");
   if (input->is_string()) {
     out.messages.push_back({{"role", "user"}, {"content", text_of(input->get_string())}});
     return;
   }
   const json::array* items = fields.array("input");
-  if (!items || items->empty()) return errors.add("input", "'input' is empty; expected a text or an array of items");
+  if (!items || items->empty()) return errors.add("input", "'input' is empty; expected a string or an array of items");
   ItemReader reader(out, errors);
   for_each_object(*items, "input", errors, [&](const FieldReader& item) { reader.read(item); });
 }
 
 void read_functions(const FieldReader& fields, ChatRequest& out) {
   read_tool_list(fields, out, [](const FieldReader& tool) {
-    if (tool.required_text("type") != "function") return refuse_own_tool(tool, "function");
+    if (tool.required_text("type") != "function") return reject_builtin_tool(tool, "function");
     return function_tool(tool, "parameters");
   });
 }
 
-// It is kept while the answer is made, and repeated: within OpenAI's limits.
+// Kept in memory during generation and echoed, so OpenAI's limits apply.
 void check_metadata(const FieldReader& fields) {
-  constexpr size_t kMostPairs = 16;
-  constexpr ptrdiff_t kLongestName = 64, kLongestValue = 512;
+  constexpr size_t kMaxPairs = 16;
+  constexpr ptrdiff_t kMaxNameLength = 64, kMaxValueLength = 512;
   const json::object* metadata = fields.object("metadata");
   if (!metadata) return;
   const auto n_characters = [](std::string_view text) {
     return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
   };
-  const auto is_fine = [&](const json::key_value_pair& pair) {
-    return pair.value().is_string() && n_characters(pair.key()) <= kLongestName &&
-           n_characters(pair.value().get_string()) <= kLongestValue;
+  const auto is_valid = [&](const json::key_value_pair& pair) {
+    return pair.value().is_string() && n_characters(pair.key()) <= kMaxNameLength &&
+           n_characters(pair.value().get_string()) <= kMaxValueLength;
   };
-  if (metadata->size() <= kMostPairs && std::ranges::all_of(*metadata, is_fine)) return;
-  fields.errors().add("metadata",
-                      "'metadata' is too large; expected at most {} texts of at most {} characters, under names of at "
-                      "most {}",
-                      kMostPairs, kLongestValue, kLongestName);
+  if (metadata->size() <= kMaxPairs && std::ranges::all_of(*metadata, is_valid)) return;
+  fields.errors().add(
+      "metadata",
+      "'metadata' is too large or not strings; expected at most {} strings of at most {} characters, with names "
+      "of at most {}",
+      kMaxPairs, kMaxValueLength, kMaxNameLength);
 }
 
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
   static constexpr FieldDoc kBackground[] = {{"background", "boolean", "Must be false."}};
-  fields.refuse_unknown({kFields, kBackground, kSamplingFields, kThinkingFields}, kRefused);
+  fields.reject_unknown({kFields, kBackground, kSamplingFields, kThinkingFields}, kUnsupported);
   out.model = fields.text("model").value_or("");
   read_input(fields, out);
   read_functions(fields, out);
@@ -170,7 +172,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
     errors.add(unsupported_field("background", "'background' is not supported: nothing is stored"));
   }
   if (fields.text("truncation").value_or("disabled") != "disabled") {
-    errors.add(unsupported_field("truncation", "'truncation' must be 'disabled': nothing is ever cut here"));
+    errors.add(unsupported_field("truncation", "'truncation' must be 'disabled': nothing is truncated"));
   }
   if (const json::object* reasoning = fields.object("reasoning")) {
     const FieldReader inside(*reasoning, "reasoning.", errors);
@@ -202,8 +204,8 @@ json::array echoed_tools(const ChatRequest& request, const json::object& body) {
   return out;
 }
 
-// What the answer says about the request, as the client packages expect it: what is in the prompt or small, since it is
-// kept while the answer is made.
+// The request fields that the response echoes, as client packages expect: only small ones, since they are kept in
+// memory during generation.
 json::object echo(const ChatRequest& request, const json::object& body) {
   const auto field = [&](std::string_view name, json::value otherwise) {
     const json::value* found = body.if_contains(name);
@@ -215,7 +217,7 @@ json::object echo(const ChatRequest& request, const json::object& body) {
   out["max_output_tokens"] = field("max_output_tokens", nullptr);
   out["metadata"] = field("metadata", json::object());
   out["parallel_tool_calls"] = request.parallel_tool_calls;
-  out["temperature"] = field("temperature", request.sampling.temperature);  // as it was written
+  out["temperature"] = field("temperature", request.sampling.temperature);  // as in the request
   out["top_p"] = field("top_p", request.sampling.top_p);
   out["tool_choice"] = field("tool_choice", "auto");
   out["tools"] = echoed_tools(request, body);
@@ -227,11 +229,17 @@ json::object echo(const ChatRequest& request, const json::object& body) {
   return out;
 }
 
-json::object response_object(const AnswerHead& head, std::string_view status) {
-  json::object out{{"id", "resp_" + head.id}, {"object", "response"},    {"created_at", head.created_s},
-                   {"status", status},        {"error", nullptr},        {"incomplete_details", nullptr},
-                   {"model", head.model},     {"output", json::array()}, {"usage", nullptr}};
-  for (const auto& member : head.echoed) out[member.key()] = member.value();
+json::object response_object(const ResponseMetadata& metadata, std::string_view status) {
+  json::object out{{"id", "resp_" + metadata.id},
+                   {"object", "response"},
+                   {"created_at", metadata.created_s},
+                   {"status", status},
+                   {"error", nullptr},
+                   {"incomplete_details", nullptr},
+                   {"model", metadata.model},
+                   {"output", json::array()},
+                   {"usage", nullptr}};
+  for (const auto& member : metadata.echoed) out[member.key()] = member.value();
   return out;
 }
 
@@ -243,13 +251,13 @@ json::object responses_usage(const UsageTotal& usage) {
           {"total_tokens", usage.n_prompt + usage.n_completion}};
 }
 
-bool was_cut(const Choice& choice) { return finish_reason(choice) == "length"; }
+bool is_truncated(const Choice& choice) { return finish_reason(choice) == "length"; }
 
 json::object text_part(std::string_view text) {
   return {{"type", "output_text"}, {"text", text}, {"annotations", json::array()}, {"logprobs", json::array()}};
 }
 
-// The items of an answer, each with an id of its own.
+// Builds the output items, each with its own id.
 class Items {
  public:
   explicit Items(std::string id) : id_(std::move(id)) {}
@@ -276,9 +284,10 @@ class Items {
   std::string id_;
 };
 
-json::object finished(const AnswerHead& head, const Choice& choice, const UsageTotal& usage, json::array output) {
-  json::object out = response_object(head, was_cut(choice) ? "incomplete" : "completed");
-  if (was_cut(choice)) out["incomplete_details"] = {{"reason", "max_output_tokens"}};
+json::object finished(const ResponseMetadata& metadata, const Choice& choice, const UsageTotal& usage,
+                      json::array output) {
+  json::object out = response_object(metadata, is_truncated(choice) ? "incomplete" : "completed");
+  if (is_truncated(choice)) out["incomplete_details"] = {{"reason", "max_output_tokens"}};
   out["output"] = std::move(output);
   out["usage"] = responses_usage(usage);
   if (!choice.message.warnings.empty()) out["warnings"] = warnings_json(choice.message);
@@ -287,22 +296,22 @@ json::object finished(const AnswerHead& head, const Choice& choice, const UsageT
 
 class ResponseStream final : public StreamWriter {
  public:
-  explicit ResponseStream(AnswerHead head) : head_(std::move(head)), items_(head_.id) {}
+  explicit ResponseStream(ResponseMetadata metadata) : metadata_(std::move(metadata)), items_(metadata_.id) {}
 
   void begin(std::string& out) override {
-    emit("response.created", {{"response", response_object(head_, "in_progress")}}, out);
-    emit("response.in_progress", {{"response", response_object(head_, "in_progress")}}, out);
+    emit("response.created", {{"response", response_object(metadata_, "in_progress")}}, out);
+    emit("response.in_progress", {{"response", response_object(metadata_, "in_progress")}}, out);
   }
 
-  void delta(int, const Delta& delta, std::span<const ShownToken>, std::string& out) override {
+  void delta(int, const Delta& delta, std::span<const LogprobToken>, std::string& out) override {
     if (const auto* text = std::get_if<ContentDelta>(&delta)) {
       if (open_ != Item::message) open_message(out);
       text_ += text->text;
       emit("response.output_text.delta", at_part({{"delta", text->text}, {"logprobs", json::array()}}), out);
-    } else if (const auto* thought = std::get_if<ReasoningDelta>(&delta)) {
+    } else if (const auto* reasoning = std::get_if<ReasoningDelta>(&delta)) {
       if (open_ != Item::reasoning) open_item(Item::reasoning, items_.reasoning(index_ + 1, "", "in_progress"), out);
-      text_ += thought->text;
-      emit("response.reasoning_text.delta", at_part({{"delta", thought->text}}), out);
+      text_ += reasoning->text;
+      emit("response.reasoning_text.delta", at_part({{"delta", reasoning->text}}), out);
     } else if (const auto* start = std::get_if<CallStart>(&delta)) {
       call_ = {.name = start->name, .id = start->id, .arguments = {}};
       open_item(Item::call, items_.call(index_ + 1, call_, "in_progress"), out);
@@ -314,18 +323,18 @@ class ResponseStream final : public StreamWriter {
     }
   }
 
-  void end_choice(int, const Choice& choice, std::span<const ShownToken>, std::string& out) override {
+  void end_choice(int, const Choice& choice, std::span<const LogprobToken>, std::string& out) override {
     close(out);
     choice_ = choice;
   }
 
   void end(const UsageTotal& usage, std::string& out) override {
-    const std::string_view name = was_cut(choice_) ? "response.incomplete" : "response.completed";
-    emit(name, {{"response", finished(head_, choice_, usage, std::move(output_))}}, out);
+    const std::string_view name = is_truncated(choice_) ? "response.incomplete" : "response.completed";
+    emit(name, {{"response", finished(metadata_, choice_, usage, std::move(output_))}}, out);
   }
 
   void error(const ApiError& error, std::string& out) override {
-    json::object response = response_object(head_, "failed");
+    json::object response = response_object(metadata_, "failed");
     response["error"] = {{"code", "server_error"}, {"message", error.message}};
     emit("response.failed", {{"response", std::move(response)}}, out);
     emit("error", {{"code", error.code}, {"message", error.message}, {"param", nullptr}}, out);
@@ -382,7 +391,7 @@ class ResponseStream final : public StreamWriter {
     emit("response.output_item.done", {{"output_index", index_}, {"item", std::move(item)}}, out);
   }
 
-  AnswerHead head_;
+  ResponseMetadata metadata_;
   Items items_;
   Item open_ = Item::none;
   int index_ = -1, n_events_ = 0;
@@ -392,9 +401,9 @@ class ResponseStream final : public StreamWriter {
   Choice choice_;
 };
 
-json::object whole(const AnswerHead& head, std::span<const Choice> choices, const UsageTotal& usage) {
+json::object make_response(const ResponseMetadata& metadata, std::span<const Choice> choices, const UsageTotal& usage) {
   const Choice& choice = choices.front();
-  const Items items(head.id);
+  const Items items(metadata.id);
   json::array output;
   const auto index = [&] { return static_cast<int>(output.size()); };
   const Message& message = choice.message;
@@ -405,20 +414,21 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
     output.push_back(items.message(index(), message.content, "completed"));
   }
   for (const ToolCall& call : message.tool_calls) output.push_back(items.call(index(), call, "completed"));
-  return finished(head, choice, usage, std::move(output));
+  return finished(metadata, choice, usage, std::move(output));
 }
 
 }  // namespace
 
-const ApiForm& responses_form() {
-  static const ApiForm form = {.fields = {kFields, kSamplingFields, kThinkingFields},
-                               .read = read,
-                               .echo = echo,
-                               .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {
-                                 return std::make_unique<ResponseStream>(std::move(head));
-                               },
-                               .whole = whole};
-  return form;
+const ApiDialect& responses_dialect() {
+  static const ApiDialect dialect = {.fields = {kFields, kSamplingFields, kThinkingFields},
+                                     .unsupported = kUnsupported,
+                                     .read = read,
+                                     .echo = echo,
+                                     .make_stream = [](ResponseMetadata metadata) -> std::unique_ptr<StreamWriter> {
+                                       return std::make_unique<ResponseStream>(std::move(metadata));
+                                     },
+                                     .make_response = make_response};
+  return dialect;
 }
 
 }  // namespace zinc

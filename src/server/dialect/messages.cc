@@ -1,23 +1,27 @@
-// POST /v1/messages, as Anthropic has it: content in blocks, thoughts and calls among them.
+// POST /v1/messages (Anthropic): content blocks, including thinking and tool use.
 #include <fmt/format.h>
 
 #include <array>
 
-#include "server/api_form.h"
+#include "server/api_dialect.h"
 #include "server/request_fields.h"
 
 namespace zinc {
 namespace {
 
 constexpr FieldDoc kFields[] = {
-    {"model", "string", "Which model. May be left out where the server has one only."},
-    {"messages", "array", "The conversation: user and assistant messages of text, tool_use, tool_result, thinking."},
-    {"system", "", "The system prompt: a text or text blocks."},
-    {"max_tokens", "integer", "Most tokens of the answer. Required."},
-    {"stop_sequences", "array", "Texts at which the answer ends; they are not part of it."},
-    {"stream", "boolean", "Answer as server-sent events. Default false."},
+    {"model", "string", "The model. Optional if the server has exactly one."},
+    {"messages", "array",
+     "Required. User and assistant messages; blocks: text, tool_use, tool_result, thinking, redacted_thinking. The "
+     "last one must not be the assistant's."},
+    {"system", "", "The system prompt: a string or text blocks."},
+    {"max_tokens", "integer", "Required (not for count_tokens). Maximum output tokens."},
+    {"stop_sequences", "array",
+     "Up to 16 strings of at most 256 bytes; generation stops there. Not part of the output."},
+    {"stream", "boolean", "Streams the response as server-sent events. Default false."},
     {"tools", "array", "Functions the model may call: name, description, input_schema."},
-    {"tool_choice", "object", "{\"type\": \"auto\"} (default) or none; disable_parallel_tool_use."},
+    {"tool_choice", "object",
+     "{\"type\": \"auto\"} (default) or none; with disable_parallel_tool_use generation stops after the first call."},
     {"thinking", "object",
      "{\"type\": \"enabled\", \"budget_tokens\": N}, adaptive or disabled. Default: the template's."},
     {"output_config", "object",
@@ -25,24 +29,24 @@ constexpr FieldDoc kFields[] = {
     {"metadata", "object", "No effect."},
     {"service_tier", "string", "No effect."},
     {"betas", "array", "No effect."},
-    {"context_management", "object", "No effect: conversations are taken as they are, no edit is applied."},
-    {"cache_control", "object", "No effect: equal beginnings are found by themselves."},
+    {"context_management", "object", "No effect: no context edit is applied."},
+    {"cache_control", "object", "No effect: shared prefixes are found automatically."},
     {"diagnostics", "", "No effect."},
-    {"inference_geo", "string", "No effect: the answer is made here."},
+    {"inference_geo", "string", "No effect."},
     {"speed", "string", "No effect."},
     {"user_profile_id", "string", "No effect."},
     {"workspace_id", "string", "No effect."},
 };
-constexpr RefusedField kRefused[] = {
-    {"mcp_servers", "this server has no tools of its own"},
-    {"container", "this server has no tools of its own"},
+constexpr UnsupportedField kUnsupported[] = {
+    {"mcp_servers", "this server has no built-in tools"},
+    {"container", "this server has no built-in tools"},
 };
 
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
 
-// A known client puts a checksum of its request at the head of its system prompt. It says nothing to a model, but
-// differs each time, so that no two of its prompts would begin alike: its digits are made the same.
-void settle_billing_header(std::string& text) {
+// A known client puts a checksum of its request at the start of its system prompt. It is irrelevant to the model but
+// differs in every request, which would defeat the prefix cache: its digits are replaced by zeros.
+void normalize_billing_header(std::string& text) {
   if (!text.starts_with(kBillingHeader)) return;
   constexpr std::string_view kKey = "cch=";
   const size_t line_end = std::min(text.find('\n'), text.size());
@@ -57,11 +61,11 @@ void read_system(const FieldReader& fields, ChatRequest& out) {
   const json::value* system = fields.value("system");
   if (!system) return;
   std::string text = content_text(*system, "system", kTextBlocks, fields.errors());
-  settle_billing_header(text);
+  normalize_billing_header(text);
   if (!text.empty()) out.messages.push_back({{"role", "system"}, {"content", text}});
 }
 
-// The blocks of one message become the messages OpenAI has for them: results of tools first, each on its own.
+// Converts the blocks of one message to OpenAI messages: tool results first, one message each.
 class BlockReader {
  public:
   BlockReader(std::string_view role, RequestErrors& errors) : role_(role), errors_(errors) {}
@@ -74,23 +78,24 @@ class BlockReader {
       text_ += fields.required_text("text");
     } else if (type == "tool_use" && !is_user) {
       const json::object* input = fields.object("input");
-      calls_.push_back(call_entry(fields.required_text("id"), fields.required_text("name"),
-                                  input ? json::value(*input) : json::value(json::object())));
+      calls_.push_back(tool_call_entry(fields.required_text("id"), fields.required_text("name"),
+                                       input ? json::value(*input) : json::value(json::object())));
     } else if (type == "thinking" && !is_user) {
-      thought_ += fields.required_text("thinking");
+      reasoning_ += fields.required_text("thinking");
     } else if (type == "redacted_thinking" && !is_user) {
-      // Nothing a model could read.
+      // Encrypted: nothing for the model.
     } else if (type == "tool_result" && is_user) {
       const json::value* content = fields.value("content");
       const std::string text = content ? content_text(*content, path + "content", kTextBlocks, errors_) : "";
       json::object result{{"role", "tool"}, {"tool_call_id", fields.required_text("tool_use_id")}, {"content", text}};
-      if (fields.boolean("is_error").value_or(false)) result["is_error"] = true;  // for templates that say so
+      if (fields.boolean("is_error").value_or(false)) result["is_error"] = true;  // for templates that use it
       results_.push_back(std::move(result));
     } else if (!errors_.any()) {
-      errors_.add(unsupported_field(path + "type", fmt::format("'{}type' is '{}', which a message of the {} cannot "
-                                                               "have here; this server takes text, tool_use, "
-                                                               "tool_result and thinking",
-                                                               path, type.substr(0, 40), role_)));
+      errors_.add(unsupported_field(path + "type",
+                                    fmt::format("'{}type' is '{}', which is not supported in a message with role '{}'; "
+                                                "supported are text, tool_use, tool_result and "
+                                                "thinking",
+                                                path, type.substr(0, 40), role_)));
     }
   }
 
@@ -99,7 +104,7 @@ class BlockReader {
     for (json::value& result : results_) messages.push_back(std::move(result));
     if (only_results) return;
     json::object message{{"role", role_}, {"content", text_}};
-    if (!thought_.empty()) message["reasoning_content"] = thought_;
+    if (!reasoning_.empty()) message["reasoning_content"] = reasoning_;
     if (!calls_.empty()) message["tool_calls"] = std::move(calls_);
     messages.push_back(std::move(message));
   }
@@ -107,11 +112,11 @@ class BlockReader {
  private:
   std::string_view role_;
   RequestErrors& errors_;
-  std::string text_, thought_;
+  std::string text_, reasoning_;
   json::array calls_, results_;
 };
 
-void read_turn(const FieldReader& fields, ChatRequest& out) {
+void read_message(const FieldReader& fields, ChatRequest& out) {
   const std::string& path = fields.path();
   RequestErrors& errors = fields.errors();
   const std::string role = fields.required_text("role");
@@ -132,29 +137,30 @@ void read_turn(const FieldReader& fields, ChatRequest& out) {
   reader.take(out.messages);
 }
 
-void read_turns(const FieldReader& fields, ChatRequest& out) {
+void read_messages_field(const FieldReader& fields, ChatRequest& out) {
   RequestErrors& errors = fields.errors();
   const json::array* messages = fields.array("messages");
   if (!messages || messages->empty()) {
     return errors.add("messages", "'messages' is {}; expected an array with at least one message",
                       messages ? "empty" : "missing");
   }
-  for_each_object(*messages, "messages", errors, [&](const FieldReader& message) { read_turn(message, out); });
+  for_each_object(*messages, "messages", errors, [&](const FieldReader& message) { read_message(message, out); });
   if (errors.any()) return;
   const json::value& last = out.messages.back();
   if (last.at("role").get_string() == "assistant") {
-    errors.add(unsupported_field("messages", "the last message is the assistant's; going on with it is not supported"));
+    errors.add(unsupported_field(
+        "messages", "the last message is an assistant message; continuing it (prefill) is not supported here"));
   }
 }
 
 void read_functions(const FieldReader& fields, ChatRequest& out) {
   read_tool_list(fields, out, [](const FieldReader& tool) {
-    if (tool.text("type").value_or("custom") != "custom") return refuse_own_tool(tool, "custom");
+    if (tool.text("type").value_or("custom") != "custom") return reject_builtin_tool(tool, "custom");
     return function_tool(tool, "input_schema");
   });
 }
 
-void read_choice(const FieldReader& fields, ChatRequest& out) {
+void read_tool_choice_field(const FieldReader& fields, ChatRequest& out) {
   const json::object* choice = fields.object("tool_choice");
   if (!choice) return;
   const FieldReader inside(*choice, "tool_choice.", fields.errors());
@@ -163,16 +169,16 @@ void read_choice(const FieldReader& fields, ChatRequest& out) {
   if (type == "none") out.tools = nullptr;
   if (type != "none" && type != "auto") {
     fields.errors().add(
-        unsupported_field("tool_choice", "'tool_choice.type' must be 'auto' or 'none': calls cannot be forced here"));
+        unsupported_field("tool_choice", "'tool_choice.type' must be 'auto' or 'none': tool calls cannot be forced"));
   }
 }
 
-void read_thoughts(const FieldReader& fields, ChatRequest& out) {
+void read_thinking_fields(const FieldReader& fields, ChatRequest& out) {
   if (const json::object* config = fields.object("output_config")) {
     const FieldReader inside(*config, "output_config.", fields.errors());
     read_response_format(inside, "format", out);
     std::string effort = inside.text("effort").value_or("");
-    if (effort == "max") effort = "xhigh";  // the templates' word
+    if (effort == "max") effort = "xhigh";  // the templates' name
     if (!effort.empty() && check_effort(inside, "effort", effort)) out.template_kwargs["reasoning_effort"] = effort;
   }
   const json::object* thinking = fields.object("thinking");
@@ -193,15 +199,15 @@ void read_thoughts(const FieldReader& fields, ChatRequest& out) {
 void read_conversation(const FieldReader& fields, ChatRequest& out) {
   out.model = fields.text("model").value_or("");
   read_system(fields, out);
-  read_turns(fields, out);
+  read_messages_field(fields, out);
   read_functions(fields, out);
-  read_choice(fields, out);
-  read_thoughts(fields, out);
+  read_tool_choice_field(fields, out);
+  read_thinking_fields(fields, out);
 }
 
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.refuse_unknown({kFields, kSamplingFields}, kRefused);
+  fields.reject_unknown({kFields, kSamplingFields}, kUnsupported);
   read_conversation(fields, out);
   const std::optional<int> max_tokens = read_token_limit(fields, "max_tokens");
   if (!max_tokens) errors.add("max_tokens", "'max_tokens' is missing");
@@ -228,40 +234,40 @@ json::object usage_object(int n_prompt, int n_cached, int n_completion) {
           {"output_tokens", n_completion}};
 }
 
-json::object message_object(const AnswerHead& head) {
-  return {{"id", "msg_" + head.id},   {"type", "message"},
-          {"role", "assistant"},      {"model", head.model},
-          {"content", json::array()}, {"stop_reason", nullptr},
-          {"stop_sequence", nullptr}, {"usage", usage_object(head.n_prompt_tokens, 0, 0)}};
+json::object message_object(const ResponseMetadata& metadata) {
+  return {{"id", "msg_" + metadata.id}, {"type", "message"},
+          {"role", "assistant"},        {"model", metadata.model},
+          {"content", json::array()},   {"stop_reason", nullptr},
+          {"stop_sequence", nullptr},   {"usage", usage_object(metadata.n_prompt_tokens, 0, 0)}};
 }
 
 // At most one block is open; a delta of another kind closes it.
 class MessageStream final : public StreamWriter {
  public:
-  explicit MessageStream(AnswerHead head) : head_(std::move(head)) {}
+  explicit MessageStream(ResponseMetadata metadata) : metadata_(std::move(metadata)) {}
 
   void begin(std::string& out) override {
-    emit("message_start", {{"type", "message_start"}, {"message", message_object(head_)}}, out);
+    emit("message_start", {{"type", "message_start"}, {"message", message_object(metadata_)}}, out);
   }
 
-  void delta(int, const Delta& delta, std::span<const ShownToken>, std::string& out) override {
+  void delta(int, const Delta& delta, std::span<const LogprobToken>, std::string& out) override {
     if (const auto* text = std::get_if<ContentDelta>(&delta)) {
       open(Block::text, {{"type", "text"}, {"text", ""}}, out);
-      piece({{"type", "text_delta"}, {"text", text->text}}, out);
-    } else if (const auto* thought = std::get_if<ReasoningDelta>(&delta)) {
+      emit_delta({{"type", "text_delta"}, {"text", text->text}}, out);
+    } else if (const auto* reasoning = std::get_if<ReasoningDelta>(&delta)) {
       open(Block::thinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}}, out);
-      piece({{"type", "thinking_delta"}, {"thinking", thought->text}}, out);
+      emit_delta({{"type", "thinking_delta"}, {"thinking", reasoning->text}}, out);
     } else if (const auto* call = std::get_if<CallStart>(&delta)) {
       close(out);
       open(Block::call, {{"type", "tool_use"}, {"id", call->id}, {"name", call->name}, {"input", json::object()}}, out);
     } else if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) {
-      piece({{"type", "input_json_delta"}, {"partial_json", arguments->text}}, out);
+      emit_delta({{"type", "input_json_delta"}, {"partial_json", arguments->text}}, out);
     } else if (std::holds_alternative<CallEnd>(delta) || std::holds_alternative<CallFailed>(delta)) {
       close(out);
     }
   }
 
-  void end_choice(int, const Choice& choice, std::span<const ShownToken>, std::string& out) override {
+  void end_choice(int, const Choice& choice, std::span<const LogprobToken>, std::string& out) override {
     close(out);
     const Usage& usage = choice.usage;
     json::object end{{"type", "message_delta"},
@@ -273,7 +279,7 @@ class MessageStream final : public StreamWriter {
   void end(const UsageTotal&, std::string& out) override { emit("message_stop", {{"type", "message_stop"}}, out); }
 
   void error(const ApiError& error, std::string& out) override {
-    emit("error", error_body(error, ErrorForm::anthropic), out);
+    emit("error", error_body(error, ErrorFormat::anthropic), out);
   }
 
  private:
@@ -290,7 +296,7 @@ class MessageStream final : public StreamWriter {
     event["content_block"] = block;
     emit("content_block_start", event, out);
   }
-  void piece(const json::object& delta, std::string& out) const {
+  void emit_delta(const json::object& delta, std::string& out) const {
     json::object event{{"type", "content_block_delta"}, {"index", index_}};
     event["delta"] = delta;
     emit("content_block_delta", event, out);
@@ -302,12 +308,12 @@ class MessageStream final : public StreamWriter {
     ++index_;
   }
 
-  AnswerHead head_;
+  ResponseMetadata metadata_;
   Block open_ = Block::none;
   int index_ = 0;
 };
 
-json::object whole(const AnswerHead& head, std::span<const Choice> choices, const UsageTotal&) {
+json::object make_response(const ResponseMetadata& metadata, std::span<const Choice> choices, const UsageTotal&) {
   const Choice& choice = choices.front();
   const Message& message = choice.message;
   json::array content;
@@ -321,7 +327,7 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
     block["input"] = input.ok() ? input.value() : json::value(json::object());
     content.push_back(std::move(block));
   }
-  json::object out = message_object(head);
+  json::object out = message_object(metadata);
   out["content"] = std::move(content);
   out["stop_reason"] = stop_reason(choice);
   out["stop_sequence"] = stop_sequence(choice);
@@ -332,21 +338,22 @@ json::object whole(const AnswerHead& head, std::span<const Choice> choices, cons
 
 }  // namespace
 
-const ApiForm& messages_form() {
-  static const ApiForm form = {.error_form = ErrorForm::anthropic,
-                               .fields = {kFields, kSamplingFields},
-                               .read = read,
-                               .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
-                               .make_stream = [](AnswerHead head) -> std::unique_ptr<StreamWriter> {
-                                 return std::make_unique<MessageStream>(std::move(head));
-                               },
-                               .whole = whole};
-  return form;
+const ApiDialect& messages_dialect() {
+  static const ApiDialect dialect = {.error_format = ErrorFormat::anthropic,
+                                     .fields = {kFields, kSamplingFields},
+                                     .unsupported = kUnsupported,
+                                     .read = read,
+                                     .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
+                                     .make_stream = [](ResponseMetadata metadata) -> std::unique_ptr<StreamWriter> {
+                                       return std::make_unique<MessageStream>(std::move(metadata));
+                                     },
+                                     .make_response = make_response};
+  return dialect;
 }
 
 void read_countable(const json::object& body, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.refuse_unknown({kFields, kSamplingFields}, kRefused);
+  fields.reject_unknown({kFields, kSamplingFields}, kUnsupported);
   read_conversation(fields, out);
 }
 

@@ -1,4 +1,4 @@
-#include "server/access.h"
+#include "server/access_control.h"
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>
@@ -21,7 +21,7 @@ std::string_view host_name(std::string_view host) {  // without the port
   return host.substr(0, host.find(':'));
 }
 
-// Addresses cannot be made to point elsewhere; names can.
+// Names can be rebound to another address; addresses cannot.
 bool is_address(std::string_view host) {
   if (host.starts_with('[')) return true;
   return !host.empty() && host.find_first_not_of("0123456789.") == std::string_view::npos;
@@ -39,61 +39,62 @@ std::string_view key_of(const HttpRequest& request) {
   return request.header("x-api-key");
 }
 
-// The headers a page asks to send: packages have many of their own, and which of them means nothing here.
+// The requested headers are echoed: client packages send many of their own, none of which matters here.
 std::string allowed_headers(const HttpRequest& request) {
-  constexpr size_t kMostBytes = 2048;
+  constexpr size_t kMaxBytes = 2048;
   constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ";
-  const std::string_view asked = request.header("access-control-request-headers");
-  const bool is_plain = asked.find_first_not_of(kNameCharacters) == std::string_view::npos;
-  if (!asked.empty() && asked.size() <= kMostBytes && is_plain) return std::string(asked);
+  const std::string_view requested = request.header("access-control-request-headers");
+  const bool is_plain = requested.find_first_not_of(kNameCharacters) == std::string_view::npos;
+  if (!requested.empty() && requested.size() <= kMaxBytes && is_plain) return std::string(requested);
   return "authorization, content-type, x-api-key, anthropic-version, anthropic-beta";
 }
 
 }  // namespace
 
-Access::Digest Access::digest_of(std::string_view key) {
+AccessControl::Digest AccessControl::digest_of(std::string_view key) {
   Digest digest{};
   SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
   return digest;
 }
 
-Access::Access(const AccessOptions& options)
+AccessControl::AccessControl(const AccessOptions& options)
     : allowed_hosts_(options.allowed_hosts), allowed_origins_(options.allowed_origins) {
   for (const std::string& key : options.keys) key_digests_.push_back(digest_of(key));
 }
 
-std::optional<ApiError> Access::check_page(const HttpRequest& request) const {
+std::optional<ApiError> AccessControl::check_origin(const HttpRequest& request) const {
   const std::string host = lower_case(request.header("host"));
   const std::string_view name = host_name(host);
   const bool is_ours = name.empty() || is_address(name) || name == "localhost" ||
                        std::find(allowed_hosts_.begin(), allowed_hosts_.end(), name) != allowed_hosts_.end();
   if (!is_ours && !needs_key()) {
-    return http_error(403, fmt::format("this server does not answer to the name '{}'; start it with --allowed-host",
-                                       name.substr(0, 100)));
+    return http_error(403,
+                      fmt::format("the Host name '{}' is not allowed; start the server with --allowed-host to allow it",
+                                  name.substr(0, 100)));
   }
   const std::string_view origin = request.header("origin");
   if (origin.empty() || lower_case(origin_host(origin)) == host || !cors_headers(request).empty()) return {};
-  return http_error(
-      403, fmt::format("pages of '{}' may not use this server; start it with --cors-origin", origin.substr(0, 100)));
+  return http_error(403, fmt::format("the origin '{}' is not allowed; start the server with --cors-origin to allow it",
+                                     origin.substr(0, 100)));
 }
 
-std::optional<ApiError> Access::check_key(const HttpRequest& request) const {
+std::optional<ApiError> AccessControl::check_key(const HttpRequest& request) const {
   if (!needs_key()) return {};
   const std::string_view key = key_of(request);
   const Digest digest = digest_of(key);
   bool known = false;
-  for (const Digest& other : key_digests_) {  // all of them, whether or not one has matched
+  for (const Digest& other : key_digests_) {  // always compare all of them
     const bool same = CRYPTO_memcmp(digest.data(), other.data(), digest.size()) == 0;
     known = known | same;
   }
   if (known) return {};
   ApiError error = http_error(
-      401, key.empty() ? "an API key is required: send it as 'Authorization: Bearer KEY'" : "the API key is wrong");
+      401, key.empty() ? "an API key is required: send it as 'Authorization: Bearer KEY'" : "the API key is not valid");
   error.code = "invalid_api_key";
   return error;
 }
 
-std::vector<HttpHeader> Access::cors_headers(const HttpRequest& request) const {
+std::vector<HttpHeader> AccessControl::cors_headers(const HttpRequest& request) const {
   const std::string_view origin = request.header("origin");
   if (origin.empty()) return {};
   const bool is_allowed = std::any_of(allowed_origins_.begin(), allowed_origins_.end(),
@@ -106,11 +107,11 @@ std::vector<HttpHeader> Access::cors_headers(const HttpRequest& request) const {
           {"Access-Control-Max-Age", "600"}};
 }
 
-Client Access::client_of(const HttpRequest& request) const {
+Client AccessControl::client_of(const HttpRequest& request) const {
   if (!needs_key()) return {.name = request.client};
   const Digest digest = digest_of(key_of(request));
   Client client{.name = std::string(digest.begin(), digest.end())};
-  if (key_digests_.size() > 1) std::memcpy(&client.cache_owner, digest.data(), sizeof client.cache_owner);
+  if (key_digests_.size() > 1) std::memcpy(&client.cache_namespace, digest.data(), sizeof client.cache_namespace);
   return client;
 }
 

@@ -1,4 +1,4 @@
-#include "server/api_form.h"
+#include "server/api_dialect.h"
 
 namespace zinc {
 namespace {
@@ -7,34 +7,36 @@ double per_second(int n, double seconds) { return seconds > 0 ? n / seconds : 0;
 
 }  // namespace
 
-CompletionEvents::CompletionEvents(const CompletionName& name, AnswerHead head) : head_(std::move(head)) {
-  start_ = fmt::format(R"(data: {{"id":"{}{}","object":"{}","created":{},"model":{},)", name.id_prefix, head_.id,
-                       name.piece, head_.created_s, json_text(head_.model));
+CompletionStreamWriter::CompletionStreamWriter(const CompletionObjectNames& names, ResponseMetadata metadata)
+    : metadata_(std::move(metadata)) {
+  event_prefix_ = fmt::format(R"(data: {{"id":"{}{}","object":"{}","created":{},"model":{},)", names.id_prefix,
+                              metadata_.id, names.chunk_object, metadata_.created_s, quote_json(metadata_.model));
 }
 
-void CompletionEvents::event(int choice, std::string_view inside, std::string_view beside, std::string& out) const {
-  out += start_;
-  out += fmt::format(R"("choices":[{{"index":{},{}}}]{}{})", choice, inside, beside,
-                     head_.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+void CompletionStreamWriter::event(int choice, std::string_view choice_members, std::string_view extra_members,
+                                   std::string& out) const {
+  out += event_prefix_;
+  out += fmt::format(R"("choices":[{{"index":{},{}}}]{}{})", choice, choice_members, extra_members,
+                     metadata_.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
 }
 
-void CompletionEvents::end(const UsageTotal& usage, std::string& out) {
-  if (head_.include_usage) {
-    out += start_ + fmt::format("\"choices\":[],\"usage\":{}}}\n\n", to_json(usage_json(usage)));
+void CompletionStreamWriter::end(const UsageTotal& usage, std::string& out) {
+  if (metadata_.include_usage) {
+    out += event_prefix_ + fmt::format("\"choices\":[],\"usage\":{}}}\n\n", to_json(usage_json(usage)));
   }
   out += "data: [DONE]\n\n";
 }
 
-void CompletionEvents::error(const ApiError& error, std::string& out) {
-  out += sse_data(error_body(error, ErrorForm::openai));
+void CompletionStreamWriter::error(const ApiError& error, std::string& out) {
+  out += sse_data(error_body(error, ErrorFormat::openai));
 }
 
-json::object completion_object(const CompletionName& name, const AnswerHead& head, json::array choices,
-                               const UsageTotal& usage, const Choice& first) {
-  json::object out{{"id", std::string(name.id_prefix) + head.id},
-                   {"object", name.whole},
-                   {"created", head.created_s},
-                   {"model", head.model}};
+json::object completion_object(const CompletionObjectNames& names, const ResponseMetadata& metadata,
+                               json::array choices, const UsageTotal& usage, const Choice& first) {
+  json::object out{{"id", std::string(names.id_prefix) + metadata.id},
+                   {"object", names.object},
+                   {"created", metadata.created_s},
+                   {"model", metadata.model}};
   out["choices"] = std::move(choices);
   out["usage"] = usage_json(usage);
   out["timings"] = timings_json(first);
@@ -58,7 +60,7 @@ json::object timings_json(const Choice& choice) {
   const Usage& usage = choice.usage;
   const Timings& timings = choice.timings;
   const int n_computed = usage.n_prompt - usage.n_cached;
-  const int n_decoded = std::max(usage.n_completion - 1, 0);  // the first comes out of the prompt's last step
+  const int n_decoded = std::max(usage.n_completion - 1, 0);  // the first token comes from the last prefill step
   return {{"queued_ms", timings.queued_s * 1e3},
           {"cache_n", usage.n_cached},
           {"cache_miss", cache_miss_name(usage.miss)},
@@ -79,7 +81,7 @@ json::array warnings_json(const Message& message) {
   return out;
 }
 
-std::string json_text(std::string_view text) { return to_json(json::value(json::string(text))); }
+std::string quote_json(std::string_view text) { return to_json(json::value(json::string(text))); }
 std::string sse_data(const json::value& value) { return "data: " + to_json(value) + "\n\n"; }
 std::string sse_event(std::string_view event, const json::value& value) {
   return fmt::format("event: {}\ndata: {}\n\n", event, to_json(value));
