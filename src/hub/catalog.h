@@ -1,5 +1,5 @@
-// The models zinc knows by name, as data (catalog_models.cc): real files of real repositories. What was not verified is
-// left empty or zero, and asked of the server when the model is pulled.
+// The models zinc knows by name, as data (catalog_models.cc): files of public repositories. Values that were not
+// verified are empty or zero; the server supplies them when the model is pulled.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace zinc {
 
 enum class CatalogStatus : uint8_t {
-  supported,     // this very file is run by our tests
-  experimental,  // its architecture is; the file itself is not
+  supported,     // our tests run this file
+  experimental,  // our tests run its architecture, not this file
 };
 
 struct CatalogFile {
@@ -21,24 +21,24 @@ struct CatalogFile {
 };
 
 struct CatalogModel {
-  std::string_view id;            // what people type
-  std::string_view name;          // what people read
+  std::string_view id;            // the name to type
+  std::string_view name;          // display name
   std::string_view architecture;  // general.architecture of its file
   std::string_view parameters;    // "8B", "30B-A3B"
   std::string_view quantization;
   std::string_view license;
-  std::string_view source;  // hub/source.h; names the file exactly
+  std::string_view source;  // hub/source.h; with the exact file
   CatalogFile file;
-  bool thinks;  // can write its reasoning before the answer
+  bool thinks;  // supports thinking
   CatalogStatus status;
   std::string_view released = {};  // "2025-04"; empty: not verified
 };
 
-inline constexpr int kCatalogContext = 4096;  // positions that memory needs are stated for
+inline constexpr int kCatalogContext = 4096;  // context length that memory needs are computed for
 inline constexpr std::string_view kDefaultModelId = "smollm2-135m-instruct";
 
 std::span<const CatalogModel> catalog_models();               // small ones first within a family
-const CatalogModel* find_catalog_model(std::string_view id);  // in any case; nullptr: unknown
+const CatalogModel* find_catalog_model(std::string_view id);  // case-insensitive; nullptr: unknown
 std::string_view status_name(CatalogStatus status);
 
 }  // namespace zinc

@@ -1,5 +1,5 @@
-// Data table: the models of the catalog. Sizes and hashes are what public projects that pin the same file state; what
-// none states is left open. When a model is pulled, the server's own word must agree with both.
+// Data table: the models of the catalog. Sizes and hashes come from public projects that pin the same file; others are
+// left open. When a model is pulled, the server's values must agree with both.
 #include <array>
 
 #include "hub/catalog.h"

@@ -15,7 +15,7 @@
 namespace zinc {
 namespace {
 
-TEST(Catalog, every_model_is_described_completely_and_consistently) {
+TEST(Catalog, every_entry_is_complete_and_consistent) {
   std::set<std::string_view> ids;
   for (const CatalogModel& model : catalog_models()) {
     EXPECT_TRUE(ids.insert(model.id).second) << model.id;
@@ -36,7 +36,7 @@ TEST(Catalog, every_model_is_described_completely_and_consistently) {
   EXPECT_TRUE(ids.contains(kDefaultModelId));
 }
 
-TEST(Catalog, lists_only_architectures_there_are_and_each_family_we_name) {
+TEST(Catalog, lists_only_supported_architectures_and_all_families) {
   std::set<std::string_view> known, listed;
   for (const Architecture* const* a = kArchitectures; *a; ++a) known.insert((*a)->gguf_name);
   for (const CatalogModel& model : catalog_models()) {
@@ -49,14 +49,14 @@ TEST(Catalog, lists_only_architectures_there_are_and_each_family_we_name) {
   }
 }
 
-TEST(Catalog, names_are_found_in_any_case) {
+TEST(Catalog, lookup_is_case_insensitive) {
   ASSERT_NE(find_catalog_model("Qwen3-8B"), nullptr);
   EXPECT_EQ(find_catalog_model("Qwen3-8B")->id, "qwen3-8b");
   EXPECT_EQ(find_catalog_model("qwen3-8"), nullptr);
   EXPECT_EQ(find_catalog_model(""), nullptr);
 }
 
-TEST(Fit, the_need_of_a_file_is_exact) {
+TEST(Fit, memory_need_matches_weights_and_cache_of_the_file) {
   const std::string bytes = TinyLlama{}.file().bytes();
   const Result<GgufFile> file = GgufFile::parse(std::as_bytes(std::span(bytes)), "tiny.gguf");
   ASSERT_TRUE(file.ok()) << file.error().message;
@@ -72,13 +72,13 @@ TEST(Fit, the_need_of_a_file_is_exact) {
   EXPECT_GT(need.value().working_bytes, 0u);
 }
 
-TEST(Fit, is_judged_against_all_memory_and_what_is_free) {
-  const MachineMemory machine{.n_bytes = 100, .n_available = 60};
-  EXPECT_EQ(judge_fit(0, machine), Fit::unknown);
-  EXPECT_EQ(judge_fit(60, machine), Fit::fits);
-  EXPECT_EQ(judge_fit(61, machine), Fit::tight);
-  EXPECT_EQ(judge_fit(100, machine), Fit::tight);
-  EXPECT_EQ(judge_fit(101, machine), Fit::too_large);
+TEST(Fit, is_judged_by_total_and_free_memory) {
+  const MemoryCapacity memory{.n_bytes = 100, .n_available = 60};
+  EXPECT_EQ(judge_fit(0, memory), Fit::unknown);
+  EXPECT_EQ(judge_fit(60, memory), Fit::fits);
+  EXPECT_EQ(judge_fit(61, memory), Fit::tight);
+  EXPECT_EQ(judge_fit(100, memory), Fit::tight);
+  EXPECT_EQ(judge_fit(101, memory), Fit::too_large);
   EXPECT_EQ(estimated_memory_bytes(0), 0u);
   EXPECT_GT(estimated_memory_bytes(1'000'000'000), 1'100'000'000u);
 }

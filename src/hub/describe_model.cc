@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "gguf/gguf_file.h"
 #include "hub/fit.h"
 
@@ -19,8 +19,8 @@ std::string dominant_format(const GgufFile& file) {
   return name;
 }
 
-void say_not_runnable(const Error& why, const DownloadHooks& hooks) {
-  hooks.say(fmt::format("the model is here, but this zinc cannot run it: {}", why.message));
+void report_not_runnable(const Error& why, const DownloadHooks& hooks) {
+  hooks.on_message(fmt::format("the model is installed, but this version of zinc cannot run it: {}", why.message));
 }
 
 }  // namespace
@@ -28,13 +28,13 @@ void say_not_runnable(const Error& why, const DownloadHooks& hooks) {
 Status describe_model(InstalledModel& model, const CatalogModel* catalog, const DownloadHooks& hooks) {
   const Result<GgufFile> opened = GgufFile::open(model.path());
   if (!opened.ok() && opened.error().code == ErrorCode::unsupported) {
-    say_not_runnable(opened.error(), hooks);
+    report_not_runnable(opened.error(), hooks);
     return ok_status();
   }
   if (!opened.ok()) return opened.error();
   const GgufFile& file = opened.value();
-  model.name = printable(file.get_or<std::string_view>("general.name", ""));
-  model.architecture = printable(file.get_or<std::string_view>("general.architecture", ""));
+  model.name = sanitize_for_terminal(file.get_or<std::string_view>("general.name", ""));
+  model.architecture = sanitize_for_terminal(file.get_or<std::string_view>("general.architecture", ""));
   model.quantization = catalog ? std::string(catalog->quantization) : dominant_format(file);
   for (const GgufTensor& tensor : file.tensors()) {
     model.n_parameters += static_cast<uint64_t>(tensor.view.shape.elems());
@@ -45,7 +45,7 @@ Status describe_model(InstalledModel& model, const CatalogModel* catalog, const 
   if (need.ok()) {
     model.memory_bytes = need.value().bytes();
   } else {
-    say_not_runnable(need.error(), hooks);
+    report_not_runnable(need.error(), hooks);
   }
   return ok_status();
 }

@@ -1,4 +1,4 @@
-// What a model's files say about themselves, for its manifest.
+// Reads a model's metadata for its manifest.
 #pragma once
 
 #include "hub/catalog.h"
@@ -6,8 +6,8 @@
 
 namespace zinc {
 
-// Fills in name, architecture, size and memory need. What is no GGUF is an error. A file of an architecture or with
-// tensors of a type we do not know is none, and said: a later zinc may run it. `catalog` may be nullptr.
+// Fills in name, architecture, size and memory need. An invalid GGUF is an error. An unknown architecture or tensor
+// type is only reported: a later zinc may run it. `catalog` may be nullptr.
 Status describe_model(InstalledModel& model, const CatalogModel* catalog, const DownloadHooks& hooks);
 
 }  // namespace zinc

@@ -17,8 +17,8 @@ Status check_disk_space(const fs::path& folder, uint64_t n_needed) {
   if (n_needed == 0 || error || space.available >= saturating_sum(n_needed, kSpareBytes)) return ok_status();
   return fail(
       ErrorCode::io,
-      "{}: {} MB are free, {} MB more are needed; free some space, or set XDG_CACHE_HOME to a folder on another "
-      "disk",
+      "{}: not enough disk space: {} MB free, {} MB needed; free some space, or set XDG_CACHE_HOME to a folder on "
+      "another disk",
       folder.string(), space.available / 1'000'000, n_needed / 1'000'000);
 }
 

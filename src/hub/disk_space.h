@@ -1,4 +1,4 @@
-// Whether there is room for what is to be fetched, asked before anything is.
+// Checks free disk space before a download.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace zinc {
 
-// An error says how much is free and what to do. Where the system cannot tell, there is room.
+// The error states the free space and a remedy. Succeeds if the free space is unknown.
 Status check_disk_space(const std::filesystem::path& folder, uint64_t n_needed);
 
-uint64_t saturating_sum(uint64_t a, uint64_t b);  // of sizes that servers state
+uint64_t saturating_sum(uint64_t a, uint64_t b);  // servers may state any size
 
 }  // namespace zinc

@@ -1,11 +1,12 @@
-// Fetches one file over HTTP in parallel ranges and puts it at its place, whole and verified, or not at all.
+// Downloads one file over HTTP in parallel ranges. The target appears complete and verified, or not at all.
 //
-// Every chunk that arrived is journalled with its hash (hub/part_file.h): a cut, a stall, Ctrl-C or kill -9 costs at
-// most the chunks then under way. A file that changes on the server is noticed and begun anew; bytes damaged on the
-// disk, and only these, are fetched again. Ends in bounded time on any server. The caller holds the target's lock.
+// Every complete chunk is journaled with its hash (hub/partial_download.h): a cut connection, a stall, Ctrl-C or kill
+// -9 costs at most the chunks in flight. If the file changes on the server, the download starts over; chunks corrupted
+// on disk, and only these, are downloaded again. Ends in bounded time on any server. The caller holds the target's
+// lock.
 //
-// A target that is there is not fetched again if it has the stated hash or, where none is stated, if the journal of its
-// own download vouches for it: PartFile::remove(target) ends that, once the caller has noted what is there.
+// An existing target is not downloaded again if it has the expected hash or, if no hash is known, if the journal of its
+// download matches it. PartialDownload::remove(target) deletes the journal once the caller has recorded the file.
 #pragma once
 
 #include <filesystem>
@@ -18,38 +19,38 @@ namespace zinc {
 struct DownloadRequest {
   std::string url;
   std::string bearer_token;
-  std::filesystem::path target;  // its folder exists
-  uint64_t n_bytes = 0;          // 0: what the server says
-  std::string sha256;            // of the file, whatever else tells versions apart; empty: what the server states
+  std::filesystem::path target;  // its folder must exist
+  uint64_t n_bytes = 0;          // 0: as stated by the server
+  std::string sha256;            // of the file; empty: as stated by the server
 };
 
 struct DownloadLimits {
   TransferLimits transfer;
-  uint64_t chunk_bytes = uint64_t{4} << 20;  // what a kill may cost, per connection
+  uint64_t chunk_bytes = uint64_t{4} << 20;  // lost at most by a kill, per connection
   int max_chunks_per_request = 16;
   int n_connections = 8;
-  int n_failures = 6;        // in a row and without progress, until a connection is given up
-  int first_pause_ms = 500;  // between tries; doubles up to eight seconds
-  int max_pause_s = 120;     // a server that asks to wait longer is not waited for
+  int n_failures = 6;        // consecutive failures without progress until a connection is given up
+  int first_pause_ms = 500;  // between attempts; doubles up to eight seconds
+  int max_pause_s = 120;     // a longer Retry-After is an error
 };
 
-enum class DownloadPhase : uint8_t { fetching, checking };
+enum class DownloadPhase : uint8_t { downloading, verifying };
 struct DownloadProgress {
-  DownloadPhase phase = DownloadPhase::fetching;
+  DownloadPhase phase = DownloadPhase::downloading;
   uint64_t n_bytes = 0, n_done = 0;
 };
 
 struct DownloadHooks {
   std::function<void(const DownloadProgress&)> progress = [](const DownloadProgress&) {};  // several times a second
-  std::function<void(std::string_view line)> say = [](std::string_view) {};                // what a person should know
+  std::function<void(std::string_view line)> on_message = [](std::string_view) {};         // for the user
   std::function<bool()> cancelled = [] { return false; };
 };
 
 struct Downloaded {
   uint64_t n_bytes = 0;
-  std::string sha256;       // of the file as it lies there
-  bool was_stated = false;  // the caller or the server had said this hash before
-  uint64_t n_fetched = 0;   // body bytes taken this time, whether kept or not
+  std::string sha256;        // of the file on disk
+  bool is_verified = false;  // compared with a hash stated by the caller or the server
+  uint64_t n_fetched = 0;    // body bytes received this time, kept or not
 };
 
 Result<Downloaded> download_file(const DownloadRequest& request, const DownloadLimits& limits,

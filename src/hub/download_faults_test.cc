@@ -1,9 +1,9 @@
-// One fault of the server each: a download ends with the right file or with none, and it ends.
+// One server fault per test: a download ends in bounded time, with the right file or none.
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-#include "hub/part_file.h"
+#include "hub/partial_download.h"
 #include "tests/support/download_fixture.h"
 
 namespace zinc {
@@ -14,19 +14,19 @@ namespace fs = std::filesystem;
 struct Fault {
   const char* name;
   FaultServer::Script serve;
-  const char* error = nullptr;          // what the refusal says; nullptr: the download succeeds
-  const std::string* result = nullptr;  // the bytes then; nullptr: the old ones
+  const char* error = nullptr;          // expected in the error; nullptr: the download succeeds
+  const std::string* result = nullptr;  // expected bytes; nullptr: old_bytes()
   bool pins_sha256 = false;             // the caller knows the hash
   uint64_t known_bytes = 0;             // the caller knows the size
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
-// No fault, in several honest ways.
+// No fault: variants of correct servers.
 void add_honest_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
-  add({"an_honest_server", spoilt([](auto&, auto&) {})});
-  add({"a_server_without_keep_alive", spoilt([](auto&, FaultReply& r) { r.closes = true; })});
+  add({"an_honest_server", with_fault([](auto&, auto&) {})});
+  add({"a_server_without_keep_alive", with_fault([](auto&, FaultReply& r) { r.closes = true; })});
   add({"early_hints_before_the_reply", [](const ServedRequest& request) {
          FaultReply honest = honest_reply(request, old_file());
          std::string raw = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 206 Partial\r\n";
@@ -34,58 +34,63 @@ void add_honest_faults(std::vector<Fault>& faults) {
          honest.raw = raw + fmt::format("Content-Length: {}\r\n\r\n{}", honest.body.size(), honest.body);
          return honest;
        }});
-  add({"weak_validators_only", spoilt([](auto&, FaultReply&) {}, {.bytes = old_bytes(), .etag = "W/\"v1\""})});
-  add({"no_validators_at_all", spoilt([](auto&, FaultReply&) {}, {.bytes = old_bytes(), .etag = ""})});
-  add({"a_stated_hash_that_is_right", spoilt([](auto&, FaultReply&) {}, hashed_file())});
+  add({"weak_validators_only", with_fault([](auto&, FaultReply&) {}, {.bytes = old_bytes(), .etag = "W/\"v1\""})});
+  add({"no_validators_at_all", with_fault([](auto&, FaultReply&) {}, {.bytes = old_bytes(), .etag = ""})});
+  add({"a_stated_hash_that_is_right", with_fault([](auto&, FaultReply&) {}, hashed_file())});
   add({"shorter_pieces_than_asked_for", [](ServedRequest request) {
          if (request.range) request.range->second = std::min(request.range->second, request.range->first + 40'000);
          return honest_reply(request, old_file());
        }});
-  add({"a_slow_server", spoilt_pieces([](auto&, FaultReply& r) { r.piece_bytes = 16 << 10, r.piece_pause_ms = 2; })});
+  add({"a_slow_server",
+       with_ranges_faulty([](auto&, FaultReply& r) { r.piece_bytes = 16 << 10, r.piece_pause_ms = 2; })});
 }
 
 // Cuts.
 void add_cut_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
-  add({"cut_once_in_the_middle", spoilt_first(1, [](auto&, FaultReply& r) { r.cut_after = r.body.size() / 2; })});
-  add({"cut_four_times_at_the_first_byte", spoilt_first(4, [](auto&, FaultReply& r) { r.cut_after = 0; })});
-  add({"every_piece_cut_after_70000_bytes", spoilt_pieces([](auto&, FaultReply& r) {
+  add({"cut_once_in_the_middle", with_first_faulty(1, [](auto&, FaultReply& r) { r.cut_after = r.body.size() / 2; })});
+  add({"cut_four_times_at_the_first_byte", with_first_faulty(4, [](auto&, FaultReply& r) { r.cut_after = 0; })});
+  add({"every_piece_cut_after_70000_bytes", with_ranges_faulty([](auto&, FaultReply& r) {
          if (r.body.size() > 70'000) r.cut_after = 70'000;
        })});
-  add({"always_cut_at_the_first_byte", spoilt_pieces([](auto&, FaultReply& r) { r.cut_after = 0; }), "times in a row"});
-  add({"always_cut_after_one_byte", spoilt_pieces([](auto&, FaultReply& r) { r.cut_after = 1; }), "times in a row"});
-  add({"a_reset_connection", spoilt_first(2, [](auto&, FaultReply& r) { r.cut_after = 1000, r.resets = true; })});
-  add({"the_probe_is_cut_twice", spoilt([](const ServedRequest& q, FaultReply& r) {
+  add({"always_cut_at_the_first_byte", with_ranges_faulty([](auto&, FaultReply& r) { r.cut_after = 0; }),
+       "times in a row"});
+  add({"always_cut_after_one_byte", with_ranges_faulty([](auto&, FaultReply& r) { r.cut_after = 1; }),
+       "times in a row"});
+  add({"a_reset_connection", with_first_faulty(2, [](auto&, FaultReply& r) { r.cut_after = 1000, r.resets = true; })});
+  add({"the_probe_is_cut_twice", with_fault([](const ServedRequest& q, FaultReply& r) {
          if (q.number < 2) r.raw = "";
        })});
   add({"a_head_cut_in_the_middle",
-       spoilt_first(1, [](auto&, FaultReply& r) { r.raw = "HTTP/1.1 206 Partial\r\nContent-Ra"; })});
-  add({"a_length_longer_than_the_body", spoilt_first(1, [](auto&, FaultReply& r) {
+       with_first_faulty(1, [](auto&, FaultReply& r) { r.raw = "HTTP/1.1 206 Partial\r\nContent-Ra"; })});
+  add({"a_length_longer_than_the_body", with_first_faulty(1, [](auto&, FaultReply& r) {
          r.headers.push_back(fmt::format("Content-Length: {}", r.body.size()));
          r.body.resize(r.body.size() - 100);
          r.cut_after = r.body.size();
        })});
   add({"a_length_shorter_than_the_range",
-       spoilt_first(2, [](auto&, FaultReply& r) { r.body.resize(r.body.size() / 3); })});
+       with_first_faulty(2, [](auto&, FaultReply& r) { r.body.resize(r.body.size() / 3); })});
 }
 
 // Stalls.
 void add_stall_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
-  add({"a_stall_before_the_head", spoilt_first(1, [](auto&, FaultReply& r) { r.stalls_before_head = true; })});
-  add({"a_stall_before_the_first_byte", spoilt_first(1, [](auto&, FaultReply& r) { r.stall_after = 0; })});
-  add({"a_stall_in_the_middle", spoilt_first(2, [](auto&, FaultReply& r) { r.stall_after = 5000; })});
+  add({"a_stall_before_the_head", with_first_faulty(1, [](auto&, FaultReply& r) { r.stalls_before_head = true; })});
+  add({"a_stall_before_the_first_byte", with_first_faulty(1, [](auto&, FaultReply& r) { r.stall_after = 0; })});
+  add({"a_stall_in_the_middle", with_first_faulty(2, [](auto&, FaultReply& r) { r.stall_after = 5000; })});
   add({"the_probe_stalls_once",
-       spoilt([](const ServedRequest& q, FaultReply& r) { r.stalls_before_head = q.number == 0; })});
-  add({"every_piece_stalls", spoilt_pieces([](auto&, FaultReply& r) { r.stall_after = 0; }), "almost nothing"});
-  add({"every_piece_trickles", spoilt_pieces([](auto&, FaultReply& r) { r.piece_bytes = 1, r.piece_pause_ms = 20; }),
-       "almost nothing"});
+       with_fault([](const ServedRequest& q, FaultReply& r) { r.stalls_before_head = q.number == 0; })});
+  add({"every_piece_stalls", with_ranges_faulty([](auto&, FaultReply& r) { r.stall_after = 0; }),
+       "the connection stalled"});
+  add({"every_piece_trickles",
+       with_ranges_faulty([](auto&, FaultReply& r) { r.piece_bytes = 1, r.piece_pause_ms = 20; }),
+       "the connection stalled"});
 }
 
 // Wrong bytes.
 void add_wrong_byte_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
-  add({"a_bit_flipped_on_the_way", spoilt_first(
+  add({"a_bit_flipped_on_the_way", with_first_faulty(
                                        1, [](auto&, FaultReply& r) { flip_byte(r); }, hashed_file())});
   add({"a_bit_flipped_on_the_way_without_ranges", [](ServedRequest request) {
          request.range.reset();
@@ -93,20 +98,22 @@ void add_wrong_byte_faults(std::vector<Fault>& faults) {
          if (request.number == 1) flip_byte(reply);
          return reply;
        }});
-  add({"three_pieces_flipped_on_the_way", spoilt_first(3, [](auto&, FaultReply& r) { flip_byte(r); }), nullptr, nullptr,
-       true});
-  add({"every_piece_flipped", spoilt_pieces([](auto&, FaultReply& r) { flip_byte(r); }, hashed_file()),
-       "nothing was kept"});
-  add({"another_file_of_the_same_size", spoilt([](auto&, auto&) {}, new_file()), "nothing was kept", nullptr, true});
-  add({"another_stated_hash", spoilt([](auto&, auto&) {}, {.bytes = new_bytes(), .sha256 = sha256_of(new_bytes())}),
-       "it was replaced there", nullptr, true});
-  add({"another_size_than_expected", spoilt([](auto&, auto&) {}), "name it by its source", nullptr, false, 77});
+  add({"three_pieces_flipped_on_the_way", with_first_faulty(3, [](auto&, FaultReply& r) { flip_byte(r); }), nullptr,
+       nullptr, true});
+  add({"every_piece_flipped", with_ranges_faulty([](auto&, FaultReply& r) { flip_byte(r); }, hashed_file()),
+       "the downloaded file was deleted"});
+  add({"another_file_of_the_same_size", with_fault([](auto&, auto&) {}, new_file()), "the downloaded file was deleted",
+       nullptr, true});
+  add({"another_stated_hash", with_fault([](auto&, auto&) {}, {.bytes = new_bytes(), .sha256 = sha256_of(new_bytes())}),
+       "was replaced on the server", nullptr, true});
+  add({"another_size_than_expected", with_fault([](auto&, auto&) {}), "use its source as the name", nullptr, false,
+       77});
   add({"a_wrong_file_without_ranges",
        [](ServedRequest request) {
          request.range.reset();
          return honest_reply(request, new_file());
        },
-       "nothing was kept", nullptr, true});
+       "the downloaded file was deleted", nullptr, true});
 }
 
 // Redirects.
@@ -156,61 +163,63 @@ void add_range_faults(std::vector<Fault>& faults) {
          if (request.number >= 4) request.range.reset();
          return honest_reply(request, old_file());
        }});
-  add({"another_range_than_asked_for", spoilt_first(2, [](const ServedRequest& q, FaultReply& r) {
+  add({"another_range_than_asked_for", with_first_faulty(2, [](const ServedRequest& q, FaultReply& r) {
          ServedRequest shifted = q;
          shifted.range = {q.range->first + 7, q.range->second};
          r = honest_reply(shifted, old_file());
        })});
-  add({"always_another_range", spoilt_pieces([](const ServedRequest& q, FaultReply& r) {
+  add({"always_another_range", with_ranges_faulty([](const ServedRequest& q, FaultReply& r) {
          ServedRequest shifted = q;
          shifted.range = {0, q.range->second - q.range->first};
          r = honest_reply(shifted, old_file());
          r.drop_header("Content-Range")
              .headers.push_back(fmt::format("Content-Range: bytes 7-{}/{}", 6 + r.body.size(), kFileBytes));
        }),
-       "where"});
-  add({"a_range_without_saying_which", spoilt_first(1, [](auto&, FaultReply& r) { r.drop_header("Content-Range"); })});
-  add({"a_range_that_makes_no_sense", spoilt_first(1, [](auto&, FaultReply& r) {
+       "expected them to start at"});
+  add({"a_range_without_saying_which",
+       with_first_faulty(1, [](auto&, FaultReply& r) { r.drop_header("Content-Range"); })});
+  add({"a_range_that_makes_no_sense", with_first_faulty(1, [](auto&, FaultReply& r) {
          r.drop_header("Content-Range").headers.push_back("Content-Range: bytes 9-3/x");
        })});
-  add({"another_total_once", spoilt_first(1, [](const ServedRequest& q, FaultReply& r) {
+  add({"another_total_once", with_first_faulty(1, [](const ServedRequest& q, FaultReply& r) {
          r.drop_header("Content-Range")
              .headers.push_back(
                  fmt::format("Content-Range: bytes {}-{}/{}", q.range->first, q.range->second - 1, kFileBytes + 1));
        })});
-  add({"several_ranges_at_once", spoilt_first(1, [](auto&, FaultReply& r) {
+  add({"several_ranges_at_once", with_first_faulty(1, [](auto&, FaultReply& r) {
          r.drop_header("Content-Range").headers.push_back("Content-Type: multipart/byteranges; boundary=x");
          r.body = "--x\r\nContent-Range: bytes 0-1/2\r\n\r\nab\r\n--x--";
        })});
   add({"more_bytes_than_asked_for",
-       spoilt_first(2, [](auto&, FaultReply& r) { r.is_chunked = true, r.body += "more"; })});
-  add({"not_satisfiable_once", spoilt_first(1, [](auto&, FaultReply& r) { r = only_status(416); })});
-  add({"never_satisfiable", spoilt_pieces([](auto&, FaultReply& r) { r = only_status(416); }), "keeps changing"});
+       with_first_faulty(2, [](auto&, FaultReply& r) { r.is_chunked = true, r.body += "more"; })});
+  add({"not_satisfiable_once", with_first_faulty(1, [](auto&, FaultReply& r) { r = only_status(416); })});
+  add({"never_satisfiable", with_ranges_faulty([](auto&, FaultReply& r) { r = only_status(416); }), "keeps changing"});
 }
 
 // Statuses.
 void add_status_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"too_many_requests_once",
-       spoilt_first(3, [](auto&, FaultReply& r) { r = only_status(429, {"Retry-After: 0"}); })});
-  add({"wait_one_second", spoilt_first(1, [](auto&, FaultReply& r) { r = only_status(429, {"Retry-After: 1"}); })});
-  add({"wait_until_a_date", spoilt_first(1, [](auto&, FaultReply& r) {
+       with_first_faulty(3, [](auto&, FaultReply& r) { r = only_status(429, {"Retry-After: 0"}); })});
+  add({"wait_one_second",
+       with_first_faulty(1, [](auto&, FaultReply& r) { r = only_status(429, {"Retry-After: 1"}); })});
+  add({"wait_until_a_date", with_first_faulty(1, [](auto&, FaultReply& r) {
          r = only_status(503, {"Retry-After: Wed, 21 Oct 2015 07:28:00 GMT"});
        })});
-  add({"wait_for_hours", spoilt_first(1, [](auto&, FaultReply& r) { r = only_status(503, {"Retry-After: 9999"}); }),
-       "9999 s"});
+  add({"wait_for_hours",
+       with_first_faulty(1, [](auto&, FaultReply& r) { r = only_status(503, {"Retry-After: 9999"}); }), "9999 s"});
   add({"the_probe_is_told_to_wait_for_hours", [](auto&) { return only_status(429, {"Retry-After: 9999"}); }, "9999 s"});
   add({"only_one_connection_at_a_time", [n_pieces = 0](const ServedRequest& request) mutable {
-         const bool is_refused = !request.is_probe() && n_pieces++ % 3 != 0;
-         return is_refused ? only_status(503) : honest_reply(request, old_file());
+         const bool is_rejected = !request.is_probe() && n_pieces++ % 3 != 0;
+         return is_rejected ? only_status(503) : honest_reply(request, old_file());
        }});
-  add({"an_error_of_the_server", spoilt_first(2, [](auto&, FaultReply& r) { r = only_status(500); })});
-  add({"a_bad_gateway_with_a_page", spoilt_first(1, [](auto&, FaultReply& r) { r = only_status(502); })});
+  add({"an_error_of_the_server", with_first_faulty(2, [](auto&, FaultReply& r) { r = only_status(500); })});
+  add({"a_bad_gateway_with_a_page", with_first_faulty(1, [](auto&, FaultReply& r) { r = only_status(502); })});
   add({"always_unavailable", [](auto&) { return only_status(503); }, "HTTP 503"});
   add({"not_found", [](auto&) { return only_status(404); }, "no such file"});
   add({"not_allowed", [](auto&) { return only_status(401); }, "HF_TOKEN"});
   add({"gated", [](auto&) { return only_status(403); }, "HF_TOKEN"});
-  add({"not_found_halfway", spoilt_pieces([](const ServedRequest& q, FaultReply& r) {
+  add({"not_found_halfway", with_ranges_faulty([](const ServedRequest& q, FaultReply& r) {
          if (q.number > 3) r = only_status(404);
        }),
        "no such file"});
@@ -230,7 +239,7 @@ void add_change_faults(std::vector<Fault>& faults) {
   add({"replaced_halfway_by_a_shorter_one",
        replaced_after(3, false, old_file(), {.bytes = old_bytes().substr(0, 5000), .etag = "\"s\""}), nullptr,
        nullptr});
-  add({"replaced_halfway_though_pinned", replaced_after(3, true), "nothing was kept", nullptr, true});
+  add({"replaced_halfway_though_pinned", replaced_after(3, true), "the downloaded file was deleted", nullptr, true});
   add({"replaced_at_every_request",
        [](const ServedRequest& request) {
          return honest_reply(request, {.bytes = old_bytes(), .etag = fmt::format("\"v{}\"", request.number)});
@@ -238,7 +247,7 @@ void add_change_faults(std::vector<Fault>& faults) {
        "keeps changing"});
 }
 
-// Counts the pieces since the last look at the file: by the sixth, some have arrived whole.
+// Counts range requests since the last probe: by the sixth, some chunks are complete.
 class Sixth {
  public:
   bool is_it(const ServedRequest& request) {
@@ -250,7 +259,7 @@ class Sixth {
   int n_pieces_ = 0;
 };
 
-// From each sixth piece on, another version; the last one is followed by the first.
+// Another version from each sixth range request on, cyclically.
 FaultServer::Script replaced_at_each_sixth(int n_versions) {
   return [=, sixth = Sixth(), version = 0](const ServedRequest& request) mutable {
     if (sixth.is_it(request)) version = (version + 1) % n_versions;
@@ -258,7 +267,7 @@ FaultServer::Script replaced_at_each_sixth(int n_versions) {
   };
 }
 
-// Changes that never end, though something arrives between them.
+// Endless changes with some progress in between.
 void add_endless_change_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
   add({"replaced_again_and_again", replaced_at_each_sixth(1 << 20), "keeps changing"});
@@ -274,7 +283,7 @@ void add_endless_change_faults(std::vector<Fault>& faults) {
 // Lengths and encodings.
 void add_length_faults(std::vector<Fault>& faults) {
   const auto add = [&](Fault fault) { faults.push_back(std::move(fault)); };
-  add({"an_empty_file", spoilt([](auto&, auto&) {}, {.bytes = ""}), "empty"});
+  add({"an_empty_file", with_fault([](auto&, auto&) {}, {.bytes = ""}), "empty"});
   add({"no_length",
        [](ServedRequest request) {
          request.range.reset();
@@ -282,7 +291,7 @@ void add_length_faults(std::vector<Fault>& faults) {
          reply.is_chunked = true;
          return reply;
        },
-       "how long"});
+       "does not state the file's size"});
   add({"no_length_but_a_known_size",
        [](ServedRequest request) {
          request.range.reset();
@@ -291,14 +300,14 @@ void add_length_faults(std::vector<Fault>& faults) {
          return reply;
        },
        nullptr, nullptr, true, kFileBytes});
-  add({"a_length_no_disk_holds", spoilt([](auto&, FaultReply& r) {
+  add({"a_length_no_disk_holds", with_fault([](auto&, FaultReply& r) {
          r.drop_header("Content-Range").headers.push_back("Content-Range: bytes 0-0/1152921504606846976");
        }),
        "free some space"});
-  add({"everything_compressed", spoilt([](auto&, FaultReply& r) { r.headers.push_back("Content-Encoding: gzip"); }),
+  add({"everything_compressed", with_fault([](auto&, FaultReply& r) { r.headers.push_back("Content-Encoding: gzip"); }),
        "compressed"});
   add({"one_piece_compressed",
-       spoilt_first(1, [](auto&, FaultReply& r) { r.headers.push_back("Content-Encoding: gzip"); })});
+       with_first_faulty(1, [](auto&, FaultReply& r) { r.headers.push_back("Content-Encoding: gzip"); })});
 }
 
 std::vector<Fault> all_faults() {
@@ -318,7 +327,7 @@ std::vector<Fault> all_faults() {
 
 class FaultyDownload : public testing::TestWithParam<Fault> {};
 
-TEST_P(FaultyDownload, ends_with_the_right_file_or_with_none) {
+TEST_P(FaultyDownload, ends_with_the_right_file_or_none) {
   const Fault& fault = GetParam();
   const DownloadFolder folder;
   FaultServer server(fault.serve);
@@ -346,9 +355,9 @@ TEST_P(FaultyDownload, ends_with_the_right_file_or_with_none) {
   EXPECT_FALSE(fs::exists(folder.part()));
 }
 
-TEST(Download, a_first_reply_without_an_end_is_not_waited_for) {
+TEST(Download, probe_does_not_wait_for_an_endless_body) {
   const DownloadFolder folder;
-  FaultServer server(spoilt([](const ServedRequest& request, FaultReply& reply) {
+  FaultServer server(with_fault([](const ServedRequest& request, FaultReply& reply) {
     if (!request.is_probe()) return;
     reply.body.resize(32 << 20);  // for half a minute
     reply.piece_bytes = 64 << 10, reply.piece_pause_ms = 60;
@@ -360,7 +369,7 @@ TEST(Download, a_first_reply_without_an_end_is_not_waited_for) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(20));
 }
 
-TEST(UnansweredDownload, is_tried_as_often_as_the_limit_says_and_that_is_said_once) {
+TEST(UnansweredDownload, is_retried_up_to_the_limit_with_one_message) {
   const DownloadFolder folder;
   std::atomic<int> n_requests = 0;
   FaultServer server([&](const ServedRequest&) {
@@ -371,7 +380,7 @@ TEST(UnansweredDownload, is_tried_as_often_as_the_limit_says_and_that_is_said_on
   limits.n_failures = 3;
   std::vector<std::string> said;
   DownloadHooks hooks;
-  hooks.say = [&](std::string_view line) { said.emplace_back(line); };
+  hooks.on_message = [&](std::string_view line) { said.emplace_back(line); };
   const DownloadRequest request{
       .url = server.url("/model.gguf"), .bearer_token = "", .target = folder.target(), .n_bytes = 0, .sha256 = ""};
   const Result<Downloaded> done = download_file(request, limits, hooks);

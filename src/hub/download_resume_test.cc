@@ -1,8 +1,8 @@
-// What an interrupted download keeps, and what goes on from there.
+// Resuming interrupted downloads.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "hub/part_file.h"
+#include "hub/partial_download.h"
 #include "tests/support/download_fixture.h"
 
 namespace zinc {
@@ -15,18 +15,18 @@ class ResumedDownload : public testing::Test {
   Result<Downloaded> fetch(const std::string& url, const DownloadHooks& hooks = {}, const std::string& sha256 = "") {
     return download_file({url, "", folder_.target(), 0, sha256}, quick_limits(), hooks);
   }
-  // Fetches until about `n_bytes` are there, and stops as Ctrl-C would.
+  // Downloads about `n_bytes`, then cancels as Ctrl-C would.
   void fetch_some(const std::string& url, uint64_t n_bytes, const std::string& sha256 = "") {
     uint64_t n_done = 0;
     const DownloadHooks hooks{.progress = [&](const DownloadProgress& p) { n_done = p.n_done; },
-                              .say = [](std::string_view) {},
+                              .on_message = [](std::string_view) {},
                               .cancelled = [&] { return n_done >= n_bytes; }};
     const Result<Downloaded> stopped = fetch(url, hooks, sha256);
     ASSERT_FALSE(stopped.ok());
     EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
     EXPECT_FALSE(fs::exists(folder_.target()));
   }
-  // Bytes the journal vouches for.
+  // Bytes in journaled chunks.
   uint64_t n_kept() const {
     const std::optional<Journal> journal = parse_journal(contents(folder_.journal()));
     if (!journal) return 0;
@@ -36,14 +36,15 @@ class ResumedDownload : public testing::Test {
     }
     return n_bytes;
   }
-  // Slow enough that a stop comes halfway.
+  // Slow enough to be cancelled halfway.
   FaultServer::Script slow(ServedFile file = old_file()) const {
-    return spoilt_pieces([](auto&, FaultReply& r) { r.piece_bytes = 8 << 10, r.piece_pause_ms = 5; }, std::move(file));
+    return with_ranges_faulty([](auto&, FaultReply& r) { r.piece_bytes = 8 << 10, r.piece_pause_ms = 5; },
+                              std::move(file));
   }
   DownloadFolder folder_;
 };
 
-TEST_F(ResumedDownload, fetches_only_what_is_missing) {
+TEST_F(ResumedDownload, downloads_only_missing_chunks) {
   FaultServer server(slow());
   fetch_some(server.url("/m"), kFileBytes / 2);
   const uint64_t n_there = n_kept();
@@ -54,7 +55,7 @@ TEST_F(ResumedDownload, fetches_only_what_is_missing) {
   EXPECT_TRUE(contents(folder_.target()) == old_bytes());
 }
 
-TEST_F(ResumedDownload, a_chunk_damaged_on_the_disk_is_fetched_again_and_no_other) {
+TEST_F(ResumedDownload, only_the_chunk_corrupt_on_disk_is_downloaded_again) {
   FaultServer server(slow());
   fetch_some(server.url("/m"), kFileBytes / 2);
   const uint64_t n_there = n_kept();
@@ -72,7 +73,7 @@ TEST_F(ResumedDownload, a_chunk_damaged_on_the_disk_is_fetched_again_and_no_othe
   EXPECT_TRUE(contents(folder_.target()) == old_bytes());
 }
 
-TEST_F(ResumedDownload, a_journal_cut_at_any_byte_costs_at_most_the_chunks_it_no_longer_names) {
+TEST_F(ResumedDownload, truncated_journal_costs_only_the_chunks_it_lost) {
   FaultServer server(slow());
   fetch_some(server.url("/m"), kFileBytes / 2);
   const std::string journal = contents(folder_.journal());
@@ -102,7 +103,7 @@ TEST_F(ResumedDownload, bytes_of_an_older_version_are_not_mixed_in) {
   EXPECT_EQ(done.value().n_fetched, kFileBytes);
 }
 
-TEST_F(ResumedDownload, without_validators_a_known_hash_lets_it_go_on) {
+TEST_F(ResumedDownload, known_hash_allows_resuming_without_validators) {
   const ServedFile bare{.bytes = old_bytes(), .etag = ""};
   FaultServer server(slow(bare));
   fetch_some(server.url("/m"), kFileBytes / 2, sha256_of(old_bytes()));
@@ -112,7 +113,7 @@ TEST_F(ResumedDownload, without_validators_a_known_hash_lets_it_go_on) {
   EXPECT_EQ(done.value().n_fetched, kFileBytes - n_there);
 }
 
-TEST_F(ResumedDownload, a_server_that_dies_halfway_costs_nothing_that_was_whole) {
+TEST_F(ResumedDownload, server_failure_keeps_complete_chunks) {
   FaultServer dying([n = 0](const ServedRequest& request) mutable {
     FaultReply reply = honest_reply(request, old_file());
     if (++n > 4) reply.raw = "";
@@ -120,7 +121,7 @@ TEST_F(ResumedDownload, a_server_that_dies_halfway_costs_nothing_that_was_whole)
   });
   const Result<Downloaded> broken = fetch(dying.url("/m"));
   ASSERT_FALSE(broken.ok());
-  EXPECT_NE(broken.error().message.find("goes on from there"), std::string::npos) << broken.error().message;
+  EXPECT_NE(broken.error().message.find("repeat the command to resume"), std::string::npos) << broken.error().message;
   const uint64_t n_there = n_kept();
   EXPECT_GT(n_there, 0u);
   FaultServer server([](const ServedRequest& request) { return honest_reply(request, old_file()); });
@@ -129,16 +130,16 @@ TEST_F(ResumedDownload, a_server_that_dies_halfway_costs_nothing_that_was_whole)
   EXPECT_EQ(done.value().n_fetched, kFileBytes - n_there);
 }
 
-TEST_F(ResumedDownload, a_bit_flipped_on_the_way_is_found_by_one_more_pass) {
-  FaultServer server(spoilt_first(
+TEST_F(ResumedDownload, bit_flip_in_transit_is_found_by_a_second_pass) {
+  FaultServer server(with_first_faulty(
       1, [](auto&, FaultReply& r) { flip_byte(r); }, hashed_file()));
   const Result<Downloaded> done = fetch(server.url("/m"));
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(done.value().n_fetched, 2 * kFileBytes);
-  EXPECT_TRUE(done.value().was_stated);
+  EXPECT_TRUE(done.value().is_verified);
 }
 
-TEST_F(ResumedDownload, without_ranges_a_flipped_bit_is_found_by_one_more_pass) {
+TEST_F(ResumedDownload, bit_flip_is_found_by_a_second_pass_without_ranges) {
   FaultServer server([](ServedRequest request) {
     request.range.reset();
     FaultReply reply = honest_reply(request, hashed_file());
@@ -151,7 +152,7 @@ TEST_F(ResumedDownload, without_ranges_a_flipped_bit_is_found_by_one_more_pass) 
   EXPECT_TRUE(contents(folder_.target()) == old_bytes());
 }
 
-TEST_F(ResumedDownload, chunks_of_two_mirrors_of_a_known_file_are_all_kept) {
+TEST_F(ResumedDownload, chunks_of_several_mirrors_are_kept_if_the_hash_is_known) {
   FaultServer server([](const ServedRequest& request) {
     return honest_reply(request, {.bytes = old_bytes(), .etag = fmt::format("\"v{}\"", request.number)});
   });
@@ -160,35 +161,35 @@ TEST_F(ResumedDownload, chunks_of_two_mirrors_of_a_known_file_are_all_kept) {
   EXPECT_EQ(done.value().n_fetched, kFileBytes);
 }
 
-TEST_F(ResumedDownload, a_file_that_is_there_with_the_stated_hash_is_not_fetched) {
+TEST_F(ResumedDownload, existing_file_with_the_stated_hash_is_not_downloaded) {
   FaultServer server([](const ServedRequest& request) { return honest_reply(request, hashed_file()); });
   put(folder_.target(), old_bytes());
   const Result<Downloaded> done = fetch(server.url("/m"));
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(done.value().n_fetched, 0u);
-  EXPECT_TRUE(done.value().was_stated);
+  EXPECT_TRUE(done.value().is_verified);
   put(folder_.target(), new_bytes());
   EXPECT_EQ(fetch(server.url("/m")).value().n_fetched, kFileBytes);
   EXPECT_TRUE(contents(folder_.target()) == old_bytes());
 }
 
-TEST_F(ResumedDownload, without_a_stated_hash_the_journal_vouches_for_a_finished_file) {
+TEST_F(ResumedDownload, journal_verifies_a_finished_file_without_stated_hash) {
   FaultServer server([](const ServedRequest& request) { return honest_reply(request, old_file()); });
   ASSERT_EQ(fetch(server.url("/m")).value().n_fetched, kFileBytes);
   EXPECT_EQ(fetch(server.url("/m")).value().n_fetched, 0u);
-  PartFile::remove(folder_.target());  // as the caller does who has noted that the file is there
+  PartialDownload::remove(folder_.target());  // as the caller does after recording the file
   EXPECT_EQ(fetch(server.url("/m")).value().n_fetched, kFileBytes);
 }
 
-TEST_F(ResumedDownload, a_finished_file_of_an_older_version_stays_until_the_newer_one_is_whole) {
+TEST_F(ResumedDownload, old_version_stays_until_the_new_one_is_complete) {
   FaultServer before([](const ServedRequest& request) { return honest_reply(request, old_file()); });
   ASSERT_TRUE(fetch(before.url("/m")).ok());
-  FaultServer broken(spoilt_pieces([](auto&, FaultReply& r) { r.cut_after = 1; }, new_file()));
+  FaultServer broken(with_ranges_faulty([](auto&, FaultReply& r) { r.cut_after = 1; }, new_file()));
   EXPECT_FALSE(fetch(broken.url("/m")).ok());
   EXPECT_TRUE(contents(folder_.target()) == old_bytes());
 }
 
-TEST_F(ResumedDownload, what_is_begun_anew_says_so) {
+TEST_F(ResumedDownload, starting_over_is_reported) {
   {
     FaultServer server(slow());
     fetch_some(server.url("/m"), kFileBytes / 2);
@@ -196,12 +197,12 @@ TEST_F(ResumedDownload, what_is_begun_anew_says_so) {
   FaultServer server([](const ServedRequest& request) { return honest_reply(request, new_file()); });
   std::string said;
   DownloadHooks hooks;
-  hooks.say = [&](std::string_view line) { said += line; };
+  hooks.on_message = [&](std::string_view line) { said += line; };
   ASSERT_TRUE(fetch(server.url("/m"), hooks).ok());
   EXPECT_NE(said.find("another version"), std::string::npos) << said;
 }
 
-TEST_F(ResumedDownload, a_file_size_limit_is_an_error_and_not_the_end_of_the_program) {
+TEST_F(ResumedDownload, file_size_limit_is_an_error_not_a_crash) {
   FaultServer server([](const ServedRequest& request) { return honest_reply(request, old_file()); });
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -214,7 +215,7 @@ TEST_F(ResumedDownload, a_file_size_limit_is_an_error_and_not_the_end_of_the_pro
   EXPECT_TRUE(fetch(server.url("/m")).ok());
 }
 
-TEST_F(ResumedDownload, a_token_goes_to_its_own_host_only) {
+TEST_F(ResumedDownload, token_is_sent_to_its_own_host_only) {
   FaultServer elsewhere([](const ServedRequest& request) { return honest_reply(request, hashed_file()); });
   FaultServer server([&](const ServedRequest&) {
     return FaultReply{.status = 302, .headers = {"Location: " + elsewhere.url("/blob").replace(7, 9, "localhost")}};
@@ -228,7 +229,7 @@ TEST_F(ResumedDownload, a_token_goes_to_its_own_host_only) {
   for (const ServedRequest& request : elsewhere.requests()) EXPECT_FALSE(request.headers.contains("authorization"));
 }
 
-TEST_F(ResumedDownload, a_redirect_on_the_same_host_keeps_the_token) {
+TEST_F(ResumedDownload, redirect_on_the_same_host_keeps_the_token) {
   FaultServer server([](const ServedRequest& request) {
     if (!request.headers.contains("authorization")) return FaultReply{.status = 401};
     if (request.path == "/m") return FaultReply{.status = 307, .headers = {"Location: /cached/m"}};

@@ -20,16 +20,17 @@ Result<bool> has_sha256(const fs::path& file, uint64_t n_bytes, std::string_view
   if (n_bytes != 0 && (fs::file_size(file, error) != n_bytes || error)) return false;
   const Result<MappedFile> mapped = MappedFile::open(file);
   if (!mapped.ok()) return false;
-  hooks.say(fmt::format("checking {}, which lies here already", file.filename().string()));
+  hooks.on_message(fmt::format("verifying {}, which already exists", file.filename().string()));
   const std::span<const std::byte> bytes = mapped.value().bytes();
   Sha256 hash;
   for (size_t at = 0; at < bytes.size();) {
-    if (hooks.cancelled()) return fail(ErrorCode::cancelled, "interrupted while checking what is there; it is kept");
+    if (hooks.cancelled())
+      return fail(ErrorCode::cancelled, "interrupted while verifying existing data, which is kept");
     const size_t n = std::min(kBlockBytes, bytes.size() - at);
     hash.update(bytes.subspan(at, n));
     mapped.value().release_pages(bytes.subspan(at, n));
     at += n;
-    hooks.progress({DownloadPhase::checking, bytes.size(), at});
+    hooks.progress({DownloadPhase::verifying, bytes.size(), at});
   }
   return to_hex(hash.finish()) == sha256;
 }

@@ -16,8 +16,9 @@ constexpr uint64_t kSpareBytes = uint64_t{256} << 20;
 uint64_t cache_bytes(const Model& model, int64_t context) {
   uint64_t n_bytes = state_bytes(model.caches);
   for (const PageGroup& group : page_groups(model.caches)) {
-    const int64_t kept = group.window > 0 ? std::min<int64_t>(context, int64_t{group.window} + kStepTokens) : context;
-    const auto n_pages = static_cast<uint64_t>((kept + kPageTokens - 1) / kPageTokens);
+    const int64_t n_cached =
+        group.window > 0 ? std::min<int64_t>(context, int64_t{group.window} + kStepTokens) : context;
+    const auto n_pages = static_cast<uint64_t>((n_cached + kPageTokens - 1) / kPageTokens);
     n_bytes += n_pages * page_bytes(group, model.caches, k_f16);
   }
   return n_bytes;
@@ -40,12 +41,12 @@ uint64_t estimated_memory_bytes(uint64_t file_bytes) {
   return file_bytes == 0 ? 0 : file_bytes + file_bytes / 10 + kSpareBytes;
 }
 
-MachineMemory this_machine() { return {physical_memory_bytes(), available_memory_bytes()}; }
+MemoryCapacity host_memory() { return {physical_memory_bytes(), available_memory_bytes()}; }
 
-Fit judge_fit(uint64_t needed_bytes, const MachineMemory& machine) {
+Fit judge_fit(uint64_t needed_bytes, const MemoryCapacity& memory) {
   if (needed_bytes == 0) return Fit::unknown;
-  if (needed_bytes > machine.n_bytes) return Fit::too_large;
-  return needed_bytes > machine.n_available ? Fit::tight : Fit::fits;
+  if (needed_bytes > memory.n_bytes) return Fit::too_large;
+  return needed_bytes > memory.n_available ? Fit::tight : Fit::fits;
 }
 
 std::string_view fit_name(Fit fit) {

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "hub/journal.h"
 #include "hub/nearest_name.h"
 
@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kGguf = ".gguf";
 constexpr int kMaxPages = 20;
-constexpr std::array<std::string_view, 7> kPreferred = {kUsualQuantization, "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0",
-                                                        "Q5_K_M",           "Q8_0"};
+constexpr std::array<std::string_view, 7> kPreferred = {
+    kDefaultQuantization, "UD-Q4_K_XL", "MXFP4", "Q4_K_S", "Q4_0", "Q5_K_M", "Q8_0"};
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -27,7 +27,7 @@ std::string lower(std::string_view text) {
 
 std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Vision towers, drafts and importance matrices are GGUF files too, but no models of their own.
+// Vision towers, draft models and importance matrices are GGUF files too, but not stand-alone models.
 bool is_model(std::string_view path) {
   const std::string name = lower(name_of(path));
   if (!name.ends_with(kGguf) || name.starts_with("mmproj") || name.starts_with("mtp-")) return false;
@@ -64,7 +64,8 @@ Result<std::vector<RepoFile>> all_parts(std::string_view repo, std::span<const R
   for (const std::string& part : parts_of(path)) {
     const auto found = std::ranges::find(files, part, &RepoFile::path);
     if (found == files.end()) {
-      return fail(ErrorCode::not_found, "hf:{}: the part {} of the model is missing there", repo, printable(part));
+      return fail(ErrorCode::not_found, "hf:{}: part {} of the model is missing in the repository", repo,
+                  sanitize_for_terminal(part));
     }
     parts.push_back(*found);
   }
@@ -74,11 +75,12 @@ Result<std::vector<RepoFile>> all_parts(std::string_view repo, std::span<const R
 std::string list_of(std::span<const std::string> names) {
   constexpr size_t kShown = 12;
   std::string list;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) list += (i > 0 ? ", " : "") + printable(names[i]);
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    list += (i > 0 ? ", " : "") + sanitize_for_terminal(names[i]);
   return names.size() > kShown ? fmt::format("{} and {} more", list, names.size() - kShown) : list;
 }
 
-// Bytes that are no plain part of an address, as %XX.
+// Percent-encodes all bytes except letters, digits and `plain`.
 std::string quoted(std::string_view text, std::string_view plain) {
   std::string out;
   for (const char c : text) {
@@ -103,11 +105,10 @@ Result<std::vector<RepoFile>> list_repo(const Source& source, const HubSettings&
     files.insert(files.end(), more.begin(), more.end());
     url = reply.next_page;
     if (url.empty()) return files;
-    if (!is_same_origin(url, settings.hf_endpoint)) break;  // it would be sent the token
+    if (!is_same_origin(url, settings.hf_endpoint)) break;  // it would receive the token
   }
-  hooks.say(
-      fmt::format("hf:{}: not all of its files could be listed, only {}; a file can be named exactly, hf:{}:FILE.gguf",
-                  source.name, files.size(), source.name));
+  hooks.on_message(fmt::format("hf:{}: only the first {} files could be listed; name a file exactly: hf:{}:FILE.gguf",
+                               source.name, files.size(), source.name));
   return files;
 }
 
@@ -169,7 +170,7 @@ Result<std::vector<RepoFile>> choose_model_files(std::string_view repo, std::spa
   }
   if (models.empty()) {
     return fail(ErrorCode::not_found,
-                "hf:{}: there are no GGUF models in this repository; look for one whose name ends in -GGUF", repo);
+                "hf:{}: no GGUF models in this repository; look for a repository with a name ending in -GGUF", repo);
   }
   const auto with = [&](std::string_view quantization) {
     return std::ranges::find_if(models, [&](const std::string& path) { return has_quantization(path, quantization); });
@@ -177,21 +178,21 @@ Result<std::vector<RepoFile>> choose_model_files(std::string_view repo, std::spa
   if (!wanted.empty()) {
     if (const auto found = with(wanted); found != models.end()) return all_parts(repo, files, *found);
     const std::optional<std::string> nearest = nearest_name(wanted, models);
-    return fail(ErrorCode::not_found, "hf:{}: there is no model '{}'; {}there are: {}", repo, printable(wanted),
-                nearest ? fmt::format("did you mean {}? ", printable(*nearest)) : "", list_of(models));
+    return fail(ErrorCode::not_found, "hf:{}: no model '{}'; {}available: {}", repo, sanitize_for_terminal(wanted),
+                nearest ? fmt::format("did you mean {}? ", sanitize_for_terminal(*nearest)) : "", list_of(models));
   }
   if (models.size() == 1) return all_parts(repo, files, models.front());
   for (const std::string_view quantization : kPreferred) {
     if (const auto found = with(quantization); found != models.end()) return all_parts(repo, files, *found);
   }
-  return fail(ErrorCode::invalid_input, "hf:{}: which file? Name one, hf:{}:FILE; there are: {}", repo, repo,
+  return fail(ErrorCode::invalid_input, "hf:{}: several files; choose one with hf:{}:FILE; available: {}", repo, repo,
               list_of(models));
 }
 
 Result<std::vector<RepoFile>> parse_repo_listing(std::string_view text) {
   const Result<json::value> parsed = parse_json(text);
   const json::array* entries = parsed.ok() ? parsed.value().if_array() : nullptr;
-  if (!entries) return fail(ErrorCode::invalid_input, "the server's list of files is not the JSON that was expected");
+  if (!entries) return fail(ErrorCode::invalid_input, "the server's file list is not the expected JSON");
   std::vector<RepoFile> files;
   for (const json::value& entry : *entries) {
     const json::object* object = entry.if_object();
@@ -216,15 +217,15 @@ std::string hf_file_url(const Source& source, const HubSettings& settings, std::
                      url_path(path));
 }
 
-Result<std::vector<WantedFile>> find_hf_files(const Source& source, const HubSettings& settings,
-                                              const DownloadHooks& hooks) {
+Result<std::vector<PlannedFile>> find_hf_files(const Source& source, const HubSettings& settings,
+                                               const DownloadHooks& hooks) {
   std::vector<RepoFile> files;
   if (lower(source.file).ends_with(kGguf)) {
     for (const std::string& part : parts_of(source.file)) files.push_back({part, 0, ""});
   }
   if (files.size() != 1) {
     const Result<std::vector<RepoFile>> listed = list_repo(source, settings, hooks);
-    // A mirror that lists nothing may still have the parts, as their names are known.
+    // A mirror without a listing may still have the parts: their names are known.
     const bool is_needed = files.empty() || (!listed.ok() && listed.error().code == ErrorCode::cancelled);
     if (!listed.ok() && is_needed) return listed.error();
     if (listed.ok()) {
@@ -232,11 +233,12 @@ Result<std::vector<WantedFile>> find_hf_files(const Source& source, const HubSet
       files = std::move(chosen);
     }
   }
-  std::vector<WantedFile> wanted;
+  std::vector<PlannedFile> wanted;
   for (const RepoFile& file : files) {
     const std::string name(name_of(file.path));
     if (!is_plain_file_name(name)) {
-      return fail(ErrorCode::invalid_input, "hf:{}: '{}' is no name for a file", source.name, printable(file.path));
+      return fail(ErrorCode::invalid_input, "hf:{}: '{}' is not a valid file name", source.name,
+                  sanitize_for_terminal(file.path));
     }
     wanted.push_back({name, hf_file_url(source, settings, file.path), file.n_bytes, file.sha256, file.path});
   }

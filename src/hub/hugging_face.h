@@ -1,5 +1,5 @@
-// Models on Hugging Face: which files of a repository are meant, where they are fetched from, and whether
-// huggingface_hub's cache on this machine already holds them.
+// Models on Hugging Face: which files of a repository to use, their URLs, and lookup in huggingface_hub's cache on this
+// machine.
 #pragma once
 
 #include "hub/settings.h"
@@ -10,35 +10,35 @@ namespace zinc {
 struct RepoFile {
   std::string path;  // in the repository
   uint64_t n_bytes = 0;
-  std::string sha256;  // of a large file; empty if the listing does not say
+  std::string sha256;  // of an LFS file; empty: not in the listing
 };
 
-// A file to be fetched.
-struct WantedFile {
-  std::string name;  // as it will be called here
+// A file to be downloaded.
+struct PlannedFile {
+  std::string name;  // local name
   std::string url;
   uint64_t n_bytes = 0;   // 0: unknown
   std::string sha256;     // empty: unknown
-  std::string path = {};  // in its repository, where it comes from one
+  std::string path = {};  // in its repository, if any
 };
 
-// What is taken of a repository where nothing is named: small enough for most machines, close to the full model.
-inline constexpr std::string_view kUsualQuantization = "Q4_K_M";
+// Used if no quantization is named: small enough for most machines, close to the full model.
+inline constexpr std::string_view kDefaultQuantization = "Q4_K_M";
 
-// The files meant by `wanted` among those of a repository: a path, a quantization's name, or nothing, which takes the
-// usual one or what comes closest. Of a split model all parts, in order. An error lists what there is.
+// Selects the files of a repository for `wanted`: a path, a quantization, or empty for the default quantization or the
+// closest one. For a split model all parts, in order. The error lists the available files.
 Result<std::vector<RepoFile>> choose_model_files(std::string_view repo, std::span<const RepoFile> files,
                                                  std::string_view wanted);
-// From the answer of the API's tree call.
+// Parses the response of the API's tree call.
 Result<std::vector<RepoFile>> parse_repo_listing(std::string_view text);
 
-// Asks the server where the source does not name a file exactly, and for the sizes and hashes of a split model's parts.
-Result<std::vector<WantedFile>> find_hf_files(const Source& source, const HubSettings& settings,
-                                              const DownloadHooks& hooks);
+// Asks the server if the source does not name a file exactly, and for sizes and hashes of the parts of a split model.
+Result<std::vector<PlannedFile>> find_hf_files(const Source& source, const HubSettings& settings,
+                                               const DownloadHooks& hooks);
 std::string hf_file_url(const Source& source, const HubSettings& settings, std::string_view path);
 
-// The first file of the model in huggingface_hub's cache, whole; nothing if it is not there. With `sha256` given, a
-// file stored under another hash is not it.
+// The first file of the model in huggingface_hub's cache; nullopt: not there or incomplete. If `sha256` is given, a
+// file stored under another hash does not match.
 std::optional<std::filesystem::path> find_in_hf_cache(const std::filesystem::path& cache, const Source& source,
                                                       std::string_view sha256);
 // Every model in that cache, as "hf:ORG/REPO:FILE" and its first file.

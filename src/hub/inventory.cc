@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "base/utf8.h"
 #include "gguf/gguf_file.h"
 #include "hub/ollama_store.h"
@@ -38,12 +38,12 @@ std::string count_text(uint64_t n) {
                             : fmt::format("{}M", (n + 500'000) / 1'000'000);
 }
 
-// What is installed knows better than the catalog; it is here only if its files are.
-void take_installed(ModelEntry& entry, const InstalledModel& model, const ModelStore& store) {
+// The manifest takes precedence over the catalog. The path is set only if the files exist.
+void apply_installed(ModelEntry& entry, const InstalledModel& model, const ModelStore& store) {
   entry.id = model.id;
   entry.source = model.source;
   if (store.has_files(model)) entry.path = model.path();
-  entry.place = ModelPlace::zinc;
+  entry.location = ModelLocation::zinc;
   entry.file_name = model.files.front().name;
   entry.sha256 = model.files.size() == 1 ? model.files.front().sha256 : "";
   entry.n_bytes = model.n_bytes();
@@ -54,28 +54,29 @@ void take_installed(ModelEntry& entry, const InstalledModel& model, const ModelS
   if (model.memory_bytes > 0) entry.memory_bytes = model.memory_bytes, entry.memory_is_exact = true;
 }
 
-ModelEntry elsewhere(std::string id, const fs::path& path, ModelPlace place) {
+ModelEntry external_entry(std::string id, const fs::path& path, ModelLocation location) {
   ModelEntry entry;
   std::error_code error;
   const uint64_t n_bytes = fs::file_size(path, error);
   entry.source = id;
   entry.id = std::move(id);
   entry.path = path;
-  entry.place = place;
+  entry.location = location;
   entry.file_name = path.filename().string();
   entry.n_bytes = error ? 0 : n_bytes;
   entry.memory_bytes = estimated_memory_bytes(entry.n_bytes);
   return entry;
 }
 
-// From the file itself.
-void look_inside(ModelEntry& entry) {
+// Reads metadata and memory need from the file.
+void read_metadata(ModelEntry& entry) {
   const Result<GgufFile> file = GgufFile::open(entry.path);
   if (!file.ok()) return;
   entry.n_bytes = file.value().file_bytes();
-  entry.architecture = printable(file.value().get_or<std::string_view>("general.architecture", ""));
-  if (entry.name.empty()) entry.name = printable(file.value().get_or<std::string_view>("general.name", ""));
-  if (entry.license.empty()) entry.license = printable(file.value().get_or<std::string_view>("general.license", ""));
+  entry.architecture = sanitize_for_terminal(file.value().get_or<std::string_view>("general.architecture", ""));
+  if (entry.name.empty()) entry.name = sanitize_for_terminal(file.value().get_or<std::string_view>("general.name", ""));
+  if (entry.license.empty())
+    entry.license = sanitize_for_terminal(file.value().get_or<std::string_view>("general.license", ""));
   uint64_t n_parameters = 0;
   for (const GgufTensor& tensor : file.value().tensors()) {
     n_parameters += static_cast<uint64_t>(tensor.view.shape.elems());
@@ -85,15 +86,15 @@ void look_inside(ModelEntry& entry) {
   if (need.ok()) entry.memory_bytes = need.value().bytes(), entry.memory_is_exact = true;
 }
 
-std::string_view place_name(ModelPlace place) {
-  switch (place) {
-    case ModelPlace::zinc:
+std::string_view location_name(ModelLocation location) {
+  switch (location) {
+    case ModelLocation::zinc:
       return "zinc";
-    case ModelPlace::hugging_face:
+    case ModelLocation::hugging_face:
       return "huggingface";
-    case ModelPlace::ollama:
+    case ModelLocation::ollama:
       return "ollama";
-    case ModelPlace::path:
+    case ModelLocation::path:
       break;
   }
   return "file";
@@ -106,17 +107,17 @@ json::value number_or_null(uint64_t number) {
   return number == 0 ? json::value() : json::value(static_cast<int64_t>(number));
 }
 
-void judge(ModelEntry& entry, const MachineMemory& machine) {
-  entry.fit = judge_fit(entry.memory_bytes, machine);
-  if (machine.is_gpu && entry.fit != Fit::unknown) entry.fits_gpu = entry.fit == Fit::fits;
+void set_fit(ModelEntry& entry, const MemoryCapacity& memory) {
+  entry.fit = judge_fit(entry.memory_bytes, memory);
+  if (memory.is_gpu && entry.fit != Fit::unknown) entry.fits_gpu = entry.fit == Fit::fits;
 }
 
-// What of this machine's kinds our tests run the model's very file on.
+// The backends on which our tests run this file.
 json::array tested_on(const ModelEntry& entry) {
   return entry.status == status_name(CatalogStatus::supported) ? json::array{"cpu"} : json::array();
 }
 
-// Where people read about the model, and where its file comes from.
+// The web page of the model, and the URL of its file.
 std::pair<std::string, std::string> addresses_of(const ModelEntry& entry, const HubSettings& settings) {
   if (!has_source_prefix(entry.source)) return {};
   const Result<Source> source = parse_source(entry.source);
@@ -129,36 +130,37 @@ std::pair<std::string, std::string> addresses_of(const ModelEntry& entry, const 
 
 }  // namespace
 
-std::vector<ModelEntry> list_models(const HubSettings& settings, const MachineMemory& machine) {
+std::vector<ModelEntry> list_models(const HubSettings& settings, const MemoryCapacity& memory) {
   std::vector<ModelEntry> entries;
   for (const CatalogModel& model : catalog_models()) entries.push_back(entry_of(model));
   const ModelStore store(settings);
   for (const InstalledModel& model : store.list()) {
     auto known = std::ranges::find(entries, model.id, &ModelEntry::id);
     if (known == entries.end()) known = entries.emplace(entries.end());
-    take_installed(*known, model, store);
+    apply_installed(*known, model, store);
   }
   if (!settings.hf_cache.empty()) {
     for (const auto& [id, path] : list_hf_cache(settings.hf_cache)) {
-      entries.push_back(elsewhere(id, path, ModelPlace::hugging_face));
+      entries.push_back(external_entry(id, path, ModelLocation::hugging_face));
     }
   }
   for (const OllamaModel& model : list_ollama_models(settings.ollama_stores)) {
-    entries.push_back(elsewhere(fmt::format("ollama:{}:{}", model.name, model.tag), model.file, ModelPlace::ollama));
+    entries.push_back(
+        external_entry(fmt::format("ollama:{}:{}", model.name, model.tag), model.file, ModelLocation::ollama));
   }
   const std::string chosen = default_model_name(settings);
   for (ModelEntry& entry : entries) {
     entry.is_default = entry.id == chosen;
-    judge(entry, machine);
+    set_fit(entry, memory);
   }
   std::ranges::sort(entries, {}, &ModelEntry::id);
   return entries;
 }
 
-Result<ModelEntry> show_model(const HubSettings& settings, const std::string& name, const MachineMemory& machine) {
+Result<ModelEntry> show_model(const HubSettings& settings, const std::string& name, const MemoryCapacity& memory) {
   ZINC_TRY(found, find_model(settings, name));
   ModelEntry entry;
-  for (ModelEntry& known : list_models(settings, machine)) {
+  for (ModelEntry& known : list_models(settings, memory)) {
     const CatalogModel* catalog = find_catalog_model(name);
     if (known.id == (catalog ? catalog->id : std::string_view(name))) entry = std::move(known);
   }
@@ -170,15 +172,15 @@ Result<ModelEntry> show_model(const HubSettings& settings, const std::string& na
   }
   if (found) {
     entry.path = found->path;
-    entry.place = found->place;
+    entry.location = found->location;
     entry.file_name = found->path.filename().string();
-    if (found->place == ModelPlace::path) {
-      ZINC_TRY(file, GgufFile::open(found->path));  // a file that was named is to be one
+    if (found->location == ModelLocation::path) {
+      ZINC_TRY(file, GgufFile::open(found->path));  // a file named by path must be valid
     }
-    look_inside(entry);
+    read_metadata(entry);
   }
   entry.is_default = entry.id == default_model_name(settings);
-  judge(entry, machine);
+  set_fit(entry, memory);
   return entry;
 }
 
@@ -208,7 +210,7 @@ json::object entry_json(const ModelEntry& entry, const HubSettings& settings) {
           {"fit", fit_name(entry.fit)},
           {"fits_gpu", entry.fits_gpu ? json::value(*entry.fits_gpu) : json::value()},
           {"installed", !entry.path.empty()},
-          {"place", entry.path.empty() ? json::value() : json::value(json::string(place_name(entry.place)))},
+          {"location", entry.path.empty() ? json::value() : json::value(json::string(location_name(entry.location)))},
           {"path", text_or_null(entry.path.string())},
           {"default", entry.is_default}};
 }

@@ -1,4 +1,4 @@
-// Every model that can be named: those of the catalog, those installed, and those other programs hold on this machine.
+// All models that can be named: the catalog, installed models, and models of other programs on this machine.
 #pragma once
 
 #include <optional>
@@ -10,26 +10,26 @@
 namespace zinc {
 
 struct ModelEntry {
-  std::string id;  // what to type
+  std::string id;  // the name to type
   std::string name, architecture, parameters, quantization, license, status;
   std::string source, file_name, sha256;
   uint64_t n_bytes = 0;          // 0: unknown
-  uint64_t memory_bytes = 0;     // for kCatalogContext positions; 0: unknown
-  bool memory_is_exact = false;  // from the file itself, not guessed from its size
-  bool thinks = false;           // as the catalog says
-  bool is_known = false;         // by the catalog
-  std::string released;          // "2025-04", as the catalog says
+  uint64_t memory_bytes = 0;     // for a context of kCatalogContext tokens; 0: unknown
+  bool memory_is_exact = false;  // from the file's graph, not estimated from its size
+  bool thinks = false;           // from the catalog
+  bool is_known = false;         // in the catalog
+  std::string released;          // "2025-04", from the catalog
   bool is_default = false;
-  std::filesystem::path path;  // empty: not on this machine
-  ModelPlace place = ModelPlace::zinc;
+  std::filesystem::path path;  // empty: not installed
+  ModelLocation location = ModelLocation::zinc;
   Fit fit = Fit::unknown;
-  std::optional<bool> fits_gpu;  // empty: there is no GPU that models would run on, or it is not known
+  std::optional<bool> fits_gpu;  // nullopt: unknown, or models do not run on a GPU
 };
 
-std::vector<ModelEntry> list_models(const HubSettings& settings, const MachineMemory& machine);  // by id
+std::vector<ModelEntry> list_models(const HubSettings& settings, const MemoryCapacity& memory);  // by id
 
-// One of them, or a file of the machine, looked into for its exact need. An error if the name means nothing.
-Result<ModelEntry> show_model(const HubSettings& settings, const std::string& name, const MachineMemory& machine);
+// One of them, or a local file, with the memory need computed from the file. An unknown name is an error.
+Result<ModelEntry> show_model(const HubSettings& settings, const std::string& name, const MemoryCapacity& memory);
 
 json::object entry_json(const ModelEntry& entry, const HubSettings& settings);
 std::string human_bytes(uint64_t n_bytes);  // "5.03 GB"; "?" for 0

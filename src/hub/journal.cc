@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kFormat = "zinc-journal-1";
 constexpr uint64_t kMaxChunks = uint64_t{1} << 24;  // 64 TiB in chunks of 4 MiB
 
-std::string_view take_line(std::string_view& text) {
+std::string_view next_line(std::string_view& text) {
   const size_t end = text.find('\n');
   if (end == std::string_view::npos) return text = {}, std::string_view();
   const std::string_view line = text.substr(0, end);
@@ -69,10 +69,10 @@ std::string journal_chunk_line(uint64_t chunk, const std::optional<Sha256::Diges
 }
 
 std::optional<Journal> parse_journal(std::string_view text) {
-  const std::optional<JournalHead> head = parse_head(take_line(text));
+  const std::optional<JournalHead> head = parse_head(next_line(text));
   if (!head) return std::nullopt;
   Journal journal{*head, std::vector<std::optional<Sha256::Digest>>(head->n_chunks())};
-  while (!text.empty()) apply_line(take_line(text), journal);
+  while (!text.empty()) apply_line(next_line(text), journal);
   return journal;
 }
 

@@ -1,6 +1,6 @@
-// What a download has so far, as text that survives being killed at any byte: a first line that says of which file,
-// then one line per chunk with the SHA-256 of its bytes. Lines are only ever appended; a line that is cut or wrong is
-// no line. A later line about a chunk replaces an earlier one, "-" takes it back.
+// The journal of a download, as text that survives a kill at any byte: a header line that identifies the file, then one
+// line per complete chunk with its SHA-256. Append-only; incomplete or invalid lines are ignored. A later line for a
+// chunk replaces an earlier one; "-" removes the chunk.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace zinc {
 
-// Which bytes the chunks are of: the same size, cut the same way, and the same version on the server.
+// Identifies the file: its size, the chunk size, and the version on the server.
 struct JournalHead {
   uint64_t n_bytes = 0, chunk_bytes = 0;
-  std::string identity;  // what the server says tells this version from others
+  std::string identity;  // RemoteFile::identity()
   bool operator==(const JournalHead&) const = default;
 
   uint64_t n_chunks() const { return (n_bytes + chunk_bytes - 1) / chunk_bytes; }
@@ -29,7 +29,7 @@ struct Journal {
 
 std::string journal_head_line(const JournalHead& head);
 std::string journal_chunk_line(uint64_t chunk, const std::optional<Sha256::Digest>& digest);
-// Nothing if `text` does not begin with a head, or with one that no download of ours would write.
+// nullopt if `text` does not begin with a valid header.
 std::optional<Journal> parse_journal(std::string_view text);
 
 std::optional<Sha256::Digest> parse_sha256(std::string_view hex);  // 64 hexadecimal digits of either case

@@ -13,7 +13,7 @@ Sha256::Digest digest_of(std::string_view text) {
 
 const JournalHead kHead{.n_bytes = 250, .chunk_bytes = 100, .identity = "etag \"a b\"\n"};
 
-TEST(Journal, what_was_written_reads_back) {
+TEST(Journal, round_trips) {
   const std::string text = journal_head_line(kHead) + journal_chunk_line(0, digest_of("a")) +
                            journal_chunk_line(2, digest_of("b")) + journal_chunk_line(0, std::nullopt) +
                            journal_chunk_line(2, digest_of("c"));
@@ -26,7 +26,7 @@ TEST(Journal, what_was_written_reads_back) {
   EXPECT_EQ(journal->chunks[2], digest_of("c"));
 }
 
-TEST(Journal, cut_anywhere_it_claims_no_more_than_was_written_whole) {
+TEST(Journal, truncated_journal_lists_only_complete_lines) {
   const std::string text =
       journal_head_line(kHead) + journal_chunk_line(0, digest_of("a")) + journal_chunk_line(1, digest_of("b"));
   const size_t first_line = journal_head_line(kHead).size();
@@ -40,7 +40,7 @@ TEST(Journal, cut_anywhere_it_claims_no_more_than_was_written_whole) {
   }
 }
 
-TEST(Journal, lines_that_make_no_sense_are_no_lines) {
+TEST(Journal, invalid_lines_are_ignored) {
   const std::string hex = to_hex(digest_of("a"));
   for (const std::string& line : {std::string("3 ") + hex, std::string("-1 ") + hex, std::string("x ") + hex,
                                   std::string("0") + hex, fmt::format("0 {}", hex.substr(1)), "0 " + hex + "0",
@@ -51,7 +51,7 @@ TEST(Journal, lines_that_make_no_sense_are_no_lines) {
   }
 }
 
-TEST(Journal, a_head_that_no_download_writes_is_refused) {
+TEST(Journal, invalid_header_is_rejected) {
   for (const char* head :
        {"", "{}", "[]", "null", R"({"format":"zinc-journal-1","bytes":0,"chunk_bytes":1,"identity":""})",
         R"({"format":"zinc-journal-1","bytes":9223372036854775807,"chunk_bytes":1,"identity":""})",
@@ -61,7 +61,7 @@ TEST(Journal, a_head_that_no_download_writes_is_refused) {
   }
 }
 
-TEST(Sha256Text, takes_64_digits_of_either_case_and_nothing_else) {
+TEST(Sha256Text, accepts_exactly_64_hex_digits) {
   const std::string hex = to_hex(digest_of("a"));
   std::string upper = hex;
   for (char& c : upper) c = static_cast<char>(std::toupper(c));

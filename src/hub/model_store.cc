@@ -5,7 +5,7 @@
 #include "base/atomic_file.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "hub/file_hash.h"
 #include "hub/journal.h"
 #include "hub/source.h"
@@ -85,7 +85,7 @@ json::object manifest_of(const InstalledModel& model) {
     files.push_back(json::object{{"name", file.name},
                                  {"bytes", static_cast<int64_t>(file.n_bytes)},
                                  {"sha256", file.sha256},
-                                 {"changed_ns", file.changed_ns}});
+                                 {"changed_ns", file.modified_ns}});
   }
   return {{"format", kFormat},
           {"id", model.id},
@@ -118,7 +118,7 @@ Status make_folder(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (!error) return ok_status();
   return fail(ErrorCode::io,
-              "{}: cannot make the folder: {}; set XDG_CACHE_HOME to a folder you may write to, or name a model file: "
+              "{}: cannot create the folder: {}; set XDG_CACHE_HOME to a folder you may write to, or use a model file: "
               "zinc run MODEL.gguf PROMPT",
               folder.string(), error.message());
 }
@@ -131,7 +131,7 @@ uint64_t InstalledModel::n_bytes() const {
   return sum;
 }
 
-std::optional<int64_t> changed_ns(const fs::path& file) {
+std::optional<int64_t> modified_ns(const fs::path& file) {
   std::error_code error;
   const auto changed = fs::last_write_time(file, error);
   if (error) return std::nullopt;
@@ -155,7 +155,7 @@ std::vector<std::string> ModelStore::unfinished() const {
   std::error_code error;
   for (fs::directory_iterator it(settings_.cache / "models", error), end; !error && it != end; it.increment(error)) {
     const std::string id = it->path().filename().string();
-    if (is_plain_file_name(id) && !find(id) && !owner(id).empty()) ids.push_back(id);
+    if (is_plain_file_name(id) && !find(id) && !source_of(id).empty()) ids.push_back(id);
   }
   std::ranges::sort(ids);
   return ids;
@@ -174,39 +174,39 @@ bool ModelStore::has_files(const InstalledModel& model) const {
   });
 }
 
-bool ModelStore::is_untouched(const InstalledModel& model) const {
+bool ModelStore::is_unmodified(const InstalledModel& model) const {
   return has_files(model) && std::ranges::all_of(model.files, [&](const InstalledFile& file) {
-           return changed_ns(model.folder / file.name) == file.changed_ns;
+           return modified_ns(model.folder / file.name) == file.modified_ns;
          });
 }
 
 Result<bool> ModelStore::is_intact(InstalledModel& model, const DownloadHooks& hooks) const {
-  if (is_untouched(model)) return true;
+  if (is_unmodified(model)) return true;
   if (!has_files(model)) return false;
   for (InstalledFile& file : model.files) {
     const fs::path path = model.folder / file.name;
-    const std::optional<int64_t> changed = changed_ns(path);
-    if (changed == file.changed_ns) continue;
+    const std::optional<int64_t> changed = modified_ns(path);
+    if (changed == file.modified_ns) continue;
     ZINC_TRY(is_same, has_sha256(path, file.n_bytes, file.sha256, hooks));
     if (!changed || !is_same) return false;
-    file.changed_ns = *changed;
+    file.modified_ns = *changed;
   }
-  static_cast<void>(save(model).ok());  // a read-only cache only costs time
+  static_cast<void>(save(model).ok());  // in a read-only cache the file is hashed again next time
   return true;
 }
 
 Result<FileLock> ModelStore::lock(std::string_view id, const DownloadHooks& hooks) const {
-  if (Status made = make_folder(folder(id)); !made.ok()) return made.error();
+  if (Status created = make_folder(folder(id)); !created.ok()) return created.error();
   const fs::path locks = settings_.cache / "locks";
-  if (Status made = make_folder(locks); !made.ok()) return made.error();
-  const auto on_wait = [&] { hooks.say("another zinc is fetching this model; waiting for it"); };
+  if (Status created = make_folder(locks); !created.ok()) return created.error();
+  const auto on_wait = [&] { hooks.on_message("another zinc process is downloading this model; waiting for it"); };
   ZINC_TRY(lock, FileLock::acquire(locks / (std::string(id) + ".lock"), on_wait, hooks.cancelled));
-  // Whoever held it before may have removed the model.
-  if (Status made = make_folder(folder(id)); !made.ok()) return made.error();
+  // The previous holder of the lock may have removed the model.
+  if (Status created = make_folder(folder(id)); !created.ok()) return created.error();
   return std::move(lock);
 }
 
-std::string ModelStore::owner(std::string_view id) const {
+std::string ModelStore::source_of(std::string_view id) const {
   if (const std::optional<InstalledModel> model = find(id)) return model->source;
   const std::optional<json::object> claim = read_json(folder(id) / kClaim);
   return claim ? text_at(*claim, "source") : std::string();
@@ -216,7 +216,7 @@ Status ModelStore::claim(std::string_view id, std::string_view source) const {
   return write_file_atomically(folder(id) / kClaim, to_json(json::object{{"source", source}}) + "\n");
 }
 
-void ModelStore::tidy(std::string_view id) const {
+void ModelStore::remove_if_empty(std::string_view id) const {
   std::error_code error;
   for (fs::directory_iterator it(folder(id), error), end; !error && it != end; it.increment(error)) {
     if (it->path().filename() != kClaim) return;
@@ -228,20 +228,20 @@ void ModelStore::tidy(std::string_view id) const {
 Status ModelStore::save(const InstalledModel& model) const {
   const Status saved = write_file_atomically(model.folder / kManifest, to_pretty_json(manifest_of(model)) + "\n");
   std::error_code ignored;
-  if (saved.ok()) fs::remove(model.folder / kClaim, ignored);  // the manifest says it now
+  if (saved.ok()) fs::remove(model.folder / kClaim, ignored);  // the manifest has the source now
   return saved;
 }
 
 Result<uint64_t> ModelStore::remove(std::string_view id) const {
   std::error_code error;
-  const fs::path gone = folder(id);
-  if (!is_plain_file_name(id) || !fs::is_directory(fs::symlink_status(gone, error))) {
-    return fail(ErrorCode::not_found, "no model '{}' is installed; `zinc list` shows those that are", printable(id));
+  const fs::path model_folder = folder(id);
+  if (!is_plain_file_name(id) || !fs::is_directory(fs::symlink_status(model_folder, error))) {
+    return fail(ErrorCode::not_found, "no model '{}' is installed; see `zinc list`", sanitize_for_terminal(id));
   }
-  const uint64_t n_bytes = bytes_below(gone);
-  fs::remove(gone / kManifest, error);  // first: what is left after a crash counts as unfinished
-  fs::remove_all(gone, error);
-  if (error) return fail(ErrorCode::io, "{}: cannot remove the model: {}", gone.string(), error.message());
+  const uint64_t n_bytes = bytes_below(model_folder);
+  fs::remove(model_folder / kManifest, error);  // first: after a crash the rest counts as an unfinished download
+  fs::remove_all(model_folder, error);
+  if (error) return fail(ErrorCode::io, "{}: cannot remove the model: {}", model_folder.string(), error.message());
   return n_bytes;
 }
 
@@ -259,7 +259,7 @@ Status ModelStore::set_default_model(std::string_view name) const {
     return ok_status();
   }
   fs::create_directories(settings_.config, error);
-  if (error) return fail(ErrorCode::io, "{}: cannot make the folder: {}", settings_.config.string(), error.message());
+  if (error) return fail(ErrorCode::io, "{}: cannot create the folder: {}", settings_.config.string(), error.message());
   return write_file_atomically(default_path(), to_json(json::object{{"model", name}}) + "\n");
 }
 

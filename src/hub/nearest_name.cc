@@ -7,7 +7,7 @@
 namespace zinc {
 namespace {
 
-constexpr size_t kMaxCompared = 100;  // longer words are no names of models
+constexpr size_t kMaxCompared = 100;  // longer words are not model names
 
 std::string lower(std::string_view text) {
   std::string out(text.substr(0, kMaxCompared));

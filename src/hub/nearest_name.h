@@ -1,4 +1,4 @@
-// The name a person probably meant.
+// Suggests a name for a misspelled one.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,10 @@
 
 namespace zinc {
 
-// How many letters must be put in, taken out, exchanged or swapped with their neighbour to make `a` of `b`, whatever
-// their case.
+// Damerau-Levenshtein distance (insert, delete, replace, swap neighbors), case-insensitive.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The closest of `names`: few edits away, or one that `typed` begins or is part of. Nothing if none is close.
+// The closest of `names`: few edits away, or one that contains `typed`. nullopt if none is close.
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names);
 
 }  // namespace zinc

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "hub/journal.h"
 #include "hub/nearest_name.h"
 
@@ -31,7 +31,7 @@ std::string text_at(const json::object& object, std::string_view key) {
   return value && value->is_string() ? std::string(value->as_string()) : std::string();
 }
 
-// The file of the model layer. A digest that is none could name a file anywhere, so it is checked first.
+// The file of the model layer. The digest is checked first: an invalid one could name a file anywhere.
 std::optional<fs::path> model_blob(const json::value& manifest, const fs::path& store) {
   const json::object* root = manifest.if_object();
   const json::value* layers = root ? root->if_contains("layers") : nullptr;
@@ -67,8 +67,8 @@ std::string full_name(const OllamaModel& model) {
   return fmt::format("{}/{}{}", model.host, is_of_library ? "library/" : "", model.name);
 }
 
-// Models of two hosts under one name get names of their own. REQUIRES: sorted by name and tag.
-void tell_apart(std::vector<OllamaModel>& models) {
+// Prefixes the host to models of several hosts with the same name. REQUIRES: sorted by name and tag.
+void disambiguate(std::vector<OllamaModel>& models) {
   const auto key = [](const OllamaModel& m) { return std::pair(m.name, m.tag); };
   for (auto begin = models.begin(); begin != models.end();) {
     const auto end = std::find_if(begin, models.end(), [&](const OllamaModel& m) { return key(m) != key(*begin); });
@@ -93,7 +93,7 @@ std::vector<OllamaModel> list_ollama_models(std::span<const fs::path> stores) {
     }
   }
   std::ranges::stable_sort(models, {}, [](const OllamaModel& m) { return std::pair(m.name, m.tag); });
-  tell_apart(models);
+  disambiguate(models);
   return models;
 }
 
@@ -109,19 +109,19 @@ Result<OllamaModel> find_ollama_model(std::span<const fs::path> stores, const st
     if (has_host && names.back().ends_with(fmt::format("/{}:{}", name, tag))) others += " ollama:" + names.back();
   }
   if (!others.empty()) {
-    return fail(ErrorCode::invalid_input, "ollama:{}:{}: Ollama holds several models of this name; name one of them:{}",
-                printable(name), printable(tag), printable(others, 400));
+    return fail(ErrorCode::invalid_input, "ollama:{}:{}: Ollama has several models with this name; choose one:{}",
+                sanitize_for_terminal(name), sanitize_for_terminal(tag), sanitize_for_terminal(others, 400));
   }
   if (models.empty()) {
     return fail(ErrorCode::not_found,
-                "ollama:{}: Ollama holds no models that can be read here; if they lie elsewhere, set OLLAMA_MODELS",
-                printable(name));
+                "ollama:{}: no readable Ollama models found; if they are stored elsewhere, set OLLAMA_MODELS",
+                sanitize_for_terminal(name));
   }
   const std::optional<std::string> nearest = nearest_name(name + ":" + tag, names);
-  return fail(ErrorCode::not_found, "ollama:{}:{}: Ollama does not hold this model; {}", printable(name),
-              printable(tag),
+  return fail(ErrorCode::not_found, "ollama:{}:{}: Ollama does not have this model; {}", sanitize_for_terminal(name),
+              sanitize_for_terminal(tag),
               nearest ? fmt::format("did you mean ollama:{}?", *nearest)
-                      : fmt::format("`zinc list` shows the {} it holds", models.size()));
+                      : fmt::format("`zinc list` shows the {} it has", models.size()));
 }
 
 }  // namespace zinc

@@ -1,5 +1,5 @@
-// Models that Ollama already holds on this machine. Its store keeps one JSON manifest per name and tag, and the files
-// they name by SHA-256; the model layer is a GGUF. Nothing is copied or changed.
+// Models in Ollama's store on this machine: one JSON manifest per name and tag, and blobs named by SHA-256; the model
+// layer is a GGUF file. Read-only, nothing is copied.
 #pragma once
 
 #include <filesystem>
@@ -18,11 +18,11 @@ struct OllamaModel {
   uint64_t n_bytes = 0;
 };
 
-// Every model whose file is there, by name and tag. Manifests that make no sense are left out. Where two hosts have a
-// model of the same name and tag, the names of both begin with the host: "hf.co/someone/model".
+// All models with an existing file, by name and tag. Invalid manifests are skipped. If two hosts have a model of the
+// same name and tag, both names get the host as prefix: "hf.co/someone/model".
 std::vector<OllamaModel> list_ollama_models(std::span<const std::filesystem::path> stores);
 
-// By its name as listed, or with the host in any case. An error says what there is instead.
+// By its listed name, or with the host prefix. The error suggests alternatives.
 Result<OllamaModel> find_ollama_model(std::span<const std::filesystem::path> stores, const std::string& name,
                                       const std::string& tag);
 

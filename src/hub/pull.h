@@ -1,5 +1,5 @@
-// Brings a model onto this machine: finds out which files it is, fetches them (hub/download.h, hub/package.h), looks
-// into them, and writes the manifest. Processes that pull the same model at the same time take turns.
+// Installs a model: determines its files, downloads them (hub/download.h, hub/package.h), reads their metadata, and
+// writes the manifest. A lock serializes processes that pull the same model.
 #pragma once
 
 #include "hub/catalog.h"
@@ -8,24 +8,24 @@
 
 namespace zinc {
 
-// What a name stands for, before anything is asked of a server.
+// A parsed model name, before any server is asked.
 struct ModelReference {
-  std::string id;  // empty: only known once its files are
+  std::string id;  // empty: derived from the file name later
   Source source;
   const CatalogModel* catalog = nullptr;  // nullptr: not from the catalog
 };
 
 struct Pulled {
   InstalledModel model;
-  bool was_there = false;
-  uint64_t n_fetched = 0;  // bytes that came over the network by our own hands
+  bool already_installed = false;  // or found in huggingface_hub's cache: nothing was downloaded
+  uint64_t n_fetched = 0;          // bytes downloaded, not counting pip
 };
 
 // REQUIRES: reference.source.kind is not ollama
 Result<Pulled> pull_model(const HubSettings& settings, const ModelReference& reference, const DownloadHooks& hooks);
 
-// The model that is meant, if it is here and untouched since it was fetched. No server is asked and no file read: one
-// that was touched is read by pull_model(), with progress.
+// The installed model, if its files are unmodified since the download. Asks no server and reads no file: pull_model()
+// verifies modified files, with progress.
 std::optional<InstalledModel> find_installed(const HubSettings& settings, const ModelReference& reference);
 
 }  // namespace zinc

@@ -1,56 +1,55 @@
-// The part of a download that moves bytes: fetches the chunks a PartFile misses over several connections at once, and
-// journals each as it is whole. Keeps going through faults that may pass, gives up on a connection that only fails, and
-// ends when none is left.
+// Downloads the missing chunks of a PartialDownload over several connections and journals each complete chunk. Retries
+// transient errors, gives up connections that keep failing, and fails when none is left.
 #pragma once
 
 #include <deque>
 
 #include "hub/download.h"
-#include "hub/part_file.h"
+#include "hub/partial_download.h"
 #include "hub/remote_file.h"
 
 namespace zinc {
 
-enum class FetchEnd : uint8_t {
+enum class FetchOutcome : uint8_t {
   done,
-  look_again,  // what the server said about the file may hold no longer: ask it again
+  probe_again,  // the file may have changed on the server: probe it again
 };
 
-// What to fetch.
+// Which chunks to download.
 enum class FetchGoal : uint8_t {
   missing_chunks,
-  // Every chunk, to compare with what lies there; one that differs takes its place.
-  all_chunks_again,
+  // All chunks, compared with those on disk; a different one replaces the old.
+  refetch_all_chunks,
 };
 
 class RangeFetch {
  public:
   RangeFetch(const DownloadRequest& request, const DownloadLimits& limits, const DownloadHooks& hooks,
-             const RemoteFile& remote, PartFile& part);
+             const RemoteFile& remote, PartialDownload& part);
   ~RangeFetch();
   RangeFetch(const RangeFetch&) = delete;
   RangeFetch& operator=(const RangeFetch&) = delete;
 
-  Result<FetchEnd> run(FetchGoal goal);
+  Result<FetchOutcome> run(FetchGoal goal);
 
   uint64_t n_fetched() const { return n_fetched_; }
-  uint64_t n_replaced() const { return n_replaced_; }  // chunks that differed when all were fetched again
+  uint64_t n_replaced() const { return n_replaced_; }  // chunks that differed during refetch_all_chunks
 
  private:
   struct Connection;
-  struct Run {  // chunks [chunk, end_chunk), fetched in order; `position` is the next byte
+  struct ChunkRange {  // chunks [chunk, end_chunk), in order; `position` is the next byte
     uint64_t chunk, end_chunk, position;
     Sha256 hash = {};                  // of the current chunk, up to position
-    std::vector<std::byte> kept = {};  // its bytes, where they are only compared
+    std::vector<std::byte> kept = {};  // its bytes, if they are only compared
   };
 
-  void plan_runs(FetchGoal goal);
-  uint64_t run_length() const;
+  void plan_ranges(FetchGoal goal);
+  uint64_t range_chunks() const;
   void start_idle();
-  bool take_body(Connection& connection, const ReplyHead& head, std::span<const std::byte> bytes);
-  Status take_bytes(Run& run, std::span<const std::byte> bytes);
-  Status end_chunk(Run& run);
-  Status check_reply(Connection& connection, const ReplyHead& head);
+  bool on_body(Connection& connection, const ResponseHead& head, std::span<const std::byte> bytes);
+  Status append_bytes(ChunkRange& chunks, std::span<const std::byte> bytes);
+  Status end_chunk(ChunkRange& chunks);
+  Status check_reply(Connection& connection, const ResponseHead& head);
   Status finish(Connection& connection, const FinishedTransfer& finished);
   Status retry_later(Connection& connection, const std::string& reason, const std::string& retry_after);
   void report() const;
@@ -59,13 +58,13 @@ class RangeFetch {
   const DownloadLimits& limits_;
   const DownloadHooks& hooks_;
   const RemoteFile& remote_;
-  PartFile& part_;
+  PartialDownload& part_;
   FetchGoal goal_ = FetchGoal::missing_chunks;
   TransferSet transfers_;
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::deque<Run> waiting_;
+  std::deque<ChunkRange> waiting_;
   uint64_t n_fetched_ = 0, n_replaced_ = 0, n_compared_ = 0;
-  bool look_again_ = false;
+  bool probe_again_ = false;
 };
 
 }  // namespace zinc

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "hub/journal.h"
 
 namespace zinc {
@@ -14,12 +14,12 @@ std::string without_quotes(std::string_view text) {
   return std::string(text);
 }
 
-// A weak tag says that two versions mean the same, not that they are the same bytes.
-std::string strong_etag(const ReplyHead& head) {
+// A weak ETag means that two versions are equivalent, not that their bytes are equal.
+std::string strong_etag(const ResponseHead& head) {
   return head.etag.starts_with('"') && head.etag.size() > 2 ? head.etag : std::string();
 }
 
-std::string stated_sha256(const ReplyHead& head) {
+std::string stated_sha256(const ResponseHead& head) {
   const auto digest = parse_sha256(without_quotes(head.linked_etag));
   return digest ? to_hex(*digest) : std::string();
 }
@@ -27,9 +27,9 @@ std::string stated_sha256(const ReplyHead& head) {
 Error compressed(const std::string& url, const std::string& encoding) {
   return fail(
       ErrorCode::invalid_input,
-      "{}: the server sends the file compressed ({}) though it was asked not to; it cannot be fetched in pieces "
-      "that way. Try another mirror",
-      shown_url(url), printable(encoding));
+      "{}: the server sends the file compressed ({}) although identity encoding was requested, so ranges cannot be "
+      "downloaded. Try another mirror",
+      display_url(url), sanitize_for_terminal(encoding));
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::string RemoteFile::identity() const {
   return last_modified.empty() ? std::string() : "modified " + last_modified;
 }
 
-bool RemoteFile::is_still(const ReplyHead& head) const {
+bool RemoteFile::is_same_version(const ResponseHead& head) const {
   const std::string now_sha256 = stated_sha256(head), now_etag = strong_etag(head);
   if (!now_sha256.empty() && !sha256.empty() && now_sha256 != sha256) return false;
   if (!now_etag.empty() && !etag.empty() && now_etag != etag) return false;
@@ -56,38 +56,39 @@ Result<ProbeResult> probe_file(const TransferRequest& request, const TransferLim
   first_byte.headers.push_back("Range: bytes=0-0");
   first_byte.headers.push_back("Accept-Encoding: identity");
   size_t n_body_bytes = 0;
-  Transfer transfer(first_byte, limits, [&](const ReplyHead& head, std::span<const std::byte> bytes) {
+  Transfer transfer(first_byte, limits, [&](const ResponseHead& head, std::span<const std::byte> bytes) {
     n_body_bytes += bytes.size();
-    return head.status == 206 && n_body_bytes <= 1;  // of more than was asked for only the head is wanted
+    return head.status == 206 && n_body_bytes <= 1;  // stop if the server sends more: only the head is needed
   });
   const FinishedTransfer done = run_transfer(transfer, cancelled);
   if (cancelled()) return fail(ErrorCode::cancelled, "interrupted");
-  const ReplyHead& head = transfer.head();
-  if (done.end == TransferEnd::impossible) {
-    return fail(ErrorCode::io, "{}: {}", shown_url(request.url), done.reason);
+  const ResponseHead& head = transfer.head();
+  if (done.end == TransferEnd::permanent_failure) {
+    return fail(ErrorCode::io, "{}: {}", display_url(request.url), done.reason);
   }
-  if (done.end == TransferEnd::broken && n_body_bytes == 0) return ProbeResult{{}, TryAgain{done.reason, ""}};
+  if (done.end == TransferEnd::transient_failure && n_body_bytes == 0)
+    return ProbeResult{{}, TransientError{done.reason, ""}};
   if (head.status == 416 && head.content_range && head.content_range->total == 0) {
-    return fail(ErrorCode::invalid_input, "{}: the file is empty", shown_url(request.url));
+    return fail(ErrorCode::invalid_input, "{}: the file is empty", display_url(request.url));
   }
   if (head.status != 200 && head.status != 206) {
-    const Refusal refusal = explain_status(request.url, head.status);
-    if (refusal.is_final) return fail(refusal.code, "{}", refusal.message);
-    return ProbeResult{{}, TryAgain{refusal.message, head.retry_after}};
+    const StatusError error = explain_status(request.url, head.status);
+    if (error.is_final) return fail(error.code, "{}", error.message);
+    return ProbeResult{{}, TransientError{error.message, head.retry_after}};
   }
   if (!head.content_encoding.empty() && head.content_encoding != "identity") {
     return compressed(request.url, head.content_encoding);
   }
   RemoteFile file;
   file.url = transfer.final_url();
-  file.takes_ranges = head.status == 206;
+  file.supports_ranges = head.status == 206;
   file.sha256 = stated_sha256(head);
   file.etag = strong_etag(head);
   file.last_modified = head.last_modified;
   if (head.status == 206) {
     const std::optional<ContentRange>& range = head.content_range;
     if (!range || range->first != 0 || range->end != 1) {
-      return ProbeResult{{}, TryAgain{"the server answered with another range than the one asked for", ""}};
+      return ProbeResult{{}, TransientError{"the server returned a different range than requested", ""}};
     }
     file.n_bytes = range->total.value_or(0);
   } else {

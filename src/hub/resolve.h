@@ -1,35 +1,34 @@
-// From what a person typed for MODEL to the file that is opened. A name may be a path, a name of the catalog, the id of
-// an installed model, or a source (hub/source.h). What is not here yet is fetched.
+// Resolves a MODEL name to a file. A name may be a path, a catalog name, the id of an installed model, or a source
+// (hub/source.h). Missing models are downloaded.
 #pragma once
 
 #include "hub/pull.h"
 
 namespace zinc {
 
-// Whether a word on its own can only mean a model, not a prompt: it names something known, an existing file (a folder
-// is no model), or ends in .gguf. Asks no server.
+// Whether a single word is a model rather than a prompt: a known name, an existing file (not a folder), or a name
+// ending in .gguf. Asks no server.
 bool names_model(const HubSettings& settings, const std::string& word);
 
-enum class ModelPlace : uint8_t { path, zinc, hugging_face, ollama };
+enum class ModelLocation : uint8_t { path, zinc, hugging_face, ollama };
 struct FoundModel {
-  std::filesystem::path path;  // of a split model the first file
-  ModelPlace place;
+  std::filesystem::path path;  // for a split model, the first file
+  ModelLocation location;
 };
 
-// What is on this machine under this name; nothing if it would have to be fetched. An error if the name means nothing,
-// with the nearest name that does.
+// The local file of this name; nullopt: must be downloaded. An unknown name is an error that suggests the nearest one.
 Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const std::string& name);
-// The same with what was touched since it was hashed, for those who only say what is here: its use hashes it anew.
-Result<std::optional<FoundModel>> find_model_or_touched(const HubSettings& settings, const std::string& name);
+// The same, including files modified since they were hashed, for listings: using the model verifies it again.
+Result<std::optional<FoundModel>> find_model_or_modified(const HubSettings& settings, const std::string& name);
 
-// The same, fetched where it is not there. An empty name is the default model.
+// Like find_model(), but downloads a missing model. An empty name is the default model.
 Result<std::filesystem::path> resolve_model(const HubSettings& settings, const std::string& name,
                                             const DownloadHooks& hooks);
 
-// The model that is meant where none is named: the chosen one, else the catalog's default.
+// The user's default model, else the catalog's.
 std::string default_model_name(const HubSettings& settings);
 
-// What a name stands for that can be pulled: of the catalog, installed, or a source.
-Result<ModelReference> refer_to_model(const HubSettings& settings, const std::string& name);
+// The reference of a name that can be pulled: from the catalog, installed, or a source.
+Result<ModelReference> make_model_reference(const HubSettings& settings, const std::string& name);
 
 }  // namespace zinc

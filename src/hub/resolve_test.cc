@@ -4,9 +4,9 @@
 
 #include "hub/inventory.h"
 #include "hub/ollama_store.h"
+#include "tests/support/contains_all.h"
 #include "tests/support/fault_server.h"
 #include "tests/support/hub_fixture.h"
-#include "tests/support/says.h"
 
 namespace zinc {
 namespace {
@@ -22,7 +22,7 @@ class HubTest : public HubServerFixture {
     return path.ok() ? path.value().string() : path.error().message;
   }
 
-  // As huggingface_hub lays it out.
+  // In huggingface_hub's layout.
   fs::path put_in_hf_cache(const std::string& commit, const std::string& name, std::string_view bytes) const {
     const fs::path repo = settings_.hf_cache / "models--org--repo";
     put(repo / "refs" / "main", commit);
@@ -43,25 +43,25 @@ class HubTest : public HubServerFixture {
   }
 };
 
-TEST_F(HubTest, a_path_is_taken_as_it_is_and_a_folder_is_no_model) {
+TEST_F(HubTest, path_is_used_as_is_and_folder_is_not_a_model) {
   const fs::path file = put(root_ / "some" / "model.gguf", model_);
   EXPECT_EQ(resolve(file.string()).value(), file);
   EXPECT_TRUE(names_model(settings_, file.string()));
   EXPECT_FALSE(names_model(settings_, (root_ / "some").string()));
   EXPECT_TRUE(names_model(settings_, "absent.gguf"));
-  EXPECT_EQ(resolve("absent.gguf").value(), "absent.gguf") << "opening it says what is wrong";
+  EXPECT_EQ(resolve("absent.gguf").value(), "absent.gguf") << "opening it reports the error";
   EXPECT_FALSE(names_model(settings_, "What is a model?"));
   EXPECT_FALSE(names_model(settings_, std::string(100'000, 'x')));
   EXPECT_FALSE(names_model(settings_, "hf:not a repository"));
 }
 
-TEST_F(HubTest, a_name_nobody_knows_is_refused_with_the_nearest_one) {
-  EXPECT_TRUE(says(refusal("qwen3-8"), {"'qwen3-8'", "did you mean 'qwen3-8b'?", "zinc list"}));
-  EXPECT_FALSE(says(refusal("something else entirely"), {"did you mean"}));
+TEST_F(HubTest, unknown_name_is_rejected_with_a_suggestion) {
+  EXPECT_TRUE(contains_all(refusal("qwen3-8"), {"'qwen3-8'", "did you mean 'qwen3-8b'?", "zinc list"}));
+  EXPECT_FALSE(contains_all(refusal("something else entirely"), {"did you mean"}));
   EXPECT_TRUE(server_.requests().empty());
 }
 
-TEST_F(HubTest, a_repository_without_a_file_takes_the_usual_quantization) {
+TEST_F(HubTest, repository_without_a_file_uses_the_default_quantization) {
   const Result<fs::path> path = resolve("hf:org/repo");
   ASSERT_TRUE(path.ok()) << path.error().message;
   EXPECT_EQ(path.value(), settings_.cache / "models" / "m-q4_k_m" / "m-Q4_K_M.gguf");
@@ -69,7 +69,7 @@ TEST_F(HubTest, a_repository_without_a_file_takes_the_usual_quantization) {
   EXPECT_EQ(server_.requests().front().headers.at("authorization"), "Bearer secret");
   const size_t n_requests = server_.requests().size();
   EXPECT_EQ(resolve("hf:org/repo").value(), path.value());
-  EXPECT_EQ(resolve("m-q4_k_m").value(), path.value()) << "what is installed has a name";
+  EXPECT_EQ(resolve("m-q4_k_m").value(), path.value()) << "an installed model has a name";
   EXPECT_TRUE(names_model(settings_, "m-q4_k_m"));
   EXPECT_EQ(server_.requests().size(), n_requests) << "and needs no network";
 }
@@ -77,28 +77,28 @@ TEST_F(HubTest, a_repository_without_a_file_takes_the_usual_quantization) {
 TEST_F(HubTest, a_quantization_or_a_file_of_a_repository_can_be_named) {
   EXPECT_EQ(resolve("hf:org/repo:q8_0").value().filename(), "m-Q8_0.gguf");
   EXPECT_EQ(resolve("hf:org/repo:m-Q4_K_M.gguf").value().filename(), "m-Q4_K_M.gguf");
-  EXPECT_TRUE(says(refusal("hf:org/repo:Q5_K_M"), {"Q5_K_M", "m-Q4_K_M.gguf", "m-Q8_0.gguf"}));
-  EXPECT_TRUE(says(refusal("hf:org/absent"), {"no such file", "404"}));
-  EXPECT_TRUE(says(refusal("hf:org/repo:absent.gguf"), {"404"}));
+  EXPECT_TRUE(contains_all(refusal("hf:org/repo:Q5_K_M"), {"Q5_K_M", "m-Q4_K_M.gguf", "m-Q8_0.gguf"}));
+  EXPECT_TRUE(contains_all(refusal("hf:org/absent"), {"no such file", "404"}));
+  EXPECT_TRUE(contains_all(refusal("hf:org/repo:absent.gguf"), {"404"}));
 }
 
-TEST_F(HubTest, an_address_names_its_file) {
+TEST_F(HubTest, url_names_its_file) {
   const Result<fs::path> path = resolve(server_.url("/files/m-Q8_0.gguf?key=1"));
   ASSERT_TRUE(path.ok()) << path.error().message;
   EXPECT_EQ(path.value().filename(), "m-Q8_0.gguf");
   for (const ServedRequest& request : server_.requests()) EXPECT_FALSE(request.headers.contains("authorization"));
 }
 
-TEST_F(HubTest, offline_only_what_is_here_is_used) {
+TEST_F(HubTest, offline_uses_only_local_models) {
   ASSERT_TRUE(resolve("hf:org/repo:Q8_0").ok());
   settings_.offline = true;
   const size_t n_requests = server_.requests().size();
   EXPECT_TRUE(resolve("hf:org/repo:Q8_0").ok());
-  EXPECT_TRUE(says(refusal("hf:org/repo:Q4_K_M"), {"HF_HUB_OFFLINE"}));
+  EXPECT_TRUE(contains_all(refusal("hf:org/repo:Q4_K_M"), {"HF_HUB_OFFLINE is set"}));
   EXPECT_EQ(server_.requests().size(), n_requests);
 }
 
-TEST_F(HubTest, removing_takes_only_the_models_folder) {
+TEST_F(HubTest, remove_deletes_only_the_model_folder) {
   ASSERT_TRUE(resolve("hf:org/repo:Q8_0").ok());
   const ModelStore store(settings_);
   EXPECT_GE(store.remove("m-q8_0").value(), model_.size());
@@ -112,7 +112,7 @@ TEST_F(HubTest, removing_takes_only_the_models_folder) {
   EXPECT_TRUE(fs::exists(root_ / "precious" / "file"));
 }
 
-TEST_F(HubTest, a_manifest_that_makes_no_sense_is_no_model) {
+TEST_F(HubTest, invalid_manifest_is_ignored) {
   ASSERT_TRUE(resolve("hf:org/repo:Q8_0").ok());
   const fs::path manifest = settings_.cache / "models/m-q8_0/manifest.json";
   const std::string good = contents(manifest);
@@ -126,7 +126,7 @@ TEST_F(HubTest, a_manifest_that_makes_no_sense_is_no_model) {
   EXPECT_TRUE(ModelStore(settings_).find("m-q8_0"));
 }
 
-TEST_F(HubTest, the_default_model_is_the_chosen_one_or_the_catalogs) {
+TEST_F(HubTest, default_model_is_the_chosen_one_or_the_catalogs) {
   EXPECT_EQ(default_model_name(settings_), kDefaultModelId);
   const fs::path file = put(root_ / "mine.gguf", model_);
   const ModelStore store(settings_);
@@ -138,7 +138,7 @@ TEST_F(HubTest, the_default_model_is_the_chosen_one_or_the_catalogs) {
   EXPECT_EQ(default_model_name(settings_), kDefaultModelId);
 }
 
-TEST_F(HubTest, the_hugging_face_cache_is_used_without_copying) {
+TEST_F(HubTest, hugging_face_cache_is_used_without_copying) {
   const fs::path cached = put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
   EXPECT_EQ(resolve("hf:org/repo:m-Q8_0.gguf").value(), cached);
   EXPECT_EQ(resolve("hf:org/repo:Q8_0").value(), cached);
@@ -148,21 +148,21 @@ TEST_F(HubTest, the_hugging_face_cache_is_used_without_copying) {
   EXPECT_EQ(list_hf_cache(settings_.hf_cache).front().first, "hf:org/repo:m-Q8_0.gguf");
 }
 
-TEST_F(HubTest, a_repository_without_a_file_means_the_same_whatever_the_hugging_face_cache_holds) {
+TEST_F(HubTest, repository_without_a_file_ignores_other_cached_files_unless_offline) {
   const fs::path small = put_in_hf_cache("c0ffee", "m-Q2_K.gguf", model_);
   EXPECT_EQ(resolve("hf:org/repo").value().filename(), "m-Q4_K_M.gguf");
   fs::remove_all(settings_.cache);
   settings_.offline = true;
-  EXPECT_EQ(resolve("hf:org/repo").value(), small) << "the only one that can be had";
-  EXPECT_TRUE(says(said_, {"m-Q2_K.gguf"}));
+  EXPECT_EQ(resolve("hf:org/repo").value(), small) << "the only one available offline";
+  EXPECT_TRUE(contains_all(messages_, {"m-Q2_K.gguf"}));
   const fs::path usual = put_in_hf_cache("c0ffee", "m-Q4_K_M.gguf", model_ + "x");
   settings_.offline = false;
   const size_t n_requests = server_.requests().size();
   EXPECT_EQ(resolve("hf:org/repo").value(), usual);
-  EXPECT_EQ(server_.requests().size(), n_requests) << "the usual one is what the server would name";
+  EXPECT_EQ(server_.requests().size(), n_requests) << "the default quantization needs no listing";
 }
 
-TEST_F(HubTest, the_one_file_of_a_repository_is_taken_from_the_hugging_face_cache_once_the_server_named_it) {
+TEST_F(HubTest, single_file_of_a_repository_is_used_from_the_cache_after_listing) {
   files_ = {{"m-BF16.gguf", model_}};
   const fs::path cached = put_in_hf_cache("c0ffee", "m-BF16.gguf", model_);
   EXPECT_EQ(resolve("hf:org/repo").value(), cached);
@@ -170,7 +170,7 @@ TEST_F(HubTest, the_one_file_of_a_repository_is_taken_from_the_hugging_face_cach
   EXPECT_TRUE(ModelStore(settings_).list().empty());
 }
 
-TEST_F(HubTest, an_unfinished_file_in_the_hugging_face_cache_is_not_used) {
+TEST_F(HubTest, incomplete_file_in_the_hugging_face_cache_is_not_used) {
   const fs::path cached = put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
   fs::remove(fs::canonical(cached));  // the link points nowhere
   const Result<fs::path> path = resolve("hf:org/repo:m-Q8_0.gguf");
@@ -178,36 +178,37 @@ TEST_F(HubTest, an_unfinished_file_in_the_hugging_face_cache_is_not_used) {
   EXPECT_EQ(path.value(), settings_.cache / "models/m-q8_0/m-Q8_0.gguf");
 }
 
-TEST_F(HubTest, a_cached_file_of_another_hash_is_not_the_one_that_is_meant) {
+TEST_F(HubTest, cached_file_with_another_hash_does_not_match) {
   put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
   const Source source = parse_source("hf:org/repo:m-Q8_0.gguf").value();
   EXPECT_TRUE(find_in_hf_cache(settings_.hf_cache, source, sha256_of(model_)));
   EXPECT_FALSE(find_in_hf_cache(settings_.hf_cache, source, sha256_of("another")));
 }
 
-TEST_F(HubTest, ollamas_models_are_used_without_copying) {
+TEST_F(HubTest, ollama_models_are_used_without_copying) {
   const fs::path blob = put_in_ollama("library/qwen3/8b", model_);
   put_in_ollama("someone/special/latest", model_);
   EXPECT_EQ(resolve("ollama:qwen3:8b").value(), blob);
   EXPECT_EQ(resolve("ollama:someone/special").value(), blob);
-  EXPECT_TRUE(says(refusal("ollama:qwen3:4b"), {"did you mean ollama:qwen3:8b"}));
+  EXPECT_TRUE(contains_all(refusal("ollama:qwen3:4b"), {"did you mean ollama:qwen3:8b"}));
   EXPECT_EQ(list_ollama_models(settings_.ollama_stores).size(), 2u);
   settings_.ollama_stores = {root_ / "nothing"};
-  EXPECT_TRUE(says(refusal("ollama:qwen3:8b"), {"OLLAMA_MODELS"}));
+  EXPECT_TRUE(contains_all(refusal("ollama:qwen3:8b"), {"OLLAMA_MODELS"}));
 }
 
-TEST_F(HubTest, ollama_models_of_two_hosts_with_one_name_are_told_apart) {
+TEST_F(HubTest, ollama_models_of_two_hosts_with_one_name_are_disambiguated) {
   const fs::path first = put_in_ollama("x/y/latest", model_);
   const fs::path second = put_in_ollama("x/y/latest", "another", "", "hf.example");
   EXPECT_EQ(resolve("ollama:registry.example/x/y").value(), first);
   EXPECT_EQ(resolve("ollama:hf.example/x/y:latest").value(), second);
-  EXPECT_TRUE(says(refusal("ollama:x/y"), {"ollama:registry.example/x/y:latest", "ollama:hf.example/x/y:latest"}));
+  EXPECT_TRUE(
+      contains_all(refusal("ollama:x/y"), {"ollama:registry.example/x/y:latest", "ollama:hf.example/x/y:latest"}));
   const std::vector<ModelEntry> entries = list_models(settings_, {});
   EXPECT_EQ(std::ranges::count(entries, "ollama:x/y:latest", &ModelEntry::id), 0);
   EXPECT_EQ(std::ranges::count(entries, "ollama:hf.example/x/y:latest", &ModelEntry::id), 1);
 }
 
-TEST_F(HubTest, ollama_manifests_that_make_no_sense_are_left_out) {
+TEST_F(HubTest, invalid_ollama_manifests_are_skipped) {
   put_in_ollama("library/good/latest", model_);
   put_in_ollama("library/escapes/latest", model_, "../../../../etc/passwd");
   put_in_ollama("library/short/latest", model_, "abc");
@@ -219,7 +220,7 @@ TEST_F(HubTest, ollama_manifests_that_make_no_sense_are_left_out) {
   EXPECT_EQ(models[0].name, "good");
 }
 
-TEST_F(HubTest, the_list_holds_the_catalog_what_is_installed_and_what_others_hold) {
+TEST_F(HubTest, list_has_catalog_installed_and_external_models) {
   ASSERT_TRUE(resolve("hf:org/repo:Q4_K_M").ok());
   put_in_ollama("library/qwen3/8b", model_);
   put_in_hf_cache("c0ffee", "m-Q8_0.gguf", model_);
@@ -229,8 +230,8 @@ TEST_F(HubTest, the_list_holds_the_catalog_what_is_installed_and_what_others_hol
   const auto at = [&](std::string_view id) { return *std::ranges::find(entries, id, &ModelEntry::id); };
   EXPECT_TRUE(at("m-q4_k_m").memory_is_exact);
   EXPECT_EQ(at("m-q4_k_m").fit, Fit::fits);
-  EXPECT_EQ(at("ollama:qwen3:8b").place, ModelPlace::ollama);
-  EXPECT_EQ(at("hf:org/repo:m-Q8_0.gguf").place, ModelPlace::hugging_face);
+  EXPECT_EQ(at("ollama:qwen3:8b").location, ModelLocation::ollama);
+  EXPECT_EQ(at("hf:org/repo:m-Q8_0.gguf").location, ModelLocation::hugging_face);
   EXPECT_EQ(at("qwen3-8b").fit, Fit::too_large);
   EXPECT_TRUE(at("qwen3-8b").path.empty());
   EXPECT_TRUE(at(kDefaultModelId).is_default);
@@ -240,38 +241,38 @@ TEST_F(HubTest, the_list_holds_the_catalog_what_is_installed_and_what_others_hol
   EXPECT_EQ(fields.at("homepage_url"), json::value(server_.url("/Qwen/Qwen3-8B-GGUF")));
 }
 
-TEST_F(HubTest, the_list_calls_a_model_here_only_while_its_file_is) {
+TEST_F(HubTest, list_shows_a_model_as_installed_only_if_its_file_exists) {
   const fs::path path = resolve("hf:org/repo:Q4_K_M").value();
   fs::remove(path);
   const std::vector<ModelEntry> entries = list_models(settings_, {});
   EXPECT_TRUE(std::ranges::find(entries, "m-q4_k_m", &ModelEntry::id)->path.empty());
 }
 
-TEST_F(HubTest, showing_a_model_looks_into_its_file) {
+TEST_F(HubTest, show_reads_the_model_file) {
   const fs::path file = put(root_ / "mine.gguf", model_);
-  const MachineMemory machine{.n_bytes = 1 << 30, .n_available = 1 << 29};
-  const Result<ModelEntry> entry = show_model(settings_, file.string(), machine);
+  const MemoryCapacity memory{.n_bytes = 1 << 30, .n_available = 1 << 29};
+  const Result<ModelEntry> entry = show_model(settings_, file.string(), memory);
   ASSERT_TRUE(entry.ok()) << entry.error().message;
   EXPECT_EQ(entry.value().architecture, "llama");
   EXPECT_TRUE(entry.value().memory_is_exact);
-  EXPECT_EQ(show_model(settings_, "Qwen3-8B", machine).value().id, "qwen3-8b");
-  EXPECT_FALSE(show_model(settings_, "nothing like it", machine).ok());
-  EXPECT_FALSE(show_model(settings_, (root_ / "absent.gguf").string(), machine).ok());
+  EXPECT_EQ(show_model(settings_, "Qwen3-8B", memory).value().id, "qwen3-8b");
+  EXPECT_FALSE(show_model(settings_, "nothing like it", memory).ok());
+  EXPECT_FALSE(show_model(settings_, (root_ / "absent.gguf").string(), memory).ok());
 }
 
-TEST_F(HubTest, a_file_that_no_catalog_knows_says_its_licence_itself) {
+TEST_F(HubTest, license_of_an_unknown_file_comes_from_its_metadata) {
   GgufWriter writer = TinyLlama{}.file();
   writer.add("general.license", "apache-2.0");
   const fs::path file = put(root_ / "licensed.gguf", writer.bytes());
   EXPECT_EQ(show_model(settings_, file.string(), {}).value().license, "apache-2.0");
 }
 
-TEST_F(HubTest, a_repository_of_many_files_lists_them_where_none_is_usual) {
+TEST_F(HubTest, repository_without_a_preferred_file_lists_all_files) {
   const std::vector<RepoFile> files = {{"a-F16.gguf", 1, ""}, {"b-F32.gguf", 1, ""}, {"mmproj-a.gguf", 1, ""}};
   const Result<std::vector<RepoFile>> chosen = choose_model_files("o/r", files, "");
   ASSERT_FALSE(chosen.ok());
-  EXPECT_TRUE(says(chosen.error().message, {"a-F16.gguf", "b-F32.gguf"}));
-  EXPECT_FALSE(says(chosen.error().message, {"mmproj"}));
+  EXPECT_TRUE(contains_all(chosen.error().message, {"a-F16.gguf", "b-F32.gguf"}));
+  EXPECT_FALSE(contains_all(chosen.error().message, {"mmproj"}));
   EXPECT_EQ(choose_model_files("o/r", files, "f16").value().front().path, "a-F16.gguf");
   const std::vector<RepoFile> split = {{"d/x-Q4_K_M-00002-of-00002.gguf", 1, ""},
                                        {"d/x-Q4_K_M-00001-of-00002.gguf", 1, ""}};
@@ -281,8 +282,8 @@ TEST_F(HubTest, a_repository_of_many_files_lists_them_where_none_is_usual) {
   EXPECT_FALSE(choose_model_files("o/r", std::span(split).first(1), "d/x-Q4_K_M-00002-of-00002.gguf").ok());
   const std::vector<RepoFile> others = {{"a-F16.gguf", 1, ""}, {"manifest.json", 1, ""}};
   const Result<std::vector<RepoFile>> no_model = choose_model_files("o/r", others, "manifest.json");
-  ASSERT_FALSE(no_model.ok()) << "it would lie where our own manifest does";
-  EXPECT_TRUE(says(no_model.error().message, {"manifest.json", ".gguf"}));
+  ASSERT_FALSE(no_model.ok()) << "it would overwrite our manifest";
+  EXPECT_TRUE(contains_all(no_model.error().message, {"manifest.json", ".gguf"}));
   EXPECT_FALSE(parse_repo_listing("{}").ok());
   EXPECT_TRUE(parse_repo_listing(R"([1, {"type":"file"}, {"type":"file","path":3}])").value().empty());
 }

@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "base/utf8.h"
 
 namespace zinc {
@@ -26,10 +26,10 @@ const Prefix* prefix_of(std::string_view text) {
   return found == kPrefixes.end() ? nullptr : &*found;
 }
 
-bool is_word(std::string_view text, std::string_view beside_letters) {
+bool is_word(std::string_view text, std::string_view other_characters) {
   return !text.empty() && text.size() <= kMaxNameBytes && std::ranges::all_of(text, [&](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           beside_letters.find(c) != std::string_view::npos;
+           other_characters.find(c) != std::string_view::npos;
   });
 }
 
@@ -44,8 +44,9 @@ bool is_repo_path(std::string_view path) {
   return false;
 }
 
-Error wrong(std::string_view text, const char* expected) {
-  return fail(ErrorCode::invalid_input, "'{}' is no source of a model; expected {}", printable(text), expected);
+Error invalid_source(std::string_view text, const char* expected) {
+  return fail(ErrorCode::invalid_input, "'{}' is not a valid model source; expected {}", sanitize_for_terminal(text),
+              expected);
 }
 
 Result<Source> parse_hugging_face(Source source, std::string_view rest) {
@@ -56,17 +57,17 @@ Result<Source> parse_hugging_face(Source source, std::string_view rest) {
     source.revision = repo.substr(at + 1);
     repo = repo.substr(0, at);
     if (!is_word(source.revision, "._-/") || source.revision.find("..") != std::string::npos) {
-      return wrong(source.text, kExpected);
+      return invalid_source(source.text, kExpected);
     }
   }
   if (colon != std::string_view::npos) {
     source.file = rest.substr(colon + 1);
-    if (!is_repo_path(source.file)) return wrong(source.text, kExpected);
+    if (!is_repo_path(source.file)) return invalid_source(source.text, kExpected);
   }
   const size_t slash = repo.find('/');
   const bool is_repo = slash != std::string_view::npos && is_word(repo.substr(0, slash), "._-") &&
                        is_word(repo.substr(slash + 1), "._-") && repo.find("..") == std::string_view::npos;
-  if (!is_repo) return wrong(source.text, kExpected);
+  if (!is_repo) return invalid_source(source.text, kExpected);
   source.name = repo;
   return source;
 }
@@ -77,7 +78,8 @@ Result<Source> parse_package(Source source, std::string_view rest) {
   if (equals != std::string_view::npos) source.revision = rest.substr(equals + 2);
   const bool is_right = is_word(source.name, "._-") && source.name.front() != '-' &&
                         (equals == std::string_view::npos || is_word(source.revision, ".+!_-"));
-  return is_right ? Result<Source>(std::move(source)) : wrong(source.text, "pip:PACKAGE or pip:PACKAGE==VERSION");
+  return is_right ? Result<Source>(std::move(source))
+                  : invalid_source(source.text, "pip:PACKAGE or pip:PACKAGE==VERSION");
 }
 
 Result<Source> parse_ollama(Source source, std::string_view rest) {
@@ -85,13 +87,13 @@ Result<Source> parse_ollama(Source source, std::string_view rest) {
   const size_t colon = rest.find(':', slash == std::string_view::npos ? 0 : slash);
   source.name = rest.substr(0, colon);
   source.file = colon == std::string_view::npos ? "latest" : std::string(rest.substr(colon + 1));
-  // A colon before a slash is that of a host's port.
+  // A colon before a slash separates a host from its port.
   const size_t port = source.name.find(':');
   const std::string digits =
       port == std::string::npos ? "0" : source.name.substr(port + 1, source.name.find('/') - port - 1);
   const bool is_port = is_word(digits, "") && digits.find_first_not_of("0123456789") == std::string::npos;
   const bool is_right = is_port && is_repo_path(source.name) && is_plain_file_name(source.file);
-  return is_right ? Result<Source>(std::move(source)) : wrong(source.text, "ollama:NAME or ollama:NAME:TAG");
+  return is_right ? Result<Source>(std::move(source)) : invalid_source(source.text, "ollama:NAME or ollama:NAME:TAG");
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ Result<Source> parse_source(std::string_view text) {
   source.file = path.substr(slash + 1);
   const bool is_right = slash >= prefix->text.size() && is_plain_file_name(source.file) && source.file.ends_with(kGguf);
   return is_right ? Result<Source>(std::move(source))
-                  : wrong(source.text, "an address that ends in the name of a .gguf file");
+                  : invalid_source(source.text, "a URL that ends in the name of a .gguf file");
 }
 
 std::string public_url(std::string_view url) {

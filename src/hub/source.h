@@ -1,4 +1,4 @@
-// Where a model comes from, as people write it: hf:ORG/REPO[@REVISION][:FILE], https://HOST/FILE.gguf,
+// The source of a model, as typed: hf:ORG/REPO[@REVISION][:FILE], https://HOST/FILE.gguf,
 // pip:PACKAGE[==VERSION], ollama:NAME[:TAG].
 #pragma once
 
@@ -14,20 +14,20 @@ enum class SourceKind : uint8_t { hugging_face, url, package, ollama };
 
 struct Source {
   SourceKind kind;
-  std::string text;      // as written, but of a URL what public_url() leaves: it is kept and shown
+  std::string text;      // as typed; for a URL, public_url() of it: stored and shown
   std::string name;      // ORG/REPO, the whole URL, the package, NAME
   std::string revision;  // Hugging Face: a branch or commit, empty for "main"; package: a version
   std::string file;      // Hugging Face: a file, or a quantization's name ("Q4_K_M"); Ollama: the tag
 };
 
 bool has_source_prefix(std::string_view text);
-// An error where a prefix is there but what follows is wrong. REQUIRES: has_source_prefix(text)
+// An error if the text after the prefix is invalid. REQUIRES: has_source_prefix(text)
 Result<Source> parse_source(std::string_view text);
 
 // A URL without user, password, query and fragment, which may hold secrets.
 std::string public_url(std::string_view url);
 
-// Of a split model's file name: "m-00002-of-00005.gguf" is {"m", 2, 5}.
+// The parts of a split model's file name: "m-00002-of-00005.gguf" is {"m", 2, 5}.
 struct SplitName {
   std::string stem;
   int number, count;
@@ -35,11 +35,11 @@ struct SplitName {
 };
 std::optional<SplitName> parse_split_name(std::string_view file);
 
-// A name for the model in a file: its stem, lower case, with nothing a folder's name should not have, and short enough
+// A model id from a file name: the stem in lower case, with only characters valid in a folder name, and short enough
 // for a suffix of kMaxIdSuffix bytes.
 inline constexpr size_t kMaxIdSuffix = 9;
 std::string model_id_of(std::string_view file_name);
-// No folders, nothing that steers a terminal (base/printable.h), not hidden.
+// No slashes, no control characters (base/sanitize_for_terminal.h), not hidden.
 bool is_plain_file_name(std::string_view name);
 
 }  // namespace zinc

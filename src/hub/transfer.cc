@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "hub/source.h"
 
 namespace zinc {
@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kLeastBytesPerS = 256;  // slower than that over a whole stall window is a stall
+constexpr uint64_t kMinBytesPerS = 256;  // slower than this over a whole stall window counts as stalled
 constexpr long kMaxRedirects = 10;
 constexpr long kBufferBytes = 256 << 10;
 
@@ -50,12 +50,12 @@ void init_curl() {
   std::call_once(once, [] { ZINC_CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK); });
 }
 
-bool is_hopeless(CURLcode code) {
-  static constexpr CURLcode kHopeless[] = {
+bool is_permanent(CURLcode code) {
+  static constexpr CURLcode kPermanent[] = {
       CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT,        CURLE_TOO_MANY_REDIRECTS, CURLE_PEER_FAILED_VERIFICATION,
       CURLE_SSL_CACERT_BADFILE,   CURLE_BAD_CONTENT_ENCODING, CURLE_SSL_ISSUER_ERROR,   CURLE_OUT_OF_MEMORY,
       CURLE_NOT_BUILT_IN,         CURLE_COULDNT_RESOLVE_PROXY};
-  return std::ranges::find(kHopeless, code) != std::end(kHopeless);
+  return std::ranges::find(kPermanent, code) != std::end(kPermanent);
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ std::optional<ContentRange> parse_content_range(std::string_view value) {
     out.total = parse_number(total);
     if (!out.total) return std::nullopt;
   }
-  if (range == "*") return out;  // of a 416: nothing of total
+  if (range == "*") return out;  // of a 416 response: no range, only the total
   const size_t dash = range.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
   const auto first = parse_number(range.substr(0, dash)), last = parse_number(range.substr(dash + 1));
@@ -83,9 +83,9 @@ std::optional<ContentRange> parse_content_range(std::string_view value) {
   return out;
 }
 
-void ReplyHead::take_line(std::string_view line) {
+void ResponseHead::parse_line(std::string_view line) {
   if (line.starts_with("HTTP/")) {
-    ReplyHead next;
+    ResponseHead next;
     next.linked_etag = std::move(linked_etag);
     next.linked_bytes = linked_bytes;
     *this = std::move(next);
@@ -129,7 +129,7 @@ Transfer::Transfer(const TransferRequest& request, const TransferLimits& limits,
   curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, lower(request.url).starts_with("https:") ? "https" : "http,https");
   curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(h, CURLOPT_MAXREDIRS, kMaxRedirects);
-  curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);  // ranges on connections of their own
+  curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);  // one connection per range
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits.connect_ms));
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(h, CURLOPT_BUFFERSIZE, kBufferBytes);
@@ -146,7 +146,7 @@ Transfer::Transfer(const TransferRequest& request, const TransferLimits& limits,
 }
 
 size_t Transfer::on_header(char* text, size_t size, size_t n, void* self) {
-  static_cast<Transfer*>(self)->head_.take_line({text, size * n});
+  static_cast<Transfer*>(self)->head_.parse_line({text, size * n});
   return size * n;
 }
 
@@ -166,8 +166,8 @@ std::string Transfer::final_url() const {
 bool Transfer::has_stalled(Clock::time_point now) {
   const auto window = std::chrono::milliseconds(limits_.stall_ms);
   if (now - window_began_ < window) return false;
-  const uint64_t n_least = std::max<uint64_t>(1, kLeastBytesPerS * static_cast<uint64_t>(limits_.stall_ms) / 1000);
-  const bool stalled = n_body_bytes_ - n_window_bytes_ < n_least;
+  const uint64_t min_bytes = std::max<uint64_t>(1, kMinBytesPerS * static_cast<uint64_t>(limits_.stall_ms) / 1000);
+  const bool stalled = n_body_bytes_ - n_window_bytes_ < min_bytes;
   window_began_ = now;
   n_window_bytes_ = n_body_bytes_;
   return stalled;
@@ -203,21 +203,20 @@ std::vector<FinishedTransfer> TransferSet::run(int wait_ms) {
     Transfer* transfer = nullptr;
     curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
     const TransferEnd end = code == CURLE_OK            ? TransferEnd::complete
-                            : code == CURLE_WRITE_ERROR ? TransferEnd::sink_ended
-                            : is_hopeless(code)         ? TransferEnd::impossible
-                                                        : TransferEnd::broken;
+                            : code == CURLE_WRITE_ERROR ? TransferEnd::stopped_by_sink
+                            : is_permanent(code)        ? TransferEnd::permanent_failure
+                                                        : TransferEnd::transient_failure;
     const std::string detail = transfer->error_text_[0] ? transfer->error_text_ : curl_easy_strerror(code);
-    finished.push_back({transfer, end, code == CURLE_OK ? "" : printable(detail)});
+    finished.push_back({transfer, end, code == CURLE_OK ? "" : sanitize_for_terminal(detail)});
     remove(*transfer);
   }
   const Clock::time_point now = Clock::now();
-  const std::vector<Transfer*> still = running_;
-  for (Transfer* transfer : still) {
+  const std::vector<Transfer*> running = running_;
+  for (Transfer* transfer : running) {
     if (!transfer->has_stalled(now)) continue;
     remove(*transfer);
-    finished.push_back(
-        {transfer, TransferEnd::broken,
-         fmt::format("the server sent almost nothing for {:.3g} s", transfer->limits_.stall_ms / 1000.0)});
+    finished.push_back({transfer, TransferEnd::transient_failure,
+                        fmt::format("the connection stalled for {:.3g} s", transfer->limits_.stall_ms / 1000.0)});
   }
   return finished;
 }
@@ -228,7 +227,7 @@ FinishedTransfer run_transfer(Transfer& transfer, const std::function<bool()>& c
   for (;;) {
     std::vector<FinishedTransfer> finished = set.run(100);
     if (!finished.empty()) return std::move(finished.front());
-    if (cancelled()) return {&transfer, TransferEnd::sink_ended, "interrupted"};
+    if (cancelled()) return {&transfer, TransferEnd::stopped_by_sink, "interrupted"};
   }
 }
 
@@ -239,7 +238,7 @@ Result<TextReply> get_text(const TransferRequest& request, const TransferLimits&
   for (int i = 0; i < kTries; ++i) {
     std::string body;
     bool too_long = false;
-    Transfer transfer(request, limits, [&](const ReplyHead&, std::span<const std::byte> bytes) {
+    Transfer transfer(request, limits, [&](const ResponseHead&, std::span<const std::byte> bytes) {
       too_long = body.size() + bytes.size() > max_bytes;
       if (!too_long) body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       return !too_long;
@@ -247,40 +246,39 @@ Result<TextReply> get_text(const TransferRequest& request, const TransferLimits&
     const FinishedTransfer done = run_transfer(transfer, cancelled);
     if (cancelled()) return fail(ErrorCode::cancelled, "interrupted");
     if (too_long) {
-      return fail(ErrorCode::invalid_input, "{}: the answer is longer than {} bytes", shown_url(request.url),
+      return fail(ErrorCode::invalid_input, "{}: the response is longer than {} bytes", display_url(request.url),
                   max_bytes);
     }
     if (done.end == TransferEnd::complete && transfer.head().status == 200) {
       return TextReply{std::move(body), transfer.head().next_page, transfer.final_url()};
     }
     if (done.end == TransferEnd::complete) {
-      const Refusal refusal = explain_status(request.url, transfer.head().status);
-      reason = refusal.message;
-      if (refusal.is_final) return fail(refusal.code, "{}", reason);
+      const StatusError error = explain_status(request.url, transfer.head().status);
+      reason = error.message;
+      if (error.is_final) return fail(error.code, "{}", reason);
     } else {
-      reason = fmt::format("{}: {}", shown_url(request.url), done.reason);
-      if (done.end == TransferEnd::impossible) break;
+      reason = fmt::format("{}: {}", display_url(request.url), done.reason);
+      if (done.end == TransferEnd::permanent_failure) break;
     }
   }
   return fail(ErrorCode::io, "{}; check the network and the proxy settings, and try again", reason);
 }
 
-Refusal explain_status(const std::string& url, long status) {
-  const std::string where = shown_url(url);
+StatusError explain_status(const std::string& url, long status) {
+  const std::string where = display_url(url);
   if (status == 401 || status == 403) {
     return {
         ErrorCode::invalid_input,
-        fmt::format("{}: the server refuses access (HTTP {}); check the name, and if the model is private or its terms "
-                    "must be accepted on its page, set HF_TOKEN to a token that may read it",
+        fmt::format("{}: access denied (HTTP {}); check the name; if the model is private or gated, set HF_TOKEN to a "
+                    "token that may read it",
                     where, status),
         true};
   }
   if (status == 404 || status == 410) {
-    return {ErrorCode::not_found, fmt::format("{}: there is no such file (HTTP {}); check the name", where, status),
-            true};
+    return {ErrorCode::not_found, fmt::format("{}: no such file (HTTP {}); check the name", where, status), true};
   }
-  const bool may_pass = status == 408 || status == 425 || status == 429 || status >= 500;
-  return {ErrorCode::io, fmt::format("{}: the server answered HTTP {}", where, status), !may_pass};
+  const bool is_transient = status == 408 || status == 425 || status == 429 || status >= 500;
+  return {ErrorCode::io, fmt::format("{}: the server returned HTTP {}", where, status), !is_transient};
 }
 
 bool is_same_origin(std::string_view a, std::string_view b) {
@@ -292,6 +290,6 @@ bool is_same_origin(std::string_view a, std::string_view b) {
   return !origin(a).empty() && origin(a) == origin(b);
 }
 
-std::string shown_url(std::string_view url) { return printable(public_url(url), 400); }
+std::string display_url(std::string_view url) { return sanitize_for_terminal(public_url(url), 400); }
 
 }  // namespace zinc

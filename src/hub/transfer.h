@@ -1,6 +1,6 @@
-// One HTTP GET over libcurl, and a set of them that run at the same time on one thread. Proxies are those of the
-// environment, as curl reads it; redirects are followed, but never from https to http. A transfer that brings almost
-// nothing for `stall_ms` is ended as stalled, before the first byte as well as after it.
+// HTTP GET over libcurl, and a set of concurrent transfers on one thread. Uses curl's proxy variables; follows
+// redirects, but never from https to http. A transfer that receives almost nothing for `stall_ms`, before or after the
+// first byte, ends as stalled.
 #pragma once
 
 #include <curl/curl.h>
@@ -26,24 +26,24 @@ struct ContentRange {  // "bytes 0-99/200": [first, end) of total
 };
 std::optional<ContentRange> parse_content_range(std::string_view value);
 
-// What the last response of a chain of redirects says about itself.
-struct ReplyHead {
+// Headers of the last response of a redirect chain.
+struct ResponseHead {
   long status = 0;
   std::optional<uint64_t> content_length;
   std::optional<ContentRange> content_range;
   std::string etag, last_modified, content_encoding, retry_after, next_page;
-  // Hugging Face says these on the redirect, about the file behind it. The first response that states them is
-  // believed: what the bytes come from must not vouch for itself.
+  // Stated by Hugging Face on the redirect, about the target file. The first response that has them wins: the host that
+  // sends the bytes must not vouch for them.
   std::string linked_etag;
   std::optional<uint64_t> linked_bytes;
 
-  // A header line, or the status line, which begins the next response.
-  void take_line(std::string_view line);
+  // Parses a header line, or a status line, which starts the next response.
+  void parse_line(std::string_view line);
 };
 
 struct TransferRequest {
   std::string url;
-  std::string bearer_token;          // goes to the url's own host only
+  std::string bearer_token;          // sent to the host of `url` only
   std::vector<std::string> headers;  // "Name: value"
 };
 
@@ -52,8 +52,8 @@ struct TransferLimits {
   int stall_ms = 30'000;
 };
 
-// Takes body bytes as they come; false ends the transfer. The head is complete by then.
-using BodySink = std::function<bool(const ReplyHead& head, std::span<const std::byte> bytes)>;
+// Receives body bytes; false ends the transfer. The head is complete by then.
+using BodySink = std::function<bool(const ResponseHead& head, std::span<const std::byte> bytes)>;
 
 class Transfer {
  public:
@@ -61,7 +61,7 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  const ReplyHead& head() const { return head_; }
+  const ResponseHead& head() const { return head_; }
   std::string final_url() const;
 
  private:
@@ -78,7 +78,7 @@ class Transfer {
   std::unique_ptr<curl_slist, Close> headers_;
   TransferLimits limits_;
   BodySink sink_;
-  ReplyHead head_;
+  ResponseHead head_;
   uint64_t n_body_bytes_ = 0;
   uint64_t n_window_bytes_ = 0;  // n_body_bytes_ when the window began
   std::chrono::steady_clock::time_point window_began_;
@@ -86,16 +86,16 @@ class Transfer {
 };
 
 enum class TransferEnd : uint8_t {
-  complete,    // the whole reply arrived; its status may be anything
-  sink_ended,  // the sink had enough
-  broken,      // no connection, cut, stalled: worth another try
-  impossible,  // a wrong URL, too many redirects, no trust: another try changes nothing
+  complete,           // the whole response arrived, with any status
+  stopped_by_sink,    // the sink returned false
+  transient_failure,  // no connection, cut or stalled: worth a retry
+  permanent_failure,  // invalid URL, too many redirects, untrusted certificate: a retry does not help
 };
 
 struct FinishedTransfer {
   Transfer* transfer;
   TransferEnd end;
-  std::string reason;  // for people, where it is not complete
+  std::string reason;  // for the user, unless complete
 };
 
 class TransferSet {
@@ -107,7 +107,7 @@ class TransferSet {
 
   void add(Transfer& transfer);
   void remove(Transfer& transfer);  // a transfer that has not finished
-  // Runs all of them for at most `wait_ms`; what has finished is out of the set.
+  // Runs all transfers for at most `wait_ms`; finished ones leave the set.
   std::vector<FinishedTransfer> run(int wait_ms);
 
  private:
@@ -115,10 +115,10 @@ class TransferSet {
   std::vector<Transfer*> running_;
 };
 
-// Runs one transfer to its end; `cancelled` is asked several times a second.
+// Runs one transfer to its end; polls `cancelled` several times a second.
 FinishedTransfer run_transfer(Transfer& transfer, const std::function<bool()>& cancelled);
 
-// A small text (an API's answer, an index page), with its status checked. At most `max_bytes`.
+// Downloads a small text (API response, index page) of at most `max_bytes`; the status must be 200.
 struct TextReply {
   std::string body;
   std::string next_page;  // of the Link header
@@ -127,18 +127,18 @@ struct TextReply {
 Result<TextReply> get_text(const TransferRequest& request, const TransferLimits& limits,
                            const std::function<bool()>& cancelled, size_t max_bytes = size_t{32} << 20);
 
-// Why a status that is no success is none, with what to do; `is_final` says whether another try changes nothing.
-struct Refusal {
+// The error for a failed HTTP status, with a remedy; `is_final`: a retry does not help.
+struct StatusError {
   ErrorCode code;
   std::string message;
   bool is_final;
 };
-Refusal explain_status(const std::string& url, long status);
+StatusError explain_status(const std::string& url, long status);
 
-// Whether a secret meant for one address may be sent to the other: same scheme, host and port.
+// Same scheme, host and port: a secret for one URL may be sent to the other.
 bool is_same_origin(std::string_view a, std::string_view b);
 
-// A URL for messages: public_url() of it, made safe for a terminal.
-std::string shown_url(std::string_view url);
+// A URL for messages: public_url(), sanitized for a terminal.
+std::string display_url(std::string_view url);
 
 }  // namespace zinc

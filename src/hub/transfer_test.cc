@@ -24,9 +24,9 @@ TEST(ContentRange, is_read_strictly) {
   }
 }
 
-TEST(ShownUrl, holds_no_secret) {
-  EXPECT_EQ(shown_url("https://user:password@host/a/b?token=x"), "https://host/a/b");
-  EXPECT_EQ(shown_url("https://host/a@b"), "https://host/a@b");
+TEST(ShownUrl, contains_no_secrets) {
+  EXPECT_EQ(display_url("https://user:password@host/a/b?token=x"), "https://host/a/b");
+  EXPECT_EQ(display_url("https://host/a@b"), "https://host/a@b");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 
 namespace zinc {
 namespace {
@@ -16,9 +16,7 @@ constexpr size_t kMaxComment = 65535;
 constexpr uint16_t kStored = 0, kDeflated = 8, kEncryptedFlag = 1;
 constexpr size_t kBlockBytes = size_t{1} << 18;
 
-Error wrong(std::string_view what) {
-  return fail(ErrorCode::invalid_input, "not a zip file that can be read: {}", what);
-}
+Error zip_error(std::string_view what) { return fail(ErrorCode::invalid_input, "cannot read the zip file: {}", what); }
 
 // Little-endian number at `offset`. REQUIRES: it lies inside.
 template <class T>
@@ -31,25 +29,26 @@ T number_at(std::span<const std::byte> bytes, size_t offset) {
 }
 
 Result<size_t> find_end(std::span<const std::byte> zip) {
-  if (zip.size() < kEndBytes) return wrong("it is too short");
+  if (zip.size() < kEndBytes) return zip_error("too short");
   const size_t last = zip.size() - kEndBytes;
-  for (size_t back = 0; back <= std::min(last, kMaxComment); ++back) {
-    if (number_at<uint32_t>(zip, last - back) == kEndSignature) return last - back;
+  for (size_t n_comment = 0; n_comment <= std::min(last, kMaxComment); ++n_comment) {
+    if (number_at<uint32_t>(zip, last - n_comment) == kEndSignature) return last - n_comment;
   }
-  return wrong("its directory is missing, it may be cut short");
+  return zip_error("the central directory is missing; the file may be truncated");
 }
 
 Result<std::span<const std::byte>> packed_bytes(std::span<const std::byte> zip, const ZipMember& member) {
   const uint64_t at = member.header_offset;
   if (at > zip.size() || zip.size() - at < kLocalBytes || number_at<uint32_t>(zip, at) != kLocalSignature) {
-    return wrong("a member's header is not where the directory says");
+    return zip_error("a member header is not at the offset in the directory");
   }
   const uint64_t begin = at + kLocalBytes + number_at<uint16_t>(zip, at + 26) + number_at<uint16_t>(zip, at + 28);
-  if (begin > zip.size() || zip.size() - begin < member.n_packed_bytes) return wrong("a member goes past its end");
+  if (begin > zip.size() || zip.size() - begin < member.n_packed_bytes)
+    return zip_error("a member extends past the end of the file");
   return zip.subspan(begin, member.n_packed_bytes);
 }
 
-// zlib's stream, ended whatever happens.
+// Owns a zlib stream.
 struct Inflater {
   z_stream stream{};
   bool is_ready = false;
@@ -63,7 +62,7 @@ struct Inflater {
 
 Status inflate_all(std::span<const std::byte> packed, const std::function<Status(std::span<const std::byte>)>& sink) {
   Inflater inflater;
-  if (!inflater.is_ready) return fail(ErrorCode::out_of_memory, "no memory for unpacking");
+  if (!inflater.is_ready) return fail(ErrorCode::out_of_memory, "out of memory while unpacking");
   std::vector<std::byte> block(kBlockBytes);
   z_stream& stream = inflater.stream;
   for (int state = Z_OK; state != Z_STREAM_END;) {
@@ -76,10 +75,11 @@ Status inflate_all(std::span<const std::byte> packed, const std::function<Status
     stream.next_out = reinterpret_cast<Bytef*>(block.data());
     stream.avail_out = static_cast<uInt>(block.size());
     state = inflate(&stream, Z_NO_FLUSH);
-    const size_t n_made = block.size() - stream.avail_out;
-    if (state != Z_OK && state != Z_STREAM_END) return wrong("a member's bytes are damaged");
-    if (n_made == 0 && state == Z_OK && stream.avail_in == 0 && packed.empty()) return wrong("a member is cut short");
-    if (Status taken = sink(std::span(block).first(n_made)); !taken.ok()) return taken;
+    const size_t n_inflated = block.size() - stream.avail_out;
+    if (state != Z_OK && state != Z_STREAM_END) return zip_error("corrupt member data");
+    if (n_inflated == 0 && state == Z_OK && stream.avail_in == 0 && packed.empty())
+      return zip_error("a member is truncated");
+    if (Status consumed = sink(std::span(block).first(n_inflated)); !consumed.ok()) return consumed;
   }
   return ok_status();
 }
@@ -90,15 +90,15 @@ Result<std::vector<ZipMember>> list_zip(std::span<const std::byte> zip) {
   ZINC_TRY(end, find_end(zip));
   const size_t n_members = number_at<uint16_t>(zip, end + 10);
   uint64_t at = number_at<uint32_t>(zip, end + 16);
-  if (n_members == 0xFFFF || at == 0xFFFFFFFF) return wrong("it is zip64");
+  if (n_members == 0xFFFF || at == 0xFFFFFFFF) return zip_error("zip64 is not supported");
   std::vector<ZipMember> members;
   for (size_t i = 0; i < n_members; ++i) {
     if (at > end || end - at < kEntryBytes || number_at<uint32_t>(zip, at) != kEntrySignature) {
-      return wrong("its directory is damaged");
+      return zip_error("the central directory is corrupt");
     }
     const size_t n_name = number_at<uint16_t>(zip, at + 28);
     const size_t n_entry = kEntryBytes + n_name + number_at<uint16_t>(zip, at + 30) + number_at<uint16_t>(zip, at + 32);
-    if (end - at < n_entry) return wrong("its directory is damaged");
+    if (end - at < n_entry) return zip_error("the central directory is corrupt");
     ZipMember member;
     member.method = number_at<uint16_t>(zip, at + 10);
     if (number_at<uint16_t>(zip, at + 8) & kEncryptedFlag) member.method = 0xFFFF;
@@ -107,7 +107,7 @@ Result<std::vector<ZipMember>> list_zip(std::span<const std::byte> zip) {
     member.n_bytes = number_at<uint32_t>(zip, at + 24);
     member.header_offset = number_at<uint32_t>(zip, at + 42);
     const uint64_t largest = std::max({member.n_packed_bytes, member.n_bytes, member.header_offset});
-    if (largest == 0xFFFFFFFF) return wrong("it is zip64, with a member of 4 GiB or more");
+    if (largest == 0xFFFFFFFF) return zip_error("zip64 is not supported (a member of 4 GiB or more)");
     member.name.assign(reinterpret_cast<const char*>(zip.data()) + at + kEntryBytes, n_name);
     members.push_back(std::move(member));
     at += n_entry;
@@ -120,23 +120,24 @@ Status unpack_member(std::span<const std::byte> zip, const ZipMember& member,
   ZINC_TRY(packed, packed_bytes(zip, member));
   uint64_t n_bytes = 0;
   uLong crc = crc32(0, nullptr, 0);
-  const auto counted = [&](std::span<const std::byte> bytes) -> Status {
+  const auto checked_sink = [&](std::span<const std::byte> bytes) -> Status {
     n_bytes += bytes.size();
-    if (n_bytes > member.n_bytes) return wrong("a member is longer than the directory says");
+    if (n_bytes > member.n_bytes) return zip_error("a member is longer than the directory says");
     crc = crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
     return sink(bytes);
   };
   if (member.method == kDeflated) {
-    if (Status done = inflate_all(packed, counted); !done.ok()) return done;
+    if (Status done = inflate_all(packed, checked_sink); !done.ok()) return done;
   } else if (member.method == kStored) {
     for (size_t at = 0; at < packed.size(); at += kBlockBytes) {
-      if (Status done = counted(packed.subspan(at, std::min(kBlockBytes, packed.size() - at))); !done.ok()) return done;
+      if (Status done = checked_sink(packed.subspan(at, std::min(kBlockBytes, packed.size() - at))); !done.ok())
+        return done;
     }
   } else {
-    return wrong(fmt::format("{} is packed in a way that is not supported", printable(member.name)));
+    return zip_error(fmt::format("{} uses an unsupported compression method", sanitize_for_terminal(member.name)));
   }
   if (n_bytes != member.n_bytes || crc != member.crc)
-    return wrong(fmt::format("{} is damaged", printable(member.name)));
+    return zip_error(fmt::format("{} is corrupt", sanitize_for_terminal(member.name)));
   return ok_status();
 }
 

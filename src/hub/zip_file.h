@@ -1,5 +1,5 @@
-// Takes one member out of a zip file (a Python wheel), stored or deflated. Everything is checked against the real file:
-// offsets, sizes, CRC; zip64 and encryption are refused by name.
+// Extracts a member of a zip file (a Python wheel), stored or deflated. Offsets, sizes and CRC are checked; zip64 and
+// encryption are not supported.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ZipMember {
 
 Result<std::vector<ZipMember>> list_zip(std::span<const std::byte> zip);
 
-// Calls `sink` with the member's bytes, in order; an error of the sink ends it.
+// Calls `sink` with the member's bytes in order; an error of the sink ends it.
 Status unpack_member(std::span<const std::byte> zip, const ZipMember& member,
                      const std::function<Status(std::span<const std::byte>)>& sink);
 

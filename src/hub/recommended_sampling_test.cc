@@ -1,4 +1,4 @@
-#include "hub/sampling_advice.h"
+#include "hub/recommended_sampling.h"
 
 #include <gtest/gtest.h>
 
@@ -8,20 +8,21 @@
 namespace zinc {
 namespace {
 
-SamplingAdvice advice_of(GgufWriter& writer, const char* architecture = "llama", std::optional<bool> thinking = {}) {
+RecommendedSampling sampling_of(GgufWriter& writer, const char* architecture = "llama",
+                                std::optional<bool> thinking = {}) {
   const TestFolder folder;
   writer.add("general.architecture", architecture);
   writer.write(folder / "model.gguf");
-  return sampling_advice(GgufFile::open(folder / "model.gguf").value(), thinking);
+  return recommended_sampling(GgufFile::open(folder / "model.gguf").value(), thinking);
 }
 
-TEST(SamplingAdvice, a_family_is_known_however_its_name_is_spelled) {
+TEST(RecommendedSampling, family_is_recognized_in_any_spelling) {
   for (const char* name : {"Smollm2 135M 8k Lc100K Mix1 Ep2", "SmolLM2-1.7B-Instruct"}) {
     GgufWriter writer;
-    const SamplingAdvice advice = advice_of(writer.add("general.name", name));
-    EXPECT_FLOAT_EQ(advice.temperature, 0.2f) << name;
-    EXPECT_FLOAT_EQ(advice.top_p, 0.9f) << name;
-    EXPECT_EQ(advice.origin, "SmolLM2's model card");
+    const RecommendedSampling sampling = sampling_of(writer.add("general.name", name));
+    EXPECT_FLOAT_EQ(sampling.temperature, 0.2f) << name;
+    EXPECT_FLOAT_EQ(sampling.top_p, 0.9f) << name;
+    EXPECT_EQ(sampling.origin, "SmolLM2's model card");
   }
 }
 
@@ -34,7 +35,7 @@ struct Known {
   const char* origin;
 };
 
-TEST(SamplingAdvice, every_family_gets_what_its_makers_say_for_the_mode_it_runs_in) {
+TEST(RecommendedSampling, each_family_gets_its_recommended_values_per_mode) {
   const Known models[] = {
       {"SmolLM3 3B", "smollm3", {}, 0.6f, 0.95f, 0, 1, 0, "SmolLM3's model card"},
       {"Qwen3.6-27B", "qwen35", {}, 1, 0.95f, 20, 1, 0, "Qwen3.6's model card"},
@@ -60,58 +61,59 @@ TEST(SamplingAdvice, every_family_gets_what_its_makers_say_for_the_mode_it_runs_
   };
   for (const Known& known : models) {
     GgufWriter writer;
-    const SamplingAdvice advice = advice_of(writer.add("general.name", known.name), known.architecture, known.thinking);
-    EXPECT_EQ(advice.origin, known.origin) << known.name;
-    EXPECT_FLOAT_EQ(advice.temperature, known.temperature) << known.name;
-    EXPECT_FLOAT_EQ(advice.top_p, known.top_p) << known.name;
-    EXPECT_EQ(advice.top_k, known.top_k) << known.name;
-    EXPECT_FLOAT_EQ(advice.repeat_penalty, known.repeat_penalty) << known.name;
-    EXPECT_FLOAT_EQ(advice.presence_penalty, known.presence_penalty) << known.name;
+    const RecommendedSampling sampling =
+        sampling_of(writer.add("general.name", known.name), known.architecture, known.thinking);
+    EXPECT_EQ(sampling.origin, known.origin) << known.name;
+    EXPECT_FLOAT_EQ(sampling.temperature, known.temperature) << known.name;
+    EXPECT_FLOAT_EQ(sampling.top_p, known.top_p) << known.name;
+    EXPECT_EQ(sampling.top_k, known.top_k) << known.name;
+    EXPECT_FLOAT_EQ(sampling.repeat_penalty, known.repeat_penalty) << known.name;
+    EXPECT_FLOAT_EQ(sampling.presence_penalty, known.presence_penalty) << known.name;
   }
 }
 
-TEST(SamplingAdvice, models_of_which_nothing_is_published_get_our_own) {
+TEST(RecommendedSampling, unknown_models_get_zinc_defaults) {
   const std::pair<const char*, const char*> models[] = {
       {"Qwen3-8B-Base", "qwen3"},  {"Qwen2.5-7B", "qwen2"},   {"Qwen2.5-VL-7B-Instruct", "qwen2vl"},
       {"Gemma 2 9b It", "gemma2"}, {"CodeGemma 7B", "gemma"}, {"Somebody's own", "qwen3"}};
   for (const auto& [name, architecture] : models) {
     GgufWriter writer;
-    EXPECT_EQ(advice_of(writer.add("general.name", name), architecture).origin, "zinc's own") << name;
+    EXPECT_EQ(sampling_of(writer.add("general.name", name), architecture).origin, "zinc's own") << name;
   }
 }
 
-TEST(SamplingAdvice, what_the_file_says_comes_first) {
+TEST(RecommendedSampling, values_in_the_file_take_precedence) {
   GgufWriter writer;
   writer.add("general.name", "SmolLM2").add("general.sampling.temp", 0.5f).add("general.sampling.top_k", int32_t{7});
-  const SamplingAdvice advice = advice_of(writer);
-  EXPECT_FLOAT_EQ(advice.temperature, 0.5f);
-  EXPECT_EQ(advice.top_k, 7);
-  EXPECT_FLOAT_EQ(advice.top_p, 1);
-  EXPECT_EQ(advice.origin, "the file's");
+  const RecommendedSampling sampling = sampling_of(writer);
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.5f);
+  EXPECT_EQ(sampling.top_k, 7);
+  EXPECT_FLOAT_EQ(sampling.top_p, 1);
+  EXPECT_EQ(sampling.origin, "the file's");
 }
 
-TEST(SamplingAdvice, a_file_need_not_say_everything) {
+TEST(RecommendedSampling, missing_keys_in_the_file_are_neutral) {
   GgufWriter writer;
-  const SamplingAdvice advice = advice_of(writer.add("general.sampling.top_p", 0.7f));
-  EXPECT_EQ(advice.origin, "the file's");
-  EXPECT_FLOAT_EQ(advice.top_p, 0.7f);
-  EXPECT_FLOAT_EQ(advice.temperature, 1);
+  const RecommendedSampling sampling = sampling_of(writer.add("general.sampling.top_p", 0.7f));
+  EXPECT_EQ(sampling.origin, "the file's");
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.7f);
+  EXPECT_FLOAT_EQ(sampling.temperature, 1);
 }
 
-TEST(SamplingAdvice, what_the_file_says_is_for_the_mode_the_model_takes_by_itself) {
+TEST(RecommendedSampling, values_in_the_file_apply_to_the_default_mode_only) {
   GgufWriter thinks, answers;
   for (GgufWriter* writer : {&thinks, &answers})
     writer->add("general.name", "Qwen3-8B").add("general.sampling.temp", 0.6f);
-  EXPECT_EQ(advice_of(thinks, "qwen3", true).origin, "the file's");
-  EXPECT_EQ(advice_of(answers, "qwen3", false).origin, "Qwen3's model card, no thinking");
+  EXPECT_EQ(sampling_of(thinks, "qwen3", true).origin, "the file's");
+  EXPECT_EQ(sampling_of(answers, "qwen3", false).origin, "Qwen3's model card, no thinking");
 }
 
-TEST(SamplingAdvice, nonsense_in_the_file_is_not_taken) {
+TEST(RecommendedSampling, invalid_values_in_the_file_are_ignored) {
   GgufWriter writer;
   writer.add("general.name", "SmolLM2").add("general.sampling.temp", 0.5f).add("general.sampling.top_p", -3.0f);
-  EXPECT_EQ(advice_of(writer).origin, "SmolLM2's model card");
+  EXPECT_EQ(sampling_of(writer).origin, "SmolLM2's model card");
   GgufWriter unknown;
-  EXPECT_EQ(advice_of(unknown.add("general.sampling.temp", "hot")).origin, "zinc's own");
+  EXPECT_EQ(sampling_of(unknown.add("general.sampling.temp", "hot")).origin, "zinc's own");
 }
 
 }  // namespace

