@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "base/version.h"
 
 namespace zinc {
@@ -10,19 +10,19 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 200;
 
-// Medians of one row, put in relation.
+// Medians of one row, relative to the peaks and the peer.
 struct Figures {
   double bytes_per_s, flops_per_s;
-  double bandwidth_share, flop_share;  // of the peaks; 0 where the peak is not known
-  double ratio;                        // to the peer; 0 where there is none
+  double bandwidth_share, flop_share;  // of the peaks; 0: peak unknown
+  double ratio;                        // to the peer; 0: no peer
 };
 
-double share_of(double part, double whole) { return whole > 0 ? part / whole : 0; }
+double share_of(double part, double total) { return total > 0 ? part / total : 0; }
 
 Figures figures_of(const BenchRun& run, const BenchRow& row) {
   const double rate = row.rates.median();
   Figures f{};
-  f.bytes_per_s = rate * row.cost_per_token.memory_only_bytes();
+  f.bytes_per_s = rate * row.cost_per_token.weight_and_cache_bytes();
   f.flops_per_s = rate * row.cost_per_token.flops;
   f.bandwidth_share = share_of(f.bytes_per_s, run.read_bytes_per_s.median());
   f.flop_share = share_of(f.flops_per_s, run.flops_per_s.median());
@@ -39,8 +39,8 @@ std::string rate_cells(const Samples& rates) {
 std::string row_line(const BenchRun& run, const BenchRow& row, bool has_peer) {
   const Figures f = figures_of(run, row);
   const std::string file = std::filesystem::path(run.model).filename().string();
-  std::string line =
-      fmt::format("| {} | {} | {} | {} |", printable(file, kMaxNameBytes), run.backend, run.n_threads, row.test.name());
+  std::string line = fmt::format("| {} | {} | {} | {} |", sanitize_for_terminal(file, kMaxNameBytes), run.backend,
+                                 run.n_threads, row.test.name());
   line += rate_cells(row.rates);
   line += fmt::format(" {:.2f} | {} | {:.1f} | {} |", f.bytes_per_s / 1e9, percent(f.bandwidth_share),
                       f.flops_per_s / 1e9, percent(f.flop_share));
@@ -52,7 +52,7 @@ std::string peaks_line(const BenchRun& run) {
   const double flops_per_s = run.flops_per_s.median();
   std::string line =
       fmt::format("{} ({}): reads {:.1f} GB/s", run.backend, run.device, run.read_bytes_per_s.median() / 1e9);
-  if (flops_per_s > 0) line += fmt::format(", {} {:.0f} GFLOP/s", run.arithmetic, flops_per_s / 1e9);
+  if (flops_per_s > 0) line += fmt::format(", {:.0f} GOP/s ({})", flops_per_s / 1e9, run.arithmetic);
   return line + fmt::format("; medians of {} measurements between the runs\n", run.read_bytes_per_s.values.size());
 }
 
@@ -60,7 +60,7 @@ std::string memory_line(const BenchRun& run) {
   const auto mb = [](size_t bytes) { return static_cast<double>(bytes) / 1e6; };
   const double needed = mb(run.file_bytes + run.cache_bytes + run.activation_bytes);
   return fmt::format(
-      "memory: {:.1f} MB resident, {:.3f} x the file's {:.1f}, the cache's {:.1f} and activations of {:.1f}\n",
+      "memory: {:.1f} MB resident, {:.3f} x the sum of file {:.1f}, KV cache {:.1f} and activations {:.1f}\n",
       mb(run.resident_bytes), mb(run.resident_bytes) / needed, mb(run.file_bytes), mb(run.cache_bytes),
       mb(run.activation_bytes));
 }
@@ -82,7 +82,7 @@ json::object row_json(const BenchRun& run, const BenchRow& row) {
                      {"flop_share", share_or_null(f.flop_share)},
                      {"n_threads", run.n_threads},
                      {"samples", values_of(row.rates)},
-                     {"bytes_per_token", row.cost_per_token.memory_only_bytes()},
+                     {"bytes_per_token", row.cost_per_token.weight_and_cache_bytes()},
                      {"flops_per_token", row.cost_per_token.flops},
                      {"device", run.device},
                      {"kv_format", run.kv_format},
@@ -112,7 +112,7 @@ bool has_peer_rates(std::span<const BenchRun> runs) {
 
 std::string bench_markdown(std::span<const BenchRun> runs) {
   const bool has_peer = has_peer_rates(runs);
-  std::string text = "| model | backend | threads | test | tok/s | spread | GB/s | of peak | GFLOP/s | of peak |";
+  std::string text = "| model | backend | threads | test | tok/s | spread | GB/s | of peak | GOP/s | of peak |";
   text += has_peer ? " peer tok/s | spread | ratio |\n" : "\n";
   text += "|---|---|--:|---|--:|--:|--:|--:|--:|--:|";
   text += has_peer ? "--:|--:|--:|\n" : "\n";

@@ -1,4 +1,4 @@
-// What `zinc bench` found, for people (a Markdown table) and for programs (JSON).
+// Results of `zinc bench` as a Markdown table and as JSON.
 #pragma once
 
 #include <span>
@@ -14,15 +14,15 @@ struct BenchRow {
   BenchTest test;
   Cost cost_per_token = {};
   Samples rates = {};       // tokens per second, one for each round
-  Samples peer_rates = {};  // empty: nobody to compare with
+  Samples peer_rates = {};  // empty: no peer
 };
 
-// The tests of one model with one number of threads, and the peaks measured between them.
+// The tests of one model at one thread count, and the peaks measured between them.
 struct BenchRun {
   std::string model, backend, device, arithmetic, kv_format;
   int n_threads = 0;
   Samples read_bytes_per_s = {}, flops_per_s = {};
-  size_t file_bytes = 0, cache_bytes = 0, activation_bytes = 0, resident_bytes = 0;  // the last after the tests
+  size_t file_bytes = 0, cache_bytes = 0, activation_bytes = 0, resident_bytes = 0;  // resident: after the tests
   std::vector<BenchRow> rows = {};
 };
 

@@ -12,8 +12,8 @@
 #include "cli/command.h"
 #include "cli/help_format.h"
 #include "cli/hub_settings.h"
-#include "cli/one_line.h"
 #include "cli/output.h"
+#include "cli/sanitize_line.h"
 #include "hub/nearest_name.h"
 
 namespace zinc {
@@ -23,8 +23,8 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitInterrupted = 130;  // as if SIGINT had ended the program
 
-// The app a command hangs on: the root for "run", the command "bench" for "bench serve", the group "debug" (made when
-// first needed) for "debug eval".
+// The parent of a command: the root for "run", the command "bench" for "bench serve", the group "debug" (created on
+// first use) for "debug eval".
 CLI::App* parent_app(CLI::App& root, std::string_view path) {
   const size_t space = path.find(' ');
   if (space == std::string_view::npos) return &root;
@@ -43,35 +43,35 @@ Status run_command(const std::function<Status()>& command) {
   } catch (
       const std::filesystem::filesystem_error& error) {  // a call without an error_code, on a file system that fails
     return fail(ErrorCode::io, "{}: {}", error.path1().string(), error.code().message());
-  } catch (const std::system_error& error) {  // {fmt} throws where a stream does not take what it prints
+  } catch (const std::system_error& error) {  // {fmt} throws if a stream cannot be written
     return fail(ErrorCode::io, "standard output could not be written: {}", error.code().message());
   }
 }
 
-// The innermost command the words named, for pointing at its help.
+// The innermost command on the command line: the error points to its help.
 const CLI::App& named_app(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : named_app(*chosen.front());
 }
 
-// What other programs call a thing, and what it is called here.
-struct Habit {
-  std::string_view command, word, meant;
+// Spellings of other programs, and zinc's spelling.
+struct Suggestion {
+  std::string_view command, word, replacement;
 };
-constexpr Habit kHabits[] = {{"zinc", "ls", "zinc list"},
-                             {"zinc", "model", "zinc list"},
-                             {"zinc", "models", "zinc list"},
-                             {"zinc", "version", "zinc --version"},
-                             {"zinc", "-v", "zinc --version"},
-                             {"zinc chat", "-m", "zinc chat MODEL"},
-                             {"zinc run", "-m", "zinc run MODEL 'PROMPT'"},
-                             {"zinc run", "-p", "zinc run MODEL 'PROMPT'"},
-                             {"zinc serve", "-m", "zinc serve MODEL"}};
+constexpr Suggestion kSuggestions[] = {{"zinc", "ls", "zinc list"},
+                                       {"zinc", "model", "zinc list"},
+                                       {"zinc", "models", "zinc list"},
+                                       {"zinc", "version", "zinc --version"},
+                                       {"zinc", "-v", "zinc --version"},
+                                       {"zinc chat", "-m", "zinc chat MODEL"},
+                                       {"zinc run", "-m", "zinc run MODEL 'PROMPT'"},
+                                       {"zinc run", "-p", "zinc run MODEL 'PROMPT'"},
+                                       {"zinc serve", "-m", "zinc serve MODEL"}};
 
-// What was probably meant instead of a word that `app`, reached by `path`, does not know.
-std::optional<std::string> meant_instead(const CLI::App& app, const std::string& path, const std::string& word) {
-  for (const Habit& habit : kHabits) {
-    if (habit.command == path && habit.word == word) return std::string(habit.meant);
+// The likely replacement for a word that `app`, at `path`, does not know.
+std::optional<std::string> suggestion_for(const CLI::App& app, const std::string& path, const std::string& word) {
+  for (const Suggestion& suggestion : kSuggestions) {
+    if (suggestion.command == path && suggestion.word == word) return std::string(suggestion.replacement);
   }
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -84,26 +84,27 @@ std::optional<std::string> meant_instead(const CLI::App& app, const std::string&
   return nearest_name(word.substr(0, word.find('=')), names);
 }
 
-// One line that says what was wrong and where the right usage is.
+// One line: the mistake, and where to find the correct usage.
 std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App& app = root.remaining().empty() ? named_app(root) : root;  // else a word before the command
   std::string path = app.get_name();
   for (const CLI::App* a = app.get_parent(); a; a = a->get_parent()) path = a->get_name() + " " + path;
-  // An unknown option first: the word after it counts as one too many.
+  // An unknown option first: the word after it would be reported as an unexpected argument.
   std::vector<std::string> unknown = root.remaining(true);
   std::stable_partition(unknown.begin(), unknown.end(), [](const std::string& word) { return word.starts_with('-'); });
   const bool is_group = app.get_require_subcommand_min() > 0;
-  std::string what = is_group ? "a command is missing" : one_line(error.what()), hint;
+  std::string what = is_group ? "a command is missing" : sanitize_line(error.what()), hint;
   if (!unknown.empty()) {
     const std::string& word = unknown.front();
     const bool is_option = word.starts_with('-');
-    what = fmt::format("'{}' is {}", one_line(word),
-                       is_option  ? "no option"
-                       : is_group ? "no command"
-                                  : "a word too many");
-    if (const auto meant = meant_instead(app, path, word)) hint = fmt::format("did you mean `{}`? ", *meant);
+    what = fmt::format("{} '{}'",
+                       is_option  ? "unknown option"
+                       : is_group ? "unknown command"
+                                  : "unexpected argument",
+                       sanitize_line(word));
+    if (const auto suggestion = suggestion_for(app, path, word)) hint = fmt::format("did you mean `{}`? ", *suggestion);
   }
-  return fmt::format("zinc: {}; {}`{} --help` lists what is possible", what, hint, path);
+  return fmt::format("zinc: {}; {}see `{} --help`", what, hint, path);
 }
 
 }  // namespace
@@ -115,11 +116,11 @@ void check_usage(CLI::App& app, std::function<Status()> check) {
 }
 
 int run_cli(int argc, char** argv) {
-  if (const auto folder = cache_folder(); folder.ok()) keep_caches_in(folder.value());
-  CLI::App app{"zinc: runs language models on this machine", "zinc"};
+  if (const auto folder = cache_folder(); folder.ok()) set_cache_folder(folder.value());
+  CLI::App app{"zinc: run language models locally", "zinc"};
   app.formatter(std::make_shared<HelpFormat>());
   app.set_version_flag("--version", [] {
-    return fmt::format("{}\nbackends: {} (here: {})", version_text(), backend_names(), default_backend().name);
+    return fmt::format("{}\nbackends: {} (default: {})", version_text(), backend_names(), default_backend().name);
   });
   app.require_subcommand(1);
   std::function<Status()> chosen;
@@ -137,12 +138,12 @@ int run_cli(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    note(usage_error(app, error));
+    print_stderr(usage_error(app, error));
     return kExitUsage;
   }
   const Status status = run_command(chosen);
   if (status.ok()) return 0;
-  note(fmt::format("zinc: {}", one_line(status.error().message)));
+  print_stderr(fmt::format("zinc: {}", sanitize_line(status.error().message)));
   return status.error().code == ErrorCode::cancelled ? kExitInterrupted : kExitFailure;
 }
 

@@ -1,5 +1,4 @@
-// One record per command; a file src/cli/command/<stem>.cc defines `k_command_<stem>` and the folder listing registers
-// it.
+// One record per command: src/cli/command/<stem>.cc defines `k_command_<stem>`, registered by the folder listing.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,14 +13,14 @@ namespace zinc {
 struct Command {
   std::string_view path;     // words as typed: "run", "debug eval"
   std::string_view summary;  // one line for --help
-  // Declares options on `app` and returns what runs once they are parsed. An Error becomes one line on stderr and
-  // exit code 1 (130 if the code is `cancelled`); wrong usage is found by CLI11 and check_usage, and exits with 2.
+  // Declares options on `app` and returns the function that runs after parsing. An Error becomes one line on stderr and
+  // exit code 1 (130 if the code is `cancelled`); wrong usage, found by CLI11 or check_usage, exits with 2.
   std::function<Status()> (*declare)(CLI::App& app);
 };
 
 extern const Command* const kCommands[];  // every command, ended by nullptr
 
-// Wrong usage that CLI11 does not see: `check` is asked once the options of `app` are parsed, before anything runs.
+// For usage errors that CLI11 cannot detect: `check` is called after the options of `app` are parsed, before it runs.
 void check_usage(CLI::App& app, std::function<Status()> check);
 
 // Parses the arguments and runs the command. Returns the process's exit code.

@@ -1,4 +1,4 @@
-// How --help shows options: what to give and what holds otherwise, without the ranges that error messages have.
+// Formats --help: option names, value placeholders and defaults, without the ranges that error messages show.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,9 +7,9 @@
 
 namespace zinc {
 
-std::string argument_text(const CLI::Option& option);  // of what is no option: "FILE", "[MODEL...]"
+std::string argument_text(const CLI::Option& option);  // of a positional: "FILE", "[MODEL...]"
 std::string value_text(const CLI::Option& option);     // of an option: "N", "TEXT"; empty for flags
-std::string default_text(const CLI::Option& option);   // "512"; of lists too, which CLI11 writes as "[512]"
+std::string default_text(const CLI::Option& option);   // "512"; also for lists, which CLI11 writes as "[512]"
 
 class HelpFormat final : public CLI::Formatter {
  public:

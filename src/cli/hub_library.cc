@@ -7,8 +7,8 @@
 #include "cli/model_memory.h"
 #include "cli/sampling_options.h"
 #include "hub/pull.h"
+#include "hub/recommended_sampling.h"
 #include "hub/resolve.h"
-#include "hub/sampling_advice.h"
 
 namespace zinc {
 namespace {
@@ -17,9 +17,9 @@ constexpr std::chrono::milliseconds kUnloadPause{20};
 
 ApiError conflict(std::string message) { return http_error(409, message); }
 
-// By its id in the list, and by nothing else: who asks over the network names no files of this machine.
+// By its id in the list only: network clients must not name files of this machine.
 std::optional<ModelEntry> find_listed(const HubSettings& settings, const std::string& name) {
-  for (ModelEntry& entry : list_models(settings, this_machine())) {
+  for (ModelEntry& entry : list_models(settings, host_memory())) {
     if (entry.id == name) return std::move(entry);
   }
   return std::nullopt;
@@ -32,14 +32,14 @@ bool is_address(const std::string& name) {
 
 ApiError unknown_name(const std::string& name) {
   return bad_field("model",
-                   fmt::format("there is no model '{}'; GET /models lists those there are", name.substr(0, 100)));
+                   fmt::format("unknown model '{}'; GET /models lists the available models", name.substr(0, 100)));
 }
 
-LibraryAnswer activated(const std::string& name) {
+LibraryResponse activated(const std::string& name) {
   return {.body = {{"object", "model.activation"}, {"id", name}, {"active", true}}};
 }
 
-// Where people read about a model.
+// The web page of a model.
 std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   if (!has_source_prefix(entry.source)) return {};
   const Result<Source> source = parse_source(entry.source);
@@ -47,12 +47,12 @@ std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   return settings.hf_endpoint + "/" + source.value().name;
 }
 
-// How the model's makers want its answers drawn; the page asks so where its user says nothing else.
-json::object recommended_sampling(const GgufFile& file) {
-  const SamplingAdvice advice = sampling_advice(file);
-  json::object out = sampling_json(SamplingOptions().settle(advice));
+// The recommended sampling; the web UI uses it as default.
+json::object recommended_sampling_json(const GgufFile& file) {
+  const RecommendedSampling recommended = recommended_sampling(file);
+  json::object out = sampling_json(SamplingOptions().resolve(recommended));
   out.erase("seed");
-  out["origin"] = advice.origin;
+  out["origin"] = recommended.origin;
   return out;
 }
 
@@ -67,11 +67,11 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, shared->describe(name));
   described.engine_owner = shared;
-  described.facts["recommended_sampling"] = recommended_sampling(shared->file());
+  described.facts["recommended_sampling"] = recommended_sampling_json(shared->file());
   const std::lock_guard lock(mutex_);
-  std::erase_if(loaded_, [&](const Loaded& other) { return other.name == name; });
+  std::erase_if(loaded_, [&](const LoadedEngine& other) { return other.name == name; });
   loaded_.push_back({{.name = name, .path = path}, shared});
-  std::erase_if(known_, [&](const Place& other) { return other.name == name; });
+  std::erase_if(known_, [&](const KnownModel& other) { return other.name == name; });
   known_.push_back({.name = name, .path = path});
   models_.add(std::move(described));
   return ok_status();
@@ -82,7 +82,7 @@ Status HubLibrary::stop_and_save() {
   Status all_saved = ok_status();
   {
     const std::lock_guard lock(mutex_);
-    for (const Loaded& model : loaded_) {
+    for (const LoadedEngine& model : loaded_) {
       if (Status saved = model.engine->stop_and_save(); !saved.ok()) all_saved = saved;
     }
   }
@@ -93,11 +93,11 @@ Status HubLibrary::stop_and_save() {
 void HubLibrary::stop() {
   stopping_ = true;
   cancels_pull_ = true;
-  puller_.stop();
-  loader_.stop();
-  shelf_.stop();
+  download_thread_.stop();
+  loader_thread_.stop();
+  catalog_thread_.stop();
   const std::lock_guard lock(mutex_);
-  for (const Loaded& model : loaded_) {
+  for (const LoadedEngine& model : loaded_) {
     models_.remove(model.name);
     model.engine->stop();
   }
@@ -107,14 +107,14 @@ void HubLibrary::stop() {
   loaded_.clear();
 }
 
-std::vector<HubLibrary::Place> HubLibrary::loaded() const {
+std::vector<HubLibrary::KnownModel> HubLibrary::loaded() const {
   const std::lock_guard lock(mutex_);
   return {loaded_.begin(), loaded_.end()};
 }
 
-std::optional<HubLibrary::Place> HubLibrary::find_loaded(const std::string& name,
-                                                         const std::filesystem::path& path) const {
-  for (Place& model : loaded()) {
+std::optional<HubLibrary::KnownModel> HubLibrary::find_loaded(const std::string& name,
+                                                              const std::filesystem::path& path) const {
+  for (KnownModel& model : loaded()) {
     std::error_code ignored;
     const bool is_same_file = !path.empty() && std::filesystem::equivalent(model.path, path, ignored);
     if (model.name == name || is_same_file) return std::move(model);
@@ -123,11 +123,11 @@ std::optional<HubLibrary::Place> HubLibrary::find_loaded(const std::string& name
 }
 
 void HubLibrary::list(Done done) {
-  shelf_.post([this, done = std::move(done)] { done(list_now()); });
+  catalog_thread_.post([this, done = std::move(done)] { done(list_now()); });
 }
 
 json::object HubLibrary::item(const ModelEntry& entry) const {
-  const std::optional<Place> active = find_loaded(entry.id, entry.path);
+  const std::optional<KnownModel> active = find_loaded(entry.id, entry.path);
   json::object out{{"id", entry.id},
                    {"object", "model"},
                    {"owned_by", "zinc"},
@@ -140,7 +140,7 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
                    {"license", entry.license},
                    {"size_bytes", entry.n_bytes},
                    {"installed", !entry.path.empty()},
-                   {"managed", entry.place == ModelPlace::zinc},
+                   {"managed", entry.location == ModelLocation::zinc},
                    {"active", active.has_value()},
                    {"served_as", active ? json::value(active->name) : json::value(nullptr)},
                    {"fit", fit_name(entry.fit)},
@@ -156,39 +156,39 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
   return out;
 }
 
-HubLibrary::Answer HubLibrary::list_now() {
-  const MachineMemory machine = model_memory();
+HubLibrary::Response HubLibrary::list_now() {
+  const MemoryCapacity memory = model_memory();
   json::array data;
-  std::vector<Place> apart;  // files that are in no list: given by their path
+  std::vector<KnownModel> unlisted;  // loaded by path
   {
     const std::lock_guard lock(mutex_);
-    apart = known_;
+    unlisted = known_;
   }
-  for (const ModelEntry& entry : list_models(settings_, machine)) {
+  for (const ModelEntry& entry : list_models(settings_, memory)) {
     json::object row = item(entry);
     const json::string* name = row["served_as"].if_string();
-    std::erase_if(apart, [&](const Place& model) {
+    std::erase_if(unlisted, [&](const KnownModel& model) {
       return model.path == entry.path || (name && model.name == std::string_view(*name));
     });
     data.push_back(std::move(row));
   }
-  for (const Place& model : apart) {
-    const Result<ModelEntry> shown = show_model(settings_, model.path, machine);
+  for (const KnownModel& model : unlisted) {
+    const Result<ModelEntry> shown = show_model(settings_, model.path, memory);
     if (!shown.ok()) continue;
     ModelEntry entry = shown.value();
     entry.id = model.name;
-    entry.place = ModelPlace::path;
+    entry.location = ModelLocation::path;
     data.push_back(item(entry));
   }
   json::object body{
-      {"object", "list"}, {"memory_bytes", machine.n_bytes}, {"memory_available_bytes", machine.n_available}};
+      {"object", "list"}, {"memory_bytes", memory.n_bytes}, {"memory_available_bytes", memory.n_available}};
   {
     const std::lock_guard lock(mutex_);
     body["activating"] = activating_;
     body["download"] = pull_.name.empty() ? json::value(nullptr) : json::value(pull_body(pull_));
   }
   body["data"] = std::move(data);
-  return LibraryAnswer{.body = std::move(body)};
+  return LibraryResponse{.body = std::move(body)};
 }
 
 std::string_view HubLibrary::state_name(PullState state) {
@@ -207,35 +207,35 @@ json::object HubLibrary::pull_body(const Pull& pull) const {
 }
 
 void HubLibrary::pull(std::string name, Done done) {
-  shelf_.post([this, name = std::move(name), done = std::move(done)] {
+  catalog_thread_.post([this, name = std::move(name), done = std::move(done)] {
     const std::optional<ModelEntry> listed = find_listed(settings_, name);
     if (!listed && !has_source_prefix(name)) return done(unknown_name(name));
-    if (!listed && refuses_addresses_ && is_address(name)) {
+    if (!listed && forbids_url_pulls_ && is_address(name)) {
       return done(http_error(403,
-                             "this server can be reached from other machines, and fetches no address they name; on "
-                             "its own machine 'zinc pull' does"));
+                             "this server is reachable from other machines and does not download from URLs that "
+                             "clients supply; run 'zinc pull' on the server instead"));
     }
     const Result<std::optional<FoundModel>> found = find_model(settings_, name);
     if (!found.ok()) return done(api_error(found.error()));
     if (found.value()) {
-      return done(LibraryAnswer{.body = {{"object", "model.pull"}, {"id", name}, {"state", "installed"}}});
+      return done(LibraryResponse{.body = {{"object", "model.pull"}, {"id", name}, {"state", "installed"}}});
     }
-    LibraryAnswer answer{.body = {}, .status = 202};
+    LibraryResponse response{.body = {}, .status = 202};
     {
       const std::lock_guard lock(mutex_);
       if (pull_.is_running() && pull_.name != name) {
-        return done(conflict(fmt::format("'{}' is being fetched; wait for it or cancel it", pull_.name)));
+        return done(conflict(fmt::format("'{}' is being downloaded; wait for it or cancel it", pull_.name)));
       }
       if (!pull_.is_running()) {
         cancels_pull_ = false;
         pull_ = Pull();
         pull_.name = name;
         pull_.state = PullState::downloading;
-        puller_.post([this, name] { run_pull(name); });
+        download_thread_.post([this, name] { run_pull(name); });
       }
-      answer.body = pull_body(pull_);
+      response.body = pull_body(pull_);
     }
-    done(std::move(answer));
+    done(std::move(response));
   });
 }
 
@@ -243,7 +243,7 @@ void HubLibrary::run_pull(const std::string& name) {
   DownloadHooks hooks;
   hooks.progress = [this](const DownloadProgress& progress) {
     const std::lock_guard lock(mutex_);
-    pull_.state = progress.phase == DownloadPhase::checking ? PullState::verifying : PullState::downloading;
+    pull_.state = progress.phase == DownloadPhase::verifying ? PullState::verifying : PullState::downloading;
     pull_.n_bytes = progress.n_bytes;
     pull_.n_done = progress.n_done;
   };
@@ -255,161 +255,164 @@ void HubLibrary::run_pull(const std::string& name) {
 }
 
 void HubLibrary::cancel_pull(std::string name, Done done) {
-  shelf_.post([this, name = std::move(name), done = std::move(done)] {
+  catalog_thread_.post([this, name = std::move(name), done = std::move(done)] {
     {
       const std::lock_guard lock(mutex_);
       if (!pull_.is_running() || pull_.name != name) {
-        return done(http_error(404, fmt::format("'{}' is not being fetched", name)));
+        return done(http_error(404, fmt::format("'{}' is not being downloaded", name)));
       }
       cancels_pull_ = true;
     }
-    // The download looks several times a second.
+    // The download checks for cancellation several times a second.
     while (!stopping_) {
       {
         const std::lock_guard lock(mutex_);
-        if (!pull_.is_running()) return done(LibraryAnswer{.body = pull_body(pull_)});
+        if (!pull_.is_running()) return done(LibraryResponse{.body = pull_body(pull_)});
       }
       std::this_thread::sleep_for(kUnloadPause);
     }
   });
 }
 
-void HubLibrary::post_loading(std::string name, Done done, std::function<Answer(const std::string& name)> load) {
-  loader_.post([this, name = std::move(name), done = std::move(done), load = std::move(load)] {
+void HubLibrary::post_load(std::string name, Done done, std::function<Response(const std::string& name)> load) {
+  loader_thread_.post([this, name = std::move(name), done = std::move(done), load = std::move(load)] {
     {
       const std::lock_guard lock(mutex_);
       activating_ = name;
     }
-    Answer answer = load(name);
+    Response response = load(name);
     {
       const std::lock_guard lock(mutex_);
       activating_.clear();
     }
-    done(std::move(answer));
+    done(std::move(response));
   });
 }
 
-void HubLibrary::activate(std::string name, bool beside, Done done) {
-  post_loading(std::move(name), std::move(done),
-               [this, beside](const std::string& wanted) { return activate_now(wanted, beside); });
+void HubLibrary::activate(std::string name, bool keep_others, Done done) {
+  post_load(std::move(name), std::move(done),
+            [this, keep_others](const std::string& wanted) { return activate_now(wanted, keep_others); });
 }
 
-void HubLibrary::bring(std::string name, Done done) {
-  // A name that nothing has is said at once, whatever is being loaded.
-  shelf_.post([this, name = std::move(name), done = std::move(done)] {
+void HubLibrary::ensure_loaded(std::string name, Done done) {
+  // An unknown name is reported at once, even while another model is loading.
+  catalog_thread_.post([this, name = std::move(name), done = std::move(done)] {
     const std::variant<ModelEntry, ApiError> found = find_installed(name);
-    if (const ApiError* error = std::get_if<ApiError>(&found)) return done(no_such_model(error->message));
-    post_loading(name, done, [this](const std::string& wanted) { return bring_now(wanted); });
+    if (const ApiError* error = std::get_if<ApiError>(&found)) return done(model_not_found(error->message));
+    post_load(name, done, [this](const std::string& wanted) { return ensure_loaded_now(wanted); });
   });
 }
 
-std::optional<HubLibrary::Place> HubLibrary::find_known(const std::string& name) const {
+std::optional<HubLibrary::KnownModel> HubLibrary::find_known(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  for (const Place& place : known_) {
-    if (place.name == name) return place;
+  for (const KnownModel& model : known_) {
+    if (model.name == name) return model;
   }
   return std::nullopt;
 }
 
 std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string& name) const {
-  if (const std::optional<Place> known = find_known(name)) {
+  if (const std::optional<KnownModel> known = find_known(name)) {
     Result<ModelEntry> shown = show_model(settings_, known->path, model_memory());
     if (!shown.ok()) return bad_field("model", shown.error().message);
     return std::move(shown.value());
   }
   std::optional<ModelEntry> listed = find_listed(settings_, name);
   if (!listed) return unknown_name(name);
-  if (listed->path.empty()) return bad_field("model", fmt::format("'{}' is not on this machine; pull it first", name));
+  if (listed->path.empty()) return bad_field("model", fmt::format("'{}' is not installed; pull it first", name));
   return std::move(*listed);
 }
 
-HubLibrary::Answer HubLibrary::activate_now(const std::string& name, bool beside) {
+HubLibrary::Response HubLibrary::activate_now(const std::string& name, bool keep_others) {
   const std::variant<ModelEntry, ApiError> found = find_installed(name);
   if (const ApiError* error = std::get_if<ApiError>(&found)) return *error;
   const ModelEntry& entry = std::get<ModelEntry>(found);
-  if (const std::optional<Place> there = find_loaded(name, entry.path)) {
-    for (const Place& other : loaded()) {
-      if (!beside && other.name != there->name) unload(other.name);
+  if (const std::optional<KnownModel> loaded_as = find_loaded(name, entry.path)) {
+    for (const KnownModel& other : loaded()) {
+      if (!keep_others && other.name != loaded_as->name) unload(other.name);
     }
-    return activated(there->name);
+    return activated(loaded_as->name);
   }
-  Answer answer = load_file(name, entry, beside);
-  if (std::holds_alternative<LibraryAnswer>(answer) && ModelStore(settings_).find(name)) {
-    // What was chosen last is what the next start begins with.
-    const Status kept = ModelStore(settings_).set_default_model(name);
-    if (!kept.ok()) return api_error(kept.error());
+  Response response = load_file(name, entry, keep_others);
+  if (std::holds_alternative<LibraryResponse>(response) && ModelStore(settings_).find(name)) {
+    // The model chosen last is the default of the next start.
+    const Status saved = ModelStore(settings_).set_default_model(name);
+    if (!saved.ok()) return api_error(saved.error());
   }
-  return answer;
+  return response;
 }
 
-// As activating, but no choice of whoever runs the server: what is loaded already may stay, and the next start begins
-// with what was chosen.
-HubLibrary::Answer HubLibrary::bring_now(const std::string& name) {
+// As activate_now(), but for a request, not the operator: loaded models may stay, and the default is unchanged.
+HubLibrary::Response HubLibrary::ensure_loaded_now(const std::string& name) {
   const std::variant<ModelEntry, ApiError> found = find_installed(name);
-  if (const ApiError* error = std::get_if<ApiError>(&found)) return no_such_model(error->message);
+  if (const ApiError* error = std::get_if<ApiError>(&found)) return model_not_found(error->message);
   const ModelEntry& entry = std::get<ModelEntry>(found);
-  if (const std::optional<Place> there = find_loaded(name, entry.path)) return activated(there->name);
-  return load_file(name, entry, /*beside=*/false);
+  if (const std::optional<KnownModel> loaded_as = find_loaded(name, entry.path)) return activated(loaded_as->name);
+  return load_file(name, entry, /*keep_others=*/false);
 }
 
-HubLibrary::Answer HubLibrary::load_file(const std::string& name, const ModelEntry& entry, bool beside) {
+HubLibrary::Response HubLibrary::load_file(const std::string& name, const ModelEntry& entry, bool keep_others) {
   if (entry.fit == Fit::too_large) {
-    return bad_field("model",
-                     fmt::format("'{}' needs {}, more than this machine has", name, human_bytes(entry.memory_bytes)));
+    return bad_field("model", fmt::format("'{}' needs {} of memory, more than this machine has", name,
+                                          human_bytes(entry.memory_bytes)));
   }
-  Answer answer = load_in_place(name, entry.path.string(), beside);
-  if (std::get_if<ApiError>(&answer)) return answer;
+  Response response = swap_in(name, entry.path.string(), keep_others);
+  if (std::get_if<ApiError>(&response)) return response;
   return activated(name);
 }
 
-// Where memory holds both, the new one is there before the others go; else they go first, and come back if it fails.
-HubLibrary::Answer HubLibrary::load_in_place(const std::string& name, const std::string& path, bool beside) {
-  const std::vector<Place> others = loaded();
+// If memory suffices, loads the new model before unloading the others; else unloads them first, and reloads them if
+// loading fails.
+HubLibrary::Response HubLibrary::swap_in(const std::string& name, const std::string& path, bool keep_others) {
+  const std::vector<KnownModel> others = loaded();
   const Result<ModelEntry> shown = show_model(settings_, path, model_memory());
-  const bool fits_beside = shown.ok() && shown.value().fit == Fit::fits;
-  if (beside && !fits_beside) {
-    return conflict(fmt::format("'{}' does not fit beside what is loaded; activate it alone", name));
+  const bool fits_with_others = shown.ok() && shown.value().fit == Fit::fits;
+  if (keep_others && !fits_with_others) {
+    return conflict(
+        fmt::format("'{}' does not fit in memory together with the loaded models; unload them first", name));
   }
-  if (!fits_beside) {
-    for (const Place& other : others) unload(other.name);
+  if (!fits_with_others) {
+    for (const KnownModel& other : others) unload(other.name);
   }
   const Status done = load_now(name, path);
-  if (!done.ok() && !fits_beside) {
-    for (const Place& other : others) {
-      if (Status back = load_now(other.name, other.path); !back.ok()) return api_error(back.error());
+  if (!done.ok() && !fits_with_others) {
+    for (const KnownModel& other : others) {
+      if (Status reloaded = load_now(other.name, other.path); !reloaded.ok()) return api_error(reloaded.error());
     }
   }
   if (!done.ok()) return api_error(done.error());
-  for (const Place& other : others) {
-    if (fits_beside && !beside) unload(other.name);
+  for (const KnownModel& other : others) {
+    if (fits_with_others && !keep_others) unload(other.name);
   }
-  return LibraryAnswer{};
+  return LibraryResponse{};
 }
 
 void HubLibrary::unload(const std::string& name) {
-  std::shared_ptr<EngineThread> engine;  // the last to let go ends it, which takes time: this thread, not who answers
+  std::shared_ptr<EngineThread> engine;  // the last reference destroys it, which takes time: keep it on this thread
   {
     const std::lock_guard lock(mutex_);
-    for (const Loaded& model : loaded_) {
+    for (const LoadedEngine& model : loaded_) {
       if (model.name == name) engine = model.engine;
     }
     std::erase_if(retired_, [](const std::weak_ptr<EngineThread>& old) { return old.expired(); });
     retired_.push_back(engine);
-    std::erase_if(loaded_, [&](const Loaded& model) { return model.name == name; });
+    std::erase_if(loaded_, [&](const LoadedEngine& model) { return model.name == name; });
   }
   models_.remove(name);
   while (engine.use_count() > 1 && !stopping_) std::this_thread::sleep_for(kUnloadPause);
 }
 
 void HubLibrary::remove(std::string name, bool force, Done done) {
-  loader_.post([this, name = std::move(name), force, done = std::move(done)] { done(remove_now(name, force)); });
+  loader_thread_.post([this, name = std::move(name), force, done = std::move(done)] { done(remove_now(name, force)); });
 }
 
-HubLibrary::Answer HubLibrary::remove_now(const std::string& name, bool force) {
+HubLibrary::Response HubLibrary::remove_now(const std::string& name, bool force) {
   const ModelStore store(settings_);
   const std::optional<InstalledModel> model = is_plain_file_name(name) ? store.find(name) : std::nullopt;
-  if (!model) return http_error(404, fmt::format("'{}' is no model that zinc has fetched", name.substr(0, 100)));
-  const std::optional<Place> active = find_loaded(name, model->path());
+  if (!model)
+    return http_error(404,
+                      fmt::format("'{}' was not downloaded by zinc and cannot be removed here", name.substr(0, 100)));
+  const std::optional<KnownModel> active = find_loaded(name, model->path());
   if (active && !force) return conflict(fmt::format("'{}' is loaded; \"force\": true unloads it first", name));
   if (active) unload(active->name);
   const DownloadHooks hooks{.cancelled = [this] { return stopping_.load(); }};
@@ -421,12 +424,12 @@ HubLibrary::Answer HubLibrary::remove_now(const std::string& name, bool force) {
   if (was_default) {
     if (Status cleared = store.set_default_model(""); !cleared.ok()) return api_error(cleared.error());
   }
-  return LibraryAnswer{.body = {{"object", "model.remove"},
-                                {"id", name},
-                                {"removed", true},
-                                {"unloaded_from_gpu", active.has_value()},
-                                {"cleared_active_selection", was_default},
-                                {"freed_bytes", freed.value()}}};
+  return LibraryResponse{.body = {{"object", "model.remove"},
+                                  {"id", name},
+                                  {"removed", true},
+                                  {"unloaded_from_gpu", active.has_value()},
+                                  {"cleared_active_selection", was_default},
+                                  {"freed_bytes", freed.value()}}};
 }
 
 }  // namespace zinc

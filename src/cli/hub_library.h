@@ -1,6 +1,6 @@
-// The models of this machine for the server: the hub's list, its downloads and its store, and the engines that are
-// loaded. Lists and removals run on one thread, loading on a second, the download on a third; the ModelList is what
-// requests see. stop() before what the engines report to goes away.
+// The server's view of the models on this machine: the hub's catalog, downloads and store, and the loaded engines.
+// Listing runs on catalog_thread_, loading and removal on loader_thread_, the download on download_thread_. Requests
+// see the ModelList. Call stop() before the objects that the engines report to are destroyed.
 #pragma once
 
 #include <atomic>
@@ -24,29 +24,29 @@ class HubLibrary final : public ModelLibrary {
   using Load = std::function<Result<std::unique_ptr<EngineThread>>(const std::string& name, const std::string& path)>;
 
   HubLibrary(HubSettings settings, ModelList& models, Load load);
-  // From now on nobody can have this machine fetch an address of their choice: others can reach the server.
-  void refuse_addresses() { refuses_addresses_ = true; }
+  // Rejects pulls from URLs after this call: other machines can reach the server.
+  void forbid_url_pulls() { forbids_url_pulls_ = true; }
   ~HubLibrary() override { stop(); }
 
-  // Loads a model under this name; the caller's thread.
+  // Loads a model under this name, on the caller's thread.
   Status load_now(const std::string& name, const std::string& path);
-  Status stop_and_save();  // as stop(), and every loaded engine saves its prefix tree
-  void stop();             // unloads all, ends what is under way
+  Status stop_and_save();  // as stop(), and every loaded engine saves its prefix cache
+  void stop();             // unloads all models, ends running tasks
 
   void list(Done done) override;
   void pull(std::string name, Done done) override;
   void cancel_pull(std::string name, Done done) override;
-  void activate(std::string name, bool beside, Done done) override;
-  void bring(std::string name, Done done) override;
+  void activate(std::string name, bool keep_others, Done done) override;
+  void ensure_loaded(std::string name, Done done) override;
   void remove(std::string name, bool force, Done done) override;
 
  private:
-  using Answer = std::variant<LibraryAnswer, ApiError>;
-  struct Place {
+  using Response = std::variant<LibraryResponse, ApiError>;
+  struct KnownModel {
     std::string name, path;
   };
-  struct Loaded : Place {
-    std::shared_ptr<EngineThread> engine;  // copied by unload() only, which waits until it is the last
+  struct LoadedEngine : KnownModel {
+    std::shared_ptr<EngineThread> engine;  // copied by unload() only, which waits for the last other reference
   };
   enum class PullState : uint8_t { idle, downloading, verifying, installed, cancelled, failed };
   struct Pull {  // the latest one
@@ -57,37 +57,37 @@ class HubLibrary final : public ModelLibrary {
     bool is_running() const { return state == PullState::downloading || state == PullState::verifying; }
   };
 
-  Answer list_now();
-  Answer remove_now(const std::string& name, bool force);
-  Answer activate_now(const std::string& name, bool beside);
-  Answer bring_now(const std::string& name);
-  // A model of this machine, by its id in the list or by what it was loaded as before.
+  Response list_now();
+  Response remove_now(const std::string& name, bool force);
+  Response activate_now(const std::string& name, bool keep_others);
+  Response ensure_loaded_now(const std::string& name);
+  // An installed model, by its id in the list or by the name it was loaded under.
   std::variant<ModelEntry, ApiError> find_installed(const std::string& name) const;
-  Answer load_file(const std::string& name, const ModelEntry& entry, bool beside);
-  void post_loading(std::string name, Done done, std::function<Answer(const std::string& name)> load);
-  Answer load_in_place(const std::string& name, const std::string& path, bool beside);
+  Response load_file(const std::string& name, const ModelEntry& entry, bool keep_others);
+  void post_load(std::string name, Done done, std::function<Response(const std::string& name)> load);
+  Response swap_in(const std::string& name, const std::string& path, bool keep_others);
   void run_pull(const std::string& name);
   static std::string_view state_name(PullState state);
   json::object pull_body(const Pull& pull) const;
   json::object item(const ModelEntry& entry) const;
-  std::optional<Place> find_loaded(const std::string& name, const std::filesystem::path& path) const;
-  std::vector<Place> loaded() const;
-  std::optional<Place> find_known(const std::string& name) const;
-  // Takes a model out of service and waits until its last answer is over.
+  std::optional<KnownModel> find_loaded(const std::string& name, const std::filesystem::path& path) const;
+  std::vector<KnownModel> loaded() const;
+  std::optional<KnownModel> find_known(const std::string& name) const;
+  // Removes a model from the ModelList and waits for its last request to end.
   void unload(const std::string& name);
 
   HubSettings settings_;
   ModelList& models_;
   Load load_;
-  mutable std::mutex mutex_;  // of what follows
-  std::vector<Loaded> loaded_;
-  std::vector<Place> known_;                          // loaded at some time: they can be again
-  std::vector<std::weak_ptr<EngineThread>> retired_;  // out of service; answers may still run
+  mutable std::mutex mutex_;  // guards the members below
+  std::vector<LoadedEngine> loaded_;
+  std::vector<KnownModel> known_;                     // loaded before: can be loaded again
+  std::vector<std::weak_ptr<EngineThread>> retired_;  // removed from the list; requests may still run
   Pull pull_;
   std::string activating_;
-  bool refuses_addresses_ = false;
+  bool forbids_url_pulls_ = false;
   std::atomic<bool> cancels_pull_ = false, stopping_ = false;
-  TaskThread shelf_, loader_, puller_;  // last: they use the rest
+  TaskThread catalog_thread_, loader_thread_, download_thread_;  // last: they use the other members
 };
 
 }  // namespace zinc

@@ -15,7 +15,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// Relative paths are to be ignored, says the XDG base directory specification; for the others we do the same.
+// The XDG base directory specification ignores relative paths; we do so for the other variables too.
 fs::path folder_in(const char* name) {
   const fs::path path = variable(name);
   return path.is_absolute() ? path : fs::path();
@@ -39,7 +39,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-// As huggingface_hub looks for them.
+// The same variables and order as huggingface_hub.
 void read_hugging_face(HubSettings& settings, const fs::path& home) {
   const fs::path cache = folder_in("XDG_CACHE_HOME").empty() ? home / ".cache" : folder_in("XDG_CACHE_HOME");
   const fs::path hf_home = folder_in("HF_HOME").empty() ? cache / "huggingface" : folder_in("HF_HOME");
@@ -59,17 +59,17 @@ void read_hugging_face(HubSettings& settings, const fs::path& home) {
 void read_pip_settings(HubSettings& settings, const fs::path& home) {
   settings.package_index = without_slashes(variable("PIP_INDEX_URL"));
   for (const char* name : {"PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"}) {
-    if (!variable(name).empty()) settings.only_pip_knows = true;
+    if (!variable(name).empty()) settings.needs_pip = true;
   }
   const fs::path config = folder_in("XDG_CONFIG_HOME").empty() ? home / ".config" : folder_in("XDG_CONFIG_HOME");
-  // As pip reads them, the first one that names an index counts.
+  // In the order of pip: the first file that names an index wins.
   for (const fs::path& path :
        {folder_in("PIP_CONFIG_FILE"), folder_in("VIRTUAL_ENV") / "pip.conf", config / "pip" / "pip.conf",
         home / ".pip" / "pip.conf", fs::path("/etc/xdg/pip/pip.conf"), fs::path("/etc/pip.conf")}) {
     if (!path.is_absolute()) continue;
     const PipConf conf = read_pip_conf(read_small(path));
     if (settings.package_index.empty()) settings.package_index = conf.index_url;
-    if (conf.says_more) settings.only_pip_knows = true;
+    if (conf.needs_pip) settings.needs_pip = true;
   }
 }
 
@@ -79,8 +79,8 @@ Result<fs::path> cache_folder() {
   if (const fs::path cache = folder_in("XDG_CACHE_HOME"); !cache.empty()) return cache / "zinc";
   if (const fs::path home = folder_in("HOME"); !home.empty()) return home / ".cache" / "zinc";
   return fail(ErrorCode::not_found,
-              "no folder to keep models in: HOME is not set; set HOME or XDG_CACHE_HOME to an absolute path, or name a "
-              "model file: zinc run MODEL.gguf PROMPT");
+              "no folder for models: HOME is not set; set HOME or XDG_CACHE_HOME to an absolute path, or use a model "
+              "file: zinc run MODEL.gguf PROMPT");
 }
 
 Result<fs::path> state_folder() {
@@ -121,12 +121,11 @@ PipConf read_pip_conf(std::string_view text) {
     if (!counts || equals == std::string_view::npos) continue;
     std::string key(trim(line.substr(0, equals)));
     std::ranges::replace(key, '_', '-');
-    if (key == "index-url" &&
-        (is_download || !was_download)) {  // the command's own section goes before the general one
+    if (key == "index-url" && (is_download || !was_download)) {  // [download] takes precedence over [global]
       out.index_url = without_slashes(std::string(trim(line.substr(equals + 1))));
       was_download = is_download;
     }
-    if (key == "find-links" || key == "extra-index-url" || key == "no-index") out.says_more = true;
+    if (key == "find-links" || key == "extra-index-url" || key == "no-index") out.needs_pip = true;
   }
   return out;
 }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/fetch_progress.h"
+#include "cli/progress_bar.h"
 #include "tests/support/test_files.h"
 
 namespace zinc {
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sets a variable for one test, and puts it back.
+// Sets an environment variable for its lifetime.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -32,7 +32,7 @@ class Variable {
   std::optional<std::string> old_;
 };
 
-TEST(CacheFolder, follows_the_xdg_variable_then_home) {
+TEST(CacheFolder, uses_xdg_variable_then_home) {
   const Variable home("HOME", "/home/someone");
   {
     const Variable cache("XDG_CACHE_HOME", "/var/elsewhere");
@@ -42,7 +42,7 @@ TEST(CacheFolder, follows_the_xdg_variable_then_home) {
   EXPECT_EQ(cache_folder().value(), "/home/someone/.cache/zinc");
 }
 
-TEST(CacheFolder, without_home_the_error_says_what_to_set) {
+TEST(CacheFolder, error_without_home_names_the_variables) {
   const Variable home("HOME", nullptr);
   const Variable cache("XDG_CACHE_HOME", nullptr);
   const Result<fs::path> folder = cache_folder();
@@ -51,7 +51,7 @@ TEST(CacheFolder, without_home_the_error_says_what_to_set) {
   EXPECT_FALSE(hub_settings().ok());
 }
 
-TEST(HubSettings, follow_the_variables_of_the_programs_they_share_folders_with) {
+TEST(HubSettings, use_variables_of_hugging_face_ollama_and_pip) {
   const TestFolder folder;
   put(folder / "hf" / "token", "hf_from_file\n");
   const Variable home("HOME", "/home/someone"), cache("XDG_CACHE_HOME", nullptr), config("XDG_CONFIG_HOME", nullptr);
@@ -82,7 +82,7 @@ TEST(HubSettings, follow_the_variables_of_the_programs_they_share_folders_with) 
   EXPECT_EQ(hub_settings().value().hf_token, "hf_from_variable");
 }
 
-TEST(PipConf, names_its_index_in_the_global_section) {
+TEST(PipConf, index_url_is_read_from_global_and_download_sections) {
   EXPECT_EQ(
       read_pip_conf("[install]\nindex-url = https://no\n[global]\n; x\nindex-url = https://yes/simple/\n").index_url,
       "https://yes/simple");
@@ -95,32 +95,31 @@ TEST(PipConf, names_its_index_in_the_global_section) {
   EXPECT_EQ(read_pip_conf("").index_url, "");
 }
 
-TEST(PipConf, may_say_what_only_pip_understands) {
-  EXPECT_FALSE(read_pip_conf("[global]\nindex-url = https://yes\ntimeout = 60\n").says_more);
+TEST(PipConf, detects_settings_that_need_pip) {
+  EXPECT_FALSE(read_pip_conf("[global]\nindex-url = https://yes\ntimeout = 60\n").needs_pip);
   for (const char* line : {"extra-index-url = https://x", "find_links = /srv/wheels", "no-index = true"}) {
-    EXPECT_TRUE(read_pip_conf(fmt::format("[global]\n{}\n", line)).says_more) << line;
-    EXPECT_FALSE(read_pip_conf(fmt::format("[install]\n{}\n", line)).says_more) << line;
+    EXPECT_TRUE(read_pip_conf(fmt::format("[global]\n{}\n", line)).needs_pip) << line;
+    EXPECT_FALSE(read_pip_conf(fmt::format("[install]\n{}\n", line)).needs_pip) << line;
   }
 }
 
-TEST(HubSettings, leave_packages_to_pip_where_it_is_told_more_than_an_index) {
+TEST(HubSettings, pip_is_needed_if_configured_with_more_than_an_index) {
   const Variable home("HOME", "/home/someone"), config("XDG_CONFIG_HOME", nullptr);
   const Variable links("PIP_FIND_LINKS", nullptr), extra("PIP_EXTRA_INDEX_URL", nullptr), no("PIP_NO_INDEX", nullptr);
-  EXPECT_FALSE(hub_settings().value().only_pip_knows);
+  EXPECT_FALSE(hub_settings().value().needs_pip);
   const Variable wheels("PIP_FIND_LINKS", "/srv/wheels");
-  EXPECT_TRUE(hub_settings().value().only_pip_knows);
+  EXPECT_TRUE(hub_settings().value().needs_pip);
 }
 
-TEST(Progress, shows_share_rate_and_time_left) {
-  const DownloadProgress half{DownloadPhase::fetching, 5'000'000'000, 2'500'000'000};
-  EXPECT_EQ(progress_bar(half, 25e6, 120),
+TEST(Progress, shows_percentage_rate_and_time_left) {
+  const DownloadProgress half{DownloadPhase::downloading, 5'000'000'000, 2'500'000'000};
+  EXPECT_EQ(progress_bar_text(half, 25e6, 120),
             "[==============>             ]  50 %  2.50 GB of 5.00 GB  25 MB/s  1 min 40 s left");
-  EXPECT_EQ(progress_bar(half, 0, 40), " 50 %  2.50 GB of 5.00 GB") << "the bar goes first where room is short";
-  EXPECT_EQ(progress_bar(half, 25e6, 10).size(), 10u);
-  EXPECT_EQ(progress_sentence({DownloadPhase::checking, 100'000'000, 99'999'999}, 0),
-            "checking: 99 %  100 MB of 100 MB");
-  EXPECT_EQ(progress_bar({DownloadPhase::fetching, 0, 0}, 0, 0), "");
-  EXPECT_NE(progress_bar({DownloadPhase::fetching, 1 << 30, 0}, 1, 200).find("days left"), std::string::npos);
+  EXPECT_EQ(progress_bar_text(half, 0, 40), " 50 %  2.50 GB of 5.00 GB") << "a narrow terminal gets no bar";
+  EXPECT_EQ(progress_bar_text(half, 25e6, 10).size(), 10u);
+  EXPECT_EQ(progress_line({DownloadPhase::verifying, 100'000'000, 99'999'999}, 0), "verifying: 99 %  100 MB of 100 MB");
+  EXPECT_EQ(progress_bar_text({DownloadPhase::downloading, 0, 0}, 0, 0), "");
+  EXPECT_NE(progress_bar_text({DownloadPhase::downloading, 1 << 30, 0}, 1, 200).find("days left"), std::string::npos);
 }
 
 }  // namespace

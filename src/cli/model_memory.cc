@@ -4,13 +4,13 @@
 
 namespace zinc {
 
-MachineMemory model_memory() {
+MemoryCapacity model_memory() {
   const BackendInfo& backend = default_backend();
-  if (!backend.devices) return this_machine();  // computes in the machine's memory; opening it would tell nothing more
+  if (!backend.devices) return host_memory();  // uses host memory: no need to open it
   const Result<std::unique_ptr<Backend>> opened = backend.open(1);
-  if (!opened.ok()) return this_machine();
+  if (!opened.ok()) return host_memory();
   const DeviceInfo device = opened.value()->info();
-  return {device.memory_bytes, available_bytes(device), device.has_own_memory};
+  return {device.memory_bytes, available_bytes(device), device.has_dedicated_memory};
 }
 
 }  // namespace zinc

@@ -1,10 +1,10 @@
-// The memory that models go into here: of the default backend's device where it has its own, else the machine's.
+// The memory that models are loaded into: the default backend's device memory if it has its own, else the host's.
 #pragma once
 
 #include "hub/fit.h"
 
 namespace zinc {
 
-MachineMemory model_memory();
+MemoryCapacity model_memory();
 
 }  // namespace zinc

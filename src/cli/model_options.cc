@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "base/counted.h"
+#include "base/pluralize.h"
 #include "base/thread_pool.h"
 #include "cli/model_file.h"
-#include "cli/number_between.h"
+#include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "tensor/format.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 bool is_auto(const ModelOptions& options) { return options.backend.empty() || options.backend == "auto"; }
 
-// A backend that could not be opened: with the reason, unless what it needs is simply not there.
+// A backend that could not be opened, with the reason unless its device or driver is simply absent.
 std::string unusable_text(const BackendInfo& backend) {
   const Result<std::unique_ptr<Backend>> opened = backend.open(1);
   const bool is_absent = opened.ok() || opened.error().code == ErrorCode::not_found;
@@ -29,10 +29,10 @@ void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string&
 }
 
 void declare_backend_options(CLI::App& app, ModelOptions& options) {
-  // Not by its name: that takes opening a GPU, and a page of the manual is read on other machines.
-  const std::string usual = options.backend.empty() ? "auto, the fastest that is usable" : options.backend;
+  // Not the backend's name: finding it opens a GPU, and the man page is read on other machines.
+  const std::string usual = options.backend.empty() ? "auto, the fastest available" : options.backend;
   app.add_option("--device,--backend", options.backend,
-                 fmt::format("what computes: auto, {}; cuda:N and vulkan:NAME say which card (default: {})",
+                 fmt::format("compute backend: auto, {}; cuda:N or vulkan:NAME selects a GPU (default: {})",
                              backend_names(), usual))
       ->check(
           [](const std::string& name) {
@@ -40,23 +40,22 @@ void declare_backend_options(CLI::App& app, ModelOptions& options) {
             return name.empty() || name == "auto" || known.ok() ? std::string() : known.error().message;
           },
           "");
-  declare_kv_option(
-      app, options.kv_format,
-      "how keys and values are kept: f32, f16, q8_0, or fp8 on cuda and reference (default: what the backend prefers)");
+  declare_kv_option(app, options.kv_format,
+                    "KV cache format: f32, f16, q8_0, or fp8 on cuda and reference (default: the backend's own)");
 }
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {
   declare_backend_options(app, options);
   app.add_option("-t,--threads", options.n_threads, "CPU threads (0: one per core)")
       ->capture_default_str()
-      ->check(number_between(0, 1024));
+      ->check(number_in_range(0, 1024));
 }
 
 Result<ModelInstance> load_model(const ModelOptions& options) {
   ZINC_TRY(file, model_file(options.path));
   if (const int n_cores = default_thread_count(); options.n_threads > n_cores) {
-    note(fmt::format("zinc: -t {} is more than this machine's {}: fewer threads would be faster", options.n_threads,
-                     counted(n_cores, "core")));
+    print_stderr(fmt::format("zinc: -t {} exceeds this machine's {}; fewer threads are usually faster",
+                             options.n_threads, pluralize(n_cores, "core")));
   }
   return ModelInstance::load(file, {.backend = is_auto(options) ? "" : options.backend,
                                     .n_threads = options.n_threads,
@@ -66,15 +65,15 @@ Result<ModelInstance> load_model(const ModelOptions& options) {
 std::string device_text(const ModelOptions& options, const ModelInstance& model) {
   const BackendInfo& chosen = model.backend_info();
   const auto text = [&](std::string_view why) {
-    return fmt::format("device {}, {} ({})", chosen.name, model.backend().info().name, why);
+    return fmt::format("backend {}, device {} ({})", chosen.name, model.backend().info().name, why);
   };
-  if (!is_auto(options)) return text("as asked for");
-  std::string passed_over;
+  if (!is_auto(options)) return text("as requested");
+  std::string skipped;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if ((*b)->rank > chosen.rank) passed_over += (passed_over.empty() ? "" : ", ") + unusable_text(**b);
+    if ((*b)->priority > chosen.priority) skipped += (skipped.empty() ? "" : ", ") + unusable_text(**b);
   }
-  if (passed_over.empty()) return text("the fastest there is");
-  return text("not usable here: " + passed_over + "; `zinc check` says why");
+  if (skipped.empty()) return text("fastest available backend");
+  return text("not available: " + skipped + "; `zinc check` explains why");
 }
 
 }  // namespace zinc

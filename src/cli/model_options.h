@@ -11,19 +11,19 @@ namespace zinc {
 
 struct ModelOptions {
   std::string path;       // as typed (cli/model_file.h); empty: the default model
-  std::string backend;    // perhaps with a device, "cuda:1"; empty or "auto": the fastest that is usable
-  std::string kv_format;  // empty: the backend's own
+  std::string backend;    // optionally with a device, "cuda:1"; empty or "auto": the fastest available
+  std::string kv_format;  // empty: the backend's default
   int n_threads = 0;
 };
 
-// Declares --kv, one of f32, f16, q8_0 and fp8, which others call fp8_e4m3.
+// Declares --kv: f32, f16, q8_0 or fp8 (alias fp8_e4m3).
 void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string& help);
-// Declares --device, which is called --backend too, and --kv on `app`.
+// Declares --device (alias --backend) and --kv.
 void declare_backend_options(CLI::App& app, ModelOptions& options);
-// These and --threads.
+// The same and --threads.
 void declare_model_options(CLI::App& app, ModelOptions& options);
 Result<ModelInstance> load_model(const ModelOptions& options);
-// Which device that took, and why: "device cuda, NVIDIA H200 (the fastest there is)".
+// The device in use and why: "backend cuda, device NVIDIA H200 (fastest available backend)".
 std::string device_text(const ModelOptions& options, const ModelInstance& model);
 
 }  // namespace zinc

@@ -19,9 +19,9 @@ Status flush_output() {
               errno != 0 ? std::strerror(errno) : "an earlier write failed");
 }
 
-void note(std::string_view line) {
-  const std::string whole = std::string(line) + "\n";
-  std::fwrite(whole.data(), 1, whole.size(), stderr);
+void print_stderr(std::string_view line) {
+  const std::string with_newline = std::string(line) + "\n";
+  std::fwrite(with_newline.data(), 1, with_newline.size(), stderr);
 }
 
 }  // namespace zinc

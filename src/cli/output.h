@@ -1,5 +1,5 @@
-// Standard output and standard error of the program, without exceptions. A full disk or a closed stream is an Error:
-// an answer that nobody got must not look like success.
+// Standard output and standard error without exceptions. A full disk or a closed stream is an Error: lost output must
+// not look like success.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace zinc {
 
-Status write_output(std::string_view text);  // to standard output, at once
-Status flush_output();                       // fails if anything printed before could not be written
-void note(std::string_view line);            // a line on standard error; whether anyone reads it does not matter
+Status write_output(std::string_view text);  // to standard output, flushed
+Status flush_output();                       // fails if any earlier output could not be written
+void print_stderr(std::string_view line);    // a line on standard error; failures are ignored
 
 }  // namespace zinc

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/json.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "base/subprocess.h"
 
 namespace zinc {
@@ -21,11 +21,11 @@ bool is_of(const json::object& entry, const BenchTest& test) {
          number_or(entry, "n_depth", 0) == test.depth;
 }
 
-// What a program that failed said last.
-std::string last_words(std::string text) {
+// The last line of a failed program's output.
+std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   const size_t line = text.rfind('\n');
-  return printable(line == std::string::npos ? text : text.substr(line + 1), kMaxQuotedBytes);
+  return sanitize_for_terminal(line == std::string::npos ? text : text.substr(line + 1), kMaxQuotedBytes);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ std::string last_words(std::string text) {
 Result<double> read_peer_speed(std::string_view text, const BenchTest& test) {
   ZINC_TRY(parsed, parse_json(text));
   const json::array* const entries = parsed.if_array();
-  if (!entries) return fail(ErrorCode::invalid_input, "it is not a list");
+  if (!entries) return fail(ErrorCode::invalid_input, "expected a JSON array");
   for (const json::value& value : *entries) {
     const json::object* const entry = value.if_object();
     if (!entry || !is_of(*entry, test)) continue;
@@ -41,17 +41,17 @@ Result<double> read_peer_speed(std::string_view text, const BenchTest& test) {
     if (rate > 0) return rate;
     return fail(ErrorCode::invalid_input, "the entry for {} has no positive 'avg_ts'", test.name());
   }
-  return fail(ErrorCode::invalid_input, "it has no entry for {} (n_prompt {}, n_gen {}, n_depth {})", test.name(),
+  return fail(ErrorCode::invalid_input, "no entry for {} (n_prompt {}, n_gen {}, n_depth {})", test.name(),
               test.n_prompt, test.n_gen, test.depth);
 }
 
 Result<PeerBench> PeerBench::find(const std::string& command) {
   std::vector<std::string> words = CLI::detail::split_up(command);
   std::erase(words, "");
-  if (words.empty()) return fail(ErrorCode::invalid_input, "--against names no program; expected a llama-bench");
+  if (words.empty()) return fail(ErrorCode::invalid_input, "--against: no program given; expected llama-bench");
   ZINC_TRY(lookup, run_process({.argv = {"sh", "-c", "command -v \"$0\"", words[0]}}));
   if (lookup.exit_code != 0) {
-    return fail(ErrorCode::not_found, "--against: there is no program {}; expected a llama-bench", words[0]);
+    return fail(ErrorCode::not_found, "--against: program {} not found; expected llama-bench", words[0]);
   }
   return PeerBench(std::move(words));
 }
@@ -71,12 +71,12 @@ Result<double> PeerBench::tokens_per_s(const std::string& model, const BenchTest
   add("-o", "json");
   ZINC_TRY(end, run_process(process));
   if (end.exit_code != 0) {
-    return fail(ErrorCode::invalid_input, "--against: {} ended with exit code {} at {}: {}", command_[0], end.exit_code,
-                test.name(), last_words(end.err.empty() ? end.out : end.err));
+    return fail(ErrorCode::invalid_input, "--against: {} exited with code {} at {}: {}", command_[0], end.exit_code,
+                test.name(), last_line(end.err.empty() ? end.out : end.err));
   }
   const Result<double> rate = read_peer_speed(end.out, test);
   if (rate.ok()) return rate;
-  return fail(ErrorCode::invalid_input, "--against: {} printed what is not llama-bench's JSON: {}", command_[0],
+  return fail(ErrorCode::invalid_input, "--against: {}: output is not llama-bench JSON (-o json): {}", command_[0],
               rate.error().message);
 }
 

@@ -1,4 +1,4 @@
-// Another engine's benchmark, run beside ours: any program that takes llama-bench's options and prints its JSON.
+// Another engine's benchmark for comparison: any program that accepts llama-bench's options and prints its JSON.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace zinc {
 
 class PeerBench {
  public:
-  // `command` is split at blanks, quotes keep them; there is no shell. Its program must be there.
+  // `command` is split at blanks, except inside quotes; no shell is involved. The program must exist.
   static Result<PeerBench> find(const std::string& command);
 
   // One run of one test: COMMAND -m model -p .. -n .. -d .. -r 1 -t .. -o json.
@@ -21,7 +21,7 @@ class PeerBench {
   std::vector<std::string> command_;
 };
 
-// The speed that llama-bench's JSON gives for the test.
+// The speed of the test in llama-bench's JSON.
 Result<double> read_peer_speed(std::string_view text, const BenchTest& test);
 
 }  // namespace zinc

@@ -9,12 +9,12 @@
 namespace zinc {
 namespace {
 
-// CLI11 would take -1 and numbers past the last one for 2^64-1.
+// CLI11 would parse -1 and out-of-range numbers as 2^64-1.
 std::string seed_text(const std::string& word) {
   uint64_t seed = 0;
   const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), seed);
   if (code == std::errc() && end == word.data() + word.size()) return {};
-  return fmt::format("'{}' is no seed; expected a whole number from 0 to 18446744073709551615", word);
+  return fmt::format("'{}' is not a valid seed; expected a whole number from 0 to 18446744073709551615", word);
 }
 
 // A float as it was typed: 0.2, not 0.20000000298.
@@ -22,53 +22,53 @@ json::value number(float value) { return json::value(std::strtod(fmt::format("{}
 
 }  // namespace
 
-SamplingParams SamplingOptions::settle(const SamplingAdvice& advice) const {
+SamplingParams SamplingOptions::resolve(const RecommendedSampling& recommended) const {
   SamplingParams out = params;
-  out.temperature = temperature.value_or(advice.temperature);
-  out.top_k = top_k.value_or(advice.top_k);
-  out.top_p = top_p.value_or(advice.top_p);
-  out.min_p = min_p.value_or(advice.min_p);
-  out.repeat_penalty = repeat_penalty.value_or(advice.repeat_penalty);
-  out.presence_penalty = presence_penalty.value_or(advice.presence_penalty);
-  out.seed = seed ? *seed : fresh_seed() >> 11;  // exact in any language that reads it from JSON
+  out.temperature = temperature.value_or(recommended.temperature);
+  out.top_k = top_k.value_or(recommended.top_k);
+  out.top_p = top_p.value_or(recommended.top_p);
+  out.min_p = min_p.value_or(recommended.min_p);
+  out.repeat_penalty = repeat_penalty.value_or(recommended.repeat_penalty);
+  out.presence_penalty = presence_penalty.value_or(recommended.presence_penalty);
+  out.seed = seed ? *seed : random_seed() >> 11;  // exact in any language that reads it from JSON
   return out;
 }
 
-Status SamplingOptions::check() const { return validate(settle({}), /*n_vocab=*/0); }
+Status SamplingOptions::check() const { return validate(resolve({}), /*n_vocab=*/0); }
 
-bool SamplingOptions::takes_advice() const {
-  if (temperature && *temperature <= kGreedyTemperature) return false;  // then nothing else matters
+bool SamplingOptions::uses_recommended() const {
+  if (temperature && *temperature <= kGreedyTemperature) return false;  // greedy: the other settings have no effect
   return !temperature || !top_k || !top_p || !min_p || !repeat_penalty || !presence_penalty;
 }
 
-// Not add_flag() with the optional: CLI11 sets that to false where no flag is given.
+// Not add_flag() with the optional: CLI11 sets it to false if no flag is given.
 void declare_thinking_option(CLI::App& app, std::optional<bool>& thinking) {
   app.add_flag_function(
       "--think,!--no-think", [&thinking](int64_t n) { thinking = n > 0; },
-      "whether to think before answering (default: as the model does)");
+      "enable or disable thinking (default: the model's own mode)");
 }
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
   SamplingParams& p = options.params;
   const auto add = [&app](const char* name, auto& target, const char* help) {
-    return app.add_option(name, target, help)->group("Sampling (default: what the model's makers recommend)");
+    return app.add_option(name, target, help)->group("Sampling (default: the model's recommended values)");
   };
-  add("--temp,--temperature", options.temperature, "0: always the most likely token; higher: more daring");
+  add("--temp,--temperature", options.temperature, "0: always the most likely token; higher: more random");
   add("--top-k", options.top_k, "keep the k most likely tokens (0: off)");
-  add("--top-p", options.top_p, "keep the most likely tokens with this probability together (1: off)");
-  add("--min-p", options.min_p, "keep tokens with this share of the best one's probability (0: off)");
-  add("--repeat-penalty", options.repeat_penalty, "weaken tokens already seen (1: off)");
-  add("--presence-penalty", options.presence_penalty, "subtracted once if a token was seen (0: off)");
-  add("--seed", options.seed, "of the random draws (default: a new one each time)")->check(seed_text, "");
+  add("--top-p", options.top_p, "keep the most likely tokens up to this cumulative probability (1: off)");
+  add("--min-p", options.min_p, "drop tokens below this fraction of the highest probability (0: off)");
+  add("--repeat-penalty", options.repeat_penalty, "penalize tokens already seen (1: off)");
+  add("--presence-penalty", options.presence_penalty, "subtract once from the logit of tokens already seen (0: off)");
+  add("--seed", options.seed, "random seed (default: a new one for each answer)")->check(seed_text, "");
   const auto add_more = [&app](const char* name, auto& target, const char* help) {
-    app.add_option(name, target, help)->capture_default_str()->group("Sampling, seldom needed");
+    app.add_option(name, target, help)->capture_default_str()->group("Advanced sampling");
   };
-  add_more("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen (0: off)");
-  add_more("--repeat-last-n", p.repeat_last_n, "how far back these three look (-1: everything)");
-  add_more("--dry-multiplier", p.dry_multiplier, "strength against repeated runs of tokens (0: off)");
-  add_more("--dry-base", p.dry_base, "growth of that penalty with the run's length");
-  add_more("--dry-allowed-length", p.dry_allowed_length, "runs up to this length cost nothing");
-  add_more("--dry-last-n", p.dry_last_n, "how far back DRY looks (-1: everything)");
+  add_more("--frequency-penalty", p.frequency_penalty, "subtract from the logit for each earlier occurrence (0: off)");
+  add_more("--repeat-last-n", p.repeat_last_n, "number of recent tokens that these three penalties consider (-1: all)");
+  add_more("--dry-multiplier", p.dry_multiplier, "DRY penalty on repeated token sequences (0: off)");
+  add_more("--dry-base", p.dry_base, "growth of the DRY penalty with the sequence length");
+  add_more("--dry-allowed-length", p.dry_allowed_length, "repeated sequences shorter than this are not penalized");
+  add_more("--dry-last-n", p.dry_last_n, "number of recent tokens that DRY considers (-1: all)");
 }
 
 std::string sampling_text(const SamplingParams& p) {

@@ -1,4 +1,4 @@
-// Text as one word of a POSIX shell, for commands that people copy.
+// Quotes text as one word of a POSIX shell, for commands that users copy.
 #pragma once
 
 #include <string>
@@ -7,6 +7,6 @@
 namespace zinc {
 
 std::string quoted_word(std::string_view text);  // always in quotes
-std::string shell_word(std::string_view text);   // in quotes only where a shell would take it apart otherwise
+std::string shell_word(std::string_view text);   // in quotes only if needed
 
 }  // namespace zinc

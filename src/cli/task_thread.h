@@ -1,4 +1,4 @@
-// A thread that runs tasks one after the other. post() from any thread; what is left when it ends is dropped.
+// A thread that runs tasks one after another. post() from any thread; tasks still queued at stop() are dropped.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class TaskThread {
     changed_.notify_one();
   }
 
-  // Waits for the task under way.
+  // Waits for the running task.
   void stop() {
     thread_.request_stop();
     if (thread_.joinable()) thread_.join();
@@ -42,7 +42,7 @@ class TaskThread {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<std::function<void()>> tasks_;
-  std::jthread thread_;  // last: it uses the rest
+  std::jthread thread_;  // last: it uses the other members
 };
 
 }  // namespace zinc

@@ -12,7 +12,7 @@ bool is_dumb_terminal() {
   return !kind || *kind == '\0' || std::string_view(kind) == "dumb";
 }
 
-bool shows_colours(int stream) {
+bool shows_colors(int stream) {
   const auto is_set = [](const char* name) {
     const char* const value = std::getenv(name);
     return value && *value != '\0';

@@ -1,9 +1,9 @@
-// What the terminal can do and its user wants, from the environment.
+// Terminal capabilities and user preferences, from the environment.
 #pragma once
 
 namespace zinc {
 
-bool is_dumb_terminal();         // it cannot move its cursor: TERM is "dumb" or not set
-bool shows_colours(int stream);  // it is a terminal that can, or FORCE_COLOR is set; never with NO_COLOR
+bool is_dumb_terminal();        // no cursor control: TERM is "dumb" or not set
+bool shows_colors(int stream);  // a capable terminal, or FORCE_COLOR; never with NO_COLOR
 
 }  // namespace zinc

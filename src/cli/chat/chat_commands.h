@@ -1,4 +1,4 @@
-// What a line that begins with a slash does: one table, from which /help and completion come.
+// The slash commands of a chat: one table, also used for /help and completion.
 #pragma once
 
 #include <span>
@@ -10,17 +10,17 @@
 
 namespace zinc {
 
-enum class Next : uint8_t { go_on, quit };
+enum class ChatAction : uint8_t { proceed, quit };
 
 struct ChatCommand {
   std::string_view name, arguments, help;
-  Result<Next> (*run)(ChatSession& session, const std::string& rest);
+  Result<ChatAction> (*run)(ChatSession& session, const std::string& rest);
 };
 
 std::span<const ChatCommand> chat_commands();
 std::vector<std::string> chat_command_words();  // "/help", ...
 
-// REQUIRES: `line` begins with a slash. An unknown command is an error that names the one probably meant.
-Result<Next> run_chat_command(ChatSession& session, std::string_view line);
+// REQUIRES: `line` begins with a slash. An unknown command is an error that suggests the nearest one.
+Result<ChatAction> run_chat_command(ChatSession& session, std::string_view line);
 
 }  // namespace zinc

@@ -13,48 +13,48 @@
 namespace zinc {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{50};
+constexpr std::chrono::milliseconds kPollInterval{50};
 
-struct News {
+struct SinkUpdate {
   std::string text;
   std::optional<PromptProgress> progress;
   std::optional<Outcome> outcome;
 };
 
-// Hands what the engine's thread says to the thread that waits for it.
-class WaitingSink final : public RequestSink {
+// Passes updates from the engine thread to the thread that waits for them.
+class BlockingSink final : public RequestSink {
  public:
   void progress(const PromptProgress& progress) override {
-    tell([&] { news_.progress = progress; });
+    apply([&] { update_.progress = progress; });
   }
-  void tokens(std::string_view text, std::span<const AnswerToken>) override {
-    tell([&] { news_.text += text; });
+  void tokens(std::string_view text, std::span<const OutputToken>) override {
+    apply([&] { update_.text += text; });
   }
   void end(const Outcome& outcome) override {
-    tell([&] { news_.outcome = outcome; });
+    apply([&] { update_.outcome = outcome; });
   }
-  News wait() {
+  SinkUpdate wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kPatience, [this] { return has_news_; });
-    has_news_ = false;
-    return std::exchange(news_, {});
+    changed_.wait_for(lock, kPollInterval, [this] { return has_update_; });
+    has_update_ = false;
+    return std::exchange(update_, {});
   }
 
  private:
   template <class Change>
-  void tell(Change change) {
+  void apply(Change change) {
     {
       const std::lock_guard lock(mutex_);
       change();
-      has_news_ = true;
+      has_update_ = true;
     }
     changed_.notify_one();
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool has_news_ = false;
-  News news_;
+  bool has_update_ = false;
+  SinkUpdate update_;
 };
 
 Error error_of(const ApiError& error) {
@@ -76,17 +76,18 @@ Result<std::unique_ptr<ChatModel>> ChatModel::load(const ModelOptions& options, 
   ModelOptions found = options;
   found.path = file.string();
   ZINC_TRY(model, load_model(found));
-  const SamplingAdvice advice = sampling_advice(model.file()), thinking = sampling_advice(model.file(), true),
-                       answering = sampling_advice(model.file(), false);
+  const RecommendedSampling recommended = zinc::recommended_sampling(model.file()),
+                            thinking = zinc::recommended_sampling(model.file(), true),
+                            answering = zinc::recommended_sampling(model.file(), false);
   const int64_t trained_context = model.model().config.max_context;
   const std::string backend(model.backend_name());
   ZINC_TRY(engine, Engine::create(std::move(model), {.max_sequences = 1, .context = context, .queue_limit = 1}));
   auto thread = std::make_unique<EngineThread>(std::move(engine));
   ZINC_TRY(served, thread->describe(name));
   std::unique_ptr<ChatModel> chat(new ChatModel(std::move(thread), std::move(served)));
-  chat->advice_ = advice;
-  chat->thinking_advice_ = thinking;
-  chat->answering_advice_ = answering;
+  chat->recommended_ = recommended;
+  chat->recommended_thinking_ = thinking;
+  chat->recommended_answering_ = answering;
   chat->trained_context_ = static_cast<int>(std::min<int64_t>(trained_context, 1 << 30));
   chat->backend_ = backend;
   return chat;
@@ -102,9 +103,9 @@ Result<Outcome> ChatModel::answer(ChatRequest request, const ChatHooks& hooks) {
   OrApiError<PreparedRequest> prepared = prepare(served_, std::move(request));
   if (const ApiError* error = std::get_if<ApiError>(&prepared)) return error_of(*error);
   PreparedRequest& ready = std::get<PreparedRequest>(prepared);
-  const auto sink = std::make_shared<WaitingSink>();
+  const auto sink = std::make_shared<BlockingSink>();
   ZINC_TRY(id, engine_->submit({.prompt = std::move(ready.prompts.front()),
-                                .answer = std::move(ready.answer),
+                                .options = std::move(ready.options),
                                 .boundaries = std::move(ready.boundaries),
                                 .sink = sink}));
   MessageParser parser(*served_->tool_format, std::move(ready.parser));
@@ -112,13 +113,13 @@ Result<Outcome> ChatModel::answer(ChatRequest request, const ChatHooks& hooks) {
     for (const Delta& delta : deltas) hooks.delta(delta);
   };
   while (true) {
-    News news = sink->wait();
-    if (news.progress) hooks.progress(*news.progress);
-    show(parser.push(news.text));
-    if (news.outcome) {
+    SinkUpdate update = sink->wait();
+    if (update.progress) hooks.progress(*update.progress);
+    show(parser.push(update.text));
+    if (update.outcome) {
       show(parser.finish());
-      if (news.outcome->reason == StopReason::failed && news.outcome->error) return *news.outcome->error;
-      return std::move(*news.outcome);
+      if (update.outcome->reason == StopReason::failed && update.outcome->error) return *update.outcome->error;
+      return std::move(*update.outcome);
     }
     if (hooks.cancelled()) engine_->cancel(id);
   }

@@ -1,5 +1,5 @@
-// A loaded model that answers one conversation at a time, on the engine the server uses: what of a conversation was
-// said before is not computed again. One thread calls it.
+// A loaded model that serves one conversation at a time, on the server's engine: earlier turns come from the prefix
+// cache. Called by one thread.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cli/model_options.h"
-#include "hub/sampling_advice.h"
+#include "hub/recommended_sampling.h"
 #include "server/chat_request.h"
 #include "server/engine_thread.h"
 #include "text/message.h"
@@ -18,28 +18,27 @@ namespace zinc {
 struct ChatHooks {
   std::function<void(const Delta&)> delta;
   std::function<void(const PromptProgress&)> progress;
-  std::function<bool()> cancelled;  // asked some twenty times a second
+  std::function<bool()> cancelled;  // polled about twenty times a second
 };
 
 class ChatModel {
  public:
-  // The model of `file`, which is called what was typed. `context` 0: as many positions as the model was trained for
-  // and memory holds.
+  // The model of `file`, named as typed. `context` 0: the model's maximum, limited by memory.
   static Result<std::unique_ptr<ChatModel>> load(const ModelOptions& options, const std::filesystem::path& file,
                                                  int context);
 
-  // How the answer ended. Before anything is computed: context_exceeded where the conversation is too long,
-  // invalid_input where the model's template refuses it.
+  // Returns how the answer ended. Errors before any computation: context_exceeded if the conversation is too long,
+  // invalid_input if the chat template rejects it.
   Result<Outcome> answer(ChatRequest request, const ChatHooks& hooks);
 
-  // Of the prompt that these messages make; as many as the context has where they are too long for it.
+  // Tokens of the prompt for these messages; the context length if they do not fit.
   int count_tokens(ChatRequest request) const;
 
   const std::string& name() const { return served_->name; }
   const EngineLimits& limits() const { return served_->limits; }
-  // For a model that is told to think, told not to, or not told.
-  const SamplingAdvice& advice(std::optional<bool> thinking) const {
-    return !thinking ? advice_ : *thinking ? thinking_advice_ : answering_advice_;
+  // For thinking enabled, disabled, or the model's own mode.
+  const RecommendedSampling& recommended_sampling(std::optional<bool> thinking) const {
+    return !thinking ? recommended_ : *thinking ? recommended_thinking_ : recommended_answering_;
   }
   int trained_context() const { return trained_context_; }
   std::string_view backend() const { return backend_; }
@@ -50,7 +49,7 @@ class ChatModel {
       : engine_(std::move(engine)), served_(std::make_shared<const ServedModel>(std::move(served))) {}
   std::unique_ptr<EngineThread> engine_;
   ModelRef served_;
-  SamplingAdvice advice_, thinking_advice_, answering_advice_;
+  RecommendedSampling recommended_, recommended_thinking_, recommended_answering_;
   int trained_context_ = 0;
   std::string backend_;
 };

@@ -1,6 +1,6 @@
-// What a chat shows. Where standard output is a terminal: answers with colours, thoughts dimmed, remarks between them.
-// Where it is a pipe it has the answers and nothing else, and remarks go to standard error. Whether a person types is
-// another question. Nothing a model or a file says can steer a terminal.
+// The output of a chat. On a terminal: answers with colors, dimmed reasoning, and status lines. On a pipe: only the
+// answers; status lines go to standard error. Independent of that, is_interactive says whether a user types. All output
+// of models and files is sanitized.
 #pragma once
 
 #include <string_view>
@@ -14,8 +14,8 @@ namespace zinc {
 
 struct ScreenKind {
   bool is_terminal = false;     // standard output
-  bool has_colours = false;     // only a terminal has
-  bool is_interactive = false;  // standard input is a terminal: somebody sits there
+  bool has_colors = false;      // implies is_terminal
+  bool is_interactive = false;  // standard input is a terminal
 };
 
 class ChatScreen {
@@ -23,24 +23,24 @@ class ChatScreen {
   explicit ChatScreen(ScreenKind kind) : kind_(kind) {}
 
   const ScreenKind& kind() const { return kind_; }
-  std::string prompt() const;  // what stands before a question; styles in \1, as libedit wants them
+  std::string prompt() const;  // styles are enclosed in \1 for libedit
 
-  void say(std::string_view text);      // lines somebody asked for
-  void whisper(std::string_view line);  // figures, for people only
-  void complain(std::string_view line);
+  void print(std::string_view text);         // output of a command
+  void print_status(std::string_view line);  // figures, only if interactive or on a terminal
+  void print_warning(std::string_view line);
 
   void begin_answer();
   void show(const PromptProgress& progress);
   void show(const Delta& delta);
   void end_answer();
 
-  const Status& written() const { return written_; }  // whether anyone still reads
+  const Status& written() const { return written_; }  // the first write error
 
  private:
   void write(std::string_view text);
   void erase_progress();
-  void show_thought(std::string_view text);
-  void end_thought();
+  void show_reasoning(std::string_view text);
+  void end_reasoning();
 
   ScreenKind kind_;
   MarkdownView markdown_;

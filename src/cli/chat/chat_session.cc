@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "base/atomic_file.h"
-#include "base/counted.h"
 #include "base/mapped_file.h"
+#include "base/pluralize.h"
 #include "cli/chat/signal_watch.h"
 #include "cli/model_file.h"
 
@@ -31,7 +31,8 @@ Status set_number(std::optional<T>& target, const std::string& name, const std::
   } else if (read_number(value, number)) {
     target = number;
   } else {
-    return fail(ErrorCode::invalid_input, "'{}' is no value for {}; expected a number, or 'default'", value, name);
+    return fail(ErrorCode::invalid_input, "'{}' is not a valid value for {}; expected a number or 'default'", value,
+                name);
   }
   return ok_status();
 }
@@ -43,7 +44,7 @@ std::filesystem::path expanded(const std::string& path) {
 
 }  // namespace
 
-Status ChatSession::put_model(const std::string& name, const std::filesystem::path& file) {
+Status ChatSession::set_model(const std::string& name, const std::filesystem::path& file) {
   ModelOptions wanted = options_.model;
   wanted.path = name;
   ZINC_TRY(model, ChatModel::load(wanted, file, options_.context));
@@ -54,20 +55,21 @@ Status ChatSession::put_model(const std::string& name, const std::filesystem::pa
 Status ChatSession::load_model(const std::string& name) {
   std::optional<SignalWatch> watch;
   watch.emplace();
-  const auto is_ended = [] { return SignalWatch::seen() != 0 && SignalWatch::seen() != SIGINT; };
-  const Result<std::filesystem::path> file = model_file(name, [] { return SignalWatch::seen() != 0; });
-  was_told_to_end_ = is_ended();
+  const auto is_ended = [] { return SignalWatch::last_signal() != 0 && SignalWatch::last_signal() != SIGINT; };
+  const Result<std::filesystem::path> file = model_file(name, [] { return SignalWatch::last_signal() != 0; });
+  shutdown_requested_ = is_ended();
   if (!file.ok()) return file.error();
   const bool is_first = model_ == nullptr;
-  if (!is_first) {  // what is no model is known before the one there is goes
+  if (!is_first) {  // an invalid file is rejected before the current model is unloaded
     if (const Result<GgufFile> opened = GgufFile::open(file.value()); !opened.ok()) return opened.error();
   }
-  if (is_first) watch.reset();  // nothing is lost yet: Ctrl-C may end the program as usual
+  if (is_first) watch.reset();  // no chat to lose yet: Ctrl-C may end the program
   const std::string old_name = std::exchange(options_.model.path, name);
   model_.reset();
-  Status loaded = put_model(name, file.value());
-  if (watch && loaded.ok() && SignalWatch::seen() != 0) loaded = fail(ErrorCode::cancelled, "loading was stopped");
-  was_told_to_end_ = watch && is_ended();
+  Status loaded = set_model(name, file.value());
+  if (watch && loaded.ok() && SignalWatch::last_signal() != 0)
+    loaded = fail(ErrorCode::cancelled, "loading was interrupted");
+  shutdown_requested_ = watch && is_ended();
   if (loaded.ok() || is_first) {
     last_.reset();
     return loaded;
@@ -75,43 +77,44 @@ Status ChatSession::load_model(const std::string& name) {
   options_.model.path = old_name;
   model_.reset();
   ZINC_TRY(old_file, model_file(old_name, [] { return true; }));
-  if (Status back = put_model(old_name, old_file); !back.ok()) {
+  if (Status reloaded = set_model(old_name, old_file); !reloaded.ok()) {
     model_.reset();
-    return fail(back.error().code, "{}; and the model before it cannot be loaded any more: {}", loaded.error().message,
-                back.error().message);
+    return fail(reloaded.error().code, "{}; reloading the previous model also failed: {}", loaded.error().message,
+                reloaded.error().message);
   }
   return loaded;
 }
 
-Error ChatSession::too_long(const Error& error) const {
+Error ChatSession::context_full_error(const Error& error) const {
   const int context = model_->limits().context;
   const std::string more = context < model_->trained_context()
-                               ? fmt::format(", or start with -c {}", model_->trained_context())
+                               ? fmt::format(", or restart with -c {}", model_->trained_context())
                                : std::string();
-  return fail(error.code, "the context is full: {}. /undo takes back the last turn, /clear all of them{}",
-              error.message, more);
+  return fail(error.code, "the context is full: {}. /undo removes the last turn, /clear all turns{}", error.message,
+              more);
 }
 
-void ChatSession::remark(const Outcome& outcome) {
+void ChatSession::print_summary(const Outcome& outcome) {
   const Usage& usage = outcome.usage;
   const int context = model_->limits().context;
   const int n_used = std::min(usage.n_prompt + usage.n_completion, context);  // the last token needs no position
-  if (outcome.reason == StopReason::cancelled) screen_.whisper("(stopped)");
-  screen_.whisper(fmt::format("{}, {:.1f} tok/s; context {} of {}", counted(usage.n_completion, "token"),
-                              rate(usage.n_completion - 1, outcome.timings.decode_s), n_used, context));
+  if (outcome.reason == StopReason::cancelled) screen_.print_status("(stopped)");
+  screen_.print_status(fmt::format("{}, {:.1f} tok/s; context {} of {}", pluralize(usage.n_completion, "token"),
+                                   rate(usage.n_completion - 1, outcome.timings.decode_s), n_used, context));
   if (outcome.reason == StopReason::max_tokens) {
-    screen_.complain(fmt::format("the answer ended at the limit of {}; /set max_tokens 0 lifts it",
-                                 counted(options_.max_tokens, "token")));
+    screen_.print_warning(fmt::format("the answer was cut off at the limit of {}; /set max_tokens 0 removes the limit",
+                                      pluralize(options_.max_tokens, "token")));
   } else if (outcome.reason == StopReason::context_full) {
-    screen_.complain(
-        too_long({ErrorCode::context_exceeded, fmt::format("the answer was cut at position {}", context)}).message);
+    screen_.print_warning(
+        context_full_error({ErrorCode::context_exceeded, fmt::format("the answer was cut off at token {}", context)})
+            .message);
   }
 }
 
 Status ChatSession::ask(const std::string& question) {
   ChatRequest request;
   request.messages = conversation_.messages_with(question);
-  request.sampling = options_.sampling.settle(advice());
+  request.sampling = options_.sampling.resolve(recommended_sampling());
   request.seed = request.sampling.seed;
   request.thinking = options_.thinking;
   request.max_tokens = options_.max_tokens;
@@ -126,26 +129,26 @@ Status ChatSession::ask(const std::string& question) {
                                 screen_.show(delta);
                               },
                           .progress = [&](const PromptProgress& progress) { screen_.show(progress); },
-                          .cancelled = [&] { return SignalWatch::seen() != 0 || !screen_.written().ok(); }};
+                          .cancelled = [&] { return SignalWatch::last_signal() != 0 || !screen_.written().ok(); }};
     return model_->answer(std::move(request), hooks);
   }();
   screen_.end_answer();
   if (!outcome.ok()) {
     const bool is_length = outcome.error().code == ErrorCode::context_exceeded;
-    return is_length ? too_long(outcome.error()) : outcome.error();
+    return is_length ? context_full_error(outcome.error()) : outcome.error();
   }
-  was_told_to_end_ = SignalWatch::seen() != 0 && SignalWatch::seen() != SIGINT;
+  shutdown_requested_ = SignalWatch::last_signal() != 0 && SignalWatch::last_signal() != SIGINT;
   conversation_.turns.push_back({question, message.content, message.reasoning_content});
   last_ = std::move(outcome.value());
-  remark(*last_);
+  print_summary(*last_);
   if (!screen_.written().ok()) return screen_.written();
-  // With nobody there to ask something else, the next question must not go on from half an answer.
-  const bool is_cut = SignalWatch::seen() != 0 && !screen_.kind().is_interactive;
+  // In a script the next question must not follow an incomplete answer.
+  const bool is_cut = SignalWatch::last_signal() != 0 && !screen_.kind().is_interactive;
   return is_cut ? Status(fail(ErrorCode::cancelled, "interrupted")) : ok_status();
 }
 
 Status ChatSession::retry() {
-  if (conversation_.turns.empty()) return fail(ErrorCode::invalid_input, "there is no answer yet to try again");
+  if (conversation_.turns.empty()) return fail(ErrorCode::invalid_input, "no answer to retry yet");
   const Turn last = conversation_.turns.back();
   conversation_.turns.pop_back();
   Status asked = ask(last.question);
@@ -169,7 +172,7 @@ Status ChatSession::save(const std::string& path) {
   const std::filesystem::path target = std::filesystem::absolute(expanded(path));
   std::error_code ignored;
   if (target != file_ && std::filesystem::exists(target, ignored)) {
-    return fail(ErrorCode::invalid_input, "{}: is there already; take another name, or remove it first", path);
+    return fail(ErrorCode::invalid_input, "{}: already exists; choose another name or delete it first", path);
   }
   const json::object file{{"model", model_->name()}, {"messages", conversation_.messages()}};
   ZINC_TRY(written, write_file_atomically(target, to_pretty_json(file) + "\n"));
@@ -191,77 +194,79 @@ Status ChatSession::load(const std::string& path) {
 }
 
 Status ChatSession::check_settings() const {
-  return validate(options_.sampling.settle(advice()), model_->limits().n_vocab);
+  return validate(options_.sampling.resolve(recommended_sampling()), model_->limits().n_vocab);
 }
 
 Status ChatSession::set(const std::string& name, const std::string& value) {
   const ChatOptions before = options_;
   SamplingOptions& sampling = options_.sampling;
-  Status done = ok_status();
+  Status status = ok_status();
   if (name == "temp") {
-    done = set_number(sampling.temperature, name, value);
+    status = set_number(sampling.temperature, name, value);
   } else if (name == "top_k") {
-    done = set_number(sampling.top_k, name, value);
+    status = set_number(sampling.top_k, name, value);
   } else if (name == "top_p") {
-    done = set_number(sampling.top_p, name, value);
+    status = set_number(sampling.top_p, name, value);
   } else if (name == "min_p") {
-    done = set_number(sampling.min_p, name, value);
+    status = set_number(sampling.min_p, name, value);
   } else if (name == "repeat_penalty") {
-    done = set_number(sampling.repeat_penalty, name, value);
+    status = set_number(sampling.repeat_penalty, name, value);
   } else if (name == "presence_penalty") {
-    done = set_number(sampling.presence_penalty, name, value);
+    status = set_number(sampling.presence_penalty, name, value);
   } else if (name == "seed") {
-    done = set_number(sampling.seed, name, value);
+    status = set_number(sampling.seed, name, value);
   } else if (name == "max_tokens") {
     std::optional<int> n;
-    done = set_number(n, name, value);
-    if (done.ok() && n.value_or(0) < 0)
-      done = fail(ErrorCode::invalid_input, "max_tokens is {}; expected 0 or more", *n);
-    if (done.ok()) options_.max_tokens = n.value_or(0);
+    status = set_number(n, name, value);
+    if (status.ok() && n.value_or(0) < 0)
+      status = fail(ErrorCode::invalid_input, "max_tokens is {}; expected 0 or more", *n);
+    if (status.ok()) options_.max_tokens = n.value_or(0);
   } else if (name == "think" && (value == "on" || value == "off" || value == "default")) {
     options_.thinking = value == "default" ? std::nullopt : std::optional(value == "on");
   } else if (name == "think") {
-    done = fail(ErrorCode::invalid_input, "'{}' is no value for think; expected on, off or default", value);
+    status = fail(ErrorCode::invalid_input, "'{}' is not a valid value for think; expected on, off or default", value);
   } else {
-    done = fail(ErrorCode::invalid_input,
-                "'{}' is no setting; there are temp, top_k, top_p, min_p, repeat_penalty, presence_penalty, seed, "
-                "max_tokens and think",
-                name);
+    status = fail(ErrorCode::invalid_input,
+                  "unknown setting '{}'; available: temp, top_k, top_p, min_p, repeat_penalty, presence_penalty, seed, "
+                  "max_tokens and think",
+                  name);
   }
-  if (done.ok()) done = check_settings();
-  if (!done.ok()) options_ = before;
-  return done;
+  if (status.ok()) status = check_settings();
+  if (!status.ok()) options_ = before;
+  return status;
 }
 
 std::string ChatSession::settings_text() const {
-  const SamplingParams p = options_.sampling.settle(advice());
-  const SamplingOptions& given = options_.sampling;
+  const SamplingParams p = options_.sampling.resolve(recommended_sampling());
+  const SamplingOptions& explicit_options = options_.sampling;
   std::string text;
   const auto add = [&](const char* name, const auto& value, const auto& option) {
     text += fmt::format("{:<18}{}{}\n", name, value, option ? "" : "  (default)");
   };
-  add("temp", p.temperature, given.temperature);
-  add("top_k", p.top_k, given.top_k);
-  add("top_p", p.top_p, given.top_p);
-  add("min_p", p.min_p, given.min_p);
-  add("repeat_penalty", p.repeat_penalty, given.repeat_penalty);
-  add("presence_penalty", p.presence_penalty, given.presence_penalty);
-  text += fmt::format("{:<18}{}\n", "seed", given.seed ? std::to_string(*given.seed) : "a new one for each answer");
+  add("temp", p.temperature, explicit_options.temperature);
+  add("top_k", p.top_k, explicit_options.top_k);
+  add("top_p", p.top_p, explicit_options.top_p);
+  add("min_p", p.min_p, explicit_options.min_p);
+  add("repeat_penalty", p.repeat_penalty, explicit_options.repeat_penalty);
+  add("presence_penalty", p.presence_penalty, explicit_options.presence_penalty);
+  text += fmt::format("{:<18}{}\n", "seed",
+                      explicit_options.seed ? std::to_string(*explicit_options.seed) : "a new one for each answer");
   text += fmt::format("{:<18}{}\n", "max_tokens", options_.max_tokens);
-  const char* const think = !options_.thinking ? "as the model does" : *options_.thinking ? "on" : "off";
+  const char* const think = !options_.thinking ? "the model's own mode" : *options_.thinking ? "on" : "off";
   text += fmt::format("{:<18}{}\n", "think", think);
-  return text + fmt::format("Defaults are {}.", advice().origin);
+  return text + fmt::format("Defaults: {}.", recommended_sampling().origin);
 }
 
 std::string ChatSession::sampling_line() const {
-  SamplingParams params = options_.sampling.settle(advice());
+  SamplingParams params = options_.sampling.resolve(recommended_sampling());
   std::string text = sampling_text(params);
-  if (!options_.sampling.seed) text = text.substr(0, text.rfind(", seed"));  // each answer draws its own
-  const std::string by = options_.sampling.takes_advice() ? fmt::format(" ({})", advice().origin) : "";
-  return fmt::format("Answers are drawn with {}{}; /set changes that.", text, by);
+  if (!options_.sampling.seed) text = text.substr(0, text.rfind(", seed"));  // each answer has its own
+  const std::string by =
+      options_.sampling.uses_recommended() ? fmt::format(" ({})", recommended_sampling().origin) : "";
+  return fmt::format("Sampling: {}{}; /set changes it.", text, by);
 }
 
-// Positions that what was said takes.
+// Tokens that the conversation takes.
 int ChatSession::context_used() const {
   if (conversation_.turns.empty()) return 0;
   const int context = model_->limits().context;
@@ -275,14 +280,14 @@ int ChatSession::context_used() const {
 std::string ChatSession::stats_text() const {
   const EngineLimits& limits = model_->limits();
   std::string text = fmt::format(
-      "model           {} on {}\nmemory          {} bytes of weights, {} for the context\nturns           {}",
+      "model           {} on {}\nmemory          {} bytes of weights, {} bytes of KV cache\nturns           {}",
       model_->name(), model_->backend(), limits.weight_bytes, limits.cache_bytes, conversation_.turns.size());
   text += fmt::format("\ncontext         {} of {}", context_used(), limits.context);
   if (!last_) return text;
   const Usage& usage = last_->usage;
   const Timings& timings = last_->timings;
-  text += fmt::format("\nlast prompt     {} tokens, {} of them known from before; the rest at {:.1f} tok/s",
-                      usage.n_prompt, usage.n_cached, rate(usage.n_prompt - usage.n_cached, timings.prefill_s));
+  text += fmt::format("\nlast prompt     {} tokens, {} of them cached; the rest at {:.1f} tok/s", usage.n_prompt,
+                      usage.n_cached, rate(usage.n_prompt - usage.n_cached, timings.prefill_s));
   text += fmt::format("\nlast answer     {} tokens at {:.1f} tok/s ({}); {}", usage.n_completion,
                       rate(usage.n_completion - 1, timings.decode_s), stop_reason_name(last_->reason),
                       sampling_text(last_sampling_));

@@ -6,7 +6,7 @@ namespace {
 Result<std::string> text_field(const json::object& message, std::string_view field, size_t index) {
   const json::value* const value = message.if_contains(field);
   if (value && value->is_string()) return std::string(value->get_string());
-  return fail(ErrorCode::invalid_input, "message {} has no text '{}'", index, field);
+  return fail(ErrorCode::invalid_input, "message {} has no string '{}'", index, field);
 }
 
 }  // namespace
@@ -32,13 +32,13 @@ json::array Conversation::messages_with(std::string_view question) const {
 Result<Conversation> Conversation::read(const json::value& file) {
   const json::value* const list = file.is_object() ? file.get_object().if_contains("messages") : nullptr;
   if (!list || !list->is_array()) {
-    return fail(ErrorCode::invalid_input, "it is no conversation; expected an object with a list 'messages'");
+    return fail(ErrorCode::invalid_input, "not a conversation; expected an object with an array 'messages'");
   }
   Conversation out;
   bool has_system = false;
   const json::array& messages = list->get_array();
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (!messages[i].is_object()) return fail(ErrorCode::invalid_input, "message {} is no object", i);
+    if (!messages[i].is_object()) return fail(ErrorCode::invalid_input, "message {} is not an object", i);
     const json::object& message = messages[i].get_object();
     ZINC_TRY(role, text_field(message, "role", i));
     ZINC_TRY(content, text_field(message, "content", i));
@@ -55,12 +55,12 @@ Result<Conversation> Conversation::read(const json::value& file) {
         out.turns.back().reasoning = reasoning;
       }
     } else {
-      return fail(ErrorCode::invalid_input, "message {} is of '{}'; expected '{}'", i, role,
+      return fail(ErrorCode::invalid_input, "message {} has role '{}'; expected '{}'", i, role,
                   wants_answer ? "assistant" : "user");
     }
   }
   if ((messages.size() + (has_system ? 1 : 0)) % 2 == 1) {
-    return fail(ErrorCode::invalid_input, "it ends with a question that has no answer");
+    return fail(ErrorCode::invalid_input, "the last question has no answer");
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// What was said so far: a system message and turns of a question and its answer. Plain data; one thread.
+// A conversation: a system message and turns of a question and its answer. Plain data; one thread.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@ namespace zinc {
 
 struct Turn {
   std::string question, answer;
-  std::string reasoning = {};  // thoughts before the answer
+  std::string reasoning = {};  // before the answer
 };
 
 struct Conversation {
   std::string system = {};
   std::vector<Turn> turns = {};
 
-  json::array messages() const;                                // as OpenAI's chat API has them
-  json::array messages_with(std::string_view question) const;  // and one more question
+  json::array messages() const;                                // in the format of OpenAI's chat API
+  json::array messages_with(std::string_view question) const;  // followed by one more question
 
-  // An object whose "messages" are an optional system message, then questions and answers in turn. The error names the
-  // message that does not fit.
+  // From an object with "messages": an optional system message, then alternating questions and answers. The error names
+  // the invalid message.
   static Result<Conversation> read(const json::value& file);
 };
 

@@ -36,7 +36,7 @@ Status HistoryFile::add(const std::string& message) const {
   if (message.size() > kMaxMessageBytes) return ok_status();
   std::error_code error;
   if (fs::create_directories(path_.parent_path(), error); error) {
-    return fail(ErrorCode::io, "{}: cannot be made: {}", path_.parent_path().string(), error.message());
+    return fail(ErrorCode::io, "{}: cannot create the folder: {}", path_.parent_path().string(), error.message());
   }
   ZINC_TRY(lock, FileLock::acquire(path_.string() + ".lock", [] {}));
   ZINC_TRY(messages, read_file());
@@ -44,8 +44,9 @@ Status HistoryFile::add(const std::string& message) const {
   messages.push_back(message);
   std::vector<std::string> lines;  // the newest first
   size_t n_bytes = 0;
-  for (auto each = messages.rbegin(); each != messages.rend() && lines.size() < kMaxMessages; ++each) {
-    lines.push_back(to_json(json::value(json::string(replace_invalid_utf8(*each)))) + "\n");
+  for (auto message_it = messages.rbegin(); message_it != messages.rend() && lines.size() < kMaxMessages;
+       ++message_it) {
+    lines.push_back(to_json(json::value(json::string(replace_invalid_utf8(*message_it)))) + "\n");
     n_bytes += lines.back().size();
     if (n_bytes > kMaxBytes && lines.size() > 1) {
       lines.pop_back();
@@ -54,7 +55,7 @@ Status HistoryFile::add(const std::string& message) const {
   }
   std::string text;
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) text += *line;
-  return write_file_atomically(path_, text, FileReaders::owner_only);
+  return write_file_atomically(path_, text, FilePermissions::owner_only);
 }
 
 }  // namespace zinc

@@ -1,6 +1,5 @@
-// The messages a person typed, over all chats: one JSON string per line, the newest last, readable by its owner only.
-// Each addition is a whole new file, so that a crash never loses more than the line under way; several chats take
-// turns.
+// Input history of all chats: one JSON string per line, newest last, readable by its owner only. Each addition rewrites
+// the file atomically, so that a crash loses at most the new line; a lock serializes several chats.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +13,12 @@ namespace zinc {
 class HistoryFile {
  public:
   explicit HistoryFile(std::filesystem::path path) : path_(std::move(path)) {}
-  std::vector<std::string> read() const;         // what cannot be read is passed over
-  Status add(const std::string& message) const;  // fails, and changes nothing, where what is there cannot be read
+  std::vector<std::string> read() const;         // unreadable lines are skipped
+  Status add(const std::string& message) const;  // fails without a change if the existing file cannot be read
 
   static constexpr size_t kMaxMessages = 1000;
-  static constexpr size_t kMaxBytes = 1 << 20;          // of all; the oldest go first
-  static constexpr size_t kMaxMessageBytes = 64 << 10;  // a longer one is not kept
+  static constexpr size_t kMaxBytes = 1 << 20;          // in total; the oldest are dropped first
+  static constexpr size_t kMaxMessageBytes = 64 << 10;  // longer messages are not stored
 
  private:
   Result<std::vector<std::string>> read_file() const;

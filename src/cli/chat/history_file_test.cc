@@ -19,21 +19,21 @@ class HistoryFileTest : public testing::Test {
   const HistoryFile file_{path_};
 };
 
-TEST_F(HistoryFileTest, keeps_messages_of_several_lines_in_order) {
+TEST_F(HistoryFileTest, keeps_multi_line_messages_in_order) {
   EXPECT_TRUE(file_.read().empty());
   for (const char* message : {"one", "two\nlines \"quoted\" \\", "größe 大小", "größe 大小"}) {
     ASSERT_TRUE(file_.add(message).ok());
   }
   EXPECT_EQ(file_.read(), (std::vector<std::string>{"one", "two\nlines \"quoted\" \\", "größe 大小"}))
-      << "the same thing twice in a row is kept once";
+      << "consecutive duplicates are stored once";
 }
 
-TEST_F(HistoryFileTest, is_for_its_owner_only) {
+TEST_F(HistoryFileTest, is_readable_by_its_owner_only) {
   ASSERT_TRUE(file_.add("a secret").ok());
   EXPECT_EQ(fs::status(path_).permissions() & fs::perms::all, fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(HistoryFileTest, forgets_the_oldest_and_what_is_too_long) {
+TEST_F(HistoryFileTest, drops_oldest_and_oversized_messages) {
   ASSERT_TRUE(file_.add("first").ok());
   std::ofstream(path_, std::ios::app) << [] {
     std::string lines;
@@ -48,21 +48,21 @@ TEST_F(HistoryFileTest, forgets_the_oldest_and_what_is_too_long) {
   EXPECT_EQ(file_.read().back(), "last");
 }
 
-TEST_F(HistoryFileTest, what_cannot_be_read_is_not_replaced) {
+TEST_F(HistoryFileTest, unreadable_file_is_not_replaced) {
   fs::create_directories(path_.parent_path());
-  fs::create_symlink(path_, path_);  // leads nowhere, whoever asks
+  fs::create_symlink(path_, path_);  // a dangling link
   EXPECT_FALSE(file_.add("x").ok());
   EXPECT_TRUE(fs::is_symlink(path_));
 }
 
-TEST_F(HistoryFileTest, stays_small_enough_to_be_written_for_each_question) {
+TEST_F(HistoryFileTest, size_is_limited) {
   const std::string page(HistoryFile::kMaxMessageBytes - 10, 'x');
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(file_.add(page + std::to_string(i)).ok());
   EXPECT_LE(fs::file_size(path_), HistoryFile::kMaxBytes);
   EXPECT_EQ(file_.read().back(), page + "19");
 }
 
-TEST_F(HistoryFileTest, passes_over_what_is_no_message) {
+TEST_F(HistoryFileTest, invalid_lines_are_skipped) {
   put(path_, "nonsense\n\"kept\"\n{}\n\n\"cut off");
   EXPECT_EQ(file_.read(), std::vector<std::string>{"kept"});
   fs::remove(path_);

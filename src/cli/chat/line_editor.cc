@@ -15,18 +15,18 @@
 namespace zinc {
 namespace {
 
-constexpr std::string_view kPasteOn = "\x1b[?2004h", kPasteOff = "\x1b[?2004l";  // pasted text comes in brackets
+constexpr std::string_view kPasteOn = "\x1b[?2004h", kPasteOff = "\x1b[?2004l";  // bracketed paste mode
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 constexpr wchar_t kCtrlC = 3;
 constexpr int kHistorySize = 1000;
 
-// libedit reads and writes in the locale's encoding; without one of UTF-8 everything but ASCII would be lost.
+// libedit uses the encoding of the locale; without UTF-8, everything but ASCII would be lost.
 void use_utf8() {
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(::nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-// Pasted text comes in brackets while one of these lives. A signal that ends the program meanwhile ends them too.
+// Enables bracketed paste mode for its lifetime. A signal that ends the program disables it first.
 class PasteBrackets {
  public:
   PasteBrackets() {
@@ -55,7 +55,7 @@ class PasteBrackets {
   Status written_ = ok_status();
 };
 
-// What a terminal sends in place of newlines, and what has no place in a message.
+// Terminals send CR for newlines; other control characters are dropped.
 void append_pasted(std::wstring& text, wchar_t c) {
   if (c == L'\r') c = L'\n';
   if (c >= 0x20 || c == L'\n' || c == L'\t') text += c;
@@ -75,7 +75,7 @@ struct LineEditor::State {
   std::string prompt;
   std::vector<std::string> words;
   bool was_interrupted = false;
-  bool begins_pasted = false;  // several lines were pasted at the start of this one
+  bool begins_pasted = false;  // several lines were pasted at the start of the line
   bool is_vi = false;          // ~/.editrc says so
 
   ~State() {
@@ -97,14 +97,14 @@ struct LineEditor::State {
 
   static unsigned char suspend(EditLine* editor, int) {
     ::el_set(editor, EL_PREP_TERM, 0);
-    [[maybe_unused]] const Status off = write_output(kPasteOff);  // the shell has a way of its own
+    [[maybe_unused]] const Status off = write_output(kPasteOff);  // the shell sets its own mode
     std::raise(SIGTSTP);
     [[maybe_unused]] const Status on = write_output(kPasteOn);
     ::el_set(editor, EL_PREP_TERM, 1);
     return CC_REDISPLAY;
   }
 
-  // Where the end of the pasted text never comes, Ctrl-C is it.
+  // If the end-of-paste sequence never arrives, Ctrl-C ends the paste.
   static unsigned char paste(EditLine* editor, int key) {
     std::wstring text, tail;
     wchar_t c = 0;
@@ -119,7 +119,7 @@ struct LineEditor::State {
     const LineInfo* const line = ::el_line(editor);
     const bool is_first = state.is_vi ? line->lastchar == line->buffer : line->cursor == line->buffer;
     if (is_first) state.begins_pasted = text.find(L'\n') != std::wstring::npos;
-    if (state.is_vi && !is_first) ::el_cursor(editor, 1);  // the Esc before it went one back
+    if (state.is_vi && !is_first) ::el_cursor(editor, 1);  // the preceding Esc moved the cursor one back
     if (::el_winsertstr(editor, text.c_str()) != 0) return CC_ERROR;
     const LineInfo* const after = ::el_line(editor);
     if (state.is_vi) ::el_push(editor, after->cursor == after->lastchar ? "a" : "i");  // and left insert mode
@@ -141,7 +141,7 @@ struct LineEditor::State {
     return rest.empty() || ::el_insertstr(editor, rest.c_str()) != 0 ? CC_REFRESH_BEEP : CC_REFRESH;
   }
 
-  // After ~/.editrc: without these keys a chat can neither be stopped nor take pasted text.
+  // Bound after ~/.editrc is read: the chat needs these keys for interrupting and pasting.
   void bind_keys() {
     const auto add = [this](const char* name, const char* help, const char* key, auto function) {
       ::el_set(editor, EL_ADDFN, name, help, function);
@@ -149,11 +149,11 @@ struct LineEditor::State {
       if (is_vi) ::el_set(editor, EL_BIND, "-a", key, name, nullptr);
     };
     ::el_set(editor, EL_SETTY, "-d", "-isig", nullptr);  // Ctrl-C and Ctrl-Z are keys while a line is edited
-    add("zinc-interrupt", "drops the line", "^C", &State::interrupt);
-    add("zinc-suspend", "stops the program", "^Z", &State::suspend);
-    add("zinc-complete", "completes a command", "^I", &State::complete);
-    ::el_set(editor, EL_ADDFN, "zinc-paste", "takes pasted text as it is", &State::paste);
-    // In vi's insert mode Esc is a key of its own: what follows it is met in command mode.
+    add("zinc-interrupt", "drop the line", "^C", &State::interrupt);
+    add("zinc-suspend", "suspend the program", "^Z", &State::suspend);
+    add("zinc-complete", "complete a command", "^I", &State::complete);
+    ::el_set(editor, EL_ADDFN, "zinc-paste", "insert pasted text", &State::paste);
+    // In vi insert mode, Esc switches to command mode: bind the rest of the sequence there.
     if (is_vi) {
       ::el_set(editor, EL_BIND, "-a", "[200~", "zinc-paste", nullptr);
     } else {
@@ -183,7 +183,7 @@ Result<std::unique_ptr<LineEditor>> LineEditor::create(std::vector<std::string> 
   state->editor = ::el_init("zinc", stdin, stdout, stderr);
   state->history = ::history_init();
   if (!state->editor || !state->history) {
-    return fail(ErrorCode::io, "the terminal cannot be used for editing lines; standard input may be a pipe instead");
+    return fail(ErrorCode::io, "cannot set up line editing on this terminal; use a pipe as standard input instead");
   }
   HistEvent event;
   ::history(state->history, &event, H_SETSIZE, kHistorySize);
@@ -191,7 +191,7 @@ Result<std::unique_ptr<LineEditor>> LineEditor::create(std::vector<std::string> 
   ::el_set(state->editor, EL_PROMPT_ESC, &State::show_prompt, '\1');
   ::el_set(state->editor, EL_HIST, &::history, state->history);
   ::el_set(state->editor, EL_EDITOR, "emacs");
-  ::el_set(state->editor, EL_SIGNAL, 1);  // a resized window is drawn anew
+  ::el_set(state->editor, EL_SIGNAL, 1);  // redraw when the window is resized
   state->bind_usual_keys();
   ::el_source(state->editor, nullptr);  // ~/.editrc
   const char* kind = nullptr;
@@ -224,7 +224,7 @@ Result<Input> LineEditor::read_line(const std::string& prompt) {
   return input;
 }
 
-void LineEditor::remember(const std::string& message) {
+void LineEditor::add_to_history(const std::string& message) {
   HistEvent event;
   ::history(state_->history, &event, H_ENTER, message.c_str());
 }

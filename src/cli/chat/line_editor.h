@@ -1,5 +1,5 @@
-// Lines typed into a terminal, with editing, history and completion: libedit (docs/adr/0011). Text pasted in one go
-// stays one message, newlines and all. The terminal is as it was whenever read_line() is not running.
+// Line input from a terminal with editing, history and completion, through libedit (docs/adr/0011). Pasted text stays
+// one message including its newlines. The terminal mode is changed only while read_line() runs.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@ namespace zinc {
 
 class LineEditor final : public LineSource {
  public:
-  // `words` are what Tab completes at the start of a line.
+  // `words`: completed by Tab at the start of a line.
   static Result<std::unique_ptr<LineEditor>> create(std::vector<std::string> words);
   ~LineEditor() override;
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
 
   Result<Input> read_line(const std::string& prompt) override;
-  void remember(const std::string& message) override;
+  void add_to_history(const std::string& message) override;
 
  private:
   struct State;

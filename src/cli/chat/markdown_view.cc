@@ -8,7 +8,7 @@ constexpr std::string_view kHeading = "\x1b[0;1;36m";
 constexpr std::string_view kMark = "\x1b[0;36m";  // of lists and quotes
 constexpr std::string_view kCode = "\x1b[0;33m";
 constexpr std::string_view kFenceLine = "\x1b[0;2m";
-constexpr int kLeastFence = 3, kMostHeading = 6;
+constexpr int kMinFence = 3, kMaxHeading = 6;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -21,8 +21,7 @@ bool is_inside_character(char c) { return (static_cast<unsigned char>(c) & 0xC0)
 }  // namespace
 
 std::string MarkdownView::style() const {
-  if (line_ == Line::fence_line || (line_ == Line::fence_mark && n_marks_ >= kLeastFence))
-    return std::string(kFenceLine);
+  if (line_ == Line::fence_line || (line_ == Line::fence_mark && n_marks_ >= kMinFence)) return std::string(kFenceLine);
   if (fence_ != 0 || code_ticks_ > 0) return std::string(kCode);
   if (line_ == Line::heading || line_ == Line::heading_mark) return std::string(kHeading);
   if (is_mark_) return std::string(kMark);
@@ -44,9 +43,9 @@ void MarkdownView::put(char c) {
 bool MarkdownView::closes_fence() const { return fence_ != 0 && mark_ == fence_ && n_marks_ >= fence_marks_; }
 
 void MarkdownView::end_line() {
-  take_run('\n');
+  end_marker_run('\n');
   if (line_ == Line::fence_mark || line_ == Line::fence_line) {
-    if (fence_ == 0 && n_marks_ >= kLeastFence) {
+    if (fence_ == 0 && n_marks_ >= kMinFence) {
       fence_ = mark_;
       fence_marks_ = n_marks_;
     } else if (line_ == Line::fence_mark && closes_fence()) {
@@ -58,7 +57,7 @@ void MarkdownView::end_line() {
   code_ticks_ = n_marks_ = n_indent_ = 0;
   mark_ = 0;
   line_ = Line::start;
-  // Colours end before the line does: else some terminals fill its rest with them.
+  // Reset before the newline: else some terminals fill the rest of the line.
   if (!shown_style_.empty()) out_ += kPlain;
   shown_style_.clear();
   fence_ = fence;
@@ -66,8 +65,8 @@ void MarkdownView::end_line() {
   last_ = '\n';
 }
 
-// The beginning of a line decides what it is. Returns to take_inline() as soon as that is known.
-void MarkdownView::take_line_start(char c) {
+// The start of a line decides its kind. Continues with consume_inline() as soon as the kind is known.
+void MarkdownView::consume_line_start(char c) {
   switch (line_) {
     case Line::start:
     case Line::indent:
@@ -76,7 +75,7 @@ void MarkdownView::take_line_start(char c) {
         ++n_indent_;
         return put(c);
       }
-      if (c == '`' || c == '~') {  // however far indented: in lists, as models write them, it is
+      if (c == '`' || c == '~') {  // at any indentation: models indent fences in lists
         line_ = Line::fence_mark;
         mark_ = c;
         n_marks_ = 1;
@@ -93,10 +92,10 @@ void MarkdownView::take_line_start(char c) {
         is_mark_ = true;
         return put(c);
       }
-      if (fence_ == 0 && c == '*') {  // of a list or of a style: what follows says which, but it is shown at once
+      if (fence_ == 0 && c == '*') {  // a list or a style: the next character decides, but this one is shown at once
         line_ = Line::text;
         is_mark_ = true;
-        return take_inline(c);
+        return consume_inline(c);
       }
       break;
     case Line::fence_mark:
@@ -104,32 +103,32 @@ void MarkdownView::take_line_start(char c) {
         ++n_marks_;
         return put(c);
       }
-      if (n_marks_ >= kLeastFence && fence_ == 0) {
+      if (n_marks_ >= kMinFence && fence_ == 0) {
         line_ = Line::fence_line;
         return put(c);
       }
       if (closes_fence() && is_blank(c)) return put(c);  // blanks may follow the fence
       line_ = Line::text;
       if (fence_ != 0 || mark_ == '~') mark_ = 0, n_marks_ = 0;  // else it opens inline code
-      return take_inline(c);
+      return consume_inline(c);
     case Line::heading_mark:
-      if (c == '#' && n_marks_ < kMostHeading) {
+      if (c == '#' && n_marks_ < kMaxHeading) {
         ++n_marks_;
         return put(c);
       }
       n_marks_ = 0;
       line_ = c == ' ' ? Line::heading : Line::text;
-      return take_inline(c);
+      return consume_inline(c);
     default:
       break;
   }
   is_mark_ = false;
   line_ = Line::text;
-  take_inline(c);
+  consume_inline(c);
 }
 
-// What follows a run of stars decides whether it opens or closes; a run of backticks does by its length.
-void MarkdownView::take_run(char next) {
+// The next character decides whether a run of stars opens or closes; for backticks the length of the run decides.
+void MarkdownView::end_marker_run(char next) {
   if (n_marks_ == 0 || (mark_ != '*' && mark_ != '`') || line_ == Line::fence_mark || line_ == Line::fence_line) return;
   const bool can_open = !is_blank(next), can_close = !is_blank(before_run_);
   if (mark_ == '`') {
@@ -143,9 +142,9 @@ void MarkdownView::take_run(char next) {
   is_mark_ = false;
 }
 
-void MarkdownView::take_inline(char c) {
+void MarkdownView::consume_inline(char c) {
   if (fence_ != 0 || line_ == Line::fence_line) return put(c);
-  if (mark_ != 0 && c != mark_) take_run(c);
+  if (mark_ != 0 && c != mark_) end_marker_run(c);
   if (escaped_) {
     escaped_ = false;
     return put(c);
@@ -168,15 +167,15 @@ void MarkdownView::take_inline(char c) {
   put(c);
 }
 
-void MarkdownView::take(char c) {
+void MarkdownView::consume(char c) {
   if (c == '\n') return end_line();
   const bool is_inline = line_ == Line::text || line_ == Line::heading || line_ == Line::fence_line;
-  is_inline ? take_inline(c) : take_line_start(c);
+  is_inline ? consume_inline(c) : consume_line_start(c);
 }
 
 std::string MarkdownView::push(std::string_view text) {
   out_.clear();
-  for (const char c : text) take(c);
+  for (const char c : text) consume(c);
   return std::move(out_);
 }
 

@@ -15,7 +15,7 @@ std::string view(std::string_view text, size_t piece = 1000) {
   return out + view.finish();
 }
 
-// Styles by the letter of what they stand for, so that expectations can be read.
+// Replaces style sequences by readable names.
 std::string styles(std::string_view text) {
   std::string out = view(text);
   const std::pair<const char*, const char*> names[] = {
@@ -37,7 +37,7 @@ constexpr std::string_view kEverything =
     "> said\n```cpp\nint* a = **b; // `x`\n# no heading\n``\n```\nafter **open\nplain ***both*** \\*no\\* größe 大小\n"
     "#hashtag ~~~ ``a ` b``\n   ~~~\n   ```\n~~~\n#";
 
-TEST(MarkdownView, marks_what_markdown_means) {
+TEST(MarkdownView, styles_markdown) {
   EXPECT_EQ(styles("# Title\nx"), "<head># Title<>\nx");
   EXPECT_EQ(styles("a **b** c"), "a **<bold>b**<> c");
   EXPECT_EQ(styles("*b* c"), "<mark>*<italic>b*<> c");
@@ -49,31 +49,31 @@ TEST(MarkdownView, marks_what_markdown_means) {
   EXPECT_EQ(styles("```c\nx = **p;\n```\ny"), "``<fence>`c<>\n<code>x = **p;<>\n<code>``<fence>`<>\ny");
 }
 
-TEST(MarkdownView, what_only_looks_like_markdown_stays_plain) {
+TEST(MarkdownView, lookalikes_of_markdown_stay_plain) {
   for (const char* text : {"2 * 3 * 4", "12. twelve", "snake_case_name", "\\*no\\*", "a ** b ** c"}) {
     EXPECT_EQ(view(text), text);
   }
   EXPECT_EQ(styles("#hashtag x"), "<head>#<>hashtag x");
 }
 
-TEST(MarkdownView, a_code_block_in_a_list_is_one_however_far_indented) {
+TEST(MarkdownView, indented_code_fence_in_a_list_is_recognized) {
   EXPECT_EQ(styles("     ```\n     # no heading\n     ```\nx"),
             "     ``<fence>`<>\n<code>     # no heading<>\n<code>     ``<fence>`<>\nx");
 }
 
-TEST(MarkdownView, an_open_style_ends_with_its_line) {
+TEST(MarkdownView, unclosed_style_ends_with_its_line) {
   EXPECT_EQ(styles("a **open\nplain"), "a **<bold>open<>\nplain");
   EXPECT_EQ(styles("`open\nplain"), "`<code>open<>\nplain");
 }
 
-TEST(MarkdownView, without_styles_the_text_is_what_went_in) {
+TEST(MarkdownView, output_without_styles_equals_input) {
   for (size_t begin = 0; begin < kEverything.size(); ++begin) {
     const std::string_view text = kEverything.substr(begin);
     EXPECT_EQ(without_styles(view(text)), text);
   }
 }
 
-TEST(MarkdownView, nothing_is_held_back_and_cuts_do_not_matter) {
+TEST(MarkdownView, output_is_immediate_and_independent_of_splits) {
   MarkdownView growing;
   std::string seen;
   for (const char c : kEverything) {

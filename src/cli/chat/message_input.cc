@@ -17,10 +17,10 @@ constexpr const char* kMorePrompt = "... ";
 
 Status check_size(const std::string& text) {
   if (text.size() <= kMaxMessageBytes) return ok_status();
-  return fail(ErrorCode::invalid_input, "a message is longer than {} bytes", kMaxMessageBytes);
+  return fail(ErrorCode::invalid_input, "the message is longer than {} bytes", kMaxMessageBytes);
 }
 
-// Lines after `text` for as long as `is_open` says so of what there is.
+// Reads lines and appends them to `text` while `is_open(text)`.
 template <class IsOpen>
 Result<Input> read_more(LineSource& lines, std::string text, IsOpen is_open) {
   while (is_open(text)) {
@@ -33,10 +33,10 @@ Result<Input> read_more(LineSource& lines, std::string text, IsOpen is_open) {
   return Input{.text = std::move(text)};
 }
 
-// Whether a text that begins with quotes ends with others. In the middle of a line they are part of it.
+// Whether a text that begins with quotes also ends with quotes. Quotes inside a line are text.
 bool is_closed(const std::string& text) { return text.size() >= 2 * kQuotes.size() && text.ends_with(kQuotes); }
 
-// What stands between the quotes; they may have lines of their own.
+// The text between the quotes, which may stand on their own lines.
 std::string inside_quotes(const std::string& block) {
   std::string text = block.substr(kQuotes.size());
   if (is_closed(block)) text.resize(text.size() - kQuotes.size());

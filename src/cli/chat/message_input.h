@@ -1,5 +1,5 @@
-// One message from one or more lines: a backslash at the end of a line goes on in the next, """ at the start opens a
-// text that ends with a line that ends with """ and may hold anything. What was pasted with newlines is taken as it is.
+// Reads one message from one or more lines: a backslash at the end of a line continues it; """ at the start opens a
+// multi-line text up to a line that ends with """. Pasted text with newlines is taken verbatim.
 #pragma once
 
 #include <cstdint>
@@ -12,41 +12,40 @@ namespace zinc {
 enum class InputKind : uint8_t {
   text,
   interrupted,  // Ctrl-C
-  end,          // Ctrl-D, or no more to read
+  end,          // Ctrl-D or end of input
 };
 struct Input {
   InputKind kind = InputKind::text;
   std::string text = {};
-  bool is_quoted = false;  // in """, or pasted: taken as it is, and never a command
+  bool is_quoted = false;  // in """, or pasted: verbatim, never a command
 };
 
-// Where lines come from. An implementation for terminals is line_editor.h.
+// A source of lines. line_editor.h implements it for terminals.
 class LineSource {
  public:
   virtual ~LineSource() = default;
-  // Without its newline. One that has newlines of its own was pasted, or brought back.
+  // Without the final newline. A line with inner newlines was pasted or comes from the history.
   virtual Result<Input> read_line(const std::string& prompt) = 0;
-  virtual void remember(const std::string& message) = 0;  // for the arrow keys
+  virtual void add_to_history(const std::string& message) = 0;  // for the arrow keys
 };
 
 enum class Prompts : uint8_t { none, to_output, to_errors };
 
-// Lines of standard input as they are. Prompts are for people: at a terminal that cannot move its cursor, or where
-// standard output goes elsewhere.
+// Unedited lines of standard input, with prompts for a dumb terminal or redirected standard output.
 class PlainLines final : public LineSource {
  public:
   explicit PlainLines(Prompts prompts) : prompts_(prompts) {}
   Result<Input> read_line(const std::string& prompt) override;
-  void remember(const std::string&) override {}
+  void add_to_history(const std::string&) override {}
 
  private:
   Prompts prompts_;
 };
 
-// A message that was begun and is interrupted is dropped; one that the end cuts off is taken as it is.
+// An interrupted message is dropped; a message cut off by the end of input is returned.
 Result<Input> read_message(LineSource& lines, const std::string& prompt);
 
-// The line that read_message() takes for this very message: for a history.
+// The input that read_message() parses as this message, for the history.
 std::string as_typed(const Input& message);
 
 }  // namespace zinc

@@ -16,7 +16,7 @@ class ScriptedLines final : public LineSource {
     inputs_.pop_front();
     return next;
   }
-  void remember(const std::string&) override {}
+  void add_to_history(const std::string&) override {}
   size_t n_left() const { return inputs_.size(); }
 
  private:
@@ -32,30 +32,30 @@ std::string message_of(std::deque<std::string> lines) {
   return input.kind == InputKind::text ? input.text : "(none)";
 }
 
-TEST(MessageInput, a_line_is_a_message) {
+TEST(MessageInput, one_line_is_one_message) {
   EXPECT_EQ(message_of({"hello"}), "hello");
   EXPECT_EQ(message_of({""}), "");
 }
 
-TEST(MessageInput, a_backslash_at_the_end_goes_on_in_the_next_line) {
+TEST(MessageInput, trailing_backslash_continues_the_line) {
   EXPECT_EQ(message_of({"one\\", "two\\", "three"}), "one\ntwo\nthree");
   EXPECT_EQ(message_of({"one\\", "\\", ""}), "one\n\n");
   EXPECT_EQ(message_of({"one\\"}), "one") << "the end cuts it off";
 }
 
-TEST(MessageInput, three_quotes_begin_and_end_a_text_of_any_lines) {
+TEST(MessageInput, triple_quotes_enclose_a_multi_line_message) {
   EXPECT_EQ(message_of({"\"\"\"", "a \"quoted\" \\", "/quit", "\"\"\""}), "a \"quoted\" \\\n/quit");
   EXPECT_EQ(message_of({"\"\"\"one", "two\"\"\""}), "one\ntwo");
   EXPECT_EQ(message_of({"\"\"\"one line\"\"\""}), "one line");
   EXPECT_EQ(message_of({"\"\"\"", "never closed"}), "never closed");
 }
 
-TEST(MessageInput, quotes_in_the_middle_of_a_line_end_nothing) {
+TEST(MessageInput, triple_quotes_inside_a_line_do_not_close) {
   EXPECT_EQ(message_of({"\"\"\"a\"\"\" and the rest", "of it\"\"\""}), "a\"\"\" and the rest\nof it");
   EXPECT_EQ(message_of({"\"\"\"\"", "x\"\"\""}), "\"\nx") << "four quotes are not an end yet";
 }
 
-TEST(MessageInput, what_was_pasted_is_taken_as_it_is) {
+TEST(MessageInput, pasted_text_is_taken_verbatim) {
   const std::string texts[] = {"// comment\nint x;", "/usr/bin/env: not found\n", "#!/bin/sh\necho \\",
                                "\"\"\"Doc.\"\"\"\nimport x"};
   for (const std::string& text : texts) {
@@ -67,7 +67,7 @@ TEST(MessageInput, what_was_pasted_is_taken_as_it_is) {
   EXPECT_EQ(message_of({"explain this:\necho \\"}), "explain this:\necho \\") << "pasted behind what was typed";
 }
 
-TEST(MessageInput, what_is_brought_back_from_the_history_is_the_same_message) {
+TEST(MessageInput, message_from_history_is_unchanged) {
   const Input messages[] = {{.text = "plain"},
                             {.text = "/stats"},
                             {.text = "two\nlines"},
@@ -83,13 +83,13 @@ TEST(MessageInput, what_is_brought_back_from_the_history_is_the_same_message) {
   }
 }
 
-TEST(MessageInput, what_is_quoted_is_marked_so) {
+TEST(MessageInput, quoted_message_is_flagged) {
   ScriptedLines lines({{.text = "\"\"\"/quit\"\"\""}, {.text = "/quit"}});
   EXPECT_TRUE(read_message(lines, "> ").value().is_quoted);
   EXPECT_FALSE(read_message(lines, "> ").value().is_quoted);
 }
 
-TEST(MessageInput, an_interrupt_drops_what_was_begun) {
+TEST(MessageInput, interrupt_drops_the_incomplete_message) {
   ScriptedLines lines({{.text = "one\\"}, {.kind = InputKind::interrupted}, {.text = "two"}});
   EXPECT_EQ(read_message(lines, "> ").value().kind, InputKind::interrupted);
   EXPECT_EQ(read_message(lines, "> ").value().text, "two");

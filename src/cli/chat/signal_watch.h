@@ -1,5 +1,5 @@
-// While one of these lives, Ctrl-C and a wish to end the program (SIGTERM, SIGHUP) are noted instead of ending it, and
-// what is typed ahead does not show up. Output that was under way goes on. One at a time, on the chat's thread.
+// For its lifetime, SIGINT, SIGTERM and SIGHUP are recorded instead of ending the program, and typed characters are not
+// echoed. Interrupted writes are restarted. At most one instance, on the chat thread.
 #pragma once
 
 #include <termios.h>
@@ -16,7 +16,7 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  static int seen();  // the last signal since the last watch began; 0: none
+  static int last_signal();  // since the latest SignalWatch was created; 0: none
 
  private:
   static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};

@@ -17,35 +17,35 @@ json::object device_json(const DeviceInfo& device) {
   return {{"name", device.name},
           {"memory_bytes", device.memory_bytes},
           {"free_bytes", number_or_null(device.free_bytes)},
-          {"own_memory", device.has_own_memory},
+          {"own_memory", device.has_dedicated_memory},
           {"driver", text_or_null(device.driver)},
           {"features", text_or_null(device.features)},
-          {"why_not", text_or_null(device.why_not)}};
+          {"unavailable_reason", text_or_null(device.unavailable_reason)}};
 }
 
 std::string device_text(const DeviceInfo& device) {
   std::string text = device.name;
-  for (const std::string& more : {device.driver, device.features, device.why_not}) {
+  for (const std::string& more : {device.driver, device.features, device.unavailable_reason}) {
     if (!more.empty()) text += "; " + more;
   }
   return text;
 }
 
-// Every device the backend sees; the one it opens is in `opened`.
+// All devices of the backend; `opened` is the one it uses, or nullptr.
 json::array add_devices(CheckReport& report, const BackendInfo& info, const DeviceInfo* opened) {
   json::array out;
   std::vector<DeviceInfo> devices;
   if (info.devices) devices = info.devices();
   if (devices.empty() && opened) devices.push_back(*opened);
-  // The first of that name: cards may be alike.
-  const auto same = opened ? std::ranges::find(devices, opened->name, &DeviceInfo::name) : devices.end();
-  if (same != devices.end()) same->free_bytes = opened->free_bytes;
+  // The first of that name: there may be several identical GPUs.
+  const auto opened_device = opened ? std::ranges::find(devices, opened->name, &DeviceInfo::name) : devices.end();
+  if (opened_device != devices.end()) opened_device->free_bytes = opened->free_bytes;
   for (size_t i = 0; i < devices.size(); ++i) {
     out.push_back(device_json(devices[i]));
     if (!info.devices) continue;
     const std::string free =
         devices[i].free_bytes > 0 ? fmt::format(", {} free", human_bytes(devices[i].free_bytes)) : "";
-    report.add({devices[i].why_not.empty() ? CheckStatus::ok : CheckStatus::skip, kSection,
+    report.add({devices[i].unavailable_reason.empty() ? CheckStatus::ok : CheckStatus::skip, kSection,
                 fmt::format("{} {}", info.name, i),
                 fmt::format("{}; {}{}", device_text(devices[i]), human_bytes(devices[i].memory_bytes), free)});
     check_driver(report, devices[i]);
@@ -54,12 +54,18 @@ json::array add_devices(CheckReport& report, const BackendInfo& info, const Devi
 }
 
 void check_backend(CheckReport& report, const BackendInfo& info, bool is_default) {
-  json::object entry{{"name", info.name},           {"summary", info.summary}, {"usable", false},
-                     {"default", is_default},       {"device", nullptr},       {"memory_bytes", nullptr},
-                     {"read_bytes_per_s", nullptr}, {"why_not", nullptr},      {"devices", json::array()}};
+  json::object entry{{"name", info.name},
+                     {"summary", info.summary},
+                     {"usable", false},
+                     {"default", is_default},
+                     {"device", nullptr},
+                     {"memory_bytes", nullptr},
+                     {"read_bytes_per_s", nullptr},
+                     {"unavailable_reason", nullptr},
+                     {"devices", json::array()}};
   const Result<std::unique_ptr<Backend>> opened = info.open(0);
   if (!opened.ok()) {
-    entry["why_not"] = opened.error().message;
+    entry["unavailable_reason"] = opened.error().message;
     report.add(unusable_line(info.name, opened.error().message, report.gpus));
     entry["devices"] = add_devices(report, info, nullptr);
     report.backends.push_back(std::move(entry));
@@ -69,7 +75,7 @@ void check_backend(CheckReport& report, const BackendInfo& info, bool is_default
   entry["usable"] = true;
   entry["device"] = device.name;
   entry["memory_bytes"] = device.memory_bytes;
-  std::string message = fmt::format("{}{}", device.name, is_default ? " (the default)" : "");
+  std::string message = fmt::format("{}{}", device.name, is_default ? " (default)" : "");
   if (is_default) {
     const DevicePeaks peaks = opened.value()->measure_peaks();
     entry["read_bytes_per_s"] = peaks.read_bytes_per_s;
@@ -77,7 +83,7 @@ void check_backend(CheckReport& report, const BackendInfo& info, bool is_default
     report.device = device;
     message += fmt::format("; {}", human_bytes(device.memory_bytes));
     if (peaks.read_bytes_per_s > 0) {
-      message += fmt::format(", reads {:.1f} GB/s, {:.0f} G{} operations/s", peaks.read_bytes_per_s / 1e9,
+      message += fmt::format(", reads {:.1f} GB/s, {:.0f} GOP/s ({})", peaks.read_bytes_per_s / 1e9,
                              peaks.flops_per_s / 1e9, peaks.arithmetic);
     }
   }
@@ -88,14 +94,14 @@ void check_backend(CheckReport& report, const BackendInfo& info, bool is_default
 
 }  // namespace
 
-CheckLine unusable_line(std::string_view backend, const std::string& why, const std::set<GpuMaker>& gpus) {
-  CheckLine line{CheckStatus::skip, kSection, std::string(backend), "not usable here: " + why};
-  if (backend == "cuda" && gpus.contains(GpuMaker::nvidia)) {
+CheckLine unusable_line(std::string_view backend, const std::string& why, const std::set<GpuVendor>& gpus) {
+  CheckLine line{CheckStatus::skip, kSection, std::string(backend), "not available: " + why};
+  if (backend == "cuda" && gpus.contains(GpuVendor::nvidia)) {
     line.status = CheckStatus::warn;
     line.hint = why.find("libnvrtc") == std::string::npos
-                    ? "sudo apt install nvidia-driver   # of the section non-free; then nvidia-smi must work"
+                    ? "sudo apt install nvidia-driver   # from the non-free section; nvidia-smi must work afterwards"
                     : "python3 -m pip install nvidia-cuda-nvrtc-cu12   # or the CUDA toolkit";
-  } else if (backend == "vulkan" && (gpus.contains(GpuMaker::amd) || gpus.contains(GpuMaker::intel))) {
+  } else if (backend == "vulkan" && (gpus.contains(GpuVendor::amd) || gpus.contains(GpuVendor::intel))) {
     line.status = CheckStatus::warn;
     line.hint = "sudo apt install libvulkan1 mesa-vulkan-drivers";
   }
@@ -113,8 +119,8 @@ void check_driver(CheckReport& report, const DeviceInfo& device) {
   const bool has_matrices = device.features.find("cooperative matrices") != std::string::npos;
   report.add(
       {has_matrices ? CheckStatus::ok : CheckStatus::skip, kSection, "matrices",
-       has_matrices ? "cooperative matrices are used" : "no cooperative matrices; RDNA3 and later cards have them",
-       has_matrices ? "" : "RADV_PERFTEST=coop_matrix zinc check   # older Mesa has them only then"});
+       has_matrices ? "cooperative matrices are used" : "no cooperative matrices; RDNA3 and later GPUs have them",
+       has_matrices ? "" : "RADV_PERFTEST=coop_matrix zinc check   # older Mesa needs this variable"});
 }
 
 void check_backends(CheckReport& report) {
@@ -122,7 +128,7 @@ void check_backends(CheckReport& report) {
   for (const BackendInfo* const* b = kBackends; *b; ++b) check_backend(report, **b, (*b)->name == chosen);
   if (chosen == "reference") {
     report.add({CheckStatus::warn, kSection, "speed",
-                "only the reference backend works here, which is for tests: expect seconds per token"});
+                "only the reference backend is available; it is meant for tests, expect seconds per token"});
   }
 }
 

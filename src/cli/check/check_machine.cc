@@ -5,8 +5,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/counted.h"
 #include "base/memory_info.h"
+#include "base/pluralize.h"
 #include "base/thread_pool.h"
 #include "cli/check/check_report.h"
 #include "hub/inventory.h"
@@ -36,7 +36,7 @@ std::string processor_name() {
 void check_governor(CheckReport& report) {
   const std::string governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (governor != "powersave" || fs::exists("/sys/devices/system/cpu/intel_pstate")) return;
-  report.add({CheckStatus::warn, kMachine, "clock", "the processor's governor is 'powersave': it stays at a low clock",
+  report.add({CheckStatus::warn, kMachine, "clock", "the CPU governor is 'powersave', which keeps the clocks low",
               "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"});
 }
 
@@ -49,39 +49,39 @@ void check_machine(CheckReport& report) {
   report.machine = {
       {"processor", processor}, {"cores", n_cores}, {"memory_bytes", n_bytes}, {"available_memory_bytes", n_free}};
   report.add(
-      {CheckStatus::ok, kMachine, "processor", fmt::format("{}, {} usable", processor, counted(n_cores, "core"))});
+      {CheckStatus::ok, kMachine, "processor", fmt::format("{}, {} usable", processor, pluralize(n_cores, "core"))});
   const bool is_low = n_free < n_bytes / 10;
   report.add({is_low ? CheckStatus::warn : CheckStatus::ok, kMachine, "memory",
               fmt::format("{}, {} of it free", human_bytes(n_bytes), human_bytes(n_free)),
-              is_low ? "ps aux --sort=-rss | head   # shows what takes it" : ""});
+              is_low ? "ps aux --sort=-rss | head   # shows which processes use it" : ""});
   check_governor(report);
 }
 
 void check_models(CheckReport& report, const HubSettings& settings, bool is_named) {
-  size_t n_here = 0;
+  size_t n_installed = 0;
   uint64_t n_bytes = 0;
-  for (const ModelEntry& entry : list_models(settings, this_machine())) {
+  for (const ModelEntry& entry : list_models(settings, host_memory())) {
     if (entry.path.empty()) continue;
-    ++n_here;
+    ++n_installed;
     n_bytes += entry.n_bytes;
   }
   std::error_code error;
   fs::path folder = settings.cache;
   while (!folder.empty() && !fs::exists(folder, error) && folder != folder.parent_path()) folder = folder.parent_path();
   const fs::space_info space = fs::space(folder, error);
-  const std::string where = settings.cache.string();
-  if (n_here > 0) {
-    report.add({CheckStatus::ok, "models", "here",
-                fmt::format("{}, {}; in {}", counted(n_here, "model"), human_bytes(n_bytes), where)});
+  const std::string cache_folder = settings.cache.string();
+  if (n_installed > 0) {
+    report.add({CheckStatus::ok, "models", "installed",
+                fmt::format("{}, {}; in {}", pluralize(n_installed, "model"), human_bytes(n_bytes), cache_folder)});
   } else {
-    report.add({is_named ? CheckStatus::skip : CheckStatus::warn, "models", "here",
-                fmt::format("no models yet; they go to {}", where),
+    report.add({is_named ? CheckStatus::skip : CheckStatus::warn, "models", "installed",
+                fmt::format("no models installed; they are stored in {}", cache_folder),
                 is_named ? "" : fmt::format("zinc pull {}", kDefaultModelId)});
   }
   constexpr uint64_t kLittleSpace = 2'000'000'000;
   if (error) return;
   report.add({space.available < kLittleSpace ? CheckStatus::warn : CheckStatus::ok, "models", "disk",
-              fmt::format("{} free for more", human_bytes(space.available)),
+              fmt::format("{} free", human_bytes(space.available)),
               space.available < kLittleSpace ? "zinc list --installed, then zinc rm NAME" : ""});
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kSection = "model";
 
-// Bytes that one more position takes.
+// KV cache bytes per token.
 uint64_t bytes_per_token(const Model& model, const Format& kv_format) {
   uint64_t n = 0;
   for (const PageGroup& group : page_groups(model.caches))
@@ -25,20 +25,22 @@ uint64_t bytes_per_token(const Model& model, const Format& kv_format) {
 }
 
 bool is_slow(const GgufTensor& tensor, const BackendInfo& backend) {
-  return tensor.view.shape.n_dims() >= 2 && backend.is_fast_format && !backend.is_fast_format(*tensor.view.format);
+  return tensor.view.shape.n_dims() >= 2 && backend.has_packed_kernel &&
+         !backend.has_packed_kernel(*tensor.view.format);
 }
 
-// What the weights take on the backend's device.
+// Bytes of the weights on the backend's device.
 size_t weight_bytes(const GgufFile& file, const BackendInfo& backend) {
   size_t n = file.file_bytes();
   for (const GgufTensor& tensor : file.tensors()) {
-    const size_t decoded = static_cast<size_t>(tensor.view.shape.elems() * backend.decoded_bits / 8);
+    const size_t decoded = static_cast<size_t>(tensor.view.shape.elems() * backend.dequantized_bits / 8);
     if (is_slow(tensor, backend) && decoded > tensor.view.bytes.size()) n += decoded - tensor.view.bytes.size();
   }
   return n;
 }
 
-// What a chat of `context` positions takes (0: as many as fit), by the engine's own arithmetic.
+// Memory of a chat with `context` tokens (0: as many as fit), as the engine plans it. GPU backends allocate further
+// workspaces that this does not count.
 Result<EngineMemory> chat_memory(const Model& model, const GgufFile& file, const BackendInfo& backend, size_t limit,
                                  int64_t context) {
   const EngineOptions options{.max_sequences = 1,
@@ -51,47 +53,51 @@ Result<EngineMemory> chat_memory(const Model& model, const GgufFile& file, const
 
 void check_fit(CheckReport& report, const GgufFile& file, const Model& model, const BackendInfo& backend,
                const std::string& name, int64_t context) {
-  constexpr size_t kAnything = size_t{1} << 60;
+  constexpr size_t kUnlimited = size_t{1} << 60;
   const DeviceInfo& device = report.device;
-  const size_t n_free = available_bytes(device), n_all = device.memory_bytes;
-  const Result<EngineMemory> need = chat_memory(model, file, backend, kAnything, context);
-  if (!need.ok()) return report.add({CheckStatus::fail, kSection, "memory", need.error().message});
+  const size_t free_bytes = available_bytes(device), total_bytes = device.memory_bytes;
+  const Result<EngineMemory> required = chat_memory(model, file, backend, kUnlimited, context);
+  if (!required.ok()) return report.add({CheckStatus::fail, kSection, "memory", required.error().message});
   const int64_t trained = model.config.max_context;
-  const Result<EngineMemory> most = chat_memory(model, file, backend, n_free, 0);
-  const int64_t largest = most.ok() ? most.value().cache.context : 0;
-  const bool fits = chat_memory(model, file, backend, n_free, context).ok();
-  const bool fits_empty = chat_memory(model, file, backend, n_all, context).ok();
-  const EngineMemory& memory = need.value();
+  const Result<EngineMemory> largest = chat_memory(model, file, backend, free_bytes, 0);
+  const int64_t max_context = largest.ok() ? largest.value().cache.context : 0;
+  const bool fits = chat_memory(model, file, backend, free_bytes, context).ok();
+  const bool fits_when_idle = chat_memory(model, file, backend, total_bytes, context).ok();
+  const EngineMemory& memory = required.value();
   report.model["context"] = std::min(context, trained);
   report.model["weight_bytes"] = memory.weight_bytes;
   report.model["cache_bytes"] = memory.cache.n_bytes;
-  report.model["working_bytes"] = memory.step_bytes;
-  report.model["memory_limit_bytes"] = n_free;
-  report.model["fit"] = fit_name(fits ? Fit::fits : fits_empty || largest > 0 ? Fit::tight : Fit::too_large);
-  report.model["largest_context"] = largest;
-  const std::string where = device.has_own_memory ? " on " + device.name : "";
-  const std::string numbers =
-      fmt::format("{}: {} of weights, {} for {} positions, {} to compute with", human_bytes(memory.bytes()),
+  report.model["working_bytes"] = memory.activation_bytes;
+  report.model["memory_limit_bytes"] = free_bytes;
+  report.model["fit"] = fit_name(fits ? Fit::fits : fits_when_idle || max_context > 0 ? Fit::tight : Fit::too_large);
+  report.model["largest_context"] = max_context;
+  const std::string on_device = device.has_dedicated_memory ? " on " + device.name : "";
+  const std::string needs =
+      fmt::format("{}: {} of weights, {} of KV cache for {} tokens, {} of activations", human_bytes(memory.bytes()),
                   human_bytes(memory.weight_bytes), human_bytes(memory.cache.n_bytes), std::min(context, trained),
-                  human_bytes(memory.step_bytes));
-  const std::string free = human_bytes(n_free);
+                  human_bytes(memory.activation_bytes));
+  const std::string free = human_bytes(free_bytes);
   if (fits) {
-    report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} is free{}", numbers, free, where)});
-  } else if (largest > 0) {
-    report.add({CheckStatus::warn, kSection, "memory",
-                fmt::format("{}; {} is free{}, half of what the model leaves is for positions", numbers, free, where),
-                fmt::format("zinc chat {} -c {}", shell_word(name), largest)});
+    report.add({CheckStatus::ok, kSection, "memory", fmt::format("{}; {} is free{}", needs, free, on_device)});
+  } else if (max_context > 0) {
+    report.add(
+        {CheckStatus::warn, kSection, "memory",
+         fmt::format(
+             "{}; {} is free{}, and the KV cache may use half of the memory that is left after loading the model",
+             needs, free, on_device),
+         fmt::format("zinc chat {} -c {}", shell_word(name), max_context)});
   } else {
-    report.add({CheckStatus::fail, kSection, "memory",
-                fmt::format("{}; there is {}{}, {} of it free", numbers, human_bytes(n_all), where, free),
-                "zinc list   # shows smaller models under FIT"});
+    report.add(
+        {CheckStatus::fail, kSection, "memory",
+         fmt::format("{}; total memory is {}{}, {} of it free", needs, human_bytes(total_bytes), on_device, free),
+         "zinc list   # the FIT column shows which models fit"});
   }
   report.add({CheckStatus::ok, kSection, "context",
-              fmt::format("{} for each position; trained for {}, {} fit now",
-                          human_bytes(report.model.at("cache_bytes_per_token").as_uint64()), trained, largest)});
+              fmt::format("{} of KV cache per token; trained for {} tokens, {} fit now",
+                          human_bytes(report.model.at("cache_bytes_per_token").as_uint64()), trained, max_context)});
 }
 
-// Formats of weights that the backend computes with, but not with kernels of their own.
+// Weight formats without packed kernels on this backend.
 void check_formats(CheckReport& report, const GgufFile& file, const BackendInfo& backend) {
   std::set<std::string_view> slow;
   for (const GgufTensor& tensor : file.tensors()) {
@@ -106,38 +112,39 @@ void check_formats(CheckReport& report, const GgufFile& file, const BackendInfo&
   report.model["slow_formats"] = std::move(names);
   if (slow.empty()) return;
   const std::string kept =
-      backend.decoded_bits > 0 ? fmt::format(" and are kept in {} bits each", backend.decoded_bits) : "";
-  report.add({CheckStatus::warn, kSection, "formats",
-              fmt::format("{} weights have no fast kernels on {}{}: answers will be slow", text, backend.name, kept),
-              "zinc list   # shows models in other formats, such as Q4_K_M"});
+      backend.dequantized_bits > 0 ? fmt::format(" and are dequantized to {} bits", backend.dequantized_bits) : "";
+  report.add(
+      {CheckStatus::warn, kSection, "formats",
+       fmt::format("{} weights have no packed kernels on {}{}: generation will be slow", text, backend.name, kept),
+       "zinc list   # lists models in other formats, such as Q4_K_M"});
 }
 
 void check_speed(CheckReport& report, const Model& model) {
   const GraphCost cost = cost_graph(model.graph, {.n_tokens = 1, .n_seqs = 1, .depth = 0}, {});
-  const double n_read = cost.total.memory_only_bytes();
+  const double n_read = cost.total.weight_and_cache_bytes();
   report.model["bytes_read_per_token"] = n_read;
   const double limit = n_read > 0 ? report.read_bytes_per_s / n_read : 0;
   report.model["tokens_per_s_limit"] = limit;
-  const std::string speed = limit > 0 ? fmt::format(": at most {:.1f} tok/s here", limit) : "";
+  const std::string speed = limit > 0 ? fmt::format(": at most {:.1f} tok/s on this machine", limit) : "";
   report.add({CheckStatus::ok, kSection, "speed",
-              fmt::format("a token reads {} of the {} of weights{}", human_bytes(static_cast<uint64_t>(n_read)),
+              fmt::format("each token reads {} of the {} of weights{}", human_bytes(static_cast<uint64_t>(n_read)),
                           human_bytes(report.model.at("weight_bytes").as_uint64()), speed)});
 }
 
-// A name that means a model which is not here, or nothing at all.
+// The line for a model that is not installed, or a name that is not known.
 CheckLine missing_line(const HubSettings& settings, const std::string& name, bool is_wanted) {
   const CheckStatus status = is_wanted ? CheckStatus::fail : CheckStatus::warn;
-  const Result<ModelReference> known = refer_to_model(settings, name);
+  const Result<ModelReference> known = make_model_reference(settings, name);
   if (known.ok()) {
-    return {status, kSection, "file", fmt::format("{} is not on this machine", name),
+    return {status, kSection, "file", fmt::format("{} is not installed", name),
             fmt::format("zinc pull {}", shell_word(name))};
   }
-  return {status, kSection, "file", known.error().message, "zinc list   # shows the names there are"};
+  return {status, kSection, "file", known.error().message, "zinc list   # shows the available names"};
 }
 
-// What helps against a file that is no model: another copy, where we know from where.
+// For an invalid model file: the command that downloads it again, if zinc downloaded it.
 std::string refetch_hint(const FoundModel& found, const std::string& name) {
-  if (found.place != ModelPlace::zinc) return "";
+  if (found.location != ModelLocation::zinc) return "";
   return fmt::format("zinc rm {0} && zinc pull {0}", shell_word(name));
 }
 
@@ -146,7 +153,7 @@ std::string refetch_hint(const FoundModel& found, const std::string& name) {
 void check_model(CheckReport& report, const HubSettings& settings, const CheckOptions& options,
                  const BackendInfo& backend) {
   const std::string name = options.model.empty() ? default_model_name(settings) : options.model;
-  const Result<std::optional<FoundModel>> found = find_model_or_touched(settings, name);
+  const Result<std::optional<FoundModel>> found = find_model_or_modified(settings, name);
   if (!found.ok() || !found.value()) return report.add(missing_line(settings, name, !options.model.empty()));
   const Result<GgufFile> file = GgufFile::open(found.value()->path);
   const Result<Model> model = file.ok() ? read_model(file.value()) : Result<Model>(file.error());

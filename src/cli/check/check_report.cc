@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <array>
 
-#include "base/counted.h"
+#include "base/pluralize.h"
 #include "base/utf8.h"
 #include "base/version.h"
-#include "cli/one_line.h"
+#include "cli/sanitize_line.h"
 
 namespace zinc {
 namespace {
 
 constexpr std::array<std::string_view, 4> kNames = {"skip", "ok", "warn", "fail"};
 constexpr std::array<std::string_view, 4> kWords = {"SKIP", "OK  ", "WARN", "FAIL"};
-constexpr std::array<std::string_view, 4> kColours = {"\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
+constexpr std::array<std::string_view, 4> kColors = {"\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
 constexpr std::array<std::string_view, 4> kVerdicts = {"", "ready", "ready, with warnings", "not ready"};
 
 json::value text_or_null(const std::string& text) {
@@ -27,7 +27,7 @@ json::value text_or_null(const std::string& text) {
 std::string_view check_status_name(CheckStatus status) { return kNames[static_cast<size_t>(status)]; }
 
 CheckStatus CheckReport::verdict() const {
-  CheckStatus worst = CheckStatus::ok;  // also where nothing applies
+  CheckStatus worst = CheckStatus::ok;  // also if all lines are skipped
   for (const CheckLine& line : lines_) worst = std::max(worst, line.status);
   return worst;
 }
@@ -56,21 +56,21 @@ json::object CheckReport::to_json() const {
           {"model", model.empty() ? json::value() : json::value(model)}};
 }
 
-std::string CheckReport::to_text(bool has_colours) const {
+std::string CheckReport::to_text(bool has_colors) const {
   std::string text, section;
-  const auto word = [has_colours](CheckStatus status) {
+  const auto word = [has_colors](CheckStatus status) {
     const size_t i = static_cast<size_t>(status);
-    return has_colours ? fmt::format("{}{}\x1b[0m", kColours[i], kWords[i]) : std::string(kWords[i]);
+    return has_colors ? fmt::format("{}{}\x1b[0m", kColors[i], kWords[i]) : std::string(kWords[i]);
   };
   for (const CheckLine& line : lines_) {
     if (line.section != section) text += fmt::format("{}{}\n", section.empty() ? "" : "\n", line.section);
     section = line.section;
-    text += fmt::format("  {} {:<12} {}\n", word(line.status), line.name, one_line(line.message));
-    if (!line.hint.empty()) text += fmt::format("                    -> {}\n", one_line(line.hint));
+    text += fmt::format("  {} {:<12} {}\n", word(line.status), line.name, sanitize_line(line.message));
+    if (!line.hint.empty()) text += fmt::format("                    -> {}\n", sanitize_line(line.hint));
   }
   return text + fmt::format("\n{} {}: {} ok, {}, {} failed, {} skipped\n", word(verdict()),
                             kVerdicts[static_cast<size_t>(verdict())], count(CheckStatus::ok),
-                            counted(count(CheckStatus::warn), "warning"), count(CheckStatus::fail),
+                            pluralize(count(CheckStatus::warn), "warning"), count(CheckStatus::fail),
                             count(CheckStatus::skip));
 }
 

@@ -11,7 +11,7 @@
 namespace zinc {
 namespace {
 
-// A machine whose /sys and /proc are files of a test.
+// A fake /sys and /proc.
 class CheckGpus : public testing::Test {
  protected:
   void put(const std::string& path, const std::string& line) const { zinc::put(root_ / path, line + "\n"); }
@@ -19,7 +19,7 @@ class CheckGpus : public testing::Test {
     put("sys/class/drm/" + card + "/device/vendor", vendor);
     put("sys/class/drm/" + card + "/device/device", "0x1234");
   }
-  // The line of that name; a fail line where there is none.
+  // The line of that name; a fail line if there is none.
   CheckLine line(const std::string& name) {
     CheckReport report;
     check_gpus(report, root_.path());
@@ -31,7 +31,7 @@ class CheckGpus : public testing::Test {
   const TestFolder root_;
 };
 
-TEST_F(CheckGpus, cards_are_named_by_their_makers_and_connectors_are_no_cards) {
+TEST_F(CheckGpus, gpus_are_listed_with_vendor_and_connectors_are_ignored) {
   put_card("card0", "0x10de");
   put_card("card1", "0x8086");
   put_card("card2", "0xabcd");
@@ -39,21 +39,21 @@ TEST_F(CheckGpus, cards_are_named_by_their_makers_and_connectors_are_no_cards) {
   put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14");
   EXPECT_EQ(line("card0").message, "NVIDIA 0x1234");
   EXPECT_EQ(line("card1").message, "Intel 0x1234");
-  EXPECT_EQ(line("card2").message, "unknown maker 0x1234");
+  EXPECT_EQ(line("card2").message, "unknown vendor 0x1234");
   EXPECT_NE(line("nvidia").message.find("550.54.14"), std::string::npos);
   CheckReport report;
   check_gpus(report, root_.path());
-  EXPECT_EQ(report.gpus, (std::set{GpuMaker::nvidia, GpuMaker::intel, GpuMaker::other}));
+  EXPECT_EQ(report.gpus, (std::set{GpuVendor::nvidia, GpuVendor::intel, GpuVendor::other}));
 }
 
-TEST_F(CheckGpus, a_system_without_gpus_is_no_fault) {
+TEST_F(CheckGpus, system_without_gpus_is_ok) {
   EXPECT_EQ(line("none").status, CheckStatus::skip);
   CheckReport report;
   check_gpus(report, root_.path());
   EXPECT_EQ(report.verdict(), CheckStatus::ok);
 }
 
-TEST_F(CheckGpus, what_slows_amd_cards_down_is_warned_of_with_the_line_that_helps) {
+TEST_F(CheckGpus, slow_amd_settings_are_warnings_with_a_fix) {
   put_card("card0", "0x1002");
   put("sys/module/amdgpu/parameters/ras_enable", "1");
   put("sys/module/pcie_aspm/parameters/policy", "[default] performance powersave");
@@ -71,25 +71,25 @@ TEST_F(CheckGpus, what_slows_amd_cards_down_is_warned_of_with_the_line_that_help
   }
 }
 
-TEST(CheckBackends, one_that_a_card_of_this_system_could_use_is_a_warning_with_the_command_that_helps) {
-  const CheckLine no_driver = unusable_line("cuda", "the NVIDIA driver is not installed", {GpuMaker::nvidia});
+TEST(CheckBackends, unavailable_backend_with_matching_gpu_is_a_warning_with_a_fix) {
+  const CheckLine no_driver = unusable_line("cuda", "the NVIDIA driver is not installed", {GpuVendor::nvidia});
   EXPECT_EQ(no_driver.status, CheckStatus::warn);
   EXPECT_NE(no_driver.hint.find("apt install nvidia-driver"), std::string::npos);
-  const CheckLine no_compiler = unusable_line("cuda", "libnvrtc is not installed", {GpuMaker::nvidia});
+  const CheckLine no_compiler = unusable_line("cuda", "libnvrtc is not installed", {GpuVendor::nvidia});
   EXPECT_NE(no_compiler.hint.find("nvrtc"), std::string::npos);
-  EXPECT_NE(unusable_line("vulkan", "x", {GpuMaker::amd}).hint.find("mesa-vulkan-drivers"), std::string::npos);
+  EXPECT_NE(unusable_line("vulkan", "x", {GpuVendor::amd}).hint.find("mesa-vulkan-drivers"), std::string::npos);
 }
 
-TEST(CheckBackends, one_for_which_there_is_no_card_is_skipped) {
+TEST(CheckBackends, unavailable_backend_without_matching_gpu_is_skipped) {
   EXPECT_EQ(unusable_line("cuda", "x", {}).status, CheckStatus::skip);
-  EXPECT_EQ(unusable_line("cuda", "x", {GpuMaker::amd}).status, CheckStatus::skip);
+  EXPECT_EQ(unusable_line("cuda", "x", {GpuVendor::amd}).status, CheckStatus::skip);
   EXPECT_EQ(unusable_line("vulkan", "x", {}).status, CheckStatus::skip);
 }
 
-TEST(CheckBackends, releases_of_mesa_that_are_slow_and_matrices_that_are_off_are_told) {
+TEST(CheckBackends, slow_mesa_and_missing_cooperative_matrices_are_reported) {
   const auto lines = [](const char* driver, const char* features) {
     CheckReport report;
-    check_driver(report, {.name = "a card", .driver = driver, .features = features});
+    check_driver(report, {.name = "a GPU", .driver = driver, .features = features});
     return report.lines();
   };
   EXPECT_TRUE(lines("llvmpipe Mesa 25.2.8", "").empty());
@@ -102,10 +102,10 @@ TEST(CheckBackends, releases_of_mesa_that_are_slow_and_matrices_that_are_off_are
   EXPECT_NE(bad.at(1).hint.find("RADV_PERFTEST=coop_matrix"), std::string::npos);
 }
 
-TEST(CheckReport, counts_its_lines_and_takes_the_worst_for_the_verdict) {
+TEST(CheckReport, verdict_is_the_worst_status) {
   CheckReport report;
   report.add({CheckStatus::skip, "gpus", "none", "no GPU"});
-  EXPECT_EQ(report.verdict(), CheckStatus::ok) << "what does not apply is no verdict";
+  EXPECT_EQ(report.verdict(), CheckStatus::ok) << "skipped lines do not count";
   report.add({CheckStatus::ok, "machine", "memory", "much"});
   report.add({CheckStatus::warn, "machine", "clock", "slow", "faster"});
   EXPECT_EQ(report.verdict(), CheckStatus::warn);
@@ -114,10 +114,10 @@ TEST(CheckReport, counts_its_lines_and_takes_the_worst_for_the_verdict) {
   EXPECT_EQ(report.to_json().at("counts").as_object().at("warn").to_number<int>(), 1);
 }
 
-// The lines about a small model's memory on a card with so many bytes.
-CheckReport fit_on_card(size_t n_free, size_t n_all) {
+// The report for a small model on a GPU with this memory.
+CheckReport fit_on_gpu(size_t n_free, size_t n_all) {
   CheckReport report;
-  report.device = {.name = "a card", .memory_bytes = n_all, .free_bytes = n_free, .has_own_memory = true};
+  report.device = {.name = "a GPU", .memory_bytes = n_all, .free_bytes = n_free, .has_dedicated_memory = true};
   HubSettings settings;
   check_model(report, settings, {.model = ZINC_SOURCE_DIR "/tests/data/oracle/models/llama-q8_0.gguf"},
               default_backend());
@@ -131,48 +131,49 @@ const CheckLine& memory_line(const CheckReport& report) {
   return report.lines().front();
 }
 
-TEST(CheckModel, whether_it_fits_is_asked_of_the_card_it_would_run_on) {
-  constexpr size_t kMuch = size_t{1} << 30;
-  const CheckReport roomy = fit_on_card(kMuch, kMuch);
-  EXPECT_EQ(memory_line(roomy).status, CheckStatus::ok);
-  EXPECT_NE(memory_line(roomy).message.find(fmt::format("{} is free on a card", human_bytes(kMuch))),
+TEST(CheckModel, fit_uses_the_memory_of_the_default_device) {
+  constexpr size_t kAmple = size_t{1} << 30;
+  const CheckReport ample = fit_on_gpu(kAmple, kAmple);
+  EXPECT_EQ(memory_line(ample).status, CheckStatus::ok);
+  EXPECT_NE(memory_line(ample).message.find(fmt::format("{} is free on a GPU", human_bytes(kAmple))),
             std::string::npos);
   const size_t n_least =
-      roomy.model.at("weight_bytes").to_number<size_t>() + roomy.model.at("working_bytes").to_number<size_t>();
-  const size_t n_cache = roomy.model.at("cache_bytes").to_number<size_t>();
-  const CheckReport tight = fit_on_card(n_least + n_cache, kMuch);  // half of what is left is for positions
+      ample.model.at("weight_bytes").to_number<size_t>() + ample.model.at("working_bytes").to_number<size_t>();
+  const size_t n_cache = ample.model.at("cache_bytes").to_number<size_t>();
+  const CheckReport tight = fit_on_gpu(n_least + n_cache, kAmple);  // the KV cache gets half of the remaining memory
   EXPECT_EQ(memory_line(tight).status, CheckStatus::warn);
   EXPECT_EQ(tight.model.at("fit").as_string(), "tight");
   const int64_t n_fit = tight.model.at("largest_context").to_number<int64_t>();
   EXPECT_GT(n_fit, 256);
   EXPECT_LT(n_fit, 1024);
   EXPECT_TRUE(memory_line(tight).hint.ends_with(fmt::format(" -c {}", n_fit))) << memory_line(tight).hint;
-  const CheckReport too_large = fit_on_card(n_least, n_least);
+  const CheckReport too_large = fit_on_gpu(n_least, n_least);
   EXPECT_EQ(memory_line(too_large).status, CheckStatus::fail);
   EXPECT_EQ(too_large.model.at("fit").as_string(), "too large");
   EXPECT_EQ(too_large.verdict(), CheckStatus::fail);
 }
 
-// The lines about a model of Q8_0 on a backend that has no kernels for that.
-TEST(CheckModel, formats_that_are_only_decoded_are_named_and_counted_as_they_are_kept) {
+// A Q8_0 model on a backend without packed Q8_0 kernels.
+TEST(CheckModel, formats_without_packed_kernels_are_named_and_counted_dequantized) {
   const auto check_on = [](const BackendInfo& backend) {
     CheckReport report;
-    report.device = {.name = "a card", .memory_bytes = 1 << 30, .free_bytes = 1 << 30, .has_own_memory = true};
+    report.device = {.name = "a GPU", .memory_bytes = 1 << 30, .free_bytes = 1 << 30, .has_dedicated_memory = true};
     check_model(report, {}, {.model = ZINC_SOURCE_DIR "/tests/data/oracle/models/llama-q8_0.gguf"}, backend);
     return report;
   };
   BackendInfo backend = default_backend();
-  backend.is_fast_format = [](const Format&) { return true; };
+  backend.has_packed_kernel = [](const Format&) { return true; };
   const CheckReport fast = check_on(backend);
   EXPECT_TRUE(std::ranges::none_of(fast.lines(), [](const CheckLine& line) { return line.name == "formats"; }));
   backend.name = "a backend";
-  backend.is_fast_format = [](const Format& format) { return format.name != "q8_0"; };
-  backend.decoded_bits = 16;
+  backend.has_packed_kernel = [](const Format& format) { return format.name != "q8_0"; };
+  backend.dequantized_bits = 16;
   const CheckReport slow = check_on(backend);
   const auto line = std::ranges::find(slow.lines(), "formats", &CheckLine::name);
   ASSERT_NE(line, slow.lines().end());
   EXPECT_EQ(line->status, CheckStatus::warn);
-  EXPECT_TRUE(line->message.starts_with("q8_0 weights have no fast kernels on a backend and are kept in 16 bits each"))
+  EXPECT_TRUE(
+      line->message.starts_with("q8_0 weights have no packed kernels on a backend and are dequantized to 16 bits"))
       << line->message;
   EXPECT_EQ(slow.model.at("slow_formats").as_array(), json::array{"q8_0"});
   const auto weights = [](const CheckReport& report) { return report.model.at("weight_bytes").to_number<double>(); };
@@ -180,26 +181,27 @@ TEST(CheckModel, formats_that_are_only_decoded_are_named_and_counted_as_they_are
   EXPECT_LT(weights(slow), 2.0 * weights(fast));
 }
 
-TEST(CheckModel, gpus_say_which_formats_they_have_kernels_for) {
+TEST(CheckModel, gpu_backends_list_formats_with_packed_kernels) {
   for (const char* name : {"cuda", "vulkan"}) {
     const BackendInfo& backend = *find_backend(name).value();
     for (const char* fast :
          {"q4_k", "q5_k", "q6_k", "q8_0", "q4_0", "iq4_xs", "mxfp4", "bf16", "f16", "f32", "q4_1", "q5_0"}) {
-      EXPECT_TRUE(backend.is_fast_format(*find_format(fast))) << fast << " on " << name;
+      EXPECT_TRUE(backend.has_packed_kernel(*find_format(fast))) << fast << " on " << name;
     }
     for (const char* slow : {"q2_k", "q3_k", "iq2_xs", "iq3_s"}) {
-      EXPECT_FALSE(backend.is_fast_format(*find_format(slow))) << slow << " on " << name;
+      EXPECT_FALSE(backend.has_packed_kernel(*find_format(slow))) << slow << " on " << name;
     }
   }
 }
 
-TEST(AvailableBytes, a_card_with_memory_of_its_own_does_not_ask_the_machine) {
-  constexpr size_t kMuch = size_t{1} << 50;
-  EXPECT_EQ(available_bytes({.name = "card", .memory_bytes = kMuch, .free_bytes = kMuch / 2, .has_own_memory = true}),
-            kMuch / 2);
-  EXPECT_EQ(available_bytes({.name = "card", .memory_bytes = kMuch, .has_own_memory = true}), kMuch);
-  EXPECT_LT(available_bytes({.name = "processor", .memory_bytes = kMuch}), kMuch);
-  EXPECT_EQ(available_bytes({.name = "part of the machine", .memory_bytes = kMuch, .free_bytes = 5}), 5u);
+TEST(AvailableBytes, discrete_gpu_does_not_use_host_memory) {
+  constexpr size_t kAmple = size_t{1} << 50;
+  EXPECT_EQ(
+      available_bytes({.name = "card", .memory_bytes = kAmple, .free_bytes = kAmple / 2, .has_dedicated_memory = true}),
+      kAmple / 2);
+  EXPECT_EQ(available_bytes({.name = "card", .memory_bytes = kAmple, .has_dedicated_memory = true}), kAmple);
+  EXPECT_LT(available_bytes({.name = "processor", .memory_bytes = kAmple}), kAmple);
+  EXPECT_EQ(available_bytes({.name = "part of the machine", .memory_bytes = kAmple, .free_bytes = 5}), 5u);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `zinc bench MODEL...`: how fast models are here, beside what the machine can do and, on request, another engine.
+// `zinc bench MODEL...`: prefill and decode speed, against the device's peaks and optionally another engine.
 #include <fmt/core.h>
 
 #include <memory>
@@ -10,14 +10,14 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
-#include "cli/number_between.h"
-#include "cli/one_line.h"
+#include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "cli/peer_bench.h"
+#include "cli/sanitize_line.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
 
-namespace zinc {
+namespace zinc::command_bench {
 namespace {
 
 constexpr int kMaxTokens = 1 << 20;
@@ -44,8 +44,8 @@ std::vector<BenchTest> tests_of(const Options& options) {
   return tests;
 }
 
-// Every test once, and the peer's after each: what slows the machine for a while slows both. Peaks are taken in every
-// round for the same reason.
+// Runs every test once, each followed by the peer's, so that a temporary slowdown affects both. Peaks are measured in
+// every round for the same reason.
 Status measure_round(BenchRun& run, ModelBench& bench, Backend& backend, const std::optional<PeerBench>& peer) {
   const DevicePeaks peaks = backend.measure_peaks();
   run.arithmetic = peaks.arithmetic;
@@ -77,7 +77,7 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
     run.rows.push_back({.test = test, .cost_per_token = bench.cost_per_token(test)});
   }
   for (int round = 0; round < options.n_rounds; ++round) {
-    fmt::print(stderr, "{}: round {} of {}\n", one_line(model.path), round + 1, options.n_rounds);
+    fmt::print(stderr, "{}: round {} of {}\n", sanitize_line(model.path), round + 1, options.n_rounds);
     if (Status measured = measure_round(run, bench, instance.backend(), peer); !measured.ok()) return measured.error();
   }
   run.file_bytes = instance.file().file_bytes();
@@ -87,7 +87,7 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
   return run;
 }
 
-// What to measure, one after the other. A file that is no model is found here, not after the others were measured.
+// The models to measure, in order. An invalid file is reported here, before anything is measured.
 Result<std::vector<ModelOptions>> models_of(const Options& options) {
   std::vector<ModelOptions> models;
   for (const std::string& name : options.models) {
@@ -125,40 +125,38 @@ Status run(const Options& options) {
   return printed.ok() ? done : printed;
 }
 
-void declare_list(CLI::App& app, const char* names, std::vector<int>& list, const char* what, int most) {
-  app.add_option(names, list, what)
+void declare_list(CLI::App& app, const char* names, std::vector<int>& list, const char* help, int max) {
+  app.add_option(names, list, help)
       ->delimiter(',')
       ->allow_extra_args(false)  // the next word is not one of them
-      ->check(number_between(0, most))
+      ->check(number_in_range(0, max))
       ->capture_default_str();
 }
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->models, kOptionalModelHelp);
-  declare_list(app, "-p,--n-prompt", options->n_prompts, "tokens of the prompts read (0: none)", kMaxTokens);
-  declare_list(app, "-n,--n-gen", options->n_gens, "tokens made one by one (0: none)", kMaxTokens);
-  declare_list(app, "-d,--n-depth", options->depths, "tokens already in the cache", kMaxTokens);
+  declare_list(app, "-p,--n-prompt", options->n_prompts, "prompt lengths in tokens, prefill (0: none)", kMaxTokens);
+  declare_list(app, "-n,--n-gen", options->n_gens, "tokens to generate, decode (0: none)", kMaxTokens);
+  declare_list(app, "-d,--n-depth", options->depths, "tokens already in the KV cache", kMaxTokens);
   declare_list(app, "-t,--threads", options->n_threads, "CPU threads (0: one per core)", 1024);
-  app.add_option("-r,--repetitions", options->n_rounds, "how often each is measured, after a warm-up")
-      ->check(number_between(1, 1000))
+  app.add_option("-r,--repetitions", options->n_rounds, "measurements per test, after a warm-up")
+      ->check(number_in_range(1, 1000))
       ->capture_default_str();
   app.add_option("--against", options->against,
-                 "a peer's program with llama-bench's options, run in turn with ours: 'llama-bench -fa 1'");
+                 "another engine's benchmark with llama-bench's options, run alternately: 'llama-bench -fa 1'");
   CLI::Option* const table = app.add_flag("--markdown", options->markdown, "a table (default)");
-  CLI::Option* const list = app.add_flag("--json", options->json, "a list with every sample")->excludes(table);
-  for (CLI::Option* form : {table, list}) form->group("What is printed");
+  CLI::Option* const list = app.add_flag("--json", options->json, "JSON with every sample")->excludes(table);
+  for (CLI::Option* format : {table, list}) format->group("Output format");
   declare_backend_options(app, options->model);
   check_usage(app, [options]() -> Status {
     if (!tests_of(*options).empty()) return ok_status();
-    return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; give one of them tokens");
+    return fail(ErrorCode::invalid_input, "nothing to measure: -p and -n are both 0; set at least one");
   });
   app.footer(
-      "-p, -n, -d and -t take lists: -d 0,4096. Figures are medians of the repetitions; spread is the largest minus "
-      "the "
-      "smallest, as a share of the median. GB/s counts weights (as in the file) and cache, each read once per step; "
-      "the "
-      "peaks are measured in the same run.");
+      "-p, -n, -d and -t accept lists: -d 0,4096. Figures are medians of the repetitions; spread is (max - min) / "
+      "median. GB/s counts the weights (as stored in the file) and the KV cache, each read once per step; peaks are "
+      "measured in the same run.");
   return [options] {
     if (options->models.empty()) options->models.emplace_back();  // the default one
     return run(*options);
@@ -167,8 +165,7 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_command_bench = {.path = "bench",
-                                        .summary = "measure speed: prompts, tokens, depth; beside the machine's peaks",
-                                        .declare = declare};
+extern const Command k_command_bench = {
+    .path = "bench", .summary = "measure prefill and decode speed against the device's peaks", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_bench

@@ -1,4 +1,4 @@
-// `zinc chat [MODEL]`: a conversation on the terminal, or with standard input a pipe: each line a turn.
+// `zinc chat [MODEL]`: a conversation on the terminal; if standard input is a pipe, each line is a turn.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -10,45 +10,45 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
-#include "cli/number_between.h"
-#include "cli/serve_page.h"
+#include "cli/number_in_range.h"
+#include "cli/serve_web_ui.h"
 #include "cli/terminal.h"
 
-namespace zinc {
+namespace zinc::command_chat {
 namespace {
 
 struct Options {
   ChatOptions chat;
   std::string system;
-  bool no_colour = false;
+  bool no_color = false;
   bool no_history = false;
-  bool on_page = false;
+  bool in_browser = false;
 };
 
 Result<std::unique_ptr<LineSource>> open_lines(const ScreenKind& kind) {
   if (!kind.is_interactive || !kind.is_terminal || is_dumb_terminal()) {
-    const Prompts there = kind.is_terminal ? Prompts::to_output : Prompts::to_errors;
-    return std::unique_ptr<LineSource>(std::make_unique<PlainLines>(kind.is_interactive ? there : Prompts::none));
+    const Prompts prompts = kind.is_terminal ? Prompts::to_output : Prompts::to_errors;
+    return std::unique_ptr<LineSource>(std::make_unique<PlainLines>(kind.is_interactive ? prompts : Prompts::none));
   }
   ZINC_TRY(editor, LineEditor::create(chat_command_words()));
   return std::unique_ptr<LineSource>(std::move(editor));
 }
 
-// Questions of this chat and of earlier ones, for the arrow keys.
-class Memory {
+// Messages of this chat and of earlier ones, for the arrow keys.
+class InputHistory {
  public:
-  Memory(LineSource& lines, bool is_kept) : lines_(lines) {
+  InputHistory(LineSource& lines, bool is_saved) : lines_(lines) {
     const Result<std::filesystem::path> folder = state_folder();
-    if (!is_kept || !folder.ok()) return;
+    if (!is_saved || !folder.ok()) return;
     file_.emplace(folder.value() / "chat_history");
-    for (const std::string& message : file_->read()) lines_.remember(message);
+    for (const std::string& message : file_->read()) lines_.add_to_history(message);
   }
-  // A history that cannot be kept is worth one remark, not the chat.
+  // A history file that cannot be written costs one warning, not the chat.
   void add(const std::string& message, ChatScreen& screen) {
-    lines_.remember(message);
+    lines_.add_to_history(message);
     if (!file_) return;
     if (const Status added = file_->add(message); !added.ok()) {
-      screen.complain("the history is not kept: " + added.error().message);
+      screen.print_warning("input history is disabled: " + added.error().message);
       file_.reset();
     }
   }
@@ -58,12 +58,13 @@ class Memory {
   std::optional<HistoryFile> file_;
 };
 
-// One message: a command or a question. A person is told of a mistake and the chat goes on; a script has to stop.
-Result<Next> take(ChatSession& session, const Input& input) {
+// Handles one message, a command or a question. Interactive: an error is shown and the chat continues. In a script an
+// error ends the program.
+Result<ChatAction> handle_message(ChatSession& session, const Input& input) {
   const std::string& message = input.text;
   const bool is_escaped = !input.is_quoted && message.starts_with("//");
   const bool is_command = !input.is_quoted && !is_escaped && message.starts_with('/');
-  Result<Next> next = Next::go_on;
+  Result<ChatAction> next = ChatAction::proceed;
   if (is_command) {
     next = run_chat_command(session, message);
   } else if (Status asked = session.ask(is_escaped ? message.substr(1) : message); !asked.ok()) {
@@ -71,70 +72,71 @@ Result<Next> take(ChatSession& session, const Input& input) {
   }
   if (!session.screen().written().ok()) return session.screen().written().error();
   if (next.ok() || !session.screen().kind().is_interactive || !session.has_model()) return next;
-  session.screen().complain(next.error().message);
-  return Next::go_on;
+  session.screen().print_warning(next.error().message);
+  return ChatAction::proceed;
 }
 
 bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\n") == std::string::npos; }
 
-Status talk(ChatSession& session, LineSource& lines, Memory& memory) {
+Status run_chat(ChatSession& session, LineSource& lines, InputHistory& history) {
   bool was_interrupted = false;
-  while (!session.was_told_to_end()) {
+  while (!session.shutdown_requested()) {
     ZINC_TRY(input, read_message(lines, session.screen().prompt()));
     if (input.kind == InputKind::end) break;
     if (input.kind == InputKind::interrupted) {
       if (was_interrupted) break;
       was_interrupted = true;
-      session.screen().whisper("Ctrl-C again, or Ctrl-D, leaves");
+      session.screen().print_status("press Ctrl-C again or Ctrl-D to exit");
       continue;
     }
     was_interrupted = false;
     if (is_blank(input.text)) continue;
-    memory.add(as_typed(input), session.screen());
-    ZINC_TRY(next, take(session, input));
-    if (next == Next::quit) break;
+    history.add(as_typed(input), session.screen());
+    ZINC_TRY(next, handle_message(session, input));
+    if (next == ChatAction::quit) break;
   }
   return session.screen().written();
 }
 
 Status run(const Options& options) {
-  if (options.on_page) return serve_page(options.chat.model.path);
+  if (options.in_browser) return serve_web_ui(options.chat.model.path);
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
   ChatScreen screen({.is_terminal = is_terminal,
-                     .has_colours = is_terminal && !options.no_colour && shows_colours(STDOUT_FILENO),
+                     .has_colors = is_terminal && !options.no_color && shows_colors(STDOUT_FILENO),
                      .is_interactive = ::isatty(STDIN_FILENO) == 1});
   ChatSession session(options.chat, screen);
   ZINC_TRY(loaded, session.load_model(options.chat.model.path));
   session.set_system(options.system);
   if (screen.kind().is_interactive) {
-    screen.whisper(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
-                               session.model().backend(), session.model().limits().context));
-    screen.whisper(session.sampling_line());
+    screen.print_status(fmt::format("{} on {}, context {}. /help lists commands.", session.model().name(),
+                                    session.model().backend(), session.model().limits().context));
+    screen.print_status(session.sampling_line());
   }
   ZINC_TRY(lines, open_lines(screen.kind()));
-  Memory memory(*lines, screen.kind().is_interactive && !options.no_history);
-  return talk(session, *lines, memory);
+  InputHistory history(*lines, screen.kind().is_interactive && !options.no_history);
+  return run_chat(session, *lines, history);
 }
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   ChatOptions& chat = options->chat;
   app.add_option("model", chat.model.path, kOptionalModelHelp);
-  app.add_option("--system", options->system, "the system message");
-  app.add_option("-n,--max-tokens", chat.max_tokens, "the longest answer, in tokens (0: until the context is full)")
-      ->check(number_between(0, 1 << 30))
+  app.add_option("--system", options->system, "system message");
+  app.add_option("-n,--max-tokens", chat.max_tokens, "maximum tokens per answer (0: until the context is full)")
+      ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("-c,--context", chat.context, "positions of the context (0: the model's own, as far as memory holds)")
-      ->check(number_between(0, 1 << 30))
+  app.add_option("-c,--context", chat.context, "context length in tokens (0: the model's maximum, if memory allows)")
+      ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
   declare_thinking_option(app, chat.thinking);
-  app.add_flag("--no-color", options->no_colour, "no colours; also where NO_COLOR is set or TERM is dumb");
-  app.add_flag("--no-history", options->no_history, "neither read nor write the history of questions");
+  app.add_flag("--no-color", options->no_color, "no colors; also if NO_COLOR is set or TERM is dumb");
+  app.add_flag("--no-history", options->no_history, "do not read or write the input history");
   declare_sampling_options(app, chat.sampling);
   declare_model_options(app, chat.model);
-  CLI::Option* const on_page = app.add_flag("--web", options->on_page, "in the browser: as `zinc serve MODEL --open`");
-  for (CLI::Option* other : app.get_options()) {  // the page has settings of its own
-    if (other != on_page && !other->get_positional() && other != app.get_help_ptr()) on_page->excludes(other);
+  CLI::Option* const in_browser =
+      app.add_flag("--web", options->in_browser, "chat in the browser: same as `zinc serve MODEL --open`");
+  for (CLI::Option* other : app.get_options()) {  // the web UI has its own settings
+    if (other != in_browser && !other->get_positional() && other != app.get_help_ptr()) in_browser->excludes(other);
   }
   check_usage(app, [options] { return options->chat.sampling.check(); });
   return [options] { return run(*options); };
@@ -142,6 +144,6 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_command_chat = {.path = "chat", .summary = "talk with a model", .declare = declare};
+extern const Command k_command_chat = {.path = "chat", .summary = "chat with a model", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_chat

@@ -1,5 +1,5 @@
-// `zinc check [MODEL]`: what this machine can run, what stands in the way, and the command that helps. Exit code 1 if
-// something does not work.
+// `zinc check [MODEL]`: what this machine can run, the problems found, and commands that fix them. Exit code 1 if a
+// check failed.
 #include <unistd.h>
 
 #include <memory>
@@ -8,11 +8,11 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
-#include "cli/number_between.h"
+#include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 
-namespace zinc {
+namespace zinc::command_check {
 namespace {
 
 struct Options {
@@ -29,7 +29,7 @@ Status run(const Options& options) {
   check_models(report, settings, !options.check.model.empty());
   check_model(report, settings, options.check, default_backend());
   const std::string text =
-      options.json ? to_pretty_json(report.to_json()) + "\n" : report.to_text(shows_colours(STDOUT_FILENO));
+      options.json ? to_pretty_json(report.to_json()) + "\n" : report.to_text(shows_colors(STDOUT_FILENO));
   if (Status written = write_output(text); !written.ok()) return written;
   if (report.verdict() != CheckStatus::fail) return ok_status();
   return fail(ErrorCode::unsupported, "a check failed");
@@ -38,8 +38,8 @@ Status run(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->check.model, kOptionalModelHelp);
-  app.add_option("-c,--context", options->check.context, "positions the model's memory is stated for")
-      ->check(number_between(1, 1 << 30))
+  app.add_option("-c,--context", options->check.context, "context length to compute the memory need for")
+      ->check(number_in_range(1, 1 << 30))
       ->capture_default_str();
   app.add_flag("--json", options->json, "print JSON (docs/check.schema.json)");
   return [options] { return run(*options); };
@@ -48,6 +48,6 @@ std::function<Status()> declare(CLI::App& app) {
 }  // namespace
 
 extern const Command k_command_check = {
-    .path = "check", .summary = "tell what this machine can run, and what stands in the way", .declare = declare};
+    .path = "check", .summary = "report what this machine can run, and how to fix problems", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_check

@@ -1,12 +1,12 @@
-// `zinc completion SHELL` and `zinc completion man`: pages for other programs, written from the tree of commands.
+// `zinc completion SHELL` and `zinc completion man`: shell completions and the man page.
 #include <array>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/man_page.h"
 #include "cli/output.h"
-#include "cli/reference_pages.h"
 
-namespace zinc {
+namespace zinc::command_completion {
 namespace {
 
 struct Page {
@@ -21,7 +21,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("page", *wanted, "bash, zsh or fish: completions for that shell; man: the man page, as troff")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}));
-  app.footer("For this shell alone: source <(zinc completion bash)");
+  app.footer("For the current shell only: source <(zinc completion bash)");
   return [wanted, &app] {
     for (const Page& page : kPages) {
       if (*wanted == page.name) return write_output(page.write(*app.get_parent()));
@@ -35,4 +35,4 @@ std::function<Status()> declare(CLI::App& app) {
 extern const Command k_command_completion = {
     .path = "completion", .summary = "print completions for a shell, or the man page", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_completion

@@ -1,4 +1,4 @@
-// `zinc debug eval`: the numbers behind a model's answer, for tests and comparisons. Prints one JSON object.
+// `zinc debug eval`: logits, greedy tokens and likelihoods, for tests and comparisons. Prints one JSON object.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
-#include "cli/number_between.h"
+#include "cli/number_in_range.h"
 #include "engine/sequence.h"
 
-namespace zinc {
+namespace zinc::command_debug_eval {
 namespace {
 
 struct Options {
@@ -23,7 +23,7 @@ struct Options {
   std::string tokens_text;
   std::string follow_text;
   std::vector<TokenId> tokens;
-  std::vector<TokenId> follow;  // fed one by one behind tokens, whatever the model would choose
+  std::vector<TokenId> follow;  // fed one by one after tokens, instead of the sampled ones
   std::string logits_out;
   int n_greedy = 0;
   bool nll = false;
@@ -66,14 +66,14 @@ std::optional<std::vector<TokenId>> parse_tokens(std::string_view text) {
   }
 }
 
-std::string is_token_list(const std::string& text) {  // as CLI11 checks: what is wrong, or nothing
-  return parse_tokens(text) ? "" : fmt::format("'{}' is no list of numbers like 1,2,3", text);
+std::string is_token_list(const std::string& text) {  // CLI11 validator: the error, or empty
+  return parse_tokens(text) ? "" : fmt::format("'{}' is not a list of token ids such as 1,2,3", text);
 }
 
 Status check_ids(std::string_view option, std::span<const TokenId> ids, int64_t vocab_size) {
   for (TokenId id : ids) {
     if (id >= 0 && id < vocab_size) continue;
-    return fail(ErrorCode::invalid_input, "{}: {} is not a token; the vocabulary has 0 to {}", option, id,
+    return fail(ErrorCode::invalid_input, "{}: {} is not a valid token id; expected 0 to {}", option, id,
                 vocab_size - 1);
   }
   return ok_status();
@@ -88,8 +88,8 @@ Status check_tokens(const Options& options, int64_t vocab_size) {
   return ok_status();
 }
 
-// The greedy choice at each of n places, one step of one token each; `follow` is fed instead of the choices where it is
-// given, and `logits` then gets a row for each place (it comes with the first).
+// The greedy choice at each of n positions, one decode step each. If `follow` is given, its ids are fed instead of the
+// choices, and one row per position is appended to `logits` (which holds the first row on entry).
 Result<json::array> decode_greedily(Sequence& sequence, std::vector<float>& logits, int n,
                                     std::span<const TokenId> follow) {
   json::array ids;
@@ -142,14 +142,14 @@ Status run(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  options->model.backend = "reference";  // what is checked against the oracle unless another is asked for
+  options->model.backend = "reference";  // the backend that is compared with the oracle by default
   app.add_option("model", options->model.path, kModelHelp)->required();
-  app.add_option("--tokens", options->tokens_text, "token ids, separated by commas")->required()->check(is_token_list);
+  app.add_option("--tokens", options->tokens_text, "comma-separated token ids")->required()->check(is_token_list);
   app.add_option("--logits-out", options->logits_out, "write the last position's logits as little-endian float32");
-  CLI::Option* greedy = app.add_option("--greedy", options->n_greedy, "decode so many tokens greedily")
-                            ->check(number_between(0, 1 << 20));
+  CLI::Option* greedy = app.add_option("--greedy", options->n_greedy, "decode this many tokens greedily")
+                            ->check(number_in_range(0, 1 << 20));
   app.add_option("--follow", options->follow_text,
-                 "feed these ids one by one instead of the greedy choices; --logits-out has a row before each")
+                 "feed these ids one by one instead of the greedy choices; --logits-out has one row per id")
       ->check(is_token_list)
       ->excludes(greedy);
   app.add_flag("--nll", options->nll, "mean negative log-likelihood of the tokens");
@@ -169,4 +169,4 @@ std::function<Status()> declare(CLI::App& app) {
 extern const Command k_command_debug_eval = {
     .path = "debug eval", .summary = "logits, greedy ids and likelihood of given tokens, as JSON", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_debug_eval

@@ -1,4 +1,4 @@
-// zinc debug parse: model output on stdin, the message it means as JSON on stdout.
+// `zinc debug parse`: reads model output from stdin and prints the parsed message as JSON.
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "text/message_parser.h"
 
-namespace zinc {
+namespace zinc::command_debug_parse {
 namespace {
 
 struct ParseOptions {
@@ -31,7 +31,7 @@ Result<ToolSchemas> read_tools(const std::string& path) {
 Status run(const ParseOptions& options) {
   const ToolFormat* format = find_tool_format(options.family);
   if (!format) {
-    return fail(ErrorCode::not_found, "unknown family '{}'; known are: {}", options.family, tool_format_names());
+    return fail(ErrorCode::not_found, "unknown family '{}'; known families: {}", options.family, tool_format_names());
   }
   ParserOptions parser_options;
   parser_options.thinking = options.thinking == "on";
@@ -46,11 +46,11 @@ Status run(const ParseOptions& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   const auto options = std::make_shared<ParseOptions>();
-  app.add_option("--family", options->family, "how the model writes: " + tool_format_names())->required();
-  app.add_flag("--partial", options->is_partial, "more text may follow: show what is certain so far");
-  app.add_option("--thinking", options->thinking, "whether the request asked for thoughts")
+  app.add_option("--family", options->family, "output format of the model: " + tool_format_names())->required();
+  app.add_flag("--partial", options->is_partial, "more text may follow: print only the parts that are already certain");
+  app.add_option("--thinking", options->thinking, "whether the request enabled thinking")
       ->check(CLI::IsMember({"on", "off"}));
-  app.add_option("--tools", options->tools_path, "JSON file with the functions offered, as in an OpenAI request");
+  app.add_option("--tools", options->tools_path, "JSON file with the tools, as in an OpenAI request");
   return [options] { return run(*options); };
 }
 
@@ -59,4 +59,4 @@ std::function<Status()> declare(CLI::App& app) {
 extern const Command k_command_debug_parse = {
     .path = "debug parse", .summary = "read model output from stdin, print the message as JSON", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_debug_parse

@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "text/chat_template.h"
 
-namespace zinc {
+namespace zinc::command_debug_render {
 namespace {
 
 struct Options {
@@ -25,12 +25,12 @@ Result<jinja::LocalTime> parse_time(const std::string& text) {
   const year_month_day date(year(y), month(static_cast<unsigned>(mo)), day(static_cast<unsigned>(d)));
   const bool fits = h >= 0 && h < 24 && mi >= 0 && mi < 60 && s >= 0 && s < 60;
   if (n_fields != 6 || static_cast<size_t>(n_read) != text.size() || !date.ok() || !fits) {
-    return fail(ErrorCode::invalid_input, "--now '{}' is no time; expected the form 2026-01-02T03:04:05", text);
+    return fail(ErrorCode::invalid_input, "--now '{}' is not a valid time; expected 2026-01-02T03:04:05", text);
   }
   return local_days(date) + hours(h) + minutes(mi) + seconds(s);
 }
 
-// Takes a text out of `object`, "" where it has none of that name.
+// Removes a string from `object` and returns it; "" if there is none.
 std::string take_text(json::object& object, std::string_view key) {
   const json::value* const value = object.if_contains(key);
   if (!value || !value->is_string()) return {};
@@ -39,11 +39,11 @@ std::string take_text(json::object& object, std::string_view key) {
   return text;
 }
 
-Result<ChatRequestData> read_request(const std::string& line, jinja::LocalTime now) {
+Result<ChatTemplateInputs> read_request(const std::string& line, jinja::LocalTime now) {
   ZINC_TRY(parsed, parse_json(line));
-  if (!parsed.is_object()) return fail(ErrorCode::invalid_input, "a request must be a JSON object");
+  if (!parsed.is_object()) return fail(ErrorCode::invalid_input, "expected a JSON object");
   const json::object& object = parsed.get_object();
-  ChatRequestData request;
+  ChatTemplateInputs request;
   request.now = now;
   if (const json::value* messages = object.if_contains("messages")) request.messages = *messages;
   if (const json::value* tools = object.if_contains("tools")) request.tools = *tools;
@@ -57,7 +57,7 @@ Result<ChatRequestData> read_request(const std::string& line, jinja::LocalTime n
 }
 
 json::object render_line(const ChatTemplate& chat, const std::string& line, jinja::LocalTime now) {
-  const Result<ChatRequestData> request = read_request(line, now);
+  const Result<ChatTemplateInputs> request = read_request(line, now);
   if (!request.ok()) return {{"error", request.error().message}};
   const Result<RenderedPrompt> prompt = chat.render(request.value());
   if (!prompt.ok()) return {{"error", prompt.error().message}};
@@ -81,8 +81,8 @@ Status render_stdin(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("--template", options->template_path, "the Jinja template, a file")->required();
-  app.add_option("--now", options->now, "local time templates see, as 2026-01-02T03:04:05");
+  app.add_option("--template", options->template_path, "Jinja template file")->required();
+  app.add_option("--now", options->now, "local time that templates see, as 2026-01-02T03:04:05");
   return [options] { return render_stdin(*options); };
 }
 
@@ -90,6 +90,6 @@ std::function<Status()> declare(CLI::App& app) {
 
 extern const Command k_command_debug_render;
 const Command k_command_debug_render{
-    "debug render", "chat template over JSON lines from stdin: {\"text\"} or {\"error\"} each", declare};
+    "debug render", "render a chat template for JSON lines from stdin: {\"text\"} or {\"error\"} each", declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_debug_render

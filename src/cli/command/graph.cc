@@ -1,20 +1,20 @@
-// zinc graph: what a model file computes, as JSON, DOT or a table of costs. Only metadata and shapes are read.
+// `zinc graph`: the compute graph of a model, as JSON, DOT or a cost table. Reads only metadata and shapes.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <memory>
 
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
-#include "cli/number_between.h"
+#include "cli/number_in_range.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost_table.h"
 #include "graph/graph_export.h"
 #include "model/model.h"
 
-namespace zinc {
+namespace zinc::command_graph {
 namespace {
 
 constexpr int64_t kMaxCount = 1 << 30;  // tokens, sequences and positions
@@ -23,8 +23,8 @@ constexpr size_t kMaxTitleBytes = 4096;
 struct Options {
   std::string model;
   bool json = false, dot = false, cost = false, draft = false, weights = false;
-  StepShape step;
-  double bandwidth_gb = DeviceSpeed{}.bytes_per_s / 1e9, gflops = DeviceSpeed{}.flops_per_s / 1e9;
+  BatchShape step;
+  double bandwidth_gb = RooflinePeaks{}.bytes_per_s / 1e9, gflops = RooflinePeaks{}.flops_per_s / 1e9;
   std::string kv_format = "f16";
 };
 
@@ -32,19 +32,19 @@ Result<std::string> describe(const Options& options) {
   ZINC_TRY(path, model_file(options.model));
   const std::string name = options.model.empty() ? path.string() : options.model;
   ZINC_TRY(file, GgufFile::open(path));
-  ZINC_TRY(model, read_model(file, options.draft ? Draft::read : Draft::left_out));
+  ZINC_TRY(model, read_model(file, options.draft ? Draft::load : Draft::skip));
   if (options.draft && !model.draft) {
-    return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; leave out --draft", name);
+    return fail(ErrorCode::not_found, "{}: the file has no draft (MTP) block; omit --draft", name);
   }
   const Graph& graph = options.draft ? *model.draft : model.graph;
-  const std::string title = fmt::format("{} ({}{})", printable(name, kMaxTitleBytes), model.architecture->gguf_name,
-                                        options.draft ? ", draft" : "");
+  const std::string title = fmt::format("{} ({}{})", sanitize_for_terminal(name, kMaxTitleBytes),
+                                        model.architecture->gguf_name, options.draft ? ", draft" : "");
   if (options.dot) return graph_to_dot(graph, title, {.weights = options.weights});
   if (options.step.n_tokens < options.step.n_seqs) {
-    return fail(ErrorCode::invalid_input, "--tokens {} is fewer than --sequences {}; each sequence needs a token",
+    return fail(ErrorCode::invalid_input, "--tokens {} is less than --sequences {}; each sequence needs a token",
                 options.step.n_tokens, options.step.n_seqs);
   }
-  StepShape step = options.step;
+  BatchShape step = options.step;
   step.kv_format = find_format(options.kv_format);
   if (Status fits = check_kv_blocks(*step.kv_format, graph.caches()); !fits.ok()) return fits.error();
   const GraphCost cost = cost_graph(graph, step, {options.bandwidth_gb * 1e9, options.gflops * 1e9});
@@ -55,23 +55,23 @@ Result<std::string> describe(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("model", options->model, kOptionalModelHelp);
-  const auto form = [&app](const char* name, bool& flag, const char* help) {
-    return app.add_flag(name, flag, help)->group("What is printed");
+  const auto format = [&app](const char* name, bool& flag, const char* help) {
+    return app.add_flag(name, flag, help)->group("Output format");
   };
-  CLI::Option* const json = form("--json", options->json, "every node, edge and cost, as JSON");
-  CLI::Option* const dot = form("--dot", options->dot, "the graph for Graphviz: dot -Tsvg")->excludes(json);
-  form("--cost", options->cost, "costs per op and per layer (default)")->excludes(json)->excludes(dot);
+  CLI::Option* const json = format("--json", options->json, "every node, edge and cost, as JSON");
+  CLI::Option* const dot = format("--dot", options->dot, "the graph for Graphviz: dot -Tsvg")->excludes(json);
+  format("--cost", options->cost, "costs per op and per layer (default)")->excludes(json)->excludes(dot);
   app.add_option("--tokens", options->step.n_tokens, "tokens in the step (default 1)")
-      ->check(number_between(int64_t{1}, kMaxCount));
-  app.add_option("--sequences", options->step.n_seqs, "sequences the tokens are dealt to (default 1)")
-      ->check(number_between(int64_t{1}, kMaxCount));
-  app.add_option("--depth", options->step.depth, "positions already in the cache (default 0)")
-      ->check(number_between(int64_t{0}, kMaxCount));
+      ->check(number_in_range(int64_t{1}, kMaxCount));
+  app.add_option("--sequences", options->step.n_seqs, "sequences that share the tokens (default 1)")
+      ->check(number_in_range(int64_t{1}, kMaxCount));
+  app.add_option("--depth", options->step.depth, "tokens already in the KV cache (default 0)")
+      ->check(number_in_range(int64_t{0}, kMaxCount));
   app.add_option("--bandwidth", options->bandwidth_gb, "memory bandwidth in GB/s (default 100)")
-      ->check(number_between(1e-3, 1e9));
-  app.add_option("--flops", options->gflops, "arithmetic speed in GFLOP/s (default 1000)")
-      ->check(number_between(1e-3, 1e12));
-  declare_kv_option(app, options->kv_format, "how keys and values are kept: f32, f16, q8_0 or fp8 (default f16)");
+      ->check(number_in_range(1e-3, 1e9));
+  app.add_option("--flops", options->gflops, "compute throughput in GFLOP/s (default 1000)")
+      ->check(number_in_range(1e-3, 1e12));
+  declare_kv_option(app, options->kv_format, "KV cache format: f32, f16, q8_0 or fp8 (default f16)");
   app.add_flag("--draft", options->draft, "the draft (MTP) graph instead of the main one");
   app.add_flag("--weights", options->weights, "with --dot: a box for each weight");
   return [options]() -> Status {
@@ -86,6 +86,6 @@ std::function<Status()> declare(CLI::App& app) {
 }  // namespace
 
 extern const Command k_command_graph = {
-    .path = "graph", .summary = "show what a model computes and what it costs", .declare = declare};
+    .path = "graph", .summary = "show a model's compute graph and its cost", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_graph

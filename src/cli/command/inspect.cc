@@ -1,4 +1,4 @@
-// zinc inspect FILE [--json]: what a GGUF file says about itself, without loading it.
+// `zinc inspect FILE [--json]`: metadata and tensors of a GGUF file, without loading it.
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/printable.h"
+#include "base/sanitize_for_terminal.h"
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "gguf/gguf_file.h"
 
-namespace zinc {
+namespace zinc::command_inspect {
 namespace {
 
 constexpr uint64_t kShownElems = 8;  // of a metadata array
@@ -74,7 +74,9 @@ std::string text_of(const GgufValue& value) {
     std::string operator()(uint64_t v) const { return fmt::format("{}", v); }
     std::string operator()(double v) const { return fmt::format("{:.7g}", v); }
     std::string operator()(bool v) const { return fmt::format("{}", v); }
-    std::string operator()(std::string_view v) const { return fmt::format("'{}'", printable(v, kShownBytes)); }
+    std::string operator()(std::string_view v) const {
+      return fmt::format("'{}'", sanitize_for_terminal(v, kShownBytes));
+    }
     std::string operator()(const GgufArray& v) const { return text_of(v); }
   };
   return std::visit(Visitor{}, value.data);
@@ -96,7 +98,7 @@ void print_metadata(const GgufFile& file) {
   }
   fmt::print("\nmetadata: {} keys\n", file.metadata().size());
   for (const auto& [key, value] : file.metadata()) {
-    fmt::print("  {:<{}}  {:<{}}  {}\n", printable(key), width_of(key_width), type_of(value), type_width,
+    fmt::print("  {:<{}}  {:<{}}  {}\n", sanitize_for_terminal(key), width_of(key_width), type_of(value), type_width,
                text_of(value));
   }
 }
@@ -116,9 +118,9 @@ void print_tensors(const GgufFile& file) {
     name_width = std::max(name_width, tensor.name.size());
     shape_width = std::max(shape_width, tensor.view.shape.to_string().size());
   }
-  fmt::print("\ntensors: {} (name, type, shape with rows innermost, offset, bytes)\n", file.tensors().size());
+  fmt::print("\ntensors: {} (name, type, shape with the row length last, offset, bytes)\n", file.tensors().size());
   for (const GgufTensor& tensor : file.tensors()) {
-    fmt::print("  {:<{}}  {:<7}  {:<{}}  {:>12}  {:>12}", printable(tensor.name), width_of(name_width),
+    fmt::print("  {:<{}}  {:<7}  {:<{}}  {:>12}  {:>12}", sanitize_for_terminal(tensor.name), width_of(name_width),
                tensor.view.format->name, tensor.view.shape.to_string(), shape_width, tensor.offset,
                tensor.view.bytes.size());
     if (is_split) fmt::print("  shard {}", tensor.shard + 1);
@@ -130,8 +132,8 @@ void print_human(const GgufFile& file) {
   const Totals totals = add_up(file);
   const auto text = [&](std::string_view key) { return file.get_or<std::string_view>(key, "(not given)"); };
   fmt::print("{}\n", file.name());
-  fmt::print("  name             {}\n", printable(text("general.name")));
-  fmt::print("  architecture     {}\n", printable(text("general.architecture")));
+  fmt::print("  name             {}\n", sanitize_for_terminal(text("general.name")));
+  fmt::print("  architecture     {}\n", sanitize_for_terminal(text("general.architecture")));
   fmt::print("  parameters       {} ({})\n", totals.all.n_elems, with_unit(totals.all.n_elems, 1000, ""));
   fmt::print("  file size        {} bytes ({}){}\n", file.file_bytes(), with_unit(file.file_bytes(), 1024, "iB"),
              file.shard_names().size() > 1 ? fmt::format(" in {} shards", file.shard_names().size()) : "");
@@ -225,7 +227,7 @@ Status inspect(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("model", options->file, kOptionalModelHelp + "; of a split model the first file");
+  app.add_option("model", options->file, kOptionalModelHelp + "; for a split model, its first file");
   app.add_flag("--json", options->as_json, "print JSON");
   return [options] { return inspect(*options); };
 }
@@ -235,4 +237,4 @@ std::function<Status()> declare(CLI::App& app) {
 extern const Command k_command_inspect = {
     .path = "inspect", .summary = "show the metadata and tensors of a GGUF file", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_inspect

@@ -1,4 +1,4 @@
-// `zinc list`: the models that are here, and those of the catalog.
+// `zinc list`: the installed models and the catalog.
 #include <fmt/core.h>
 
 #include <memory>
@@ -6,11 +6,11 @@
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_memory.h"
-#include "cli/one_line.h"
 #include "cli/output.h"
+#include "cli/sanitize_line.h"
 #include "hub/inventory.h"
 
-namespace zinc {
+namespace zinc::command_list {
 namespace {
 
 struct Options {
@@ -20,45 +20,46 @@ struct Options {
 };
 
 std::string row_of(const ModelEntry& entry, size_t width) {
-  return fmt::format("{} {:<{}}  {:>10}  {:>9}  {:>10}  {:<9}  {}\n", entry.is_default ? '*' : ' ', one_line(entry.id),
-                     width, human_bytes(entry.n_bytes), entry.parameters.empty() ? "?" : entry.parameters,
+  return fmt::format("{} {:<{}}  {:>10}  {:>9}  {:>10}  {:<9}  {}\n", entry.is_default ? '*' : ' ',
+                     sanitize_line(entry.id), width, human_bytes(entry.n_bytes),
+                     entry.parameters.empty() ? "?" : entry.parameters,
                      (entry.memory_is_exact || entry.memory_bytes == 0 ? "" : "~") + human_bytes(entry.memory_bytes),
-                     fit_name(entry.fit), entry.path.empty() ? "" : "here");
+                     fit_name(entry.fit), entry.path.empty() ? "" : "installed");
 }
 
-std::string table_of(const std::vector<ModelEntry>& entries, const MachineMemory& machine) {
+std::string table_of(const std::vector<ModelEntry>& entries, const MemoryCapacity& memory) {
   size_t width = 4;
-  for (const ModelEntry& entry : entries) width = std::max(width, one_line(entry.id).size());
+  for (const ModelEntry& entry : entries) width = std::max(width, sanitize_line(entry.id).size());
   std::string text =
       fmt::format("  {:<{}}  {:>10}  {:>9}  {:>10}  {:<9}\n", "NAME", width, "FILE", "SIZE", "MEMORY", "FIT");
   for (const ModelEntry& entry : entries) text += row_of(entry, width);
   return text + fmt::format(
-                    "\n* is the default. MEMORY is for {} positions, ~ where it is guessed from the file's size; "
-                    "this machine has {}, {} of it free.\n",
-                    kCatalogContext, human_bytes(machine.n_bytes), human_bytes(machine.n_available));
+                    "\n* marks the default. MEMORY is for a context of {} tokens; ~: estimated from the file size. "
+                    "This machine has {}, {} free.\n",
+                    kCatalogContext, human_bytes(memory.n_bytes), human_bytes(memory.n_available));
 }
 
 void note_unfinished(const HubSettings& settings) {
   const ModelStore store(settings);
   for (const std::string& id : store.unfinished()) {
-    note(fmt::format("unfinished: {0}; `zinc pull {1}` goes on with it, `zinc rm {0}` removes it", one_line(id),
-                     one_line(store.owner(id))));
+    print_stderr(fmt::format("unfinished download: {0}; `zinc pull {1}` resumes it, `zinc rm {0}` removes it",
+                             sanitize_line(id), sanitize_line(store.source_of(id))));
   }
 }
 
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
-  const MachineMemory machine = options.names ? this_machine() : model_memory();
-  std::vector<ModelEntry> entries = list_models(settings, machine);
+  const MemoryCapacity memory = options.names ? host_memory() : model_memory();
+  std::vector<ModelEntry> entries = list_models(settings, memory);
   if (options.installed) std::erase_if(entries, [](const ModelEntry& entry) { return entry.path.empty(); });
   if (options.names) {
     std::string names;
-    for (const ModelEntry& entry : entries) names += one_line(entry.id) + "\n";
+    for (const ModelEntry& entry : entries) names += sanitize_line(entry.id) + "\n";
     return write_output(names);
   }
   if (!options.json) {
     note_unfinished(settings);
-    return write_output(table_of(entries, machine));
+    return write_output(table_of(entries, memory));
   }
   json::array rows;
   for (const ModelEntry& entry : entries) rows.push_back(entry_json(entry, settings));
@@ -67,15 +68,15 @@ Status run(const Options& options) {
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_flag("--installed", options->installed, "only what is on this machine");
+  app.add_flag("--installed", options->installed, "only models on this machine");
   CLI::Option* json = app.add_flag("--json", options->json, "print JSON");
-  app.add_flag("--names", options->names, "print the names alone, one per line")->excludes(json);
+  app.add_flag("--names", options->names, "print only the names, one per line")->excludes(json);
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
 extern const Command k_command_list = {
-    .path = "list", .summary = "show the models that are here and that can be fetched", .declare = declare};
+    .path = "list", .summary = "list installed models and the catalog", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_list

@@ -1,4 +1,4 @@
-// `zinc perplexity MODEL FILE`: how well a model predicts a text, and how far it is from a saved baseline.
+// `zinc perplexity MODEL FILE`: perplexity of a text, and KL divergence from a saved baseline.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -9,11 +9,11 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
-#include "cli/number_between.h"
+#include "cli/number_in_range.h"
 #include "engine/perplexity.h"
 #include "text/tokenizer.h"
 
-namespace zinc {
+namespace zinc::command_perplexity {
 namespace {
 
 struct Options {
@@ -35,29 +35,30 @@ Result<WindowedText> read_text(const Options& options, const ModelInstance& mode
   if (!windows.ok()) return fail(windows.error().code, "{}: {}", options.text_path, windows.error().message);
   const auto largest = std::ranges::max(windows.value().tokens);
   if (largest >= model.model().config.vocab_size) {
-    return fail(ErrorCode::invalid_input, "{}: the tokenizer makes token {}, but the model knows only {}",
+    return fail(ErrorCode::invalid_input, "{}: the tokenizer produced token {}, but the model's vocabulary has only {}",
                 options.model.path, largest, model.model().config.vocab_size);
   }
   return windows;
 }
 
-// A baseline says something about this run only if both predicted the same tokens.
+// A baseline is comparable only if both runs predicted the same tokens.
 Result<std::optional<PredictionFile>> open_baseline(const Options& options, const WindowedText& text, int64_t n_vocab) {
   if (options.baseline_path.empty()) return std::optional<PredictionFile>();
   ZINC_TRY(file, PredictionFile::open(options.baseline_path));
   if (file.window() != text.window || file.n_windows() != text.n_windows()) {
     return fail(ErrorCode::invalid_input,
-                "{}: the baseline has {} windows of {} tokens, this run {} of {}; give the same text, -c and --windows",
+                "{}: the baseline has {} windows of {} tokens, this run {} of {}; use the same text, -c and --windows",
                 options.baseline_path, file.n_windows(), file.window(), text.n_windows(), text.window);
   }
   if (file.n_vocab() != n_vocab || file.tokens() != text.tokens) {
-    return fail(ErrorCode::invalid_input, "{}: the baseline was made from other tokens: another text or vocabulary",
+    return fail(ErrorCode::invalid_input,
+                "{}: the baseline was computed from different tokens (another text or vocabulary)",
                 options.baseline_path);
   }
   return std::optional<PredictionFile>(std::move(file));
 }
 
-double share_of(int part, size_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
+double share_of(int part, size_t total) { return static_cast<double>(part) / static_cast<double>(total); }
 
 json::object report_of(const Options& options, const WindowedText& text, const TextScores& scores,
                        std::string_view backend) {
@@ -102,8 +103,8 @@ Status run(const Options& options) {
     ZINC_TRY(created, PredictionWriter::create(options.save_path, n_vocab, text.window, text.tokens));
     writer = std::move(created);
   }
-  const auto progress = [&](int n_done, const TextScores& so_far) {
-    fmt::print(stderr, "window {} of {}: perplexity {:.4f}\n", n_done, text.n_windows(), std::exp(mean_of(so_far.nll)));
+  const auto progress = [&](int n_done, const TextScores& scores) {
+    fmt::print(stderr, "window {} of {}: perplexity {:.4f}\n", n_done, text.n_windows(), std::exp(mean_of(scores.nll)));
   };
   ZINC_TRY(scores, score_text(sequence, text,
                               {.save = writer ? &*writer : nullptr,
@@ -123,14 +124,14 @@ Status run(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->model.path, kModelHelp)->required();
-  app.add_option("file", options->text_path, "the text")->required();
+  app.add_option("file", options->text_path, "text file")->required();
   app.add_option("-c,--context", options->window, "tokens per window; the second half of each is scored")
-      ->check(number_between(kMinWindow, 1 << 20))
+      ->check(number_in_range(kMinWindow, 1 << 20))
       ->capture_default_str();
-  app.add_option("--windows", options->max_windows, "stop after so many windows (0: the whole text)")
-      ->check(number_between(0, 1 << 20))
+  app.add_option("--windows", options->max_windows, "stop after this many windows (0: the whole text)")
+      ->check(number_in_range(0, 1 << 20))
       ->capture_default_str();
-  CLI::Option* save = app.add_option("--save-baseline", options->save_path, "keep the predictions in this file");
+  CLI::Option* save = app.add_option("--save-baseline", options->save_path, "save the predictions to this file");
   app.add_option("--baseline", options->baseline_path, "compare with the predictions in this file: KL divergence")
       ->excludes(save);
   app.add_flag("--json", options->json, "print one JSON object");
@@ -140,8 +141,9 @@ std::function<Status()> declare(CLI::App& app) {
 
 }  // namespace
 
-extern const Command k_command_perplexity = {.path = "perplexity",
-                                             .summary = "how well a model predicts a text; KL divergence to a baseline",
-                                             .declare = declare};
+extern const Command k_command_perplexity = {
+    .path = "perplexity",
+    .summary = "measure perplexity of a text, and KL divergence from a baseline",
+    .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_perplexity

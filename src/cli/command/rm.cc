@@ -1,20 +1,20 @@
-// `zinc rm NAME...`: removes models that zinc fetched. What other programs hold is theirs.
+// `zinc rm NAME...`: removes models that zinc downloaded, never other programs' files.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <memory>
 
-#include "base/held_interrupt.h"
+#include "base/deferred_sigint.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "cli/command.h"
+#include "cli/for_each_name.h"
 #include "cli/hub_settings.h"
-#include "cli/one_line.h"
 #include "cli/output.h"
-#include "cli/report_each.h"
+#include "cli/sanitize_line.h"
 #include "hub/inventory.h"
 
-namespace zinc {
+namespace zinc::command_rm {
 namespace {
 
 struct Options {
@@ -22,7 +22,7 @@ struct Options {
   bool json = false;
 };
 
-// The id of the folder that is meant.
+// The id of the model folder.
 Result<std::string> installed_id(const HubSettings& settings, const std::string& name) {
   const ModelStore store(settings);
   if (const CatalogModel* model = find_catalog_model(name)) return std::string(model->id);
@@ -32,15 +32,15 @@ Result<std::string> installed_id(const HubSettings& settings, const std::string&
     if (model.source == source.text) return model.id;
   }
   for (const std::string& id : store.unfinished()) {
-    if (store.owner(id) == source.text) return id;
+    if (store.source_of(id) == source.text) return id;
   }
   const Result<std::optional<FoundModel>> found = find_model(settings, name);
   if (found.ok() && found.value()) {
-    return fail(ErrorCode::invalid_input, "{}: this file belongs to another program; remove it with that: {}", name,
+    return fail(ErrorCode::invalid_input,
+                "{}: this file is managed by another program; use that program to remove it: {}", name,
                 found.value()->path.string());
   }
-  return fail(ErrorCode::not_found, "no model from {} is installed; `zinc list --installed` shows those that are",
-              name);
+  return fail(ErrorCode::not_found, "no model from {} is installed; see `zinc list --installed`", name);
 }
 
 Result<json::object> remove(const HubSettings& settings, const std::string& name) {
@@ -48,10 +48,10 @@ Result<json::object> remove(const HubSettings& settings, const std::string& name
   ZINC_TRY(id, installed_id(settings, name));
   std::error_code error;
   if (!is_plain_file_name(id) || !std::filesystem::is_directory(store.folder(id), error)) {
-    return fail(ErrorCode::not_found, "no model '{}' is installed; `zinc list --installed` shows those that are",
-                one_line(name));
+    return fail(ErrorCode::not_found, "no model '{}' is installed; see `zinc list --installed`", sanitize_line(name));
   }
-  const DownloadHooks hooks{.progress = [](const DownloadProgress&) {}, .say = note, .cancelled = interrupt_waits};
+  const DownloadHooks hooks{
+      .progress = [](const DownloadProgress&) {}, .on_message = print_stderr, .cancelled = sigint_pending};
   ZINC_TRY(lock, store.lock(id, hooks));
   const std::optional<InstalledModel> model = store.find(id);
   if (model && std::ranges::any_of(model->files,
@@ -63,25 +63,25 @@ Result<json::object> remove(const HubSettings& settings, const std::string& name
   if (store.default_model() == id) {
     if (Status cleared = store.set_default_model(""); !cleared.ok()) return cleared.error();
   }
-  note(fmt::format("removed {} ({})", id, human_bytes(n_bytes)));
+  print_stderr(fmt::format("removed {} ({})", id, human_bytes(n_bytes)));
   return json::object{{"id", id}, {"freed_bytes", static_cast<int64_t>(n_bytes)}};
 }
 
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
-  return report_each(options.names, options.json, [&](const std::string& name) { return remove(settings, name); });
+  return for_each_name(options.names, options.json, [&](const std::string& name) { return remove(settings, name); });
 }
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("name", options->names, "names `zinc list --installed` shows, or the sources they came from")
+  app.add_option("name", options->names, "names from `zinc list --installed`, or the sources of the models")
       ->required();
-  app.add_flag("--json", options->json, "print what was removed as JSON");
+  app.add_flag("--json", options->json, "print the results as JSON");
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
-extern const Command k_command_rm = {.path = "rm", .summary = "remove models that were fetched", .declare = declare};
+extern const Command k_command_rm = {.path = "rm", .summary = "remove downloaded models", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_rm

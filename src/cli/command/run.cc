@@ -12,22 +12,22 @@
 #include <memory>
 #include <optional>
 
-#include "base/counted.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/pluralize.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
-#include "cli/number_between.h"
+#include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
-#include "cli/terminal_text.h"
+#include "cli/sanitize_text.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
 
-namespace zinc {
+namespace zinc::command_run {
 namespace {
 
 struct Options {
@@ -40,14 +40,14 @@ struct Options {
   int max_tokens = 512;
   int context = 0;
   std::vector<std::string> stop;
-  std::string grammar, json_schema;  // files; the answer is a text of it
-  std::optional<bool> thinking;      // unset: what the model does by itself
+  std::string grammar, json_schema;  // files that constrain the output
+  std::optional<bool> thinking;      // unset: the model's own mode
   SamplingOptions sampling;
 };
 
 std::atomic<bool> g_interrupted = false;
 
-constexpr const char* kEmptyPrompt = "the prompt is empty; give a question as an argument or on standard input";
+constexpr const char* kEmptyPrompt = "the prompt is empty; pass it as an argument or on standard input";
 constexpr size_t kMaxInputBytes = size_t{64} << 20;  // more than any model's context holds
 
 Result<std::string> read_input() {
@@ -65,17 +65,17 @@ Result<std::string> read_input() {
   return text;
 }
 
-// What `echo` or an editor put at the end is not part of the question.
+// The final newline of `echo` or an editor is not part of the prompt.
 void drop_last_newline(std::string& text) {
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
 }
 
-Status check_words(const Options& options) {
+Status check_arguments(const Options& options) {
   const std::vector<std::string>& words = options.positionals;
   if (words.size() > 2) {
     return fail(ErrorCode::invalid_input,
-                "{} words where a model and a prompt were expected; put the question in quotes: "
+                "{} arguments where at most a model and a prompt are expected; quote the prompt: "
                 "zinc run [MODEL] 'PROMPT'",
                 words.size());
   }
@@ -83,9 +83,9 @@ Status check_words(const Options& options) {
   return options.sampling.check();
 }
 
-// One word may be either: it is the model if it names one, else the prompt. Standard input is the prompt where none
-// is given and it is not a terminal.
-Status sort_positionals(Options& options) {
+// A single word is the model if it names one, else the prompt. Without a prompt, standard input is read unless it is a
+// terminal.
+Status assign_positionals(Options& options) {
   std::vector<std::string>& words = options.positionals;
   std::optional<std::string> prompt;
   if (words.size() == 2) {
@@ -98,7 +98,7 @@ Status sort_positionals(Options& options) {
   }
   if (!prompt && ::isatty(STDIN_FILENO)) {
     return fail(ErrorCode::invalid_input,
-                "no prompt: give it as an argument, zinc run [MODEL] 'PROMPT', or on standard input");
+                "no prompt; pass it as an argument (zinc run [MODEL] 'PROMPT') or on standard input");
   }
   if (prompt) {
     options.prompt = std::move(*prompt);
@@ -111,7 +111,7 @@ Status sort_positionals(Options& options) {
   return ok_status();
 }
 
-Result<std::optional<Grammar>> read_form(const Options& options) {
+Result<std::optional<Grammar>> read_grammar(const Options& options) {
   const bool is_schema = !options.json_schema.empty();
   const std::string& path = is_schema ? options.json_schema : options.grammar;
   if (path.empty()) return std::optional<Grammar>();
@@ -127,8 +127,8 @@ Result<std::optional<Grammar>> read_form(const Options& options) {
 
 struct Prompt {
   std::vector<TokenId> tokens;
-  const ToolFormat* format = nullptr;  // nullptr: it is no conversation
-  bool opens_thought = false;
+  const ToolFormat* format = nullptr;  // nullptr: a raw prompt
+  bool starts_in_reasoning = false;
 };
 
 Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, const Tokenizer& tokenizer) {
@@ -141,91 +141,93 @@ Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, c
   json::array messages;
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", options.prompt}});
-  ChatRequestData request;
+  ChatTemplateInputs request;
   request.messages = std::move(messages);
   if (options.thinking) request.kwargs["enable_thinking"] = *options.thinking;
   ZINC_TRY(prompt, chat.render(std::move(request)));
   out.tokens = chat.encode(prompt);
   out.format = &detect_tool_format(chat.chat_template().source(), model.model().architecture->gguf_name);
-  out.opens_thought = prompt_opens_reasoning(*out.format, prompt.text());
+  out.starts_in_reasoning = prompt_opens_reasoning(*out.format, prompt.text());
   return out;
 }
 
-Result<AnswerForm> make_form(Grammar grammar, const Options& options, const Prompt& prompt,
-                             const Tokenizer& tokenizer) {
-  AnswerForm form{.constraint = std::make_shared<Constraint>(std::move(grammar), tokenizer,
-                                                             std::make_shared<const TokenTree>(tokenizer))};
-  const AnswerParts parts{.opens_thought = prompt.opens_thought, .may_think = options.thinking.value_or(true)};
+Result<OutputConstraint> make_constraint(Grammar grammar, const Options& options, const Prompt& prompt,
+                                         const Tokenizer& tokenizer) {
+  OutputConstraint constraint{.grammar = std::make_shared<Constraint>(std::move(grammar), tokenizer,
+                                                                      std::make_shared<const TokenTrie>(tokenizer))};
+  const OutputParts parts{.starts_in_reasoning = prompt.starts_in_reasoning,
+                          .may_reason = options.thinking.value_or(true)};
   if (prompt.format) {
-    ZINC_TRY(placed, place_form(*prompt.format, tokenizer, parts, form));
+    ZINC_TRY(scoped, scope_to_content(*prompt.format, tokenizer, parts, constraint));
   }
-  return form;
+  return constraint;
 }
 
-std::string figures_of(const Generation& made, const SamplingParams& sampling, std::string_view origin) {
+std::string figures_of(const GenerationResult& result, const SamplingParams& sampling, std::string_view origin) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
   return fmt::format(
-      "prompt {}, {:.1f} tok/s; generated {}, {:.1f} tok/s ({}); {}{}", counted(made.n_prompt_tokens, "token"),
-      rate(static_cast<size_t>(made.n_prompt_tokens), made.prompt_s), counted(made.tokens.size(), "token"),
-      rate(static_cast<size_t>(made.n_decode_steps), made.decode_s), stop_reason_name(made.reason),
+      "prompt {}, {:.1f} tok/s; generated {}, {:.1f} tok/s ({}); {}{}", pluralize(result.n_prompt_tokens, "token"),
+      rate(static_cast<size_t>(result.n_prompt_tokens), result.prompt_s), pluralize(result.tokens.size(), "token"),
+      rate(static_cast<size_t>(result.n_decode_steps), result.decode_s), stop_reason_name(result.reason),
       sampling_text(sampling), origin.empty() ? "" : fmt::format(" ({})", origin));
 }
 
-// What cut the answer short, and the option that allows more; empty: it ended by itself.
-std::string cut_text(const Options& options, StopReason reason, int context) {
+// Why the answer was cut off, and the option that raises the limit; empty: it was not.
+std::string truncation_note(const Options& options, StopReason reason, int context) {
   if (reason == StopReason::max_tokens) {
-    return fmt::format("zinc: the answer ended at the limit of {}; -n allows more (0: until the context is full)",
-                       counted(options.max_tokens, "token"));
+    return fmt::format(
+        "zinc: the answer was cut off at the limit of {}; use -n to raise it (0: until the context is full)",
+        pluralize(options.max_tokens, "token"));
   }
   if (reason != StopReason::context_full) return "";
-  return fmt::format("zinc: the answer ended where the context of {} positions is full; -c allows more", context);
+  return fmt::format("zinc: the answer was cut off: the context of {} tokens is full; use -c to enlarge it", context);
 }
 
 std::string report_of(const Options& options, const SamplingParams& sampling, std::string_view origin,
-                      const Generation& made, const std::string& text) {
+                      const GenerationResult& result, const std::string& text) {
   json::object report;
   report["model"] = options.model.path;
   report["text"] = text;
-  report["finish_reason"] = stop_reason_name(made.reason);
+  report["finish_reason"] = stop_reason_name(result.reason);
   report["seed"] = sampling.seed;
   report["sampling"] = sampling_json(sampling);
-  report["sampling_origin"] = options.sampling.takes_advice() ? json::value(origin) : json::value();
-  report["prompt_tokens"] = made.n_prompt_tokens;
-  report["prompt_seconds"] = made.prompt_s;
-  report["generated_tokens"] = made.tokens.size();
-  report["generated_seconds"] = made.decode_s;
-  report["tokens"] = json::array(made.tokens.begin(), made.tokens.end());
+  report["sampling_origin"] = options.sampling.uses_recommended() ? json::value(origin) : json::value();
+  report["prompt_tokens"] = result.n_prompt_tokens;
+  report["prompt_seconds"] = result.prompt_s;
+  report["generated_tokens"] = result.tokens.size();
+  report["generated_seconds"] = result.decode_s;
+  report["tokens"] = json::array(result.tokens.begin(), result.tokens.end());
   return to_json(report) + "\n";
 }
 
-// Ctrl-C ends the answer, not the program: what was made so far is kept and the figures are printed. A second one,
-// while a long step still runs, ends the program.
-class InterruptWatch {
+// Ctrl-C stops the generation, not the program: the text so far is kept and the figures are printed. A second Ctrl-C,
+// during a long step, ends the program.
+class SigintWatch {
  public:
-  InterruptWatch() {
+  SigintWatch() {
     g_interrupted = false;
     previous_ = std::signal(SIGINT, [](int) {
       g_interrupted = true;
       std::signal(SIGINT, SIG_DFL);
     });
   }
-  ~InterruptWatch() { std::signal(SIGINT, previous_); }
-  InterruptWatch(const InterruptWatch&) = delete;
-  InterruptWatch& operator=(const InterruptWatch&) = delete;
+  ~SigintWatch() { std::signal(SIGINT, previous_); }
+  SigintWatch(const SigintWatch&) = delete;
+  SigintWatch& operator=(const SigintWatch&) = delete;
 
  private:
   void (*previous_)(int);
 };
 
-// Streams the answer or keeps it for the report.
-class AnswerSink {
+// Streams the output, or collects it for the report.
+class OutputSink {
  public:
-  explicit AnswerSink(bool keeps) : keeps_(keeps), is_terminal_(::isatty(STDOUT_FILENO)) {}
-  void take(std::string_view piece) {
+  explicit OutputSink(bool keeps) : keeps_(keeps), is_terminal_(::isatty(STDOUT_FILENO)) {}
+  void push(std::string_view piece) {
     if (keeps_) {
       text_ += piece;
     } else if (written_.ok()) {
-      written_ = is_terminal_ ? write_output(terminal_text(piece)) : write_output(piece);
+      written_ = is_terminal_ ? write_output(sanitize_text(piece)) : write_output(piece);
     }
   }
   const std::string& text() const { return text_; }
@@ -237,78 +239,78 @@ class AnswerSink {
   Status written_ = ok_status();
 };
 
-Status answer(const Options& options) {
-  ZINC_TRY(grammar, read_form(options));
+Status generate_answer(const Options& options) {
+  ZINC_TRY(grammar, read_grammar(options));
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const ModelConfig& config = model.model().config;
-  const SamplingAdvice advice = sampling_advice(model.file(), options.thinking);
-  const SamplingParams sampling = options.sampling.settle(advice);
+  const RecommendedSampling recommended = recommended_sampling(model.file(), options.thinking);
+  const SamplingParams sampling = options.sampling.resolve(recommended);
   if (Status valid = validate(sampling, static_cast<int32_t>(config.vocab_size)); !valid.ok()) return valid;
   ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
   if (options.context > config.max_context) {
-    note(fmt::format("zinc: the model was trained for {} positions, -c asks for {}", config.max_context,
-                     options.context));
+    print_stderr(fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}",
+                             config.max_context, options.context));
   }
   ZINC_TRY(sequence, Sequence::create(model, {.context = options.context}));
-  AnswerSink sink(options.json);
-  const InterruptWatch watch;
-  const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.take(piece); },
+  OutputSink sink(options.json);
+  const SigintWatch watch;
+  const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.push(piece); },
                             .cancelled = [&] { return g_interrupted.load() || !sink.written().ok(); }};
-  AnswerOptions how{.sampling = sampling, .max_tokens = options.max_tokens, .stop = options.stop};
+  GenerationOptions generation{.sampling = sampling, .max_tokens = options.max_tokens, .stop = options.stop};
   if (grammar) {
-    ZINC_TRY(form, make_form(std::move(*grammar), options, prompt, tokenizer));
-    how.form = std::move(form);
+    ZINC_TRY(constraint, make_constraint(std::move(*grammar), options, prompt, tokenizer));
+    generation.constraint = std::move(constraint);
   }
-  const Result<Generation> made = generate(sequence, tokenizer, prompt.tokens, how, hooks);
-  if (!made.ok()) return made.error();
+  const Result<GenerationResult> result = generate(sequence, tokenizer, prompt.tokens, generation, hooks);
+  if (!result.ok()) return result.error();
   if (!sink.written().ok()) return sink.written();
   Status written =
-      write_output(options.json ? report_of(options, sampling, advice.origin, made.value(), sink.text()) : "\n");
+      write_output(options.json ? report_of(options, sampling, recommended.origin, result.value(), sink.text()) : "\n");
   if (!options.json) {
-    note(device_text(options.model, model));
-    note(figures_of(made.value(), sampling, options.sampling.takes_advice() ? advice.origin : ""));
-    const std::string cut = cut_text(options, made.value().reason, sequence.context());
-    if (!cut.empty()) note(cut);
+    print_stderr(device_text(options.model, model));
+    print_stderr(figures_of(result.value(), sampling, options.sampling.uses_recommended() ? recommended.origin : ""));
+    const std::string truncation = truncation_note(options, result.value().reason, sequence.context());
+    if (!truncation.empty()) print_stderr(truncation);
   }
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
 }
 
 Status run(Options& options) {
-  if (Status sorted = sort_positionals(options); !sorted.ok()) return sorted;
+  if (Status assigned = assign_positionals(options); !assigned.ok()) return assigned;
   ZINC_TRY(file, model_file(options.model.path));
   options.model.path = file.string();
-  return answer(options);
+  return generate_answer(options);
 }
 
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model_and_prompt", options->positionals,
-                 "a GGUF file, a name `zinc list` shows or a source like hf:ORG/REPO (else the default "
-                 "model), and the question (else standard input)")
+                 "a GGUF file, a name from `zinc list` or a source such as hf:ORG/REPO (if omitted: the default "
+                 "model), and the prompt (if omitted: standard input)")
       ->option_text("[MODEL] [PROMPT]");
-  app.add_option("--system", options->system, "the system message");
-  app.add_flag("--raw", options->raw, "continue the prompt as it is, without the chat template");
-  app.add_option("-n,--max-tokens", options->max_tokens, "stop after so many tokens (0: when the context is full)")
-      ->check(number_between(0, 1 << 30))
+  app.add_option("--system", options->system, "system message");
+  app.add_flag("--raw", options->raw, "continue the prompt as is, without the chat template");
+  app.add_option("-n,--max-tokens", options->max_tokens, "maximum tokens to generate (0: until the context is full)")
+      ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("-c,--context", options->context, "positions of the context (0: the model's own, at most 4096)")
-      ->check(number_between(0, 1 << 30))
+  app.add_option("-c,--context", options->context, "context length in tokens (0: the model's maximum, up to 4096)")
+      ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("--stop", options->stop, "end the answer before this text; may be given several times")
-      ->allow_extra_args(false);  // each takes one word: the next ones are the model and the prompt
+  app.add_option("--stop", options->stop, "stop before this text; may be repeated")
+      ->allow_extra_args(false);  // one word each: the next words are the model and the prompt
   CLI::Option* const grammar =
-      app.add_option("--grammar", options->grammar, "the answer is a text of the grammar in this file (GBNF)")
+      app.add_option("--grammar", options->grammar, "constrain the output to the GBNF grammar in FILE")
           ->option_text("FILE");
-  app.add_option("--json-schema", options->json_schema, "the answer is JSON of the schema in this file")
+  app.add_option("--json-schema", options->json_schema, "constrain the output to the JSON schema in FILE")
       ->option_text("FILE")
       ->excludes(grammar);
   declare_thinking_option(app, options->thinking);
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);
-  check_usage(app, [options] { return check_words(*options); });
+  check_usage(app, [options] { return check_arguments(*options); });
   return [options] { return run(*options); };
 }
 
@@ -316,4 +318,4 @@ std::function<Status()> declare(CLI::App& app) {
 
 extern const Command k_command_run = {.path = "run", .summary = "answer a prompt", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_run

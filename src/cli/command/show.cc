@@ -1,4 +1,4 @@
-// `zinc show NAME`: all that is known of one model, and whether it fits this machine.
+// `zinc show NAME`: details of one model, and whether it fits this machine.
 #include <fmt/core.h>
 
 #include <memory>
@@ -7,11 +7,11 @@
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
 #include "cli/model_memory.h"
-#include "cli/one_line.h"
 #include "cli/output.h"
+#include "cli/sanitize_line.h"
 #include "hub/inventory.h"
 
-namespace zinc {
+namespace zinc::command_show {
 namespace {
 
 struct Options {
@@ -19,28 +19,30 @@ struct Options {
   bool json = false;
 };
 
-std::string text_of(const ModelEntry& entry, const json::object& fields, const MachineMemory& machine) {
-  std::string text = one_line(entry.id) + (entry.is_default ? " (the default)\n" : "\n");
+std::string text_of(const ModelEntry& entry, const json::object& fields, const MemoryCapacity& memory) {
+  std::string text = sanitize_line(entry.id) + (entry.is_default ? " (default)\n" : "\n");
   for (const char* key : {"name", "architecture", "parameters", "quantization", "license", "status", "source",
                           "homepage_url", "file_name", "sha256", "path"}) {
     const json::value& value = fields.at(key);
-    if (value.is_string()) text += fmt::format("  {:<13} {}\n", key, one_line(std::string_view(value.as_string())));
+    if (value.is_string())
+      text += fmt::format("  {:<13} {}\n", key, sanitize_line(std::string_view(value.as_string())));
   }
   text += fmt::format("  {:<13} {}\n", "size", human_bytes(entry.n_bytes));
-  text += fmt::format("  {:<13} {}{} for {} positions\n", "memory", entry.memory_is_exact ? "" : "about ",
+  text += fmt::format("  {:<13} {}{} for a context of {} tokens\n", "memory", entry.memory_is_exact ? "" : "about ",
                       human_bytes(entry.memory_bytes), kCatalogContext);
   text += fmt::format("  {:<13} {} (this machine has {}, {} free)\n", "fit", fit_name(entry.fit),
-                      human_bytes(machine.n_bytes), human_bytes(machine.n_available));
-  if (entry.path.empty()) text += fmt::format("  not here; `zinc pull {}` fetches it\n", one_line(entry.id));
+                      human_bytes(memory.n_bytes), human_bytes(memory.n_available));
+  if (entry.path.empty())
+    text += fmt::format("  not installed; `zinc pull {}` downloads it\n", sanitize_line(entry.id));
   return text;
 }
 
 Status run(const Options& options) {
   ZINC_TRY(settings, hub_settings());
-  const MachineMemory machine = model_memory();
-  ZINC_TRY(entry, show_model(settings, options.name.empty() ? default_model_name(settings) : options.name, machine));
+  const MemoryCapacity memory = model_memory();
+  ZINC_TRY(entry, show_model(settings, options.name.empty() ? default_model_name(settings) : options.name, memory));
   const json::object fields = entry_json(entry, settings);
-  return write_output(options.json ? to_pretty_json(fields) + "\n" : text_of(entry, fields, machine));
+  return write_output(options.json ? to_pretty_json(fields) + "\n" : text_of(entry, fields, memory));
 }
 
 std::function<Status()> declare(CLI::App& app) {
@@ -53,6 +55,6 @@ std::function<Status()> declare(CLI::App& app) {
 }  // namespace
 
 extern const Command k_command_show = {
-    .path = "show", .summary = "show what is known of a model, and whether it fits", .declare = declare};
+    .path = "show", .summary = "show details of a model, and whether it fits", .declare = declare};
 
-}  // namespace zinc
+}  // namespace zinc::command_show

@@ -1,4 +1,4 @@
-#include "cli/open_page.h"
+#include "cli/open_in_browser.h"
 
 #include <thread>
 
@@ -6,8 +6,8 @@
 
 namespace zinc {
 
-void open_page(const std::string& url) {
-  // Beside the server: some desktops keep the program until the browser is closed.
+void open_in_browser(const std::string& url) {
+  // On its own thread: on some desktops xdg-open runs until the browser is closed.
   std::thread([url] { (void)run_process({.argv = {"xdg-open", url}}); }).detach();
 }
 

@@ -1,4 +1,4 @@
-#include "cli/fetch_progress.h"
+#include "cli/progress_bar.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cli/one_line.h"
 #include "cli/output.h"
+#include "cli/sanitize_line.h"
 #include "cli/terminal.h"
 #include "hub/inventory.h"
 
@@ -48,36 +48,36 @@ std::string figures(const DownloadProgress& p, double bytes_per_s) {
 
 }  // namespace
 
-std::string progress_bar(const DownloadProgress& progress, double bytes_per_s, int width) {
+std::string progress_bar_text(const DownloadProgress& progress, double bytes_per_s, int width) {
   const int filled = static_cast<int>(share_of(progress) * kBarColumns);
   std::string bar(static_cast<size_t>(kBarColumns), ' ');
   std::fill_n(bar.begin(), filled, '=');
   if (filled < kBarColumns) bar[static_cast<size_t>(filled)] = '>';
   const std::string text = figures(progress, bytes_per_s);
-  const std::string word = progress.phase == DownloadPhase::checking ? "checking " : "";
+  const std::string word = progress.phase == DownloadPhase::verifying ? "verifying " : "";
   std::string line = fmt::format("{}[{}] {}", word, bar, text);
   if (static_cast<int>(line.size()) > width) line = word + text;
   return line.substr(0, static_cast<size_t>(std::max(0, width)));
 }
 
-std::string progress_sentence(const DownloadProgress& progress, double bytes_per_s) {
+std::string progress_line(const DownloadProgress& progress, double bytes_per_s) {
   const std::string text = figures(progress, bytes_per_s);
-  return fmt::format("{}: {}", progress.phase == DownloadPhase::checking ? "checking" : "fetching",
+  return fmt::format("{}: {}", progress.phase == DownloadPhase::verifying ? "verifying" : "downloading",
                      text.substr(text.find_first_not_of(' ')));
 }
 
-FetchProgress::FetchProgress() : is_terminal_(::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {}
+ProgressBar::ProgressBar() : is_terminal_(::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {}
 
-FetchProgress::~FetchProgress() { clear_bar(); }
+ProgressBar::~ProgressBar() { clear_bar(); }
 
-void FetchProgress::clear_bar() {
+void ProgressBar::clear_bar() {
   if (!has_bar_) return;
   std::fputs("\r\033[K", stderr);
   std::fflush(stderr);
   has_bar_ = false;
 }
 
-double FetchProgress::rate(const DownloadProgress& progress, Clock::time_point now) {
+double ProgressBar::rate(const DownloadProgress& progress, Clock::time_point now) {
   if (progress.phase != phase_ || (!samples_.empty() && progress.n_done < samples_.back().n_done)) samples_.clear();
   phase_ = progress.phase;
   samples_.push_back({now, progress.n_done});
@@ -87,7 +87,7 @@ double FetchProgress::rate(const DownloadProgress& progress, Clock::time_point n
   return static_cast<double>(progress.n_done - samples_.front().n_done) / elapsed.count();
 }
 
-void FetchProgress::show(const DownloadProgress& progress) {
+void ProgressBar::show(const DownloadProgress& progress) {
   const Clock::time_point now = Clock::now();
   const bool is_first = shown_ == Clock::time_point{};
   if (is_first && !is_terminal_) shown_ = now;  // short downloads are not worth a line
@@ -98,16 +98,16 @@ void FetchProgress::show(const DownloadProgress& progress) {
   }
   shown_ = now;
   const double bytes_per_s = rate(progress, now);
-  if (!is_terminal_) return note(progress_sentence(progress, bytes_per_s));
-  const std::string line = fmt::format("\r{}\033[K", progress_bar(progress, bytes_per_s, terminal_columns() - 1));
+  if (!is_terminal_) return print_stderr(progress_line(progress, bytes_per_s));
+  const std::string line = fmt::format("\r{}\033[K", progress_bar_text(progress, bytes_per_s, terminal_columns() - 1));
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   has_bar_ = true;
 }
 
-void FetchProgress::say(std::string_view line) {
+void ProgressBar::print_line(std::string_view line) {
   clear_bar();
-  note(one_line(line));
+  print_stderr(sanitize_line(line));
 }
 
 }  // namespace zinc

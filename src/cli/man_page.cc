@@ -1,4 +1,4 @@
-#include "cli/reference_pages.h"
+#include "cli/man_page.h"
 
 #include <fmt/core.h>
 
@@ -16,12 +16,12 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-// `app` and everything below it, with the words that lead there: "", "run", "debug eval".
+// Visits `app` and all its subcommands with their path: "", "run", "debug eval".
 void visit(const CLI::App& app, const std::string& path,
-           const std::function<void(const CLI::App&, const std::string& path)>& take) {
-  take(app, path);
+           const std::function<void(const CLI::App&, const std::string& path)>& visitor) {
+  visitor(app, path);
   for (const CLI::App* command : commands_of(app)) {
-    visit(*command, path + (path.empty() ? "" : " ") + command->get_name(), take);
+    visit(*command, path + (path.empty() ? "" : " ") + command->get_name(), visitor);
   }
 }
 
@@ -64,28 +64,27 @@ std::string man_options(const CLI::App& app) {
 }
 
 constexpr const char* kManEnd = R"(.SH EXIT STATUS
-0: it worked. 1: it did not, and one line on standard error says why. 2: the command line was wrong.
-130: Ctrl\-C ended it.
+0: success. 1: failure; one line on standard error says why. 2: wrong usage. 130: interrupted by Ctrl\-C.
 .SH ENVIRONMENT
 .TP
 \fBXDG_CACHE_HOME\fR, \fBXDG_CONFIG_HOME\fR, \fBXDG_STATE_HOME\fR
-where models, the choice of the default model and the history of chats are kept
+where models, the default model and the chat history are stored
 .TP
 \fBHF_ENDPOINT\fR, \fBHF_TOKEN\fR, \fBHF_HOME\fR, \fBHF_HUB_CACHE\fR, \fBHF_HUB_OFFLINE\fR
-as Hugging Face's own programs use them
+as used by Hugging Face's own tools
 .TP
 \fBPIP_INDEX_URL\fR, \fBOLLAMA_MODELS\fR, \fBhttps_proxy\fR, \fBno_proxy\fR
-as pip, Ollama and curl use them
+as used by pip, Ollama and curl
 .TP
 \fBNO_COLOR\fR, \fBFORCE_COLOR\fR
-no colours; colours also where standard output is no terminal
+disable colors; force colors even if standard output is not a terminal
 .SH FILES
 .TP
 ~/.cache/zinc
-models that were fetched, and compiled kernels
+downloaded models and compiled kernels
 .TP
 ~/.local/state/zinc/chat_history
-questions of \fBzinc chat\fR
+input history of \fBzinc chat\fR
 .SH EXAMPLES
 .nf
 zinc run 'Explain in two sentences why the sky is blue.'
@@ -96,7 +95,7 @@ zinc check
 .fi
 )";
 
-// Words a shell may offer after the command at `path`.
+// The words a shell offers after this command.
 std::vector<std::string> words_of(const CLI::App& app) {
   std::vector<std::string> words;
   for (const CLI::App* command : commands_of(app)) words.push_back(command->get_name());
@@ -108,7 +107,7 @@ std::vector<std::string> words_of(const CLI::App& app) {
 
 std::string first_sentence(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// "' run'|' chat'|' debug eval'": every path there is, as a shell's pattern; in fish with blanks between.
+// "' run'|' chat'|' debug eval'": all command paths as a shell pattern; fish separates them with blanks.
 std::string path_pattern(const CLI::App& root, const char* between) {
   std::string pattern;
   visit(root, "", [&](const CLI::App&, const std::string& path) {
@@ -117,7 +116,7 @@ std::string path_pattern(const CLI::App& root, const char* between) {
   return pattern;
 }
 
-// What may stand for an option's value, where that is a list of words: CLI11 writes it as "TEXT:{f32,f16,q8_0}".
+// The allowed values of an option that takes one of a list of words: CLI11 writes them as "TEXT:{f32,f16,q8_0}".
 std::string values_of(const CLI::Option& option) {
   if (option.check_lname("backend")) return replace_all(backend_names(), ",", "");
   const std::string type = option.get_type_name();
@@ -126,19 +125,19 @@ std::string values_of(const CLI::Option& option) {
   return replace_all(type.substr(open + 1, close - open - 1), ",", " ");
 }
 
-// Calls `take` for each option of each command that has such a list: its path, its spellings (none: an argument that is
-// not an option) and the list.
+// Calls `visitor` for each option with such a list: the command path, the option's spellings (none: a positional
+// argument) and the list.
 void visit_values(const CLI::App& root,
                   const std::function<void(const std::string& path, const std::vector<std::string>& names,
-                                           const std::string& values)>& take) {
+                                           const std::string& values)>& visitor) {
   visit(root, "", [&](const CLI::App& app, const std::string& path) {
     for (const CLI::Option* option : app.get_options()) {
-      if (const std::string values = values_of(*option); !values.empty()) take(path, spellings(*option), values);
+      if (const std::string values = values_of(*option); !values.empty()) visitor(path, spellings(*option), values);
     }
   });
 }
 
-// Cases of a shell's `case "$path $prev" in` that set `values`, and the paths whose argument is such a word.
+// Branches of a shell's `case "$path $prev" in` that set `values`, and those for positional arguments.
 struct ValueCases {
   std::string options, arguments;
 };
@@ -160,13 +159,12 @@ ValueCases value_cases(const CLI::App& root) {
 
 std::string man_page(const CLI::App& root) {
   std::string text = fmt::format(".TH ZINC 1 \"\" \"{}\" \"User commands\"\n", roff(version_text()));
+  text += ".SH NAME\nzinc \\- run language models locally\n.SH SYNOPSIS\n.B zinc\n.I COMMAND\n[\\fIOPTIONS\\fR]\n";
   text +=
-      ".SH NAME\nzinc \\- runs language models on this machine\n.SH SYNOPSIS\n.B zinc\n.I COMMAND\n[\\fIOPTIONS\\fR]\n";
-  text +=
-      ".SH DESCRIPTION\nzinc reads models in the GGUF format and answers prompts with them: once (\\fBrun\\fR), in a\n"
-      "conversation (\\fBchat\\fR) or over HTTP (\\fBserve\\fR). Where no model is named, the default one is used, "
-      "and\n"
-      "fetched when it is first needed.\n.SH COMMANDS\n";
+      ".SH DESCRIPTION\nzinc runs language models in the GGUF format: it answers one prompt (\\fBrun\\fR), holds a\n"
+      "conversation (\\fBchat\\fR) or serves requests over HTTP (\\fBserve\\fR). If no model is given, the default "
+      "model\n"
+      "is used, and downloaded on first use.\n.SH COMMANDS\n";
   visit(root, "", [&](const CLI::App& app, const std::string& path) {
     if (path.empty() || path.starts_with("debug")) return;
     text += fmt::format(".SS zinc {}\n{}\n{}", roff(path), roff(app.get_description()), man_options(app));
@@ -181,11 +179,11 @@ std::string bash_completion(const CLI::App& root) {
                          quoted_word(joined(words_of(app), " ")));
   });
   const ValueCases values = value_cases(root);
-  return fmt::format(R"sh(# bash completion of zinc; written by `zinc completion bash`
+  return fmt::format(R"sh(# bash completion for zinc; generated by `zinc completion bash`
 _zinc() {{
   local line=${{COMP_LINE:0:COMP_POINT}} cur= prev= path= word words= values= i
   local -a typed
-  read -a typed <<< "$line"  # by blanks alone: bash itself takes hf:NAME apart
+  read -a typed <<< "$line"  # split at blanks only: bash also splits hf:NAME
   if [[ $line != *[[:blank:]] ]]; then cur=${{typed[-1]}}; unset 'typed[-1]'; fi
   for word in "${{typed[@]:1}}"; do
     case "$path $word" in {}) path="$path $word" ;; esac
@@ -204,7 +202,7 @@ _zinc() {{
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
   if [[ -n $path && -z $values ]]; then mapfile -t -O "${{#COMPREPLY[@]}}" COMPREPLY < <(compgen -f -- "$cur"); fi
-  if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then  # only what follows the colon is replaced
+  if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then  # bash replaces only the part after the colon
     for i in "${{!COMPREPLY[@]}}"; do COMPREPLY[i]=${{COMPREPLY[i]#"${{cur%"${{cur##*:}}"}}"}}; done
   fi
 }}
@@ -229,7 +227,7 @@ std::string zsh_completion(const CLI::App& root) {
   });
   const ValueCases values = value_cases(root);
   return fmt::format(R"sh(#compdef zinc
-# zsh completion of zinc; written by `zinc completion zsh`
+# zsh completion for zinc; generated by `zinc completion zsh`
 _zinc() {{
   local chain= word values=
   local -a commands options models
@@ -260,8 +258,8 @@ if [[ $funcstack[1] == _zinc ]]; then _zinc "$@"; else compdef _zinc zinc; fi
 }
 
 std::string fish_completion(const CLI::App& root) {
-  std::string text = fmt::format(R"sh(# fish completion of zinc; written by `zinc completion fish`
-function __zinc_at  # whether the commands typed so far are these
+  std::string text = fmt::format(R"sh(# fish completion for zinc; generated by `zinc completion fish`
+function __zinc_at  # whether the typed commands are exactly $argv[1]
   set -l chain ''
   for word in (commandline -opc)[2..]
     switch "$chain $word"

@@ -1,9 +1,9 @@
-#include "cli/one_line.h"
+#include "cli/sanitize_line.h"
 
 #include <fmt/core.h>
 
 #include "base/utf8.h"
-#include "cli/terminal_text.h"
+#include "cli/sanitize_text.h"
 
 namespace zinc {
 namespace {
@@ -12,7 +12,7 @@ bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0
 
 }  // namespace
 
-std::string one_line(std::string_view message) {
+std::string sanitize_line(std::string_view message) {
   std::string out;
   while (!message.empty()) {
     const Utf8Char c = next_utf8(message);

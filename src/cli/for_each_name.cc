@@ -1,11 +1,11 @@
-#include "cli/report_each.h"
+#include "cli/for_each_name.h"
 
 #include "cli/output.h"
 
 namespace zinc {
 
-Status report_each(const std::vector<std::string>& names, bool as_json,
-                   const std::function<Result<json::object>(const std::string& name)>& work) {
+Status for_each_name(const std::vector<std::string>& names, bool as_json,
+                     const std::function<Result<json::object>(const std::string& name)>& work) {
   json::array reports;
   Status done = ok_status();
   for (size_t i = 0; i < names.size() && done.ok(); ++i) {

@@ -1,5 +1,4 @@
-// The man page and the shells' completions, written from the tree of commands and options that parses them: they
-// cannot say anything else than the program does.
+// The man page and the shell completions, generated from the CLI11 command tree, so that they always match the parser.
 #pragma once
 
 #include <CLI/CLI.hpp>
