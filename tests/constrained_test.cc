@@ -1,5 +1,5 @@
-// Answers that have to be JSON, made by models of random weights, which want nothing less: whatever they would rather
-// say, every answer is a document of its schema, and what others are told at the same time does not change.
+// Structured output from models with random weights: every output matches its JSON schema, and concurrent unconstrained
+// outputs do not change.
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -52,47 +52,47 @@ bool is_document(const std::string& text) {
 
 class ConstrainedTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(ConstrainedTest, every_one_of_many_answers_is_a_document_of_its_schema) {
+TEST_P(ConstrainedTest, every_output_matches_its_json_schema) {
   constexpr int kAnswers = 250;
   const std::unique_ptr<Engine> engine = make_engine(
       {.name = GetParam()}, {.max_sequences = 16, .context = 1600, .step_tokens = 128, .queue_limit = 1000});
   ConstraintCache constraints(engine->tokenizer());
-  std::vector<std::shared_ptr<Told>> told;
+  std::vector<std::shared_ptr<RecordingSink>> output;
   for (uint64_t i = 0; i < kAnswers; ++i) {
-    Request request{.prompt = draw_tokens(engine->tokenizer(), 5, static_cast<uint32_t>(i))};
-    request.answer.sampling = {.temperature = i % 2 == 0 ? 1.5f : 0.0f, .seed = i};
-    request.answer.max_tokens = 1500;  // some are fond of blanks
+    Request request{.prompt = random_tokens(engine->tokenizer(), 5, static_cast<uint32_t>(i))};
+    request.options.sampling = {.temperature = i % 2 == 0 ? 1.5f : 0.0f, .seed = i};
+    request.options.max_tokens = 1500;  // some emit much white space
     const auto make = [] { return json_schema_grammar(parse_json(kSchema).value()); };
     Result<std::shared_ptr<Constraint>> constraint = constraints.get(kSchema, make);
     ASSERT_TRUE(constraint.ok()) << constraint.error().message;
-    request.answer.form.constraint = constraint.value();
-    told.push_back(submit(*engine, std::move(request)));
+    request.options.constraint.grammar = constraint.value();
+    output.push_back(submit(*engine, std::move(request)));
   }
   run_all(*engine);
-  for (const auto& answer : told) {
+  for (const auto& answer : output) {
     EXPECT_EQ(answer->outcome.reason, StopReason::end_token) << answer->text;
     EXPECT_TRUE(is_document(answer->text)) << answer->text;
   }
   EXPECT_EQ(pages_in_use(*engine), 0);
 }
 
-TEST_P(ConstrainedTest, answers_beside_each_other_are_those_each_gets_alone) {
+TEST_P(ConstrainedTest, constrained_outputs_do_not_depend_on_the_batch) {
   const ModelInstance model = load_model({.name = GetParam()});
   const std::unique_ptr<Engine> engine =
       make_engine({.name = GetParam()}, {.max_sequences = 8, .context = 256, .step_tokens = 64});
   ConstraintCache constraints(engine->tokenizer());
   std::vector<Request> requests(12);
-  std::vector<std::shared_ptr<Told>> told;
+  std::vector<std::shared_ptr<RecordingSink>> output;
   for (size_t i = 0; i < requests.size(); ++i) {
-    requests[i].prompt = draw_tokens(engine->tokenizer(), 10 + i, static_cast<uint32_t>(i));
-    requests[i].answer.sampling = {.temperature = 1, .top_p = 0.9f, .seed = i};
-    requests[i].answer.max_tokens = 60;
-    if (i % 2 == 0) requests[i].answer.form.constraint = constraints.get("object", json_object_grammar).value();
-    told.push_back(submit(*engine, requests[i]));
+    requests[i].prompt = random_tokens(engine->tokenizer(), 10 + i, static_cast<uint32_t>(i));
+    requests[i].options.sampling = {.temperature = 1, .top_p = 0.9f, .seed = i};
+    requests[i].options.max_tokens = 60;
+    if (i % 2 == 0) requests[i].options.constraint.grammar = constraints.get("object", json_object_grammar).value();
+    output.push_back(submit(*engine, requests[i]));
   }
   run_all(*engine);
   for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_TRUE(same_answer(*told[i], answer_alone(model, requests[i], 256))) << told[i]->text;
+    EXPECT_TRUE(same_output(*output[i], generate_alone(model, requests[i], 256))) << output[i]->text;
   }
 }
 

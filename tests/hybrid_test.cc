@@ -1,5 +1,5 @@
-// Qwen3-Next files of the first converters pack a DeltaNet layer's inputs into one matrix, head by head. The same
-// numbers in either layout are the same model.
+// Early Qwen3-Next converters packed the input projections of a DeltaNet layer into one matrix, head by head. Both
+// layouts must give the same model.
 #include <gtest/gtest.h>
 
 #include "tests/support/gguf_writer.h"
@@ -10,12 +10,12 @@ namespace zinc {
 namespace {
 
 constexpr size_t kKeyHeads = 2, kValueHeads = 6, kHeadDim = 16, kDim = 64;  // of the tiny qwen3next
-constexpr size_t kGroup = kValueHeads / kKeyHeads * kHeadDim;               // value rows of one key head
+constexpr size_t kGroup = kValueHeads / kKeyHeads * kHeadDim;               // value rows per key head
 
-std::vector<float> decoded(const GgufFile& file, const std::string& name) {
+std::vector<float> dequantized(const GgufFile& file, const std::string& name) {
   const TensorView& view = file.find_tensor(name)->view;
   std::vector<float> out(static_cast<size_t>(view.shape.elems()));
-  view.format->decode(view.bytes, out);
+  view.format->dequantize(view.bytes, out);
   return out;
 }
 
@@ -35,7 +35,7 @@ std::vector<float> pack_ssm_in(const std::vector<float>& qkv, const std::vector<
   return out;
 }
 
-// The same file with ssm_in in the place of attn_qkv and attn_gate.
+// The same file with ssm_in instead of attn_qkv and attn_gate.
 std::string with_ssm_in(const TinyModel& model, const GgufFile& file) {
   GgufWriter writer;
   add_metadata(writer, model);
@@ -45,7 +45,7 @@ std::string with_ssm_in(const TinyModel& model, const GgufFile& file) {
     if (name.ends_with(gate)) continue;
     if (name.ends_with(qkv)) {
       const std::string layer = name.substr(0, name.size() - qkv.size());
-      const std::vector<float> packed = pack_ssm_in(decoded(file, name), decoded(file, layer + gate));
+      const std::vector<float> packed = pack_ssm_in(dequantized(file, name), dequantized(file, layer + gate));
       writer.add_tensor(layer + "ssm_in.weight", {static_cast<int64_t>(packed.size() / kDim), kDim}, k_f32, packed);
     } else {
       const std::span<const std::byte> bytes = tensor.view.bytes;

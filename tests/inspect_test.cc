@@ -1,4 +1,4 @@
-// zinc inspect, run as a program on files made here.
+// Runs the program `zinc inspect` on generated files.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -53,7 +53,7 @@ class Inspect : public testing::Test {
   const TestFolder folder_;
 };
 
-TEST_F(Inspect, json_holds_metadata_and_tensors) {
+TEST_F(Inspect, json_contains_metadata_and_tensors) {
   model().write(folder_ / "m.gguf");
   json::object found = inspect_json(folder_ / "m.gguf");
   EXPECT_EQ(found["architecture"], "llama");
@@ -79,14 +79,14 @@ TEST_F(Inspect, json_holds_metadata_and_tensors) {
       (json::value{{"name", "embd"}, {"type", "q8_0"}, {"shape", json::array{3, 32}}, {"bytes", 102}, {"shard", 0}}));
 }
 
-TEST_F(Inspect, tensors_of_a_split_model_name_their_shard) {
+TEST_F(Inspect, tensors_of_a_split_model_have_their_shard) {
   json::object found = inspect_json(model().write_split(folder_ / "m", 2));
   EXPECT_EQ(found["shards"].as_array().size(), 2u);
   EXPECT_EQ(found["tensors"].at(1).at("name"), "norm");
   EXPECT_EQ(found["tensors"].at(1).at("shard"), 1);
 }
 
-TEST_F(Inspect, human_view_shortens_arrays_and_escapes_names) {
+TEST_F(Inspect, human_readable_output_shortens_arrays_and_escapes_names) {
   model().write(folder_ / "m.gguf");
   const Finished finished = run_inspect((folder_ / "m.gguf").string());
   EXPECT_EQ(finished.exit_code, 0);

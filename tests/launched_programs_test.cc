@@ -1,5 +1,5 @@
-// The programs that plans of models of published sizes launch, as each kind of card gets them, compiled without a card:
-// none may keep registers in memory. Which they are is asked of the lowering itself, on a driver that only counts.
+// Compiles, without a GPU, the programs that models of published sizes launch on each GPU architecture: none may spill
+// registers. The lowering itself lists them, on the fake driver.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,18 +19,18 @@
 namespace zinc::cuda {
 namespace {
 
-struct Card {
+struct Gpu {
   const char* architecture;
-  int major, minor, shared_bytes, n_multiprocessors;
+  int major, minor, shared_bytes, n_sms;
 };
-constexpr Card kCards[] = {{"sm_75", 7, 5, 65536, 40},   {"sm_80", 8, 0, 166912, 108},  {"sm_86", 8, 6, 101376, 84},
-                           {"sm_89", 8, 9, 101376, 128}, {"sm_90a", 9, 0, 232448, 132}, {"sm_120", 12, 0, 101376, 170}};
+constexpr Gpu kGpus[] = {{"sm_75", 7, 5, 65536, 40},   {"sm_80", 8, 0, 166912, 108},  {"sm_86", 8, 6, 101376, 84},
+                         {"sm_89", 8, 9, 101376, 128}, {"sm_90a", 9, 0, 232448, 132}, {"sm_120", 12, 0, 101376, 170}};
 
-// A model of a published size, with as many layers as show each kind of them twice.
+// A model of a published size, with two layers of each kind.
 struct Published {
   TinyModel model;
   int64_t vocabulary;
-  const Format* matrices;  // nullptr: Q4_K_M's mix; else experts in mxfp4 and others in this
+  const Format* matrices;  // nullptr: as in Q4_K_M; else this format, and mxfp4 for experts
 };
 
 using Keys = std::vector<TinyKey>;
@@ -128,7 +128,7 @@ std::vector<Published> published_models() {
   };
 }
 
-// Rows that K-quants do not divide have the nearest format of 32.
+// Rows that are not a multiple of 256 use the nearest format with blocks of 32.
 const Format& format_of(const TinyTensor& tensor, const Format* matrices) {
   const auto named = [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; };
   if (tensor.shape.n_dims() == 1 || named("ffn_gate_inp") || named("ssm_conv1d")) return k_f32;
@@ -140,7 +140,7 @@ const Format& format_of(const TinyTensor& tensor, const Format* matrices) {
   return *find_format(has_more ? (is_whole ? "q6_k" : "q8_0") : is_whole ? "q4_k" : "q5_0");
 }
 
-// A file of zeros that take no memory until they are written to.
+// A GGUF file of zeros; untouched pages use no memory.
 class ZeroFile {
  public:
   ZeroFile(const Published& from, const std::vector<TinyTensor>& tensors) {
@@ -171,7 +171,7 @@ class ZeroFile {
   size_t n_bytes_ = 0;
 };
 
-// The tensors of a published model, found as those of tiny ones are.
+// The tensors of a published model, discovered as for tiny models.
 std::vector<TinyTensor> tensors_of(const Published& from) {
   const int64_t dim = std::get<uint32_t>(from.model.find("embedding_length")->value);
   std::vector<TinyTensor> tensors = {{"token_embd.weight", {from.vocabulary, dim}}};
@@ -195,7 +195,7 @@ std::vector<TinyTensor> tensors_of(const Published& from) {
   }
 }
 
-class LaunchedPrograms : public testing::TestWithParam<Card> {
+class LaunchedPrograms : public testing::TestWithParam<Gpu> {
  protected:
   LaunchedPrograms() : threads_(1) {
     FakeDriver& driver = FakeDriver::current();
@@ -203,25 +203,26 @@ class LaunchedPrograms : public testing::TestWithParam<Card> {
     driver.major = GetParam().major;
     driver.minor = GetParam().minor;
     driver.shared_bytes = GetParam().shared_bytes;
-    driver.n_multiprocessors = GetParam().n_multiprocessors;
+    driver.n_sms = GetParam().n_sms;
     driver.has_clusters = driver.major >= 9 ? 1 : 0;
     driver.free_bytes = size_t{1} << 40;
     driver.keeps_bytes = false;
     device_ = std::move(Device::open(FakeDriver::api(), 0, [this](const KernelProgram& program) {
                           const std::lock_guard lock(mutex_);
-                          programs_.emplace(program.text(), program);
+                          programs_.emplace(program.source(), program);
                           return std::vector<char>(1);
                         }).value());
   }
 
-  // All programs of steps of one row, of few and of many, over every kind of cache.
-  void take(const Graph& graph, std::span<const LayerCache> caches) {
+  // Collects the programs of all step sizes, for every KV cache format.
+  void collect(const Graph& graph, std::span<const LayerCache> caches) {
     const Graph* const of[] = {&graph};
     const auto weights = CudaWeights::upload(of, *device_, threads_, [](auto) {});
     ASSERT_TRUE(weights.ok()) << weights.error().message;
-    for (const char* kept : {"f32", "f16", "q8_0", "fp8"}) {
-      const CacheSizes sizes{
-          .n_pages = std::vector<int>(page_groups(caches).size(), 512), .n_slots = 2, .kv_format = find_format(kept)};
+    for (const char* kv_format : {"f32", "f16", "q8_0", "fp8"}) {
+      const CacheSizes sizes{.n_pages = std::vector<int>(page_groups(caches).size(), 512),
+                             .n_slots = 2,
+                             .kv_format = find_format(kv_format)};
       const auto cache = CudaCache::allocate(caches, sizes, *device_);
       ASSERT_TRUE(cache.ok()) << cache.error().message;
       const auto plan = CudaPlan::compile(graph, *weights.value(), *cache.value(), *device_,
@@ -236,18 +237,18 @@ class LaunchedPrograms : public testing::TestWithParam<Card> {
   std::unique_ptr<Device> device_;
 };
 
-TEST_P(LaunchedPrograms, of_published_models_keep_to_their_registers) {
+TEST_P(LaunchedPrograms, of_published_models_do_not_spill_registers) {
   if (!nvrtc_library()) GTEST_SKIP() << "NVRTC is not installed";
   static std::map<std::string, std::vector<TinyTensor>> tensors;
   for (const Published& published : published_models()) {
-    std::vector<TinyTensor>& its = tensors[published.model.name];
-    if (its.empty()) its = tensors_of(published);
-    ASSERT_FALSE(its.empty());
-    const ZeroFile zeros(published, its);
+    std::vector<TinyTensor>& found = tensors[published.model.name];
+    if (found.empty()) found = tensors_of(published);
+    ASSERT_FALSE(found.empty());
+    const ZeroFile zeros(published, found);
     const GgufFile file = std::move(zeros.parse().value());
     const Model model = std::move(read_model(file).value());
     SCOPED_TRACE(published.model.name);
-    take(model.graph, model.caches);
+    collect(model.graph, model.caches);
   }
   std::vector<KernelProgram> all;
   for (const auto& [text, program] : programs_) {
@@ -257,7 +258,7 @@ TEST_P(LaunchedPrograms, of_published_models_keep_to_their_registers) {
   RecordProperty("programs", static_cast<int>(all.size()));
   for (const std::string& message : compile_failures(all, GetParam().architecture)) ADD_FAILURE() << message;
 }
-INSTANTIATE_TEST_SUITE_P(, LaunchedPrograms, testing::ValuesIn(kCards),
+INSTANTIATE_TEST_SUITE_P(, LaunchedPrograms, testing::ValuesIn(kGpus),
                          [](const auto& info) { return std::string(info.param.architecture); });
 
 }  // namespace

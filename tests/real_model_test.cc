@@ -1,5 +1,5 @@
-// The default model, where `zinc run` has fetched it before: chat template, tokenizer, logits and greedy choices of
-// every backend against what llama.cpp made of the same file. Never downloads.
+// The default model, if `zinc run` has downloaded it: chat template, tokenizer, logits and greedy tokens of every
+// backend against llama.cpp's on the same file. Never downloads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Logits have a standard deviation of 3 to 4. Seen: 5e-5 on the reference backend, 0.73 where products round to 8 bits.
-double logit_tolerance(const BackendInfo& backend) { return backend.product_bits == 8 ? 1.5 : 0.002; }
+// Logits have a standard deviation of 3 to 4. Measured difference: 5e-5 on the reference backend, 0.73 where
+// activations are quantized to 8 bits.
+double logit_tolerance(const BackendInfo& backend) { return backend.matmul_activation_bits == 8 ? 1.5 : 0.002; }
 
 json::value recorded() {
   std::ifstream file(ZINC_SOURCE_DIR "/tests/data/smollm2_greedy.json");
@@ -38,10 +39,10 @@ TokenId argmax(std::span<const float> logits) {
   return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
 }
 
-std::vector<const BackendInfo*> usable_backends() {
+std::vector<const BackendInfo*> available_backends() {
   std::vector<const BackendInfo*> usable;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {
-    if ((*b)->usable()) usable.push_back(*b);
+    if ((*b)->is_available()) usable.push_back(*b);
   }
   return usable;
 }
@@ -52,8 +53,8 @@ class RealModelTest : public testing::TestWithParam<const BackendInfo*> {
     const CatalogModel& wanted = *find_catalog_model(kDefaultModelId);
     const Result<fs::path> cache = cache_folder();
     const fs::path path = cache.ok() ? cache.value() / "models" / wanted.id / wanted.file.name : fs::path();
-    if (!fs::exists(path)) GTEST_SKIP() << "the default model is absent; `zinc run hi` fetches it";
-    ASSERT_EQ(figures_.at("sha256").as_string(), wanted.file.sha256) << "the figures are of another file";
+    if (!fs::exists(path)) GTEST_SKIP() << "the default model is missing; `zinc run hi` downloads it";
+    ASSERT_EQ(figures_.at("sha256").as_string(), wanted.file.sha256) << "the recorded figures are of another file";
     Result<ModelInstance> model = ModelInstance::load(path, {.backend = std::string(GetParam()->name)});
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::make_unique<ModelInstance>(std::move(model.value()));
@@ -63,11 +64,11 @@ class RealModelTest : public testing::TestWithParam<const BackendInfo*> {
   std::unique_ptr<ModelInstance> model_;
 };
 
-TEST_P(RealModelTest, messages_become_the_recorded_prompts) {
+TEST_P(RealModelTest, messages_are_rendered_to_the_recorded_prompts) {
   const Tokenizer tokenizer = Tokenizer::load(model_->file()).value();
   const ChatPrompt chat = ChatPrompt::load(model_->file(), tokenizer).value();
   for (const json::value& prompt : figures_.at("prompts").as_array()) {
-    ChatRequestData request;
+    ChatTemplateInputs request;
     request.messages = prompt.at("messages").as_array();
     const Result<std::vector<TokenId>> tokens = chat.tokens(std::move(request));
     ASSERT_TRUE(tokens.ok()) << tokens.error().message;
@@ -75,8 +76,9 @@ TEST_P(RealModelTest, messages_become_the_recorded_prompts) {
   }
 }
 
-// The recorded answer is fed whatever the choice, so a near-tie is passed over and what follows it still counts.
-TEST_P(RealModelTest, greedy_choices_are_the_recorded_ones_but_for_near_ties) {
+// The recorded output is fed regardless of the sampled token, so a near-tie is skipped and the tokens after it are
+// still compared.
+TEST_P(RealModelTest, greedy_tokens_match_the_recorded_ones_except_near_ties) {
   const double tolerance = logit_tolerance(*GetParam());
   int n_compared = 0;
   for (const json::value& prompt : figures_.at("prompts").as_array()) {
@@ -95,10 +97,10 @@ TEST_P(RealModelTest, greedy_choices_are_the_recorded_ones_but_for_near_ties) {
       logits = sequence.feed({&greedy[i], 1}).value();
     }
   }
-  EXPECT_GE(n_compared, 48) << "of 96: the recorded margins leave nothing to compare";
+  EXPECT_GE(n_compared, 48) << "of 96: too few recorded tokens have a sufficient margin";
 }
 
-INSTANTIATE_TEST_SUITE_P(, RealModelTest, testing::ValuesIn(usable_backends()),
+INSTANTIATE_TEST_SUITE_P(, RealModelTest, testing::ValuesIn(available_backends()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace

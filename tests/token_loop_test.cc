@@ -1,5 +1,5 @@
-// What making one token after another may cost: no allocation, no memory beyond the model's, and bits that do not
-// depend on how the tokens before it were fed, however deep the cache.
+// The decode loop: no allocation, no memory beyond the model's, and results that do not depend on how earlier tokens
+// were chunked, at any depth of the cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "tests/support/test_files.h"
 #include "tests/support/tiny_model.h"
 
-// Counted by standing before the C library's own; sanitizers have theirs in the same place.
+// Counts allocations by interposing the C library's functions; sanitizers interpose them too.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ZINC_COUNTS_ALLOCATIONS 0
 #else
@@ -61,7 +61,7 @@ std::vector<TokenId> random_tokens(size_t n) {
 std::vector<std::string> backends() {
   std::vector<std::string> names;
   for (const BackendInfo* const* info = kBackends; *info; ++info) {
-    if ((*info)->usable()) names.emplace_back((*info)->name);
+    if ((*info)->is_available()) names.emplace_back((*info)->name);
   }
   return names;
 }
@@ -79,9 +79,9 @@ INSTANTIATE_TEST_SUITE_P(All, EveryTinyModel, testing::ValuesIn([] {
                            return name;
                          });
 
-TEST_P(EveryTinyModel, a_token_on_the_cpu_allocates_nothing) {
+TEST_P(EveryTinyModel, decoding_a_token_on_the_cpu_allocates_nothing) {
 #if !ZINC_COUNTS_ALLOCATIONS
-  GTEST_SKIP() << "a sanitizer counts allocations its own way";
+  GTEST_SKIP() << "sanitizers interpose malloc themselves";
 #else
   const TestFolder folder;
   const fs::path file = put(folder / "model.gguf", make_gguf(tiny_model(GetParam())));
@@ -99,21 +99,21 @@ TEST_P(EveryTinyModel, a_token_on_the_cpu_allocates_nothing) {
     for (uint64_t i = 0; i < n; ++i) {
       const Result<std::span<float> > row = sequence.feed({&token, 1});
       std::ranges::copy(row.value(), logits.begin());
-      token = sampler.pick(logits, params, {.position = i}).value();
+      token = sampler.sample(logits, params, {.position = i}).value();
     }
   };
-  make_tokens(1);  // the sampler's lists grow on their first use
+  make_tokens(1);  // the sampler's buffers grow on their first use
   const size_t before = n_allocations;
-  ASSERT_GT(before, 0u) << "the counter does not stand before malloc";
+  ASSERT_GT(before, 0u) << "malloc is not interposed";
   make_tokens(100);
   EXPECT_EQ(n_allocations - before, 0u);
 #endif
 }
 
-TEST_P(EveryTinyModel, deep_in_the_cache_chunks_and_threads_change_no_bit) {
+TEST_P(EveryTinyModel, deep_in_the_cache_chunk_size_and_threads_do_not_change_a_bit) {
   const TestFolder folder;
   const fs::path file = put(folder / "model.gguf", make_gguf(tiny_model(GetParam())));
-  const std::vector<TokenId> tokens = random_tokens(1100);  // more than two segments of attention
+  const std::vector<TokenId> tokens = random_tokens(1100);  // more than two KV chunks of attention
   const auto logits_of = [&](const std::string& backend, int n_threads, int chunk_tokens, size_t n_single) {
     const ModelInstance model =
         std::move(ModelInstance::load(file, {.backend = backend, .n_threads = n_threads}).value());
@@ -131,10 +131,10 @@ TEST_P(EveryTinyModel, deep_in_the_cache_chunks_and_threads_change_no_bit) {
   }
 }
 
-// A few kilobytes of a tiny model would drown in what any process takes; this one has 80 MB of weights.
-TEST(Memory, a_loaded_model_takes_little_more_than_its_file_its_cache_and_its_activations) {
+// A tiny model would be negligible compared with the process's own memory; this one has 80 MB of weights.
+TEST(Memory, a_loaded_model_uses_little_more_memory_than_file_cache_and_activations) {
 #if !ZINC_COUNTS_ALLOCATIONS
-  GTEST_SKIP() << "a sanitizer's own memory is not ours";
+  GTEST_SKIP() << "a sanitizer adds its own memory";
 #else
   TinyModel large = tiny_model("qwen3");
   for (TinyKey& key : large.metadata) {

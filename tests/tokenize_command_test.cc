@@ -1,4 +1,4 @@
-// zinc debug tokenize, as a program: JSON lines in, JSON lines out, and the line number of what is wrong.
+// `zinc debug tokenize` as a black box: JSON lines in, JSON lines out, errors with the line number.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,20 +29,20 @@ Output tokenize(const std::string& model, const std::string& lines) {
   return output;
 }
 
-TEST(TokenizeCommand, each_line_of_text_becomes_a_line_of_ids) {
+TEST(TokenizeCommand, each_text_line_becomes_a_line_of_ids) {
   const Output output = tokenize(kModel, "{\"text\": \"a\"}\n{\"bytes_hex\": \"6162\"}\n{\"text\": \"\"}\n");
   EXPECT_EQ(output.text, "{\"ids\":[64]}\n{\"ids\":[64,65]}\n{\"ids\":[]}\n");
   EXPECT_EQ(output.status, 0);
 }
 
-TEST(TokenizeCommand, special_tokens_are_found_only_when_asked_for) {
+TEST(TokenizeCommand, special_tokens_are_parsed_only_on_request) {
   const Output parsed = tokenize(kModel, "{\"text\": \"<|im_end|>\", \"parse_special\": true}\n");
   const Output plain = tokenize(kModel, "{\"text\": \"<|im_end|>\"}\n");
   EXPECT_EQ(std::count(parsed.text.begin(), parsed.text.end(), ','), 0) << parsed.text;
   EXPECT_GT(std::count(plain.text.begin(), plain.text.end(), ','), 3) << plain.text;
 }
 
-TEST(TokenizeCommand, a_bad_line_is_named_by_its_number) {
+TEST(TokenizeCommand, invalid_line_is_reported_by_number) {
   for (const std::string bad :
        {"{\"text\": 3}", "[]", "no json", "{\"bytes_hex\": \"6\"}", "{\"text\": \"\", \"add_special\": 1}"}) {
     const Output output = tokenize(kModel, "{\"text\": \"a\"}\n" + bad + "\n");
@@ -51,7 +51,7 @@ TEST(TokenizeCommand, a_bad_line_is_named_by_its_number) {
   }
 }
 
-TEST(TokenizeCommand, a_file_that_is_no_model_is_named) {
+TEST(TokenizeCommand, invalid_model_file_is_named) {
   const Output output = tokenize(ZINC_SOURCE_DIR "/tests/data/tokenizer/README.md", "");
   EXPECT_NE(output.text.find("README.md"), std::string::npos) << output.text;
   EXPECT_NE(output.status, 0);

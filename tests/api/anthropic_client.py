@@ -57,23 +57,23 @@ def check_count():
 def check_errors():
     try:
         scripted.messages.create(**ask("x", extra_body={"temperature": 9}))
-        raise AssertionError("a wrong temperature was taken")
+        raise AssertionError("a wrong temperature was accepted")
     except anthropic.BadRequestError as error:
         assert error.body["error"]["type"] == "invalid_request_error"
     try:
         anthropic.Anthropic(base_url=sys.argv[1], api_key="wrong", max_retries=0).messages.create(**ask("x"))
-        raise AssertionError("a wrong key was taken")
+        raise AssertionError("a wrong key was accepted")
     except anthropic.AuthenticationError:
         pass
     try:
         with scripted.messages.stream(**ask("FAIL[[so]]")) as stream:
             stream.get_final_message()
-        raise AssertionError("a failed answer looked whole")
+        raise AssertionError("a failed response looked complete")
     except anthropic.APIError as error:
         assert "device is lost" in str(error)
 
 
-def check_form():
+def check_structured_output():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"]}
     answer = model.messages.create(model="tiny", max_tokens=200, messages=[{"role": "user", "content": "x"}],
                                    thinking={"type": "disabled"},

@@ -1,8 +1,8 @@
-"""Clients that misbehave at random for a while:  chaos.py URL SECONDS [--key KEY] [--pid PID]
-Disconnects at random points, resets, slow readers, malformed HTTP, JSON and UTF-8, oversized everything, many choices,
-requests sent ahead. Afterwards the server must live, answer a plain request, have nothing left that runs or waits, hold
-no page, and have ended as many requests as it took. With the server's PID (of the caller's own process tree or not) a
-SIGTERM follows while clients are at it again, and it must be gone soon after."""
+"""Randomly misbehaving clients:  chaos.py URL SECONDS [--key KEY] [--pid PID]
+Disconnects at random points, resets, slow readers, malformed HTTP, JSON and UTF-8, oversized requests, many choices,
+pipelined requests. Afterwards the server must be alive, answer a valid request, have no running or queued request, hold
+no KV page, and have finished as many requests as it accepted. With the server's PID (inside the caller's process tree or
+not) the clients start again, a SIGTERM follows, and the process must end soon after."""
 import argparse
 import json
 import os
@@ -29,7 +29,7 @@ counts, lock = {}, threading.Lock()
 
 def connect():
     s = socket.create_connection((host, int(port)))
-    s.settimeout(90)  # for those that wait for an answer: on a busy machine it comes late
+    s.settimeout(90)  # responses may be late on a busy machine
     return s
 
 
@@ -51,7 +51,7 @@ def body_of(rng, stream):
     return path, json.dumps(fields).encode()
 
 
-def leaves(rng):  # after reading a little, by FIN or RST
+def disconnects(rng):  # after reading a little, by FIN or RST
     path, body = body_of(rng, rng.random() < 0.7)
     s = connect()
     s.sendall(head(path, len(body)) + body)
@@ -123,7 +123,7 @@ def sends_bad_bodies(rng):
     s.close()
 
 
-def sends_ahead(rng):  # many requests in one go; reads some of the answers or none
+def pipelines(rng):  # many requests at once; reads some of the responses or none
     path, body = body_of(rng, False)
     s = connect()
     s.settimeout(2)
@@ -145,14 +145,14 @@ def never_ends_a_chunk(rng):
     s.close()
 
 
-def leaves_in_the_body(rng):
+def disconnects_in_the_body(rng):
     path, body = body_of(rng, True)
     s = connect()
     s.sendall(head(path, len(body)) + body[:rng.randrange(len(body))])
     s.close()
 
 
-def leaves_with_a_long_text(rng):  # while it waits to be read, or is
+def disconnects_with_a_long_text(rng):  # while it waits for the worker thread, or is parsed
     body = json.dumps({"prompt": "word " * rng.randrange(4000, 40000), "max_tokens": 5, "stream": rng.random() < 0.5}).encode()
     s = connect()
     s.sendall(head("/v1/completions", len(body)) + body)
@@ -160,18 +160,18 @@ def leaves_with_a_long_text(rng):  # while it waits to be read, or is
     s.close()
 
 
-def closes_its_side(rng):  # and reads on: what was asked at once is answered
+def half_closes(rng):  # and reads on: immediate requests are answered
     s = connect()
     n = rng.randrange(1, 60)
-    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
-    s.sendall((asked + b"\r\n") * n + asked + b"Connection: close\r\n\r\n")
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
+    s.sendall((request + b"\r\n") * n + request + b"Connection: close\r\n\r\n")
     s.shutdown(socket.SHUT_WR)
-    got = whole_answer(s)
+    got = read_response(s)
     if got.count(b"HTTP/1.1 ") != n + 1 and not stopping.is_set():
-        raise AssertionError(f"{got.count(b'HTTP/1.1 ')} answers to {n + 1} requests")
+        raise AssertionError(f"{got.count(b'HTTP/1.1 ')} responses to {n + 1} requests")
 
 
-def whole_answer(s):
+def read_response(s):
     got = b""
     while piece := s.recv(65536):
         got += piece
@@ -183,16 +183,16 @@ def asks_properly(rng):
     s = connect()
     body = json.dumps({"prompt": "SAY[[fine]]", "max_tokens": 20, "temperature": 0}).encode()
     s.sendall(head("/v1/completions", len(body), "Connection: close\r\n") + body)
-    got = whole_answer(s)
-    if not got:  # a server that is told to stop hangs up on those that have not asked yet
-        raise ConnectionResetError("closed without an answer")
+    got = read_response(s)
+    if not got:  # a stopping server closes connections that have not sent a request yet
+        raise ConnectionResetError("closed without a response")
     assert got.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")), got[:200]
 
 
 def run(seed):
     rng = random.Random(seed)
-    acts = [leaves, leaves, leaves, reads_slowly, sends_garbage, sends_bad_bodies, leaves_in_the_body, sends_ahead,
-            never_ends_a_chunk, leaves_with_a_long_text, closes_its_side, asks_properly]
+    acts = [disconnects, disconnects, disconnects, reads_slowly, sends_garbage, sends_bad_bodies, disconnects_in_the_body, pipelines,
+            never_ends_a_chunk, disconnects_with_a_long_text, half_closes, asks_properly]
     while time.monotonic() < end and not stopping.is_set():
         act = rng.choice(acts)
         try:
@@ -221,7 +221,7 @@ def run_all():
     return threads
 
 
-def is_there(pid):
+def is_running(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
@@ -235,7 +235,7 @@ for thread in run_all():
     thread.join()
 assert not failures, failures
 asks_properly(random.Random(0))
-for _ in range(1800):  # the last ones may be counted a moment after their answers
+for _ in range(1800):  # the last ones may be counted a moment after their responses
     health = json.load(urllib.request.urlopen(url + "/health"))
     numbers = metrics()
     taken, ended = numbers["zinc_requests_submitted_total"], numbers["vllm:request_success_total"]
@@ -244,9 +244,9 @@ for _ in range(1800):  # the last ones may be counted a moment after their answe
         break
     time.sleep(0.05)
 assert health["active_requests"] == health["queued_requests"] == 0, health
-assert pages == 0, f"{pages} pages are still held"
-assert taken == ended, f"{taken} requests were taken and {ended} ended"
-print(f"chaos for {seconds:.0f} s: {sum(counts.values())} clients, {taken:.0f} requests taken and ended, 0 pages held; {counts}")
+assert pages == 0, f"{pages} KV pages are still held"
+assert taken == ended, f"{taken} requests were accepted and {ended} finished"
+print(f"chaos for {seconds:.0f} s: {sum(counts.values())} clients, {taken:.0f} requests accepted and finished, 0 KV pages held; {counts}")
 
 if options.pid:
     end = time.monotonic() + 120
@@ -255,10 +255,10 @@ if options.pid:
     stopping.set()
     os.kill(options.pid, signal.SIGTERM)
     gone_by = time.monotonic() + 60
-    while is_there(options.pid):
-        assert time.monotonic() < gone_by, "the server is still there a minute after SIGTERM"
+    while is_running(options.pid):
+        assert time.monotonic() < gone_by, "the server is still running a minute after SIGTERM"
         time.sleep(0.05)
     for thread in threads:
         thread.join()
     assert not failures, failures
-    print("SIGTERM amid requests: gone")
+    print("SIGTERM during requests: terminated")

@@ -1,6 +1,6 @@
-"""Opens N event streams that stay open and idle (argument 2, default 2000) on the scripted server at argument 1, whose
-process is argument 3. Prints resident memory per connection and the latency of /health meanwhile; fails over 40 KB
-each. (The bar for /health, 50 ms at p99, is for a quiet machine and only printed beside.)"""
+"""Opens N idle event streams (argument 2) on the scripted server at argument 1 with process id argument 3. Prints the
+resident memory per connection and the latency of /health while they are open; fails above 40 KB per connection. (The limit for
+/health, 50 ms at p99, holds for an idle machine and is only printed.)"""
 import json
 import pathlib
 import resource
@@ -46,5 +46,5 @@ for s in streams:
 per_connection = (resident_kb() - before) / n
 times = sorted(health_ms() for _ in range(1000))
 p99 = times[int(len(times) * 0.99)]
-print(f"{n} open streams: {per_connection:.1f} KB each, /health p50 {times[len(times) // 2]:.2f} ms, p99 {p99:.2f} ms (bars: 40, 50)")
+print(f"{n} open streams: {per_connection:.1f} KB each, /health p50 {times[len(times) // 2]:.2f} ms, p99 {p99:.2f} ms (limits: 40, 50)")
 assert per_connection < 40

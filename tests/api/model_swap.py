@@ -1,4 +1,4 @@
-"""Requests that name a model which is on this machine but not loaded:  model_swap.py ZINC FOLDER"""
+"""Requests that name an installed model which is not loaded:  model_swap.py ZINC FOLDER"""
 import concurrent.futures
 import json
 import os
@@ -56,12 +56,12 @@ def answered_by(answer):
 
 with Server() as server, concurrent.futures.ThreadPoolExecutor(24) as pool:
     assert server.active() == {"tiny": True, "other": True}
-    assert answered_by(server.complete("other")) == "other", "what is loaded pushes nothing out"
+    assert answered_by(server.complete("other")) == "other", "a loaded model does not unload others"
     assert server.active() == {"tiny": True, "other": True}
     assert server.ask("/v1/models/activate", {"model": "tiny"})[0] == 200
     assert server.active() == {"tiny": True, "other": False}, server.ask("/v1/models")
 
-    # A stream under way is finished; who asks for the other model waits for it.
+    # A running stream is finished; a request for the other model waits for it.
     stream = pool.submit(server.complete, "tiny", 1500, stream=True)
     while json.loads(server.ask("/health")[1])["active_requests"] == 0 and not stream.done():
         time.sleep(0.002)
@@ -71,14 +71,14 @@ with Server() as server, concurrent.futures.ThreadPoolExecutor(24) as pool:
     assert server.active() == {"other": True, "tiny": False}
     assert [answered_by(server.complete(name)) for name in (None, "default", "local-model")] == ["other"] * 3
 
-    # Many at once, of both: each is answered by the model it names.
+    # Many concurrent requests for both: each is answered by the model it names.
     wanted = ["tiny", "other"] * 10
     assert [answered_by(answer) for answer in pool.map(server.complete, wanted)] == wanted
 
     for path, body in (("/v1/completions", {"prompt": "x"}), ("/v1/embeddings", {"input": "x"}), ("/tokenize", {"content": "x"})):
         status, text = server.ask(path, {**body, "model": "nowhere"})
         assert status == 404 and json.loads(text)["error"]["code"] == "model_not_found", (status, text)
-    assert server.ask("/v1/completions", {"prompt": "x", "model": "qwen3-8b"})[0] == 404, "known, but not here"
+    assert server.ask("/v1/completions", {"prompt": "x", "model": "qwen3-8b"})[0] == 404, "in the catalog, but not installed"
 
 for options, swaps in (("--no-swap",), False), (("--host", "0.0.0.0", "--api-key", "k"), False), \
         (("--host", "0.0.0.0", "--api-key", "k", "--swap"), True):
@@ -89,13 +89,13 @@ for options, swaps in (("--no-swap",), False), (("--host", "0.0.0.0", "--api-key
         if not swaps:
             assert server.active() == {"tiny": True}
 
-# Names with slashes: of what other programs hold.
+# Names with slashes: models in the Hugging Face cache.
 repository, commit = os.path.join(folder, "hub/models--org--repo"), "0" * 40
-for place, text in (("refs/main", commit.encode()), (f"snapshots/{commit}/tiny.gguf", open(named[0][5:], "rb").read())):
-    os.makedirs(os.path.dirname(os.path.join(repository, place)), exist_ok=True)
-    with open(os.path.join(repository, place), "wb") as file:
+for path, text in (("refs/main", commit.encode()), (f"snapshots/{commit}/tiny.gguf", open(named[0][5:], "rb").read())):
+    os.makedirs(os.path.dirname(os.path.join(repository, path)), exist_ok=True)
+    with open(os.path.join(repository, path), "wb") as file:
         file.write(text)
 with Server("--cache-folder", folder) as server:
     assert answered_by(server.complete("hf:org/repo:tiny.gguf")) == "hf:org/repo:tiny.gguf"
 assert os.path.exists(os.path.join(folder, "hf:org%2Frepo:tiny.gguf.cache")), os.listdir(folder)
-print("models are swapped as requests name them")
+print("requests load the model they name")

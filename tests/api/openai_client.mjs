@@ -43,7 +43,7 @@ const checks = {
     assert.equal(text, "hello");
     assert.equal(last.type, "response.completed");
   },
-  async leaving() {
+  async disconnecting() {
     const controller = new AbortController();
     const stream = await scripted.chat.completions.create(
         {model: "scripted", messages: user("WAIT[[w]]"), stream: true}, {signal: controller.signal});
@@ -51,7 +51,7 @@ const checks = {
       if (chunk.choices[0].delta.content === "w") controller.abort();
     }
     for (let active = 1, tries = 0; active > 0; ++tries) {
-      assert.ok(tries < 1000, "the answer goes on after the client has left");
+      assert.ok(tries < 1000, "generation continues after the client disconnected");
       active = (await (await fetch(scriptedUrl + "/health")).json()).active_requests;
     }
   },

@@ -83,17 +83,17 @@ def check_errors():
                              "type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}})]:
         try:
             scripted.chat.completions.create(**{"model": "scripted", "messages": user("x"), **fields})
-            raise AssertionError(f"{fields} was taken")
+            raise AssertionError(f"{fields} was accepted")
         except kind as error:
             assert error.body["param"] in fields, error.body
     try:
         openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="wrong", max_retries=0).models.list()
-        raise AssertionError("a wrong key was taken")
+        raise AssertionError("a wrong key was accepted")
     except openai.AuthenticationError as error:
         assert error.body["code"] == "invalid_api_key"
     try:
         model.chat.completions.create(model="tiny", messages=user("x" * 50000))
-        raise AssertionError("a prompt over the context was taken")
+        raise AssertionError("a prompt over the context was accepted")
     except openai.BadRequestError as error:
         assert error.body["code"] == "context_length_exceeded" and "1024" in error.body["message"]
 
@@ -102,7 +102,7 @@ def check_broken_stream():
     try:
         for _ in scripted.chat.completions.create(model="scripted", messages=user("FAIL[[so]]"), stream=True):
             pass
-        raise AssertionError("a failed answer looked whole")
+        raise AssertionError("a failed response looked complete")
     except openai.APIError as error:
         assert "device is lost" in str(error)
 
@@ -123,7 +123,7 @@ class Person(pydantic.BaseModel):
     friends: list["Person"] = pydantic.Field(max_length=1)
 
 
-def check_form():
+def check_structured_output():
     for seed in range(5):
         ask = {"model": "tiny", "messages": user("who?"), "seed": seed, "max_tokens": 900, "reasoning_effort": "none"}
         person = model.chat.completions.parse(**ask, response_format=Person).choices[0].message.parsed

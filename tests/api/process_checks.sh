@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# `zinc serve` as a process: what it refuses to start with, TLS, and its end.  process_checks.sh ZINC MODEL FOLDER
+# `zinc serve` as a process: startup errors, TLS, and shutdown.  process_checks.sh ZINC MODEL FOLDER
 set -euo pipefail
 zinc=$1 model=$2 folder=$3/process n=0
 mkdir -p "$folder"
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true' EXIT
 
-fails() { # fails PATTERN ARGUMENTS...: exit code 1 with this on standard error
+fails() { # fails PATTERN ARGUMENTS...: expects exit code 1 and PATTERN on standard error
   local pattern=$1 code=0
   shift
   n=$((n + 1))
@@ -39,11 +39,11 @@ ends_well() { # after a signal: exit code 0
   [ $code -eq 0 ] || { echo "zinc serve ended with $code: $1" >&2 && exit 1; }
 }
 
-fails 'no --api-key is given' "$model" --host 0.0.0.0 --port 0
-fails 'is no IP address' "$model" --host example.com --api-key k
-fails 'two models are called' "$model" "$model" --port 0
-fails 'belong together' "$model" --port 0 --tls-cert "$model"
-fails 'no certificate chain' "$model" --port 0 --tls-cert "$model" --tls-key "$model"
+fails 'without --api-key' "$model" --host 0.0.0.0 --port 0
+fails 'is not an IP address' "$model" --host example.com --api-key k
+fails 'two models are named' "$model" "$model" --port 0
+fails 'must be given together' "$model" --port 0 --tls-cert "$model"
+fails 'cannot read a PEM certificate chain' "$model" --port 0 --tls-cert "$model" --tls-key "$model"
 fails 'cannot be read' "$model" --port 0 --api-key-file "$folder/nowhere"
 fails 'GGUF' "$0" --port 0
 
@@ -52,7 +52,7 @@ curl -sS "$url/health" >/dev/null
 kill -TERM "$pid"
 ends_well 'idle'
 
-# An answer under way at the signal is finished; a new connection is refused.
+# A response in progress at the signal is finished; new connections are refused.
 start
 curl -sSN "$url/v1/completions" -d '{"prompt":"once","max_tokens":900,"ignore_eos":true,"stream":true}' >"$folder/stream" &
 reader=$!
@@ -66,7 +66,7 @@ ends_well 'in the middle of a stream'
 n=$((n + 1))
 grep -q '^data: \[DONE\]' "$folder/stream" || { echo 'a stream was cut by SIGTERM' >&2 && exit 1; }
 
-# What was cached is still so after a restart.
+# The prefix cache survives a restart.
 rm -f "$folder"/*.cache
 question='{"prompt":"It was a bright cold day in April, and the clocks were striking thirteen.","max_tokens":1}'
 for expected in '"cached_tokens":0' '"cached_tokens":[1-9]'; do

@@ -1,5 +1,5 @@
-// The real server with a scripted engine (tests/support/scripted_engine.h) behind it: a model that says what the prompt
-// tells it to, for tests with real clients. Listens on a free port with the API key "test-key" and says where.
+// The real server with a scripted engine (tests/support/scripted_engine.h): a model that outputs what the prompt tells
+// it to, for tests with real clients. Listens on a free port with the API key "test-key" and prints its address.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -18,16 +18,17 @@ int main() {
     return 1;
   }
   HttpServer& server = *listening.value();
-  std::unique_ptr<Api> api;  // before the engine, whose thread rings at it until it has ended
+  std::unique_ptr<Api> api;  // before the engine, whose thread notifies it until it has ended
   ScriptedModel scripted(ZINC_SOURCE_DIR);
   api = std::make_unique<Api>(scripted.models(), options,
-                              LoopPort{.post = [&](std::function<void()> task) { server.post(std::move(task)); },
-                                       .work = [&](std::function<void()> task) { server.work(std::move(task)); },
-                                       .is_draining = [&] { return server.is_draining(); },
-                                       .n_connections = [&] { return server.n_connections(); }});
+                              EventLoopPort{.post = [&](std::function<void()> task) { server.post(std::move(task)); },
+                                            .work = [&](std::function<void()> task) { server.work(std::move(task)); },
+                                            .is_draining = [&] { return server.is_draining(); },
+                                            .n_connections = [&] { return server.n_connections(); }});
   server.set_handlers(
       [&](HttpRequest request, std::shared_ptr<Reply> reply) { api->handle(std::move(request), std::move(reply)); },
-      Api::refusal, [](const json::object&) {}, [&](const HttpRequest& head) { return api->refuse_head(head); });
+      Api::protocol_error, [](const json::object&) {},
+      [&](const HttpRequest& head) { return api->check_headers(head); });
   server.watch_signals();
   fmt::print("listening on http://127.0.0.1:{}\n", server.port());
   std::fflush(stdout);

@@ -1,5 +1,6 @@
-// libcuda.so.1 and libnvrtc.so.13 in one, for tests of what the program says when they fail: BROKEN names what does.
-// They find one GPU, or two if it is "none of two", and compute nothing; if it is "touched" the program ends there.
+// libcuda.so.1 and libnvrtc.so.13 in one, for tests of error messages: the environment variable BROKEN names the part
+// that fails. They report one GPU, or two for "none of two", and compute nothing; "touched" aborts the program in
+// cuInit.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -14,11 +15,11 @@ bool is_broken(const char* part) {
   return broken && std::strcmp(broken, part) == 0;
 }
 size_t memory() { return is_broken("memory") ? kFewBytes : kManyBytes; }
-size_t n_taken = 0;
+size_t n_allocated = 0;
 
-int take(void** at, size_t n_bytes) {
-  if (n_taken + n_bytes > memory()) return kOutOfMemory;
-  n_taken += n_bytes;
+int allocate(void** at, size_t n_bytes) {
+  if (n_allocated + n_bytes > memory()) return kOutOfMemory;
+  n_allocated += n_bytes;
   *at = std::calloc(n_bytes, 1);
   return 0;
 }
@@ -40,50 +41,50 @@ int cuDeviceGetName(char* name, int, int device) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   constexpr int kMajor = 75, kMinor = 76, kMultiprocessors = 16;
-  *value = attribute == kMajor             ? (is_broken("card") ? 6 : 8)
+  *value = attribute == kMajor             ? (is_broken("old gpu") ? 6 : 8)
            : attribute == kMinor           ? 0
            : attribute == kMultiprocessors ? 4
                                            : 100 << 10;
   return 0;
 }
 int cuDeviceTotalMem_v2(size_t* n_bytes, int) { return *n_bytes = memory(), 0; }
-int cuMemGetInfo_v2(size_t* n_free, size_t* n_all) { return *n_free = memory() - n_taken, *n_all = memory(), 0; }
-int cuMemAlloc_v2(void** at, size_t n_bytes) { return take(at, n_bytes); }
+int cuMemGetInfo_v2(size_t* n_free, size_t* n_all) { return *n_free = memory() - n_allocated, *n_all = memory(), 0; }
+int cuMemAlloc_v2(void** at, size_t n_bytes) { return allocate(at, n_bytes); }
 int cuMemAllocHost_v2(void** at, size_t n_bytes) { return *at = std::calloc(n_bytes, 1), 0; }
 
-#define DOES_NOTHING(name) \
+#define NO_OP(name) \
   int name(...) { return 0; }
-DOES_NOTHING(cuDevicePrimaryCtxRetain)
-DOES_NOTHING(cuCtxSetCurrent)
-DOES_NOTHING(cuMemFree_v2)
-DOES_NOTHING(cuMemFreeHost)
-DOES_NOTHING(cuMemcpyHtoDAsync_v2)
-DOES_NOTHING(cuMemcpyDtoHAsync_v2)
-DOES_NOTHING(cuMemcpyDtoDAsync_v2)
-DOES_NOTHING(cuMemsetD8Async)
-DOES_NOTHING(cuModuleLoadData)
-DOES_NOTHING(cuModuleGetFunction)
-DOES_NOTHING(cuFuncSetAttribute)
-DOES_NOTHING(cuLaunchKernelEx)
-DOES_NOTHING(cuStreamCreate)
-DOES_NOTHING(cuStreamDestroy_v2)
-DOES_NOTHING(cuStreamSynchronize)
-DOES_NOTHING(cuEventCreate)
-DOES_NOTHING(cuEventDestroy_v2)
-DOES_NOTHING(cuEventRecord)
-DOES_NOTHING(cuEventSynchronize)
-DOES_NOTHING(cuEventElapsedTime)
-DOES_NOTHING(cuStreamBeginCapture_v2)
-DOES_NOTHING(cuStreamEndCapture)
-DOES_NOTHING(cuGraphInstantiateWithFlags)
-DOES_NOTHING(cuGraphDestroy)
-DOES_NOTHING(cuGraphExecDestroy)
-DOES_NOTHING(cuGraphLaunch)
+NO_OP(cuDevicePrimaryCtxRetain)
+NO_OP(cuCtxSetCurrent)
+NO_OP(cuMemFree_v2)
+NO_OP(cuMemFreeHost)
+NO_OP(cuMemcpyHtoDAsync_v2)
+NO_OP(cuMemcpyDtoHAsync_v2)
+NO_OP(cuMemcpyDtoDAsync_v2)
+NO_OP(cuMemsetD8Async)
+NO_OP(cuModuleLoadData)
+NO_OP(cuModuleGetFunction)
+NO_OP(cuFuncSetAttribute)
+NO_OP(cuLaunchKernelEx)
+NO_OP(cuStreamCreate)
+NO_OP(cuStreamDestroy_v2)
+NO_OP(cuStreamSynchronize)
+NO_OP(cuEventCreate)
+NO_OP(cuEventDestroy_v2)
+NO_OP(cuEventRecord)
+NO_OP(cuEventSynchronize)
+NO_OP(cuEventElapsedTime)
+NO_OP(cuStreamBeginCapture_v2)
+NO_OP(cuStreamEndCapture)
+NO_OP(cuGraphInstantiateWithFlags)
+NO_OP(cuGraphDestroy)
+NO_OP(cuGraphExecDestroy)
+NO_OP(cuGraphLaunch)
 
 int nvrtcVersion(int* major, int* minor) { return *major = is_broken("compiler") ? 11 : 13, *minor = 0, 0; }
 const char* nvrtcGetErrorString(int) { return "NVRTC_ERROR_COMPILATION"; }
-DOES_NOTHING(nvrtcCreateProgram)
-DOES_NOTHING(nvrtcDestroyProgram)
+NO_OP(nvrtcCreateProgram)
+NO_OP(nvrtcDestroyProgram)
 int nvrtcCompileProgram(...) { return is_broken("kernel") ? kDoesNotCompile : 0; }
 constexpr char kLog[] = "zinc.cu(12): error: identifier is undefined\n\n1 error detected\n";
 int nvrtcGetProgramLogSize(void*, size_t* n_bytes) { return *n_bytes = sizeof(kLog), 0; }

@@ -1,5 +1,5 @@
-// Bodies of requests. First byte: the route; then the body. Holds: what is refused is a 400 or 404 with a message, in
-// valid JSON; what is taken has a prompt within the context and parameters any sampler may get.
+// Request bodies. First byte: the route; then the body. Invariants: an error is a 400 or 404 with a message, in valid
+// JSON; an accepted request has a prompt within the context and valid sampling parameters.
 #include <cstdint>
 #include <string>
 
@@ -15,28 +15,28 @@ namespace {
 void check_error(const ApiError& error) {
   ZINC_CHECK(error.status == 400 || error.status == 404);
   ZINC_CHECK(!error.message.empty());
-  for (const ErrorForm form : {ErrorForm::openai, ErrorForm::anthropic}) {
-    ZINC_CHECK(parse_json(error_response(error, form).body).ok());
+  for (const ErrorFormat format : {ErrorFormat::openai, ErrorFormat::anthropic}) {
+    ZINC_CHECK(parse_json(error_response(error, format).body).ok());
   }
 }
 
-void check_generation(const ApiForm& form, const ModelList& models, std::string_view body) {
+void check_generation(const ApiDialect& dialect, const ModelList& models, std::string_view body) {
   const ServerLimits limits;
-  const OrApiError<PreparedRequest> result = prepare(form, models, limits, body);
+  const OrApiError<PreparedRequest> result = prepare(dialect, models, limits, body);
   if (const ApiError* error = std::get_if<ApiError>(&result)) return check_error(*error);
   const PreparedRequest& prepared = std::get<PreparedRequest>(result);
   ZINC_CHECK(!prepared.prompts.empty());
-  ZINC_CHECK(prepared.prompts.size() * static_cast<size_t>(prepared.asked.n) <= static_cast<size_t>(limits.choices));
+  ZINC_CHECK(prepared.prompts.size() * static_cast<size_t>(prepared.request.n) <= static_cast<size_t>(limits.choices));
   const Tokenizer& tokenizer = prepared.model->tokenizer;
   for (const std::vector<TokenId>& prompt : prepared.prompts) {
     ZINC_CHECK(!prompt.empty() && prompt.size() < static_cast<size_t>(prepared.model->limits.context));
     for (const TokenId id : prompt) ZINC_CHECK(id >= 0 && id < tokenizer.n_vocab());
   }
-  ZINC_CHECK(validate(prepared.answer.sampling, tokenizer.n_vocab()).ok());
-  ZINC_CHECK(prepared.answer.max_tokens >= 0);
+  ZINC_CHECK(validate(prepared.options.sampling, tokenizer.n_vocab()).ok());
+  ZINC_CHECK(prepared.options.max_tokens >= 0);
 }
 
-void check_answer(const OrApiError<json::object>& result) {
+void check_response(const OrApiError<json::object>& result) {
   if (const ApiError* error = std::get_if<ApiError>(&result)) return check_error(*error);
   ZINC_CHECK(parse_json(to_json(std::get<json::object>(result))).ok());
 }
@@ -52,28 +52,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 9) {
     case 0:
-      check_generation(chat_form(), models, body);
+      check_generation(chat_dialect(), models, body);
       break;
     case 1:
-      check_generation(completions_form(), models, body);
+      check_generation(completions_dialect(), models, body);
       break;
     case 2:
-      check_generation(responses_form(), models, body);
+      check_generation(responses_dialect(), models, body);
       break;
     case 3:
-      check_generation(messages_form(), models, body);
+      check_generation(messages_dialect(), models, body);
       break;
     case 4:
-      check_answer(count_tokens(models, body));
+      check_response(count_tokens(models, body));
       break;
     case 5:
-      check_answer(tokenize(models, body));
+      check_response(tokenize(models, body));
       break;
     case 6:
-      check_answer(detokenize(models, body));
+      check_response(detokenize(models, body));
       break;
     case 7:
-      check_answer(apply_template(models, body));
+      check_response(apply_template(models, body));
       break;
     default: {
       const OrApiError<EmbeddingRequest> result = prepare_embeddings(models, ServerLimits(), body);

@@ -1,4 +1,4 @@
-// Grammars from outside: any is refused with a message or can be walked through to an end.
+// Untrusted GBNF: every input is rejected with a message, or yields a grammar that a random walk can traverse.
 #include <string_view>
 
 #include "base/utf8.h"

@@ -1,4 +1,4 @@
-// Any bytes as a GGUF file: read or refused, and everything a file that was read promises can be touched.
+// Arbitrary bytes as a GGUF file: parsing succeeds or fails, and all data of a parsed file can be read.
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace {
 
-size_t sum = 0;  // keeps the reads from being optimised away
+size_t sum = 0;  // keeps the reads from being optimized away
 
 void touch(const zinc::GgufValue& value) {
   if (const auto* text = std::get_if<std::string_view>(&value.data)) {
@@ -29,7 +29,7 @@ void get(const zinc::GgufFile& file, std::string_view key) {
 
 void touch(const zinc::GgufTensor& tensor) {
   std::vector<float> elems(static_cast<size_t>(tensor.view.shape.elems()));
-  tensor.view.format->decode(tensor.view.bytes, elems);
+  tensor.view.format->dequantize(tensor.view.bytes, elems);
   for (const float elem : elems) sum += elem > 0;
 }
 

@@ -1,5 +1,5 @@
-// What the hub reads from disks and servers: journals, zip files, index pages, file lists, headers, names. The first
-// byte chooses which.
+// Fuzzes the parsers of the hub: journals, zip files, index pages, file listings, headers, names. The first byte
+// selects the parser.
 #include <cstdint>
 #include <string_view>
 
@@ -33,16 +33,16 @@ void read_names(std::string_view text) {
   if (has_source_prefix(text)) static_cast<void>(parse_source(text).ok());
   static_cast<void>(parse_split_name(text));
   ZINC_CHECK(is_plain_file_name(model_id_of(text)));
-  static_cast<void>(shown_url(text));
+  static_cast<void>(display_url(text));
   const std::string names[] = {"qwen3-8b", "gemma-4-e4b-it"};
   static_cast<void>(nearest_name(text, names));
 }
 
 void read_headers(std::string_view text) {
-  ReplyHead head;
+  ResponseHead head;
   while (!text.empty()) {
     const size_t end = std::min(text.size(), text.find('\n'));
-    head.take_line(text.substr(0, end));
+    head.parse_line(text.substr(0, end));
     text.remove_prefix(std::min(text.size(), end + 1));
   }
   if (head.content_range) ZINC_CHECK(head.content_range->first <= head.content_range->end);

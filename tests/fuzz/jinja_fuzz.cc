@@ -1,5 +1,5 @@
-// The template interpreter over hostile bytes. The first byte chooses: a template over a fixed conversation, or (with a
-// NUL between the two) a template over JSON of its own. Whatever the outcome, the segments must join up properly.
+// The template interpreter on hostile bytes. The first byte selects: a template over a fixed conversation, or a
+// template and its own JSON, separated by NUL. Checks that segments alternate in origin and are valid UTF-8.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -20,7 +20,7 @@ constexpr std::string_view kConversation = R"({
   "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {}}}}}],
   "add_generation_prompt": true, "x": "abc", "n": 3, "xs": [3, 1, 2], "d": {"b": 1, "a": [null, true]}})";
 
-// A tenth of the real budget keeps inputs quick under sanitizers.
+// A tenth of the real limits keeps inputs fast under sanitizers.
 jinja::Limits small_limits() {
   jinja::Limits limits;
   limits.steps /= 10;
@@ -57,12 +57,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const json::value conversation = parse_json(kConversation).value();
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const size_t border = text.find('\0');
-  if (data[0] != 'j' || border == std::string_view::npos) {
+  const size_t separator = text.find('\0');
+  if (data[0] != 'j' || separator == std::string_view::npos) {
     render(text, conversation);
     return 0;
   }
-  const Result<json::value> context = parse_json(text.substr(border + 1));
-  if (context.ok()) render(text.substr(0, border), context.value());
+  const Result<json::value> context = parse_json(text.substr(separator + 1));
+  if (context.ok()) render(text.substr(0, separator), context.value());
   return 0;
 }

@@ -1,4 +1,4 @@
-// JSON from outside: any bytes are parsed or refused, and what was parsed survives printing and parsing again.
+// Untrusted JSON: any bytes are parsed or rejected, and a parsed value survives printing and parsing again.
 #include <cstdint>
 #include <string>
 

@@ -1,4 +1,4 @@
-// JSON schemas from outside: any is refused with a message or becomes a grammar that can be walked through to an end.
+// Untrusted JSON schemas: every input is rejected with a message, or yields a grammar that a random walk can traverse.
 #include <string_view>
 
 #include "base/json.h"

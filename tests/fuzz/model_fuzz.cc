@@ -1,5 +1,5 @@
-// Tiny model files with any key or shape changed: read_model answers with a graph or an error, never with a crash.
-// Input: one byte picks the model; then records of 10 bytes: which key or tensor, how it changes, a number.
+// Tiny model files with mutated keys or shapes: read_model returns a graph or an error and never crashes.
+// Input: one byte selects the model; then records of 10 bytes: key or tensor, kind of mutation, a number.
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -20,12 +20,12 @@ struct Subject {
 
 const Subject& subject(size_t index) {
   static std::map<size_t, Subject> cache;
-  const auto [place, is_new] = cache.try_emplace(index);
+  const auto [entry, is_new] = cache.try_emplace(index);
   if (is_new) {
-    place->second.model = tiny_models()[index];
-    place->second.tensors = find_tensors(place->second.model).value();
+    entry->second.model = tiny_models()[index];
+    entry->second.tensors = find_tensors(entry->second.model).value();
   }
-  return place->second;
+  return entry->second;
 }
 
 void change_key(TinyModel& model, size_t index, uint8_t how, uint64_t number) {
@@ -49,11 +49,11 @@ void change_key(TinyModel& model, size_t index, uint8_t how, uint64_t number) {
       key.value = std::string("yarn");
       break;
     default:
-      key.name += "?";  // as good as removed
+      key.name += "?";  // same as removed
   }
 }
 
-// Sizes stay small: the file holds every element.
+// Sizes stay small: the file contains every element.
 void change_tensor(std::vector<TinyTensor>& tensors, size_t index, uint8_t how, uint64_t number) {
   TinyTensor& tensor = tensors[index % tensors.size()];
   if (how % 2 == 0) {
@@ -84,6 +84,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::string bytes = make_gguf(changed.model, changed.tensors);
   const Result<GgufFile> file = GgufFile::parse(std::as_bytes(std::span(bytes)), "fuzz.gguf");
-  if (file.ok()) static_cast<void>(read_model(file.value(), Draft::read));
+  if (file.ok()) static_cast<void>(read_model(file.value(), Draft::load));
   return 0;
 }

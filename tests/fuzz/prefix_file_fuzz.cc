@@ -1,5 +1,5 @@
-// A saved prefix tree from nowhere, under a matching key and checksum: it is refused, or the cache works with it.
-// Seeds are files without the magic, the key and the checksum, which are put around them here.
+// An arbitrary prefix cache file with a valid key and checksum: loading fails, or the cache works with its content.
+// Seeds are files without magic, key and checksum, which are added here.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 constexpr Sha256::Digest kKey = {};
 constexpr std::string_view kMagic = "zinctre2";
 
-// Full, sliding and recurrent layers, of one number each.
+// Full-attention, sliding-window and recurrent layers, one element each.
 std::unique_ptr<KvCache> make_cache() {
   static const std::unique_ptr<Backend> backend = std::move(find_backend("reference").value()->open(1).value());
   const AttentionCache full{.kv_heads = 1, .k_dim = 1, .v_dim = 1, .window = 0};
@@ -21,7 +21,7 @@ std::unique_ptr<KvCache> make_cache() {
   const std::vector<LayerCache> layers = {
       {full, {}}, {sliding, {}}, {{}, {.conv_channels = 0, .conv_taps = 0, .heads = 1, .k_dim = 1, .v_dim = 1}}};
   const CacheSizes sizes{.n_pages = {9, 7}, .n_slots = 4, .kv_format = &k_f32};
-  return std::move(KvCache::create(*backend, layers, {.sizes = sizes, .max_run_tokens = 20}).value());
+  return std::move(KvCache::create(*backend, layers, {.sizes = sizes, .max_chunk_tokens = 20}).value());
 }
 
 void use(KvCache& cache, const std::vector<TokenId>& tokens) {
@@ -34,7 +34,7 @@ void use(KvCache& cache, const std::vector<TokenId>& tokens) {
     cache.grow(sequence, end);
     sequence.n_tokens = end;
   }
-  cache.retire(std::move(sequence), tokens);
+  cache.finish(std::move(sequence), tokens);
 }
 
 }  // namespace

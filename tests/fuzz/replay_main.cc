@@ -1,4 +1,4 @@
-// Runs a fuzz target once over every file of the folders named on the command line; fails when there is none.
+// Runs a fuzz target once on every file of the given folders; fails if there are no files.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Any parameters that validate() lets through, over any logits and any history: the sampler picks a usable token if
-// there is one, reports an error if there is none, and leaves the logits as they were.
+// Any parameters accepted by validate(), any logits and any history: the sampler returns a usable token if there is
+// one, an error otherwise, and does not modify the logits.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -28,7 +28,7 @@ class Bytes {
     return value;
   }
 
-  float take_float(float low, float high) {  // either within the range or anything at all
+  float take_float(float low, float high) {  // within the range, or an arbitrary float
     const auto byte = take<uint8_t>();
     return byte == 255 ? take<float>() : low + (high - low) * static_cast<float>(byte) / 254.0f;
   }
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   static Sampler sampler;
   const std::vector<float> before = logits;
-  const auto token = sampler.pick(logits, params, {.history = history, .position = size, .dry_breakers = &breakers});
+  const auto token = sampler.sample(logits, params, {.history = history, .position = size, .dry_breakers = &breakers});
   ZINC_CHECK(logits.empty() || std::memcmp(logits.data(), before.data(), logits.size() * sizeof(float)) == 0);
   ZINC_CHECK(token.ok() == std::any_of(logits.begin(), logits.end(), usable));
   if (!token.ok()) return 0;

@@ -1,6 +1,6 @@
-// A random vocabulary of any kind loads or is refused, and encodes any bytes.
-// Input: kind, rule, number of tokens and merges, then tokens (type, length, bytes), merges and scores; the rest is
-// text.
+// A random vocabulary of any tokenizer model loads or fails, and encodes any bytes.
+// Input: model, pre-tokenizer, number of tokens and merges, then tokens (type, length, bytes), merges and scores; the
+// rest is text.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -41,7 +41,7 @@ class Input {
   std::string_view bytes_;
 };
 
-std::string rule_name(uint8_t number) {
+std::string pretokenizer_name(uint8_t number) {
   size_t n_rules = 0;
   while (kPretokenizers[n_rules]) ++n_rules;
   const size_t chosen = number % (n_rules + 1);
@@ -52,7 +52,7 @@ std::string vocabulary(Input& input) {
   constexpr std::array kModels = {"gpt2", "llama", "gemma4", "bert"};
   GgufWriter writer;
   writer.add("tokenizer.ggml.model", kModels[input.byte() % kModels.size()]);
-  writer.add("tokenizer.ggml.pre", rule_name(input.byte()));
+  writer.add("tokenizer.ggml.pre", pretokenizer_name(input.byte()));
   const uint8_t flags = input.byte();
   const size_t n_tokens = input.byte(), n_merges = input.byte();
   std::vector<std::string> tokens, merges;

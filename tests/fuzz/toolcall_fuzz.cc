@@ -1,6 +1,6 @@
-// Model output cut into pieces at random. First byte: format; second: options; third: seed of the cuts; then the text.
-// Holds: pieces give the message that the whole gives, texts are UTF-8, whole calls have JSON arguments, no word is
-// lost.
+// Model output split at random. First byte: format; second: options; third: seed of the splits; then the text.
+// Checks: the split output parses to the same message as the complete one, texts are UTF-8, complete calls have JSON
+// arguments, and no word is lost.
 #include <cctype>
 #include <cstdint>
 #include <string>
@@ -27,7 +27,7 @@ const ToolSchemas& tools() {
   return schemas;
 }
 
-struct Cuts {
+struct Splits {
   uint32_t state;
   size_t next() {
     state = state * 1664525u + 1013904223u;
@@ -38,13 +38,13 @@ struct Cuts {
 Message parse_pieces(const ToolFormat& format, const ParserOptions& options, std::string_view text, uint8_t seed) {
   MessageParser parser(format, options);
   Message message;
-  Cuts cuts{seed};
+  Splits splits{seed};
   while (!text.empty()) {
-    const std::string_view piece = text.substr(0, cuts.next());
+    const std::string_view piece = text.substr(0, splits.next());
     for (const Delta& delta : parser.push(piece)) {
       append_delta(message, delta);
       if (const auto* content = std::get_if<ContentDelta>(&delta)) ZINC_CHECK(is_valid_utf8(content->text));
-      if (const auto* thought = std::get_if<ReasoningDelta>(&delta)) ZINC_CHECK(is_valid_utf8(thought->text));
+      if (const auto* reasoning = std::get_if<ReasoningDelta>(&delta)) ZINC_CHECK(is_valid_utf8(reasoning->text));
       if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) ZINC_CHECK(is_valid_utf8(arguments->text));
     }
     text.remove_prefix(piece.size());
@@ -59,7 +59,7 @@ size_t count(std::string_view text, std::string_view word) {
   return n;
 }
 
-// A word of the output is in the message, unless it is markup or a piece of it. Escapes change words: not checked then.
+// Every word of the output is in the message unless it is part of the markup. Skipped if there are escapes.
 void check_no_word_lost(std::string_view text, const Message& message) {
   constexpr std::string_view kMarkup =
       "think tool_call tool_calls tool_response function parameter name arguments parameters id type channel thought "
@@ -97,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ParserOptions options;
   options.thinking = (data[1] & 1) != 0;
   if (data[1] & 2) options.tools = tools();
-  options.whole_calls = (data[1] & 4) != 0;
+  options.buffer_calls = (data[1] & 4) != 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 3, size - 3);
 
   const Message whole = parse_message(format, options, text);

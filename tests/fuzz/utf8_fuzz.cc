@@ -1,5 +1,5 @@
-// A byte stream cut anywhere, with any stop strings, gives what the whole text gives.
-// Input: stop strings and bytes, separated by 0xFE (which is never UTF-8); the last part is streamed.
+// A byte stream split anywhere, with any stop strings, gives the same text as the complete bytes.
+// Input: stop strings and bytes, separated by 0xFE (never valid UTF-8); the last part is streamed.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
-#include "text/stream_decoder.h"
+#include "text/detokenizer.h"
 
 namespace zinc {
 namespace {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""`make install` and the Debian package, as somebody else's machine gets them: installed below a folder, looked at, run.
+"""Tests `make install` and the Debian package: installs them below a folder, checks the files, runs the program.
 
     package.py BUILD_FOLDER
 
-BUILD_FOLDER holds the finished program. Ends with 77 where Debian's tools are not there.
+BUILD_FOLDER contains the built program. Exits with 77 if Debian's tools are not installed.
 """
 import os
 import pathlib
@@ -44,13 +44,13 @@ class Installed(unittest.TestCase):
         self.assertRegex(run(prefix / "bin" / "zinc", "--version", env=clean), r"^zinc \d+\.\d+\.\d+ \(")
         self.assertIn("smollm2-135m-instruct", run(prefix / "bin" / "zinc", "list", "--names", env=clean))
 
-    def test_an_installation_has_its_pages_where_shells_look(self):
+    def test_installation_has_completions_and_man_page(self):
         stage = self.folder / "stage"
         said = run("cmake", "--install", BUILD, "--prefix", "/usr/local", env={**os.environ, "DESTDIR": str(stage)})
         self.check_files(stage / "usr/local", "site-functions")
-        self.assertIn("XDG_DATA_DIRS", said, "fish does not look below /usr/local by itself")
+        self.assertIn("XDG_DATA_DIRS", said, "fish does not search /usr/local by default")
 
-    def test_the_package_names_all_it_needs_and_runs(self):
+    def test_package_lists_its_dependencies_and_runs(self):
         run("cpack", "-G", "DEB", "-B", self.folder / "deb", cwd=BUILD)
         packages = list((self.folder / "deb").glob("zinc_*.deb"))
         self.assertEqual(len(packages), 1)
@@ -79,6 +79,6 @@ class Installed(unittest.TestCase):
 if __name__ == "__main__":
     missing = [tool for tool in ["dpkg-deb", "dpkg-shlibdeps", "cpack", "readelf", "file"] if not shutil.which(tool)]
     if missing:
-        print("not here:", ", ".join(missing))
+        print("not installed:", ", ".join(missing))
         sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)

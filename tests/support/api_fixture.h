@@ -1,4 +1,4 @@
-// The API for tests, without sockets: requests in, responses out, a scripted engine behind it.
+// The API for tests, without sockets: requests in, responses out, with a scripted engine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace zinc {
 
-// An event loop that runs when asked to.
+// An event loop that the test runs explicitly.
 class TestLoop {
  public:
   void post(std::function<void()> task) {
@@ -24,7 +24,7 @@ class TestLoop {
     }
     changed_.notify_one();
   }
-  // Runs tasks until `done`; false after a minute.
+  // Runs tasks until `done`; false after one minute.
   bool run_until(const std::function<bool()>& done) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (!done()) {
@@ -49,7 +49,7 @@ class TestLoop {
 class TestReply final : public Reply {
  public:
   void send(HttpResponse sent) override {
-    EXPECT_FALSE(is_over) << "answered twice";
+    EXPECT_FALSE(is_over) << "two responses";
     response = std::move(sent);
     end_stream();
   }
@@ -61,22 +61,22 @@ class TestReply final : public Reply {
   }
   void end_stream() override {
     is_over = true;
-    gone = nullptr;  // it holds who answers, who holds this
+    disconnected_callback = nullptr;  // breaks the reference cycle with the handler
   }
-  void on_gone(std::function<void()> callback) override {
+  void on_disconnect(std::function<void()> callback) override {
     if (is_over) return callback();
-    gone = std::move(callback);
+    disconnected_callback = std::move(callback);
   }
-  bool is_open() const override { return !is_over && !has_left; }
-  void leave() {
-    has_left = true;
-    if (gone) std::exchange(gone, nullptr)();
+  bool is_open() const override { return !is_over && !is_disconnected; }
+  void disconnect() {
+    is_disconnected = true;
+    if (disconnected_callback) std::exchange(disconnected_callback, nullptr)();
   }
 
   HttpResponse response;
   std::string stream;
-  bool streams = false, is_over = false, has_left = false;
-  std::function<void()> gone;
+  bool streams = false, is_over = false, is_disconnected = false;
+  std::function<void()> disconnected_callback;
 };
 
 struct SseEvent {
@@ -87,7 +87,7 @@ inline std::vector<SseEvent> events_of(std::string_view stream) {
   std::vector<SseEvent> out;
   while (!stream.empty()) {
     const size_t end = stream.find("\n\n");
-    EXPECT_NE(end, std::string_view::npos) << "an event without an end: " << stream;
+    EXPECT_NE(end, std::string_view::npos) << "unterminated event: " << stream;
     if (end == std::string_view::npos) break;
     std::string_view text = stream.substr(0, end);
     stream.remove_prefix(end + 2);
@@ -108,11 +108,12 @@ class ApiTest : public testing::Test {
   ApiTest() { make_api({}); }
 
   void make_api(ApiOptions options) {
-    api_ = std::make_unique<Api>(scripted_.models(), options,
-                                 LoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
-                                          .work = [](const std::function<void()>& task) { task(); },
-                                          .is_draining = [this] { return draining_; },
-                                          .n_connections = [] { return size_t{1}; }});
+    api_ =
+        std::make_unique<Api>(scripted_.models(), options,
+                              EventLoopPort{.post = [this](std::function<void()> task) { loop_.post(std::move(task)); },
+                                            .work = [](const std::function<void()>& task) { task(); },
+                                            .is_draining = [this] { return is_draining_; },
+                                            .n_connections = [] { return size_t{1}; }});
   }
 
   std::shared_ptr<TestReply> start(std::string method, std::string path, std::string body,
@@ -141,8 +142,8 @@ class ApiTest : public testing::Test {
     return parsed.ok() && parsed.value().is_object() ? parsed.value().get_object() : json::object();
   }
 
-  // The error message of a request that has to be refused with this status and field.
-  std::string refusal(std::string path, const json::value& body, std::string_view param, int status = 400) {
+  // Expects an error response with this status and field; returns its message.
+  std::string expect_error(std::string path, const json::value& body, std::string_view param, int status = 400) {
     const json::object answer = ask_json(std::move(path), body, status);
     const json::value* error = answer.if_contains("error");
     EXPECT_TRUE(error) << to_json(answer);
@@ -162,9 +163,9 @@ class ApiTest : public testing::Test {
   }
 
   TestLoop loop_;
-  bool draining_ = false;
+  bool is_draining_ = false;
   std::unique_ptr<Api> api_;
-  ScriptedModel scripted_{ZINC_SOURCE_DIR};  // last: its thread rings at the API until it has ended
+  ScriptedModel scripted_{ZINC_SOURCE_DIR};  // last: its thread notifies the API until it has ended
 };
 
 inline const json::value kTools = parse_json(R"([{"type": "function", "function": {"name": "weather", "parameters":

@@ -1,4 +1,4 @@
-// A plan on a driver that only counts (fake_driver.h).
+// A fixture with a plan on the fake driver (fake_driver.h).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline FakeDriver& fake() { return FakeDriver::current(); }
 
 inline constexpr int kDim = 64, kVocab = 96, kWindow = 40;
 
-// Two layers, one of them with a window, so that there are two page groups.
+// Two layers, one with a sliding window, so that there are two page groups.
 class CudaPlanTest : public testing::Test {
  protected:
   CudaPlanTest() : threads_(1) {
@@ -42,18 +42,18 @@ class CudaPlanTest : public testing::Test {
       const Value a = g.attention({q, k, v}, {.cache_layer = layer, .scale = 1, .window = layer == 0 ? 0 : kWindow});
       x = g.add(x, g.linear(a, g.weight("o", {kDim, kDim})));
     }
-    take(g, x, {20, 20});
+    set_graph(g, x, {20, 20});
   }
 
-  // A graph that ends with x, and pages of its groups of layers.
-  void take(GraphBuilder& g, Value x, std::vector<int> n_pages) {
+  // Finishes the graph with x as its last hidden state; n_pages per page group.
+  void set_graph(GraphBuilder& g, Value x, std::vector<int> n_pages) {
     g.logits(g.linear(g.rows(x), g.weight("embd", {kVocab, kDim})));
     cache_.reset();
     weights_.reset();
     n_groups_ = n_pages.size();
     graph_ = std::move(g.finish().value());
     device_ = std::move(Device::open(FakeDriver::api(), 0, [](const KernelProgram& program) {
-                          const std::string& shape = program.shape;  // stands for code
+                          const std::string& shape = program.shape;  // stands in for machine code
                           return std::vector<char>(shape.c_str(), shape.c_str() + shape.size() + 1);
                         }).value());
     const Graph* const graph = &graph_;
@@ -83,7 +83,7 @@ class CudaPlanTest : public testing::Test {
                 .slots = slots_,
                 .page_tables = tables_,
                 .output_rows = output_rows_,
-                .draws = draws_,
+                .sampling = sampling_,
                 .logit_rows = logit_rows_,
                 .hidden = {}});
   }
@@ -101,24 +101,24 @@ class CudaPlanTest : public testing::Test {
     return params;
   }
 
-  // What the launches of product.cu are compiled for, in their order.
-  static std::vector<simt::ProductShape> product_shapes(const std::vector<FakeLaunch>& graph) {
-    std::vector<simt::ProductShape> shapes;
+  // The compile-time shapes of the gemv launches, in order.
+  static std::vector<simt::GemvShape> gemv_shapes(const std::vector<FakeLaunch>& graph) {
+    std::vector<simt::GemvShape> shapes;
     for (const FakeLaunch& launch : graph) {
-      if (launch.kernel != "product") continue;
-      std::array<int, sizeof(simt::ProductShape) / sizeof(int)> numbers{};
+      if (launch.kernel != "gemv") continue;
+      std::array<int, sizeof(simt::GemvShape) / sizeof(int)> fields{};
       std::istringstream text(launch.code.substr(launch.code.find('{') + 1));
       char comma;
-      for (int& number : numbers) text >> number >> comma;
+      for (int& field : fields) text >> field >> comma;
       EXPECT_TRUE(text) << launch.code;
-      shapes.push_back(std::bit_cast<simt::ProductShape>(numbers));
+      shapes.push_back(std::bit_cast<simt::GemvShape>(fields));
     }
     return shapes;
   }
-  static std::vector<int> of_each(int simt::ProductShape::*what, const std::vector<simt::ProductShape>& shapes) {
-    std::vector<int> numbers;
-    for (const simt::ProductShape& shape : shapes) numbers.push_back(shape.*what);
-    return numbers;
+  static std::vector<int> of_each(int simt::GemvShape::*what, const std::vector<simt::GemvShape>& shapes) {
+    std::vector<int> fields;
+    for (const simt::GemvShape& shape : shapes) fields.push_back(shape.*what);
+    return fields;
   }
 
   static simt::Step step_of(const std::vector<FakeLaunch>& graph) {
@@ -140,7 +140,7 @@ class CudaPlanTest : public testing::Test {
   std::vector<int32_t> positions_, seq_begin_, slots_ = {2}, output_rows_, logit_rows_;
   std::vector<PageId> pages_;
   std::vector<PageTable> tables_;
-  std::vector<TokenDraw> draws_;
+  std::vector<DeviceSampling> sampling_;
 };
 
 }  // namespace zinc::cuda

@@ -19,7 +19,7 @@ struct DotSummary {
   int n_clusters = 0;
 };
 
-// `line` with what stands in quotes taken out; an open quote is an error.
+// `line` without quoted strings; an open quote is an error.
 inline std::string without_strings(const std::string& line, std::string& error) {
   std::string out;
   bool in_string = false;
@@ -58,7 +58,7 @@ inline DotSummary read_dot(const std::string& dot) {
   if (depth != 0) summary.error = "braces do not match";
   for (const auto& [from, to] : summary.edges) {
     if (!summary.nodes.contains(from) || !summary.nodes.contains(to)) {
-      summary.error = fmt::format("an edge leads from {} to {}", from, to);
+      summary.error = fmt::format("edge between undeclared nodes: {} to {}", from, to);
     }
   }
   return summary;

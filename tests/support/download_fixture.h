@@ -1,5 +1,5 @@
-// What tests of one file's download share: the file in two versions, limits that make faults pass quickly, and servers
-// that spoil their replies (tests/support/fault_server.h).
+// Shared by the download tests: a file in two versions, short limits, and scripts with injected faults
+// (tests/support/fault_server.h).
 #pragma once
 
 #include <random>
@@ -54,25 +54,25 @@ class DownloadFolder {
 inline ServedFile old_file() { return {.bytes = old_bytes()}; }
 inline ServedFile new_file() { return {.bytes = new_bytes(), .etag = "\"v2\""}; }
 
-// An honest server whose reply to some requests is spoilt.
-using Spoil = std::function<void(const ServedRequest&, FaultReply&)>;
-inline FaultServer::Script spoilt(Spoil spoil, ServedFile file = old_file()) {
+// A correct server with a fault injected into each response.
+using InjectFault = std::function<void(const ServedRequest&, FaultReply&)>;
+inline FaultServer::Script with_fault(InjectFault inject, ServedFile file = old_file()) {
   return [=](const ServedRequest& request) {
     FaultReply reply = honest_reply(request, file);
-    spoil(request, reply);
+    inject(request, reply);
     return reply;
   };
 }
-// The first `n` requests for pieces are spoilt; the probe and later pieces are not.
-inline FaultServer::Script spoilt_first(int n, Spoil spoil, ServedFile file = old_file()) {
-  return spoilt(
-      [=, n_spoilt = std::make_shared<int>(0)](const ServedRequest& request, FaultReply& reply) {
-        if (!request.is_probe() && (*n_spoilt)++ < n) spoil(request, reply);
+// Injects the fault into the first `n` range requests, not into the probe or later ranges.
+inline FaultServer::Script with_first_faulty(int n, InjectFault inject, ServedFile file = old_file()) {
+  return with_fault(
+      [=, n_faulty = std::make_shared<int>(0)](const ServedRequest& request, FaultReply& reply) {
+        if (!request.is_probe() && (*n_faulty)++ < n) inject(request, reply);
       },
       std::move(file));
 }
-inline FaultServer::Script spoilt_pieces(Spoil spoil, ServedFile file = old_file()) {
-  return spoilt_first(1 << 30, std::move(spoil), std::move(file));
+inline FaultServer::Script with_ranges_faulty(InjectFault inject, ServedFile file = old_file()) {
+  return with_first_faulty(1 << 30, std::move(inject), std::move(file));
 }
 
 inline FaultReply only_status(int status, std::vector<std::string> headers = {}) {
@@ -88,11 +88,11 @@ inline FaultServer::Script redirecting(int n_hops, ServedFile file = old_file())
   };
 }
 
-// The file is replaced after `n` requests; the new one is served honestly, or without regard for If-Range.
-inline FaultServer::Script replaced_after(int n, bool honours_if_range, ServedFile before = old_file(),
+// The file is replaced after `n` requests; the new one is served with or without support of If-Range.
+inline FaultServer::Script replaced_after(int n, bool honors_if_range, ServedFile before = old_file(),
                                           ServedFile after = new_file()) {
   return [=](ServedRequest request) {
-    if (!honours_if_range) request.headers.erase("if-range");
+    if (!honors_if_range) request.headers.erase("if-range");
     return honest_reply(request, request.number < n ? before : after);
   };
 }

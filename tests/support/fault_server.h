@@ -1,5 +1,5 @@
-// An HTTP/1.1 server on the loopback interface that does what a script says, also what no server should: cut, stall,
-// lie. One thread per connection; the script is called under a lock, so it may keep state.
+// A scripted HTTP/1.1 server on loopback that can inject faults: cut or stalled connections, wrong data. One thread per
+// connection; the script is called under a lock, so it may keep state.
 //   FaultServer server([&](const ServedRequest& r) { return honest_reply(r, file); });
 //   download(server.url("/model.gguf"));
 #pragma once
@@ -35,8 +35,8 @@ namespace zinc {
 struct ServedRequest {
   std::string path;
   std::map<std::string, std::string> headers;          // names in lower case
-  std::optional<std::pair<uint64_t, uint64_t>> range;  // [first, end) as asked for
-  int number = 0;                                      // counts from 0 in order of arrival
+  std::optional<std::pair<uint64_t, uint64_t>> range;  // [first, end) as requested
+  int number = 0;                                      // from 0, in order of arrival
   bool is_probe() const { return range == std::pair<uint64_t, uint64_t>{0, 1}; }
 };
 
@@ -44,13 +44,13 @@ struct FaultReply {
   int status = 200;
   std::vector<std::string> headers = {};
   std::string body = {};
-  std::optional<std::string> raw = {};     // instead of all of the above: these bytes, then close
-  std::optional<size_t> cut_after = {};    // body bytes, then the connection closes
-  std::optional<size_t> stall_after = {};  // body bytes, then silence for as long as the client stays
+  std::optional<std::string> raw = {};     // instead of the fields above: these bytes, then close
+  std::optional<size_t> cut_after = {};    // body bytes, then close
+  std::optional<size_t> stall_after = {};  // body bytes, then silence until the client closes
   bool stalls_before_head = false;
-  bool resets = false;      // the connection ends by RST
-  size_t piece_bytes = 0;   // slow: so many bytes at a time,
-  int piece_pause_ms = 0;   // with a pause after each
+  bool resets = false;      // close with RST
+  size_t piece_bytes = 0;   // slow: bytes per write,
+  int piece_pause_ms = 0;   // and the pause after each
   bool closes = false;      // no keep-alive
   bool is_chunked = false;  // no length; chunked encoding
 
@@ -64,10 +64,10 @@ struct ServedFile {
   std::string bytes;
   std::string etag = "\"v1\"";
   std::string last_modified = {};
-  std::string sha256 = {};  // stated as Hugging Face does, if not empty
+  std::string sha256 = {};  // sent as X-Linked-Etag, as Hugging Face does
 };
 
-// As a good server answers: ranges, If-Range, validators.
+// A correct response: ranges, If-Range, validators.
 inline FaultReply honest_reply(const ServedRequest& request, const ServedFile& file) {
   FaultReply reply;
   if (!file.etag.empty()) reply.headers.push_back("ETag: " + file.etag);
@@ -139,8 +139,7 @@ class FaultServer {
     while (wait_readable(listener_)) {
       const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) continue;
-      // Head and body are written apart: without it the second waits until the client's kernel has acknowledged the
-      // first, 40 ms later.
+      // Head and body are separate writes: with Nagle's algorithm the second would wait 40 ms for the delayed ACK.
       const int at_once = 1;
       ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
       serving_.emplace_back([this, fd] { serve(fd); });
@@ -200,7 +199,7 @@ class FaultServer {
     return request;
   }
 
-  // False: the connection is to be closed.
+  // False: close the connection.
   bool answer(int fd, const FaultReply& reply) const {
     if (reply.stalls_before_head) return stall(fd);
     if (reply.raw) return send_all(fd, *reply.raw), false;

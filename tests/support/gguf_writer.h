@@ -26,13 +26,13 @@
 
 namespace zinc {
 
-// A tensor as the file says it is; nothing here is checked.
+// A tensor record as written to the file; not validated.
 struct GgufTensorRecord {
   std::string name;
   std::vector<uint64_t> dims;  // innermost first
   uint32_t type = 0;
   std::string data;
-  std::optional<uint64_t> offset = {};  // nullopt: where the data is
+  std::optional<uint64_t> offset = {};  // nullopt: the actual offset
 };
 
 class GgufWriter {
@@ -53,15 +53,15 @@ class GgufWriter {
     return *this;
   }
 
-  // `data` is rounded into the format (which must encode).
+  // `data` is quantized to the format (which must encode).
   GgufWriter& add_tensor(std::string_view name, const Shape& shape, const Format& format, std::span<const float> data) {
-    ZINC_CHECK(format.encode && data.size() == static_cast<size_t>(shape.elems()));
+    ZINC_CHECK(format.quantize && data.size() == static_cast<size_t>(shape.elems()));
     std::string blocks(row_bytes(format, data.size()), '\0');
-    format.encode(data, std::as_writable_bytes(std::span(blocks)));
+    format.quantize(data, std::as_writable_bytes(std::span(blocks)));
     return add_tensor(name, shape, format, blocks);
   }
 
-  // `blocks` are stored as they are.
+  // `blocks` are stored unchanged.
   GgufWriter& add_tensor(std::string_view name, const Shape& shape, const Format& format, std::string_view blocks) {
     ZINC_CHECK(blocks.size() == row_bytes(format, static_cast<size_t>(shape.elems())));
     GgufTensorRecord record{std::string(name), {}, format.gguf_id, std::string(blocks)};
@@ -75,18 +75,18 @@ class GgufWriter {
   }
 
   GgufWriter& set_version(uint32_t version) { return version_ = version, *this; }
-  GgufWriter& set_counts(uint64_t n_tensors, uint64_t n_metadata) {  // instead of the true ones
+  GgufWriter& set_counts(uint64_t n_tensors, uint64_t n_metadata) {  // instead of the actual ones
     claimed_ = {n_tensors, n_metadata};
     return *this;
   }
-  // Also says so in the metadata.
+  // Also written to the metadata.
   GgufWriter& set_alignment(uint32_t alignment) { return alignment_ = alignment, add("general.alignment", alignment); }
 
   std::string bytes() const { return encode_file(metadata_, n_metadata_, tensors_); }
   void write(const std::filesystem::path& path) const { write_bytes(path, bytes()); }
 
-  // NAME-00001-of-0000N.gguf and so on beside each other, the tensors dealt out in order; all metadata is in the first.
-  // Returns the first shard's path. `name` has no suffix.
+  // Writes NAME-00001-of-0000N.gguf and so on, with the tensors split in order; all metadata is in the first. Returns
+  // the first shard's path. `name` has no suffix.
   std::filesystem::path write_split(const std::filesystem::path& name, int n_shards) const {
     const size_t per_shard = (tensors_.size() + static_cast<size_t>(n_shards) - 1) / static_cast<size_t>(n_shards);
     for (int i = 0; i < n_shards; ++i) {

@@ -1,8 +1,8 @@
-// A machine of its own for tests of the hub: cache, configuration, and a tiny model to be fetched; limits that make
-// faults pass quickly. What a pull says is kept. HubServerFixture adds a server that stands for Hugging Face.
+// An isolated environment for hub tests: cache, configuration, a tiny model and short limits. Messages are collected in
+// messages_. HubServerFixture adds a server that stands in for Hugging Face.
 #pragma once
 
-#include "base/held_interrupt.h"
+#include "base/deferred_sigint.h"
 #include "hub/model_store.h"
 #include "tests/support/fault_server.h"
 #include "tests/support/test_files.h"
@@ -26,7 +26,7 @@ class HubFixture : public testing::Test {
 
   DownloadHooks hooks() {
     return {.progress = [](const DownloadProgress&) {},
-            .say = [this](std::string_view line) { said_ += std::string(line) + "\n"; },
+            .on_message = [this](std::string_view line) { messages_ += std::string(line) + "\n"; },
             .cancelled = is_cancelled_};
   }
   std::filesystem::path folder(std::string_view id) const { return settings_.cache / "models" / id; }
@@ -34,8 +34,8 @@ class HubFixture : public testing::Test {
   TestFolder root_;
   HubSettings settings_;
   std::string model_ = TinyLlama{}.file().bytes();
-  std::string said_;
-  std::function<bool()> is_cancelled_ = interrupt_waits;
+  std::string messages_;
+  std::function<bool()> is_cancelled_ = sigint_pending;
 };
 
 class HubServerFixture : public HubFixture {
@@ -53,7 +53,7 @@ class HubServerFixture : public HubFixture {
     return honest_reply(request, {.bytes = file->second, .sha256 = sha256_of(file->second)});
   }
 
-  // Of the repository org/repo, as the tree call answers.
+  // The response of the tree call for org/repo.
   std::string listing() const {
     std::string entries = R"({"type":"directory","path":"d"},{"type":"file","path":"README.md","size":5},
         {"type":"file","path":"mmproj-F16.gguf","size":5})";
@@ -65,7 +65,7 @@ class HubServerFixture : public HubFixture {
     return "[" + entries + "]";
   }
 
-  // Body bytes of the file that were asked for, beyond the look at it.
+  // Body bytes of the file that were requested, without the probe.
   static uint64_t n_asked(const FaultServer& server, std::string_view name) {
     uint64_t n_bytes = 0;
     for (const ServedRequest& request : server.requests()) {
@@ -76,7 +76,7 @@ class HubServerFixture : public HubFixture {
   }
 
   std::map<std::string, std::string> files_ = {{"m-Q8_0.gguf", model_}, {"m-Q4_K_M.gguf", model_}};
-  std::map<std::string, uint64_t> stated_bytes_;  // sizes in the listing that are not the files'
+  std::map<std::string, uint64_t> stated_bytes_;  // wrong sizes for the listing
   FaultServer server_{[this](const ServedRequest& request) { return serve(request); }};
 };
 

@@ -1,5 +1,5 @@
-// For tests that compile CUDA kernels without a GPU: where NVRTC is, and which programs do not compile or have kernels
-// that keep registers in memory, which costs time.
+// For tests that compile CUDA kernels without a GPU: finds NVRTC and lists the programs that do not compile or that
+// spill registers.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/kernel_store.h"
+#include "backend/cuda/kernel_cache.h"
 
 namespace zinc::cuda {
 
-// A Python package's library, "" if there is none.
+// libnvrtc of the Python package; "": not installed.
 inline std::string packaged_library() {
   const char* const command =
       "python3 -c \"import glob, sys; "
@@ -28,13 +28,13 @@ inline std::string packaged_library() {
   return std::string(text.data(), n);
 }
 
-inline const std::string* nvrtc_library() {  // nullptr: no NVRTC here
+inline const std::string* nvrtc_library() {  // nullptr: NVRTC is not installed
   static const std::string found = packaged_library();
-  static const bool is_there = Nvrtc::open(found).ok();
-  return is_there ? &found : nullptr;
+  static const bool is_installed = Nvrtc::open(found).ok();
+  return is_installed ? &found : nullptr;
 }
 
-// "... 24 bytes stack frame, 20 bytes spill stores, 16 bytes spill loads": whether any register is kept in memory.
+// "... 24 bytes stack frame, 20 bytes spill stores, 16 bytes spill loads": whether there are spills.
 inline bool has_spills(std::string_view resources) {
   for (const std::string_view what : {" bytes spill stores", " bytes spill loads"}) {
     const size_t at = resources.find(what);
@@ -43,7 +43,7 @@ inline bool has_spills(std::string_view resources) {
   return false;
 }
 
-// Kernels of which the compiler's log says that they keep registers in memory.
+// The kernels that spill registers, from the compiler's log.
 inline std::string spills_of(std::string_view log) {
   constexpr std::string_view kEntry = "Compiling entry function '";
   std::string found;
@@ -59,7 +59,7 @@ inline std::string spills_of(std::string_view log) {
   return found;
 }
 
-// What does not compile, and what spills. Two threads: all programs for one architecture take a minute of one core.
+// Compile errors and spills. Two threads: all programs of one architecture take a minute on one core.
 inline std::vector<std::string> compile_failures(const std::vector<KernelProgram>& all,
                                                  const std::string& architecture) {
   const Nvrtc compiler = Nvrtc::open(*nvrtc_library()).value();
@@ -67,11 +67,11 @@ inline std::vector<std::string> compile_failures(const std::vector<KernelProgram
   const auto compile = [&](size_t first) {
     for (size_t i = first; i < all.size(); i += 2) {
       const auto& [file, format, shape] = all[i];
-      const Result<Nvrtc::Compiled> made =
-          compiler.compile(all[i].text(), simt_sources(), architecture, /*with_resources=*/true);
-      if (!made.ok()) {
-        messages[i] = fmt::format("{} {} {}: {}", file, format, shape, made.error().message);
-      } else if (const std::string spills = spills_of(made.value().log); !spills.empty()) {
+      const Result<Nvrtc::Compiled> compiled =
+          compiler.compile(all[i].source(), simt_sources(), architecture, /*with_resources=*/true);
+      if (!compiled.ok()) {
+        messages[i] = fmt::format("{} {} {}: {}", file, format, shape, compiled.error().message);
+      } else if (const std::string spills = spills_of(compiled.value().log); !spills.empty()) {
         messages[i] = fmt::format("{} {} {} spills: {}", file, format, shape, spills);
       }
     }

@@ -1,5 +1,5 @@
-// Checks of a MemoryPlan written without its algorithm: every pair of values that are alive at the same node is
-// compared by the places they take. An empty answer means no overlap.
+// Brute-force checks of a MemoryPlan: compares the memory of every pair of values that are live at the same node. An
+// empty result means no overlap.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ struct PlanRows {
   int tokens = 1, outputs = 1;
 };
 
-// An activation with storage of its own: its place, and the nodes during which it must be kept.
+// An activation with its own storage: its memory range and its live range in nodes.
 struct PlannedValue {
   int id = 0, first = 0, last = 0;
   size_t begin = 0, end = 0;
@@ -53,10 +53,11 @@ inline std::vector<PlannedValue> planned_values(const Graph& graph, const Memory
 
 inline std::string first_overlap(const std::vector<PlannedValue>& values, size_t n_elems, bool at_any_time) {
   for (size_t a = 0; a < values.size(); ++a) {
-    if (values[a].end > n_elems) return fmt::format("value {} lies outside the arena", values[a].id);
+    if (values[a].end > n_elems) return fmt::format("value {} is outside of the arena", values[a].id);
     for (size_t b = 0; b < a; ++b) {
-      const bool together = at_any_time || (values[a].first <= values[b].last && values[b].first <= values[a].last);
-      if (together && values[a].begin < values[b].end && values[b].begin < values[a].end) {
+      const bool are_live_together =
+          at_any_time || (values[a].first <= values[b].last && values[b].first <= values[a].last);
+      if (are_live_together && values[a].begin < values[b].end && values[b].begin < values[a].end) {
         return fmt::format("values {} and {} overlap", values[b].id, values[a].id);
       }
     }

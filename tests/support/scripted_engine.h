@@ -1,9 +1,9 @@
-// An engine for tests of the server: it "generates" what the prompt tells it to, with the tokens of a real vocabulary.
-// The last of these in the prompt's text is its script:
-//   SAY[[text]]    says the text and ends        FAIL[[text]]  says the text, then fails
-//   WAIT[[text]]   says the text, then waits until it is cancelled
-//   FLOOD[[text]]  says the text again and again, as fast as it is taken, until it is cancelled or reaches max_tokens
-// Without one it says "ok". One thread; counts what was submitted, cancelled and ended.
+// A fake engine for server tests: it "generates" the text that the prompt's script asks for, with the tokens of a real
+// vocabulary. The script is the last of these in the prompt:
+//   SAY[[text]]    emits the text and ends       FAIL[[text]]  emits the text, then fails
+//   WAIT[[text]]   emits the text, then waits until it is cancelled
+//   FLOOD[[text]]  repeats the text as fast as it is consumed, until it is cancelled or reaches max_tokens
+// Without a script it emits "ok". One thread; counts submitted, cancelled and ended requests.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/mapped_file.h"
 #include "server/served_model.h"
-#include "text/stream_decoder.h"
+#include "text/detokenizer.h"
 
 namespace zinc {
 
@@ -64,7 +64,7 @@ class ScriptedEngine final : public EnginePort {
     return out;
   }
 
-  // Waits until nothing runs any more; false after a minute.
+  // Waits until it is idle; false after a minute.
   bool wait_until_idle() const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::minutes(1), [this] { return running_.empty(); });
@@ -74,13 +74,13 @@ class ScriptedEngine final : public EnginePort {
   Request last_request() const { return locked(last_request_); }
 
  private:
-  struct Answer {
+  struct ScriptedRequest {
     Request request;
-    std::unique_ptr<StreamDecoder> decoder = {};
+    std::unique_ptr<Detokenizer> decoder = {};
     std::vector<TokenId> tokens = {};  // of the script
     size_t next = 0;
-    int n_said = 0;
-    std::string word = "SAY";
+    int n_emitted = 0;
+    std::string command = "SAY";
     bool cancelled = false;
   };
 
@@ -90,8 +90,8 @@ class ScriptedEngine final : public EnginePort {
     return value;
   }
 
-  Answer start(Request request) const {
-    Answer out{.request = std::move(request)};
+  ScriptedRequest start(Request request) const {
+    ScriptedRequest out{.request = std::move(request)};
     const std::string prompt = tokenizer_.decode(out.request.prompt);
     std::string text = "ok";
     const size_t at = prompt.rfind("[[");
@@ -99,12 +99,12 @@ class ScriptedEngine final : public EnginePort {
     if (at != std::string::npos && end != std::string::npos) {
       size_t begin = at;
       while (begin > 0 && prompt[begin - 1] >= 'A' && prompt[begin - 1] <= 'Z') --begin;
-      out.word = prompt.substr(begin, at - begin);
+      out.command = prompt.substr(begin, at - begin);
       text = prompt.substr(at + 2, end - at - 2);
     }
     tokenizer_.encode(text, {}, out.tokens);
-    out.decoder = std::make_unique<StreamDecoder>(
-        tokenizer_, StreamDecoder::Options{.stop = out.request.answer.stop, .show_control = false});
+    out.decoder = std::make_unique<Detokenizer>(
+        tokenizer_, Detokenizer::Options{.stop = out.request.options.stop, .show_control = false});
     return out;
   }
 
@@ -119,49 +119,49 @@ class ScriptedEngine final : public EnginePort {
       }
       changed_.notify_all();
       if (moved) {
-        lock.unlock();  // lets others in, as steps of an engine would
+        lock.unlock();  // lets other threads in, as between steps of the real engine
         std::this_thread::yield();
         lock.lock();
       } else {
         changed_.wait(lock);
       }
     }
-    for (auto& [id, answer] : running_) end(answer, StopReason::cancelled);
+    for (auto& [id, running] : running_) end(running, StopReason::cancelled);
     running_.clear();
   }
 
   enum class Progress { moved, waits, over };
 
-  Progress step(Answer& answer) {
-    if (answer.cancelled) return ++n_cancelled_, end(answer, StopReason::cancelled);
-    if (answer.request.embedding) return end(answer, StopReason::end_token);
-    const AnswerOptions& options = answer.request.answer;
-    if (answer.next == answer.tokens.size()) {
-      if (answer.word == "WAIT") return Progress::waits;
-      if (answer.word == "FAIL") return end(answer, StopReason::failed);
-      if (answer.word != "FLOOD") return end(answer, StopReason::end_token);
-      answer.next = 0;
+  Progress step(ScriptedRequest& running) {
+    if (running.cancelled) return ++n_cancelled_, end(running, StopReason::cancelled);
+    if (running.request.embedding) return end(running, StopReason::end_token);
+    const GenerationOptions& options = running.request.options;
+    if (running.next == running.tokens.size()) {
+      if (running.command == "WAIT") return Progress::waits;
+      if (running.command == "FAIL") return end(running, StopReason::failed);
+      if (running.command != "FLOOD") return end(running, StopReason::end_token);
+      running.next = 0;
     }
-    if (options.max_tokens > 0 && answer.n_said >= options.max_tokens) return end(answer, StopReason::max_tokens);
-    const TokenId id = answer.tokens[answer.next++];
-    ++answer.n_said;
-    AnswerToken token{.id = id, .logprob = -0.25f};
+    if (options.max_tokens > 0 && running.n_emitted >= options.max_tokens) return end(running, StopReason::max_tokens);
+    const TokenId id = running.tokens[running.next++];
+    ++running.n_emitted;
+    OutputToken token{.id = id, .logprob = -0.25f};
     for (int i = 0; i < options.n_top_logprobs; ++i) token.top.push_back({id, -0.25f - static_cast<float>(i)});
-    answer.request.sink->tokens(answer.decoder->push(id), std::span(&token, 1));
-    return answer.decoder->stopped() ? end(answer, StopReason::stop_string) : Progress::moved;
+    running.request.sink->tokens(running.decoder->push(id), std::span(&token, 1));
+    return running.decoder->stopped() ? end(running, StopReason::stop_string) : Progress::moved;
   }
 
-  Progress end(Answer& answer, StopReason reason) {
+  Progress end(ScriptedRequest& running, StopReason reason) {
     ++n_ended_;
-    const std::string_view rest = answer.decoder->finish();
-    if (!rest.empty()) answer.request.sink->tokens(rest, {});
+    const std::string_view rest = running.decoder->finish();
+    if (!rest.empty()) running.request.sink->tokens(rest, {});
     Outcome outcome{.reason = reason};
-    outcome.usage.n_prompt = static_cast<int>(answer.request.prompt.size());
-    outcome.usage.n_completion = answer.n_said;
-    if (const std::string* stop = answer.decoder->stop_string()) outcome.stop_string = *stop;
+    outcome.usage.n_prompt = static_cast<int>(running.request.prompt.size());
+    outcome.usage.n_completion = running.n_emitted;
+    if (const std::string* stop = running.decoder->stop_string()) outcome.stop_string = *stop;
     if (reason == StopReason::failed) outcome.error = Error{ErrorCode::device_lost, "the device is lost"};
-    if (answer.request.embedding) outcome.embedding = {0.6f, 0.8f};
-    answer.request.sink->end(outcome);
+    if (running.request.embedding) outcome.embedding = {0.6f, 0.8f};
+    running.request.sink->end(outcome);
     return Progress::over;
   }
 
@@ -169,16 +169,16 @@ class ScriptedEngine final : public EnginePort {
   const int queue_limit_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::map<RequestId, Answer> running_;
+  std::map<RequestId, ScriptedRequest> running_;
   RequestId last_id_ = 0;
   int n_submitted_ = 0, n_cancelled_ = 0;
   uint64_t n_ended_ = 0;
   Request last_request_;
   bool stopping_ = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread thread_;  // last: it uses the other members
 };
 
-// A model whose words are scripted: a tiny model's vocabulary with Qwen3's chat template.
+// A served model with the scripted engine: a tiny model's vocabulary with Qwen3's chat template.
 class ScriptedModel {
  public:
   explicit ScriptedModel(const std::filesystem::path& source_folder, int context = 4096, int queue_limit = 1 << 20)

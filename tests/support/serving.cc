@@ -27,7 +27,7 @@ std::filesystem::path model_file(std::string_view name) {
     return std::filesystem::path(ZINC_SOURCE_DIR) / "tests/data/oracle/models" / fmt::format("{}.gguf", name);
   }
   const TinyModel& model = tiny_model(name.substr(kTiny.size()));
-  static const TestFolder folder;  // stays until the process ends: models are read as they are used
+  static const TestFolder folder;  // until the process ends: model files are mapped
   const std::filesystem::path path = folder / fmt::format("{}.gguf", name);
   const std::string bytes = make_gguf(model, find_tensors(model).value(), tiny_vocabulary());
   ZINC_CHECK(write_file_atomically(path, bytes).ok());
@@ -46,18 +46,18 @@ std::unique_ptr<Engine> make_engine(const ServedFile& file, const EngineOptions&
   return std::move(Engine::create(load_model(file), options).value());
 }
 
-std::vector<TokenId> draw_tokens(const Tokenizer& tokenizer, size_t n, uint32_t seed) {
+std::vector<TokenId> random_tokens(const Tokenizer& tokenizer, size_t n, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<TokenId> tokens;
   while (tokens.size() < n) {
     const TokenId id = static_cast<TokenId>(random() % static_cast<uint32_t>(tokenizer.n_vocab()));
-    if (!tokenizer.is_end(id)) tokens.push_back(id);
+    if (!tokenizer.is_eog(id)) tokens.push_back(id);
   }
   return tokens;
 }
 
-AnswerOptions greedy(int max_tokens) {
-  AnswerOptions options;
+GenerationOptions greedy(int max_tokens) {
+  GenerationOptions options;
   options.sampling.temperature = 0;
   options.max_tokens = max_tokens;
   options.ignore_eos = true;
@@ -65,12 +65,12 @@ AnswerOptions greedy(int max_tokens) {
   return options;
 }
 
-std::shared_ptr<Told> submit(Engine& engine, Request request) {
-  auto told = std::make_shared<Told>();
-  request.sink = told;
+std::shared_ptr<RecordingSink> submit(Engine& engine, Request request) {
+  auto output = std::make_shared<RecordingSink>();
+  request.sink = output;
   const Result<RequestId> id = engine.submit(std::move(request));
   ZINC_CHECK(id.ok());
-  return told;
+  return output;
 }
 
 void run_all(Engine& engine) {
@@ -84,35 +84,37 @@ int pages_in_use(const Engine& engine) {
   return n;
 }
 
-Told answer_alone(const ModelInstance& model, const Request& request, int context) {
+RecordingSink generate_alone(const ModelInstance& model, const Request& request, int context) {
   const Tokenizer tokenizer = std::move(Tokenizer::load(model.file()).value());
   Sequence sequence = std::move(Sequence::create(model, {.context = context}).value());
   Sampler sampler;
-  Answer answer(tokenizer, request.answer, request.prompt);
-  Told told;
+  OutputState answer(tokenizer, request.options, request.prompt);
+  RecordingSink output;
   std::span<const float> fed = sequence.feed(request.prompt).value();
   for (;;) {
     std::vector<float> logits(fed.begin(), fed.end());
-    const Answer::Step step = answer.push(logits, sampler, sequence.position() < sequence.context()).value();
-    if (step.in_answer) told.tokens(step.text, {&answer.last(), 1});
+    const OutputState::TokenResult step =
+        answer.accept(logits, sampler, sequence.position() < sequence.context()).value();
+    if (step.is_output) output.tokens(step.text, {&answer.last(), 1});
     if (step.reason) {
-      told.outcome.reason = *step.reason;
+      output.outcome.reason = *step.reason;
       break;
     }
     fed = sequence.feed({&step.id, 1}).value();
   }
-  told.text += answer.finish();
-  return told;
+  output.text += answer.finish();
+  return output;
 }
 
-bool same_answer(const Told& a, const Told& b) {
-  const auto same_token = [](const AnswerToken& x, const AnswerToken& y) {
+bool same_output(const RecordingSink& a, const RecordingSink& b) {
+  const auto same_token = [](const OutputToken& x, const OutputToken& y) {
     const auto same = [](const TokenLogprob& p, const TokenLogprob& q) {
       return p.token == q.token && p.logprob == q.logprob;
     };
     return x.id == y.id && x.logprob == y.logprob && std::ranges::equal(x.top, y.top, same);
   };
-  return a.text == b.text && a.outcome.reason == b.outcome.reason && std::ranges::equal(a.made, b.made, same_token);
+  return a.text == b.text && a.outcome.reason == b.outcome.reason &&
+         std::ranges::equal(a.output_tokens, b.output_tokens, same_token);
 }
 
 }  // namespace zinc

@@ -34,7 +34,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::string bytes, const 
   loaded->backend_info_ = &info;
   ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(loaded->bytes_)), "tiny.gguf"));
   loaded->file_ = std::make_unique<GgufFile>(std::move(file));
-  ZINC_TRY(model, read_model(*loaded->file_, Draft::read));
+  ZINC_TRY(model, read_model(*loaded->file_, Draft::load));
   loaded->model_ = std::move(model);
   ZINC_TRY(backend, info.open(n_threads));
   loaded->backend_ = std::move(backend);
@@ -54,8 +54,9 @@ std::vector<TokenId> random_tokens(size_t n, uint32_t seed) {
 
 StepRunner::StepRunner(const LoadedModel& model, PageOrder order, const Format& kv_format)
     : groups_(page_groups(model.model().caches)) {
-  const int state_chunk = model.backend_info().state_chunk;
-  if (state_chunk > 1 && state_bytes(model.model().caches) > 0) longest_run_ = static_cast<size_t>(state_chunk) - 1;
+  const int scan_chunk_tokens = model.backend_info().scan_chunk_tokens;
+  if (scan_chunk_tokens > 1 && state_bytes(model.model().caches) > 0)
+    max_exact_chunk_ = static_cast<size_t>(scan_chunk_tokens) - 1;
   std::mt19937 random(1);
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<PageId> pages(kPages);
@@ -78,7 +79,7 @@ TestSequence StepRunner::new_sequence(int slot) const {
   return {slot, std::vector<std::vector<PageId>>(groups_.size())};
 }
 
-PageId StepRunner::take_page(int group) {
+PageId StepRunner::allocate_page(int group) {
   std::vector<PageId>& pages = free_pages_[static_cast<size_t>(group)];
   ZINC_CHECK(!pages.empty());
   const PageId page = pages.back();
@@ -87,49 +88,49 @@ PageId StepRunner::take_page(int group) {
 }
 
 void StepRunner::add_pages(TestSequence& sequence, int32_t end_position) {
-  const size_t wanted = static_cast<size_t>((end_position + kPageTokens - 1) / kPageTokens);
+  const size_t n_pages = static_cast<size_t>((end_position + kPageTokens - 1) / kPageTokens);
   for (size_t g = 0; g < groups_.size(); ++g) {
-    while (sequence.pages[g].size() < wanted) sequence.pages[g].push_back(take_page(static_cast<int>(g)));
+    while (sequence.pages[g].size() < n_pages) sequence.pages[g].push_back(allocate_page(static_cast<int>(g)));
   }
 }
 
-std::unique_ptr<StepRunner::Arrays> StepRunner::prepare(const std::vector<TokenRun>& runs) {
+std::unique_ptr<StepRunner::Arrays> StepRunner::prepare(const std::vector<SequenceTokens>& batch) {
   auto arrays = std::make_unique<Arrays>();
-  for (const TokenRun& run : runs) {
-    for (size_t i = 0; i < run.tokens.size(); ++i) {
-      arrays->tokens.push_back(run.tokens[i]);
-      arrays->positions.push_back(run.position + static_cast<int32_t>(i));
+  for (const SequenceTokens& part : batch) {
+    for (size_t i = 0; i < part.tokens.size(); ++i) {
+      arrays->tokens.push_back(part.tokens[i]);
+      arrays->positions.push_back(part.position + static_cast<int32_t>(i));
     }
     arrays->seq_begin.push_back(static_cast<int32_t>(arrays->tokens.size()));
-    arrays->slots.push_back(run.sequence->slot);
-    arrays->hidden.insert(arrays->hidden.end(), run.hidden.begin(), run.hidden.end());
-    add_pages(*run.sequence, run.position + static_cast<int32_t>(run.tokens.size()));
+    arrays->slots.push_back(part.sequence->slot);
+    arrays->hidden.insert(arrays->hidden.end(), part.hidden.begin(), part.hidden.end());
+    add_pages(*part.sequence, part.position + static_cast<int32_t>(part.tokens.size()));
   }
   arrays->rows.resize(arrays->tokens.size());
   std::iota(arrays->rows.begin(), arrays->rows.end(), 0);
   for (size_t g = 0; g < groups_.size(); ++g) {
     size_t stride = 0;
-    for (const TokenRun& run : runs) stride = std::max(stride, run.sequence->pages[g].size());
+    for (const SequenceTokens& part : batch) stride = std::max(stride, part.sequence->pages[g].size());
     std::vector<PageId>& entries = arrays->pages.emplace_back();
-    for (const TokenRun& run : runs) {
-      entries.insert(entries.end(), run.sequence->pages[g].begin(), run.sequence->pages[g].end());
-      entries.resize(entries.size() + stride - run.sequence->pages[g].size(), kNoPage);
+    for (const SequenceTokens& part : batch) {
+      entries.insert(entries.end(), part.sequence->pages[g].begin(), part.sequence->pages[g].end());
+      entries.resize(entries.size() + stride - part.sequence->pages[g].size(), kNoPage);
     }
     arrays->tables.push_back({entries, static_cast<int>(stride)});
   }
   return arrays;
 }
 
-std::vector<RunOutput> StepRunner::run_on(Plan& plan, const std::vector<TokenRun>& runs) {
-  const std::unique_ptr<Arrays> arrays = prepare(runs);
+std::vector<SequenceOutput> StepRunner::run_step(Plan& plan, const std::vector<SequenceTokens>& batch) {
+  const std::unique_ptr<Arrays> arrays = prepare(batch);
   plan.start(arrays->inputs());
   const StepOutput all = plan.wait().value();
   const size_t n_tokens = arrays->tokens.size();
   const size_t vocab = all.logits.size() / n_tokens, dim = all.hidden.size() / n_tokens;
-  std::vector<RunOutput> out;
+  std::vector<SequenceOutput> out;
   size_t begin = 0;
-  for (const TokenRun& run : runs) {
-    const size_t n = run.tokens.size();
+  for (const SequenceTokens& part : batch) {
+    const size_t n = part.tokens.size();
     const std::span<const float> logits = all.logits.subspan(begin * vocab, n * vocab);
     const std::span<const float> hidden = all.hidden.subspan(begin * dim, n * dim);
     const std::span<const TokenId> sampled = all.sampled.subspan(begin, n);
@@ -139,11 +140,15 @@ std::vector<RunOutput> StepRunner::run_on(Plan& plan, const std::vector<TokenRun
   return out;
 }
 
-std::vector<RunOutput> StepRunner::step(const std::vector<TokenRun>& runs) { return run_on(*plan_, runs); }
-std::vector<RunOutput> StepRunner::draft_step(const std::vector<TokenRun>& runs) { return run_on(*draft_plan_, runs); }
+std::vector<SequenceOutput> StepRunner::step(const std::vector<SequenceTokens>& batch) {
+  return run_step(*plan_, batch);
+}
+std::vector<SequenceOutput> StepRunner::draft_step(const std::vector<SequenceTokens>& batch) {
+  return run_step(*draft_plan_, batch);
+}
 
-void StepRunner::start(const std::vector<TokenRun>& runs) {
-  in_flight_.push_back(prepare(runs));
+void StepRunner::start(const std::vector<SequenceTokens>& batch) {
+  in_flight_.push_back(prepare(batch));
   plan_->start(in_flight_.back()->inputs());
 }
 

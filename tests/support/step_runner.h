@@ -1,5 +1,5 @@
-// Runs steps of a model on a backend from plain descriptions: which sequence gets which tokens at which position. Hands
-// out pages, keeps the arrays of steps in flight. For tests of the plan seam.
+// Runs steps of a model on a backend from simple descriptions: sequences with their tokens and positions. Allocates
+// pages and keeps the arrays of steps in flight. For tests of the Plan interface.
 #pragma once
 
 #include <deque>
@@ -31,22 +31,22 @@ class LoadedModel {
   std::unique_ptr<DeviceWeights> weights_;
 };
 
-std::vector<TokenId> random_tokens(size_t n, uint32_t seed);  // of the tiny models' vocabulary
+std::vector<TokenId> random_tokens(size_t n, uint32_t seed);  // from the tiny models' vocabulary
 
 struct TestSequence {
   int slot = 0;
   std::vector<std::vector<PageId>> pages;  // per page group, by position / kPageTokens
 };
 
-struct TokenRun {
+struct SequenceTokens {
   TestSequence* sequence;
   int32_t position;  // of the first token
   std::vector<TokenId> tokens;
   std::vector<float> hidden = {};  // for draft graphs
 };
 
-struct RunOutput {
-  std::vector<float> logits;     // after every token, row after row
+struct SequenceOutput {
+  std::vector<float> logits;     // after every token, row-major
   std::vector<float> hidden;     // of every token
   std::vector<TokenId> sampled;  // after every token
 };
@@ -54,34 +54,35 @@ struct RunOutput {
 class StepRunner {
  public:
   enum class PageOrder { ascending, shuffled };
-  // All sequences together may hold 40 pages of each group.
+  // All sequences together may use 40 pages per group.
   explicit StepRunner(const LoadedModel& model, PageOrder order = PageOrder::ascending,
                       const Format& kv_format = k_f32);
 
-  // Tokens of one sequence in a step that give the bits of single tokens.
-  size_t longest_run() const { return longest_run_; }
+  // The largest chunk whose logits are bit-identical to those of single tokens.
+  size_t max_exact_chunk() const { return max_exact_chunk_; }
 
   TestSequence new_sequence(int slot) const;  // without pages; steps add them. REQUIRES: slot < kSlots
-  PageId take_page(int group);
-  std::vector<RunOutput> step(const std::vector<TokenRun>& runs);
-  std::vector<RunOutput> draft_step(const std::vector<TokenRun>& runs);  // REQUIRES: the model has a draft graph
+  PageId allocate_page(int group);
+  std::vector<SequenceOutput> step(const std::vector<SequenceTokens>& batch);
+  std::vector<SequenceOutput> draft_step(
+      const std::vector<SequenceTokens>& batch);  // REQUIRES: the model has a draft graph
 
-  void start(const std::vector<TokenRun>& runs);  // two steps may be in flight
-  StepOutput wait();                              // the oldest, as the plan gives it
+  void start(const std::vector<SequenceTokens>& batch);  // two steps may be in flight
+  StepOutput wait();                                     // the output of the oldest step
   CacheMemory& cache() { return *cache_; }
   const std::vector<PageGroup>& groups() const { return groups_; }
 
   static constexpr int kSlots = 6, kMaxTokens = 256, kPages = 40;
 
  private:
-  struct Arrays;  // what a StepInputs points to
-  std::vector<RunOutput> run_on(Plan& plan, const std::vector<TokenRun>& runs);
-  std::unique_ptr<Arrays> prepare(const std::vector<TokenRun>& runs);
+  struct Arrays;  // the storage of a StepInputs
+  std::vector<SequenceOutput> run_step(Plan& plan, const std::vector<SequenceTokens>& batch);
+  std::unique_ptr<Arrays> prepare(const std::vector<SequenceTokens>& batch);
   void add_pages(TestSequence& sequence, int32_t end_position);
 
-  size_t longest_run_ = kMaxTokens;
+  size_t max_exact_chunk_ = kMaxTokens;
   std::vector<PageGroup> groups_;
-  std::vector<std::vector<PageId>> free_pages_;  // per group, taken from the back
+  std::vector<std::vector<PageId>> free_pages_;  // per group; allocated from the back
   std::unique_ptr<CacheMemory> cache_;
   std::unique_ptr<Plan> plan_, draft_plan_;
   std::deque<std::shared_ptr<Arrays>> in_flight_;

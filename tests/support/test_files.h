@@ -1,4 +1,4 @@
-// Files for tests: a folder that no other process or test has, and reading and writing in one call.
+// Files for tests: a unique temporary folder, and one-call reading and writing.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ inline std::filesystem::path put(const std::filesystem::path& path, std::string_
 
 inline std::string sha256_of(std::string_view bytes) { return sha256_hex(std::as_bytes(std::span(bytes))); }
 
-// Removed with everything in it by the process that made it; one that was forked leaves it alone. Named after the test
-// that runs, where one does, and short enough for the path of a socket in it.
+// Removed by the process that created it, not by forked children. Named after the running test, and short enough for a
+// socket path in it.
 class TestFolder {
  public:
   explicit TestFolder(const std::filesystem::path& parent = testing::TempDir()) {

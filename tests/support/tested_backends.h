@@ -1,4 +1,4 @@
-// The backends tests run on: every one built in, and Vulkan's device on the CPU, which is only ever used by name.
+// The backends that tests run on: all compiled-in ones, and Vulkan on the CPU, which is used only by name.
 #pragma once
 
 #include <cstdlib>
@@ -17,12 +17,12 @@
 
 namespace zinc {
 
-// A device of Vulkan's as if it were a backend of its own; nullptr: Vulkan is not built in.
+// A Vulkan device as a separate backend; nullptr: Vulkan is not compiled in.
 struct CpuDevice {
   static constexpr const char* kName = "vulkan:llvmpipe";
   static constexpr bool kHasHalfMatrices = false;
 };
-struct EmulatedDevice {  // tests/emulated_vulkan, where it is found before Vulkan's loader
+struct EmulatedDevice {  // tests/emulated_vulkan, if it is found before the Vulkan loader
   static constexpr const char* kName = "vulkan:emulated";
   static constexpr bool kHasHalfMatrices = true;
 };
@@ -33,14 +33,14 @@ const BackendInfo* vulkan_device() {
     if (!vulkan.ok()) return BackendInfo{};
     BackendInfo named = *vulkan.value();
     named.name = Named::kName;
-    if (!Named::kHasHalfMatrices) named.attention_bits = 32;
+    if (!Named::kHasHalfMatrices) named.attention_activation_bits = 32;
     named.open = [](int n_threads) { return open_backend(Named::kName, n_threads); };
-    named.usable = [] {
-#if defined(ZINC_IS_SANITIZED)  // Mesa and its compiler leak and race in their own ways
+    named.is_available = [] {
+#if defined(ZINC_IS_SANITIZED)  // Mesa and its compiler have leaks and races of their own
       return false;
 #else
-      static const bool usable = open_backend(Named::kName, 1).ok();
-      return usable;
+      static const bool available = open_backend(Named::kName, 1).ok();
+      return available;
 #endif
     };
     return named;
@@ -50,10 +50,10 @@ const BackendInfo* vulkan_device() {
 inline const BackendInfo* cpu_vulkan() { return vulkan_device<CpuDevice>(); }
 inline const BackendInfo* emulated_vulkan() { return vulkan_device<EmulatedDevice>(); }
 
-// Compiled kernels are kept in the folder ZINC_TEST_CACHE names, if it names one, so that the processes in which a
-// card's tests run side by side compile each once.
+// If ZINC_TEST_CACHE is set, compiled kernels are cached in that folder, so that the parallel test processes of a GPU
+// run compile each kernel once.
 inline std::vector<const BackendInfo*> tested_backends() {
-  if (const char* folder = std::getenv("ZINC_TEST_CACHE")) keep_caches_in(folder);
+  if (const char* folder = std::getenv("ZINC_TEST_CACHE")) set_cache_folder(folder);
   std::vector<const BackendInfo*> all;
   for (const BackendInfo* const* b = kBackends; *b; ++b) all.push_back(*b);
   if (cpu_vulkan()) all.push_back(cpu_vulkan());
@@ -61,12 +61,12 @@ inline std::vector<const BackendInfo*> tested_backends() {
   return all;
 }
 
-inline std::vector<const BackendInfo*> usable_backends() {
-  std::vector<const BackendInfo*> usable;
+inline std::vector<const BackendInfo*> available_backends() {
+  std::vector<const BackendInfo*> available;
   for (const BackendInfo* backend : tested_backends()) {
-    if (backend->usable()) usable.push_back(backend);
+    if (backend->is_available()) available.push_back(backend);
   }
-  return usable;
+  return available;
 }
 
 }  // namespace zinc

@@ -1,4 +1,4 @@
-// A llama file of a few kilobytes, all weights zero, with every size to choose: for tests of what a model file says.
+// A llama file of a few kilobytes with zero weights and configurable sizes: for tests of model files.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct TinyLlama {
   uint32_t n_layers = 2, dim = 32, n_heads = 4, n_kv_heads = 2, ff_dim = 48, vocabulary = 40, context = 128;
   uint32_t n_experts = 0, n_used = 0;
   std::string architecture = "llama";
-  std::string leave_out = "";  // a tensor that is missing
+  std::string leave_out = "";  // a tensor to omit
 
   GgufWriter metadata() const {
     GgufWriter w;

@@ -19,7 +19,7 @@ constexpr const char* kFileName = "tiny.gguf";
 
 using Keys = std::vector<TinyKey>;
 
-// What every transformer file says, with `more` after it.
+// Keys of every transformer file, followed by `more`.
 Keys transformer(uint32_t n_layers, Keys more) {
   Keys keys = {{"context_length", uint32_t{kTinyContext}},
                {"embedding_length", kDim},
@@ -53,7 +53,7 @@ const Keys kSharedExpert = {{"expert_count", 5u},
                             {"expert_feed_forward_length", 32u, false},
                             {"expert_shared_feed_forward_length", 32u, false}};
 
-// What the Qwen hybrids say; which layers are recurrent, and what the feed-forward is, stands in `more`.
+// Keys of the Qwen hybrids; the recurrent layers and the FFN are described by `more`.
 Keys hybrid(uint32_t n_blocks, const Keys& more) {
   return with(transformer(n_blocks, {{"attention.head_count_kv", 2u},
                                      {"rope.dimension_count", 16u, false},
@@ -103,7 +103,7 @@ std::vector<TinyModel> make_tiny_models() {
                  {"attention.sliding_window_pattern", 3u, false},
                  {"rope.scaling.type", std::string("linear"), false},
                  {"rope.scaling.factor", 8.0f, false}})},
-      // More segments of a row than a block has warps for at once, the last one short.
+      // More segments per row than a block has warps, the last segment partial.
       {"gemma3 of wide rows", "gemma3", dense(1, {{"embedding_length", 2336u}})},
       {"gemma4",
        "gemma4",
@@ -136,14 +136,14 @@ std::vector<TinyModel> make_tiny_models() {
   };
 }
 
-// FNV-1a: the same everywhere.
+// FNV-1a: the same on every machine.
 uint32_t hash_of(std::string_view text) {
   uint32_t hash = 2166136261u;
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
   return hash;
 }
 
-// Numbers that keep activations near unit size through any number of layers.
+// Values that keep activations near unit size through any number of layers.
 std::vector<float> random_weights(const TinyTensor& tensor) {
   std::mt19937 random(hash_of(tensor.name));
   const auto uniform = [&] { return static_cast<float>(random()) / 4294967296.0f * 2.0f - 1.0f; };
@@ -158,24 +158,24 @@ std::vector<float> random_weights(const TinyTensor& tensor) {
   return out;
 }
 
-const Format& choose_format(const TinyTensor& tensor) {
+const Format& choose_format(const TinyTensor& tensor, const Format* matrix_format) {
   static const Format* const kChoices[] = {&k_f32, &k_f16, find_format("q8_0")};
   const bool routes = tensor.name.find("ffn_gate_inp") != std::string::npos;  // f32 in every published file
   if (tensor.shape.n_dims() == 1 || tensor.shape.inner() % 32 != 0 || routes) return k_f32;
-  return *kChoices[hash_of(tensor.name) % std::size(kChoices)];
+  return matrix_format ? *matrix_format : *kChoices[hash_of(tensor.name) % std::size(kChoices)];
 }
 
 // Encoding is most of the cost of a file, and the tests make thousands that differ in one tensor or key.
-const std::string& encoded_weights(const TinyTensor& tensor) {
+const std::string& encoded_weights(const TinyTensor& tensor, const Format& format) {
   static std::map<std::string, std::string> cache;
-  const auto [place, is_new] = cache.try_emplace(tensor.name + tensor.shape.to_string());
+  const auto [entry, is_new] =
+      cache.try_emplace(fmt::format("{} {} {}", tensor.name, tensor.shape.to_string(), format.name));
   if (is_new) {
-    const Format& format = choose_format(tensor);
     const std::vector<float> weights = random_weights(tensor);
-    place->second.resize(row_bytes(format, weights.size()));
-    format.encode(weights, std::as_writable_bytes(std::span(place->second)));
+    entry->second.resize(row_bytes(format, weights.size()));
+    format.quantize(weights, std::as_writable_bytes(std::span(entry->second)));
   }
-  return place->second;
+  return entry->second;
 }
 
 std::vector<TinyTensor> expand(const TinyModel& model, const TinyTensor& tensor) {
@@ -191,7 +191,7 @@ std::vector<TinyTensor> expand(const TinyModel& model, const TinyTensor& tensor)
 
 Status try_to_read(const std::string& bytes) {
   ZINC_TRY(file, GgufFile::parse(std::as_bytes(std::span(bytes)), kFileName));
-  ZINC_TRY(model, read_model(file, Draft::read));
+  ZINC_TRY(model, read_model(file, Draft::load));
   return ok_status();
 }
 
@@ -213,13 +213,13 @@ const TinyKey* TinyModel::find(std::string_view key) const {
   return found == metadata.end() ? nullptr : &*found;
 }
 
-// For an architecture without a row: a plain model with experts, of whose keys those stay that are read (one that is
-// read is missed when it is text instead).
+// For an architecture without an entry above: a standard model with experts, reduced to the keys that the architecture
+// reads (a key is read if a string in its place is an error).
 static TinyModel plain_model(const std::string& architecture) {
   TinyModel model{architecture, architecture, dense(2, kSharedExpert)};
-  for (TinyKey& key : model.metadata) key.required = false;  // nobody said which of them this one needs
+  for (TinyKey& key : model.metadata) key.required = false;  // unknown which of them are required
   const Result<std::vector<TinyTensor>> tensors = find_tensors(model);
-  if (!tensors.ok()) return model;  // the tests will say why
+  if (!tensors.ok()) return model;  // the tests will report it
   std::erase_if(model.metadata, [&](const TinyKey& key) {
     TinyModel probe = model;
     std::ranges::find(probe.metadata, key.name, &TinyKey::name)->value = std::string("text");
@@ -273,7 +273,8 @@ void add_metadata(GgufWriter& writer, const TinyModel& model) {
 std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors, GgufWriter writer) {
   add_metadata(writer, model);
   for (const TinyTensor& tensor : tensors) {
-    writer.add_tensor(tensor.name, tensor.shape, choose_format(tensor), std::string_view(encoded_weights(tensor)));
+    const Format& format = choose_format(tensor, model.matrix_format);
+    writer.add_tensor(tensor.name, tensor.shape, format, std::string_view(encoded_weights(tensor, format)));
   }
   return writer.bytes();
 }

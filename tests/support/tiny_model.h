@@ -1,6 +1,6 @@
-// Small random models for tests: for each architecture one or more configurations as metadata. Which weights a
-// configuration has is not written down: read_model is asked again and again, and each missing tensor is read off the
-// error that names it. So a new architecture needs metadata only.
+// Small random models for tests: for each architecture one or more configurations as metadata. The list of weights is
+// not written down: read_model is called repeatedly, and each missing tensor is taken from the error that names it. So
+// a new architecture needs metadata only.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ using TinyValue = std::variant<uint32_t, int64_t, float, bool, std::string, std:
 struct TinyKey {
   std::string name;  // without the architecture's prefix
   TinyValue value;
-  bool required = true;  // the architecture refuses a file without it
+  bool required = true;  // the architecture rejects a file without it
 };
 
 struct TinyTensor {
@@ -36,6 +36,7 @@ struct TinyModel {
   std::string architecture;
   std::vector<TinyKey> metadata;
   std::vector<TinyTensor> optional_tensors = {};  // "blk.*.x" stands for every layer
+  const Format* matrix_format = nullptr;          // of all matrices; nullptr: a mix of f32, f16 and q8_0
 
   const TinyKey* find(std::string_view key) const;  // nullptr: absent
 };
@@ -44,18 +45,19 @@ inline constexpr int64_t kTinyVocabulary = 97;
 inline constexpr int kTinyContext = 256;
 
 const std::vector<TinyModel>& tiny_models();
-const TinyModel& tiny_model(std::string_view name);  // REQUIRES: there is one
+const TinyModel& tiny_model(std::string_view name);  // REQUIRES: it exists
 
-// The tensors the configuration has, its optional ones included. The error is one that no tensor would help.
+// The tensors of the configuration, including its optional ones. Fails with the first error that is not about a missing
+// tensor.
 Result<std::vector<TinyTensor>> find_tensors(const TinyModel& model);
 
-// The tensor that an error of read_model misses.
+// The missing tensor named by an error of read_model.
 std::optional<TinyTensor> missing_tensor(const std::string& message);
 
 void add_metadata(GgufWriter& writer, const TinyModel& model);
 
-// A GGUF file with random weights of these shapes: matrices in f32, f16 and q8_0, the rest in f32. A tensor's numbers
-// depend on its name alone. What `writer` has already comes first.
+// A GGUF file with random weights of these shapes: matrices in TinyModel::matrix_format, the rest in f32. A tensor's
+// values depend on its name only. The contents of `writer` come first.
 std::string make_gguf(const TinyModel& model, const std::vector<TinyTensor>& tensors, GgufWriter writer = {});
 std::string make_gguf(const TinyModel& model);  // REQUIRES: find_tensors succeeds
 

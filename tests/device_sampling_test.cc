@@ -1,4 +1,5 @@
-// Tokens that a backend draws by itself are those the Sampler picks from the same logits, whatever the cuts.
+// Device sampling returns the same tokens as the host Sampler for the same logits, for all combinations of top-k, top-p
+// and min-p.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,13 +15,13 @@ namespace {
 
 using Logits = std::vector<float>;
 
-std::vector<const BackendInfo*> drawing_backends() {
-  std::vector<const BackendInfo*> all = usable_backends();
-  std::erase_if(all, [](const BackendInfo* backend) { return !backend->draws_tokens; });
+std::vector<const BackendInfo*> sampling_backends() {
+  std::vector<const BackendInfo*> all = available_backends();
+  std::erase_if(all, [](const BackendInfo* backend) { return !backend->can_sample_on_device; });
   return all;
 }
 
-// A graph whose logits are its input: one row of one sequence each.
+// A graph whose logits are its input: one row per sequence.
 class Rows {
  public:
   Rows(const BackendInfo& info, int64_t vocab, int n_rows) : n_rows_(static_cast<size_t>(n_rows)) {
@@ -36,7 +37,7 @@ class Rows {
             .value());
   }
 
-  std::vector<TokenId> sampled(const std::vector<Logits>& rows, const std::vector<TokenDraw>& draws) {
+  std::vector<TokenId> sampled(const std::vector<Logits>& rows, const std::vector<DeviceSampling>& sampling) {
     std::vector<float> hidden;
     for (const Logits& row : rows) hidden.insert(hidden.end(), row.begin(), row.end());
     const std::vector<TokenId> tokens(rows.size(), 0);
@@ -50,7 +51,7 @@ class Rows {
                   .slots = row_ids,
                   .page_tables = {},
                   .output_rows = row_ids,
-                  .draws = draws,
+                  .sampling = sampling,
                   .logit_rows = {},
                   .hidden = hidden});
     const Result<StepOutput> output = plan_->wait();
@@ -69,34 +70,34 @@ class Rows {
   std::unique_ptr<Plan> plan_;
 };
 
-// Rows of every kind that a model or a broken one gives.
+// All kinds of rows that a model, or a broken one, may produce.
 std::vector<Logits> logits_of_every_kind(size_t vocab, std::mt19937& random) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   std::normal_distribution<float> normal(0, 3);
   std::uniform_int_distribution<size_t> any(0, vocab - 1);
-  const auto made = [&](auto value) {
+  const auto row_of = [&](auto value) {
     Logits row(vocab);
     for (float& x : row) x = value();
     return row;
   };
   std::vector<Logits> rows;
-  rows.push_back(made([&] { return normal(random); }));
-  rows.push_back(made([&] { return normal(random) - 40; }));
-  rows.back()[any(random)] = -5;                                                      // one stands out by far
-  rows.push_back(made([&] { return std::round(normal(random)); }));                   // ties, zeros of both signs
-  rows.push_back(made([&] { return 1.5f; }));                                         // nothing but ties
-  rows.push_back(made([&] { return normal(random) * 1e-4f; }));                       // flat
-  rows.push_back(made([&] { return normal(random) * 1e37f; }));                       // steep
-  rows.push_back(made([&] { return normal(random) > 5 ? normal(random) : -kInf; }));  // few that can be chosen
+  rows.push_back(row_of([&] { return normal(random); }));
+  rows.push_back(row_of([&] { return normal(random) - 40; }));
+  rows.back()[any(random)] = -5;                                                        // one far above the rest
+  rows.push_back(row_of([&] { return std::round(normal(random)); }));                   // ties, zeros of both signs
+  rows.push_back(row_of([&] { return 1.5f; }));                                         // all equal
+  rows.push_back(row_of([&] { return normal(random) * 1e-4f; }));                       // flat
+  rows.push_back(row_of([&] { return normal(random) * 1e37f; }));                       // steep
+  rows.push_back(row_of([&] { return normal(random) > 5 ? normal(random) : -kInf; }));  // few finite logits
   rows.back()[any(random)] = 1;
-  rows.push_back(made([&] { return normal(random); }));
+  rows.push_back(row_of([&] { return normal(random); }));
   for (int i = 0; i < 5; ++i) rows.back()[any(random)] = std::nanf("");
   rows.back()[any(random)] = kInf;
   rows.back()[any(random)] = kInf;
   return rows;
 }
 
-std::vector<SamplingParams> every_cut() {
+std::vector<SamplingParams> all_parameters() {
   std::vector<SamplingParams> all;
   for (const float temperature : {0.0f, 0.3f, 1.0f, 1.9f}) {
     for (const int32_t top_k : {0, 1, 7, 40, 900}) {
@@ -110,49 +111,50 @@ std::vector<SamplingParams> every_cut() {
   return all;
 }
 
-class TokenDrawTest : public testing::TestWithParam<int> {};
+class DeviceSamplingTest : public testing::TestWithParam<int> {};
 
-TEST_P(TokenDrawTest, is_the_samplers_choice_from_the_same_logits) {
-  const std::vector<const BackendInfo*> backends = drawing_backends();
-  if (backends.empty()) GTEST_SKIP() << "no usable backend draws tokens";
+TEST_P(DeviceSamplingTest, equals_the_host_sampler_for_the_same_logits) {
+  const std::vector<const BackendInfo*> backends = sampling_backends();
+  if (backends.empty()) GTEST_SKIP() << "no available backend supports device sampling";
   const size_t vocab = static_cast<size_t>(GetParam());
   std::mt19937 random(7);
   Sampler sampler;
   for (const BackendInfo* backend : backends) {
     Rows rows(*backend, GetParam(), 32);
     std::vector<Logits> logits;
-    std::vector<TokenDraw> draws;
+    std::vector<DeviceSampling> sampling;
     std::vector<TokenId> expected;
-    int n_wrong = 0, n_drawn = 0;
+    int n_wrong = 0, n_samples = 0;
     const auto compare = [&] {
-      const std::vector<TokenId> got = rows.sampled(logits, draws);
-      for (size_t i = 0; i < got.size(); ++i, ++n_drawn) {
+      const std::vector<TokenId> got = rows.sampled(logits, sampling);
+      for (size_t i = 0; i < got.size(); ++i, ++n_samples) {
         if (got[i] == expected[i] || ++n_wrong > 5) continue;
-        ADD_FAILURE() << "draw " << n_drawn << " (kind " << n_drawn % 8 << "): " << got[i] << " instead of "
-                      << expected[i] << ", temperature " << draws[i].temperature << " top_k " << draws[i].top_k
-                      << " top_p " << draws[i].top_p << " min_p " << draws[i].min_p << " share " << draws[i].share;
+        ADD_FAILURE() << "sample " << n_samples << " (kind " << n_samples % 8 << "): " << got[i] << " instead of "
+                      << expected[i] << ", temperature " << sampling[i].temperature << " top_k " << sampling[i].top_k
+                      << " top_p " << sampling[i].top_p << " min_p " << sampling[i].min_p << " uniform "
+                      << sampling[i].uniform;
       }
-      logits.clear(), draws.clear(), expected.clear();
+      logits.clear(), sampling.clear(), expected.clear();
     };
     uint64_t position = 0;
-    for (SamplingParams params : every_cut()) {
+    for (SamplingParams params : all_parameters()) {
       params.seed = 3;
       for (Logits& row : logits_of_every_kind(vocab, random)) {
-        draws.push_back(*device_draw(params, ++position, 0));
-        expected.push_back(sampler.pick(row, params, {.position = position}).value());
+        sampling.push_back(*device_sampling(params, ++position, 0));
+        expected.push_back(sampler.sample(row, params, {.position = position}).value());
         logits.push_back(std::move(row));
-        if (draws.size() == rows.size()) compare();
+        if (sampling.size() == rows.size()) compare();
       }
     }
-    EXPECT_EQ(n_wrong, 0) << "of " << n_drawn;
-    EXPECT_EQ(n_drawn, 1280);
+    EXPECT_EQ(n_wrong, 0) << "of " << n_samples;
+    EXPECT_EQ(n_samples, 1280);
   }
 }
-INSTANTIATE_TEST_SUITE_P(, TokenDrawTest, testing::Values(50, 1000, 5003),
+INSTANTIATE_TEST_SUITE_P(, DeviceSamplingTest, testing::Values(50, 1000, 5003),
                          [](const auto& info) { return fmt::format("vocabulary_of_{}", info.param); });
 
-TEST(TokenDraw, where_nothing_can_be_chosen_the_token_is_negative) {
-  for (const BackendInfo* backend : drawing_backends()) {
+TEST(DeviceSampling, the_token_is_negative_if_no_logit_can_be_sampled) {
+  for (const BackendInfo* backend : sampling_backends()) {
     Rows rows(*backend, 100, 2);
     const std::vector<Logits> logits = {Logits(100, std::nanf("")), Logits(100, 1.0f)};
     EXPECT_EQ(rows.sampled(logits, {{.temperature = 1}, {.temperature = 1}})[0], -1);
@@ -160,13 +162,13 @@ TEST(TokenDraw, where_nothing_can_be_chosen_the_token_is_negative) {
   }
 }
 
-TEST(TokenDraw, a_choice_that_needs_more_than_logits_is_not_the_devices) {
-  EXPECT_TRUE(device_draw({.top_k = 40, .top_p = 0.9f, .min_p = 0.1f}, 5, 0).has_value());
-  EXPECT_FALSE(device_draw({.repeat_penalty = 1.1f}, 5, 0).has_value());
-  EXPECT_FALSE(device_draw({.frequency_penalty = 0.1f}, 5, 0).has_value());
-  EXPECT_FALSE(device_draw({.presence_penalty = 0.1f}, 5, 0).has_value());
-  EXPECT_FALSE(device_draw({.dry_multiplier = 0.8f}, 5, 0).has_value());
-  EXPECT_FALSE(device_draw({.logit_bias = {{1, 1.0f}}}, 5, 0).has_value());
+TEST(DeviceSampling, sampling_that_needs_more_than_the_logits_is_not_done_on_the_device) {
+  EXPECT_TRUE(device_sampling({.top_k = 40, .top_p = 0.9f, .min_p = 0.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_sampling({.repeat_penalty = 1.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_sampling({.frequency_penalty = 0.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_sampling({.presence_penalty = 0.1f}, 5, 0).has_value());
+  EXPECT_FALSE(device_sampling({.dry_multiplier = 0.8f}, 5, 0).has_value());
+  EXPECT_FALSE(device_sampling({.logit_bias = {{1, 1.0f}}}, 5, 0).has_value());
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What zinc writes for other programs: `check --json` against its schema, completions in their shells, the man page.
+"""Tests output for other programs: JSON against its schema, completions in their shells, the man page.
 
-    pages.py ZINC SOURCE_FOLDER
+    cli_output.py ZINC SOURCE_FOLDER
 
-The shells and man must be there (tools/install_deps.sh test).
+The shells and man must be installed (tools/install_deps.sh test).
 """
 import functools
 import http.server
@@ -31,9 +31,9 @@ def run(*words, **environment):
     return subprocess.run(words, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
-class Pages(unittest.TestCase):
+class CliOutput(unittest.TestCase):
     def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zinc-pages-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zinc-cli-output-"))
         self.addCleanup(shutil.rmtree, self.folder)
         self.clean = {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder),
                       "FORCE_COLOR": "", "NO_COLOR": ""}
@@ -51,7 +51,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(model["path"], str(file))
             self.assertEqual(file.stat().st_size, model["weight_bytes"])
 
-    def test_memory_of_the_context_grows_by_the_bytes_of_a_position(self):
+    def test_cache_bytes_grow_by_cache_bytes_per_token(self):
         file = str(MODELS / "llama-q8_0.gguf")
         small, large = self.check(file, "-c", "32")["model"], self.check(file, "-c", "96")["model"]
         self.assertEqual(large["cache_bytes"] - small["cache_bytes"], 64 * small["cache_bytes_per_token"])
@@ -65,7 +65,7 @@ class Pages(unittest.TestCase):
     def hint(self, *words):
         return next(line for line in self.check(*words)["checks"] if line["section"] == "model")["hint"]
 
-    def test_check_of_what_is_no_model_fails_with_a_hint_that_works(self):
+    def test_check_of_an_invalid_model_fails_with_a_hint(self):
         bad = self.folder / "bad.gguf"
         bad.write_text("no model")
         self.assertEqual(self.check(str(bad))["verdict"], "fail")
@@ -75,15 +75,15 @@ class Pages(unittest.TestCase):
         self.assertEqual(self.hint("smollm2-135m-instruct"), "zinc pull smollm2-135m-instruct")
         self.assertEqual(self.hint("hf:some/repo:My file.gguf"), "zinc pull 'hf:some/repo:My file.gguf'")
 
-    def test_check_and_chat_tell_the_same_bytes(self):
+    def test_check_and_chat_report_the_same_bytes(self):
         for name in ["llama-q8_0", "gemma3-f16", "qwen35-f16"]:
             file = str(MODELS / f"{name}.gguf")
             model = self.check(file, "-c", "96")["model"]
             end = subprocess.run([ZINC, "chat", file, "-c", "96", "-t", "1"], input="/stats\n", capture_output=True,
                                  text=True, env={**os.environ, **self.clean}, timeout=240)
-            self.assertIn(f"{model['weight_bytes']} bytes of weights, {model['cache_bytes']} for the context", end.stderr)
+            self.assertIn(f"{model['weight_bytes']} bytes of weights, {model['cache_bytes']} bytes of KV cache", end.stderr)
 
-    def test_check_says_how_many_positions_a_chat_gets(self):
+    def test_check_reports_the_context_a_chat_gets(self):
         file = str(MODELS / "qwen2-f16.gguf")
         model = self.check(file)["model"]
         self.assertEqual(model["fit"], "fits")
@@ -96,12 +96,12 @@ class Pages(unittest.TestCase):
             if backend["usable"]:
                 self.assertTrue(backend["devices"], backend["name"])
 
-    def test_colours_can_be_forced_and_forbidden(self):
+    def test_colors_can_be_forced_and_forbidden(self):
         clean = {**self.clean, "FORCE_COLOR": "1"}
         self.assertIn("\x1b[3", run(ZINC, "check", **clean).stdout)
         self.assertNotIn("\x1b", run(ZINC, "check", **{**clean, "NO_COLOR": "1"}).stdout)
 
-    def test_models_are_told_as_their_schema_says(self):
+    def test_model_commands_match_their_schema(self):
         def validated(*words):
             end = run(ZINC, *words, "--json", **self.clean)
             self.assertEqual(end.returncode, 0, end.stderr)
@@ -120,7 +120,7 @@ class Pages(unittest.TestCase):
                 pass
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=MODELS))
-        server.handle_error = lambda *words: None  # the probe hangs up after a byte
+        server.handle_error = lambda *words: None  # the probe closes the connection after a byte
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             pulled = validated("pull", f"http://127.0.0.1:{server.server_port}/qwen2-f16.gguf")
@@ -132,15 +132,15 @@ class Pages(unittest.TestCase):
 
     def test_check_has_a_line_for_each_finding(self):
         end = run(ZINC, "check", str(MODELS / "qwen2-f16.gguf"), **self.clean)
-        self.assertRegex(end.stdout, r"(?m)^  OK   memory +\d+ .B: \d+ .B of weights, \d+ .B for \d+ positions")
+        self.assertRegex(end.stdout, r"(?m)^  OK   memory +\d+ .B: \d+ .B of weights, \d+ .B of KV cache for \d+ tokens")
         self.assertRegex(end.stdout, r"(?m)^(OK  |WARN) ready.*: \d+ ok, (1 warning|\d+ warnings), 0 failed, \d+ skipped$")
-        self.assertRegex(end.stdout, r"(?m)^  SKIP here +no models yet; they go to ", "a model was named, so none is missing")
+        self.assertRegex(end.stdout, r"(?m)^  SKIP installed +no models installed; they are stored in ", "a model was named, so none is missing")
         self.assertEqual(end.stdout.count("qwen2-f16.gguf"), 1)
         self.assertNotRegex(end.stdout, r"\d{7}|\?")
         self.assertNotIn("\x1b", end.stdout)
 
     def shell_words(self, shell, script):
-        self.assertTrue(shutil.which(shell), f"{shell} is not here; tools/install_deps.sh test installs it")
+        self.assertTrue(shutil.which(shell), f"{shell} is not installed; see tools/install_deps.sh test")
         page = self.folder / f"zinc.{shell}"
         page.write_text(run(ZINC, "completion", shell).stdout)
         path = os.path.dirname(ZINC) + ":" + os.environ["PATH"]
@@ -175,10 +175,10 @@ class Pages(unittest.TestCase):
         self.assertEqual(set(words("zinc completion ")) - {""}, {"bash", "zsh", "fish", "man"})
         self.assertIn("q8_0", words("zinc run --kv "))
         self.assertIn("--requests", words("zinc bench serve --"))
-        self.assertNotIn("--tls-cert", words("zinc bench serve --"), "that is an option of `zinc serve`")
+        self.assertNotIn("--tls-cert", words("zinc bench serve --"), "an option of `zinc serve`")
 
     def zsh_screen(self, line, wanted):
-        """What a zsh of its own shows after Tab, once that has `wanted`, or after a minute."""
+        """The screen of a zsh after Tab, once it shows `wanted`, or after a minute."""
         (self.folder / "_zinc").write_text(run(ZINC, "completion", "zsh").stdout)
         script = r"""
 zmodload zsh/zpty
@@ -200,7 +200,7 @@ zpty -d shell
         return run("zsh", "-f", "-c", script, **self.clean, PATH=path).stdout
 
     def test_zsh_itself_completes_commands_options_values_and_models(self):
-        self.assertTrue(shutil.which("zsh"), "zsh is not here; tools/install_deps.sh test installs it")
+        self.assertTrue(shutil.which("zsh"), "zsh is not installed; see tools/install_deps.sh test")
         for line, wanted in (("zinc ch", ["chat", "check"]), ("zinc run --temp", ["--temp", "--temperature"]),
                              ("zinc debug ", ["eval", "tokenize"]), ("zinc run --kv ", ["f32", "f16", "q8_0"]),
                              ("zinc completion ", ["bash", "fish", "man"]), ("zinc chat smollm2-135", ["smollm2-135m-instruct"])):
@@ -208,7 +208,7 @@ zpty -d shell
             for word in wanted:
                 self.assertIn(word, screen, line)
 
-    def test_completions_know_every_command_of_the_help(self):
+    def test_completions_contain_every_command(self):
         commands = re.findall(r"(?m)^  ([a-z]+) ", run(ZINC, "--help").stdout.split("Subcommands:")[1])
         self.assertIn("chat", commands)
         for shell in ["bash", "zsh", "fish"]:
@@ -216,18 +216,18 @@ zpty -d shell
             for command in commands:
                 self.assertRegex(page, rf"\b{command}\b")
 
-    def test_the_man_page_is_well_formed_and_whole(self):
+    def test_man_page_is_well_formed_and_complete(self):
         page = run(ZINC, "completion", "man").stdout
         for word in ["SS zinc run", "SS zinc chat", "SS zinc check", "\\-\\-temp", "EXIT STATUS"]:
             self.assertIn(word, page)
-        self.assertTrue(shutil.which("man"), "man is not here; tools/install_deps.sh test installs it")
+        self.assertTrue(shutil.which("man"), "man is not installed; see tools/install_deps.sh test")
         file = self.folder / "zinc.1"
         file.write_text(page)
         end = run("man", "--warnings", "-l", str(file), MANWIDTH="100", LC_ALL="C.UTF-8", PAGER="cat", MANPAGER="cat")
         self.assertEqual(end.stderr, "")
         self.assertIn("--temperature", end.stdout)
 
-    def test_who_recommends_the_sampling_is_said_beside_the_answer(self):
+    def test_origin_of_the_sampling_is_reported(self):
         file = str(MODELS / "qwen2-f16.gguf")
         end = run(ZINC, "run", file, "hello", "-n", "2", "-t", "1", **self.clean)
         self.assertRegex(end.stderr, r"temp 0.8, top-k 40, .* \(zinc's own\)")
@@ -244,7 +244,7 @@ zpty -d shell
             server.stdout.close()
         self.assertIn("recommended_sampling", json.dumps(model))
 
-    def test_a_model_thinks_as_it_does_unless_told(self):
+    def test_sampling_origin_depends_on_the_thinking_mode(self):
         file = str(MODELS / "qwen3-q8_0.gguf")
 
         def origin(*more):
@@ -259,7 +259,7 @@ zpty -d shell
             text = run(ZINC, command, "--help").stdout
             self.assertNotRegex(text, r"\[\d+ - \d+\]|1073741824|--help TEXT|--json TEXT", command)
 
-    def test_what_was_mistyped_is_guessed(self):
+    def test_typos_get_a_suggestion(self):
         for words, meant in ((["chta"], "chat"), (["run", "--tmp", "0"], "--temp"), (["--versoin"], "--version"),
                              (["debug", "evl"], "eval"), (["show", "smolm2-135m-instruct"], "smollm2-135m-instruct")):
             end = run(ZINC, *words, **self.clean)
@@ -267,9 +267,9 @@ zpty -d shell
             self.assertIn(meant, end.stderr)
             self.assertEqual(len(end.stderr.splitlines()), 1)
 
-    def test_the_version_names_commit_and_backends(self):
+    def test_version_names_commit_and_backends(self):
         self.assertRegex(run(ZINC, "--version").stdout,
-                         r"^zinc \d+\.\d+\.\d+ \([0-9a-z]+\)\nbackends: (\w+, )*cpu\b.* \(here: \w+\)\n$")
+                         r"^zinc \d+\.\d+\.\d+ \([0-9a-z]+\)\nbackends: (\w+, )*cpu\b.* \(default: \w+\)\n$")
 
 
 if __name__ == "__main__":
