@@ -1,5 +1,5 @@
 // Bundles the page and writes it as C++:  node build.mjs FOLDER OUT
-// FOLDER has node_modules and gets dist/; OUT names every file of it with its compressed forms (server/page.h).
+// FOLDER contains node_modules; dist/ is written there. OUT is a C++ file with every file of dist/, compressed (server/page.h).
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -12,9 +12,9 @@ const [folder, out] = process.argv.slice(2);
 const { build } = createRequire(join(folder, 'package.json'))('esbuild');
 const dist = join(folder, 'dist');
 const packages = join(folder, 'node_modules');
-const kMaxWireBytes = 500_000;
+const kMaxGzipBytes = 500_000;
 
-const kTypes = {
+const kContentTypes = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
@@ -24,7 +24,7 @@ const kTypes = {
   '.txt': 'text/plain; charset=utf-8',
 };
 
-// KaTeX names each font in three formats; every browser that runs this page takes the first.
+// KaTeX lists each font in three formats; every browser that can run this page uses the first.
 const onlyWoff2 = {
   name: 'only-woff2',
   setup(bundler) {
@@ -38,7 +38,7 @@ const onlyWoff2 = {
 async function bundle() {
   rmSync(dist, { recursive: true, force: true });
   const result = await build({
-    entryPoints: { page: join(here, 'src/main.tsx'), colors: join(here, 'src/colors.ts'), math: join(packages, 'katex/dist/katex.css') },
+    entryPoints: { page: join(here, 'src/main.tsx'), highlight: join(here, 'src/highlight_worker.ts'), math: join(packages, 'katex/dist/katex.css') },
     bundle: true,
     splitting: true,
     format: 'esm',
@@ -58,13 +58,13 @@ async function bundle() {
     plugins: [onlyWoff2],
     logLevel: 'warning',
   });
-  const made = Object.keys(result.metafile.outputs).map((path) => basename(path));
-  const named = (start, end) => `/assets/${made.find((name) => name.startsWith(start) && name.endsWith(end))}`;
+  const names = Object.keys(result.metafile.outputs).map((path) => basename(path));
+  const assetUrl = (start, end) => `/assets/${names.find((name) => name.startsWith(start) && name.endsWith(end))}`;
   const html = readFileSync(join(here, 'static/index.html'), 'utf8')
-    .replace('{{style}}', named('page-', '.css'))
-    .replace('{{script}}', named('page-', '.js'))
-    .replace('{{math}}', named('math-', '.css'))
-    .replace('{{colors}}', named('colors-', '.js'));
+    .replace('{{style}}', assetUrl('page-', '.css'))
+    .replace('{{script}}', assetUrl('page-', '.js'))
+    .replace('{{math}}', assetUrl('math-', '.css'))
+    .replace('{{highlightWorker}}', assetUrl('highlight-', '.js'));
   writeFileSync(join(dist, 'index.html'), html);
   for (const name of readdirSync(join(here, 'static'))) {
     if (name !== 'index.html') writeFileSync(join(dist, name), readFileSync(join(here, 'static', name)));
@@ -72,7 +72,7 @@ async function bundle() {
   writeFileSync(join(dist, 'licenses.txt'), licenses());
 }
 
-// What the licences of the bundled packages ask for: their text goes with the page.
+// The license texts of the bundled packages, which must be distributed with the page.
 function licenses() {
   const names = Object.keys(JSON.parse(readFileSync(join(here, 'package.json'), 'utf8')).dependencies);
   names.push('@preact/signals-core');
@@ -90,40 +90,40 @@ function filesOf(path) {
     .sort();
 }
 
-function packed(path) {
+function compress(path) {
   const bytes = readFileSync(path);
   const url = `/${relative(dist, path)}`;
   const file = {
     url: url === '/index.html' ? '/' : url,
-    type: kTypes[extname(path)],
+    type: kContentTypes[extname(path)],
     etag: `"${createHash('sha256').update(bytes).digest('hex').slice(0, 20)}"`,
     isImmutable: url.startsWith('/assets/'),
-    forms: {},
+    encodings: {},
   };
-  if (!file.type) throw new Error(`${url}: what is its content type?`);
+  if (!file.type) throw new Error(`${url}: no content type for this file name; add it to kContentTypes`);
   if (extname(path) === '.woff2') {
-    file.forms.plain = bytes;
+    file.encodings.plain = bytes;
   } else {
-    file.forms.gzip = gzipSync(bytes, { level: 9 });
-    file.forms.brotli = brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } });
+    file.encodings.gzip = gzipSync(bytes, { level: 9 });
+    file.encodings.brotli = brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } });
   }
   return file;
 }
 
-// The bytes are taken in by the assembler: a compiler would need minutes for them as numbers.
+// The bytes are included by the assembler (.incbin): as array initializers they would take the compiler minutes.
 function writeCpp(files) {
-  const place = join(folder, 'packed');
-  rmSync(place, { recursive: true, force: true });
-  mkdirSync(place, { recursive: true });
+  const blobFolder = join(folder, 'packed');
+  rmSync(blobFolder, { recursive: true, force: true });
+  mkdirSync(blobFolder, { recursive: true });
   let blobs = '';
   let rows = '';
   let symbols = '';
   files.forEach((file, i) => {
-    const view = (form) => {
-      const bytes = file.forms[form];
+    const view = (encoding) => {
+      const bytes = file.encodings[encoding];
       if (!bytes) return '{}';
-      const symbol = `zinc_page_${i}_${form}`;
-      const path = join(place, `${i}.${form}-${createHash('sha256').update(bytes).digest('hex').slice(0, 12)}`);
+      const symbol = `zinc_page_${i}_${encoding}`;
+      const path = join(blobFolder, `${i}.${encoding}-${createHash('sha256').update(bytes).digest('hex').slice(0, 12)}`);
       writeFileSync(path, bytes);
       blobs += `    ".global ${symbol}\\n${symbol}: .incbin \\"${path}\\"\\n"\n`;
       symbols += `extern const char ${symbol}[];\n`;
@@ -148,9 +148,9 @@ ${rows}    {nullptr, nullptr, nullptr, false, {}, {}, {}},
 }
 
 await bundle();
-const files = filesOf(dist).map(packed);
-const wire = files.reduce((n, file) => n + Math.min(...Object.values(file.forms).map((form) => form.length)), 0);
-const gzipped = files.reduce((n, file) => n + (file.forms.gzip ?? file.forms.plain).length, 0);
-if (gzipped > kMaxWireBytes) throw new Error(`the page has ${gzipped} bytes over the wire; at most ${kMaxWireBytes}`);
+const files = filesOf(dist).map(compress);
+const brotliBytes = files.reduce((n, file) => n + Math.min(...Object.values(file.encodings).map((bytes) => bytes.length)), 0);
+const gzipBytes = files.reduce((n, file) => n + (file.encodings.gzip ?? file.encodings.plain).length, 0);
+if (gzipBytes > kMaxGzipBytes) throw new Error(`the page has ${gzipBytes} bytes as gzip; the limit is ${kMaxGzipBytes}`);
 writeCpp(files);
-console.log(`page: ${files.length} files, ${wire} bytes as brotli, ${gzipped} as gzip`);
+console.log(`page: ${files.length} files, ${brotliBytes} bytes as brotli, ${gzipBytes} as gzip`);

@@ -1,47 +1,47 @@
-// Asks for an answer and writes it into its message as it comes. The text is the message's own; views are called once
-// per frame at most. Whatever ends it, what has come stays, and can be gone on with.
+// Sends a request and streams the answer into its message. Views update at most once per frame. However the
+// stream ends, the text received so far stays in the message and can be continued.
 import { batch, signal, type Signal } from '@preact/signals';
 import { LostConnection, ServerError, streamChat, type ChatChunk, type WireToken } from './api';
 import * as db from './db';
-import { store, writings } from './keep';
+import { store, streams } from './persist';
 import {
   addMessage, changeConversation, conversation, messageChanged, messages, model, newId, path, pathTo, props, refreshFigures,
   settings as currentSettings, startConversation, titleOf,
 } from './state';
 import type { Attachment, Message, NoticeKind, Progress, Settings, TokenChoice, ToolCall } from './types';
 
-// An answer under way.
-export class Live {
+// State of an answer that is streaming.
+export class StreamingAnswer {
   readonly progress: Signal<Progress | null> = signal(null);
-  readonly rate = signal(0); // tokens a second, so far
+  readonly rate = signal(0); // tokens per second so far
   readonly nTokens = signal(0);
-  readonly phase = signal<'waiting' | 'reading' | 'thinking' | 'writing'>('waiting');
+  readonly phase = signal<'waiting' | 'prefill' | 'thinking' | 'answering'>('waiting');
   readonly abort = new AbortController();
   readonly views = new Set<() => void>();
   private isScheduled = false;
-  private drawMs = 0;
+  private renderMs = 0;
 
-  // A frame that took long is followed by a pause in proportion: typing and scrolling go first.
+  // After a slow frame, pause in proportion so that typing and scrolling stay responsive.
   schedule(): void {
     if (this.isScheduled) return;
     this.isScheduled = true;
-    const pause = this.drawMs > 6 ? this.drawMs * 3 : 0;
-    const run = () => {
+    const pause = this.renderMs > 6 ? this.renderMs * 3 : 0;
+    const render = () => {
       this.isScheduled = false;
       const begin = performance.now();
       for (const view of this.views) view();
-      this.drawMs = performance.now() - begin;
+      this.renderMs = performance.now() - begin;
     };
-    if (document.hidden) setTimeout(run, 250);
-    else if (pause > 0) setTimeout(() => requestAnimationFrame(run), pause);
-    else requestAnimationFrame(run);
+    if (document.hidden) setTimeout(render, 250);
+    else if (pause > 0) setTimeout(() => requestAnimationFrame(render), pause);
+    else requestAnimationFrame(render);
   }
 }
 
-export const live = signal<Map<string, Live>>(new Map());
+export const live = signal<Map<string, StreamingAnswer>>(new Map());
 export const isAnswering = () => path.value.some((message) => live.value.has(message.id));
 
-// A file that has a fence in it gets a longer one around it.
+// Uses a longer code fence than any fence inside the file.
 function fenced(file: Attachment): string {
   const longest = Math.max(2, ...(file.text.match(/`{3,}/g) ?? []).map((fence) => fence.length));
   const fence = '`'.repeat(longest + 1);
@@ -52,9 +52,9 @@ export function textOf(message: Message): string {
   return (message.attachments ?? []).map(fenced).join('') + message.content;
 }
 
-// The conversation as the API takes it, whole.
-function wireMessages(list: Message[], set: Settings): unknown[] {
-  const out: unknown[] = set.system ? [{ role: 'system', content: set.system }] : [];
+// The full conversation in the format of the API.
+function wireMessages(list: Message[], settings: Settings): unknown[] {
+  const out: unknown[] = settings.system ? [{ role: 'system', content: settings.system }] : [];
   for (const message of list) {
     if (message.role === 'tool') {
       out.push({ role: 'tool', tool_call_id: message.toolCallId, content: message.content });
@@ -80,50 +80,50 @@ function wireMessages(list: Message[], set: Settings): unknown[] {
   return out;
 }
 
-const kSampling = [
+const kSamplingFields = [
   'temperature', 'top_p', 'top_k', 'min_p', 'repeat_penalty', 'frequency_penalty', 'presence_penalty', 'seed', 'max_tokens',
   'thinking_budget',
 ] as const;
 
-export function requestBody(list: Message[], set: Settings, modelName: string | undefined, continues: boolean): object {
+export function requestBody(list: Message[], settings: Settings, modelName: string | undefined, isContinuation: boolean): object {
   const body: Record<string, unknown> = {
-    messages: wireMessages(list, set),
+    messages: wireMessages(list, settings),
     stream: true,
     stream_options: { include_usage: true },
     return_progress: true,
   };
   if (modelName) body.model = modelName;
-  const advised = props.value?.models.find((entry) => entry.name === modelName)?.recommended_sampling ?? {};
-  for (const name of kSampling) {
-    const value = set[name] ?? advised[name];
+  const recommended = props.value?.models.find((entry) => entry.name === modelName)?.recommended_sampling ?? {};
+  for (const name of kSamplingFields) {
+    const value = settings[name] ?? recommended[name];
     if (value !== undefined) body[name] = value;
   }
-  if (set.thinking !== undefined) body.enable_thinking = set.thinking;
-  if (set.probabilities) Object.assign(body, { logprobs: true, top_logprobs: 6 });
-  if (set.tools?.trim()) body.tools = JSON.parse(set.tools);
-  if (continues) body.continue_final_message = true;
+  if (settings.thinking !== undefined) body.enable_thinking = settings.thinking;
+  if (settings.probabilities) Object.assign(body, { logprobs: true, top_logprobs: 6 });
+  if (settings.tools?.trim()) body.tools = JSON.parse(settings.tools);
+  if (isContinuation) body.continue_final_message = true;
   return body;
 }
 
-// Tokens may end inside a character; those that belong to one are shown as one, without alternatives.
+// Tokens may end inside a UTF-8 character; the tokens of one character are merged and have no alternatives.
 export class TokenReader {
   private bytes: number[] = [];
   private p = 1;
   constructor(private readonly out: TokenChoice[]) {}
 
-  take(token: WireToken): void {
-    const own = token.bytes ?? [...new TextEncoder().encode(token.token)];
-    const isAlone = this.bytes.length === 0;
-    this.bytes.push(...own);
+  add(token: WireToken): void {
+    const tokenBytes = token.bytes ?? [...new TextEncoder().encode(token.token)];
+    const startsCharacter = this.bytes.length === 0;
+    this.bytes.push(...tokenBytes);
     this.p = Math.min(this.p, Math.exp(token.logprob));
-    const text = decoded(this.bytes) ?? (isBeginning(this.bytes) ? null : new TextDecoder().decode(new Uint8Array(this.bytes)));
+    const text = decodeUtf8(this.bytes) ?? (isIncompleteUtf8(this.bytes) ? null : new TextDecoder().decode(new Uint8Array(this.bytes)));
     if (text === null) return;
-    const top = isAlone ? (token.top_logprobs ?? []) : [];
+    const top = startsCharacter ? (token.top_logprobs ?? []) : [];
     this.out.push({
       text,
       p: this.p,
       top: top.flatMap((other) => {
-        const shown = other.bytes ? decoded(other.bytes) : other.token;
+        const shown = other.bytes ? decodeUtf8(other.bytes) : other.token;
         return shown === null ? [] : [{ text: shown, p: Math.exp(other.logprob) }];
       }),
     });
@@ -132,7 +132,7 @@ export class TokenReader {
   }
 }
 
-// Where in the content each token begins; -1 for those that are no part of it, such as the end of a thought.
+// Offset of each token in the content; -1 for tokens outside it, such as the end-of-thinking marker.
 export function tokenOffsets(content: string, tokens: TokenChoice[]): number[] {
   let at = 0;
   return tokens.map(({ text }) => {
@@ -143,7 +143,7 @@ export function tokenOffsets(content: string, tokens: TokenChoice[]): number[] {
   });
 }
 
-// The tokens, and what of the content is in none of them, since it came without its probabilities, as one piece.
+// The tokens; content received without probabilities becomes a single piece.
 export function withRest(content: string, tokens: TokenChoice[]): TokenChoice[] {
   const offsets = tokenOffsets(content, tokens);
   const last = offsets.findLastIndex((offset) => offset >= 0);
@@ -152,8 +152,8 @@ export function withRest(content: string, tokens: TokenChoice[]): TokenChoice[] 
   return end < content.length ? [...tokens, { text: content.slice(end), p: 1, top: [] }] : tokens;
 }
 
-// Whether more bytes could still make characters of these.
-function isBeginning(bytes: number[]): boolean {
+// Whether these bytes are an incomplete UTF-8 sequence that more bytes could complete.
+function isIncompleteUtf8(bytes: number[]): boolean {
   try {
     new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array(bytes), { stream: true });
     return true;
@@ -162,7 +162,7 @@ function isBeginning(bytes: number[]): boolean {
   }
 }
 
-function decoded(bytes: number[]): string | null {
+function decodeUtf8(bytes: number[]): string | null {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array(bytes));
   } catch {
@@ -170,87 +170,87 @@ function decoded(bytes: number[]): string | null {
   }
 }
 
-// Takes what an event says into the message.
-class Writer {
-  private thoughtFrom = 0;
-  private readonly thoughtBefore: { ms: number; tokens: number }; // of an answer that is gone on with
-  private firstAt = 0;
-  private nAtFirst = 0;
-  private ratedAt = 0;
+// Applies stream events to the message.
+class MessageBuilder {
+  private reasoningBegin = 0;
+  private readonly reasoningBefore: { ms: number; tokens: number }; // of the answer being continued
+  private firstTokenAt = 0;
+  private nTokensAtFirst = 0;
+  private rateUpdatedAt = 0;
   private readonly tokens: TokenReader | null;
   private readonly calls: ToolCall[] = [];
   finish: string | null = null;
 
   constructor(
     private readonly message: Message,
-    private readonly state: Live,
+    private readonly state: StreamingAnswer,
     wantsTokens: boolean,
   ) {
-    // What was there without its probabilities is one piece.
+    // Content without probabilities is a single piece.
     if (wantsTokens) message.tokens = withRest(message.content, message.tokens ?? []);
     this.tokens = wantsTokens ? new TokenReader(message.tokens!) : null;
-    this.thoughtBefore = { ms: message.reasoningMs ?? 0, tokens: message.reasoningTokens ?? 0 };
+    this.reasoningBefore = { ms: message.reasoningMs ?? 0, tokens: message.reasoningTokens ?? 0 };
   }
 
-  take(chunk: ChatChunk): void {
+  apply(chunk: ChatChunk): void {
     const { message, state } = this;
     if (chunk.prompt_progress) {
       state.progress.value = chunk.prompt_progress;
-      if (state.phase.value === 'waiting') state.phase.value = 'reading';
+      if (state.phase.value === 'waiting') state.phase.value = 'prefill';
     }
     const choice = chunk.choices[0];
     const delta = choice?.delta;
-    if (delta?.content || delta?.reasoning_content || delta?.tool_calls) this.count(chunk.completion_tokens);
-    if (delta?.reasoning_content) this.takeThought(delta.reasoning_content);
-    if (delta?.content) this.takeContent(delta.content);
+    if (delta?.content || delta?.reasoning_content || delta?.tool_calls) this.updateRate(chunk.completion_tokens);
+    if (delta?.reasoning_content) this.addReasoning(delta.reasoning_content);
+    if (delta?.content) this.addContent(delta.content);
     for (const call of delta?.tool_calls ?? []) {
       this.calls[call.index] ??= { id: '', name: '', arguments: '' };
-      const known = this.calls[call.index];
-      known.id ||= call.id ?? '';
-      known.name ||= call.function?.name ?? '';
-      known.arguments += call.function?.arguments ?? '';
+      const target = this.calls[call.index];
+      target.id ||= call.id ?? '';
+      target.name ||= call.function?.name ?? '';
+      target.arguments += call.function?.arguments ?? '';
       message.toolCalls = this.calls.filter(Boolean);
     }
-    if (delta?.content && this.tokens) for (const token of choice.logprobs?.content ?? []) this.tokens.take(token);
+    if (delta?.content && this.tokens) for (const token of choice.logprobs?.content ?? []) this.tokens.add(token);
     if (choice?.finish_reason) this.finish = choice.finish_reason;
     if (chunk.timings) message.timings = chunk.timings;
     if (chunk.usage) {
       message.usage = chunk.usage;
-      const n = this.thoughtBefore.tokens + (chunk.usage.completion_tokens_details?.reasoning_tokens ?? 0);
+      const n = this.reasoningBefore.tokens + (chunk.usage.completion_tokens_details?.reasoning_tokens ?? 0);
       message.reasoningTokens = n || undefined;
     }
   }
 
-  private takeThought(text: string): void {
-    this.thoughtFrom ||= performance.now();
+  private addReasoning(text: string): void {
+    this.reasoningBegin ||= performance.now();
     this.message.reasoning = (this.message.reasoning ?? '') + text;
-    this.message.reasoningTokens = this.thoughtBefore.tokens + this.state.nTokens.peek();
-    this.message.reasoningMs = this.thoughtBefore.ms + performance.now() - this.thoughtFrom;
+    this.message.reasoningTokens = this.reasoningBefore.tokens + this.state.nTokens.peek();
+    this.message.reasoningMs = this.reasoningBefore.ms + performance.now() - this.reasoningBegin;
     this.state.phase.value = 'thinking';
   }
 
-  private takeContent(text: string): void {
-    if (this.thoughtFrom && this.state.phase.peek() === 'thinking') {
-      this.message.reasoningMs = this.thoughtBefore.ms + performance.now() - this.thoughtFrom;
+  private addContent(text: string): void {
+    if (this.reasoningBegin && this.state.phase.peek() === 'thinking') {
+      this.message.reasoningMs = this.reasoningBefore.ms + performance.now() - this.reasoningBegin;
     }
     this.message.content += text;
-    this.state.phase.value = 'writing';
+    this.state.phase.value = 'answering';
   }
 
-  // An event may bring several tokens; the server says how many there are by now.
-  private count(nSoFar: number | undefined): void {
+  // An event may carry several tokens; the server sends the running count.
+  private updateRate(nSoFar: number | undefined): void {
     const now = performance.now();
     const n = nSoFar ?? this.state.nTokens.peek() + 1;
-    if (!this.firstAt) {
-      this.firstAt = now;
-      this.nAtFirst = n;
+    if (!this.firstTokenAt) {
+      this.firstTokenAt = now;
+      this.nTokensAtFirst = n;
     }
     batch(() => {
       this.state.nTokens.value = n;
-      const elapsed = now - this.firstAt;
-      if (elapsed > 200 && now - this.ratedAt > 250) {
-        this.state.rate.value = ((n - this.nAtFirst) * 1000) / elapsed;
-        this.ratedAt = now;
+      const elapsed = now - this.firstTokenAt;
+      if (elapsed > 200 && now - this.rateUpdatedAt > 250) {
+        this.state.rate.value = ((n - this.nTokensAtFirst) * 1000) / elapsed;
+        this.rateUpdatedAt = now;
       }
     });
     this.state.schedule();
@@ -264,52 +264,52 @@ function noticeOf(error: unknown, wasStopped: boolean): { kind: NoticeKind; text
   return { kind: 'error', text: error instanceof Error ? error.message : String(error) };
 }
 
-function settle(message: Message, finish: string | null): void {
+function setFinishNotice(message: Message, finish: string | null): void {
   const context = props.value?.models.find((entry) => entry.name === message.model)?.context ?? 0;
   if (finish === 'length' && context > 0 && (message.usage?.total_tokens ?? 0) >= context - 1) {
     message.notice = { kind: 'context', text: `The context of ${context.toLocaleString()} tokens is full.` };
   } else if (finish === 'length') {
     message.notice = { kind: 'length', text: 'The answer reached its token limit.' };
   } else if (!message.content.trim() && !message.toolCalls?.length) {
-    message.notice = { kind: 'empty', text: 'The model gave an empty answer.' };
+    message.notice = { kind: 'empty', text: 'The model returned an empty answer.' };
   }
 }
 
 const kSaveEveryMs = 300;
 
-// Runs one answer into `message`, whose path is sent. Never throws: what went wrong is the message's notice.
-export async function run(message: Message, before: Message[], set: Settings): Promise<void> {
-  const state = new Live();
-  const continues = Boolean(message.content || message.reasoning);
+// Sends `history` and streams the answer into `message`. Never throws: errors become the message's notice.
+export async function streamAnswer(message: Message, history: Message[], settings: Settings): Promise<void> {
+  const state = new StreamingAnswer();
+  const isContinuation = Boolean(message.content || message.reasoning);
   message.writing = true;
   message.notice = message.finish = undefined;
-  message.model ??= set.model ?? model.value?.name;
-  const served = props.value?.models.some((entry) => entry.name === message.model);
-  if (!served) message.model = model.value?.name ?? message.model;
+  message.model ??= settings.model ?? model.value?.name;
+  const isServed = props.value?.models.some((entry) => entry.name === message.model);
+  if (!isServed) message.model = model.value?.name ?? message.model;
   live.value = new Map(live.value).set(message.id, state);
-  let ended = () => {};
-  const isOver = new Promise<void>((resolve) => (ended = resolve));
-  writings.set(message.id, { message, stop: () => state.abort.abort(), ended: isOver });
+  let resolveEnded = () => {};
+  const ended = new Promise<void>((resolve) => (resolveEnded = resolve));
+  streams.set(message.id, { message, stop: () => state.abort.abort(), ended });
   const timer = setInterval(() => void store([], [message]), kSaveEveryMs);
   try {
     if (message.hasTokens) message.tokens ??= await db.tokensOf(message.id);
-    const writer = new Writer(message, state, Boolean(set.probabilities));
-    const body = requestBody(continues ? [...before, message] : before, set, message.model, continues);
-    await streamChat(body, state.abort.signal, (chunk) => writer.take(chunk));
-    message.finish = writer.finish ?? undefined;
-    settle(message, writer.finish);
+    const builder = new MessageBuilder(message, state, Boolean(settings.probabilities));
+    const body = requestBody(isContinuation ? [...history, message] : history, settings, message.model, isContinuation);
+    await streamChat(body, state.abort.signal, (chunk) => builder.apply(chunk));
+    message.finish = builder.finish ?? undefined;
+    setFinishNotice(message, builder.finish);
   } catch (error) {
     message.notice = noticeOf(error, state.abort.signal.aborted);
   }
   clearInterval(timer);
   message.writing = false;
-  writings.delete(message.id);
+  streams.delete(message.id);
   await store([], [message]);
-  ended();
-  const rest = new Map(live.value);
-  rest.delete(message.id);
+  resolveEnded();
+  const others = new Map(live.value);
+  others.delete(message.id);
   batch(() => {
-    live.value = rest;
+    live.value = others;
     messageChanged();
   });
   void refreshFigures();
@@ -327,20 +327,20 @@ function newMessage(change: Partial<Message>): Message {
   };
 }
 
-function answerTo(parent: string | null, change: Partial<Message> = {}): void {
+function startAnswer(parent: string | null, change: Partial<Message> = {}): void {
   const message = newMessage({ parent, ...change });
   addMessage(message);
-  void run(message, pathTo(messages.value, parent), currentSettings.value);
+  void streamAnswer(message, pathTo(messages.value, parent), currentSettings.value);
 }
 
-// Whether the question is stored; the answer goes its own way.
+// Returns whether the user message was stored; the answer streams independently.
 export function send(text: string, attachments: Attachment[]): Promise<boolean> {
   if (!conversation.value) startConversation(text || attachments[0]?.name || '');
   const entry = conversation.value!;
   if (!entry.head) changeConversation(entry.id, { title: titleOf(text || attachments[0]?.name || '') });
   const message = newMessage({ role: 'user', content: text, attachments: attachments.length ? attachments : undefined });
   const isStored = addMessage(message);
-  answerTo(message.id);
+  startAnswer(message.id);
   return isStored;
 }
 
@@ -348,27 +348,27 @@ export function stop(): void {
   for (const message of path.value) live.value.get(message.id)?.abort.abort();
 }
 
-// Another answer to the same question, beside the one there is.
+// Regenerates the answer as a sibling of the existing one.
 export function regenerate(message: Message): void {
-  answerTo(message.parent);
+  startAnswer(message.parent);
 }
 
-// The answer goes on where it ended. Half a tool call cannot be gone on with: it is asked for anew.
+// Continues the answer where it ended. An incomplete tool call cannot be continued and is requested again.
 export function continueAnswer(message: Message): void {
   if (live.value.has(message.id)) return;
   if (message.toolCalls?.length) return regenerate(message);
-  void run(message, pathTo(messages.value, message.parent), currentSettings.value);
+  void streamAnswer(message, pathTo(messages.value, message.parent), currentSettings.value);
   messageChanged();
 }
 
-// The question asked otherwise, as a branch of its own.
+// Sends an edited user message as a new branch.
 export function editAndFork(message: Message, text: string): void {
   const fork = newMessage({ role: 'user', parent: message.parent, content: text, attachments: message.attachments });
   addMessage(fork);
-  answerTo(fork.id);
+  startAnswer(fork.id);
 }
 
-// What an answer that begins as this one did, up to a token, and takes another one there begins with.
+// The beginning of an answer that equals this one up to a token and has an alternative token there.
 export function alternative(message: Message, tokens: TokenChoice[], index: number, text: string): Partial<Message> {
   const begin = message.content.slice(0, tokenOffsets(message.content, tokens)[index]);
   const { top } = tokens[index];
@@ -381,17 +381,17 @@ export function alternative(message: Message, tokens: TokenChoice[], index: numb
   };
 }
 
-// A branch that goes on from there.
-export function takeAlternative(message: Message, begin: Partial<Message>): void {
-  answerTo(message.parent, begin);
+// Starts a branch that continues from that token.
+export function branchWithAlternative(message: Message, begin: Partial<Message>): void {
+  startAnswer(message.parent, begin);
 }
 
-// What a tool gave back; once every call has its result, the model goes on.
-export function giveToolResult(call: ToolCall, text: string): void {
+// Stores a tool result; once every call has its result, the model continues.
+export function addToolResult(call: ToolCall, text: string): void {
   const message = newMessage({ role: 'tool', content: text, toolCallId: call.id });
   void addMessage(message);
   const at = path.value.findLastIndex((entry) => entry.toolCalls?.length);
-  const answered = new Set(path.value.slice(at + 1).map((entry) => entry.toolCallId)); // an id may have been used before
-  const asked = path.value[at]?.toolCalls ?? [];
-  if (asked.every((entry) => answered.has(entry.id))) answerTo(message.id);
+  const answered = new Set(path.value.slice(at + 1).map((entry) => entry.toolCallId)); // ids may repeat in earlier messages
+  const calls = path.value[at]?.toolCalls ?? [];
+  if (calls.every((entry) => answered.has(entry.id))) startAnswer(message.id);
 }

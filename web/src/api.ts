@@ -1,4 +1,4 @@
-// Talks to the server the page came from, and to nobody else.
+// The only file that talks to the server; requests go to the page's own origin.
 import { signal } from '@preact/signals';
 import type { Library, Progress, Props, Figures, Timings, Usage } from './types';
 
@@ -12,23 +12,23 @@ export class ServerError extends Error {
   }
 }
 
-// The connection was cut, or there was none.
+// The connection was lost or could not be established.
 export class LostConnection extends Error {}
 
 const kKeyName = 'zinc.key';
-export const keyIsWanted = signal(false);
-export const keyWasWrong = signal(false);
+export const isKeyRequired = signal(false);
+export const wasKeyRejected = signal(false);
 let keyWaiters: (() => void)[] = [];
 
-export function giveKey(key: string): void {
+export function setApiKey(key: string): void {
   localStorage.setItem(kKeyName, key);
-  keyIsWanted.value = false;
-  for (const go of keyWaiters.splice(0)) go();
+  isKeyRequired.value = false;
+  for (const resume of keyWaiters.splice(0)) resume();
 }
 
 const storedKey = () => localStorage.getItem(kKeyName);
 
-async function ask(path: string, init: RequestInit): Promise<Response> {
+async function request(path: string, init: RequestInit): Promise<Response> {
   for (;;) {
     const key = storedKey();
     const headers = { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) };
@@ -40,29 +40,29 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
       throw new LostConnection('the server cannot be reached');
     }
     if (response.status !== 401) return response;
-    if (storedKey() !== key) continue; // another one was given meanwhile
-    keyWasWrong.value = key !== null;
-    keyIsWanted.value = true;
-    await new Promise<void>((go) => keyWaiters.push(go));
+    if (storedKey() !== key) continue; // the key changed in the meantime
+    wasKeyRejected.value = key !== null;
+    isKeyRequired.value = true;
+    await new Promise<void>((resolve) => keyWaiters.push(resolve));
   }
 }
 
-async function failure(response: Response): Promise<ServerError> {
-  let message = `the server answered ${response.status}`;
+async function serverErrorOf(response: Response): Promise<ServerError> {
+  let message = `the server returned status ${response.status}`;
   let code: string | null = null;
   try {
     const body = (await response.json()) as { error?: { message?: string; code?: string | null } };
     message = body.error?.message ?? message;
     code = body.error?.code ?? null;
   } catch {
-    // No JSON: the status has to do.
+    // The body is not JSON; report the status instead.
   }
   return new ServerError(message, response.status, code);
 }
 
 export async function call<T>(path: string, body?: unknown): Promise<T> {
-  const response = await ask(path, body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) });
-  if (!response.ok) throw await failure(response);
+  const response = await request(path, body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) });
+  if (!response.ok) throw await serverErrorOf(response);
   try {
     return (await response.json()) as T;
   } catch {
@@ -70,13 +70,13 @@ export async function call<T>(path: string, body?: unknown): Promise<T> {
   }
 }
 
-export interface Served {
+export interface ServedModel {
   id: string;
-  figures?: Figures; // of those that are loaded
+  figures?: Figures; // of loaded models
 }
 export const getProps = () => call<Props>('/props');
 export const getLibrary = () => call<Library>('/models');
-export const getFigures = () => call<{ data: Served[] }>('/v1/models');
+export const getFigures = () => call<{ data: ServedModel[] }>('/v1/models');
 
 export interface WireToken {
   token: string;
@@ -105,16 +105,16 @@ export interface ChatChunk {
 }
 
 const kSilenceMs = 20_000;
-const kSecondLookMs = 2000;
+const kRecheckMs = 2000;
 
-// Whether the server still works on something. A connection may end without a word: a host that sleeps, a cable that is
-// out. Then the stream is silent for good, while the server cannot be reached or knows of no request any more.
-async function isWorking(): Promise<boolean> {
+// Whether the server still has running requests. A connection can die without an error (a sleeping host, an unplugged
+// cable): the stream stays silent, and the server is unreachable or has no running request.
+async function hasRunningRequests(): Promise<boolean> {
   const timeout = new AbortController();
   const timer = setTimeout(() => timeout.abort(), kSilenceMs / 2);
   try {
-    const response = await ask('/v1/models', { signal: timeout.signal });
-    const { data } = (await response.json()) as { data: Served[] };
+    const response = await request('/v1/models', { signal: timeout.signal });
+    const { data } = (await response.json()) as { data: ServedModel[] };
     return data.some(({ figures }) => figures && figures.active_requests + figures.queued_requests > 0);
   } catch {
     return false;
@@ -123,61 +123,62 @@ async function isWorking(): Promise<boolean> {
   }
 }
 
-// Calls `lost` when nothing has been heard for long and the server does not work on it. heard() begins anew.
-function watchSilence(lost: () => void): { heard: () => void; stop: () => void } {
+// Watchdog of a stream: calls `onTimeout` after a long silence while the server has no running request. reset() restarts the
+// timer.
+function startWatchdog(onTimeout: () => void): { reset: () => void; stop: () => void } {
   let timer: ReturnType<typeof setTimeout>;
-  let turn = 0;
+  let nChecks = 0;
   const begin = () => {
     clearTimeout(timer);
-    timer = setTimeout(look, kSilenceMs);
+    timer = setTimeout(recheck, kSilenceMs);
   };
-  const look = async () => {
-    const mine = ++turn;
-    let works = await isWorking();
-    // Between the end of an answer and its last event there is a moment in which no request is known.
-    if (!works) works = await new Promise<boolean>((resolve) => setTimeout(() => resolve(isWorking()), kSecondLookMs));
-    if (mine !== turn) return;
-    if (works) begin();
-    else lost();
+  const recheck = async () => {
+    const check = ++nChecks;
+    let isBusy = await hasRunningRequests();
+    // Shortly before its last event a request is already gone from the server's list.
+    if (!isBusy) isBusy = await new Promise<boolean>((resolve) => setTimeout(() => resolve(hasRunningRequests()), kRecheckMs));
+    if (check !== nChecks) return; // data arrived in the meantime
+    if (isBusy) begin();
+    else onTimeout();
   };
   begin();
   return {
-    heard: () => {
-      ++turn;
+    reset: () => {
+      ++nChecks;
       begin();
     },
     stop: () => {
-      ++turn;
+      ++nChecks;
       clearTimeout(timer);
     },
   };
 }
 
-// Calls `take` with every event of the answer. Ends when the answer is whole; anything else is an error.
-export async function streamChat(body: unknown, signal: AbortSignal, take: (chunk: ChatChunk) => void): Promise<void> {
-  const silence = new AbortController();
+// Calls `onChunk` with every event of the stream. Resolves when the answer is complete; throws otherwise.
+export async function streamChat(body: unknown, signal: AbortSignal, onChunk: (chunk: ChatChunk) => void): Promise<void> {
+  const timeout = new AbortController();
   const either = new AbortController();
-  for (const one of [signal, silence.signal]) one.addEventListener('abort', () => either.abort());
+  for (const source of [signal, timeout.signal]) source.addEventListener('abort', () => either.abort());
   if (signal.aborted) either.abort();
-  const watch = watchSilence(() => silence.abort());
+  const watchdog = startWatchdog(() => timeout.abort());
   try {
-    const response = await ask('/v1/chat/completions', { method: 'POST', body: JSON.stringify(body), signal: either.signal });
-    if (!response.ok) throw await failure(response);
-    await readEvents(response.body!.pipeThrough(new TextDecoderStream()).getReader(), watch.heard, take);
+    const response = await request('/v1/chat/completions', { method: 'POST', body: JSON.stringify(body), signal: either.signal });
+    if (!response.ok) throw await serverErrorOf(response);
+    await readEvents(response.body!.pipeThrough(new TextDecoderStream()).getReader(), watchdog.reset, onChunk);
   } catch (error) {
     if (signal.aborted || error instanceof ServerError || error instanceof LostConnection) throw error;
-    throw new LostConnection(silence.signal.aborted ? 'the server is silent' : 'the connection was lost');
+    throw new LostConnection(timeout.signal.aborted ? 'the server stopped responding' : 'the connection was lost');
   } finally {
-    watch.stop();
+    watchdog.stop();
   }
 }
 
-async function readEvents(reader: ReadableStreamDefaultReader<string>, heard: () => void, take: (chunk: ChatChunk) => void): Promise<void> {
+async function readEvents(reader: ReadableStreamDefaultReader<string>, onData: () => void, onChunk: (chunk: ChatChunk) => void): Promise<void> {
   let rest = '';
   for (;;) {
     const part = await reader.read();
     if (part.done) throw new LostConnection('the connection was lost before the answer was complete');
-    heard();
+    onData();
     rest += part.value;
     let from = 0;
     for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n', from)) {
@@ -188,7 +189,7 @@ async function readEvents(reader: ReadableStreamDefaultReader<string>, heard: ()
       if (data === '[DONE]') return;
       const chunk = JSON.parse(data) as ChatChunk;
       if (chunk.error) throw new ServerError(chunk.error.message, 500, chunk.error.code ?? null);
-      take(chunk);
+      onChunk(chunk);
     }
     rest = rest.slice(from);
   }

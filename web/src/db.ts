@@ -1,9 +1,8 @@
-// The browser's own store. Every version of the schema is a step that brings the one before to it; steps are never
-// changed once a release has had them.
+// IndexedDB storage. Every schema version is a migration from the previous one; released migrations never change.
 import type { Conversation, Draft, Message, TokenChoice } from './types';
 
 const kName = 'zinc';
-type Step = (db: IDBDatabase, change: IDBTransaction) => void;
+type Migration = (db: IDBDatabase, transaction: IDBTransaction) => void;
 
 function eachRecord<T>(store: IDBObjectStore, visit: (record: T, cursor: IDBCursorWithValue) => void): void {
   store.openCursor().onsuccess = (event) => {
@@ -14,34 +13,34 @@ function eachRecord<T>(store: IDBObjectStore, visit: (record: T, cursor: IDBCurs
   };
 }
 
-const kSteps: Step[] = [
-  // 1: conversations with their messages inside.
+const kMigrations: Migration[] = [
+  // 1: conversations with their messages embedded.
   (db) => {
     db.createObjectStore('conversations', { keyPath: 'id' });
   },
-  // 2: messages on their own, so that a word more in one does not write them all again.
-  (db, change) => {
+  // 2: messages in their own store, so that changing one message does not rewrite all of them.
+  (db, transaction) => {
     const messages = db.createObjectStore('messages', { keyPath: 'id' });
     messages.createIndex('conversation', 'conversation');
-    eachRecord<Conversation & { messages?: Message[] }>(change.objectStore('conversations'), (record, cursor) => {
-      const { messages: inside = [], ...rest } = record;
-      for (const message of inside) messages.put({ ...message, conversation: rest.id });
-      cursor.update({ ...rest, settings: rest.settings ?? {}, head: rest.head ?? inside.at(-1)?.id ?? null });
+    eachRecord<Conversation & { messages?: Message[] }>(transaction.objectStore('conversations'), (record, cursor) => {
+      const { messages: embedded = [], ...rest } = record;
+      for (const message of embedded) messages.put({ ...message, conversation: rest.id });
+      cursor.update({ ...rest, settings: rest.settings ?? {}, head: rest.head ?? embedded.at(-1)?.id ?? null });
     });
   },
-  // 3: tokens with their probabilities on their own, since they are many times larger than the text; drafts here, since
-  // an attachment may be larger than what the browser keeps elsewhere.
-  (db, change) => {
+  // 3: token probabilities in their own store, since they are many times larger than the text; drafts here, since an
+  // attachment may exceed the quota of localStorage.
+  (db, transaction) => {
     const tokens = db.createObjectStore('tokens', { keyPath: 'id' });
     tokens.createIndex('conversation', 'conversation');
     const drafts = db.createObjectStore('drafts', { keyPath: 'id' });
-    eachRecord<Message>(change.objectStore('messages'), (record, cursor) => {
+    eachRecord<Message>(transaction.objectStore('messages'), (record, cursor) => {
       if (!record.tokens) return;
       const { tokens: list, ...rest } = record;
       tokens.put({ id: record.id, conversation: record.conversation, list });
       cursor.update({ ...rest, hasTokens: true });
     });
-    eachRecord<Conversation & { draft?: Draft }>(change.objectStore('conversations'), (record, cursor) => {
+    eachRecord<Conversation & { draft?: Draft }>(transaction.objectStore('conversations'), (record, cursor) => {
       if (!record.draft) return;
       const { draft, ...rest } = record;
       drafts.put({ id: record.id, ...draft });
@@ -50,23 +49,23 @@ const kSteps: Step[] = [
   },
 ];
 
-let opened: Promise<IDBDatabase> | undefined;
+let connection: Promise<IDBDatabase> | undefined;
 
-// A connection that failed or was closed is not kept: the next that asks opens another.
+// A failed or closed connection is dropped; the next caller opens a new one.
 export function database(): Promise<IDBDatabase> {
-  const forget = () => (opened = undefined);
-  opened ??= open(forget).catch((error: unknown) => {
-    forget();
+  const drop = () => (connection = undefined);
+  connection ??= open(drop).catch((error: unknown) => {
+    drop();
     throw error;
   });
-  return opened;
+  return connection;
 }
 
 function open(onClose: () => void): Promise<IDBDatabase> {
   return new Promise((resolve, reject) => {
-    const request = indexedDB.open(kName, kSteps.length);
+    const request = indexedDB.open(kName, kMigrations.length);
     request.onupgradeneeded = (event) => {
-      for (const step of kSteps.slice(event.oldVersion)) step(request.result, request.transaction!);
+      for (const migrate of kMigrations.slice(event.oldVersion)) migrate(request.result, request.transaction!);
     };
     request.onsuccess = () => {
       request.result.onclose = onClose;
@@ -77,20 +76,20 @@ function open(onClose: () => void): Promise<IDBDatabase> {
       resolve(request.result);
     };
     request.onerror = () => reject(request.error);
-    request.onblocked = () => reject(new Error('another tab holds an older version of the page open; close it'));
+    request.onblocked = () => reject(new Error('another tab has an older version of this page open; close that tab'));
   });
 }
 
-function done(change: IDBTransaction): Promise<void> {
+function completed(transaction: IDBTransaction): Promise<void> {
   return new Promise((resolve, reject) => {
-    change.oncomplete = () => resolve();
-    change.onerror = change.onabort = () => reject(change.error);
+    transaction.oncomplete = () => resolve();
+    transaction.onerror = transaction.onabort = () => reject(transaction.error);
   });
 }
 
-async function read<T>(store: string, ask: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
+async function read<T>(store: string, query: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
   const db = await database();
-  const request = ask(db.transaction(store).objectStore(store));
+  const request = query(db.transaction(store).objectStore(store));
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
@@ -109,54 +108,54 @@ export async function tokensOf(id: string): Promise<TokenChoice[]> {
 
 export async function save(conversations: Conversation[], messages: Message[]): Promise<void> {
   const db = await database();
-  const change = db.transaction(['conversations', 'messages', 'tokens'], 'readwrite');
-  for (const conversation of conversations) change.objectStore('conversations').put(conversation);
+  const transaction = db.transaction(['conversations', 'messages', 'tokens'], 'readwrite');
+  for (const conversation of conversations) transaction.objectStore('conversations').put(conversation);
   for (const { tokens, ...message } of messages) {
-    // Thousands of them: written once, when the answer has ended.
-    const keepsTokens = tokens && tokens.length > 0 && !message.writing;
-    if (keepsTokens) change.objectStore('tokens').put({ id: message.id, conversation: message.conversation, list: tokens });
-    change.objectStore('messages').put({ ...message, hasTokens: keepsTokens || message.hasTokens });
+    // Thousands of tokens: written once, when the answer has ended.
+    const hasNewTokens = tokens && tokens.length > 0 && !message.writing;
+    if (hasNewTokens) transaction.objectStore('tokens').put({ id: message.id, conversation: message.conversation, list: tokens });
+    transaction.objectStore('messages').put({ ...message, hasTokens: hasNewTokens || message.hasTokens });
   }
-  return done(change);
+  return completed(transaction);
 }
 
-// Changes a message as it is in the store at that moment, where `change` says that it did. What is given back is stored.
-export async function amend(id: string, change: (record: Message) => boolean): Promise<Message | undefined> {
+// Updates the stored message in one transaction if `update` returns true. Returns the stored message.
+export async function updateMessage(id: string, update: (record: Message) => boolean): Promise<Message | undefined> {
   const db = await database();
-  const writing = db.transaction('messages', 'readwrite');
-  const records = writing.objectStore('messages');
+  const transaction = db.transaction('messages', 'readwrite');
+  const records = transaction.objectStore('messages');
   let found: Message | undefined;
   records.get(id).onsuccess = (event) => {
     found = (event.target as IDBRequest<Message | undefined>).result;
-    if (found && change(found)) records.put(found);
+    if (found && update(found)) records.put(found);
   };
-  await done(writing);
+  await completed(transaction);
   return found;
 }
 
-// Messages with their tokens, for taking them elsewhere.
-export async function wholeMessagesOf(conversation: string): Promise<Message[]> {
+// Messages with their tokens, for export.
+export async function messagesWithTokens(conversation: string): Promise<Message[]> {
   const list = await messagesOf(conversation);
   for (const message of list) if (message.hasTokens) message.tokens = await tokensOf(message.id);
   return list;
 }
 
-export async function erase(conversation: string): Promise<void> {
+export async function deleteRecords(conversation: string): Promise<void> {
   const db = await database();
-  const change = db.transaction(['conversations', 'messages', 'tokens', 'drafts'], 'readwrite');
-  change.objectStore('conversations').delete(conversation);
-  change.objectStore('drafts').delete(conversation);
+  const transaction = db.transaction(['conversations', 'messages', 'tokens', 'drafts'], 'readwrite');
+  transaction.objectStore('conversations').delete(conversation);
+  transaction.objectStore('drafts').delete(conversation);
   for (const name of ['messages', 'tokens']) {
-    const store = change.objectStore(name);
+    const store = transaction.objectStore(name);
     store.index('conversation').openKeyCursor(conversation).onsuccess = (event) => {
       const cursor = (event.target as IDBRequest<IDBCursor | null>).result;
       if (!cursor) return;
       store.delete(cursor.primaryKey);
-      change.objectStore('drafts').delete(IDBKeyRange.bound(`${cursor.primaryKey}:`, `${cursor.primaryKey}:\uffff`));
+      transaction.objectStore('drafts').delete(IDBKeyRange.bound(`${cursor.primaryKey}:`, `${cursor.primaryKey}:\uffff`));
       cursor.continue();
     };
   }
-  return done(change);
+  return completed(transaction);
 }
 
 export const draftOf = (id: string) => read<Draft | undefined>('drafts', (store) => store.get(id));
@@ -164,8 +163,8 @@ export const allDrafts = () => read<(Draft & { id: string })[]>('drafts', (store
 
 export async function saveDraft(id: string, draft: Draft): Promise<void> {
   const db = await database();
-  const change = db.transaction('drafts', 'readwrite');
-  if (draft.text || draft.attachments.length) change.objectStore('drafts').put({ id, ...draft });
-  else change.objectStore('drafts').delete(id);
-  return done(change);
+  const transaction = db.transaction('drafts', 'readwrite');
+  if (draft.text || draft.attachments.length) transaction.objectStore('drafts').put({ id, ...draft });
+  else transaction.objectStore('drafts').delete(id);
+  return completed(transaction);
 }

@@ -1,142 +1,140 @@
-// What is being written and not sent yet: of each conversation, of the one that is not begun, and what is written
-// elsewhere, such as an edit of a message.
+// Drafts: unsent input per conversation, for a new conversation, and for other fields such as a message edit.
 import { effect, signal } from '@preact/signals';
 import * as db from './db';
-import { keepDraftsOnLeaving, storeFailed } from './keep';
+import { saveDraftsOnClose, storeFailed } from './persist';
 import { openId } from './state';
 import type { Attachment, Draft } from './types';
 
-const kUnbegun = '';
-const kEmpty: Draft = { text: '', attachments: [] };
+const kNewConversation = '';
+const kEmptyDraft: Draft = { text: '', attachments: [] };
 const kSaveAfterMs = 200;
 
-export const draft = signal<Draft>(kEmpty);
+export const draft = signal<Draft>(kEmptyDraft);
 const drafts = new Map<string, Draft>();
-export const placeOf = () => openId.peek() ?? kUnbegun;
+export const draftKey = () => openId.peek() ?? kNewConversation;
 let timer: ReturnType<typeof setTimeout> | undefined;
-// Whose drafts the store does not have yet. The browser gives up what is under way when the page goes away, so that a
-// draft is in here until it is stored.
-const unsaved = new Map<string, { isUnderWay: boolean }>();
+// Drafts that are not stored yet. The browser aborts pending writes when the page closes, so a draft stays here until
+// the write has completed.
+const unsaved = new Map<string, { isSaving: boolean }>();
 
 effect(() => {
-  const id = openId.value ?? kUnbegun;
+  const id = openId.value ?? kNewConversation;
   saveNow();
-  draft.value = drafts.get(id) ?? kEmpty;
+  draft.value = drafts.get(id) ?? kEmptyDraft;
 });
 
-// Where an earlier page kept them.
-const kOldName = 'zinc.draft.';
-async function takeOld(): Promise<void> {
-  for (const name of Object.keys(localStorage).filter((key) => key.startsWith(kOldName))) {
+// Where earlier versions of the page stored drafts.
+const kOldPrefix = 'zinc.draft.';
+async function migrateOldDrafts(): Promise<void> {
+  for (const name of Object.keys(localStorage).filter((key) => key.startsWith(kOldPrefix))) {
     const { text = '', attachments = [] } = JSON.parse(localStorage.getItem(name)!) as Partial<Draft>;
-    await db.saveDraft(name.slice(kOldName.length), { text, attachments });
+    await db.saveDraft(name.slice(kOldPrefix.length), { text, attachments });
     localStorage.removeItem(name);
   }
 }
 
-// All tabs share the store, and two may write in the same place. What this tab shows it also keeps for itself, over a
-// reload.
+// All tabs share the store, and two may edit the same draft. Each tab also keeps its own copy across a reload.
 const kOwnName = 'zinc.own';
-function takeOwn(): void {
+function restoreOwnCopy(): void {
   const own = sessionStorage.getItem(kOwnName);
   if (!own) return;
-  sessionStorage.removeItem(kOwnName); // a tab that is made of this one later would take it for newer than it is
+  sessionStorage.removeItem(kOwnName); // a duplicated tab would otherwise treat this copy as newer than it is
   const { id, text } = JSON.parse(own) as { id: string; text: string };
-  const known = drafts.get(id) ?? kEmpty;
-  if (known.text !== text) change(id, { ...known, text });
+  const stored = drafts.get(id) ?? kEmptyDraft;
+  if (stored.text !== text) update(id, { ...stored, text });
 }
 
-function keepOwn(): void {
+function saveOwnCopy(): void {
   const { text } = draft.peek();
   try {
-    if (text) sessionStorage.setItem(kOwnName, JSON.stringify({ id: placeOf(), text }));
+    if (text) sessionStorage.setItem(kOwnName, JSON.stringify({ id: draftKey(), text }));
     else sessionStorage.removeItem(kOwnName);
   } catch {
-    // It is in the store, as long as no other tab writes there.
+    // The draft is in the store too, unless another tab overwrites it.
   }
 }
 
 export async function loadDrafts(): Promise<void> {
-  await takeOld();
+  await migrateOldDrafts();
   for (const { id, ...entry } of await db.allDrafts()) drafts.set(id, entry);
-  takeOwn();
-  draft.value = drafts.get(placeOf()) ?? kEmpty;
+  restoreOwnCopy();
+  draft.value = drafts.get(draftKey()) ?? kEmptyDraft;
 }
 
 function saveNow(): void {
   clearTimeout(timer);
   for (const [id, state] of unsaved) {
-    if (state.isUnderWay) continue;
-    state.isUnderWay = true;
+    if (state.isSaving) continue;
+    state.isSaving = true;
     const stored = () => unsaved.get(id) === state && unsaved.delete(id);
-    db.saveDraft(id, drafts.get(id) ?? kEmpty).then(stored, (error: unknown) => {
-      state.isUnderWay = false;
+    db.saveDraft(id, drafts.get(id) ?? kEmptyDraft).then(stored, (error: unknown) => {
+      state.isSaving = false;
       storeFailed(error);
     });
   }
 }
 
-function change(id: string, to: Draft): void {
-  if (to.text || to.attachments.length > 0) drafts.set(id, { ...to, at: Date.now() });
+function update(id: string, next: Draft): void {
+  if (next.text || next.attachments.length > 0) drafts.set(id, { ...next, at: Date.now() });
   else drafts.delete(id);
-  unsaved.set(id, { isUnderWay: false });
+  unsaved.set(id, { isSaving: false });
   clearTimeout(timer);
   timer = setTimeout(saveNow, kSaveAfterMs);
 }
 
-export function setDraft(to: Partial<Draft>): void {
-  draft.value = { ...draft.value, ...to };
-  change(placeOf(), draft.value);
-  if (to.attachments) saveNow(); // may be too large for the last moment
+export function setDraft(change: Partial<Draft>): void {
+  draft.value = { ...draft.value, ...change };
+  update(draftKey(), draft.value);
+  if (change.attachments) saveNow(); // may be too large to save while the page closes
 }
 
-// To the draft of `place`, which another one may have taken the screen from meanwhile.
-export function addAttachments(list: Attachment[], place = placeOf()): void {
-  if (place === placeOf()) return setDraft({ attachments: [...draft.value.attachments, ...list] });
-  const known = drafts.get(place) ?? kEmpty;
-  change(place, { ...known, attachments: [...known.attachments, ...list] });
+// Adds to the draft of `key`, even if another draft is displayed by now.
+export function addAttachments(list: Attachment[], key = draftKey()): void {
+  if (key === draftKey()) return setDraft({ attachments: [...draft.value.attachments, ...list] });
+  const current = drafts.get(key) ?? kEmptyDraft;
+  update(key, { ...current, attachments: [...current.attachments, ...list] });
   saveNow();
 }
 
-// A text that is written elsewhere than in the field of the conversation; an empty one is forgotten.
-export const keptText = (id: string) => drafts.get(id)?.text;
-export const keepText = (id: string, text: string) => change(id, { text, attachments: [] });
+// A draft of another field than the composer; an empty one is deleted.
+export const draftText = (id: string) => drafts.get(id)?.text;
+export const setDraftText = (id: string, text: string) => update(id, { text, attachments: [] });
 
-const sent = new Set<string>(); // whose drafts, of messages that are not stored yet
+const sent = new Set<string>(); // drafts whose messages are not stored yet
 
-// Gives the draft to `send`, which says whether it is stored as a message; only then it is no draft in the store any more.
+// Passes the draft to `send`, which returns whether it was stored as a message; only then the stored draft is deleted.
 export function sendDraft(send: (text: string, attachments: Attachment[]) => Promise<boolean>): void {
-  const id = placeOf();
+  const id = draftKey();
   const { text, attachments } = draft.value;
   void send(text.trim(), attachments).then((isStored) => {
     sent.delete(id);
     if (!isStored) return;
-    unsaved.set(id, { isUnderWay: false });
+    unsaved.set(id, { isSaving: false });
     saveNow();
   });
   sent.add(id);
   drafts.delete(id);
   unsaved.delete(id);
-  if (placeOf() === id) draft.value = kEmpty;
+  if (draftKey() === id) draft.value = kEmptyDraft;
 }
 
-// Of a conversation and of what was written at its messages. What is given back can be brought back.
-export function forgetDrafts(id: string, messages: string[]): [string, Draft][] {
+// Removes the drafts of a conversation and of its messages. Returns them for undo.
+export function removeDrafts(id: string, messages: string[]): [string, Draft][] {
   const owners = new Set([id, ...messages]);
-  const known = [...drafts].filter(([name]) => owners.has(name.split(':')[0]));
-  for (const [name] of known) {
-    drafts.delete(name);
-    unsaved.delete(name);
+  const removed = [...drafts].filter(([key]) => owners.has(key.split(':')[0]));
+  for (const [key] of removed) {
+    drafts.delete(key);
+    unsaved.delete(key);
   }
-  return known;
+  return removed;
 }
 
-export function bringBackDrafts(known: [string, Draft][]): void {
-  for (const [id, entry] of known) change(id, entry);
+export function restoreDrafts(removed: [string, Draft][]): void {
+  for (const [id, entry] of removed) update(id, entry);
   saveNow();
 }
 
-keepDraftsOnLeaving(() => {
-  keepOwn();
-  return [...new Set([...unsaved.keys(), ...sent])].map((id) => ({ id, ...(drafts.get(id) ?? { ...kEmpty, at: Date.now() }) }));
+saveDraftsOnClose(() => {
+  saveOwnCopy();
+  return [...new Set([...unsaved.keys(), ...sent])].map((id) => ({ id, ...(drafts.get(id) ?? { ...kEmptyDraft, at: Date.now() }) }));
 });

@@ -1,55 +1,55 @@
-// Colours of code, put on when a block will not change any more. Found on a thread of their own (colors.ts), put on a
-// few at a time. Colours only: nothing moves.
-import type { Colored } from './colors';
+// Applies syntax highlighting once a code block is complete. A web worker (highlight_worker.ts) finds the classes; they are
+// applied in short slices. Only colors change, so the layout does not move.
+import type { HighlightResult } from './highlight_worker';
 
-const kMaxChars = 24_000; // longer code stays plain: its layout alone would be a long task
+const kMaxChars = 24_000; // longer code is not highlighted: its layout alone would be a long task
 const kSliceMs = 8;
 
 let worker: Worker | null | undefined;
-let nAsked = 0;
-const waiting = new Map<number, HTMLElement>();
+let nRequests = 0;
+const pending = new Map<number, HTMLElement>();
 
-// Not every browser has them, nor does the language know them yet.
+// Not supported by every browser, nor by TypeScript's types yet.
 interface TrustedTypes {
   createPolicy(name: string, rules: object): { createScriptURL(url: string): string };
 }
 const { trustedTypes } = window as { trustedTypes?: TrustedTypes };
 
-// The policy takes no address of a script but from here, and here there is one.
+// Trusted Types accept script URLs only from this policy, which knows a single one.
 function startWorker(): Worker | null {
   try {
-    const url = document.body.dataset.colors!;
-    const rules = { createScriptURL: (asked: string) => (asked === url ? asked : '') };
+    const url = document.body.dataset.highlightWorker!;
+    const rules = { createScriptURL: (requested: string) => (requested === url ? requested : '') };
     const trusted = trustedTypes?.createPolicy('zinc-colors', rules).createScriptURL(url) ?? url;
-    const made = new Worker(trusted, { type: 'module' });
-    made.onmessage = (event: MessageEvent<Colored>) => take(event.data);
-    made.onerror = () => (worker = null);
-    return made;
+    const started = new Worker(trusted, { type: 'module' });
+    started.onmessage = (event: MessageEvent<HighlightResult>) => applyResult(event.data);
+    started.onerror = () => (worker = null);
+    return started;
   } catch {
-    return null; // code stays plain
+    return null; // without highlighting
   }
 }
 
 export function highlight(block: HTMLElement): void {
-  for (const code of block.querySelectorAll<HTMLElement>('pre > code[data-lang]:not([data-colored])')) {
+  for (const code of block.querySelectorAll<HTMLElement>('pre > code[data-lang]:not([data-highlighted])')) {
     const text = code.textContent ?? '';
     if (!code.dataset.lang || text.length > kMaxChars) continue;
-    code.dataset.colored = '1';
+    code.dataset.highlighted = '1';
     worker = worker === undefined ? startWorker() : worker;
     if (!worker) return;
-    waiting.set(++nAsked, code);
-    worker.postMessage({ id: nAsked, language: code.dataset.lang.toLowerCase(), text });
+    pending.set(++nRequests, code);
+    worker.postMessage({ id: nRequests, language: code.dataset.lang.toLowerCase(), text });
   }
 }
 
-function take({ id, text, pieces }: Colored): void {
-  const code = waiting.get(id);
-  waiting.delete(id);
+function applyResult({ id, text, pieces }: HighlightResult): void {
+  const code = pending.get(id);
+  pending.delete(id);
   if (!code || pieces.length === 0) return;
-  const made = document.createDocumentFragment();
+  const fragment = document.createDocumentFragment();
   let next = 0;
-  const work = () => {
-    if (!code.isConnected || code.textContent !== text) return; // it has gone on
+  const applySlice = () => {
+    if (!code.isConnected || code.textContent !== text) return; // the block changed in the meantime
     const until = performance.now() + kSliceMs;
     while (next < pieces.length && performance.now() < until) {
       const [name, part] = pieces[next++];
@@ -57,13 +57,13 @@ function take({ id, text, pieces }: Colored): void {
         const span = document.createElement('span');
         span.className = name;
         span.textContent = part;
-        made.append(span);
+        fragment.append(span);
       } else {
-        made.append(part);
+        fragment.append(part);
       }
     }
-    if (next < pieces.length) setTimeout(work);
-    else code.replaceChildren(made);
+    if (next < pieces.length) setTimeout(applySlice);
+    else code.replaceChildren(fragment);
   };
-  work();
+  applySlice();
 }

@@ -1,4 +1,4 @@
-// The languages whose code is coloured; others are shown plain.
+// The highlighted languages; code in others is displayed without highlighting.
 import hljs from 'highlight.js/lib/core';
 import bash from 'highlight.js/lib/languages/bash';
 import c from 'highlight.js/lib/languages/c';

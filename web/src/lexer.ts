@@ -1,30 +1,29 @@
-// The markdown lexer, with bounds. What a model writes may be made to cost: markers that never close are looked for to the
-// end of the text each time, and each level of quotes or lists is a call inside a call. Beyond what people write, markers
-// stay as they are written.
+// The Markdown lexer with bounded work. A pathological text can be expensive: the lexer searches the whole text for the end
+// of every unclosed marker, and recurses for every level of quotes or lists. Beyond these limits markers are literal.
 import { Lexer, Tokenizer, type Token, type Tokens, type TokenizerObject } from 'marked';
 
-const kMaxDepth = 50; // of quotes and lists
-const kMaxPiece = 2048; // characters of a paragraph in which a marker finds its end
-const kWork = 50_000; // characters looked through for the end of emphasis, and for each character of the text
-const kWorkPerCharacter = 8;
+const kMaxDepth = 50; // nesting of quotes and lists
+const kMaxPiece = 2048; // characters of a paragraph within which a marker must close
+const kScanBase = 50_000; // scan budget: characters scanned for the end of emphasis, per text
+const kScanPerCharacter = 8; // of the text, added to the base
 
-// Where a paragraph that is longer than a piece is cut: between lines, else sentences, else words.
+// Where to split a paragraph longer than kMaxPiece: between lines, else sentences, else words.
 function endOfPiece(text: string, from: number): number {
-  const most = from + kMaxPiece;
-  if (most >= text.length) return text.length;
-  for (const mark of ['\n', '. ', ' ']) {
-    const at = text.lastIndexOf(mark, most - mark.length) + mark.length;
+  const limit = from + kMaxPiece;
+  if (limit >= text.length) return text.length;
+  for (const separator of ['\n', '. ', ' ']) {
+    const at = text.lastIndexOf(separator, limit - separator.length) + separator.length;
     if (at > from + kMaxPiece / 2) return at;
   }
-  return /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
+  return /[\ud800-\udbff]/.test(text[limit - 1]) ? limit - 1 : limit;
 }
 
 export class BoundedLexer extends Lexer {
   private depth = 0;
-  private work = 0; // characters that may still be looked through
+  private scanBudget = 0; // remaining characters to scan
 
   override lex(text: string) {
-    this.work = kWork + kWorkPerCharacter * text.length;
+    this.scanBudget = kScanBase + kScanPerCharacter * text.length;
     return super.lex(text);
   }
 
@@ -49,9 +48,9 @@ export class BoundedLexer extends Lexer {
   }
 
   findEmphasis(text: string, masked: string, before?: string): Tokens.Em | Tokens.Strong | undefined {
-    if (this.work < 0) return undefined;
+    if (this.scanBudget < 0) return undefined;
     const found = Tokenizer.prototype.emStrong.call(this.options.tokenizer!, text, masked, before);
-    this.work -= found?.raw.length ?? text.length;
+    this.scanBudget -= found?.raw.length ?? text.length;
     return found;
   }
 }

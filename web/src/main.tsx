@@ -1,9 +1,9 @@
 import './style.css';
 import { render } from 'preact';
 import { loadAll } from './session';
-import { openFromAddress, refreshProps, serverIsGone } from './state';
+import { openFromAddress, refreshProps, isServerUnreachable } from './state';
 import { App } from './ui/app';
 
 addEventListener('popstate', () => void openFromAddress());
-refreshProps().catch(() => (serverIsGone.value = true));
+refreshProps().catch(() => (isServerUnreachable.value = true));
 void loadAll().then(() => render(<App />, document.getElementById('page')!));

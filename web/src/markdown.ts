@@ -1,16 +1,16 @@
-// Markdown that streams. A text is cut into blocks; only the last, open one is drawn again while the text grows, and of
-// it only the nodes that differ. What a model writes is hostile: markup in it is shown as text, everything that is made
-// of it goes through the sanitiser, and nothing is ever fetched.
+// Streaming Markdown. The text is split into blocks; only the last, open block is rendered again while the text grows, and
+// only its changed DOM nodes. The model's output is untrusted: HTML in it is displayed as text, all generated markup passes
+// the sanitizer, and no resource is ever loaded.
 import DOMPurify from 'dompurify';
 import { Marked, Parser, type Token, type Tokens } from 'marked';
 import { highlight } from './highlight';
 import { BoundedLexer, boundedTokenizer } from './lexer';
-import { drawMath, mathExtensions } from './math';
+import { renderMath, mathExtensions } from './math';
 
 export const escapeHtml = (text: string) =>
   text.replace(/[&<>"']/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' })[c]!);
 
-// Only what a click may open: no scripts, no data, no files.
+// Link schemes that may open: no scripts, data or files.
 function safeUrl(text: string): string | null {
   try {
     const url = new URL(text, 'https://relative.invalid');
@@ -24,11 +24,11 @@ function safeUrl(text: string): string | null {
 function link(href: string, inner: string): string {
   const url = safeUrl(href);
   if (!url) return inner;
-  const shown = escapeHtml(url);
-  return `<a href="${shown}" title="${shown}" target="_blank" rel="noopener noreferrer nofollow">${inner}</a>`;
+  const address = escapeHtml(url);
+  return `<a href="${address}" title="${address}" target="_blank" rel="noopener noreferrer nofollow">${inner}</a>`;
 }
 
-const kFirstHeading = 3; // the page has its own above
+const kFirstHeading = 3; // the page uses the levels above
 
 const marked = new Marked({
   gfm: true,
@@ -69,7 +69,7 @@ const marked = new Marked({
 
 const tokenizer = new BoundedLexer(marked.defaults).options.tokenizer!;
 
-const kPolicy = {
+const kSanitizerOptions = {
   ALLOWED_TAGS: [
     'a', 'b', 'blockquote', 'br', 'button', 'code', 'del', 'div', 'em', 'figcaption', 'figure', 'h3', 'h4', 'h5', 'h6',
     'hr', 'i', 'li', 'ol', 'p', 'pre', 'span', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
@@ -79,7 +79,7 @@ const kPolicy = {
     'data-display',
   ],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
-  // The sanitiser takes the value of any attribute for an address unless it is told.
+  // The sanitizer treats every attribute value as a URL unless configured.
   ADD_URI_SAFE_ATTR: ['target', 'rel', 'start', 'type', 'tabindex', 'aria-pressed', 'data-act', 'data-lang', 'data-tex', 'data-display'],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
@@ -87,13 +87,13 @@ const kPolicy = {
 };
 
 function fragment(tokens: Token[]): DocumentFragment {
-  return DOMPurify.sanitize(new Parser(marked.defaults).parse(tokens), kPolicy);
+  return DOMPurify.sanitize(new Parser(marked.defaults).parse(tokens), kSanitizerOptions);
 }
 
-// Makes `old` what `now` is, touching only what differs.
-function morph(old: Node, now: Node): void {
+// Patches `old` to equal `now`, changing only nodes that differ.
+function morph(old: Node, next: Node): void {
   const a = old.childNodes;
-  const b = [...now.childNodes];
+  const b = [...next.childNodes];
   for (let i = 0; i < b.length; ++i) {
     const before = a[i];
     if (!before) {
@@ -104,7 +104,7 @@ function morph(old: Node, now: Node): void {
       const text = (b[i] as Text).data;
       if (text.startsWith(before.data)) before.appendData(text.slice(before.data.length));
       else before.data = text;
-    } else if (before instanceof Element && b[i] instanceof Element && canBecome(before, b[i] as Element)) {
+    } else if (before instanceof Element && b[i] instanceof Element && canMorph(before, b[i] as Element)) {
       morph(before, b[i]);
     } else {
       old.replaceChild(b[i], before);
@@ -113,192 +113,192 @@ function morph(old: Node, now: Node): void {
   while (a.length > b.length) old.removeChild(old.lastChild!);
 }
 
-// What a reader has set, and what was put on a block that had come to its end, does not count.
-const kOwnAttributes = new Set(['data-colored', 'data-drawn']);
+// Ignores attributes set by the reader or by highlighting of complete blocks.
+const kOwnAttributes = new Set(['data-highlighted', 'data-rendered']);
 
-function canBecome(old: Element, now: Element): boolean {
-  if (old.tagName !== now.tagName || old.classList.contains('math')) return false;
+function canMorph(old: Element, next: Element): boolean {
+  if (old.tagName !== next.tagName || old.classList.contains('math')) return false;
   if (old.tagName === 'CODE' && old.hasAttribute('data-lang')) {
-    old.setAttribute('data-lang', now.getAttribute('data-lang') ?? '');
-    old.removeAttribute('data-colored');
+    old.setAttribute('data-lang', next.getAttribute('data-lang') ?? '');
+    old.removeAttribute('data-highlighted');
     return true;
   }
-  if (old.hasAttribute('data-act') || old.tagName === 'PRE') return old.getAttribute('data-act') === now.getAttribute('data-act');
+  if (old.hasAttribute('data-act') || old.tagName === 'PRE') return old.getAttribute('data-act') === next.getAttribute('data-act');
   const own = [...old.attributes].filter(({ name }) => !kOwnAttributes.has(name));
-  return own.length === now.attributes.length && [...now.attributes].every(({ name, value }) => old.getAttribute(name) === value);
+  return own.length === next.attributes.length && [...next.attributes].every(({ name, value }) => old.getAttribute(name) === value);
 }
 
-const isSameCode = (old: Node, now: Node) =>
-  old instanceof HTMLElement && now instanceof HTMLElement && old.tagName === 'CODE' && old.dataset.lang !== undefined &&
-  old.dataset.lang === now.dataset.lang && old.textContent === now.textContent;
+const isSameCode = (old: Node, next: Node) =>
+  old instanceof HTMLElement && next instanceof HTMLElement && old.tagName === 'CODE' && old.dataset.lang !== undefined &&
+  old.dataset.lang === next.dataset.lang && old.textContent === next.textContent;
 
-function isSameMath(old: Node, now: Node): boolean {
+function isSameMath(old: Node, next: Node): boolean {
   return (
-    old instanceof HTMLElement && now instanceof HTMLElement && now.classList.contains('math') &&
-    old.dataset.tex === now.dataset.tex && old.dataset.display === now.dataset.display
+    old instanceof HTMLElement && next instanceof HTMLElement && next.classList.contains('math') &&
+    old.dataset.tex === next.dataset.tex && old.dataset.display === next.dataset.display
   );
 }
 
-// Whether the first letter is of a script written so. dir="auto" would say it too, and costs 30 ms where code of 4,000
-// tokens is coloured: the browser looks again at every change below it.
+// Whether the first letter belongs to a right-to-left script. dir="auto" would do the same but costs 30 ms when code of
+// 4,000 tokens is highlighted: the browser re-evaluates it at every change below.
 const kRightToLeft = /^[^\p{L}]*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 
 const kSliceMs = 8;
-const kLongBlocks = 30; // of more than these, only what is in the window is laid out
+const kLongBlocks = 30; // above this, only visible blocks are laid out
 
-// A text on its way to the screen.
+// A text being rendered.
 interface Job {
   tokens: Token[];
-  rest: string; // what they are of
-  isWhole: boolean;
-  hasLinks: boolean; // defined somewhere
+  rest: string; // the lexed text
+  isComplete: boolean;
+  hasLinks: boolean; // link definitions exist
   next: number; // token
-  last: number; // token that is not only space
+  last: number; // last token that is not white space
   child: number; // block of the next token
   begin: number; // of `rest` in the text
   at: number; // in `rest`
-  isFaithful: boolean; // the lexer changes some white space; from there on it is not known where a block ends
+  hasExactOffsets: boolean; // false once the lexer has normalized white space and block offsets are unknown
 }
 
-// Draws a growing text into `root`, whose children are its blocks. A long one is drawn over several frames, busy meanwhile.
+// Renders a growing text into `root`, one child per block. Long texts take several frames; aria-busy is set until the last.
 export class MarkdownView {
-  private nSettled = 0; // blocks
-  private at = 0; // where in the text the first block that is not settled begins
-  private readonly links = Object.create(null) as Record<string, { href: string; title: string }>; // defined in what is settled
-  private shown = '';
-  private place: ParentNode & Node; // where blocks go: aside until the first whole text is done
+  private nFinished = 0; // blocks
+  private offset = 0; // offset of the first block that may still change
+  private readonly links = Object.create(null) as Record<string, { href: string; title: string }>; // defined in finished blocks
+  private text = '';
+  private container: ParentNode & Node; // parent of the blocks: detached until the first complete render
   private job: Job | null = null;
-  private isBroken = false; // something in the text cannot be drawn: it is shown as it was written
+  private isBroken = false; // rendering failed: the text is displayed as plain text
 
   constructor(private readonly root: HTMLElement) {
-    this.place = root;
+    this.container = root;
   }
 
-  update(source: string, isWhole: boolean): void {
+  update(source: string, isComplete: boolean): void {
     const text = source.includes('\r') ? source.replace(/\r\n?/g, '\n') : source;
-    if (!text.startsWith(this.shown)) this.clear();
-    if (isWhole && this.shown === '' && text) this.drawAside(text);
-    this.shown = text;
-    this.trying(() => this.begin(text, isWhole));
+    if (!text.startsWith(this.text)) this.clear();
+    if (isComplete && this.text === '' && text) this.renderDetached(text);
+    this.text = text;
+    this.orPlainText(() => this.startJob(text, isComplete));
   }
 
-  private trying(draw: () => void): void {
+  private orPlainText(render: () => void): void {
     try {
-      if (!this.isBroken) return draw();
+      if (!this.isBroken) return render();
     } catch {
       this.isBroken = true;
     }
     this.job = null;
-    this.place = this.root;
+    this.container = this.root;
     this.root.removeAttribute('aria-busy');
-    this.root.textContent = this.shown;
+    this.root.textContent = this.text;
     this.root.classList.add('is-plain');
   }
 
-  private begin(text: string, isWhole: boolean): void {
-    const rest = text.slice(this.at);
+  private startJob(text: string, isComplete: boolean): void {
+    const rest = text.slice(this.offset);
     const lexer = new BoundedLexer(marked.defaults);
-    Object.assign(lexer.tokens.links, this.links); // which has no prototype whose names would be links
+    Object.assign(lexer.tokens.links, this.links); // no prototype, whose property names would match as links
     const tokens = lexer.lex(rest);
     const last = tokens.findLastIndex((token) => token.type !== 'space');
     const hasLinks = Object.keys(lexer.tokens.links).length > 0;
-    this.job = { tokens, rest, isWhole, hasLinks, next: 0, last, child: this.nSettled, begin: this.at, at: 0, isFaithful: true };
-    this.work(this.job, performance.now() + kSliceMs);
+    this.job = { tokens, rest, isComplete, hasLinks, next: 0, last, child: this.nFinished, begin: this.offset, at: 0, hasExactOffsets: true };
+    this.renderSlice(this.job, performance.now() + kSliceMs);
   }
 
-  // The plain text stands there until the drawn one takes its place at once.
-  private drawAside(text: string): void {
-    if (this.place === this.root) this.place = document.createDocumentFragment();
+  // The plain text is displayed until the rendered one replaces it in one step.
+  private renderDetached(text: string): void {
+    if (this.container === this.root) this.container = document.createDocumentFragment();
     this.root.textContent = text;
     this.root.classList.add('is-plain');
   }
 
-  private work(job: Job, until: number): void {
+  private renderSlice(job: Job, until: number): void {
     if (job !== this.job) return;
     while (job.next < job.tokens.length) {
       if (performance.now() > until) {
         this.root.setAttribute('aria-busy', 'true');
-        setTimeout(() => this.trying(() => this.work(job, performance.now() + kSliceMs)));
+        setTimeout(() => this.orPlainText(() => this.renderSlice(job, performance.now() + kSliceMs)));
         return;
       }
-      this.take(job, job.tokens[job.next], job.next);
+      this.renderToken(job, job.tokens[job.next], job.next);
       ++job.next;
     }
     this.finish(job);
   }
 
-  private take(job: Job, token: Token, i: number): void {
+  private renderToken(job: Job, token: Token, i: number): void {
     job.at += this.skipDefinitions(job.rest, job.at, token);
-    job.isFaithful &&= job.rest.startsWith(token.raw, job.at);
+    job.hasExactOffsets &&= job.rest.startsWith(token.raw, job.at);
     job.at += token.raw.length;
-    // The last block may go on, even where the text has ended for now.
-    const isOpen = i >= job.last || !job.isFaithful;
-    if (token.type !== 'space') this.draw(job.child++, token, !isOpen || job.isWhole);
+    // The last block may continue, even if the text ends here for now.
+    const isOpen = i >= job.last || !job.hasExactOffsets;
+    if (token.type !== 'space') this.renderBlock(job.child++, token, !isOpen || job.isComplete);
     if (isOpen) return;
-    this.nSettled = job.child;
-    this.at = job.begin + job.at;
+    this.nFinished = job.child;
+    this.offset = job.begin + job.at;
   }
 
   private finish(job: Job): void {
     this.job = null;
     this.root.removeAttribute('aria-busy');
-    while (this.place.children.length > job.child) this.place.lastElementChild!.remove();
-    if (this.place !== this.root) {
+    while (this.container.children.length > job.child) this.container.lastElementChild!.remove();
+    if (this.container !== this.root) {
       this.root.classList.remove('is-plain');
       this.root.classList.toggle('is-long', job.child > kLongBlocks);
-      this.root.replaceChildren(this.place);
-      this.place = this.root;
+      this.root.replaceChildren(this.container);
+      this.container = this.root;
       for (const block of this.root.children) highlight(block as HTMLElement);
     }
-    if (job.isWhole && job.hasLinks) this.resolveLinks();
+    if (job.isComplete && job.hasLinks) this.resolveLinks();
   }
 
-  // Definitions of links are no tokens; how much of them stands before one.
+  // Link definitions are not tokens; the length of definitions before a token.
   private skipDefinitions(rest: string, from: number, token: Token): number {
     let at = from;
     while (!rest.startsWith(token.raw, at)) {
-      const found = tokenizer.def(rest.slice(at));
-      if (!found) return 0;
-      this.links[found.tag] ??= { href: found.href, title: found.title };
-      at += found.raw.length;
+      const definition = tokenizer.def(rest.slice(at));
+      if (!definition) return 0;
+      this.links[definition.tag] ??= { href: definition.href, title: definition.title };
+      at += definition.raw.length;
     }
     return at - from;
   }
 
-  // Links may be defined after they are used. Only at the end it is known to what; only they are drawn again.
+  // Links may be defined after their use; at the end, blocks with such links are rendered again.
   private resolveLinks(): void {
-    const blocks = new BoundedLexer(marked.defaults).lex(this.shown).filter((token) => token.type !== 'space');
+    const blocks = new BoundedLexer(marked.defaults).lex(this.text).filter((token) => token.type !== 'space');
     if (blocks.length !== this.root.children.length) return;
     blocks.forEach((token, i) => {
       if (!/\]\[|\[[^\]]+\](?!\()/.test(token.raw)) return;
       const block = this.root.children[i] as HTMLElement;
       if (!block.querySelector('figure')) morph(block, fragment([token]));
-      drawMath(block);
+      renderMath(block);
     });
   }
 
-  private draw(index: number, token: Token, settles: boolean): void {
-    let block = this.place.children[index] as HTMLElement | undefined;
+  private renderBlock(index: number, token: Token, isFinal: boolean): void {
+    let block = this.container.children[index] as HTMLElement | undefined;
     if (!block) {
       block = document.createElement('div');
       block.className = 'block';
-      this.place.appendChild(block);
+      this.container.appendChild(block);
     }
     if (token.type !== 'code' && kRightToLeft.test(token.raw)) block.dir = 'rtl';
     morph(block, fragment([token]));
-    drawMath(block);
-    if (settles && this.place === this.root) highlight(block);
+    renderMath(block);
+    if (isFinal && this.container === this.root) highlight(block);
   }
 
   private clear(): void {
     this.root.replaceChildren();
     this.root.classList.remove('is-plain');
     this.root.removeAttribute('aria-busy');
-    this.place = this.root;
+    this.container = this.root;
     this.job = null;
     this.isBroken = false;
-    this.shown = '';
-    this.nSettled = 0;
-    this.at = 0;
+    this.text = '';
+    this.nFinished = 0;
+    this.offset = 0;
   }
 }

@@ -1,17 +1,17 @@
-// Conversations as a whole: read at the start, deleted and brought back, changed by other tabs.
+// Conversation lifecycle: loading at startup, delete and undo, changes by other tabs.
 import { batch } from '@preact/signals';
 import * as db from './db';
-import { bringBackDrafts, forgetDrafts, loadDrafts } from './draft';
-import { forgetUnsaved, isUnsaved, storeFailed, takeTails, withUnsaved, writings } from './keep';
-import { conversations, messages, openConversation, openFromAddress, openId, say, settleInterrupted } from './state';
-import { listen, tell, writtenElsewhere, type News } from './tabs';
+import { restoreDrafts, removeDrafts, loadDrafts } from './draft';
+import { dropPendingWrites, hasPendingWrite, storeFailed, restorePendingWrites, withPendingWrites, streams } from './persist';
+import { conversations, messages, openConversation, openFromAddress, openId, showToast, markInterrupted } from './state';
+import { listen, broadcast, streamedElsewhere, type TabMessage } from './tabs';
 import type { Message } from './types';
 
 export async function loadAll(): Promise<void> {
-  listen((news) => void takeNews(news).catch(storeFailed));
-  setInterval(() => void lookForGone().catch(storeFailed), kLookMs);
+  listen((message) => void applyTabMessage(message).catch(storeFailed));
+  setInterval(() => void findOrphanedAnswers().catch(storeFailed), kOrphanCheckMs);
   try {
-    await takeTails();
+    await restorePendingWrites();
     conversations.value = await db.allConversations();
     await loadDrafts();
     await openFromAddress();
@@ -23,61 +23,61 @@ export async function loadAll(): Promise<void> {
 export async function deleteConversation(id: string): Promise<void> {
   const entry = conversations.value.find((other) => other.id === id);
   if (!entry) return;
-  const open = [...writings.values()].filter((writing) => writing.message.conversation === id);
-  for (const writing of open) writing.stop();
-  await Promise.all(open.map((writing) => writing.ended));
-  const kept = withUnsaved(id, await db.wholeMessagesOf(id));
-  const drafts = forgetDrafts(id, kept.map((message) => message.id));
-  await db.erase(id);
-  forgetUnsaved(id);
-  tell({ erased: id });
-  await forget(id);
-  say(`Deleted “${entry.title}”`, 'Undo', () => {
-    void db.save([entry], kept).then(() => {
-      bringBackDrafts(drafts);
+  const active = [...streams.values()].filter((stream) => stream.message.conversation === id);
+  for (const stream of active) stream.stop();
+  await Promise.all(active.map((stream) => stream.ended));
+  const saved = withPendingWrites(id, await db.messagesWithTokens(id));
+  const drafts = removeDrafts(id, saved.map((message) => message.id));
+  await db.deleteRecords(id);
+  dropPendingWrites(id);
+  broadcast({ deleted: id });
+  await removeFromList(id);
+  showToast(`Deleted “${entry.title}”`, 'Undo', () => {
+    void db.save([entry], saved).then(() => {
+      restoreDrafts(drafts);
       conversations.value = [...conversations.value, entry];
-      tell({ conversations: [id] });
+      broadcast({ conversations: [id] });
       void openConversation(id);
     }, storeFailed);
   });
 }
 
-async function forget(id: string): Promise<void> {
+async function removeFromList(id: string): Promise<void> {
   conversations.value = conversations.value.filter((other) => other.id !== id);
   if (openId.value === id) await openConversation(null);
 }
 
-// What other tabs changed is shown here too. What this tab has not stored yet is newer.
-async function takeNews({ conversations: entries = [], messages: changed = [], erased, asks = [], left = [] }: News): Promise<void> {
-  const mine = asks.filter((id) => writings.has(id));
-  if (mine.length > 0) tell({ writes: mine });
-  if (erased) await forget(erased);
-  const read = await Promise.all(entries.filter((id) => !isUnsaved(id)).map(db.conversationOf));
-  const shown = await Promise.all(changed.filter((id) => !isUnsaved(id)).map(db.messageOf));
+// Applies changes of other tabs. This tab's pending writes are newer and win.
+async function applyTabMessage({ conversations: entries = [], messages: changed = [], deleted, query = [], closed = [] }: TabMessage): Promise<void> {
+  const own = query.filter((id) => streams.has(id));
+  if (own.length > 0) broadcast({ streaming: own });
+  if (deleted) await removeFromList(deleted);
+  const read = await Promise.all(entries.filter((id) => !hasPendingWrite(id)).map(db.conversationOf));
+  const updated = await Promise.all(changed.filter((id) => !hasPendingWrite(id)).map(db.messageOf));
   batch(() => {
     for (const entry of read) {
-      if (entry && !isUnsaved(entry.id)) conversations.value = [...conversations.value.filter((other) => other.id !== entry.id), entry];
+      if (entry && !hasPendingWrite(entry.id)) conversations.value = [...conversations.value.filter((other) => other.id !== entry.id), entry];
     }
-    const here = shown.filter((message) => message && message.conversation === openId.value && !isUnsaved(message.id)) as Message[];
-    if (here.length > 0) messages.value = new Map([...messages.value, ...here.map((message) => [message.id, message] as const)]);
+    const displayed = updated.filter((message) => message && message.conversation === openId.value && !hasPendingWrite(message.id)) as Message[];
+    if (displayed.length > 0) messages.value = new Map([...messages.value, ...displayed.map((message) => [message.id, message] as const)]);
   });
-  if (left.some((id) => messages.value.has(id))) await takeOver(left);
+  if (closed.some((id) => messages.value.has(id))) await interruptOrphaned(closed);
 }
 
-// A tab that crashed said nothing.
-const kLookMs = 5000;
-async function lookForGone(): Promise<void> {
-  const open = [...messages.value.values()].filter((message) => message.writing && !writings.has(message.id)).map(({ id }) => id);
-  const found = await writtenElsewhere(open);
-  const gone = open.filter((id) => !found.has(id));
-  if (gone.length > 0) await takeOver(gone);
+// A crashed tab sends no message, so its answers are found by polling.
+const kOrphanCheckMs = 5000;
+async function findOrphanedAnswers(): Promise<void> {
+  const open = [...messages.value.values()].filter((message) => message.writing && !streams.has(message.id)).map(({ id }) => id);
+  const elsewhere = await streamedElsewhere(open);
+  const orphaned = open.filter((id) => !elsewhere.has(id));
+  if (orphaned.length > 0) await interruptOrphaned(orphaned);
 }
 
-// The tab that wrote these is gone: what it had written is shown as interrupted.
-async function takeOver(ids: string[]): Promise<void> {
-  await takeTails();
+// The tab that streamed these answers was closed: marks them as interrupted.
+async function interruptOrphaned(ids: string[]): Promise<void> {
+  await restorePendingWrites();
   const read = (await Promise.all(ids.map(db.messageOf))).filter((message) => message !== undefined);
-  await settleInterrupted(read);
-  const here = read.filter((message) => message.conversation === openId.value);
-  messages.value = new Map([...messages.value, ...here.map((message) => [message.id, message] as const)]);
+  await markInterrupted(read);
+  const displayed = read.filter((message) => message.conversation === openId.value);
+  messages.value = new Map([...messages.value, ...displayed.map((message) => [message.id, message] as const)]);
 }

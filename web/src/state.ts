@@ -1,36 +1,36 @@
-// What the page shows, and every change to it. Signals hold what views draw; what is changed is written to the store.
+// UI state and all its updates. Views render signals; changes are written to the store.
 import { batch, computed, effect, signal } from '@preact/signals';
 import { getFigures, getLibrary, getProps } from './api';
 import * as db from './db';
-import { keepSmall, store, storeFailed, withUnsaved, writings } from './keep';
-import { tell, writtenElsewhere } from './tabs';
+import { saveSmall, store, storeFailed, withPendingWrites, streams } from './persist';
+import { broadcast, streamedElsewhere } from './tabs';
 import type { Conversation, Figures, Library, Message, Props, Settings } from './types';
 
 export const conversations = signal<Conversation[]>([]);
 export const openId = signal<string | null>(null);
-// Messages of the open conversation. The map is replaced whenever the tree changes, its messages are changed in place.
+// Messages of the open conversation. The map is replaced when the tree changes; messages are modified in place.
 export const messages = signal<Map<string, Message>>(new Map());
 export const props = signal<Props | null>(null);
 export const library = signal<Library | null>(null);
 export const figures = signal<Map<string, Figures>>(new Map());
-export const serverIsGone = signal(false);
+export const isServerUnreachable = signal(false);
 export interface Toast {
   text: string;
   action?: string;
   run?: () => void;
 }
 export const toasts = signal<Toast[]>([]);
-const kToasts = 3; // and those with something to press stay beyond that, for their time
-export const say = (text: string, action?: string, run?: () => void) => {
+const kMaxToasts = 3; // toasts with a button are kept beyond this limit until they time out
+export const showToast = (text: string, action?: string, run?: () => void) => {
   const list = [...toasts.value.filter((other) => other.action || other.text !== text), { text, action, run }];
-  let nSpare = list.length - kToasts;
-  toasts.value = list.filter((toast) => toast.action || toast.text === text || nSpare-- <= 0);
+  let nExcess = list.length - kMaxToasts;
+  toasts.value = list.filter((toast) => toast.action || toast.text === text || nExcess-- <= 0);
 };
 export type Panel = 'settings' | 'models' | 'compare' | 'help' | null;
 export const panel = signal<Panel>(null);
 export const sidebarIsOpen = signal(false);
 
-// The latest first.
+// Newest first.
 export const sorted = computed(() => [...conversations.value].sort((a, b) => b.updated - a.updated));
 export const conversation = computed(() => conversations.value.find((entry) => entry.id === openId.value) ?? null);
 
@@ -38,10 +38,10 @@ effect(() => {
   document.title = conversation.value ? `${conversation.value.title} · zinc` : 'zinc';
 });
 
-// crypto.randomUUID() is missing where the page is not served from this machine or over TLS.
+// crypto.randomUUID() exists only in secure contexts (localhost or TLS).
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
-// From the first message to the last of the path that is shown.
+// The displayed path, first message first.
 export const path = computed<Message[]>(() => pathTo(messages.value, conversation.value?.head ?? null));
 
 export function pathTo(all: Map<string, Message>, head: string | null): Message[] {
@@ -66,26 +66,27 @@ function childrenOf(parent: string | null): Message[] {
   return out.sort((a, b) => a.created - b.created);
 }
 
-// The model of a conversation: its own while the server has it, else the server's first.
+// The model of a conversation: its own if the server has it, else the server's first.
 export const model = computed(() => {
   const models = props.value?.models ?? [];
   const wanted = conversation.value?.settings.model ?? defaults.value.model;
   return models.find((entry) => entry.name === wanted) ?? models[0] ?? null;
 });
 
-// Settings that a new conversation begins with.
+// Default settings of a new conversation.
 const kDefaultsName = 'zinc.defaults';
 export const defaults = signal<Settings>(JSON.parse(localStorage.getItem(kDefaultsName) ?? '{}') as Settings);
-effect(() => keepSmall(kDefaultsName, JSON.stringify(defaults.value)));
+effect(() => saveSmall(kDefaultsName, JSON.stringify(defaults.value)));
 
 export const theme = signal(localStorage.getItem('zinc.theme') ?? 'system');
 effect(() => {
-  keepSmall('zinc.theme', theme.value);
+  saveSmall('zinc.theme', theme.value);
   if (theme.value === 'system') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme.value;
 });
 
-export function keep(changed: Message[], entry = conversation.value): Promise<boolean> {
+// Stores messages together with their conversation.
+export function storeMessages(changed: Message[], entry = conversation.value): Promise<boolean> {
   return store(entry ? [entry] : [], changed);
 }
 
@@ -119,7 +120,7 @@ export function addMessage(message: Message): Promise<boolean> {
     messages.value = all;
     changeConversation(message.conversation, { head: message.id, updated: Date.now() });
   });
-  return keep([message]);
+  return storeMessages([message]);
 }
 
 export function showBranch(message: Message): void {
@@ -149,7 +150,7 @@ export function startConversation(first: string): Conversation {
     messages.value = new Map();
     openId.value = entry.id;
   });
-  showAddress(entry.id);
+  setAddress(entry.id);
   return entry;
 }
 
@@ -158,66 +159,66 @@ export function titleOf(text: string): string {
   return line.length > 60 ? `${line.slice(0, 57).trimEnd()}…` : line || 'New conversation';
 }
 
-// Where the store cannot be read, what this tab still has of it.
+// If the store cannot be read, uses what this tab still has in memory.
 async function messagesOf(id: string): Promise<Message[]> {
   const fromStore = await db.messagesOf(id).catch((error: unknown) => {
     storeFailed(error);
     return [];
   });
-  return withUnsaved(id, fromStore);
+  return withPendingWrites(id, fromStore);
 }
 
-let opening = 0;
+let nOpened = 0;
 export async function openConversation(id: string | null): Promise<void> {
-  const turn = ++opening;
+  const request = ++nOpened;
   if (id && id === openId.value) {
     sidebarIsOpen.value = false;
     return;
   }
   const list = id ? await messagesOf(id) : [];
-  await settleInterrupted(list);
-  if (turn !== opening) return; // another one was asked for meanwhile
+  await markInterrupted(list);
+  if (request !== nOpened) return; // another conversation was opened in the meantime
   batch(() => {
-    messages.value = new Map(withUnsaved(id ?? '', list).map((message) => [message.id, message]));
+    messages.value = new Map(withPendingWrites(id ?? '', list).map((message) => [message.id, message]));
     openId.value = id;
     sidebarIsOpen.value = false;
   });
-  showAddress(id);
+  setAddress(id);
 }
 
 const sizeOf = ({ content, reasoning = '' }: Message) => content.length + reasoning.length;
 
 function interrupt(message: Message): void {
   message.writing = false;
-  message.notice = { kind: 'stopped', text: 'The page was closed while this answer was being written.' };
+  message.notice = { kind: 'stopped', text: 'The page was closed while this answer was streaming.' };
 }
 
-// Answers that nobody writes any more say so. Whether that is so takes a while to find out: one that grew or came to its
-// end meanwhile is left as it is then.
-export async function settleInterrupted(list: Message[]): Promise<void> {
-  const open = list.filter((message) => message.writing && !writings.has(message.id));
-  const elsewhere = await writtenElsewhere(open.map((message) => message.id));
+// Marks answers that no tab is streaming as interrupted. The check takes a while; an answer that grew or ended in the
+// meantime is left unchanged.
+export async function markInterrupted(list: Message[]): Promise<void> {
+  const open = list.filter((message) => message.writing && !streams.has(message.id));
+  const elsewhere = await streamedElsewhere(open.map((message) => message.id));
   for (const message of open.filter(({ id }) => !elsewhere.has(id))) {
-    const amend = (now: Message) => {
-      const isLeft = Boolean(now.writing) && sizeOf(now) <= sizeOf(message);
-      if (isLeft) interrupt(now);
-      return isLeft;
+    const update = (stored: Message) => {
+      const isAbandoned = Boolean(stored.writing) && sizeOf(stored) <= sizeOf(message);
+      if (isAbandoned) interrupt(stored);
+      return isAbandoned;
     };
-    const now = await db.amend(message.id, amend).catch(storeFailed);
-    if (now) Object.assign(message, now);
+    const stored = await db.updateMessage(message.id, update).catch(storeFailed);
+    if (stored) Object.assign(message, stored);
     else interrupt(message);
-    tell({ messages: [message.id] });
+    broadcast({ messages: [message.id] });
   }
 }
 
-function showAddress(id: string | null): void {
+function setAddress(id: string | null): void {
   const hash = id ? `#${id}` : '';
   if (location.hash !== hash) history.pushState(null, '', hash || '/');
 }
 
 export async function refreshProps(): Promise<void> {
   props.value = await getProps();
-  serverIsGone.value = false;
+  isServerUnreachable.value = false;
 }
 
 export async function refreshLibrary(): Promise<void> {
@@ -228,10 +229,10 @@ export async function refreshFigures(): Promise<void> {
   try {
     const loaded = (await getFigures()).data.filter((entry) => entry.figures);
     figures.value = new Map(loaded.map((entry) => [entry.id, entry.figures!]));
-    if (serverIsGone.value || loaded.map(({ id }) => id).join() !== props.value?.models.map(({ name }) => name).join()) await refreshProps();
-    serverIsGone.value = false;
+    if (isServerUnreachable.value || loaded.map(({ id }) => id).join() !== props.value?.models.map(({ name }) => name).join()) await refreshProps();
+    isServerUnreachable.value = false;
   } catch {
-    serverIsGone.value = true;
+    isServerUnreachable.value = true;
   }
 }
 

@@ -1,27 +1,27 @@
-// Other tabs of the page in this browser. They share the store; each says what it changed there.
-export interface News {
+// Messages between tabs of this browser. Tabs share the store and announce their changes.
+export interface TabMessage {
   conversations?: string[]; // changed
   messages?: string[]; // changed
-  erased?: string; // a conversation
-  asks?: string[]; // who writes these answers?
-  writes?: string[]; // this tab does
-  left?: string[]; // this tab did, and is gone
+  deleted?: string; // a conversation
+  query?: string[]; // which tab streams these answers?
+  streaming?: string[]; // the sending tab streams these answers
+  closed?: string[]; // the sending tab streamed these answers and is closing
 }
 
 const channel = new BroadcastChannel('zinc');
 
-export const tell = (news: News) => channel.postMessage(news);
+export const broadcast = (message: TabMessage) => channel.postMessage(message);
 
-export function listen(take: (news: News) => void): () => void {
-  const heard = (event: MessageEvent<News>) => take(event.data);
-  channel.addEventListener('message', heard);
-  return () => channel.removeEventListener('message', heard);
+export function listen(onMessage: (message: TabMessage) => void): () => void {
+  const handler = (event: MessageEvent<TabMessage>) => onMessage(event.data);
+  channel.addEventListener('message', handler);
+  return () => channel.removeEventListener('message', handler);
 }
 
-const kPatienceMs = 250;
+const kReplyTimeoutMs = 250;
 
-// Which of these answers are being written by another tab.
-export function writtenElsewhere(ids: string[]): Promise<Set<string>> {
+// Which of these answers another tab is streaming.
+export function streamedElsewhere(ids: string[]): Promise<Set<string>> {
   const found = new Set<string>();
   if (ids.length === 0) return Promise.resolve(found);
   return new Promise((resolve) => {
@@ -30,11 +30,11 @@ export function writtenElsewhere(ids: string[]): Promise<Set<string>> {
       clearTimeout(timer);
       resolve(found);
     };
-    const stop = listen(({ writes = [] }) => {
-      for (const id of writes) if (ids.includes(id)) found.add(id);
+    const stop = listen(({ streaming = [] }) => {
+      for (const id of streaming) if (ids.includes(id)) found.add(id);
       if (found.size === ids.length) finish();
     });
-    const timer = setTimeout(finish, kPatienceMs);
-    tell({ asks: ids });
+    const timer = setTimeout(finish, kReplyTimeoutMs);
+    broadcast({ query: ids });
   });
 }

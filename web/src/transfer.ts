@@ -1,8 +1,8 @@
-// Conversations as files: JSON, with everything, and Markdown, for people; both can be taken back in.
+// Export and import: JSON (complete) and Markdown (readable).
 import * as db from './db';
-import { withUnsaved } from './keep';
+import { withPendingWrites } from './persist';
 import { conversationOfMarkdown, markdownOf } from './markdown_file';
-import { conversations, newId, openConversation, pathTo, say } from './state';
+import { conversations, newId, openConversation, pathTo, showToast } from './state';
 import type { Attachment, Conversation, Message, Notice, Role, Settings, Timings, TokenChoice, ToolCall, Usage } from './types';
 
 const kFormat = 'zinc-conversations';
@@ -26,25 +26,25 @@ const fileName = (title: string) => title.replace(/[^\p{L}\p{N} _-]/gu, '').trim
 
 export async function exportJson(list: Conversation[]): Promise<void> {
   const out: Exported = { format: kFormat, version: kVersion, conversations: [] };
-  for (const entry of list) out.conversations.push({ ...entry, messages: withUnsaved(entry.id, await db.wholeMessagesOf(entry.id)) });
+  for (const entry of list) out.conversations.push({ ...entry, messages: withPendingWrites(entry.id, await db.messagesWithTokens(entry.id)) });
   const name = list.length === 1 ? fileName(list[0].title) : 'zinc-conversations';
   download(`${name}.json`, 'application/json', JSON.stringify(out, null, 1));
 }
 
 export async function exportMarkdown(entry: Conversation): Promise<void> {
-  const all = new Map(withUnsaved(entry.id, await db.messagesOf(entry.id)).map((message) => [message.id, message]));
+  const all = new Map(withPendingWrites(entry.id, await db.messagesOf(entry.id)).map((message) => [message.id, message]));
   download(`${fileName(entry.title)}.md`, 'text/markdown', markdownOf(entry, pathTo(all, entry.head)));
 }
 
-// A file is from anywhere. What is taken from it are the fields this page knows, where they have the type they should.
-type Record_ = Record<string, unknown>;
-const isRecord = (value: unknown): value is Record_ => typeof value === 'object' && value !== null && !Array.isArray(value);
+// Imported files are untrusted: only known fields of the right type are accepted.
+type JsonObject = Record<string, unknown>;
+const isRecord = (value: unknown): value is JsonObject => typeof value === 'object' && value !== null && !Array.isArray(value);
 const text = (value: unknown) => (typeof value === 'string' ? value : undefined);
 const number = (value: unknown) => (typeof value === 'number' && Number.isFinite(value) ? value : undefined);
-const records = (value: unknown): Record_[] => (Array.isArray(value) ? value.filter(isRecord) : []);
+const records = (value: unknown): JsonObject[] => (Array.isArray(value) ? value.filter(isRecord) : []);
 
-// Records of numbers that views show; anything missing or of another kind, and there is none.
-function figures<T>(value: unknown, names: (keyof T & string)[]): T | undefined {
+// Numeric records that views display; undefined if a field is missing or has the wrong type.
+function numericRecord<T>(value: unknown, names: (keyof T & string)[]): T | undefined {
   return isRecord(value) && names.every((name) => number(value[name]) !== undefined) ? (value as T) : undefined;
 }
 
@@ -58,38 +58,38 @@ const attachmentsOf = (value: unknown): Attachment[] =>
   records(value).map((file) => ({ name: text(file.name) ?? 'file', text: text(file.text) ?? '' }));
 const callsOf = (value: unknown): ToolCall[] =>
   records(value).map((call) => ({ id: text(call.id) ?? '', name: text(call.name) ?? '', arguments: text(call.arguments) ?? '' }));
-const choiceOf = (token: Record_) => ({ text: text(token.text) ?? '', p: number(token.p) ?? 0 });
+const choiceOf = (token: JsonObject) => ({ text: text(token.text) ?? '', p: number(token.p) ?? 0 });
 const tokensOf = (value: unknown): TokenChoice[] =>
   records(value).map((token) => ({ ...choiceOf(token), top: records(token.top).map(choiceOf) }));
-const orNone = <T>(list: T[]) => (list.length > 0 ? list : undefined);
+const nonEmpty = <T>(list: T[]) => (list.length > 0 ? list : undefined);
 
-function messageOf(read: Record_, conversation: string, ids: Map<unknown, string>): Message {
-  if (text(read.content) === undefined || !['user', 'assistant', 'tool'].includes(read.role as string)) {
+function messageOf(source: JsonObject, conversation: string, ids: Map<unknown, string>): Message {
+  if (text(source.content) === undefined || !['user', 'assistant', 'tool'].includes(source.role as string)) {
     throw new Error('a message is malformed');
   }
   return {
-    id: ids.get(read.id)!,
+    id: ids.get(source.id)!,
     conversation,
-    parent: ids.get(read.parent) ?? null,
-    role: read.role as Role,
-    content: text(read.content)!,
-    created: number(read.created) ?? 0,
-    reasoning: text(read.reasoning),
-    reasoningMs: number(read.reasoningMs),
-    reasoningTokens: number(read.reasoningTokens),
-    attachments: orNone(attachmentsOf(read.attachments)),
-    toolCalls: orNone(callsOf(read.toolCalls)),
-    toolCallId: text(read.toolCallId),
-    model: text(read.model),
-    finish: text(read.finish),
-    timings: figures<Timings>(read.timings, ['queued_ms', 'prompt_n', 'prompt_ms', 'predicted_n', 'predicted_per_second', 'cache_n']),
-    usage: figures<Usage>(read.usage, ['prompt_tokens', 'completion_tokens', 'total_tokens']),
-    tokens: orNone(tokensOf(read.tokens)),
-    notice: noticeOf(read.notice),
+    parent: ids.get(source.parent) ?? null,
+    role: source.role as Role,
+    content: text(source.content)!,
+    created: number(source.created) ?? 0,
+    reasoning: text(source.reasoning),
+    reasoningMs: number(source.reasoningMs),
+    reasoningTokens: number(source.reasoningTokens),
+    attachments: nonEmpty(attachmentsOf(source.attachments)),
+    toolCalls: nonEmpty(callsOf(source.toolCalls)),
+    toolCallId: text(source.toolCallId),
+    model: text(source.model),
+    finish: text(source.finish),
+    timings: numericRecord<Timings>(source.timings, ['queued_ms', 'prompt_n', 'prompt_ms', 'predicted_n', 'predicted_per_second', 'cache_n']),
+    usage: numericRecord<Usage>(source.usage, ['prompt_tokens', 'completion_tokens', 'total_tokens']),
+    tokens: nonEmpty(tokensOf(source.tokens)),
+    notice: noticeOf(source.notice),
   };
 }
 
-// A chain of parents that comes back to itself has no beginning: it is cut there.
+// A cycle of parents has no root: break it.
 function cutCycles(list: Message[]): void {
   const all = new Map(list.map((message) => [message.id, message]));
   for (const message of list) {
@@ -106,52 +106,52 @@ function cutCycles(list: Message[]): void {
   }
 }
 
-const kTexts = ['model', 'system', 'tools'];
-const kNumbers = [
+const kStringSettings = ['model', 'system', 'tools'];
+const kNumberSettings = [
   'temperature', 'top_p', 'top_k', 'min_p', 'repeat_penalty', 'frequency_penalty', 'presence_penalty', 'seed', 'max_tokens',
   'thinking_budget',
 ];
 
 function settingsOf(value: unknown): Settings {
   if (!isRecord(value)) return {};
-  const out: Record_ = {};
-  for (const name of kTexts) if (text(value[name]) !== undefined) out[name] = value[name];
-  for (const name of kNumbers) if (number(value[name]) !== undefined) out[name] = value[name];
+  const out: JsonObject = {};
+  for (const name of kStringSettings) if (text(value[name]) !== undefined) out[name] = value[name];
+  for (const name of kNumberSettings) if (number(value[name]) !== undefined) out[name] = value[name];
   for (const name of ['thinking', 'probabilities']) if (typeof value[name] === 'boolean') out[name] = value[name];
   return out;
 }
 
-// Added under ids of its own, so that nothing that is here is replaced.
-function adopted(read: unknown): [Conversation, Message[]] {
-  if (!isRecord(read)) throw new Error('a conversation is malformed');
-  const inside = records(read.messages);
-  const ids = new Map<unknown, string>(inside.map((message) => [message.id, newId()]));
+// Imported under new ids, so that no existing conversation is replaced.
+function importConversation(source: unknown): [Conversation, Message[]] {
+  if (!isRecord(source)) throw new Error('a conversation is malformed');
+  const entries = records(source.messages);
+  const ids = new Map<unknown, string>(entries.map((message) => [message.id, newId()]));
   const id = newId();
-  const list = inside.map((message) => messageOf(message, id, ids));
+  const list = entries.map((message) => messageOf(message, id, ids));
   cutCycles(list);
-  const head = ids.get(read.head) ?? list.at(-1)?.id ?? null;
+  const head = ids.get(source.head) ?? list.at(-1)?.id ?? null;
   const now = Date.now();
-  const entry = { id, head, title: text(read.title) || 'Imported', settings: settingsOf(read.settings) };
-  return [{ ...entry, created: number(read.created) ?? now, updated: number(read.updated) ?? now }, list];
+  const entry = { id, head, title: text(source.title) || 'Imported', settings: settingsOf(source.settings) };
+  return [{ ...entry, created: number(source.created) ?? now, updated: number(source.updated) ?? now }, list];
 }
 
 function readJson(content: string): [Conversation, Message[]][] {
-  const read: unknown = JSON.parse(content);
-  if (!isRecord(read) || read.format !== kFormat || !Array.isArray(read.conversations)) throw new Error('it is no export of this page');
-  if ((number(read.version) ?? 0) > kVersion) throw new Error('it was made by a newer version of this page');
-  return read.conversations.map(adopted);
+  const file: unknown = JSON.parse(content);
+  if (!isRecord(file) || file.format !== kFormat || !Array.isArray(file.conversations)) throw new Error('not an export of this page');
+  if ((number(file.version) ?? 0) > kVersion) throw new Error('exported by a newer version of this page');
+  return file.conversations.map(importConversation);
 }
 
 export async function importFile(file: File): Promise<void> {
   try {
     const content = await file.text();
     const isMarkdown = /\.(md|markdown|txt)$/i.test(file.name);
-    const made = isMarkdown ? [adopted(conversationOfMarkdown(content, fileName(file.name.replace(/\.\w+$/, ''))))] : readJson(content);
-    await db.save(made.map(([entry]) => entry), made.flatMap(([, list]) => list));
-    conversations.value = [...made.map(([entry]) => entry), ...conversations.value];
-    if (made.length > 0) await openConversation(made[0][0].id);
-    say(`Imported ${made.length} conversation${made.length === 1 ? '' : 's'}`);
+    const imported = isMarkdown ? [importConversation(conversationOfMarkdown(content, fileName(file.name.replace(/\.\w+$/, ''))))] : readJson(content);
+    await db.save(imported.map(([entry]) => entry), imported.flatMap(([, list]) => list));
+    conversations.value = [...imported.map(([entry]) => entry), ...conversations.value];
+    if (imported.length > 0) await openConversation(imported[0][0].id);
+    showToast(`Imported ${imported.length} conversation${imported.length === 1 ? '' : 's'}`);
   } catch (error) {
-    say(`${file.name} could not be imported: ${error instanceof Error ? error.message : String(error)}`);
+    showToast(`${file.name} could not be imported: ${error instanceof Error ? error.message : String(error)}`);
   }
 }

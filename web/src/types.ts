@@ -1,4 +1,5 @@
-// What the page keeps: conversations are trees of messages, of which one path is shown.
+// The stored data: a conversation is a tree of messages, of which one path is displayed.
+import type { ChatCompletionsRequest } from './api_types';
 
 export type Role = 'user' | 'assistant' | 'tool';
 
@@ -13,7 +14,7 @@ export interface ToolCall {
   arguments: string;
 }
 
-// A token of an answer with the model's own probability, and what it might have said instead.
+// A token of an answer with its probability and alternatives.
 export interface TokenChoice {
   text: string;
   p: number;
@@ -62,32 +63,26 @@ export interface Message {
   model?: string;
   timings?: Timings;
   usage?: Usage;
-  tokens?: TokenChoice[]; // of the content, where probabilities were asked for; stored apart, read when they are looked at
-  hasTokens?: boolean; // they are in the store
-  finish?: string; // why the model ended
+  tokens?: TokenChoice[]; // of the content, if probabilities were requested; stored separately, loaded on demand
+  hasTokens?: boolean; // tokens are stored
+  finish?: string; // finish reason
   notice?: Notice;
   side?: string; // of Compare
-  writing?: boolean; // an answer that is under way; found on loading, it was interrupted
+  writing?: boolean; // the answer is streaming; if set at load, it was interrupted
 }
 
 // Empty means: the server's default.
-export interface Settings {
-  model?: string;
+type RequestSettings = Pick<
+  ChatCompletionsRequest,
+  | 'model' | 'temperature' | 'top_p' | 'top_k' | 'min_p' | 'repeat_penalty' | 'frequency_penalty' | 'presence_penalty' | 'seed'
+  | 'max_tokens' | 'thinking_budget'
+>;
+export interface Settings extends RequestSettings {
   system?: string;
-  temperature?: number;
-  top_p?: number;
-  top_k?: number;
-  min_p?: number;
-  repeat_penalty?: number;
-  frequency_penalty?: number;
-  presence_penalty?: number;
-  seed?: number;
-  max_tokens?: number;
   thinking?: boolean;
-  thinking_budget?: number;
   probabilities?: boolean;
-  tools?: string; // JSON, as the API takes it
-  unreadTools?: string; // what was written there and is no such thing yet
+  tools?: string; // JSON in the format of the API
+  invalidTools?: string; // input that is not valid JSON yet
 }
 
 export interface Draft {
@@ -101,7 +96,7 @@ export interface Conversation {
   title: string;
   created: number;
   updated: number;
-  head: string | null; // the last message of the path that is shown
+  head: string | null; // the last message of the displayed path
   settings: Settings;
 }
 
@@ -115,7 +110,7 @@ export interface ModelProps {
   supports_system: boolean;
   backend?: string;
   architecture?: string;
-  // What the model's makers recommend, and where that is from. The page asks with it where nothing else is set.
+  // Sampling recommended by the model's authors, and its source. Used for settings left empty.
   recommended_sampling?: Record<string, number | string>;
 }
 

@@ -1,35 +1,35 @@
-// A browser's fetch as a client of the API: on the server's own pages, on pages of others, and where those are let in.
+// A browser's fetch as an API client: from the server's own origin, from a foreign origin, and from an allowed origin.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import test, { after, before } from 'node:test';
 import { cleanUp, openBrowser, openPage, startZinc } from './harness.mjs';
 
 let zinc;
-let elsewhere; // an origin of its own, with an empty page
+let foreign; // another origin, with an empty page
 before(async () => {
-  const server = http.createServer((_, response) => response.end('<!doctype html><title>elsewhere</title>'));
+  const server = http.createServer((_, response) => response.end('<!doctype html><title>foreign</title>'));
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  elsewhere = { origin: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
+  foreign = { origin: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
   zinc = await startZinc();
 });
 after(async () => {
-  elsewhere.close();
+  foreign.close();
   await cleanUp();
 });
 
-// Less than a stream may be behind, 256 KiB, before the server gives up a client that does not read.
-const kAsked = {
+// Below the 256 KiB of unread output after which the server drops a client that does not read.
+const kRequest = {
   messages: [{ role: 'user', content: 'Say something.' }], max_tokens: 600, temperature: 1, seed: 3, ignore_eos: true,
 };
 
-// In the page: an answer as it comes, or as a whole.
-const fetchAnswer = (page, url, body) =>
+// Fetches a completion inside the page, streamed or not.
+const fetchCompletion = (page, url, body) =>
   page.evaluate(
-    async ([to, asked]) => {
-      const response = await fetch(`${to}/v1/chat/completions`, {
-        method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(asked),
+    async ([base, request]) => {
+      const response = await fetch(`${base}/v1/chat/completions`, {
+        method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(request),
       });
-      if (!asked.stream) return { status: response.status, text: (await response.json()).choices[0].message.content };
+      if (!request.stream) return { status: response.status, text: (await response.json()).choices[0].message.content };
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let received = '';
       for (let part = await reader.read(); !part.done; part = await reader.read()) received += part.value;
@@ -43,24 +43,24 @@ const fetchAnswer = (page, url, body) =>
     [url, body],
   );
 
-const openElsewhere = async () => {
+const openForeign = async () => {
   const context = await (await openBrowser()).newContext();
   const page = await context.newPage();
-  await page.goto(elsewhere.origin);
+  await page.goto(foreign.origin);
   return { page, close: () => context.close() };
 };
 
-const requestsTaken = async () => {
+const nSubmittedRequests = async () => {
   const text = await (await fetch(`${zinc.url}/metrics`)).text();
   return /^zinc_requests_submitted_total\S* (\S+)$/m.exec(text)?.[1] ?? assert.fail(text.slice(0, 2000));
 };
 
-test('the server\'s own page streams an answer, and it is the one that comes as a whole', async () => {
+test('the same origin can stream, and the streamed text equals the non-streamed text', async () => {
   const { page, close } = await openPage(zinc.url);
-  const whole = await fetchAnswer(page, '', kAsked);
+  const whole = await fetchCompletion(page, '', kRequest);
   assert.equal(whole.status, 200);
   assert.ok(whole.text.length > 0);
-  const stream = await fetchAnswer(page, '', { ...kAsked, stream: true });
+  const stream = await fetchCompletion(page, '', { ...kRequest, stream: true });
   assert.equal(stream.status, 200);
   assert.match(stream.type, /^text\/event-stream/);
   assert.equal(stream.text, whole.text);
@@ -69,16 +69,16 @@ test('the server\'s own page streams an answer, and it is the one that comes as 
   await close();
 });
 
-test('an answer that the page gives up ends in the engine too', async () => {
+test('aborting a fetch cancels the request in the engine', async () => {
   const { page, close } = await openPage(zinc.url);
-  await page.evaluate(async (asked) => {
+  await page.evaluate(async (request) => {
     const control = new AbortController();
     const response = await fetch('/v1/chat/completions', {
-      method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(asked), signal: control.signal,
+      method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(request), signal: control.signal,
     });
     await response.body.getReader().read();
     control.abort();
-  }, { ...kAsked, max_tokens: 100000, stream: true });
+  }, { ...kRequest, max_tokens: 100000, stream: true });
   for (let tries = 0; ; ++tries) {
     const health = await (await fetch(`${zinc.url}/health`)).json();
     if (health.active_requests === 0) break;
@@ -88,28 +88,28 @@ test('an answer that the page gives up ends in the engine too', async () => {
   await close();
 });
 
-test('a page of another origin gets nothing, and what it sends blindly is not computed', async () => {
-  const { page, close } = await openElsewhere();
-  const before = await requestsTaken();
-  const tries = await page.evaluate(async ([url, asked]) => {
+test('a foreign origin can read nothing, and its blind requests are not executed', async () => {
+  const { page, close } = await openForeign();
+  const before = await nSubmittedRequests();
+  const tries = await page.evaluate(async ([url, request]) => {
     const attempt = (path, options) => fetch(url + path, options).then((r) => `read ${r.type} ${r.status}`, (e) => e.name);
-    const body = JSON.stringify(asked);
+    const body = JSON.stringify(request);
     return {
       get: await attempt('/v1/models'),
       json: await attempt('/v1/chat/completions', { method: 'POST', headers: { 'content-type': 'application/json' }, body }),
       simple: await attempt('/v1/chat/completions', { method: 'POST', body }),
       blind: await attempt('/v1/chat/completions', { method: 'POST', mode: 'no-cors', body }),
     };
-  }, [zinc.url, kAsked]);
+  }, [zinc.url, kRequest]);
   assert.deepEqual(tries, { get: 'TypeError', json: 'TypeError', simple: 'TypeError', blind: 'read opaque 0' });
-  assert.equal(await requestsTaken(), before);
+  assert.equal(await nSubmittedRequests(), before);
   await close();
 });
 
-test('an origin that is let in streams as the server\'s own page does', async () => {
-  const open = await startZinc(['--cors-origin', elsewhere.origin]);
-  const { page, close } = await openElsewhere();
-  const stream = await fetchAnswer(page, open.url, { ...kAsked, stream: true });
+test('an allowed origin can stream like the same origin', async () => {
+  const allowing = await startZinc(['--cors-origin', foreign.origin]);
+  const { page, close } = await openForeign();
+  const stream = await fetchCompletion(page, allowing.url, { ...kRequest, stream: true });
   assert.equal(stream.status, 200);
   assert.ok(stream.n_pieces > 1);
   await close();

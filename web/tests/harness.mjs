@@ -1,5 +1,5 @@
-// What the tests of the page share: the real server with a tiny model, a go-between that plays a scripted model where a
-// test wants one, and Debian's Chromium. Everything else of the page, its policy included, is the server's own.
+// Shared by all tests: the real server with a tiny model, a proxy that replaces the model by a script where a test needs exact
+// output, and the system's Chromium. The page and its content security policy come from the server.
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import http from 'node:http';
@@ -20,15 +20,15 @@ export async function cleanUp() {
   while (cleanups.length > 0) await cleanups.pop()();
 }
 
-// Starts `zinc serve`. `home` keeps its models apart from those of whoever runs the tests.
+// Starts `zinc serve`. `home` separates its models from those of the user who runs the tests.
 export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(tmpdir(), 'zinc-page-')) } = {}) {
   const model = `tiny=${join(modelFolder, 'qwen3-q8_0.gguf')}`;
   const child = spawn(zinc, ['serve', model, '--port', String(port), '--parallel', '4', '-c', '2048', ...args], {
     env: { ...process.env, HOME: home, XDG_CACHE_HOME: join(home, 'cache'), XDG_CONFIG_HOME: join(home, 'config'), HF_HOME: join(home, 'hf') },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let said = '';
-  child.stderr.on('data', (bytes) => (said += bytes));
+  let stderr = '';
+  child.stderr.on('data', (bytes) => (stderr += bytes));
   const url = await new Promise((resolve, reject) => {
     let out = '';
     child.stdout.on('data', (bytes) => {
@@ -36,7 +36,7 @@ export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(t
       const found = /^listening on (\S+)/m.exec(out);
       if (found) resolve(found[1]);
     });
-    child.on('exit', (code) => reject(new Error(`zinc ended with ${code}: ${said}`)));
+    child.on('exit', (code) => reject(new Error(`zinc exited with ${code}: ${stderr}`)));
   });
   const stop = (signal = 'SIGKILL') =>
     new Promise((resolve) => {
@@ -51,82 +51,82 @@ export async function startZinc(args = [], { port = 0, home = mkdtempSync(join(t
   return { url, port: Number(new URL(url).port), home, stop };
 }
 
-// Stands between the page and the server. While `script` is set, it answers chat requests itself: a function that is
-// given the request's body and `say`, which sends one event.
-export async function startGoBetween(target, between = {}) {
-  Object.assign(between, { target, script: null, isSlow: false, isEndless: false, requests: [], url: '', open: new Set() });
-  between.cut = () => between.open.forEach((response) => response.destroy());
+// A proxy between the page and the server. While `script` is set, the proxy answers chat requests itself: it calls
+// script(reply, body), and `reply` sends the events.
+export async function startProxy(target, proxy = {}) {
+  Object.assign(proxy, { target, script: null, isSlow: false, isEndless: false, requests: [], url: '', open: new Set() });
+  proxy.disconnectAll = () => proxy.open.forEach((response) => response.destroy());
   const server = http.createServer((request, response) => {
     const parts = [];
     request.on('data', (part) => parts.push(part));
     request.on('end', () => {
       const body = Buffer.concat(parts);
-      if (request.url === '/v1/chat/completions' && between.script) return play(between, JSON.parse(body), request, response);
-      pass(between, request, body, response);
+      if (request.url === '/v1/chat/completions' && proxy.script) return runScript(proxy, JSON.parse(body), request, response);
+      forward(proxy, request, body, response);
     });
   });
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  between.url = `http://127.0.0.1:${server.address().port}`;
+  proxy.url = `http://127.0.0.1:${server.address().port}`;
   cleanups.push(() => {
     server.closeAllConnections?.();
     return new Promise((resolve) => server.close(resolve));
   });
-  return between;
+  return proxy;
 }
 
-// The stage of a test file: a server with a go-between before it, there from its first test to its last.
-export function setStage() {
-  const between = {};
-  before(async () => startGoBetween((await startZinc()).url, between));
+// Starts a server and a proxy before the first test of a file and stops them after the last.
+export function useProxy() {
+  const proxy = {};
+  before(async () => startProxy((await startZinc()).url, proxy));
   after(cleanUp);
-  return between;
+  return proxy;
 }
 
-// A page in which a question was asked, and answered as the script has it.
-export async function conversation(between, script, text = 'hi', options = {}) {
-  between.script = script;
-  between.requests.length = 0;
-  const opened = await openPage(between.url, options);
-  await ask(opened.page, text);
-  return { ...opened, answer: await answered(opened.page) };
+// Opens a page, sends a message and waits for the scripted answer.
+export async function startConversation(proxy, script, text = 'hi', options = {}) {
+  proxy.script = script;
+  proxy.requests.length = 0;
+  const opened = await openPage(proxy.url, options);
+  await sendMessage(opened.page, text);
+  return { ...opened, answer: await finishedAnswer(opened.page) };
 }
 
-// One whose connection is cut after the first words; a retry brings the rest.
-export async function cutConversation(between, words, rest = '', options = {}) {
-  between.script = (stage, body) => (body.continue_final_message ? says(rest)(stage) : stage.delta({ content: words }));
-  between.requests.length = 0;
-  const opened = await openPage(between.url, options);
-  await ask(opened.page, 'go');
-  await cutOnceShown(between, opened.page, words);
-  return { ...opened, answer: await answered(opened.page) };
+// The same with a connection that is lost after `words`; a retry returns `rest`.
+export async function interruptedConversation(proxy, words, rest = '', options = {}) {
+  proxy.script = (reply, body) => (body.continue_final_message ? replyWith(rest)(reply) : reply.delta({ content: words }));
+  proxy.requests.length = 0;
+  const opened = await openPage(proxy.url, options);
+  await sendMessage(opened.page, 'go');
+  await disconnectOnceShown(proxy, opened.page, words);
+  return { ...opened, answer: await finishedAnswer(opened.page) };
 }
 
-// A tiny model of random weights may end its answer anywhere; this one does not. Some of its context is left for more.
-const endless = (body) => Buffer.from(JSON.stringify({ max_tokens: 300, ...JSON.parse(body), ignore_eos: true }));
+// A tiny model with random weights may emit EOS anywhere; this request ignores EOS and leaves part of the context free.
+const withoutEos = (body) => Buffer.from(JSON.stringify({ max_tokens: 300, ...JSON.parse(body), ignore_eos: true }));
 
-function pass(between, request, asked, response) {
+function forward(proxy, request, original, response) {
   const isChat = request.url === '/v1/chat/completions';
-  const isLimited = isChat && 'max_tokens' in JSON.parse(asked);
-  const body = between.isEndless && isChat ? endless(asked) : asked;
-  const to = new URL(between.target);
+  const isLimited = isChat && 'max_tokens' in JSON.parse(original);
+  const body = proxy.isEndless && isChat ? withoutEos(original) : original;
+  const to = new URL(proxy.target);
   const headers = { ...request.headers, host: to.host, connection: 'close' };
   if (request.method === 'POST') headers['content-length'] = body.length;
   if (headers.origin) headers.origin = to.origin;
-  const onward = http.request({ host: to.hostname, port: to.port, path: request.url, method: request.method, headers }, (answer) => {
+  const upstream = http.request({ host: to.hostname, port: to.port, path: request.url, method: request.method, headers }, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);
-    between.open.add(response);
-    response.on('close', () => between.open.delete(response));
-    if (between.isSlow && request.method === 'POST') return void trickle(answer, response, isLimited);
+    proxy.open.add(response);
+    response.on('close', () => proxy.open.delete(response));
+    if (proxy.isSlow && request.method === 'POST') return void forwardSlowly(answer, response, isLimited);
     answer.pipe(response);
   });
-  onward.on('error', () => response.destroy());
-  response.on('close', () => onward.destroy());
-  onward.end(body);
+  upstream.on('error', () => response.destroy());
+  response.on('close', () => upstream.destroy());
+  upstream.end(body);
 }
 
-// Passes a stream on event by event, as a larger model would make them; where the server's end is cut, so is this one.
-// One without a limit does not end, but falls silent: however slow the page is, it can be stopped or cut.
-async function trickle(answer, response, isLimited) {
+// Forwards a stream event by event, at the speed of a larger model. If the server disconnects, so does the proxy. A stream
+// without a token limit does not end but becomes silent, so that even a slow page can stop or lose it.
+async function forwardSlowly(answer, response, isLimited) {
   let isOver = false;
   let rest = '';
   try {
@@ -138,7 +138,7 @@ async function trickle(answer, response, isLimited) {
         isOver ||= !isLimited && /"finish_reason": *"/.test(event);
         if (isOver) continue;
         response.write(event, 'latin1');
-        await pause(10);
+        await sleep(10);
       }
     }
     if (!isOver) response.end(rest, 'latin1');
@@ -147,44 +147,44 @@ async function trickle(answer, response, isLimited) {
   }
 }
 
-async function play(between, body, request, response) {
-  between.requests.push(body);
+async function runScript(proxy, body, request, response) {
+  proxy.requests.push(body);
   const connection = { isOpen: true };
   response.on('close', () => (connection.isOpen = false));
-  const begin = () => {
+  const writeHead = () => {
     if (!response.headersSent) response.writeHead(200, { 'content-type': 'text/event-stream' });
   };
-  const stage = {
+  const reply = {
     connection,
-    say(event) {
-      begin();
+    event(event) {
+      writeHead();
       response.write(`data: ${JSON.stringify({ choices: [], ...event })}\n\n`);
     },
     delta(delta, more = {}) {
-      stage.say({ choices: [{ index: 0, delta, logprobs: more.logprobs ?? null, finish_reason: null }] });
+      reply.event({ choices: [{ index: 0, delta, logprobs: more.logprobs ?? null, finish_reason: null }] });
     },
     end(reason = 'stop', more = {}, used = {}) {
-      stage.say({ choices: [{ index: 0, delta: {}, finish_reason: reason }], timings: timings(), ...more });
-      stage.say({ usage: { ...usage(), ...used } });
+      reply.event({ choices: [{ index: 0, delta: {}, finish_reason: reason }], timings: timings(), ...more });
+      reply.event({ usage: { ...usage(), ...used } });
       response.end('data: [DONE]\n\n');
     },
-    cut() {
+    disconnect() {
       response.destroy();
     },
-    refuse(status, error) {
+    fail(status, error) {
       response.writeHead(status, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ error }));
     },
   };
-  between.stage = stage;
-  await between.script(stage, body);
+  proxy.reply = reply;
+  await proxy.script(reply, body);
 }
 
-// Cuts the connection of the answer under way once the page shows these words: a stream that breaks takes with it what
-// it has not handed out.
-export async function cutOnceShown(between, page, words) {
+// Disconnects the streaming answer once the page shows these words: a broken stream loses the data that the browser has not
+// delivered yet.
+export async function disconnectOnceShown(proxy, page, words) {
   await page.locator('.by-assistant', { hasText: words }).last().waitFor();
-  between.stage.cut();
+  proxy.reply.disconnect();
 }
 
 export const timings = () => ({
@@ -196,20 +196,20 @@ export const usage = () => ({
   completion_tokens_details: { reasoning_tokens: 7 },
 });
 
-// A script that says the text at once, in small pieces.
-export const says = (text, size = 7) => (stage) => {
-  for (let at = 0; at < text.length; at += size) stage.delta({ content: text.slice(at, at + size) });
-  stage.end();
+// A script that sends the text at once, in small pieces.
+export const replyWith = (text, size = 7) => (reply) => {
+  for (let at = 0; at < text.length; at += size) reply.delta({ content: text.slice(at, at + size) });
+  reply.end();
 };
 
-// What is waited for comes at once, but on a busy machine; a test that waits so long has failed.
-const kPatience_ms = 120_000;
+// Long, because the machine may be busy; a test that waits this long has failed.
+const kTimeoutMs = 120_000;
 
 let browser;
 export async function openBrowser() {
   browser ??= await chromium.launch({
     executablePath: process.env.ZINC_CHROMIUM ?? '/usr/bin/chromium',
-    timeout: kPatience_ms,
+    timeout: kTimeoutMs,
     args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--force-device-scale-factor=1'],
   });
   cleanups.push(async () => {
@@ -222,33 +222,33 @@ export async function openBrowser() {
 export const kDesktop = { width: 1280, height: 860 };
 export const kPhone = { width: 390, height: 844 };
 
-// Waits of that length and more, in pages that are opened from then on, end when the test says so and not before: how long
-// a toast is shown, or a silence is borne, is otherwise over before a slow test has looked.
-export const holdWaits = (pages, from_ms) =>
+// In pages opened from now on, timers of at least this length fire only in fireTimers(). Otherwise a toast or a stream timeout
+// could be over before a slow test has looked.
+export const holdTimers = (pages, fromMs) =>
   pages.addInitScript((from) => {
     const { setTimeout: start, clearTimeout: clear } = window;
-    const held = (window.held ??= new Map());
+    const held = (window.heldTimers ??= new Map());
     window.setTimeout = (run, ms, ...rest) => {
       if (!(ms >= from)) return start(run, ms, ...rest);
-      const id = -Math.random(); // as no timer of the browser has
+      const id = -Math.random(); // never the id of a real timer
       held.set(id, () => run(...rest));
       return id;
     };
     window.clearTimeout = (id) => held.delete(id) || clear(id);
-    window.endWaits = () => {
-      const due = [...held.values()];
+    window.fireTimers = () => {
+      const callbacks = [...held.values()];
       held.clear();
-      for (const run of due) run();
+      for (const run of callbacks) run();
     };
-  }, from_ms);
-export const endWaits = (page) => page.evaluate(() => window.endWaits());
-const kLongWait_ms = 4000;
+  }, fromMs);
+export const fireTimers = (page) => page.evaluate(() => window.fireTimers());
+const kMinHeldMs = 4000;
 
-// A fresh page that notes what must never happen: scripts that ran, requests elsewhere, errors, violations of the policy.
+// A new page that records forbidden events: executed scripts, requests to other origins, errors, violations of the policy.
 export async function openPage(url, options = {}) {
   const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', ...options });
-  context.setDefaultTimeout(kPatience_ms);
-  await holdWaits(context, kLongWait_ms);
+  context.setDefaultTimeout(kTimeoutMs);
+  await holdTimers(context, kMinHeldMs);
   const page = await context.newPage();
   const seen = { foreign: [], errors: [], violations: [], executed: [] };
   const origin = new URL(url).origin;
@@ -263,7 +263,7 @@ export async function openPage(url, options = {}) {
     seen.executed.push(dialog.message());
     void dialog.dismiss();
   });
-  await context.exposeFunction('zincExecuted', (what) => seen.executed.push(what));
+  await context.exposeFunction('zincExecuted', (call) => seen.executed.push(call));
   await page.addInitScript(() => {
     for (const name of ['alert', 'prompt', 'confirm', 'print']) window[name] = (text) => window.zincExecuted(`${name}(${text})`);
   });
@@ -273,8 +273,8 @@ export async function openPage(url, options = {}) {
   return { page, context, seen, close: () => context.close() };
 }
 
-// A tap is not a click before the browser has made it one; what is asked is shown at once then.
-export async function ask(page, text) {
+// Returns once the message is displayed: a tap becomes a click only after a delay.
+export async function sendMessage(page, text) {
   const nBefore = await page.locator('#thread .by-user').count();
   await page.fill('#prompt', text);
   const isPhone = await page.evaluate(() => matchMedia('(pointer: coarse) and (hover: none)').matches);
@@ -283,8 +283,8 @@ export async function ask(page, text) {
   await page.waitForFunction((n) => document.querySelectorAll('#thread .by-user').length > n, nBefore);
 }
 
-// The last answer, once it has come to its end and its text is drawn.
-export async function answered(page) {
+// The last answer, once it has ended and is rendered.
+export async function finishedAnswer(page) {
   await page.waitForFunction(() => {
     const last = [...document.querySelectorAll('.by-assistant')].at(-1);
     return last && last.getAttribute('aria-busy') === 'false' && !last.querySelector('[aria-busy="true"]');
@@ -292,78 +292,78 @@ export async function answered(page) {
   return page.locator('.by-assistant').last();
 }
 
-// The last answer with its formulas, which are drawn once their library is there.
-export async function drawnAnswer(page) {
-  const answer = await answered(page);
+// The last answer, once its formulas are rendered too; their library is loaded on demand.
+export async function renderedAnswer(page) {
+  const answer = await finishedAnswer(page);
   await page.waitForFunction(() => [...document.querySelectorAll('.math')].every((math) => math.matches('.is-raw') || math.querySelector('.katex')));
   return answer;
 }
 
-// Waits until nothing on the page has moved for ten frames.
-export const settled = (page) =>
+// Waits until the layout has not changed for ten frames.
+export const untilStable = (page) =>
   page.evaluate(
     () =>
       new Promise((resolve) => {
         let [before, nSame] = ['', 0];
-        const look = () => {
+        const check = () => {
           const now = [scrollY, document.documentElement.scrollHeight, document.querySelector('[aria-busy="true"]')].join();
           nSame = now === before ? nSame + 1 : 0;
           before = now;
-          if (nSame < 10) requestAnimationFrame(look);
+          if (nSame < 10) requestAnimationFrame(check);
           else resolve();
         };
-        look();
+        check();
       }),
   );
 
-// The markup of the last answer once all of it is drawn, but for the colours of code, which come when they come.
-export async function drawn(page) {
-  const answer = await drawnAnswer(page);
+// The HTML of the rendered last answer, without syntax highlighting, which arrives asynchronously.
+export async function renderedHtml(page) {
+  const answer = await renderedAnswer(page);
   const html = await answer.locator('.prose').innerHTML();
-  return html.replace(/ data-(drawn|colored)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
+  return html.replace(/ data-(rendered|highlighted)="1"/g, '').replace(/<span class="hljs[^>]*>|<\/span>/g, '').replace(/<span>/g, '');
 }
 
-const give = (field) => (page, name, content) => page.setInputFiles(field, { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
-export const pickFile = give('#attach');
+const setFile = (field) => (page, name, content) => page.setInputFiles(field, { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
+export const pickFile = setFile('#attach');
 export async function attach(page, name, content) {
   await pickFile(page, name, content);
   await page.locator('.chips li', { hasText: name }).waitFor();
 }
-export const importFile = give('#import');
+export const importFile = setFile('#import');
 
-export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// What the page has stored.
-export const stored = (page) =>
+// The page's IndexedDB content.
+export const readStore = (page) =>
   page.evaluate(
     () =>
       new Promise((resolve, reject) => {
-        const opened = indexedDB.open('zinc');
-        opened.onerror = () => reject(opened.error);
-        opened.onsuccess = () => {
+        const request = indexedDB.open('zinc');
+        request.onerror = () => reject(request.error);
+        request.onsuccess = () => {
           const names = ['conversations', 'messages', 'tokens', 'drafts'];
-          const change = opened.result.transaction(names);
-          const all = names.map((name) => change.objectStore(name).getAll());
-          change.oncomplete = () => {
-            opened.result.close();
+          const transaction = request.result.transaction(names);
+          const all = names.map((name) => transaction.objectStore(name).getAll());
+          transaction.oncomplete = () => {
+            request.result.close();
             resolve(Object.fromEntries(names.map((name, i) => [name, all[i].result])));
           };
         };
       }),
   );
 
-// Waits until `finds` returns something, and returns that.
-export async function eventually(finds, what = finds) {
-  for (const end = Date.now() + kPatience_ms; ; await pause(50)) {
-    const found = await finds();
+// Waits until `find` returns a truthy value, and returns it.
+export async function eventually(find, what = find) {
+  for (const end = Date.now() + kTimeoutMs; ; await sleep(50)) {
+    const found = await find();
     if (found) return found;
-    if (Date.now() > end) throw new Error(`it never came to be so: ${what}`);
+    if (Date.now() > end) throw new Error(`timed out waiting for: ${what}`);
   }
 }
-// The same of what is stored.
-export const until = (page, finds) => eventually(async () => finds(await stored(page)), finds);
-export const untilStored = (page, fits) => until(page, ({ messages }) => messages.find(fits));
-export const untilDrafted = (page, fits) => until(page, ({ drafts }) => drafts.find(fits));
+// The same for the page's store.
+export const untilStore = (page, find) => eventually(async () => find(await readStore(page)), find);
+export const untilMessage = (page, matches) => untilStore(page, ({ messages }) => messages.find(matches));
+export const untilDraft = (page, matches) => untilStore(page, ({ drafts }) => drafts.find(matches));
 
 export async function setField(page, name, value) {
   await page.keyboard.press('Control+,');

@@ -1,13 +1,13 @@
-// What must never happen: a word that was on the screen, or that somebody wrote, is gone.
+// No data loss: text that was displayed or typed is never lost.
 import assert from 'node:assert/strict';
 import { networkInterfaces } from 'node:os';
 import test from 'node:test';
 import {
-  answered, ask, attach, conversation, drawn, endWaits, holdWaits, importFile, kPhone, openPage, pause, says, setStage, startZinc, stored,
-  until, untilDrafted, untilStored,
+  attach, finishedAnswer, fireTimers, holdTimers, importFile, kPhone, openPage, readStore, renderedHtml, replyWith,
+  sendMessage, sleep, startConversation, startZinc, untilDraft, untilMessage, untilStore, useProxy,
 } from './harness.mjs';
 
-const between = setStage();
+const proxy = useProxy();
 
 const cuts = {
   'a fence': ['Text\n\n```python\nthis con', 'tinues here\n```\n\nend'],
@@ -17,36 +17,36 @@ const cuts = {
   'a formula': ['So\n\n$$x^2 +', ' y^2$$\n\nand $a$.'],
   'a link': ['See [the bo', 'ok][b].\n\n[b]: https://example.org/'],
 };
-for (const [place, [first, second]] of Object.entries(cuts)) {
-  test(`cut inside ${place} and retried, an answer is drawn as if it had come whole`, async () => {
-    between.script = (stage, body) => (body.continue_final_message ? says(second, 3)(stage) : stage.delta({ content: first }));
-    const { page, close } = await openPage(between.url);
-    await ask(page, 'go');
-    await page.locator('.by-assistant .prose:not(:empty)').waitFor(); // all of it came in one event
-    between.stage.cut();
-    const answer = await answered(page);
+for (const [position, [first, second]] of Object.entries(cuts)) {
+  test(`an answer interrupted inside ${position} and retried renders like a complete one`, async () => {
+    proxy.script = (reply, body) => (body.continue_final_message ? replyWith(second, 3)(reply) : reply.delta({ content: first }));
+    const { page, close } = await openPage(proxy.url);
+    await sendMessage(page, 'go');
+    await page.locator('.by-assistant .prose:not(:empty)').waitFor(); // sent in one event
+    proxy.reply.disconnect();
+    const answer = await finishedAnswer(page);
     await answer.getByRole('button', { name: 'Retry' }).click();
     await answer.locator('.notice').waitFor({ state: 'detached' });
-    const live = await drawn(page);
-    await untilStored(page, (message) => message.role === 'assistant' && message.content === first + second);
+    const live = await renderedHtml(page);
+    await untilMessage(page, (message) => message.role === 'assistant' && message.content === first + second);
     await page.reload();
-    assert.equal(live, await drawn(page));
+    assert.equal(live, await renderedHtml(page));
     await close();
   });
 }
 
-test('deleting a conversation while it is answered ends the answer, and undo brings back every word', async () => {
+test('deleting a conversation stops its streaming answer, and Undo restores all text', async () => {
   let go;
   const wait = new Promise((resolve) => (go = resolve));
-  between.script = async (stage) => {
-    stage.delta({ content: 'first part' });
+  proxy.script = async (reply) => {
+    reply.delta({ content: 'first part' });
     await wait;
-    if (!stage.connection.isOpen) return;
-    stage.delta({ content: ' second part' });
-    stage.end();
+    if (!reply.connection.isOpen) return;
+    reply.delta({ content: ' second part' });
+    reply.end();
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'to be deleted');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'to be deleted');
   await page.locator('.prose', { hasText: 'first part' }).waitFor();
   await page.fill('#prompt', 'a draft');
   await page.locator('.row').hover();
@@ -54,22 +54,22 @@ test('deleting a conversation while it is answered ends the answer, and undo bri
   await page.locator('.menu').getByRole('button', { name: 'Delete' }).click();
   await page.locator('.toast button').waitFor();
   go();
-  await pause(400);
-  await until(page, (all) => Object.values(all).every((records) => records.length === 0));
+  await sleep(400);
+  await untilStore(page, (all) => Object.values(all).every((records) => records.length === 0));
   await page.locator('.toast button', { hasText: 'Undo' }).click();
   await page.locator('.by-assistant .prose', { hasText: 'first part' }).waitFor();
   assert.equal(await page.inputValue('#prompt'), 'a draft');
   await close();
 });
 
-test('another message does not take the undo away', async () => {
-  between.script = says('ok');
-  const { page, close } = await openPage(between.url);
+test('another toast does not remove the Undo toast', async () => {
+  proxy.script = replyWith('ok');
+  const { page, close } = await openPage(proxy.url);
   for (const name of ['one', 'two']) {
     await page.keyboard.press('Control+Shift+O');
-    await ask(page, name);
+    await sendMessage(page, name);
     await page.locator('.row', { hasText: name }).waitFor();
-    await answered(page);
+    await finishedAnswer(page);
   }
   await page.locator('.row', { hasText: 'one' }).hover();
   await page.getByRole('button', { name: 'Actions for one' }).click();
@@ -82,38 +82,38 @@ test('another message does not take the undo away', async () => {
   await close();
 });
 
-test('a draft with six megabytes attached survives a reload, and is gone once it was sent', async () => {
-  between.script = says('ok');
+test('a draft with a 6 MB attachment survives a reload and is deleted after sending', async () => {
+  proxy.script = replyWith('ok');
   const big = 'x'.repeat(6_000_000);
-  const { page, close } = await openPage(between.url);
+  const { page, close } = await openPage(proxy.url);
   await page.fill('#prompt', 'look at it');
   await attach(page, 'big.txt', big);
   await page.locator('.chips li').waitFor();
   await page.waitForFunction(() => !document.querySelector('.alarm'));
-  await untilDrafted(page, ({ text, attachments }) => text === 'look at it' && attachments.length === 1);
+  await untilDraft(page, ({ text, attachments }) => text === 'look at it' && attachments.length === 1);
   await page.reload();
   await page.locator('.chips li', { hasText: 'big.txt' }).waitFor();
   assert.equal(await page.inputValue('#prompt'), 'look at it');
-  between.requests.length = 0;
+  proxy.requests.length = 0;
   await page.press('#prompt', 'Enter');
-  await answered(page);
-  assert.ok(between.requests[0].messages[0].content.includes(big));
+  await finishedAnswer(page);
+  assert.ok(proxy.requests[0].messages[0].content.includes(big));
   await page.fill('#prompt', 'second');
   await attach(page, 'other.txt', big);
   await page.locator('.chips li').waitFor();
   await page.press('#prompt', 'Enter');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
-  await until(page, ({ drafts }) => drafts.length === 0);
+  await untilStore(page, ({ drafts }) => drafts.length === 0);
   await page.reload();
   await page.waitForFunction(() => document.querySelectorAll('.message').length === 4);
   assert.equal(await page.inputValue('#prompt'), '');
   assert.equal(await page.locator('.chips li').count(), 0);
-  assert.deepEqual((await stored(page)).drafts, []);
+  assert.deepEqual((await readStore(page)).drafts, []);
   await close();
 });
 
-test('a word typed in the last moment before a reload is still there', async () => {
-  const { page, close } = await openPage(between.url);
+test('text typed just before a reload is kept', async () => {
+  const { page, close } = await openPage(proxy.url);
   await page.evaluate(() => {
     const field = document.getElementById('prompt');
     field.value = 'just now';
@@ -124,15 +124,15 @@ test('a word typed in the last moment before a reload is still there', async () 
   await close();
 });
 
-test('with the small store of the browser full, a reload in the middle of an answer loses no word', async () => {
-  // More than there is room for; but most of it is stored, and what comes then is not much.
+test('with localStorage nearly full, a reload during an answer loses no text', async () => {
+  // The whole answer would exceed the quota; but most of it is in IndexedDB already, and only the rest is written.
   const words = (n) => Array.from({ length: n }, (_, i) => `word${i} `).join('');
-  between.script = (stage) => stage.delta({ content: words(1000) });
-  const { page, close } = await openPage(between.url);
+  proxy.script = (reply) => reply.delta({ content: words(1000) });
+  const { page, close } = await openPage(proxy.url);
   await page.evaluate(() => localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 4096)));
-  await ask(page, 'go');
-  await untilStored(page, (message) => message.content === words(1000));
-  between.stage.delta({ content: `${words(100)}the last` });
+  await sendMessage(page, 'go');
+  await untilMessage(page, (message) => message.content === words(1000));
+  proxy.reply.delta({ content: `${words(100)}the last` });
   await page.locator('.by-assistant .prose', { hasText: 'the last' }).waitFor();
   const seen = await page.evaluate(() => {
     const text = document.querySelector('.by-assistant .prose').textContent;
@@ -146,45 +146,45 @@ test('with the small store of the browser full, a reload in the middle of an ans
   await close();
 });
 
-test('an answer cut inside a tool call is asked for anew, and half a call takes no result', async () => {
+test('an answer interrupted inside a tool call is regenerated, and a partial call accepts no result', async () => {
   let isFirst = true;
-  between.script = (stage) => {
-    stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{"ci' } }] });
+  proxy.script = (reply) => {
+    reply.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{"ci' } }] });
     if (isFirst) return;
-    stage.delta({ tool_calls: [{ index: 0, function: { arguments: 'ty":"Oslo"}' } }] });
-    stage.end('tool_calls');
+    reply.delta({ tool_calls: [{ index: 0, function: { arguments: 'ty":"Oslo"}' } }] });
+    reply.end('tool_calls');
   };
-  between.requests.length = 0;
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'weather?');
-  await untilStored(page, (message) => message.toolCalls?.length === 1);
-  between.stage.cut();
-  const answer = await answered(page);
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'weather?');
+  await untilMessage(page, (message) => message.toolCalls?.length === 1);
+  proxy.reply.disconnect();
+  const answer = await finishedAnswer(page);
   assert.equal(await answer.locator('.card form').count(), 0);
   isFirst = false;
   await answer.getByRole('button', { name: 'Retry' }).click();
   await page.locator('.card', { hasText: '"city": "Oslo"' }).locator('form').waitFor();
-  assert.equal(between.requests.length, 2);
-  assert.equal(between.requests[1].messages.length, 1);
-  assert.equal(between.requests[1].continue_final_message, undefined);
+  assert.equal(proxy.requests.length, 2);
+  assert.equal(proxy.requests[1].messages.length, 1);
+  assert.equal(proxy.requests[1].continue_final_message, undefined);
   await close();
 });
 
-for (const end of ['closed', 'gone without a word']) {
-  test(`a second tab shows an answer grow, and takes it over when the first is ${end}`, async () => {
+for (const end of ['closed', 'killed']) {
+  test(`a second tab shows a streaming answer, and marks it as interrupted when the first tab is ${end}`, async () => {
     let go;
     const wait = new Promise((resolve) => (go = resolve));
-    between.script = async (stage) => {
-      stage.delta({ content: 'first words' });
+    proxy.script = async (reply) => {
+      reply.delta({ content: 'first words' });
       await wait;
-      stage.delta({ content: ' and last words' });
+      reply.delta({ content: ' and last words' });
     };
-    const { page, context, close } = await openPage(between.url);
-    await ask(page, 'go');
-    await untilStored(page, (message) => message.content === 'first words');
+    const { page, context, close } = await openPage(proxy.url);
+    await sendMessage(page, 'go');
+    await untilMessage(page, (message) => message.content === 'first words');
     const other = await context.newPage();
     await other.goto(page.url());
-    await other.getByText('Being written in another tab').waitFor(); // in the place of a notice
+    await other.getByText('Streaming in another tab').waitFor(); // instead of a notice
     go();
     await other.locator('.prose', { hasText: 'and last words' }).waitFor();
     if (end !== 'closed') await page.evaluate(() => (BroadcastChannel.prototype.postMessage = () => undefined));
@@ -196,11 +196,11 @@ for (const end of ['closed', 'gone without a word']) {
   });
 }
 
-test('what one tab deletes or renames, the other shows', async () => {
-  between.script = says('ok');
-  const { page, context, close } = await openPage(between.url);
-  await ask(page, 'shared');
-  await answered(page);
+test('renaming and deleting in one tab updates the other', async () => {
+  proxy.script = replyWith('ok');
+  const { page, context, close } = await openPage(proxy.url);
+  await sendMessage(page, 'shared');
+  await finishedAnswer(page);
   const other = await context.newPage();
   await other.goto(page.url());
   await other.locator('.by-assistant').waitFor();
@@ -216,30 +216,30 @@ test('what one tab deletes or renames, the other shows', async () => {
   await close();
 });
 
-test('a store that cannot be opened is said, and the page still talks', async () => {
-  between.script = says('an answer all the same');
-  const { page, close } = await openPage(between.url);
-  await page.goto(`${between.url}/licenses.txt`);
+test('if the store cannot be opened, the page says so and still chats', async () => {
+  proxy.script = replyWith('an answer without storage');
+  const { page, close } = await openPage(proxy.url);
+  await page.goto(`${proxy.url}/licenses.txt`);
   await page.evaluate(
     () =>
       new Promise((resolve, reject) => {
-        const gone = indexedDB.deleteDatabase('zinc');
-        gone.onerror = reject;
-        gone.onsuccess = () => {
-          const opened = indexedDB.open('zinc', 99); // of a newer page
+        const deletion = indexedDB.deleteDatabase('zinc');
+        deletion.onerror = reject;
+        deletion.onsuccess = () => {
+          const opened = indexedDB.open('zinc', 99); // of a newer version
           opened.onsuccess = () => { opened.result.close(); resolve(); };
         };
       }),
   );
-  await page.goto(between.url);
-  await page.locator('.alarm', { hasText: 'cannot be kept' }).waitFor();
-  await ask(page, 'hello');
-  await page.locator('.prose', { hasText: 'an answer all the same' }).waitFor();
+  await page.goto(proxy.url);
+  await page.locator('.alarm', { hasText: 'cannot be saved' }).waitFor();
+  await sendMessage(page, 'hello');
+  await page.locator('.prose', { hasText: 'an answer without storage' }).waitFor();
   await close();
 });
 
-test('files that are malformed in any field leave a page that works', async () => {
-  const { page, seen, close } = await openPage(between.url);
+test('importing files with any malformed field does not break the page', async () => {
+  const { page, seen, close } = await openPage(proxy.url);
   const message = { id: 'm', parent: null, role: 'assistant', content: 'hello there', created: 1, conversation: 'a' };
   const wrong = ['x', 7, null, true, [], {}, [7], [null], ['x'], { kind: 7, text: {} }, [{ text: 7, top: 'x' }], [{ id: [], name: {}, arguments: 7 }]];
   const fields = ['toolCalls', 'attachments', 'tokens', 'notice', 'timings', 'usage', 'reasoning', 'model', 'parent', 'created', 'id', 'finish', 'hasTokens', 'writing'];
@@ -247,8 +247,8 @@ test('files that are malformed in any field leave a page that works', async () =
   for (const field of ['title', 'head', 'settings', 'created', 'updated', 'messages', 'draft']) {
     for (const value of wrong.filter((entry) => field !== 'messages' || !entry?.[0]?.constructor?.name?.startsWith('Object'))) conversations.push({ id: 'b', title: 'bad', created: 1, updated: 1, head: 'm', settings: {}, messages: [message], [field]: value });
   }
-  conversations.push({ id: 'c', title: 'a circle', created: 1, updated: 9e15, head: 'm1', settings: {},
-    messages: [{ ...message, id: 'm1', parent: 'm2' }, { ...message, id: 'm2', parent: 'm1', role: 'user', content: 'round and round' }] });
+  conversations.push({ id: 'c', title: 'a cycle', created: 1, updated: 9e15, head: 'm1', settings: {},
+    messages: [{ ...message, id: 'm1', parent: 'm2' }, { ...message, id: 'm2', parent: 'm1', role: 'user', content: 'in a cycle' }] });
   await importFile(page, 'x.json', JSON.stringify({ format: 'zinc-conversations', version: 1, conversations }));
   await page.waitForFunction((n) => document.querySelectorAll('.row').length === n, conversations.length);
   const n = await page.locator('.row').count();
@@ -262,29 +262,29 @@ test('files that are malformed in any field leave a page that works', async () =
   for (const text of ['{"format":"zinc-conversations","version":1,"conversations":7}', '[]', 'null', '{"format":"zinc-conversations","version":99,"conversations":[]}']) {
     await importFile(page, 'x.json', text);
     await page.locator('.toast', { hasText: 'could not be imported' }).waitFor();
-    await endWaits(page);
+    await fireTimers(page);
     await page.waitForFunction(() => document.querySelectorAll('.toast').length === 0);
   }
   await close();
 });
 
-test('a conversation goes out as Markdown and comes back the same', async () => {
-  const hard = '## You\n\nnot a heading of ours\n\n<!-- zinc:1 user -->\n## You\n\nnor this\n\n```md\n## Assistant\n```';
-  between.script = (stage) => {
-    stage.delta({ reasoning_content: 'hm\n\nhm' });
-    says(hard)(stage);
+test('a conversation survives a round trip through Markdown', async () => {
+  const hard = '## You\n\nnot a heading of the export\n\n<!-- zinc:1 user -->\n## You\n\nnor this\n\n```md\n## Assistant\n```';
+  proxy.script = (reply) => {
+    reply.delta({ reasoning_content: 'hm\n\nhm' });
+    replyWith(hard)(reply);
   };
-  const { page, close } = await openPage(between.url);
+  const { page, close } = await openPage(proxy.url);
   await page.keyboard.press('Control+,');
   await page.fill('dialog [name="system"]', 'Be brief.\n\n## You');
   await page.press('dialog [name="system"]', 'Tab');
   await page.keyboard.press('Escape');
-  await ask(page, 'A question');
-  await answered(page);
+  await sendMessage(page, 'A question');
+  await finishedAnswer(page);
   await attach(page, 'notes.md', 'with ``` and ```` inside\n');
-  await ask(page, 'Another');
+  await sendMessage(page, 'Another');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
-  between.requests.length = 0;
+  proxy.requests.length = 0;
   await page.locator('.row').hover();
   await page.getByRole('button', { name: /^Actions for/ }).click();
   const [file] = await Promise.all([page.waitForEvent('download'), page.locator('.menu').getByRole('button', { name: 'Export as Markdown' }).click()]);
@@ -293,13 +293,13 @@ test('a conversation goes out as Markdown and comes back the same', async () => 
   await importFile(page, 'back.md', text);
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 2);
   await page.waitForFunction(() => document.querySelectorAll('.message').length === 4);
-  const { conversations, messages } = await stored(page);
+  const { conversations, messages } = await readStore(page);
   const pathOf = (id, parent = null) => messages.filter((message) => message.conversation === id && message.parent === parent)
     .flatMap((message) => [message, ...pathOf(id, message.id)]);
-  const told = (id) => pathOf(id)
+  const contentsOf = (id) => pathOf(id)
     .map((message) => [message.role, message.attachments ? `${message.attachments.map((entry) => `${entry.name}\n\`\`\`\`\`\n${entry.text}\n\`\`\`\`\`\n\n`).join('')}${message.content}` : message.content, message.reasoning]);
   assert.equal(conversations.length, 2);
-  assert.deepEqual(told(conversations[0].id), told(conversations[1].id));
+  assert.deepEqual(contentsOf(conversations[0].id), contentsOf(conversations[1].id));
   assert.equal(conversations[0].settings.system, conversations[1].settings.system);
   assert.equal(conversations[0].title, conversations[1].title);
   await importFile(page, 'elsewhere.md', '# Trip\n\n**User:**\n\nWhere to?\n\n**Assistant:**\n\nNorth.\n');
@@ -307,13 +307,13 @@ test('a conversation goes out as Markdown and comes back the same', async () => 
   await page.locator('.by-user .said', { hasText: 'Where to?' }).waitFor();
   await page.locator('.by-assistant .prose', { hasText: 'North.' }).waitFor();
   await importFile(page, 'none.md', 'Just a text.');
-  await page.locator('.toast', { hasText: 'no conversation was found' }).waitFor();
+  await page.locator('.toast', { hasText: 'no conversation found' }).waitFor();
   await close();
 });
 
-test('what version 2 of the store kept is brought over, tokens and drafts included', async () => {
-  const { page, close } = await openPage(between.url);
-  await page.goto(`${between.url}/licenses.txt`);
+test('version 2 of the store is migrated, including tokens and drafts', async () => {
+  const { page, close } = await openPage(proxy.url);
+  await page.goto(`${proxy.url}/licenses.txt`);
   await page.evaluate(
     () =>
       new Promise((resolve, reject) => {
@@ -325,35 +325,35 @@ test('what version 2 of the store kept is brought over, tokens and drafts includ
             opened.result.createObjectStore('messages', { keyPath: 'id' }).createIndex('conversation', 'conversation');
           };
           opened.onsuccess = () => {
-            const change = opened.result.transaction(['conversations', 'messages'], 'readwrite');
-            change.objectStore('conversations').put({ id: 'old', title: 'From before', created: 1, updated: 1, head: 'm2', settings: {}, draft: { text: 'kept', attachments: [] } });
-            change.objectStore('messages').put({ id: 'm1', conversation: 'old', parent: null, role: 'user', content: 'q', created: 1 });
-            change.objectStore('messages').put({ id: 'm2', conversation: 'old', parent: 'm1', role: 'assistant', content: 'Hi.', created: 2,
+            const transaction = opened.result.transaction(['conversations', 'messages'], 'readwrite');
+            transaction.objectStore('conversations').put({ id: 'old', title: 'From before', created: 1, updated: 1, head: 'm2', settings: {}, draft: { text: 'kept', attachments: [] } });
+            transaction.objectStore('messages').put({ id: 'm1', conversation: 'old', parent: null, role: 'user', content: 'q', created: 1 });
+            transaction.objectStore('messages').put({ id: 'm2', conversation: 'old', parent: 'm1', role: 'assistant', content: 'Hi.', created: 2,
               tokens: [{ text: 'Hi', p: 0.5, top: [{ text: 'Yo', p: 0.4 }] }, { text: '.', p: 0.9, top: [] }] });
-            change.oncomplete = () => { opened.result.close(); resolve(); };
+            transaction.oncomplete = () => { opened.result.close(); resolve(); };
           };
         };
       }),
   );
-  await page.evaluate(() => localStorage.setItem('zinc.draft.', JSON.stringify({ text: 'of the unbegun', attachments: [] })));
-  await page.goto(`${between.url}/#old`);
-  const answer = await answered(page);
+  await page.evaluate(() => localStorage.setItem('zinc.draft.', JSON.stringify({ text: 'of a new conversation', attachments: [] })));
+  await page.goto(`${proxy.url}/#old`);
+  const answer = await finishedAnswer(page);
   assert.equal(await page.inputValue('#prompt'), 'kept');
   await page.keyboard.press('Control+Shift+O');
-  await page.waitForFunction(() => document.getElementById('prompt').value === 'of the unbegun');
+  await page.waitForFunction(() => document.getElementById('prompt').value === 'of a new conversation');
   await page.goBack();
   await answer.getByRole('button', { name: 'Probabilities' }).click();
   await answer.locator('.token', { hasText: 'Hi' }).click();
   await answer.locator('.alternatives', { hasText: 'Yo' }).waitFor();
-  assert.deepEqual((await stored(page)).messages.map((message) => message.tokens), [undefined, undefined]);
+  assert.deepEqual((await readStore(page)).messages.map((message) => message.tokens), [undefined, undefined]);
   await close();
 });
 
-// The page of another machine of the house: no TLS, and so no secure context.
+// The page on another machine of the local network: no TLS, so no secure context.
 const address = Object.values(networkInterfaces()).flat().find((entry) => entry.family === 'IPv4' && !entry.internal)?.address;
-test('over plain http from another machine, a phone can talk, copy and keep', { skip: !address && 'this machine has no address but its own' }, async () => {
-  const house = await startZinc(['--host', address, '--api-key', 'secret']);
-  const { page, seen, close } = await openPage(house.url.replace('0.0.0.0', address), { viewport: kPhone, hasTouch: true, isMobile: true });
+test('over plain http from another machine, a phone can chat, copy and store', { skip: !address && 'this machine has only a loopback address' }, async () => {
+  const remote = await startZinc(['--host', address, '--api-key', 'secret']);
+  const { page, seen, close } = await openPage(remote.url.replace('0.0.0.0', address), { viewport: kPhone, hasTouch: true, isMobile: true });
   assert.equal(await page.evaluate(() => isSecureContext), false);
   await page.getByRole('dialog', { name: 'API key' }).waitFor();
   await page.fill('dialog input', 'secret');
@@ -362,7 +362,7 @@ test('over plain http from another machine, a phone can talk, copy and keep', { 
   assert.match(await page.locator('.welcome').innerText(), new RegExp(`on ${address}\\. Nothing you write goes anywhere else`));
   await page.fill('#prompt', 'hello');
   await page.getByRole('button', { name: 'Send' }).tap();
-  const answer = await answered(page);
+  const answer = await finishedAnswer(page);
   await answer.getByRole('button', { name: 'Copy' }).tap();
   await page.locator('.toast', { hasText: 'Copied' }).waitFor();
   await page.reload();
@@ -370,13 +370,13 @@ test('over plain http from another machine, a phone can talk, copy and keep', { 
   const pulled = await page.evaluate(() => fetch('/v1/models/pull', {
     method: 'POST', headers: { authorization: 'Bearer secret' }, body: JSON.stringify({ model: 'http://127.0.0.1:9/x.gguf' }),
   }).then((response) => response.status));
-  assert.equal(pulled, 403, 'and cannot have this machine fetch what it names');
+  assert.equal(pulled, 403, 'a remote client cannot make the server download a URL');
   assert.deepEqual(seen.errors, []);
   await close();
 });
 
-test('an edit that is not sent survives Escape, another conversation and a reload; cancelled, it is gone', async () => {
-  const { page, close } = await conversation(between, says('ok'), 'a question');
+test('an unsent edit survives Escape, another conversation and a reload; Cancel discards it', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'a question');
   const field = page.locator('.editor textarea');
   await page.locator('.by-user').getByRole('button', { name: 'Edit' }).click();
   await field.fill('a much better question');
@@ -396,73 +396,73 @@ test('an edit that is not sent survives Escape, another conversation and a reloa
   await page.locator('.said').waitFor();
   assert.equal(await field.count(), 0);
   await page.waitForFunction(() => document.activeElement?.id === 'prompt');
-  assert.deepEqual((await stored(page)).drafts, []);
+  assert.deepEqual((await readStore(page)).drafts, []);
   await close();
 });
 
-test('an edit, and its end, that the store is busy with when the page goes away are taken along', async () => {
-  const { page, close } = await conversation(between, says('ok'), 'a question');
+test('an edit or its cancellation that is still being written when the page closes is kept', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'a question');
   const field = page.locator('.editor textarea');
-  // A store that ends nothing: the browser gives up what is under way when the page goes.
+  // Transactions never complete: the browser aborts pending ones when the page closes.
   const delayStore = () => page.evaluate(() => {
     const begin = IDBDatabase.prototype.transaction;
     IDBDatabase.prototype.transaction = function (names, mode) {
-      const change = begin.call(this, names, mode);
-      if (mode !== 'readwrite' || names !== 'drafts') return change;
-      const goOn = () => (change.objectStore('drafts').count().onsuccess = goOn);
-      goOn();
+      const transaction = begin.call(this, names, mode);
+      if (mode !== 'readwrite' || names !== 'drafts') return transaction;
+      const keepBusy = () => (transaction.objectStore('drafts').count().onsuccess = keepBusy);
+      keepBusy();
       window.isStoreBusy = true;
-      return change;
+      return transaction;
     };
   });
-  const busy = () => page.waitForFunction(() => window.isStoreBusy);
+  const untilStoreBusy = () => page.waitForFunction(() => window.isStoreBusy);
   await delayStore();
   await page.locator('.by-user').getByRole('button', { name: 'Edit' }).click();
   await field.fill('a much better question');
-  await busy();
+  await untilStoreBusy();
   await page.reload();
   assert.equal(await field.inputValue(), 'a much better question');
   await delayStore();
   await page.getByRole('button', { name: 'Cancel' }).click();
-  await busy();
+  await untilStoreBusy();
   await page.reload();
   await page.locator('.by-user').getByRole('button', { name: 'Edit' }).waitFor();
   assert.equal(await field.count(), 0);
-  assert.deepEqual((await stored(page)).drafts, []);
+  assert.deepEqual((await readStore(page)).drafts, []);
   await close();
 });
 
-test('what is written as the result of a tool survives a reload, and is gone once it was given', async () => {
-  const script = (stage, body) => {
-    if (body.messages.at(-1).role === 'tool') return says('Sunny.')(stage);
-    stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{}' } }] });
-    stage.end('tool_calls');
+test('an unsent tool result survives a reload and is deleted after sending', async () => {
+  const script = (reply, body) => {
+    if (body.messages.at(-1).role === 'tool') return replyWith('Sunny.')(reply);
+    reply.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{}' } }] });
+    reply.end('tool_calls');
   };
-  const { page, close } = await conversation(between, script, 'weather?');
+  const { page, close } = await startConversation(proxy, script, 'weather?');
   const field = page.getByLabel('Result of weather');
   await field.fill('sunny, 21 degrees');
   await page.reload();
   assert.equal(await field.inputValue(), 'sunny, 21 degrees');
   await page.getByRole('button', { name: 'Send result' }).click();
   await page.locator('.prose', { hasText: 'Sunny.' }).waitFor();
-  await untilStored(page, (message) => message.content === 'Sunny.');
-  await until(page, ({ drafts }) => drafts.length === 0);
+  await untilMessage(page, (message) => message.content === 'Sunny.');
+  await untilStore(page, ({ drafts }) => drafts.length === 0);
   await close();
 });
 
-test('Compare shows after a reload what was asked and every word that had come', async () => {
-  between.script = async (stage) => {
-    for (let i = 0; i < 500 && stage.connection.isOpen; ++i) {
-      stage.delta({ content: `word${i} ` });
-      await pause(4);
+test('after a reload, Compare shows the prompt and all text received', async () => {
+  proxy.script = async (reply) => {
+    for (let i = 0; i < 500 && reply.connection.isOpen; ++i) {
+      reply.delta({ content: `word${i} ` });
+      await sleep(4);
     }
   };
-  const { page, close } = await openPage(between.url);
+  const { page, close } = await openPage(proxy.url);
   await page.keyboard.press('Control+Shift+C');
   await page.fill('[aria-label="Prompt for both"]', 'One for both');
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => [...document.querySelectorAll('.side .prose')].filter((prose) => prose.textContent.length > 900).length === 2);
-  await page.press('[aria-label="Prompt for both"]', 'Enter'); // while both answer, this asks nothing
+  await page.press('[aria-label="Prompt for both"]', 'Enter'); // ignored while both sides are streaming
   const seen = await page.evaluate(() => {
     const texts = [...document.querySelectorAll('.side .prose')].map((prose) => prose.textContent.trim());
     location.reload();
@@ -476,22 +476,22 @@ test('Compare shows after a reload what was asked and every word that had come',
   const now = await page.locator('.side .prose').allTextContents();
   seen.forEach((text, i) => assert.ok(now[i].startsWith(text), `side ${i} had ${text.length} characters, has ${now[i].length}`));
   assert.equal(await page.inputValue('[aria-label="Prompt for both"]'), 'One for both');
-  assert.equal(await page.locator('.row').count(), 0, 'it is no conversation');
-  await page.getByRole('button', { name: 'Go on with B' }).click();
+  assert.equal(await page.locator('.row').count(), 0, 'Compare is not a listed conversation');
+  await page.getByRole('button', { name: 'Open B as a conversation' }).click();
   await page.locator('.by-user .said', { hasText: 'One for both' }).waitFor();
   await close();
 });
 
-test('an idea is put to what is written, not in its place', async () => {
-  const { page, close } = await openPage(between.url);
+test('an example prompt is appended to the draft and does not replace it', async () => {
+  const { page, close } = await openPage(proxy.url);
   await page.fill('#prompt', 'my own words');
   await page.locator('.welcome li button').first().click();
   assert.match(await page.inputValue('#prompt'), /^my own words\n.*hash table/);
   await close();
 });
 
-test('what is typed in the settings is kept by Escape and by a reload, JSON or not', async () => {
-  const { page, close } = await openPage(between.url);
+test('settings input survives Escape and a reload, even if it is not valid JSON', async () => {
+  const { page, close } = await openPage(proxy.url);
   const type = async (name, text) => {
     await page.keyboard.press('Control+,');
     await page.focus(`dialog [name="${name}"]`);
@@ -504,8 +504,8 @@ test('what is typed in the settings is kept by Escape and by a reload, JSON or n
   await type('tools', '[{"type":');
   await page.keyboard.press('Escape');
   await type('system', ' And kind.');
-  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange'))); // what is drawn meanwhile
-  await pause(300);
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange'))); // triggers a re-render
+  await sleep(300);
   await page.keyboard.type(' And true.');
   await page.reload();
   await page.waitForSelector('#prompt');
@@ -514,22 +514,22 @@ test('what is typed in the settings is kept by Escape and by a reload, JSON or n
   assert.equal(await page.inputValue('dialog [name="tools"]'), '[{"type":');
   assert.match(await page.inputValue('dialog [name="system"]'), /Be brief\./);
   assert.match(await page.inputValue('dialog [name="system"]'), /And kind\. And true\./);
-  await page.locator('dialog .wrong', { hasText: 'Not taken' }).waitFor();
+  await page.locator('dialog .wrong', { hasText: 'Invalid' }).waitFor();
   await page.keyboard.press('Escape');
-  between.script = says('ok');
-  between.requests.length = 0;
-  await ask(page, 'go');
-  await answered(page);
-  assert.equal(between.requests[0].temperature, 0.3);
-  assert.equal(between.requests[0].tools, undefined);
+  proxy.script = replyWith('ok');
+  proxy.requests.length = 0;
+  await sendMessage(page, 'go');
+  await finishedAnswer(page);
+  assert.equal(proxy.requests[0].temperature, 0.3);
+  assert.equal(proxy.requests[0].tools, undefined);
   await close();
 });
 
-test('a word typed in the last moment does not cost an attachment that is too large for it', async () => {
-  const { page, close } = await openPage(between.url);
+test('text typed just before a reload does not lose an attachment too large for localStorage', async () => {
+  const { page, close } = await openPage(proxy.url);
   await attach(page, 'big.txt', 'x'.repeat(6_000_000));
   await page.locator('.chips li').waitFor();
-  await untilDrafted(page, ({ attachments }) => attachments.length === 1);
+  await untilDraft(page, ({ attachments }) => attachments.length === 1);
   await page.evaluate(() => {
     const field = document.getElementById('prompt');
     field.value = 'just now';
@@ -541,41 +541,41 @@ test('a word typed in the last moment does not cost an attachment that is too la
   await close();
 });
 
-test('two tabs that write in the same place find each its own words again', async () => {
-  between.script = says('ok');
-  const { page, context, close } = await openPage(between.url);
+test('two tabs that edit the same draft each get their own text back', async () => {
+  proxy.script = replyWith('ok');
+  const { page, context, close } = await openPage(proxy.url);
   await page.fill('#prompt', 'words of the first tab');
-  await untilDrafted(page, ({ text }) => text === 'words of the first tab');
+  await untilDraft(page, ({ text }) => text === 'words of the first tab');
   const other = await context.newPage();
-  await other.goto(between.url);
+  await other.goto(proxy.url);
   await other.fill('#prompt', 'words of the second tab');
-  await untilDrafted(page, ({ text }) => text === 'words of the second tab');
+  await untilDraft(page, ({ text }) => text === 'words of the second tab');
   await page.reload();
   await page.waitForFunction(() => document.getElementById('prompt')?.value === 'words of the first tab');
   await other.press('#prompt', 'Enter');
-  await answered(other);
-  await pause(300);
+  await finishedAnswer(other);
+  await sleep(300);
   await page.reload();
   await page.waitForFunction(() => document.getElementById('prompt')?.value === 'words of the first tab');
   await close();
 });
 
-test('what a page left behind stays until it is stored, and what cannot be read does not stand in the way', async () => {
-  const { page, context, close } = await openPage(between.url);
-  const tail = { conversations: [{ id: 'c', title: 'Left behind', created: 1, updated: 1, head: null, settings: {} }], messages: [], drafts: [] };
+test('pending writes of a closed page stay until they are stored, and corrupt ones are ignored', async () => {
+  const { page, context, close } = await openPage(proxy.url);
+  const pending = { conversations: [{ id: 'c', title: 'Left behind', created: 1, updated: 1, head: null, settings: {} }], messages: [], drafts: [] };
   const names = () => page.evaluate(() => Object.keys(localStorage).filter((name) => name.startsWith('zinc.tail.')).sort());
   await page.evaluate((text) => {
     localStorage.setItem('zinc.tail.broken', '{');
     localStorage.setItem('zinc.tail.gone', text);
-  }, JSON.stringify(tail));
+  }, JSON.stringify(pending));
   const broken = await context.newPage();
   await broken.addInitScript(() => {
     IDBFactory.prototype.open = () => {
-      throw new Error('no room');
+      throw new Error('quota exceeded');
     };
   });
-  await broken.goto(between.url);
-  await broken.locator('.alarm', { hasText: 'no room' }).waitFor();
+  await broken.goto(proxy.url);
+  await broken.locator('.alarm', { hasText: 'quota exceeded' }).waitFor();
   assert.ok((await names()).includes('zinc.tail.gone'));
   await broken.close();
   await page.reload();
@@ -585,32 +585,32 @@ test('what a page left behind stays until it is stored, and what cannot be read 
   await close();
 });
 
-test('the browser is asked not to throw conversations away when it is short of room', async () => {
-  between.script = says('ok');
-  const { page, close } = await openPage(between.url);
+test('persistent storage is requested from the browser after the first message', async () => {
+  proxy.script = replyWith('ok');
+  const { page, close } = await openPage(proxy.url);
   await page.evaluate(() => {
-    window.asked = 0;
-    navigator.storage.persist = () => Promise.resolve(++window.asked > 0);
+    window.nPersistCalls = 0;
+    navigator.storage.persist = () => Promise.resolve(++window.nPersistCalls > 0);
   });
-  assert.equal(await page.evaluate(() => window.asked), 0, 'not before there is anything to keep');
-  await ask(page, 'go');
-  await answered(page);
-  await page.waitForFunction(() => window.asked === 1);
+  assert.equal(await page.evaluate(() => window.nPersistCalls), 0, 'not before data is stored');
+  await sendMessage(page, 'go');
+  await finishedAnswer(page);
+  await page.waitForFunction(() => window.nPersistCalls === 1);
   await close();
 });
 
-// From the next page on, what is put into the store fails, as in a browser without room; `window.hasRoom` ends that.
-const withoutRoom = (page) =>
+// From the next page load on, writes to the store exceed the quota until `window.hasSpace` is set.
+const withFullStore = (page) =>
   page.addInitScript(() => {
     const { put } = IDBObjectStore.prototype;
     IDBObjectStore.prototype.put = function (...args) {
-      if (!window.hasRoom) throw new DOMException('no room is left', 'QuotaExceededError');
+      if (!window.hasSpace) throw new DOMException('quota exceeded', 'QuotaExceededError');
       return put.apply(this, args);
     };
   });
 
-test('a copy that a tab kept of its draft is used once, and never over what was written later', async () => {
-  const { page, close } = await openPage(between.url);
+test('the draft copy of a tab is used only once', async () => {
+  const { page, close } = await openPage(proxy.url);
   await page.fill('#prompt', 'early words');
   await page.reload();
   await page.waitForFunction(() => document.getElementById('prompt')?.value === 'early words');
@@ -618,31 +618,31 @@ test('a copy that a tab kept of its draft is used once, and never over what was 
   await close();
 });
 
-test('what a page left behind and the store has no room for does not hide the conversations', async () => {
-  const { page, context, close } = await conversation(between, says('here I am'), 'an old one');
-  await untilStored(page, (message) => message.content === 'here I am' && !message.writing);
+test('pending writes that exceed the quota do not hide existing conversations', async () => {
+  const { page, context, close } = await startConversation(proxy, replyWith('here I am'), 'an old one');
+  await untilMessage(page, (message) => message.content === 'here I am' && !message.writing);
   await page.evaluate(() => {
-    const left = (id) => JSON.stringify({ conversations: [{ id, title: `Left ${id}`, created: 1, updated: 1, head: null, settings: {} }], messages: [], drafts: [] });
-    for (const id of ['one', 'two']) localStorage.setItem(`zinc.tail.${id}`, left(id));
+    const pendingWrites = (id) => JSON.stringify({ conversations: [{ id, title: `Left ${id}`, created: 1, updated: 1, head: null, settings: {} }], messages: [], drafts: [] });
+    for (const id of ['one', 'two']) localStorage.setItem(`zinc.tail.${id}`, pendingWrites(id));
   });
   const other = await context.newPage();
-  await withoutRoom(other);
+  await withFullStore(other);
   await other.goto(page.url());
-  await other.locator('.alarm', { hasText: 'no room is left' }).waitFor();
+  await other.locator('.alarm', { hasText: 'quota exceeded' }).waitFor();
   await other.locator('.row', { hasText: 'an old one' }).waitFor();
   await other.locator('.prose', { hasText: 'here I am' }).waitFor();
   assert.equal(await other.evaluate(() => Object.keys(localStorage).filter((name) => name.startsWith('zinc.tail.')).length), 2);
   await close();
 });
 
-test('without room in the store, what was said is still there after going elsewhere, and stored once there is room', async () => {
-  between.script = says('an answer');
-  const { page, seen, close } = await openPage(between.url);
-  await withoutRoom(page);
+test('with a full store, messages stay available and are stored once there is space', async () => {
+  proxy.script = replyWith('an answer');
+  const { page, seen, close } = await openPage(proxy.url);
+  await withFullStore(page);
   await page.reload();
   await page.waitForSelector('#prompt');
-  await ask(page, 'first');
-  await answered(page);
+  await sendMessage(page, 'first');
+  await finishedAnswer(page);
   await page.keyboard.press('Control+Shift+O');
   await page.locator('.welcome').waitFor();
   await page.locator('.row .title', { hasText: 'first' }).click();
@@ -650,20 +650,20 @@ test('without room in the store, what was said is still there after going elsewh
   await page.locator('.prose', { hasText: 'an answer' }).waitFor();
   await page.locator('.alarm').waitFor();
   await page.keyboard.press('Control+Shift+O');
-  await page.evaluate(() => (window.hasRoom = true));
-  await ask(page, 'second');
-  await answered(page);
+  await page.evaluate(() => (window.hasSpace = true));
+  await sendMessage(page, 'second');
+  await finishedAnswer(page);
   await page.waitForFunction(() => !document.querySelector('.alarm'));
-  const { conversations, messages } = await stored(page);
+  const { conversations, messages } = await readStore(page);
   assert.deepEqual(conversations.map(({ title }) => title).sort(), ['first', 'second']);
   assert.deepEqual(messages.map(({ content }) => content).sort(), ['an answer', 'an answer', 'first', 'second']);
   assert.deepEqual(seen.errors, []);
   await close();
 });
 
-test('with the store closed under the page, what was said stays in reach, and the next word is stored again', async () => {
-  between.script = says('an answer');
-  const { page, seen, close } = await openPage(between.url);
+test('if the store is closed, messages stay available, and later writes are stored again', async () => {
+  proxy.script = replyWith('an answer');
+  const { page, seen, close } = await openPage(proxy.url);
   await page.addInitScript(() => {
     const { open } = IDBFactory.prototype;
     IDBFactory.prototype.open = function (...args) {
@@ -674,76 +674,76 @@ test('with the store closed under the page, what was said stays in reach, and th
   });
   await page.reload();
   await page.locator('.alarm', { hasText: 'the store is closed' }).waitFor();
-  await ask(page, 'first');
-  await answered(page);
+  await sendMessage(page, 'first');
+  await finishedAnswer(page);
   await page.keyboard.press('Control+Shift+O');
   await page.locator('.welcome').waitFor();
   await page.locator('.row .title', { hasText: 'first' }).click();
   await page.locator('.prose', { hasText: 'an answer' }).waitFor();
   await page.evaluate(() => (window.isClosed = false));
-  await ask(page, 'second');
+  await sendMessage(page, 'second');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2 && !document.querySelector('.alarm'));
-  assert.equal((await stored(page)).messages.length, 4);
+  assert.equal((await readStore(page)).messages.length, 4);
   assert.deepEqual(seen.errors, []);
   await close();
 });
 
-test('a draft is forgotten only once it is stored as a message', async () => {
-  between.script = says('ok');
-  const { page, context, close } = await openPage(between.url);
-  await page.fill('#prompt', 'a long thought');
-  await until(page, ({ drafts }) => drafts.length > 0);
+test('a draft is deleted only after its message is stored', async () => {
+  proxy.script = replyWith('ok');
+  const { page, context, close } = await openPage(proxy.url);
+  await page.fill('#prompt', 'a long draft');
+  await untilStore(page, ({ drafts }) => drafts.length > 0);
   await page.evaluate(() => {
     IDBObjectStore.prototype.put = () => {
-      throw new DOMException('no room is left', 'QuotaExceededError');
+      throw new DOMException('quota exceeded', 'QuotaExceededError');
     };
   });
   await page.press('#prompt', 'Enter');
-  await answered(page);
+  await finishedAnswer(page);
   assert.equal(await page.inputValue('#prompt'), '');
-  await pause(400);
-  assert.deepEqual((await stored(page)).drafts.map(({ text }) => text), ['a long thought']);
+  await sleep(400);
+  assert.deepEqual((await readStore(page)).drafts.map(({ text }) => text), ['a long draft']);
   await close();
 });
 
-test('an answer that its tab ends while another asks about it is not cut back', async () => {
-  const { page, context, close } = await conversation(between, says('a beginning'), 'go');
-  const record = await untilStored(page, (message) => message.role === 'assistant' && !message.writing);
+test('an answer that ends while another tab queries it is not overwritten', async () => {
+  const { page, context, close } = await startConversation(proxy, replyWith('a beginning'), 'go');
+  const record = await untilMessage(page, (message) => message.role === 'assistant' && !message.writing);
   const address = page.url();
-  await page.goto(`${between.url}/licenses.txt`);
+  await page.goto(`${proxy.url}/licenses.txt`);
   await page.evaluate((message) => new Promise((resolve) => {
     window.write = (put, then) => {
       const opened = indexedDB.open('zinc');
       opened.onsuccess = () => {
-        const change = opened.result.transaction('messages', 'readwrite');
-        change.objectStore('messages').put(put);
-        change.oncomplete = () => { opened.result.close(); then(); };
+        const transaction = opened.result.transaction('messages', 'readwrite');
+        transaction.objectStore('messages').put(put);
+        transaction.oncomplete = () => { opened.result.close(); then(); };
       };
     };
     window.write({ ...message, writing: true }, resolve);
   }), record);
   const other = await context.newPage();
-  await holdWaits(other, 250); // for which it waits for who writes it
+  await holdTimers(other, 250); // how long it waits for replies of other tabs
   await other.goto(address, { waitUntil: 'commit' });
-  await other.waitForFunction(() => window.held?.size > 0);
+  await other.waitForFunction(() => window.heldTimers?.size > 0);
   await page.evaluate((message) => new Promise((resolve) => {
     window.write({ ...message, content: 'a beginning and the end', writing: false }, resolve);
   }), record);
-  await endWaits(other);
+  await fireTimers(other);
   await other.locator('.prose', { hasText: 'a beginning and the end' }).waitFor();
   assert.equal(await other.locator('.notice').count(), 0);
-  assert.equal((await stored(other)).messages.find(({ id }) => id === record.id).content, 'a beginning and the end');
+  assert.equal((await readStore(other)).messages.find(({ id }) => id === record.id).content, 'a beginning and the end');
   await close();
 });
 
-test('what a tab left behind does not win over a draft that was written later', async () => {
-  const { page, close } = await openPage(between.url);
+test('pending writes of a closed tab do not replace a newer draft', async () => {
+  const { page, close } = await openPage(proxy.url);
   await page.fill('#prompt', 'the later words');
-  await until(page, ({ drafts }) => drafts.length > 0);
+  await untilStore(page, ({ drafts }) => drafts.length > 0);
   await page.evaluate(() => {
     sessionStorage.clear();
-    const left = { conversations: [], messages: [], drafts: [{ id: '', text: 'the earlier words', attachments: [], at: 1 }] };
-    localStorage.setItem('zinc.tail.gone', JSON.stringify(left));
+    const pending = { conversations: [], messages: [], drafts: [{ id: '', text: 'the earlier words', attachments: [], at: 1 }] };
+    localStorage.setItem('zinc.tail.gone', JSON.stringify(pending));
     addEventListener('pagehide', () => sessionStorage.clear());
   });
   await page.reload();

@@ -1,13 +1,13 @@
-// The page with a scripted model: what needs exact answers.
+// The page with a scripted model, for tests that need exact output.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test from 'node:test';
 import {
-  answered, ask, attach, conversation, cutConversation, drawn, endWaits, importFile, kPhone, openPage, pause, pickFile, says, setStage,
-  settled, stored, untilDrafted, untilStored,
+  attach, finishedAnswer, fireTimers, importFile, interruptedConversation, kPhone, openPage, pickFile, readStore,
+  renderedHtml, replyWith, sendMessage, sleep, startConversation, untilDraft, untilMessage, untilStable, useProxy,
 } from './harness.mjs';
 
-const between = setStage();
+const proxy = useProxy();
 
 test('markdown becomes headings, lists, tables, code and formulas', async () => {
   const text = [
@@ -15,14 +15,14 @@ test('markdown becomes headings, lists, tables, code and formulas', async () => 
     '- two', '', '1. first', '2. second', '', '> quoted', '', '| a | b |', '|---|--:|', '| 1 | 2 |', '', '```python', 'def f(x):', '    return x', '```', '',
     '$$\\int_0^1 x^2\\,dx$$', '', 'A <b>tag</b> stays text. It costs $5 and $6.', '', '- [x] done',
   ].join('\n');
-  const { page, answer, seen, close } = await conversation(between, says(text));
+  const { page, answer, seen, close } = await startConversation(proxy, replyWith(text));
   assert.equal(await answer.locator('.prose h3').innerText(), 'Title');
   assert.equal(await answer.locator('.prose ul ul li').innerText(), 'nested');
   assert.equal(await answer.locator('.prose td').count(), 2);
   assert.equal(await answer.locator('.prose pre code').innerText(), 'def f(x):\n    return x');
   await answer.locator('.prose .hljs-keyword').first().waitFor();
   await answer.locator('.math .katex').nth(1).waitFor();
-  assert.equal(await answer.locator('.math').count(), 2, 'prices are no formulas');
+  assert.equal(await answer.locator('.math').count(), 2, 'prices are not formulas');
   assert.match(await answer.innerText(), /A <b>tag<\/b> stays text\. It costs \$5 and \$6\./);
   const link = answer.locator('.prose a');
   assert.match(await link.getAttribute('rel'), /noopener noreferrer/);
@@ -38,54 +38,54 @@ test('markdown becomes headings, lists, tables, code and formulas', async () => 
   await close();
 });
 
-test('what is settled is never drawn again', async () => {
+test('finished blocks are never rendered again', async () => {
   let go;
   const halfway = new Promise((resolve) => (go = resolve));
-  between.script = async (stage) => {
-    stage.delta({ content: '# Head\n\nFirst paragraph.\n\n```js\nlet a = 1;\n```\n\nThird' });
+  proxy.script = async (reply) => {
+    reply.delta({ content: '# Head\n\nFirst paragraph.\n\n```js\nlet a = 1;\n```\n\nThird' });
     await halfway;
-    for (const word of ' paragraph grows\n\n- and\n- a\n- list\n\nend'.split(/(?<= )/)) stage.delta({ content: word });
-    stage.end();
+    for (const word of ' paragraph grows\n\n- and\n- a\n- list\n\nend'.split(/(?<= )/)) reply.delta({ content: word });
+    reply.end();
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'go');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
   await page.locator('.prose .block').nth(3).waitFor();
   await page.locator('.hljs-keyword').first().waitFor();
   await page.evaluate(() => {
-    window.touched = 0;
+    window.nMutations = 0;
     window.firstBlocks = [...document.querySelectorAll('.prose .block')].slice(0, 3);
-    const watch = new MutationObserver((changes) => (window.touched += changes.filter((change) => !change.target.closest?.('code')).length));
+    const watch = new MutationObserver((changes) => (window.nMutations += changes.filter((change) => !change.target.closest?.('code')).length));
     for (const block of window.firstBlocks) watch.observe(block, { childList: true, subtree: true, characterData: true, attributes: true });
   });
   go();
-  await answered(page);
-  const kept = await page.evaluate(() => window.firstBlocks.every((block, i) => block === document.querySelectorAll('.prose .block')[i]) && window.touched);
-  assert.equal(kept, 0);
+  await finishedAnswer(page);
+  const nTouched = await page.evaluate(() => window.firstBlocks.every((block, i) => block === document.querySelectorAll('.prose .block')[i]) && window.nMutations);
+  assert.equal(nTouched, 0);
   await close();
 });
 
-test('a text drawn in pieces is the text drawn at once', async () => {
+test('a streamed text renders like the complete text', async () => {
   const text = readFileSync(new URL('./sample.md', import.meta.url), 'utf8');
-  const { page, close } = await conversation(between, says(text, 3));
-  const streamed = await drawn(page);
+  const { page, close } = await startConversation(proxy, replyWith(text, 3));
+  const streamed = await renderedHtml(page);
   await page.reload();
-  const whole = await drawn(page);
+  const whole = await renderedHtml(page);
   assert.equal(streamed, whole);
-  const { messages } = await stored(page);
+  const { messages } = await readStore(page);
   assert.equal(messages.find((message) => message.role === 'assistant').content, text);
   await close();
 });
 
-test('a thought has a pane with its own time and count', async () => {
-  between.script = (stage) => {
-    for (const word of ['Let ', 'me ', 'see']) stage.delta({ reasoning_content: word });
+test('reasoning has a pane with its own time and token count', async () => {
+  proxy.script = (reply) => {
+    for (const word of ['Let ', 'me ', 'see']) reply.delta({ reasoning_content: word });
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'hi');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'hi');
   await page.locator('.thought').waitFor();
-  between.stage.delta({ content: 'Forty-two.' });
-  between.stage.end();
-  const answer = await answered(page);
+  proxy.reply.delta({ content: 'Forty-two.' });
+  proxy.reply.end();
+  const answer = await finishedAnswer(page);
   assert.match(await answer.locator('.thought summary').innerText(), /Thought for \d[\d.]* m?s[\s\S]*7 tokens/);
   assert.equal(await answer.locator('.thought .prose').isVisible(), false);
   await answer.locator('.thought summary').click();
@@ -94,81 +94,81 @@ test('a thought has a pane with its own time and count', async () => {
   await close();
 });
 
-test('tool calls are cards that take a result', async () => {
-  const { page, answer, close } = await conversation(between, (stage, body) => {
-    if (body.messages.at(-1).role === 'tool') return says('It is sunny.')(stage);
-    stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '' } }] });
-    stage.delta({ tool_calls: [{ index: 0, function: { arguments: '{"city":"Oslo"}' } }] });
-    stage.end('tool_calls');
+test('tool calls are cards with a field for the result', async () => {
+  const { page, answer, close } = await startConversation(proxy, (reply, body) => {
+    if (body.messages.at(-1).role === 'tool') return replyWith('It is sunny.')(reply);
+    reply.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '' } }] });
+    reply.delta({ tool_calls: [{ index: 0, function: { arguments: '{"city":"Oslo"}' } }] });
+    reply.end('tool_calls');
   });
   const card = answer.locator('.card');
   assert.match(await card.innerText(), /weather[\s\S]*"city": "Oslo"/);
   await card.locator('textarea').fill('sun');
   await card.getByRole('button', { name: 'Send result' }).click();
   await page.getByText('It is sunny.').waitFor();
-  const sent = between.requests.at(-1).messages;
+  const sent = proxy.requests.at(-1).messages;
   assert.deepEqual(sent.at(-1), { role: 'tool', tool_call_id: 'c1', content: 'sun' });
   assert.equal(sent.at(-2).tool_calls[0].function.name, 'weather');
   await close();
 });
 
-test('how far the prompt is read is shown, the cached part marked', async () => {
+test('prefill progress is shown, with the cached part marked', async () => {
   let go;
   const wait = new Promise((resolve) => (go = resolve));
-  between.script = async (stage) => {
-    stage.say({ prompt_progress: { total: 1000, cache: 250, processed: 500 } });
+  proxy.script = async (reply) => {
+    reply.event({ prompt_progress: { total: 1000, cache: 250, processed: 500 } });
     await wait;
-    stage.delta({ content: 'done' });
-    stage.end();
+    reply.delta({ content: 'done' });
+    reply.end();
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'long');
-  await page.getByText('Reading the prompt: 500 of 1,000 tokens, 250 from the cache').waitFor();
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'long');
+  await page.getByText('Processing the prompt: 500 of 1,000 tokens, 250 from the cache').waitFor();
   const widths = await page.locator('.live .bar span').evaluateAll((parts) => parts.map((part) => part.style.width));
   assert.deepEqual(widths, ['50%', '25%']);
-  await page.locator('.gauge', { hasText: '500 of 2,048 tokens' }).waitFor(); // the bar of the context goes along
+  await page.locator('.gauge', { hasText: '500 of 2,048 tokens' }).waitFor(); // the context gauge is updated too
   go();
-  const answer = await answered(page);
-  assert.match(await answer.locator('.figures').innerText(), /41\.5 tok\/s[\s\S]*first after 121 ms[\s\S]*16 cached/);
+  const answer = await finishedAnswer(page);
+  assert.match(await answer.locator('.figures').innerText(), /41\.5 tok\/s[\s\S]*first token after 121 ms[\s\S]*16 cached/);
   await close();
 });
 
-test('every way an answer can go wrong has its notice', async () => {
+test('every kind of failure has its notice', async () => {
   const cases = [
-    ['is-empty', (stage) => stage.end(), /empty answer/],
-    ['is-error', (stage) => stage.refuse(500, { message: 'the device is lost', code: 'device_lost' }), /the device is lost/],
-    ['is-error', (stage) => { stage.delta({ content: 'half' }); stage.say({ error: { message: 'a step failed' } }); }, /a step failed/],
-    ['is-length', (stage) => { stage.delta({ content: 'half' }); stage.end('length'); }, /token limit/],
-    ['is-context', (stage) => stage.refuse(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /Nothing was cut/],
+    ['is-empty', (reply) => reply.end(), /empty answer/],
+    ['is-error', (reply) => reply.fail(500, { message: 'the device is lost', code: 'device_lost' }), /the device is lost/],
+    ['is-error', (reply) => { reply.delta({ content: 'half' }); reply.event({ error: { message: 'a step failed' } }); }, /a step failed/],
+    ['is-length', (reply) => { reply.delta({ content: 'half' }); reply.end('length'); }, /token limit/],
+    ['is-context', (reply) => reply.fail(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /Nothing was truncated/],
   ];
   for (const [name, script, text] of cases) {
-    const { answer, close } = await conversation(between, script);
+    const { answer, close } = await startConversation(proxy, script);
     await answer.locator(`.notice.${name}`).waitFor();
     assert.match(await answer.locator('.notice').innerText(), text);
     await close();
   }
-  const { answer, close } = await cutConversation(between, 'half');
+  const { answer, close } = await interruptedConversation(proxy, 'half');
   await answer.locator('.notice.is-lost', { hasText: 'kept' }).waitFor();
   await close();
 });
 
-test('a lost connection is retried without losing a word', async () => {
-  const { page, answer, close } = await cutConversation(between, 'The beginning', ' and the rest');
+test('retrying after a lost connection loses no text', async () => {
+  const { page, answer, close } = await interruptedConversation(proxy, 'The beginning', ' and the rest');
   await answer.getByRole('button', { name: 'Retry' }).click();
   await page.getByText('The beginning and the rest').waitFor();
-  assert.deepEqual(between.requests.at(-1).messages.at(-1), { role: 'assistant', content: 'The beginning' });
+  assert.deepEqual(proxy.requests.at(-1).messages.at(-1), { role: 'assistant', content: 'The beginning' });
   await close();
 });
 
-test('a reload in the middle of an answer loses no word that was on screen', async () => {
-  between.script = async (stage) => {
-    for (let i = 0; i < 400 && stage.connection.isOpen; ++i) {
-      stage.delta({ content: `word${i} ` });
-      await pause(4);
+test('a reload during an answer loses no displayed text', async () => {
+  proxy.script = async (reply) => {
+    for (let i = 0; i < 400 && reply.connection.isOpen; ++i) {
+      reply.delta({ content: `word${i} ` });
+      await sleep(4);
     }
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'go');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
   await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 300);
   const seen = await page.evaluate(() => {
     const text = document.querySelector('.by-assistant .prose').textContent;
@@ -182,25 +182,25 @@ test('a reload in the middle of an answer loses no word that was on screen', asy
   await close();
 });
 
-test('the whole history is sent, never cut', async () => {
-  between.script = says('x'.repeat(3000));
-  between.requests.length = 0;
-  const { page, close } = await openPage(between.url);
+test('the full history is sent without truncation', async () => {
+  proxy.script = replyWith('x'.repeat(3000));
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
   for (const text of ['one', 'two', 'three']) {
-    await ask(page, text);
-    await answered(page);
+    await sendMessage(page, text);
+    await finishedAnswer(page);
     await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]'));
   }
-  const sent = between.requests.at(-1).messages;
+  const sent = proxy.requests.at(-1).messages;
   assert.deepEqual(sent.map((message) => message.role), ['user', 'assistant', 'user', 'assistant', 'user']);
   assert.equal(sent[1].content.length, 3000);
   await close();
 });
 
-test('files dropped and long pastes become attachments', async () => {
-  between.script = says('read');
-  between.requests.length = 0;
-  const { page, close } = await openPage(between.url);
+test('dropped files and long pastes become attachments', async () => {
+  proxy.script = replyWith('read');
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
   const transfer = await page.evaluateHandle(() => {
     const data = new DataTransfer();
     data.items.add(new File(['file content'], 'notes.txt', { type: 'text/plain' }));
@@ -217,17 +217,17 @@ test('files dropped and long pastes become attachments', async () => {
   });
   await page.locator('.chips li', { hasText: 'pasted' }).waitFor();
   await pickFile(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
-  await page.locator('.toast', { hasText: 'is no text' }).waitFor();
-  await ask(page, 'What is in them?');
-  await answered(page);
-  const content = between.requests.at(-1).messages.at(-1).content;
+  await page.locator('.toast', { hasText: 'is not a text file' }).waitFor();
+  await sendMessage(page, 'What is in them?');
+  await finishedAnswer(page);
+  const content = proxy.requests.at(-1).messages.at(-1).content;
   assert.match(content, /notes\.txt\n```\nfile content\n```/);
   assert.match(content, /(long ){1000}/);
   await close();
 });
 
 test('drafts survive a reload, each with its conversation', async () => {
-  const { page, close } = await conversation(between, says('ok'), 'a conversation');
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'a conversation');
   await page.fill('#prompt', 'draft of the first');
   await page.keyboard.press('Control+Shift+O');
   await page.waitForFunction(() => document.getElementById('prompt').value === '');
@@ -240,12 +240,12 @@ test('drafts survive a reload, each with its conversation', async () => {
   await close();
 });
 
-test('conversations are searched, renamed, deleted, brought back, taken out and in', async () => {
-  const { page, close } = await conversation(between, says('The answer has a rare xylophone in it.'), 'about music');
+test('conversations can be searched, renamed, deleted, restored, exported and imported', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('The answer has a rare xylophone in it.'), 'about music');
   await page.keyboard.press('Control+Shift+O');
-  between.script = says('plain');
-  await ask(page, 'about cooking');
-  await answered(page);
+  proxy.script = replyWith('plain');
+  await sendMessage(page, 'about cooking');
+  await finishedAnswer(page);
   await page.keyboard.press('Control+K');
   await page.fill('#search', 'xylophone');
   await page.waitForFunction(() => document.querySelectorAll('.row').length === 1);
@@ -281,27 +281,27 @@ test('conversations are searched, renamed, deleted, brought back, taken out and 
 });
 
 test('settings belong to their conversation', async () => {
-  const { page, close } = await conversation(between, says('ok'), 'first');
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'first');
   await page.keyboard.press('Control+,');
   await page.fill('dialog [name="temperature"]', '0.3');
   await page.fill('dialog [name="system"]', 'Be brief.');
   await page.press('dialog [name="system"]', 'Tab');
   await page.keyboard.press('Escape');
-  await ask(page, 'again');
+  await sendMessage(page, 'again');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
-  const sent = between.requests.at(-1);
+  const sent = proxy.requests.at(-1);
   assert.equal(sent.temperature, 0.3);
   assert.deepEqual(sent.messages[0], { role: 'system', content: 'Be brief.' });
   await page.keyboard.press('Control+Shift+O');
-  await ask(page, 'other');
-  await answered(page);
-  assert.notEqual(between.requests.at(-1).temperature, 0.3);
-  assert.equal(between.requests.at(-1).messages.length, 1);
+  await sendMessage(page, 'other');
+  await finishedAnswer(page);
+  assert.notEqual(proxy.requests.at(-1).temperature, 0.3);
+  assert.equal(proxy.requests.at(-1).messages.length, 1);
   await close();
 });
 
-test('a conversation with a model that is not loaded says who answers', async () => {
-  const { page, close } = await openPage(between.url);
+test('a conversation whose model is not loaded says which model answers', async () => {
+  const { page, close } = await openPage(proxy.url);
   const file = { format: 'zinc-conversations', version: 1, conversations: [{ title: 'old', head: 1, settings: { model: 'gone-7b' }, messages: [{ id: 1, role: 'user', content: 'hi' }] }] };
   await importFile(page, 'x.json', JSON.stringify(file));
   await page.locator('.gone', { hasText: 'gone-7b, which is not loaded; tiny answers' }).waitFor();
@@ -310,42 +310,42 @@ test('a conversation with a model that is not loaded says who answers', async ()
   await close();
 });
 
-test('what an older version of the page stored is brought over', async () => {
-  const { page, close } = await openPage(between.url);
-  await page.goto(`${between.url}/licenses.txt`);
+test('data stored by version 1 of the page is migrated', async () => {
+  const { page, close } = await openPage(proxy.url);
+  await page.goto(`${proxy.url}/licenses.txt`);
   await page.evaluate(
     () =>
       new Promise((resolve, reject) => {
-        const gone = indexedDB.deleteDatabase('zinc');
-        gone.onerror = reject;
-        gone.onsuccess = () => {
+        const deletion = indexedDB.deleteDatabase('zinc');
+        deletion.onerror = reject;
+        deletion.onsuccess = () => {
           const opened = indexedDB.open('zinc', 1);
           opened.onupgradeneeded = () => opened.result.createObjectStore('conversations', { keyPath: 'id' });
           opened.onsuccess = () => {
-            const change = opened.result.transaction('conversations', 'readwrite');
-            change.objectStore('conversations').put({
+            const transaction = opened.result.transaction('conversations', 'readwrite');
+            transaction.objectStore('conversations').put({
               id: 'old', title: 'From before', created: 1, updated: 1,
               messages: [
                 { id: 'm1', parent: null, role: 'user', content: 'old question', created: 1 },
                 { id: 'm2', parent: 'm1', role: 'assistant', content: 'old **answer**', created: 2 },
               ],
             });
-            change.oncomplete = () => { opened.result.close(); resolve(); };
+            transaction.oncomplete = () => { opened.result.close(); resolve(); };
           };
         };
       }),
   );
-  await page.goto(between.url);
+  await page.goto(proxy.url);
   await page.locator('.row .title', { hasText: 'From before' }).click();
   await page.locator('.prose strong', { hasText: 'answer' }).waitFor();
   await close();
 });
 
-test('no link of an answer opens before its address was shown, however it is clicked and wherever it stands', async () => {
+test('no link in an answer opens before its address was shown, with any click and in any view', async () => {
   const links = ['https://evil.example/?q=secret', 'https://evil.example/', 'https://c2vjcmv0.evil.example/', 'https://evil.example/secret/path', 'mailto:a@evil.example'];
   const text = links.map((link, i) => `[link${i}](${link})`).join(' and ');
-  const { page, context, seen, close } = await conversation(between, says(text));
-  const refused = async (link, options) => {
+  const { page, context, seen, close } = await startConversation(proxy, replyWith(text));
+  const addressShownBy = async (link, options) => {
     await link.click(options);
     await page.getByRole('dialog', { name: 'Open this link?' }).waitFor();
     const shown = await page.locator('.address').innerText();
@@ -355,25 +355,25 @@ test('no link of an answer opens before its address was shown, however it is cli
   };
   for (let i = 0; i < links.length; ++i) {
     const link = page.locator('#thread .prose a', { hasText: `link${i}` });
-    for (const options of [{}, { button: 'middle' }, { modifiers: ['Control'] }, { modifiers: ['Shift'] }]) assert.equal(await refused(link, options), links[i]);
+    for (const options of [{}, { button: 'middle' }, { modifiers: ['Control'] }, { modifiers: ['Shift'] }]) assert.equal(await addressShownBy(link, options), links[i]);
   }
   assert.equal(await page.locator('.address').count(), 0);
   await page.keyboard.press('Control+Shift+C');
   await page.fill('[aria-label="Prompt for both"]', 'q');
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
-  assert.equal(await refused(page.locator('.side .prose a').first(), {}), links[0]);
+  assert.equal(await addressShownBy(page.locator('.side .prose a').first(), {}), links[0]);
   assert.deepEqual(seen.foreign, []);
   assert.equal(context.pages().length, 1);
   await page.locator('.side .prose a').nth(1).click();
-  await context.route('**/*', (route) => (route.request().url().startsWith(between.url) ? route.continue() : route.abort()));
+  await context.route('**/*', (route) => (route.request().url().startsWith(proxy.url) ? route.continue() : route.abort()));
   const [opened] = await Promise.all([context.waitForEvent('page'), page.getByRole('button', { name: 'Open', exact: true }).click()]);
   assert.equal(await opened.evaluate(() => window.opener).catch(() => null), null);
   await close();
 });
 
-test('what is done in Compare stays in Compare', async () => {
-  const { page, close } = await conversation(between, says('Hello **there**.\n\n```js\nlet a = 1;\n```\n'), 'my conversation');
+test('actions in Compare do not change the open conversation', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('Hello **there**.\n\n```js\nlet a = 1;\n```\n'), 'my conversation');
   await page.keyboard.press('Control+Shift+C');
   await page.fill('[aria-label="Prompt for both"]', 'a question');
   await page.getByRole('button', { name: 'Ask both' }).click();
@@ -382,59 +382,59 @@ test('what is done in Compare stays in Compare', async () => {
   await side.getByRole('button', { name: 'Wrap' }).click();
   assert.equal(await side.getByRole('button', { name: 'Wrap' }).getAttribute('aria-pressed'), 'true');
   for (const name of ['Regenerate', 'Continue']) {
-    const n = between.requests.length;
+    const n = proxy.requests.length;
     await side.getByRole('button', { name }).click();
     await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2 && !document.querySelector('.side [aria-busy="true"]'));
-    assert.equal(between.requests.length, n + 1);
-    assert.equal(between.requests.at(-1).messages[0].content, 'a question', `${name} asks what was asked`);
-    assert.equal(between.requests.at(-1).messages.length, name === 'Continue' ? 2 : 1);
+    assert.equal(proxy.requests.length, n + 1);
+    assert.equal(proxy.requests.at(-1).messages[0].content, 'a question', `${name} sends the same prompt`);
+    assert.equal(proxy.requests.at(-1).messages.length, name === 'Continue' ? 2 : 1);
   }
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   assert.equal(await page.locator('#thread .message').count(), 2);
   assert.equal(await page.locator('#thread .branches').count(), 0);
-  const { conversations: [{ id }], messages } = await stored(page);
+  const { conversations: [{ id }], messages } = await readStore(page);
   assert.equal(messages.filter((message) => message.conversation === id).length, 2);
   await page.keyboard.press('Control+Shift+C');
-  await page.locator('.side .figures').nth(1).waitFor(); // it is still there when the window opens again
+  await page.locator('.side .figures').nth(1).waitFor(); // still there when the dialog opens again
   await close();
 });
 
-test('Escape closes what is open and stops an answer only where nothing is', async () => {
+test('Escape closes open dialogs and fields first and stops the answer only otherwise', async () => {
   let isOpen = true;
-  between.script = async (stage) => {
-    stage.delta({ content: '[a](https://example.org/)\n\n```js\nlet a' });
-    while (isOpen && stage.connection.isOpen) {
-      stage.delta({ content: ' b' });
-      await pause(20);
+  proxy.script = async (reply) => {
+    reply.delta({ content: '[a](https://example.org/)\n\n```js\nlet a' });
+    while (isOpen && reply.connection.isOpen) {
+      reply.delta({ content: ' b' });
+      await sleep(20);
     }
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'go');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
   await page.locator('figure.code').waitFor();
-  const stillGoes = async (what) => {
+  const escapeKeepsStreaming = async (where) => {
     await page.keyboard.press('Escape');
-    await pause(60);
-    assert.equal(await page.locator('.by-assistant[aria-busy="true"]').count(), 1, `Escape in ${what} does not stop the answer`);
+    await sleep(60);
+    assert.equal(await page.locator('.by-assistant[aria-busy="true"]').count(), 1, `Escape in ${where} does not stop the answer`);
   };
   await page.locator('.by-user').hover();
   await page.locator('.by-user .edit').click();
-  await stillGoes('the editor');
+  await escapeKeepsStreaming('the editor');
   await page.locator('.editor').waitFor({ state: 'detached' });
   await page.locator('.prose a').click();
   await page.getByRole('dialog').waitFor();
-  await stillGoes('the question about a link');
+  await escapeKeepsStreaming('the link dialog');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.locator('.row .title').dblclick();
-  await page.locator('.row input').fill('thrown away');
-  await stillGoes('a title');
+  await page.locator('.row input').fill('discarded');
+  await escapeKeepsStreaming('a title');
   assert.equal(await page.locator('.row .title').textContent(), 'go');
   await page.locator('.row').hover();
   await page.getByRole('button', { name: 'Actions for go' }).click();
-  await stillGoes('a menu');
+  await escapeKeepsStreaming('a menu');
   await page.keyboard.press('Control+,');
   await page.getByRole('dialog').waitFor();
-  await stillGoes('the settings');
+  await escapeKeepsStreaming('the settings');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.focus('#prompt');
   await page.keyboard.press('Escape');
@@ -443,18 +443,18 @@ test('Escape closes what is open and stops an answer only where nothing is', asy
   await close();
 });
 
-test('code that is still being written can be wrapped, and stays so', async () => {
+test('streaming code can be wrapped and stays wrapped', async () => {
   let isOpen = true;
-  between.script = async (stage) => {
-    stage.delta({ content: '```js\nlet a' });
-    while (isOpen && stage.connection.isOpen) {
-      stage.delta({ content: ' b' });
-      await pause(10);
+  proxy.script = async (reply) => {
+    reply.delta({ content: '```js\nlet a' });
+    while (isOpen && reply.connection.isOpen) {
+      reply.delta({ content: ' b' });
+      await sleep(10);
     }
-    stage.end();
+    reply.end();
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'go');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
   const wrap = page.getByRole('button', { name: 'Wrap' });
   await wrap.click();
   const n = (await page.locator('.prose pre').innerText()).length;
@@ -462,89 +462,89 @@ test('code that is still being written can be wrapped, and stays so', async () =
   assert.equal(await wrap.getAttribute('aria-pressed'), 'true');
   assert.ok(await page.locator('.prose pre.is-wrapped').isVisible());
   isOpen = false;
-  await answered(page);
+  await finishedAnswer(page);
   assert.ok(await page.locator('.prose pre.is-wrapped').isVisible());
   await close();
 });
 
-test('a thought that is gone on with keeps its count and its time', async () => {
-  const { page, answer, close } = await conversation(between, (stage, body) => {
+test('continuing an answer keeps its reasoning time and token count', async () => {
+  const { page, answer, close } = await startConversation(proxy, (reply, body) => {
     if (body.continue_final_message) {
-      stage.delta({ content: ' more' });
-      return stage.end('stop', {}, { completion_tokens_details: { reasoning_tokens: 0 } });
+      reply.delta({ content: ' more' });
+      return reply.end('stop', {}, { completion_tokens_details: { reasoning_tokens: 0 } });
     }
-    for (let i = 0; i < 9; ++i) stage.delta({ reasoning_content: 'a ' });
-    stage.delta({ content: 'half' });
-    stage.end('length');
+    for (let i = 0; i < 9; ++i) reply.delta({ reasoning_content: 'a ' });
+    reply.delta({ content: 'half' });
+    reply.end('length');
   });
   const summary = answer.locator('.thought summary');
   const before = await summary.innerText();
   assert.match(before, /7 tokens/);
   await answer.getByRole('button', { name: 'Continue' }).click();
   await page.locator('.prose', { hasText: 'half more' }).waitFor();
-  await answered(page);
+  await finishedAnswer(page);
   assert.equal(await summary.innerText(), before);
   await close();
 });
 
-test('tokens are counted by what the server says, not by its events', async () => {
+test('tokens are counted by the count from the server, not by events', async () => {
   let go;
   const wait = new Promise((resolve) => (go = resolve));
-  between.script = async (stage) => {
-    stage.say({ choices: [{ index: 0, delta: { content: 'four tokens at once' }, finish_reason: null }], completion_tokens: 4 });
-    stage.say({ choices: [{ index: 0, delta: { content: ' and five more of them' }, finish_reason: null }], completion_tokens: 9 });
+  proxy.script = async (reply) => {
+    reply.event({ choices: [{ index: 0, delta: { content: 'four tokens at once' }, finish_reason: null }], completion_tokens: 4 });
+    reply.event({ choices: [{ index: 0, delta: { content: ' and five more of them' }, finish_reason: null }], completion_tokens: 9 });
     await wait;
-    stage.end();
+    reply.end();
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'go');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
   await page.locator('.live', { hasText: '9 tokens' }).waitFor();
   go();
   await close();
 });
 
-test('a stream that falls silent while the server knows nothing of it is a lost connection', async () => {
-  between.script = (stage) => stage.delta({ content: 'half of' });
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'go');
+test('a silent stream without a running request counts as a lost connection', async () => {
+  proxy.script = (reply) => reply.delta({ content: 'half of' });
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
   await page.locator('.prose', { hasText: 'half of' }).waitFor();
-  await endWaits(page);
-  await page.locator('.notice.is-lost', { hasText: 'silent' }).waitFor();
+  await fireTimers(page);
+  await page.locator('.notice.is-lost', { hasText: 'stopped responding' }).waitFor();
   assert.equal((await page.locator('.by-assistant .prose').innerText()).trim(), 'half of');
-  between.script = says(' the answer');
+  proxy.script = replyWith(' the answer');
   await page.getByRole('button', { name: 'Retry' }).click();
   await page.locator('.prose', { hasText: 'half of the answer' }).waitFor();
   await close();
 });
 
-test('while an answer is written, the bars are looked at every two seconds, and a server that is gone is said', async () => {
+test('while an answer streams, the server is polled every two seconds, and an unreachable server is reported', async () => {
   let go;
   const wait = new Promise((resolve) => (go = resolve));
-  between.script = async (stage) => {
-    stage.delta({ content: 'slow' });
+  proxy.script = async (reply) => {
+    reply.delta({ content: 'slow' });
     await wait;
-    stage.end();
+    reply.end();
   };
-  const { page, close } = await openPage(between.url);
+  const { page, close } = await openPage(proxy.url);
   const polls = [];
   const begin = Date.now();
   page.on('request', (request) => request.url().endsWith('/v1/models') && polls.push(Date.now()));
-  await ask(page, 'go');
-  await pause(5000);
-  while (polls.length < 3) await page.waitForEvent('request'); // the first may be of the page as it was opened
+  await sendMessage(page, 'go');
+  await sleep(5000);
+  while (polls.length < 3) await page.waitForEvent('request'); // the first may be the one at page load
   const seconds = (Date.now() - begin) / 1000;
-  assert.ok(polls.length <= seconds / 2 + 2, `${polls.length} looks in ${seconds} s`);
-  const { target } = between;
-  between.target = 'http://127.0.0.1:9';
+  assert.ok(polls.length <= seconds / 2 + 2, `${polls.length} polls in ${seconds} s`);
+  const { target } = proxy;
+  proxy.target = 'http://127.0.0.1:9';
   await page.locator('.gone').waitFor();
-  between.target = target;
+  proxy.target = target;
   await page.locator('.gone').waitFor({ state: 'detached' });
   go();
   await close();
 });
 
-test('a model that was swapped elsewhere is noticed', async () => {
-  const { page, close } = await openPage(between.url);
+test('a model change by another client is detected', async () => {
+  const { page, close } = await openPage(proxy.url);
   await page.waitForFunction(() => document.querySelector('.model-picker').value === 'tiny');
   for (const path of ['**/v1/models', '**/props']) {
     await page.route(path, async (route) => route.fulfill({ body: (await (await route.fetch()).text()).replaceAll('"tiny"', '"other"') }));
@@ -554,16 +554,16 @@ test('a model that was swapped elsewhere is noticed', async () => {
   await close();
 });
 
-test('what was thought, attached or asked of a tool is found too', async () => {
-  const { page, close } = await conversation(between, (stage) => {
-    stage.delta({ reasoning_content: 'a marimba, perhaps' });
-    says('ok')(stage);
+test('search also finds reasoning and attachments', async () => {
+  const { page, close } = await startConversation(proxy, (reply) => {
+    reply.delta({ reasoning_content: 'a marimba, perhaps' });
+    replyWith('ok')(reply);
   }, 'first');
   await page.keyboard.press('Control+Shift+O');
-  between.script = says('ok');
+  proxy.script = replyWith('ok');
   await attach(page, 'a.txt', 'there is a glockenspiel');
-  await ask(page, 'second');
-  await answered(page);
+  await sendMessage(page, 'second');
+  await finishedAnswer(page);
   for (const [word, title] of [['MARIMBA', 'first'], ['glockenspiel', 'second']]) {
     await page.fill('#search', word);
     await page.waitForFunction((name) => [...document.querySelectorAll('.row .title')].map((row) => row.textContent).join() === name, title);
@@ -573,20 +573,20 @@ test('what was thought, attached or asked of a tool is found too', async () => {
   await close();
 });
 
-test('a file with fences in it stays inside its own', async () => {
-  between.script = says('ok');
-  between.requests.length = 0;
-  const { page, close } = await openPage(between.url);
+test('an attachment that contains fences gets a longer fence', async () => {
+  proxy.script = replyWith('ok');
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
   await attach(page, 'a.md', '```js\nx\n```\n````');
   await page.locator('.chips li').waitFor();
-  await ask(page, 'go');
-  await answered(page);
-  assert.equal(between.requests[0].messages[0].content, 'a.md\n`````\n```js\nx\n```\n````\n`````\n\ngo');
+  await sendMessage(page, 'go');
+  await finishedAnswer(page);
+  assert.equal(proxy.requests[0].messages[0].content, 'a.md\n`````\n```js\nx\n```\n````\n`````\n\ngo');
   await close();
 });
 
-test('a formula cannot paint over what is above it', async () => {
-  const { page, close } = await conversation(between, says('$\\smash{\\raisebox{20em}{\\rule{20em}{20em}}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
+test('a formula cannot paint over content above it', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('$\\smash{\\raisebox{20em}{\\rule{20em}{20em}}}$\n\n$\\kern-20em\\rule{20em}{20em}$'), 'the question');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .katex').length === 2);
   const covered = await page.evaluate(() => {
     scrollTo(0, 0);
@@ -600,11 +600,11 @@ test('a formula cannot paint over what is above it', async () => {
 });
 
 test('everything can be reached with the keyboard', async () => {
-  const { page, close } = await conversation(between, says('ok'), 'keys');
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'keys');
   await page.press('#prompt', 'ArrowUp');
   assert.equal(await page.evaluate(() => document.activeElement.getAttribute('aria-label')), 'Edit the message');
   await page.keyboard.press('Escape');
-  for (const [key, title] of [['Control+,', 'Settings of this conversation'], ['Control+/', 'Keys'], ['Control+Shift+M', 'Models'], ['Control+Shift+C', 'Compare']]) {
+  for (const [key, title] of [['Control+,', 'Settings of this conversation'], ['Control+/', 'Keyboard shortcuts'], ['Control+Shift+M', 'Models'], ['Control+Shift+C', 'Compare']]) {
     await page.keyboard.press(key);
     await page.getByRole('dialog', { name: title }).waitFor();
     await page.keyboard.press('Escape');
@@ -622,8 +622,8 @@ test('everything can be reached with the keyboard', async () => {
   await close();
 });
 
-test('a key that is pressed as soon as the page is there counts', async () => {
-  const { page, close } = await openPage(between.url);
+test('a key press right after page load is handled', async () => {
+  const { page, close } = await openPage(proxy.url);
   await page.addInitScript(() => {
     new MutationObserver((_, watch) => {
       const field = document.getElementById('prompt');
@@ -633,27 +633,27 @@ test('a key that is pressed as soon as the page is there counts', async () => {
     }).observe(document, { childList: true, subtree: true });
   });
   await page.reload();
-  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
   await close();
 });
 
-test('on a phone Enter begins a new line, and the button sends', async () => {
-  between.script = says('ok');
-  between.requests.length = 0;
-  const { page, close } = await openPage(between.url, { viewport: kPhone, hasTouch: true, isMobile: true });
+test('on a phone Enter inserts a new line, and the button sends', async () => {
+  proxy.script = replyWith('ok');
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url, { viewport: kPhone, hasTouch: true, isMobile: true });
   await page.tap('#prompt');
   await page.locator('#prompt:focus').waitFor();
   await page.keyboard.type('one');
   await page.keyboard.press('Enter');
   await page.keyboard.type('two');
   await page.getByRole('button', { name: 'Send' }).tap();
-  await answered(page);
-  assert.equal(between.requests[0].messages[0].content, 'one\ntwo');
+  await finishedAnswer(page);
+  assert.equal(proxy.requests[0].messages[0].content, 'one\ntwo');
   await close();
 });
 
-test('on a phone the list slides in and nothing is wider than the screen', async () => {
-  const { page, close } = await conversation(between, says('# A\n\n| a | b |\n|--|--|\n| x | y |\n\n`' + 'long'.repeat(60) + '`'), 'phone', { viewport: kPhone, hasTouch: true, isMobile: true });
+test('on a phone the sidebar slides in and nothing overflows horizontally', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('# A\n\n| a | b |\n|--|--|\n| x | y |\n\n`' + 'long'.repeat(60) + '`'), 'phone', { viewport: kPhone, hasTouch: true, isMobile: true });
   assert.equal(await page.locator('#sidebar').isVisible(), false);
   await page.getByRole('button', { name: 'Conversations' }).click();
   await page.locator('#sidebar .row .title').click();
@@ -662,40 +662,40 @@ test('on a phone the list slides in and nothing is wider than the screen', async
   await close();
 });
 
-test('stepping through the branches of an early message stays where the reader is', async () => {
-  const long = says(Array.from({ length: 60 }, (_, i) => `Paragraph ${i}.`).join('\n\n'));
-  const { page, close } = await conversation(between, long, 'first');
+test('switching branches of an early message keeps the scroll position', async () => {
+  const long = replyWith(Array.from({ length: 60 }, (_, i) => `Paragraph ${i}.`).join('\n\n'));
+  const { page, close } = await startConversation(proxy, long, 'first');
   await page.locator('.by-assistant').first().getByRole('button', { name: 'Regenerate' }).click();
   await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
-  await answered(page);
-  await ask(page, 'second');
+  await finishedAnswer(page);
+  await sendMessage(page, 'second');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
   const branches = page.locator('.by-assistant .branches');
-  await settled(page);
+  await untilStable(page);
   const end = await page.evaluate(() => scrollY);
   await page.mouse.wheel(0, -200);
   await page.waitForFunction((was) => scrollY < was, end);
-  await settled(page);
+  await untilStable(page);
   await branches.scrollIntoViewIfNeeded();
   const top = () => page.evaluate(() => document.querySelector('.by-assistant .branches').getBoundingClientRect().top);
-  // Of the first answer nothing goes on: the page ends there. The second is gone on with, and the reader is not taken to its end.
+  // The page ends after the first branch. The second branch has later messages; switching to it must not scroll to the end.
   await branches.getByRole('button', { name: 'Previous branch' }).click();
   await page.locator('.branches', { hasText: '1 / 2' }).waitFor();
-  await settled(page);
+  await untilStable(page);
   const before = await top();
-  assert.ok(before > 0 && before < 860, `it is at ${before}`);
+  assert.ok(before > 0 && before < 860, `the buttons are at ${before}`);
   await branches.getByRole('button', { name: 'Next branch' }).evaluate((button) => {
     button.click();
-    for (const end = performance.now() + 1500; performance.now() < end; ); // as on a machine that draws slowly
+    for (const end = performance.now() + 1500; performance.now() < end; ); // as on a slow machine
   });
   await page.locator('.branches', { hasText: '2 / 2' }).waitFor();
-  await settled(page);
-  assert.ok(Math.abs((await top()) - before) < 60, `it was at ${before}, and is at ${await top()}`);
+  await untilStable(page);
+  assert.ok(Math.abs((await top()) - before) < 60, `the buttons moved from ${before} to ${await top()}`);
   await close();
 });
 
-test('what is written from right to left is shown so, code is not', async () => {
-  const { page, answer, close } = await conversation(between, says('مرحبا بالعالم\n\n```js\nlet a = 1;\n```\n\nBack again.'), 'שלום');
+test('right-to-left text is displayed right to left, code is not', async () => {
+  const { page, answer, close } = await startConversation(proxy, replyWith('مرحبا بالعالم\n\n```js\nlet a = 1;\n```\n\nBack again.'), 'שלום');
   const directions = await answer.locator('.prose .block').evaluateAll((blocks) => blocks.map((block) => getComputedStyle(block).direction));
   assert.deepEqual(directions, ['rtl', 'ltr', 'ltr']);
   assert.equal(await page.locator('.said').evaluate((said) => getComputedStyle(said).direction), 'rtl');
@@ -704,78 +704,78 @@ test('what is written from right to left is shown so, code is not', async () => 
   await close();
 });
 
-test('a name that every object has is no link', async () => {
-  const { answer, close } = await conversation(between, says('see [constructor] and [toString][valueOf] here\n\nand [constructor]'));
+test('names of Object.prototype properties are not link references', async () => {
+  const { answer, close } = await startConversation(proxy, replyWith('see [constructor] and [toString][valueOf] here\n\nand [constructor]'));
   assert.deepEqual(await answer.locator('.prose p').allInnerTexts(), ['see [constructor] and [toString][valueOf] here', 'and [constructor]']);
   await close();
 });
 
-test('a paste from a spreadsheet, text with a picture of it, is its text', async () => {
-  const { page, close } = await openPage(between.url);
+test('a paste with both text and an image, as from a spreadsheet, inserts the text', async () => {
+  const { page, close } = await openPage(proxy.url);
   const paste = (text, type) => page.evaluate(([words, kind]) => {
     const data = new DataTransfer();
     if (words) data.setData('text/plain', words);
     data.items.add(new File(['x'], 'it', { type: kind }));
     return document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
   }, [text, type]);
-  assert.equal(await paste('a\tb', 'image/png'), true, 'the browser pastes it');
+  assert.equal(await paste('a\tb', 'image/png'), true, 'the browser pastes the text');
   assert.equal(await paste('notes.txt', 'text/plain'), false);
   await page.locator('.chips li').waitFor();
   assert.equal(await page.locator('.toast').count(), 0);
   await close();
 });
 
-test('a title that is being typed stays as it is typed, whatever is drawn meanwhile', async () => {
-  const { page, close } = await conversation(between, says('ok'), 'a title');
+test('a title being typed survives a re-render', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'a title');
   await page.locator('.row .title').dblclick();
   const field = page.locator('.row input');
   await field.pressSequentially('new');
   await page.evaluate(async () => {
-    const channel = new BroadcastChannel('zinc'); // as another tab that changed it
+    const channel = new BroadcastChannel('zinc'); // as if another tab changed it
     channel.postMessage({ conversations: [location.hash.slice(1)] });
   });
-  await pause(300);
+  await sleep(300);
   await page.keyboard.type(' words');
   assert.equal(await field.inputValue(), 'new words');
   await field.dispatchEvent('keydown', { key: 'Enter', isComposing: true });
-  assert.equal(await field.count(), 1, 'that Enter took a word from the list of the keyboard');
+  assert.equal(await field.count(), 1, 'Enter during IME composition does not submit');
   await page.keyboard.press('Escape');
   await page.locator('.row .title', { hasText: 'a title' }).waitFor();
   await page.locator('.row .title').dblclick();
-  await field.fill('taken');
+  await field.fill('renamed');
   await page.keyboard.press('Enter');
-  await page.locator('.row .title', { hasText: 'taken' }).waitFor();
+  await page.locator('.row .title', { hasText: 'renamed' }).waitFor();
   await close();
 });
 
-test('a file belongs to the draft that was open when it was dropped', async () => {
-  const { page, close } = await conversation(between, says('ok'), 'the first');
+test('a file is attached to the draft that was open when it was added', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'the first');
   await page.evaluate(() => {
     const { arrayBuffer } = File.prototype;
     File.prototype.arrayBuffer = async function () {
-      await new Promise((resolve) => (window.goOn = resolve));
+      await new Promise((resolve) => (window.resumeRead = resolve));
       return arrayBuffer.call(this);
     };
   });
   await pickFile(page, 'slow.txt', 'text');
   await page.keyboard.press('Control+Shift+O');
   await page.locator('.welcome').waitFor();
-  await page.evaluate(() => window.goOn());
-  await untilDrafted(page, ({ attachments }) => attachments.length === 1);
+  await page.evaluate(() => window.resumeRead());
+  await untilDraft(page, ({ attachments }) => attachments.length === 1);
   assert.equal(await page.locator('.chips li').count(), 0);
   await page.locator('.row .title').click();
   await page.locator('.chips li', { hasText: 'slow.txt' }).waitFor();
   await close();
 });
 
-test('an undo stays for its time, however many are deleted after it', async () => {
-  between.script = says('ok');
-  const { page, close } = await openPage(between.url);
+test('each Undo toast stays for its full time when more conversations are deleted', async () => {
+  proxy.script = replyWith('ok');
+  const { page, close } = await openPage(proxy.url);
   for (const name of ['one', 'two', 'three', 'four']) {
     await page.keyboard.press('Control+Shift+O');
-    await ask(page, name);
+    await sendMessage(page, name);
     await page.locator('.row', { hasText: name }).waitFor();
-    await answered(page);
+    await finishedAnswer(page);
   }
   for (const name of ['one', 'two', 'three', 'four']) {
     await page.getByRole('button', { name: `Actions for ${name}`, exact: true }).evaluate((button) => button.click());
@@ -787,15 +787,15 @@ test('an undo stays for its time, however many are deleted after it', async () =
   await close();
 });
 
-test('Compare keeps every answer of a side, steps through them, and takes probabilities along, after a reload too', async () => {
+test('Compare keeps all answers of a side and their probabilities, also after a reload', async () => {
   let n = 0;
   const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
-  between.script = (stage) => {
+  proxy.script = (reply) => {
     const text = `answer${++n}`;
-    stage.delta({ content: text }, { logprobs: { content: [{ ...wire(text), top_logprobs: [wire(text), wire('other')] }] } });
-    stage.end();
+    reply.delta({ content: text }, { logprobs: { content: [{ ...wire(text), top_logprobs: [wire(text), wire('other')] }] } });
+    reply.end();
   };
-  const { page, close } = await openPage(between.url);
+  const { page, close } = await openPage(proxy.url);
   await page.locator('.pill', { hasText: 'Probabilities' }).click();
   await page.keyboard.press('Control+Shift+C');
   await page.fill('[aria-label="Prompt for both"]', 'One for both');
@@ -808,14 +808,14 @@ test('Compare keeps every answer of a side, steps through them, and takes probab
   await side.getByText('2 / 2').waitFor();
   await side.getByRole('button', { name: 'Previous branch' }).click();
   await side.locator('.prose', { hasText: first }).waitFor();
-  await untilStored(page, (message) => message.content === 'answer3' && !message.writing);
+  await untilMessage(page, (message) => message.content === 'answer3' && !message.writing);
   await page.reload();
   await page.waitForSelector('#prompt');
   await page.keyboard.press('Control+Shift+C');
   await side.getByText('2 / 2').waitFor();
   await side.getByRole('button', { name: 'Previous branch' }).click();
   await side.locator('.prose', { hasText: first }).waitFor();
-  await page.getByRole('button', { name: 'Go on with A' }).click();
+  await page.getByRole('button', { name: 'Open A as a conversation' }).click();
   const answer = page.locator('#thread .by-assistant');
   await answer.getByRole('button', { name: 'Probabilities' }).click();
   await answer.locator('.token', { hasText: first }).click();
@@ -823,18 +823,18 @@ test('Compare keeps every answer of a side, steps through them, and takes probab
   await close();
 });
 
-test('what came without its probabilities is in the view of the tokens too', async () => {
+test('the token view also shows text received without probabilities', async () => {
   const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
-  const tokens = (stage, ...words) => {
-    for (const word of words) stage.delta({ content: word }, { logprobs: { content: [{ ...wire(word), top_logprobs: [wire(word)] }] } });
-    stage.end();
+  const tokens = (reply, ...words) => {
+    for (const word of words) reply.delta({ content: word }, { logprobs: { content: [{ ...wire(word), top_logprobs: [wire(word)] }] } });
+    reply.end();
   };
-  between.script = (stage, body) => (body.logprobs ? tokens(stage, 'One', ' two') : says(' three four')(stage));
-  const { page, close } = await openPage(between.url);
+  proxy.script = (reply, body) => (body.logprobs ? tokens(reply, 'One', ' two') : replyWith(' three four')(reply));
+  const { page, close } = await openPage(proxy.url);
   const pill = page.locator('.pill', { hasText: 'Probabilities' });
   await pill.click();
-  await ask(page, 'go');
-  const answer = await answered(page);
+  await sendMessage(page, 'go');
+  const answer = await finishedAnswer(page);
   await pill.click();
   await answer.getByRole('button', { name: 'Continue' }).click();
   await page.locator('.prose', { hasText: 'three four' }).waitFor();
@@ -847,20 +847,20 @@ test('what came without its probabilities is in the view of the tokens too', asy
   await close();
 });
 
-test('a call takes a result only while nothing but results follows it', async () => {
-  between.script = (stage, body) => {
-    if (body.messages.at(-1).content === 'something else') return says('All right.')(stage);
-    stage.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{}' } }] });
-    stage.end('tool_calls');
+test('a tool call accepts a result only while nothing but results follows it', async () => {
+  proxy.script = (reply, body) => {
+    if (body.messages.at(-1).content === 'something else') return replyWith('All right.')(reply);
+    reply.delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'weather', arguments: '{}' } }] });
+    reply.end('tool_calls');
   };
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'weather?');
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'weather?');
   const form = page.locator('.card form');
   await form.waitFor();
-  await ask(page, 'something else');
-  await (await answered(page)).locator('.prose', { hasText: 'All right.' }).waitFor();
+  await sendMessage(page, 'something else');
+  await (await finishedAnswer(page)).locator('.prose', { hasText: 'All right.' }).waitFor();
   assert.equal(await form.count(), 0);
-  await ask(page, 'again'); // a server may use an id again
+  await sendMessage(page, 'again'); // a server may reuse an id
   await form.waitFor();
   assert.equal(await form.count(), 1);
   await form.locator('textarea').fill('sunny');
@@ -870,19 +870,19 @@ test('a call takes a result only while nothing but results follows it', async ()
   await close();
 });
 
-test('a text that cannot be drawn is shown as it was written, and its footer with it', async () => {
-  between.script = (stage) => stage.delta({ content: 'Some **words**' });
-  const { page, seen, close } = await openPage(between.url);
+test('a text that cannot be rendered is shown as plain text with its footer', async () => {
+  proxy.script = (reply) => reply.delta({ content: 'Some **words**' });
+  const { page, seen, close } = await openPage(proxy.url);
   await page.evaluate(() => {
     Node.prototype.isEqualNode = () => {
       throw new RangeError('too deep');
     };
   });
-  await ask(page, 'go');
+  await sendMessage(page, 'go');
   await page.locator('.prose strong', { hasText: 'words' }).waitFor();
-  for (const part of [' and', ' more\n\n', 'to the end.']) between.stage.delta({ content: part });
-  between.stage.end();
-  const answer = await answered(page);
+  for (const part of [' and', ' more\n\n', 'to the end.']) proxy.reply.delta({ content: part });
+  proxy.reply.end();
+  const answer = await finishedAnswer(page);
   await answer.locator('.figures').waitFor();
   assert.equal(await answer.locator('.prose.is-plain').textContent(), 'Some **words** and more\n\nto the end.');
   assert.deepEqual(seen.errors, []);

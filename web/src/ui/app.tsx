@@ -1,24 +1,24 @@
-// The whole page: the list at the side, the conversation, what one writes in, and the windows over it.
+// The page layout: sidebar, conversation, composer and dialogs.
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { giveKey, keyIsWanted, keyWasWrong } from '../api';
+import { setApiKey, isKeyRequired, wasKeyRejected } from '../api';
 import { isAnswering, live, stop } from '../answer';
-import { storeError } from '../keep';
+import { storeError } from '../persist';
 import {
-  changeSettings, conversation, model, openConversation, openId, panel, props, refreshFigures, serverIsGone, sidebarIsOpen,
+  changeSettings, conversation, model, openConversation, openId, panel, props, refreshFigures, isServerUnreachable, sidebarIsOpen,
   sorted, toasts, type Toast,
 } from '../state';
 import { ComparePanel } from './compare';
 import { Composer } from './composer';
 import { Dialog } from './dialog';
 import { IconButton } from './icon';
-import { LinkCare } from './links';
+import { LinkGuard } from './links';
 import { ModelsPanel } from './models';
 import { SettingsPanel } from './settings';
 import { Sidebar } from './sidebar';
 import { Thread } from './thread';
 
-function Head() {
+function Header() {
   const models = props.value?.models ?? [];
   return (
     <header class="head">
@@ -36,29 +36,29 @@ function Head() {
         {models.map((entry) => <option key={entry.name} value={entry.name}>{entry.name}</option>)}
         <option value="">{models.length ? 'More models…' : 'No model'}</option>
       </select>
-      <IconButton icon="help" label="Keys" onClick={() => (panel.value = 'help')} />
+      <IconButton icon="help" label="Keyboard shortcuts" onClick={() => (panel.value = 'help')} />
     </header>
   );
 }
 
-const kKeys: [string, string][] = [
-  ['Enter', 'Send; Shift+Enter begins a new line'],
-  ['Escape', 'Stop the answer, close a window'],
+const kShortcuts: [string, string][] = [
+  ['Enter', 'Send; Shift+Enter inserts a new line'],
+  ['Escape', 'Stop the answer, close a dialog'],
   ['↑ in an empty field', 'Edit the last message'],
   ['Ctrl+K', 'Search conversations'],
   ['Ctrl+Shift+O', 'New conversation'],
   ['Ctrl+,', 'Settings of this conversation'],
   ['Ctrl+Shift+M', 'Models'],
   ['Ctrl+Shift+C', 'Compare'],
-  ['Alt+↑, Alt+↓', 'Conversation before, after'],
+  ['Alt+↑, Alt+↓', 'Previous, next conversation'],
   ['Ctrl+/', 'This list'],
 ];
 
 function HelpPanel() {
   return (
-    <Dialog title="Keys" onClose={() => (panel.value = null)}>
-      <dl class="keys">{kKeys.map(([key, text]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{text}</dd></div>)}</dl>
-      <p class="hint">{props.value?.build.version ?? 'zinc'} · <a href="/licenses.txt" target="_blank" rel="noopener">Licences</a> · <a href="/openapi.json" target="_blank" rel="noopener">API</a></p>
+    <Dialog title="Keyboard shortcuts" onClose={() => (panel.value = null)}>
+      <dl class="keys">{kShortcuts.map(([key, text]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{text}</dd></div>)}</dl>
+      <p class="hint">{props.value?.build.version ?? 'zinc'} · <a href="/licenses.txt" target="_blank" rel="noopener">Licenses</a> · <a href="/openapi.json" target="_blank" rel="noopener">API</a></p>
     </Dialog>
   );
 }
@@ -67,11 +67,11 @@ function KeyPanel() {
   const text = useSignal('');
   return (
     <Dialog title="API key" isFixed onClose={() => undefined}>
-      <p>This server wants a key. It is kept in this browser and sent to this server only.</p>
-      {keyWasWrong.value && <p class="wrong" role="alert">The key was not taken.</p>}
-      <form class="line" onSubmit={(event) => { event.preventDefault(); if (text.value.trim()) giveKey(text.value.trim()); }}>
+      <p>This server requires an API key. It is stored in this browser and sent only to this server.</p>
+      {wasKeyRejected.value && <p class="wrong" role="alert">The key was rejected.</p>}
+      <form class="line" onSubmit={(event) => { event.preventDefault(); if (text.value.trim()) setApiKey(text.value.trim()); }}>
         <input type="password" aria-label="API key" autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
-        <button type="submit" class="main">Use it</button>
+        <button type="submit" class="main">Use key</button>
       </form>
     </Dialog>
   );
@@ -91,104 +91,104 @@ function ToastView({ toast }: { toast: Toast }) {
   );
 }
 
-// Over everything, open windows too: what was shown last is on top.
+// Above everything, including open dialogs; the latest is on top.
 function Toasts() {
-  const place = useRef<HTMLDivElement>(null);
+  const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (toasts.value.length === 0) return;
-    place.current!.showPopover();
-    return () => place.current?.hidePopover();
+    element.current!.showPopover();
+    return () => element.current?.hidePopover();
   }, [toasts.value]);
   return (
-    <div ref={place} popover="manual" class="toast-place" role="status">
+    <div ref={element} popover="manual" class="toasts" role="status">
       {toasts.value.map((toast) => <ToastView key={toast} toast={toast} />)}
     </div>
   );
 }
 
-function step(by: number): void {
+function openNeighbor(by: number): void {
   const list = sorted.value;
   const at = list.findIndex((entry) => entry.id === openId.value);
   const next = list[Math.max(0, Math.min(list.length - 1, at + by))];
   if (next) void openConversation(next.id);
 }
 
-// Whether a key closes something that is open rather than stop the answer.
-function isMeantFor(event: KeyboardEvent): boolean {
+// Whether Escape closes something open instead of stopping the answer.
+function isHandledElsewhere(event: KeyboardEvent): boolean {
   const target = event.target instanceof Element ? event.target : null;
   return Boolean(document.querySelector('dialog[open]') || target?.closest('.editor, .row, .menu, .search'));
 }
 
-// Before the page is seen: a key that is pressed at once counts.
-function useKeys() {
+// Registered before the first paint, so that early key presses count.
+function useShortcuts() {
   useLayoutEffect(() => {
-    const press = (event: KeyboardEvent) => {
-      if (event.defaultPrevented || keyIsWanted.value) return;
+    const onKeyDown = (event: KeyboardEvent) => {
+      if (event.defaultPrevented || isKeyRequired.value) return;
       const control = event.ctrlKey || event.metaKey;
       const key = event.key.toLowerCase();
-      const table: [boolean, () => void][] = [
+      const shortcuts: [boolean, () => void][] = [
         [control && key === 'k', () => { sidebarIsOpen.value = true; setTimeout(() => document.getElementById('search')?.focus()); }],
         [control && event.shiftKey && key === 'o', () => { void openConversation(null); document.getElementById('prompt')?.focus(); }],
         [control && key === ',', () => (panel.value = 'settings')],
         [control && event.shiftKey && key === 'm', () => (panel.value = 'models')],
         [control && event.shiftKey && key === 'c', () => (panel.value = 'compare')],
         [control && key === '/', () => (panel.value = 'help')],
-        [event.altKey && key === 'arrowup', () => step(-1)],
-        [event.altKey && key === 'arrowdown', () => step(1)],
-        [key === 'escape' && !isMeantFor(event) && isAnswering(), stop],
+        [event.altKey && key === 'arrowup', () => openNeighbor(-1)],
+        [event.altKey && key === 'arrowdown', () => openNeighbor(1)],
+        [key === 'escape' && !isHandledElsewhere(event) && isAnswering(), stop],
         [key === 'escape' && sidebarIsOpen.value, () => (sidebarIsOpen.value = false)],
       ];
-      const found = table.find(([matches]) => matches);
+      const found = shortcuts.find(([matches]) => matches);
       if (!found) return;
       event.preventDefault();
       found[1]();
     };
-    addEventListener('keydown', press);
-    return () => removeEventListener('keydown', press);
+    addEventListener('keydown', onKeyDown);
+    return () => removeEventListener('keydown', onKeyDown);
   }, []);
 }
 
-const kBusyMs = 2000;
-const kCalmMs = 30_000;
+const kBusyPollMs = 2000;
+const kIdlePollMs = 30_000;
 
-// Looks at the server now and then, more often while something happens, never while nobody looks.
-function usePulse() {
-  const isBusy = live.value.size > 0 || serverIsGone.value;
+// Polls the server: more often while it is busy, never while the page is hidden.
+function usePolling() {
+  const isBusy = live.value.size > 0 || isServerUnreachable.value;
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout>;
-    let isOver = false;
-    const beat = async () => {
+    let isStopped = false;
+    const poll = async () => {
       if (!document.hidden) await refreshFigures();
-      if (isOver) return;
+      if (isStopped) return;
       clearTimeout(timer);
-      timer = setTimeout(beat, isBusy ? kBusyMs : kCalmMs);
+      timer = setTimeout(poll, isBusy ? kBusyPollMs : kIdlePollMs);
     };
-    timer = setTimeout(beat, isBusy ? kBusyMs : 0);
-    const shown = () => {
+    timer = setTimeout(poll, isBusy ? kBusyPollMs : 0);
+    const onVisible = () => {
       if (document.hidden) return;
       clearTimeout(timer);
-      void beat();
+      void poll();
     };
-    document.addEventListener('visibilitychange', shown);
+    document.addEventListener('visibilitychange', onVisible);
     return () => {
-      isOver = true;
+      isStopped = true;
       clearTimeout(timer);
-      document.removeEventListener('visibilitychange', shown);
+      document.removeEventListener('visibilitychange', onVisible);
     };
   }, [isBusy]);
 }
 
 export function App() {
-  useKeys();
-  usePulse();
+  useShortcuts();
+  usePolling();
   return (
     <>
-      <a class="skip" href="#prompt" onClick={(event) => { event.preventDefault(); document.getElementById('prompt')?.focus(); }}>To the message field</a>
+      <a class="skip" href="#prompt" onClick={(event) => { event.preventDefault(); document.getElementById('prompt')?.focus(); }}>Skip to the message field</a>
       <Sidebar />
-      {sidebarIsOpen.value && <div class="veil" onClick={() => (sidebarIsOpen.value = false)} />}
+      {sidebarIsOpen.value && <div class="backdrop" onClick={() => (sidebarIsOpen.value = false)} />}
       <div class="column">
-        <Head />
-        {storeError.value && <p class="alarm" role="alert">Conversations cannot be kept in this browser now: {storeError.value}</p>}
+        <Header />
+        {storeError.value && <p class="alarm" role="alert">Conversations cannot be saved in this browser: {storeError.value}</p>}
         <Thread />
         <Composer />
       </div>
@@ -196,8 +196,8 @@ export function App() {
       {panel.value === 'models' && <ModelsPanel />}
       {panel.value === 'compare' && <ComparePanel />}
       {panel.value === 'help' && <HelpPanel />}
-      {keyIsWanted.value && <KeyPanel />}
-      <LinkCare />
+      {isKeyRequired.value && <KeyPanel />}
+      <LinkGuard />
       <Toasts />
     </>
   );

@@ -1,34 +1,34 @@
-// Where one writes: text, files dropped or pasted, and what the model has room for.
+// The composer: text, dropped or pasted files, and the context gauge.
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { isAnswering, live, send, stop } from '../answer';
-import { addAttachments, draft, placeOf, sendDraft, setDraft } from '../draft';
+import { addAttachments, draft, draftKey, sendDraft, setDraft } from '../draft';
 import {
-  changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, say, serverIsGone, settings,
+  changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, showToast, isServerUnreachable, settings,
 } from '../state';
 import type { Attachment } from '../types';
 import { bytes, count, plural } from './format';
 import { Icon, IconButton } from './icon';
 import { activate } from './models';
 
-const kLongPaste = 2000; // characters that become an attachment
+const kLongPaste = 2000; // characters; a longer paste becomes an attachment
 const kMaxFileBytes = 8 << 20;
 
 async function readFiles(files: File[]): Promise<void> {
-  const place = placeOf(); // reading takes a while
+  const key = draftKey(); // reading the files is asynchronous
   const out: Attachment[] = [];
   for (const file of files) {
     if (file.size > kMaxFileBytes) {
-      say(`${file.name} has ${bytes(file.size)}; at most ${bytes(kMaxFileBytes)} can be attached.`);
+      showToast(`${file.name} is too large (${bytes(file.size)}); the limit is ${bytes(kMaxFileBytes)}.`);
       continue;
     }
     try {
       out.push({ name: file.name, text: new TextDecoder('utf-8', { fatal: true }).decode(await file.arrayBuffer()) });
     } catch {
-      say(`${file.name} is no text; only text files can be attached.`);
+      showToast(`${file.name} is not a text file; only text files can be attached.`);
     }
   }
-  if (out.length > 0) addAttachments(out, place);
+  if (out.length > 0) addAttachments(out, key);
 }
 
 function useDrop() {
@@ -74,7 +74,7 @@ function Bar({ label, parts, total, text }: { label: string; parts: { name: stri
   );
 }
 
-// Of the last answer; of one under way, what has been read and written so far.
+// Of the last answer; while streaming, prompt and output tokens so far.
 function tokensInContext(): number {
   const last = path.value.findLast((message) => message.usage || live.value.has(message.id));
   const state = last && live.value.get(last.id);
@@ -82,7 +82,7 @@ function tokensInContext(): number {
   return state.progress.value.processed + state.nTokens.value;
 }
 
-// How full the context and the memory are, and how much of all prompts did not have to be read.
+// Context and memory use, and the prefix cache hit rate.
 export function Gauges() {
   const context = model.value?.context ?? 0;
   const used = tokensInContext();
@@ -97,16 +97,16 @@ export function Gauges() {
              parts={[
                { name: 'done', value: now.weight_bytes },
                { name: 'busy', value: now.cache_active_bytes },
-               { name: 'kept', value: now.cache_kept_bytes },
+               { name: 'cached', value: now.cache_kept_bytes },
              ]}
              text={`${bytes(now.weight_bytes)} weights, ${bytes(now.cache_active_bytes + now.cache_kept_bytes)} of ${bytes(now.cache_bytes)} cache`} />
       )}
-      {now && now.prompt_tokens > 0 && <span class="faint hits" title="Prompt tokens found in the prefix cache, of all since the server started">{Math.round(hits * 100)}% prefix hits</span>}
+      {now && now.prompt_tokens > 0 && <span class="faint hits" title="Share of prompt tokens found in the prefix cache since the server started">{Math.round(hits * 100)}% prefix cache hits</span>}
     </div>
   );
 }
 
-// For a model that is here.
+// For an installed model.
 function LoadButton({ name }: { name: string }) {
   const isLoading = useSignal(false);
   useEffect(() => void refreshLibrary().catch(() => undefined), [name]);
@@ -131,7 +131,7 @@ export function Composer() {
     element.style.height = 'auto';
     element.style.height = `${Math.min(element.scrollHeight + 2, innerHeight * 0.4)}px`;
   }, [text]);
-  // At once: later it would take the focus from where somebody writes by then.
+  // Immediately: later it would steal the focus from another field.
   useLayoutEffect(() => {
     if (matchMedia('(pointer: fine)').matches) area.current!.focus();
   }, [openId.value]);
@@ -139,8 +139,8 @@ export function Composer() {
     if (busy || (!text.trim() && attachments.length === 0)) return;
     sendDraft(send);
   };
-  const key = (event: KeyboardEvent) => {
-    // A phone has no second key for a new line; there the button sends.
+  const onKeyDown = (event: KeyboardEvent) => {
+    // Phones have no Shift+Enter; there only the button sends.
     const isPhone = matchMedia('(pointer: coarse) and (hover: none)').matches;
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && !isPhone) {
       event.preventDefault();
@@ -153,9 +153,9 @@ export function Composer() {
       }
     }
   };
-  const paste = (event: ClipboardEvent) => {
+  const onPaste = (event: ClipboardEvent) => {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
-    // Spreadsheets and word processors give a picture of the text along with it.
+    // Spreadsheets and word processors also put an image of the text on the clipboard.
     const files = [...(event.clipboardData?.files ?? [])].filter((file) => !pasted || !file.type.startsWith('image/'));
     if (files.length > 0) {
       event.preventDefault();
@@ -172,12 +172,12 @@ export function Composer() {
     <div class="composer">
       {isMissing && (
         <p class="gone">
-          This conversation is with {wanted}, which is not loaded; {model.value!.name} answers.{' '}
+          This conversation uses {wanted}, which is not loaded; {model.value!.name} answers instead.{' '}
           <LoadButton name={wanted} />
           <button type="button" onClick={() => (panel.value = 'models')}>Models</button>
         </p>
       )}
-      {serverIsGone.value && <p class="gone" role="status">The server cannot be reached; trying again…</p>}
+      {isServerUnreachable.value && <p class="gone" role="status">The server cannot be reached; retrying…</p>}
       <form class={isOver.value ? 'box is-over' : 'box'} onSubmit={(event) => { event.preventDefault(); submit(); }}>
         {attachments.length > 0 && (
           <ul class="chips" aria-label="Attachments">
@@ -191,7 +191,7 @@ export function Composer() {
           </ul>
         )}
         <textarea id="prompt" ref={area} rows={1} dir="auto" aria-label="Message" placeholder={isOver.value ? 'Drop text files here' : 'Write a message'}
-                  value={text} onInput={(event) => setDraft({ text: event.currentTarget.value })} onKeyDown={key} onPaste={paste} />
+                  value={text} onInput={(event) => setDraft({ text: event.currentTarget.value })} onKeyDown={onKeyDown} onPaste={onPaste} />
         <div class="tools">
           <IconButton icon="clip" label="Attach text files" onClick={() => picker.current?.click()} />
           <IconButton icon="gear" label="Settings of this conversation" onClick={() => (panel.value = 'settings')} />

@@ -1,6 +1,6 @@
-// Into the clipboard. Browsers give a page its clipboard only where it came from this machine or over TLS; elsewhere a
-// selection has to do.
-import { say } from '../state';
+// Copies to the clipboard. The clipboard API needs a secure context (localhost or TLS); elsewhere a selection and
+// execCommand are used.
+import { showToast } from '../state';
 
 function copyBySelection(text: string): boolean {
   const area = document.createElement('textarea');
@@ -8,7 +8,7 @@ function copyBySelection(text: string): boolean {
   area.style.position = 'fixed';
   area.style.opacity = '0';
   const before = document.activeElement as HTMLElement | null;
-  (document.querySelector('dialog[open]') ?? document.body).append(area); // what is outside of an open window cannot be selected
+  (document.querySelector('dialog[open]') ?? document.body).append(area); // text outside an open modal dialog cannot be selected
   area.select();
   const isDone = document.execCommand('copy');
   area.remove();
@@ -20,8 +20,8 @@ export async function copyText(text: string): Promise<void> {
   try {
     if (navigator.clipboard) await navigator.clipboard.writeText(text);
     else if (!copyBySelection(text)) throw new Error();
-    say('Copied');
+    showToast('Copied');
   } catch {
-    say('The browser does not let this page copy.');
+    showToast('The browser does not allow this page to copy.');
   }
 }

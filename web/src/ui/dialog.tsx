@@ -1,4 +1,4 @@
-// A modal window; the browser keeps the focus in it and closes it with Escape.
+// A modal dialog; the browser traps the focus and closes it on Escape.
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { IconButton } from './icon';
@@ -8,14 +8,14 @@ interface DialogProps {
   onClose: () => void;
   children: ComponentChildren;
   class?: string;
-  isFixed?: boolean; // cannot be closed without an answer
+  isFixed?: boolean; // cannot be dismissed
 }
 
 export function Dialog({ title, onClose, children, class: name = '', isFixed }: DialogProps) {
-  const place = useRef<HTMLDialogElement>(null);
+  const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
   useLayoutEffect(() => {
-    const dialog = place.current!;
+    const dialog = element.current!;
     const before = document.activeElement as HTMLElement | null;
     dialog.showModal();
     return () => {
@@ -24,11 +24,11 @@ export function Dialog({ title, onClose, children, class: name = '', isFixed }: 
     };
   }, []);
   return (
-    <dialog ref={place} class={name} aria-labelledby={titleId}
+    <dialog ref={element} class={name} aria-labelledby={titleId}
             onKeyDown={(event) => { if (isFixed && event.key === 'Escape') event.preventDefault(); }}
-            onClose={() => { if (isFixed) place.current?.showModal(); }} // a second Escape is not asked about
+            onClose={() => { if (isFixed) element.current?.showModal(); }} // a second Escape fires no cancel event
             onCancel={(event) => { event.preventDefault(); if (!isFixed) onClose(); }}
-            onClick={(event) => { if (event.target === place.current && !isFixed) onClose(); }}>
+            onClick={(event) => { if (event.target === element.current && !isFixed) onClose(); }}>
       <div class="sheet">
         <header>
           <h2 id={titleId} tabindex={-1} autofocus>{title}</h2>

@@ -1,4 +1,4 @@
-// Numbers for people.
+// Human-readable numbers.
 export const count = (n: number) => Math.round(n).toLocaleString('en-US');
 
 export function bytes(n: number): string {
@@ -21,7 +21,7 @@ export function rate(perSecond: number): string {
 export const plural = (n: number, word: string) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 
 const kDay = 86_400_000;
-export function when(time: number): string {
+export function dateGroup(time: number): string {
   const today = new Date().setHours(0, 0, 0, 0);
   if (time >= today) return 'Today';
   if (time >= today - kDay) return 'Yesterday';

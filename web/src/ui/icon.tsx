@@ -1,4 +1,4 @@
-// Line icons, drawn on a grid of 24.
+// Line icons on a 24 px grid.
 const kPaths = {
   plus: 'M12 5v14M5 12h14',
   menu: 'M4 7h16M4 12h16M4 17h16',
@@ -6,12 +6,12 @@ const kPaths = {
   send: 'M12 19V6M6 11.5 12 5.5l6 6',
   stop: 'M7.5 7.5h9v9h-9z',
   copy: 'M9 9h10v10H9zM5 15V5h10',
-  again: 'M19 12a7 7 0 1 1-2.2-5.1M19 4v4h-4',
+  refresh: 'M19 12a7 7 0 1 1-2.2-5.1M19 4v4h-4',
   edit: 'M5 19h3.5L18 9.5 14.5 6 5 15.5zM13 7.5 16.5 11',
   left: 'M14 6l-6 6 6 6',
   right: 'M10 6l6 6-6 6',
   down: 'M6 10l6 6 6-6',
-  go: 'M6 5l12 7-12 7z',
+  play: 'M6 5l12 7-12 7z',
   trash: 'M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12',
   gear: 'M4 8h9M17 8h3M4 16h3M11 16h9M15 5.5v5M9 13.5v5',
   box: 'M12 3.5 19.5 8v8L12 20.5 4.5 16V8zM4.5 8 12 12.3 19.5 8M12 12.3v8',

@@ -1,5 +1,5 @@
-// Clicks in what a model wrote, wherever it is shown. A link may carry away in its address what was said here: in a query,
-// a path or the name of a host. So no click, key or drag opens one before its address was shown.
+// Links in model output. A link's address can leak the conversation through its query, path or host name. So no click, key
+// or drag opens a link before its address was shown.
 import { useSignal } from '@preact/signals';
 import { useLayoutEffect } from 'preact/hooks';
 import { copyText } from './copy';
@@ -12,15 +12,15 @@ function pressCodeButton(button: HTMLElement): void {
   else button.setAttribute('aria-pressed', String(code.classList.toggle('is-wrapped')));
 }
 
-export function LinkCare() {
-  const asked = useSignal<URL | null>(null);
+export function LinkGuard() {
+  const requested = useSignal<URL | null>(null);
   useLayoutEffect(() => {
     const click = (event: MouseEvent) => {
       const target = event.target as Element;
       const link = target.closest<HTMLAnchorElement>('.prose a[href]');
       if (link) {
         event.preventDefault();
-        asked.value = new URL(link.href);
+        requested.value = new URL(link.href);
         return;
       }
       const button = target.closest<HTMLElement>('.prose button[data-act]');
@@ -28,7 +28,7 @@ export function LinkCare() {
     };
     document.addEventListener('click', click);
     document.addEventListener('auxclick', click);
-    // What is dragged to another window is opened there.
+    // A link dropped on another window opens there.
     const drag = (event: DragEvent) => {
       if ((event.target as Element).closest?.('.prose a[href]')) event.preventDefault();
     };
@@ -39,14 +39,14 @@ export function LinkCare() {
       document.removeEventListener('dragstart', drag);
     };
   }, []);
-  if (!asked.value) return null;
-  const { href, host, pathname } = asked.value;
-  const name = host || pathname; // of a mail address
+  if (!requested.value) return null;
+  const { href, host, pathname } = requested.value;
+  const name = host || pathname; // mailto has no host
   const [before, after] = [href.slice(0, href.indexOf(name)), href.slice(href.indexOf(name) + name.length)];
-  const close = () => (asked.value = null);
+  const close = () => (requested.value = null);
   return (
     <Dialog title="Open this link?" onClose={close}>
-      <p>The model wrote this address. All that stands in it goes to that site.</p>
+      <p>The model wrote this address. Opening it sends everything in the address to that site.</p>
       <p class="address">{before}<strong>{name}</strong>{after}</p>
       <div class="actions">
         <button type="button" onClick={() => void copyText(href)}>Copy</button>

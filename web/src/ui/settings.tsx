@@ -1,4 +1,4 @@
-// What this conversation asks the model with. An empty field means the server's default, which is shown in it.
+// Settings of a conversation. An empty field shows and uses the default.
 import { useSignal } from '@preact/signals';
 import { changeSettings, conversation, model, panel, props, settings } from '../state';
 import type { Settings } from '../types';
@@ -15,21 +15,21 @@ interface Field {
 }
 
 const kFields: Field[] = [
-  { name: 'temperature', label: 'Temperature', hint: '0 takes the likeliest', min: 0, max: 2, step: 0.05, fallback: '1' },
+  { name: 'temperature', label: 'Temperature', hint: '0 is greedy', min: 0, max: 2, step: 0.05, fallback: '1' },
   { name: 'top_p', label: 'Top p', hint: '1 is off', min: 0, max: 1, step: 0.01, fallback: '1' },
   { name: 'top_k', label: 'Top k', hint: '0 is off', min: 0, step: 1, fallback: '0' },
   { name: 'min_p', label: 'Min p', hint: '0 is off', min: 0, max: 1, step: 0.01, fallback: '0' },
   { name: 'repeat_penalty', label: 'Repeat penalty', hint: '1 is off', min: 0.01, max: 100, step: 0.01, fallback: '1' },
   { name: 'frequency_penalty', label: 'Frequency penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
   { name: 'presence_penalty', label: 'Presence penalty', hint: '0 is off', min: -2, max: 2, step: 0.05, fallback: '0' },
-  { name: 'max_tokens', label: 'Longest answer', hint: 'tokens', min: 1, step: 1, fallback: 'what fits' },
-  { name: 'thinking_budget', label: 'Longest thought', hint: 'tokens', min: 0, step: 1, fallback: 'no limit' },
-  { name: 'seed', label: 'Seed', hint: 'same seed, same answer', min: 0, step: 1, fallback: 'drawn anew' },
+  { name: 'max_tokens', label: 'Max answer tokens', hint: 'tokens', min: 1, step: 1, fallback: 'context limit' },
+  { name: 'thinking_budget', label: 'Thinking budget', hint: 'tokens', min: 0, step: 1, fallback: 'no limit' },
+  { name: 'seed', label: 'Seed', hint: 'same seed, same answer', min: 0, step: 1, fallback: 'random' },
 ];
 
-// What an empty field stands for: what the model's makers advise, else what the server does.
-function fallbackOf(field: Field, advised: Record<string, number | string>): string {
-  const value = advised[field.name] ?? props.value?.default_sampling[field.name];
+// The value of an empty field: the model's recommended one, else the server's default.
+function fallbackOf(field: Field, recommended: Record<string, number | string>): string {
+  const value = recommended[field.name] ?? props.value?.default_sampling[field.name];
   return typeof value === 'number' ? String(Number(value.toFixed(4))) : field.fallback;
 }
 
@@ -39,8 +39,7 @@ interface SamplingProps {
   modelName?: string;
 }
 
-// Every key counts at once: a field that took its text only when it is left would lose it to Escape, and to whatever is
-// drawn meanwhile.
+// Values apply on every keystroke: a field that commits on blur would lose its text on Escape or on a re-render.
 function NumberField({ field, value, placeholder, change }: { field: Field; value?: number; placeholder: string; change: SamplingProps['change'] }) {
   const text = useSignal(String(value ?? ''));
   const shown = (text.value === '' ? undefined : Number(text.value)) === value ? text.value : String(value ?? '');
@@ -54,14 +53,14 @@ function NumberField({ field, value, placeholder, change }: { field: Field; valu
 }
 
 export function SamplingFields({ values, change, modelName }: SamplingProps) {
-  const asked = props.value?.models.find((entry) => entry.name === modelName) ?? model.value;
-  const advised = asked?.recommended_sampling ?? {};
+  const modelProps = props.value?.models.find((entry) => entry.name === modelName) ?? model.value;
+  const recommended = modelProps?.recommended_sampling ?? {};
   return (
     <div class="fields">
       {kFields.map((field) => (
         <label key={field.name}>
           <span>{field.label} <small>{field.hint}</small></span>
-          <NumberField field={field} value={values[field.name] as number | undefined} placeholder={fallbackOf(field, advised)} change={change} />
+          <NumberField field={field} value={values[field.name] as number | undefined} placeholder={fallbackOf(field, recommended)} change={change} />
         </label>
       ))}
     </div>
@@ -69,46 +68,46 @@ export function SamplingFields({ values, change, modelName }: SamplingProps) {
 }
 
 const kOrigins: Record<string, string> = {
-  "the file's": 'from the model’s own file', "zinc's own": 'zinc’s own choice, as nothing is known of the model',
+  "the file's": 'from the model file', "zinc's own": 'zinc’s defaults, because no recommendation is known for this model',
 };
 
 export function SettingsPanel() {
-  const isWriting = useSignal(false); // tools: what is not whole yet is no fault
+  const isTyping = useSignal(false); // tools: do not report incomplete JSON while typing
   const set = settings.value;
   const origin = model.value?.recommended_sampling?.origin as string | undefined;
-  const faultOf = (text: string) => {
+  const errorOf = (text: string) => {
     try {
       if (text.trim() && !Array.isArray(JSON.parse(text))) throw new Error('expected an array');
       return '';
     } catch (error) {
-      return `Not taken: ${error instanceof Error ? error.message : String(error)}`;
+      return `Invalid: ${error instanceof Error ? error.message : String(error)}`;
     }
   };
-  const takeTools = (text: string) =>
-    changeSettings(faultOf(text) ? { unreadTools: text } : { tools: text, unreadTools: undefined });
-  const toolError = isWriting.value ? '' : faultOf(set.unreadTools ?? '');
+  const changeTools = (text: string) =>
+    changeSettings(errorOf(text) ? { invalidTools: text } : { tools: text, invalidTools: undefined });
+  const toolError = isTyping.value ? '' : errorOf(set.invalidTools ?? '');
   return (
     <Dialog title={conversation.value ? 'Settings of this conversation' : 'Settings of new conversations'} class="is-side"
             onClose={() => (panel.value = null)}>
       <label class="wide">
         <span>System prompt</span>
-        <textarea name="system" rows={5} dir="auto" value={set.system ?? ''} placeholder="None: the model is told nothing that you do not write."
+        <textarea name="system" rows={5} dir="auto" value={set.system ?? ''} placeholder="Empty: only your messages are sent."
                   onInput={(event) => changeSettings({ system: event.currentTarget.value })} />
       </label>
-      {model.value && !model.value.supports_system && <p class="hint">The template of this model has no place for a system prompt.</p>}
+      {model.value && !model.value.supports_system && <p class="hint">This model's chat template does not support a system prompt.</p>}
       <h3>Sampling</h3>
       <p class="hint">
-        Empty fields take what they show: {origin ? kOrigins[origin] ?? `from ${origin}` : 'the server’s defaults'}.
+        Empty fields use the value they show: {origin ? kOrigins[origin] ?? `from ${origin}` : 'the server’s defaults'}.
       </p>
       <SamplingFields values={set} change={changeSettings} />
       <h3>Tools</h3>
       <label class="wide">
-        <span>Functions the model may call <small>a JSON array, as the API takes it</small></span>
-        <textarea name="tools" rows={4} class="mono" value={set.unreadTools ?? set.tools ?? ''} placeholder="[]" onInput={(event) => takeTools(event.currentTarget.value)}
-                  onFocus={() => (isWriting.value = true)} onBlur={() => (isWriting.value = false)} />
+        <span>Functions the model may call <small>a JSON array in the format of the API</small></span>
+        <textarea name="tools" rows={4} class="mono" value={set.invalidTools ?? set.tools ?? ''} placeholder="[]" onInput={(event) => changeTools(event.currentTarget.value)}
+                  onFocus={() => (isTyping.value = true)} onBlur={() => (isTyping.value = false)} />
       </label>
       {toolError && <p class="wrong" role="alert">{toolError}</p>}
-      {model.value && !model.value.supports_tools && <p class="hint">The template of this model has no place for tools.</p>}
+      {model.value && !model.value.supports_tools && <p class="hint">This model's chat template does not support tools.</p>}
     </Dialog>
   );
 }

@@ -1,73 +1,73 @@
-// The conversations: found by title or by what was said, renamed, deleted, taken out and in.
+// The conversation list: search, rename, delete, export and import.
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { messagesOf } from '../db';
-import { storeFailed } from '../keep';
+import { storeFailed } from '../persist';
 import { deleteConversation } from '../session';
 import {
   changeConversation, conversations, openConversation, openId, panel, sidebarIsOpen, sorted, theme,
 } from '../state';
 import { exportJson, exportMarkdown, importFile } from '../transfer';
 import type { Conversation, Message } from '../types';
-import { when } from './format';
+import { dateGroup } from './format';
 import { Icon, IconButton } from './icon';
 
 const textsOf = ({ content, reasoning = '', attachments = [], toolCalls = [] }: Message) => [
   content, reasoning, ...attachments.flatMap((file) => [file.name, file.text]), ...toolCalls.map((call) => call.arguments),
 ];
 
-// Conversation by conversation, the latest first; what is found is shown while the rest is still looked through.
-async function search(wanted: string, signal: AbortSignal, found: (id: string) => void): Promise<void> {
+// Searches conversation by conversation, newest first; results appear while the search continues.
+async function search(query: string, signal: AbortSignal, onFound: (id: string) => void): Promise<void> {
   for (const { id } of sorted.peek()) {
     const list = await messagesOf(id);
     if (signal.aborted) return;
-    if (list.some((message) => textsOf(message).some((text) => text.toLowerCase().includes(wanted)))) found(id);
+    if (list.some((message) => textsOf(message).some((text) => text.toLowerCase().includes(query)))) onFound(id);
   }
 }
 
 function useSearch() {
   const text = useSignal('');
-  const found = useSignal<Set<string>>(new Set()); // conversations in which it was said
+  const found = useSignal<Set<string>>(new Set()); // conversations with matching content
   useEffect(() => {
-    const wanted = text.value.trim().toLowerCase();
+    const query = text.value.trim().toLowerCase();
     found.value = new Set();
-    if (!wanted) return;
+    if (!query) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      search(wanted, stop.signal, (id) => (found.value = new Set(found.value).add(id))).catch(() => undefined);
+      search(query, stop.signal, (id) => (found.value = new Set(found.value).add(id))).catch(() => undefined);
     }, 120);
     return () => {
       clearTimeout(timer);
       stop.abort();
     };
   }, [text.value]);
-  const wanted = text.value.trim().toLowerCase();
+  const query = text.value.trim().toLowerCase();
   const matches = (entry: Conversation) =>
-    !wanted || entry.title.toLowerCase().includes(wanted) || found.value.has(entry.id);
+    !query || entry.title.toLowerCase().includes(query) || found.value.has(entry.id);
   return { text, matches };
 }
 
-// What is typed is the field's own: the row may be drawn again meanwhile.
-function TitleField({ title, take, leave }: { title: string; take: (title: string) => void; leave: () => void }) {
+// Uncontrolled input: the row may re-render while the user types.
+function TitleField({ title, onSave, onCancel }: { title: string; onSave: (title: string) => void; onCancel: () => void }) {
   const field = useRef<HTMLInputElement>(null);
-  const isLeft = useRef(false);
+  const isClosed = useRef(false);
   useLayoutEffect(() => {
     field.current!.value = title;
     field.current!.select();
   }, []);
   const close = (run: () => void) => {
-    if (isLeft.current) return; // a field that goes away is also left
-    isLeft.current = true;
+    if (isClosed.current) return; // removing the field fires blur too
+    isClosed.current = true;
     run();
   };
-  const press = (event: KeyboardEvent) => {
+  const onKeyDown = (event: KeyboardEvent) => {
     if (event.isComposing) return;
-    if (event.key === 'Enter') close(() => take(field.current!.value));
+    if (event.key === 'Enter') close(() => onSave(field.current!.value));
     if (event.key !== 'Escape') return;
     event.preventDefault();
-    close(leave);
+    close(onCancel);
   };
-  return <input aria-label="Title" ref={field} onBlur={() => close(() => take(field.current!.value))} onKeyDown={press} />;
+  return <input aria-label="Title" ref={field} onBlur={() => close(() => onSave(field.current!.value))} onKeyDown={onKeyDown} />;
 }
 
 function Row({ entry }: { entry: Conversation }) {
@@ -94,7 +94,7 @@ function Row({ entry }: { entry: Conversation }) {
   if (isRenaming.value) {
     return (
       <li class="row">
-        <TitleField title={entry.title} take={rename} leave={() => (isRenaming.value = false)} />
+        <TitleField title={entry.title} onSave={rename} onCancel={() => (isRenaming.value = false)} />
       </li>
     );
   }
@@ -104,7 +104,7 @@ function Row({ entry }: { entry: Conversation }) {
               onClick={() => void openConversation(entry.id)} onDblClick={() => (isRenaming.value = true)}>
         {entry.title}
       </button>
-      <IconButton icon="more" label={`Actions for ${entry.title}`} class="of-row" expanded={isOpen.value}
+      <IconButton icon="more" label={`Actions for ${entry.title}`} class="row-menu" expanded={isOpen.value}
                   onClick={() => (isOpen.value = !isOpen.value)} />
       {isOpen.value && (
         <div class="menu" ref={menu} onKeyDown={(event) => {
@@ -127,7 +127,7 @@ export function Sidebar() {
   const picker = useRef<HTMLInputElement>(null);
   const groups: [string, Conversation[]][] = [];
   for (const entry of sorted.value.filter(matches)) {
-    const name = when(entry.updated);
+    const name = dateGroup(entry.updated);
     if (groups.at(-1)?.[0] !== name) groups.push([name, []]);
     groups.at(-1)![1].push(entry);
   }
@@ -153,7 +153,7 @@ export function Sidebar() {
             <ul>{list.map((entry) => <Row key={entry.id} entry={entry} />)}</ul>
           </section>
         ))}
-        {groups.length === 0 && <p class="none">{text.value ? 'Nothing found.' : 'Conversations appear here.'}</p>}
+        {groups.length === 0 && <p class="empty">{text.value ? 'Nothing found.' : 'Conversations appear here.'}</p>}
       </div>
       <div class="foot">
         <button type="button" onClick={() => (panel.value = 'models')}><Icon name="box" /> Models</button>

@@ -1,4 +1,4 @@
-// Calls back when an element comes near the window, one at a time, so that scrolling fast never waits.
+// Calls back when an element comes near the viewport, one per frame, so that fast scrolling never blocks.
 const kMargin = '1200px';
 
 const waiting = new Map<Element, () => void>();
@@ -15,7 +15,7 @@ const observer = new IntersectionObserver(
   { rootMargin: kMargin },
 );
 
-// The last that came is the one the reader is at.
+// Last in, first out: the latest element is the one in view.
 function drain(): void {
   const element = ready.pop();
   isRunning = element !== undefined;
@@ -26,7 +26,7 @@ function drain(): void {
   setTimeout(drain);
 }
 
-export function whenNear(element: Element, run: () => void): () => void {
+export function whenNearViewport(element: Element, run: () => void): () => void {
   waiting.set(element, run);
   observer.observe(element);
   return () => {

@@ -1,10 +1,10 @@
-// Packs some of the tests' pictures for the documentation:  node pictures.mjs FOLDER
-// The browser does the packing; there is nothing else to install.
+// Converts screenshots of the tests to WebP for the documentation:  node screenshots.mjs FOLDER
+// The browser does the conversion, so no other tool is needed.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { cleanUp, openBrowser, outFolder } from './harness.mjs';
 
-const kPictures = {
+const kScreenshots = {
   'page-answer': 'answer-desktop-light',
   'page-dark': 'answer-desktop-dark',
   'page-probabilities': 'probabilities-desktop-light',
@@ -14,7 +14,7 @@ const kPictures = {
 const folder = process.argv[2];
 mkdirSync(folder, { recursive: true });
 const page = await (await openBrowser()).newPage();
-for (const [name, view] of Object.entries(kPictures)) {
+for (const [name, view] of Object.entries(kScreenshots)) {
   const png = readFileSync(join(outFolder, `${view}.png`)).toString('base64');
   const webp = await page.evaluate(async (data) => {
     const image = new Image();
