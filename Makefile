@@ -12,7 +12,7 @@ unexport PROMPT
 
 CLANGXX = $(shell tools/find_clang.sh)
 DEPS = tools/install_deps.sh
-CTEST = ctest --output-on-failure -j $(JOBS)
+RUN_TESTS = python3 tools/run_tests.py --jobs $(JOBS)
 configured = [ -e $(2)/build.ninja ] || cmake --preset $(1) $(3)
 # A first `make run` does not wait for Node and its packages: where they are not there the program is built without the
 # chat page, until a goal that has it is made.
@@ -21,7 +21,7 @@ run_configured = [ -e build/build.ninja ] || if command -v npm >/dev/null; then 
 with_page = [ ! -e build/without-page ] || { cmake --preset release -DZINC_WEB=ON && rm build/without-page; }
 FORMATTED = git ls-files -z '*.cc' '*.h'
 
-.PHONY: build install deb run test check layers format fmt fuzz asan tsan bench clean
+.PHONY: build install deb run unit test test-all debug check layers types words format fmt fuzz asan tsan bench clean
 
 build:
 	@$(DEPS) build web
@@ -45,26 +45,55 @@ deb:
 	@cmake --build --preset release -j $(JOBS) --target pages
 	@cd build && cpack -G DEB
 
-# What the build says goes to standard error, so that `make -s run >answer.txt` holds the answer alone.
+# Build output goes to standard error, so that `make -s run >answer.txt` contains only the answer.
 run:
 	@$(DEPS) build run
 	@{ $(run_configured); } >&2
 	@cmake --build --preset release -j $(JOBS) --target zinc >&2
 	@build/zinc run "$$ZINC_PROMPT"
 
+# The unit tests of every layer: seconds once built.
+unit:
+	@$(DEPS) build test
+	@$(run_configured)
+	@cmake --build --preset release -j $(JOBS) --target unit_tests
+	@$(RUN_TESTS) build --ring unit
+
+# Unit tests, and whole models and the program end to end.
 test:
 	@$(DEPS) build web test
 	@$(call configured,release,build)
 	@$(with_page)
 	@cmake --build --preset release -j $(JOBS)
-	@$(CTEST) --test-dir build
-	@python3 tools/check_layers.py
+	@$(RUN_TESTS) build --ring unit,e2e
 
-check: format layers
+# Also what takes long and breaks only where kernels or tools change: NVRTC for six architectures, every emulated GPU, llvmpipe
+# case by case, validation layers, the browser's timing.
+test-all:
+	@$(DEPS) build web test maintainer
+	@$(call configured,release,build)
+	@$(with_page)
+	@cmake --build --preset release -j $(JOBS)
+	@$(RUN_TESTS) build
+
+# The unit tests with ZINC_DCHECK, not optimized.
+debug:
+	@$(DEPS) build test
+	@$(call configured,debug,build-debug)
+	@cmake --build --preset debug -j $(JOBS) --target unit_tests
+	@$(RUN_TESTS) build-debug --ring unit
+
+check: format layers types words
 	@python3 tools/check_sizes.py
 
 layers:
 	@python3 tools/check_layers.py
+
+types:
+	@python3 tools/check_types.py
+
+words:
+	@python3 tools/check_words.py
 
 format:
 	@$(DEPS) check
@@ -80,28 +109,22 @@ asan:
 	@$(DEPS) build test fuzz
 	@$(call configured,asan,build-asan,-DCMAKE_CXX_COMPILER=$(CLANGXX))
 	@cmake --build --preset asan -j $(JOBS) --target sanitized_tests
-	@$(CTEST) --test-dir build-asan -L sanitized
+	@$(RUN_TESTS) build-asan --label sanitized
 
-# What has threads under ThreadSanitizer.
+# Multi-threaded tests under ThreadSanitizer.
 tsan:
 	@$(DEPS) build test
 	@$(call configured,tsan,build-tsan)
 	@cmake --build --preset tsan -j $(JOBS) --target threaded_tests
-	@$(CTEST) --test-dir build-tsan -L threaded
+	@$(RUN_TESTS) build-tsan --label threaded
 
-# Every fuzz target for FUZZ_SECONDS each. What it finds interesting goes to build-fuzz/found, what breaks it to
-# build-fuzz/broken; a broken input belongs into tests/fuzz/corpus together with its fix.
+# Every fuzz target for FUZZ_SECONDS, JOBS at a time, in the build of `make asan`. New corpus entries go to build-asan/found,
+# crashing inputs to build-asan/broken; commit a crashing input to tests/fuzz/corpus together with its fix.
 fuzz:
-	@$(DEPS) build fuzz
-	@$(call configured,fuzz,build-fuzz,-DCMAKE_CXX_COMPILER=$(CLANGXX))
-	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
-	@set -e; for target in build-fuzz/*_fuzz; do \
-	  name=$$(basename $$target _fuzz); \
-	  mkdir -p build-fuzz/found/$$name build-fuzz/broken; \
-	  echo "== $$name: $(FUZZ_SECONDS) s"; \
-	  $$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
-	    -artifact_prefix=build-fuzz/broken/$$name- build-fuzz/found/$$name tests/fuzz/corpus/$$name; \
-	done
+	@$(DEPS) build test fuzz
+	@$(call configured,asan,build-asan,-DCMAKE_CXX_COMPILER=$(CLANGXX))
+	@cmake --build --preset asan -j $(JOBS) --target fuzz_targets
+	@ls build-asan/*_fuzz | xargs -P $(JOBS) -n 1 tools/fuzz_one.sh $(FUZZ_SECONDS)
 
 bench:
 	@$(DEPS) build web bench
@@ -110,4 +133,4 @@ bench:
 	@set -e; for program in build/*_bench; do echo "== $$program"; $$program; done
 
 clean:
-	rm -rf build build-dev build-asan build-tsan build-clang build-fuzz
+	rm -rf build build-debug build-asan build-tsan build-clang

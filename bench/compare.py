@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Programs beside each other, in turns, so that what slows the machine for a while slows all of them:
+"""Compares programs that take turns, so that a temporary slowdown of the machine affects all of them:
 
   compare.py PROGRAM [PROGRAM...] -- MODEL [MODEL...] -- [option of zinc bench...]
 
-Each round runs `zinc bench --json -r 1` of every program for every model; the first program is what the others are
-compared with. Medians of ROUNDS (environment, 3) rounds in tokens per second, their spread, and the ratio. A ratio
-within the spreads is noise. Models take turns inside a round, so that one file is in the page cache for all programs.
+Each round runs `zinc bench --json -r 1` of every program for every model; the first program is the baseline. Prints the median
+of ROUNDS (environment, default 3) rounds in tokens per second, the spread, and the ratio. A ratio within the spreads is noise.
+Within a round the programs run one after the other for each model, so that its file is in the page cache for all of them.
 """
 import json
 import os
@@ -17,7 +17,7 @@ from statistics import median
 
 
 def split(words):
-    """The three lists that -- separates."""
+    """The three lists separated by --."""
     lists = [[]]
     for word in words:
         if word == "--" and len(lists) < 3:
@@ -28,7 +28,7 @@ def split(words):
 
 
 def rates(program, model, options):
-    """(prompt, generated, depth) -> tokens per second and the share of the device's bandwidth, of one run."""
+    """(prompt, generated, depth) -> tokens per second and fraction of the device's bandwidth, of one run."""
     run = subprocess.run([program, "bench", model, "--json", "-r", "1", *options], stdout=subprocess.PIPE, text=True)
     if run.returncode != 0:
         return {}

@@ -1,4 +1,4 @@
-// Elements decoded per second by each format, one core, blocks in cache.
+// Elements dequantized per second by each format, on one core, with blocks in the cache.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -16,7 +16,7 @@ void decode_row(benchmark::State& state, const Format* format) {
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(i * 37 % 59);  // scales stay finite
   std::vector<float> out(kElems);
   for (auto _ : state) {
-    format->decode(blocks, out);
+    format->dequantize(blocks, out);
     benchmark::DoNotOptimize(out.data());
     benchmark::ClobberMemory();
   }

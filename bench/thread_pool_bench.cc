@@ -1,5 +1,5 @@
-// What one parallel_for costs when its ranges do nothing: the price of a barrier. A decode step of a dense model has
-// about a thousand of them. "asleep" lets the workers park first.
+// The overhead of one empty parallel_for, which is one barrier. A decode step of a dense model has about a thousand of
+// them. "asleep" lets the workers park first.
 #include "base/thread_pool.h"
 
 #include <benchmark/benchmark.h>

@@ -1,7 +1,7 @@
-// How fast text becomes tokens, and how fast a vocabulary loads:
+// Tokenization speed, and loading time of a vocabulary:
 //   tokenizer_bench TEXT MODEL.gguf... [--benchmark_min_time=...]
-// For each model: load, encode TEXT as a whole, encode it in prompts of 2 kB, and one word of a megabyte.
-// The peer's figure is llama_tokenize() of libllama on the same files, in the same minute on the same core.
+// For each model: load, encode TEXT as a whole, encode it in prompts of 2 kB, and one word of a megabyte. Compare with
+// llama_tokenize() of libllama on the same files and the same core at the same time.
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 

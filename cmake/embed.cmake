@@ -1,5 +1,5 @@
 # zinc_embed(OUT HEADER NAMESPACE TYPE LIST GLOBS...): files under src/ become an array of {name, text}, ended by nulls. Names
-# are paths from src/. The array is made anew when a file changes.
+# are paths from src/. The array is generated again when a file changes.
 function(zinc_embed out header namespace type list)
   set(rows "")
   foreach(glob IN LISTS ARGN)

@@ -12,7 +12,7 @@ MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 70
 EXEMPT = re.compile(r"data table|generated", re.IGNORECASE)
 # .clang-format puts a function's opening brace at the end of an unindented (or, in a class, indented) line that is no
-# namespace, type or initialiser, and its closing brace alone on a line at the same indentation.
+# namespace, type or initializer, and its closing brace alone on a line at the same indentation.
 OPENING = re.compile(r"^( *)(?!namespace|struct|class|union|enum|extern \"C\"|if|for|while|switch|else|do\b|try|catch)"
                      r"[^=]*\)[^=;]*\{$")
 

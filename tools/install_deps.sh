@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [web] [run] [test] [deb] [check] [fuzz] [bench]
+# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [web] [run] [test] [maintainer] [deb] [check] [fuzz] [bench]
 # Looks first, without the package manager; installs only what is missing, asking for root only then.
 # Debian 12 or later and Ubuntu 24.04 or later have everything; elsewhere it says what is needed.
 set -euo pipefail
@@ -74,6 +74,7 @@ missing_for() {
       has_header histedit.h || echo libedit-dev
       has_header vulkan/vulkan.h || echo libvulkan-dev
       has_boost || echo @boost
+      has_boost_context || echo @boost-context
       ;;
     web) # the chat page
       has_command node || echo nodejs
@@ -89,7 +90,6 @@ missing_for() {
       has_command curl || echo curl
       has_command ccache || echo ccache
       has_browser || echo chromium
-      has_boost_context || echo @boost-context
       has_llvmpipe || echo mesa-vulkan-drivers
       has_vulkan_layers || echo vulkan-validationlayers
       has_command tmux || echo tmux
@@ -98,6 +98,9 @@ missing_for() {
       has_command man || echo man-db
       has_module jsonschema || echo python3-jsonschema
       missing_for deb
+      ;;
+    maintainer) # proves that the Vulkan kernels are what their sources give
+      has_command cargo || echo cargo
       ;;
     deb)
       has_command dpkg-shlibdeps || echo dpkg-dev

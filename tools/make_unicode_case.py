@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_case_data.inc from Python's own Unicode tables: what str.upper, isalpha, repr and so on know.
+"""Writes src/text/unicode_case_data.inc from Python's own Unicode tables: the data behind str.upper, isalpha, repr, etc.
 
     python3 tools/make_unicode_case.py > src/text/unicode_case_data.inc
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_category_table.cc: the classes of every code point, as a two-stage table.
+"""Writes src/text/unicode_category_table.cc: the category of every code point, as a two-stage table.
 
-Unicode 15.1. Python's own data may be older (3.11 and 3.12 have 14.0 and 15.0): what 15.0 and 15.1 added stands below,
+Unicode 15.1. Python's own data may be older (3.11 and 3.12 have 14.0 and 15.0): the additions of 15.0 and 15.1 are listed below,
 so that every Python from 3.11 to 3.13 writes the same file. Usage: make_unicode_tables.py > src/text/unicode_category_table.cc
 """
 import unicodedata

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds the backends' tests for 64-bit Arm and runs them under qemu:  tools/test_aarch64.sh [TEST...]
-# TEST: test programs to build and run (default: backend_test, every operation and format). Debian 12 or later; as root
+# TEST: test programs to build and run (default: the tests of src/backend, every operation and format). Debian 12 or later; as root
 # or with sudo it installs the cross compiler, qemu and the libraries that are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++-aarch64-linux-gnu qemu-user libfmt-dev:arm64 libgtest-dev:arm64 zlib1g-dev:arm64)
-tests=("${@:-backend_test}")
+tests=("$@")
+if [ $# = 0 ]; then tests=(backend_unit_test backend_conformance_test); fi
 
 installed() { dpkg-query -W -f '${db:Status-Status}\n' "$@" 2>/dev/null | grep -cx installed; }
 

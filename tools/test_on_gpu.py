@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Everything that only a real GPU can show, on one, side by side:
+"""Runs all tests that need a real GPU, in parallel:
 
-  test_on_card.py BUILD BACKEND [--model MODEL.gguf] [--sanitizer PROGRAM] [--jobs N] [--only PART,...]
+  test_on_gpu.py BUILD BACKEND [--model MODEL.gguf] [--sanitizer PROGRAM] [--jobs N] [--only PART,...]
 
 BUILD is a build folder, BACKEND `cuda` or `vulkan`. Parts:
 
-  cases    op by op against the reference backend (backend_test)
-  steps    batches, chunks, rollbacks, drafts (step_test)
-  oracle   recorded logits of every model that is found (oracle_test)
-  choices  tokens drawn on the card, and steps ahead of the host (cuda)
-  checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer); racecheck takes ten to 75
-           GB of memory each (gemma3) and is killed without a word where there are fewer: --jobs 1
+  cases    op by op against the reference backend (backend_conformance_test)
+  steps    batches, prefill chunks, rollbacks, drafts (step_test)
+  oracle   recorded logits of every available model (oracle_test)
+  sampling device sampling, and steps that run ahead of the host (cuda)
+  checks   compute-sanitizer's memcheck and racecheck over tiny models (cuda, with --sanitizer); racecheck needs 10 to 75
+           GB of memory per process (gemma3) and is killed silently if there is less: use --jobs 1
   greedy   256 greedy tokens against the CPU backend (with --model; tools/compare_greedy.py)
 
-Kernels are compiled once, into a folder all processes share. A part that ran nothing has failed. Exit code 1: something
-failed; the output of what did is printed.
+Kernels are compiled once, into a folder shared by all processes. A part that ran no test counts as failed. Exit code 1: a
+process failed; its output is printed.
 """
 import argparse
 import concurrent.futures
@@ -28,9 +28,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "tests/data/oracle/models"
-# Racecheck warns of a router's gates in shared memory, which lane 0 of a warp opens and uses: errors are what counts.
+# Racecheck warns about a router's mbarriers in shared memory, which lane 0 of a warp initializes and uses: only errors count.
 SUMMARIES = {"memcheck": r"ERROR SUMMARY: 0 errors", "racecheck": r"RACECHECK SUMMARY: \d+ hazards displayed \(0 errors"}
-PROMPT = ",".join(str((i * 37 + 5) % 250) for i in range(70))  # more than 64: whole chunks of the delta rule
+PROMPT = ",".join(str((i * 37 + 5) % 250) for i in range(70))  # more than 64: whole scan chunks of the gated delta rule
 
 
 class Job:
@@ -43,9 +43,9 @@ class Job:
         done = subprocess.run(self.command, env={**os.environ, **shared, **self.environment}, text=True, errors="replace",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         found = re.findall(self.proof, done.stdout)
-        is_right = done.returncode == 0 and found and "SKIPPED" not in done.stdout
+        passed = done.returncode == 0 and found and "SKIPPED" not in done.stdout
         count = sum(int(n) for n in found if n.isdigit())
-        return self, is_right, count, time.monotonic() - begin, done.stdout
+        return self, passed, count, time.monotonic() - begin, done.stdout
 
 
 def shards(part, program, filter, n):
@@ -58,16 +58,16 @@ def jobs_of(parts, options):
     build, backend = options.build, options.backend
     cases = f"All/Conformance.*/{backend}_*"
     if backend == "cuda":
-        cases += ":CardTest.*"
+        cases += ":GpuTest.*"
     others = f"-*{backend}_llvmpipe*:*{backend}_emulated*"
     all_jobs = [
         *shards("steps", build / "step_test", f"*/{backend}_*{others}", 6),
         *shards("oracle", build / "oracle_test", f"*/{backend}_*{others}", 4),
-        *shards("cases", build / "backend_test", cases + others, 4),
+        *shards("cases", build / "backend_conformance_test", cases + others, 4),
     ]
     if backend == "cuda":
-        for name in ("token_draw_test", "device_choice_test"):
-            all_jobs += shards("choices", build / name, "*", 1)
+        for name in ("device_sampling_test", "device_sampling_engine_test"):
+            all_jobs += shards("sampling", build / name, "*", 1)
         if options.sanitizer:
             for model in sorted(MODELS.glob("*.gguf")):
                 for tool, proof in SUMMARIES.items():
@@ -95,19 +95,19 @@ def main():
     with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         shared = {"ZINC_TEST_CACHE": cache, "XDG_CACHE_HOME": cache}
         for done in concurrent.futures.as_completed([pool.submit(job.run, shared) for job in jobs]):
-            job, is_right, count, seconds, output = done.result()
-            print(f"{'ok    ' if is_right else 'FAILED'} {job.part:8} {job.name}: {count or ''} {seconds:.0f} s", flush=True)
+            job, passed, count, seconds, output = done.result()
+            print(f"{'ok    ' if passed else 'FAILED'} {job.part:8} {job.name}: {count or ''} {seconds:.0f} s", flush=True)
             part = totals.setdefault(job.part, [0, 0, 0])
             part[0] += 1
-            part[1] += is_right
+            part[1] += passed
             part[2] += count
-            if not is_right:
+            if not passed:
                 n_failed += 1
                 print(output[-6000:], flush=True)
             elif job.part == "greedy":
                 print(output, flush=True)
-    for name, (n, n_right, count) in sorted(totals.items()):
-        print(f"{name}: {n_right} of {n} processes right" + (f", {count} tests passed" if count else ""))
+    for name, (n, n_passed, count) in sorted(totals.items()):
+        print(f"{name}: {n_passed} of {n} processes passed" + (f", {count} tests passed" if count else ""))
     if not jobs:
         print("nothing to run")
     return 1 if n_failed or not jobs else 0
