@@ -21,7 +21,7 @@ run_configured = [ -e build/build.ninja ] || if command -v npm >/dev/null; then 
 with_page = [ ! -e build/without-page ] || { cmake --preset release -DZINC_WEB=ON && rm build/without-page; }
 FORMATTED = git ls-files -z '*.cc' '*.h'
 
-.PHONY: build install deb run unit test test-all debug check layers types words format fmt fuzz asan tsan bench clean
+.PHONY: build install deb run unit test test-all check layers types words format fmt debug fuzz tsan bench clean
 
 build:
 	@$(DEPS) build web
@@ -76,13 +76,6 @@ test-all:
 	@cmake --build --preset release -j $(JOBS)
 	@$(RUN_TESTS) build
 
-# The unit tests with ZINC_DCHECK, not optimized.
-debug:
-	@$(DEPS) build test
-	@$(call configured,debug,build-debug)
-	@cmake --build --preset debug -j $(JOBS) --target unit_tests
-	@$(RUN_TESTS) build-debug --ring unit
-
 check: format layers types words
 	@python3 tools/check_sizes.py
 
@@ -103,13 +96,13 @@ fmt:
 	@$(DEPS) check
 	@$(FORMATTED) | xargs -0 clang-format -i
 
-# The unit tests, the committed fuzz inputs and the error paths of the program under AddressSanitizer and UBSan; by clang, so
-# that both compilers see every file.
-asan:
+# A Debug build with ZINC_DCHECK, AddressSanitizer and UBSan: the unit tests, the committed fuzz inputs and the error paths of
+# the program; by clang, so that both compilers see every file.
+debug:
 	@$(DEPS) build test fuzz
-	@$(call configured,asan,build-asan,-DCMAKE_CXX_COMPILER=$(CLANGXX))
-	@cmake --build --preset asan -j $(JOBS) --target sanitized_tests
-	@$(RUN_TESTS) build-asan --label sanitized
+	@$(call configured,debug,build-debug,-DCMAKE_CXX_COMPILER=$(CLANGXX))
+	@cmake --build --preset debug -j $(JOBS) --target sanitized_tests
+	@$(RUN_TESTS) build-debug --label sanitized
 
 # Multi-threaded tests under ThreadSanitizer.
 tsan:
@@ -118,13 +111,13 @@ tsan:
 	@cmake --build --preset tsan -j $(JOBS) --target threaded_tests
 	@$(RUN_TESTS) build-tsan --label threaded
 
-# Every fuzz target for FUZZ_SECONDS, JOBS at a time, in the build of `make asan`. New corpus entries go to build-asan/found,
-# crashing inputs to build-asan/broken; commit a crashing input to tests/fuzz/corpus together with its fix.
+# Every fuzz target for FUZZ_SECONDS, JOBS at a time, in the build of `make debug`. New corpus entries go to build-debug/found,
+# crashing inputs to build-debug/broken; commit a crashing input to tests/fuzz/corpus together with its fix.
 fuzz:
 	@$(DEPS) build test fuzz
-	@$(call configured,asan,build-asan,-DCMAKE_CXX_COMPILER=$(CLANGXX))
-	@cmake --build --preset asan -j $(JOBS) --target fuzz_targets
-	@ls build-asan/*_fuzz | xargs -P $(JOBS) -n 1 tools/fuzz_one.sh $(FUZZ_SECONDS)
+	@$(call configured,debug,build-debug,-DCMAKE_CXX_COMPILER=$(CLANGXX))
+	@cmake --build --preset debug -j $(JOBS) --target fuzz_targets
+	@ls build-debug/*_fuzz | xargs -P $(JOBS) -n 1 tools/fuzz_one.sh $(FUZZ_SECONDS)
 
 bench:
 	@$(DEPS) build web bench
@@ -133,4 +126,4 @@ bench:
 	@set -e; for program in build/*_bench; do echo "== $$program"; $$program; done
 
 clean:
-	rm -rf build build-debug build-asan build-tsan build-clang
+	rm -rf build build-debug build-tsan build-clang
