@@ -1,6 +1,5 @@
 #include "cli/progress_bar.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,9 +26,9 @@ std::string time_text(double seconds) {
   return s >= 60 ? fmt::format("{} min {} s", s / 60, s % 60) : fmt::format("{} s", s);
 }
 
-int terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+int bar_columns() {
+  const int width = terminal_width(STDERR_FILENO);
+  return (width > 0 ? width : 80) - 1;
 }
 
 double share_of(const DownloadProgress& p) {
@@ -99,7 +98,7 @@ void ProgressBar::show(const DownloadProgress& progress) {
   shown_ = now;
   const double bytes_per_s = rate(progress, now);
   if (!is_terminal_) return print_stderr(progress_line(progress, bytes_per_s));
-  const std::string line = fmt::format("\r{}\033[K", progress_bar_text(progress, bytes_per_s, terminal_columns() - 1));
+  const std::string line = fmt::format("\r{}\033[K", progress_bar_text(progress, bytes_per_s, bar_columns()));
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   has_bar_ = true;

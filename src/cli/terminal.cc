@@ -1,11 +1,17 @@
 #include "cli/terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
 
 namespace zinc {
+
+int terminal_width(int stream) {
+  winsize size{};
+  return ::isatty(stream) == 1 && ::ioctl(stream, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 bool is_dumb_terminal() {
   const char* const kind = std::getenv("TERM");
