@@ -78,10 +78,10 @@ TEST_F(CudaPlanTest, a_branch_of_the_residual_sum_runs_in_the_same_launch) {
   EXPECT_EQ(kernels_of(*fake().last_replay), (std::vector<std::string>{"embed", "gemv", "norm_residual", "gemv", "gemv",
                                                                        "gemv", "sample_parts", "sample_rows"}));
   const auto params = params_of<simt::NormResidualParams>((*fake().last_replay)[2]);
-  EXPECT_NE(params.branch, nullptr);
-  EXPECT_NE(params.branch, params.out);
-  EXPECT_EQ(params.branch_factor, 0.5f);
-  EXPECT_EQ(params.branch_eps, 1e-5f);
+  EXPECT_NE(params.second_out, nullptr);
+  EXPECT_NE(params.second_out, params.out);
+  EXPECT_EQ(params.second_factor, 0.5f);
+  EXPECT_EQ(params.second_eps, 1e-5f);
   ASSERT_TRUE(plan->wait().ok());
 }
 
