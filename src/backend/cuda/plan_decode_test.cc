@@ -150,7 +150,7 @@ TEST_F(CudaPlanTest, a_router_whose_input_is_ready_joins_the_launch_of_an_earlie
   EXPECT_EQ(of_each(&simt::GemvShape::reads_before_wait, shapes), (std::vector<int>{0, 0, 0, 1, 1, 0}));
   EXPECT_EQ(of_each(&simt::GemvShape::routes_before_wait, shapes), (std::vector<int>{0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(params_of<simt::GemvParams>(launches[3]).split_k_x,
-            params_of<simt::NormResidualParams>(launches[2]).branch);
+            params_of<simt::NormResidualParams>(launches[2]).second_out);
   ASSERT_TRUE(plan->wait().ok());
 }
 
