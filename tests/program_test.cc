@@ -476,7 +476,7 @@ TEST_F(ProgramTest, unwritable_output_is_a_failure) {
                               "run $MODEL hello -n 4 >&-", "inspect $MODEL --json >/dev/full"}) {
     const ProcessResult end = shell(fmt::format("$ZINC {}", command));
     EXPECT_EQ(end.exit_code, 1) << command;
-    EXPECT_TRUE(contains_all(end.err, {"zinc: standard output could not be written"})) << command;
+    EXPECT_TRUE(contains_all(end.err, {"zinc: cannot write to standard output"})) << command;
   }
   EXPECT_EQ(shell("$ZINC run $MODEL hello -n 4 2>/dev/full").exit_code, 0) << "only the figures are lost";
 }

@@ -148,7 +148,7 @@ struct Experts {
 };
 
 Value routed(GraphBuilder& g, Value logits, Value row, const Experts& w, const MoeShape& s) {
-  auto [ids, weights] = g.moe_route(logits, {.n_used = s.n_used, .weights = RouteWeights::softmax_of_chosen});
+  auto [ids, weights] = g.moe_route(logits, {.n_used = s.n_used, .weights = RouterNormalization::softmax_of_selected});
   if (s.factor != 1) weights = g.scale(weights, s.factor);
   const Value act = g.gated_act(Act::silu, g.moe_linear(row, {w.gate}, ids), g.moe_linear(row, {w.up}, ids));
   return g.moe_combine(g.moe_linear(act, {w.down}, ids), weights);

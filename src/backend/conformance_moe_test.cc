@@ -10,7 +10,7 @@ namespace zinc::conformance {
 namespace {
 
 struct RouteShape {
-  RouteWeights weights;
+  RouterNormalization weights;
   int64_t n_experts = 8, n_used = 3;
   float scale = 1;
   bool ties = false;
@@ -35,7 +35,7 @@ Doubles expected_weights(const Doubles& logits, const std::vector<size_t>& chose
   for (double x : logits) of_all += std::exp(x);
   for (size_t e : chosen) of_chosen += std::exp(logits[e]);
   // Normalized softmax weights over all experts equal the softmax over the chosen ones.
-  const double total = s.weights == RouteWeights::softmax ? of_all : of_chosen;
+  const double total = s.weights == RouterNormalization::softmax ? of_all : of_chosen;
   Doubles out;
   for (size_t e : chosen) out.push_back(std::exp(logits[e]) / total * double{s.scale});
   return out;
@@ -78,11 +78,11 @@ std::vector<CaseSource> moe_cases() {
   std::vector<CaseSource> cases;
   struct Mode {
     const char* name;
-    RouteWeights weights;
+    RouterNormalization weights;
   };
-  for (const Mode& mode : {Mode{"softmax", RouteWeights::softmax},
-                           {"softmax_normalized", RouteWeights::softmax_normalized},
-                           {"softmax_of_chosen", RouteWeights::softmax_of_chosen}}) {
+  for (const Mode& mode : {Mode{"softmax", RouterNormalization::softmax},
+                           {"softmax_normalized", RouterNormalization::softmax_normalized},
+                           {"softmax_of_selected", RouterNormalization::softmax_of_selected}}) {
     const auto add = [&](std::string_view what, const RouteShape& s) {
       cases.push_back({fmt::format("moe_route {} {}", mode.name, what),
                        [s](std::string_view name) { return make_route(name, s); }});

@@ -83,8 +83,8 @@ struct DeltaGroup {
   int delta = -1, conv = -1, q_norm = -1, k_norm = -1;
 };
 
-// add(residual, norm(x)) or add(residual, outer(norm(x0) + norm(x1))), optionally times a scalar `mul`. The branch is a
-// second result: norm of the first one, scaled and multiplied by a vector. -1: not present.
+// add(residual, norm(x)) or add(residual, outer(norm(x0) + norm(x1))), optionally times a scalar `mul`. Optional
+// second output: norm of the first one, times a scalar and a vector. -1: not present.
 struct NormResidual {
   int norms[2] = {-1, -1}, sum = -1, outer = -1, add = -1, mul = -1;
   int second_norm = -1, second_norm_scale = -1, second_norm_mul = -1;
@@ -112,22 +112,20 @@ class Fusion {
   // The norm that produces x, if the matmuls that read x run it as their prologue; -1: none. In decode all matmuls can,
   // otherwise only q8 matmuls.
   int prologue_norm(Value x, bool is_decode) const;
-  // Decode: the value x is a copy of (the only row is the output row), the group that runs at a node, the gated norm
-  // that produces x, the moe_route that reads a matmul's logits, the moe_route that a group of experts computes itself.
-  // nullptr or -1: none.
-  Value row_source(Value x) const;
+  // Decode (steps of one row), nullptr or -1: none.
+  Value row_source(Value x) const;  // the value that x is a copy of: the only row is the output row
   const MoeDownCombine* moe_down_at(int node) const;
   bool is_moe_down(const MatmulGroup& group) const {  // its matmuls run in a MoeDownCombine
     return is_absorbed_in_decode_[static_cast<size_t>(group.nodes[0])];
   }
-  const GatedNorm* gated_norm(Value x) const;
+  const GatedNorm* gated_norm(Value x) const;  // the gated norm that produces x
   const DeltaGroup* delta_at(int node) const;
   const NormResidual* norm_residual_at(int node) const;
   const NormResidual* norm_residual_with(int node) const;  // the group that contains it, in steps of more rows
   const NormResidual* norm_residual_in(const MatmulGroup& group) const;  // the prologue of `group`; nullptr: none
   bool is_shared_expert_gate(int matmul) const;                          // its result is the shared expert's gate
-  int route_of_logits(int matmul) const;
-  int route_of_experts(const MatmulGroup& group) const;
+  int route_of_logits(int matmul) const;                                 // the moe_route that reads the matmul's logits
+  int route_of_experts(const MatmulGroup& group) const;  // the moe_route that the group of experts computes itself
   // The norm runs as the prologue of the matmuls that read it.
   bool is_prologue_norm(int norm, bool is_decode) const {
     return (is_decode ? is_decode_prologue_norm_ : is_prologue_norm_)[static_cast<size_t>(norm)];
@@ -171,7 +169,7 @@ class Fusion {
   bool is_row_norm(int i) const;
   bool is_sum_of_norms(int sum) const;
   NormResidual norm_residual_of(int norm) const;
-  void find_branch(NormResidual& group) const;
+  void find_second_norm(NormResidual& group) const;
   int matmuls_that_add_residual(const NormResidual& group) const;  // the node where they run; -1: none
   void find_norm_residuals();
   int sliced_from(Value v, int64_t begin) const;  // the producer of the value that v slices at `begin`; -1: none

@@ -78,8 +78,8 @@ NormResidual Fusion::norm_residual_of(int norm) const {
   return {.norms = {producer(node(sum).in[0]), producer(node(sum).in[1])}, .sum = sum, .outer = norm};
 }
 
-// The branch: norm, then scale, then mul by a vector; its norm is the first reader of the result.
-void Fusion::find_branch(NormResidual& group) const {
+// The second output: norm, then scale, then mul by a vector; its norm is the first reader of the result.
+void Fusion::find_second_norm(NormResidual& group) const {
   const Value result = node(group.at).out[0];
   for (int norm : readers_[at(storage_root(result))]) {
     if (!is_row_norm(norm)) continue;
@@ -131,7 +131,7 @@ void Fusion::find_norm_residuals() {
           graph_.info(node(mul).in[1]).shape.elems() == 1) {
         group.mul = group.at = mul;
       }
-      find_branch(group);
+      find_second_norm(group);
       group.in_matmul_at = matmuls_that_add_residual(group);
       for (int member : {group.norms[0], group.norms[1], group.sum, group.outer, group.add, group.mul,
                          group.second_norm, group.second_norm_scale, group.second_norm_mul}) {

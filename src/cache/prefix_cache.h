@@ -68,7 +68,7 @@ class PrefixCache {
   // holds a reference to the slot.
   bool lacks_state(const Node& node) const;
   void attach_state(Node& node, int slot);
-  void prune_if_empty(Node& node);  // if no state was attached
+  void prune_if_empty(Node& node);  // with its ancestors, as far as they hold neither pages nor a state
 
   // Evicts a page of the group, or a state slot, that no sequence has pinned. REQUIRES: the cache has one.
   void evict_page(int group);

@@ -40,11 +40,10 @@ Status run_command(const std::function<Status()>& command) {
   try {
     const Status status = command();
     return status.ok() ? flush_output() : status;
-  } catch (
-      const std::filesystem::filesystem_error& error) {  // a call without an error_code, on a file system that fails
+  } catch (const std::filesystem::filesystem_error& error) {  // thrown by calls without an error_code
     return fail(ErrorCode::io, "{}: {}", error.path1().string(), error.code().message());
   } catch (const std::system_error& error) {  // {fmt} throws if a stream cannot be written
-    return fail(ErrorCode::io, "standard output could not be written: {}", error.code().message());
+    return fail(ErrorCode::io, "cannot write to standard output: {}", error.code().message());
   }
 }
 

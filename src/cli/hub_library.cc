@@ -62,7 +62,7 @@ HubLibrary::HubLibrary(HubSettings settings, ModelList& models, Load load)
     : settings_(std::move(settings)), models_(models), load_(std::move(load)) {}
 
 Status HubLibrary::load_now(const std::string& name, const std::string& path) {
-  if (stopping_) return fail(ErrorCode::unavailable, "the server is stopping");
+  if (stopping_) return fail(ErrorCode::unavailable, "the server is shutting down; retry later");
   ZINC_TRY(engine, load_(name, path));
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, shared->describe(name));

@@ -15,7 +15,7 @@ Status write_output(std::string_view text) {
 Status flush_output() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return ok_status();
-  return fail(ErrorCode::io, "standard output could not be written: {}",
+  return fail(ErrorCode::io, "cannot write to standard output: {}",
               errno != 0 ? std::strerror(errno) : "an earlier write failed");
 }
 

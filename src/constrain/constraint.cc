@@ -22,7 +22,7 @@ Constraint::Constraint(Grammar grammar, const Tokenizer& tokenizer, std::shared_
 Status Constraint::check() const {
   if (!automaton_.budget_exceeded()) return ok_status();
   return fail(ErrorCode::invalid_input,
-              "the grammar is too ambiguous to apply to the output, or repeats parts too often to be counted");
+              "the grammar needs too many parser states here; make it less ambiguous or lower its repetition counts");
 }
 
 // Cached states are dropped only here, at the start of a call, so that a located cursor stays valid until its end.

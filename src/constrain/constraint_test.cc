@@ -107,7 +107,7 @@ TEST_F(ConstraintTest, ambiguous_grammar_fails_within_the_work_budget) {
   for (int i = 0; i < 100'000; ++i) {
     const Result<bool> taken = hostile->accept(cursor, letter);
     if (taken.ok()) continue;
-    EXPECT_TRUE(contains_all(taken.error().message, {"too ambiguous"}));
+    EXPECT_TRUE(contains_all(taken.error().message, {"too many parser states"}));
     Constraint::Cursor other;
     EXPECT_TRUE(hostile->allows(other, letter).ok()) << "other requests continue";
     return;

@@ -150,7 +150,8 @@ SchemaRef SchemaReader::element(int32_t path, size_t index, const json::value& s
 Status SchemaReader::spend(int64_t n_steps) {
   n_steps_left_ -= n_steps;
   if (n_steps_left_ < 0)
-    return fail(ErrorCode::invalid_input, "the schema is too large, or combines its parts in too many ways");
+    return fail(ErrorCode::invalid_input,
+                "the schema is too large, or its allOf and anyOf combinations expand to too many rules; simplify it");
   return ok_status();
 }
 

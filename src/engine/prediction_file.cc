@@ -89,8 +89,8 @@ Result<PredictionFile> PredictionFile::open(const std::filesystem::path& path) {
                           n_rows * static_cast<double>(bytes_of_row(header.n_vocab));
   if (static_cast<double>(bytes.size()) != expected) {
     return fail(ErrorCode::invalid_input,
-                "{}: has {} bytes, expected {:.0f} for {} windows of {} tokens; the file is truncated", path.string(),
-                bytes.size(), expected, header.n_windows, header.window);
+                "{}: the file has {} bytes, expected {:.0f} for {} windows of {} tokens; the file is truncated",
+                path.string(), bytes.size(), expected, header.n_windows, header.window);
   }
   PredictionFile predictions(std::move(file));
   predictions.n_vocab_ = header.n_vocab;

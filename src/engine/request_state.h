@@ -27,7 +27,7 @@ struct RequestState {
   OutputState output;  // its tokens start with the prompt
   Request request;     // without prompt and options, which moved to `output`
 
-  std::optional<uint64_t> admission_failed_at;  // KvCache::version() when memory was too small for it
+  std::optional<uint64_t> admission_failed_at;  // KvCache::version() at the last failed admission
   bool is_admitted = false;
   SequenceCache cache;               // once admitted
   std::vector<int> checkpoints;      // prompt offsets where it is inserted into the prefix cache, ascending

@@ -7,7 +7,7 @@ namespace zinc {
 
 // Requests for which a sequence slot is free do not count as waiting: the engine thread admits them in its next step.
 std::string SubmissionQueue::rejection_reason(const std::string& client) const {
-  if (draining_) return "the engine is shutting down and accepts no more requests";
+  if (draining_) return "the server is shutting down; retry later";
   const int n_free_slots = std::max(0, n_running_ - (n_open_ - n_waiting_));
   if (n_waiting_ >= queue_limit_ + n_free_slots) {
     return fmt::format("the queue is full: {} requests are waiting; try again later", n_waiting_);

@@ -127,13 +127,13 @@ Result<std::string> GgufFile::path_prefix(int64_t n_shards) const {
   if (!name_.ends_with(suffix)) {
     return fail(
         ErrorCode::invalid_input,
-        "{}: is shard {} of {} of a split model; its name must end in '{}' so that the other shards can be found",
+        "{}: this is shard {} of {} of a split model; its name must end in '{}' so that the other shards can be found",
         name_, shard + 1, n_shards, suffix);
   }
   const std::string prefix = name_.substr(0, name_.size() - suffix.size());
   if (shard == 0) return prefix;
-  return fail(ErrorCode::invalid_input, "{}: is shard {} of {}; pass the first one, {}{}", name_, shard + 1, n_shards,
-              prefix, shard_suffix(0, n_shards));
+  return fail(ErrorCode::invalid_input, "{}: this is shard {} of {}; pass the first one, {}{}", name_, shard + 1,
+              n_shards, prefix, shard_suffix(0, n_shards));
 }
 
 Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
@@ -206,7 +206,7 @@ template <class T>
 Result<T> GgufFile::get(std::string_view key) const {
   const GgufValue* value = find(key);
   if (!value) {
-    return fail(ErrorCode::not_found, "{}: has no metadata key '{}'; expected {}", name_, key, kExpectedType<T>);
+    return fail(ErrorCode::not_found, "{}: missing metadata key '{}'; expected {}", name_, key, kExpectedType<T>);
   }
   T out{};
   if (convert(*value, out)) return out;
@@ -246,7 +246,7 @@ const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
 Result<TensorView> GgufFile::tensor(std::string_view name) const {
   const GgufTensor* found = find_tensor(name);
   if (found) return found->view;
-  return fail(ErrorCode::not_found, "{}: has no tensor '{}'", name_, name);
+  return fail(ErrorCode::not_found, "{}: missing tensor '{}'", name_, name);
 }
 
 }  // namespace zinc

@@ -104,7 +104,7 @@ TEST(GgufFile, wrong_type_error_names_expected_and_found) {
   EXPECT_EQ(file.get<std::vector<int64_t>>("a.strings").error().message,
             "m.gguf: metadata key 'a.strings' is of type array of 3 string; expected an array of integers below 2^63");
   EXPECT_EQ(file.get<bool>("absent").error().code, ErrorCode::not_found);
-  EXPECT_EQ(file.get<bool>("absent").error().message, "m.gguf: has no metadata key 'absent'; expected a bool");
+  EXPECT_EQ(file.get<bool>("absent").error().message, "m.gguf: missing metadata key 'absent'; expected a bool");
   EXPECT_EQ(file.get_or<int64_t>("absent", 7), 7);
   EXPECT_EQ(file.get_or<int64_t>("a.f32", 7), 7);
   EXPECT_EQ(file.get_or<int64_t>("a.huge", 7), 7);
@@ -142,7 +142,7 @@ TEST(GgufFile, tensors_have_their_shape_outermost_first_and_their_bytes) {
     EXPECT_EQ(file.tensor("three").value().shape, (Shape{5}));
     EXPECT_EQ(file.find_tensor("two"), &two);
     EXPECT_EQ(file.find_tensor("four"), nullptr);
-    EXPECT_EQ(file.tensor("four").error().message, "m.gguf: has no tensor 'four'");
+    EXPECT_EQ(file.tensor("four").error().message, "m.gguf: missing tensor 'four'");
   }
 }
 

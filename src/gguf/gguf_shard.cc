@@ -28,7 +28,7 @@ struct OtherMagic {
   std::string_view hint;
 };
 constexpr std::array<OtherMagic, 8> kOtherMagics = {{
-    {"FUGG", "it is a big-endian GGUF, which is not supported"},
+    {"FUGG", "it is a big-endian GGUF, which is not supported; convert it to little-endian"},
     {"version https://git-lfs", "it is a Git LFS pointer: download the file itself with 'git lfs pull'"},
     {"tjgg", "it is in the GGJT format, which GGUF replaced: convert the model to GGUF"},
     {"fmgg", "it is in the GGMF format, which GGUF replaced: convert the model to GGUF"},
@@ -89,10 +89,10 @@ class ShardParser {
     Counts counts{};
     if (!reader_.read(magic) || !reader_.read(version)) return truncated("the GGUF version");
     if (version != 0 && (version & 0xFFFF) == 0) {
-      return fail(ErrorCode::unsupported, "{}: is a big-endian GGUF, which is not supported", name_);
+      return fail(ErrorCode::unsupported, "{}: big-endian GGUF is not supported; convert it to little-endian", name_);
     }
     if (version != 2 && version != 3) {
-      return fail(ErrorCode::unsupported, "{}: is GGUF version {}; versions 2 and 3 are supported", name_, version);
+      return fail(ErrorCode::unsupported, "{}: GGUF version {} is not supported; expected 2 or 3", name_, version);
     }
     if (!reader_.read(counts.n_tensors) || !reader_.read(counts.n_metadata)) return truncated("the GGUF header");
     if (counts.n_metadata > reader_.remaining() / kMinKeyValueBytes) {

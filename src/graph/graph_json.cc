@@ -39,7 +39,7 @@ json::object params_json(const GatedActParams& p) {
   return {{"act", kNames[static_cast<size_t>(p.act)]}};
 }
 json::object params_json(const MoeRouteParams& p) {
-  static constexpr std::array<std::string_view, 3> kNames = {"softmax", "softmax_normalized", "softmax_of_chosen"};
+  static constexpr std::array<std::string_view, 3> kNames = {"softmax", "softmax_normalized", "softmax_of_selected"};
   return {{"n_used", p.n_used}, {"weights", kNames[static_cast<size_t>(p.weights)]}, {"scale", p.scale}};
 }
 json::object params_json(const ShortConvParams& p) { return {{"cache_layer", p.cache_layer}}; }

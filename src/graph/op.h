@@ -79,14 +79,14 @@ struct GatedActParams {
 };
 
 // Normalization of the router weights of the `n_used` selected experts.
-enum class RouteWeights : uint8_t {
-  softmax,             // softmax over all experts, not renormalized
-  softmax_normalized,  // softmax over all experts, the selected ones divided by their sum
-  softmax_of_chosen,   // softmax over the selected experts' logits only
+enum class RouterNormalization : uint8_t {
+  softmax,              // softmax over all experts, not renormalized
+  softmax_normalized,   // softmax over all experts, the selected ones divided by their sum
+  softmax_of_selected,  // softmax over the selected experts' logits only
 };
 struct MoeRouteParams {
   int64_t n_used = 0;
-  RouteWeights weights = RouteWeights::softmax_normalized;
+  RouterNormalization weights = RouterNormalization::softmax_normalized;
   float scale = 1;
 };
 

@@ -150,7 +150,8 @@ Result<FetchOutcome> Download::fetch(const RemoteFile& remote, PartialDownload& 
   }
   PartialDownload::remove(request_.target);
   return fail(ErrorCode::invalid_input,
-              "{}: downloaded twice, the file does not have the expected SHA-256 {}; the downloaded file was deleted",
+              "{}: after a second download the file still does not match SHA-256 {} and was deleted; try another "
+              "source, or later",
               display_url(request_.url), remote.sha256);
 }
 

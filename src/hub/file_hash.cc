@@ -25,7 +25,7 @@ Result<bool> has_sha256(const fs::path& file, uint64_t n_bytes, std::string_view
   Sha256 hash;
   for (size_t at = 0; at < bytes.size();) {
     if (hooks.cancelled())
-      return fail(ErrorCode::cancelled, "interrupted while verifying existing data, which is kept");
+      return fail(ErrorCode::cancelled, "interrupted while verifying the downloaded data; it is kept");
     const size_t n = std::min(kBlockBytes, bytes.size() - at);
     hash.update(bytes.subspan(at, n));
     mapped.value().release_pages(bytes.subspan(at, n));

@@ -64,8 +64,10 @@ Result<std::vector<RepoFile>> all_parts(std::string_view repo, std::span<const R
   for (const std::string& part : parts_of(path)) {
     const auto found = std::ranges::find(files, part, &RepoFile::path);
     if (found == files.end()) {
-      return fail(ErrorCode::not_found, "hf:{}: part {} of the model is missing in the repository", repo,
-                  sanitize_for_terminal(part));
+      return fail(ErrorCode::not_found,
+                  "hf:{}: shard {} is missing from the repository; the upload may be incomplete: choose another file "
+                  "or repository",
+                  repo, sanitize_for_terminal(part));
     }
     parts.push_back(*found);
   }
@@ -185,7 +187,8 @@ Result<std::vector<RepoFile>> choose_model_files(std::string_view repo, std::spa
   for (const std::string_view quantization : kPreferred) {
     if (const auto found = with(quantization); found != models.end()) return all_parts(repo, files, *found);
   }
-  return fail(ErrorCode::invalid_input, "hf:{}: several files; choose one with hf:{}:FILE; available: {}", repo, repo,
+  return fail(ErrorCode::invalid_input,
+              "hf:{}: the repository has several models; choose one with hf:{}:FILE; available: {}", repo, repo,
               list_of(models));
 }
 
@@ -223,11 +226,12 @@ Result<std::vector<PlannedFile>> find_hf_files(const Source& source, const HubSe
   if (lower(source.file).ends_with(kGguf)) {
     for (const std::string& part : parts_of(source.file)) files.push_back({part, 0, ""});
   }
-  if (files.size() != 1) {
+  const bool names_are_known = !files.empty();
+  if (files.size() != 1) {  // a split model, or one to be chosen
     const Result<std::vector<RepoFile>> listed = list_repo(source, settings, hooks);
-    // A mirror without a listing may still have the parts: their names are known.
-    const bool is_needed = files.empty() || (!listed.ok() && listed.error().code == ErrorCode::cancelled);
-    if (!listed.ok() && is_needed) return listed.error();
+    // A mirror without a listing may still have the shards.
+    const bool was_cancelled = !listed.ok() && listed.error().code == ErrorCode::cancelled;
+    if (!listed.ok() && (!names_are_known || was_cancelled)) return listed.error();
     if (listed.ok()) {
       ZINC_TRY(chosen, choose_model_files(source.name, listed.value(), source.file));
       files = std::move(chosen);

@@ -45,7 +45,9 @@ uint64_t complete_bytes(const Journal& journal) {
   return n_bytes;
 }
 
-Error interrupted() { return fail(ErrorCode::cancelled, "interrupted while verifying existing data, which is kept"); }
+Error interrupted() {
+  return fail(ErrorCode::cancelled, "interrupted while verifying the downloaded data; it is kept");
+}
 
 }  // namespace
 
@@ -151,7 +153,9 @@ Result<std::string> PartialDownload::sha256(const ReadProgress& progress) const 
   for (uint64_t at = 0; at < head_.n_bytes;) {
     if (!progress(at)) return interrupted();
     ZINC_TRY(n_read, bytes_.read_at(at, block));
-    if (n_read == 0) return fail(ErrorCode::io, "{}: the file was truncated", part_path(target_).string());
+    if (n_read == 0)
+      return fail(ErrorCode::io, "{}: another program truncated the partial download; repeat the command to resume",
+                  part_path(target_).string());
     hash.update(std::span(block).first(n_read));
     at += n_read;
   }

@@ -263,7 +263,9 @@ Status Pull::fetch_all(const std::vector<PlannedFile>& files) {
     const fs::path path = model.folder / got.name;
     const uint64_t n_bytes = fs::file_size(path, error);
     const std::optional<int64_t> changed = modified_ns(path);
-    if (error || !changed) return fail(ErrorCode::io, "{}: the file disappeared", path.string());
+    if (error || !changed)
+      return fail(ErrorCode::io, "{}: the downloaded file was removed by another program; repeat the command",
+                  path.string());
     model.files.push_back({got.name, n_bytes, got.sha256, *changed});
   }
   return ok_status();

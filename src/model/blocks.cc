@@ -94,7 +94,7 @@ Value routed_experts(GraphBuilder& g, const LayerWeights& w, Value x, Value logi
   return g.moe_combine(out, weights);
 }
 
-SharedExpertDims read_shared_expert_dims(const ModelConfig& c, Metadata& m, RouteWeights weights) {
+SharedExpertDims read_shared_expert_dims(const ModelConfig& c, Metadata& m, RouterNormalization weights) {
   SharedExpertDims d;
   d.route = {.n_used = m.count("expert_used_count"), .weights = weights};
   const auto ff_dim = [&](std::string_view key, int64_t share) {

@@ -59,7 +59,7 @@ struct SharedExpertDims {
   MoeRouteParams route;
   int64_t shared_ff_dim;
 };
-SharedExpertDims read_shared_expert_dims(const ModelConfig& config, Metadata& metadata, RouteWeights weights);
+SharedExpertDims read_shared_expert_dims(const ModelConfig& config, Metadata& metadata, RouterNormalization weights);
 Value experts_with_shared(GraphBuilder& g, const LayerWeights& w, Value x, const SharedExpertDims& dims);
 
 // One head count and size for all layers: attention.head_count, head_count_kv, key_length.

@@ -105,8 +105,9 @@ HybridDims read_hybrid_dims(const ModelConfig& c, Metadata& m) {
   d.norm_eps = m.real("attention.layer_norm_rms_epsilon");
   d.rope = read_rope(m, RopePairs::halves, d.head_dim);
   if (const int64_t inner = m.count("ssm.inner_size"); inner != d.value_dim()) {
-    m.fail_with(fail(ErrorCode::invalid_input, "{}: metadata '{}' is {}, expected {} value heads of {}",
-                     m.file().name(), m.full_key("ssm.inner_size"), inner, d.v_heads, d.state_dim));
+    m.fail_with(fail(ErrorCode::invalid_input,
+                     "{}: metadata '{}' is {}, expected {} (ssm.time_step_rank) x {} (ssm.state_size)", m.file().name(),
+                     m.full_key("ssm.inner_size"), inner, d.v_heads, d.state_dim));
   }
   return d;
 }

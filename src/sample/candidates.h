@@ -19,7 +19,7 @@ class Candidates {
   void gather(const VocabScan& scan, size_t n_vocab, float threshold);
 
   void keep_top_k(size_t k);                    // the k most likely. REQUIRES: k >= 1
-  void keep_top_p(float p, double total_mass);  // the fewest most likely with p * total_mass; all, if they have less
+  void keep_top_p(float p, double total_mass);  // smallest set of most likely tokens with mass >= p * total_mass
   void keep_above(float threshold);             // logits >= threshold
   double mass();                                // sum of exp(logit - max)
 

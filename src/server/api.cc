@@ -426,7 +426,7 @@ void Api::show_health(std::shared_ptr<Reply> reply) const {
 
 void Api::show_ready(std::shared_ptr<Reply> reply) const {
   if (!loop_.is_draining()) return send_json({{"status", "ready"}}, *reply);
-  reply->send(error_response(http_error(503, "the server is draining"), ErrorFormat::openai));
+  reply->send(error_response(http_error(503, "the server is shutting down; retry later"), ErrorFormat::openai));
 }
 
 void Api::show_props(std::shared_ptr<Reply> reply) const {

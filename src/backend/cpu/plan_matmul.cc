@@ -139,7 +139,7 @@ void CpuPlan::run_moe_route(size_t i) {
     for (size_t e = 0; e < n_experts; ++e) sum_all += route_scores_[e] = std::exp(logits[e] - max_logit);
     for (size_t u = 0; u < n_experts_used; ++u)
       sum_selected += weights[u] = route_scores_[static_cast<size_t>(selected[u])];
-    const float total = params.weights == RouteWeights::softmax ? sum_all : sum_selected;
+    const float total = params.weights == RouterNormalization::softmax ? sum_all : sum_selected;
     for (size_t u = 0; u < n_experts_used; ++u) weights[u] = weights[u] / total * params.scale;
   }
 }

@@ -24,8 +24,8 @@ void pack_panel(const Matrix& matrix, size_t stack, size_t panel, const std::byt
     for (size_t r = 0; r < kPanelRows; ++r) {
       const size_t row = panel * kPanelRows + r;
       const size_t stacked_row = stack * static_cast<size_t>(matrix.n_out) + row;
-      const bool is_inside = row < static_cast<size_t>(matrix.n_out);
-      rows[r] = is_inside ? matrix.view.bytes.data() + stacked_row * row_size + b * format.block_bytes : zeros;
+      const bool is_in_bounds = row < static_cast<size_t>(matrix.n_out);
+      rows[r] = is_in_bounds ? matrix.view.bytes.data() + stacked_row * row_size + b * format.block_bytes : zeros;
     }
     matrix.format->pack(rows.data(), out + b * matrix.format->panel_block_bytes);
   }

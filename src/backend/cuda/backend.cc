@@ -97,7 +97,7 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view number, int n_thre
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ordinal);
   if (error != std::errc() || end != number.data() + number.size()) {
     return fail(ErrorCode::invalid_input,
-                "'cuda:{}' is not a GPU; give its number as in nvidia-smi, for example cuda:0", number);
+                "invalid device 'cuda:{}'; expected a GPU number as in nvidia-smi, for example cuda:0", number);
   }
   return open_gpu(ordinal, n_threads);
 }

@@ -67,7 +67,7 @@ class Lowering {
   void fill_norm_residual(const MatmulGroup& group, GemvLaunch& launch) const;
   simt::Q8Activation produced_q8(Value x, const DeviceMatrix& matrix) const;
   simt::Q8Activation q8_buffers(const QuantizedActivation& activation, Value v) const;
-  void fill_route(int route, GemvLaunch& launch) const;
+  void fill_routing(int route, GemvLaunch& launch) const;
   const MatmulGroup* find_joinable_router(const MatmulGroup& gate) const;  // nullptr: none
   void join_router(const MatmulGroup& gate, GemvLaunch& launch);
   const float* other_operand(int add, Value result) const;
@@ -123,7 +123,7 @@ class Lowering {
     return workspace_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
   }
   const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
-  bool is_small(Value v, int64_t per_row) const { return max_rows(v) * per_row <= kMaxSplitTokens; }
+  bool is_small(Value v, int64_t vectors_per_row) const { return max_rows(v) * vectors_per_row <= kMaxSplitTokens; }
   // N of a GEMM tile on tensor cores.
   int gemm_tile_tokens() const { return device_.has_wgmma() ? simt::kWgmmaTokens : simt::kTileTokens; }
   // Batch-1 decode with the fused gemv kernel and its prologues: needs bulk copies and shared memory for the

@@ -17,8 +17,8 @@ std::string text_of(const simt::GemvShape& s) {
       "inline constexpr GemvShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
       "{}, {}, {}, {}, {}, {}, {}}};",
       s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_experts_used, s.n_combined, s.has_second_matrix,
-      s.n_shared_gate_segments, s.n_experts, s.route_weights, s.n_parts, s.n_warp_pairs, s.cluster_size, s.max_panels,
-      s.x_bytes, s.partial_floats, s.pipeline_bytes, s.n_router_segments, s.launches_dependents_late,
+      s.n_shared_gate_splits, s.n_experts, s.router_normalization, s.n_parts, s.n_warp_pairs, s.cluster_size,
+      s.max_panels, s.x_bytes, s.partial_floats, s.pipeline_bytes, s.n_router_splits, s.launches_dependents_late,
       s.reads_before_wait, s.routes_before_wait, s.has_split_k_input, s.n_panels);
 }
 
@@ -375,13 +375,14 @@ simt::Q8Activation Lowering::produced_q8(Value x, const DeviceMatrix& matrix) co
 }
 
 // Lets the launch route its experts itself, from the split-K partial sums of the router logits.
-void Lowering::fill_route(int route, GemvLaunch& launch) const {
+void Lowering::fill_routing(int route, GemvLaunch& launch) const {
   const Node& n = node(route);
   const MoeRouteParams& params = n.as<MoeRouteParams>();
   const Node& router = node(workspace_.fusion().producer(n.in[0]));
-  launch.shape.n_experts = weights_.matrix(info(router.in[1]).name)->matrix.n_out;
-  launch.shape.n_router_segments = simt::segment_count(weights_.matrix(info(router.in[1]).name)->matrix.n_in);
-  launch.shape.route_weights = static_cast<int>(params.weights);
+  const simt::Matrix& router_matrix = weights_.matrix(info(router.in[1]).name)->matrix;
+  launch.shape.n_experts = router_matrix.n_out;
+  launch.shape.n_router_splits = simt::segment_count(router_matrix.n_in);
+  launch.shape.router_normalization = static_cast<int>(params.weights);
   launch.params.route = {.partial = workspace_.router_partial(),
                          .bias = vector(router.in[2]),
                          .ids = workspace_.ints(n.out[0]),
@@ -412,8 +413,8 @@ Status Lowering::lower_decode_matmuls(const MatmulGroup& group) {
       launch.shape.n_experts_used = static_cast<int>(width(first.in[2]));
       const int route = workspace_.fusion().route_of_experts(group);
       if (route >= 0 && is_first) {
-        fill_route(route, launch);
-        const size_t n_logits = static_cast<size_t>(launch.shape.n_experts * launch.shape.n_router_segments);
+        fill_routing(route, launch);
+        const size_t n_logits = static_cast<size_t>(launch.shape.n_experts * launch.shape.n_router_splits);
         const std::span logits(launch.params.route.partial, n_logits);
         launch.shape.routes_before_wait = late_trigger_ && !late_trigger_->writes_to(logits) ? 1 : 0;
         joined_router_ = nullptr;
@@ -439,8 +440,8 @@ Status Lowering::lower_decode_matmuls(const MatmulGroup& group) {
   return ok_status();
 }
 
-// A later router of the same width whose input, the residual sum with its own norm, is already available. No experts
-// may come in between: their logits use the same buffer.
+// A later router of the same width whose input, the residual sum with its own norm, is already available. No MoE
+// layer may lie between: the router logits share one buffer.
 const MatmulGroup* Lowering::find_joinable_router(const MatmulGroup& gate) const {
   const Fusion& fusion = workspace_.fusion();
   for (int i = gate.at + 1; i < static_cast<int>(graph_.nodes().size()); ++i) {
@@ -459,8 +460,8 @@ const MatmulGroup* Lowering::find_joinable_router(const MatmulGroup& gate) const
 
 // Adds the later router to this launch, which saves a launch.
 void Lowering::join_router(const MatmulGroup& gate, GemvLaunch& launch) {
-  if (launch.shape.input == simt::kNormResidualInput)
-    return;  // each block writes a part of the sum; a router's block would not
+  // Every gemv block stores its part of the residual sum; split-K router blocks do not, so the sum would be incomplete.
+  if (launch.shape.input == simt::kNormResidualInput) return;
   const auto is_split_k = [](const GemvLaunch::Member& m) { return m.is_split_k; };
   if (std::ranges::any_of(launch.members, is_split_k)) return;
   joined_router_ = find_joinable_router(gate);
@@ -485,7 +486,7 @@ Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
   launch.shape.n_combined = static_cast<int>(width(down.in[2]));
   // After the experts' launch, which routed them itself, the router logits are complete when this launch starts.
   if (late_trigger_ && late_trigger_->routed_ids == params.expert_ids) {
-    fill_route(workspace_.fusion().producer(down.in[2]), launch);
+    fill_routing(workspace_.fusion().producer(down.in[2]), launch);
     launch.shape.reads_before_wait = 1;
   }
   simt::GemvPart part{};
@@ -502,7 +503,7 @@ Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
     const int producer = workspace_.fusion().producer(gate);
     const bool has_partials = producer >= 0 && is_split_k(producer);
     params.shared_gate = has_partials ? workspace_.gate_partial() : workspace_.floats(gate);
-    launch.shape.n_shared_gate_segments = has_partials ? matrix_of(producer).matrix.n_segments : 1;
+    launch.shape.n_shared_gate_splits = has_partials ? matrix_of(producer).matrix.n_segments : 1;
     launch.shape.has_second_matrix = 1;
     result = node(moe.shared_add).out[0];
   }

@@ -33,11 +33,12 @@ Result<simt::Q8Activation> Lowering::quantized(Value v, const DeviceMatrix& matr
   const simt::QuantizeParams params{.x = workspace_.floats(v),
                                     .out = out,
                                     .n_rows = n_rows(v),
-                                    .per_row = static_cast<int>(width(v) / n_in),
+                                    .vectors_per_row = static_cast<int>(width(v) / n_in),
                                     .width = n_in,
                                     .q8_block = activation->block};
   const int64_t n_segments = ceil_div(n_in, simt::kSegmentElems);
-  if (Status s = emit_warps("row_ops", "quantize_rows", params, int64_t{max_rows(v)} * params.per_row * n_segments);
+  if (Status s =
+          emit_warps("row_ops", "quantize_rows", params, int64_t{max_rows(v)} * params.vectors_per_row * n_segments);
       !s.ok()) {
     return s.error();
   }
@@ -111,15 +112,15 @@ Status Lowering::lower_same_format(const MatmulGroup& group) {
   simt::LinearParams params{};
   params.act = simt::kNoAct;
   params.n_rows = n_rows(first.in[0]);
-  params.per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
+  params.vectors_per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
   if (is_expert) {
     params.expert_ids = workspace_.ints(first.in[2]);
     params.n_experts_used = static_cast<int>(width(first.in[2]));
     params.x_per_expert = info(first.in[0]).shape.n_dims() == 1 ? 0 : 1;
   }
-  const bool small = is_small(first.in[0], params.per_row);
+  const bool small = is_small(first.in[0], params.vectors_per_row);
   if (Status s = fill_inputs(group, small, params); !s.ok()) return s;
-  const int rows = max_rows(first.in[0]) * (is_expert ? params.n_experts_used : params.per_row);
+  const int rows = max_rows(first.in[0]) * (is_expert ? params.n_experts_used : params.vectors_per_row);
   fill_parts(group, params);
   params.tiles = workspace_.expert_tiles();
   if (!small && !is_expert && matrix.format->q8_block == 0) {

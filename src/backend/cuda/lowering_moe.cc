@@ -11,7 +11,7 @@ Status Lowering::lower_moe_route(int i) {
                                  .n_rows = n_rows(n.in[0]),
                                  .n_experts = static_cast<int>(width(n.in[0])),
                                  .n_experts_used = static_cast<int>(route.n_used),
-                                 .route_weights = static_cast<int>(route.weights),
+                                 .router_normalization = static_cast<int>(route.weights),
                                  .routed_scaling_factor = route.scale};
   if (params.n_experts > simt::kMaxExperts) {
     return fail(ErrorCode::unsupported, "the cuda backend's {} supports up to {} experts; this model has {}",

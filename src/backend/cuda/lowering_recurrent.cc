@@ -79,7 +79,7 @@ Status Lowering::lower_delta_net(int i) {
 }
 
 Status Lowering::lower_delta_chunks(simt::DeltaParams params, const char* scan_kernel) {
-  const auto emit_scan = [&](simt::DeltaPart part) {
+  const auto emit_scan = [&](simt::DeltaTokens part) {
     params.part = part;
     return emit({"recurrent", ""}, scan_kernel, params, ceil_div(params.v_dim, 32), params.v_heads,
                 workspace_.max_seqs());

@@ -34,7 +34,7 @@ Status Lowering::lower_hidden_in(int i) {
                                 .to = workspace_.floats(out),
                                 .n_rows = n_rows(out),
                                 .row_ids = nullptr,
-                                .per_row = 1,
+                                .vectors_per_row = 1,
                                 .from_width = w,
                                 .from_begin = 0,
                                 .to_width = w,
@@ -51,18 +51,18 @@ Status Lowering::lower_norm(int i) {
   params.weight = vector(n.in[1]);
   params.n_rows = n_rows(n.in[0]);
   params.width = static_cast<int>(inner(n.in[0]));
-  params.per_row = static_cast<int>(width(n.in[0]) / params.width);
+  params.vectors_per_row = static_cast<int>(width(n.in[0]) / params.width);
   params.eps = norm.eps;
   params.is_l2 = norm.kind == NormKind::l2 ? 1 : 0;
   if (is_decode() ? workspace_.fusion().is_prologue_norm(i, true)
-                  : workspace_.fusion().is_prologue_norm(i, false) && is_small(n.out[0], params.per_row)) {
+                  : workspace_.fusion().is_prologue_norm(i, false) && is_small(n.out[0], params.vectors_per_row)) {
     return ok_status();
   }
   const OutputBuffers out = output_buffers(n.out[0], params.width);
   params.out = out.floats;
   params.q8 = out.q8;
   params.q8_block = out.block;
-  const int64_t rows = int64_t{max_rows(n.in[0])} * params.per_row;
+  const int64_t rows = int64_t{max_rows(n.in[0])} * params.vectors_per_row;
   if (params.width <= simt::kSegmentElems) return emit_warps("row_ops", "norm_heads", params, rows);
   return emit({"row_ops", ""}, "norm_rows", params, rows);
 }
@@ -91,11 +91,11 @@ Status Lowering::lower_norm_residual(const NormResidual& group) {
   params.n_rows = n_rows(node(group.add).out[0]);
   params.max_rows = max_rows(node(group.add).out[0]);
   if (group.second_norm_mul >= 0) {
-    params.branch = workspace_.floats(node(group.second_norm_mul).out[0]);
-    params.branch_norm_weights = vector(node(group.second_norm).in[1]);
-    params.branch_eps = eps(group.second_norm);
-    params.branch_factor = node(group.second_norm_scale).as<ScaleParams>().factor;
-    params.branch_weights = vector(node(group.second_norm_mul).in[1]);
+    params.second_out = workspace_.floats(node(group.second_norm_mul).out[0]);
+    params.second_norm_weights = vector(node(group.second_norm).in[1]);
+    params.second_eps = eps(group.second_norm);
+    params.second_factor = node(group.second_norm_scale).as<ScaleParams>().factor;
+    params.second_weights = vector(node(group.second_norm_mul).in[1]);
   }
   const int64_t n_segments = ceil_div(params.width, simt::kWarps * simt::kSegmentElems);
   const std::string shape = fmt::format("inline constexpr int kResidualSegments = {};", n_segments);
@@ -132,9 +132,9 @@ Status Lowering::lower_gated_act(int i) {
   params.out = out.floats;
   params.q8 = out.q8;
   params.q8_block = out.block;
-  params.per_row = static_cast<int>(width(n.out[0]) / params.width);
+  params.vectors_per_row = static_cast<int>(width(n.out[0]) / params.width);
   return emit_warps("row_ops", "gated_act", params,
-                    int64_t{max_rows(n.out[0])} * params.per_row * ceil_div(params.width, simt::kSegmentElems));
+                    int64_t{max_rows(n.out[0])} * params.vectors_per_row * ceil_div(params.width, simt::kSegmentElems));
 }
 
 Status Lowering::lower_elementwise(int i) {
@@ -164,7 +164,7 @@ Status Lowering::lower_slice(int i) {
                                 .to = workspace_.floats(n.out[0]),
                                 .n_rows = n_rows(n.out[0]),
                                 .row_ids = nullptr,
-                                .per_row = static_cast<int>(width(n.out[0]) / inner(n.out[0])),
+                                .vectors_per_row = static_cast<int>(width(n.out[0]) / inner(n.out[0])),
                                 .from_width = static_cast<int>(inner(n.in[0])),
                                 .from_begin = static_cast<int>(n.as<SliceParams>().begin),
                                 .to_width = static_cast<int>(inner(n.out[0])),
@@ -182,7 +182,7 @@ Status Lowering::lower_concat(int i) {
                                   .to = workspace_.floats(n.out[0]),
                                   .n_rows = n_rows(n.out[0]),
                                   .row_ids = nullptr,
-                                  .per_row = static_cast<int>(width(part) / length),
+                                  .vectors_per_row = static_cast<int>(width(part) / length),
                                   .from_width = length,
                                   .from_begin = 0,
                                   .to_width = static_cast<int>(inner(n.out[0])),
@@ -202,7 +202,7 @@ Status Lowering::lower_rows(int i) {
                                 .to = workspace_.floats(n.out[0]),
                                 .n_rows = n_rows(n.out[0]),
                                 .row_ids = workspace_.step().output_rows,
-                                .per_row = 1,
+                                .vectors_per_row = 1,
                                 .from_width = w,
                                 .from_begin = 0,
                                 .to_width = w,

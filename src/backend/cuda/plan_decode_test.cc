@@ -78,10 +78,10 @@ TEST_F(CudaPlanTest, a_branch_of_the_residual_sum_runs_in_the_same_launch) {
   EXPECT_EQ(kernels_of(*fake().last_replay), (std::vector<std::string>{"embed", "gemv", "norm_residual", "gemv", "gemv",
                                                                        "gemv", "sample_parts", "sample_rows"}));
   const auto params = params_of<simt::NormResidualParams>((*fake().last_replay)[2]);
-  EXPECT_NE(params.branch, nullptr);
-  EXPECT_NE(params.branch, params.out);
-  EXPECT_EQ(params.branch_factor, 0.5f);
-  EXPECT_EQ(params.branch_eps, 1e-5f);
+  EXPECT_NE(params.second_out, nullptr);
+  EXPECT_NE(params.second_out, params.out);
+  EXPECT_EQ(params.second_factor, 0.5f);
+  EXPECT_EQ(params.second_eps, 1e-5f);
   ASSERT_TRUE(plan->wait().ok());
 }
 
@@ -150,7 +150,7 @@ TEST_F(CudaPlanTest, a_router_whose_input_is_ready_joins_the_launch_of_an_earlie
   EXPECT_EQ(of_each(&simt::GemvShape::reads_before_wait, shapes), (std::vector<int>{0, 0, 0, 1, 1, 0}));
   EXPECT_EQ(of_each(&simt::GemvShape::routes_before_wait, shapes), (std::vector<int>{0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(params_of<simt::GemvParams>(launches[3]).split_k_x,
-            params_of<simt::NormResidualParams>(launches[2]).branch);
+            params_of<simt::NormResidualParams>(launches[2]).second_out);
   ASSERT_TRUE(plan->wait().ok());
 }
 

@@ -33,10 +33,10 @@ void run_moe_route(const Node& node, const StepState& step) {
     const std::span<float> weights = step.row(node.out[1], t);
     std::copy_n(order.begin(), n_used, ids.begin());
     std::vector<float> all(logits.begin(), logits.end());
-    if (params.weights != RouteWeights::softmax_of_chosen) softmax(all);
+    if (params.weights != RouterNormalization::softmax_of_selected) softmax(all);
     for (size_t u = 0; u < n_used; ++u) weights[u] = all[static_cast<size_t>(ids[u])];
-    if (params.weights == RouteWeights::softmax_of_chosen) softmax(weights);
-    if (params.weights == RouteWeights::softmax_normalized) {
+    if (params.weights == RouterNormalization::softmax_of_selected) softmax(weights);
+    if (params.weights == RouterNormalization::softmax_normalized) {
       const float sum = std::accumulate(weights.begin(), weights.end(), 0.0f);
       for (float& w : weights) w /= sum;
     }

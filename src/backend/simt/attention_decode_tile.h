@@ -226,7 +226,7 @@ struct DecodeBlock {
   }
   // ---- heads ----
 
-  // HeadPart of the warp; -1: none. Warps 0 to kRows - 1 compute the queries, the next two the key and the value;
+  // QkvIndex of the warp; -1: none. Warps 0 to kRows - 1 compute the queries, the next two the key and the value;
   // blocks that share a KV head write the same bytes.
   ZINC_DEVICE int part_of_warp() const {
     const int part = warp_id() < kRows ? kQuery : warp_id() - kRows + kKey;
@@ -238,7 +238,7 @@ struct DecodeBlock {
 // Destination of a lane's eight elements of a head: queries go to shared memory; a key or value to its page, and into
 // its tile if that is already in shared memory (else the tile is loaded from the page later).
 struct HeadDestination {
-  int part, dim;  // part: HeadPart; -1: none
+  int part, dim;  // part: QkvIndex; -1: none
   int smem;       // offset; negative: none
   u8* page;
 

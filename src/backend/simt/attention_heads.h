@@ -30,7 +30,7 @@ ZINC_DEVICE void prepare_head(const HeadInput& part, long long t, int head, floa
   const float* from = part.x + (t * part.n_heads + head) * part.stride;
   float factor = 1;
   if (part.is_normed) {
-    float sum = 0;  // in the order of norm_rows
+    float sum = 0;  // in the summation order of norm_rows: bit-identical results
     for (int offset = 0; offset < part.dim; offset += kSegmentElems) {
       sum += warp_sum(sum_squares(load_vec8(from, offset + lane_id() * 8, part.dim), 0), 32);
     }

@@ -163,7 +163,7 @@ ZINC_DEVICE bool find_block(const LinearParams& p, Block& block, int* rows, int*
     first = p.tiles.tiles[3 * y + 1];
     block.n_tokens = p.tiles.tiles[3 * y + 2];
   } else {
-    block.n_tokens = min(kTileTokens, *p.n_rows * p.per_row - first);
+    block.n_tokens = min(kTileTokens, *p.n_rows * p.vectors_per_row - first);
     if (block.n_tokens <= 0) return false;
   }
   block.weights = block.matrix->bytes + block.expert * block.matrix->matrix_bytes;
@@ -191,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(256, kBlocks) gemm(__grid_constant_
   if (!find_block(p, block, rows, out_rows)) return;
   const Matrix& matrix = *block.matrix;
   const int panel = block.first_panel + warp_id() % kPanels, first_token = warp_id() / kPanels * (kTokenTiles * 8);
-  const bool is_inside = panel * kPanelRows < matrix.n_out && first_token < block.n_tokens;
+  const bool is_in_bounds = panel * kPanelRows < matrix.n_out && first_token < block.n_tokens;
   const auto n_groups = [&](int s) { return s + 1 < matrix.n_segments ? kSegmentGroups : matrix.n_last_groups; };
   float total[kRowTiles][kTokenTiles][4] = {};
   stage_segment(p, block, rows, stages[0], 0, n_groups(0));
@@ -200,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(256, kBlocks) gemm(__grid_constant_
     __syncthreads();
     if (s + 1 < matrix.n_segments) stage_segment(p, block, rows, stages[(s + 1) % 2], s + 1, n_groups(s + 1));
     const Stage& stage = stages[s % 2];
-    if (!is_inside) continue;
+    if (!is_in_bounds) continue;
     constexpr int kTiles = F::kQ8Block == kGroupElems ? kTokenTiles / 2 : kTokenTiles;
 #pragma unroll
     for (int i = 0; i < kRowTiles * kTokenTiles; i += kTiles) {
@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(256, kBlocks) gemm(__grid_constant_
                                   total[t] + c);
     }
   }
-  if (!is_inside) return;
+  if (!is_in_bounds) return;
   const float* bias = p.biases[block.part];
 #pragma unroll
   for (int t = 0; t < kRowTiles; ++t) {

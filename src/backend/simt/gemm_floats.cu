@@ -75,7 +75,7 @@ ZINC_DEVICE bool find_float_tile(const LinearParams& p, FloatTile& tile) {
   tile.matrix = &p.parts[tile.part];
   tile.first_row = row_tile * kFloatTile;
   tile.first_token = static_cast<int>(blockIdx.y) * kFloatTile;
-  tile.n_tokens = min(kFloatTile, *p.n_rows * p.per_row - tile.first_token);
+  tile.n_tokens = min(kFloatTile, *p.n_rows * p.vectors_per_row - tile.first_token);
   return tile.n_tokens > 0;
 }
 

@@ -87,7 +87,7 @@ ZINC_DEVICE Tile find_tile(const LinearParams& p, int index) {
   Tile tile;
   tile.n_tokens = 0;
   const int n_row_tiles = p.n_row_tiles;
-  const int n_rows = *p.n_rows * p.per_row;
+  const int n_rows = *p.n_rows * p.vectors_per_row;
   const int n_token_tiles = p.expert_ids ? *p.tiles.n_tiles : (n_rows + kWgmmaTokens - 1) / kWgmmaTokens;
   const int n_blocks = static_cast<int>(gridDim.x);
   const int n_tiles = n_row_tiles * n_token_tiles, n_last = n_tiles % n_blocks;
@@ -451,7 +451,7 @@ ZINC_DEVICE void write_tile(const LinearParams& p, const Tile& tile, const int* 
                             float (&total)[N / 2]) {
   const int n_out = p.parts[tile.part].n_out;
   const int o = tile.first_panel * kPanelRows + lane.warp * 16 + lane.quad;
-  const bool is_inside[2] = {o < n_out, o + 8 < n_out};
+  const bool is_in_bounds[2] = {o < n_out, o + 8 < n_out};
   if (FoldedScales<F>::kEnabled || p.expert_scales[tile.part]) {
     const float factor = p.expert_scales[tile.part] ? p.expert_scales[tile.part][tile.expert] : 1.0f;
 #pragma unroll
@@ -459,18 +459,18 @@ ZINC_DEVICE void write_tile(const LinearParams& p, const Tile& tile, const int* 
   }
   if (p.biases[tile.part]) {
     const float* bias = p.biases[tile.part] + static_cast<long long>(tile.expert) * n_out + o;
-    const float row_bias[2] = {is_inside[0] ? bias[0] : 0.0f, is_inside[1] ? bias[8] : 0.0f};
+    const float row_bias[2] = {is_in_bounds[0] ? bias[0] : 0.0f, is_in_bounds[1] ? bias[8] : 0.0f};
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) total[i] += row_bias[i % 4 / 2];
   }
   if (p.residual) {
     for_each_output<N>(tile, out_rows, lane, n_out, o, [&](int i, long long out_offset, int row_half) {
-      if (is_inside[row_half]) p.outs[tile.part][out_offset] = p.residual[out_offset] + total[i];
+      if (is_in_bounds[row_half]) p.outs[tile.part][out_offset] = p.residual[out_offset] + total[i];
     });
   } else {
     float* out = p.outs[tile.part];
     for_each_output<N>(tile, out_rows, lane, n_out, o, [&](int i, long long out_offset, int row_half) {
-      if (is_inside[row_half]) out[out_offset] = total[i];
+      if (is_in_bounds[row_half]) out[out_offset] = total[i];
     });
   }
 }

@@ -2,10 +2,10 @@
 // the formats of its matrices, as Formats, and with its compile-time shape, kShape.
 // A work tile is one K segment of a panel (32 interleaved rows). Tiles pass through a pipeline of stages in shared
 // memory, filled by bulk copies; the first copies start before the block waits for its activations. When the row is
-// normed and quantized, pairs of warps take the tiles in turn, 16 rows per warp (gemv_dot.h); the last reader of a
+// normed and quantized, warp pairs process the tiles round-robin, 16 rows per warp (gemv_dot.h); the last reader of a
 // stage refills it. The blocks of a cluster split the tiles of their panels (split-K), and each reduces its share of
 // the rows. Tiles are bit-identical to linear.cu's and are added in order by one thread per output. A launch has a
-// block for each multiprocessor, and blocks without work wait too (ADR 0015).
+// block for each multiprocessor; blocks without work also wait on the PDL dependency, to keep block placement (ADR 0015).
 #include "backend/simt/float_weights.h"
 #include "backend/simt/gemv_dot.h"
 #include "backend/simt/gemv_prologue.h"
@@ -121,7 +121,7 @@ struct Output {
     const GemvPart& part = panels.part(part_index);
     if (!kIsGlu && part.residual) residual = part.residual[o];
     gate = 0;
-    for (int s = 0; s < kShape.n_shared_gate_segments; ++s) gate += panels.p.shared_gate[s];
+    for (int s = 0; s < kShape.n_shared_gate_splits; ++s) gate += panels.p.shared_gate[s];
     if constexpr (kShape.n_combined > 0) {
       for (int u = 0; u < kShape.n_combined; ++u) {
         if (part.bias) prefetch_l2(part.bias + static_cast<long long>(panels.experts[u]) * part.n_out + o);
@@ -181,7 +181,7 @@ struct Output {
 
 // ---- experts ----
 
-// Every block routes on its own. The weights are visible after the next barrier of the gemv warps.
+// Every block computes the routing redundantly. The weights are visible after the next barrier of the gemv warps.
 ZINC_DEVICE void route_experts(const GemvRouting& p, RoutedExperts& routed) {
   constexpr int kExperts = kShape.n_experts > 0 ? kShape.n_experts : 1;
   constexpr int kAll = kShape.n_experts_used + kShape.n_combined, kSelected = kAll > 0 ? kAll : 1;
@@ -189,7 +189,7 @@ ZINC_DEVICE void route_experts(const GemvRouting& p, RoutedExperts& routed) {
   for (int e = static_cast<int>(threadIdx.x); e < kExperts; e += static_cast<int>(blockDim.x)) {
     float sum = 0;
 #pragma unroll
-    for (int s = 0; s < kShape.n_router_segments; ++s) sum += __ldcg(p.partial + s * kExperts + e);
+    for (int s = 0; s < kShape.n_router_splits; ++s) sum += __ldcg(p.partial + s * kExperts + e);
     logits[e] = p.bias ? sum + p.bias[e] : sum;
   }
   __syncthreads();
@@ -202,12 +202,13 @@ ZINC_DEVICE void route_experts(const GemvRouting& p, RoutedExperts& routed) {
   }
   __syncthreads();
   if (!is_router_warp) return;
-  const float weight = expert_weight<kExperts, kSelected>(logits, logit, kShape.route_weights, p.routed_scaling_factor);
+  const float weight = expert_weight<kExperts, kSelected>(logits, logit, kShape.router_normalization, p.routed_scaling_factor);
   if (lane_id() >= kSelected) return;
   routed.weights[lane_id()] = weight;
 }
 
-// For later launches, by the threads that wrote `used`. After the wait: the previous launch may still read the old ids.
+// Stores the routing for later launches, by the threads that wrote `routed`. REQUIRES: after the PDL wait, because the previous
+// launch may still read the old ids.
 ZINC_DEVICE void store_experts(const GemvRouting& p, const RoutedExperts& routed) {
   const int i = static_cast<int>(threadIdx.x);
   if (blockIdx.x > 0 || i >= kShape.n_experts_used) return;
@@ -408,40 +409,40 @@ template <int B, class... F>
 ZINC_HOST_DEVICE bool has_q8_block(List<F...>) {
   return ((F::kQ8Block == B) || ...);
 }
-constexpr bool kHasFloats = has_q8_block<0>(Formats{}), kHasBlocks32 = has_q8_block<kGroupElems>(Formats{}),
-               kHasBlocks256 = has_q8_block<kSegmentElems>(Formats{});
+constexpr bool kHasFloatActivations = has_q8_block<0>(Formats{}), kHasQ8Block32 = has_q8_block<kGroupElems>(Formats{}),
+               kHasQ8Block256 = has_q8_block<kSegmentElems>(Formats{});
 struct FindQ8Block {
-  int& block;
+  int& q8_block;
   template <class F>
   ZINC_DEVICE void run() const {
-    block = F::kQ8Block;
+    q8_block = F::kQ8Block;
   }
 };
 ZINC_DEVICE int q8_block_of(int format) {
-  if constexpr (int{kHasFloats} + int{kHasBlocks32} + int{kHasBlocks256} == 1) {
-    return kHasFloats ? 0 : kHasBlocks32 ? kGroupElems : kSegmentElems;
+  if constexpr (int{kHasFloatActivations} + int{kHasQ8Block32} + int{kHasQ8Block256} == 1) {
+    return kHasFloatActivations ? 0 : kHasQ8Block32 ? kGroupElems : kSegmentElems;
   } else {
-    int block = 0;
-    with_format(format, Formats{}, FindQ8Block{block});
-    return block;
+    int q8_block = 0;
+    with_format(format, Formats{}, FindQ8Block{q8_block});
+    return q8_block;
   }
 }
-template <int B, class Overlapped>
-ZINC_DEVICE void prepare_if(int block, const GemvParams& p, const BlockTiles& tiles, const ResidualWeights& weights,
-                            u8* shared, const Overlapped& overlapped) {
-  if (block != B) return;
-  const float* norm = reinterpret_cast<const float*>(shared + kSmem.norm_weight);
+template <int B, class OverlappedWork>
+ZINC_DEVICE void run_prologue_if(int q8_block, const GemvParams& p, const BlockTiles& tiles, const ResidualWeights& weights,
+                                 u8* shared, const OverlappedWork& overlapped_work) {
+  if (q8_block != B) return;
+  const float* norm_weight = reinterpret_cast<const float*>(shared + kSmem.norm_weight);
   float* sums_of_squares = reinterpret_cast<float*>(shared + kSmem.sums_of_squares);
-  GemvPrologue<B>::prepare(p.input, norm, weights, input_row<B>(shared, tiles), sums_of_squares,
-                           input_segment(tiles.begin), input_segment(tiles.end - 1) + 1, overlapped);
+  GemvPrologue<B>::prepare(p.input, norm_weight, weights, input_row<B>(shared, tiles), sums_of_squares,
+                           input_segment(tiles.begin), input_segment(tiles.end - 1) + 1, overlapped_work);
 }
-// overlapped: see GemvPrologue::prepare.
-template <class Overlapped>
-ZINC_DEVICE void prepare_input(int block, const GemvParams& p, const BlockTiles& tiles, const ResidualWeights& weights,
-                               u8* shared, const Overlapped& overlapped) {
-  if constexpr (kHasFloats) prepare_if<0>(block, p, tiles, weights, shared, overlapped);
-  if constexpr (kHasBlocks32) prepare_if<kGroupElems>(block, p, tiles, weights, shared, overlapped);
-  if constexpr (kHasBlocks256) prepare_if<kSegmentElems>(block, p, tiles, weights, shared, overlapped);
+// overlapped_work() runs while the loads of this thread are in flight.
+template <class OverlappedWork>
+ZINC_DEVICE void run_prologue(int q8_block, const GemvParams& p, const BlockTiles& tiles, const ResidualWeights& weights,
+                              u8* shared, const OverlappedWork& overlapped_work) {
+  if constexpr (kHasFloatActivations) run_prologue_if<0>(q8_block, p, tiles, weights, shared, overlapped_work);
+  if constexpr (kHasQ8Block32) run_prologue_if<kGroupElems>(q8_block, p, tiles, weights, shared, overlapped_work);
+  if constexpr (kHasQ8Block256) run_prologue_if<kSegmentElems>(q8_block, p, tiles, weights, shared, overlapped_work);
 }
 
 ZINC_DEVICE void run_problem(const GemvParams& p, const GemvProblem& problem, u8* shared) {
@@ -468,10 +469,10 @@ ZINC_DEVICE void run_problem(const GemvParams& p, const GemvProblem& problem, u8
                  kRoutesEarly =
                      kShape.routes_before_wait != 0 || (kShape.reads_before_wait != 0 && kShape.n_combined > 0);
   float* norm = reinterpret_cast<float*>(shared + kSmem.norm_weight);
-  const int block = q8_block_of(problem.format);
+  const int q8_block = q8_block_of(problem.format);
   if constexpr (kReadsInputEarly) {
     GemvPrologue<0>::load_norm_weight(p.input, norm);
-    prepare_input(block, p, tiles, ResidualWeights(p.input), shared, [] {});
+    run_prologue(q8_block, p, tiles, ResidualWeights(p.input), shared, [] {});
   }
   if constexpr (kClusterSize > 1) cluster_wait();
   TileSource source{};
@@ -508,10 +509,10 @@ ZINC_DEVICE void run_problem(const GemvParams& p, const GemvProblem& problem, u8
   if constexpr (kReadsInputEarly) {
     load();
   } else {
-    prepare_input(block, p, tiles, weights, shared, load);
+    run_prologue(q8_block, p, tiles, weights, shared, load);
   }
   const int pair = warp_id() / 2;
-  PipelineState state{TileCursor(tiles, block == 0 ? warp_id() : pair), pair};
+  PipelineState state{TileCursor(tiles, q8_block == 0 ? warp_id() : pair), pair};
   int buffer = 0;
   for (int first = 0; first < panels.count(); first += kBatch, buffer ^= 1) {
     float* partial = partial_sums + buffer * kBufferFloats;
@@ -540,7 +541,7 @@ extern "C" __global__ void __launch_bounds__(gemv_threads(kShape), 2) gemv(__gri
   while (i + 1 < p.n_problems && static_cast<int>(blockIdx.x) >= p.problems[i + 1].first_block) ++i;
   const GemvProblem& problem = p.problems[kShape.n_parts == 1 ? 0 : i];
   u8* bytes = reinterpret_cast<u8*>(shared);
-  if constexpr (kHasFloats) {
+  if constexpr (kHasFloatActivations) {
     if (problem.is_split_k) return with_format(problem.format, Formats{}, RunSplitK{p, problem, bytes});
   }
   run_problem(p, problem, bytes);

@@ -19,11 +19,11 @@ struct InputLayout {
   static ZINC_DEVICE int segment(int i) { return warp_id() + i * kGemvWarps; }
   static ZINC_DEVICE int element(int i) { return segment(i) * kSegmentElems + lane_id() * 8; }
   // Elements past the end of the row are zero.
-  static ZINC_DEVICE bool is_inside(int offset) { return kWidth % kSegmentElems == 0 || offset < kWidth; }
+  static ZINC_DEVICE bool is_in_bounds(int offset) { return kWidth % kSegmentElems == 0 || offset < kWidth; }
   static ZINC_DEVICE Vec8 load(const float* row, int offset) {
     if constexpr (kWidth % 8 == 0) {
       float4 a = make_float4(0, 0, 0, 0), b = a;
-      if (is_inside(offset)) {
+      if (is_in_bounds(offset)) {
         a = reinterpret_cast<const float4*>(row + offset)[0];
         b = reinterpret_cast<const float4*>(row + offset)[1];
       }
@@ -79,7 +79,7 @@ struct GemvPrologue : InputLayout {
   static ZINC_DEVICE Vec8 load_row(const float* row, int offset) {
     if constexpr (kShape.reads_before_wait == 0 || kWidth % 8 != 0) return load(row, offset);
     float4 a = make_float4(0, 0, 0, 0), b = a;
-    if (is_inside(offset)) {
+    if (is_in_bounds(offset)) {
       a = __ldcg(reinterpret_cast<const float4*>(row + offset));
       b = __ldcg(reinterpret_cast<const float4*>(row + offset) + 1);
     }
@@ -155,10 +155,10 @@ struct GemvPrologue : InputLayout {
   }
 
   // A row normed as a whole. sums_of_squares: 2 * sums_of_squares_floats().
-  template <class Overlapped>
-  static ZINC_DEVICE void prepare_normed(const GemvInput& p, const float* norm, const ResidualWeights& weights,
+  template <class OverlappedWork>
+  static ZINC_DEVICE void prepare_normed(const GemvInput& p, const float* norm_weight, const ResidualWeights& weights,
                                          u8* shared, float* sums_of_squares, int begin, int end,
-                                         const Overlapped& overlapped) {
+                                         const OverlappedWork& overlapped_work) {
     Vec8 x[kSegmentsPerWarp], residual[kAddsResidual ? kSegmentsPerWarp : 1];
 #pragma unroll
     for (int i = 0; i < kSegmentsPerWarp; ++i) {
@@ -170,7 +170,7 @@ struct GemvPrologue : InputLayout {
         if (has_segment(i)) residual[i] = load(p.residual, element(i));
       }
     }
-    overlapped();
+    overlapped_work();
     if constexpr (kAddsResidual) {
       const float factor = norm_factor(x, sums_of_squares + sums_of_squares_floats(kShape), p.post_norm_eps);
 #pragma unroll
@@ -181,12 +181,12 @@ struct GemvPrologue : InputLayout {
           x[i].v[k] = (residual[i].v[k] + y) * weights.scale;
         }
         const bool is_own = static_cast<u32>(segment(i)) % gridDim.x == blockIdx.x;
-        if (has_segment(i) && is_own && is_inside(element(i))) store_vec8(p.residual_out, element(i), kWidth, x[i]);
+        if (has_segment(i) && is_own && is_in_bounds(element(i))) store_vec8(p.residual_out, element(i), kWidth, x[i]);
       }
     }
     cp_async_wait<0>();
     const float factor = norm_factor(x, sums_of_squares, p.norm_eps);
-    const float* weight = kWidth % 4 == 0 ? norm : p.norm_weight;
+    const float* weight = kWidth % 4 == 0 ? norm_weight : p.norm_weight;
 #pragma unroll
     for (int i = 0; i < kSegmentsPerWarp; ++i) {
       const int s = segment(i);
@@ -194,9 +194,9 @@ struct GemvPrologue : InputLayout {
     }
   }
 
-  template <class Overlapped>
+  template <class OverlappedWork>
   static ZINC_DEVICE void prepare_plain(const GemvInput& p, u8* shared, int begin, int end,
-                                        const Overlapped& overlapped) {
+                                        const OverlappedWork& overlapped_work) {
     constexpr bool kHasSharedRow =
         kShape.n_combined > 0 && kShape.has_second_matrix != 0;  // the last row is p.shared_expert_x
     constexpr int kRows = kShape.n_combined > 0 ? kShape.n_combined + (kHasSharedRow ? 1 : 0) : 1;
@@ -221,7 +221,7 @@ struct GemvPrologue : InputLayout {
         x[i] = load_row(is_shared ? p.shared_expert_x : p.x + r * kWidth, offset);
         if constexpr (kIsHeads) gate[i] = load(p.gate, offset);
       }
-      if (kIsOnePass || first < begin + kGemvWarps) overlapped();
+      if (kIsOnePass || first < begin + kGemvWarps) overlapped_work();
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
         const int index = first + i * kGemvWarps;
@@ -241,14 +241,16 @@ struct GemvPrologue : InputLayout {
     named_barrier_sync<kGemvThreads>(1);
   }
 
-  // Segments begin .. end - 1, counted over all rows. overlapped: work of each thread while its loads are in flight.
-  template <class Overlapped>
-  static ZINC_DEVICE void prepare(const GemvInput& p, const float* norm, const ResidualWeights& weights, u8* shared,
-                                  float* sums_of_squares, int begin, int end, const Overlapped& overlapped) {
+  // Segments begin .. end - 1, counted over all rows. overlapped_work: work of each thread while its loads are in
+  // flight.
+  template <class OverlappedWork>
+  static ZINC_DEVICE void prepare(const GemvInput& p, const float* norm_weight, const ResidualWeights& weights,
+                                  u8* shared, float* sums_of_squares, int begin, int end,
+                                  const OverlappedWork& overlapped_work) {
     if constexpr (kIsNormed) {
-      prepare_normed(p, norm, weights, shared, sums_of_squares, begin, end, overlapped);
+      prepare_normed(p, norm_weight, weights, shared, sums_of_squares, begin, end, overlapped_work);
     } else {
-      prepare_plain(p, shared, begin, end, overlapped);
+      prepare_plain(p, shared, begin, end, overlapped_work);
     }
     named_barrier_sync<kGemvThreads>(1);
   }

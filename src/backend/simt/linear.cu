@@ -16,7 +16,7 @@ struct BlockRows {
   int first, n_total, expert;
 
   ZINC_DEVICE explicit BlockRows(const LinearParams& p) : first(static_cast<int>(blockIdx.y) * M), expert(0) {
-    n_total = *p.n_rows * (p.expert_ids ? p.n_experts_used : p.per_row);
+    n_total = *p.n_rows * (p.expert_ids ? p.n_experts_used : p.vectors_per_row);
     if (p.expert_ids) expert = p.expert_ids[min(first, max(0, n_total - 1))];  // M is 1
   }
   // Rows past the last repeat it.
@@ -83,12 +83,12 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   const Panels panels(p, per_block);
   const Matrix& matrix = p.parts[panels.part_of(p, local)];
   const int panel = panels.panel_of(p, local);
-  const bool is_inside = panel * kPanelRows < matrix.n_out;
+  const bool is_in_bounds = panel * kPanelRows < matrix.n_out;
   const u8* weights = matrix.bytes + panel * matrix.panel_bytes;
   const auto n_groups = [&](int s) { return s + 1 < n_segments ? kSegmentGroups : p.parts[0].n_last_groups; };
   LoadedSegment<F> loaded;
   const auto load = [&](int s) {
-    if (is_inside && s < n_segments) {
+    if (is_in_bounds && s < n_segments) {
       loaded.load(weights + static_cast<long long>(s) * kSegmentBytes, lane_id(), n_groups(s));
     }
   };
@@ -109,7 +109,7 @@ ZINC_DEVICE void linear(const LinearParams& p) {
     load(first);
     // The experts are known late: prefetch the warp's later segments to L2.
     constexpr int kLine = 128;
-    for (int s = first + p.warps_per_panel; is_inside && s + 1 < n_segments; s += p.warps_per_panel) {
+    for (int s = first + p.warps_per_panel; is_in_bounds && s + 1 < n_segments; s += p.warps_per_panel) {
       const u8* segment = weights + static_cast<long long>(s) * kSegmentBytes;
       for (int offset = lane_id() * kLine; offset < kSegmentBytes; offset += 32 * kLine) prefetch_l2(segment + offset);
     }
@@ -117,7 +117,7 @@ ZINC_DEVICE void linear(const LinearParams& p) {
   Inputs<F, M> inputs;
   float* partial = reinterpret_cast<float*>(shared) + Inputs<F, M>::kSharedFloats;  // [panel][segment][M][row]
   inputs.prepare(p, rows, reinterpret_cast<float*>(shared));
-  for (int s = first; is_inside && s < n_segments; s += p.warps_per_panel) {
+  for (int s = first; is_in_bounds && s < n_segments; s += p.warps_per_panel) {
     float values[M];
     inputs.dot(p, loaded, rows, s, n_groups(s), values);
     load(s + p.warps_per_panel);

@@ -13,7 +13,7 @@ ZINC_KERNEL moe_route(RouteParams p) {
   if (t >= *p.n_rows || warp_id() > 0) return;
   for (int e = lane; e < p.n_experts; e += 32) logits[e] = p.logits[static_cast<long long>(t) * p.n_experts + e];
   __syncwarp();
-  route(logits, p.n_experts, p.n_experts_used, p.route_weights, p.routed_scaling_factor, ids, weights);
+  route(logits, p.n_experts, p.n_experts_used, p.router_normalization, p.routed_scaling_factor, ids, weights);
   for (int u = lane; u < p.n_experts_used; u += 32) {
     p.ids[t * p.n_experts_used + u] = ids[u];
     p.weights[t * p.n_experts_used + u] = weights[u];

@@ -1,5 +1,5 @@
 // Post-norm and residual add, fused: norm(s) of a block's output, the addition to the residual stream, a scale, and
-// optionally a second normed output (branch). In decode, gemv.cu does the simple case itself (kNormResidualInput). Sums
+// optionally a second normed output (second_out). In decode, gemv.cu does the simple case itself (kNormResidualInput). Sums
 // have the order of norm_rows (row_ops.cu). A program of this file begins with kResidualSegments, the segments of a row
 // per warp: they stay in registers, with two blocks per SM.
 #include "backend/simt/quantize.h"
@@ -61,7 +61,7 @@ ZINC_KERNEL_2_PER_SM norm_residual(__grid_constant__ const NormResidualParams p)
   constexpr int kLine = 32;  // floats
   for (int offset = static_cast<int>(threadIdx.x) * kLine; offset < p.width; offset += kThreads * kLine) {
     for (const float* weights :
-         {p.weights[0], p.weights[1], p.outer_weights, p.branch_norm_weights, p.branch_weights}) {
+         {p.weights[0], p.weights[1], p.outer_weights, p.second_norm_weights, p.second_weights}) {
       if (weights) prefetch_l2(weights + offset);
     }
   }
@@ -84,11 +84,11 @@ ZINC_KERNEL_2_PER_SM norm_residual(__grid_constant__ const NormResidualParams p)
   if constexpr (!kHasRegisters) residual.load(p.residual + begin, p.width);
   row.map([&](float x, int j, int i) { return (residual.part[j].v[i] + x) * scale; });
   row.store(p.out + begin, p.width);
-  if (!p.branch) return;
-  other.load(p.branch_weights, p.width);
-  row.norm(p.branch_norm_weights, p.branch_eps, p.width, sums_of_squares);
-  row.map([&](float x, int j, int i) { return x * p.branch_factor * other.part[j].v[i]; });
-  row.store(p.branch + begin, p.width);
+  if (!p.second_out) return;
+  other.load(p.second_weights, p.width);
+  row.norm(p.second_norm_weights, p.second_eps, p.width, sums_of_squares);
+  row.map([&](float x, int j, int i) { return x * p.second_factor * other.part[j].v[i]; });
+  row.store(p.second_out + begin, p.width);
 }
 
 }  // namespace zinc::simt

@@ -3,7 +3,8 @@
 // 16 bytes per row, the pieces of all rows next to each other. So accesses coalesce with one lane per row, and also in
 // the fragment layout of mma: word i of a piece holds the elements of lane i of a quad. A format file defines
 // WeightFormat: sizes, pack() from the file's quant blocks, header(), and the group's weights as words of four int8
-// (words() for one lane per row, fragment() for a lane of a quad).
+// (words() for one lane per row). fragment(segment, row, g, i, low, high) gives lane i of a quad its operand of
+// mma.m16n8k32 for group g: low holds the weights at k = 4 i .. 4 i + 3, high those at k = 16 + 4 i .. 19 + 4 i.
 #pragma once
 
 #include "backend/simt/device_common.h"

@@ -123,7 +123,7 @@ struct LinearParams {
   int is_normed;  // x is rms-normed first
 
   const int* n_rows;
-  int per_row;                       // inputs of each of the n_rows
+  int vectors_per_row;               // inputs of each of the n_rows
   int warps_per_panel;               // a power of two up to kWarps
   int n_row_tiles;                   // of all parts, on tensor cores
   const int* expert_ids;             // [rows, n_experts_used]; null: one matrix for all
@@ -184,11 +184,11 @@ struct GemvRouting {
   float routed_scaling_factor;
 };
 
-// Router weights of the selected experts; the values of zinc::RouteWeights.
-enum RouteWeights : int {
+// Router weights of the selected experts; the values of zinc::RouterNormalization.
+enum RouterNormalization : int {
   kSoftmaxOverAll = 0,            // not renormalized
   kSoftmaxOverAllNormalized = 1,  // divided by the sum of the selected
-  kSoftmaxOverSelected = 2
+  kSoftmaxOfSelected = 2
 };
 
 enum Activation : int { kNoAct = -1, kSilu = 0, kGelu = 1, kSigmoid = 2, kSwigluOai = 3 };
@@ -204,22 +204,22 @@ enum GemvInputKind : int {
 ZINC_HOST_DEVICE bool is_normed(int input) { return input == kNormInput || input == kNormResidualInput; }
 struct GemvShape {
   int n_in;
-  int input;               // GemvInputKind
-  int head_dim, gate_act;  // kGatedHeadsInput: norm per head, then the output gate
-  int act;                 // GLU: an output is act(gate) * up; kNoAct: not a GLU
-  int n_experts_used;      // MoE gate/up: selected experts, with separate outputs; 0: none
-  int n_combined;          // MoE down: selected experts whose weighted sum is the output, an input row each; 0: none
-  int has_second_matrix;   // GemvPart::second_matrix: a GLU's up, or the shared expert's down projection
-  int n_shared_gate_segments;  // partial sums of the shared expert's gate
-  int n_experts;               // > 0: the launch routes its token itself, from the router's partial logits
-  int route_weights;           // RouteWeights
+  int input;                 // GemvInputKind
+  int head_dim, gate_act;    // kGatedHeadsInput: norm per head, then the output gate
+  int act;                   // GLU: an output is act(gate) * up; kNoAct: not a GLU
+  int n_experts_used;        // MoE gate/up: selected experts, with separate outputs; 0: none
+  int n_combined;            // MoE down: selected experts whose weighted sum is the output, an input row each; 0: none
+  int has_second_matrix;     // GemvPart::second_matrix: a GLU's up, or the shared expert's down projection
+  int n_shared_gate_splits;  // partial sums of the shared expert's gate
+  int n_experts;             // > 0: the launch routes its token itself, from the router's partial logits
+  int router_normalization;  // RouterNormalization
   int n_parts;
   int n_warp_pairs;
   int cluster_size;             // blocks per cluster; they split the K segments of their panels
   int max_panels;               // per cluster
   int x_bytes, partial_floats;  // shared memory of the input rows, and of partial sums
   int pipeline_bytes;           // shared memory of the weight pipeline, at most
-  int n_router_segments;        // partial sums of the router's logits
+  int n_router_splits;          // partial sums of the router's logits
   // Triggers its dependents after its own PDL wait. The next launch may then read results of launches before this one
   // before it waits.
   int launches_dependents_late;
@@ -320,7 +320,7 @@ struct GemvParams {
   GemvRouting route;
   const int* expert_ids;        // [n_experts_used] or [n_combined]
   const float* expert_weights;  // [n_combined]
-  const float* shared_gate;     // [n_shared_gate_segments]: their sum gates the shared expert
+  const float* shared_gate;     // [n_shared_gate_splits]: their sum gates the shared expert
   const float* split_k_x;       // input row of split-K problems, if has_split_k_input
   int n_parts, n_problems;
 };
@@ -329,7 +329,7 @@ struct QuantizeParams {
   const float* x;
   Q8Activation out;
   const int* n_rows;
-  int per_row, width, q8_block;  // q8_block: 32 or 256
+  int vectors_per_row, width, q8_block;  // q8_block: 32 or 256
 };
 
 struct NormParams {
@@ -338,7 +338,7 @@ struct NormParams {
   float* out;           // null: only q8
   Q8Activation q8;      // q null: none
   const int* n_rows;
-  int per_row, width, q8_block;
+  int vectors_per_row, width, q8_block;
   float eps;
   int is_l2;
 };
@@ -365,12 +365,12 @@ struct GatedActParams {
   float* out;
   Q8Activation q8;  // q null: none
   const int* n_rows;
-  int per_row, width, q8_block;  // per_row: rows of `width` per token
-  int scalar_gate, act;          // scalar_gate: one gate value per token
+  int vectors_per_row, width, q8_block;  // vectors_per_row: rows of `width` per token
+  int scalar_gate, act;                  // scalar_gate: one gate value per token
 };
 
 // The residual stream between two matmuls: out = (residual + t) * scale, where t is one normed row or the sum of two,
-// normed again if has_outer. branch = norm(out) * factor * weights.
+// normed again if has_outer. second_out = norm(out) * second_factor * second_weights.
 struct NormResidualParams {
   const float* x[2];
   const float* weights[2];  // norm weights; null: none
@@ -380,10 +380,10 @@ struct NormResidualParams {
   const float* residual;
   const float* scale;  // [1]; null: none
   float* out;
-  float* branch;  // null: none
-  const float* branch_norm_weights;
-  const float* branch_weights;
-  float branch_eps, branch_factor;
+  float* second_out;  // null: none
+  const float* second_norm_weights;
+  const float* second_weights;
+  float second_eps, second_factor;
   int n_normed, has_outer;
   int width;  // a multiple of 8
   int max_rows;
@@ -407,7 +407,7 @@ struct CopyParams {
   float* to;
   const int* n_rows;
   const int* row_ids;  // row of `from` for each row of `to`; null: the same row
-  int per_row, from_width, from_begin, to_width, to_begin, length;
+  int vectors_per_row, from_width, from_begin, to_width, to_begin, length;
 };
 
 enum KvFormat : int { kKvF32 = 0, kKvF16 = 1, kKvQ8 = 2, kKvFp8 = 3 };
@@ -427,7 +427,7 @@ struct KvWriteParams {
 };
 
 // Index of HeadInput parts.
-enum HeadPart : int { kQuery = 0, kKey = 1, kValue = 2 };
+enum QkvIndex : int { kQuery = 0, kKey = 1, kValue = 2 };
 
 // The heads of q, k or v before attention, with an optional norm and RoPE.
 struct HeadInput {
@@ -443,10 +443,11 @@ struct HeadInput {
 struct HeadsParams {
   Step step;
   KvLayer kv;
-  HeadInput parts[3];  // by HeadPart
+  HeadInput parts[3];  // by QkvIndex
   float* q_out;
 };
 
+// partial: [rows, n_chunks, v_dim + 2]; in attention_decode.cu [heads, n_chunks, partial_row_floats(v_dim)].
 struct AttentionParams {
   Step step;
   KvLayer kv;
@@ -454,7 +455,7 @@ struct AttentionParams {
   const float* sinks;  // null: none
   float* out;
   Q8Activation q8;  // of out, by merge_chunks; q null: none
-  float* partial;   // split-KV partials [rows, n_chunks, v_dim + 2]; null: each block has all chunks of its rows
+  float* partial;   // split-KV partials; null: each block has all chunks of its rows
   int n_heads, heads_per_tile, tokens_per_tile, n_chunks, q8_block;
   float scale, softcap;
   int window;
@@ -464,7 +465,7 @@ struct AttentionParams {
 // by the last block that finishes a head.
 struct AttentionDecodeParams {
   AttentionParams attention;
-  HeadInput parts[3];  // by HeadPart
+  HeadInput parts[3];  // by QkvIndex
   const float* gate;   // output gate: gated(act, gate, result); null: none
   int gate_stride, act;
   int* done_counters;  // [heads]: finished blocks of each head tile; zero between launches
@@ -530,7 +531,7 @@ struct RouteParams {
   int* ids;
   float* weights;
   const int* n_rows;
-  int n_experts, n_experts_used, route_weights;  // route_weights: RouteWeights
+  int n_experts, n_experts_used, router_normalization;  // router_normalization: RouterNormalization
   float routed_scaling_factor;
 };
 
@@ -560,7 +561,7 @@ struct ConvParams {
   int n_channels, n_taps;
 };
 
-enum DeltaPart : int { kAllTokens = 0, kBeforeChunks = 1, kAfterChunks = 2 };
+enum DeltaTokens : int { kAllTokens = 0, kBeforeChunks = 1, kAfterChunks = 2 };
 struct DeltaParams {
   Step step;
   const float* q;
@@ -576,7 +577,7 @@ struct DeltaParams {
   float* prepared;  // [chunk, v_heads]: PreparedChunk of recurrent_chunks.cu
   int k_heads, v_heads, k_dim, v_dim, is_cyclic;
   float q_scale;
-  int part;  // DeltaPart: the tokens that the token-by-token kernel handles
+  int part;  // DeltaTokens: the tokens that the token-by-token kernel handles
 };
 
 // Decode of a gated delta layer, fused with its short convolution: channels of q, k and v one after the other, q and k

@@ -59,7 +59,7 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
   span.restrict_to(p.part);
   const int begin = span.begin, end = span.end;
   if (begin >= end) return;
-  const bool is_inside = column < p.v_dim;
+  const bool is_in_bounds = column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads);
   float* state = p.states + p.step.slots[seq] * p.slot_floats + static_cast<long long>(h) * p.k_dim * p.v_dim + column;
   const bool is_new_sequence = p.step.positions[begin] == 0;
@@ -67,14 +67,14 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    S[i] = k < p.k_dim && is_inside && !is_new_sequence ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
+    S[i] = k < p.k_dim && is_in_bounds && !is_new_sequence ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
   }
   for (long long t = begin; t < end; ++t) {
     const float* q = p.q + (t * p.k_heads + k_head) * p.k_dim;
     const float* key = p.k + (t * p.k_heads + k_head) * p.k_dim;
     const float decay = expf(log_decay(p, t, h));
     const float beta = sigmoid(p.beta[t * p.v_heads + h]);
-    const float v = is_inside ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
+    const float v = is_in_bounds ? p.v[(t * p.v_heads + h) * p.v_dim + column] : 0.0f;
     float k_part[N], s_dot_k = 0, out = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -89,12 +89,12 @@ ZINC_DEVICE void delta_net(const DeltaParams& p) {
       out = fmaf(S[i], i * 8 + part < p.k_dim ? q[i * 8 + part] : 0.0f, out);
     }
     out = warp_sum(out, 8) * p.q_scale;
-    if (part == 0 && is_inside) p.out[(t * p.v_heads + h) * p.v_dim + column] = out;
+    if (part == 0 && is_in_bounds) p.out[(t * p.v_heads + h) * p.v_dim + column] = out;
   }
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    if (k < p.k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
+    if (k < p.k_dim && is_in_bounds) state[static_cast<long long>(k) * p.v_dim] = S[i];
   }
 }
 
@@ -139,7 +139,7 @@ ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
   if (h >= p.v_heads) return wait_dependency();
   const int thread = static_cast<int>(threadIdx.x), part = thread % 8;
   const int first = (static_cast<int>(blockIdx.x) - h * n_tiles) * kColumns, column = first + thread / 8;
-  const bool is_inside = has_exact_dims || column < p.v_dim;
+  const bool is_in_bounds = has_exact_dims || column < p.v_dim;
   const int k_head = p.is_cyclic ? h % p.k_heads : h / (p.v_heads / p.k_heads), slot = p.step.slots[0];
   const int position = p.step.positions[0], key_dim = p.k_heads * k_dim;
   float* state = p.states + slot * p.slot_floats + static_cast<long long>(h) * k_dim * p.v_dim + column;
@@ -148,7 +148,7 @@ ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    S[i] = k < k_dim && is_inside && position > 0 ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
+    S[i] = k < k_dim && is_in_bounds && position > 0 ? state[static_cast<long long>(k) * p.v_dim] : 0.0f;
   }
   Channel channels[kChannels];
 #pragma unroll
@@ -182,7 +182,7 @@ ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
   }
   __syncthreads();
   const float *q = values, *key = values + k_dim;
-  const float v = is_inside ? values[2 * k_dim + thread / 8] : 0.0f;
+  const float v = is_in_bounds ? values[2 * k_dim + thread / 8] : 0.0f;
   float s_dot_k = 0, out = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -197,11 +197,11 @@ ZINC_DEVICE void delta_decode(const DeltaDecodeParams& params) {
     out = fmaf(S[i], has ? q[i * 8 + part] : 0.0f, out);
   }
   out = warp_sum(out, 8) * p.q_scale;
-  if (part == 0 && is_inside) p.out[h * p.v_dim + column] = out;
+  if (part == 0 && is_in_bounds) p.out[h * p.v_dim + column] = out;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int k = i * 8 + part;
-    if (k < k_dim && is_inside) state[static_cast<long long>(k) * p.v_dim] = S[i];
+    if (k < k_dim && is_in_bounds) state[static_cast<long long>(k) * p.v_dim] = S[i];
   }
 }
 

@@ -274,8 +274,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) delta_chunks(__grid_constan
   const bool is_new_sequence = p.step.positions[span.chunk_begin] == 0;
   for (int i = thread; i < kMaxDim * kDeltaColumns; i += kThreads) {
     const int k = i / kDeltaColumns, column = i % kDeltaColumns;
-    const bool is_inside = k < p.k_dim && first + column < p.v_dim;
-    smem.state[k][column] = is_inside && !is_new_sequence ? state[static_cast<long long>(k) * p.v_dim + column] : 0.0f;
+    const bool is_in_bounds = k < p.k_dim && first + column < p.v_dim;
+    smem.state[k][column] = is_in_bounds && !is_new_sequence ? state[static_cast<long long>(k) * p.v_dim + column] : 0.0f;
   }
   const long long row = static_cast<long long>(p.k_heads) * p.k_dim;
   const auto chunk_rows = [&](const float* rows, int chunk) {

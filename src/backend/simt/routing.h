@@ -42,8 +42,8 @@ ZINC_DEVICE void lane_argmax(const float* logits, int n_experts, float& best, in
 
 // One warp: the n_experts_used best experts and their weights. Overwrites the logits. REQUIRES: arrays in shared
 // memory.
-ZINC_DEVICE void route(float* logits, int n_experts, int n_experts_used, int route_weights, float routed_scaling_factor,
-                       int* ids, float* weights) {
+ZINC_DEVICE void route(float* logits, int n_experts, int n_experts_used, int router_normalization,
+                       float routed_scaling_factor, int* ids, float* weights) {
   const int lane = lane_id();
   float max_logit = neg_inf(), total = 0;
   for (int e = lane; e < n_experts; e += 32) max_logit = fmaxf(max_logit, logits[e]);
@@ -71,11 +71,11 @@ ZINC_DEVICE void route(float* logits, int n_experts, int n_experts_used, int rou
   if (lane == 0) {
     for (int u = 0; u < n_experts_used; ++u) {
       weights[u] = expf(weights[u] - max_logit);  // the maximum is among the selected
-      if (route_weights < kSoftmaxOverSelected) weights[u] /= total;
+      if (router_normalization < kSoftmaxOfSelected) weights[u] /= total;
       sum += weights[u];
     }
     for (int u = 0; u < n_experts_used; ++u) {
-      weights[u] = (route_weights == kSoftmaxOverAll ? weights[u] : weights[u] / sum) * routed_scaling_factor;
+      weights[u] = (router_normalization == kSoftmaxOverAll ? weights[u] : weights[u] / sum) * routed_scaling_factor;
     }
   }
   __syncwarp();
@@ -127,7 +127,8 @@ ZINC_DEVICE void top_k_experts(const float* logits, int& id, float& logit) {
 
 // The weight of the lane's selected expert, from its logit.
 template <int n_experts, int n_experts_used>
-ZINC_DEVICE float expert_weight(const float* logits, float logit, int route_weights, float routed_scaling_factor) {
+ZINC_DEVICE float expert_weight(const float* logits, float logit, int router_normalization,
+                                float routed_scaling_factor) {
   constexpr int kLogitsPerLane = (n_experts + 31) / 32;
   float max_logit = neg_inf(), total = 0;
 #pragma unroll
@@ -143,11 +144,11 @@ ZINC_DEVICE float expert_weight(const float* logits, float logit, int route_weig
   }
   total = warp_sum(total, 32);
   float weight = expf(logit - max_logit);
-  if (route_weights < kSoftmaxOverSelected) weight /= total;
+  if (router_normalization < kSoftmaxOfSelected) weight /= total;
   float sum = 0;
 #pragma unroll
   for (int u = 0; u < n_experts_used; ++u) sum += __shfl_sync(0xFFFFFFFFu, weight, u);
-  return (route_weights == kSoftmaxOverAll ? weight : weight / sum) * routed_scaling_factor;
+  return (router_normalization == kSoftmaxOverAll ? weight : weight / sum) * routed_scaling_factor;
 }
 
 }  // namespace zinc::simt

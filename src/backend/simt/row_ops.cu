@@ -10,7 +10,7 @@ ZINC_KERNEL quantize_rows(QuantizeParams p) {
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
   const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
   const int row = index / n_segments, segment = index % n_segments;
-  if (row >= *p.n_rows * p.per_row) return;
+  if (row >= *p.n_rows * p.vectors_per_row) return;
   const float* x = p.x + static_cast<long long>(row) * p.width;
   const Vec8 values = load_vec8(x, segment * kSegmentElems + lane_id() * 8, p.width);
   store_q8(quantize_vec8(values, p.q8_block), p.out, row, segment, p.q8_block);
@@ -34,7 +34,7 @@ ZINC_KERNEL norm_rows(NormParams p) {
   launch_dependents();
   wait_dependency();
   const long long row = blockIdx.x;
-  if (row >= *p.n_rows * p.per_row) return;
+  if (row >= *p.n_rows * p.vectors_per_row) return;
   const float* x = p.x + row * p.width;
   const int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
   const float factor = norm_factor(p, row_sum_squares<kInFlight>(x, p.width, sums_of_squares));
@@ -48,7 +48,7 @@ ZINC_KERNEL norm_heads(NormParams p) {
   launch_dependents();
   wait_dependency();
   const long long row = static_cast<long long>(blockIdx.x) * kWarps + warp_id();
-  if (row >= *p.n_rows * p.per_row) return;
+  if (row >= *p.n_rows * p.vectors_per_row) return;
   const Vec8 x = load_vec8(p.x + row * p.width, lane_id() * 8, p.width);
   write_normed(p, row, 0, x, norm_factor(p, warp_sum(sum_squares(x, 0), 32)));
 }
@@ -98,11 +98,11 @@ ZINC_KERNEL gated_act(GatedActParams p) {
   const int index = static_cast<int>(blockIdx.x) * kWarps + warp_id();
   const int segment = index % n_segments;
   const long long row = index / n_segments;
-  if (row >= *p.n_rows * p.per_row) return;
+  if (row >= *p.n_rows * p.vectors_per_row) return;
   const int offset = segment * kSegmentElems + lane_id() * 8;
   Vec8 y = load_vec8(p.up + row * p.width, offset, p.width);
   if (p.scalar_gate) {
-    const float gate = p.gate[row / p.per_row];
+    const float gate = p.gate[row / p.vectors_per_row];
 #pragma unroll
     for (int i = 0; i < 8; ++i) y.v[i] = gated(p.act, gate, y.v[i]);
   } else {
@@ -132,7 +132,7 @@ ZINC_KERNEL copy_parts(CopyParams p) {
   const long long index = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const long long row = index / p.length;
   const int i = static_cast<int>(index % p.length);
-  if (row >= static_cast<long long>(*p.n_rows) * p.per_row) return;
+  if (row >= static_cast<long long>(*p.n_rows) * p.vectors_per_row) return;
   const long long from = p.row_ids ? p.row_ids[row] : row;
   p.to[row * p.to_width + p.to_begin + i] = p.from[from * p.from_width + p.from_begin + i];
 }

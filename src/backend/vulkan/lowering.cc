@@ -175,7 +175,7 @@ Status Lowering::lower_norm(int i) {
   params.weight = vector(n.in[1]);
   params.n_rows = n_rows(n.in[0]);
   params.width = static_cast<int>(inner(n.in[0]));
-  params.per_row = static_cast<int>(width(n.in[0]) / params.width);
+  params.vectors_per_row = static_cast<int>(width(n.in[0]) / params.width);
   params.eps = norm.eps;
   params.kind = norm.kind == NormKind::l2 ? kL2 : kRms;
   if (max_rows(n.out[0]) == 1 && workspace_.fusion().is_prologue_norm(i, true)) return ok_status();
@@ -183,7 +183,7 @@ Status Lowering::lower_norm(int i) {
   const OutputBuffers out = output_buffers(n.out[0], params.width, accesses);
   params.out = out.floats;
   params.q8 = out.q8;
-  const int64_t rows = int64_t{max_rows(n.in[0])} * params.per_row;
+  const int64_t rows = int64_t{max_rows(n.in[0])} * params.vectors_per_row;
   const bool is_short = params.width <= kSegmentElems;
   return emit({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}, params, {is_short ? ceil_div(rows, kWarps) : rows},
               accesses);
@@ -220,12 +220,12 @@ Status Lowering::lower_gated_act(int i) {
   const auto& quantized = workspace_.fusion().quantized_activations();
   const auto activation = std::ranges::find(quantized, n.out[0].id, &QuantizedActivation::storage_root);
   params.width = activation != quantized.end() ? activation->n_in : static_cast<int>(width(n.out[0]));
-  params.per_row = static_cast<int>(width(n.out[0]) / params.width);
+  params.vectors_per_row = static_cast<int>(width(n.out[0]) / params.width);
   Accesses accesses{{range_of(n.in[0]), range_of(n.in[1])}, {}};
   const OutputBuffers out = output_buffers(n.out[0], params.width, accesses);
   params.out = out.floats;
   params.q8 = out.q8;
-  const int64_t n_warps = int64_t{max_rows(n.out[0])} * params.per_row * ceil_div(params.width, kSegmentElems);
+  const int64_t n_warps = int64_t{max_rows(n.out[0])} * params.vectors_per_row * ceil_div(params.width, kSegmentElems);
   return emit({"gated_act", {}}, params, {ceil_div(n_warps, kWarps)}, accesses);
 }
 
@@ -260,7 +260,7 @@ Status Lowering::lower_hidden_in(int i) {
                                   .to = workspace_.address(out),
                                   .kind = kHiddenIn,
                                   .n_rows = n_rows(out),
-                                  .per_row = 1,
+                                  .vectors_per_row = 1,
                                   .from_width = w,
                                   .from_begin = 0,
                                   .to_width = w,
@@ -275,7 +275,7 @@ Status Lowering::lower_slice(int i) {
                                   .to = workspace_.address(n.out[0]),
                                   .kind = kCopy,
                                   .n_rows = n_rows(n.out[0]),
-                                  .per_row = static_cast<int>(width(n.out[0]) / inner(n.out[0])),
+                                  .vectors_per_row = static_cast<int>(width(n.out[0]) / inner(n.out[0])),
                                   .from_width = static_cast<int>(inner(n.in[0])),
                                   .from_begin = static_cast<int>(n.as<SliceParams>().begin),
                                   .to_width = static_cast<int>(inner(n.out[0])),
@@ -294,7 +294,7 @@ Status Lowering::lower_concat(int i) {
                                     .to = workspace_.address(n.out[0]),
                                     .kind = kCopy,
                                     .n_rows = n_rows(n.out[0]),
-                                    .per_row = static_cast<int>(width(part) / length),
+                                    .vectors_per_row = static_cast<int>(width(part) / length),
                                     .from_width = length,
                                     .from_begin = 0,
                                     .to_width = static_cast<int>(inner(n.out[0])),
@@ -315,7 +315,7 @@ Status Lowering::lower_rows(int i) {
                                   .to = workspace_.address(n.out[0]),
                                   .kind = kOutputRows,
                                   .n_rows = n_rows(n.out[0]),
-                                  .per_row = 1,
+                                  .vectors_per_row = 1,
                                   .from_width = w,
                                   .from_begin = 0,
                                   .to_width = w,
@@ -330,7 +330,7 @@ Result<Program> Lowering::run_copy(Value v, CopyKind kind, int n_rows) {
                                   .to = 0,
                                   .kind = kind,
                                   .n_rows = kind == kLogitsOut ? kLogitRows : kTokens,
-                                  .per_row = 1,
+                                  .vectors_per_row = 1,
                                   .from_width = w,
                                   .from_begin = 0,
                                   .to_width = w,

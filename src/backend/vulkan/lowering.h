@@ -147,7 +147,7 @@ class Lowering {
   Status check_recurrence(const shader::DeltaParams& delta) const;
   Status lower_delta_decode(const DeltaGroup& group);
   Status lower_delta_chunks(shader::DeltaChunksParams& params, const Accesses& accesses);
-  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaPart part, const Accesses& accesses);
+  Status lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses);
   int64_t max_active_seqs() const { return std::min(workspace_.max_seqs(), sizes_.max_tokens); }
   void fill_attention_inputs(int attention, HeadInput (&parts)[3], Accesses& accesses) const;
   HeadInput head_input(const AttentionInput& input) const;

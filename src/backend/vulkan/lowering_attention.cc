@@ -318,7 +318,7 @@ Status Lowering::lower_delta_net(int i) {
   return has_chunks ? lower_delta_chunks(params, accesses) : lower_delta_tokens(params, kBeforeChunks, accesses);
 }
 
-Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaPart part, const Accesses& accesses) {
+Status Lowering::lower_delta_tokens(shader::DeltaChunksParams& params, DeltaTokens part, const Accesses& accesses) {
   params.part = part;
   const shader::DeltaParams& delta = params.delta;
   return emit({"delta_recurrent", {{kSpecDeltaStateRows, state_rows_per_thread(delta)}}}, params,

@@ -15,18 +15,18 @@ bool Lowering::quantizes_in_kernel(Value x, int n_in) const { return max_rows(x)
 
 Status Lowering::quantize(Value v, const QuantizedActivation& activation) {
   quantized_.push_back(&activation);
-  const int per_row = static_cast<int>(width(v) / activation.n_in);
+  const int vectors_per_row = static_cast<int>(width(v) / activation.n_in);
   const shader::NormParams params{.x = workspace_.address(v),
                                   .weight = 0,
                                   .out = 0,
                                   .q8 = workspace_.q8(activation),
                                   .n_rows = n_rows(v),
-                                  .per_row = per_row,
+                                  .vectors_per_row = vectors_per_row,
                                   .width = activation.n_in,
                                   .kind = kNoNorm,
                                   .eps = 0};
   const bool is_short = activation.n_in <= kSegmentElems;
-  const int64_t rows = int64_t{max_rows(v)} * per_row;
+  const int64_t rows = int64_t{max_rows(v)} * vectors_per_row;
   return emit({"norm", {{kSpecNormWarpPerRow, is_short ? 1 : 0}}}, params, {is_short ? ceil_div(rows, kWarps) : rows},
               {{range_of(v)}, {{params.q8.q, workspace_.q8_bytes(activation)}}});
 }
@@ -76,7 +76,7 @@ Status Lowering::fill_inputs(const MatmulGroup& group, RowPrologue& prologue, sh
   const Value input = node(group.nodes[0]).in[0], x = is_decode() ? workspace_.fusion().row_source(input) : input;
   const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   const bool is_q8 = matrix.format->q8_block > 0;
-  const bool quantizes_row = is_q8 && quantizes_in_kernel(x, matrix.matrix.n_in) && params.per_row == 1;
+  const bool quantizes_row = is_q8 && quantizes_in_kernel(x, matrix.matrix.n_in) && params.vectors_per_row == 1;
   if (quantizes_row || !is_q8) {
     prologue = fill_prologue(x, params, accesses);
     prologue.stages_row = prologue.stages_row || quantizes_row;
@@ -138,8 +138,8 @@ bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_
   constexpr size_t kRowBytes = 16 * 9,
                    kExpertBytes = 256;  // bytes per row or output in a plane; shared memory of expert tiles
   size_t n_bytes = kRowBytes * (rows + 2 * outputs) + 4 * outputs + 12 * rows + kExpertBytes;
-  if (format.has_minima)
-    n_bytes += warp_rows == 2 ? 4 * outputs : 52 * outputs + 48 * rows;  // overlaid, or beside the planes
+  // Minima and sums reuse the shared memory of the planes (warp_rows == 2) or have their own.
+  if (format.has_minima) n_bytes += warp_rows == 2 ? 4 * outputs : 52 * outputs + 48 * rows;
   return n_bytes <= device.shared_bytes;
 }
 
@@ -245,8 +245,8 @@ Status Lowering::lower_same_format(const MatmulGroup& group) {
   const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   shader::LinearParams params{};
   params.n_rows = n_rows(first.in[0]);
-  params.per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
-  const int64_t x_rows = int64_t{max_rows(first.in[0])} * params.per_row;
+  params.vectors_per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
+  const int64_t x_rows = int64_t{max_rows(first.in[0])} * params.vectors_per_row;
   Accesses accesses;
   RowPrologue prologue;
   if (Status s = fill_inputs(group, prologue, params, accesses); !s.ok()) return s;

@@ -52,7 +52,7 @@ struct Q8Activation {
 
 struct Route {
   uint64_t logits, ids, weights;
-  int n_experts, n_experts_used, mode;  // mode: RouteWeights (graph/op.h)
+  int n_experts, n_experts_used, mode;  // mode: RouterNormalization (graph/op.h)
   float scale;
 };
 
@@ -97,7 +97,7 @@ struct HeadInput {
 };
 
 // The tokens outside of complete chunks, which delta_recurrent.comp processes one by one.
-enum DeltaPart : int { kBeforeChunks = 0, kAfterChunks = 1 };
+enum DeltaTokens : int { kBeforeChunks = 0, kAfterChunks = 1 };
 
 // One struct per kernel, named as in simt/params.h. A namespace, because graph/op.h has structs of the same names.
 namespace shader {
@@ -116,7 +116,7 @@ struct LinearParams {
   Q8Activation q8;
   uint64_t expert_ids, sorted_pairs, tiles, n_tiles;
   float norm_eps;
-  int n_rows, n_parts, act, per_row, n_experts_used, x_per_expert, head_dim;
+  int n_rows, n_parts, act, vectors_per_row, n_experts_used, x_per_expert, head_dim;
   uint64_t gate;
   Route route;
   uint64_t expert_weights, shared_expert_x, shared_expert_gate;
@@ -130,7 +130,7 @@ struct EmbedParams {
 struct NormParams {
   uint64_t x, weight, out;
   Q8Activation q8;
-  int n_rows, per_row, width, kind;
+  int n_rows, vectors_per_row, width, kind;
   float eps;
 };
 
@@ -143,7 +143,7 @@ struct RopeParams {
 struct GatedActParams {
   uint64_t gate, up, out;
   Q8Activation q8;
-  int n_rows, per_row, width, scalar_gate, act;
+  int n_rows, vectors_per_row, width, scalar_gate, act;
 };
 
 struct ElementwiseParams {
@@ -154,7 +154,7 @@ struct ElementwiseParams {
 
 struct CopyParams {
   uint64_t from, to;
-  int kind, n_rows, per_row, from_width, from_begin, to_width, to_begin, n_copied;
+  int kind, n_rows, vectors_per_row, from_width, from_begin, to_width, to_begin, n_copied;
 };
 
 struct QkNormRopeParams {

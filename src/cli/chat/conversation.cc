@@ -6,7 +6,7 @@ namespace {
 Result<std::string> text_field(const json::object& message, std::string_view field, size_t index) {
   const json::value* const value = message.if_contains(field);
   if (value && value->is_string()) return std::string(value->get_string());
-  return fail(ErrorCode::invalid_input, "message {} has no string '{}'", index, field);
+  return fail(ErrorCode::invalid_input, "message {}: '{}' must be a string", index, field);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Result<Conversation> Conversation::read(const json::value& file) {
     }
   }
   if ((messages.size() + (has_system ? 1 : 0)) % 2 == 1) {
-    return fail(ErrorCode::invalid_input, "the last question has no answer");
+    return fail(ErrorCode::invalid_input, "the last user message has no reply");
   }
   return out;
 }

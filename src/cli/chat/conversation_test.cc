@@ -39,7 +39,7 @@ TEST(Conversation, new_question_follows_earlier_messages) {
 TEST(Conversation, invalid_files_are_rejected_with_the_message_index) {
   EXPECT_NE(refusal("[]").find("'messages'"), std::string::npos);
   EXPECT_NE(refusal(R"({"messages": [3]})").find("message 0 is not an object"), std::string::npos);
-  EXPECT_NE(refusal(R"({"messages": [{"role": "user"}]})").find("message 0 has no string 'content'"),
+  EXPECT_NE(refusal(R"({"messages": [{"role": "user"}]})").find("message 0: 'content' must be a string"),
             std::string::npos);
   EXPECT_NE(refusal(R"({"messages": [{"role": "assistant", "content": ""}]})").find("expected 'user'"),
             std::string::npos);

@@ -2,6 +2,8 @@
 // OpenAI-compatible API, or a MODEL, which is then served by this process.
 #include <fmt/core.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -33,7 +35,7 @@ Result<RequestMix> load_mix(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
-  if (!file) return fail(ErrorCode::io, "{}: cannot be read", path);
+  if (!file) return fail(ErrorCode::io, "{}: cannot read the file: {}", path, std::strerror(errno));
   return RequestMix::parse(text.view(), path);
 }
 
@@ -84,9 +86,9 @@ Status print(const Options& options, const json::array& data, const std::string&
 
 Status run(const Options& options) {
   if (options.n_prompt_words > 0) {
-    ZINC_TRY(gaps, measure_all<GapResult>(
-                       options, [&](const LoadPlan& plan) { return measure_gaps(plan, options.n_prompt_words); }));
-    return print(options, gap_json(gaps), gap_markdown(gaps));
+    ZINC_TRY(gaps, measure_all<StallResult>(
+                       options, [&](const LoadPlan& plan) { return measure_stall(plan, options.n_prompt_words); }));
+    return print(options, stall_json(gaps), stall_markdown(gaps));
   }
   ZINC_TRY(mix, load_mix(options.mix_file));
   ZINC_TRY(runs, measure_all<LoadResult>(

@@ -11,9 +11,10 @@ void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const int64_t window = m.count("attention.sliding_window");
   const int64_t period = m.count_or("attention.sliding_window_pattern", 2);
   const MoeDims experts{c.dim, m.count("expert_count"), m.count("expert_feed_forward_length")};
-  const MoeOptions moe{.act = Act::swiglu_oai,
-                       .route = {.n_used = m.count("expert_used_count"), .weights = RouteWeights::softmax_of_chosen},
-                       .biases = true};
+  const MoeOptions moe{
+      .act = Act::swiglu_oai,
+      .route = {.n_used = m.count("expert_used_count"), .weights = RouterNormalization::softmax_of_selected},
+      .biases = true};
   const AttentionOptions full{.rope = read_rope(m, RopePairs::halves, dims.head_dim),
                               .scale = default_attention_scale(dims.head_dim)};
   build_decoder(g, c, eps,

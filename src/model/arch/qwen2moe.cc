@@ -8,7 +8,7 @@ namespace {
 void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const AttentionDims dims = read_attention_dims(c, m);
   const float eps = m.real("attention.layer_norm_rms_epsilon");
-  const SharedExpertDims experts = read_shared_expert_dims(c, m, RouteWeights::softmax);
+  const SharedExpertDims experts = read_shared_expert_dims(c, m, RouterNormalization::softmax);
   const AttentionOptions attention{.rope = read_rope(m, RopePairs::halves, dims.head_dim),
                                    .scale = default_attention_scale(dims.head_dim)};
   build_decoder(g, c, eps,

@@ -12,13 +12,13 @@ HybridFamily describe(const HybridDims& d, const SharedExpertDims& experts, Grap
 
 void build(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const HybridDims dims = read_hybrid_dims(c, m);
-  const SharedExpertDims experts = read_shared_expert_dims(c, m, RouteWeights::softmax_normalized);
+  const SharedExpertDims experts = read_shared_expert_dims(c, m, RouterNormalization::softmax_normalized);
   build_hybrid(g, c, dims, describe(dims, experts, g));
 }
 
 void build_draft(const ModelConfig& c, Metadata& m, GraphBuilder& g) {
   const HybridDims dims = read_hybrid_dims(c, m);
-  const SharedExpertDims experts = read_shared_expert_dims(c, m, RouteWeights::softmax_normalized);
+  const SharedExpertDims experts = read_shared_expert_dims(c, m, RouterNormalization::softmax_normalized);
   build_mtp_block(g, c, dims, describe(dims, experts, g));
 }
 

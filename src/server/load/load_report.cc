@@ -66,31 +66,28 @@ json::array load_json(std::span<const LoadResult> runs) {
   return out;
 }
 
-std::string gap_markdown(std::span<const GapResult> runs) {
+std::string stall_markdown(std::span<const StallResult> runs) {
   std::string out =
-      "| server | streams | prompt tokens | decode gap ms p50 | max | during prefill p50 | p99 | max | longest stall "
-      "ms | max / p50 | prefill TTFT s |\n"
+      "| server | streams | prompt tokens | ITL ms p50 | max | during prefill p50 | p99 | max | longest stall "
+      "ms | stall / p50 | prefill TTFT s |\n"
       "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
-  for (const GapResult& run : runs) {
+  for (const StallResult& run : runs) {
     out += fmt::format("| {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.2f} | {:.1f} |\n",
-                       run.target, run.n_streams, run.n_prompt, run.idle_s.p50 * 1e3, run.idle_s.largest * 1e3,
-                       run.loaded_s.p50 * 1e3, run.loaded_s.p99 * 1e3, run.loaded_s.largest * 1e3,
-                       run.longest_stall_s * 1e3, run.ratio(), run.first_token_s);
+                       run.target, run.n_streams, run.n_prompt, run.baseline_itl_s.p50 * 1e3,
+                       run.baseline_itl_s.largest * 1e3, run.prefill_itl_s.p50 * 1e3, run.prefill_itl_s.p99 * 1e3,
+                       run.prefill_itl_s.largest * 1e3, run.longest_stall_s * 1e3, run.ratio(), run.first_token_s);
   }
   return out;
 }
 
-json::array gap_json(std::span<const GapResult> runs) {
+json::array stall_json(std::span<const StallResult> runs) {
   json::array out;
-  for (const GapResult& run : runs) {
-    json::object entry{{"server", run.target},
-                       {"streams", run.n_streams},
-                       {"prompt_tokens", run.n_prompt},
-                       {"longest_stall_s", run.longest_stall_s},
-                       {"largest_over_plain", run.ratio()},
-                       {"first_token_s", run.first_token_s}};
-    entry["plain_gap_s"] = json_of(run.idle_s);
-    entry["loaded_gap_s"] = json_of(run.loaded_s);
+  for (const StallResult& run : runs) {
+    json::object entry{{"server", run.target},          {"streams", run.n_streams},
+                       {"prompt_tokens", run.n_prompt}, {"longest_stall_s", run.longest_stall_s},
+                       {"stall_ratio", run.ratio()},    {"first_token_s", run.first_token_s}};
+    entry["baseline_itl_s"] = json_of(run.baseline_itl_s);
+    entry["prefill_itl_s"] = json_of(run.prefill_itl_s);
     out.push_back(std::move(entry));
   }
   return out;

@@ -10,7 +10,7 @@ namespace zinc {
 
 std::string load_markdown(std::span<const LoadResult> runs);
 json::array load_json(std::span<const LoadResult> runs);
-std::string gap_markdown(std::span<const GapResult> runs);
-json::array gap_json(std::span<const GapResult> runs);
+std::string stall_markdown(std::span<const StallResult> runs);
+json::array stall_json(std::span<const StallResult> runs);
 
 }  // namespace zinc

@@ -11,8 +11,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kMaxWait{200};
-constexpr size_t kBaselineChunks = 40;  // per stream, before the long prompt is sent
-constexpr size_t kWarmupChunks = 5;     // ignored: other streams may still be in prefill
+constexpr size_t kBaselineEvents = 40;  // per stream, before the long prompt is sent
+constexpr size_t kWarmupEvents = 5;     // ignored: other streams may still be in prefill
 constexpr int kGapTokens =
     1000;  // more than a stream generates during the prefill; KV memory is reserved for all of them
 
@@ -142,7 +142,7 @@ LoadResult run_load(const LoadPlan& plan, const RequestMix& mix) {
   return out;
 }
 
-Result<GapResult> measure_gaps(const LoadPlan& plan, int n_prompt_words) {
+Result<StallResult> measure_stall(const LoadPlan& plan, int n_prompt_words) {
   LoadClient client(plan.url, plan.key);
   const json::object extra{{"ignore_eos", true}};
   const RequestMix prompt =
@@ -150,19 +150,22 @@ Result<GapResult> measure_gaps(const LoadPlan& plan, int n_prompt_words) {
   std::vector<const LoadRequest*> all;
   const auto stream_error = [&]() -> std::string {
     for (const LoadRequest* stream : all) {
-      if (stream->is_done) return stream->error.empty() ? "a stream ended too early" : stream->error;
+      if (stream->is_done)
+        return stream->error.empty() ? "a stream ended before the long prompt's first token: the server may ignore "
+                                       "ignore_eos or max_tokens"
+                                     : stream->error;
     }
     return "";
   };
   for (int i = 0; i < plan.n_streams; ++i) {
     all.push_back(&client.send(all.size(), counting_body(plan, i)));
   }
-  while (std::ranges::any_of(all, [](const auto* s) { return s->chunk_s.size() < kBaselineChunks; })) {
+  while (std::ranges::any_of(all, [](const auto* s) { return s->chunk_s.size() < kBaselineEvents; })) {
     client.wait(kMaxWait);
     if (const std::string why = stream_error(); !why.empty()) return fail(ErrorCode::unavailable, "{}", why);
   }
   double warm_s = 0;
-  for (const LoadRequest* stream : all) warm_s = std::max(warm_s, stream->chunk_s[kWarmupChunks]);
+  for (const LoadRequest* stream : all) warm_s = std::max(warm_s, stream->chunk_s[kWarmupEvents]);
   const LoadRequest& arriving = client.send(all.size(), body_of(plan, prompt, all.size()));
   while (!arriving.is_done) {
     client.wait(kMaxWait);
@@ -174,13 +177,13 @@ Result<GapResult> measure_gaps(const LoadPlan& plan, int n_prompt_words) {
     add_gaps(*stream, warm_s, arriving.sent_s, plain);
     add_gaps(*stream, arriving.sent_s, arriving.chunk_s.front(), loaded);
   }
-  return GapResult{.target = plan.url,
-                   .n_streams = plan.n_streams,
-                   .n_prompt = arriving.n_prompt,
-                   .idle_s = percentiles(std::move(plain)),
-                   .loaded_s = percentiles(std::move(loaded)),
-                   .longest_stall_s = longest_stall_s(all, arriving.sent_s, arriving.chunk_s.front()),
-                   .first_token_s = arriving.first_token_s()};
+  return StallResult{.target = plan.url,
+                     .n_streams = plan.n_streams,
+                     .n_prompt = arriving.n_prompt,
+                     .baseline_itl_s = percentiles(std::move(plain)),
+                     .prefill_itl_s = percentiles(std::move(loaded)),
+                     .longest_stall_s = longest_stall_s(all, arriving.sent_s, arriving.chunk_s.front()),
+                     .first_token_s = arriving.first_token_s()};
 }
 
 }  // namespace zinc

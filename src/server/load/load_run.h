@@ -48,19 +48,21 @@ struct LoadResult {
 
 LoadResult run_load(const LoadPlan& plan, const RequestMix& mix);
 
-struct GapResult {
+struct StallResult {
   std::string target;
   int n_streams = 0, n_prompt = 0;  // the prompt's tokens, as the server counts them
-  Percentiles idle_s = {};          // inter-token gap before the prompt arrived
-  Percentiles loaded_s = {};        // and from then until its first token
+  Percentiles baseline_itl_s = {};  // inter-token latency before the prompt arrived
+  Percentiles prefill_itl_s = {};   // and from then until its first token
   double longest_stall_s = 0;       // without text on any stream during that time
   double first_token_s = 0;         // of the long prompt
 
-  double ratio() const { return idle_s.p50 > 0 ? loaded_s.largest / idle_s.p50 : 0; }
+  // The longest stall as a multiple of a decode step. Gaps of single streams do not count: a control token or a part of
+  // a character makes no text.
+  double ratio() const { return baseline_itl_s.p50 > 0 ? longest_stall_s / baseline_itl_s.p50 : 0; }
 };
 
 // Runs n_streams decoding streams, then sends a prompt of `n_prompt_words`. Fails if the server does not serve them
 // all.
-Result<GapResult> measure_gaps(const LoadPlan& plan, int n_prompt_words);
+Result<StallResult> measure_stall(const LoadPlan& plan, int n_prompt_words);
 
 }  // namespace zinc

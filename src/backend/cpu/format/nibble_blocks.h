@@ -37,6 +37,7 @@ struct NibbleBlock {
     }
   }
 
+  // Bits 0, 4, 8, ... packed into a byte: pext(bits, 0x11111111).
   static uint8_t every_fourth_bit(uint32_t bits) {
     bits &= 0x11111111;
     bits = (bits | bits >> 3) & 0x03030303;

@@ -31,7 +31,7 @@ struct WeightFormat {
     const u32 table[4] = ZINC_IQ4_CODEBOOK;
     lookup_8(table, load_4(piece(segment, kHeaderBytes + g * kGroupBytes, 16, row) + 4 * i), low, high);
   }
-  // Plus kBias, so unsigned.
+  // The fragment with kBias added, so that its bytes are unsigned (byte_planes.h).
   static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
     const u32 signed_table[4] = ZINC_IQ4_CODEBOOK;
     const u32 table[4] = {signed_table[0] ^ 0x80808080u, signed_table[1] ^ 0x80808080u, signed_table[2] ^ 0x80808080u,

@@ -34,7 +34,8 @@ struct WeightFormat {
     low = subtract_bytes<32>((nibbles & 0x0F0F0F0Fu) | (top.x >> 2 * i & 0x03030303u) << 4);
     high = subtract_bytes<32>((nibbles >> 4 & 0x0F0F0F0Fu) | (top.y >> 2 * i & 0x03030303u) << 4);
   }
-  // Plus kBias, so unsigned. Rotated by 4 - 2 i bits, the words of top bits have those of lane i in position.
+  // The fragment with kBias added, so that its bytes are unsigned (byte_planes.h). Rotated by 4 - 2 i bits, the words
+  // of top bits have those of lane i in position.
   static ZINC_DEVICE void raw_fragment(const u8* segment, int row, int g, int i, int& low, int& high) {
     const int begin = kHeaderBytes + g * kGroupBytes;
     const u32 nibbles = load_4(piece(segment, begin, 16, row) + 4 * i), rotate = static_cast<u32>(4 - 2 * i);

@@ -8,13 +8,13 @@ const int kLogitsOut = 3;  // to the host, the rows listed in step.logit_rows
 const int kHiddenOut = 4;   // to the host
 struct Params {
   uint64_t from, to;
-  int kind, n_rows, per_row, from_width, from_begin, to_width, to_begin, n_copied;
+  int kind, n_rows, vectors_per_row, from_width, from_begin, to_width, to_begin, n_copied;
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 void main() {
   int index = flat_id(), row = index / p.n_copied, i = index % p.n_copied;
-  if (row >= rows_of(p.n_rows) * p.per_row) return;
+  if (row >= rows_of(p.n_rows) * p.vectors_per_row) return;
   uint64_t from = p.kind == kHiddenIn ? step.hidden_in : p.from;
   uint64_t to = p.kind == kLogitsOut ? step.logits_out : p.kind == kHiddenOut ? step.hidden_out : p.to;
   int from_row = row;

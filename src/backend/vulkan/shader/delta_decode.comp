@@ -72,10 +72,10 @@ void norm_keys() {
 void main() {
   Delta d = p.delta;
   int h = int(gl_WorkGroupID.y), first = int(gl_WorkGroupID.x) * kColumns, column = first + thread_id() / 8;
-  bool is_inside = column < d.v_dim;
+  bool is_in_bounds = column < d.v_dim;
   int slot = Ints(step.slots).data[0], position = Ints(step.positions).data[0], key_dim = d.k_heads * d.k_dim;
   uint64_t state = delta_state(d, slot, h), conv = conv_state(p.conv, slot);
-  load_state(d, state, column, is_inside && position > 0);
+  load_state(d, state, column, is_in_bounds && position > 0);
   Channel channels[kChannels];
   [[unroll]] for (int k = 0; k < kChannels; ++k) {
     int i = k * kThreads + thread_id(), in_head = i % kPaddedKeyDim, v = i - 2 * kPaddedKeyDim, c = -1;
@@ -105,10 +105,10 @@ void main() {
       keys[i][c] = row < d.k_dim ? channel_values[kPaddedKeyDim + row] : 0.0;
     }
   }
-  float y = sum_and_scale(d, delta_step(is_inside ? channel_values[2 * kPaddedKeyDim + thread_id() / 8] : 0.0, gates));
-  if (part_id() == 0 && is_inside) CoherentFloats(d.out_).data[h * d.v_dim + column] = y;
+  float y = sum_and_scale(d, delta_step(is_in_bounds ? channel_values[2 * kPaddedKeyDim + thread_id() / 8] : 0.0, gates));
+  if (lane_in_column() == 0 && is_in_bounds) CoherentFloats(d.out_).data[h * d.v_dim + column] = y;
   signal_done(p.sync);  // the states are read by the next step only
-  store_state(d, state, column, is_inside);
+  store_state(d, state, column, is_in_bounds);
   [[unroll]] for (int k = 0; k < kChannels; ++k) {
     int c = channels[k].id;
     if (c >= 0) Floats(conv).data[state_index(p.conv, position, c)] = newest[k];

@@ -52,8 +52,8 @@ void store_tokens(float dt_bias, float a) {
 }
 
 // Processes tokens i .. i + n - 1 of the tile. Their outputs are reduced together, off the critical path.
-void scan_tokens(int i, const int n, int in_tile) {
-  vec4 results[kReducedTokens];
+void scan_tokens(int i, const int n, int column_in_tile) {
+  vec4 partial_outputs[kReducedTokens];
   [[unroll]] for (int t = 0; t < kReducedTokens; ++t) {
     if (t >= n) break;
     [[unroll]] for (int j = 0; j < kVec4s; ++j) {
@@ -61,12 +61,12 @@ void scan_tokens(int i, const int n, int in_tile) {
       queries[j] = query_tile[((i + t) * kPaddedKeyDim + first_row(j)) / 4];
     }
     vec2 gates = gate_tile[i + t];
-    results[t] = delta_step(value_tile[(i + t) * kColumns + in_tile], Gates(gates.x, gates.y));
+    partial_outputs[t] = delta_step(value_tile[(i + t) * kColumns + column_in_tile], Gates(gates.x, gates.y));
   }
   [[unroll]] for (int t = 0; t < kReducedTokens; ++t) {
     if (t >= n) break;
-    float y = sum_and_scale(p.delta, results[t]);
-    if (part_id() == 0) value_tile[(i + t) * kColumns + in_tile] = y;
+    float y = sum_and_scale(p.delta, partial_outputs[t]);
+    if (lane_in_column() == 0) value_tile[(i + t) * kColumns + column_in_tile] = y;
   }
 }
 
@@ -88,11 +88,11 @@ void main() {
   if (p.part == kAfterChunks) begin = range.n_chunks > 0 ? range.first_chunk_token + range.n_chunks * kChunk : end;
   if (begin >= end) return;
   Delta d = p.delta;
-  int in_tile = thread_id() / 8, column = first_column + in_tile;
-  bool is_inside = column < d.v_dim;
+  int column_in_tile = thread_id() / 8, column = first_column + column_in_tile;
+  bool is_in_bounds = column < d.v_dim;
   uint64_t state = delta_state(d, Ints(step.slots).data[seq], h);
   load_tokens(begin, end, h, first_column);
-  load_state(d, state, column, is_inside && Ints(step.positions).data[begin] > 0);
+  load_state(d, state, column, is_in_bounds && Ints(step.positions).data[begin] > 0);
   float dt_bias = Floats(d.dt_bias).data[h], a = Floats(d.a).data[h];
   for (int t = begin; t < end; t += kTileTokens) {
     store_tokens(dt_bias, a);
@@ -100,11 +100,11 @@ void main() {
     if (t + kTileTokens < end) load_tokens(t + kTileTokens, end, h, first_column);
     int n_tokens = min(kTileTokens, end - t);
     int i = 0;
-    for (; i + kReducedTokens <= n_tokens; i += kReducedTokens) scan_tokens(i, kReducedTokens, in_tile);
-    for (; i < n_tokens; ++i) scan_tokens(i, 1, in_tile);
+    for (; i + kReducedTokens <= n_tokens; i += kReducedTokens) scan_tokens(i, kReducedTokens, column_in_tile);
+    for (; i < n_tokens; ++i) scan_tokens(i, 1, column_in_tile);
     barrier();
     write_tokens(t, end, h, first_column);
     barrier();
   }
-  store_state(d, state, column, is_inside);
+  store_state(d, state, column, is_in_bounds);
 }

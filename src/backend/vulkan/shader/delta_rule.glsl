@@ -19,8 +19,8 @@ struct Gates {
 };
 
 int key_head(Delta d, int h) { return d.is_cyclic != 0 ? h % d.k_heads : h / (d.v_heads / d.k_heads); }
-int part_id() { return thread_id() % 8; }
-int first_row(int i) { return i * 32 + part_id() * 4; }  // of the thread's i-th vec4
+int lane_in_column() { return thread_id() % 8; }
+int first_row(int i) { return i * 32 + lane_in_column() * 4; }  // of the thread's i-th vec4
 
 uint64_t delta_state(Delta d, int slot, int h) {
   return d.states + uint64_t(slot) * d.slot_bytes + uint64_t(h * d.k_dim * d.v_dim) * 4ul;
@@ -33,11 +33,11 @@ void load_state(Delta d, uint64_t state, int column, bool is_valid) {
     }
   }
 }
-void store_state(Delta d, uint64_t state, int column, bool is_inside) {
+void store_state(Delta d, uint64_t state, int column, bool is_in_bounds) {
   [[unroll]] for (int i = 0; i < kVec4s; ++i) {
     [[unroll]] for (int c = 0; c < 4; ++c) {
       int row = first_row(i) + c;
-      if (is_inside && row < d.k_dim) Floats(state).data[row * d.v_dim + column] = S[i][c];
+      if (is_in_bounds && row < d.k_dim) Floats(state).data[row * d.v_dim + column] = S[i][c];
     }
   }
 }

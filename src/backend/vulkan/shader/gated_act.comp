@@ -8,22 +8,22 @@
 struct Params {
   uint64_t gate, up, out_;  // out_ 0: only the quantized output
   Q8Activation q8;
-  int n_rows, per_row, width;  // per_row: rows of `width` within each of the n_rows
+  int n_rows, vectors_per_row, width;  // vectors_per_row: rows of `width` within each of the n_rows
   int scalar_gate, act;  // scalar_gate: one gate for each of the n_rows
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 
 void main() {
-  int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems, n_rows = rows_of(p.n_rows) * p.per_row;
+  int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems, n_rows = rows_of(p.n_rows) * p.vectors_per_row;
   int first = int(gl_WorkGroupID.x) * kWarps, index = first + warp_id();
   if (first >= n_rows * n_segments) return;
-  bool is_inside = index < n_rows * n_segments;
-  int row = is_inside ? index / n_segments : 0, segment = index % n_segments;
-  int offset = is_inside ? segment * kSegmentElems + lane_id() * 8 : p.width + 8;
+  bool is_in_bounds = index < n_rows * n_segments;
+  int row = is_in_bounds ? index / n_segments : 0, segment = index % n_segments;
+  int offset = is_in_bounds ? segment * kSegmentElems + lane_id() * 8 : p.width + 8;
   uint64_t begin = uint64_t(row) * uint64_t(p.width) * 4ul;
   Vec8 y = load_vec8(p.up + begin, offset, p.width), gate;
   if (p.scalar_gate != 0) {
-    float g = Floats(p.gate).data[row / p.per_row];
+    float g = Floats(p.gate).data[row / p.vectors_per_row];
     gate = Vec8(vec4(g), vec4(g));
   } else {
     gate = load_vec8(p.gate + begin, offset, p.width);
@@ -39,8 +39,8 @@ void main() {
       if (offset + 4 + i >= p.width) y.b[i] = 0;
     }
   }
-  if (is_inside && p.out_ != 0ul) store_vec8(p.out_ + begin, offset, p.width, y);
+  if (is_in_bounds && p.out_ != 0ul) store_vec8(p.out_ + begin, offset, p.width, y);
   if (p.q8.block == 0) return;
   Q8Vec8 quantized = quantize_vec8(y, p.q8.block);
-  if (is_inside) store_q8(quantized, p.q8, row, segment);
+  if (is_in_bounds) store_q8(quantized, p.q8, row, segment);
 }

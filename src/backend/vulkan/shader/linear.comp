@@ -1,6 +1,6 @@
 // out[m, o] = sum_k x[m, k] * weight[o, k]: GEMV and small GEMM, one module per format. One thread per output row, 32 rows per
 // panel; M rows of activations together. Either the warps of a workgroup split the K segments of a panel (kSplitK, decode) or
-// each warp has a panel of its own (prefill). A segment's sum is an exact integer followed by the fewest float operations;
+// each warp computes one panel (prefill). A segment's sum is an exact integer followed by the fewest float operations;
 // segments are added in order within a K split, splits in order. So the result depends neither on M nor on kSplitK nor on
 // where x was quantized. Each weight is read once per M rows.
 #version 460
@@ -85,8 +85,8 @@ void multiply(bool is_warm_up) {
   int n_rows = find_rows(expert);
   if (n_rows == 0) return;
   if (is_warm_up) expert = 0;
-  bool is_inside = panel * kPanelRows < n_out;
-  int safe_panel = is_inside ? panel : 0, weight_part = kParallelParts == 2 ? parallel_part : part;
+  bool is_in_bounds = panel * kPanelRows < n_out;
+  int safe_panel = is_in_bounds ? panel : 0, weight_part = kParallelParts == 2 ? parallel_part : part;
   int n_segments = p.parts[0].n_segments;
   uint64_t weights = panel_at(p.parts[weight_part], safe_panel, expert);
   // Prefetch the first weights before the activations are read.
@@ -112,7 +112,7 @@ void multiply(bool is_warm_up) {
     uint64_t after = pass + 1 < n_passes ? segment_at(panel_at(p.parts[1], safe_panel, expert), begin)
                      : is_warm_up && Q8_BLOCK == 0 ? segment_at(weights, begin) : 0ul;
     [[unroll]] for (int m = 0; m < M; ++m) gates[m] = totals[m];
-    if (is_inside || kStagesSegment) multiply_panel(weights, n_segments, split, is_warm_up, after, totals);
+    if (is_in_bounds || kStagesSegment) multiply_panel(weights, n_segments, split, is_warm_up, after, totals);
     [[unroll]] for (int m = 0; m < M && kSplitK != 0; ++m) {
       partial[pass * kUpOffset + (warp_id() * M + m) * 32 + lane_id()] = totals[m];
     }

@@ -18,7 +18,7 @@ struct Params {
   uint64_t expert_ids, sorted_pairs, tiles, n_tiles;
   float norm_eps;
   int n_rows, n_parts, act;
-  int per_row;  // input rows within each of the n_rows
+  int vectors_per_row;  // input rows within each of the n_rows
   int n_experts_used, x_per_expert;  // x_per_expert: each selected expert has its own input row
   int head_dim;  // of the prologue's gated norm
   uint64_t gate;
@@ -56,7 +56,7 @@ int select_tile(int tile_rows, out int expert, out int first) {
     first = Ints(p.tiles).data[3 * y + 1];
     return Ints(p.tiles).data[3 * y + 2];
   }
-  int n = min(tile_rows, rows_of(p.n_rows) * (kExpertMode == kPairPerTile ? p.n_experts_used : p.per_row) - first);
+  int n = min(tile_rows, rows_of(p.n_rows) * (kExpertMode == kPairPerTile ? p.n_experts_used : p.vectors_per_row) - first);
   if (n > 0 && kExpertMode == kPairPerTile) {
     expert = kRouteCapacity > 1 ? selected_ids[first] : CoherentInts(p.expert_ids).data[first];
   }

@@ -3,7 +3,7 @@
 layout(constant_id = 7) const int kRouteCapacity = 1;  // capacity in experts, a multiple of 32; 1: no selection in this kernel
 const int kMaxExpertsUsed = 64;
 
-// Route::mode, the normalization of the router weights (RouteWeights of graph/op.h).
+// Route::mode, the normalization of the router weights (RouterNormalization of graph/op.h).
 const int kSoftmax = 0;  // over all experts
 const int kSoftmaxNormalized = 1;  // over all experts, then divided by the sum of the selected
 const int kSoftmaxOfSelected = 2;  // over the selected experts only
@@ -15,8 +15,8 @@ struct Route {
 };
 
 shared float route_logits[kRouteCapacity];
-shared float route_best[kRouteCapacity];  // per 32 experts the n_experts_used best, sorted
-shared int route_ids[kRouteCapacity];
+shared float candidate_logits[kRouteCapacity];  // per group of 32 experts: its top min(n_experts_used, 32), sorted
+shared int candidate_ids[kRouteCapacity];
 shared int selected_ids[kMaxExpertsUsed];
 shared float selected_logits[kMaxExpertsUsed];
 
@@ -32,7 +32,9 @@ int rank_in_group(float logit, int index) {
 
 // Sets selected_ids and selected_logits. REQUIRES: every thread of the workgroup calls; n_experts_used <= kMaxExpertsUsed.
 void select_experts(Route route, int t) {
-  int n_padded = padded(route.n_experts), best = min(route.n_experts_used, 32), n_best = n_padded / 32 * best;
+  int n_padded = padded(route.n_experts);
+  int k_per_group = min(route.n_experts_used, 32);
+  int n_candidates = n_padded / 32 * k_per_group;
   for (int e = thread_id(); e < n_padded; e += kThreads) {
     float logit = e < route.n_experts ? CoherentFloats(route.logits).data[t * route.n_experts + e] : kNegInf;
     route_logits[e] = isnan(logit) ? kNegInf : logit;
@@ -45,18 +47,18 @@ void select_experts(Route route, int t) {
   for (int e = thread_id(); e < n_padded; e += kThreads) {
     float logit = route_logits[e];
     int rank = rank_in_group(logit, e);
-    if (rank >= best) continue;
-    route_best[e / 32 * best + rank] = logit;
-    route_ids[e / 32 * best + rank] = e;
+    if (rank >= k_per_group) continue;
+    candidate_logits[e / 32 * k_per_group + rank] = logit;
+    candidate_ids[e / 32 * k_per_group + rank] = e;
   }
   barrier();
-  for (int first = 0; first < n_best; first += kThreads / 4) {  // four threads per candidate
-    int i = min(first + thread_id() / 4, n_best - 1), rank = 0;
-    float logit = route_best[i];
-    int index = route_ids[i];
-    for (int j = thread_id() % 4; j < n_best; j += 4) {
-      float other = route_best[j];
-      if (other > logit || (other == logit && route_ids[j] < index)) ++rank;
+  for (int first = 0; first < n_candidates; first += kThreads / 4) {  // four threads per candidate
+    int i = min(first + thread_id() / 4, n_candidates - 1), rank = 0;
+    float logit = candidate_logits[i];
+    int index = candidate_ids[i];
+    for (int j = thread_id() % 4; j < n_candidates; j += 4) {
+      float other = candidate_logits[j];
+      if (other > logit || (other == logit && candidate_ids[j] < index)) ++rank;
     }
     rank = clustered_sum_int(rank, 4);
     if (thread_id() % 4 != 0 || rank >= route.n_experts_used || index >= route.n_experts) continue;

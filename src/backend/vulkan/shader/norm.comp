@@ -13,7 +13,7 @@ const int kL2 = 2;
 struct Params {
   uint64_t x, weight, out_;  // out_ 0: only the quantized output
   Q8Activation q8;
-  int n_rows, per_row, width, kind;
+  int n_rows, vectors_per_row, width, kind;
   float eps;
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
@@ -24,24 +24,24 @@ float norm_factor(float sum) {
   return factor;
 }
 
-void write_segment(int row, int segment, bool is_inside, Vec8 x, float factor) {
+void write_segment(int row, int segment, bool is_in_bounds, Vec8 x, float factor) {
   int offset = segment * kSegmentElems + lane_id() * 8;
-  if (p.kind != kNoNorm) x = apply_norm(x, factor, p.weight, is_inside ? offset : p.width + 8, p.width);
-  if (is_inside && p.out_ != 0ul) store_vec8(p.out_ + uint64_t(row) * uint64_t(p.width) * 4ul, offset, p.width, x);
+  if (p.kind != kNoNorm) x = apply_norm(x, factor, p.weight, is_in_bounds ? offset : p.width + 8, p.width);
+  if (is_in_bounds && p.out_ != 0ul) store_vec8(p.out_ + uint64_t(row) * uint64_t(p.width) * 4ul, offset, p.width, x);
   if (p.q8.block == 0) return;
   Q8Vec8 quantized = quantize_vec8(x, p.q8.block);
-  if (is_inside) store_q8(quantized, p.q8, row, segment);
+  if (is_in_bounds) store_q8(quantized, p.q8, row, segment);
 }
 
 void main() {
-  int n_rows = rows_of(p.n_rows) * p.per_row;
+  int n_rows = rows_of(p.n_rows) * p.vectors_per_row;
   if (kWarpPerRow != 0) {
     int first = int(gl_WorkGroupID.x) * kWarps, row = first + warp_id();
     if (first >= n_rows) return;
-    bool is_inside = row < n_rows;
-    Vec8 x = load_vec8(p.x + uint64_t(is_inside ? row : 0) * uint64_t(p.width) * 4ul, lane_id() * 8, p.width);
+    bool is_in_bounds = row < n_rows;
+    Vec8 x = load_vec8(p.x + uint64_t(is_in_bounds ? row : 0) * uint64_t(p.width) * 4ul, lane_id() * 8, p.width);
     float factor = p.kind == kNoNorm ? 1.0 : norm_factor(clustered_sum(sum_squares(x, 0), 32));
-    write_segment(row, 0, is_inside, x, factor);
+    write_segment(row, 0, is_in_bounds, x, factor);
     return;
   }
   int row = int(gl_WorkGroupID.x), n_segments = (p.width + kSegmentElems - 1) / kSegmentElems;
@@ -50,8 +50,8 @@ void main() {
   float factor = p.kind == kNoNorm ? 1.0 : norm_factor(row_sum_squares(from, p.width));
   for (int first = 0; first < n_segments; first += kWarps) {
     int s = first + warp_id();
-    bool is_inside = s < n_segments;
-    write_segment(row, s, is_inside, load_vec8(from, is_inside ? s * kSegmentElems + lane_id() * 8 : p.width + 8, p.width),
+    bool is_in_bounds = s < n_segments;
+    write_segment(row, s, is_in_bounds, load_vec8(from, is_in_bounds ? s * kSegmentElems + lane_id() * 8 : p.width + 8, p.width),
           factor);
   }
 }

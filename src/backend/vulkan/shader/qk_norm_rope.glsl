@@ -23,30 +23,30 @@ Vec8 head_weights[kHeadSegments];
 vec2 head_cos_sin[kLanePairs];
 
 // Loads that do not depend on the head's values.
-void prefetch_head(HeadInput part, int position, bool is_inside) {
+void prefetch_head(HeadInput part, int position, bool has_head) {
   int past_end = part.dim + 8;
   [[unroll]] for (int i = 0; i < kHeadSegments; ++i) {
     int offset = i * kSegmentElems + lane_id() * 8;
     head_weights[i] = Vec8(vec4(1), vec4(1));
-    if (part.norm_weight != 0ul) head_weights[i] = load_vec8(part.norm_weight, is_inside ? offset : past_end, part.dim);
+    if (part.norm_weight != 0ul) head_weights[i] = load_vec8(part.norm_weight, has_head ? offset : past_end, part.dim);
   }
-  if (!is_inside || part.rope.coarse == 0ul) return;
+  if (!has_head || part.rope.coarse == 0ul) return;
   [[unroll]] for (int k = 0; k < kLanePairs; ++k) {
     int i = k * 32 + lane_id();
     if (i < part.rope.n_pairs) head_cos_sin[k] = rope_cos_sin(part.rope, position, i);
   }
 }
 
-// Stores to the warp's part of head_values; elements past `dim` are zero. Warps without a head (!is_inside) take part in
+// Stores to the warp's part of head_values; elements past `dim` are zero. Warps without a head (!has_head) take part in
 // barriers only. REQUIRES: prefetch_head().
-void prepare_head(HeadInput part, int t, int head, bool is_inside) {
+void prepare_head(HeadInput part, int t, int head, bool has_head) {
   uint64_t x = part.x + uint64_t((t * part.n_heads + head) * part.stride) * 4ul;
   int base = warp_id() * kHeadSegments * kSegmentElems, past_end = part.dim + 8;
   Vec8 segments[kHeadSegments];
   float sum = 0;
   [[unroll]] for (int i = 0; i < kHeadSegments; ++i) {
     int offset = i * kSegmentElems + lane_id() * 8;
-    segments[i] = load_vec8_coherent(x, is_inside ? offset : past_end, part.dim);
+    segments[i] = load_vec8_coherent(x, has_head ? offset : past_end, part.dim);
     sum = sum_squares(segments[i], sum);
   }
   sum = clustered_sum(sum, 32);
@@ -68,7 +68,7 @@ void prepare_head(HeadInput part, int t, int head, bool is_inside) {
     }
   }
   barrier();
-  if (is_inside && part.rope.coarse != 0ul) {
+  if (has_head && part.rope.coarse != 0ul) {
     [[unroll]] for (int k = 0; k < kLanePairs; ++k) {
       int i = k * 32 + lane_id();
       if (i >= part.rope.n_pairs) break;
@@ -88,10 +88,10 @@ vec4 head_vec4(int i) {
 }
 
 // Writes the warp's prepared head to the KV cache page at `dst`. REQUIRES: every thread of the workgroup calls.
-void store_head(uint64_t dst, bool is_key, int dim, int position, bool is_inside) {
+void store_head(uint64_t dst, bool is_key, int dim, int position, bool has_head) {
   for (int first = 0; first < kHeadSegments * kSegmentElems; first += 128) {
     int i = first + lane_id() * 4;
     uvec4 encoded = encode_kv_vec4(head_vec4(i));
-    if (is_inside && i < dim) store_kv_vec4(dst, is_key, dim, position % kPageTokens, i, encoded);
+    if (has_head && i < dim) store_kv_vec4(dst, is_key, dim, position % kPageTokens, i, encoded);
   }
 }
