@@ -226,9 +226,12 @@ class Startup {
       api_.finish_load(name, api_error(loaded.error()));
       return stop(loaded);
     }
-    const ModelRef model = models_.find(name);
-    announce(*model);
-    api_.finish_load(name, model);
+    if (const ModelRef model = models_.find(name)) {
+      announce(*model);
+      api_.finish_load(name, model);
+    } else {
+      api_.finish_load(name, http_error(503, "the model was unloaded again before the request could use it; retry"));
+    }
     if (--n_loading_ == 0) greet();
   }
 
