@@ -1,7 +1,7 @@
 // Atomic file replacement. Bytes go to a temporary file next to `path`; commit() syncs it and renames it over `path`.
 // Without commit() the old file stays and the temporary file is removed; a killed process leaves at most
-// `<path>.part-*`. Symbolic links are followed. A path that is not a regular file (a device, a pipe, a folder) is an
-// error. One thread at a time.
+// `<path>.part-*`, which remove_partial_files() removes. Symbolic links are followed. A path that is not a regular file
+// (a device, a pipe, a folder) is an error. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +34,10 @@ class AtomicFile {
   std::filesystem::path path_, temporary_;
   int fd_;  // -1 once committed or moved from
 };
+
+// Removes the temporary files that killed processes left in `folder` for files whose names end in `suffix`. Those that
+// a process is writing are locked (flock) and stay. Returns how many it removed.
+int remove_partial_files(const std::filesystem::path& folder, std::string_view suffix);
 
 Status write_file_atomically(const std::filesystem::path& path, std::string_view text,
                              FilePermissions permissions = FilePermissions::by_umask);

@@ -28,6 +28,25 @@ class AtomicFileTest : public testing::Test {
   const fs::path path_ = folder_ / "file";
 };
 
+TEST_F(AtomicFileTest, files_of_killed_processes_are_removed_and_those_in_use_stay) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Result<AtomicFile> file = AtomicFile::create(folder_ / "m.cache");
+    ::_exit(file.ok() && file.value().write(bytes_of("private")).ok() ? 0 : 1);  // as if killed: no destructor
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  put(folder_ / "m.cache.part-notes", "the user's");
+  put(folder_ / "m.cache", "the cache");
+  const Result<AtomicFile> in_use = AtomicFile::create(folder_ / "m.cache");
+  ASSERT_TRUE(in_use.ok());
+  EXPECT_EQ(n_files(), 4u);
+  EXPECT_EQ(remove_partial_files(folder_.path(), ".cache"), 1);
+  EXPECT_EQ(n_files(), 3u);
+  EXPECT_EQ(remove_partial_files(folder_ / "nowhere", ".cache"), 0);
+}
+
 TEST_F(AtomicFileTest, commit_replaces_the_file_and_removes_the_temporary) {
   ASSERT_TRUE(write_file_atomically(path_, "old").ok());
   Result<AtomicFile> file = AtomicFile::create(path_);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <string>
 
 #include "tests/support/test_files.h"
@@ -33,6 +34,32 @@ TEST_F(MappedFileTest, is_mapped_while_any_mapping_exists) {
   }
   EXPECT_FALSE(is_mapped(path));
   EXPECT_FALSE(is_mapped(folder_ / "absent"));
+}
+
+TEST_F(MappedFileTest, file_truncated_while_mapped_ends_the_process_with_its_name) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::filesystem::path path = put(folder_ / "model.gguf", std::string(100'000, 'x'));
+  const auto read_after_truncation = [&](size_t n_left) {
+    const Result<MappedFile> other = MappedFile::open(put(folder_ / "other", "y"));
+    const Result<MappedFile> file = MappedFile::open(path);
+    if (!other.ok() || !file.ok() || ::truncate(path.c_str(), static_cast<off_t>(n_left)) != 0) ::_exit(3);
+    const volatile std::byte last = file.value().bytes().back();
+    ::_exit(last == std::byte{'x'} ? 0 : 4);
+  };
+  EXPECT_EXIT(read_after_truncation(0), testing::ExitedWithCode(1), "model.gguf: the file was truncated");
+  put(folder_ / "model.gguf", std::string(100'000, 'x'));
+  EXPECT_EXIT(read_after_truncation(5'000), testing::ExitedWithCode(1), "model.gguf: the file was truncated");
+}
+
+TEST_F(MappedFileTest, sigbus_elsewhere_has_its_usual_effect) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto raise_after_unmapping = [&] {
+    if (!MappedFile::open(put(folder_ / "data", "bytes")).ok()) ::_exit(3);
+    ::raise(SIGBUS);  // the handler resets the default action
+    ::raise(SIGBUS);
+    ::_exit(0);
+  };
+  EXPECT_EXIT(raise_after_unmapping(), testing::KilledBySignal(SIGBUS), "");
 }
 
 TEST_F(MappedFileTest, bytes_match_the_file) {

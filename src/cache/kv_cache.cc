@@ -177,7 +177,10 @@ void KvCache::finish(SequenceCache sequence, std::span<const TokenId> tokens) {
     PrefixCache::Node* node = prefix_cache_->insert(sequence.cache_namespace, tokens, sequence.pages);
     if (prefix_cache_->lacks_state(*node)) prefix_cache_->attach_state(*node, sequence.slot);
   }
+  const CacheNamespace cache_namespace = sequence.cache_namespace;
+  const double cache_share = sequence.cache_share;
   release(std::move(sequence));
+  if (cache_share < 1) prefix_cache_->limit_namespace(cache_namespace, cache_share);
 }
 
 }  // namespace zinc

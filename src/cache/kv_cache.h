@@ -26,6 +26,7 @@ struct KvCacheOptions {
 // Pages and slot of one running sequence. Created by admit(), returned to release() or finish().
 struct SequenceCache {
   CacheNamespace cache_namespace = kSharedNamespace;
+  double cache_share = 1;  // of the pools, for the prefixes of its namespace after its end
   int slot = kNoSlot;
   PageTables pages;
   int n_tokens = 0;  // fed so far
@@ -60,7 +61,7 @@ class KvCache {
   // prefix cache.
   void insert_prefix(const SequenceCache& sequence, std::span<const TokenId> tokens);
   void release(SequenceCache sequence);
-  // Ends a sequence: insert_prefix, then release, without copying its state.
+  // Ends a sequence: insert_prefix, then release, without copying its state; limits its namespace to cache_share.
   void finish(SequenceCache sequence, std::span<const TokenId> tokens);
 
   // Saves and loads the whole prefix cache, so that it survives a restart. `key` stands for everything that the bytes

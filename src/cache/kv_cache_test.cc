@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -120,9 +122,10 @@ class KvCacheTest : public testing::TestWithParam<Kind> {
   }
 
   // Feeds all tokens and inserts them into the prefix cache.
-  void insert(const Tokens& tokens, CacheNamespace cache_namespace = kSharedNamespace) {
+  void insert(const Tokens& tokens, CacheNamespace cache_namespace = kSharedNamespace, double cache_share = 1) {
     const int n = static_cast<int>(tokens.size());
     Admission admission = std::move(cache->admit(tokens, n, n - 1, cache_namespace).value());
+    admission.sequence.cache_share = cache_share;
     while (admission.sequence.n_tokens < n) {
       feed(admission.sequence, tokens, std::min(n, admission.sequence.n_tokens + kMaxChunk));
     }
@@ -343,6 +346,31 @@ TEST_P(KvCacheTest, namespaces_are_isolated_also_after_a_restart) {
   insert(Tokens(60, 1), 8);
   EXPECT_EQ(n_found(same, 8), 60);
   EXPECT_EQ(n_found(same, 7), 90);
+}
+
+TEST_P(KvCacheTest, a_namespace_keeps_at_most_its_share_of_the_pools) {
+  constexpr CacheNamespace kLimited = 7;
+  const auto tokens = [](TokenId first) {
+    Tokens out(40);
+    std::iota(out.begin(), out.end(), first);
+    return out;
+  };
+  insert(tokens(1000));  // of another namespace, the least recently used of all
+  for (TokenId first = 0; first < 5; ++first) insert(tokens(100 * first), kLimited, 0.25);
+  const auto n_kept = [&](const PagePool& pool, int n_others) { return pool.n_cached() - n_others; };
+  for (const PagePool& pool : cache->pools().pages) EXPECT_LE(n_kept(pool, 2), pool.n_total() / 4);
+  if (cache->has_states()) {
+    EXPECT_LE(n_kept(cache->pools().states, 1), cache->pools().states.n_total() / 4);
+  }
+  const auto longer = [&](TokenId first) {
+    Tokens out = tokens(first);
+    out.push_back(1);
+    return out;
+  };
+  EXPECT_EQ(n_found(longer(1000)), 40) << "other namespaces keep theirs";
+  EXPECT_EQ(n_found(longer(0), kLimited), 0);
+  insert(tokens(0), kLimited, 0);
+  for (const PagePool& pool : cache->pools().pages) EXPECT_LE(n_kept(pool, 2), 0);
 }
 
 TEST_P(KvCacheTest, a_file_larger_than_the_cache_restores_the_most_recently_used_prefixes) {

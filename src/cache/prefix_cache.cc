@@ -9,7 +9,8 @@ namespace zinc {
 class PrefixCache::Node {
  public:
   Node* parent = nullptr;  // nullptr: a root
-  int begin = 0;           // position of the first token
+  CacheNamespace cache_namespace = kSharedNamespace;
+  int begin = 0;  // position of the first token
   std::vector<TokenId> tokens;
   std::vector<PageId> pages;  // per group
   int state = kNoSlot;
@@ -52,7 +53,10 @@ PrefixCache::~PrefixCache() {
 
 PrefixCache::Node& PrefixCache::root_of(CacheNamespace cache_namespace) {
   std::unique_ptr<Node>& root = roots_[cache_namespace];
-  if (!root) root = std::make_unique<Node>();
+  if (!root) {
+    root = std::make_unique<Node>();
+    root->cache_namespace = cache_namespace;
+  }
   return *root;
 }
 
@@ -152,6 +156,7 @@ void PrefixCache::touch_path(Node& last, int end) {
 PrefixCache::Node* PrefixCache::add_child(Node& parent, std::span<const TokenId> tokens) {
   auto child = std::make_unique<Node>();
   child->parent = &parent;
+  child->cache_namespace = parent.cache_namespace;
   child->begin = parent.end();
   child->tokens.assign(tokens.begin(), tokens.end());
   child->pages.assign(windows_.size(), kNoPage);
@@ -287,6 +292,33 @@ void PrefixCache::evict_state() {
   Node& node = *victim->second;
   drop_state(node);
   prune_if_empty(node);
+}
+
+// One pass per resource is enough: a leaf is always less recently used than its parent, which follows as a leaf.
+void PrefixCache::limit_namespace(CacheNamespace cache_namespace, double share) {
+  const auto is_ours = [&](const auto& entry) { return entry.second->cache_namespace == cache_namespace; };
+  for (size_t resource = 0; resource < lru_.size(); ++resource) {
+    LruOrder& oldest_first = lru_[resource];
+    const bool is_state = resource == state_resource();
+    const PagePool& pool = is_state ? pools_.states : pools_.pages[resource];
+    const bool only_leaves = !is_state && windows_[resource] == 0;
+    auto n_excess = std::ranges::count_if(oldest_first, is_ours) - static_cast<ptrdiff_t>(share * pool.n_total());
+    for (auto entry = oldest_first.begin(); entry != oldest_first.end() && n_excess > 0;) {
+      Node& node = *entry->second;
+      const bool is_victim = is_ours(*entry) && !pool.is_pinned(is_state ? node.state : node.pages[resource]) &&
+                             (!only_leaves || node.children.empty());
+      ++entry;  // before the node is removed
+      if (!is_victim) continue;
+      --n_excess;
+      if (!is_state) ++n_evicted_pages_;
+      if (only_leaves) {
+        remove_leaf(node);
+        continue;
+      }
+      is_state ? drop_state(node) : drop_page(resource, node);
+      prune_if_empty(node);
+    }
+  }
 }
 
 std::vector<PrefixRecord> PrefixCache::records() const {

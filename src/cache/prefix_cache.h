@@ -4,8 +4,8 @@
 //
 // Sliding-window layers lose the pages behind their window, and states exist only at checkpoints: a lookup returns the
 // longest prefix that a sequence can resume from. Eviction is LRU, separately per resource: whole leaves for pages of
-// full attention, single pages or states for the rest. Each namespace has its own root; the memory is shared by all. No
-// device; engine thread only.
+// full attention, single pages or states for the rest. Each namespace has its own root; the memory is shared by all,
+// but a namespace can be limited to a share of it. No device; engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +73,9 @@ class PrefixCache {
   // Evicts a page of the group, or a state slot, that no sequence has pinned. REQUIRES: the cache has one.
   void evict_page(int group);
   void evict_state();
+  // Evicts prefixes of the namespace, least recently used first, until it has at most this share of each pool. Pages
+  // that a sequence has pinned stay.
+  void limit_namespace(CacheNamespace cache_namespace, double share);
 
   // Every node, parents before children, the most recently used branch first.
   std::vector<PrefixRecord> records() const;

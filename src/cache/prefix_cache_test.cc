@@ -120,6 +120,22 @@ TEST(PrefixCache, evicts_the_end_of_a_text_before_its_start) {
   EXPECT_EQ(fixture.find(ascending(129)).n_usable, 96);
 }
 
+TEST(PrefixCache, limited_namespace_loses_its_oldest_prefixes_and_the_ends_first) {
+  PrefixCacheFixture at({0}, 64);
+  const int n_page_tokens = kPageTokens;
+  at.insert(ascending(4 * n_page_tokens));
+  at.insert(ascending(4 * n_page_tokens, 5000));
+  at.prefix_cache.limit_namespace(kSharedNamespace + 1, 0);
+  EXPECT_EQ(at.pools.pages[0].n_cached(), 8) << "another namespace";
+  at.prefix_cache.limit_namespace(kSharedNamespace, 6.0 / 64);
+  EXPECT_EQ(at.pools.pages[0].n_cached(), 6);
+  EXPECT_EQ(at.prefix_cache.find(kSharedNamespace, ascending(200), 200).n_usable, 2 * n_page_tokens);
+  EXPECT_EQ(at.prefix_cache.find(kSharedNamespace, ascending(200, 5000), 200).n_usable, 4 * n_page_tokens);
+  at.prefix_cache.limit_namespace(kSharedNamespace, 0);
+  EXPECT_EQ(at.pools.pages[0].n_cached(), 0);
+  EXPECT_EQ(at.prefix_cache.n_nodes(), 0);
+}
+
 TEST(PrefixCache, frees_pages_above_a_leaf_that_a_sequence_still_holds) {
   PrefixCacheFixture fixture({0}, 5);
   fixture.insert(ascending(64));

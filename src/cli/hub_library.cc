@@ -68,13 +68,35 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   ZINC_TRY(described, shared->describe(name));
   described.engine_owner = shared;
   described.facts["recommended_sampling"] = recommended_sampling_json(shared->file());
+  KnownModel known = find_known(name).value_or(KnownModel{.name = name, .path = path});
+  known.path = path;
+  described.aliases = known.aliases;
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const LoadedEngine& other) { return other.name == name; });
-  loaded_.push_back({{.name = name, .path = path}, shared});
+  loaded_.push_back({known, shared});
   std::erase_if(known_, [&](const KnownModel& other) { return other.name == name; });
-  known_.push_back({.name = name, .path = path});
+  known_.push_back(std::move(known));
   models_.add(std::move(described));
   return ok_status();
+}
+
+void HubLibrary::load_at_start(std::string name, std::string path, std::vector<std::string> aliases,
+                               std::function<void(Status)> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    known_.push_back({.name = name, .path = path, .aliases = std::move(aliases)});
+  }
+  loader_thread_.post([this, name = std::move(name), path = std::move(path), done = std::move(done)] {
+    set_activating(name);
+    Status loaded = load_now(name, path);
+    set_activating("");
+    done(std::move(loaded));
+  });
+}
+
+void HubLibrary::set_activating(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  activating_ = name;
 }
 
 Status HubLibrary::stop_and_save() {
@@ -117,7 +139,7 @@ std::optional<HubLibrary::KnownModel> HubLibrary::find_loaded(const std::string&
   for (KnownModel& model : loaded()) {
     std::error_code ignored;
     const bool is_same_file = !path.empty() && std::filesystem::equivalent(model.path, path, ignored);
-    if (model.name == name || is_same_file) return std::move(model);
+    if (model.has_name(name) || is_same_file) return std::move(model);
   }
   return std::nullopt;
 }
@@ -276,15 +298,9 @@ void HubLibrary::cancel_pull(std::string name, Done done) {
 
 void HubLibrary::post_load(std::string name, Done done, std::function<Response(const std::string& name)> load) {
   loader_thread_.post([this, name = std::move(name), done = std::move(done), load = std::move(load)] {
-    {
-      const std::lock_guard lock(mutex_);
-      activating_ = name;
-    }
+    set_activating(name);
     Response response = load(name);
-    {
-      const std::lock_guard lock(mutex_);
-      activating_.clear();
-    }
+    set_activating("");
     done(std::move(response));
   });
 }
@@ -306,7 +322,7 @@ void HubLibrary::ensure_loaded(std::string name, Done done) {
 std::optional<HubLibrary::KnownModel> HubLibrary::find_known(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   for (const KnownModel& model : known_) {
-    if (model.name == name) return model;
+    if (model.has_name(name)) return model;
   }
   return std::nullopt;
 }
@@ -356,9 +372,11 @@ HubLibrary::Response HubLibrary::load_file(const std::string& name, const ModelE
     return bad_field("model", fmt::format("'{}' needs {} of memory, more than this machine has", name,
                                           human_bytes(entry.memory_bytes)));
   }
-  Response response = swap_in(name, entry.path.string(), keep_others);
+  const std::optional<KnownModel> known = find_known(name);  // `name` may be an alias
+  const std::string& loaded_name = known ? known->name : name;
+  Response response = swap_in(loaded_name, entry.path.string(), keep_others);
   if (std::get_if<ApiError>(&response)) return response;
-  return activated(name);
+  return activated(loaded_name);
 }
 
 // If memory suffices, loads the new model before unloading the others; else unloads them first, and reloads them if

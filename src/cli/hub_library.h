@@ -3,6 +3,7 @@
 // see the ModelList. Call stop() before the objects that the engines report to are destroyed.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -28,8 +29,9 @@ class HubLibrary final : public ModelLibrary {
   void forbid_url_pulls() { forbids_url_pulls_ = true; }
   ~HubLibrary() override { stop(); }
 
-  // Loads a model under this name, on the caller's thread.
-  Status load_now(const std::string& name, const std::string& path);
+  // Loads a model under this name and its aliases, on the loader thread, whether it fits or not.
+  void load_at_start(std::string name, std::string path, std::vector<std::string> aliases,
+                     std::function<void(Status)> done);
   Status stop_and_save();  // as stop(), and every loaded engine saves its prefix cache
   void stop();             // unloads all models, ends running tasks
 
@@ -45,6 +47,10 @@ class HubLibrary final : public ModelLibrary {
   using Response = std::variant<LibraryResponse, ApiError>;
   struct KnownModel {
     std::string name, path;
+    std::vector<std::string> aliases = {};
+    bool has_name(const std::string& wanted) const {
+      return name == wanted || std::ranges::find(aliases, wanted) != aliases.end();
+    }
   };
   struct LoadedEngine : KnownModel {
     std::shared_ptr<EngineThread> engine;  // copied by unload_engine() only, which waits for the last other reference
@@ -58,6 +64,7 @@ class HubLibrary final : public ModelLibrary {
     bool is_running() const { return state == PullState::downloading || state == PullState::verifying; }
   };
 
+  Status load_now(const std::string& name, const std::string& path);  // with the aliases it had before
   Response list_now();
   Response unload_now(const std::string& name);
   Response remove_now(const std::string& name, bool force);
@@ -67,6 +74,7 @@ class HubLibrary final : public ModelLibrary {
   std::variant<ModelEntry, ApiError> find_installed(const std::string& name) const;
   Response load_file(const std::string& name, const ModelEntry& entry, bool keep_others);
   void post_load(std::string name, Done done, std::function<Response(const std::string& name)> load);
+  void set_activating(const std::string& name);  // "": none
   Response swap_in(const std::string& name, const std::string& path, bool keep_others);
   void run_pull(const std::string& name);
   static std::string_view state_name(PullState state);

@@ -138,6 +138,7 @@ bool EngineLoop::admit(RequestState& request) {
     return false;
   }
   request.cache = std::move(admission->sequence);
+  request.cache.cache_share = request.request.cache_share;
   request.is_admitted = true;
   request.admitted = Clock::now();
   request.usage = {.n_prompt = request.prompt_size,

@@ -70,7 +70,8 @@ struct Request {
                                      // each turn. In any order; offsets out of range are ignored
   std::string client = {};           // for fair scheduling
   CacheNamespace cache_namespace = kSharedNamespace;  // prefixes are shared only within a namespace
-  std::optional<Pooling> embedding = {};              // return the prompt's embedding instead of generating
+  double cache_share = 1;  // of the KV cache, that prefixes of the namespace may keep when the request has ended
+  std::optional<Pooling> embedding = {};  // return the prompt's embedding instead of generating
   std::shared_ptr<RequestSink> sink = {};
 };
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
 #include <cstring>
@@ -36,7 +35,24 @@ std::string_view key_of(const HttpRequest& request) {
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view authorization = request.header("authorization");
   if (lower_case(authorization.substr(0, kBearer.size())) == kBearer) return authorization.substr(kBearer.size());
-  return request.header("x-api-key");
+  const std::string_view key = request.header("x-api-key");  // Anthropic
+  return key.empty() ? request.header("api-key") : key;      // Azure
+}
+
+// Names that no DNS server of another network resolves: RFC 6761, 6762 (mDNS) and the private-use top-level domain.
+bool is_local_name(std::string_view host) {
+  return host.ends_with(".localhost") || host.ends_with(".local") || host.ends_with(".internal");
+}
+
+// Pages served by this machine, and apps with an embedded browser. Not "null": sandboxed frames of any page send it.
+bool is_local_app(std::string_view origin) {
+  for (const std::string_view scheme : {"app://", "tauri://", "vscode-webview://", "file://"}) {
+    if (origin.starts_with(scheme)) return true;
+  }
+  if (!origin.starts_with("http://") && !origin.starts_with("https://")) return false;
+  const std::string_view host = host_name(origin_host(origin));
+  return host == "localhost" || host == "127.0.0.1" || host == "0.0.0.0" || host == "[::1]" ||
+         host.ends_with(".localhost");
 }
 
 // The requested headers are echoed: client packages send many of their own, none of which matters here.
@@ -51,29 +67,65 @@ std::string allowed_headers(const HttpRequest& request) {
 
 }  // namespace
 
-AccessControl::Digest AccessControl::digest_of(std::string_view key) {
-  Digest digest{};
-  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
-  return digest;
+AccessControl::AccessControl(const AccessOptions& options)
+    : allowed_hosts_(options.allowed_hosts),
+      allowed_origins_(options.allowed_origins),
+      trusts_local_apps_(options.trusts_local_apps) {
+  for (const std::string& key : options.keys)
+    keys_.push_back(std::make_shared<ApiKey>(ApiKeyOptions{.digest = digest_of_key(key)}));
+  set_named_keys(options.named_keys);
 }
 
-AccessControl::AccessControl(const AccessOptions& options)
-    : allowed_hosts_(options.allowed_hosts), allowed_origins_(options.allowed_origins) {
-  for (const std::string& key : options.keys) key_digests_.push_back(digest_of(key));
+void AccessControl::set_named_keys(const std::vector<ApiKeyOptions>& options) {
+  const std::vector<std::shared_ptr<ApiKey>> before = named_keys();
+  std::erase_if(keys_, [](const std::shared_ptr<ApiKey>& key) { return !key->options().name.empty(); });
+  for (const ApiKeyOptions& wanted : options) {
+    const auto old =
+        std::ranges::find(before, wanted.name, [](const std::shared_ptr<ApiKey>& key) { return key->options().name; });
+    keys_.push_back(old == before.end() ? std::make_shared<ApiKey>(wanted) : *old);
+    keys_.back()->set_options(wanted);
+  }
+}
+
+std::vector<std::shared_ptr<ApiKey>> AccessControl::named_keys() const {
+  std::vector<std::shared_ptr<ApiKey>> out;
+  for (const std::shared_ptr<ApiKey>& key : keys_) {
+    if (!key->options().name.empty()) out.push_back(key);
+  }
+  return out;
+}
+
+const std::shared_ptr<ApiKey>* AccessControl::find_key(std::string_view key) const {
+  const KeyDigest digest = digest_of_key(key);
+  const std::shared_ptr<ApiKey>* found = nullptr;
+  for (const std::shared_ptr<ApiKey>& known : keys_) {  // always compare all of them
+    const KeyDigest& other = known->options().digest;
+    if (CRYPTO_memcmp(digest.data(), other.data(), digest.size()) == 0) found = &known;
+  }
+  return found;
+}
+
+bool AccessControl::is_allowed_host(std::string_view name) const {
+  return name.empty() || is_address(name) || name == "localhost" || (trusts_local_apps_ && is_local_name(name)) ||
+         std::ranges::find(allowed_hosts_, name) != allowed_hosts_.end();
+}
+
+bool AccessControl::is_allowed_origin(std::string_view origin) const {
+  if (trusts_local_apps_ && is_local_app(lower_case(origin))) return true;
+  return std::ranges::any_of(allowed_origins_,
+                             [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
 }
 
 std::optional<ApiError> AccessControl::check_origin(const HttpRequest& request) const {
   const std::string host = lower_case(request.header("host"));
   const std::string_view name = host_name(host);
-  const bool is_ours = name.empty() || is_address(name) || name == "localhost" ||
-                       std::find(allowed_hosts_.begin(), allowed_hosts_.end(), name) != allowed_hosts_.end();
-  if (!is_ours && !needs_key()) {
+  if (!is_allowed_host(name) && !needs_key()) {
     return http_error(403,
                       fmt::format("the Host name '{}' is not allowed; start the server with --allowed-host to allow it",
                                   name.substr(0, 100)));
   }
   const std::string_view origin = request.header("origin");
-  if (origin.empty() || lower_case(origin_host(origin)) == host || !cors_headers(request).empty()) return {};
+  if (origin.empty() || lower_case(origin_host(origin)) == host || is_allowed_origin(origin)) return {};
   return http_error(403, fmt::format("the origin '{}' is not allowed; start the server with --cors-origin to allow it",
                                      origin.substr(0, 100)));
 }
@@ -81,13 +133,7 @@ std::optional<ApiError> AccessControl::check_origin(const HttpRequest& request) 
 std::optional<ApiError> AccessControl::check_key(const HttpRequest& request) const {
   if (!needs_key()) return {};
   const std::string_view key = key_of(request);
-  const Digest digest = digest_of(key);
-  bool known = false;
-  for (const Digest& other : key_digests_) {  // always compare all of them
-    const bool same = CRYPTO_memcmp(digest.data(), other.data(), digest.size()) == 0;
-    known = known | same;
-  }
-  if (known) return {};
+  if (find_key(key)) return {};
   ApiError error = http_error(
       401, key.empty() ? "an API key is required: send it as 'Authorization: Bearer KEY'" : "the API key is not valid");
   error.code = "invalid_api_key";
@@ -96,22 +142,22 @@ std::optional<ApiError> AccessControl::check_key(const HttpRequest& request) con
 
 std::vector<HttpHeader> AccessControl::cors_headers(const HttpRequest& request) const {
   const std::string_view origin = request.header("origin");
-  if (origin.empty()) return {};
-  const bool is_allowed = std::any_of(allowed_origins_.begin(), allowed_origins_.end(),
-                                      [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
-  if (!is_allowed) return {};
+  if (origin.empty() || !is_allowed_origin(origin)) return {};
   return {{"Access-Control-Allow-Origin", std::string(origin)},
           {"Vary", "Origin"},
           {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
           {"Access-Control-Allow-Headers", allowed_headers(request)},
+          {"Access-Control-Expose-Headers", "x-request-id, request-id, retry-after"},
           {"Access-Control-Max-Age", "600"}};
 }
 
 Client AccessControl::client_of(const HttpRequest& request) const {
-  if (!needs_key()) return {.name = request.client};
-  const Digest digest = digest_of(key_of(request));
-  Client client{.name = std::string(digest.begin(), digest.end())};
-  if (key_digests_.size() > 1) std::memcpy(&client.cache_namespace, digest.data(), sizeof client.cache_namespace);
+  const std::shared_ptr<ApiKey>* found = needs_key() ? find_key(key_of(request)) : nullptr;
+  if (!found) return {.name = request.client};
+  const ApiKeyOptions& options = (*found)->options();
+  Client client{.name = std::string(options.digest.begin(), options.digest.end()), .cache_share = options.cache_share};
+  if (keys_.size() > 1) std::memcpy(&client.cache_namespace, options.digest.data(), sizeof client.cache_namespace);
+  if (!options.name.empty()) client.key = *found;
   return client;
 }
 

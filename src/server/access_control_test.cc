@@ -19,6 +19,8 @@ TEST(AccessControl, only_an_exact_key_is_accepted) {
   EXPECT_EQ(status_of(access.check_key(request({{"authorization", "Bearer secret"}}))), 200);
   EXPECT_EQ(status_of(access.check_key(request({{"authorization", "bearer other"}}))), 200);
   EXPECT_EQ(status_of(access.check_key(request({{"x-api-key", "secret"}}))), 200);
+  EXPECT_EQ(status_of(access.check_key(request({{"api-key", "secret"}}))), 200) << "Azure's name";
+  EXPECT_EQ(status_of(access.check_key(request({{"api-key", "secre"}}))), 401);
   for (const char* wrong : {"Bearer secre", "Bearer secrets", "Bearer ", "Bearer", "Basic secret", "secret"}) {
     EXPECT_EQ(status_of(access.check_key(request({{"authorization", wrong}}))), 401) << wrong;
   }
@@ -52,6 +54,47 @@ TEST(AccessControl, cross_origin_request_is_rejected_unless_allowed) {
   EXPECT_EQ(status_of(open.check_origin(from("https://ui.example"))), 200);
   EXPECT_EQ(open.cors_headers(from("https://ui.example")).front().second, "https://ui.example");
   EXPECT_TRUE(open.cors_headers(from("https://evil.example")).empty());
+}
+
+TEST(AccessControl, local_pages_and_apps_are_allowed_where_they_are_trusted) {
+  const AccessControl access({.keys = {}, .allowed_hosts = {}, .allowed_origins = {}, .trusts_local_apps = true});
+  const auto from = [](const char* origin) { return request({{"host", "localhost:8080"}, {"origin", origin}}); };
+  for (const char* origin : {"http://localhost:3000", "https://127.0.0.1:5173", "http://[::1]:1", "app://obsidian.md",
+                             "tauri://localhost", "vscode-webview://1a2b", "file://", "http://ui.localhost"}) {
+    EXPECT_EQ(status_of(access.check_origin(from(origin))), 200) << origin;
+    EXPECT_EQ(access.cors_headers(from(origin)).front().second, origin);
+  }
+  for (const char* origin :
+       {"null", "https://evil.example", "http://localhost.evil.example", "http://127.0.0.1.evil.example",
+        "http://printer.local", "chrome-extension://abc", "http://localhost@evil.example"}) {
+    EXPECT_EQ(status_of(access.check_origin(from(origin))), 403) << origin;
+    EXPECT_TRUE(access.cors_headers(from(origin)).empty()) << origin;
+  }
+  for (const char* host : {"host.docker.internal:8080", "my-pc.local", "a.localhost"}) {
+    EXPECT_EQ(status_of(access.check_origin(request({{"host", host}}))), 200) << host;
+    EXPECT_EQ(status_of(AccessControl({}).check_origin(request({{"host", host}}))), 403) << host;
+  }
+  EXPECT_EQ(status_of(access.check_origin(request({{"host", "local.evil.example"}}))), 403);
+}
+
+TEST(AccessControl, named_keys_can_be_replaced_and_keep_their_usage) {
+  const auto named = [](std::string name, std::string_view key) {
+    return ApiKeyOptions{.digest = digest_of_key(key), .name = std::move(name), .cache_share = 0.5};
+  };
+  AccessControl access({.keys = {"plain"},
+                        .allowed_hosts = {},
+                        .allowed_origins = {},
+                        .named_keys = {named("alice", "a"), named("bob", "b")}});
+  const Client alice = access.client_of(request({{"x-api-key", "a"}}));
+  ASSERT_TRUE(alice.key);
+  EXPECT_EQ(alice.cache_share, 0.5);
+  EXPECT_FALSE(access.client_of(request({{"x-api-key", "plain"}})).key);
+  alice.key->count_tokens(3, 4);
+  access.set_named_keys({named("alice", "new")});
+  EXPECT_EQ(status_of(access.check_key(request({{"x-api-key", "a"}}))), 401);
+  EXPECT_EQ(status_of(access.check_key(request({{"x-api-key", "b"}}))), 401);
+  EXPECT_EQ(status_of(access.check_key(request({{"x-api-key", "plain"}}))), 200);
+  EXPECT_EQ(access.client_of(request({{"x-api-key", "new"}})).key->usage().n_prompt_tokens, 3u);
 }
 
 TEST(AccessControl, client_is_identified_by_key_or_address) {

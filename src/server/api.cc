@@ -12,6 +12,7 @@ namespace zinc {
 namespace {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kUtf8Bom = "\xef\xbb\xbf";  // some editors write it at the start of a file
 
 // Schemas and grammars take time to compile, however short they are.
 bool may_have_constraint(std::string_view body) {
@@ -53,6 +54,7 @@ json::object limits_json(const ServerLimits& limits) {
           {"template_kwargs_bytes", limits.template_kwargs_bytes},
           {"connections", limits.connections},
           {"pending_bytes", limits.pending_bytes},
+          {"all_unread_bytes", limits.all_unread_bytes},
           {"header_seconds", limits.header_time.count()},
           {"body_seconds", limits.body_time.count()},
           {"idle_seconds", limits.idle_time.count()},
@@ -129,7 +131,7 @@ const Api::Route Api::kRoutes[] =
     {
         {"GET", "/health", "Liveness and load of the server", true,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_health(std::move(reply)); }},
-        {"GET", "/ready", "200 while requests are accepted, 503 while the server drains", true,
+        {"GET", "/ready", "200 while requests are accepted, 503 while the server loads its first model or drains", true,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_ready(std::move(reply)); }},
         {"POST", "/v1/chat/completions", "Chat completion (OpenAI)", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
@@ -291,14 +293,29 @@ std::optional<HttpResponse> Api::check_headers(const HttpRequest& head) const {
 void Api::handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   ++n_requests_;
   if (auto error = check_headers(request)) return reply->send(std::move(*error));
-  reply->headers = access_.cors_headers(request);
+  for (HttpHeader& header : access_.cors_headers(request)) reply->headers.push_back(std::move(header));
   if (request.method == "OPTIONS") return reply->send({.status = 204, .body = {}, .content_type = ""});
   if (auto page = page_response(request)) return reply->send(std::move(*page));
   bool is_other_method = false;
+  if (const auto error = admit(request, *reply)) {
+    return reply->send(error_response(*error, error_format_of(request.path)));
+  }
+  if (request.body.starts_with(kUtf8Bom)) request.body.erase(0, kUtf8Bom.size());
   if (const Route* route = find_route(request, is_other_method)) {
     return route->handle(*this, std::move(request), std::move(reply));
   }
   show_model(percent_decoded(request.path.substr(kModelPrefix.size())), std::move(reply));
+}
+
+std::optional<ApiError> Api::admit(const HttpRequest& request, Reply& reply) const {
+  const Client client = access_.client_of(request);
+  if (!client.key) return {};
+  reply.log["key"] = client.key->options().name;
+  if (request.method != "POST") return {};
+  auto admitted = client.key->admit(ApiKey::Clock::now());
+  if (ApiError* error = std::get_if<ApiError>(&admitted)) return std::move(*error);
+  reply.lease = std::move(std::get<std::shared_ptr<void>>(admitted));
+  return {};
 }
 
 Api::PendingRequest Api::pending_request(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format) const {
@@ -332,8 +349,10 @@ void Api::prepare_async(PendingRequest request, Prepare prepare, Use use) {
       prepare_async<Prepared>(std::move(*pending), prepare, use);
     };
     pending->missing_model = error->missing_model;
-    if (!pending->missing_model || !swaps_models_ || !swap_.ensure_loaded(*pending->missing_model, on_loaded))
-      return send_error(*error);
+    const bool waits =
+        pending->missing_model && (swaps_models_ ? swap_.ensure_loaded(*pending->missing_model, on_loaded)
+                                                 : swap_.wait_for(*pending->missing_model, on_loaded));
+    if (!waits) return send_error(*error);
     pending->reply->defer();
   };
   if (pending->body.size() <= limits_.worker_bytes && !may_have_constraint(pending->body)) {
@@ -420,7 +439,9 @@ void Api::show_health(std::shared_ptr<Reply> reply) const {
     n_active += stats.n_prefilling + stats.n_decoding;
     n_queued += stats.n_waiting;
   }
-  send_json({{"status", loop_.is_draining() ? "draining" : "ok"},
+  send_json({{"status", loop_.is_draining() ? "draining"
+                        : is_loading()      ? "loading"
+                                            : "ok"},
              {"model", models_.names()},
              {"active_requests", n_active},
              {"queued_requests", n_queued},
@@ -430,8 +451,9 @@ void Api::show_health(std::shared_ptr<Reply> reply) const {
 }
 
 void Api::show_ready(std::shared_ptr<Reply> reply) const {
-  if (!loop_.is_draining()) return send_json({{"status", "ready"}}, *reply);
-  reply->send(error_response(http_error(503, "the server is shutting down; retry later"), ErrorFormat::openai));
+  if (!loop_.is_draining() && !is_loading()) return send_json({{"status", "ready"}}, *reply);
+  const ApiError error = http_error(503, is_loading() ? "the model is being loaded" : "the server is shutting down; retry later");
+  reply->send(error_response(error, ErrorFormat::openai));
 }
 
 void Api::show_props(std::shared_ptr<Reply> reply) const {
@@ -457,7 +479,8 @@ void Api::show_openapi(std::shared_ptr<Reply> reply) const { send_json(openapi()
 
 void Api::show_metrics(std::shared_ptr<Reply> reply) const {
   const ServerCounts counts{.n_requests = n_requests_, .n_connections = loop_.n_connections(), .uptime_s = uptime_s()};
-  reply->send({.body = metrics_text(models_, counts), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+  reply->send({.body = metrics_text(models_, counts, access_.named_keys()),
+               .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }
 
 }  // namespace zinc

@@ -41,6 +41,12 @@ class Api {
   Api(const ModelList& models, const ApiOptions& options, EventLoopPort loop);
 
   void handle(HttpRequest request, std::shared_ptr<Reply> reply);
+  // Around the loading of a model at the server's start: requests for it wait. `names`: its name, then its aliases.
+  void begin_load(std::vector<std::string> names) { swap_.begin_load(std::move(names)); }
+  void finish_load(const std::string& name, const std::variant<ModelRef, ApiError>& result) {
+    swap_.finish_load(name, result);
+  }
+  void set_named_keys(const std::vector<ApiKeyOptions>& keys) { access_.set_named_keys(keys); }
   // The error response if the headers alone are enough to reject a request: access denied, or no such route.
   std::optional<HttpResponse> check_headers(const HttpRequest& head) const;
   static json::object openapi();                                             // the document at /openapi.json
@@ -52,6 +58,8 @@ class Api {
   static std::string suggest_path(std::string_view path);  // the most similar route; "": none
   static std::string methods_of(std::string_view path);    // "OPTIONS, POST"
   std::optional<ApiError> check_request(const HttpRequest& head) const;
+  // Counts the request against the limits of its key; an error if they are exceeded.
+  std::optional<ApiError> admit(const HttpRequest& request, Reply& reply) const;
   const Route* find_route(const HttpRequest& request, bool& is_other_method) const;
 
   // A request that has not been answered yet.
@@ -84,6 +92,7 @@ class Api {
   // Every model that a request may name, in the format of /v1/models.
   void list_available_models(std::function<void(const json::object&)> use) const;
   double uptime_s() const;
+  bool is_loading() const { return swap_.is_loading() && models_.all().empty(); }
 
   const ModelList& models_;
   ServerLimits limits_;

@@ -43,7 +43,7 @@ const StatusRow& row_of(int status) {
   return kOther;
 }
 
-constexpr std::string_view kRetryAfterSeconds = "1";
+constexpr int kRetryAfterS = 1;
 
 json::value text_or_null(const std::string& text) { return text.empty() ? json::value(nullptr) : json::value(text); }
 
@@ -87,8 +87,9 @@ json::object error_body(const ApiError& error, ErrorFormat format) {
 }
 
 HttpResponse error_response(const ApiError& error, ErrorFormat format) {
-  HttpResponse response{.status = error.status, .body = to_json(error_body(error, format))};
-  if (error.status == 503) response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
+  HttpResponse response{.status = error.status, .body = to_json(error_body(error, format)), .error = error.message};
+  const int retry_after_s = error.retry_after_s > 0 ? error.retry_after_s : error.status == 503 ? kRetryAfterS : 0;
+  if (retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }

@@ -20,6 +20,7 @@ struct ApiError {
   std::string message = {};
   std::string param = {};  // the invalid field; empty: none
   std::string code = {};   // machine-readable, such as "context_length_exceeded"; empty: none
+  int retry_after_s = 0;   // for the Retry-After header; 0: none, or the default of a 503
   // Not sent. The requested model is not loaded (empty: no model is loaded); loading it may make the request possible.
   std::optional<std::string> missing_model = {};
 };

@@ -225,6 +225,45 @@ TEST_F(ApiTest, each_of_several_keys_has_its_own_prefix_cache) {
   EXPECT_EQ(a, owner_of("/v1/embeddings", {{"input", "x"}}, "a"));
 }
 
+TEST_F(ApiTest, limits_and_metrics_of_a_named_key) {
+  make_api({.access = {.keys = {},
+                       .allowed_hosts = {},
+                       .allowed_origins = {},
+                       .named_keys = {{.digest = digest_of_key("a"),
+                                       .name = "alice",
+                                       .requests_per_minute = 3,
+                                       .concurrent_requests = 1,
+                                       .cache_share = 0.25},
+                                      {.digest = digest_of_key("b"), .name = "bob"}}}});
+  const std::vector<HttpHeader> alice = {{"x-api-key", "a"}}, bob = {{"x-api-key", "b"}};
+  const auto waiting = start("POST", "/v1/chat/completions", to_json(with(chat("WAIT[[w]]"), "stream", true)), alice);
+  EXPECT_EQ(waiting->log.at("key").get_string(), "alice");
+  const auto second = ask("/tokenize", R"({"content": "x"})", alice);
+  EXPECT_EQ(second->response.status, 429) << "one at a time";
+  EXPECT_EQ(ask("/tokenize", R"({"content": "x"})", bob)->response.status, 200) << "others are not affected";
+  waiting->disconnect();
+  EXPECT_EQ(ask("/v1/chat/completions", to_json(chat("SAY[[x]]")), alice)->response.status, 200);
+  EXPECT_EQ(scripted_.engine().last_request().cache_share, 0.25);
+  EXPECT_EQ(ask("/tokenize", R"({"content": "x"})", alice)->response.status, 200);
+  const auto over_rate = ask("/tokenize", R"({"content": "x"})", alice);
+  EXPECT_EQ(over_rate->response.status, 429);
+  EXPECT_TRUE(std::ranges::any_of(over_rate->response.headers,
+                                  [](const HttpHeader& header) { return header.first == "Retry-After"; }));
+  EXPECT_EQ(start("GET", "/props", "", alice)->response.status, 200) << "only work is counted";
+  const std::string metrics = start("GET", "/metrics", "", bob)->response.body;
+  for (const char* line :
+       {"zinc_key_requests_total{key=\"alice\"} 3", "zinc_key_requests_total{key=\"bob\"} 1",
+        "zinc_key_over_rate_total{key=\"alice\"} 1", "zinc_key_over_concurrency_total{key=\"alice\"} 1",
+        "zinc_key_requests_running{key=\"alice\"} 0"}) {
+    EXPECT_NE(metrics.find(line), std::string::npos) << line;
+  }
+  EXPECT_EQ(metrics.find("zinc_key_prompt_tokens_total{key=\"alice\"} 0"), std::string::npos);
+}
+
+TEST_F(ApiTest, byte_order_mark_before_the_body_is_ignored) {
+  EXPECT_EQ(ask("/tokenize", "\xef\xbb\xbf{\"content\": \"x\"}")->response.status, 200);
+}
+
 TEST_F(ApiTest, similar_path_gets_a_suggestion) {
   for (const auto& [path, meant] : {std::pair("/chat/completions", "/v1/chat/completions"),
                                     {"/v1/messages/", "/v1/messages"},

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <chrono>
 
+#include "server/otlp_exporter.h"
+#include "server/random_id.h"
+
 namespace zinc {
 
 using boost::system::error_code;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
@@ -20,6 +22,25 @@ constexpr size_t kMaxPipelined = 16 << 10;
 constexpr std::chrono::seconds kLingerTime{2};
 constexpr size_t kMinReadBytesPerSecond = 64 << 10;  // of a client that receives a long response
 constexpr size_t kBodyDeadlineBytes = 1 << 20;       // each such part of a body has its own deadline
+constexpr size_t kWritePart = 256 << 10;             // each such part of a response has its own deadline
+// The first probe makes the system of a client that is gone answer with a reset, the second fails because of it.
+constexpr std::chrono::milliseconds kProbeTimes[] = {std::chrono::milliseconds(50), std::chrono::seconds(1)};
+
+std::string log_time() {
+  return fmt::format("{:.3f}",
+                     std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+}
+
+// The client's own id if it sends a reasonable one.
+std::string request_id_of(const HttpRequest& request) {
+  constexpr size_t kMaxBytes = 128;
+  constexpr std::string_view kCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=";
+  for (const std::string_view name : {"x-request-id", "request-id"}) {
+    const std::string_view id = request.header(name);
+    if (!id.empty() && id.size() <= kMaxBytes && id.find_first_not_of(kCharacters) == id.npos) return std::string(id);
+  }
+  return "req_" + random_id();
+}
 
 }  // namespace
 
@@ -31,21 +52,26 @@ class Connection::Exchange final : public Reply {
         keeps_alive_(request.keeps_alive),
         is_head_(request.method == "HEAD"),
         is_chunked_(!request.is_http_1_0) {
-    log["time"] = fmt::format(
-        "{:.3f}", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+    const std::string id = request_id_of(request);
+    headers = {{"x-request-id", id}, {"request-id", id}};  // OpenAI's and Anthropic's name
+    log["time"] = log_time();
+    log["request_id"] = id;
     log["client"] = request.client;
     log["method"] = request.method;
     log["path"] = request.path;
+    if (const std::string_view trace = request.header("traceparent"); is_traceparent(trace)) log["traceparent"] = trace;
   }
 
   void send(HttpResponse response) override {
     if (!is_open()) return;
     status_ = response.status;
+    if (!response.error.empty()) log["error"] = response.error;
     response.headers.insert(response.headers.end(), headers.begin(), headers.end());
     const bool keeps_alive = keeps_alive_ && !connection_->host_.draining;
-    std::string bytes = response_head(response, static_cast<long long>(response.body.size()), keeps_alive);
-    if (!is_head_) bytes += response.body;
-    connection_->queue(bytes);
+    const std::string head = response_head(response, static_cast<long long>(response.body.size()), keeps_alive);
+    std::string bytes = is_head_ ? std::string() : std::move(response.body);
+    bytes.insert(0, head);
+    connection_->queue(std::move(bytes));
     finish(keeps_alive);
   }
 
@@ -62,7 +88,7 @@ class Connection::Exchange final : public Reply {
       const size_t at = bytes.find("Content-Length");
       bytes.erase(at, bytes.find("\r\n", at) + 2 - at);
     }
-    connection_->queue(bytes);
+    connection_->queue(std::move(bytes));
     connection_->is_streaming_ = true;
     connection_->schedule_ping();
   }
@@ -111,6 +137,14 @@ class Connection::Exchange final : public Reply {
     connection_->schedule_ping();
   }
 
+  // Something that every client ignores: an SSE comment, else an interim response. False: HTTP/1.0 has none.
+  bool send_probe() {
+    if (!connection_->is_streaming_ && !is_chunked_) return false;
+    if (connection_->is_streaming_) return write(": ping\n\n");
+    connection_->queue("HTTP/1.1 102 Processing\r\n\r\n");
+    return true;
+  }
+
   // The client disconnected, or was dropped.
   void disconnect() {
     if (!is_open()) return;
@@ -118,6 +152,7 @@ class Connection::Exchange final : public Reply {
     if (!log.contains("dropped")) log["dropped"] = "the client disconnected";
     if (callback) callback();  // it adds to the log line
     write_log();
+    lease.reset();
     connection_.reset();
   }
 
@@ -127,6 +162,7 @@ class Connection::Exchange final : public Reply {
  private:
   void finish(bool keeps_alive) {
     write_log();
+    lease.reset();
     on_disconnect_ = nullptr;
     const std::shared_ptr<Connection> connection = std::exchange(connection_, nullptr);
     connection->finish_exchange(keeps_alive);
@@ -149,7 +185,12 @@ class Connection::Exchange final : public Reply {
 
 Connection::Connection(boost::asio::io_context& loop, std::unique_ptr<Transport> transport, std::string client,
                        ConnectionHost& host)
-    : transport_(std::move(transport)), timer_(loop), ping_timer_(loop), client_(std::move(client)), host_(host) {}
+    : transport_(std::move(transport)),
+      timer_(loop),
+      ping_timer_(loop),
+      probe_timer_(loop),
+      client_(std::move(client)),
+      host_(host) {}
 
 Connection::~Connection() = default;
 
@@ -163,13 +204,11 @@ void Connection::start() {
   });
 }
 
-// While a response is in progress this only watches for a disconnect; pipelined requests are kept, up to a limit. A
-// client that half-closes still gets immediate responses; deferred ones are cancelled, because it may have
-// disconnected.
+// While a response is in progress this only watches for a disconnect; pipelined requests are kept, up to a limit.
 void Connection::read() {
   if (reading_ || closed_) return;
   if (input_ended_) {
-    if (exchange_ && exchange_->is_watched()) abort();
+    if (exchange_ && exchange_->is_watched() && n_probes_ == 0) probe();
     return;
   }
   if (exchange_ && input_.size() > kMaxPipelined) {
@@ -192,6 +231,18 @@ void Connection::read() {
     if (error) return self->abort();
     self->input_.append(self->block_.data(), n);
     self->consume_input();
+  });
+}
+
+// After the client's FIN: a client that only half-closed reads on, one that is gone resets the connection when it is
+// sent something.
+void Connection::probe() {
+  const auto n = static_cast<size_t>(n_probes_++);
+  if (!exchange_->send_probe()) return abort();
+  probe_timer_.expires_after(n < std::size(kProbeTimes) ? Clock::duration(kProbeTimes[n]) : host_.limits.ping_time);
+  probe_timer_.async_wait([weak = weak_from_this()](error_code error) {
+    const std::shared_ptr<Connection> self = weak.lock();
+    if (!error && self && self->n_probes_ > 0) self->probe();
   });
 }
 
@@ -288,6 +339,8 @@ void Connection::finish_exchange(bool keeps_alive) {
   exchange_.reset();
   is_streaming_ = false;
   ping_timer_.cancel();
+  probe_timer_.cancel();
+  n_probes_ = 0;
   account_body(0);
   if (closed_) return;
   if (!keeps_alive) return close_once_written();
@@ -309,28 +362,57 @@ void Connection::continue_reading() {
   read();
 }
 
-void Connection::queue(std::string_view bytes) {
+void Connection::queue(std::string bytes) {
   if (closed_) return;
-  queued_ += bytes;
+  if (n_unread_bytes_ == 0) progress_time_ = Clock::now();
+  if (queued_.empty()) {
+    queued_ = std::move(bytes);
+  } else {
+    queued_ += bytes;
+  }
+  account_unread();
   if (!writing_) flush();
+  // Posted, not called: it may abort this connection.
+  if (host_.n_unread_bytes > host_.limits.all_unread_bytes)
+    boost::asio::post(timer_.get_executor(), [&host = host_] { host.drop_slow_readers(); });
+}
+
+void Connection::account_unread() {
+  const size_t n_bytes = closed_ ? 0 : queued_.size() + in_flight_.size();
+  host_.n_unread_bytes += n_bytes - n_unread_bytes_;
+  n_unread_bytes_ = n_bytes;
 }
 
 void Connection::flush() {
+  in_flight_.clear();
   if (queued_.empty()) {
     std::string().swap(in_flight_);
+    account_unread();
     if (closing_) return linger_then_close();
     const bool in_header = has_begun_ && parser_ && parser_->state() == HttpParser::State::header;
     if (!exchange_) arm(in_header ? host_.limits.header_time : host_.limits.idle_time);
     return;
   }
-  in_flight_.clear();
   std::swap(in_flight_, queued_);
+  account_unread();
   writing_ = true;
-  arm(host_.limits.write_time + std::chrono::seconds(in_flight_.size() / kMinReadBytesPerSecond));
-  transport_->write(boost::asio::buffer(in_flight_), [self = shared_from_this()](error_code error, size_t) {
-    self->writing_ = false;
+  n_sent_ = 0;
+  write_deadline_ =
+      Clock::now() + host_.limits.write_time + std::chrono::seconds(in_flight_.size() / kMinReadBytesPerSecond);
+  write_part();
+}
+
+// A client that stops reading is dropped after write_time, however long the response is.
+void Connection::write_part() {
+  arm(std::min<Clock::duration>(host_.limits.write_time, write_deadline_ - Clock::now()));
+  const auto part = boost::asio::buffer(in_flight_.data() + n_sent_, std::min(kWritePart, in_flight_.size() - n_sent_));
+  transport_->write(part, [self = shared_from_this()](error_code error, size_t n) {
+    self->n_sent_ += n;
+    self->writing_ = !error && self->n_sent_ < self->in_flight_.size();
     if (self->closed_) return;
     if (error) return self->abort();
+    self->progress_time_ = Clock::now();
+    if (self->writing_) return self->write_part();
     self->disarm();
     self->flush();
     self->continue_reading();
@@ -351,19 +433,31 @@ void Connection::close_if_idle() {
   if (!exchange_ && !writing_ && !has_begun_ && input_.empty()) abort();
 }
 
+void Connection::abort_slow_reader() {
+  if (!exchange_) {
+    host_.write_log({{"time", log_time()}, {"client", client_}, {"dropped", "the client does not read its response"}});
+  } else if (!exchange_->log.contains("dropped")) {
+    exchange_->log["dropped"] = "the client reads too slowly";
+  }
+  abort();
+}
+
 void Connection::abort() {
   if (closed_) return;
   const std::shared_ptr<Connection> self = shared_from_this();  // the exchange may hold the last reference
   closed_ = true;
+  n_probes_ = 0;
   account_body(0);
+  account_unread();
   disarm();
   ping_timer_.cancel();
+  probe_timer_.cancel();
   transport_->close();
   if (const std::shared_ptr<Exchange> exchange = std::exchange(exchange_, nullptr)) exchange->disconnect();
   host_.closed(this);
 }
 
-void Connection::arm(std::chrono::seconds time) {
+void Connection::arm(Clock::duration time) {
   const uint64_t round = ++timer_round_;
   timer_.expires_after(time);
   timer_.async_wait([self = shared_from_this(), round](error_code error) {

@@ -126,6 +126,7 @@ class EmbeddingJob final : public OutputListener, public std::enable_shared_from
       request.prompt = std::move(request_.inputs[parts_.size()]);
       request.client = client_.name;
       request.cache_namespace = client_.cache_namespace;
+      request.cache_share = client_.cache_share;
       request.embedding = request_.pooling;
       request.sink = sink;
       const Result<RequestId> id = request_.model->engine->submit(std::move(request));
@@ -152,6 +153,7 @@ class EmbeddingJob final : public OutputListener, public std::enable_shared_from
     body["data"] = std::move(data);
     body["usage"] = {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}};
     reply_->log["prompt_tokens"] = n_tokens;
+    if (client_.key) client_.key->count_tokens(n_tokens, 0);
     reply_->send({.body = to_json(body)});
   }
 

@@ -7,6 +7,7 @@
 namespace zinc {
 namespace {
 
+constexpr std::string_view kRejected = "rejected";
 constexpr size_t kMaxInlineLogprobs = 200;  // with log-probabilities; serialized in a few milliseconds
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -22,7 +23,7 @@ void Generation::start(const ApiDialect& dialect, PreparedRequest prepared, cons
   if (const std::optional<ApiError> error = self->submit_all(notifier)) {
     self->is_done_ = true;
     self->cancel_remaining();
-    self->write_log("rejected");
+    self->write_log(kRejected);
     return self->reply_->send(error_response(*error, dialect.error_format));
   }
   self->begin();
@@ -44,13 +45,14 @@ Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, cons
   for (const auto& prompt : prepared_.prompts) n_prompt_tokens_ += static_cast<int>(prompt.size());
   metadata_ = {
       .id = random_id(),
-      .model = prepared_.model->name,
+      .model = prepared_.model->has_name(chat.model) ? chat.model : prepared_.model->name,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .n_prompt_tokens = n_prompt_tokens_,
       .include_usage = chat.include_usage,
       .with_logprobs = chat.n_top_logprobs >= 0,
       .echoed = std::move(prepared_.echoed)};
+  response_id_ = metadata_.id;
 }
 
 std::optional<ApiError> Generation::submit_all(EventLoopNotifier& notifier) {
@@ -72,6 +74,7 @@ std::optional<ApiError> Generation::submit_all(EventLoopNotifier& notifier) {
     request.boundaries = prepared_.boundaries;
     request.client = client_.name;
     request.cache_namespace = client_.cache_namespace;
+    request.cache_share = client_.cache_share;
     request.sink = state.sink;
     const Result<RequestId> id = prepared_.model->engine->submit(std::move(request));
     if (!id.ok()) return api_error(id.error());
@@ -208,6 +211,7 @@ void Generation::fail(const ApiError& error, std::string& out) {
   is_done_ = true;
   cancel_remaining();
   write_log("failed");
+  reply_->log["error"] = error.message;
   if (!writer_) return reply_->send(error_response(error, dialect_.error_format));
   writer_->error(error, out);
   if (reply_->write(out)) reply_->end_stream();
@@ -249,6 +253,7 @@ void Generation::write_log(std::string_view finish) {
   json::object& log = reply_->log;
   const UsageTotal usage = total_usage();
   log["model"] = prepared_.model->name;
+  log["id"] = response_id_;
   log["stream"] = prepared_.request.stream;
   log["choices"] = choices_.size();
   log["seed"] = prepared_.request.sampling.seed;
@@ -257,6 +262,7 @@ void Generation::write_log(std::string_view finish) {
   log["completion_tokens"] = usage.n_completion;
   log["finish"] = finish;
   if (first_token_s_) log["first_token_seconds"] = *first_token_s_;
+  if (client_.key && finish != kRejected) client_.key->count_tokens(n_prompt_tokens_, usage.n_completion);
 }
 
 }  // namespace zinc

@@ -59,6 +59,7 @@ class Generation final : public OutputListener, public std::enable_shared_from_t
   std::shared_ptr<Reply> reply_;
   std::unique_ptr<StreamWriter> writer_;  // of a streamed response
   ResponseMetadata metadata_;             // of a response that is not streamed
+  std::string response_id_;               // without the prefix of the dialect
   int n_prompt_tokens_ = 0;
   std::vector<ChoiceState> choices_;
   bool is_done_ = false;

@@ -12,12 +12,13 @@ using HttpHeader = std::pair<std::string, std::string>;
 
 struct HttpRequest {
   std::string method;
-  std::string path;                 // of the request target, not decoded, without the query
+  std::string path;                 // of the request target, not decoded, without the query and double slashes
   std::vector<HttpHeader> headers;  // names in lower case
   std::string body;
   bool keeps_alive = false;
   bool is_http_1_0 = false;
-  std::string client;  // the peer's address
+  std::string client;     // the peer's address
+  std::string authority;  // of a target in absolute form; replaces the Host header. Else empty
 
   // The first header of this (lower-case) name; empty: none.
   std::string_view header(std::string_view name) const;
@@ -28,6 +29,7 @@ struct HttpResponse {
   std::string body;
   std::string content_type = "application/json";
   std::vector<HttpHeader> headers = {};
+  std::string error = {};  // for the log line: why the request was refused; not sent
 };
 
 std::string_view reason_phrase(int status);

@@ -1,15 +1,24 @@
 #include "server/http_server.h"
 
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <unordered_map>
 
 #include "server/connection.h"
@@ -19,6 +28,8 @@ namespace zinc {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
+using StreamProtocol = asio::generic::stream_protocol;
+using Acceptor = asio::basic_socket_acceptor<StreamProtocol>;
 using boost::system::error_code;
 
 namespace {
@@ -30,10 +41,64 @@ Result<asio::ip::address> parse_address(const std::string& host) {
   const asio::ip::address address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error) {
     return fail(ErrorCode::invalid_input,
-                "--host '{}' is not an IP address; expected for example 127.0.0.1, 0.0.0.0 or ::1", host);
+                "--host '{}' is not an IP address; expected for example 127.0.0.1, 0.0.0.0, ::1 or unix:PATH", host);
   }
   return address;
 }
+
+constexpr std::string_view kUnixPrefix = "unix:";
+
+tcp::endpoint tcp_endpoint(const StreamProtocol::endpoint& endpoint) {
+  tcp::endpoint out;
+  if (endpoint.size() > out.capacity()) return out;
+  std::memcpy(out.data(), endpoint.data(), endpoint.size());
+  out.resize(endpoint.size());
+  return out;
+}
+
+// The socket of a server that has ended is replaced; one that is in use, or a file, is an error.
+Status remove_stale_socket(const std::string& path) {
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0) return ok_status();
+  if (!S_ISSOCK(status.st_mode))
+    return fail(ErrorCode::invalid_input, "{}: exists and is not a socket; choose another path", path);
+  asio::io_context loop;
+  asio::local::stream_protocol::socket probe(loop);
+  error_code refused;
+  probe.connect(asio::local::stream_protocol::endpoint(path), refused);
+  if (!refused) return fail(ErrorCode::io, "{}: another server listens on this socket", path);
+  ::unlink(path.c_str());
+  return ok_status();
+}
+
+Result<StreamProtocol::endpoint> endpoint_of(const ListenOptions& options) {
+  const std::string path = unix_socket_path(options.host);
+  if (path.empty()) {
+    ZINC_TRY(address, parse_address(options.host));
+    return StreamProtocol::endpoint(tcp::endpoint(address, options.port));
+  }
+  constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() > kMaxPath) {
+    return fail(ErrorCode::invalid_input, "the path of a Unix socket has at most {} bytes; '{}' has {}", kMaxPath, path,
+                path.size());
+  }
+  ZINC_TRY(removed, remove_stale_socket(path));
+  return StreamProtocol::endpoint(asio::local::stream_protocol::endpoint(path));
+}
+
+error_code listen_on(Acceptor& acceptor, const StreamProtocol::endpoint& endpoint) {
+  error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  const mode_t before = ::umask(0177);  // a Unix socket is the user's own
+  if (!error) acceptor.bind(endpoint, error);
+  ::umask(before);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  return error;
+}
+
+// The reader of standard error may leave: a write to it then fails instead of ending the process.
+void ignore_broken_pipes() { ::signal(SIGPIPE, SIG_IGN); }
 
 // Each connection needs a file descriptor; the usual soft limit of 1,024 is too low for a server. Best effort.
 void raise_descriptor_limit() {
@@ -45,26 +110,40 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-bool is_loopback_address(const std::string& host) {
+std::string unix_socket_path(const std::string& host) {
+  return host.starts_with(kUnixPrefix) ? host.substr(kUnixPrefix.size()) : std::string();
+}
+
+bool is_local_address(const std::string& host) {
+  if (!unix_socket_path(host).empty()) return true;
   const Result<asio::ip::address> address = parse_address(host);
   return address.ok() && address.value().is_loopback();
 }
 
 struct HttpServer::State {
   explicit State(const ServerLimits& server_limits)
-      : limits(server_limits), acceptor(loop), signals(loop), timer(loop), worker(1), host{.limits = limits} {}
+      : limits(server_limits),
+        acceptor(loop),
+        signals(loop),
+        hangups(loop),
+        timer(loop),
+        worker(1),
+        host{.limits = limits} {}
 
   void accept();
-  void accepted(tcp::socket socket);
+  void accepted(StreamSocket socket);
   void watch_signals();
+  void watch_hangup(const std::function<void()>& callback);
   void drain();
   void stop_if_drained();
   void stop_now();
+  void drop_slow_readers();
 
   ServerLimits limits;
   asio::io_context loop{1};
-  tcp::acceptor acceptor;
-  asio::signal_set signals;
+  Acceptor acceptor;
+  std::string socket_path;  // of a Unix socket, which is removed at the end
+  asio::signal_set signals, hangups;
   asio::steady_timer timer;  // pause between accepts; drain deadline
   asio::thread_pool worker;
   std::shared_ptr<asio::ssl::context> tls;
@@ -77,32 +156,30 @@ HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 HttpServer::~HttpServer() {
   state_->worker.join();
   state_->stop_now();
+  if (!state_->socket_path.empty()) ::unlink(state_->socket_path.c_str());
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& options, const ServerLimits& limits) {
-  ZINC_TRY(address, parse_address(options.host));
+  ZINC_TRY(endpoint, endpoint_of(options));
   raise_descriptor_limit();
+  ignore_broken_pipes();
   auto state = std::make_unique<State>(limits);
   if (!options.tls_certificate.empty()) {
     ZINC_TRY(tls, load_tls(options.tls_certificate, options.tls_key));
     state->tls = tls;
   }
-  error_code error;
-  const tcp::endpoint endpoint(address, options.port);
-  tcp::acceptor& acceptor = state->acceptor;
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) {
-    return fail(ErrorCode::io, "cannot listen on {} port {}: {}", options.host, options.port, error.message());
+  const std::string path = unix_socket_path(options.host);
+  if (const error_code error = listen_on(state->acceptor, endpoint)) {
+    return fail(ErrorCode::io, "cannot listen on {}{}: {}", options.host,
+                path.empty() ? fmt::format(" port {}", options.port) : "", error.message());
   }
+  state->socket_path = path;
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
 }
 
 uint16_t HttpServer::port() const {
   error_code ignored;
-  return state_->acceptor.local_endpoint(ignored).port();
+  return state_->socket_path.empty() ? tcp_endpoint(state_->acceptor.local_endpoint(ignored)).port() : uint16_t{0};
 }
 
 void HttpServer::set_handlers(Handler handle, ProtocolError protocol_error, std::function<void(json::object)> write_log,
@@ -117,6 +194,7 @@ void HttpServer::set_handlers(Handler handle, ProtocolError protocol_error, std:
     state->connections.erase(connection);
     if (state->host.draining) state->stop_if_drained();
   };
+  state_->host.drop_slow_readers = [state = state_.get()] { state->drop_slow_readers(); };
 }
 
 void HttpServer::run() {
@@ -129,6 +207,7 @@ void HttpServer::run() {
 }
 
 void HttpServer::watch_signals() { state_->watch_signals(); }
+void HttpServer::watch_hangup(std::function<void()> callback) { state_->watch_hangup(callback); }
 
 void HttpServer::post(std::function<void()> task) { asio::post(state_->loop, std::move(task)); }
 void HttpServer::work(std::function<void()> task) { asio::post(state_->worker, std::move(task)); }
@@ -139,7 +218,7 @@ bool HttpServer::is_draining() const { return state_->host.draining; }
 size_t HttpServer::n_connections() const { return state_->connections.size(); }
 
 void HttpServer::State::accept() {
-  acceptor.async_accept([this](error_code error, tcp::socket socket) {
+  acceptor.async_accept([this](error_code error, StreamSocket socket) {
     if (!acceptor.is_open()) return;
     if (!error) {
       accepted(std::move(socket));
@@ -152,10 +231,11 @@ void HttpServer::State::accept() {
   });
 }
 
-void HttpServer::State::accepted(tcp::socket socket) {
+void HttpServer::State::accepted(StreamSocket socket) {
   error_code error;
-  const tcp::endpoint peer = socket.remote_endpoint(error);
+  const StreamProtocol::endpoint peer = socket.remote_endpoint(error);
   if (error) return;
+  std::string client = socket_path.empty() ? tcp_endpoint(peer).address().to_string() : "unix";
   socket.set_option(tcp::no_delay(true), error);
   if (connections.size() >= limits.connections) {  // send the reason to the client, best effort, without blocking
     const HttpResponse full = host.protocol_error(503, "too many connections; retry later");
@@ -166,7 +246,7 @@ void HttpServer::State::accepted(tcp::socket socket) {
     return;
   }
   auto transport = tls ? tls_transport(std::move(socket), *tls) : plain_transport(std::move(socket));
-  const auto connection = std::make_shared<Connection>(loop, std::move(transport), peer.address().to_string(), host);
+  const auto connection = std::make_shared<Connection>(loop, std::move(transport), std::move(client), host);
   connections.emplace(connection.get(), connection);
   connection->start();
 }
@@ -180,6 +260,16 @@ void HttpServer::State::watch_signals() {
     signals.async_wait([this](error_code second_error, int) {
       if (!second_error) stop_now();
     });
+  });
+}
+
+void HttpServer::State::watch_hangup(const std::function<void()>& callback) {
+  error_code ignored;
+  hangups.add(SIGHUP, ignored);
+  hangups.async_wait([this, callback](error_code error, int) {
+    if (error) return;
+    callback();
+    watch_hangup(callback);
   });
 }
 
@@ -205,6 +295,21 @@ void HttpServer::State::stop_if_drained() {
   timer.cancel();
   signals.cancel();
   loop.stop();
+}
+
+// Those first whose clients have read nothing for the longest time. Short responses are left alone: they could not be
+// enough.
+void HttpServer::State::drop_slow_readers() {
+  while (host.n_unread_bytes > limits.all_unread_bytes) {
+    std::shared_ptr<Connection> slowest;
+    for (const auto& [pointer, weak] : connections) {
+      const std::shared_ptr<Connection> connection = weak.lock();
+      if (!connection || connection->n_unread_bytes() <= limits.pending_bytes) continue;
+      if (!slowest || connection->progress_time() < slowest->progress_time()) slowest = connection;
+    }
+    if (!slowest) return;
+    slowest->abort_slow_reader();
+  }
 }
 
 void HttpServer::State::stop_now() {

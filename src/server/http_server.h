@@ -15,12 +15,15 @@
 namespace zinc {
 
 struct ListenOptions {
-  std::string host = "127.0.0.1";                            // an IP address
-  uint16_t port = 8080;                                      // 0: any free port
+  std::string host = "127.0.0.1";                            // an IP address, or unix:PATH for a Unix socket
+  uint16_t port = 8080;                                      // 0: any free port; not for a Unix socket
   std::filesystem::path tls_certificate = {}, tls_key = {};  // both or neither
 };
 
-bool is_loopback_address(const std::string& host);
+// The path of "unix:PATH"; empty: `host` is an IP address.
+std::string unix_socket_path(const std::string& host);
+// Whether only this machine can reach the address. A Unix socket is accessible to the user only (mode 0600).
+bool is_local_address(const std::string& host);
 
 class HttpServer {
  public:
@@ -32,11 +35,12 @@ class HttpServer {
   static Result<std::unique_ptr<HttpServer>> listen(const ListenOptions& options, const ServerLimits& limits);
   ~HttpServer();
 
-  uint16_t port() const;
+  uint16_t port() const;  // 0: a Unix socket
   void set_handlers(Handler handle, ProtocolError protocol_error, std::function<void(json::object)> write_log,
                     HeaderCheck check_headers = {});
   void watch_signals();  // until run() returns, SIGTERM and SIGINT drain; a second signal stops at once
-  void run();            // until stopped and drained; when it returns, no task of work() is running
+  void watch_hangup(std::function<void()> callback);  // called on the event loop at each SIGHUP
+  void run();  // until stopped and drained; when it returns, no task of work() is running
 
   void post(std::function<void()> task);  // runs on the event loop
   void work(std::function<void()> task);  // runs on the worker thread, one task at a time

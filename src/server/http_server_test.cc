@@ -6,6 +6,8 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
 #include <poll.h>
@@ -19,6 +21,7 @@
 
 #include "server/api.h"
 #include "tests/support/scripted_engine.h"
+#include "tests/support/test_files.h"
 
 namespace zinc {
 namespace {
@@ -208,6 +211,29 @@ TEST_F(HttpServerTest, queued_long_request_of_a_disconnected_client_is_dropped) 
   EXPECT_EQ(scripted_.engine().n_submitted(), 1);
 }
 
+TEST_F(HttpServerTest, client_that_half_closes_after_its_request_gets_the_response) {
+  for (const bool stream : {false, true}) {
+    Client one = client();
+    one.send(chat("SAY[[hello]]", stream));
+    one.socket().shutdown(tcp::socket::shutdown_send);
+    EXPECT_NE(one.read_to_end().find("hello"), std::string::npos) << stream;
+  }
+  const std::string request = post(  // long enough for the worker thread, which is held up
+      "/v1/completions",
+      {{"prompt", "SAY[[hello]]"}, {"max_tokens", 50}, {"user", std::string(2 * ServerLimits().worker_bytes, 'u')}});
+  std::promise<void> release;
+  server_->work([held = release.get_future().share()] { held.wait(); });
+  Client late = client();
+  late.send(request).socket().shutdown(tcp::socket::shutdown_send);
+  const std::string probe = late.read_until("102 Processing\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // the second probe
+  release.set_value();
+  const std::string got = late.read_to_end();
+  EXPECT_TRUE(probe.starts_with("HTTP/1.1 102")) << probe;
+  EXPECT_NE(got.find("200 OK"), std::string::npos) << got;
+  EXPECT_NE(got.find("hello"), std::string::npos) << got;
+}
+
 TEST_F(HttpServerTest, incomplete_request_followed_by_eof_ends_the_connection) {
   Client one = client();
   one.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\nGET /rea");
@@ -258,6 +284,50 @@ TEST_F(HttpServerTest, slow_reader_of_a_stream_is_dropped_and_cancelled) {
   EXPECT_NE(other.send(chat("SAY[[fine]]", false)).read_until("usage").find("fine"), std::string::npos);
 }
 
+// Its response has several megabytes: more than the socket buffers hold.
+std::string long_tokenize() { return post("/tokenize", {{"content", std::string(4 << 20, 'a')}}); }
+
+TEST_F(HttpServerTest, unread_responses_have_a_total_limit) {
+  const size_t n_bytes = client().send(long_tokenize()).read_until("]}").size();
+  ASSERT_GT(n_bytes, 8u << 20);
+  ServerLimits limits;
+  limits.all_unread_bytes = n_bytes * 5 / 2;
+  restart(limits);
+  const auto n_lines = [&](const char* field) {
+    const std::vector<json::object> lines = log();
+    return std::ranges::count_if(lines, [&](const json::object& line) { return line.contains(field); });
+  };
+  const auto n_before = n_lines("path");
+  std::deque<Client> open;
+  for (int i = 1; i <= 3; ++i) {
+    open.emplace_back(server_->port());
+    open.back().socket().set_option(boost::asio::socket_base::receive_buffer_size(4096));
+    open.back().send(long_tokenize());
+    ASSERT_TRUE(eventually([&] { return n_lines("path") == n_before + i; }));
+  }
+  ASSERT_TRUE(eventually([&] { return n_lines("dropped") == 1; }));
+  EXPECT_LT(open[0].read_to_end().size(), n_bytes) << "the one that has read nothing for the longest time";
+  EXPECT_GE(open[1].read_until("]}").size(), n_bytes);
+  EXPECT_GE(open[2].read_until("]}").size(), n_bytes);
+}
+
+TEST_F(HttpServerTest, client_that_reads_nothing_is_dropped_after_the_write_time) {
+  ServerLimits limits;
+  limits.write_time = std::chrono::seconds(1);
+  restart(limits);
+  Client slow = client();
+  slow.socket().set_option(boost::asio::socket_base::receive_buffer_size(4096));
+  slow.send(long_tokenize());
+  ASSERT_TRUE(eventually([&] { return log().size() == 1; }));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto n_open = std::make_shared<std::atomic<size_t>>(1);
+  ASSERT_TRUE(eventually([&] {
+    server_->post([this, n_open] { *n_open = server_->n_connections(); });
+    return *n_open == 0;
+  }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "not in proportion to its length";
+}
+
 TEST_F(HttpServerTest, one_large_event_does_not_count_as_a_slow_client) {
   ServerLimits limits;
   limits.pending_bytes = 1 << 10;
@@ -282,7 +352,8 @@ TEST_F(HttpServerTest, pipelined_requests_wait_while_responses_are_not_read) {
     one.send(all + "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   });
   // Meanwhile other clients are served, and responses stay within the socket buffers.
-  for (int i = 0; i < 50; ++i) client().send("GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n").read_to_end();
+  for (int i = 0; i < 50; ++i)
+    client().send("GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").read_to_end();
   EXPECT_LT(log().size(), static_cast<size_t>(kRequests));
   const std::string got = one.read_to_end();
   writer.join();
@@ -331,10 +402,11 @@ TEST_F(HttpServerTest, oversized_input_is_rejected_with_a_reason) {
   restart(limits);
   EXPECT_TRUE(
       client().send("GET / HTTP/1.1\r\nX: " + std::string(3000, 'a')).read_to_end().starts_with("HTTP/1.1 431"));
-  EXPECT_TRUE(client()
-                  .send("POST /tokenize HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + std::string(2000, 'a'))
-                  .read_to_end()
-                  .starts_with("HTTP/1.1 413"));
+  EXPECT_TRUE(
+      client()
+          .send("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + std::string(2000, 'a'))
+          .read_to_end()
+          .starts_with("HTTP/1.1 413"));
   EXPECT_TRUE(client().send("\x16\x03\x01 nonsense\r\n\r\n").read_to_end().starts_with("HTTP/1.1 400"));
 }
 
@@ -346,10 +418,11 @@ TEST_F(HttpServerTest, bodies_over_the_total_limit_are_rejected) {
   Client one = client();
   one.send(head + std::string(99000, ' '));
   Client asking = client();  // its round trips give the event loop time to read the first one's bytes
-  for (int i = 0; i < 20; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  for (int i = 0; i < 20; ++i) asking.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}");
   EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
   Client small = client();  // a small request is not rejected because of large bodies of others
-  EXPECT_NE(small.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}").find("200 OK"), std::string::npos);
+  EXPECT_NE(small.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}").find("200 OK"),
+            std::string::npos);
   one.send("{\"content\":\"a\"}" + std::string(985, ' '));  // the first one completes, and its bytes are released
   EXPECT_NE(one.read_until("}").find("200 OK"), std::string::npos);
   Client two = client();
@@ -367,11 +440,11 @@ TEST_F(HttpServerTest, large_bodies_of_one_client_do_not_use_up_the_total_limit)
   for (int i = 0; i < 3; ++i) open.emplace_back(server_->port());
   for (Client& one : open) one.send(head + std::string(99000, ' '));
   Client asking = client();  // its round trips give the event loop time to read their bytes
-  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}");
   EXPECT_TRUE(client().send(head + std::string(99000, ' ')).read_to_end().starts_with("HTTP/1.1 503"));
   open.emplace_back(server_->port(), "127.0.0.2");
   open.back().send(head + std::string(99000, ' '));
-  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  for (int i = 0; i < 40; ++i) asking.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}");
   asking.send(post("/tokenize", {{"content", std::string(6000, 'a')}}));  // small bodies are always accepted
   EXPECT_NE(asking.read_until("}").find("200 OK"), std::string::npos);
   for (Client& one : open) EXPECT_NE(one.send(rest).read_until("}").find("200 OK"), std::string::npos);
@@ -382,12 +455,15 @@ TEST_F(HttpServerTest, connections_over_the_limit_get_503) {
   limits.connections = 2;
   restart(limits);
   Client one = client(), two = client();
-  one.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
-  two.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  one.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}");
+  two.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}");
   EXPECT_TRUE(client().read_to_end().starts_with("HTTP/1.1 503"));
   one.close();
   EXPECT_TRUE(eventually([&] {  // its slot is freed once the server has noticed
-    return client().send("GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n").read_to_end().starts_with("HTTP/1.1 200");
+    return client()
+        .send("GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .read_to_end()
+        .starts_with("HTTP/1.1 200");
   }));
 }
 
@@ -400,7 +476,7 @@ TEST_F(HttpServerTest, continue_is_sent_if_the_client_expects_it) {
 
 TEST_F(HttpServerTest, draining_finishes_responses_and_accepts_no_more) {
   Client idle = client(), busy = client();
-  idle.send("GET /ready HTTP/1.1\r\n\r\n").read_until("}");
+  idle.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}");
   busy.send(chat("WAIT[[w]]", true)).read_until(kWord);
   server_->stop();
   EXPECT_EQ(idle.read_to_end(), "");
@@ -430,6 +506,56 @@ TEST_F(HttpServerTest, every_request_has_one_log_line) {
   EXPECT_GT(lines[3].at("completion_tokens").get_int64(), 0);
 }
 
+TEST_F(HttpServerTest, every_response_and_its_log_line_have_the_request_id) {
+  const auto header_of = [](const std::string& got, const std::string& name) {
+    const size_t at = got.find("\r\n" + name + ": ");
+    return at == got.npos ? "" : got.substr(at + name.size() + 4, got.find("\r\n", at + 2) - at - name.size() - 4);
+  };
+  const std::string given =
+      client().send(post("/tokenize", {{"content", "a"}}, "x-request-id: my-id_1\r\n")).read_until("}");
+  EXPECT_EQ(header_of(given, "x-request-id"), "my-id_1");
+  EXPECT_EQ(header_of(given, "request-id"), "my-id_1");
+  const std::string made = client().send(chat("SAY[[x]]", true)).read_until("[DONE]");
+  EXPECT_TRUE(header_of(made, "x-request-id").starts_with("req_")) << made;
+  const std::string refused =
+      client().send(post("/tokenize", {{"content", 1}}, "request-id: a\"b\r\n")).read_until("}");
+  EXPECT_TRUE(header_of(refused, "x-request-id").starts_with("req_")) << "not an id to repeat: " << refused;
+  const std::string malformed = client().send("nonsense\r\n\r\n").read_to_end();
+  EXPECT_TRUE(header_of(malformed, "x-request-id").starts_with("req_")) << malformed;
+  ASSERT_TRUE(eventually([&] { return log().size() >= 4; }));
+  const std::vector<json::object> lines = log();
+  EXPECT_EQ(lines[0].at("request_id").get_string(), "my-id_1");
+  EXPECT_EQ(lines[1].at("request_id").get_string(), header_of(made, "x-request-id"));
+  EXPECT_NE(made.find(text_of(lines[1].at("id").get_string())), std::string::npos) << "the id of the completion";
+  EXPECT_EQ(lines[2].at("request_id").get_string(), header_of(refused, "x-request-id"));
+}
+
+TEST_F(HttpServerTest, log_line_has_the_reason_of_a_refused_request) {
+  client().send(post("/v1/chat/completions", {{"messages", 1}})).read_until("}");
+  client().send("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n").read_until("}");
+  client().send("nonsense\r\n\r\n").read_to_end();
+  client().send(chat("FAIL[[x]]", true)).read_until("device");
+  ASSERT_TRUE(eventually([&] { return log().size() >= 4; }));
+  const std::vector<json::object> lines = log();
+  const auto error_of = [&](size_t i) { return text_of(lines[i].at("error").get_string()); };
+  EXPECT_NE(error_of(0).find("messages"), std::string::npos);
+  EXPECT_NE(error_of(1).find("/nowhere"), std::string::npos);
+  EXPECT_NE(error_of(2).find("malformed HTTP"), std::string::npos);
+  EXPECT_NE(error_of(3).find("device is lost"), std::string::npos);
+}
+
+TEST(Listen, a_broken_pipe_on_standard_error_does_not_end_the_process) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto listen_then_write = [] {
+    const auto server = HttpServer::listen({.host = "127.0.0.1", .port = 0}, {});
+    int ends[2];
+    if (::pipe(ends) != 0) ::_exit(2);
+    ::close(ends[0]);
+    ::_exit(server.ok() && ::write(ends[1], "x", 1) < 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(listen_then_write(), testing::ExitedWithCode(0), "");
+}
+
 TEST(Listen, signal_after_draining_terminates_the_process) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto drain_then_wait = [] {
@@ -447,11 +573,53 @@ TEST(Listen, signal_after_draining_terminates_the_process) {
 }
 
 TEST(Listen, loopback_addresses_are_recognized) {
-  for (const char* host : {"127.0.0.1", "127.8.8.8", "::1", "localhost"})
-    EXPECT_TRUE(is_loopback_address(host)) << host;
-  for (const char* host : {"0.0.0.0", "::", "192.168.1.1", "example.com", ""}) {
-    EXPECT_FALSE(is_loopback_address(host)) << host;
+  for (const char* host : {"127.0.0.1", "127.8.8.8", "::1", "localhost", "unix:/tmp/zinc.sock"})
+    EXPECT_TRUE(is_local_address(host)) << host;
+  for (const char* host : {"0.0.0.0", "::", "192.168.1.1", "example.com", "unix:", ""}) {
+    EXPECT_FALSE(is_local_address(host)) << host;
   }
+}
+
+TEST(Listen, unix_socket_serves_requests_and_belongs_to_the_user) {
+  const TestFolder folder;
+  const std::string path = (folder / "s").string();
+  const auto listen = [&] { return HttpServer::listen({.host = "unix:" + path}, {}); };
+  {
+    auto server = std::move(listen().value());
+    EXPECT_EQ(server->port(), 0);
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
+    EXPECT_NE(listen().error().message.find("another server"), std::string::npos);
+    std::string client_name;
+    server->set_handlers(
+        [&](const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
+          client_name = request.client;
+          reply->send({.body = "hello"});
+        },
+        Api::protocol_error, [](const json::object&) {});
+    std::thread thread([&] { server->run(); });
+    boost::asio::io_context loop;
+    boost::asio::local::stream_protocol::socket socket(loop);
+    socket.connect(boost::asio::local::stream_protocol::endpoint(path));
+    boost::asio::write(socket,
+                       boost::asio::buffer(std::string_view("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")));
+    std::string got(1000, '\0');
+    boost::system::error_code ended;
+    got.resize(boost::asio::read(socket, boost::asio::buffer(got), ended));
+    EXPECT_TRUE(got.ends_with("hello")) << got;
+    server->stop();
+    thread.join();
+    EXPECT_EQ(client_name, "unix");
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  {  // as left by a killed server
+    boost::asio::io_context loop;
+    boost::asio::local::stream_protocol::acceptor stale(loop, boost::asio::local::stream_protocol::endpoint(path));
+  }
+  EXPECT_TRUE(listen().ok());
+  put(path, "a file");
+  EXPECT_NE(listen().error().message.find("not a socket"), std::string::npos);
+  EXPECT_EQ(contents(path), "a file");
+  EXPECT_FALSE(HttpServer::listen({.host = "unix:/" + std::string(200, 'x')}, {}).ok());
 }
 
 TEST(Listen, invalid_address_and_missing_certificate_are_errors) {

@@ -14,11 +14,12 @@ struct ServerLimits {
   size_t all_bodies_bytes = 512 << 20;  // of all requests being read or prepared; one client may use three quarters
   size_t small_body_bytes = 64 << 10;   // bodies up to this size are always accepted
   size_t pending_bytes = 256 << 10;     // written but not read by the client; a stream further behind is dropped
+  size_t all_unread_bytes = 512 << 20;  // of all responses; above it the clients that read slowest are dropped
 
   std::chrono::seconds header_time{10};  // from the first byte to the end of the headers; also TLS handshakes
   std::chrono::seconds body_time{60};    // from there to the end of the body, or per MiB of it
   std::chrono::seconds idle_time{60};    // between requests of one connection
-  std::chrono::seconds write_time{60};   // for one write; longer for large ones
+  std::chrono::seconds write_time{60};   // without progress of a write; in total longer for large responses
   std::chrono::seconds ping_time{15};    // between events of a stream, before a ping is sent
   std::chrono::seconds drain_time{30};   // for running responses to finish after a stop signal
 

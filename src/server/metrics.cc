@@ -142,9 +142,40 @@ void write_finish_reasons(const std::vector<Snapshot>& snapshots, std::string& o
   }
 }
 
+struct KeyMetric {
+  std::string_view name, type, help;
+  double (*value)(const KeyUsage& usage);
+};
+
+constexpr KeyMetric kKeyMetrics[] = {
+    {"zinc_key_requests_total", "counter", "Accepted requests, by API key.",
+     [](const KeyUsage& u) { return as_double(u.n_requests); }},
+    {"zinc_key_requests_running", "gauge", "Running requests, by API key.",
+     [](const KeyUsage& u) { return static_cast<double>(u.n_running); }},
+    {"zinc_key_prompt_tokens_total", "counter", "Prompt tokens, by API key.",
+     [](const KeyUsage& u) { return as_double(u.n_prompt_tokens); }},
+    {"zinc_key_generation_tokens_total", "counter", "Generated tokens, by API key.",
+     [](const KeyUsage& u) { return as_double(u.n_completion_tokens); }},
+    {"zinc_key_over_rate_total", "counter", "Requests rejected for their rate, by API key.",
+     [](const KeyUsage& u) { return as_double(u.n_over_rate); }},
+    {"zinc_key_over_concurrency_total", "counter", "Requests rejected for their concurrency, by API key.",
+     [](const KeyUsage& u) { return as_double(u.n_over_concurrency); }},
+};
+
+void write_key_metrics(const std::vector<std::shared_ptr<ApiKey>>& keys, std::string& out) {
+  if (keys.empty()) return;
+  for (const KeyMetric& metric : kKeyMetrics) {
+    header(metric.name, metric.type, metric.help, out);
+    for (const std::shared_ptr<ApiKey>& key : keys) {
+      out += fmt::format("{}{{key=\"{}\"}} {}\n", metric.name, label(key->options().name), metric.value(key->usage()));
+    }
+  }
+}
+
 }  // namespace
 
-std::string metrics_text(const ModelList& models, const ServerCounts& counts) {
+std::string metrics_text(const ModelList& models, const ServerCounts& counts,
+                         const std::vector<std::shared_ptr<ApiKey>>& keys) {
   std::vector<Snapshot> snapshots;
   for (const ModelRef& model : models.all()) snapshots.push_back({label(model->name), model->engine->stats()});
   std::string out;
@@ -161,6 +192,7 @@ std::string metrics_text(const ModelList& models, const ServerCounts& counts) {
       write_histogram(histogram.name, snapshot.model, snapshot.stats.*histogram.member, out);
     }
   }
+  write_key_metrics(keys, out);
   header("zinc_http_requests_total", "counter", "HTTP requests.", out);
   out += fmt::format("zinc_http_requests_total {}\n", counts.n_requests);
   header("zinc_http_connections", "gauge", "Open connections.", out);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "server/api_keys.h"
 #include "server/served_model.h"
 
 namespace zinc {
@@ -14,6 +15,7 @@ struct ServerCounts {
   double uptime_s = 0;
 };
 
-std::string metrics_text(const ModelList& models, const ServerCounts& counts);
+std::string metrics_text(const ModelList& models, const ServerCounts& counts,
+                         const std::vector<std::shared_ptr<ApiKey>>& keys);
 
 }  // namespace zinc

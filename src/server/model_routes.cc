@@ -83,6 +83,22 @@ std::string utc_time(int64_t seconds) {
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
+json::object loaded_model(const ServedModel& model, const std::string& name, int64_t created_s) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", created_s},
+          {"owned_by", "zinc"},
+          {"type", "model"},
+          {"display_name", name},
+          {"root", model.name},
+          {"created_at", utc_time(created_s)},
+          {"installed", true},
+          {"active", true},
+          {"max_model_len", model.limits.context},
+          {"supports_thinking_toggle", model.prompt.chat_template().supports_thinking_toggle()},
+          {"figures", model_stats(model)}};
+}
+
 // Copies the model metadata of a library entry.
 void copy_metadata(json::object& entry, const json::object& row) {
   for (const std::string_view name :
@@ -138,18 +154,8 @@ void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest&
 json::object loaded_models(const ModelList& models, int64_t created_s) {
   json::array data;
   for (const ModelRef& model : models.all()) {
-    data.push_back(json::object{{"id", model->name},
-                                {"object", "model"},
-                                {"created", created_s},
-                                {"owned_by", "zinc"},
-                                {"type", "model"},
-                                {"display_name", model->name},
-                                {"created_at", utc_time(created_s)},
-                                {"installed", true},
-                                {"active", true},
-                                {"max_model_len", model->limits.context},
-                                {"supports_thinking_toggle", model->prompt.chat_template().supports_thinking_toggle()},
-                                {"figures", model_stats(*model)}});
+    data.push_back(loaded_model(*model, model->name, created_s));
+    for (const std::string& alias : model->aliases) data.push_back(loaded_model(*model, alias, created_s));
   }
   json::object body{{"object", "list"}, {"created", created_s}, {"has_more", false}};
   body["data"] = std::move(data);

@@ -1,5 +1,6 @@
-// Requests that name a model which is not loaded wait here until the library has loaded it. Requests for the same model
-// wait together: each model is loaded at most once at a time. Event-loop thread only.
+// Requests that name a model which is not loaded wait here until it is: the server loads it at its start, or the
+// library loads it for them. Requests for the same model wait together: each model is loaded at most once at a time.
+// Event-loop thread only.
 #pragma once
 
 #include <functional>
@@ -22,16 +23,23 @@ class ModelSwap {
   ModelSwap(const ModelList& models, ModelLibrary* library, Run post)
       : models_(models), library_(library), post_(std::move(post)) {}
 
-  // Calls `callback` once the model is loaded or cannot be. An empty name means the model that is being loaded; false:
-  // none is, and `callback` is not called.
-  bool ensure_loaded(const std::string& name, Callback callback);
+  // Calls `callback` once the model that is being loaded is loaded or cannot be. An empty name means any. False: no
+  // such model is being loaded, and `callback` is not called.
+  bool wait_for(const std::string& name, const Callback& callback);
+  // As wait_for(), and has the library load the model if it is not being loaded.
+  bool ensure_loaded(const std::string& name, const Callback& callback);
+
+  // Around a load that somebody else does.
+  void begin_load(std::vector<std::string> names);
+  void finish_load(const std::string& name, const std::variant<ModelRef, ApiError>& result);
+  bool is_loading() const { return !pending_loads_.empty(); }
 
  private:
   struct PendingLoad {
-    std::string name;
+    std::vector<std::string> names;  // the model's, then its aliases
     std::vector<Callback> callbacks;
   };
-  void finish_load(const std::string& name, const std::variant<ModelRef, ApiError>& result);
+  std::vector<PendingLoad>::iterator find_load(const std::string& name);
 
   const ModelList& models_;
   ModelLibrary* library_;

@@ -53,6 +53,65 @@ class LibraryWithOneMoreModel final : public ModelLibrary {
   ModelRef held_ = scripted_.models().find("scripted");
 };
 
+// A model that the server loads at its start, under two names.
+class StartupLoad : public ApiTest {
+ protected:
+  StartupLoad() {
+    held_ = scripted_.models().remove("scripted");
+    make_api({});
+    api_->begin_load({"scripted", "alias"});
+  }
+  void finish() {
+    ServedModel model = *held_;
+    model.aliases = {"alias"};
+    scripted_.models().add(std::move(model));
+    api_->finish_load("scripted", scripted_.models().find("scripted"));
+  }
+  std::shared_ptr<TestReply> begin(const json::object& body) {
+    return start("POST", "/v1/chat/completions", to_json(body));
+  }
+
+  ModelRef held_;
+};
+
+TEST_F(StartupLoad, requests_wait_and_health_says_loading) {
+  EXPECT_NE(start("GET", "/health", "")->response.body.find("\"loading\""), std::string::npos);
+  const auto not_ready = start("GET", "/ready", "")->response;
+  EXPECT_EQ(not_ready.status, 503);
+  EXPECT_EQ(not_ready.headers.front().first, "Retry-After");
+  const auto unnamed = begin(chat("SAY[[one]]")), named = begin(with(chat("SAY[[two]]"), "model", "scripted")),
+             aliased = begin(with(chat("SAY[[three]]"), "model", "alias"));
+  const auto other = begin(with(chat("SAY[[x]]"), "model", "other"));
+  EXPECT_EQ(other->response.status, 503) << "not the model that is being loaded";
+  EXPECT_FALSE(unnamed->is_over || named->is_over || aliased->is_over);
+  finish();
+  ASSERT_TRUE(loop_.run_until([&] { return unnamed->is_over && named->is_over && aliased->is_over; }));
+  EXPECT_NE(unnamed->response.body.find("one"), std::string::npos) << unnamed->response.body;
+  EXPECT_NE(named->response.body.find("two"), std::string::npos) << named->response.body;
+  EXPECT_NE(aliased->response.body.find("\"model\":\"alias\""), std::string::npos) << aliased->response.body;
+  EXPECT_NE(start("GET", "/health", "")->response.body.find("\"ok\""), std::string::npos);
+  EXPECT_EQ(start("GET", "/ready", "")->response.status, 200);
+}
+
+TEST_F(StartupLoad, failed_load_answers_the_waiting_requests) {
+  const auto waiting = begin(chat("SAY[[one]]"));
+  api_->finish_load("scripted", http_error(503, "the file is broken"));
+  EXPECT_EQ(waiting->response.status, 503);
+  EXPECT_NE(waiting->response.body.find("the file is broken"), std::string::npos);
+  EXPECT_NE(begin(chat("x"))->response.body.find("zinc serve MODEL"), std::string::npos)
+      << "what to do without a model";
+}
+
+TEST_F(StartupLoad, aliases_are_listed_and_counted_once) {
+  finish();
+  const json::object list = parse_json(start("GET", "/v1/models", "")->response.body).value().get_object();
+  ASSERT_EQ(list.at("data").get_array().size(), 2u);
+  EXPECT_EQ(list.at("data").at(1).at("id").get_string(), "alias");
+  EXPECT_EQ(list.at("data").at(1).at("root").get_string(), "scripted");
+  const std::string metrics = start("GET", "/metrics", "")->response.body;
+  EXPECT_EQ(metrics.find("model_name=\"alias\""), std::string::npos);
+}
+
 class Swap : public ApiTest {
  protected:
   Swap() { make_api({.library = &library_, .swaps_models = true}); }

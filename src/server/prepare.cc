@@ -18,7 +18,10 @@ constexpr std::string_view kPlaceholders[] = {"default", "local-model"};
 
 ApiError unknown_model(const ModelList& models, std::string_view name) {
   if (models.all().empty()) {
-    ApiError error = http_error(503, "no model is loaded yet; try again later or load one");
+    ApiError error = http_error(
+        503,
+        "no model is loaded: choose one on the chat page, load one with POST /v1/models/activate (GET /models lists "
+        "them), or start the server with one: zinc serve MODEL");
     error.missing_model = name;
     return error;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,8 @@ class Reply {
   virtual bool write(std::string_view bytes) = 0;
   virtual void end_stream() = 0;
 
-  // The response comes later, and the request body is kept until then: a client that closes its side of the connection
-  // before the response counts as disconnected.
+  // The response comes later, and the request body is kept until then: a client that closes the connection before the
+  // response counts as disconnected.
   virtual void defer() {}
   // Whether the client still waits for the response.
   virtual bool is_open() const = 0;
@@ -34,6 +35,7 @@ class Reply {
   virtual void on_disconnect(std::function<void()> callback) = 0;
 
   std::vector<HttpHeader> headers;  // further response headers
+  std::shared_ptr<void> lease;      // released when the response is complete or the client has disconnected
   json::object log;                 // added to the request's log line: model, token counts, finish reason
 };
 

@@ -35,7 +35,8 @@ std::shared_ptr<const ModelList> ModelList::of(std::string name, ModelRef model)
 ModelRef ModelList::find(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   if (name.empty()) return models_.size() == 1 ? models_.front().model : nullptr;
-  const auto found = std::ranges::find(models_, name, &Named::name);
+  const auto found = std::ranges::find_if(
+      models_, [&](const Named& entry) { return entry.name == name || entry.model->has_name(name); });
   return found == models_.end() ? nullptr : found->model;
 }
 
@@ -48,7 +49,10 @@ std::vector<ModelRef> ModelList::all() const {
 
 std::string ModelList::names() const {
   std::string out;
-  for (const ModelRef& model : all()) out += (out.empty() ? "" : ", ") + model->name;
+  for (const ModelRef& model : all()) {
+    out += (out.empty() ? "" : ", ") + model->name;
+    for (const std::string& alias : model->aliases) out += ", " + alias;
+  }
   return out;
 }
 

@@ -3,6 +3,7 @@
 // ModelRef, and the last reference destroys the engine.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,6 +28,7 @@ class EnginePort {
 
 struct ServedModel {
   std::string name;
+  std::vector<std::string> aliases = {};  // further names of the same engine
   Tokenizer tokenizer;
   ChatPrompt prompt;
   const ToolFormat* tool_format;
@@ -37,6 +39,10 @@ struct ServedModel {
   std::shared_ptr<EnginePort> engine_owner = {};  // nullptr: the engine outlives the server
   // For the default DRY breakers; set by ModelList::add(), since the search takes milliseconds.
   std::shared_ptr<const TokenSet> default_dry_breakers = {};
+
+  bool has_name(std::string_view wanted) const {
+    return name == wanted || std::ranges::find(aliases, wanted) != aliases.end();
+  }
 };
 using ModelRef = std::shared_ptr<const ServedModel>;
 
@@ -49,7 +55,7 @@ class ModelList {
   static std::shared_ptr<const ModelList> of(std::string name, ModelRef model);
   // An empty name means the only model. nullptr: unknown, or several models for an empty name.
   ModelRef find(std::string_view name) const;
-  std::string names() const;  // "a, b"
+  std::string names() const;  // with aliases: "a, b"
 
   std::vector<ModelRef> all() const;
 

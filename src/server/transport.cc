@@ -7,18 +7,17 @@ namespace zinc {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 using boost::system::error_code;
 
-void close_socket(tcp::socket& socket) {
+void close_socket(StreamSocket& socket) {
   error_code ignored;
-  socket.shutdown(tcp::socket::shutdown_both, ignored);
+  socket.shutdown(asio::socket_base::shutdown_both, ignored);
   socket.close(ignored);
 }
 
 class PlainTransport final : public Transport {
  public:
-  explicit PlainTransport(tcp::socket socket) : socket_(std::move(socket)) {}
+  explicit PlainTransport(StreamSocket socket) : socket_(std::move(socket)) {}
 
   void handshake(IoHandler handler) override {
     asio::post(socket_.get_executor(), [handler = std::move(handler)] { handler({}, 0); });
@@ -31,18 +30,18 @@ class PlainTransport final : public Transport {
   }
   void shut_down_writing(std::function<void()> handler) override {
     error_code ignored;
-    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    socket_.shutdown(asio::socket_base::shutdown_send, ignored);
     asio::post(socket_.get_executor(), std::move(handler));
   }
   void close() override { close_socket(socket_); }
 
  private:
-  tcp::socket socket_;
+  StreamSocket socket_;
 };
 
 class TlsTransport final : public Transport {
  public:
-  TlsTransport(tcp::socket socket, asio::ssl::context& context) : stream_(std::move(socket), context) {}
+  TlsTransport(StreamSocket socket, asio::ssl::context& context) : stream_(std::move(socket), context) {}
 
   void handshake(IoHandler handler) override {
     stream_.async_handshake(asio::ssl::stream_base::server,
@@ -60,16 +59,16 @@ class TlsTransport final : public Transport {
   void close() override { close_socket(stream_.next_layer()); }
 
  private:
-  asio::ssl::stream<tcp::socket> stream_;
+  asio::ssl::stream<StreamSocket> stream_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> plain_transport(tcp::socket socket) {
+std::unique_ptr<Transport> plain_transport(StreamSocket socket) {
   return std::make_unique<PlainTransport>(std::move(socket));
 }
 
-std::unique_ptr<Transport> tls_transport(tcp::socket socket, asio::ssl::context& context) {
+std::unique_ptr<Transport> tls_transport(StreamSocket socket, asio::ssl::context& context) {
   return std::make_unique<TlsTransport>(std::move(socket), context);
 }
 

@@ -1,9 +1,9 @@
-// A connected byte stream, plain or TLS, for the event loop. At most one read and one write may be pending.
-// Handlers must keep the objects they use alive.
+// A connected byte stream, plain or TLS, over TCP or a Unix socket, for the event loop. At most one read and one write
+// may be pending. Handlers must keep the objects they use alive.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 
 #include <filesystem>
 #include <functional>
@@ -29,8 +29,9 @@ class Transport {
   virtual void close() = 0;                                                     // at once; pending handlers fail
 };
 
-std::unique_ptr<Transport> plain_transport(boost::asio::ip::tcp::socket socket);
-std::unique_ptr<Transport> tls_transport(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context& context);
+using StreamSocket = boost::asio::generic::stream_protocol::socket;
+std::unique_ptr<Transport> plain_transport(StreamSocket socket);
+std::unique_ptr<Transport> tls_transport(StreamSocket socket, boost::asio::ssl::context& context);
 
 // A TLS server context from PEM files with the certificate chain and the key. TLS 1.2 or later.
 Result<std::shared_ptr<boost::asio::ssl::context>> load_tls(const std::filesystem::path& certificate,

@@ -30,6 +30,13 @@ expect 'metrics' 'vllm:time_to_first_token_seconds_bucket' "$(curl -sS "$model/m
 expect 'openapi' '"openapi":"3.1.0"' "$(curl -sS "$model/openapi.json")"
 expect 'props' '"default_sampling"' "$(curl -sS "$model/props")"
 expect 'tokenize' '"tokens":\[' "$(curl -sS "$model/tokenize" -d '{"content":"hello"}')"
+expect 'a gzip body' '"tokens":\[' \
+  "$(printf '{"content":"hello"}' | gzip | curl -sS -H 'Content-Encoding: gzip' --data-binary @- "$model/tokenize")"
+expect 'absolute form' '"status":"ok"' "$(curl -sS --request-target "$model/health" "$model")"
+expect 'double slashes' '"tokens":\[' "$(curl -sS "$model//tokenize" -d '{"content":"hello"}')"
+expect 'a local page' 'Access-Control-Allow-Origin: http://localhost:3000' \
+  "$(curl -sS -i -X OPTIONS -H 'Origin: http://localhost:3000' "$model/v1/chat/completions")"
+expect 'request id' 'x-request-id: mine' "$(curl -sS -i -H 'x-request-id: mine' "$model/nowhere")"
 expect 'HEAD' 'Content-Length' "$(curl -sS -I "$model/health")"
 head -c 40000000 /dev/zero >"${TMPDIR:-/tmp}/zinc-large.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/zinc-large.$$"' EXIT

@@ -45,6 +45,7 @@ fails 'two models are named' "$model" "$model" --port 0
 fails 'must be given together' "$model" --port 0 --tls-cert "$model"
 fails 'cannot read a PEM certificate chain' "$model" --port 0 --tls-cert "$model" --tls-key "$model"
 fails 'cannot be read' "$model" --port 0 --api-key-file "$folder/nowhere"
+fails 'cannot be read' "$model" --port 0 --api-keys "$folder/nowhere"
 fails 'GGUF' "$0" --port 0
 
 start
@@ -77,6 +78,108 @@ for expected in '"cached_tokens":0' '"cached_tokens":[1-9]'; do
   kill -TERM "$pid"
   ends_well 'with a cache folder'
 done
+
+# Temporary files of a killed save are removed at the start.
+: >"$folder/qwen3-q8_0.cache.part-1-0"
+start --cache-folder "$folder"
+n=$((n + 1))
+[ ! -e "$folder/qwen3-q8_0.cache.part-1-0" ] || { echo 'a temporary file of a killed save is still there' >&2 && exit 1; }
+kill -TERM "$pid"
+ends_well 'with a leftover temporary file'
+
+# The server outlives the reader of its standard error.
+rm -f "$folder/fifo"
+mkfifo "$folder/fifo"
+head -n 1 "$folder/fifo" >/dev/null &
+: >"$folder/out"
+"$zinc" serve "$model" --port 0 >"$folder/out" 2>"$folder/fifo" &
+pid=$!
+until url=$(sed -n 's/^listening on //p' "$folder/out") && [ -n "$url" ]; do
+  kill -0 "$pid" 2>/dev/null || { echo 'the server ended with the reader of its standard error' >&2 && exit 1; }
+  sleep 0.05
+done
+rm "$folder/fifo"
+for _ in 1 2 3; do curl -sS "$url/v1/models" >/dev/null; done
+kill -TERM "$pid"
+ends_well 'without a reader of its standard error'
+
+# Two names of one file are one model.
+start "second=$model"
+n=$((n + 2))
+[ "$(curl -sS "$url/props" | grep -o '"tool_format"' | wc -l)" = 1 ] || { echo 'one file was loaded twice' >&2 && exit 1; }
+for name in qwen3-q8_0 second; do
+  answer=$(curl -sS "$url/v1/completions" -d "{\"model\":\"$name\",\"prompt\":\"once\",\"max_tokens\":1}")
+  grep -q "\"model\":\"$name\"" <<<"$answer" || { echo "no answer as $name: $answer" >&2 && exit 1; }
+done
+kill -TERM "$pid"
+ends_well 'with two names of one file'
+
+# A model file that is truncated under the server is named.
+cp "$model" "$folder/truncated.gguf"
+: >"$folder/out"
+"$zinc" serve "$folder/truncated.gguf" --port 0 >"$folder/out" 2>"$folder/err" &
+pid=$!
+until url=$(sed -n 's/^listening on //p' "$folder/out") && [ -n "$url" ]; do sleep 0.05; done
+: >"$folder/truncated.gguf"
+curl -sS "$url/v1/completions" -d '{"prompt":"once","max_tokens":5}' >/dev/null 2>&1 || true
+code=0
+sleep 1
+kill -TERM "$pid" 2>/dev/null || true
+wait "$pid" || code=$?
+pid=
+n=$((n + 1))
+if [ $code -ne 1 ] || ! grep -q 'truncated.gguf: the file was truncated' "$folder/err"; then
+  echo "a truncated model file: exit code $code" >&2 && cat "$folder/err" >&2 && exit 1
+fi
+
+# Named API keys: limits, and a new file after SIGHUP.
+echo '{"keys": [{"name": "alice", "key": "a", "requests_per_minute": 1}]}' >"$folder/keys.json"
+start --api-keys "$folder/keys.json"
+n=$((n + 4))
+status() { curl -sS -o /dev/null -w '%{http_code}' -H "api-key: $1" "$url/tokenize" -d '{"content":"x"}'; }
+[ "$(status b) $(status a) $(status a)" = '401 200 429' ] || { echo 'limits of a named key' >&2 && exit 1; }
+echo '{"keys": [{"name": "alice", "key": "b"}]}' >"$folder/keys.json"
+kill -HUP "$pid"
+for _ in $(seq 100); do
+  [ "$(status b)" = 401 ] || break
+  sleep 0.05
+done
+[ "$(status b) $(status a)" = '200 401' ] || { echo 'SIGHUP did not load the new keys' >&2 && exit 1; }
+echo 'no JSON' >"$folder/keys.json"
+kill -HUP "$pid"
+for _ in $(seq 100); do
+  ! grep -q 'the previous API keys stay in effect' "$folder/err" || break
+  sleep 0.05
+done
+[ "$(status b)" = 200 ] || { echo 'a bad file of keys took the good ones away' >&2 && exit 1; }
+kill -TERM "$pid"
+ends_well 'with named keys'
+
+# A Unix socket.
+start --host "unix:$folder/socket"
+n=$((n + 1))
+curl -sS --unix-socket "$folder/socket" http://localhost/health | grep -q '"ok"' || { echo 'no answer' >&2 && exit 1; }
+kill -TERM "$pid"
+ends_well 'on a Unix socket'
+
+# Without a model and without a network: the page and the API say what to do.
+: >"$folder/out"
+rm -rf "$folder/home" && mkdir "$folder/home"
+HOME=$folder/home XDG_CACHE_HOME=$folder/home HF_HUB_OFFLINE=1 http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 \
+  PIP_INDEX_URL=http://127.0.0.1:9 OLLAMA_MODELS=$folder/home "$zinc" serve --port 0 >"$folder/out" 2>"$folder/err" &
+pid=$!
+for _ in $(seq 1200); do
+  url=$(sed -n 's/^listening on //p' "$folder/out")
+  [ -z "$url" ] || break
+  sleep 0.05
+done
+n=$((n + 2))
+curl -sS "$url/v1/chat/completions" -d '{"messages":[]}' -o "$folder/answer" -w '%{http_code}' | grep -q '^[45]' &&
+  curl -sS "$url/v1/completions" -d '{"prompt":"x"}' | grep -q 'no model is loaded: choose one' || {
+  echo 'no server without a model' >&2 && cat "$folder/err" "$folder/answer" >&2 && exit 1
+}
+kill -TERM "$pid"
+ends_well 'without a model'
 
 if command -v openssl >/dev/null; then
   openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext 'subjectAltName=IP:127.0.0.1' \

@@ -61,6 +61,7 @@ class TestReply final : public Reply {
   }
   void end_stream() override {
     is_over = true;
+    lease.reset();
     disconnected_callback = nullptr;  // breaks the reference cycle with the handler
   }
   void on_disconnect(std::function<void()> callback) override {
@@ -70,6 +71,7 @@ class TestReply final : public Reply {
   bool is_open() const override { return !is_over && !is_disconnected; }
   void disconnect() {
     is_disconnected = true;
+    lease.reset();
     if (disconnected_callback) std::exchange(disconnected_callback, nullptr)();
   }
 
@@ -128,8 +130,8 @@ class ApiTest : public testing::Test {
     return reply;
   }
 
-  std::shared_ptr<TestReply> ask(std::string path, std::string body) {
-    auto reply = start("POST", std::move(path), std::move(body));
+  std::shared_ptr<TestReply> ask(std::string path, std::string body, std::vector<HttpHeader> headers = {}) {
+    auto reply = start("POST", std::move(path), std::move(body), std::move(headers));
     EXPECT_TRUE(loop_.run_until([&] { return reply->is_over; })) << "no answer";
     return reply;
   }

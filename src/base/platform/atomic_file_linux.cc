@@ -1,6 +1,7 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -68,7 +69,10 @@ Result<AtomicFile> AtomicFile::create(const fs::path& target, FilePermissions pe
     fs::path temporary = path;
     temporary += fmt::format(".part-{}-{}", ::getpid(), n_created++);
     const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd >= 0) return AtomicFile(path, std::move(temporary), fd);
+    if (fd >= 0) {
+      ::flock(fd, LOCK_EX | LOCK_NB);  // remove_partial_files() looks for it; failure is harmless
+      return AtomicFile(path, std::move(temporary), fd);
+    }
     if (errno != EEXIST) break;
   }
   return io_error(path, "create the file");
@@ -91,6 +95,23 @@ Status AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "rename the temporary file");
   ::close(std::exchange(fd_, -1));
   return sync_folder(folder_of(path_));
+}
+
+int remove_partial_files(const fs::path& folder, std::string_view suffix) {
+  const std::string infix = fmt::format("{}.part-", suffix);
+  std::error_code ignored;  // a folder that cannot be read has nothing to remove
+  int n_removed = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const size_t at = name.rfind(infix);
+    const bool is_partial = at != name.npos && name.find_first_not_of("0123456789-", at + infix.size()) == name.npos;
+    if (!is_partial || !entry.is_regular_file(ignored)) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::unlink(entry.path().c_str()) == 0) ++n_removed;
+    ::close(fd);
+  }
+  return n_removed;
 }
 
 Status write_file_atomically(const fs::path& path, std::string_view text, FilePermissions permissions) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/deferred_sigint.h"
 #include "base/pluralize.h"
 #include "base/version.h"
@@ -24,6 +25,7 @@
 #include "hub/resolve.h"
 #include "server/api.h"
 #include "server/http_server.h"
+#include "server/otlp_exporter.h"
 
 namespace zinc::command_serve {
 namespace {
@@ -34,7 +36,8 @@ struct Options {
   EngineOptions engine;
   ListenOptions listen;
   ApiOptions api;
-  std::string key_file;
+  std::string key_file, named_key_file;
+  std::string otlp_endpoint;           // of a collector of traces; empty: none
   std::filesystem::path cache_folder;  // of saved prefix caches; empty: not saved
   bool force_public = false;
   bool opens_browser = false;
@@ -44,6 +47,7 @@ struct Options {
 
 struct NamedModel {
   std::string name, path;
+  std::vector<std::string> aliases = {};
 };
 
 // "tiny-00001-of-00003.gguf" is served as "tiny"; a catalog model under its own name.
@@ -76,6 +80,23 @@ Result<std::vector<NamedModel>> name_models(const std::vector<std::string>& word
   return out;
 }
 
+// Several names of one file are aliases of one model, which is loaded once.
+std::vector<NamedModel> join_aliases(std::vector<NamedModel> named) {
+  std::vector<NamedModel> out;
+  for (NamedModel& model : named) {
+    const auto same = std::ranges::find_if(out, [&](const NamedModel& other) {
+      std::error_code ignored;
+      return std::filesystem::equivalent(other.path, model.path, ignored);
+    });
+    if (same == out.end()) {
+      out.push_back(std::move(model));
+    } else {
+      same->aliases.push_back(std::move(model.name));
+    }
+  }
+  return out;
+}
+
 Status read_key_file(const std::string& path, std::vector<std::string>& keys) {
   std::ifstream file(path);
   std::string line;
@@ -92,14 +113,20 @@ Status check_options(Options& options) {
   if (!options.key_file.empty()) {
     ZINC_TRY(keys, read_key_file(options.key_file, options.api.access.keys));
   }
-  for (const std::string& key : options.api.access.keys) {
+  AccessOptions& access = options.api.access;
+  for (const std::string& key : access.keys) {
     if (key.empty()) return fail(ErrorCode::invalid_input, "--api-key is empty");
+  }
+  if (!options.named_key_file.empty()) {
+    ZINC_TRY(named_keys, read_api_keys(options.named_key_file));
+    access.named_keys = named_keys;
   }
   if (options.listen.tls_certificate.empty() != options.listen.tls_key.empty()) {
     return fail(ErrorCode::invalid_input, "--tls-cert and --tls-key must be given together");
   }
-  const bool is_open = options.api.access.keys.empty() && !is_loopback_address(options.listen.host);
-  if (is_open && !options.force_public) {
+  const bool has_key = !access.keys.empty() || !access.named_keys.empty();
+  access.trusts_local_apps = has_key || is_local_address(options.listen.host);
+  if (!access.trusts_local_apps && !options.force_public) {
     return fail(ErrorCode::invalid_input,
                 "--host {} is reachable from other machines, and without --api-key anyone there can use this server; "
                 "set a key, or pass --force-public to allow it",
@@ -109,11 +136,13 @@ Status check_options(Options& options) {
   return ok_status();
 }
 
+constexpr std::string_view kCacheSuffix = ".cache";
+
 // A name may be a source and contain slashes.
 std::string cache_file_name(std::string_view name) {
   std::string file;
   for (const char c : name) file += c == '/' ? "%2F" : std::string(1, c);
-  return file + ".cache";
+  return file += kCacheSuffix;
 }
 
 Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const std::string& name,
@@ -137,26 +166,112 @@ void announce(const ServedModel& model) {
     print_stderr(fmt::format("zinc: {}: {}", model.name, model.limits.cache_load_error));
 }
 
+// The files of the named models, downloaded if necessary; without a name the default model. If that cannot be
+// downloaded, there is none: the user can choose one on the page.
+Result<std::vector<NamedModel>> find_models(const Options& options, const HubSettings& settings) {
+  const bool is_default = options.models.empty();
+  ZINC_TRY(named, name_models(is_default ? std::vector{default_model_name(settings)} : options.models));
+  for (NamedModel& model : named) {
+    const Result<std::filesystem::path> path = model_file(model.path);
+    if (!path.ok() && is_default && path.error().code != ErrorCode::cancelled) {
+      print_stderr(
+          fmt::format("zinc: {}\nzinc: starting without a model; choose one on the chat page", path.error().message));
+      return std::vector<NamedModel>();
+    }
+    if (!path.ok()) return path.error();
+    model.path = path.value().string();
+  }
+  return join_aliases(std::move(named));
+}
+
+std::string url_of(const ListenOptions& listen, uint16_t port) {
+  if (!unix_socket_path(listen.host).empty()) return listen.host;
+  const bool is_ipv6 = listen.host.find(':') != std::string::npos;
+  return fmt::format("{}://{}:{}", listen.tls_certificate.empty() ? "http" : "https",
+                     is_ipv6 ? "[" + listen.host + "]" : listen.host, port);
+}
+
+// An invalid file changes nothing: clients keep their access.
+void reload_keys(const std::filesystem::path& path, Api& api) {
+  const Result<std::vector<ApiKeyOptions>> keys = read_api_keys(path);
+  if (keys.ok()) api.set_named_keys(keys.value());
+  print_stderr(keys.ok()
+                   ? fmt::format("zinc: {}: {} in effect", path.string(), pluralize(keys.value().size(), "API key"))
+                   : fmt::format("zinc: {}; the previous API keys stay in effect", keys.error().message));
+}
+
+// The server answers from the start: requests for a model that is being loaded wait.
+class Startup {
+ public:
+  Startup(const Options& options, HttpServer& server, Api& api, HubLibrary& library, const ModelList& models)
+      : options_(options), server_(server), api_(api), library_(library), models_(models) {}
+
+  void load(const std::vector<NamedModel>& named) {
+    n_loading_ = named.size();
+    if (named.empty()) server_.post([this] { greet(); });
+    for (const NamedModel& model : named) {
+      std::vector<std::string> names = model.aliases;
+      names.insert(names.begin(), model.name);
+      api_.begin_load(std::move(names));
+      library_.load_at_start(model.name, model.path, model.aliases, [this, name = model.name](Status loaded) {
+        server_.post([this, name, loaded = std::move(loaded)] { finish_load(name, loaded); });
+      });
+    }
+  }
+  const Status& status() const { return status_; }  // after HttpServer::run()
+
+ private:
+  void finish_load(const std::string& name, const Status& loaded) {
+    if (!loaded.ok()) {
+      api_.finish_load(name, api_error(loaded.error()));
+      return stop(loaded);
+    }
+    if (const ModelRef model = models_.find(name)) {
+      announce(*model);
+      api_.finish_load(name, model);
+    } else {
+      api_.finish_load(name, http_error(503, "the model was unloaded again before the request could use it; retry"));
+    }
+    if (--n_loading_ == 0) greet();
+  }
+
+  void greet() {
+    server_.watch_signals();  // until now they end the process at once: loading cannot be interrupted
+    const std::string url = url_of(options_.listen, server_.port());
+    if (Status written = write_output(fmt::format("listening on {}\n", url)); !written.ok()) return stop(written);
+    if (options_.opens_browser && unix_socket_path(options_.listen.host).empty()) open_in_browser(url);
+  }
+
+  void stop(const Status& why) {
+    status_ = why;
+    server_.stop();
+  }
+
+  const Options& options_;
+  HttpServer& server_;
+  Api& api_;
+  HubLibrary& library_;
+  const ModelList& models_;
+  size_t n_loading_ = 0;
+  Status status_ = ok_status();
+};
+
 Status serve(Options& options) {
   if (Status checked = check_options(options); !checked.ok()) return checked;
   ZINC_TRY(settings, hub_settings());
-  if (options.models.empty()) options.models.push_back(default_model_name(settings));
-  ZINC_TRY(named, name_models(options.models));
   options.api.build = {{"version", version_text()}};
 
   ZINC_TRY(server, [&] {
     const DeferredSigint defer_sigint;  // inherited by its threads: a Ctrl-C during a download stays pending
     return HttpServer::listen(options.listen, options.api.limits);
   }());
-  for (NamedModel& model : named) {
-    ZINC_TRY(path, model_file(model.path));
-    model.path = path.string();
-  }
+  ZINC_TRY(named, find_models(options, settings));
+  if (!options.cache_folder.empty()) remove_partial_files(options.cache_folder, kCacheSuffix);
   ModelList models;
   HubLibrary library(settings, models, [&options](const std::string& name, const std::string& path) {
     return load_engine(options, name, path);
   });
-  const bool is_local = is_loopback_address(options.listen.host);
+  const bool is_local = is_local_address(options.listen.host);
   if (!is_local) library.forbid_url_pulls();
   options.api.library = &library;
   options.api.swaps_models = options.swaps_models.value_or(is_local);
@@ -165,25 +280,26 @@ Status serve(Options& options) {
            .work = [&server](std::function<void()> task) { server->work(std::move(task)); },
            .is_draining = [&server] { return server->is_draining(); },
            .n_connections = [&server] { return server->n_connections(); }});
-  for (const NamedModel& model : named) {
-    if (Status loaded = library.load_now(model.name, model.path); !loaded.ok()) return loaded;
-    announce(*models.find(model.name));
-  }
+  std::optional<OtlpExporter> exporter;
+  if (!options.otlp_endpoint.empty())
+    exporter.emplace(options.otlp_endpoint, [](const std::string& message) { print_stderr("zinc: " + message); });
   server->set_handlers(
       [&api](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
-      Api::protocol_error, [](json::object line) { print_stderr(to_json(line)); },
+      Api::protocol_error,
+      [&exporter](json::object line) {
+        if (exporter) exporter->add(line);
+        print_stderr(to_json(line));
+      },
       [&api](const HttpRequest& head) { return api.check_headers(head); });
-  server->watch_signals();
-  const bool is_ipv6 = options.listen.host.find(':') != std::string::npos;
-  const std::string url = fmt::format("{}://{}:{}", options.listen.tls_certificate.empty() ? "http" : "https",
-                                      is_ipv6 ? "[" + options.listen.host + "]" : options.listen.host, server->port());
-  if (Status written = write_output(fmt::format("listening on {}\n", url)); !written.ok()) return written;
-  if (options.opens_browser) open_in_browser(url);
+  if (!options.named_key_file.empty())
+    server->watch_hangup([&options, &api] { reload_keys(options.named_key_file, api); });
+  Startup startup(options, *server, api, library, models);
+  startup.load(named);
   server->run();
   // Before the Api is destroyed: the engines report the end of running requests to it.
-  if (!options.cache_folder.empty()) return library.stop_and_save();
+  Status saved = options.cache_folder.empty() || !startup.status().ok() ? ok_status() : library.stop_and_save();
   library.stop();
-  return ok_status();
+  return startup.status().ok() ? saved : startup.status();
 }
 
 void declare_engine_options(CLI::App& app, EngineOptions& engine) {
@@ -209,6 +325,8 @@ void declare_access_options(CLI::App& app, Options& options) {
       ->allow_extra_args(false)
       ->envname("ZINC_API_KEY");
   app.add_option("--api-key-file", options.key_file, "file with one API key per line");
+  app.add_option("--api-keys", options.named_key_file,
+                 "JSON file of API keys with names, limits and cache shares (docs/security.md); SIGHUP reloads it");
   app.add_option("--allowed-host", access.allowed_hosts,
                  "host name of this server, besides addresses and localhost; may be repeated")
       ->allow_extra_args(false);
@@ -220,7 +338,8 @@ void declare_access_options(CLI::App& app, Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->models, kOptionalModelHelp + "; NAME=MODEL sets the served name");
-  app.add_option("--host", options->listen.host, "address to listen on")->capture_default_str();
+  app.add_option("--host", options->listen.host, "address to listen on, or unix:PATH for a Unix socket")
+      ->capture_default_str();
   app.add_option("--port", options->listen.port, "port (0: any free port)")
       ->check(number_in_range(0, 65535))
       ->capture_default_str();
@@ -235,6 +354,8 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--cache-folder", options->cache_folder,
                  "folder that keeps the prefix cache across restarts, NAME.cache per model (default: not kept)")
       ->check(CLI::ExistingDirectory);
+  app.add_option("--otlp-endpoint", options->otlp_endpoint,
+                 "URL of an OpenTelemetry collector that receives a trace of each request (default: none)");
   ServerLimits& limits = options->api.limits;
   app.add_option("--max-connections", limits.connections, "maximum number of connections; more get 503")
       ->check(number_in_range(1, 1 << 20))
