@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/cache_folder.h"
+#include "base/nearest_name.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/help_format.h"
@@ -15,7 +16,6 @@
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
 #include "cli/thinking_options.h"
-#include "hub/nearest_name.h"
 
 namespace zinc {
 namespace {

@@ -37,7 +37,8 @@ void declare_thinking_options(CLI::App& app, ThinkingOptions& options) {
              },
              "thinking mode: on, off, or an effort: low, medium, high (default: the model's own mode)")
           ->option_text("[MODE]");
-  app.add_flag_callback("--no-think", [&options] { options.mode = {.is_on = false, .effort = {}}; }, "same as --think off")
+  app.add_flag_callback(
+         "--no-think", [&options] { options.mode = {.is_on = false, .effort = {}}; }, "same as --think off")
       ->excludes(think);
   app.add_option("--think-budget", options.budget,
                  "maximum thinking tokens; then the thought is ended and the answer follows (default: no limit)")

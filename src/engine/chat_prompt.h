@@ -18,8 +18,8 @@ class ChatPrompt {
  public:
   ChatPrompt(ChatTemplate chat_template, Tokenizer tokenizer)
       : template_(std::move(chat_template)), tokenizer_(std::move(tokenizer)) {}
-  // The file's template, or ChatML if it has none.
-  static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
+  // `source` if it is not empty, else the file's template, or ChatML if it has none.
+  static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer, std::string_view source = {});
 
   const ChatTemplate& chat_template() const { return template_; }
   // The thinking modes of the template, in the output format of the model's family.

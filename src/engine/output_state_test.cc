@@ -117,8 +117,8 @@ TEST_F(OutputStateTest, a_second_reasoning_block_over_the_budget_is_closed_again
 
 TEST_F(OutputStateTest, forced_end_is_the_familys_own_marker_and_leads_into_the_answer) {
   const auto forced_end = [&](const char* format, bool may_call_tools) {
-    const ThinkingBudget budget =
-        make_thinking_budget(*find_tool_format(format), tokenizer_, {.max_tokens = 4, .may_call_tools = may_call_tools});
+    const ThinkingBudget budget = make_thinking_budget(*find_tool_format(format), tokenizer_,
+                                                       {.max_tokens = 4, .may_call_tools = may_call_tools});
     std::string text;
     for (const TokenId id : budget.forced_end) text += tokenizer_.bytes(id);
     return text;
@@ -135,7 +135,8 @@ TEST_F(OutputStateTest, reasoning_of_gpt_oss_over_the_budget_continues_in_the_fi
   options.show_control = true;
   options.thinking = make_thinking_budget(*find_tool_format("gpt-oss"), tokenizer_, {.max_tokens = 2});
   OutputState output(tokenizer_, options, prompt_);
-  const std::string text = emit(output, "<|channel|>analysis<|message|>abcdefghijklmnopqrstuvwxyz and on and on and on");
+  const std::string text =
+      emit(output, "<|channel|>analysis<|message|>abcdefghijklmnopqrstuvwxyz and on and on and on");
   const Message message = parse_message(*find_tool_format("gpt-oss"), {}, text);
   EXPECT_FALSE(message.reasoning_content.empty()) << text;
   EXPECT_NE(message.content.find("on and on"), std::string::npos) << text;

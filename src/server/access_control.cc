@@ -102,7 +102,7 @@ std::vector<HttpHeader> AccessControl::cors_headers(const HttpRequest& request) 
   if (!is_allowed) return {};
   return {{"Access-Control-Allow-Origin", std::string(origin)},
           {"Vary", "Origin"},
-          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+          {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
           {"Access-Control-Allow-Headers", allowed_headers(request)},
           {"Access-Control-Max-Age", "600"}};
 }

@@ -44,6 +44,8 @@ void start_action(ModelLibrary& library, ModelAction action, ModelActionRequest 
       return library.cancel_pull(std::move(request_fields.model), std::move(done));
     case ModelAction::activate:
       return library.activate(std::move(request_fields.model), request_fields.keep_others, std::move(done));
+    case ModelAction::unload:
+      return library.unload(std::move(request_fields.model), std::move(done));
     case ModelAction::remove:
       return library.remove(std::move(request_fields.model), request_fields.force, std::move(done));
   }
@@ -85,7 +87,7 @@ std::string utc_time(int64_t seconds) {
 void copy_metadata(json::object& entry, const json::object& row) {
   for (const std::string_view name :
        {"display_name", "release_date", "homepage_url", "family", "parameters", "quantization", "license", "size_bytes",
-        "managed", "fit", "fits_gpu", "required_bytes", "fit_source", "status"}) {
+        "managed", "fit", "fits_gpu", "required_bytes", "fit_source", "status", "sha256"}) {
     if (const json::value* fact = row.if_contains(name)) entry[name] = *fact;
   }
 }
@@ -121,13 +123,15 @@ void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest&
     if (const ApiError* error = std::get_if<ApiError>(&read)) return send_error(*error);
     request_fields = std::move(std::get<ModelActionRequest>(read));
   }
+  const bool is_change = action == ModelAction::activate || action == ModelAction::unload;
   start_action(*library, action, std::move(request_fields),
-               [reply, post](std::variant<LibraryResponse, ApiError> response) {
-                 post([reply, response = std::move(response)] {
+               [reply, post, is_change](std::variant<LibraryResponse, ApiError> response) {
+                 post([reply, is_change, response = std::move(response)] {
                    if (const ApiError* error = std::get_if<ApiError>(&response)) {
                      return reply->send(error_response(*error, ErrorFormat::openai));
                    }
-                   const LibraryResponse& good = std::get<LibraryResponse>(response);
+                   LibraryResponse good = std::get<LibraryResponse>(response);
+                   if (is_change) good.body["success"] = true;  // for clients of llama.cpp
                    reply->send({.status = good.status, .body = to_json(good.body)});
                  });
                });

@@ -145,7 +145,44 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   return {};
 }
 
+void encode_text(const Tokenizer& tokenizer, std::string_view text, std::vector<TokenId>& out) {
+  tokenizer.encode(text, {.add_special = false, .parse_special = false}, out);
+}
+
+// The order that code models are trained with: other files, prefix, suffix, middle. Text never becomes a special token.
+std::vector<TokenId> fim_prompt(const Tokenizer& tokenizer, const ChatRequest& request, std::string_view prefix) {
+  const FimTokens& fim = *tokenizer.fim_tokens();
+  std::vector<TokenId> out;
+  if (tokenizer.adds_bos()) out.push_back(*tokenizer.bos());
+  for (const ExtraFile& file : request.extra_files) {
+    if (fim.file_separator) out.push_back(*fim.file_separator);
+    encode_text(tokenizer, fmt::format("{}\n{}\n", file.name, file.text), out);
+  }
+  out.push_back(fim.prefix);
+  encode_text(tokenizer, prefix, out);
+  out.push_back(fim.suffix);
+  encode_text(tokenizer, *request.suffix, out);
+  out.push_back(fim.middle);
+  return out;
+}
+
+std::optional<ApiError> prepare_infill(PreparedRequest& out) {
+  const Tokenizer& tokenizer = out.model->tokenizer;
+  if (!tokenizer.fim_tokens()) {
+    return unsupported_field("suffix", fmt::format("'{}' has no tokens for fill-in-the-middle; use a code model such "
+                                                   "as Qwen2.5-Coder",
+                                                   out.model->name));
+  }
+  const auto* prefix = std::get_if<std::string>(&out.request.prompts.front());
+  if (out.request.prompts.size() != 1 || !prefix) {
+    return bad_field("suffix", "'suffix' requires that 'prompt' is one string");
+  }
+  out.prompts.push_back(fim_prompt(tokenizer, out.request, *prefix));
+  return {};
+}
+
 std::optional<ApiError> prepare_completion(PreparedRequest& out) {
+  if (out.request.suffix) return prepare_infill(out);
   const ChatRequest& request = out.request;
   const Tokenizer& tokenizer = out.model->tokenizer;
   for (const RawPrompt& prompt : request.prompts) {

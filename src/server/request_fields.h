@@ -33,6 +33,9 @@ extern const std::span<const FieldDoc> kGrammarFields;
 void read_grammar_fields(const FieldReader& fields, ChatRequest& out);
 std::optional<int> read_token_limit(const FieldReader& fields, std::string_view name);
 
+// `prompt` of completions: a string, an array of token ids, or an array of either.
+void read_prompts(const FieldReader& fields, ChatRequest& out);
+
 // OpenAI's messages and tools.
 void read_messages(const FieldReader& fields, ChatRequest& out);
 void read_tools(const FieldReader& fields, ChatRequest& out);

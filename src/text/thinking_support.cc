@@ -99,7 +99,9 @@ void ThinkingSupport::set_variables(const ThinkingMode& mode, json::object& vari
     if (!off_effort.empty()) variables[kEffortName] = off_effort;
     return;
   }
-  const auto distance = [&](const std::string& effort) { return std::abs(effort_rank(effort) - effort_rank(mode.effort)); };
+  const auto distance = [&](const std::string& effort) {
+    return std::abs(effort_rank(effort) - effort_rank(mode.effort));
+  };
   variables[kEffortName] = *std::ranges::min_element(efforts, {}, distance);
 }
 

@@ -191,8 +191,7 @@ class ScriptedModel {
   // A further model with the same engine and vocabulary and the chat template of another family.
   void add(std::string name, std::string_view family, const std::filesystem::path& source_folder, int context = 4096,
            int queue_limit = 1 << 20) {
-    Result<MappedFile> opened =
-        MappedFile::open(source_folder / "tests/data/templates" / family / "template.jinja");
+    Result<MappedFile> opened = MappedFile::open(source_folder / "tests/data/templates" / family / "template.jinja");
     const MappedFile& source = opened.value();
     const std::string text(reinterpret_cast<const char*>(source.bytes().data()), source.bytes().size());
     models_.add({.name = std::move(name),

@@ -56,7 +56,9 @@ class ChatSession {
  private:
   Status check_settings() const;
   Status set_model(const std::string& name, const std::filesystem::path& file);
-  const RecommendedSampling& recommended_sampling() const { return model_->recommended_sampling(options_.thinking.mode.is_on); }
+  const RecommendedSampling& recommended_sampling() const {
+    return model_->recommended_sampling(options_.thinking.mode.is_on);
+  }
   int context_used() const;
   void print_summary(const Outcome& outcome);
   Error context_full_error(const Error& error) const;

@@ -139,7 +139,7 @@ Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, c
     tokenizer.encode(options.prompt, {.add_special = true, .parse_special = false}, out.tokens);
     return out;
   }
-  ZINC_TRY(chat, ChatPrompt::load(model.file(), tokenizer));
+  ZINC_TRY(chat, ChatPrompt::load(model.file(), tokenizer, model.chat_template()));
   json::array messages;
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", options.prompt}});
@@ -317,6 +317,7 @@ std::function<Status()> declare(CLI::App& app) {
   declare_thinking_options(app, options->thinking);
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
+  declare_chat_template_option(app, options->model);
   declare_model_options(app, options->model);
   check_usage(app, [options] { return check_arguments(*options); });
   return [options] { return run(*options); };

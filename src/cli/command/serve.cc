@@ -164,7 +164,9 @@ Status serve(Options& options) {
           {.post = [&server](std::function<void()> task) { server->post(std::move(task)); },
            .work = [&server](std::function<void()> task) { server->work(std::move(task)); },
            .is_draining = [&server] { return server->is_draining(); },
-           .n_connections = [&server] { return server->n_connections(); }});
+           .n_connections = [&server] { return server->n_connections(); },
+           .run_after = [&server](std::chrono::milliseconds delay,
+                                  std::function<void()> task) { server->run_after(delay, std::move(task)); }});
   for (const NamedModel& model : named) {
     if (Status loaded = library.load_now(model.name, model.path); !loaded.ok()) return loaded;
     announce(*models.find(model.name));
@@ -245,6 +247,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--drain-seconds", options->drain_s, "how long running requests may continue after a stop signal")
       ->check(number_in_range(0, 86400))
       ->capture_default_str();
+  declare_chat_template_option(app, options->model);
   declare_model_options(app, options->model);
   return [options] { return serve(*options); };
 }
