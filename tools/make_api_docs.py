@@ -30,6 +30,9 @@ ROUTES = {
     "tokenize": "/tokenize",
     "detokenize": "/detokenize",
     "models": "/v1/models/activate",
+    "ollama_chat": "/api/chat",
+    "ollama_generate": "/api/generate",
+    "llama_completion": "/completion",
 }
 GROUPS = ("sampling", "thinking")  # shared by several routes, with a table of their own
 INTERFACES = {"ChatCompletionsRequest": "chat"}  # the request bodies that the page builds
@@ -49,8 +52,9 @@ def table_fields(document, name):
     if name in GROUPS:
         fields = route_fields(document, "chat")
         return {field: fields[field] for field in groups[name]}
-    shared = {field for group in groups.values() for field in group}
-    return {field: schema for field, schema in route_fields(document, name).items() if field not in shared}
+    fields = route_fields(document, name)
+    shared = {field for group in groups.values() if set(group) <= set(fields) for field in group}
+    return {field: schema for field, schema in fields.items() if field not in shared}
 
 
 def json_type(schema):

@@ -67,6 +67,7 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   const std::shared_ptr<EngineThread> shared = std::move(engine);
   ZINC_TRY(described, shared->describe(name));
   described.engine_owner = shared;
+  described.facts["file"] = std::filesystem::path(path).filename().string();
   described.facts["recommended_sampling"] = recommended_sampling_json(shared->file());
   KnownModel known = find_known(name).value_or(KnownModel{.name = name, .path = path});
   known.path = path;
@@ -161,6 +162,7 @@ json::object HubLibrary::item(const ModelEntry& entry) const {
                    {"quantization", entry.quantization},
                    {"license", entry.license},
                    {"size_bytes", entry.n_bytes},
+                   {"sha256", entry.sha256},
                    {"installed", !entry.path.empty()},
                    {"managed", entry.location == ModelLocation::zinc},
                    {"active", active.has_value()},
@@ -334,6 +336,7 @@ std::variant<ModelEntry, ApiError> HubLibrary::find_installed(const std::string&
     return std::move(shown.value());
   }
   std::optional<ModelEntry> listed = find_listed(settings_, name);
+  if (!listed) listed = find_listed(settings_, "ollama:" + name);  // as Ollama's clients name the models of its store
   if (!listed) return unknown_name(name);
   if (listed->path.empty()) return bad_field("model", fmt::format("'{}' is not installed; pull it first", name));
   return std::move(*listed);

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "base/mapped_file.h"
 #include "base/pluralize.h"
 #include "base/thread_pool.h"
 #include "cli/model_file.h"
 #include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "tensor/format.h"
+#include "text/chat_template.h"
 
 namespace zinc {
 namespace {
@@ -21,7 +23,22 @@ std::string unusable_text(const BackendInfo& backend) {
   return is_absent ? std::string(backend.name) : fmt::format("{} ({})", backend.name, opened.error().message);
 }
 
+// The source of a template file that compiles; empty: none is given.
+Result<std::string> read_chat_template(const std::string& path) {
+  if (path.empty()) return std::string();
+  ZINC_TRY(file, MappedFile::open(path));
+  std::string source(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (const Result<ChatTemplate> compiled = ChatTemplate::compile(source); !compiled.ok())
+    return fail(compiled.error().code, "{}: {}", path, compiled.error().message);
+  return source;
+}
+
 }  // namespace
+
+void declare_chat_template_option(CLI::App& app, ModelOptions& options) {
+  app.add_option("--chat-template", options.chat_template, "Jinja file that replaces the model's chat template")
+      ->option_text("FILE");
+}
 
 void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string& help) {
   const auto plain_name = [](std::string name) { return name == "fp8_e4m3" ? "fp8" : name; };
@@ -57,9 +74,11 @@ Result<ModelInstance> load_model(const ModelOptions& options) {
     print_stderr(fmt::format("zinc: -t {} exceeds this machine's {}; fewer threads are usually faster",
                              options.n_threads, pluralize(n_cores, "core")));
   }
+  ZINC_TRY(chat_template, read_chat_template(options.chat_template));
   return ModelInstance::load(file, {.backend = is_auto(options) ? "" : options.backend,
                                     .n_threads = options.n_threads,
-                                    .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format)});
+                                    .kv_format = options.kv_format.empty() ? nullptr : find_format(options.kv_format),
+                                    .chat_template = std::move(chat_template)});
 }
 
 std::string device_text(const ModelOptions& options, const ModelInstance& model) {

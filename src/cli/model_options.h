@@ -14,6 +14,7 @@ struct ModelOptions {
   std::string backend;    // optionally with a device, "cuda:1"; empty or "auto": the fastest available
   std::string kv_format;  // empty: the backend's default
   int n_threads = 0;
+  std::string chat_template;  // file that replaces the model's chat template; empty: the model's own
 };
 
 // Declares --kv: f32, f16, q8_0 or fp8 (alias fp8_e4m3).
@@ -22,6 +23,8 @@ void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string&
 void declare_backend_options(CLI::App& app, ModelOptions& options);
 // The same and --threads.
 void declare_model_options(CLI::App& app, ModelOptions& options);
+// Declares --chat-template, for commands that render conversations.
+void declare_chat_template_option(CLI::App& app, ModelOptions& options);
 Result<ModelInstance> load_model(const ModelOptions& options);
 // The device in use and why: "backend cuda, device NVIDIA H200 (fastest available backend)".
 std::string device_text(const ModelOptions& options, const ModelInstance& model);

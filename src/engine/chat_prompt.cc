@@ -15,10 +15,13 @@ jinja::LocalTime local_now() {
 
 }  // namespace
 
-Result<ChatPrompt> ChatPrompt::load(const GgufFile& file, Tokenizer tokenizer) {
+Result<ChatPrompt> ChatPrompt::load(const GgufFile& file, Tokenizer tokenizer, std::string_view source) {
   constexpr std::string_view kKey = "tokenizer.chat_template";
-  if (file.find(kKey) == nullptr) return ChatPrompt(ChatTemplate::chatml(), std::move(tokenizer));
-  ZINC_TRY(source, file.get<std::string_view>(kKey));
+  if (source.empty() && file.find(kKey) == nullptr) return ChatPrompt(ChatTemplate::chatml(), std::move(tokenizer));
+  if (source.empty()) {
+    ZINC_TRY(own, file.get<std::string_view>(kKey));
+    source = own;
+  }
   ZINC_TRY(compiled, ChatTemplate::compile(source));
   return ChatPrompt(std::move(compiled), std::move(tokenizer));
 }

@@ -8,6 +8,7 @@ namespace zinc {
 
 Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, const LoadOptions& options) {
   ModelInstance instance;
+  instance.chat_template_ = options.chat_template;
   ZINC_TRY(file, GgufFile::open(path));
   instance.file_ = std::make_unique<GgufFile>(std::move(file));
   ZINC_TRY(model, read_model(*instance.file_, options.draft));

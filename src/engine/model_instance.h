@@ -17,6 +17,7 @@ struct LoadOptions {
   size_t memory_limit = 0;            // bytes the model may use in total; 0: all free memory
   const Format* kv_format = nullptr;  // nullptr: the backend's default
   Draft draft = Draft::skip;
+  std::string chat_template = {};  // replaces the file's chat template; empty: the file's own
 };
 
 class ModelInstance {
@@ -31,6 +32,7 @@ class ModelInstance {
   DeviceWeights& weights() const { return *weights_; }
   const Format& kv_format() const { return *kv_format_; }
   size_t memory_limit() const { return memory_limit_; }
+  const std::string& chat_template() const { return chat_template_; }  // replaces the file's; empty: the file's own
 
  private:
   ModelInstance() = default;
@@ -41,6 +43,7 @@ class ModelInstance {
   std::unique_ptr<DeviceWeights> weights_;
   const Format* kv_format_ = nullptr;
   size_t memory_limit_ = 0;
+  std::string chat_template_;
 };
 
 }  // namespace zinc

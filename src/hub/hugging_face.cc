@@ -5,9 +5,9 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/nearest_name.h"
 #include "base/sanitize_for_terminal.h"
 #include "hub/journal.h"
-#include "hub/nearest_name.h"
 
 namespace zinc {
 namespace {

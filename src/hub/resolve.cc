@@ -1,7 +1,7 @@
 #include "hub/resolve.h"
 
+#include "base/nearest_name.h"
 #include "base/sanitize_for_terminal.h"
-#include "hub/nearest_name.h"
 #include "hub/ollama_store.h"
 
 namespace zinc {

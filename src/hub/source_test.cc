@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hub/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace zinc {
 namespace {

@@ -145,7 +145,7 @@ std::vector<HttpHeader> AccessControl::cors_headers(const HttpRequest& request) 
   if (origin.empty() || !is_allowed_origin(origin)) return {};
   return {{"Access-Control-Allow-Origin", std::string(origin)},
           {"Vary", "Origin"},
-          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+          {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
           {"Access-Control-Allow-Headers", allowed_headers(request)},
           {"Access-Control-Expose-Headers", "x-request-id, request-id, retry-after"},
           {"Access-Control-Max-Age", "600"}};

@@ -1,10 +1,12 @@
 #include "server/api.h"
 
+#include "base/nearest_name.h"
+#include "server/api_route.h"
 #include "server/embeddings.h"
 #include "server/generation.h"
+#include "server/llama_routes.h"
 #include "server/metrics.h"
 #include "server/model_routes.h"
-#include "server/openapi.h"
 #include "server/page.h"
 #include "server/text_routes.h"
 
@@ -43,6 +45,7 @@ std::string percent_decoded(std::string_view text) {
 }
 
 ErrorFormat error_format_of(std::string_view path) {
+  if (path.starts_with("/api/")) return ErrorFormat::ollama;
   return path.starts_with("/v1/messages") ? ErrorFormat::anthropic : ErrorFormat::openai;
 }
 
@@ -101,6 +104,7 @@ json::object model_props(const ServedModel& model) {
                    {"tool_format", model.tool_format->name},
                    {"supports_tools", chat.supports_tools()},
                    {"supports_thinking_toggle", chat.supports_thinking_toggle()},
+                   {"thinking", thinking_json(model.thinking)},
                    {"supports_system", chat.supports_system()},
                    {"chat_template", chat.source()}};
   for (const auto& member : model.facts) out[member.key()] = member.value();
@@ -109,22 +113,11 @@ json::object model_props(const ServedModel& model) {
 
 void send_json(const json::object& body, Reply& reply) { reply.send({.body = to_json(body)}); }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
-
-struct Api::Route {
-  std::string_view method, path, summary;
-  bool is_public;
-  void (*handle)(Api& api, HttpRequest request, std::shared_ptr<Reply> reply);
-  const ApiDialect& (*dialect)() = nullptr;           // whose fields the body has
-  const std::span<const FieldDoc>* fields = nullptr;  // or these
-
-  RouteDoc doc() const {
-    RouteDoc out{.method = method, .path = path, .summary = summary, .is_public = is_public};
-    if (dialect) out.fields = dialect().fields;
-    if (fields) out.fields = {*fields};
-    return out;
-  }
-};
 
 // Public routes need no key, for orchestrators. They reveal the server's load, never prompts or outputs.
 const Api::Route Api::kRoutes[] =
@@ -160,7 +153,7 @@ const Api::Route Api::kRoutes[] =
          messages_dialect},
         {"POST", "/v1/embeddings", "Embeddings of texts", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.embed(std::move(request), std::move(reply));
+           api.embed(kOpenAiEmbeddings, std::move(request), std::move(reply));
          },
          nullptr, &kEmbeddingFields},
         {"GET", "/v1/models", "The models a request may name", false,
@@ -228,6 +221,7 @@ Api::Api(const ModelList& models, const ApiOptions& options, EventLoopPort loop)
       notifier_(loop_.post),
       worker_queue_(loop_.work, loop_.post),
       swap_(models_, library_, loop_.post),
+      keep_alive_(models_, swaps_models_ ? library_ : nullptr, loop_.run_after),
       started_at_s_(
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
               .count()) {}
@@ -236,9 +230,18 @@ HttpResponse Api::protocol_error(int status, std::string_view message) {
   return error_response(http_error(status, message), ErrorFormat::openai);
 }
 
+const std::vector<Api::Route>& Api::routes() {
+  static const std::vector<Route> all = [] {
+    std::vector<Route> out(std::begin(kRoutes), std::end(kRoutes));
+    for (const Route& route : compatible_routes()) out.push_back(route);
+    return out;
+  }();
+  return all;
+}
+
 const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_method) const {
   const std::string_view method = request.method == "HEAD" ? std::string_view("GET") : request.method;
-  for (const Route& route : kRoutes) {
+  for (const Route& route : routes()) {
     if (route.path != request.path) continue;
     if (route.method == method) return &route;
     is_other_method = true;
@@ -246,20 +249,25 @@ const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_met
   return nullptr;
 }
 
-// Clients are configured with or without /v1, and some append a slash.
+// Clients are configured with or without /v1, and some append a slash; others misspell a path.
 std::string Api::suggest_path(std::string_view path) {
   while (path.ends_with('/')) path.remove_suffix(1);
-  for (const Route& route : kRoutes) {
+  constexpr size_t kMaxEdits = 3, kMinLength = 6;  // shorter paths are near too many others
+  size_t best_edits = path.size() < kMinLength ? 0 : kMaxEdits + 1;
+  std::string best;
+  for (const Route& route : routes()) {
     const bool is_similar =
         route.path == path || route.path == fmt::format("/v1{}", path) || fmt::format("/v1{}", route.path) == path;
     if (is_similar) return std::string(route.path);
+    const size_t n_edits = edit_distance(path, route.path);
+    if (n_edits < best_edits) best_edits = n_edits, best = route.path;
   }
-  return {};
+  return best;
 }
 
 std::string Api::methods_of(std::string_view path) {
   std::string out = "OPTIONS";
-  for (const Route& route : kRoutes) {
+  for (const Route& route : routes()) {
     if (route.path == path) out += fmt::format(", {}{}", route.method, route.method == "GET" ? ", HEAD" : "");
   }
   return out;
@@ -344,6 +352,7 @@ void Api::prepare_async(PendingRequest request, Prepare prepare, Use use) {
       if (why && accepts_any_model && models_.find(""))
         return prepare_async<Prepared>(std::move(*pending), prepare, use);
       if (why) return send_error(*why);
+      pending->load_s += seconds_since(pending->received);
       // Under the requested name, which may differ from the name the model is served under.
       pending->models = ModelList::of(*pending->missing_model, std::get<ModelRef>(loaded));
       prepare_async<Prepared>(std::move(*pending), prepare, use);
@@ -369,6 +378,14 @@ void Api::prepare_async(PendingRequest request, Prepare prepare, Use use) {
                      }});
 }
 
+void Api::with_model(std::string name, HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
+                     std::function<void(const ModelRef& model, Reply& reply)> use) {
+  prepare_async<ModelRef>(
+      pending_request(std::move(request), std::move(reply), format),
+      [name = std::move(name)](const ModelList& models, std::string_view) { return find_model(models, name); },
+      [use = std::move(use)](const ModelRef& model, const PendingRequest& pending) { use(model, *pending.reply); });
+}
+
 void Api::generate(const ApiDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply) {
   prepare_async<PreparedRequest>(
       pending_request(std::move(request), std::move(reply), dialect.error_format),
@@ -376,14 +393,18 @@ void Api::generate(const ApiDialect& dialect, HttpRequest request, std::shared_p
         return prepare(dialect, models, limits_, body);
       },
       [this, &dialect](PreparedRequest prepared, const PendingRequest& pending) {
+        prepared.load_s = pending.load_s;
+        if (prepared.request.keep_alive) keep_alive_.set(prepared.model->name, *prepared.request.keep_alive);
         Generation::start(dialect, std::move(prepared), pending.client, notifier_, worker_queue_, pending.reply);
       });
 }
 
-void Api::embed(HttpRequest request, std::shared_ptr<Reply> reply) {
+void Api::embed(const EmbeddingDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply) {
   prepare_async<EmbeddingRequest>(
-      pending_request(std::move(request), std::move(reply), ErrorFormat::openai),
-      [this](const ModelList& models, std::string_view body) { return prepare_embeddings(models, limits_, body); },
+      pending_request(std::move(request), std::move(reply), dialect.error_format),
+      [this, &dialect](const ModelList& models, std::string_view body) {
+        return prepare_embeddings(dialect, models, limits_, body);
+      },
       [this](EmbeddingRequest prepared, const PendingRequest& pending) {
         start_embeddings(std::move(prepared), pending.client, notifier_, pending.reply);
       });
@@ -401,9 +422,7 @@ void Api::respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, E
       [](std::string body, const PendingRequest& pending) { pending.reply->send({.body = std::move(body)}); });
 }
 
-double Api::uptime_s() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
+double Api::uptime_s() const { return seconds_since(start_); }
 
 void Api::list_available_models(std::function<void(const json::object&)> use) const {
   if (!library_) return use(loaded_models(models_, started_at_s_));
@@ -452,7 +471,8 @@ void Api::show_health(std::shared_ptr<Reply> reply) const {
 
 void Api::show_ready(std::shared_ptr<Reply> reply) const {
   if (!loop_.is_draining() && !is_loading()) return send_json({{"status", "ready"}}, *reply);
-  const ApiError error = http_error(503, is_loading() ? "the model is being loaded" : "the server is shutting down; retry later");
+  const ApiError error =
+      http_error(503, is_loading() ? "the model is being loaded" : "the server is shutting down; retry later");
   reply->send(error_response(error, ErrorFormat::openai));
 }
 
@@ -466,12 +486,13 @@ void Api::show_props(std::shared_ptr<Reply> reply) const {
   body["default_sampling"] = default_sampling();
   body["key_required"] = access_.needs_key();
   body["swaps_models"] = swaps_models_;
+  if (const std::vector<ModelRef> all = models_.all(); !all.empty()) add_llama_props(*all.front(), body);
   send_json(body, *reply);
 }
 
 json::object Api::openapi() {
   std::vector<RouteDoc> docs;
-  for (const Route& route : kRoutes) docs.push_back(route.doc());
+  for (const Route& route : routes()) docs.push_back(route.doc());
   return openapi_document(docs);
 }
 

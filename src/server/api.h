@@ -10,10 +10,14 @@
 
 #include "server/access_control.h"
 #include "server/api_dialect.h"
+#include "server/embeddings.h"
 #include "server/event_loop_notifier.h"
+#include "server/keep_alive.h"
 #include "server/limits.h"
 #include "server/model_library.h"
+#include "server/model_routes.h"
 #include "server/model_swap.h"
+#include "server/ollama_routes.h"
 #include "server/reply.h"
 #include "server/served_model.h"
 #include "server/worker_queue.h"
@@ -26,6 +30,8 @@ struct EventLoopPort {
   std::function<void(std::function<void()>)> work;  // runs a task on the worker thread
   std::function<bool()> is_draining;
   std::function<size_t()> n_connections;
+  // Runs a task on the loop after a delay. Optional: without it, models are not unloaded when idle.
+  std::function<void(std::chrono::milliseconds, std::function<void()>)> run_after = {};
 };
 
 struct ApiOptions {
@@ -55,6 +61,8 @@ class Api {
  private:
   struct Route;
   static const Route kRoutes[];
+  static std::span<const Route> compatible_routes();       // of Ollama, llama.cpp and vLLM
+  static const std::vector<Route>& routes();               // all of them
   static std::string suggest_path(std::string_view path);  // the most similar route; "": none
   static std::string methods_of(std::string_view path);    // "OPTIONS, POST"
   std::optional<ApiError> check_request(const HttpRequest& head) const;
@@ -70,18 +78,36 @@ class Api {
     ErrorFormat error_format;
     std::shared_ptr<const ModelList> models;  // the models it may use
     std::optional<std::string> missing_model = {};
+    double load_s = 0;  // how long it waited for its model to load
+    std::chrono::steady_clock::time_point received = std::chrono::steady_clock::now();
   };
   PendingRequest pending_request(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format) const;
   // Runs `prepare` on models and body, on the worker thread if the body is long, then `use` on the result, on the event
   // loop. Loads the model first if it is missing and swapping is allowed.
   template <class Prepared, class Prepare, class Use>
   void prepare_async(PendingRequest request, Prepare prepare, Use use);
+  // Calls `use` with the model of this name, loading it first if it is missing and swapping is allowed.
+  void with_model(std::string name, HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
+                  std::function<void(const ModelRef& model, Reply& reply)> use);
   void generate(const ApiDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply);
   // For routes whose response depends on the models and the body only.
   void respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
                          std::variant<json::object, ApiError> (*respond)(const ModelList&, std::string_view body));
 
-  void embed(HttpRequest request, std::shared_ptr<Reply> reply);
+  void embed(const EmbeddingDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply);
+  // Ollama's: a request without `input` only loads or unloads the model.
+  void generate_or_load(const ApiDialect& dialect, std::string_view input, HttpRequest request,
+                        std::shared_ptr<Reply> reply);
+  void load_model(const OllamaLoadRequest& load, const ApiDialect& dialect, HttpRequest request,
+                  std::shared_ptr<Reply> reply);
+  void show_ollama_tags(std::shared_ptr<Reply> reply) const;
+  void show_ollama_ps(std::shared_ptr<Reply> reply) const;
+  void show_ollama_model(const HttpRequest& request, std::shared_ptr<Reply> reply) const;
+  void pull_for_ollama(const HttpRequest& request, std::shared_ptr<Reply> reply);
+  void delete_for_ollama(const HttpRequest& request, std::shared_ptr<Reply> reply);
+  // llama.cpp's and vLLM's.
+  void show_slots(std::shared_ptr<Reply> reply) const;
+  void show_load(std::shared_ptr<Reply> reply) const;
   void list_models(std::shared_ptr<Reply> reply) const;
   void show_model(std::string name, std::shared_ptr<Reply> reply) const;
   void show_health(std::shared_ptr<Reply> reply) const;
@@ -104,6 +130,7 @@ class Api {
   EventLoopNotifier notifier_;
   WorkerQueue worker_queue_;
   ModelSwap swap_;
+  KeepAlive keep_alive_;
   uint64_t n_requests_ = 0;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const int64_t started_at_s_;

@@ -1,6 +1,6 @@
-// An API dialect (OpenAI chat, completions, responses; Anthropic messages): parses its requests and writes its
-// responses. A dialect does not depend on connections, engines or tokens; it writes the deltas it is given. One file
-// per dialect in server/dialect/.
+// An API dialect (OpenAI chat, completions, responses; Anthropic messages; Ollama; llama.cpp): parses its requests and
+// writes its responses. A dialect does not depend on connections, engines or tokens; it writes the deltas it is given.
+// One file per dialect in server/dialect/.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "server/chat_request.h"
 #include "server/fields.h"
 #include "server/limits.h"
+#include "server/reply.h"
 #include "text/message.h"
 
 namespace zinc {
@@ -24,8 +25,10 @@ struct ResponseMetadata {
   std::string model;  // its name on this server
   int64_t created_s = 0;
   int n_prompt_tokens = 0;
+  double load_s = 0;  // how long the request waited for its model to load
   bool include_usage = false;
   bool with_logprobs = false;
+  bool with_tokens = false;  // the ids of the generated tokens
   json::object echoed = {};  // request fields that the response repeats
 };
 
@@ -34,6 +37,7 @@ struct LogprobToken {
   std::string text;  // its bytes; may be part of a character
   double logprob = 0;
   std::vector<LogprobToken> top = {};
+  TokenId id = 0;
 };
 
 // One complete choice.
@@ -53,7 +57,8 @@ struct UsageTotal {
   int n_prompt = 0, n_cached = 0, n_completion = 0, n_reasoning = 0;
 };
 
-// Writes server-sent events. Call order: begin, then progress, deltas and ends of choices, then end or error.
+// Writes server-sent events or lines of JSON. Call order: begin, then progress, deltas and ends of choices, then end or
+// error.
 class StreamWriter {
  public:
   virtual ~StreamWriter() = default;
@@ -72,6 +77,7 @@ struct ApiDialect {
   ErrorFormat error_format = ErrorFormat::openai;
   std::vector<std::span<const FieldDoc>> fields;       // the request fields
   std::span<const UnsupportedField> unsupported = {};  // request fields that are rejected with a reason
+  std::string_view stream_type = kEventStreamType;     // content type of a streamed response
   void (*read)(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out);
   json::object (*echo)(const ChatRequest& request, const json::object& body);  // for ResponseMetadata::echoed
   std::unique_ptr<StreamWriter> (*make_stream)(ResponseMetadata metadata);
@@ -83,6 +89,10 @@ const ApiDialect& chat_dialect();
 const ApiDialect& completions_dialect();
 const ApiDialect& responses_dialect();
 const ApiDialect& messages_dialect();
+const ApiDialect& ollama_chat_dialect();
+const ApiDialect& ollama_generate_dialect();
+const ApiDialect& llama_completion_dialect();
+const ApiDialect& llama_infill_dialect();
 // Reads only the conversation of a messages request, for counting its tokens: other fields are optional.
 void read_countable(const json::object& body, RequestErrors& errors, ChatRequest& out);
 

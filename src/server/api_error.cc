@@ -76,6 +76,7 @@ ApiError unsupported_field(std::string_view param, std::string message) {
 }
 
 json::object error_body(const ApiError& error, ErrorFormat format) {
+  if (format == ErrorFormat::ollama) return {{"error", error.message}};
   if (format == ErrorFormat::anthropic) {
     return {{"type", "error"}, {"error", {{"type", row_of(error.status).anthropic_type}, {"message", error.message}}}};
   }

@@ -31,7 +31,7 @@ ApiError bad_field(std::string_view param, std::string message);          // 400
 ApiError model_not_found(std::string message);                            // 404
 ApiError unsupported_field(std::string_view param, std::string message);  // 400, code "unsupported"
 
-enum class ErrorFormat : uint8_t { openai, anthropic };
+enum class ErrorFormat : uint8_t { openai, anthropic, ollama };
 json::object error_body(const ApiError& error, ErrorFormat format);
 HttpResponse error_response(const ApiError& error, ErrorFormat format);
 

@@ -3,6 +3,7 @@
 // not request.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,7 +25,16 @@ struct ResponseFormat {
   std::string grammar;
 };
 
+// When to unload a model that has been idle.
+struct KeepAliveTime {
+  std::optional<std::chrono::milliseconds> idle = {};  // nullopt: never
+};
+
 using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct ExtraFile {
+  std::string name, text;
+};
 
 struct ChatRequest {
   std::string model;
@@ -35,6 +45,7 @@ struct ChatRequest {
   json::value tools;  // an array of OpenAI's function tools; null: none
   json::object template_kwargs;
   std::optional<bool> thinking;  // unset: the template's default
+  std::string reasoning_effort;  // "low"; empty: the template's default
   int thinking_budget = -1;      // tokens; -1: no limit
   bool parallel_tool_calls = true;
   bool continue_final_message = false;  // the last message is an assistant prefix to continue
@@ -46,6 +57,8 @@ struct ChatRequest {
   std::vector<RawPrompt> prompts;
   bool parse_special = false, add_special = true;  // of text prompts
   bool echo = false;
+  std::optional<std::string> suffix;   // fill-in-the-middle: the output goes between the prompt and this text
+  std::vector<ExtraFile> extra_files;  // of the same project, before a fill-in-the-middle prompt
 
   SamplingParams sampling;
   std::optional<uint64_t> seed;
@@ -56,7 +69,9 @@ struct ChatRequest {
   bool ignore_eos = false;
   bool stream = false;
   bool include_usage = false;
-  bool include_progress = false;  // report prefill progress
+  bool include_progress = false;            // report prefill progress
+  bool return_tokens = false;               // report the ids of the generated tokens
+  std::optional<KeepAliveTime> keep_alive;  // of the model; unset: unchanged
 
   bool is_chat() const { return prompts.empty(); }
 };

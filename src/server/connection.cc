@@ -75,12 +75,12 @@ class Connection::Exchange final : public Reply {
     finish(keeps_alive);
   }
 
-  void start_stream() override {
+  void start_stream(std::string_view content_type) override {
     if (!is_open()) return;
     status_ = 200;
     connection_->account_body(0);  // the request has been parsed
     HttpResponse head{.body = {},
-                      .content_type = "text/event-stream; charset=utf-8",
+                      .content_type = std::string(content_type),
                       .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
     head.headers.insert(head.headers.end(), headers.begin(), headers.end());
     std::string bytes = response_head(head, is_chunked_ ? -1 : 0, is_chunked_ && keeps_alive_);
@@ -90,7 +90,7 @@ class Connection::Exchange final : public Reply {
     }
     connection_->queue(std::move(bytes));
     connection_->is_streaming_ = true;
-    connection_->schedule_ping();
+    if (content_type == kEventStreamType) connection_->schedule_ping();  // other formats have no comments
   }
 
   bool write(std::string_view bytes) override {

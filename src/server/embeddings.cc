@@ -1,29 +1,11 @@
 #include "server/embeddings.h"
 
-#include <openssl/evp.h>
+#include <chrono>
 
-#include <cstring>
+#include "server/ollama_fields.h"
 
 namespace zinc {
 namespace {
-
-constexpr FieldDoc kFields[] = {
-    {"model", "string", "The model. Optional if the server has exactly one."},
-    {"input", "", "A string, an array of token ids, or an array of either."},
-    {"encoding_format", "string", "float (default) or base64 (little-endian float32)."},
-    {"dimensions", "integer", "Must be the model's embedding size."},
-    {"pooling", "string", "How the token vectors are pooled: mean (default) or last."},
-    {"user", "string", "No effect."},
-};
-
-std::string base64_of(const std::vector<float>& vector) {
-  const size_t n_bytes = vector.size() * sizeof(float);  // all supported machines are little-endian
-  std::string out(4 * ((n_bytes + 2) / 3) + 1, '\0');
-  const int n = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                reinterpret_cast<const unsigned char*>(vector.data()), static_cast<int>(n_bytes));
-  out.resize(static_cast<size_t>(n));
-  return out;
-}
 
 // One string, or one array of token ids.
 std::optional<std::vector<TokenId>> read_input(const json::value& input, const Tokenizer& tokenizer) {
@@ -41,25 +23,30 @@ std::optional<std::vector<TokenId>> read_input(const json::value& input, const T
 }
 
 void read_inputs(const FieldReader& fields, const ServerLimits& limits, EmbeddingRequest& out) {
-  const json::value* input = fields.value("input");
+  const auto& names = out.dialect->input_names;
+  const std::string_view name = fields.value(names[0]) || names[1].empty() ? names[0] : names[1];
+  const json::value* input = fields.value(name);
   const bool is_list = input && input->is_array() && !input->get_array().empty() && !input->get_array()[0].is_number();
   const json::array inputs = is_list ? input->get_array() : json::array{input ? *input : json::value()};
   if (inputs.size() > static_cast<size_t>(limits.embedding_inputs)) {
-    return fields.errors().add("input", "'input' has {} entries; expected at most {}", inputs.size(),
+    return fields.errors().add(name, "'{}' has {} entries; expected at most {}", name, inputs.size(),
                                limits.embedding_inputs);
   }
+  const size_t context = static_cast<size_t>(out.model->limits.context);
+  const bool truncates = out.dialect->may_truncate && fields.boolean("truncate").value_or(true);
   for (const json::value& entry : inputs) {
     auto tokens = read_input(entry, out.model->tokenizer);
     if (!tokens || tokens->empty()) {
-      return fields.errors().add(
-          "input", "'input[{}]' must be a non-empty string or a non-empty array of token ids of the model",
-          out.inputs.size());
+      return fields.errors().add(name,
+                                 "'{}[{}]' must be a non-empty string or a non-empty array of token ids of the model",
+                                 name, out.inputs.size());
     }
-    if (tokens->size() > static_cast<size_t>(out.model->limits.context)) {
+    if (tokens->size() > context && truncates) tokens->resize(context);
+    if (tokens->size() > context) {
       return fields.errors().add(
-          {.message = fmt::format("'input[{}]' has {} tokens; the context of '{}' is limited to {}", out.inputs.size(),
-                                  tokens->size(), out.model->name, out.model->limits.context),
-           .param = "input",
+          {.message = fmt::format("'{}[{}]' has {} tokens; the context of '{}' is limited to {}", name,
+                                  out.inputs.size(), tokens->size(), out.model->name, context),
+           .param = std::string(name),
            .code = "context_length_exceeded"});
     }
     out.inputs.push_back(std::move(*tokens));
@@ -139,27 +126,20 @@ class EmbeddingJob final : public OutputListener, public std::enable_shared_from
 
   void finish() {
     is_done_ = true;
-    json::array data;
-    int n_tokens = 0;
-    for (const Part& part : parts_) {
-      const std::vector<float>& vector = part.outcome->embedding;
-      json::object entry{{"object", "embedding"}, {"index", data.size()}};
-      entry["embedding"] =
-          request_.as_base64 ? json::value(base64_of(vector)) : json::value(json::array(vector.begin(), vector.end()));
-      data.push_back(std::move(entry));
-      n_tokens += part.outcome->usage.n_prompt;
+    EmbeddingResult result{.model = *request_.model, .vectors = {}, .as_base64 = request_.as_base64};
+    for (Part& part : parts_) {
+      result.vectors.push_back(std::move(part.outcome->embedding));
+      result.n_tokens += part.outcome->usage.n_prompt;
     }
-    json::object body{{"object", "list"}, {"model", request_.model->name}};
-    body["data"] = std::move(data);
-    body["usage"] = {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}};
-    reply_->log["prompt_tokens"] = n_tokens;
-    if (client_.key) client_.key->count_tokens(n_tokens, 0);
-    reply_->send({.body = to_json(body)});
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    reply_->log["prompt_tokens"] = result.n_tokens;
+    if (client_.key) client_.key->count_tokens(result.n_tokens, 0);
+    reply_->send({.body = to_json(request_.dialect->make_body(result))});
   }
 
   void reply_error(const ApiError& error) {
     cancel_remaining();
-    reply_->send(error_response(error, ErrorFormat::openai));
+    reply_->send(error_response(error, request_.dialect->error_format));
   }
   void cancel_remaining() {
     is_done_ = true;
@@ -175,23 +155,25 @@ class EmbeddingJob final : public OutputListener, public std::enable_shared_from
   std::vector<Part> parts_;  // submitted, in order
   int n_running_ = 0;
   bool is_done_ = false;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace
 
-const std::span<const FieldDoc> kEmbeddingFields = kFields;
-
-OrApiError<EmbeddingRequest> prepare_embeddings(const ModelList& models, const ServerLimits& limits,
-                                                std::string_view body) {
+OrApiError<EmbeddingRequest> prepare_embeddings(const EmbeddingDialect& dialect, const ModelList& models,
+                                                const ServerLimits& limits, std::string_view body) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   RequestErrors errors;
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
-  fields.reject_unknown({kFields});
-  const OrApiError<ModelRef> model = find_model(models, fields.text("model").value_or(""));
+  const bool is_ollama = dialect.error_format == ErrorFormat::ollama;  // its clients send unknown fields
+  if (!is_ollama) fields.reject_unknown({kEmbeddingFields, kLlamaEmbeddingFields});
+  const OrApiError<ModelRef> model =
+      find_model(models, is_ollama ? read_ollama_model(fields) : fields.text("model").value_or(""));
   if (errors.any()) return *errors.first();
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
   EmbeddingRequest out;
+  out.dialect = &dialect;
   out.model = std::get<ModelRef>(model);
   read_inputs(fields, limits, out);
   read_output_options(fields, out);

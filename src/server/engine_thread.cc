@@ -34,7 +34,7 @@ Status EngineThread::stop_and_save() {
 
 Result<ServedModel> EngineThread::describe(std::string name) {
   const ModelInstance& model = engine_->model();
-  ZINC_TRY(prompt, ChatPrompt::load(model.file(), engine_->tokenizer()));
+  ZINC_TRY(prompt, ChatPrompt::load(model.file(), engine_->tokenizer(), model.chat_template()));
   const std::string_view architecture = model.model().architecture->gguf_name;
   const ToolFormat& format = detect_tool_format(prompt.chat_template().source(), architecture);
   json::object facts{{"architecture", architecture},

@@ -49,8 +49,10 @@ Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, cons
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .n_prompt_tokens = n_prompt_tokens_,
+      .load_s = prepared_.load_s,
       .include_usage = chat.include_usage,
       .with_logprobs = chat.n_top_logprobs >= 0,
+      .with_tokens = chat.return_tokens,
       .echoed = std::move(prepared_.echoed)};
   response_id_ = metadata_.id;
 }
@@ -61,9 +63,10 @@ std::optional<ApiError> Generation::submit_all(EventLoopNotifier& notifier) {
   choices_.resize(prepared_.prompts.size() * n);
   for (size_t i = 0; i < choices_.size(); ++i) {
     ChoiceState& state = choices_[i];
-    state.sink = std::make_shared<BufferingSink>(
-        notifier, weak_from_this(),
-        BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0, .progress = chat.include_progress});
+    state.sink =
+        std::make_shared<BufferingSink>(notifier, weak_from_this(),
+                                        BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0 || chat.return_tokens,
+                                                               .progress = chat.include_progress});
     if (chat.is_chat()) state.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
     Request request;
     std::vector<TokenId>& prompt = prepared_.prompts[i / n];
@@ -87,7 +90,7 @@ std::optional<ApiError> Generation::submit_all(EventLoopNotifier& notifier) {
 void Generation::begin() {
   std::string out;
   if (prepared_.request.stream) {
-    reply_->start_stream();
+    reply_->start_stream(dialect_.stream_type);
     writer_ = dialect_.make_stream(std::move(metadata_));
     writer_->begin(out);
   }
@@ -228,9 +231,10 @@ LogprobToken Generation::logprob_token(const OutputToken& token) const {
   const Tokenizer& tokenizer = prepared_.model->tokenizer;
   static constexpr double kImpossible = -9999;  // OpenAI's value for minus infinity
   const auto number = [](float logprob) { return std::max<double>(logprob, kImpossible); };
-  LogprobToken out{.text = std::string(tokenizer.bytes(token.id)), .logprob = number(token.logprob)};
+  LogprobToken out{.text = std::string(tokenizer.bytes(token.id)), .logprob = number(token.logprob), .id = token.id};
   for (const TokenLogprob& other : token.top) {
-    out.top.push_back({.text = std::string(tokenizer.bytes(other.token)), .logprob = number(other.logprob)});
+    out.top.push_back(
+        {.text = std::string(tokenizer.bytes(other.token)), .logprob = number(other.logprob), .id = other.token});
   }
   return out;
 }

@@ -210,6 +210,12 @@ void HttpServer::watch_signals() { state_->watch_signals(); }
 void HttpServer::watch_hangup(std::function<void()> callback) { state_->watch_hangup(callback); }
 
 void HttpServer::post(std::function<void()> task) { asio::post(state_->loop, std::move(task)); }
+void HttpServer::run_after(std::chrono::milliseconds delay, std::function<void()> task) {
+  const auto timer_of_task = std::make_shared<asio::steady_timer>(state_->loop, delay);
+  timer_of_task->async_wait([timer_of_task, task = std::move(task)](error_code cancelled) {
+    if (!cancelled) task();
+  });
+}
 void HttpServer::work(std::function<void()> task) { asio::post(state_->worker, std::move(task)); }
 void HttpServer::stop() {
   post([state = state_.get()] { state->drain(); });

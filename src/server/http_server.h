@@ -2,6 +2,7 @@
 // to the handler. listen() and run() on one thread; post() and stop() from any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -42,7 +43,8 @@ class HttpServer {
   void watch_hangup(std::function<void()> callback);  // called on the event loop at each SIGHUP
   void run();  // until stopped and drained; when it returns, no task of work() is running
 
-  void post(std::function<void()> task);  // runs on the event loop
+  void post(std::function<void()> task);                                        // runs on the event loop
+  void run_after(std::chrono::milliseconds delay, std::function<void()> task);  // runs on the event loop
   void work(std::function<void()> task);  // runs on the worker thread, one task at a time
   void stop();                            // stops accepting, finishes responses in progress, ends run()
 

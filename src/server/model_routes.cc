@@ -96,6 +96,7 @@ json::object loaded_model(const ServedModel& model, const std::string& name, int
           {"active", true},
           {"max_model_len", model.limits.context},
           {"supports_thinking_toggle", model.prompt.chat_template().supports_thinking_toggle()},
+          {"thinking", thinking_json(model.thinking)},
           {"figures", model_stats(model)}};
 }
 
@@ -103,7 +104,7 @@ json::object loaded_model(const ServedModel& model, const std::string& name, int
 void copy_metadata(json::object& entry, const json::object& row) {
   for (const std::string_view name :
        {"display_name", "release_date", "homepage_url", "family", "parameters", "quantization", "license", "size_bytes",
-        "managed", "fit", "fits_gpu", "required_bytes", "fit_source", "status"}) {
+        "managed", "fit", "fits_gpu", "required_bytes", "fit_source", "status", "sha256"}) {
     if (const json::value* fact = row.if_contains(name)) entry[name] = *fact;
   }
 }
@@ -139,13 +140,15 @@ void manage_models(ModelLibrary* library, ModelAction action, const HttpRequest&
     if (const ApiError* error = std::get_if<ApiError>(&read)) return send_error(*error);
     request_fields = std::move(std::get<ModelActionRequest>(read));
   }
+  const bool is_change = action == ModelAction::activate || action == ModelAction::unload;
   start_action(*library, action, std::move(request_fields),
-               [reply, post](std::variant<LibraryResponse, ApiError> response) {
-                 post([reply, response = std::move(response)] {
+               [reply, post, is_change](std::variant<LibraryResponse, ApiError> response) {
+                 post([reply, is_change, response = std::move(response)] {
                    if (const ApiError* error = std::get_if<ApiError>(&response)) {
                      return reply->send(error_response(*error, ErrorFormat::openai));
                    }
-                   const LibraryResponse& good = std::get<LibraryResponse>(response);
+                   LibraryResponse good = std::get<LibraryResponse>(response);
+                   if (is_change) good.body["success"] = true;  // for clients of llama.cpp
                    reply->send({.status = good.status, .body = to_json(good.body)});
                  });
                });

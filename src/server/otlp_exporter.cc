@@ -103,9 +103,8 @@ size_t ignore_bytes(const char*, size_t size, size_t n, void*) { return size * n
 bool is_traceparent(std::string_view text) { return parse_traceparent(text).has_value(); }
 
 json::array spans_of(const json::object& line) {
-  const TraceParent parent =
-      parse_traceparent(text_in(line, "traceparent"))
-          .value_or(TraceParent{.trace_id = random_span_id() + random_span_id(), .span_id = ""});
+  const TraceParent parent = parse_traceparent(text_in(line, "traceparent"))
+                                 .value_or(TraceParent{.trace_id = random_span_id() + random_span_id(), .span_id = ""});
   if (!parent.is_sampled || !line.contains("path")) return {};
   const double start_s = number_in(line, "time"), end_s = start_s + number_in(line, "seconds");
   json::object request =
@@ -163,7 +162,8 @@ void OtlpExporter::run(const std::stop_token& stop) {
 }
 
 void OtlpExporter::send(json::array spans) {
-  const json::array resource{attribute("service.name", json::value("zinc")), attribute("service.version", json::value(version_text()))};
+  const json::array resource{attribute("service.name", json::value("zinc")),
+                             attribute("service.version", json::value(version_text()))};
   json::object scope_spans{{"scope", {{"name", "zinc"}}}};
   scope_spans["spans"] = std::move(spans);
   json::object resource_spans{{"resource", json::object{{"attributes", resource}}}};

@@ -38,7 +38,7 @@ class OtlpExporter {
   bool has_failed_ = false;  // the last batch
   std::mutex mutex_;         // guards the members below
   std::condition_variable_any changed_;
-  json::array spans_;  // not sent yet
+  json::array spans_;    // not sent yet
   std::jthread thread_;  // last: it uses the other members
 };
 

@@ -58,11 +58,11 @@ TEST(OtlpExporter, request_without_a_trace_starts_one_and_an_unsampled_one_has_n
 
 TEST(OtlpExporter, malformed_traceparent_is_not_one) {
   EXPECT_TRUE(is_traceparent(fmt::format("00-{}-{}-01", kTraceId, kParentId)));
-  for (const std::string& text : {std::string(), std::string(55, '0'), fmt::format("ff-{}-{}-01", kTraceId, kParentId),
-                                  fmt::format("00-{}-{}-01", std::string(32, '0'), kParentId),
-                                  fmt::format("00-{}-{}-01", kTraceId, std::string(16, '0')),
-                                  fmt::format("00-{}-{}-0g", kTraceId, kParentId),
-                                  fmt::format("00-{}-{}-01-", kTraceId, kParentId)}) {
+  for (const std::string& text :
+       {std::string(), std::string(55, '0'), fmt::format("ff-{}-{}-01", kTraceId, kParentId),
+        fmt::format("00-{}-{}-01", std::string(32, '0'), kParentId),
+        fmt::format("00-{}-{}-01", kTraceId, std::string(16, '0')), fmt::format("00-{}-{}-0g", kTraceId, kParentId),
+        fmt::format("00-{}-{}-01-", kTraceId, kParentId)}) {
     EXPECT_FALSE(is_traceparent(text)) << text;
   }
 }
@@ -95,7 +95,8 @@ TEST(OtlpExporter, spans_reach_a_collector) {
   const json::value body = parse_json(request.body).value();
   const json::value& sent = body.at("resourceSpans").at(0).at("scopeSpans").at(0).at("spans");
   EXPECT_EQ(sent.get_array().size(), 3u);
-  EXPECT_EQ(body.at("resourceSpans").at(0).at("resource").at("attributes").at(0).at("key").get_string(), "service.name");
+  EXPECT_EQ(body.at("resourceSpans").at(0).at("resource").at("attributes").at(0).at("key").get_string(),
+            "service.name");
 }
 
 TEST(OtlpExporter, collector_that_is_away_is_reported_once) {

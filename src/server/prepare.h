@@ -22,6 +22,7 @@ struct PreparedRequest {
   std::vector<int> boundaries;                // Request::boundaries, for chat requests
   GenerationOptions options;
   ParserOptions parser;  // for chat requests
+  double load_s = 0;     // how long the request waited for its model to load
 };
 
 template <class T>

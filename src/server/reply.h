@@ -1,4 +1,4 @@
-// Writes the response to one request: one complete response, or a stream of server-sent events. Implemented by a
+// Writes the response to one request: one complete response, or a stream of events or lines. Implemented by a
 // connection, and by tests. Event-loop thread only.
 #pragma once
 
@@ -13,6 +13,8 @@
 
 namespace zinc {
 
+inline constexpr std::string_view kEventStreamType = "text/event-stream; charset=utf-8";
+
 class Reply {
  public:
   virtual ~Reply() = default;
@@ -20,7 +22,7 @@ class Reply {
   virtual void send(HttpResponse response) = 0;  // the complete response; nothing may follow
 
   // Or: start, any number of writes, end.
-  virtual void start_stream() = 0;
+  virtual void start_stream(std::string_view content_type = kEventStreamType) = 0;
   // False: the client reads too slowly or has disconnected, and the connection is being dropped; write no more.
   virtual bool write(std::string_view bytes) = 0;
   virtual void end_stream() = 0;

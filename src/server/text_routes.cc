@@ -13,6 +13,12 @@ constexpr FieldDoc kTokenizeDocs[] = {
     {"add_special_tokens", "boolean", "Alias of add_special."},
     {"parse_special", "boolean", "Parses the names of control tokens as control tokens. Default false."},
     {"with_pieces", "boolean", "Returns each token with its text. Default false."},
+    {"return_token_strs", "boolean", "Returns the texts of the tokens as token_strs, as in vLLM. Default false."},
+    {"messages", "array", "Instead of a text: a conversation, rendered with the chat template, as in vLLM."},
+    {"tools", "array", "With messages: as in /v1/chat/completions."},
+    {"chat_template_kwargs", "object", "With messages: as in /v1/chat/completions."},
+    {"continue_final_message", "boolean", "With messages: as in /v1/chat/completions."},
+    {"add_generation_prompt", "boolean", "With messages: as in /v1/chat/completions."},
 };
 constexpr FieldDoc kDetokenizeDocs[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
@@ -66,28 +72,61 @@ OrApiError<RenderedPrompt> render_request(const ModelList& models, ChatRequest& 
 
 const std::span<const FieldDoc> kTokenizeFields = kTokenizeDocs, kDetokenizeFields = kDetokenizeDocs;
 
+namespace {
+
+// The tokens of a text.
+std::vector<TokenId> text_tokens(const FieldReader& fields, const Tokenizer& tokenizer) {
+  const std::string text = fields.value("prompt") ? fields.required_text("prompt") : fields.required_text("content");
+  const bool add_special = fields.boolean("add_special").value_or(fields.boolean("add_special_tokens").value_or(false));
+  const bool parse_special = fields.boolean("parse_special").value_or(false);
+  std::vector<TokenId> out;
+  tokenizer.encode(text, {.add_special = add_special, .parse_special = parse_special}, out);
+  return out;
+}
+
+// The tokens of a conversation: a chat request without the fields of this route.
+OrApiError<std::vector<TokenId>> conversation_tokens(const ModelList& models, json::object body) {
+  for (const std::string_view name : {"add_special", "add_special_tokens", "parse_special", "with_pieces",
+                                      "return_token_strs", "content", "prompt"}) {
+    body.erase(name);
+  }
+  ChatRequest request;
+  RequestErrors errors;
+  chat_dialect().read(body, ServerLimits(), errors, request);
+  if (errors.any()) return *errors.first();
+  ModelRef model = nullptr;
+  OrApiError<RenderedPrompt> rendered = render_request(models, request, model);
+  if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
+  return model->prompt.encode(std::get<RenderedPrompt>(rendered));
+}
+
+}  // namespace
+
 OrApiError<json::object> tokenize(const ModelList& models, std::string_view body) {
   OrApiError<TokenizerRequest> read = read_request(models, body, kTokenizeDocs);
   if (ApiError* error = std::get_if<ApiError>(&read)) return std::move(*error);
   const TokenizerRequest& request = std::get<TokenizerRequest>(read);
+  const Tokenizer& tokenizer = request.model->tokenizer;
   RequestErrors errors;
   const FieldReader fields(request.body, "", errors);
-  const std::string text = fields.value("prompt") ? fields.required_text("prompt") : fields.required_text("content");
-  const bool add_special = fields.boolean("add_special").value_or(fields.boolean("add_special_tokens").value_or(false));
-  const bool parse_special = fields.boolean("parse_special").value_or(false);
-  const bool with_pieces = fields.boolean("with_pieces").value_or(false);
-  if (errors.any()) return *errors.first();
-  const Tokenizer& tokenizer = request.model->tokenizer;
-  std::vector<TokenId> tokens;
-  tokenizer.encode(text, {.add_special = add_special, .parse_special = parse_special}, tokens);
-  json::array list;
-  for (const TokenId id : tokens) {
-    list.push_back(with_pieces ? json::value(token_piece(tokenizer, id)) : json::value(id));
+  OrApiError<std::vector<TokenId>> tokens;
+  if (fields.value("messages")) {
+    tokens = conversation_tokens(models, request.body);
+  } else {
+    tokens = text_tokens(fields, tokenizer);
   }
-  json::object out;
+  const bool with_pieces = fields.boolean("with_pieces").value_or(false);
+  const bool with_texts = fields.boolean("return_token_strs").value_or(false);
+  if (errors.any()) return *errors.first();
+  if (ApiError* error = std::get_if<ApiError>(&tokens)) return std::move(*error);
+  json::array list, texts;
+  for (const TokenId id : std::get<std::vector<TokenId>>(tokens)) {
+    list.push_back(with_pieces ? json::value(token_piece(tokenizer, id)) : json::value(id));
+    if (with_texts) texts.emplace_back(json::string(tokenizer.bytes(id)));
+  }
+  json::object out{{"count", list.size()}, {"max_model_len", request.model->limits.context}};
   out["tokens"] = std::move(list);
-  out["count"] = tokens.size();
-  out["max_model_len"] = request.model->limits.context;
+  if (with_texts) out["token_strs"] = std::move(texts);
   return out;
 }
 
@@ -108,7 +147,8 @@ OrApiError<json::object> detokenize(const ModelList& models, std::string_view bo
     }
     tokens.push_back(static_cast<TokenId>(id.get_int64()));
   }
-  return json::object{{"content", tokenizer.decode(tokens)}};
+  const std::string text = tokenizer.decode(tokens);
+  return json::object{{"content", text}, {"prompt", text}};  // llama.cpp's name and vLLM's
 }
 
 OrApiError<json::object> apply_template(const ModelList& models, std::string_view body) {

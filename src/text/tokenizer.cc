@@ -217,6 +217,7 @@ std::optional<TokenId> Tokenizer::bos() const { return tables_->special_ids.bos;
 std::optional<TokenId> Tokenizer::eos() const { return tables_->special_ids.eos; }
 bool Tokenizer::adds_bos() const { return tables_->special_ids.add_bos; }
 bool Tokenizer::adds_eos() const { return tables_->special_ids.add_eos; }
+const std::optional<FimTokens>& Tokenizer::fim_tokens() const { return tables_->special_ids.fim; }
 
 std::optional<TokenId> Tokenizer::find(std::string_view text) const {
   if (const auto special = tables_->specials.find(text)) return special;

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/token_id.h"
 #include "gguf/gguf_file.h"
+#include "text/fim_tokens.h"
 
 namespace zinc {
 
@@ -51,6 +52,7 @@ class Tokenizer {
   std::optional<TokenId> eos() const;
   bool adds_bos() const;  // with add_special
   bool adds_eos() const;
+  const std::optional<FimTokens>& fim_tokens() const;  // nullopt: the model has no fill-in-the-middle
   // The token with this text: a special token by its text in the file, else the token with these bytes.
   std::optional<TokenId> find(std::string_view text) const;
 

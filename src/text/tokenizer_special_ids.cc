@@ -92,7 +92,7 @@ class SpecialTokenReader {
     const bool add_bos = file_.get_or("tokenizer.ggml.add_bos_token", defaults.add_bos) || defaults.force_bos;
     special_ids.add_bos = add_bos && special_ids.bos;
     special_ids.add_eos = file_.get_or("tokenizer.ggml.add_eos_token", false) && special_ids.eos;
-    collect_fim_tokens();
+    special_ids.fim = collect_fim_tokens();
     for (const std::string_view text : kEogTexts) {
       if (const TokenId token = named_.find(text); token >= 0) add_control_eog(token);
     }
@@ -129,16 +129,25 @@ class SpecialTokenReader {
     return std::find(eog_ids_.begin(), eog_ids_.end(), named_.find(text)) != eog_ids_.end();
   }
 
-  void collect_fim_tokens() {
-    for (const FimRole& role : kFimRoles) {
-      std::optional<TokenId> token = id(role.key, std::nullopt);
+  std::optional<FimTokens> collect_fim_tokens() {
+    std::array<std::optional<TokenId>, std::size(kFimRoles)> found;
+    for (size_t i = 0; i < std::size(kFimRoles); ++i) {
+      const FimRole& role = kFimRoles[i];
+      found[i] = id(role.key, std::nullopt);
       for (const std::string_view text : role.texts) {
         const TokenId named = named_.find(text);
         set_type(named, TokenType::control);
-        if (!token && named >= 0) token = named;
+        if (!found[i] && named >= 0) found[i] = named;
       }
-      if (role.is_eog) add_eog(token);
+      if (role.is_eog) add_eog(found[i]);
     }
+    const auto& [pad, repository, file_separator, prefix, suffix, middle] = found;
+    if (!prefix || !suffix || !middle) return std::nullopt;
+    return FimTokens{.prefix = *prefix,
+                     .suffix = *suffix,
+                     .middle = *middle,
+                     .repository = repository,
+                     .file_separator = file_separator};
   }
 
   // Families that use an end text with another meaning.

@@ -8,6 +8,7 @@
 
 #include "base/token_id.h"
 #include "gguf/gguf_file.h"
+#include "text/fim_tokens.h"
 #include "text/tokenizer_vocab.h"
 
 namespace zinc {
@@ -16,6 +17,7 @@ struct SpecialTokenIds {
   std::optional<TokenId> bos, eos, unknown;
   bool add_bos = false, add_eos = false;
   std::vector<TokenId> eog_ids;  // end of generation, sorted
+  std::optional<FimTokens> fim;
 };
 
 // Defaults for keys that the file lacks.

@@ -306,6 +306,22 @@ TEST(Tokenizer, eog_tokens_are_eos_and_known_turn_ends) {
   EXPECT_TRUE(tokenizer.is_control(turn)) << "the file's token type is corrected";
 }
 
+TEST(Tokenizer, fill_in_the_middle_tokens_by_key_or_text) {
+  ByteVocab vocab;
+  EXPECT_FALSE(load(vocab.writer()).value().fim_tokens());
+  const TokenId prefix = vocab.add("<|fim_prefix|>", 3), middle = vocab.add("<|fim_middle|>", 3);
+  EXPECT_FALSE(load(vocab.writer()).value().fim_tokens()) << "no suffix token";
+  const TokenId suffix = vocab.add("<my_suffix>", 3), file = vocab.add("<|file_sep|>", 3);
+  GgufWriter w = vocab.writer();
+  w.add("tokenizer.ggml.fim_suf_token_id", static_cast<uint32_t>(suffix));
+  const Tokenizer tokenizer = load(w).value();
+  ASSERT_TRUE(tokenizer.fim_tokens());
+  EXPECT_EQ(tokenizer.fim_tokens()->prefix, prefix);
+  EXPECT_EQ(tokenizer.fim_tokens()->suffix, suffix);
+  EXPECT_EQ(tokenizer.fim_tokens()->middle, middle);
+  EXPECT_EQ(tokenizer.fim_tokens()->file_separator, file);
+}
+
 TEST(Tokenizer, bos_follows_the_file_or_the_pretokenizer_default) {
   ByteVocab vocab;
   const TokenId bos = vocab.add("<s>", 3);

@@ -20,11 +20,14 @@ int main() {
   HttpServer& server = *listening.value();
   std::unique_ptr<Api> api;  // before the engine, whose thread notifies it until it has ended
   ScriptedModel scripted(ZINC_SOURCE_DIR);
-  api = std::make_unique<Api>(scripted.models(), options,
-                              EventLoopPort{.post = [&](std::function<void()> task) { server.post(std::move(task)); },
-                                            .work = [&](std::function<void()> task) { server.work(std::move(task)); },
-                                            .is_draining = [&] { return server.is_draining(); },
-                                            .n_connections = [&] { return server.n_connections(); }});
+  api = std::make_unique<Api>(
+      scripted.models(), options,
+      EventLoopPort{.post = [&](std::function<void()> task) { server.post(std::move(task)); },
+                    .work = [&](std::function<void()> task) { server.work(std::move(task)); },
+                    .is_draining = [&] { return server.is_draining(); },
+                    .n_connections = [&] { return server.n_connections(); },
+                    .run_after = [&](std::chrono::milliseconds delay,
+                                     std::function<void()> task) { server.run_after(delay, std::move(task)); }});
   server.set_handlers(
       [&](HttpRequest request, std::shared_ptr<Reply> reply) { api->handle(std::move(request), std::move(reply)); },
       Api::protocol_error, [](const json::object&) {},

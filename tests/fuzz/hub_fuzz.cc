@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/nearest_name.h"
 #include "hub/hugging_face.h"
 #include "hub/journal.h"
-#include "hub/nearest_name.h"
 #include "hub/package.h"
 #include "hub/remote_file.h"
 #include "hub/zip_file.h"

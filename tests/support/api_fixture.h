@@ -53,7 +53,10 @@ class TestReply final : public Reply {
     response = std::move(sent);
     end_stream();
   }
-  void start_stream() override { streams = true; }
+  void start_stream(std::string_view content_type) override {
+    streams = true;
+    response.content_type = content_type;
+  }
   bool write(std::string_view bytes) override {
     EXPECT_FALSE(is_over) << "written after the end";
     stream += bytes;

@@ -251,8 +251,25 @@ zpty -d shell
             out = run(ZINC, "run", file, "hi", "-n", "1", "-t", "1", "--json", *more, **self.clean).stdout
             return json.loads(out)["sampling_origin"]
         self.assertEqual(origin("--no-think"), "Qwen3's model card, no thinking")
+        self.assertEqual(origin("--think", "off"), "Qwen3's model card, no thinking")
         self.assertEqual(origin("--think"), "Qwen3's model card")
+        self.assertEqual(origin("--think", "low"), "Qwen3's model card")
         self.assertEqual(origin(), "Qwen3's model card")
+
+    def test_chat_template_of_a_file_replaces_the_models_own(self):
+        file = str(MODELS / "qwen3-q8_0.gguf")
+        with tempfile.TemporaryDirectory() as folder:
+            template = pathlib.Path(folder, "template.jinja")
+
+            def n_tokens(*more):
+                end = run(ZINC, "run", file, "hi", "-n", "1", "-t", "1", "--json", *more, **self.clean)
+                return json.loads(end.stdout)["prompt_tokens"]
+            template.write_text("{{ messages[0].content }}" + "x y z " * 20)
+            self.assertGreater(n_tokens("--chat-template", str(template)), n_tokens() + 20)
+            template.write_text("{% if %}")
+            end = run(ZINC, "run", file, "hi", "--chat-template", str(template), **self.clean)
+            self.assertNotEqual(end.returncode, 0)
+            self.assertIn("template.jinja: template:1:", end.stderr)
 
     def test_help_is_readable(self):
         for command in ["run", "chat", "serve", "check", "bench"]:

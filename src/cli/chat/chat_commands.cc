@@ -4,9 +4,9 @@
 
 #include <array>
 
+#include "base/nearest_name.h"
 #include "base/pluralize.h"
 #include "cli/model_file.h"
-#include "hub/nearest_name.h"
 
 namespace zinc {
 namespace {

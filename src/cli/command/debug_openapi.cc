@@ -34,6 +34,7 @@ Status run() {
   unsupported["/v1/completions"] = unsupported_of(completions_dialect());
   unsupported["/v1/responses"] = unsupported_of(responses_dialect());
   unsupported["/v1/messages"] = unsupported_of(messages_dialect());
+  unsupported["/api/chat"] = unsupported_of(ollama_chat_dialect());
   document["x-unsupported-fields"] = std::move(unsupported);
   fmt::print("{}\n", to_pretty_json(document));
   return ok_status();

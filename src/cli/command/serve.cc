@@ -366,6 +366,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--drain-seconds", options->drain_s, "how long running requests may continue after a stop signal")
       ->check(number_in_range(0, 86400))
       ->capture_default_str();
+  declare_chat_template_option(app, options->model);
   declare_model_options(app, options->model);
   return [options] { return serve(*options); };
 }

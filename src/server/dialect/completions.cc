@@ -23,11 +23,10 @@ constexpr FieldDoc kFields[] = {
     {"echo", "boolean", "Puts the prompt before the output. Default false."},
     {"parse_special", "boolean", "Parses the names of control tokens in the prompt as control tokens. Default false."},
     {"add_special_tokens", "boolean", "Adds the BOS token if the model uses one. Default true."},
+    {"suffix", "string",
+     "Text after the output: fill-in-the-middle, for models with tokens for it. prompt must be one string."},
     {"response_format", "object", "As in /v1/chat/completions."},
     {"user", "string", "No effect."},
-};
-constexpr UnsupportedField kUnsupported[] = {
-    {"suffix", "fill-in-the-middle is not supported"},
 };
 
 std::optional<std::vector<TokenId>> token_list(const json::array& array) {
@@ -40,6 +39,8 @@ std::optional<std::vector<TokenId>> token_list(const json::array& array) {
   }
   return out;
 }
+
+}  // namespace
 
 void read_prompts(const FieldReader& fields, ChatRequest& out) {
   const json::value* prompt = fields.value("prompt");
@@ -69,9 +70,11 @@ void read_prompts(const FieldReader& fields, ChatRequest& out) {
   }
 }
 
+namespace {
+
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.reject_unknown({kFields, kGrammarFields, kSamplingFields}, kUnsupported);
+  fields.reject_unknown({kFields, kGrammarFields, kSamplingFields});
   out.model = fields.text("model").value_or("");
   read_prompts(fields, out);
   out.max_tokens = read_token_limit(fields, "max_tokens").value_or(kDefaultMaxTokens);
@@ -95,6 +98,7 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   }
   out.parse_special = fields.boolean("parse_special").value_or(false);
   out.add_special = fields.boolean("add_special_tokens").value_or(true);
+  if (std::optional<std::string> suffix = fields.text("suffix"); suffix && !suffix->empty()) out.suffix = *suffix;
   read_response_format(fields, "response_format", out);
   read_grammar_fields(fields, out);
   read_sampling(fields, out);
@@ -169,7 +173,6 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
 
 const ApiDialect& completions_dialect() {
   static const ApiDialect dialect = {.fields = {kFields, kGrammarFields, kSamplingFields},
-                                     .unsupported = kUnsupported,
                                      .read = read,
                                      .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
                                      .make_stream = [](ResponseMetadata metadata) -> std::unique_ptr<StreamWriter> {

@@ -1,4 +1,4 @@
-#include "hub/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include <algorithm>
 #include <utility>
