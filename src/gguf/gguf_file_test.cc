@@ -183,7 +183,7 @@ TEST(GgufFile, other_file_formats_are_recognized) {
   expect_error("<!DOCTYPE html>", {"HTML page"});
   expect_error(GgufWriter().set_version(0x03000000), {"big-endian"});
   for (const uint32_t version : {0u, 1u, 4u, 0xFFFFFFFFu}) {
-    expect_error(GgufWriter().set_version(version), {fmt::format("GGUF version {};", version), "2 and 3"});
+    expect_error(GgufWriter().set_version(version), {fmt::format("GGUF version {} is", version), "2 or 3"});
   }
 }
 

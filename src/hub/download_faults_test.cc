@@ -101,8 +101,8 @@ void add_wrong_byte_faults(std::vector<Fault>& faults) {
   add({"three_pieces_flipped_on_the_way", with_first_faulty(3, [](auto&, FaultReply& r) { flip_byte(r); }), nullptr,
        nullptr, true});
   add({"every_piece_flipped", with_ranges_faulty([](auto&, FaultReply& r) { flip_byte(r); }, hashed_file()),
-       "the downloaded file was deleted"});
-  add({"another_file_of_the_same_size", with_fault([](auto&, auto&) {}, new_file()), "the downloaded file was deleted",
+       "and was deleted"});
+  add({"another_file_of_the_same_size", with_fault([](auto&, auto&) {}, new_file()), "and was deleted",
        nullptr, true});
   add({"another_stated_hash", with_fault([](auto&, auto&) {}, {.bytes = new_bytes(), .sha256 = sha256_of(new_bytes())}),
        "was replaced on the server", nullptr, true});
@@ -113,7 +113,7 @@ void add_wrong_byte_faults(std::vector<Fault>& faults) {
          request.range.reset();
          return honest_reply(request, new_file());
        },
-       "the downloaded file was deleted", nullptr, true});
+       "and was deleted", nullptr, true});
 }
 
 // Redirects.
@@ -239,7 +239,7 @@ void add_change_faults(std::vector<Fault>& faults) {
   add({"replaced_halfway_by_a_shorter_one",
        replaced_after(3, false, old_file(), {.bytes = old_bytes().substr(0, 5000), .etag = "\"s\""}), nullptr,
        nullptr});
-  add({"replaced_halfway_though_pinned", replaced_after(3, true), "the downloaded file was deleted", nullptr, true});
+  add({"replaced_halfway_though_pinned", replaced_after(3, true), "and was deleted", nullptr, true});
   add({"replaced_at_every_request",
        [](const ServedRequest& request) {
          return honest_reply(request, {.bytes = old_bytes(), .etag = fmt::format("\"v{}\"", request.number)});

@@ -293,7 +293,7 @@ TEST_F(PackageTest, wheel_with_wrong_hash_is_not_used) {
     return honest_reply(request, {.bytes = wheel});
   });
   settings_.package_index = index.url("/simple");
-  EXPECT_TRUE(contains_all(error(), {"the downloaded file was deleted"}));
+  EXPECT_TRUE(contains_all(error(), {"and was deleted"}));
   EXPECT_TRUE(names().empty());
 }
 

@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       check_response(apply_template(models, body));
       break;
     default: {
-      const OrApiError<EmbeddingRequest> result = prepare_embeddings(models, ServerLimits(), body);
+      const OrApiError<EmbeddingRequest> result = prepare_embeddings(kOpenAiEmbeddings, models, ServerLimits(), body);
       if (const ApiError* error = std::get_if<ApiError>(&result)) check_error(*error);
     }
   }

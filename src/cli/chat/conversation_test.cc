@@ -46,7 +46,7 @@ TEST(Conversation, invalid_files_are_rejected_with_the_message_index) {
   EXPECT_NE(refusal(R"({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]})")
                 .find("message 1 has role 'user'; expected 'assistant'"),
             std::string::npos);
-  EXPECT_NE(refusal(R"({"messages": [{"role": "user", "content": "a"}]})").find("no answer"), std::string::npos);
+  EXPECT_NE(refusal(R"({"messages": [{"role": "user", "content": "a"}]})").find("has no reply"), std::string::npos);
 }
 
 }  // namespace
