@@ -135,8 +135,7 @@ TEST_F(OutputStateTest, reasoning_of_gpt_oss_over_the_budget_continues_in_the_fi
   options.show_control = true;
   options.thinking = make_thinking_budget(*find_tool_format("gpt-oss"), tokenizer_, {.max_tokens = 2});
   OutputState output(tokenizer_, options, prompt_);
-  const std::string text =
-      emit(output, "<|channel|>analysis<|message|>abcdefghijklmnopqrstuvwxyz and on and on and on");
+  const std::string text = emit(output, "<|channel|>analysis<|message|>" + std::string(200, 'x') + " and on and on");
   const Message message = parse_message(*find_tool_format("gpt-oss"), {}, text);
   EXPECT_FALSE(message.reasoning_content.empty()) << text;
   EXPECT_NE(message.content.find("on and on"), std::string::npos) << text;

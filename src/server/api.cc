@@ -113,7 +113,7 @@ json::object model_props(const ServedModel& model) {
 
 void send_json(const json::object& body, Reply& reply) { reply.send({.body = to_json(body)}); }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
+double elapsed_s(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -352,7 +352,7 @@ void Api::prepare_async(PendingRequest request, Prepare prepare, Use use) {
       if (why && accepts_any_model && models_.find(""))
         return prepare_async<Prepared>(std::move(*pending), prepare, use);
       if (why) return send_error(*why);
-      pending->load_s += seconds_since(pending->received);
+      pending->load_s += elapsed_s(pending->received);
       // Under the requested name, which may differ from the name the model is served under.
       pending->models = ModelList::of(*pending->missing_model, std::get<ModelRef>(loaded));
       prepare_async<Prepared>(std::move(*pending), prepare, use);
@@ -422,7 +422,7 @@ void Api::respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, E
       [](std::string body, const PendingRequest& pending) { pending.reply->send({.body = std::move(body)}); });
 }
 
-double Api::uptime_s() const { return seconds_since(start_); }
+double Api::uptime_s() const { return elapsed_s(start_); }
 
 void Api::list_available_models(std::function<void(const json::object&)> use) const {
   if (!library_) return use(loaded_models(models_, started_at_s_));
