@@ -227,7 +227,7 @@ TEST_F(ProgramTest, help_shows_arguments_and_options_as_typed) {
     return zinc(arguments).out;
   };
   EXPECT_TRUE(contains_all(help({"run"}), {"zinc run [OPTIONS] [MODEL] [PROMPT]\n", "\n  [MODEL] [PROMPT] ",
-                                           "-n,--max-tokens N [512]", "--think,--no-think "}));
+                                           "-n,--max-tokens N [512]", "--think ", "--no-think ", "--think-budget N "}));
   EXPECT_TRUE(contains_all(help({"bench"}), {"zinc bench [OPTIONS] [MODEL...] [SUBCOMMAND]\n", "--n-prompt N [512]"}));
   EXPECT_TRUE(contains_all(help({"perplexity"}), {"zinc perplexity [OPTIONS] MODEL FILE\n"}));
   EXPECT_TRUE(contains_all(help({"graph"}), {"zinc graph [OPTIONS] [MODEL]\n", "Output format:\n  --json "}));

@@ -49,8 +49,9 @@ def table_fields(document, name):
     if name in GROUPS:
         fields = route_fields(document, "chat")
         return {field: fields[field] for field in groups[name]}
-    shared = {field for group in groups.values() for field in group}
-    return {field: schema for field, schema in route_fields(document, name).items() if field not in shared}
+    fields = route_fields(document, name)
+    shared = {field for group in groups.values() if set(group) <= set(fields) for field in group}
+    return {field: schema for field, schema in fields.items() if field not in shared}
 
 
 def json_type(schema):

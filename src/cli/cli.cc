@@ -14,6 +14,7 @@
 #include "cli/hub_settings.h"
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
+#include "cli/thinking_options.h"
 #include "hub/nearest_name.h"
 
 namespace zinc {
@@ -134,8 +135,11 @@ int run_cli(int argc, char** argv) {
       if (!chosen) chosen = run;  // the innermost is called first
     });
   }
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  complete_think_option(arguments);
+  std::ranges::reverse(arguments);  // CLI11 takes them from the back
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     print_stderr(usage_error(app, error));

@@ -41,13 +41,6 @@ bool SamplingOptions::uses_recommended() const {
   return !temperature || !top_k || !top_p || !min_p || !repeat_penalty || !presence_penalty;
 }
 
-// Not add_flag() with the optional: CLI11 sets it to false if no flag is given.
-void declare_thinking_option(CLI::App& app, std::optional<bool>& thinking) {
-  app.add_flag_function(
-      "--think,!--no-think", [&thinking](int64_t n) { thinking = n > 0; },
-      "enable or disable thinking (default: the model's own mode)");
-}
-
 void declare_sampling_options(CLI::App& app, SamplingOptions& options) {
   SamplingParams& p = options.params;
   const auto add = [&app](const char* name, auto& target, const char* help) {

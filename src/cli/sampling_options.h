@@ -26,8 +26,6 @@ struct SamplingOptions {
 };
 
 void declare_sampling_options(CLI::App& app, SamplingOptions& options);
-// --think and --no-think; nullopt if neither is given. `thinking` must outlive the parsing.
-void declare_thinking_option(CLI::App& app, std::optional<bool>& thinking);
 
 // "temp 0.2, top-p 0.9, seed 7": the settings that are not neutral.
 std::string sampling_text(const SamplingParams& params);

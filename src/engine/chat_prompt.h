@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "gguf/gguf_file.h"
 #include "text/chat_template.h"
+#include "text/thinking_support.h"
 #include "text/tokenizer.h"
 
 namespace zinc {
@@ -21,6 +22,10 @@ class ChatPrompt {
   static Result<ChatPrompt> load(const GgufFile& file, Tokenizer tokenizer);
 
   const ChatTemplate& chat_template() const { return template_; }
+  // The thinking modes of the template, in the output format of the model's family.
+  ThinkingSupport thinking_support(const ToolFormat& format) const {
+    return ThinkingSupport::detect(template_, format);
+  }
   // Sets the request's BOS and EOS tokens from the model, and its time to now.
   Result<RenderedPrompt> render(ChatTemplateInputs request) const;
   std::vector<TokenId> encode(const RenderedPrompt& prompt) const;

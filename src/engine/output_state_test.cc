@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "constrain/gbnf.h"
+#include "engine/thinking_budget.h"
+#include "text/message_parser.h"
 
 namespace zinc {
 namespace {
@@ -111,6 +113,33 @@ TEST_F(OutputStateTest, a_second_reasoning_block_over_the_budget_is_closed_again
   size_t n = 0;
   for (size_t at = text.find("</think>"); at != std::string::npos; at = text.find("</think>", at + 1)) ++n;
   EXPECT_EQ(n, 2u) << text;
+}
+
+TEST_F(OutputStateTest, forced_end_is_the_familys_own_marker_and_leads_into_the_answer) {
+  const auto forced_end = [&](const char* format, bool may_call_tools) {
+    const ThinkingBudget budget = make_thinking_budget(*find_tool_format(format), tokenizer_,
+                                                       {.max_tokens = 4, .may_call_tools = may_call_tools});
+    std::string text;
+    for (const TokenId id : budget.forced_end) text += tokenizer_.bytes(id);
+    return text;
+  };
+  EXPECT_TRUE(forced_end("qwen3", false).ends_with("directly now.\n</think>\n\n"));
+  EXPECT_EQ(forced_end("gemma4", false), "<channel|>");
+  EXPECT_EQ(forced_end("gpt-oss", false), "<|end|><|start|>assistant<|channel|>final<|message|>");
+  EXPECT_EQ(forced_end("gpt-oss", true), "<|end|><|start|>assistant") << "the model may call a tool instead";
+  EXPECT_EQ(forced_end("llama3", false), "") << "no reasoning";
+}
+
+TEST_F(OutputStateTest, reasoning_of_gpt_oss_over_the_budget_continues_in_the_final_channel) {
+  GenerationOptions options = greedy();
+  options.show_control = true;
+  options.thinking = make_thinking_budget(*find_tool_format("gpt-oss"), tokenizer_, {.max_tokens = 2});
+  OutputState output(tokenizer_, options, prompt_);
+  const std::string text = emit(output, "<|channel|>analysis<|message|>" + std::string(200, 'x') + " and on and on");
+  const Message message = parse_message(*find_tool_format("gpt-oss"), {}, text);
+  EXPECT_FALSE(message.reasoning_content.empty()) << text;
+  EXPECT_NE(message.content.find("on and on"), std::string::npos) << text;
+  EXPECT_EQ(message.content.find('<'), std::string::npos) << text;
 }
 
 TEST_F(OutputStateTest, logprobs_are_the_models_own_and_only_if_requested) {

@@ -99,6 +99,7 @@ json::object model_props(const ServedModel& model) {
                    {"tool_format", model.tool_format->name},
                    {"supports_tools", chat.supports_tools()},
                    {"supports_thinking_toggle", chat.supports_thinking_toggle()},
+                   {"thinking", thinking_json(model.thinking)},
                    {"supports_system", chat.supports_system()},
                    {"chat_template", chat.source()}};
   for (const auto& member : model.facts) out[member.key()] = member.value();

@@ -79,6 +79,10 @@ TEST_F(ApiTest, every_thinking_field_switches_thinking) {
   EXPECT_NE(off.find("<think>\n\n</think>"), std::string::npos);
   EXPECT_EQ(off, prompt_with(with(chat("hi"), "reasoning_effort", "none")));
   EXPECT_EQ(off, prompt_with(with(chat("hi"), "think", false)));
+  EXPECT_EQ(off, prompt_with(with(chat("hi"), "think", "none")));
+  EXPECT_EQ(off, prompt_with(with(chat("hi"), "thinking", {{"type", "disabled"}})));
+  EXPECT_EQ(off, prompt_with(with(chat("hi"), "reasoning", {{"effort", "none"}})));
+  EXPECT_EQ(off, prompt_with(with(chat("hi"), "reasoning", {{"enabled", false}})));
   EXPECT_EQ(off, prompt_with(with(chat("hi"), "chat_template_kwargs", {{"enable_thinking", false}})));
   const std::string on = prompt_with(with(chat("hi"), "enable_thinking", true));
   EXPECT_EQ(on.find("</think>"), std::string::npos);
@@ -96,6 +100,43 @@ TEST_F(ApiTest, thinking_budget_closes_the_reasoning_with_a_sentence) {
   EXPECT_EQ(budget.max_tokens, 12);
   EXPECT_EQ(budget.close_tag, "</think>");
   EXPECT_NE(scripted_.model().tokenizer.decode(budget.forced_end).find("</think>"), std::string::npos);
+}
+
+TEST_F(ApiTest, every_budget_field_limits_the_reasoning) {
+  const auto budget_of = [&](std::string_view name, const json::value& value) {
+    ask_json("/v1/chat/completions", with(chat("SAY[[x]]"), name, value));
+    return scripted_.engine().last_request().options.thinking.max_tokens;
+  };
+  EXPECT_EQ(budget_of("thinking_token_budget", 7), 7);
+  EXPECT_EQ(budget_of("reasoning_budget_tokens", 8), 8);
+  EXPECT_EQ(budget_of("reasoning_budget_tokens", -1), -1) << "no limit";
+  EXPECT_EQ(budget_of("thinking", {{"type", "enabled"}, {"budget_tokens", 9}}), 9);
+  EXPECT_EQ(budget_of("reasoning", {{"max_tokens", 10}}), 10);
+}
+
+TEST_F(ApiTest, props_tell_the_thinking_modes_of_each_model) {
+  scripted_.add("harmony", "gpt-oss", ZINC_SOURCE_DIR);
+  const auto reply = start("GET", "/props", "");
+  const json::value props = parse_json(reply->response.body).value();
+  const json::value expected = parse_json(R"([
+    {"kind": "toggle", "can_disable": true, "efforts": [], "default": "on", "budget": true},
+    {"kind": "effort", "can_disable": false, "efforts": ["low", "medium", "high"], "default": "medium",
+     "budget": true}])")
+                                   .value();
+  EXPECT_EQ(props.at("models").at(0).at("thinking"), expected.at(0));
+  EXPECT_EQ(props.at("models").at(1).at("thinking"), expected.at(1));
+}
+
+TEST_F(ApiTest, gpt_oss_without_thinking_gets_low_effort) {
+  scripted_.add("harmony", "gpt-oss", ZINC_SOURCE_DIR);
+  const auto prompt_with = [&](std::string_view name, const json::value& value) {
+    const json::object answer = ask_json("/apply-template", with(with(chat("hi"), "model", "harmony"), name, value));
+    return text_of(answer.at("prompt").get_string());
+  };
+  EXPECT_NE(prompt_with("reasoning_effort", "none").find("Reasoning: low"), std::string::npos);
+  EXPECT_NE(prompt_with("enable_thinking", false).find("Reasoning: low"), std::string::npos);
+  EXPECT_NE(prompt_with("think", "high").find("Reasoning: high"), std::string::npos);
+  EXPECT_NE(prompt_with("n", 1).find("Reasoning: medium"), std::string::npos);
 }
 
 TEST_F(ApiTest, special_tokens_in_a_message_are_plain_text) {

@@ -35,6 +35,7 @@ struct ChatRequest {
   json::value tools;  // an array of OpenAI's function tools; null: none
   json::object template_kwargs;
   std::optional<bool> thinking;  // unset: the template's default
+  std::string reasoning_effort;  // "low"; empty: the template's default
   int thinking_budget = -1;      // tokens; -1: no limit
   bool parallel_tool_calls = true;
   bool continue_final_message = false;  // the last message is an assistant prefix to continue

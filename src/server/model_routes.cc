@@ -147,6 +147,7 @@ json::object loaded_models(const ModelList& models, int64_t created_s) {
                                 {"active", true},
                                 {"max_model_len", model->limits.context},
                                 {"supports_thinking_toggle", model->prompt.chat_template().supports_thinking_toggle()},
+                                {"thinking", thinking_json(model->thinking)},
                                 {"figures", model_stats(*model)}});
   }
   json::object body{{"object", "list"}, {"created", created_s}, {"has_more", false}};

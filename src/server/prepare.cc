@@ -4,14 +4,11 @@
 
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
+#include "engine/thinking_budget.h"
 #include "server/random_id.h"
 
 namespace zinc {
 namespace {
-
-// Appended to reasoning that exceeds its token budget: the sentence Qwen3 was trained with for this purpose.
-constexpr std::string_view kBudgetExceededText =
-    "Considering the limited time by the user, I have to give the solution based on the thinking directly now.\n";
 
 // Placeholders that clients send if the user has not chosen a model; treated like an absent name.
 constexpr std::string_view kPlaceholders[] = {"default", "local-model"};
@@ -40,20 +37,6 @@ void rename_developer(const ServedModel& model, json::array& messages) {
   }
 }
 
-void append(RenderedPrompt& prompt, std::string_view text, bool from_input) {
-  if (text.empty()) return;
-  if (!prompt.segments.empty() && prompt.segments.back().from_input == from_input) {
-    prompt.segments.back().text += text;
-  } else {
-    prompt.segments.push_back({.text = std::string(text), .from_input = from_input});
-  }
-}
-
-// Templates without a thinking switch open the reasoning anyway: close it at once.
-void close_reasoning(const ThinkingMarkers& markers, RenderedPrompt& prompt) {
-  append(prompt, fmt::format("\n{}\n\n", markers.close), /*from_input=*/false);
-}
-
 std::string text_field(const json::object& message, std::string_view name) {
   const json::value* text = message.if_contains(name);
   return text && text->is_string() ? text_of(text->get_string()) : std::string();
@@ -67,11 +50,13 @@ void append_assistant_prefix(const ServedModel& model, const json::object& messa
   const std::string content = text_field(message, "content");
   std::string reasoning = text_field(message, "reasoning_content");
   if (markers.close.empty() || (!is_open && request.thinking == false)) reasoning.clear();
-  if (!reasoning.empty() && !is_open) append(prompt, fmt::format("{}\n", markers.open), /*from_input=*/false);
-  append(prompt, reasoning, /*from_input=*/true);
-  request.reasoning_is_open = (is_open || !reasoning.empty()) && content.empty();
-  if ((is_open || !reasoning.empty()) && !content.empty()) close_reasoning(markers, prompt);
-  append(prompt, content, /*from_input=*/true);
+  if (!reasoning.empty() && !is_open) prompt.append(fmt::format("{}\n", markers.open), /*from_input=*/false);
+  prompt.append(reasoning, /*from_input=*/true);
+  const bool has_reasoning = is_open || !reasoning.empty();
+  request.reasoning_is_open = has_reasoning && content.empty();
+  if (has_reasoning && !content.empty())
+    prompt.append(fmt::format("\n{}{}", markers.close, markers.before_answer), /*from_input=*/false);
+  prompt.append(content, /*from_input=*/true);
 }
 
 // Turns end with EOS tokens, which only the template can produce. A later prompt may diverge after each of them.
@@ -80,20 +65,6 @@ std::vector<int> turn_boundaries(const Tokenizer& tokenizer, const std::vector<T
   for (size_t i = 0; i + 1 < prompt.size(); ++i) {
     if (tokenizer.is_eog(prompt[i])) out.push_back(static_cast<int>(i) + 1);
   }
-  return out;
-}
-
-ThinkingBudget thinking_budget(const ServedModel& model, int max_tokens, bool starts_open) {
-  const ThinkingMarkers& markers = model.tool_format->thinking;
-  if (markers.close.empty()) return {};
-  ThinkingBudget out{.open_tag = std::string(markers.open),
-                     .close_tag = std::string(markers.close),
-                     .starts_open = starts_open,
-                     .max_tokens = max_tokens,
-                     .forced_end = {}};
-  if (max_tokens < 0) return out;
-  model.tokenizer.encode(fmt::format("{}{}\n\n", kBudgetExceededText, markers.close),
-                         {.add_special = false, .parse_special = true}, out.forced_end);
   return out;
 }
 
@@ -154,7 +125,10 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
                 .thinking = out.request.thinking.value_or(true),
                 .reasoning_open = starts_in_reasoning,
                 .buffer_calls = !out.request.stream_tool_arguments};
-  out.options.thinking = thinking_budget(model, out.request.thinking_budget, starts_in_reasoning);
+  out.options.thinking = make_thinking_budget(*model.tool_format, model.tokenizer,
+                                              {.max_tokens = out.request.thinking_budget,
+                                               .starts_open = starts_in_reasoning,
+                                               .may_call_tools = !out.request.tools.is_null()});
   out.options.show_control = needs_control_tokens(model, out.request);
   const OutputParts parts{.starts_in_reasoning = starts_in_reasoning,
                           .may_reason = out.request.thinking.value_or(true),
@@ -270,18 +244,14 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
   inputs.messages = request.messages;
   inputs.tools = request.tools;
   inputs.kwargs = request.template_kwargs;
-  for (const std::string_view name : {"enable_thinking", "thinking"}) {
-    if (request.thinking) inputs.kwargs[name] = *request.thinking;
-  }
+  model.thinking.set_variables({.is_on = request.thinking, .effort = request.reasoning_effort}, inputs.kwargs);
   Result<RenderedPrompt> rendered = model.prompt.render(std::move(inputs));
   if (!rendered.ok()) {
     return bad_field("messages",
                      fmt::format("the model's chat template rejected this conversation: {}", rendered.error().message));
   }
   RenderedPrompt& prompt = rendered.value();
-  if (request.thinking == false && prompt_opens_reasoning(*model.tool_format, prompt.text())) {
-    close_reasoning(model.tool_format->thinking, prompt);
-  }
+  if (request.thinking == false) close_open_reasoning(*model.tool_format, prompt);
   if (request.continue_final_message) append_assistant_prefix(model, prefix.get_object(), request, prompt);
   return std::move(prompt);
 }

@@ -60,21 +60,6 @@ constexpr FieldDoc kSamplingDocs[] = {
     {"ignore_eos", "boolean", "Does not stop at EOS tokens. Default false."},
 };
 
-constexpr FieldDoc kThinkingDocs[] = {
-    {"reasoning_effort", "string",
-     "none switches thinking off; minimal, low, medium, high and xhigh switch it on and are passed to the template. "
-     "Default: the template's."},
-    {"enable_thinking", "boolean",
-     "Switches thinking on or off, if the template supports it. Default: the template's."},
-    {"think", "boolean", "Alias of enable_thinking."},
-    {"thinking_budget", "integer",
-     "Maximum reasoning tokens; then the reasoning is closed with a fixed sentence. Default: no limit."},
-    {"chat_template_kwargs", "object",
-     "Further chat template variables, at most 64 KiB; enable_thinking and thinking act as above. They cannot replace "
-     "messages, tools or the model's tokens."},
-};
-
-constexpr std::array kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh"};
 constexpr std::array<std::string_view, 1> kTextParts = {"text"};
 
 void read_logit_bias(const FieldReader& fields, ChatRequest& out) {
@@ -145,7 +130,6 @@ json::object read_message(const FieldReader& fields) {
 }  // namespace
 
 const std::span<const FieldDoc> kSamplingFields = kSamplingDocs;
-const std::span<const FieldDoc> kThinkingFields = kThinkingDocs;
 
 void read_sampling(const FieldReader& fields, ChatRequest& out) {
   for (const FloatField& field : kFloatFields) {
@@ -165,48 +149,6 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
     out.seed = static_cast<uint64_t>(*seed);
   }
   out.ignore_eos = fields.boolean("ignore_eos").value_or(false);
-}
-
-void set_thinking(const FieldReader& fields, std::string_view name, bool on, ChatRequest& out) {
-  if (out.thinking && *out.thinking != on) {
-    fields.errors().add(fields.name_of(name),
-                        "'{}' switches thinking {}, but another field of the request switches it {}",
-                        fields.name_of(name), on ? "on" : "off", on ? "off" : "on");
-  }
-  out.thinking = on;
-}
-
-bool check_effort(const FieldReader& fields, std::string_view name, const std::string& effort) {
-  if (std::find(kEfforts.begin(), kEfforts.end(), effort) != kEfforts.end()) return true;
-  fields.errors().add(fields.name_of(name), "'{}' is '{}'; expected none, minimal, low, medium, high or xhigh",
-                      fields.name_of(name), effort.substr(0, 40));
-  return false;
-}
-
-void set_effort(const FieldReader& fields, std::string_view name, const std::string& effort, ChatRequest& out) {
-  if (!check_effort(fields, name, effort)) return;
-  set_thinking(fields, name, effort != "none", out);
-  if (effort != "none") out.template_kwargs["reasoning_effort"] = effort;
-}
-
-void read_thinking(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
-  if (const json::object* kwargs = fields.object("chat_template_kwargs")) {
-    if (const size_t n = to_json(*kwargs).size(); n > limits.template_kwargs_bytes) {
-      return fields.errors().add("chat_template_kwargs", "'chat_template_kwargs' has {} bytes; expected at most {}", n,
-                                 limits.template_kwargs_bytes);
-    }
-    out.template_kwargs = *kwargs;
-    const FieldReader inside(*kwargs, fields.name_of("chat_template_kwargs."), fields.errors());
-    for (const std::string_view name : {"enable_thinking", "thinking"}) {
-      if (const auto on = inside.boolean(name)) set_thinking(inside, name, *on, out);
-    }
-  }
-  for (const std::string_view name : {"enable_thinking", "think"}) {
-    if (const auto on = fields.boolean(name)) set_thinking(fields, name, *on, out);
-  }
-  if (const auto effort = fields.text("reasoning_effort")) set_effort(fields, "reasoning_effort", *effort, out);
-  if (const auto budget = fields.integer("thinking_budget", 0, kMaxInt))
-    out.thinking_budget = static_cast<int>(*budget);
 }
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out) {

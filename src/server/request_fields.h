@@ -6,6 +6,7 @@
 #include "server/chat_request.h"
 #include "server/fields.h"
 #include "server/limits.h"
+#include "text/thinking_support.h"
 
 namespace zinc {
 
@@ -16,10 +17,12 @@ extern const std::span<const FieldDoc> kThinkingFields;
 void read_thinking(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
 // Switches thinking on or off; an error if another field contradicts it.
 void set_thinking(const FieldReader& fields, std::string_view name, bool on, ChatRequest& out);
-// An error unless it is none, minimal, low, medium, high or xhigh.
+// An error unless it is none, minimal, low, medium, high, xhigh or max.
 bool check_effort(const FieldReader& fields, std::string_view name, const std::string& effort);
-// Checks it and passes it to the template; "none" switches thinking off, the others on.
+// Checks and sets it; "none" switches thinking off, the others on.
 void set_effort(const FieldReader& fields, std::string_view name, const std::string& effort, ChatRequest& out);
+void read_think(const FieldReader& fields, ChatRequest& out);            // Ollama's: a boolean or an effort
+void read_thinking_object(const FieldReader& fields, ChatRequest& out);  // Anthropic's: type and budget_tokens
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out);
 void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);

@@ -30,6 +30,7 @@ struct ServedModel {
   Tokenizer tokenizer;
   ChatPrompt prompt;
   const ToolFormat* tool_format;
+  ThinkingSupport thinking = prompt.thinking_support(*tool_format);
   std::shared_ptr<ConstraintCache> constraints;
   EngineLimits limits;
   json::object facts;  // for /props: architecture, backend, KV format

@@ -38,6 +38,15 @@ std::string RenderedPrompt::text() const {
   return text;
 }
 
+void RenderedPrompt::append(std::string_view text, bool from_input) {
+  if (text.empty()) return;
+  if (!segments.empty() && segments.back().from_input == from_input) {
+    segments.back().text += text;
+  } else {
+    segments.push_back({.text = std::string(text), .from_input = from_input});
+  }
+}
+
 ChatTemplate::ChatTemplate(jinja::Template compiled, std::string_view name, std::string source)
     : compiled_(std::move(compiled)), name_(name), source_(std::move(source)) {
   supports_tools_ = compiled_.mentions("tools");

@@ -20,6 +20,7 @@ using PromptSegment = jinja::Segment;
 struct RenderedPrompt {
   std::vector<PromptSegment> segments;  // neighbors differ in from_input; none is empty
   std::string text() const;
+  void append(std::string_view text, bool from_input);
 };
 
 struct ChatTemplateInputs {

@@ -11,9 +11,18 @@
 namespace zinc {
 
 struct ThinkingMarkers {
-  std::string_view open, close;  // empty: the family has no reasoning
+  std::string_view open, close;             // empty: the family has no reasoning
+  std::string_view before_answer = "\n\n";  // between the closing marker and the content
+  // The same if a tool call may come instead of content; empty: as before_answer.
+  std::string_view before_answer_or_call = {};
+  std::string_view early_end = {};  // before the closing marker, if the token budget ends the reasoning
 };
-constexpr ThinkingMarkers kThinkTags = {"<think>", "</think>"};
+// The sentence Qwen3 was trained with for reasoning that ends early.
+constexpr ThinkingMarkers kThinkTags = {
+    .open = "<think>",
+    .close = "</think>",
+    .early_end =
+        "Considering the limited time by the user, I have to give the solution based on the thinking directly now.\n"};
 
 struct ParserContext {
   MessageWriter& writer;  // outlives the parser

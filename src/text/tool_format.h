@@ -17,6 +17,8 @@ struct ToolFormat {
   std::array<std::string_view, 3> template_lacks = {};  // and none of these; "" is ignored
   std::string_view architecture = {};                   // used if the model has no template; empty: never
   ThinkingMarkers thinking = {};
+  // Values of reasoning_effort that the family was trained with, if its template accepts any text.
+  std::array<std::string_view, 3> efforts = {};
   bool reasoning_starts_open = false;                  // with thinking on, the prompt ends inside the reasoning
   std::string_view call_open = {};                     // unambiguous start of a call; empty: none
   std::array<std::string_view, 2> content_after = {};  // markers before the content, in this order

@@ -185,13 +185,19 @@ class ScriptedModel {
       : file_(std::move(GgufFile::open(source_folder / "tests/data/oracle/models/qwen3-q8_0.gguf").value())),
         tokenizer_(Tokenizer::load(file_).value()),
         engine_(tokenizer_, queue_limit) {
-    Result<MappedFile> opened = MappedFile::open(source_folder / "tests/data/templates/qwen3/template.jinja");
+    add("scripted", "qwen3", source_folder, context, queue_limit);
+  }
+
+  // A further model with the same engine and vocabulary and the chat template of another family.
+  void add(std::string name, std::string_view family, const std::filesystem::path& source_folder, int context = 4096,
+           int queue_limit = 1 << 20) {
+    Result<MappedFile> opened = MappedFile::open(source_folder / "tests/data/templates" / family / "template.jinja");
     const MappedFile& source = opened.value();
     const std::string text(reinterpret_cast<const char*>(source.bytes().data()), source.bytes().size());
-    models_.add({.name = "scripted",
+    models_.add({.name = std::move(name),
                  .tokenizer = tokenizer_,
                  .prompt = ChatPrompt(ChatTemplate::compile(text).value(), tokenizer_),
-                 .tool_format = find_tool_format("qwen3"),
+                 .tool_format = find_tool_format(family),
                  .constraints = std::make_shared<ConstraintCache>(tokenizer_),
                  .limits = {.context = context,
                             .max_sequences = 4,

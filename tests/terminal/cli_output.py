@@ -251,7 +251,9 @@ zpty -d shell
             out = run(ZINC, "run", file, "hi", "-n", "1", "-t", "1", "--json", *more, **self.clean).stdout
             return json.loads(out)["sampling_origin"]
         self.assertEqual(origin("--no-think"), "Qwen3's model card, no thinking")
+        self.assertEqual(origin("--think", "off"), "Qwen3's model card, no thinking")
         self.assertEqual(origin("--think"), "Qwen3's model card")
+        self.assertEqual(origin("--think", "low"), "Qwen3's model card")
         self.assertEqual(origin(), "Qwen3's model card")
 
     def test_help_is_readable(self):

@@ -74,14 +74,22 @@ export interface ChatCompletionsRequest {
   seed?: number;
   /** Does not stop at EOS tokens. Default false. */
   ignore_eos?: boolean;
-  /** none switches thinking off; minimal, low, medium, high and xhigh switch it on and are passed to the template. Default: the template's. */
+  /** none switches thinking off; minimal, low, medium, high, xhigh and max switch it on. A model without that effort gets the nearest one; a model that cannot stop thinking gets its lowest effort for none. Default: the template's. */
   reasoning_effort?: string;
-  /** Switches thinking on or off, if the template supports it. Default: the template's. */
+  /** Switches thinking on or off, if the model supports it (thinking in /props). Default: the template's. */
   enable_thinking?: boolean;
-  /** Alias of enable_thinking. */
-  think?: boolean;
-  /** Maximum reasoning tokens; then the reasoning is closed with a fixed sentence. Default: no limit. */
+  /** Alias of enable_thinking; or an effort, as in Ollama. */
+  think?: unknown;
+  /** {"type": "enabled", "budget_tokens": N}, adaptive or disabled, as in Anthropic's API. */
+  thinking?: Record<string, unknown>;
+  /** effort, enabled and max_tokens, as in OpenRouter's API. */
+  reasoning?: Record<string, unknown>;
+  /** Maximum reasoning tokens; then the reasoning is closed with the model's own marker and the answer follows. Default, and -1: no limit. */
   thinking_budget?: number;
+  /** Alias of thinking_budget, as in vLLM. */
+  thinking_token_budget?: number;
+  /** Alias of thinking_budget, as in llama.cpp. */
+  reasoning_budget_tokens?: number;
   /** Further chat template variables, at most 64 KiB; enable_thinking and thinking act as above. They cannot replace messages, tools or the model's tokens. */
   chat_template_kwargs?: Record<string, unknown>;
   /** No effect. */

@@ -17,6 +17,12 @@ namespace {
 
 double rate(int n, double seconds) { return seconds > 0 ? n / seconds : 0; }
 
+void set_thinking(const ThinkingOptions& options, ChatRequest& request) {
+  request.thinking = options.mode.is_on;
+  request.reasoning_effort = options.mode.effort;
+  request.thinking_budget = options.budget;
+}
+
 template <class T>
 bool read_number(const std::string& text, T& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -116,7 +122,7 @@ Status ChatSession::ask(const std::string& question) {
   request.messages = conversation_.messages_with(question);
   request.sampling = options_.sampling.resolve(recommended_sampling());
   request.seed = request.sampling.seed;
-  request.thinking = options_.thinking;
+  set_thinking(options_.thinking, request);
   request.max_tokens = options_.max_tokens;
   last_sampling_ = request.sampling;
   Message message;
@@ -221,14 +227,18 @@ Status ChatSession::set(const std::string& name, const std::string& value) {
     if (status.ok() && n.value_or(0) < 0)
       status = fail(ErrorCode::invalid_input, "max_tokens is {}; expected 0 or more", *n);
     if (status.ok()) options_.max_tokens = n.value_or(0);
-  } else if (name == "think" && (value == "on" || value == "off" || value == "default")) {
-    options_.thinking = value == "default" ? std::nullopt : std::optional(value == "on");
   } else if (name == "think") {
-    status = fail(ErrorCode::invalid_input, "'{}' is not a valid value for think; expected on, off or default", value);
+    status = set_thinking_mode(value, options_.thinking.mode);
+  } else if (name == "think_budget") {
+    std::optional<int> n;
+    status = set_number(n, name, value);
+    if (status.ok() && n.value_or(0) < 0)
+      status = fail(ErrorCode::invalid_input, "think_budget is {}; expected 0 or more", *n);
+    if (status.ok()) options_.thinking.budget = n.value_or(-1);
   } else {
     status = fail(ErrorCode::invalid_input,
                   "unknown setting '{}'; available: temp, top_k, top_p, min_p, repeat_penalty, presence_penalty, seed, "
-                  "max_tokens and think",
+                  "max_tokens, think and think_budget",
                   name);
   }
   if (status.ok()) status = check_settings();
@@ -252,8 +262,9 @@ std::string ChatSession::settings_text() const {
   text += fmt::format("{:<18}{}\n", "seed",
                       explicit_options.seed ? std::to_string(*explicit_options.seed) : "a new one for each answer");
   text += fmt::format("{:<18}{}\n", "max_tokens", options_.max_tokens);
-  const char* const think = !options_.thinking ? "the model's own mode" : *options_.thinking ? "on" : "off";
-  text += fmt::format("{:<18}{}\n", "think", think);
+  text += fmt::format("{:<18}{}\n", "think", thinking_mode_name(options_.thinking.mode));
+  const int budget = options_.thinking.budget;
+  text += fmt::format("{:<18}{}\n", "think_budget", budget < 0 ? "no limit" : std::to_string(budget));
   return text + fmt::format("Defaults: {}.", recommended_sampling().origin);
 }
 
@@ -273,7 +284,7 @@ int ChatSession::context_used() const {
   if (last_) return std::min(last_->usage.n_prompt + last_->usage.n_completion, context);
   ChatRequest request;
   request.messages = conversation_.messages();
-  request.thinking = options_.thinking;
+  set_thinking(options_.thinking, request);
   return std::min(model_->count_tokens(std::move(request)), context);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/chat/chat_screen.h"
 #include "cli/chat/conversation.h"
 #include "cli/sampling_options.h"
+#include "cli/thinking_options.h"
 
 namespace zinc {
 
@@ -19,8 +20,8 @@ struct ChatOptions {
   ModelOptions model;
   SamplingOptions sampling;
   int context = 0;
-  int max_tokens = 0;            // per answer; 0: until the context is full
-  std::optional<bool> thinking;  // unset: the model's own mode
+  int max_tokens = 0;  // per answer; 0: until the context is full
+  ThinkingOptions thinking;
 };
 
 class ChatSession {
@@ -55,7 +56,9 @@ class ChatSession {
  private:
   Status check_settings() const;
   Status set_model(const std::string& name, const std::filesystem::path& file);
-  const RecommendedSampling& recommended_sampling() const { return model_->recommended_sampling(options_.thinking); }
+  const RecommendedSampling& recommended_sampling() const {
+    return model_->recommended_sampling(options_.thinking.mode.is_on);
+  }
   int context_used() const;
   void print_summary(const Outcome& outcome);
   Error context_full_error(const Error& error) const;

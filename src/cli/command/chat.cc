@@ -128,7 +128,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("-c,--context", chat.context, "context length in tokens (0: the model's maximum, if memory allows)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
-  declare_thinking_option(app, chat.thinking);
+  declare_thinking_options(app, chat.thinking);
   app.add_flag("--no-color", options->no_color, "no colors; also if NO_COLOR is set or TERM is dumb");
   app.add_flag("--no-history", options->no_history, "do not read or write the input history");
   declare_sampling_options(app, chat.sampling);

@@ -22,10 +22,12 @@
 #include "cli/output.h"
 #include "cli/sampling_options.h"
 #include "cli/sanitize_text.h"
+#include "cli/thinking_options.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
+#include "engine/thinking_budget.h"
 
 namespace zinc::command_run {
 namespace {
@@ -41,7 +43,7 @@ struct Options {
   int context = 0;
   std::vector<std::string> stop;
   std::string grammar, json_schema;  // files that constrain the output
-  std::optional<bool> thinking;      // unset: the model's own mode
+  ThinkingOptions thinking;
   SamplingOptions sampling;
 };
 
@@ -143,10 +145,11 @@ Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, c
   messages.push_back({{"role", "user"}, {"content", options.prompt}});
   ChatTemplateInputs request;
   request.messages = std::move(messages);
-  if (options.thinking) request.kwargs["enable_thinking"] = *options.thinking;
-  ZINC_TRY(prompt, chat.render(std::move(request)));
-  out.tokens = chat.encode(prompt);
   out.format = &detect_tool_format(chat.chat_template().source(), model.model().architecture->gguf_name);
+  chat.thinking_support(*out.format).set_variables(options.thinking.mode, request.kwargs);
+  ZINC_TRY(prompt, chat.render(std::move(request)));
+  if (options.thinking.mode.is_on == false) close_open_reasoning(*out.format, prompt);
+  out.tokens = chat.encode(prompt);
   out.starts_in_reasoning = prompt_opens_reasoning(*out.format, prompt.text());
   return out;
 }
@@ -156,7 +159,7 @@ Result<OutputConstraint> make_constraint(Grammar grammar, const Options& options
   OutputConstraint constraint{.grammar = std::make_shared<Constraint>(std::move(grammar), tokenizer,
                                                                       std::make_shared<const TokenTrie>(tokenizer))};
   const OutputParts parts{.starts_in_reasoning = prompt.starts_in_reasoning,
-                          .may_reason = options.thinking.value_or(true)};
+                          .may_reason = options.thinking.mode.is_on.value_or(true)};
   if (prompt.format) {
     ZINC_TRY(scoped, scope_to_content(*prompt.format, tokenizer, parts, constraint));
   }
@@ -244,7 +247,7 @@ Status generate_answer(const Options& options) {
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
   const ModelConfig& config = model.model().config;
-  const RecommendedSampling recommended = recommended_sampling(model.file(), options.thinking);
+  const RecommendedSampling recommended = recommended_sampling(model.file(), options.thinking.mode.is_on);
   const SamplingParams sampling = options.sampling.resolve(recommended);
   if (Status valid = validate(sampling, static_cast<int32_t>(config.vocab_size)); !valid.ok()) return valid;
   ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
@@ -258,6 +261,11 @@ Status generate_answer(const Options& options) {
   const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.push(piece); },
                             .cancelled = [&] { return g_interrupted.load() || !sink.written().ok(); }};
   GenerationOptions generation{.sampling = sampling, .max_tokens = options.max_tokens, .stop = options.stop};
+  if (prompt.format) {
+    generation.thinking = make_thinking_budget(
+        *prompt.format, tokenizer,
+        {.max_tokens = options.thinking.budget, .starts_open = prompt.starts_in_reasoning, .may_call_tools = false});
+  }
   if (grammar) {
     ZINC_TRY(constraint, make_constraint(std::move(*grammar), options, prompt, tokenizer));
     generation.constraint = std::move(constraint);
@@ -306,7 +314,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--json-schema", options->json_schema, "constrain the output to the JSON schema in FILE")
       ->option_text("FILE")
       ->excludes(grammar);
-  declare_thinking_option(app, options->thinking);
+  declare_thinking_options(app, options->thinking);
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
   declare_sampling_options(app, options->sampling);
   declare_model_options(app, options->model);

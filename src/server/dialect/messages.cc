@@ -177,23 +177,10 @@ void read_thinking_fields(const FieldReader& fields, ChatRequest& out) {
   if (const json::object* config = fields.object("output_config")) {
     const FieldReader inside(*config, "output_config.", fields.errors());
     read_response_format(inside, "format", out);
-    std::string effort = inside.text("effort").value_or("");
-    if (effort == "max") effort = "xhigh";  // the templates' name
-    if (!effort.empty() && check_effort(inside, "effort", effort)) out.template_kwargs["reasoning_effort"] = effort;
+    const std::string effort = inside.text("effort").value_or("");
+    if (!effort.empty() && check_effort(inside, "effort", effort)) out.reasoning_effort = effort;
   }
-  const json::object* thinking = fields.object("thinking");
-  if (!thinking) return;
-  const FieldReader inside(*thinking, "thinking.", fields.errors());
-  const std::string type = inside.required_text("type");
-  if (type == "disabled") return set_thinking(inside, "type", false, out);
-  if (type == "adaptive") return set_thinking(inside, "type", true, out);
-  if (type != "enabled") {
-    return fields.errors().add("thinking.type", "'thinking.type' is '{}'; expected enabled, adaptive or disabled",
-                               type.substr(0, 40));
-  }
-  set_thinking(inside, "type", true, out);
-  const auto budget = inside.integer("budget_tokens", 0, std::numeric_limits<int32_t>::max());
-  if (budget) out.thinking_budget = static_cast<int>(*budget);
+  read_thinking_object(fields, out);
 }
 
 void read_conversation(const FieldReader& fields, ChatRequest& out) {

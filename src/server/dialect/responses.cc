@@ -18,7 +18,6 @@ constexpr FieldDoc kFields[] = {
     {"tool_choice", "", "auto (default) or none; forcing a call is not supported."},
     {"parallel_tool_calls", "boolean", "false: stops after the first tool call. Default true."},
     {"max_output_tokens", "integer", "Maximum output tokens, reasoning included. Default: until the context is full."},
-    {"reasoning", "object", "effort: none, minimal, low, medium, high or xhigh."},
     {"text", "object",
      "format: structured output, {\"type\": \"text\"} (default), json_object, or json_schema with schema."},
     {"stream", "boolean", "Streams the response as server-sent events. Default false."},
@@ -173,10 +172,6 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   }
   if (fields.text("truncation").value_or("disabled") != "disabled") {
     errors.add(unsupported_field("truncation", "'truncation' must be 'disabled': nothing is truncated"));
-  }
-  if (const json::object* reasoning = fields.object("reasoning")) {
-    const FieldReader inside(*reasoning, "reasoning.", errors);
-    if (const auto effort = inside.text("effort")) set_effort(inside, "effort", *effort, out);
   }
   check_metadata(fields);
   if (const json::object* text = fields.object("text")) {

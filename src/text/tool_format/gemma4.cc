@@ -11,7 +11,7 @@ namespace zinc {
 namespace {
 
 constexpr std::string_view kOpen = "<|tool_call>", kClose = "<tool_call|>", kQuote = "<|\"|>";
-constexpr ThinkingMarkers kThinking = {"<|channel>thought", "<channel|>"};
+constexpr ThinkingMarkers kThinking = {.open = "<|channel>thought", .close = "<channel|>", .before_answer = ""};
 constexpr size_t kMaxNameBytes = 512;
 
 class GemmaCallReader : public CallReader {

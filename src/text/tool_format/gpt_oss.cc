@@ -221,7 +221,11 @@ extern const ToolFormat k_tool_format_gpt_oss = {
     .name = "gpt-oss",
     .template_has = {"<|channel|>", "<|message|>", "<|start|>"},
     .architecture = "gpt-oss",
-    .thinking = {"<|channel|>analysis<|message|>", "<|end|>"},
+    .thinking = {.open = "<|channel|>analysis<|message|>",
+                 .close = kEnd,
+                 .before_answer = "<|start|>assistant<|channel|>final<|message|>",
+                 .before_answer_or_call = "<|start|>assistant"},
+    .efforts = {"low", "medium", "high"},
     .content_after = {"<|channel|>final", kMessage},
     .make_parser = make_parser,
 };
