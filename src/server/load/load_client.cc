@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include "base/certificates.h"
 #include "base/check.h"
 #include "base/sanitize_for_terminal.h"
 
@@ -129,6 +130,9 @@ const LoadRequest& LoadClient::send(size_t number, const json::object& body) {
   curl_easy_setopt(transfer.easy, CURLOPT_PRIVATE, &transfer);
   curl_easy_setopt(transfer.easy, CURLOPT_CONNECTTIMEOUT_MS, kConnectMs);
   curl_easy_setopt(transfer.easy, CURLOPT_NOSIGNAL, 1L);
+  if (const std::string bundle = certificate_bundle(); !bundle.empty()) {
+    curl_easy_setopt(transfer.easy, CURLOPT_CAINFO, bundle.c_str());
+  }
   transfer.record.number = number;
   transfer.record.sent_s = now_s();
   ZINC_CHECK(curl_multi_add_handle(multi_, transfer.easy) == CURLM_OK);
