@@ -4,6 +4,7 @@
 PROMPT ?= Explain in two sentences why the sky is blue.
 FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
+ARCH ?= $(shell uname -m)
 JOBS ?= $(shell nproc)
 
 # The prompt goes to the program as typed: a dollar sign in it means a dollar sign, not a variable of make.
@@ -21,7 +22,7 @@ run_configured = [ -e build/build.ninja ] || if command -v npm >/dev/null; then 
 with_page = [ ! -e build/without-page ] || { cmake --preset release -DZINC_WEB=ON && rm build/without-page; }
 FORMATTED = git ls-files -z '*.cc' '*.h'
 
-.PHONY: build install deb run unit test test-all check layers types words format fmt debug fuzz tsan bench clean
+.PHONY: build install deb dist test-dist run unit test test-all check layers types words format fmt debug fuzz tsan bench clean
 
 build:
 	@$(DEPS) build web
@@ -44,6 +45,23 @@ deb:
 	@$(with_page)
 	@cmake --build --preset release -j $(JOBS) --target pages
 	@cd build && cpack -G DEB
+
+# The files of a release in dist/, for ARCH (x86_64 or aarch64; another one than this machine's is cross-compiled): a tarball, a
+# Debian package, a Python wheel and an OCI image of one program that runs on any Linux with glibc 2.31 or later.
+DIST_BUILD = $(if $(filter $(shell uname -m),$(ARCH)),build,build-$(ARCH))
+dist_configured = if [ $(DIST_BUILD) = build ]; then $(call configured,release,build) && $(with_page); \
+  else tools/install_aarch64.sh && cmake --preset $(ARCH) -DZINC_WEB=ON; fi
+dist:
+	@$(DEPS) build web dist
+	@$(dist_configured)
+	@cmake --build $(DIST_BUILD) -j $(JOBS) --target pages portable
+	@tools/make_dist.py $(DIST_BUILD) dist
+
+# Installs each of them in a bare system and runs it there; for another processor under qemu.
+test-dist:
+	@$(DEPS) build web dist test maintainer
+	@$(dist_configured)
+	@tests/package/dist.py $(DIST_BUILD)
 
 # Build output goes to standard error, so that `make -s run >answer.txt` contains only the answer.
 run:
@@ -126,4 +144,4 @@ bench:
 	@set -e; for program in build/*_bench; do echo "== $$program"; $$program; done
 
 clean:
-	rm -rf build build-debug build-tsan build-clang
+	rm -rf build build-aarch64 build-debug build-tsan build-clang dist

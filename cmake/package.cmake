@@ -5,7 +5,7 @@ set(pages ${CMAKE_BINARY_DIR}/pages)
 set(page_files "")
 foreach(page bash zsh fish man)
   add_custom_command(OUTPUT ${pages}/${page} COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}
-    COMMAND $<TARGET_FILE:zinc> completion ${page} > ${pages}/${page} DEPENDS zinc VERBATIM)
+    COMMAND zinc completion ${page} > ${pages}/${page} DEPENDS zinc VERBATIM)
   list(APPEND page_files ${pages}/${page})
 endforeach()
 add_custom_target(pages DEPENDS ${page_files} zinc)  # what is installed
@@ -41,3 +41,24 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS ca-certificates)  # models come over https
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-pip, libvulkan1, mesa-vulkan-drivers")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libnvrtc12")
 include(CPack)
+
+# The target `portable`, for `make dist`: the same objects, linked for any system with glibc 2.31 or later.
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU OR ZINC_SANITIZE)
+  return()
+endif()
+get_property(layers DIRECTORY src PROPERTY BUILDSYSTEM_TARGETS)
+set(archives "")
+foreach(layer IN LISTS layers)
+  get_target_property(type ${layer} TYPE)
+  if(type STREQUAL STATIC_LIBRARY)
+    list(APPEND archives $<TARGET_FILE:${layer}>)
+  endif()
+endforeach()
+file(GLOB portable_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/portable/*.cc)
+set(portable ${CMAKE_BINARY_DIR}/portable)
+add_custom_command(OUTPUT ${portable}/zinc
+  COMMAND ${CMAKE_SOURCE_DIR}/tools/link_portable.py --compiler ${CMAKE_CXX_COMPILER} --processor ${CMAKE_SYSTEM_PROCESSOR}
+          --work ${portable} --output ${portable}/zinc $<TARGET_OBJECTS:zinc> ${archives}
+  DEPENDS zinc ${CMAKE_SOURCE_DIR}/tools/link_portable.py ${portable_sources}
+  COMMENT "Linking the portable program" COMMAND_EXPAND_LISTS VERBATIM)
+add_custom_target(portable DEPENDS ${portable}/zinc)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [web] [run] [test] [maintainer] [deb] [check] [fuzz] [bench]
+# Makes sure that what the named purposes need is there:  tools/install_deps.sh build [web] [run] [test] [maintainer] [deb] [dist] [check] [fuzz] [bench]
 # Looks first, without the package manager; installs only what is missing, asking for root only then.
 # Debian 12 or later and Ubuntu 24.04 or later have everything; elsewhere it says what is needed.
 set -euo pipefail
@@ -99,8 +99,15 @@ missing_for() {
       has_module jsonschema || echo python3-jsonschema
       missing_for deb
       ;;
-    maintainer) # proves that the Vulkan kernels are what their sources give
+    maintainer) # proves that the Vulkan kernels are what their sources give, and that releases run in bare systems
       has_command cargo || echo cargo
+      has_command mmdebstrap || echo mmdebstrap
+      missing_for dist
+      ;;
+    dist) # static libraries come with their headers
+      has_command python3 || echo python3
+      has_command dpkg-deb || echo dpkg
+      [ -d /usr/share/ca-certificates/mozilla ] || echo ca-certificates
       ;;
     deb)
       has_command dpkg-shlibdeps || echo dpkg-dev

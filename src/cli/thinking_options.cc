@@ -41,7 +41,7 @@ void declare_thinking_options(CLI::App& app, ThinkingOptions& options) {
          "--no-think", [&options] { options.mode = {.is_on = false, .effort = {}}; }, "same as --think off")
       ->excludes(think);
   app.add_option("--think-budget", options.budget,
-                 "maximum thinking tokens; then reasoning ends and the answer follows (default: no limit)")
+                 "maximum thinking tokens; then the answer follows (default: no limit)")
       ->check(number_in_range(0, 1 << 30));
 }
 

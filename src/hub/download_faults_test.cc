@@ -102,8 +102,7 @@ void add_wrong_byte_faults(std::vector<Fault>& faults) {
        nullptr, true});
   add({"every_piece_flipped", with_ranges_faulty([](auto&, FaultReply& r) { flip_byte(r); }, hashed_file()),
        "and was deleted"});
-  add({"another_file_of_the_same_size", with_fault([](auto&, auto&) {}, new_file()), "and was deleted",
-       nullptr, true});
+  add({"another_file_of_the_same_size", with_fault([](auto&, auto&) {}, new_file()), "and was deleted", nullptr, true});
   add({"another_stated_hash", with_fault([](auto&, auto&) {}, {.bytes = new_bytes(), .sha256 = sha256_of(new_bytes())}),
        "was replaced on the server", nullptr, true});
   add({"another_size_than_expected", with_fault([](auto&, auto&) {}), "use its source as the name", nullptr, false,

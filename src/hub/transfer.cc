@@ -4,6 +4,7 @@
 #include <charconv>
 #include <mutex>
 
+#include "base/certificates.h"
 #include "base/check.h"
 #include "base/sanitize_for_terminal.h"
 #include "hub/source.h"
@@ -48,6 +49,13 @@ std::string next_of(std::string_view link) {
 void init_curl() {
   static std::once_flag once;
   std::call_once(once, [] { ZINC_CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK); });
+}
+
+// What curl said, and what to do if it had no certificates to verify the server with.
+std::string explain(CURLcode code, const char* error_text) {
+  const std::string detail = sanitize_for_terminal(error_text[0] ? error_text : curl_easy_strerror(code));
+  if (code != CURLE_PEER_FAILED_VERIFICATION || !certificate_bundle().empty()) return detail;
+  return detail + " (this system has no CA certificates: install the package ca-certificates, or set SSL_CERT_FILE)";
 }
 
 bool is_permanent(CURLcode code) {
@@ -127,6 +135,8 @@ Transfer::Transfer(const TransferRequest& request, const TransferLimits& limits,
   curl_easy_setopt(h, CURLOPT_USERAGENT, "zinc");
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, lower(request.url).starts_with("https:") ? "https" : "http,https");
+  if (const std::string bundle = certificate_bundle(); !bundle.empty())
+    curl_easy_setopt(h, CURLOPT_CAINFO, bundle.c_str());
   curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(h, CURLOPT_MAXREDIRS, kMaxRedirects);
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);  // one connection per range
@@ -206,8 +216,7 @@ std::vector<FinishedTransfer> TransferSet::run(int wait_ms) {
                             : code == CURLE_WRITE_ERROR ? TransferEnd::stopped_by_sink
                             : is_permanent(code)        ? TransferEnd::permanent_failure
                                                         : TransferEnd::transient_failure;
-    const std::string detail = transfer->error_text_[0] ? transfer->error_text_ : curl_easy_strerror(code);
-    finished.push_back({transfer, end, code == CURLE_OK ? "" : sanitize_for_terminal(detail)});
+    finished.push_back({transfer, end, code == CURLE_OK ? "" : explain(code, transfer->error_text_)});
     remove(*transfer);
   }
   const Clock::time_point now = Clock::now();

@@ -1,6 +1,6 @@
-// HTTP GET over libcurl, and a set of concurrent transfers on one thread. Uses curl's proxy variables; follows
-// redirects, but never from https to http. A transfer that receives almost nothing for `stall_ms`, before or after the
-// first byte, ends as stalled.
+// HTTP GET over libcurl, and a set of concurrent transfers on one thread. Uses curl's proxy variables and the
+// certificates of base/certificates.h; follows redirects, but never from https to http. A transfer that receives almost
+// nothing for `stall_ms`, before or after the first byte, ends as stalled.
 #pragma once
 
 #include <curl/curl.h>
