@@ -1,7 +1,5 @@
 // A file mapped read-only (mmap). Movable, not copyable. Holds a shared flock for its lifetime, so that other processes
-// can see that the file is in use. Immutable: any number of threads may read. If the file is truncated while it is
-// mapped, or the disk fails, a read of the lost bytes ends the process with a message that names the file (SIGBUS).
-// Overwritten bytes are not noticed.
+// can see that the file is in use. Immutable: any number of threads may read.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,8 @@ void write_stderr(std::string_view text) {
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nowhere left to report it
 }
 
-// Reading a page that the file no longer has, or that the disk cannot deliver, raises SIGBUS.
+// Reading a page that the file no longer has, or that the disk cannot deliver, raises SIGBUS: the process ends with a
+// message that names the file. Overwritten bytes are not noticed.
 void on_sigbus(int, siginfo_t* info, void*) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);
   const std::less_equal<> ordered;
