@@ -329,7 +329,7 @@ HubLibrary::Response HubLibrary::activate_now(const std::string& name, bool keep
   const ModelEntry& entry = std::get<ModelEntry>(found);
   if (const std::optional<KnownModel> loaded_as = find_loaded(name, entry.path)) {
     for (const KnownModel& other : loaded()) {
-      if (!keep_others && other.name != loaded_as->name) unload(other.name);
+      if (!keep_others && other.name != loaded_as->name) unload_engine(other.name);
     }
     return activated(loaded_as->name);
   }
@@ -372,7 +372,7 @@ HubLibrary::Response HubLibrary::swap_in(const std::string& name, const std::str
         fmt::format("'{}' does not fit in memory together with the loaded models; unload them first", name));
   }
   if (!fits_with_others) {
-    for (const KnownModel& other : others) unload(other.name);
+    for (const KnownModel& other : others) unload_engine(other.name);
   }
   const Status done = load_now(name, path);
   if (!done.ok() && !fits_with_others) {
@@ -382,12 +382,12 @@ HubLibrary::Response HubLibrary::swap_in(const std::string& name, const std::str
   }
   if (!done.ok()) return api_error(done.error());
   for (const KnownModel& other : others) {
-    if (fits_with_others && !keep_others) unload(other.name);
+    if (fits_with_others && !keep_others) unload_engine(other.name);
   }
   return LibraryResponse{};
 }
 
-void HubLibrary::unload(const std::string& name) {
+void HubLibrary::unload_engine(const std::string& name) {
   std::shared_ptr<EngineThread> engine;  // the last reference destroys it, which takes time: keep it on this thread
   {
     const std::lock_guard lock(mutex_);
@@ -402,6 +402,18 @@ void HubLibrary::unload(const std::string& name) {
   while (engine.use_count() > 1 && !stopping_) std::this_thread::sleep_for(kUnloadPause);
 }
 
+void HubLibrary::unload(std::string name, Done done) {
+  loader_thread_.post([this, name = std::move(name), done = std::move(done)] { done(unload_now(name)); });
+}
+
+HubLibrary::Response HubLibrary::unload_now(const std::string& name) {
+  const std::optional<ModelEntry> listed = find_listed(settings_, name);
+  const std::optional<KnownModel> active = find_loaded(name, listed ? listed->path : std::filesystem::path());
+  if (!active) return http_error(404, fmt::format("'{}' is not loaded", name.substr(0, 100)));
+  unload_engine(active->name);
+  return LibraryResponse{.body = {{"object", "model.unload"}, {"id", active->name}, {"active", false}}};
+}
+
 void HubLibrary::remove(std::string name, bool force, Done done) {
   loader_thread_.post([this, name = std::move(name), force, done = std::move(done)] { done(remove_now(name, force)); });
 }
@@ -414,7 +426,7 @@ HubLibrary::Response HubLibrary::remove_now(const std::string& name, bool force)
                       fmt::format("'{}' was not downloaded by zinc and cannot be removed here", name.substr(0, 100)));
   const std::optional<KnownModel> active = find_loaded(name, model->path());
   if (active && !force) return conflict(fmt::format("'{}' is loaded; \"force\": true unloads it first", name));
-  if (active) unload(active->name);
+  if (active) unload_engine(active->name);
   const DownloadHooks hooks{.cancelled = [this] { return stopping_.load(); }};
   const Result<FileLock> lock = store.lock(name, hooks);
   if (!lock.ok()) return api_error(lock.error());

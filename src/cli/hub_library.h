@@ -38,6 +38,7 @@ class HubLibrary final : public ModelLibrary {
   void cancel_pull(std::string name, Done done) override;
   void activate(std::string name, bool keep_others, Done done) override;
   void ensure_loaded(std::string name, Done done) override;
+  void unload(std::string name, Done done) override;
   void remove(std::string name, bool force, Done done) override;
 
  private:
@@ -46,7 +47,7 @@ class HubLibrary final : public ModelLibrary {
     std::string name, path;
   };
   struct LoadedEngine : KnownModel {
-    std::shared_ptr<EngineThread> engine;  // copied by unload() only, which waits for the last other reference
+    std::shared_ptr<EngineThread> engine;  // copied by unload_engine() only, which waits for the last other reference
   };
   enum class PullState : uint8_t { idle, downloading, verifying, installed, cancelled, failed };
   struct Pull {  // the latest one
@@ -58,6 +59,7 @@ class HubLibrary final : public ModelLibrary {
   };
 
   Response list_now();
+  Response unload_now(const std::string& name);
   Response remove_now(const std::string& name, bool force);
   Response activate_now(const std::string& name, bool keep_others);
   Response ensure_loaded_now(const std::string& name);
@@ -74,7 +76,7 @@ class HubLibrary final : public ModelLibrary {
   std::vector<KnownModel> loaded() const;
   std::optional<KnownModel> find_known(const std::string& name) const;
   // Removes a model from the ModelList and waits for its last request to end.
-  void unload(const std::string& name);
+  void unload_engine(const std::string& name);
 
   HubSettings settings_;
   ModelList& models_;

@@ -183,6 +183,11 @@ const Api::Route Api::kRoutes[] =
            manage_models(api.library_, ModelAction::activate, request, std::move(reply), api.loop_.post);
          },
          nullptr, &kModelActionFields},
+        {"POST", "/v1/models/unload", "Unloads a model and frees its memory; its file stays", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           manage_models(api.library_, ModelAction::unload, request, std::move(reply), api.loop_.post);
+         },
+         nullptr, &kModelActionFields},
         {"POST", "/v1/models/remove", "Removes a downloaded model", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            manage_models(api.library_, ModelAction::remove, request, std::move(reply), api.loop_.post);

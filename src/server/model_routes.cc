@@ -44,6 +44,8 @@ void start_action(ModelLibrary& library, ModelAction action, ModelActionRequest 
       return library.cancel_pull(std::move(request_fields.model), std::move(done));
     case ModelAction::activate:
       return library.activate(std::move(request_fields.model), request_fields.keep_others, std::move(done));
+    case ModelAction::unload:
+      return library.unload(std::move(request_fields.model), std::move(done));
     case ModelAction::remove:
       return library.remove(std::move(request_fields.model), request_fields.force, std::move(done));
   }

@@ -12,7 +12,7 @@
 
 namespace zinc {
 
-enum class ModelAction : uint8_t { list, pull, cancel_pull, activate, remove };
+enum class ModelAction : uint8_t { list, pull, cancel_pull, activate, unload, remove };
 
 extern const std::span<const FieldDoc> kModelActionFields;
 

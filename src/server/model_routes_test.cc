@@ -20,6 +20,7 @@ class RecordingLibrary final : public ModelLibrary {
     answer("activate " + name + (keep_others ? " keep_others" : ""), std::move(done));
   }
   void ensure_loaded(std::string name, Done done) override { answer("ensure_loaded " + name, std::move(done)); }
+  void unload(std::string name, Done done) override { answer("unload " + name, std::move(done)); }
   void remove(std::string name, bool force, Done done) override {
     if (!force) return done(http_error(409, "the model is loaded"));
     answer("remove " + name, std::move(done));
@@ -50,6 +51,7 @@ TEST_F(ModelRoutes, each_route_calls_the_library_and_forwards_its_response) {
   EXPECT_EQ(did("/v1/models/cancel", {{"model", "m"}}), "cancel m");
   EXPECT_EQ(did("/v1/models/activate", {{"model", "m"}}), "activate m");
   EXPECT_EQ(did("/v1/models/activate", {{"model", "m"}, {"keep_others", true}}), "activate m keep_others");
+  EXPECT_EQ(did("/v1/models/unload", {{"model", "m"}}), "unload m");
   EXPECT_EQ(did("/v1/models/remove", {{"model", "m"}, {"force", true}}), "remove m");
   const auto list = start("GET", "/models", "");
   EXPECT_TRUE(loop_.run_until([&] { return list->is_over; }));

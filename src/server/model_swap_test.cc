@@ -28,6 +28,7 @@ class LibraryWithOneMoreModel final : public ModelLibrary {
   void pull(std::string, Done) override {}
   void cancel_pull(std::string, Done) override {}
   void activate(std::string, bool, Done) override {}
+  void unload(std::string, Done) override {}
   void remove(std::string, bool, Done) override {}
   void ensure_loaded(std::string name, Done done) override {
     requested.push_back(name);

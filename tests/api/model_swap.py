@@ -61,6 +61,12 @@ with Server() as server, concurrent.futures.ThreadPoolExecutor(24) as pool:
     assert server.ask("/v1/models/activate", {"model": "tiny"})[0] == 200
     assert server.active() == {"tiny": True, "other": False}, server.ask("/v1/models")
 
+    # Unloading frees a model, and a request that names it loads it again.
+    assert server.ask("/v1/models/unload", {"model": "other"})[0] == 404, "not loaded"
+    assert server.ask("/v1/models/unload", {"model": "tiny"})[0] == 200
+    assert server.active() == {"tiny": False, "other": False}, server.ask("/v1/models")
+    assert answered_by(server.complete("tiny")) == "tiny"
+
     # A running stream is finished; a request for the other model waits for it.
     stream = pool.submit(server.complete, "tiny", 1500, stream=True)
     while json.loads(server.ask("/health")[1])["active_requests"] == 0 and not stream.done():
