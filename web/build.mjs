@@ -12,7 +12,8 @@ const [folder, out] = process.argv.slice(2);
 const { build } = createRequire(join(folder, 'package.json'))('esbuild');
 const dist = join(folder, 'dist');
 const packages = join(folder, 'node_modules');
-const kMaxGzipBytes = 500_000;
+const kMaxGzipBytes = 500_000; // without the PDF reader
+const kMaxPdfGzipBytes = 530_000; // loaded only when a PDF is attached
 
 const kContentTypes = {
   '.html': 'text/html; charset=utf-8',
@@ -38,7 +39,10 @@ const onlyWoff2 = {
 async function bundle() {
   rmSync(dist, { recursive: true, force: true });
   const result = await build({
-    entryPoints: { page: join(here, 'src/main.tsx'), highlight: join(here, 'src/highlight_worker.ts'), math: join(packages, 'katex/dist/katex.css') },
+    entryPoints: {
+      page: join(here, 'src/main.tsx'), highlight: join(here, 'src/highlight_worker.ts'), pdf: join(here, 'src/pdf_worker.ts'),
+      math: join(packages, 'katex/dist/katex.css'),
+    },
     bundle: true,
     splitting: true,
     format: 'esm',
@@ -64,12 +68,30 @@ async function bundle() {
     .replace('{{style}}', assetUrl('page-', '.css'))
     .replace('{{script}}', assetUrl('page-', '.js'))
     .replace('{{math}}', assetUrl('math-', '.css'))
-    .replace('{{highlightWorker}}', assetUrl('highlight-', '.js'));
+    .replace('{{highlightWorker}}', assetUrl('highlight-', '.js'))
+    .replace('{{pdfWorker}}', assetUrl('pdf-', '.js'));
   writeFileSync(join(dist, 'index.html'), html);
   for (const name of readdirSync(join(here, 'static'))) {
     if (name !== 'index.html') writeFileSync(join(dist, name), readFileSync(join(here, 'static', name)));
   }
   writeFileSync(join(dist, 'licenses.txt'), licenses());
+  await bundleServiceWorker(shellOf(result.metafile, assetUrl), html);
+}
+
+// The page, its icon, and the files that it loads at once.
+function shellOf({ outputs }, assetUrl) {
+  const script = assetUrl('page-', '.js');
+  const [, { imports }] = Object.entries(outputs).find(([path]) => path.endsWith(basename(script)));
+  const parts = imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => `/assets/${basename(path)}`);
+  return ['/', '/icon.svg', '/zinc.webmanifest', assetUrl('page-', '.css'), script, ...parts];
+}
+
+async function bundleServiceWorker(shell, html) {
+  const version = createHash('sha256').update(html).digest('hex').slice(0, 12);
+  await build({
+    entryPoints: [join(here, 'src/service_worker.ts')], bundle: true, format: 'iife', target: 'es2022', minify: true, outfile: join(dist, 'sw.js'),
+    define: { SHELL: JSON.stringify(shell), VERSION: JSON.stringify(version) }, logLevel: 'warning',
+  });
 }
 
 // The license texts of the bundled packages, which must be distributed with the page.
@@ -150,7 +172,10 @@ ${rows}    {nullptr, nullptr, nullptr, false, {}, {}, {}},
 await bundle();
 const files = filesOf(dist).map(compress);
 const brotliBytes = files.reduce((n, file) => n + Math.min(...Object.values(file.encodings).map((bytes) => bytes.length)), 0);
-const gzipBytes = files.reduce((n, file) => n + (file.encodings.gzip ?? file.encodings.plain).length, 0);
+const gzipBytesOf = (list) => list.reduce((n, file) => n + (file.encodings.gzip ?? file.encodings.plain).length, 0);
+const isPdfReader = ({ url }) => url.startsWith('/assets/pdf-');
+const [gzipBytes, pdfGzipBytes] = [gzipBytesOf(files.filter((file) => !isPdfReader(file))), gzipBytesOf(files.filter(isPdfReader))];
 if (gzipBytes > kMaxGzipBytes) throw new Error(`the page has ${gzipBytes} bytes as gzip; the limit is ${kMaxGzipBytes}`);
+if (pdfGzipBytes > kMaxPdfGzipBytes) throw new Error(`the PDF reader has ${pdfGzipBytes} bytes as gzip; the limit is ${kMaxPdfGzipBytes}`);
 writeCpp(files);
-console.log(`page: ${files.length} files, ${brotliBytes} bytes as brotli, ${gzipBytes} as gzip`);
+console.log(`page: ${files.length} files, ${brotliBytes} bytes as brotli, ${gzipBytes} as gzip and ${pdfGzipBytes} for PDF files`);

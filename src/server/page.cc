@@ -17,7 +17,7 @@ constexpr std::string_view kNoPage =
 constexpr std::string_view kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types dompurify zinc-colors";
+    "require-trusted-types-for 'script'; trusted-types dompurify zinc-workers";
 
 const PageFile* find_file(std::string_view path) {
   if (path == "/chat") path = "/";

@@ -1,12 +1,13 @@
 // Sends a request and streams the answer into its message. Views update at most once per frame. However the
 // stream ends, the text received so far stays in the message and can be continued.
-import { batch, signal, type Signal } from '@preact/signals';
+import { batch, effect, signal, type Signal } from '@preact/signals';
 import { LostConnection, ServerError, streamChat, type ChatChunk, type WireToken } from './api';
 import * as db from './db';
+import { chooseModel, recordSpeed } from './models';
 import { store, streams } from './persist';
 import {
-  addMessage, changeConversation, conversation, messageChanged, messages, model, newId, path, pathTo, props, refreshFigures,
-  settings as currentSettings, startConversation, titleOf,
+  addMessage, changeConversation, conversation, isServerUnreachable, messageChanged, messages, model, newId, path, pathTo, props,
+  refreshFigures, settings as currentSettings, showToast, startConversation, titleOf,
 } from './state';
 import type { Attachment, Message, NoticeKind, Progress, Settings, TokenChoice, ToolCall } from './types';
 
@@ -52,8 +53,31 @@ export function textOf(message: Message): string {
   return (message.attachments ?? []).map(fenced).join('') + message.content;
 }
 
-// The full conversation in the format of the API.
-function wireMessages(list: Message[], settings: Settings): unknown[] {
+// The part of a conversation that is sent: everything, unless the user chose to leave out the oldest messages.
+export function sentPart(list: Message[]): Message[] {
+  const cut = conversation.peek()?.context;
+  const at = cut ? list.findIndex(({ id }) => id === cut.from) : -1;
+  if (!cut || at < 1) return list;
+  const [first, ...rest] = list.slice(at);
+  const summary = cut.summary ? `Summary of our conversation so far:\n${cut.summary}\n\n` : '';
+  return [{ ...first, content: summary + first.content }, ...rest];
+}
+
+// Templates expect turns to alternate; after a message was deleted, its neighbors are one turn.
+function joinTurns(list: Message[]): Message[] {
+  const out: Message[] = [];
+  for (const message of list) {
+    const last = out.at(-1);
+    const isSameTurn = last && last.role === message.role && message.role !== 'tool' && !last.toolCalls?.length;
+    if (isSameTurn) out[out.length - 1] = { ...message, content: `${textOf(last)}\n\n${textOf(message)}`, attachments: undefined };
+    else out.push(message);
+  }
+  return out;
+}
+
+// The conversation in the format of the API.
+function wireMessages(messages: Message[], settings: Settings): unknown[] {
+  const list = joinTurns(messages);
   const out: unknown[] = settings.system ? [{ role: 'system', content: settings.system }] : [];
   for (const message of list) {
     if (message.role === 'tool') {
@@ -98,7 +122,8 @@ export function requestBody(list: Message[], settings: Settings, modelName: stri
     const value = settings[name] ?? recommended[name];
     if (value !== undefined) body[name] = value;
   }
-  if (settings.thinking !== undefined) body.enable_thinking = settings.thinking;
+  if (settings.effort) body.reasoning_effort = settings.effort;
+  else if (settings.thinking !== undefined) body.enable_thinking = settings.thinking;
   if (settings.probabilities) Object.assign(body, { logprobs: true, top_logprobs: 6 });
   if (settings.tools?.trim()) body.tools = JSON.parse(settings.tools);
   if (isContinuation) body.continue_final_message = true;
@@ -259,8 +284,8 @@ class MessageBuilder {
 
 function noticeOf(error: unknown, wasStopped: boolean): { kind: NoticeKind; text: string } {
   if (wasStopped) return { kind: 'stopped', text: 'Stopped.' };
-  if (error instanceof LostConnection) return { kind: 'lost', text: `Connection lost: ${error.message}.` };
-  if (error instanceof ServerError && error.code === 'context_length_exceeded') return { kind: 'context', text: error.message };
+  if (error instanceof LostConnection) return { kind: 'lost', text: error.message };
+  if (error instanceof ServerError && error.code === 'context_length_exceeded') return { kind: 'context', text: 'This conversation is longer than the context of the model.' };
   return { kind: 'error', text: error instanceof Error ? error.message : String(error) };
 }
 
@@ -282,7 +307,7 @@ export async function streamAnswer(message: Message, history: Message[], setting
   const state = new StreamingAnswer();
   const isContinuation = Boolean(message.content || message.reasoning);
   message.writing = true;
-  message.notice = message.finish = undefined;
+  message.notice = message.finish = message.usage = undefined;
   message.model ??= settings.model ?? model.value?.name;
   const isServed = props.value?.models.some((entry) => entry.name === message.model);
   if (!isServed) message.model = model.value?.name ?? message.model;
@@ -301,9 +326,11 @@ export async function streamAnswer(message: Message, history: Message[], setting
   } catch (error) {
     message.notice = noticeOf(error, state.abort.signal.aborted);
   }
+  recordSpeed(message);
   clearInterval(timer);
   message.writing = false;
   streams.delete(message.id);
+  if (message.notice?.kind === 'lost' && !lost.has(message.id)) lost.set(message.id, -1);
   await store([], [message]);
   resolveEnded();
   const others = new Map(live.value);
@@ -330,7 +357,7 @@ function newMessage(change: Partial<Message>): Message {
 function startAnswer(parent: string | null, change: Partial<Message> = {}): void {
   const message = newMessage({ parent, ...change });
   addMessage(message);
-  void streamAnswer(message, pathTo(messages.value, parent), currentSettings.value);
+  void streamAnswer(message, sentPart(pathTo(messages.value, parent)), currentSettings.value);
 }
 
 // Returns whether the user message was stored; the answer streams independently.
@@ -353,13 +380,35 @@ export function regenerate(message: Message): void {
   startAnswer(message.parent);
 }
 
+// The same with another model, which answers the conversation from then on; it is loaded first if it is only installed.
+export async function regenerateWith(message: Message, modelName: string): Promise<void> {
+  const error = await chooseModel(modelName);
+  if (error) showToast(error);
+  else if (conversation.value?.id === message.conversation) regenerate(message);
+}
+
 // Continues the answer where it ended. An incomplete tool call cannot be continued and is requested again.
 export function continueAnswer(message: Message): void {
   if (live.value.has(message.id)) return;
   if (message.toolCalls?.length) return regenerate(message);
-  void streamAnswer(message, pathTo(messages.value, message.parent), currentSettings.value);
+  void streamAnswer(message, sentPart(pathTo(messages.value, message.parent)), currentSettings.value);
   messageChanged();
 }
+
+// Answers whose connection was lost in this tab, with their length when they were last resumed. Once the server is back, the
+// displayed one is resumed, unless the last attempt brought no text: it may be what brings the server down.
+const lost = new Map<string, number>();
+let wasUnreachable = false;
+effect(() => {
+  const isBack = wasUnreachable && !isServerUnreachable.value;
+  wasUnreachable = isServerUnreachable.value;
+  const last = isBack ? path.peek().at(-1) : undefined;
+  if (!last || last.notice?.kind !== 'lost' || !lost.has(last.id)) return;
+  const length = last.content.length + (last.reasoning?.length ?? 0);
+  if (lost.get(last.id) === length) return;
+  lost.set(last.id, length);
+  queueMicrotask(() => continueAnswer(last)); // not inside the effect
+});
 
 // Sends an edited user message as a new branch.
 export function editAndFork(message: Message, text: string): void {

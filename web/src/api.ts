@@ -37,7 +37,7 @@ async function request(path: string, init: RequestInit): Promise<Response> {
       response = await fetch(path, { ...init, headers, credentials: 'omit' });
     } catch (error) {
       if (init.signal?.aborted) throw error;
-      throw new LostConnection('the server cannot be reached');
+      throw new LostConnection('The server cannot be reached.');
     }
     if (response.status !== 401) return response;
     if (storedKey() !== key) continue; // the key changed in the meantime
@@ -60,13 +60,13 @@ async function serverErrorOf(response: Response): Promise<ServerError> {
   return new ServerError(message, response.status, code);
 }
 
-export async function call<T>(path: string, body?: unknown): Promise<T> {
-  const response = await request(path, body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) });
+export async function call<T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const response = await request(path, body === undefined ? {} : { method: 'POST', body: JSON.stringify(body), signal });
   if (!response.ok) throw await serverErrorOf(response);
   try {
     return (await response.json()) as T;
   } catch {
-    throw new LostConnection('the connection was lost');
+    throw new LostConnection('The connection to the server was lost.');
   }
 }
 
@@ -76,6 +76,8 @@ export interface ServedModel {
 }
 export const getProps = () => call<Props>('/props');
 export const getLibrary = () => call<Library>('/models');
+// The prompt that the chat template makes of a chat request, and its length in tokens.
+export const applyTemplate = (body: object) => call<{ prompt: string; count: number }>('/apply-template', body);
 export const getFigures = () => call<{ data: ServedModel[] }>('/v1/models');
 
 export interface WireToken {
@@ -167,7 +169,7 @@ export async function streamChat(body: unknown, signal: AbortSignal, onChunk: (c
     await readEvents(response.body!.pipeThrough(new TextDecoderStream()).getReader(), watchdog.reset, onChunk);
   } catch (error) {
     if (signal.aborted || error instanceof ServerError || error instanceof LostConnection) throw error;
-    throw new LostConnection(timeout.signal.aborted ? 'the server stopped responding' : 'the connection was lost');
+    throw new LostConnection(timeout.signal.aborted ? 'The server stopped responding.' : 'The connection to the server was lost.');
   } finally {
     watchdog.stop();
   }
@@ -177,7 +179,7 @@ async function readEvents(reader: ReadableStreamDefaultReader<string>, onData: (
   let rest = '';
   for (;;) {
     const part = await reader.read();
-    if (part.done) throw new LostConnection('the connection was lost before the answer was complete');
+    if (part.done) throw new LostConnection('The connection to the server was lost before the answer was complete.');
     onData();
     rest += part.value;
     let from = 0;

@@ -133,6 +133,15 @@ export async function updateMessage(id: string, update: (record: Message) => boo
   return found;
 }
 
+// Deletes messages with their tokens and stores others that changed with them, in one transaction.
+export async function deleteMessages(ids: string[], changed: Message[]): Promise<void> {
+  const db = await database();
+  const transaction = db.transaction(['messages', 'tokens'], 'readwrite');
+  for (const id of ids) for (const name of ['messages', 'tokens']) transaction.objectStore(name).delete(id);
+  for (const { tokens: _, ...message } of changed) transaction.objectStore('messages').put(message);
+  return completed(transaction);
+}
+
 // Messages with their tokens, for export.
 export async function messagesWithTokens(conversation: string): Promise<Message[]> {
   const list = await messagesOf(conversation);

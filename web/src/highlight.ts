@@ -1,27 +1,20 @@
-// Applies syntax highlighting once a code block is complete. A web worker (highlight_worker.ts) finds the classes; they are
-// applied in short slices. Only colors change, so the layout does not move.
+// Syntax highlighting, also while a block of code grows. A web worker (highlight_worker.ts) finds the classes; only nodes that
+// changed are replaced, in short slices. Only colors change, so the layout does not move.
 import type { HighlightResult } from './highlight_worker';
+import { startHighlightWorker } from './workers';
 
 const kMaxChars = 24_000; // longer code is not highlighted: its layout alone would be a long task
 const kSliceMs = 8;
+const kPauseMs = 250; // between two requests for a block that grows
 
 let worker: Worker | null | undefined;
 let nRequests = 0;
 const pending = new Map<number, HTMLElement>();
+const running = new WeakSet<HTMLElement>(); // blocks of code with a request
 
-// Not supported by every browser, nor by TypeScript's types yet.
-interface TrustedTypes {
-  createPolicy(name: string, rules: object): { createScriptURL(url: string): string };
-}
-const { trustedTypes } = window as { trustedTypes?: TrustedTypes };
-
-// Trusted Types accept script URLs only from this policy, which knows a single one.
-function startWorker(): Worker | null {
+function start(): Worker | null {
   try {
-    const url = document.body.dataset.highlightWorker!;
-    const rules = { createScriptURL: (requested: string) => (requested === url ? requested : '') };
-    const trusted = trustedTypes?.createPolicy('zinc-colors', rules).createScriptURL(url) ?? url;
-    const started = new Worker(trusted, { type: 'module' });
+    const started = startHighlightWorker();
     started.onmessage = (event: MessageEvent<HighlightResult>) => applyResult(event.data);
     started.onerror = () => (worker = null);
     return started;
@@ -31,39 +24,58 @@ function startWorker(): Worker | null {
 }
 
 export function highlight(block: HTMLElement): void {
-  for (const code of block.querySelectorAll<HTMLElement>('pre > code[data-lang]:not([data-highlighted])')) {
-    const text = code.textContent ?? '';
-    if (!code.dataset.lang || text.length > kMaxChars) continue;
-    code.dataset.highlighted = '1';
-    worker = worker === undefined ? startWorker() : worker;
-    if (!worker) return;
-    pending.set(++nRequests, code);
-    worker.postMessage({ id: nRequests, language: code.dataset.lang.toLowerCase(), text });
-  }
+  for (const code of block.querySelectorAll<HTMLElement>('pre > code[data-lang]:not([data-highlighted])')) request(code);
+}
+
+function request(code: HTMLElement): void {
+  const text = code.textContent ?? '';
+  if (!code.dataset.lang || text.length > kMaxChars || running.has(code)) return;
+  worker = worker === undefined ? start() : worker;
+  if (!worker) return;
+  code.dataset.highlighted = '1';
+  running.add(code);
+  pending.set(++nRequests, code);
+  worker.postMessage({ id: nRequests, language: code.dataset.lang.toLowerCase(), text });
+}
+
+// The text may have grown since the request; the new part waits for the next one.
+function finish(code: HTMLElement): void {
+  setTimeout(() => {
+    running.delete(code);
+    if (code.isConnected && !code.dataset.highlighted) request(code);
+  }, kPauseMs);
+}
+
+type Piece = HighlightResult['pieces'][number];
+const isSamePiece = (node: ChildNode | undefined, [name, text]: Piece) =>
+  node?.textContent === text && (node instanceof HTMLElement ? node.className : '') === name;
+
+function nodeOf([name, text]: Piece): Node {
+  if (!name) return document.createTextNode(text);
+  const span = document.createElement('span');
+  span.className = name;
+  span.textContent = text;
+  return span;
 }
 
 function applyResult({ id, text, pieces }: HighlightResult): void {
   const code = pending.get(id);
   pending.delete(id);
-  if (!code || pieces.length === 0) return;
+  if (!code) return;
   const fragment = document.createDocumentFragment();
-  let next = 0;
+  let first = 0; // piece that differs from what is displayed
+  while (first < pieces.length && isSamePiece(code.childNodes[first], pieces[first])) ++first;
+  let next = first;
   const applySlice = () => {
-    if (!code.isConnected || code.textContent !== text) return; // the block changed in the meantime
     const until = performance.now() + kSliceMs;
-    while (next < pieces.length && performance.now() < until) {
-      const [name, part] = pieces[next++];
-      if (name) {
-        const span = document.createElement('span');
-        span.className = name;
-        span.textContent = part;
-        fragment.append(span);
-      } else {
-        fragment.append(part);
-      }
+    while (next < pieces.length && performance.now() < until) fragment.append(nodeOf(pieces[next++]));
+    if (next < pieces.length) return void setTimeout(applySlice);
+    const shown = code.textContent ?? '';
+    if (code.isConnected && pieces.length > 0 && shown.startsWith(text)) {
+      while (code.childNodes.length > first) code.lastChild!.remove();
+      code.append(fragment, shown.slice(text.length));
     }
-    if (next < pieces.length) setTimeout(applySlice);
-    else code.replaceChildren(fragment);
+    finish(code);
   };
   applySlice();
 }

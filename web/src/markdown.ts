@@ -5,6 +5,7 @@ import DOMPurify from 'dompurify';
 import { Marked, Parser, type Token, type Tokens } from 'marked';
 import { highlight } from './highlight';
 import { BoundedLexer, boundedTokenizer } from './lexer';
+import { detailsExtension } from './details';
 import { renderMath, mathExtensions } from './math';
 
 export const escapeHtml = (text: string) =>
@@ -64,15 +65,15 @@ const marked = new Marked({
       );
     },
   },
-  extensions: mathExtensions,
+  extensions: [...mathExtensions, detailsExtension],
 });
 
 const tokenizer = new BoundedLexer(marked.defaults).options.tokenizer!;
 
 const kSanitizerOptions = {
   ALLOWED_TAGS: [
-    'a', 'b', 'blockquote', 'br', 'button', 'code', 'del', 'div', 'em', 'figcaption', 'figure', 'h3', 'h4', 'h5', 'h6',
-    'hr', 'i', 'li', 'ol', 'p', 'pre', 'span', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
+    'a', 'b', 'blockquote', 'br', 'button', 'code', 'del', 'details', 'div', 'em', 'figcaption', 'figure', 'h3', 'h4', 'h5', 'h6',
+    'hr', 'i', 'li', 'ol', 'p', 'pre', 'span', 'strong', 'summary', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
   ],
   ALLOWED_ATTR: [
     'href', 'title', 'target', 'rel', 'class', 'start', 'type', 'tabindex', 'aria-pressed', 'data-act', 'data-lang', 'data-tex',
@@ -100,6 +101,8 @@ function morph(old: Node, next: Node): void {
       old.appendChild(b[i]);
     } else if (isSameMath(before, b[i]) || isSameCode(before, b[i]) || before.isEqualNode(b[i])) {
       continue;
+    } else if (isGrownCode(before, b[i])) {
+      growCode(before as HTMLElement, b[i] as HTMLElement);
     } else if (before instanceof Text && b[i] instanceof Text) {
       const text = (b[i] as Text).data;
       if (text.startsWith(before.data)) before.appendData(text.slice(before.data.length));
@@ -114,7 +117,7 @@ function morph(old: Node, next: Node): void {
 }
 
 // Ignores attributes set by the reader or by highlighting of complete blocks.
-const kOwnAttributes = new Set(['data-highlighted', 'data-rendered']);
+const kOwnAttributes = new Set(['data-highlighted', 'data-rendered', 'open']);
 
 function canMorph(old: Element, next: Element): boolean {
   if (old.tagName !== next.tagName || old.classList.contains('math')) return false;
@@ -131,6 +134,18 @@ function canMorph(old: Element, next: Element): boolean {
 const isSameCode = (old: Node, next: Node) =>
   old instanceof HTMLElement && next instanceof HTMLElement && old.tagName === 'CODE' && old.dataset.lang !== undefined &&
   old.dataset.lang === next.dataset.lang && old.textContent === next.textContent;
+
+const isGrownCode = (old: Node, next: Node) =>
+  old instanceof HTMLElement && next instanceof HTMLElement && old.tagName === 'CODE' && next.tagName === 'CODE' && old.dataset.lang !== undefined &&
+  old.dataset.lang === next.dataset.lang && (next.textContent ?? '').startsWith(old.textContent ?? '');
+
+// Appends, so that the colors of the earlier text stay.
+function growCode(old: HTMLElement, next: HTMLElement): void {
+  const added = next.textContent!.slice(old.textContent!.length);
+  if (old.lastChild instanceof Text) old.lastChild.appendData(added);
+  else old.append(added);
+  old.removeAttribute('data-highlighted');
+}
 
 function isSameMath(old: Node, next: Node): boolean {
   return (
@@ -233,7 +248,7 @@ export class MarkdownView {
     job.at += token.raw.length;
     // The last block may continue, even if the text ends here for now.
     const isOpen = i >= job.last || !job.hasExactOffsets;
-    if (token.type !== 'space') this.renderBlock(job.child++, token, !isOpen || job.isComplete);
+    if (token.type !== 'space') this.renderBlock(job.child++, token);
     if (isOpen) return;
     this.nFinished = job.child;
     this.offset = job.begin + job.at;
@@ -277,7 +292,7 @@ export class MarkdownView {
     });
   }
 
-  private renderBlock(index: number, token: Token, isFinal: boolean): void {
+  private renderBlock(index: number, token: Token): void {
     let block = this.container.children[index] as HTMLElement | undefined;
     if (!block) {
       block = document.createElement('div');
@@ -287,7 +302,7 @@ export class MarkdownView {
     if (token.type !== 'code' && kRightToLeft.test(token.raw)) block.dir = 'rtl';
     morph(block, fragment([token]));
     renderMath(block);
-    if (isFinal && this.container === this.root) highlight(block);
+    if (this.container === this.root) highlight(block);
   }
 
   private clear(): void {

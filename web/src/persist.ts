@@ -55,6 +55,10 @@ export function dropPendingWrites(conversation: string): void {
   for (const [id, { record }] of unsaved.messages) if (record.conversation === conversation) unsaved.messages.delete(id);
 }
 
+export function dropPendingMessages(ids: Set<string>): void {
+  for (const id of ids) unsaved.messages.delete(id);
+}
+
 // Asks for persistent storage: a browser short of disk space evicts everything else.
 let wasPersistenceRequested = false;
 function requestPersistentStorage(): void {

@@ -48,10 +48,11 @@ async function removeFromList(id: string): Promise<void> {
 }
 
 // Applies changes of other tabs. This tab's pending writes are newer and win.
-async function applyTabMessage({ conversations: entries = [], messages: changed = [], deleted, query = [], closed = [] }: TabMessage): Promise<void> {
+async function applyTabMessage({ conversations: entries = [], messages: changed = [], deleted, removed = [], query = [], closed = [] }: TabMessage): Promise<void> {
   const own = query.filter((id) => streams.has(id));
   if (own.length > 0) broadcast({ streaming: own });
   if (deleted) await removeFromList(deleted);
+  if (removed.some((id) => messages.value.has(id))) messages.value = new Map([...messages.value].filter(([id]) => !removed.includes(id)));
   const read = await Promise.all(entries.filter((id) => !hasPendingWrite(id)).map(db.conversationOf));
   const updated = await Promise.all(changed.filter((id) => !hasPendingWrite(id)).map(db.messageOf));
   batch(() => {

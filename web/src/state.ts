@@ -28,7 +28,9 @@ export const showToast = (text: string, action?: string, run?: () => void) => {
 };
 export type Panel = 'settings' | 'models' | 'compare' | 'help' | null;
 export const panel = signal<Panel>(null);
-export const sidebarIsOpen = signal(false);
+export const sidebarIsOpen = signal(false); // on a phone, where it covers the conversation
+export const sidebarIsFolded = signal(localStorage.getItem('zinc.folded') === '1'); // on a desktop
+effect(() => saveSmall('zinc.folded', sidebarIsFolded.value ? '1' : ''));
 
 // Newest first.
 export const sorted = computed(() => [...conversations.value].sort((a, b) => b.updated - a.updated));
@@ -77,6 +79,10 @@ export const model = computed(() => {
 const kDefaultsName = 'zinc.defaults';
 export const defaults = signal<Settings>(JSON.parse(localStorage.getItem(kDefaultsName) ?? '{}') as Settings);
 effect(() => saveSmall(kDefaultsName, JSON.stringify(defaults.value)));
+
+// Memory, cache and timing figures.
+export const showsFigures = signal(localStorage.getItem('zinc.figures') === '1');
+effect(() => saveSmall('zinc.figures', showsFigures.value ? '1' : ''));
 
 export const theme = signal(localStorage.getItem('zinc.theme') ?? 'system');
 effect(() => {
@@ -154,9 +160,10 @@ export function startConversation(first: string): Conversation {
   return entry;
 }
 
+const kMaxTitle = 200; // characters; views cut it to their width
 export function titleOf(text: string): string {
   const line = text.trim().split('\n')[0].replace(/\s+/g, ' ');
-  return line.length > 60 ? `${line.slice(0, 57).trimEnd()}…` : line || 'New conversation';
+  return line.length > kMaxTitle ? `${line.slice(0, kMaxTitle).trimEnd()}…` : line || 'New conversation';
 }
 
 // If the store cannot be read, uses what this tab still has in memory.
@@ -228,8 +235,12 @@ export async function refreshLibrary(): Promise<void> {
 export async function refreshFigures(): Promise<void> {
   try {
     const loaded = (await getFigures()).data.filter((entry) => entry.figures);
+    if (!library.value) void refreshLibrary().catch(() => undefined);
     figures.value = new Map(loaded.map((entry) => [entry.id, entry.figures!]));
-    if (isServerUnreachable.value || loaded.map(({ id }) => id).join() !== props.value?.models.map(({ name }) => name).join()) await refreshProps();
+    if (isServerUnreachable.value || loaded.map(({ id }) => id).join() !== props.value?.models.map(({ name }) => name).join()) {
+      await refreshProps();
+      void refreshLibrary().catch(() => undefined);
+    }
     isServerUnreachable.value = false;
   } catch {
     isServerUnreachable.value = true;

@@ -3,6 +3,7 @@ export interface TabMessage {
   conversations?: string[]; // changed
   messages?: string[]; // changed
   deleted?: string; // a conversation
+  removed?: string[]; // messages
   query?: string[]; // which tab streams these answers?
   streaming?: string[]; // the sending tab streams these answers
   closed?: string[]; // the sending tab streamed these answers and is closing

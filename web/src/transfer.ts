@@ -85,6 +85,7 @@ function messageOf(source: JsonObject, conversation: string, ids: Map<unknown, s
     timings: numericRecord<Timings>(source.timings, ['queued_ms', 'prompt_n', 'prompt_ms', 'predicted_n', 'predicted_per_second', 'cache_n']),
     usage: numericRecord<Usage>(source.usage, ['prompt_tokens', 'completion_tokens', 'total_tokens']),
     tokens: nonEmpty(tokensOf(source.tokens)),
+    edited: source.edited === true || undefined,
     notice: noticeOf(source.notice),
   };
 }
@@ -106,7 +107,7 @@ function cutCycles(list: Message[]): void {
   }
 }
 
-const kStringSettings = ['model', 'system', 'tools'];
+const kStringSettings = ['model', 'system', 'tools', 'effort'];
 const kNumberSettings = [
   'temperature', 'top_p', 'top_k', 'min_p', 'repeat_penalty', 'frequency_penalty', 'presence_penalty', 'seed', 'max_tokens',
   'thinking_budget',
@@ -131,7 +132,9 @@ function importConversation(source: unknown): [Conversation, Message[]] {
   cutCycles(list);
   const head = ids.get(source.head) ?? list.at(-1)?.id ?? null;
   const now = Date.now();
-  const entry = { id, head, title: text(source.title) || 'Imported', settings: settingsOf(source.settings) };
+  const from = isRecord(source.context) ? ids.get(source.context.from) : undefined;
+  const context = from ? { from, summary: text((source.context as JsonObject).summary) } : undefined;
+  const entry = { id, head, title: text(source.title) || 'Imported', settings: settingsOf(source.settings), context };
   return [{ ...entry, created: number(source.created) ?? now, updated: number(source.updated) ?? now }, list];
 }
 

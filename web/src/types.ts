@@ -65,6 +65,7 @@ export interface Message {
   usage?: Usage;
   tokens?: TokenChoice[]; // of the content, if probabilities were requested; stored separately, loaded on demand
   hasTokens?: boolean; // tokens are stored
+  edited?: boolean; // an answer that the user changed
   finish?: string; // finish reason
   notice?: Notice;
   side?: string; // of Compare
@@ -79,7 +80,8 @@ type RequestSettings = Pick<
 >;
 export interface Settings extends RequestSettings {
   system?: string;
-  thinking?: boolean;
+  thinking?: boolean; // absent: the model's default
+  effort?: string; // of thinking, for models that have several
   probabilities?: boolean;
   tools?: string; // JSON in the format of the API
   invalidTools?: string; // input that is not valid JSON yet
@@ -98,6 +100,22 @@ export interface Conversation {
   updated: number;
   head: string | null; // the last message of the displayed path
   settings: Settings;
+  context?: ContextCut;
+}
+
+// The user's choice when the conversation exceeds the context: earlier messages stay visible but are not sent.
+export interface ContextCut {
+  from: string; // the first message that is sent
+  summary?: string; // of the earlier ones, sent instead
+}
+
+// How a model thinks. `default`: on, off or one of the efforts.
+export interface Thinking {
+  kind: 'none' | 'always' | 'toggle' | 'effort';
+  can_disable: boolean;
+  efforts: string[];
+  default: string;
+  budget: boolean; // the number of thinking tokens can be limited
 }
 
 export interface ModelProps {
@@ -108,6 +126,7 @@ export interface ModelProps {
   supports_tools: boolean;
   supports_thinking_toggle: boolean;
   supports_system: boolean;
+  thinking?: Thinking;
   backend?: string;
   architecture?: string;
   // Sampling recommended by the model's authors, and its source. Used for settings left empty.
@@ -160,6 +179,8 @@ export interface LibraryModel {
   fit_source: 'exact' | 'catalog';
   status: string;
   thinks: boolean;
+  release_date: string | null;
+  fits_gpu: boolean | null;
   activating: boolean;
 }
 

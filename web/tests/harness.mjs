@@ -171,9 +171,12 @@ async function runScript(proxy, body, request, response) {
     disconnect() {
       response.destroy();
     },
-    fail(status, error) {
+    json(body, status = 200) {
       response.writeHead(status, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ error }));
+      response.end(JSON.stringify(body));
+    },
+    fail(status, error) {
+      reply.json({ error }, status);
     },
   };
   proxy.reply = reply;
@@ -245,8 +248,9 @@ export const fireTimers = (page) => page.evaluate(() => window.fireTimers());
 const kMinHeldMs = 4000;
 
 // A new page that records forbidden events: executed scripts, requests to other origins, errors, violations of the policy.
-export async function openPage(url, options = {}) {
-  const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', ...options });
+// `prepare` runs before the page is opened.
+export async function openPage(url, options = {}, prepare = async () => undefined) {
+  const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', serviceWorkers: 'block', ...options });
   context.setDefaultTimeout(kTimeoutMs);
   await holdTimers(context, kMinHeldMs);
   const page = await context.newPage();
@@ -267,6 +271,7 @@ export async function openPage(url, options = {}) {
   await page.addInitScript(() => {
     for (const name of ['alert', 'prompt', 'confirm', 'print']) window[name] = (text) => window.zincExecuted(`${name}(${text})`);
   });
+  await prepare(page);
   await page.goto(url);
   await page.waitForSelector('#prompt');
   await page.waitForFunction(() => document.querySelector('dialog[open]') || !document.querySelector('.welcome')?.textContent.includes('Connecting…'));

@@ -104,7 +104,6 @@ const views = {
     await page.locator('.pill', { hasText: 'Probabilities' }).click();
     await sendMessage(page, 'Why is the sky blue?');
     const answer = await finishedAnswer(page);
-    await answer.getByRole('button', { name: 'Probabilities' }).click();
     await answer.locator('.text .token').nth(4).click();
     await answer.locator('.alternatives').waitFor();
   },
@@ -113,6 +112,17 @@ const views = {
     await sendMessage(page, 'Will you finish?');
     await disconnectOnceShown(proxy, page, 'Half of an');
     await finishedAnswer(page);
+  },
+  async overflow(page) {
+    proxy.script = (reply) => reply.fail(400, { message: 'too long', code: 'context_length_exceeded' });
+    await sendMessage(page, 'One question more');
+    await (await finishedAnswer(page)).getByRole('button', { name: 'Continue with a summary' }).waitFor();
+  },
+  async correction(page) {
+    proxy.script = replyWith('Not quite right.');
+    await sendMessage(page, 'Is it right?');
+    await (await finishedAnswer(page)).getByRole('button', { name: 'Edit the answer' }).click();
+    await page.locator('.editor textarea:focus').waitFor();
   },
   async tools(page) {
     proxy.script = (reply) => {
@@ -127,12 +137,12 @@ const views = {
     await page.waitForSelector('dialog');
   },
   async models(page) {
-    await page.keyboard.press('Control+Shift+M');
+    await page.keyboard.press('Alt+M');
     await page.locator('[data-model="tiny"] .badge').waitFor();
   },
   async compare(page) {
     proxy.script = replyWith('An answer of **two** lines.\n\nThis is the second.');
-    await page.keyboard.press('Control+Shift+C');
+    await page.keyboard.press('Alt+C');
     await page.fill('[aria-label="Prompt for both"]', 'Say two lines');
     await page.getByRole('button', { name: 'Ask both' }).click();
     await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);

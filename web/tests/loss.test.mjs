@@ -458,7 +458,7 @@ test('after a reload, Compare shows the prompt and all text received', async () 
     }
   };
   const { page, close } = await openPage(proxy.url);
-  await page.keyboard.press('Control+Shift+C');
+  await page.keyboard.press('Alt+C');
   await page.fill('[aria-label="Prompt for both"]', 'One for both');
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => [...document.querySelectorAll('.side .prose')].filter((prose) => prose.textContent.length > 900).length === 2);
@@ -471,13 +471,13 @@ test('after a reload, Compare shows the prompt and all text received', async () 
   assert.ok(seen.every((text) => text.length > 900));
   await page.waitForLoadState();
   await page.waitForSelector('#prompt');
-  await page.keyboard.press('Control+Shift+C');
+  await page.keyboard.press('Alt+C');
   await page.waitForFunction(() => document.querySelectorAll('.side .notice.is-stopped').length === 2);
   const now = await page.locator('.side .prose').allTextContents();
   seen.forEach((text, i) => assert.ok(now[i].startsWith(text), `side ${i} had ${text.length} characters, has ${now[i].length}`));
   assert.equal(await page.inputValue('[aria-label="Prompt for both"]'), 'One for both');
   assert.equal(await page.locator('.row').count(), 0, 'Compare is not a listed conversation');
-  await page.getByRole('button', { name: 'Open B as a conversation' }).click();
+  await page.getByRole('button', { name: 'Continue with B' }).click();
   await page.locator('.by-user .said', { hasText: 'One for both' }).waitFor();
   await close();
 });

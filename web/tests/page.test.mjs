@@ -139,7 +139,7 @@ test('every kind of failure has its notice', async () => {
     ['is-error', (reply) => reply.fail(500, { message: 'the device is lost', code: 'device_lost' }), /the device is lost/],
     ['is-error', (reply) => { reply.delta({ content: 'half' }); reply.event({ error: { message: 'a step failed' } }); }, /a step failed/],
     ['is-length', (reply) => { reply.delta({ content: 'half' }); reply.end('length'); }, /token limit/],
-    ['is-context', (reply) => reply.fail(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /Nothing was truncated/],
+    ['is-context', (reply) => reply.fail(400, { message: 'the prompt has 9 tokens', code: 'context_length_exceeded' }), /longer than the context of the model\.[\s\S]*Leave out the oldest messages[\s\S]*Continue with a summary/],
   ];
   for (const [name, script, text] of cases) {
     const { answer, close } = await startConversation(proxy, script);
@@ -148,7 +148,7 @@ test('every kind of failure has its notice', async () => {
     await close();
   }
   const { answer, close } = await interruptedConversation(proxy, 'half');
-  await answer.locator('.notice.is-lost', { hasText: 'kept' }).waitFor();
+  await answer.locator('.notice.is-lost', { hasText: 'The connection to the server was lost. Your text is safe. Retry continues from here.' }).waitFor();
   await close();
 });
 
@@ -217,7 +217,7 @@ test('dropped files and long pastes become attachments', async () => {
   });
   await page.locator('.chips li', { hasText: 'pasted' }).waitFor();
   await pickFile(page, 'x.bin', [0xff, 0xfe, 0x00, 0xd8]);
-  await page.locator('.toast', { hasText: 'is not a text file' }).waitFor();
+  await page.locator('.toast', { hasText: 'is not a text or PDF file' }).waitFor();
   await sendMessage(page, 'What is in them?');
   await finishedAnswer(page);
   const content = proxy.requests.at(-1).messages.at(-1).content;
@@ -358,7 +358,7 @@ test('no link in an answer opens before its address was shown, with any click an
     for (const options of [{}, { button: 'middle' }, { modifiers: ['Control'] }, { modifiers: ['Shift'] }]) assert.equal(await addressShownBy(link, options), links[i]);
   }
   assert.equal(await page.locator('.address').count(), 0);
-  await page.keyboard.press('Control+Shift+C');
+  await page.keyboard.press('Alt+C');
   await page.fill('[aria-label="Prompt for both"]', 'q');
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
@@ -373,8 +373,11 @@ test('no link in an answer opens before its address was shown, with any click an
 });
 
 test('actions in Compare do not change the open conversation', async () => {
-  const { page, close } = await startConversation(proxy, replyWith('Hello **there**.\n\n```js\nlet a = 1;\n```\n'), 'my conversation');
-  await page.keyboard.press('Control+Shift+C');
+  const { page, close } = await startConversation(proxy, (reply) => {
+    reply.delta({ content: 'Hello **there**.\n\n```js\nlet a = 1;\n```\n' });
+    reply.end('length');
+  }, 'my conversation');
+  await page.keyboard.press('Alt+C');
   await page.fill('[aria-label="Prompt for both"]', 'a question');
   await page.getByRole('button', { name: 'Ask both' }).click();
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
@@ -383,7 +386,7 @@ test('actions in Compare do not change the open conversation', async () => {
   assert.equal(await side.getByRole('button', { name: 'Wrap' }).getAttribute('aria-pressed'), 'true');
   for (const name of ['Regenerate', 'Continue']) {
     const n = proxy.requests.length;
-    await side.getByRole('button', { name }).click();
+    await side.getByRole('button', { name, exact: true }).click();
     await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2 && !document.querySelector('.side [aria-busy="true"]'));
     assert.equal(proxy.requests.length, n + 1);
     assert.equal(proxy.requests.at(-1).messages[0].content, 'a question', `${name} sends the same prompt`);
@@ -395,7 +398,7 @@ test('actions in Compare do not change the open conversation', async () => {
   assert.equal(await page.locator('#thread .branches').count(), 0);
   const { conversations: [{ id }], messages } = await readStore(page);
   assert.equal(messages.filter((message) => message.conversation === id).length, 2);
-  await page.keyboard.press('Control+Shift+C');
+  await page.keyboard.press('Alt+C');
   await page.locator('.side .figures').nth(1).waitFor(); // still there when the dialog opens again
   await close();
 });
@@ -604,7 +607,7 @@ test('everything can be reached with the keyboard', async () => {
   await page.press('#prompt', 'ArrowUp');
   assert.equal(await page.evaluate(() => document.activeElement.getAttribute('aria-label')), 'Edit the message');
   await page.keyboard.press('Escape');
-  for (const [key, title] of [['Control+,', 'Settings of this conversation'], ['Control+/', 'Keyboard shortcuts'], ['Control+Shift+M', 'Models'], ['Control+Shift+C', 'Compare']]) {
+  for (const [key, title] of [['Control+,', 'Settings of this conversation'], ['Control+/', 'Keyboard shortcuts'], ['Alt+M', 'Models'], ['Alt+C', 'Compare']]) {
     await page.keyboard.press(key);
     await page.getByRole('dialog', { name: title }).waitFor();
     await page.keyboard.press('Escape');
@@ -616,7 +619,7 @@ test('everything can be reached with the keyboard', async () => {
     await page.keyboard.press('Tab');
     reached.add(await page.evaluate(() => document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent?.trim()));
   }
-  for (const name of ['New conversation', 'Search conversations', 'Model', 'Message', 'Regenerate', 'Continue', 'Attach text files', 'Edit']) {
+  for (const name of ['New conversation', 'Search conversations', 'Model', 'Message', 'Regenerate', 'Attach text or PDF files', 'Edit']) {
     assert.ok([...reached].some((text) => text?.includes(name)), `${name} can be reached; reached: ${[...reached].join(', ')}`);
   }
   await close();
@@ -797,27 +800,27 @@ test('Compare keeps all answers of a side and their probabilities, also after a 
   };
   const { page, close } = await openPage(proxy.url);
   await page.locator('.pill', { hasText: 'Probabilities' }).click();
-  await page.keyboard.press('Control+Shift+C');
+  await page.keyboard.press('Alt+C');
   await page.fill('[aria-label="Prompt for both"]', 'One for both');
   await page.getByRole('button', { name: 'Ask both' }).click();
   const side = page.locator('.side').first();
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
-  const first = (await side.locator('.prose').textContent()).trim();
-  await side.getByRole('button', { name: 'Regenerate' }).click();
-  await side.locator('.prose', { hasText: 'answer3' }).waitFor();
+  const text = side.locator('.tokens .text');
+  const first = (await text.textContent()).trim();
+  await side.getByRole('button', { name: 'Regenerate', exact: true }).click();
+  await text.filter({ hasText: 'answer3' }).waitFor();
   await side.getByText('2 / 2').waitFor();
   await side.getByRole('button', { name: 'Previous branch' }).click();
-  await side.locator('.prose', { hasText: first }).waitFor();
+  await text.filter({ hasText: first }).waitFor();
   await untilMessage(page, (message) => message.content === 'answer3' && !message.writing);
   await page.reload();
   await page.waitForSelector('#prompt');
-  await page.keyboard.press('Control+Shift+C');
+  await page.keyboard.press('Alt+C');
   await side.getByText('2 / 2').waitFor();
   await side.getByRole('button', { name: 'Previous branch' }).click();
-  await side.locator('.prose', { hasText: first }).waitFor();
-  await page.getByRole('button', { name: 'Open A as a conversation' }).click();
+  await text.filter({ hasText: first }).waitFor();
+  await page.getByRole('button', { name: 'Continue with A' }).click();
   const answer = page.locator('#thread .by-assistant');
-  await answer.getByRole('button', { name: 'Probabilities' }).click();
   await answer.locator('.token', { hasText: first }).click();
   await answer.locator('.alternatives', { hasText: 'other' }).waitFor();
   await close();
@@ -827,9 +830,13 @@ test('the token view also shows text received without probabilities', async () =
   const wire = (text) => ({ token: text, logprob: -0.5, bytes: [...new TextEncoder().encode(text)] });
   const tokens = (reply, ...words) => {
     for (const word of words) reply.delta({ content: word }, { logprobs: { content: [{ ...wire(word), top_logprobs: [wire(word)] }] } });
-    reply.end();
+    reply.end('length');
   };
-  proxy.script = (reply, body) => (body.logprobs ? tokens(reply, 'One', ' two') : replyWith(' three four')(reply));
+  const plainly = (reply) => {
+    reply.delta({ content: ' three four' });
+    reply.end('length');
+  };
+  proxy.script = (reply, body) => (body.logprobs ? tokens(reply, 'One', ' two') : plainly(reply));
   const { page, close } = await openPage(proxy.url);
   const pill = page.locator('.pill', { hasText: 'Probabilities' });
   await pill.click();
@@ -886,5 +893,266 @@ test('a text that cannot be rendered is shown as plain text with its footer', as
   await answer.locator('.figures').waitFor();
   assert.equal(await answer.locator('.prose.is-plain').textContent(), 'Some **words** and more\n\nto the end.');
   assert.deepEqual(seen.errors, []);
+  await close();
+});
+
+const wireToken = (text, p = 0.6) => ({ token: text, logprob: Math.log(p), bytes: [...new TextEncoder().encode(text)] });
+const sendTokens = (reply, ...words) => {
+  for (const word of words) reply.delta({ content: word }, { logprobs: { content: [{ ...wireToken(word), top_logprobs: [wireToken(word), wireToken(' else', 0.2)] }] } });
+};
+
+test('probabilities are visible at once: words are tinted while they stream, with a hint the first time', async () => {
+  let go;
+  const wait = new Promise((resolve) => (go = resolve));
+  proxy.script = async (reply) => {
+    sendTokens(reply, 'The', ' **sky**', ' is\n');
+    await wait;
+    sendTokens(reply, 'blue', '.');
+    reply.end();
+  };
+  const { page, close } = await openPage(proxy.url);
+  await page.locator('.pill', { hasText: 'Probabilities' }).click();
+  await sendMessage(page, 'why?');
+  const answer = page.locator('.by-assistant');
+  await answer.locator('.text .token.p6', { hasText: 'sky' }).waitFor();
+  assert.equal(await answer.getAttribute('aria-busy'), 'true', 'while the answer streams');
+  await page.evaluate(() => (window.firstToken = document.querySelector('.text .token')));
+  go();
+  await finishedAnswer(page);
+  assert.deepEqual(await answer.locator('.text .token').allTextContents(), ['The', ' **sky**', ' is\n', 'blue', '.']);
+  assert.ok(await page.evaluate(() => window.firstToken.isConnected), 'tokens are not rendered again');
+  await answer.locator('.first-time', { hasText: 'the less sure the model was' }).getByRole('button', { name: 'Got it' }).click();
+  await answer.locator('.text .token').nth(3).click();
+  await answer.locator('.alternatives', { hasText: 'else' }).waitFor();
+  await answer.getByRole('button', { name: 'Probabilities' }).click();
+  await answer.locator('.prose strong', { hasText: 'sky' }).waitFor();
+  await page.reload();
+  await answer.locator('.text .token').nth(4).waitFor();
+  assert.equal(await page.locator('.first-time').count(), 0, 'the hint is shown once');
+  await page.locator('.pill', { hasText: 'Probabilities' }).click();
+  await answer.locator('.prose strong', { hasText: 'sky' }).waitFor();
+  await close();
+});
+
+test('code is colored while it streams, and stays colored while it grows', async () => {
+  const { page, close } = await openPage(proxy.url);
+  let isOpen = true;
+  proxy.script = async (reply) => {
+    reply.delta({ content: '```js\nlet first = 1;\n' });
+    for (let i = 0; isOpen && reply.connection.isOpen; ++i) {
+      reply.delta({ content: `let a${i} = "text";\n` });
+      await sleep(15);
+    }
+    reply.end();
+  };
+  await sendMessage(page, 'go');
+  await page.locator('.hljs-keyword').first().waitFor();
+  await page.evaluate(() => {
+    window.keyword = document.querySelector('.hljs-keyword');
+    window.nLost = 0;
+    const check = () => {
+      if (!document.querySelector('.hljs-keyword')) ++window.nLost;
+      requestAnimationFrame(check);
+    };
+    check();
+  });
+  await page.waitForFunction(() => document.querySelectorAll('.hljs-string').length > 20);
+  assert.equal(await page.locator('.by-assistant').getAttribute('aria-busy'), 'true');
+  assert.ok(await page.evaluate(() => window.keyword.isConnected && window.nLost === 0), 'colors do not flicker');
+  isOpen = false;
+  await finishedAnswer(page);
+  await page.waitForFunction(() => {
+    const code = document.querySelector('pre code');
+    return (code.textContent.match(/"text"/g) ?? []).length === code.querySelectorAll('.hljs-string').length;
+  });
+  const { messages } = await readStore(page);
+  assert.equal(`\`\`\`js\n${await page.locator('pre code').textContent()}\n`, messages.find(({ role }) => role === 'assistant').content);
+  await close();
+});
+
+test('<details> is a folded part with Markdown in it, other HTML stays text', async () => {
+  const text = 'Before\n\n<details onclick="zincExecuted(1)">\n<summary>More *here* <img src=x></summary>\n\nInner **text**\n\n<details><summary>Nested</summary>deep</details>\n\n- last\n\n</details>\n\nAfter <u>it</u>';
+  const { page, answer, seen, close } = await startConversation(proxy, replyWith(text, 3));
+  const outer = answer.locator('.prose .block > details');
+  assert.match(await outer.locator('> summary').innerText(), /^More here <img src=x>$/);
+  assert.equal(await answer.locator('.prose strong').isVisible(), false);
+  await outer.locator('> summary').click();
+  assert.ok(await answer.locator('.prose strong', { hasText: 'text' }).isVisible());
+  assert.equal(await outer.locator('details summary').innerText(), 'Nested');
+  assert.equal(await outer.locator('li').innerText(), 'last');
+  assert.match(await answer.innerText(), /After <u>it<\/u>/);
+  assert.equal(await answer.locator('.prose [onclick], .prose img').count(), 0);
+  const streamed = await renderedHtml(page);
+  await page.reload();
+  assert.equal((await renderedHtml(page)), streamed.replace('<details open="">', '<details>'));
+  assert.deepEqual(seen, { foreign: [], errors: [], violations: [], executed: [] });
+  await close();
+});
+
+test('the composer does not move when an answer ends, and figures for engineers are behind a toggle', async () => {
+  const { page, close } = await openPage(proxy.url);
+  const top = () => page.locator('.box').evaluate((box) => box.getBoundingClientRect().top);
+  const before = await top();
+  proxy.script = replyWith('ok');
+  await sendMessage(page, 'hi');
+  await finishedAnswer(page);
+  await page.locator('.gauge', { hasText: '66 of 2,048 tokens' }).waitFor();
+  assert.equal(await top(), before);
+  assert.equal(await page.locator('.gauge').count(), 1, 'only the context');
+  await page.getByRole('button', { name: 'Memory and cache figures' }).click();
+  await page.locator('.gauge', { hasText: 'Memory' }).waitFor();
+  await page.reload();
+  await page.locator('.gauge', { hasText: 'Memory' }).waitFor();
+  await close();
+});
+
+test('focus rings and hover squares are not clipped, and a row’s menu does not cover its title', async () => {
+  const { page, answer, close } = await startConversation(proxy, replyWith('ok'), `A title ${'that is long '.repeat(12)}`);
+  const kRingPx = 4;
+  const insets = (locator) => locator.evaluate((element) => {
+    const [inner, outer] = [element.getBoundingClientRect(), element.closest('.message').getBoundingClientRect()];
+    return [inner.left - outer.left, outer.right - inner.right];
+  });
+  assert.ok((await insets(answer.locator('footer button').first()))[0] >= 0);
+  await page.locator('.by-user').hover();
+  await page.locator('.by-user .edit').click();
+  assert.ok((await insets(page.locator('.editor textarea'))).every((space) => space >= kRingPx));
+  await page.locator('.row').hover();
+  const { textEnd, menu } = await page.locator('.row').evaluate((row) => {
+    const title = row.querySelector('.title');
+    return { textEnd: title.getBoundingClientRect().right - parseFloat(getComputedStyle(title).paddingRight), menu: row.querySelector('.row-menu').getBoundingClientRect().left };
+  });
+  assert.ok(textEnd <= menu, `the title ends at ${textEnd}, the menu begins at ${menu}`);
+  await close();
+});
+
+test('titles are cut by width, not by length', async () => {
+  const title = 'A question with more than sixty characters that fits in the header of a wide window';
+  const { page, close } = await startConversation(proxy, replyWith('ok'), title);
+  const head = page.locator('.head .title');
+  assert.equal(await head.textContent(), title);
+  assert.ok(await head.evaluate((element) => element.scrollWidth <= element.clientWidth), 'it fits');
+  await page.setViewportSize(kPhone);
+  assert.ok(await head.evaluate((element) => element.scrollWidth > element.clientWidth && getComputedStyle(element).textOverflow === 'ellipsis'));
+  assert.equal(await page.locator('.model-picker').evaluate((element) => getComputedStyle(element).textOverflow), 'ellipsis');
+  await close();
+});
+
+test('the list can be folded away and stays folded', async () => {
+  const { page, close } = await openPage(proxy.url);
+  const list = page.locator('#sidebar');
+  await page.keyboard.press('Control+B');
+  await list.waitFor({ state: 'hidden' });
+  assert.equal(await page.locator('.column').evaluate((column) => column.getBoundingClientRect().left), 0);
+  await page.reload();
+  await page.getByRole('button', { name: 'Show the list' }).click();
+  await list.waitFor();
+  await page.getByRole('button', { name: 'Hide the list' }).click();
+  await list.waitFor({ state: 'hidden' });
+  await page.keyboard.press('Control+K');
+  await page.locator('#search:focus').waitFor();
+  await close();
+});
+
+test('no shortcut is one that browsers keep for themselves', async () => {
+  const { page, close } = await openPage(proxy.url);
+  await page.keyboard.press('Control+/');
+  const keys = await page.locator('.keys kbd').allInnerTexts();
+  for (const taken of ['Ctrl+Shift+C', 'Ctrl+Shift+M', 'Ctrl+Shift+I', 'Ctrl+Shift+J', 'Ctrl+N', 'Ctrl+T', 'Ctrl+W']) assert.ok(!keys.includes(taken), taken);
+  assert.ok(keys.includes('Alt+M') && keys.includes('Alt+C') && keys.includes('Ctrl+B'));
+  await close();
+});
+
+test('the theme menu has a visible label', async () => {
+  const { page, close } = await openPage(proxy.url);
+  assert.ok(await page.locator('#sidebar label', { hasText: 'Theme' }).isVisible());
+  await page.getByLabel('Theme').selectOption('dark');
+  assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme), 'dark');
+  await close();
+});
+
+test('presets hold a system prompt and sampling; sliders and Reset change the values that are sent', async () => {
+  proxy.script = replyWith('ok');
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
+  const dialog = page.getByRole('dialog');
+  await page.keyboard.press('Control+,');
+  await page.fill('dialog [name="system"]', 'Talk like a pirate.');
+  await page.getByRole('slider', { name: 'Temperature, slider' }).fill('1.5');
+  assert.equal(await page.inputValue('dialog [name="temperature"]'), '1.5');
+  await dialog.getByRole('button', { name: 'Save as preset' }).click();
+  await dialog.getByLabel('Name of the preset').fill('Pirate');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.querySelector('[name="preset"]').value === 'Pirate');
+  await dialog.getByRole('button', { name: 'Reset to defaults' }).click();
+  assert.deepEqual([await page.inputValue('dialog [name="system"]'), await page.inputValue('dialog [name="temperature"]')], ['', '']);
+  await page.reload();
+  await page.keyboard.press('Control+,');
+  await dialog.getByLabel('Preset').selectOption('Pirate');
+  await page.keyboard.press('Escape');
+  await sendMessage(page, 'hi');
+  await finishedAnswer(page);
+  assert.equal(proxy.requests[0].temperature, 1.5);
+  assert.deepEqual(proxy.requests[0].messages[0], { role: 'system', content: 'Talk like a pirate.' });
+  await page.keyboard.press('Control+,');
+  await dialog.getByLabel('Preset').selectOption('Precise');
+  assert.deepEqual([await page.inputValue('dialog [name="system"]'), await page.inputValue('dialog [name="temperature"]')], ['', '0']);
+  await dialog.getByLabel('Preset').selectOption('Pirate');
+  await dialog.getByRole('button', { name: 'Delete preset' }).click();
+  assert.deepEqual(await page.locator('[name="preset"] option').allInnerTexts(), ['Own settings', 'Defaults of the model', 'Precise', 'Creative']);
+  await close();
+});
+
+// A PDF with one line of text per page; without lines, with an empty page.
+function pdfOf(...lines) {
+  const pages = lines.length > 0 ? lines : [''];
+  const contents = pages.map((line) => (line ? `BT /F1 12 Tf 72 720 Td (${line}) Tj ET` : ''));
+  const objects = [
+    '<< /Type /Catalog /Pages 2 0 R >>',
+    `<< /Type /Pages /Count ${pages.length} /Kids [${pages.map((_, i) => `${4 + 2 * i} 0 R`).join(' ')}] >>`,
+    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
+    ...contents.flatMap((content, i) => [
+      `<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents ${5 + 2 * i} 0 R >>`,
+      `<< /Length ${content.length} >>\nstream\n${content}\nendstream`,
+    ]),
+  ];
+  let out = '%PDF-1.4\n';
+  const offsets = objects.map((object, i) => {
+    const at = out.length;
+    out += `${i + 1} 0 obj\n${object}\nendobj\n`;
+    return String(at).padStart(10, '0');
+  });
+  const table = `xref\n0 ${objects.length + 1}\n0000000000 65535 f \n${offsets.map((at) => `${at} 00000 n \n`).join('')}`;
+  return `${out}${table}trailer\n<< /Size ${objects.length + 1} /Root 1 0 R >>\nstartxref\n${out.length}\n%%EOF\n`;
+}
+
+test('the text of a PDF is attached, read on this machine; images and empty PDFs are refused with the reason', async () => {
+  proxy.script = replyWith('read');
+  proxy.requests.length = 0;
+  const { page, seen, close } = await openPage(proxy.url);
+  const loaded = [];
+  page.on('request', (request) => loaded.push(new URL(request.url()).pathname));
+  const pick = (name, mimeType, content) => page.setInputFiles('#attach', { name, mimeType, buffer: Buffer.from(content, 'latin1') });
+  assert.ok(!loaded.some((path) => path.startsWith('/assets/pdf-')), 'the reader is not part of the first view');
+  await pick('letter.pdf', 'application/pdf', pdfOf('Dear zinc, the ship arrived.', 'Page two has 400 bananas.'));
+  await page.locator('.chips li', { hasText: 'letter.pdf' }).waitFor();
+  assert.ok(loaded.some((path) => path.startsWith('/assets/pdf-')));
+  await pick('cat.png', 'image/png', '\x89PNG');
+  await page.locator('.toast', { hasText: 'cat.png was not attached: this model cannot see images.' }).waitFor();
+  await pick('scan.pdf', 'application/pdf', pdfOf());
+  await page.locator('.toast', { hasText: 'scan.pdf contains no text; its pages are probably scanned images.' }).waitFor();
+  await pick('broken.pdf', 'application/pdf', '%PDF-1.4 garbage');
+  await page.locator('.toast', { hasText: 'broken.pdf could not be read' }).waitFor();
+  await sendMessage(page, 'What is in it?');
+  await finishedAnswer(page);
+  assert.match(proxy.requests[0].messages[0].content, /^letter\.pdf\n```\nDear zinc, the ship arrived\.\n\nPage two has 400 bananas\.\n```\n\nWhat is in it\?$/);
+  assert.deepEqual(seen, { foreign: [], errors: [], violations: [], executed: [] });
+  await close();
+});
+
+test('an edited question says that its old version stays', async () => {
+  const { page, close } = await startConversation(proxy, replyWith('ok'), 'a question');
+  await page.press('#prompt', 'ArrowUp');
+  await page.locator('.editor', { hasText: 'The old version stays as a branch.' }).getByRole('button', { name: 'Send' }).waitFor();
   await close();
 });

@@ -51,7 +51,7 @@ test('chat by touch: stream, reasoning, code, stop, continue, regenerate, branch
   await page.locator('.by-assistant .branches', { hasText: '1 / 2' }).waitFor();
   await tap(page, 'Edit');
   await page.fill('.editor textarea', 'Another question');
-  await tap(page, 'Send as a branch');
+  await tap(page, 'Send', page.locator('.editor'));
   await page.locator('.by-user .branches', { hasText: '2 / 2' }).waitFor();
   await finishedAnswer(page);
   await assertNoOverflow(page);
@@ -77,7 +77,6 @@ test('by touch: files, settings, tools, probabilities, a link', async () => {
   await sendMessage(page, 'Is it so?');
   let answer = await finishedAnswer(page);
   assert.match(proxy.requests[0].messages[0].content, /notes\.txt\n```\ninside/);
-  await tap(page, 'Probabilities', answer);
   await answer.locator('.text .token').nth(1).tap();
   await answer.locator('.alternatives li button:not(:disabled)').tap();
   await page.locator('.by-assistant .branches', { hasText: '2 / 2' }).waitFor();
@@ -132,7 +131,7 @@ test('by touch: search, rename, delete, undo, export, import; models; Compare; t
   await page.getByRole('combobox', { name: 'Theme' }).selectOption('light');
   assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme), 'light');
   await page.locator('#sidebar').getByRole('button', { name: 'Models' }).tap();
-  await page.locator('[data-model="tiny"] .badge', { hasText: 'active' }).waitFor();
+  await page.locator('[data-model="tiny"] .badge', { hasText: 'loaded' }).waitFor();
   await assertNoOverflow(page);
   await tap(page, 'Close');
   await page.locator('#sidebar').getByRole('button', { name: 'Compare' }).tap();
@@ -140,7 +139,7 @@ test('by touch: search, rename, delete, undo, export, import; models; Compare; t
   await tap(page, 'Ask both');
   await page.waitForFunction(() => document.querySelectorAll('.side .figures').length === 2);
   await assertNoOverflow(page);
-  await tap(page, 'Open B as a conversation');
+  await tap(page, 'Continue with B');
   await page.locator('.by-user .said', { hasText: 'Say something' }).waitFor();
   await close();
 });

@@ -4,9 +4,10 @@ import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { setApiKey, isKeyRequired, wasKeyRejected } from '../api';
 import { isAnswering, live, stop } from '../answer';
 import { storeError } from '../persist';
+import { chooseModel, loadingModel, modelChoices } from '../models';
 import {
-  changeSettings, conversation, model, openConversation, openId, panel, props, refreshFigures, isServerUnreachable, sidebarIsOpen,
-  sorted, toasts, type Toast,
+  conversation, model, openConversation, openId, panel, props, refreshFigures, refreshLibrary, isServerUnreachable, showToast,
+  sidebarIsFolded, sidebarIsOpen, sorted, toasts, type Toast,
 } from '../state';
 import { ComparePanel } from './compare';
 import { Composer } from './composer';
@@ -18,24 +19,39 @@ import { SettingsPanel } from './settings';
 import { Sidebar } from './sidebar';
 import { Thread } from './thread';
 
+const toggleSidebar = () => (sidebarIsFolded.value = !sidebarIsFolded.value);
+
+// Loaded models, then installed ones, which are loaded when chosen.
+function ModelPicker() {
+  const choices = modelChoices();
+  const [loaded, others] = [choices.filter(({ isLoaded }) => isLoaded), choices.filter(({ isLoaded }) => !isLoaded)];
+  const choose = async (field: HTMLSelectElement) => {
+    const name = field.value;
+    if (!name) panel.value = 'models';
+    const error = name ? await chooseModel(name) : '';
+    if (error) showToast(error);
+    field.value = model.value?.name ?? '';
+  };
+  if (loadingModel.value) return <span class="model-picker" role="status">Loading {loadingModel.value}…</span>;
+  return (
+    <select class="model-picker" aria-label="Model" title={model.value?.name} value={model.value?.name ?? ''} onFocus={() => void refreshLibrary().catch(() => undefined)}
+            onChange={(event) => void choose(event.currentTarget)}>
+      {loaded.length === 0 && <option value="" hidden>Choose a model</option>}
+      {loaded.map(({ name }) => <option key={name} value={name}>{name}</option>)}
+      {others.length > 0 && <optgroup label="Installed: loads when chosen">{others.map(({ name }) => <option key={name} value={name}>{name}</option>)}</optgroup>}
+      <option value="">More models…</option>
+    </select>
+  );
+}
+
 function Header() {
-  const models = props.value?.models ?? [];
   return (
     <header class="head">
       <IconButton icon="menu" label="Conversations" class="only-phone" expanded={sidebarIsOpen.value}
                   onClick={() => (sidebarIsOpen.value = !sidebarIsOpen.value)} />
-      <h1 class="title">{conversation.value?.title ?? 'New conversation'}</h1>
-      <select class="model-picker" aria-label="Model" value={model.value?.name ?? ''}
-              onChange={(event) => {
-                if (event.currentTarget.value) changeSettings({ model: event.currentTarget.value });
-                else {
-                  event.currentTarget.value = model.value?.name ?? '';
-                  panel.value = 'models';
-                }
-              }}>
-        {models.map((entry) => <option key={entry.name} value={entry.name}>{entry.name}</option>)}
-        <option value="">{models.length ? 'More models…' : 'No model'}</option>
-      </select>
+      {sidebarIsFolded.value && <IconButton icon="fold" label="Show the list (Ctrl+B)" class="only-desktop" onClick={toggleSidebar} />}
+      <h1 class="title" title={conversation.value?.title}>{conversation.value?.title ?? 'New conversation'}</h1>
+      <ModelPicker />
       <IconButton icon="help" label="Keyboard shortcuts" onClick={() => (panel.value = 'help')} />
     </header>
   );
@@ -48,8 +64,9 @@ const kShortcuts: [string, string][] = [
   ['Ctrl+K', 'Search conversations'],
   ['Ctrl+Shift+O', 'New conversation'],
   ['Ctrl+,', 'Settings of this conversation'],
-  ['Ctrl+Shift+M', 'Models'],
-  ['Ctrl+Shift+C', 'Compare'],
+  ['Ctrl+B', 'Hide or show the list'],
+  ['Alt+M', 'Models'],
+  ['Alt+C', 'Compare'],
   ['Alt+↑, Alt+↓', 'Previous, next conversation'],
   ['Ctrl+/', 'This list'],
 ];
@@ -68,7 +85,7 @@ function KeyPanel() {
   return (
     <Dialog title="API key" isFixed onClose={() => undefined}>
       <p>This server requires an API key. It is stored in this browser and sent only to this server.</p>
-      {wasKeyRejected.value && <p class="wrong" role="alert">The key was rejected.</p>}
+      {wasKeyRejected.value && <p class="wrong" role="alert">Wrong key.</p>}
       <form class="line" onSubmit={(event) => { event.preventDefault(); if (text.value.trim()) setApiKey(text.value.trim()); }}>
         <input type="password" aria-label="API key" autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
         <button type="submit" class="main">Use key</button>
@@ -126,12 +143,14 @@ function useShortcuts() {
       if (event.defaultPrevented || isKeyRequired.value) return;
       const control = event.ctrlKey || event.metaKey;
       const key = event.key.toLowerCase();
+      const isAlt = event.altKey && !control && !event.shiftKey; // free in every browser, unlike Ctrl+Shift
       const shortcuts: [boolean, () => void][] = [
-        [control && key === 'k', () => { sidebarIsOpen.value = true; setTimeout(() => document.getElementById('search')?.focus()); }],
+        [control && key === 'k', () => { sidebarIsOpen.value = true; sidebarIsFolded.value = false; setTimeout(() => document.getElementById('search')?.focus()); }],
         [control && event.shiftKey && key === 'o', () => { void openConversation(null); document.getElementById('prompt')?.focus(); }],
         [control && key === ',', () => (panel.value = 'settings')],
-        [control && event.shiftKey && key === 'm', () => (panel.value = 'models')],
-        [control && event.shiftKey && key === 'c', () => (panel.value = 'compare')],
+        [control && key === 'b', toggleSidebar],
+        [isAlt && event.code === 'KeyM', () => (panel.value = 'models')],
+        [isAlt && event.code === 'KeyC', () => (panel.value = 'compare')],
         [control && key === '/', () => (panel.value = 'help')],
         [event.altKey && key === 'arrowup', () => openNeighbor(-1)],
         [event.altKey && key === 'arrowdown', () => openNeighbor(1)],
@@ -186,7 +205,7 @@ export function App() {
       <a class="skip" href="#prompt" onClick={(event) => { event.preventDefault(); document.getElementById('prompt')?.focus(); }}>Skip to the message field</a>
       <Sidebar />
       {sidebarIsOpen.value && <div class="backdrop" onClick={() => (sidebarIsOpen.value = false)} />}
-      <div class="column">
+      <div class={sidebarIsFolded.value ? 'column is-wide' : 'column'}>
         <Header />
         {storeError.value && <p class="alarm" role="alert">Conversations cannot be saved in this browser: {storeError.value}</p>}
         <Thread />

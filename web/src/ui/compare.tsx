@@ -6,11 +6,14 @@ import { live, streamAnswer } from '../answer';
 import * as db from '../db';
 import { setDraftText, draftText } from '../draft';
 import { store, storeFailed } from '../persist';
-import { addMessage, changeConversation, newId, panel, props, settings, markInterrupted, startConversation } from '../state';
+import { loadingModel, loadModel, modelChoices } from '../models';
+import {
+  addMessage, changeConversation, library, model, newId, panel, props, refreshLibrary, settings, markInterrupted, startConversation,
+} from '../state';
 import type { Message, Settings } from '../types';
 import { Dialog } from './dialog';
 import { MessageView, type AnswerActions } from './message';
-import { SamplingFields } from './settings';
+import { labelOf, SamplingFields } from './settings';
 
 interface Side {
   name: string;
@@ -27,11 +30,25 @@ const sides: Side[] = [
 const prompt = signal('');
 const sentPrompt = signal('');
 
+// A is as the open conversation. B has another model, loaded or installed; if there is no other, the same at temperature 0.
 function settingsOf(side: Side): Settings {
   if (side.settings.value) return side.settings.value;
-  const second = props.value?.models[1]?.name;
-  const differs = side.name === 'B' && second ? { model: second } : side.defaults;
+  const first = model.value?.name;
+  const other = modelChoices().find(({ name }) => name !== first)?.name;
+  const differs = side.name === 'A' ? { model: first } : other ? { model: other } : { model: first, ...side.defaults };
   return { ...settings.value, ...differs };
+}
+
+// Loads the models of both sides that are only installed, beside the loaded ones. Returns what went wrong.
+async function loadSides(): Promise<string> {
+  for (const side of sides) {
+    const name = settingsOf(side).model;
+    const entry = library.value?.data.find((other) => other.id === name && !other.active);
+    if (!entry || props.value?.models.some((other) => other.name === name)) continue;
+    const error = await loadModel(entry, true);
+    if (error) return error;
+  }
+  return '';
 }
 
 const kConversation = 'compare'; // id in the store; not a listed conversation
@@ -75,8 +92,12 @@ function actionsOf(side: Side): AnswerActions {
 
 const isStreaming = ({ answer: { value } }: Side) => Boolean(value && live.value.has(value.id));
 
-function sendToBoth(): void {
-  if (!prompt.value.trim() || sides.some(isStreaming)) return;
+const loadError = signal('');
+
+async function sendToBoth(): Promise<void> {
+  if (!prompt.value.trim() || sides.some(isStreaming) || loadingModel.value) return;
+  loadError.value = await loadSides();
+  if (loadError.value) return;
   sentPrompt.value = prompt.value.trim();
   void db.deleteRecords(kConversation).catch(storeFailed);
   void store([], [promptMessage()]);
@@ -97,15 +118,13 @@ async function openAsConversation(side: Side): Promise<void> {
   panel.value = null;
 }
 
-// One-line summary of settings that differ from the defaults.
+// One-line summary of settings that differ from the defaults, in the words of the settings panel.
 function summaryOf(set: Settings): string {
-  const { model: _, system, tools: _tools, invalidTools: _invalid, ...rest } = set;
-  const values = Object.entries(rest).map(([name, value]) => `${name.replaceAll('_', ' ')} ${String(value)}`);
-  return [...(system ? ['system prompt'] : []), ...values].join(', ');
+  const values = Object.entries(set).flatMap(([name, value]) => (labelOf(name) ? [`${labelOf(name)!.toLowerCase()} ${String(value)}`] : []));
+  return [...(set.system ? ['system prompt'] : []), ...values].join(', ') || 'defaults of the model';
 }
 
 function SideView({ side }: { side: Side }) {
-  const models = props.value?.models ?? [];
   const message = side.answer.value;
   const set = settingsOf(side);
   const change = (next: Partial<Settings>) => (side.settings.value = { ...set, ...next });
@@ -113,8 +132,8 @@ function SideView({ side }: { side: Side }) {
     <section class="side" aria-label={`Side ${side.name}`}>
       <label class="wide">
         <span>Model {side.name}</span>
-        <select value={set.model ?? models[0]?.name} onChange={(event) => change({ model: event.currentTarget.value })}>
-          {models.map((entry) => <option key={entry.name}>{entry.name}</option>)}
+        <select value={set.model} onChange={(event) => change({ model: event.currentTarget.value })}>
+          {modelChoices().map(({ name, isLoaded }) => <option key={name} value={name}>{isLoaded ? name : `${name} (loads when asked)`}</option>)}
         </select>
       </label>
       <details>
@@ -127,23 +146,39 @@ function SideView({ side }: { side: Side }) {
       </details>
       {message && <MessageView key={message.id} message={message} isLast version={live.value} actions={actionsOf(side)} />}
       {message && !isStreaming(side) && message.content && (
-        <button type="button" onClick={() => void openAsConversation(side)}>Open {side.name} as a conversation</button>
+        <button type="button" onClick={() => void openAsConversation(side)}>Continue with {side.name}</button>
       )}
     </section>
   );
 }
 
+function Explanation() {
+  const isOneModel = modelChoices().length < 2;
+  return (
+    <p class="hint">
+      One question, two answers side by side: choose what differs, ask, and continue with the better answer.
+      {isOneModel && ' Only one model is installed, so B is the same model at temperature 0, which always takes the likeliest word.'}
+    </p>
+  );
+}
+
 export function ComparePanel() {
-  useEffect(() => void restore().catch(storeFailed), []);
+  useEffect(() => {
+    void restore().catch(storeFailed);
+    void refreshLibrary().catch(() => undefined);
+  }, []);
   return (
     <Dialog title="Compare" class="is-full" onClose={() => (panel.value = null)}>
-      <form class="line" onSubmit={(event) => { event.preventDefault(); sendToBoth(); }}>
+      <Explanation />
+      <form class="line" onSubmit={(event) => { event.preventDefault(); void sendToBoth(); }}>
         <textarea aria-label="Prompt for both" rows={2} placeholder="One prompt for both sides" dir="auto" value={prompt.value}
                   onInput={(event) => { prompt.value = event.currentTarget.value; setDraftText(kPromptKey, prompt.value); }}
-                  onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); sendToBoth(); } }} />
+                  onKeyDown={(event) => { if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); void sendToBoth(); } }} />
         {sides.some(isStreaming) ? <button type="button" onClick={() => sides.forEach(stopSide)}>Stop both</button>
                 : <button type="submit" class="main" disabled={!prompt.value.trim()}>Ask both</button>}
       </form>
+      {loadingModel.value && <p class="hint" role="status">Loading {loadingModel.value}…</p>}
+      {loadError.value && <p class="wrong" role="alert">{loadError.value}</p>}
       <div class="sides">{sides.map((side) => <SideView key={side.name} side={side} />)}</div>
     </Dialog>
   );

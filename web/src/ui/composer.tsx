@@ -1,35 +1,20 @@
 // The composer: text, dropped or pasted files, and the context gauge.
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { isAnswering, live, send, stop } from '../answer';
-import { addAttachments, draft, draftKey, sendDraft, setDraft } from '../draft';
+import { isAnswering, send, stop } from '../answer';
+import { addAttachments, draft, sendDraft, setDraft } from '../draft';
+import { isContextNearlyFull, tokensInContext } from '../context';
+import { attachFiles } from '../files';
+import { chooseModel, loadingModel } from '../models';
 import {
-  changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, showToast, isServerUnreachable, settings,
+  changeSettings, conversation, figures, library, model, openId, panel, path, refreshLibrary, isServerUnreachable, settings, showsFigures,
 } from '../state';
-import type { Attachment } from '../types';
+import { chosenThinking, settingsOfChoice, thinkingChoices, thinkingOf } from '../thinking';
 import { bytes, count, plural } from './format';
 import { Icon, IconButton } from './icon';
-import { activate } from './models';
+import { OverflowChoice } from './overflow';
 
 const kLongPaste = 2000; // characters; a longer paste becomes an attachment
-const kMaxFileBytes = 8 << 20;
-
-async function readFiles(files: File[]): Promise<void> {
-  const key = draftKey(); // reading the files is asynchronous
-  const out: Attachment[] = [];
-  for (const file of files) {
-    if (file.size > kMaxFileBytes) {
-      showToast(`${file.name} is too large (${bytes(file.size)}); the limit is ${bytes(kMaxFileBytes)}.`);
-      continue;
-    }
-    try {
-      out.push({ name: file.name, text: new TextDecoder('utf-8', { fatal: true }).decode(await file.arrayBuffer()) });
-    } catch {
-      showToast(`${file.name} is not a text file; only text files can be attached.`);
-    }
-  }
-  if (out.length > 0) addAttachments(out, key);
-}
 
 function useDrop() {
   const isOver = useSignal(false);
@@ -46,7 +31,7 @@ function useDrop() {
       if (!event.dataTransfer?.files.length) return;
       event.preventDefault();
       isOver.value = false;
-      void readFiles([...event.dataTransfer.files]);
+      void attachFiles([...event.dataTransfer.files]);
     };
     addEventListener('dragover', over);
     addEventListener('dragleave', leave);
@@ -74,24 +59,16 @@ function Bar({ label, parts, total, text }: { label: string; parts: { name: stri
   );
 }
 
-// Of the last answer; while streaming, prompt and output tokens so far.
-function tokensInContext(): number {
-  const last = path.value.findLast((message) => message.usage || live.value.has(message.id));
-  const state = last && live.value.get(last.id);
-  if (!state?.progress.value) return last?.usage?.total_tokens ?? 0;
-  return state.progress.value.processed + state.nTokens.value;
-}
-
-// Context and memory use, and the prefix cache hit rate.
+// The share of the context that the conversation fills; for engineers also memory and the prefix cache.
 export function Gauges() {
   const context = model.value?.context ?? 0;
-  const used = tokensInContext();
-  const now = model.value ? figures.value.get(model.value.name) : undefined;
+  const used = tokensInContext.value;
+  const now = model.value && showsFigures.value ? figures.value.get(model.value.name) : undefined;
   const hits = now && now.prompt_tokens > 0 ? now.prompt_tokens_cached / now.prompt_tokens : 0;
+  const text = !context ? 'unknown' : used === null ? `unknown, of ${count(context)} tokens` : `${count(used)} of ${count(context)} tokens`;
   return (
     <div class="gauges">
-      <Bar label="Context" total={context} parts={[{ name: used > context * 0.9 ? 'full' : 'done', value: used }]}
-           text={context ? `${count(used)} of ${count(context)} tokens` : 'unknown'} />
+      <Bar label="Context" total={context} parts={[{ name: isContextNearlyFull.value ? 'full' : 'done', value: used ?? 0 }]} text={text} />
       {now && (
         <Bar label="Memory" total={now.weight_bytes + now.cache_bytes}
              parts={[
@@ -101,23 +78,56 @@ export function Gauges() {
              ]}
              text={`${bytes(now.weight_bytes)} weights, ${bytes(now.cache_active_bytes + now.cache_kept_bytes)} of ${bytes(now.cache_bytes)} cache`} />
       )}
-      {now && now.prompt_tokens > 0 && <span class="faint hits" title="Share of prompt tokens found in the prefix cache since the server started">{Math.round(hits * 100)}% prefix cache hits</span>}
+      {now && <span class="faint hits" title="Share of prompt tokens found in the prefix cache since the server started">{Math.round(hits * 100)}% prefix cache hits</span>}
+      <span class="space" />
+      <IconButton icon="chart" label="Memory and cache figures" class="small" pressed={showsFigures.value} onClick={() => (showsFigures.value = !showsFigures.value)} />
+    </div>
+  );
+}
+
+function ContextWarning() {
+  const isOver = path.value.at(-1)?.notice?.kind === 'context'; // its notice has the same choices
+  if (!isContextNearlyFull.value || isOver || isAnswering()) return null;
+  const context = model.value!.context;
+  return (
+    <div class="gone" role="status">
+      <span>This conversation fills {Math.round((tokensInContext.value! / context) * 100)}% of the context. When it is full, the model cannot answer.</span>
+      <OverflowChoice />
     </div>
   );
 }
 
 // For an installed model.
 function LoadButton({ name }: { name: string }) {
-  const isLoading = useSignal(false);
+  const error = useSignal('');
   useEffect(() => void refreshLibrary().catch(() => undefined), [name]);
   const entry = library.value?.data.find((other) => other.id === name && other.installed);
   if (!entry) return null;
-  const load = async () => {
-    isLoading.value = true;
-    await activate(entry, false);
-    isLoading.value = false;
-  };
-  return <button type="button" disabled={isLoading.value} onClick={() => void load()}>{isLoading.value ? 'Loading…' : `Load ${name}`}</button>;
+  const isLoading = loadingModel.value === name;
+  return (
+    <>
+      <button type="button" disabled={isLoading} onClick={() => void chooseModel(name).then((text) => (error.value = text))}>{isLoading ? 'Loading…' : `Load ${name}`}</button>
+      {error.value && <span role="alert"> {error.value}</span>}
+    </>
+  );
+}
+
+// A switch for models that think or do not, a list for those with several efforts; nothing for others.
+function ThinkingChoice() {
+  const thinking = thinkingOf(model.value);
+  const choices = thinkingChoices(thinking);
+  const chosen = chosenThinking(thinking, settings.value);
+  const choose = (choice: string) => changeSettings(settingsOfChoice(thinking, choice));
+  if (choices.length === 0) return null;
+  if (thinking.kind === 'effort') {
+    return (
+      <select class="pill" aria-label="Thinking effort" value={chosen} onChange={(event) => choose(event.currentTarget.value)}>
+        {choices.map((choice) => <option key={choice} value={choice}>Thinking: {choice}</option>)}
+      </select>
+    );
+  }
+  const isOn = chosen === 'on';
+  return <button type="button" class="pill" aria-pressed={isOn} onClick={() => choose(isOn ? 'off' : 'on')}>Thinking {isOn ? 'on' : 'off'}</button>;
 }
 
 export function Composer() {
@@ -159,13 +169,12 @@ export function Composer() {
     const files = [...(event.clipboardData?.files ?? [])].filter((file) => !pasted || !file.type.startsWith('image/'));
     if (files.length > 0) {
       event.preventDefault();
-      void readFiles(files);
+      void attachFiles(files);
     } else if (pasted.length > kLongPaste) {
       event.preventDefault();
       addAttachments([{ name: `pasted-${attachments.length + 1}.txt`, text: pasted }]);
     }
   };
-  const think = settings.value.thinking;
   const wanted = conversation.value?.settings.model;
   const isMissing = wanted && model.value && model.value.name !== wanted;
   return (
@@ -178,6 +187,7 @@ export function Composer() {
         </p>
       )}
       {isServerUnreachable.value && <p class="gone" role="status">The server cannot be reached; retrying…</p>}
+      <ContextWarning />
       <form class={isOver.value ? 'box is-over' : 'box'} onSubmit={(event) => { event.preventDefault(); submit(); }}>
         {attachments.length > 0 && (
           <ul class="chips" aria-label="Attachments">
@@ -190,18 +200,13 @@ export function Composer() {
             ))}
           </ul>
         )}
-        <textarea id="prompt" ref={area} rows={1} dir="auto" aria-label="Message" placeholder={isOver.value ? 'Drop text files here' : 'Write a message'}
+        <textarea id="prompt" ref={area} rows={1} dir="auto" aria-label="Message" placeholder={isOver.value ? 'Drop text or PDF files here' : 'Write a message'}
                   value={text} onInput={(event) => setDraft({ text: event.currentTarget.value })} onKeyDown={onKeyDown} onPaste={onPaste} />
         <div class="tools">
-          <IconButton icon="clip" label="Attach text files" onClick={() => picker.current?.click()} />
+          <IconButton icon="clip" label="Attach text or PDF files" onClick={() => picker.current?.click()} />
           <IconButton icon="gear" label="Settings of this conversation" onClick={() => (panel.value = 'settings')} />
-          {model.value?.supports_thinking_toggle && (
-            <button type="button" class="pill" aria-pressed={think !== false}
-                    onClick={() => changeSettings({ thinking: think === false ? undefined : false })}>
-              {think === false ? 'Thinking off' : 'Thinking on'}
-            </button>
-          )}
-          <button type="button" class="pill" aria-pressed={Boolean(settings.value.probabilities)}
+          <ThinkingChoice />
+          <button type="button" class="pill" aria-pressed={Boolean(settings.value.probabilities)} title="Tint every word of the answers by how sure the model was"
                   onClick={() => changeSettings({ probabilities: settings.value.probabilities ? undefined : true })}>
             Probabilities
           </button>
@@ -215,7 +220,7 @@ export function Composer() {
           )}
         </div>
         <input ref={picker} id="attach" type="file" multiple hidden
-               onChange={(event) => { void readFiles([...(event.currentTarget.files ?? [])]); event.currentTarget.value = ''; }} />
+               onChange={(event) => { void attachFiles([...(event.currentTarget.files ?? [])]); event.currentTarget.value = ''; }} />
       </form>
       <Gauges />
     </div>

@@ -7,11 +7,12 @@ interface DialogProps {
   title: string;
   onClose: () => void;
   children: ComponentChildren;
+  head?: ComponentChildren; // stays in view below the title
   class?: string;
   isFixed?: boolean; // cannot be dismissed
 }
 
-export function Dialog({ title, onClose, children, class: name = '', isFixed }: DialogProps) {
+export function Dialog({ title, onClose, children, head, class: name = '', isFixed }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
   useLayoutEffect(() => {
@@ -31,8 +32,11 @@ export function Dialog({ title, onClose, children, class: name = '', isFixed }: 
             onClick={(event) => { if (event.target === element.current && !isFixed) onClose(); }}>
       <div class="sheet">
         <header>
-          <h2 id={titleId} tabindex={-1} autofocus>{title}</h2>
-          {!isFixed && <IconButton icon="close" label="Close" onClick={onClose} />}
+          <div class="top">
+            <h2 id={titleId} tabindex={-1} autofocus>{title}</h2>
+            {!isFixed && <IconButton icon="close" label="Close" onClick={onClose} />}
+          </div>
+          {head}
         </header>
         {children}
       </div>

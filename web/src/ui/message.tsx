@@ -3,28 +3,36 @@ import { useSignal } from '@preact/signals';
 import { Component, type ComponentChildren } from 'preact';
 import { memo } from 'preact/compat';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
-import { continueAnswer, editAndFork, addToolResult, live, regenerate, branchWithAlternative, type StreamingAnswer } from '../answer';
+import {
+  continueAnswer, editAndFork, addToolResult, live, regenerate, regenerateWith, branchWithAlternative, type StreamingAnswer,
+} from '../answer';
 import { setDraftText, draftText } from '../draft';
+import { deleteMessage, editAnswer } from '../edit';
 import { MarkdownView } from '../markdown';
-import { openConversation, path, settings, showBranch, siblings } from '../state';
+import { modelChoices } from '../models';
+import { isServerUnreachable, path, settings, showBranch, siblings } from '../state';
 import type { Message, ToolCall } from '../types';
 import { copyText } from './copy';
 import { switchBranch } from './scroll';
 import { count, plural, rate, seconds } from './format';
 import { Icon, IconButton } from './icon';
+import { Menu } from './menu';
+import { OverflowChoice } from './overflow';
 import { whenNearViewport } from './near_viewport';
 import { Probabilities } from './probability';
 
 // Actions on an answer, provided by the view that contains it.
 export interface AnswerActions {
   regenerate: (message: Message) => void;
+  regenerateWith?: (message: Message, modelName: string) => void;
   continueAnswer: (message: Message) => void;
   branchWithAlternative: (message: Message, begin: Partial<Message>) => void;
   branches: (message: Message) => Message[]; // the message and its siblings
   show: (message: Message) => void; // switch to a sibling
 }
 const kConversationActions: AnswerActions = {
-  regenerate, continueAnswer, branchWithAlternative, branches: siblings, show: showBranch,
+  regenerate, regenerateWith: (message, name) => void regenerateWith(message, name), continueAnswer, branchWithAlternative, branches: siblings,
+  show: showBranch,
 };
 
 // The Markdown of a message, rendered while it streams.
@@ -98,23 +106,25 @@ function CallCard({ message, call, awaitsResult, resultKey }: { message: Message
   );
 }
 
+// The end of a lost answer's notice.
+function lostHint(message: Message): string {
+  const kept = message.content || message.reasoning ? ' Your text is safe.' : '';
+  return isServerUnreachable.value ? `${kept} The answer continues when the server is back.` : `${kept} Retry continues from here.`;
+}
+
 function NoticeBar({ message, actions }: { message: Message; actions: AnswerActions }) {
   const { kind, text } = message.notice!;
   const continueButton = <button type="button" onClick={() => actions.continueAnswer(message)}>Continue</button>;
   const regenerateButton = <button type="button" onClick={() => actions.regenerate(message)}>Regenerate</button>;
   const retryButton = <button type="button" onClick={() => actions.continueAnswer(message)}>Retry</button>;
-  const newButton = <button type="button" onClick={() => void openConversation(null)}>New conversation</button>;
-  const button = {
-    length: continueButton, context: newButton, stopped: continueButton, empty: regenerateButton, lost: retryButton, error: retryButton,
-  }[kind];
+  const buttons = {
+    length: continueButton, context: null, stopped: continueButton, empty: regenerateButton, lost: retryButton, error: retryButton,
+  };
+  const canShorten = kind === 'context' && actions === kConversationActions;
   return (
     <div class={`notice is-${kind}`} role="status">
-      <p>
-        {text}
-        {kind === 'context' && ' Nothing was truncated: start a new conversation, edit an earlier message to fork from it, or start the server with a larger context (-c).'}
-        {kind === 'lost' && message.content && ' The text received so far is kept; Retry continues from there.'}
-      </p>
-      {button}
+      <p>{text}{kind === 'lost' && lostHint(message)}{kind === 'context' && !canShorten && ' Shorten the prompt, or start the server with a larger context (zinc serve -c).'}</p>
+      {canShorten ? <OverflowChoice /> : buttons[kind]}
     </div>
   );
 }
@@ -177,9 +187,10 @@ function Branches({ message, actions }: { message: Message; actions: AnswerActio
 
 const editDraftKey = (message: Message) => `${message.id}:edit`; // draft key of the edit
 
-// Only Cancel discards the edit.
+// Only Cancel discards the edit. An edited question is sent again; an edited answer is saved in place.
 function Editor({ message, wasClicked, onDone }: { message: Message; wasClicked: boolean; onDone: () => void }) {
   const area = useRef<HTMLTextAreaElement>(null);
+  const isQuestion = message.role === 'user';
   const text = useSignal(draftText(editDraftKey(message)) ?? message.content);
   useLayoutEffect(() => {
     if (wasClicked) area.current!.focus();
@@ -190,7 +201,9 @@ function Editor({ message, wasClicked, onDone }: { message: Message; wasClicked:
   };
   const save = () => {
     cancel();
-    if (text.value.trim()) editAndFork(message, text.value);
+    if (!text.value.trim()) return;
+    if (isQuestion) editAndFork(message, text.value);
+    else void editAnswer(message, text.value);
   };
   const change = (next: string) => {
     text.value = next;
@@ -198,7 +211,7 @@ function Editor({ message, wasClicked, onDone }: { message: Message; wasClicked:
   };
   return (
     <form class="editor" onSubmit={(event) => { event.preventDefault(); save(); }}>
-      <textarea aria-label="Edit the message" rows={Math.min(12, text.value.split('\n').length + 1)} value={text.value}
+      <textarea aria-label={isQuestion ? 'Edit the message' : 'Edit the answer'} rows={Math.min(12, text.value.split('\n').length + 1)} value={text.value}
                 dir="auto" ref={area} onInput={(event) => change(event.currentTarget.value)}
                 onKeyDown={(event) => {
                   if (event.key === 'Escape') {
@@ -208,16 +221,24 @@ function Editor({ message, wasClicked, onDone }: { message: Message; wasClicked:
                   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) save();
                 }} />
       <div>
+        <span class="hint">{isQuestion ? 'The old version stays as a branch.' : 'The model sees the changed answer.'}</span>
         <button type="button" onClick={cancel}>Cancel</button>
-        <button type="submit" class="main">Send as a branch</button>
+        <button type="submit" class="main">{isQuestion ? 'Send' : 'Save'}</button>
       </div>
     </form>
   );
 }
 
-function UserMessage({ message }: { message: Message }) {
-  const wasClicked = useSignal(false); // opened by a click, not by an existing draft: takes the focus
+// Whether a message is being edited, and whether a click, not an existing draft, opened the editor: only then it takes the focus.
+function useEditor(message: Message) {
+  const wasClicked = useSignal(false);
   const isEditing = useSignal(draftText(editDraftKey(message)) !== undefined);
+  const editor = <Editor message={message} wasClicked={wasClicked.value} onDone={() => (isEditing.value = false)} />;
+  return { isEditing, editor, open: () => (wasClicked.value = isEditing.value = true) };
+}
+
+function UserMessage({ message }: { message: Message }) {
+  const { isEditing, editor, open } = useEditor(message);
   return (
     <>
       {message.attachments?.map((file) => (
@@ -226,20 +247,57 @@ function UserMessage({ message }: { message: Message }) {
           <pre tabindex={0}>{file.text}</pre>
         </details>
       ))}
-      {isEditing.value ? <Editor message={message} wasClicked={wasClicked.value} onDone={() => (isEditing.value = false)} />
-                       : <div class="said" dir="auto">{message.content}</div>}
+      {isEditing.value ? editor : <div class="said" dir="auto">{message.content}</div>}
       <footer>
         <Branches message={message} actions={kConversationActions} />
-        <IconButton icon="edit" label="Edit" class="edit" onClick={() => (wasClicked.value = isEditing.value = true)} />
+        <IconButton icon="edit" label="Edit" class="edit" onClick={open} />
         <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
+        <IconButton icon="trash" label="Delete" onClick={() => void deleteMessage(message)} />
       </footer>
     </>
   );
 }
 
+// Models other than the one that answered.
+function RegenerateWith({ message, choose }: { message: Message; choose: (message: Message, modelName: string) => void }) {
+  const others = modelChoices().filter(({ name }) => name !== message.model);
+  if (others.length === 0) return null;
+  return (
+    <Menu icon="down" label="Regenerate with another model" class="beside">
+      {others.map(({ name, isLoaded }) => (
+        <button type="button" key={name} onClick={() => choose(message, name)}>{name}{!isLoaded && <span class="faint"> loads first</span>}</button>
+      ))}
+    </Menu>
+  );
+}
+
+function AnswerFooter({ message, actions, onEdit, tokens }: { message: Message; actions: AnswerActions; onEdit: () => void; tokens: { isShown: boolean; exist: boolean; toggle: () => void } }) {
+  const isInConversation = actions === kConversationActions;
+  return (
+    <footer>
+      <Branches message={message} actions={actions} />
+      <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
+      {isInConversation && <IconButton icon="edit" label="Edit the answer" onClick={onEdit} />}
+      <IconButton icon="refresh" label="Regenerate" onClick={() => actions.regenerate(message)} />
+      {actions.regenerateWith && <RegenerateWith message={message} choose={actions.regenerateWith} />}
+      {message.edited && !message.notice && !message.toolCalls?.length && (
+        <IconButton icon="forward" label="Continue" onClick={() => actions.continueAnswer(message)} />
+      )}
+      {isInConversation && <IconButton icon="trash" label="Delete" onClick={() => void deleteMessage(message)} />}
+      {tokens.exist && (
+        <button type="button" class="quiet labeled" aria-pressed={tokens.isShown} onClick={tokens.toggle}><Icon name="dice" /> Probabilities</button>
+      )}
+      <AnswerStats message={message} />
+    </footer>
+  );
+}
+
 function AssistantMessage({ message, state, actions = kConversationActions }: { message: Message; state?: StreamingAnswer; actions?: AnswerActions }) {
-  const showsTokens = useSignal(false);
-  const hasProbabilities = Boolean(message.hasTokens || message.tokens?.length);
+  const choice = useSignal<boolean | null>(null); // probabilities of this answer; null: as the conversation
+  const { isEditing, editor, open } = useEditor(message);
+  const wantsTokens = choice.value ?? Boolean(settings.value.probabilities);
+  const hasTokens = Boolean(message.hasTokens || message.tokens?.length);
+  const showsTokens = wantsTokens && (hasTokens || Boolean(state && message.tokens));
   const hasReasoning = Boolean(message.reasoning) || state?.phase.value === 'thinking';
   const isStreamingElsewhere = Boolean(message.writing) && !state;
   const isDone = !state && !isStreamingElsewhere;
@@ -248,28 +306,14 @@ function AssistantMessage({ message, state, actions = kConversationActions }: { 
   return (
     <>
       {hasReasoning && <Reasoning message={message} state={state} />}
-      {showsTokens.value && isDone && hasProbabilities
-        ? <Probabilities message={message} onChoose={(begin) => actions.branchWithAlternative(message, begin)} />
+      {isEditing.value && isDone ? editor
+        : showsTokens ? <Probabilities message={message} state={state} onChoose={(begin) => actions.branchWithAlternative(message, begin)} />
         : <Prose message={message} field="content" state={state} />}
       {message.toolCalls?.map((call, i) => <CallCard key={call.id || i} message={message} call={call} awaitsResult={awaitsResult} resultKey={`${message.id}:${i}`} />)}
       {state && <StreamStatus state={state} />}
       {isStreamingElsewhere && <div class="live" role="status">Streaming in another tab…</div>}
       {isDone && message.notice && <NoticeBar message={message} actions={actions} />}
-      {isDone && (
-        <footer>
-          <Branches message={message} actions={actions} />
-          <IconButton icon="copy" label="Copy" onClick={() => void copyText(message.content)} />
-          <IconButton icon="refresh" label="Regenerate" onClick={() => actions.regenerate(message)} />
-          {!message.notice && !message.toolCalls?.length && (
-            <IconButton icon="play" label="Continue" onClick={() => actions.continueAnswer(message)} />
-          )}
-          {(hasProbabilities || settings.value.probabilities) && (
-            <IconButton icon="dice" label="Probabilities" pressed={showsTokens.value} disabled={!hasProbabilities}
-                        onClick={() => (showsTokens.value = !showsTokens.value)} />
-          )}
-          <AnswerStats message={message} />
-        </footer>
-      )}
+      {isDone && <AnswerFooter message={message} actions={actions} onEdit={open} tokens={{ isShown: showsTokens, exist: hasTokens, toggle: () => (choice.value = !showsTokens) }} />}
     </>
   );
 }
@@ -290,11 +334,12 @@ class ErrorBoundary extends Component<{ text: string; children: ComponentChildre
 interface MessageProps {
   message: Message;
   isLast: boolean;
+  isLeftOut?: boolean; // not sent to the model
   version: unknown; // a change re-renders
   actions?: AnswerActions;
 }
 
-export const MessageView = memo(function MessageView({ message, isLast, actions }: MessageProps) {
+export const MessageView = memo(function MessageView({ message, isLast, isLeftOut, actions }: MessageProps) {
   const element = useRef<HTMLElement>(null);
   const state = live.value.get(message.id);
   const isNear = useSignal(isLast || Boolean(state));
@@ -303,7 +348,7 @@ export const MessageView = memo(function MessageView({ message, isLast, actions 
   }, []);
   if (message.role === 'tool') return null; // displayed in the card of its call
   return (
-    <article ref={element} class={`message by-${message.role}`} aria-label={kLabels[message.role]} aria-busy={Boolean(state)}
+    <article ref={element} class={`message by-${message.role}${isLeftOut ? ' is-left-out' : ''}`} aria-label={kLabels[message.role]} aria-busy={Boolean(state)}
              data-id={message.id}>
       <ErrorBoundary text={message.content}>
         {!isNear.value ? <div class="plain">{message.content}</div>

@@ -5,12 +5,13 @@ import { messagesOf } from '../db';
 import { storeFailed } from '../persist';
 import { deleteConversation } from '../session';
 import {
-  changeConversation, conversations, openConversation, openId, panel, sidebarIsOpen, sorted, theme,
+  changeConversation, conversations, openConversation, openId, panel, sidebarIsFolded, sidebarIsOpen, sorted, theme,
 } from '../state';
 import { exportJson, exportMarkdown, importFile } from '../transfer';
 import type { Conversation, Message } from '../types';
 import { dateGroup } from './format';
 import { Icon, IconButton } from './icon';
+import { Menu } from './menu';
 
 const textsOf = ({ content, reasoning = '', attachments = [], toolCalls = [] }: Message) => [
   content, reasoning, ...attachments.flatMap((file) => [file.name, file.text]), ...toolCalls.map((call) => call.arguments),
@@ -72,24 +73,9 @@ function TitleField({ title, onSave, onCancel }: { title: string; onSave: (title
 
 function Row({ entry }: { entry: Conversation }) {
   const isRenaming = useSignal(false);
-  const isOpen = useSignal(false);
-  const menu = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (!isOpen.value) return;
-    menu.current?.querySelector('button')?.focus();
-    const close = (event: Event) => {
-      if (!menu.current?.contains(event.target as Node)) isOpen.value = false;
-    };
-    addEventListener('pointerdown', close);
-    return () => removeEventListener('pointerdown', close);
-  }, [isOpen.value]);
   const rename = (title: string) => {
     if (title.trim()) changeConversation(entry.id, { title: title.trim() });
     isRenaming.value = false;
-  };
-  const act = (run: () => void) => () => {
-    isOpen.value = false;
-    run();
   };
   if (isRenaming.value) {
     return (
@@ -100,24 +86,16 @@ function Row({ entry }: { entry: Conversation }) {
   }
   return (
     <li class="row">
-      <button type="button" class="title" aria-current={entry.id === openId.value ? 'page' : undefined}
+      <button type="button" class="title" title={entry.title} aria-current={entry.id === openId.value ? 'page' : undefined}
               onClick={() => void openConversation(entry.id)} onDblClick={() => (isRenaming.value = true)}>
         {entry.title}
       </button>
-      <IconButton icon="more" label={`Actions for ${entry.title}`} class="row-menu" expanded={isOpen.value}
-                  onClick={() => (isOpen.value = !isOpen.value)} />
-      {isOpen.value && (
-        <div class="menu" ref={menu} onKeyDown={(event) => {
-               if (event.key !== 'Escape') return;
-               event.preventDefault();
-               isOpen.value = false;
-             }}>
-          <button type="button" onClick={act(() => (isRenaming.value = true))}>Rename</button>
-          <button type="button" onClick={act(() => void exportMarkdown(entry))}>Export as Markdown</button>
-          <button type="button" onClick={act(() => void exportJson([entry]))}>Export as JSON</button>
-          <button type="button" class="danger" onClick={act(() => void deleteConversation(entry.id).catch(storeFailed))}>Delete</button>
-        </div>
-      )}
+      <Menu icon="more" label={`Actions for ${entry.title}`} class="row-menu">
+        <button type="button" onClick={() => (isRenaming.value = true)}>Rename</button>
+        <button type="button" onClick={() => void exportMarkdown(entry)}>Export as Markdown</button>
+        <button type="button" onClick={() => void exportJson([entry])}>Export as JSON</button>
+        <button type="button" class="danger" onClick={() => void deleteConversation(entry.id).catch(storeFailed)}>Delete</button>
+      </Menu>
     </li>
   );
 }
@@ -132,10 +110,11 @@ export function Sidebar() {
     groups.at(-1)![1].push(entry);
   }
   return (
-    <nav id="sidebar" aria-label="Conversations" class={sidebarIsOpen.value ? 'is-open' : ''}>
+    <nav id="sidebar" aria-label="Conversations" class={`${sidebarIsOpen.value ? 'is-open' : ''} ${sidebarIsFolded.value ? 'is-folded' : ''}`}>
       <div class="brand">
         <img src="/icon.svg" alt="" width="22" height="22" />
         <span>zinc</span>
+        <IconButton icon="fold" label="Hide the list (Ctrl+B)" class="only-desktop" onClick={() => (sidebarIsFolded.value = true)} />
         <IconButton icon="close" label="Close the list" class="only-phone" onClick={() => (sidebarIsOpen.value = false)} />
       </div>
       <button type="button" class="new" onClick={() => { void openConversation(null); document.getElementById('prompt')?.focus(); }}>
@@ -161,12 +140,15 @@ export function Sidebar() {
         <div class="line">
           <button type="button" onClick={() => picker.current?.click()}>Import</button>
           <button type="button" onClick={() => void exportJson(conversations.value)}>Export all</button>
-          <select aria-label="Theme" value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value)}>
-            <option value="system">System</option>
+        </div>
+        <label class="line theme">
+          <span>Theme</span>
+          <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value)}>
+            <option value="system">As the system</option>
             <option value="light">Light</option>
             <option value="dark">Dark</option>
           </select>
-        </div>
+        </label>
         <input ref={picker} id="import" type="file" accept="application/json,.json,text/markdown,.md,.markdown,.txt" hidden
                onChange={(event) => {
                  const file = event.currentTarget.files?.[0];

@@ -1,11 +1,13 @@
 // The open conversation.
+import { Fragment } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { live } from '../answer';
 import { draft, setDraft } from '../draft';
-import { messages, model, openId, path, props, isServerUnreachable } from '../state';
+import { conversation, messages, model, openId, panel, path, props, isServerUnreachable } from '../state';
 import { goToEnd, isAtEnd, restoreHeldPosition, useFollowEnd } from './scroll';
 import { Icon } from './icon';
 import { MessageView } from './message';
+import { CutLine } from './overflow';
 
 const kExamplePrompts = [
   'Explain how a hash table works, with a small example.',
@@ -21,8 +23,9 @@ function Welcome() {
       <h1>What is on your mind?</h1>
       <p>
         {model.value ? <>You are talking to <strong>{model.value.name}</strong>, on {isLocal ? 'this machine. Nothing you write leaves it.' : `${location.hostname}. Nothing you write goes anywhere else.`}</>
-          : isServerUnreachable.value ? 'The server cannot be reached.'
-          : props.value ? 'No model is loaded.' : 'Connecting…'}
+          : isServerUnreachable.value ? 'The server cannot be reached. Your conversations can be read meanwhile.'
+          : props.value ? <>No model is loaded. <button type="button" onClick={() => (panel.value = 'models')}>Choose a model</button></>
+          : 'Connecting…'}
       </p>
       <ul>
         {kExamplePrompts.map((example) => (
@@ -53,12 +56,16 @@ export function Thread() {
     isFollowing.value = isAtEnd();
   }, [openId.value, list.at(-1)?.id]);
   const kNearEnd = 4;
+  const firstSent = list.findIndex(({ id }) => id === conversation.value?.context?.from);
   return (
     <main id="thread" tabindex={-1}>
       <div ref={element} class="messages">
         {list.length === 0 && <Welcome />}
         {list.map((message, i) => (
-          <MessageView key={message.id} message={message} isLast={i >= list.length - kNearEnd} version={messages.value} />
+          <Fragment key={message.id}>
+            {i > 0 && i === firstSent && <CutLine />}
+            <MessageView message={message} isLast={i >= list.length - kNearEnd} isLeftOut={i < firstSent} version={messages.value} />
+          </Fragment>
         ))}
       </div>
       {!isFollowing.value && (

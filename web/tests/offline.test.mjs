@@ -1,0 +1,99 @@
+// The server is away: the page opens, old conversations can be read, and a lost answer continues once the server is back.
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  finishedAnswer, fireTimers, openPage, replyWith, sendMessage, startConversation, startZinc, untilMessage, useProxy,
+} from './harness.mjs';
+
+const proxy = useProxy();
+const kAllow = { serviceWorkers: 'allow' };
+const kDeadServer = 'http://127.0.0.1:9';
+
+const untilControlled = (page) => page.waitForFunction(() => navigator.serviceWorker.controller !== null);
+
+test('while the server is away, a reload opens the page and old conversations can be read', async () => {
+  const { page, seen, close } = await startConversation(proxy, replyWith('An **old** answer.\n\n```js\nlet a = 1;\n```'), 'an old question', kAllow);
+  await untilControlled(page);
+  const { target } = proxy;
+  proxy.target = kDeadServer;
+  await page.reload();
+  await page.locator('.prose strong', { hasText: 'old' }).waitFor();
+  await page.locator('.gone', { hasText: 'The server cannot be reached; retrying…' }).waitFor();
+  await page.keyboard.press('Control+Shift+O');
+  await page.locator('.welcome', { hasText: 'Your conversations can be read meanwhile.' }).waitFor();
+  const status = await page.evaluate(() => fetch('/v1/models').then((response) => response.status, () => 'failed'));
+  assert.equal(status, 'failed', 'the API is never answered from the cache');
+  proxy.target = target;
+  await fireTimers(page);
+  await page.locator('.gone').waitFor({ state: 'detached' });
+  await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
+  assert.deepEqual(seen, { foreign: [], errors: [], violations: [], executed: [] });
+  await close();
+});
+
+test('a new version of the page is shown at once, not the stored one', async () => {
+  const { page, context, close } = await openPage(proxy.url, kAllow);
+  await untilControlled(page);
+  await context.route(`${proxy.url}/`, async (route) => {
+    const html = await (await route.fetch()).text();
+    await route.fulfill({ contentType: 'text/html', body: html.replace('<title>zinc</title>', '<title>zinc</title><meta name="version" content="new">') });
+  });
+  await page.reload();
+  await page.locator('meta[name="version"]').waitFor({ state: 'attached' });
+  await close();
+});
+
+test('an answer whose connection was lost continues by itself when the server is back', async () => {
+  proxy.script = (reply, body) => (body.continue_final_message ? replyWith(' and the rest.')(reply) : reply.delta({ content: 'The beginning' }));
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
+  await page.locator('.prose', { hasText: 'The beginning' }).waitFor();
+  const { target, script } = proxy;
+  Object.assign(proxy, { target: kDeadServer, script: null });
+  proxy.reply.disconnect();
+  const answer = await finishedAnswer(page);
+  await answer.locator('.notice.is-lost', { hasText: 'The connection to the server was lost. Your text is safe. The answer continues when the server is back.' }).waitFor();
+  Object.assign(proxy, { target, script });
+  await page.locator('.prose', { hasText: 'The beginning and the rest.' }).waitFor();
+  assert.equal(proxy.requests.length, 2);
+  await untilMessage(page, (message) => message.content === 'The beginning and the rest.' && !message.writing);
+  await close();
+});
+
+test('an answer that brings no text when it is resumed is not resumed again', async () => {
+  proxy.script = (reply) => reply.delta({ content: 'The beginning' });
+  proxy.requests.length = 0;
+  const { page, close } = await openPage(proxy.url);
+  await sendMessage(page, 'go');
+  await page.locator('.prose', { hasText: 'The beginning' }).waitFor();
+  const { target } = proxy;
+  const lose = async () => {
+    Object.assign(proxy, { target: kDeadServer, script: null });
+    proxy.reply.disconnect();
+    await page.locator('.notice.is-lost', { hasText: 'when the server is back' }).waitFor();
+  };
+  const comeBack = () => Object.assign(proxy, { target, script: () => undefined }); // accepts, never answers
+  await lose();
+  comeBack();
+  await page.locator('.by-assistant[aria-busy="true"]').waitFor();
+  assert.equal(proxy.requests.length, 2);
+  await lose();
+  comeBack();
+  await page.locator('.notice.is-lost', { hasText: 'Retry continues from here.' }).waitFor();
+  await page.waitForTimeout(300);
+  assert.equal(proxy.requests.length, 2);
+  await close();
+});
+
+test('a server that is stopped and started again needs no reload', async () => {
+  const first = await startZinc();
+  const { page, close } = await openPage(first.url);
+  await page.locator('.welcome', { hasText: 'tiny' }).waitFor();
+  await first.stop();
+  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+  await page.locator('.gone', { hasText: 'cannot be reached' }).waitFor();
+  await startZinc([], { port: first.port });
+  await page.locator('.gone').waitFor({ state: 'detached' });
+  await close();
+});
