@@ -78,6 +78,7 @@ test('an answer streams with its statistics, stops at the token limit and can be
   await answer.locator('.notice.is-length').waitFor();
   assert.match(await answer.locator('.figures').innerText(), /tok\/s[\s\S]*first token after[\s\S]*24 tokens[\s\S]*prompt \d+/);
   await page.locator('.gauge', { hasText: /[1-9]\d* of 2,048 tokens/ }).waitFor();
+  await page.getByRole('button', { name: 'Memory and cache figures' }).click();
   await page.locator('.gauge', { hasText: 'Memory' }).waitFor();
   const first = (await readStore(page)).messages.find((message) => message.role === 'assistant');
   await answer.getByRole('button', { name: 'Continue' }).click();
