@@ -4,6 +4,7 @@ import type { HighlightResult } from './highlight_worker';
 import { startHighlightWorker } from './workers';
 
 const kMaxChars = 24_000; // longer code is not highlighted: its layout alone would be a long task
+const kMaxGrowingChars = 6000; // the rest of a longer block is colored once it is complete: thousands of spans are laid out slowly
 const kSliceMs = 8;
 const kPauseMs = 250; // between two requests for a block that grows
 
@@ -11,6 +12,7 @@ let worker: Worker | null | undefined;
 let nRequests = 0;
 const pending = new Map<number, HTMLElement>();
 const running = new WeakSet<HTMLElement>(); // blocks of code with a request
+const complete = new WeakSet<HTMLElement>();
 
 function start(): Worker | null {
   try {
@@ -23,13 +25,17 @@ function start(): Worker | null {
   }
 }
 
-export function highlight(block: HTMLElement): void {
-  for (const code of block.querySelectorAll<HTMLElement>('pre > code[data-lang]:not([data-highlighted])')) request(code);
+export function highlight(block: HTMLElement, isComplete: boolean): void {
+  for (const code of block.querySelectorAll<HTMLElement>('pre > code[data-lang]:not([data-highlighted])')) {
+    if (isComplete) complete.add(code);
+    request(code);
+  }
 }
 
 function request(code: HTMLElement): void {
   const text = code.textContent ?? '';
-  if (!code.dataset.lang || text.length > kMaxChars || running.has(code)) return;
+  const limit = complete.has(code) ? kMaxChars : kMaxGrowingChars;
+  if (!code.dataset.lang || text.length > limit || running.has(code)) return;
   worker = worker === undefined ? start() : worker;
   if (!worker) return;
   code.dataset.highlighted = '1';

@@ -248,7 +248,7 @@ export class MarkdownView {
     job.at += token.raw.length;
     // The last block may continue, even if the text ends here for now.
     const isOpen = i >= job.last || !job.hasExactOffsets;
-    if (token.type !== 'space') this.renderBlock(job.child++, token);
+    if (token.type !== 'space') this.renderBlock(job.child++, token, !isOpen || job.isComplete);
     if (isOpen) return;
     this.nFinished = job.child;
     this.offset = job.begin + job.at;
@@ -263,7 +263,7 @@ export class MarkdownView {
       this.root.classList.toggle('is-long', job.child > kLongBlocks);
       this.root.replaceChildren(this.container);
       this.container = this.root;
-      for (const block of this.root.children) highlight(block as HTMLElement);
+      for (const block of this.root.children) highlight(block as HTMLElement, true);
     }
     if (job.isComplete && job.hasLinks) this.resolveLinks();
   }
@@ -292,7 +292,7 @@ export class MarkdownView {
     });
   }
 
-  private renderBlock(index: number, token: Token): void {
+  private renderBlock(index: number, token: Token, isFinal: boolean): void {
     let block = this.container.children[index] as HTMLElement | undefined;
     if (!block) {
       block = document.createElement('div');
@@ -302,7 +302,7 @@ export class MarkdownView {
     if (token.type !== 'code' && kRightToLeft.test(token.raw)) block.dir = 'rtl';
     morph(block, fragment([token]));
     renderMath(block);
-    if (this.container === this.root) highlight(block);
+    if (this.container === this.root) highlight(block, isFinal);
   }
 
   private clear(): void {

@@ -5,6 +5,7 @@ import { continueAnswer, sentPart, textOf } from './answer';
 import { call } from './api';
 import { countTokens } from './context';
 import { changeConversation, conversation, model, path } from './state';
+import { thinkingOf } from './thinking';
 import type { ContextCut, Message } from './types';
 
 const kTarget = 0.5; // of the context, filled after messages were left out
@@ -50,7 +51,7 @@ async function summarize(list: Message[], context: number): Promise<string> {
       `Write only the summary.\n\n${before}Conversation:\n${text.slice(i * size, (i + 1) * size)}`;
     const body = {
       model: model.value?.name, messages: [{ role: 'user', content }], max_tokens: Math.max(64, Math.floor(context * kSummary)), temperature: 0,
-      ...(model.value?.supports_thinking_toggle ? { enable_thinking: false } : {}),
+      ...(thinkingOf(model.value).can_disable ? { enable_thinking: false } : {}),
     };
     const answer = await call<{ choices: { message: { content: string | null } }[] }>('/v1/chat/completions', body, abort.signal);
     summary = answer.choices[0].message.content?.trim() ?? '';

@@ -1,11 +1,9 @@
 // Thinking: what the model can do, as GET /props says, and what a conversation has chosen.
 import type { ModelProps, Settings, Thinking } from './types';
 
-const kNone: Thinking = { kind: 'none', can_disable: true, efforts: [], default: 'off', budget: false };
+const kNone: Thinking = { kind: 'none', can_disable: false, efforts: [], default: 'off', budget: false };
 
-export function thinkingOf(model: ModelProps | null | undefined): Thinking {
-  return model?.thinking ?? (model?.supports_thinking_toggle ? { ...kNone, kind: 'toggle', default: 'on', budget: true } : kNone);
-}
+export const thinkingOf = (model: ModelProps | null | undefined): Thinking => model?.thinking ?? kNone;
 
 // The choices: off, on, or the efforts. Empty: there is nothing to choose.
 export function thinkingChoices({ kind, can_disable, efforts }: Thinking): string[] {

@@ -111,7 +111,7 @@ export interface ContextCut {
 
 // How a model thinks. `default`: on, off or one of the efforts.
 export interface Thinking {
-  kind: 'none' | 'always' | 'toggle' | 'effort';
+  kind: 'none' | 'toggle' | 'effort';
   can_disable: boolean;
   efforts: string[];
   default: string;
@@ -124,9 +124,8 @@ export interface ModelProps {
   weight_bytes: number;
   cache_bytes: number;
   supports_tools: boolean;
-  supports_thinking_toggle: boolean;
   supports_system: boolean;
-  thinking?: Thinking;
+  thinking: Thinking;
   backend?: string;
   architecture?: string;
   // Sampling recommended by the model's authors, and its source. Used for settings left empty.

@@ -139,7 +139,7 @@ test("the system prompt of the model's own template is the placeholder", async (
   await page.getByPlaceholder('You are a helpful AI assistant named SmolLM').waitFor();
   await page.getByText("the model's own chat template adds the text above").waitFor();
   await page.fill('dialog [name="system"]', 'Be brief.');
-  await page.getByText("the model's own chat template adds the text above").waitFor({ state: 'detached' });
+  await page.getByText("the model's own chat template adds the text above").waitFor({ state: 'hidden' });
   await close();
   const plain = await openPage(proxy.url); // the tiny model's template adds none
   await plain.page.keyboard.press('Control+,');

@@ -157,13 +157,13 @@ test('mistakes and failed downloads are told in place and in the words of the pa
 test('thinking is offered as the model supports it', async () => {
   const toggle = { kind: 'toggle', can_disable: true, efforts: [], default: 'off', budget: true };
   const effort = { kind: 'effort', can_disable: false, efforts: ['low', 'medium', 'high'], default: 'medium', budget: true };
-  const none = { kind: 'none', can_disable: true, efforts: [], default: 'off', budget: false };
+  const none = { kind: 'none', can_disable: false, efforts: [], default: 'off', budget: false };
   const openWith = async (thinking) => {
     proxy.script = replyWith('ok');
     proxy.requests.length = 0;
     return openPage(proxy.url, {}, (page) => page.route('**/props', async (route) => {
       const body = await (await route.fetch()).json();
-      for (const model of body.models) Object.assign(model, { thinking, supports_thinking_toggle: false });
+      for (const model of body.models) model.thinking = thinking;
       await route.fulfill({ json: body });
     }));
   };

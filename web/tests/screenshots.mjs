@@ -44,9 +44,10 @@ const views = {
   'page-probabilities': async (page) => {
     await page.locator('.pill', { hasText: 'Probabilities' }).click();
     await ask(page, kShortQuestion);
-    const least = await page.locator('.text .token.p3, .text .token.p4, .text .token.p5').first();
-    await least.click();
+    await page.getByRole('button', { name: 'Got it' }).click();
+    await page.locator('.text .token.p3, .text .token.p4, .text .token.p5').first().click();
     await page.locator('.alternatives').waitFor();
+    await page.evaluate(() => scrollTo(0, 0));
   },
   'page-models': async (page) => {
     await ask(page, kShortQuestion); // the speed to expect comes from an answer

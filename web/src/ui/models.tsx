@@ -197,7 +197,7 @@ export function ModelsPanel() {
         <p class="hint">This machine has {bytes(library.value.memory_bytes)} of memory, {bytes(library.value.memory_available_bytes)} of it free.</p>
       )}
       <Section title="Recommended for this machine" list={available.filter((entry) => best.has(entry))}
-               hint="Recent models that fit in the memory and answer at a good speed here." />
+               hint="Recent models that fit in the memory and run at a usable speed here." />
       <Section title="Installed" list={installed} />
       <Section title="All models" list={available.filter((entry) => !best.has(entry))} />
       {library.value && found.length === 0 && <p class="empty">No model matches “{query.value}”.</p>}

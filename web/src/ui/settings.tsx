@@ -167,7 +167,7 @@ export function SettingsPanel() {
         <textarea name="system" rows={5} dir="auto" value={set.system ?? ''} placeholder={templatePrompt || 'Empty: the model gets no system prompt.'}
                   onInput={(event) => changeSettings({ system: event.currentTarget.value })} />
       </label>
-      {templatePrompt && !set.system && <p class="hint">Empty: the model's own chat template adds the text above.</p>}
+      <p class="hint" hidden={!templatePrompt || Boolean(set.system)}>Empty: the model's own chat template adds the text above.</p>
       {model.value && !model.value.supports_system && <p class="hint">This model's chat template does not support a system prompt.</p>}
       <h3>Sampling</h3>
       <p class="hint">
