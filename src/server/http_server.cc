@@ -45,6 +45,11 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
+Status check_listen_host(const std::string& host) {
+  const Result<asio::ip::address> address = parse_address(host);
+  return address.ok() ? ok_status() : Status(address.error());
+}
+
 bool is_loopback_address(const std::string& host) {
   const Result<asio::ip::address> address = parse_address(host);
   return address.ok() && address.value().is_loopback();
@@ -56,7 +61,8 @@ struct HttpServer::State {
 
   void accept();
   void accepted(tcp::socket socket);
-  void watch_signals();
+  void watch_signals(std::function<void(size_t n_answers)> on_drain);
+  size_t n_answering() const;
   void drain();
   void stop_if_drained();
   void stop_now();
@@ -94,6 +100,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& opti
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error == asio::error::address_in_use) {
+    return fail(ErrorCode::unavailable, "port {} of {} is already in use", options.port, options.host);
+  }
   if (error) {
     return fail(ErrorCode::io, "cannot listen on {} port {}: {}", options.host, options.port, error.message());
   }
@@ -128,7 +137,9 @@ void HttpServer::run() {
   state_->worker.join();
 }
 
-void HttpServer::watch_signals() { state_->watch_signals(); }
+void HttpServer::watch_signals(std::function<void(size_t n_answers)> on_drain) {
+  state_->watch_signals(std::move(on_drain));
+}
 
 void HttpServer::post(std::function<void()> task) { asio::post(state_->loop, std::move(task)); }
 void HttpServer::work(std::function<void()> task) { asio::post(state_->worker, std::move(task)); }
@@ -171,11 +182,21 @@ void HttpServer::State::accepted(tcp::socket socket) {
   connection->start();
 }
 
-void HttpServer::State::watch_signals() {
+size_t HttpServer::State::n_answering() const {
+  size_t n = 0;
+  for (const auto& [pointer, weak] : connections) {
+    const std::shared_ptr<Connection> connection = weak.lock();
+    n += connection && connection->is_answering();
+  }
+  return n;
+}
+
+void HttpServer::State::watch_signals(std::function<void(size_t n_answers)> on_drain) {
   signals.add(SIGTERM);
   signals.add(SIGINT);
-  signals.async_wait([this](error_code error, int) {
+  signals.async_wait([this, on_drain = std::move(on_drain)](error_code error, int) {
     if (error) return;
+    if (on_drain) on_drain(n_answering());
     drain();
     signals.async_wait([this](error_code second_error, int) {
       if (!second_error) stop_now();

@@ -20,6 +20,7 @@ struct ListenOptions {
   std::filesystem::path tls_certificate = {}, tls_key = {};  // both or neither
 };
 
+Status check_listen_host(const std::string& host);  // an error unless it is an IP address or localhost
 bool is_loopback_address(const std::string& host);
 
 class HttpServer {
@@ -35,8 +36,10 @@ class HttpServer {
   uint16_t port() const;
   void set_handlers(Handler handle, ProtocolError protocol_error, std::function<void(json::object)> write_log,
                     HeaderCheck check_headers = {});
-  void watch_signals();  // until run() returns, SIGTERM and SIGINT drain; a second signal stops at once
-  void run();            // until stopped and drained; when it returns, no task of work() is running
+  // Until run() returns, SIGTERM and SIGINT drain; a second signal stops at once. `on_drain` is called at the first
+  // one, with the number of responses in progress.
+  void watch_signals(std::function<void(size_t n_answers)> on_drain = {});
+  void run();  // until stopped and drained; when it returns, no task of work() is running
 
   void post(std::function<void()> task);  // runs on the event loop
   void work(std::function<void()> task);  // runs on the worker thread, one task at a time

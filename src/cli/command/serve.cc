@@ -1,6 +1,8 @@
 // `zinc serve MODEL...`: an HTTP server with the OpenAI and Anthropic APIs and a web UI. Runs until SIGTERM or Ctrl-C,
-// then drains running requests. Standard output has the address, standard error one line of JSON per request.
+// then drains running requests. Standard output has the address, standard error one line per request: text on a
+// terminal, else JSON.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,7 +22,10 @@
 #include "cli/number_in_range.h"
 #include "cli/open_in_browser.h"
 #include "cli/output.h"
+#include "cli/print_config.h"
+#include "cli/serve_console.h"
 #include "cli/serve_web_ui.h"
+#include "cli/server_client.h"
 #include "hub/resolve.h"
 #include "server/api.h"
 #include "server/http_server.h"
@@ -40,6 +45,7 @@ struct Options {
   bool opens_browser = false;
   std::optional<bool> swaps_models;  // empty: only if other machines cannot reach the server
   int drain_s = 30;
+  std::string log;  // "text" or "json"; empty: text on a terminal, else JSON
 };
 
 struct NamedModel {
@@ -98,6 +104,7 @@ Status check_options(Options& options) {
   if (options.listen.tls_certificate.empty() != options.listen.tls_key.empty()) {
     return fail(ErrorCode::invalid_input, "--tls-cert and --tls-key must be given together");
   }
+  if (Status valid = check_listen_host(options.listen.host); !valid.ok()) return valid;
   const bool is_open = options.api.access.keys.empty() && !is_loopback_address(options.listen.host);
   if (is_open && !options.force_public) {
     return fail(ErrorCode::invalid_input,
@@ -107,6 +114,15 @@ Status check_options(Options& options) {
   }
   options.api.limits.drain_time = std::chrono::seconds(options.drain_s);
   return ok_status();
+}
+
+// Adds what to do about a port that is in use, and whether zinc itself uses it.
+Error listen_error(const ListenOptions& listen, const Error& error) {
+  if (error.code != ErrorCode::unavailable) return error;
+  const ServerAddress other{.url = fmt::format("http://{}:{}", listen.host, listen.port), .key = {}};
+  const bool is_zinc = loaded_models(other, std::chrono::seconds(2)).ok();
+  return fail(error.code, "{}{}; choose another port: --port {}", error.message,
+              is_zinc ? " by another `zinc serve`, which `zinc ps` shows" : "", listen.port + 1);
 }
 
 // A name may be a source and contain slashes.
@@ -129,10 +145,10 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
 }
 
 void announce(const ServedModel& model) {
-  print_stderr(fmt::format(
-      "zinc: {}: context {}, {} in parallel, queue of {}; {} MiB of weights, {} MiB of KV cache; {}", model.name,
-      model.limits.context, pluralize(model.limits.max_sequences, "request"), model.limits.queue_limit,
-      model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20, to_json(model.facts)));
+  print_stderr(fmt::format("zinc: {}: context {}, {} in parallel, queue of {}; {} of weights, {} of KV cache",
+                           model.name, model.limits.context, pluralize(model.limits.max_sequences, "request"),
+                           model.limits.queue_limit, human_bytes(model.limits.weight_bytes),
+                           human_bytes(model.limits.cache_bytes)));
   if (!model.limits.cache_load_error.empty())
     print_stderr(fmt::format("zinc: {}: {}", model.name, model.limits.cache_load_error));
 }
@@ -141,12 +157,14 @@ Status serve(Options& options) {
   if (Status checked = check_options(options); !checked.ok()) return checked;
   ZINC_TRY(settings, hub_settings());
   if (options.models.empty()) options.models.push_back(default_model_name(settings));
+  for (std::string& word : options.models) word = full_model_name(settings, word);
   ZINC_TRY(named, name_models(options.models));
   options.api.build = {{"version", version_text()}};
 
-  ZINC_TRY(server, [&] {
+  ZINC_TRY(server, [&]() -> Result<std::unique_ptr<HttpServer>> {
     const DeferredSigint defer_sigint;  // inherited by its threads: a Ctrl-C during a download stays pending
-    return HttpServer::listen(options.listen, options.api.limits);
+    Result<std::unique_ptr<HttpServer>> listening = HttpServer::listen(options.listen, options.api.limits);
+    return listening.ok() ? std::move(listening) : listen_error(options.listen, listening.error());
   }());
   for (NamedModel& model : named) {
     ZINC_TRY(path, model_file(model.path));
@@ -171,13 +189,21 @@ Status serve(Options& options) {
   }
   server->set_handlers(
       [&api](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
-      Api::protocol_error, [](json::object line) { print_stderr(to_json(line)); },
+      Api::protocol_error,
+      [format = choose_log_format(options.log)](json::object line) {
+        write_stderr(format == LogFormat::json ? to_json(line) : request_line(line, clock_text()));
+      },
       [&api](const HttpRequest& head) { return api.check_headers(head); });
-  server->watch_signals();
+  server->watch_signals([&options](size_t n_answers) {
+    if (n_answers > 0) print_stderr("zinc: " + drain_notice(n_answers, options.drain_s));
+  });
   const bool is_ipv6 = options.listen.host.find(':') != std::string::npos;
   const std::string url = fmt::format("{}://{}:{}", options.listen.tls_certificate.empty() ? "http" : "https",
                                       is_ipv6 ? "[" + options.listen.host + "]" : options.listen.host, server->port());
-  if (Status written = write_output(fmt::format("listening on {}\n", url)); !written.ok()) return written;
+  std::vector<std::string> names;
+  for (const NamedModel& model : named) names.push_back(model.name);
+  const std::string ready = ::isatty(STDOUT_FILENO) ? greeting(url, names) : fmt::format("listening on {}\n", url);
+  if (Status written = write_output(ready); !written.ok()) return written;
   if (options.opens_browser) open_in_browser(url);
   server->run();
   // Before the Api is destroyed: the engines report the end of running requests to it.
@@ -190,7 +216,7 @@ void declare_engine_options(CLI::App& app, EngineOptions& engine) {
   app.add_option("--parallel", engine.max_sequences, "maximum number of concurrent requests")
       ->check(number_in_range(1, 1024))
       ->capture_default_str();
-  app.add_option("-c,--context", engine.context,
+  app.add_option("-c,--context,--ctx-size", engine.context,
                  "context length per request (0: the model's maximum, if memory allows)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
@@ -208,7 +234,7 @@ void declare_access_options(CLI::App& app, Options& options) {
   app.add_option("--api-key", access.keys, "API key that clients must send; may be repeated")
       ->allow_extra_args(false)
       ->envname("ZINC_API_KEY");
-  app.add_option("--api-key-file", options.key_file, "file with one API key per line");
+  app.add_option("--api-key-file", options.key_file, "file with one API key per line")->option_text("FILE");
   app.add_option("--allowed-host", access.allowed_hosts,
                  "host name of this server, besides addresses and localhost; may be repeated")
       ->allow_extra_args(false);
@@ -224,8 +250,9 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--port", options->listen.port, "port (0: any free port)")
       ->check(number_in_range(0, 65535))
       ->capture_default_str();
-  app.add_option("--tls-cert", options->listen.tls_certificate, "PEM file with the certificate chain");
-  app.add_option("--tls-key", options->listen.tls_key, "PEM file with the private key");
+  app.add_option("--tls-cert", options->listen.tls_certificate, "PEM file with the certificate chain")
+      ->option_text("FILE");
+  app.add_option("--tls-key", options->listen.tls_key, "PEM file with the private key")->option_text("FILE");
   app.add_flag("--open", options->opens_browser, "open the web UI in the browser");
   declare_access_options(app, *options);
   app.add_flag_function(
@@ -234,6 +261,7 @@ std::function<Status()> declare(CLI::App& app) {
   declare_engine_options(app, options->engine);
   app.add_option("--cache-folder", options->cache_folder,
                  "folder that keeps the prefix cache across restarts, NAME.cache per model (default: not kept)")
+      ->option_text("DIR")
       ->check(CLI::ExistingDirectory);
   ServerLimits& limits = options->api.limits;
   app.add_option("--max-connections", limits.connections, "maximum number of connections; more get 503")
@@ -245,8 +273,17 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--drain-seconds", options->drain_s, "how long running requests may continue after a stop signal")
       ->check(number_in_range(0, 86400))
       ->capture_default_str();
+  app.add_option("--log", options->log, "one line per request: text, or json (default: text on a terminal, else json)")
+      ->check(CLI::IsMember({"text", "json"}));
   declare_model_options(app, options->model);
-  return [options] { return serve(*options); };
+  auto print_config = std::make_shared<bool>(false);
+  declare_print_config(app, *print_config);
+  return [options, print_config, &app]() -> Status {
+    if (!*print_config) return serve(*options);
+    ModelOptions first = options->model;
+    if (!options->models.empty()) first.path = options->models.front();
+    return write_output(config_text(app, resolved_model(first)));
+  };
 }
 
 }  // namespace
