@@ -68,7 +68,7 @@ run:
 	@$(DEPS) build run
 	@{ $(run_configured); } >&2
 	@cmake --build --preset release -j $(JOBS) --target zinc >&2
-	@build/zinc run "$$ZINC_PROMPT"
+	@build/zinc run --no-stdin -p "$$ZINC_PROMPT"
 
 # The unit tests of every layer: seconds once built.
 unit:

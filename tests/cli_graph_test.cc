@@ -45,7 +45,7 @@ TEST_F(GraphCommand, prints_costs_by_default) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_TRUE(contains_all(outcome.text, {"(llama)", "tokens 1, sequences 1, depth 0",
                                           "KV cache per token           128 bytes", "tokens/s, upper bound"}));
-  EXPECT_EQ(graph("--cost").text, outcome.text);
+  EXPECT_EQ(graph("--cost --bandwidth 50 --flops 500").text, graph("--bandwidth 50 --flops 500").text);
 }
 
 TEST_F(GraphCommand, options_set_step_and_device) {
@@ -56,6 +56,12 @@ TEST_F(GraphCommand, options_set_step_and_device) {
   EXPECT_EQ(report.at("device").at("bytes_per_s").to_number<double>(), 576e9);
   EXPECT_EQ(report.at("device").at("flops_per_s").to_number<double>(), 48e12);
   EXPECT_EQ(report.at("memory").at("kv_bytes_per_token").to_number<int>(), 256);
+}
+
+TEST_F(GraphCommand, peaks_are_measured_unless_given) {
+  const json::value report = parse_json(graph("--json").text).value();
+  EXPECT_GT(report.at("device").at("bytes_per_s").to_number<double>(), 1e8);
+  EXPECT_NE(report.at("device").at("bytes_per_s").to_number<double>(), 100e9) << "an assumed figure";
 }
 
 TEST_F(GraphCommand, prints_dot) {

@@ -88,7 +88,10 @@ TEST_F(Inspect, tensors_of_a_split_model_have_their_shard) {
 
 TEST_F(Inspect, human_readable_output_shortens_arrays_and_escapes_names) {
   model().write(folder_ / "m.gguf");
-  const Finished finished = run_inspect((folder_ / "m.gguf").string());
+  const Finished brief = run_inspect((folder_ / "m.gguf").string());
+  EXPECT_EQ(brief.output.find("[3,32]"), std::string::npos) << "tensors only on request";
+  EXPECT_NE(brief.output.find("--tensors"), std::string::npos);
+  const Finished finished = run_inspect((folder_ / "m.gguf").string() + " --tensors");
   EXPECT_EQ(finished.exit_code, 0);
   for (const std::string expected :
        {"Tiny\\u001b[2J", "llama", "string[20]", "'tok', ...]", "[3,32]", "q8_0", "parameters       100 "}) {

@@ -141,6 +141,11 @@ TEST_F(ProgramTest, version_and_help_print_to_standard_output) {
   const ProcessResult version = zinc({"--version"});
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_EQ(version.out.rfind("zinc ", 0), 0u) << version.out;
+  EXPECT_EQ(zinc({"version"}).out, version.out);
+  EXPECT_EQ(zinc({"-v"}).out, version.out);
+  EXPECT_EQ(zinc({"help", "run"}).out, zinc({"run", "--help"}).out);
+  EXPECT_EQ(zinc({"help"}).out, zinc({"--help"}).out);
+  EXPECT_TRUE(contains_all(zinc({}).out, {"zinc run '", "zinc chat ", "zinc serve", "`zinc help`"}));
   for (const Arguments& arguments : std::vector<Arguments>{{"--help"},
                                                            {"run", "--help"},
                                                            {"serve", "--help"},
@@ -153,7 +158,11 @@ TEST_F(ProgramTest, version_and_help_print_to_standard_output) {
                                                            {"show", "--help"},
                                                            {"use", "--help"},
                                                            {"rm", "--help"},
-                                                           {"debug", "eval", "--help"}}) {
+                                                           {"debug", "eval", "--help"},
+                                                           {"help"},
+                                                           {"help", "run"},
+                                                           {"help", "debug", "eval"},
+                                                           {}}) {
     const ProcessResult help = zinc(arguments);
     EXPECT_EQ(help.exit_code, 0) << text_of(arguments);
     EXPECT_GT(help.out.size(), 40u) << text_of(arguments);
@@ -163,8 +172,7 @@ TEST_F(ProgramTest, version_and_help_print_to_standard_output) {
 
 TEST_F(ProgramTest, wrong_usage_exits_with_two_and_an_error_line) {
   const std::string model = file("model.gguf", "");
-  const std::vector<Arguments> wrong = {{},
-                                        {"no-such-command"},
+  const std::vector<Arguments> wrong = {{"no-such-command"},
                                         {"--no-such-option"},
                                         {"debug"},
                                         {"debug", "no-such-command"},
@@ -213,12 +221,52 @@ TEST_F(ProgramTest, usage_error_suggests_a_correction) {
   EXPECT_TRUE(
       contains_all(zinc({"run", kModel, "hi", "-n", "abc"}).err, {"--max-tokens", "'abc' is not a whole number"}));
   EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "-n", "-3"}).err, {"'-3' is not a whole number from 0"}));
-  EXPECT_TRUE(contains_all(zinc({"run", "-m", kModel, "-p", "hi"}).err, {"`zinc run MODEL 'PROMPT'`"}));
   EXPECT_TRUE(contains_all(zinc({"model", "list"}).err, {"unknown command 'model'", "`zinc list`", "`zinc --help`"}));
   EXPECT_TRUE(contains_all(zinc({"models"}).err, {"unknown command 'models'", "`zinc list`"}));
-  EXPECT_TRUE(contains_all(zinc({"help"}).err, {"`zinc --help`"}));
-  EXPECT_TRUE(contains_all(zinc({"version"}).err, {"`zinc --version`"}));
-  EXPECT_TRUE(contains_all(zinc({"-v"}).err, {"unknown option '-v'", "`zinc --version`"}));
+  EXPECT_TRUE(contains_all(zinc({"help", "frob"}).err, {"no command 'zinc frob'", "`zinc help`"}));
+}
+
+TEST_F(ProgramTest, usage_error_never_guesses_from_two_letters_or_a_command_that_deletes) {
+  for (const Arguments& arguments :
+       std::vector<Arguments>{{"px"}, {"rn"}, {"rmm"}, {"frm"}, {"run", kModel, "hi", "-k"}, {"check", "-x"}}) {
+    const ProcessResult end = zinc(arguments);
+    EXPECT_EQ(end.exit_code, 2) << text_of(arguments);
+    EXPECT_EQ(end.err.find("did you mean `rm`"), std::string::npos) << end.err;
+    EXPECT_EQ(end.err.find("did you mean `--"), std::string::npos) << end.err;
+  }
+}
+
+TEST_F(ProgramTest, words_of_ollama_and_llama_cpp_are_understood_or_answered) {
+  EXPECT_EQ(zinc({"ls", "--names"}).out, zinc({"list", "--names"}).out);
+  EXPECT_TRUE(contains_all(zinc({"create", "x"}).err, {"unknown command 'create'", "GGUF file by its path"}));
+  EXPECT_TRUE(contains_all(zinc({"remove", "x"}).err, {"unknown command 'remove'", "`zinc rm NAME`"}));
+  EXPECT_TRUE(
+      contains_all(zinc({"run", kModel, "hi", "-ngl", "99"}).err, {"'-ngl'", "--device cpu", "zinc run --help"}));
+  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "-hf", "a/b"}).err, {"'-hf'", "hf:ORG/REPO"}));
+  EXPECT_TRUE(contains_all(zinc({"bench", "-m", kModel}).err, {"unknown option '-m'", "MODEL without -m"}));
+  EXPECT_TRUE(contains_all(zinc({"serve", kModel, "-np", "4"}).err, {"'-np'", "`--parallel N`"}));
+  const ProcessResult named =
+      zinc({"run", "-m", kModel, "-p", "hello", "--ctx-size", "200", "--n-predict", "4", "--temp", "0"});
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(named.out, zinc({"run", kModel, "hello", "-n", "4", "--temp", "0"}).out);
+  EXPECT_EQ(zinc({"run", "-m", kModel, "hello", "-n", "4", "--temp", "0"}).out, named.out);
+}
+
+TEST_F(ProgramTest, parser_errors_are_in_plain_words) {
+  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "--temp", "hot"}).err,
+                           {"--temp: 'hot' is not a valid value; expected a number"}));
+  EXPECT_TRUE(contains_all(zinc({"pull"}).err, {"missing argument NAME"}));
+  EXPECT_TRUE(
+      contains_all(zinc({"completion", "powershell"}).err, {"PAGE: 'powershell' is not one of bash, zsh, fish, man"}));
+  EXPECT_TRUE(contains_all(zinc({"run", kModel, "hi", "-n"}).err, {"--max-tokens needs a value"}));
+  EXPECT_TRUE(contains_all(zinc({"graph", kModel, "--json", "--dot"}).err, {"cannot be combined"}));
+}
+
+TEST_F(ProgramTest, single_word_that_looks_like_an_unknown_model_is_not_a_question) {
+  const std::string line = refusal({"run", "mistral"});
+  EXPECT_TRUE(contains_all(line, {"unknown model 'mistral'", "zinc list", "zinc run -p mistral"}));
+  EXPECT_TRUE(contains_all(refusal({"run", "qwen3.5"}), {"several models begin with 'qwen3.5'", "qwen3.5-4b"}));
+  EXPECT_TRUE(contains_all(refusal({"run", "smolm2-135m-instruct"}), {"did you mean 'smollm2-135m-instruct'?"}));
 }
 
 TEST_F(ProgramTest, help_shows_arguments_and_options_as_typed) {
@@ -226,9 +274,10 @@ TEST_F(ProgramTest, help_shows_arguments_and_options_as_typed) {
     arguments.push_back("--help");
     return zinc(arguments).out;
   };
-  EXPECT_TRUE(contains_all(help({"run"}), {"zinc run [OPTIONS] [MODEL] [PROMPT]\n", "\n  [MODEL] [PROMPT] ",
-                                           "-n,--max-tokens N [512]", "--think ", "--no-think ", "--think-budget N "}));
-  EXPECT_TRUE(contains_all(help({"bench"}), {"zinc bench [OPTIONS] [MODEL...] [SUBCOMMAND]\n", "--n-prompt N [512]"}));
+  EXPECT_TRUE(contains_all(help({"run"}),
+                           {"zinc run [OPTIONS] [MODEL] [PROMPT]\n", "\n  [MODEL] [PROMPT] ", "-n, --max-tokens N [0]",
+                            "--grammar FILE", "--think ", "--no-think ", "--think-budget N ", "Examples:"}));
+  EXPECT_TRUE(contains_all(help({"bench"}), {"zinc bench [OPTIONS] [MODEL...] [COMMAND]\n", "--n-prompt N [512]"}));
   EXPECT_TRUE(contains_all(help({"perplexity"}), {"zinc perplexity [OPTIONS] MODEL FILE\n"}));
   EXPECT_TRUE(contains_all(help({"graph"}), {"zinc graph [OPTIONS] [MODEL]\n", "Output format:\n  --json "}));
   EXPECT_TRUE(contains_all(help({"bench", "serve"}), {"zinc bench serve [OPTIONS] URL|MODEL...\n"}));
@@ -249,6 +298,19 @@ TEST_F(ProgramTest, command_without_a_model_uses_the_default) {
     EXPECT_EQ(end.exit_code, 1) << command << ": " << end.err;
     EXPECT_TRUE(contains_all(end.err, {"smollm2", "not installed"})) << command;
   }
+}
+
+TEST_F(ProgramTest, print_config_shows_settings_and_their_origin) {
+  const ProcessResult run = shell("$ZINC run $MODEL --temp 0.5 -t 1 --print-config");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(contains_all(
+      run.out, {"model = " + kModel + "  # command line\n", "temp = 0.5  # command line\n",
+                "top-k = 40  # zinc's own\n", "threads = 1  # command line\n", "max-tokens = 0  # default\n"}));
+  const ProcessResult serve = shell("ZINC_API_KEY=hush $ZINC serve $MODEL --port 81 --print-config");
+  EXPECT_TRUE(contains_all(
+      serve.out, {"port = 81  # command line\n", "api-key = (hidden)  # environment, ZINC_API_KEY\n", "parallel = "}));
+  EXPECT_EQ(serve.out.find("hush"), std::string::npos);
+  EXPECT_TRUE(contains_all(shell("$ZINC bench $MODEL --print-config").out, {"n-prompt = 512  # default\n", "file = "}));
 }
 
 TEST_F(ProgramTest, stop_option_takes_exactly_one_word) {
@@ -354,9 +416,37 @@ TEST_F(ProgramTest, run_reads_the_prompt_from_argument_or_standard_input) {
   EXPECT_EQ(piped.at("prompt_tokens"), argument.at("prompt_tokens"));
 }
 
+TEST_F(ProgramTest, run_joins_piped_text_and_the_question) {
+  const int64_t question = report("hello -n 1").at("prompt_tokens").as_int64();
+  file("text.txt", "The ship arrived in Hamburg.\n");
+  const json::object joined = report("hello -n 4 <text.txt");
+  EXPECT_GT(joined.at("prompt_tokens").as_int64(), question + 4);
+  file("both.txt", "The ship arrived in Hamburg.\n\nhello\n");
+  EXPECT_EQ(report("-n 4 <both.txt").at("tokens"), joined.at("tokens"));
+  EXPECT_EQ(report("hello -n 4 -f text.txt </dev/zero").at("tokens"), joined.at("tokens"));
+  EXPECT_EQ(report("hello -n 1 --no-stdin <text.txt").at("prompt_tokens").as_int64(), question);
+  for (const char* nothing : {"</dev/null", "<&-"}) {
+    EXPECT_EQ(report(fmt::format("hello -n 1 {}", nothing)).at("prompt_tokens").as_int64(), question) << nothing;
+  }
+}
+
+TEST_F(ProgramTest, run_says_that_it_waits_for_an_open_pipe) {
+  const ProcessResult end = shell("sleep 4 | $ZINC run $MODEL hello -n 1");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_TRUE(contains_all(end.err, {"waiting for standard input", "--no-stdin"}));
+  EXPECT_EQ(shell("sleep 1 | $ZINC run $MODEL hello -n 1 --no-stdin").err.find("waiting"), std::string::npos);
+}
+
+TEST_F(ProgramTest, run_has_no_default_limit_but_the_context) {
+  const json::object whole = report("hello -c 1000");
+  EXPECT_EQ(whole.at("finish_reason").as_string(), "context_full");
+  EXPECT_GT(whole.at("generated_tokens").as_int64(), 900);
+}
+
 TEST_F(ProgramTest, run_streams_the_text_it_reports) {
   const json::value text = report("hello -n 8").at("text");
-  const ProcessResult streamed = shell("$ZINC run $MODEL --temp 0 hello -n 8");
+  EXPECT_EQ(shell("$ZINC run $MODEL --temp 0 hello -n 8 --json").err, "");
+  const ProcessResult streamed = shell("$ZINC run $MODEL --temp 0 hello -n 8 --verbose");
   EXPECT_EQ(streamed.exit_code, 0);
   EXPECT_EQ(streamed.out, std::string(text.as_string()) + "\n");
   EXPECT_TRUE(contains_all(streamed.err, {"prompt ", "generated 8 tokens", "max_tokens", "temp 0 (greedy)"}));
@@ -487,7 +577,7 @@ TEST_F(ProgramTest, closed_output_pipe_ends_the_answer) {
 }
 
 TEST_F(ProgramTest, interrupt_during_decode_keeps_the_text_and_prints_the_figures) {
-  const std::string command = "$ZINC run $MODEL hello -n 0 -c 100000 --temp 0";
+  const std::string command = "$ZINC run $MODEL hello -n 0 -c 100000 --temp 0 -v";
   const ProcessResult end = interrupt("", command);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_GT(end.out.size(), 5u);
@@ -499,7 +589,7 @@ TEST_F(ProgramTest, interrupt_during_decode_keeps_the_text_and_prints_the_figure
 }
 
 TEST_F(ProgramTest, interrupt_during_prefill_prints_the_figures) {
-  const ProcessResult end = interrupt("yes word | head -c 90000 | ", "$ZINC run $MODEL -n 0 -c 100000");
+  const ProcessResult end = interrupt("yes word | head -c 90000 | ", "$ZINC run $MODEL -n 0 -c 100000 --verbose");
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_EQ(end.out, "\n");
   EXPECT_TRUE(contains_all(end.err, {"generated 0 tokens", "(cancelled)", "zinc: interrupted"}));

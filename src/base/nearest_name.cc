@@ -8,6 +8,7 @@ namespace zinc {
 namespace {
 
 constexpr size_t kMaxCompared = 100;  // longer words are not model names
+constexpr size_t kMinGuessed = 3;     // shorter words are near too many names
 
 std::string lower(std::string_view text) {
   std::string out(text.substr(0, kMaxCompared));
@@ -36,10 +37,11 @@ size_t edit_distance(std::string_view first, std::string_view second) {
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names) {
   const std::string wanted = lower(typed);
   std::optional<std::string> best;
-  size_t best_distance = std::max<size_t>(2, wanted.size() / 3) + 1;
+  if (wanted.size() < kMinGuessed) return std::nullopt;
+  size_t best_distance = std::max<size_t>(1, wanted.size() / 3) + 1;
   for (const std::string& name : names) {
     const std::string known = lower(name);
-    const bool is_part = wanted.size() >= 3 && known.find(wanted) != std::string::npos;
+    const bool is_part = known.find(wanted) != std::string::npos;
     const size_t distance = is_part ? 1 : edit_distance(wanted, known);
     if (distance < best_distance) best_distance = distance, best = name;
   }

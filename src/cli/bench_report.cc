@@ -1,5 +1,6 @@
 #include "cli/bench_report.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/sanitize_for_terminal.h"
@@ -104,6 +105,45 @@ json::object row_json(const BenchRun& run, const BenchRow& row) {
   return entry;
 }
 
+std::vector<std::string> cells_of(std::string_view line) {
+  std::vector<std::string> cells;
+  for (size_t at = 1; at < line.size();) {
+    const size_t end = std::min(line.find('|', at), line.size());
+    const std::string_view cell = line.substr(at, end - at);
+    const size_t first = cell.find_first_not_of(' '), last = cell.find_last_not_of(' ');
+    cells.emplace_back(first == std::string_view::npos ? "" : cell.substr(first, last + 1 - first));
+    at = end + 1;
+  }
+  return cells;
+}
+
+// A Markdown table with its columns padded, without the bars; other lines are unchanged.
+std::string align_columns(std::string_view markdown) {
+  std::vector<std::vector<std::string>> rows;  // a line that is not of the table has one cell
+  std::vector<size_t> widths;
+  for (size_t at = 0; at < markdown.size();) {
+    const size_t end = std::min(markdown.find('\n', at), markdown.size());
+    const std::string_view line = markdown.substr(at, end - at);
+    at = end + 1;
+    if (line.starts_with("|--")) continue;
+    rows.push_back(line.starts_with('|') ? cells_of(line) : std::vector{std::string(line)});
+    if (rows.back().size() < 2) continue;
+    widths.resize(std::max(widths.size(), rows.back().size()));
+    for (size_t i = 0; i < rows.back().size(); ++i) widths[i] = std::max(widths[i], rows.back()[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool is_text = row.size() < 2 || i < 2 || i == 3;  // model, backend, test; the others are numbers
+      text += i == 0 ? "" : "  ";
+      text += is_text ? fmt::format("{:<{}}", row[i], row.size() < 2 ? 0 : widths[i])
+                      : fmt::format("{:>{}}", row[i], widths[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 bool has_peer_rates(std::span<const BenchRun> runs) {
   return !runs.empty() && !runs[0].rows.empty() && !runs[0].rows[0].peer_rates.values.empty();
 }
@@ -123,6 +163,8 @@ std::string bench_markdown(std::span<const BenchRun> runs) {
   for (const BenchRun& run : runs) text += peaks_line(run) + memory_line(run);
   return text;
 }
+
+std::string bench_table(std::span<const BenchRun> runs) { return align_columns(bench_markdown(runs)); }
 
 json::array bench_json(std::span<const BenchRun> runs) {
   json::array entries;

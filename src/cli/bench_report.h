@@ -1,4 +1,4 @@
-// Results of `zinc bench` as a Markdown table and as JSON.
+// Results of `zinc bench` as a table, in Markdown or for a terminal, and as JSON.
 #pragma once
 
 #include <span>
@@ -27,6 +27,7 @@ struct BenchRun {
 };
 
 std::string bench_markdown(std::span<const BenchRun> runs);
+std::string bench_table(std::span<const BenchRun> runs);  // the same with aligned columns, for a terminal
 json::array bench_json(std::span<const BenchRun> runs);
 
 }  // namespace zinc

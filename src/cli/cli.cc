@@ -2,20 +2,22 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/cache_folder.h"
 #include "base/nearest_name.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/foreign_words.h"
 #include "cli/help_format.h"
 #include "cli/hub_settings.h"
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
 #include "cli/thinking_options.h"
+#include "cli/usage_error.h"
 
 namespace zinc {
 namespace {
@@ -48,66 +50,11 @@ Status run_command(const std::function<Status()>& command) {
   }
 }
 
-// The innermost command on the command line: the error points to its help.
-const CLI::App& named_app(const CLI::App& app) {
-  const std::vector<CLI::App*> chosen = app.get_subcommands();
-  return chosen.empty() ? app : named_app(*chosen.front());
-}
-
-// Spellings of other programs, and zinc's spelling.
-struct Suggestion {
-  std::string_view command, word, replacement;
-};
-constexpr Suggestion kSuggestions[] = {{"zinc", "ls", "zinc list"},
-                                       {"zinc", "model", "zinc list"},
-                                       {"zinc", "models", "zinc list"},
-                                       {"zinc", "version", "zinc --version"},
-                                       {"zinc", "-v", "zinc --version"},
-                                       {"zinc chat", "-m", "zinc chat MODEL"},
-                                       {"zinc run", "-m", "zinc run MODEL 'PROMPT'"},
-                                       {"zinc run", "-p", "zinc run MODEL 'PROMPT'"},
-                                       {"zinc serve", "-m", "zinc serve MODEL"}};
-
-// The likely replacement for a word that `app`, at `path`, does not know.
-std::optional<std::string> suggestion_for(const CLI::App& app, const std::string& path, const std::string& word) {
-  for (const Suggestion& suggestion : kSuggestions) {
-    if (suggestion.command == path && suggestion.word == word) return std::string(suggestion.replacement);
-  }
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  std::erase_if(names, [&](const std::string& name) { return name.starts_with('-') != word.starts_with('-'); });
-  return nearest_name(word.substr(0, word.find('=')), names);
-}
-
-// One line: the mistake, and where to find the correct usage.
-std::string usage_error(const CLI::App& root, const CLI::ParseError& error) {
-  const CLI::App& app = root.remaining().empty() ? named_app(root) : root;  // else a word before the command
-  std::string path = app.get_name();
-  for (const CLI::App* a = app.get_parent(); a; a = a->get_parent()) path = a->get_name() + " " + path;
-  // An unknown option first: the word after it would be reported as an unexpected argument.
-  std::vector<std::string> unknown = root.remaining(true);
-  std::stable_partition(unknown.begin(), unknown.end(), [](const std::string& word) { return word.starts_with('-'); });
-  const bool is_group = app.get_require_subcommand_min() > 0;
-  std::string what = is_group ? "a command is missing" : sanitize_line(error.what()), hint;
-  if (!unknown.empty()) {
-    const std::string& word = unknown.front();
-    const bool is_option = word.starts_with('-');
-    what = fmt::format("{} '{}'",
-                       is_option  ? "unknown option"
-                       : is_group ? "unknown command"
-                                  : "unexpected argument",
-                       sanitize_line(word));
-    if (const auto suggestion = suggestion_for(app, path, word)) hint = fmt::format("did you mean `{}`? ", *suggestion);
-  }
-  return fmt::format("zinc: {}; {}see `{} --help`", what, hint, path);
-}
-
 }  // namespace
+
+std::string full_version() {
+  return fmt::format("{}\nbackends: {} (default: {})", version_text(), backend_names(), default_backend().name);
+}
 
 void check_usage(CLI::App& app, std::function<Status()> check) {
   app.parse_complete_callback([check = std::move(check)] {
@@ -116,12 +63,11 @@ void check_usage(CLI::App& app, std::function<Status()> check) {
 }
 
 int run_cli(int argc, char** argv) {
+  if (argc < 2) return run_command([] { return write_output(short_help()); }).ok() ? 0 : kExitFailure;
   if (const auto folder = cache_folder(); folder.ok()) set_cache_folder(folder.value());
-  CLI::App app{"zinc: run language models locally", "zinc"};
-  app.formatter(std::make_shared<HelpFormat>());
-  app.set_version_flag("--version", [] {
-    return fmt::format("{}\nbackends: {} (default: {})", version_text(), backend_names(), default_backend().name);
-  });
+  CLI::App app{"zinc: run language models on this machine", "zinc"};
+  app.formatter(std::make_shared<HelpFormat>(help_width()));
+  app.set_version_flag("-v,--version", full_version);
   app.require_subcommand(1);
   std::function<Status()> chosen;
   for (const Command* const* c = kCommands; *c; ++c) {
@@ -130,11 +76,16 @@ int run_cli(int argc, char** argv) {
     const size_t space = command.path.rfind(' ');
     const std::string name(command.path.substr(space == std::string_view::npos ? 0 : space + 1));
     CLI::App* sub = parent->add_subcommand(name, std::string(command.summary));
+    if (!command.alias.empty()) sub->alias(std::string(command.alias));
     sub->callback([&chosen, run = command.declare(*sub)] {
       if (!chosen) chosen = run;  // the innermost is called first
     });
   }
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (const auto foreign = find_misread_option(arguments)) {
+    print_stderr(foreign_option_error(app, arguments.front(), *foreign));
+    return kExitUsage;
+  }
   complete_think_option(arguments);
   std::ranges::reverse(arguments);  // CLI11 takes them from the back
   try {

@@ -54,14 +54,26 @@ std::string man_options(const CLI::App& app) {
   std::string text;
   for (const CLI::Option* option : app.get_options()) {
     const std::string names = joined(spellings(*option), ", ");
-    text += fmt::format(".TP\n\\fB{}\\fR \\fI{}\\fR\n{}", roff(names),
-                        roff(names.empty() ? argument_text(*option) : value_text(*option)),
-                        roff(option->get_description()));
+    const std::string heading = names.empty()
+                                    ? fmt::format("\\fI{}\\fR", roff(argument_text(*option)))
+                                    : fmt::format("\\fB{}\\fR \\fI{}\\fR", roff(names), roff(value_text(*option)));
+    text += fmt::format(".TP\n{}\n{}", heading, roff(option->get_description()));
     if (!default_text(*option).empty()) text += fmt::format(" (default: {})", roff(default_text(*option)));
     text += "\n";
   }
   return text;
 }
+
+constexpr const char* kManExamples = R"(.SH EXAMPLES
+.nf
+zinc run 'Explain in two sentences why the sky is blue.'
+git diff | zinc run 'Summarize this change.'
+zinc chat qwen3\-4b\-instruct\-2507
+zinc run hf:Qwen/Qwen3\-0.6B\-GGUF 'Hello' \-\-json
+zinc serve \-\-port 8080
+zinc check
+.fi
+)";
 
 constexpr const char* kManEnd = R"(.SH EXIT STATUS
 0: success. 1: failure; one line on standard error says why. 2: wrong usage. 130: interrupted by Ctrl\-C.
@@ -85,14 +97,6 @@ downloaded models and compiled kernels
 .TP
 ~/.local/state/zinc/chat_history
 input history of \fBzinc chat\fR
-.SH EXAMPLES
-.nf
-zinc run 'Explain in two sentences why the sky is blue.'
-zinc chat qwen3\-4b\-instruct\-2507
-zinc run hf:Qwen/Qwen3\-0.6B\-GGUF 'Hello' \-\-json
-zinc serve \-\-port 8080
-zinc check
-.fi
 )";
 
 // The words a shell offers after this command.
@@ -164,7 +168,9 @@ std::string man_page(const CLI::App& root) {
       ".SH DESCRIPTION\nzinc runs language models in the GGUF format: it answers one prompt (\\fBrun\\fR), holds a\n"
       "conversation (\\fBchat\\fR) or serves requests over HTTP (\\fBserve\\fR). If no model is given, the default "
       "model\n"
-      "is used, and downloaded on first use.\n.SH COMMANDS\n";
+      "is used, and downloaded on first use.\n";
+  text += kManExamples;
+  text += ".SH COMMANDS\n";
   visit(root, "", [&](const CLI::App& app, const std::string& path) {
     if (path.empty() || path.starts_with("debug")) return;
     text += fmt::format(".SS zinc {}\n{}\n{}", roff(path), roff(app.get_description()), man_options(app));

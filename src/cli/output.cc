@@ -1,9 +1,14 @@
 #include "cli/output.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
+
+#include "cli/terminal.h"
+#include "cli/word_wrap.h"
 
 namespace zinc {
 
@@ -19,9 +24,14 @@ Status flush_output() {
               errno != 0 ? std::strerror(errno) : "an earlier write failed");
 }
 
-void print_stderr(std::string_view line) {
+void write_stderr(std::string_view line) {
   const std::string with_newline = std::string(line) + "\n";
   std::fwrite(with_newline.data(), 1, with_newline.size(), stderr);
+}
+
+void print_stderr(std::string_view line) {
+  constexpr int kIndent = 2;  // of continuation lines
+  write_stderr(wrap_words(line, terminal_width(STDERR_FILENO), kIndent));
 }
 
 }  // namespace zinc

@@ -10,6 +10,8 @@ namespace zinc {
 
 Status write_output(std::string_view text);  // to standard output, flushed
 Status flush_output();                       // fails if any earlier output could not be written
-void print_stderr(std::string_view line);    // a line on standard error; failures are ignored
+// A line on standard error, wrapped at blanks on a terminal; failures are ignored.
+void print_stderr(std::string_view line);
+void write_stderr(std::string_view line);  // the same, never wrapped: for logs
 
 }  // namespace zinc

@@ -37,8 +37,10 @@ struct CatalogModel {
 inline constexpr int kCatalogContext = 4096;  // context length that memory needs are computed for
 inline constexpr std::string_view kDefaultModelId = "smollm2-135m-instruct";
 
-std::span<const CatalogModel> catalog_models();               // small ones first within a family
-const CatalogModel* find_catalog_model(std::string_view id);  // case-insensitive; nullptr: unknown
+bool equal_ignoring_case(std::string_view typed, std::string_view lower);  // `lower` has no capitals
+std::span<const CatalogModel> catalog_models();                            // small ones first within a family
+const CatalogModel* find_catalog_model(std::string_view id);               // case-insensitive; nullptr: unknown
+std::string_view catalog_alias(std::string_view name);  // the id that Ollama's name means; empty: none
 std::string_view status_name(CatalogStatus status);
 
 }  // namespace zinc

@@ -138,8 +138,26 @@ constexpr auto kModels = std::to_array<CatalogModel>({
 });
 // clang-format on
 
+// Ollama's names without a tag, and the model of that size and version here.
+struct Alias {
+  std::string_view name, id;
+};
+constexpr auto kAliases = std::to_array<Alias>({{"gemma3", "gemma-3-4b-it"},
+                                                {"llama3.1", "llama-3.1-8b-instruct"},
+                                                {"llama3.2", "llama-3.2-3b-instruct"},
+                                                {"qwen2.5", "qwen2.5-7b-instruct"},
+                                                {"qwen3", "qwen3-8b"},
+                                                {"smollm2", "smollm2-1.7b-instruct"}});
+
 }  // namespace
 
 std::span<const CatalogModel> catalog_models() { return kModels; }
+
+std::string_view catalog_alias(std::string_view name) {
+  for (const Alias& alias : kAliases) {
+    if (equal_ignoring_case(name, alias.name)) return alias.id;
+  }
+  return {};
+}
 
 }  // namespace zinc

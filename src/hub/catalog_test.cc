@@ -6,6 +6,7 @@
 
 #include "gguf/gguf_file.h"
 #include "hub/fit.h"
+#include "hub/inventory.h"
 #include "hub/journal.h"
 #include "hub/source.h"
 #include "model/architecture.h"
@@ -54,6 +55,31 @@ TEST(Catalog, lookup_is_case_insensitive) {
   EXPECT_EQ(find_catalog_model("Qwen3-8B")->id, "qwen3-8b");
   EXPECT_EQ(find_catalog_model("qwen3-8"), nullptr);
   EXPECT_EQ(find_catalog_model(""), nullptr);
+}
+
+TEST(Catalog, aliases_name_models_of_the_catalog) {
+  for (const char* name : {"llama3.2", "llama3.1", "qwen3", "qwen2.5", "gemma3", "smollm2", "Qwen3"}) {
+    EXPECT_NE(find_catalog_model(catalog_alias(name)), nullptr) << name;
+  }
+  EXPECT_EQ(catalog_alias("llama9"), "");
+}
+
+TEST(Inventory, recommends_the_newest_models_that_need_at_most_half_of_the_memory) {
+  const auto entry = [](const char* id, const char* released, uint64_t n_bytes, bool is_known = true) {
+    ModelEntry out;
+    out.id = id, out.released = released, out.memory_bytes = n_bytes, out.is_known = is_known, out.fit = Fit::fits;
+    return out;
+  };
+  std::vector<ModelEntry> entries = {entry("old", "2024-01", 10),   entry("new", "2026-01", 10),
+                                     entry("newer", "2026-02", 5),  entry("larger", "2026-02", 40),
+                                     entry("huge", "2026-03", 60),  entry("mine", "2026-03", 10, false),
+                                     entry("unknown", "2026-03", 0)};
+  mark_recommended(entries, {.n_bytes = 100, .n_available = 100});
+  std::vector<std::string> marked;
+  for (const ModelEntry& e : entries) {
+    if (e.is_recommended) marked.push_back(e.id);
+  }
+  EXPECT_EQ(marked, (std::vector<std::string>{"new", "newer", "larger"}));
 }
 
 TEST(Fit, memory_need_matches_weights_and_cache_of_the_file) {

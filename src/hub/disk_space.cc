@@ -11,6 +11,13 @@ constexpr uint64_t kSpareBytes = uint64_t{16} << 20;
 
 uint64_t saturating_sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
+uint64_t free_disk_bytes(fs::path folder) {
+  std::error_code error;
+  while (!folder.empty() && !fs::exists(folder, error) && folder != folder.parent_path()) folder = folder.parent_path();
+  const fs::space_info space = fs::space(folder, error);
+  return error ? 0 : space.available;
+}
+
 Status check_disk_space(const fs::path& folder, uint64_t n_needed) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);

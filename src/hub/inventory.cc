@@ -1,6 +1,7 @@
 #include "hub/inventory.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/sanitize_for_terminal.h"
 #include "base/utf8.h"
@@ -130,6 +131,20 @@ std::pair<std::string, std::string> addresses_of(const ModelEntry& entry, const 
 
 }  // namespace
 
+void mark_recommended(std::vector<ModelEntry>& entries, const MemoryCapacity& memory) {
+  constexpr size_t kMaxRecommended = 3;
+  std::vector<ModelEntry*> candidates;
+  for (ModelEntry& entry : entries) {
+    const bool is_comfortable = entry.memory_bytes > 0 && entry.memory_bytes <= memory.n_bytes / 2;
+    if (entry.is_known && entry.fit == Fit::fits && is_comfortable) candidates.push_back(&entry);
+  }
+  std::ranges::sort(candidates, [](const ModelEntry* a, const ModelEntry* b) {
+    return std::tie(a->released, a->memory_bytes) > std::tie(b->released, b->memory_bytes);
+  });
+  candidates.resize(std::min(candidates.size(), kMaxRecommended));
+  for (ModelEntry* entry : candidates) entry->is_recommended = true;
+}
+
 std::vector<ModelEntry> list_models(const HubSettings& settings, const MemoryCapacity& memory) {
   std::vector<ModelEntry> entries;
   for (const CatalogModel& model : catalog_models()) entries.push_back(entry_of(model));
@@ -153,11 +168,13 @@ std::vector<ModelEntry> list_models(const HubSettings& settings, const MemoryCap
     entry.is_default = entry.id == chosen;
     set_fit(entry, memory);
   }
+  mark_recommended(entries, memory);
   std::ranges::sort(entries, {}, &ModelEntry::id);
   return entries;
 }
 
-Result<ModelEntry> show_model(const HubSettings& settings, const std::string& name, const MemoryCapacity& memory) {
+Result<ModelEntry> show_model(const HubSettings& settings, const std::string& typed, const MemoryCapacity& memory) {
+  const std::string name = full_model_name(settings, typed);
   ZINC_TRY(found, find_model(settings, name));
   ModelEntry entry;
   for (ModelEntry& known : list_models(settings, memory)) {
@@ -195,7 +212,7 @@ json::object entry_json(const ModelEntry& entry, const HubSettings& settings) {
           {"status", text_or_null(entry.status)},
           {"release_date", text_or_null(entry.released)},
           {"thinks", entry.thinks},
-          {"recommended_for_chat", entry.is_known ? json::value(true) : json::value()},
+          {"recommended_for_chat", entry.is_known ? json::value(entry.is_recommended) : json::value()},
           {"tested_profiles", tested_on(entry)},
           {"source", text_or_null(entry.source)},
           {"homepage_url", text_or_null(homepage)},

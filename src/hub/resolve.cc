@@ -1,7 +1,10 @@
 #include "hub/resolve.h"
 
+#include <fmt/ranges.h>
+
 #include "base/nearest_name.h"
 #include "base/sanitize_for_terminal.h"
+#include "hub/model_names.h"
 #include "hub/ollama_store.h"
 
 namespace zinc {
@@ -20,10 +23,19 @@ bool looks_like_path(const std::string& name) {
   return name.ends_with(".gguf") || name.find('/') != std::string::npos || fs::exists(fs::path(name), unreadable);
 }
 
-Error unknown_model(const HubSettings& settings, const std::string& name) {
+std::vector<std::string> known_ids(const HubSettings& settings) {
   std::vector<std::string> names;
   for (const CatalogModel& model : catalog_models()) names.emplace_back(model.id);
   for (const InstalledModel& model : ModelStore(settings).list()) names.push_back(model.id);
+  return names;
+}
+
+Error unknown_model(const HubSettings& settings, const std::string& name) {
+  const std::vector<std::string> names = known_ids(settings);
+  if (const std::vector<std::string> several = match_model_name(name, names); several.size() > 1) {
+    return fail(ErrorCode::not_found, "several models begin with '{}': {}; type more of the name",
+                sanitize_for_terminal(name), fmt::join(several, ", "));
+  }
   const std::optional<std::string> nearest = nearest_name(name, names);
   return fail(ErrorCode::not_found,
               "unknown model '{}'; {}use a name from `zinc list`, the path of a file, or a source: hf:ORG/REPO[:FILE], "
@@ -47,13 +59,25 @@ std::optional<fs::path> find_cached(const HubSettings& settings, const ModelRefe
 
 }  // namespace
 
-bool names_model(const HubSettings& settings, const std::string& word) {
-  if (word.ends_with(".gguf") || is_file(word) || find_catalog_model(word)) return true;
-  if (has_source_prefix(word)) return parse_source(word).ok();
-  return ModelStore(settings).find(word).has_value();
+std::string full_model_name(const HubSettings& settings, const std::string& typed) {
+  if (has_source_prefix(typed) || looks_like_path(typed) || ModelStore(settings).find(typed)) return typed;
+  const std::vector<std::string> meant = match_model_name(typed, known_ids(settings));
+  return meant.size() == 1 ? meant.front() : typed;
 }
 
-Result<ModelReference> make_model_reference(const HubSettings& settings, const std::string& name) {
+bool names_model(const HubSettings& settings, const std::string& word) {
+  if (word.ends_with(".gguf") || is_file(word)) return true;
+  if (has_source_prefix(word)) return parse_source(word).ok();
+  const std::string name = full_model_name(settings, word);
+  return find_catalog_model(name) || ModelStore(settings).find(name);
+}
+
+bool resembles_model(const HubSettings& settings, const std::string& word) {
+  return resembles_model_name(word, known_ids(settings));
+}
+
+Result<ModelReference> make_model_reference(const HubSettings& settings, const std::string& typed) {
+  const std::string name = full_model_name(settings, typed);
   if (const CatalogModel* model = find_catalog_model(name)) {
     ZINC_TRY(source, parse_source(model->source));
     return ModelReference{std::string(model->id), std::move(source), model};
@@ -74,8 +98,9 @@ Result<ModelReference> make_model_reference(const HubSettings& settings, const s
   return ModelReference{installed->id, std::move(source), nullptr};
 }
 
-Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const std::string& name) {
+Result<std::optional<FoundModel>> find_model(const HubSettings& settings, const std::string& typed) {
   using Found = std::optional<FoundModel>;
+  const std::string name = full_model_name(settings, typed);
   if (!has_source_prefix(name) && is_file(name)) return Found({name, ModelLocation::path});
   const bool is_known = has_source_prefix(name) || find_catalog_model(name) || ModelStore(settings).find(name);
   if (!is_known && looks_like_path(name)) return Found({name, ModelLocation::path});  // opening it reports the error

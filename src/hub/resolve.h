@@ -6,9 +6,13 @@
 
 namespace zinc {
 
-// Whether a single word is a model rather than a prompt: a known name, an existing file (not a folder), or a name
-// ending in .gguf. Asks no server.
+// Whether a single word is a model rather than a prompt: a known name or its unambiguous beginning, an existing file
+// (not a folder), or a name ending in .gguf. Asks no server.
 bool names_model(const HubSettings& settings, const std::string& word);
+// Whether it looks like the name of a model that zinc does not know, or of several.
+bool resembles_model(const HubSettings& settings, const std::string& word);
+// The id of the catalog or of an installed model that `typed` means (hub/model_names.h); else `typed` itself.
+std::string full_model_name(const HubSettings& settings, const std::string& typed);
 
 enum class ModelLocation : uint8_t { path, zinc, hugging_face, ollama };
 struct FoundModel {

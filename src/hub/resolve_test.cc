@@ -56,7 +56,8 @@ TEST_F(HubTest, path_is_used_as_is_and_folder_is_not_a_model) {
 }
 
 TEST_F(HubTest, unknown_name_is_rejected_with_a_suggestion) {
-  EXPECT_TRUE(contains_all(refusal("qwen3-8"), {"'qwen3-8'", "did you mean 'qwen3-8b'?", "zinc list"}));
+  EXPECT_TRUE(contains_all(refusal("qwen3-8c"), {"'qwen3-8c'", "did you mean 'qwen3-8b'?", "zinc list"}));
+  EXPECT_TRUE(contains_all(refusal("qwen3.5-2"), {"several models begin with 'qwen3.5-2'", "qwen3.5-27b, qwen3.5-2b"}));
   EXPECT_FALSE(contains_all(refusal("something else entirely"), {"did you mean"}));
   EXPECT_TRUE(server_.requests().empty());
 }
@@ -71,6 +72,8 @@ TEST_F(HubTest, repository_without_a_file_uses_the_default_quantization) {
   EXPECT_EQ(resolve("hf:org/repo").value(), path.value());
   EXPECT_EQ(resolve("m-q4_k_m").value(), path.value()) << "an installed model has a name";
   EXPECT_TRUE(names_model(settings_, "m-q4_k_m"));
+  EXPECT_EQ(resolve("M-Q4K").value(), path.value()) << "and its beginning is enough";
+  EXPECT_EQ(full_model_name(settings_, "llama3.2"), "llama-3.2-3b-instruct");
   EXPECT_EQ(server_.requests().size(), n_requests) << "and needs no network";
 }
 

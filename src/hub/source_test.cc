@@ -107,6 +107,10 @@ TEST(NearestName, tolerates_typos_and_prefixes) {
   EXPECT_EQ(nearest_name("tell me a story", names), std::nullopt);
   EXPECT_EQ(nearest_name("", names), std::nullopt);
   EXPECT_EQ(nearest_name("x", {}), std::nullopt);
+  const std::vector<std::string> words = {"rm", "show", "run", "chat"};
+  EXPECT_EQ(nearest_name("ps", words), std::nullopt);
+  EXPECT_EQ(nearest_name("stop", words), std::nullopt);
+  EXPECT_EQ(nearest_name("chta", words), "chat");
   EXPECT_EQ(edit_distance("abcd", "acbd"), 1u);
   EXPECT_EQ(edit_distance("", "abc"), 3u);
 }

@@ -114,6 +114,12 @@ std::string unix_socket_path(const std::string& host) {
   return host.starts_with(kUnixPrefix) ? host.substr(kUnixPrefix.size()) : std::string();
 }
 
+Status check_listen_host(const std::string& host) {
+  if (!unix_socket_path(host).empty()) return ok_status();
+  const Result<asio::ip::address> address = parse_address(host);
+  return address.ok() ? ok_status() : Status(address.error());
+}
+
 bool is_local_address(const std::string& host) {
   if (!unix_socket_path(host).empty()) return true;
   const Result<asio::ip::address> address = parse_address(host);
@@ -132,8 +138,9 @@ struct HttpServer::State {
 
   void accept();
   void accepted(StreamSocket socket);
-  void watch_signals();
+  void watch_signals(std::function<void(size_t n_answers)> on_drain);
   void watch_hangup(const std::function<void()>& callback);
+  size_t n_answering() const;
   void drain();
   void stop_if_drained();
   void stop_now();
@@ -169,7 +176,11 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(const ListenOptions& opti
     state->tls = tls;
   }
   const std::string path = unix_socket_path(options.host);
-  if (const error_code error = listen_on(state->acceptor, endpoint)) {
+  const error_code error = listen_on(state->acceptor, endpoint);
+  if (error == asio::error::address_in_use && path.empty()) {
+    return fail(ErrorCode::unavailable, "port {} of {} is already in use", options.port, options.host);
+  }
+  if (error) {
     return fail(ErrorCode::io, "cannot listen on {}{}: {}", options.host,
                 path.empty() ? fmt::format(" port {}", options.port) : "", error.message());
   }
@@ -206,7 +217,9 @@ void HttpServer::run() {
   state_->worker.join();
 }
 
-void HttpServer::watch_signals() { state_->watch_signals(); }
+void HttpServer::watch_signals(std::function<void(size_t n_answers)> on_drain) {
+  state_->watch_signals(std::move(on_drain));
+}
 void HttpServer::watch_hangup(std::function<void()> callback) { state_->watch_hangup(callback); }
 
 void HttpServer::post(std::function<void()> task) { asio::post(state_->loop, std::move(task)); }
@@ -257,11 +270,21 @@ void HttpServer::State::accepted(StreamSocket socket) {
   connection->start();
 }
 
-void HttpServer::State::watch_signals() {
+size_t HttpServer::State::n_answering() const {
+  size_t n = 0;
+  for (const auto& [pointer, weak] : connections) {
+    const std::shared_ptr<Connection> connection = weak.lock();
+    n += connection && connection->is_answering();
+  }
+  return n;
+}
+
+void HttpServer::State::watch_signals(std::function<void(size_t n_answers)> on_drain) {
   signals.add(SIGTERM);
   signals.add(SIGINT);
-  signals.async_wait([this](error_code error, int) {
+  signals.async_wait([this, on_drain = std::move(on_drain)](error_code error, int) {
     if (error) return;
+    if (on_drain) on_drain(n_answering());
     drain();
     signals.async_wait([this](error_code second_error, int) {
       if (!second_error) stop_now();

@@ -23,6 +23,7 @@ struct ListenOptions {
 
 // The path of "unix:PATH"; empty: `host` is an IP address.
 std::string unix_socket_path(const std::string& host);
+Status check_listen_host(const std::string& host);  // an error unless it is an IP address, localhost or unix:PATH
 // Whether only this machine can reach the address. A Unix socket is accessible to the user only (mode 0600).
 bool is_local_address(const std::string& host);
 
@@ -39,7 +40,9 @@ class HttpServer {
   uint16_t port() const;  // 0: a Unix socket
   void set_handlers(Handler handle, ProtocolError protocol_error, std::function<void(json::object)> write_log,
                     HeaderCheck check_headers = {});
-  void watch_signals();  // until run() returns, SIGTERM and SIGINT drain; a second signal stops at once
+  // Until run() returns, SIGTERM and SIGINT drain; a second signal stops at once. `on_drain` is called at the first
+  // one, with the number of responses in progress.
+  void watch_signals(std::function<void(size_t n_answers)> on_drain = {});
   void watch_hangup(std::function<void()> callback);  // called on the event loop at each SIGHUP
   void run();  // until stopped and drained; when it returns, no task of work() is running
 

@@ -308,7 +308,8 @@ TEST_F(HttpServerTest, unread_responses_have_a_total_limit) {
   ASSERT_TRUE(eventually([&] { return n_lines("dropped") == 1; }));
   EXPECT_LT(open[0].read_to_end().size(), n_bytes) << "the one that has read nothing for the longest time";
   for (const size_t i : {1u, 2u}) {
-    open[i].socket().set_option(boost::asio::socket_base::receive_buffer_size(4 << 20));  // a small window takes minutes
+    open[i].socket().set_option(
+        boost::asio::socket_base::receive_buffer_size(4 << 20));  // a small window takes minutes
     EXPECT_GE(open[i].read_until("]}").size(), n_bytes);
   }
 }

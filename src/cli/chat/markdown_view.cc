@@ -3,7 +3,7 @@
 namespace zinc {
 namespace {
 
-constexpr std::string_view kPlain = "\x1b[0m";
+constexpr std::string_view kReset = "\x1b[0m";
 constexpr std::string_view kHeading = "\x1b[0;1;36m";
 constexpr std::string_view kMark = "\x1b[0;36m";  // of lists and quotes
 constexpr std::string_view kCode = "\x1b[0;33m";
@@ -33,7 +33,7 @@ std::string MarkdownView::style() const {
 void MarkdownView::put(char c) {
   const std::string wanted = style();
   if (wanted != shown_style_ && !is_inside_character(c)) {
-    out_ += wanted.empty() ? std::string(kPlain) : wanted;
+    out_ += wanted.empty() ? std::string(kReset) : wanted;
     shown_style_ = wanted;
   }
   out_ += c;
@@ -58,7 +58,7 @@ void MarkdownView::end_line() {
   mark_ = 0;
   line_ = Line::start;
   // Reset before the newline: else some terminals fill the rest of the line.
-  if (!shown_style_.empty()) out_ += kPlain;
+  if (!shown_style_.empty()) out_ += kReset;
   shown_style_.clear();
   fence_ = fence;
   out_ += '\n';
@@ -179,6 +179,6 @@ std::string MarkdownView::push(std::string_view text) {
   return std::move(out_);
 }
 
-std::string MarkdownView::finish() { return shown_style_.empty() ? "" : std::string(kPlain); }
+std::string MarkdownView::finish() { return shown_style_.empty() ? "" : std::string(kReset); }
 
 }  // namespace zinc

@@ -9,6 +9,7 @@
 #include "base/pluralize.h"
 #include "base/thread_pool.h"
 #include "cli/check/check_report.h"
+#include "hub/disk_space.h"
 #include "hub/inventory.h"
 
 namespace zinc {
@@ -65,10 +66,7 @@ void check_models(CheckReport& report, const HubSettings& settings, bool is_name
     ++n_installed;
     n_bytes += entry.n_bytes;
   }
-  std::error_code error;
-  fs::path folder = settings.cache;
-  while (!folder.empty() && !fs::exists(folder, error) && folder != folder.parent_path()) folder = folder.parent_path();
-  const fs::space_info space = fs::space(folder, error);
+  const uint64_t n_free = free_disk_bytes(settings.cache);
   const std::string cache_folder = settings.cache.string();
   if (n_installed > 0) {
     report.add({CheckStatus::ok, "models", "installed",
@@ -79,10 +77,10 @@ void check_models(CheckReport& report, const HubSettings& settings, bool is_name
                 is_named ? "" : fmt::format("zinc pull {}", kDefaultModelId)});
   }
   constexpr uint64_t kLittleSpace = 2'000'000'000;
-  if (error) return;
-  report.add({space.available < kLittleSpace ? CheckStatus::warn : CheckStatus::ok, "models", "disk",
-              fmt::format("{} free", human_bytes(space.available)),
-              space.available < kLittleSpace ? "zinc list --installed, then zinc rm NAME" : ""});
+  if (n_free == 0) return;
+  report.add({n_free < kLittleSpace ? CheckStatus::warn : CheckStatus::ok, "models", "disk",
+              fmt::format("{} free", human_bytes(n_free)),
+              n_free < kLittleSpace ? "zinc list --installed, then zinc rm NAME" : ""});
 }
 
 }  // namespace zinc

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "cli/check/check_report.h"
@@ -8,6 +9,7 @@
 #include "engine/engine_memory.h"
 #include "gguf/gguf_file.h"
 #include "graph/cost.h"
+#include "hub/disk_space.h"
 #include "hub/inventory.h"
 #include "model/model.h"
 
@@ -131,15 +133,60 @@ void check_speed(CheckReport& report, const Model& model) {
                           human_bytes(report.model.at("weight_bytes").as_uint64()), speed)});
 }
 
-// The line for a model that is not installed, or a name that is not known.
-CheckLine missing_line(const HubSettings& settings, const std::string& name, bool is_wanted) {
-  const CheckStatus status = is_wanted ? CheckStatus::fail : CheckStatus::warn;
-  const Result<ModelReference> known = make_model_reference(settings, name);
-  if (known.ok()) {
-    return {status, kSection, "file", fmt::format("{} is not installed", name),
-            fmt::format("zinc pull {}", shell_word(name))};
+// The share of a mixture of experts that each token reads: "30B-A3B" is 0.1; 1 for a dense model.
+double active_share(std::string_view parameters) {
+  const size_t active = parameters.find("-A");
+  if (active == std::string_view::npos) return 1;
+  const double n_total = std::strtod(std::string(parameters).c_str(), nullptr);
+  const double n_active = std::strtod(std::string(parameters.substr(active + 2)).c_str(), nullptr);
+  return n_total > 0 && n_active > 0 ? std::min(1.0, n_active / n_total) : 1;
+}
+
+void check_download(CheckReport& report, const HubSettings& settings, uint64_t n_bytes) {
+  const uint64_t n_free = free_disk_bytes(settings.cache);
+  if (n_free == 0) return;
+  const bool fits = n_bytes < n_free;
+  report.add({fits ? CheckStatus::ok : CheckStatus::fail, kSection, "disk",
+              fmt::format("the download has {}; {} is free", human_bytes(n_bytes), human_bytes(n_free)),
+              fits ? "" : "zinc list --installed, then zinc rm NAME"});
+}
+
+// A model that is not installed, from the figures of the catalog.
+void check_catalog_model(CheckReport& report, const HubSettings& settings, const CatalogModel& model) {
+  const DeviceInfo& device = report.device;
+  const uint64_t n_memory = estimated_memory_bytes(model.file.n_bytes), n_free = available_bytes(device);
+  if (model.file.n_bytes == 0) {
+    return report.add({CheckStatus::skip, kSection, "memory", "its size is not known before the download"});
   }
-  return {status, kSection, "file", known.error().message, "zinc list   # shows the available names"};
+  const Fit fit = judge_fit(n_memory, {device.memory_bytes, n_free, device.has_dedicated_memory});
+  const CheckStatus status = fit == Fit::fits    ? CheckStatus::ok
+                             : fit == Fit::tight ? CheckStatus::warn
+                                                 : CheckStatus::fail;
+  report.add({status, kSection, "memory",
+              fmt::format("about {} for {} tokens of context; {} of {} is free{}", human_bytes(n_memory),
+                          kCatalogContext, human_bytes(n_free), human_bytes(device.memory_bytes),
+                          device.has_dedicated_memory ? " on " + device.name : ""),
+              fit == Fit::too_large ? "zinc list   # the FIT column shows which models fit" : ""});
+  check_download(report, settings, model.file.n_bytes);
+  const double n_read = static_cast<double>(model.file.n_bytes) * active_share(model.parameters);
+  if (report.read_bytes_per_s <= 0) return;
+  report.add({CheckStatus::ok, kSection, "speed",
+              fmt::format("at most about {:.1f} tok/s on this machine: each token reads about {}",
+                          report.read_bytes_per_s / n_read, human_bytes(static_cast<uint64_t>(n_read)))});
+}
+
+// A model that is not installed, or a name that is not known. Not installed is not a failure: a model that is named is
+// judged by the catalog's figures.
+void check_missing(CheckReport& report, const HubSettings& settings, const std::string& name, bool is_named) {
+  const Result<ModelReference> known = make_model_reference(settings, name);
+  if (!known.ok()) {
+    return report.add({is_named ? CheckStatus::fail : CheckStatus::warn, kSection, "file", known.error().message,
+                       "zinc list   # shows the available names"});
+  }
+  report.add({is_named ? CheckStatus::skip : CheckStatus::warn, kSection, "file",
+              fmt::format("{} is not installed", known.value().catalog ? known.value().id : name),
+              fmt::format("zinc pull {}", shell_word(known.value().catalog ? known.value().id : name))});
+  if (is_named && known.value().catalog) check_catalog_model(report, settings, *known.value().catalog);
 }
 
 // For an invalid model file: the command that downloads it again, if zinc downloaded it.
@@ -154,7 +201,7 @@ void check_model(CheckReport& report, const HubSettings& settings, const CheckOp
                  const BackendInfo& backend) {
   const std::string name = options.model.empty() ? default_model_name(settings) : options.model;
   const Result<std::optional<FoundModel>> found = find_model_or_modified(settings, name);
-  if (!found.ok() || !found.value()) return report.add(missing_line(settings, name, !options.model.empty()));
+  if (!found.ok() || !found.value()) return check_missing(report, settings, name, !options.model.empty());
   const Result<GgufFile> file = GgufFile::open(found.value()->path);
   const Result<Model> model = file.ok() ? read_model(file.value()) : Result<Model>(file.error());
   if (!model.ok()) {

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "base/version.h"
 #include "cli/sanitize_line.h"
+#include "cli/word_wrap.h"
 
 namespace zinc {
 namespace {
@@ -56,7 +57,9 @@ json::object CheckReport::to_json() const {
           {"model", model.empty() ? json::value() : json::value(model)}};
 }
 
-std::string CheckReport::to_text(bool has_colors) const {
+std::string CheckReport::to_text(bool has_colors, int width) const {
+  constexpr int kMessageColumn = 20, kNarrowColumn = 7, kNarrow = 60;
+  const int indent = width < kNarrow ? kNarrowColumn : kMessageColumn;
   std::string text, section;
   const auto word = [has_colors](CheckStatus status) {
     const size_t i = static_cast<size_t>(status);
@@ -65,13 +68,18 @@ std::string CheckReport::to_text(bool has_colors) const {
   for (const CheckLine& line : lines_) {
     if (line.section != section) text += fmt::format("{}{}\n", section.empty() ? "" : "\n", line.section);
     section = line.section;
-    text += fmt::format("  {} {:<12} {}\n", word(line.status), line.name, sanitize_line(line.message));
-    if (!line.hint.empty()) text += fmt::format("                    -> {}\n", sanitize_line(line.hint));
+    text += wrap_words(fmt::format("  {} {:<12} {}", word(line.status), line.name, sanitize_line(line.message)), width,
+                       indent) +
+            "\n";
+    if (line.hint.empty()) continue;
+    text +=
+        wrap_words(fmt::format("{:{}}-> {}", "", kMessageColumn, sanitize_line(line.hint)), width, indent + 3) + "\n";
   }
-  return text + fmt::format("\n{} {}: {} ok, {}, {} failed, {} skipped\n", word(verdict()),
-                            kVerdicts[static_cast<size_t>(verdict())], count(CheckStatus::ok),
-                            pluralize(count(CheckStatus::warn), "warning"), count(CheckStatus::fail),
-                            count(CheckStatus::skip));
+  return text + wrap_words(fmt::format("\n{} {}: {} ok, {}, {} failed, {} skipped\n", word(verdict()),
+                                       kVerdicts[static_cast<size_t>(verdict())], count(CheckStatus::ok),
+                                       pluralize(count(CheckStatus::warn), "warning"), count(CheckStatus::fail),
+                                       count(CheckStatus::skip)),
+                           width);
 }
 
 }  // namespace zinc

@@ -49,8 +49,8 @@ class CheckReport {
   double read_bytes_per_s = 0;  // of the default backend's device
   DeviceInfo device;            // the default backend's
 
-  json::object to_json() const;  // docs/check.schema.json
-  std::string to_text(bool has_colors) const;
+  json::object to_json() const;                               // docs/check.schema.json
+  std::string to_text(bool has_colors, int width = 0) const;  // `width`: of the terminal; 0: lines are not wrapped
 
  private:
   std::vector<CheckLine> lines_;

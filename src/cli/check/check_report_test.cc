@@ -153,6 +153,27 @@ TEST(CheckModel, fit_uses_the_memory_of_the_default_device) {
   EXPECT_EQ(too_large.verdict(), CheckStatus::fail);
 }
 
+TEST(CheckModel, model_that_is_not_installed_is_judged_by_the_catalog) {
+  const TestFolder folder;
+  HubSettings settings;
+  settings.cache = folder.path();
+  const auto check_with = [&](size_t n_memory) {
+    CheckReport report;
+    report.device = {.name = "a GPU", .memory_bytes = n_memory, .free_bytes = n_memory, .has_dedicated_memory = true};
+    report.read_bytes_per_s = 1e11;
+    check_model(report, settings, {.model = "qwen3-30b-a3b"}, default_backend());  // 18.6 GB, a tenth of it active
+    return report;
+  };
+  const CheckReport large = check_with(size_t{64} << 30);
+  EXPECT_EQ(large.lines().front().status, CheckStatus::skip) << "not installed is not a failure";
+  EXPECT_EQ(large.lines().front().hint, "zinc pull qwen3-30b-a3b-instruct-2507");
+  EXPECT_EQ(memory_line(large).status, CheckStatus::ok);
+  const auto speed = std::ranges::find(large.lines(), "speed", &CheckLine::name);
+  ASSERT_NE(speed, large.lines().end());
+  EXPECT_NE(speed->message.find("53.7 tok/s"), std::string::npos) << speed->message;
+  EXPECT_EQ(memory_line(check_with(size_t{8} << 30)).status, CheckStatus::fail);
+}
+
 // A Q8_0 model on a backend without packed Q8_0 kernels.
 TEST(CheckModel, formats_without_packed_kernels_are_named_and_counted_dequantized) {
   const auto check_on = [](const BackendInfo& backend) {

@@ -1,6 +1,8 @@
 // `zinc bench MODEL...`: prefill and decode speed, against the device's peaks and optionally another engine.
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -13,6 +15,7 @@
 #include "cli/number_in_range.h"
 #include "cli/output.h"
 #include "cli/peer_bench.h"
+#include "cli/print_config.h"
 #include "cli/sanitize_line.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
@@ -77,7 +80,8 @@ Result<BenchRun> measure_model(const Options& options, const ModelOptions& model
     run.rows.push_back({.test = test, .cost_per_token = bench.cost_per_token(test)});
   }
   for (int round = 0; round < options.n_rounds; ++round) {
-    fmt::print(stderr, "{}: round {} of {}\n", sanitize_line(model.path), round + 1, options.n_rounds);
+    const std::string name = std::filesystem::path(model.path).filename().string();
+    fmt::print(stderr, "{}: round {} of {}\n", sanitize_line(name), round + 1, options.n_rounds);
     if (Status measured = measure_round(run, bench, instance.backend(), peer); !measured.ok()) return measured.error();
   }
   run.file_bytes = instance.file().file_bytes();
@@ -121,7 +125,10 @@ Status run(const Options& options) {
     }
   }
   if (runs.empty()) return done;
-  const Status printed = write_output(options.json ? to_pretty_json(bench_json(runs)) + "\n" : bench_markdown(runs));
+  const bool is_aligned = !options.markdown && ::isatty(STDOUT_FILENO);
+  const Status printed = write_output(options.json ? to_pretty_json(bench_json(runs)) + "\n"
+                                      : is_aligned ? bench_table(runs)
+                                                   : bench_markdown(runs));
   return printed.ok() ? done : printed;
 }
 
@@ -145,7 +152,8 @@ std::function<Status()> declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--against", options->against,
                  "another engine's benchmark with llama-bench's options, run alternately: 'llama-bench -fa 1'");
-  CLI::Option* const table = app.add_flag("--markdown", options->markdown, "a table (default)");
+  CLI::Option* const table =
+      app.add_flag("--markdown", options->markdown, "a Markdown table (default, unless standard output is a terminal)");
   CLI::Option* const list = app.add_flag("--json", options->json, "JSON with every sample")->excludes(table);
   for (CLI::Option* format : {table, list}) format->group("Output format");
   declare_backend_options(app, options->model);
@@ -157,9 +165,14 @@ std::function<Status()> declare(CLI::App& app) {
       "-p, -n, -d and -t accept lists: -d 0,4096. Figures are medians of the repetitions; spread is (max - min) / "
       "median. GB/s counts the weights (as stored in the file) and the KV cache, each read once per step; peaks are "
       "measured in the same run.");
-  return [options] {
+  auto print_config = std::make_shared<bool>(false);
+  declare_print_config(app, *print_config);
+  return [options, print_config, &app] {
     if (options->models.empty()) options->models.emplace_back();  // the default one
-    return run(*options);
+    if (!*print_config) return run(*options);
+    ModelOptions first = options->model;
+    first.path = options->models.front();
+    return write_output(config_text(app, resolved_model(first)));
   };
 }
 

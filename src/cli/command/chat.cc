@@ -7,6 +7,7 @@
 #include "cli/chat/chat_commands.h"
 #include "cli/chat/history_file.h"
 #include "cli/chat/line_editor.h"
+#include "cli/chat/start_chat.h"
 #include "cli/command.h"
 #include "cli/hub_settings.h"
 #include "cli/model_file.h"
@@ -125,7 +126,8 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("-n,--max-tokens", chat.max_tokens, "maximum tokens per answer (0: until the context is full)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("-c,--context", chat.context, "context length in tokens (0: the model's maximum, if memory allows)")
+  app.add_option("-c,--context,--ctx-size", chat.context,
+                 "context length in tokens (0: the model's maximum, if memory allows)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
   declare_thinking_options(app, chat.thinking);
@@ -148,3 +150,10 @@ std::function<Status()> declare(CLI::App& app) {
 extern const Command k_command_chat = {.path = "chat", .summary = "chat with a model", .declare = declare};
 
 }  // namespace zinc::command_chat
+
+zinc::Status zinc::start_chat(const ChatOptions& options, const std::string& system) {
+  command_chat::Options chat;
+  chat.chat = options;
+  chat.system = system;
+  return command_chat::run(chat);
+}

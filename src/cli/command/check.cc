@@ -28,8 +28,8 @@ Status run(const Options& options) {
   check_backends(report);
   check_models(report, settings, !options.check.model.empty());
   check_model(report, settings, options.check, default_backend());
-  const std::string text =
-      options.json ? to_pretty_json(report.to_json()) + "\n" : report.to_text(shows_colors(STDOUT_FILENO));
+  const std::string text = options.json ? to_pretty_json(report.to_json()) + "\n"
+                                        : report.to_text(shows_colors(STDOUT_FILENO), terminal_width(STDOUT_FILENO));
   if (Status written = write_output(text); !written.ok()) return written;
   if (report.verdict() != CheckStatus::fail) return ok_status();
   return fail(ErrorCode::unsupported, "a check failed");

@@ -3,8 +3,11 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 
+#include "backend/backend.h"
 #include "base/sanitize_for_terminal.h"
+#include "base/thread_pool.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
@@ -24,9 +27,24 @@ struct Options {
   std::string model;
   bool json = false, dot = false, cost = false, draft = false, weights = false;
   BatchShape step;
-  double bandwidth_gb = RooflinePeaks{}.bytes_per_s / 1e9, gflops = RooflinePeaks{}.flops_per_s / 1e9;
+  std::optional<double> bandwidth_gb, gflops;  // unset: measured
   std::string kv_format = "f16";
 };
+
+// The given peaks; others are measured on the default backend's device.
+RooflinePeaks peaks_of(const Options& options) {
+  RooflinePeaks peaks;
+  if (!options.bandwidth_gb || !options.gflops) {
+    if (const Result<std::unique_ptr<Backend>> backend = default_backend().open(default_thread_count()); backend.ok()) {
+      const DevicePeaks measured = backend.value()->measure_peaks();
+      if (measured.read_bytes_per_s > 0) peaks.bytes_per_s = measured.read_bytes_per_s;
+      if (measured.flops_per_s > 0) peaks.flops_per_s = measured.flops_per_s;
+    }
+  }
+  if (options.bandwidth_gb) peaks.bytes_per_s = *options.bandwidth_gb * 1e9;
+  if (options.gflops) peaks.flops_per_s = *options.gflops * 1e9;
+  return peaks;
+}
 
 Result<std::string> describe(const Options& options) {
   ZINC_TRY(path, model_file(options.model));
@@ -47,7 +65,7 @@ Result<std::string> describe(const Options& options) {
   BatchShape step = options.step;
   step.kv_format = find_format(options.kv_format);
   if (Status fits = check_kv_blocks(*step.kv_format, graph.caches()); !fits.ok()) return fits.error();
-  const GraphCost cost = cost_graph(graph, step, {options.bandwidth_gb * 1e9, options.gflops * 1e9});
+  const GraphCost cost = cost_graph(graph, step, peaks_of(options));
   if (options.json) return to_pretty_json(graph_to_json(graph, cost, title)) + "\n";
   return title + "\n" + cost_table(graph, cost);
 }
@@ -67,9 +85,9 @@ std::function<Status()> declare(CLI::App& app) {
       ->check(number_in_range(int64_t{1}, kMaxCount));
   app.add_option("--depth", options->step.depth, "tokens already in the KV cache (default 0)")
       ->check(number_in_range(int64_t{0}, kMaxCount));
-  app.add_option("--bandwidth", options->bandwidth_gb, "memory bandwidth in GB/s (default 100)")
+  app.add_option("--bandwidth", options->bandwidth_gb, "memory bandwidth in GB/s (default: measured on this machine)")
       ->check(number_in_range(1e-3, 1e9));
-  app.add_option("--flops", options->gflops, "compute throughput in GFLOP/s (default 1000)")
+  app.add_option("--flops", options->gflops, "compute throughput in GFLOP/s (default: measured)")
       ->check(number_in_range(1e-3, 1e12));
   declare_kv_option(app, options->kv_format, "KV cache format: f32, f16, q8_0 or fp8 (default f16)");
   app.add_flag("--draft", options->draft, "the draft (MTP) graph instead of the main one");

@@ -15,7 +15,9 @@
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
+#include "cli/natural_order.h"
 #include "gguf/gguf_file.h"
+#include "hub/inventory.h"
 
 namespace zinc::command_inspect {
 namespace {
@@ -107,7 +109,7 @@ void print_types(const Totals& totals) {
   fmt::print("\ntensor types\n");
   for (const auto& [type, sum] : totals.by_type) {
     fmt::print("  {:<8} {:>6} tensors  {:>14}  {:>12}\n", type, sum.n_tensors, with_unit(sum.n_elems, 1000, ""),
-               with_unit(sum.n_bytes, 1024, "iB"));
+               human_bytes(sum.n_bytes));
   }
 }
 
@@ -119,7 +121,11 @@ void print_tensors(const GgufFile& file) {
     shape_width = std::max(shape_width, tensor.view.shape.to_string().size());
   }
   fmt::print("\ntensors: {} (name, type, shape with the row length last, offset, bytes)\n", file.tensors().size());
-  for (const GgufTensor& tensor : file.tensors()) {
+  std::vector<const GgufTensor*> sorted;
+  for (const GgufTensor& tensor : file.tensors()) sorted.push_back(&tensor);
+  std::ranges::stable_sort(sorted, natural_less, &GgufTensor::name);
+  for (const GgufTensor* const entry : sorted) {
+    const GgufTensor& tensor = *entry;
     fmt::print("  {:<{}}  {:<7}  {:<{}}  {:>12}  {:>12}", sanitize_for_terminal(tensor.name), width_of(name_width),
                tensor.view.format->name, tensor.view.shape.to_string(), shape_width, tensor.offset,
                tensor.view.bytes.size());
@@ -128,19 +134,20 @@ void print_tensors(const GgufFile& file) {
   }
 }
 
-void print_human(const GgufFile& file) {
+void print_human(const GgufFile& file, bool with_tensors) {
   const Totals totals = add_up(file);
   const auto text = [&](std::string_view key) { return file.get_or<std::string_view>(key, "(not given)"); };
   fmt::print("{}\n", file.name());
   fmt::print("  name             {}\n", sanitize_for_terminal(text("general.name")));
   fmt::print("  architecture     {}\n", sanitize_for_terminal(text("general.architecture")));
   fmt::print("  parameters       {} ({})\n", totals.all.n_elems, with_unit(totals.all.n_elems, 1000, ""));
-  fmt::print("  file size        {} bytes ({}){}\n", file.file_bytes(), with_unit(file.file_bytes(), 1024, "iB"),
+  fmt::print("  file size        {} bytes ({}){}\n", file.file_bytes(), human_bytes(file.file_bytes()),
              file.shard_names().size() > 1 ? fmt::format(" in {} shards", file.shard_names().size()) : "");
   fmt::print("  bits per weight  {:.3f}\n", totals.all.bits_per_weight());
   print_metadata(file);
   print_types(totals);
-  print_tensors(file);
+  if (with_tensors) return print_tensors(file);
+  fmt::print("\n`--tensors` lists the {} tensors\n", file.tensors().size());
 }
 
 json::object json_of(const GgufArray& array);
@@ -211,7 +218,7 @@ json::object json_of(const GgufFile& file) {
 
 struct Options {
   std::string file;
-  bool as_json = false;
+  bool as_json = false, with_tensors = false;
 };
 
 Status inspect(const Options& options) {
@@ -220,7 +227,7 @@ Status inspect(const Options& options) {
   if (options.as_json) {
     fmt::print("{}\n", to_pretty_json(json_of(file)));
   } else {
-    print_human(file);
+    print_human(file, options.with_tensors);
   }
   return ok_status();
 }
@@ -228,7 +235,8 @@ Status inspect(const Options& options) {
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->file, kOptionalModelHelp + "; for a split model, its first file");
-  app.add_flag("--json", options->as_json, "print JSON");
+  CLI::Option* const json = app.add_flag("--json", options->as_json, "print JSON, with all tensors");
+  app.add_flag("--tensors", options->with_tensors, "also list the tensors")->excludes(json);
   return [options] { return inspect(*options); };
 }
 

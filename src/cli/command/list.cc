@@ -1,5 +1,6 @@
 // `zinc list`: the installed models and the catalog.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -8,6 +9,8 @@
 #include "cli/model_memory.h"
 #include "cli/output.h"
 #include "cli/sanitize_line.h"
+#include "cli/terminal.h"
+#include "cli/word_wrap.h"
 #include "hub/inventory.h"
 
 namespace zinc::command_list {
@@ -20,23 +23,40 @@ struct Options {
 };
 
 std::string row_of(const ModelEntry& entry, size_t width) {
-  return fmt::format("{} {:<{}}  {:>10}  {:>9}  {:>10}  {:<9}  {}\n", entry.is_default ? '*' : ' ',
-                     sanitize_line(entry.id), width, human_bytes(entry.n_bytes),
-                     entry.parameters.empty() ? "?" : entry.parameters,
+  const char mark = entry.is_default ? '*' : entry.is_recommended ? '+' : ' ';
+  return fmt::format("{} {:<{}}  {:>9}  {:>9}  {:>9}  {}\n", mark, sanitize_line(entry.id), width,
+                     human_bytes(entry.n_bytes), entry.parameters.empty() ? "?" : entry.parameters,
                      (entry.memory_is_exact || entry.memory_bytes == 0 ? "" : "~") + human_bytes(entry.memory_bytes),
-                     fit_name(entry.fit), entry.path.empty() ? "" : "installed");
+                     fit_name(entry.fit));
 }
 
-std::string table_of(const std::vector<ModelEntry>& entries, const MemoryCapacity& memory) {
+// The entries that are installed, or those that are not, under a heading; empty if there are none.
+std::string section_of(const std::vector<ModelEntry>& entries, bool is_installed, const char* heading) {
   size_t width = 4;
   for (const ModelEntry& entry : entries) width = std::max(width, sanitize_line(entry.id).size());
-  std::string text =
-      fmt::format("  {:<{}}  {:>10}  {:>9}  {:>10}  {:<9}\n", "NAME", width, "FILE", "SIZE", "MEMORY", "FIT");
-  for (const ModelEntry& entry : entries) text += row_of(entry, width);
-  return text + fmt::format(
-                    "\n* marks the default. MEMORY is for a context of {} tokens; ~: estimated from the file size. "
-                    "This machine has {}, {} free.\n",
-                    kCatalogContext, human_bytes(memory.n_bytes), human_bytes(memory.n_available));
+  std::string rows;
+  for (const ModelEntry& entry : entries) {
+    if (entry.path.empty() != is_installed) rows += row_of(entry, width);
+  }
+  if (rows.empty()) return "";
+  return fmt::format("{}\n  {:<{}}  {:>9}  {:>9}  {:>9}  {}\n{}\n", heading, "NAME", width, "SIZE", "PARAMS", "MEMORY",
+                     "FIT", rows);
+}
+
+std::string table_of(const std::vector<ModelEntry>& entries, bool only_installed, const MemoryCapacity& memory) {
+  std::string installed = section_of(entries, /*is_installed=*/true, "Installed");
+  if (installed.empty()) {
+    installed = fmt::format("No models installed yet; `zinc pull {}` downloads a small one.\n\n", kDefaultModelId);
+    if (only_installed) return installed.substr(0, installed.size() - 1);
+  }
+  const std::string available = only_installed ? ""
+                                               : section_of(entries, /*is_installed=*/false,
+                                                            "Available: zinc pull NAME, or name it in a command");
+  const std::string legend =
+      fmt::format("* default  {}~ estimated. MEMORY is for a context of {} tokens. This machine has {}, {} free.\n",
+                  available.empty() ? "" : "+ recommended for this machine  ", kCatalogContext,
+                  human_bytes(memory.n_bytes), human_bytes(memory.n_available));
+  return installed + available + wrap_words(legend, terminal_width(STDOUT_FILENO));
 }
 
 void note_unfinished(const HubSettings& settings) {
@@ -59,7 +79,7 @@ Status run(const Options& options) {
   }
   if (!options.json) {
     note_unfinished(settings);
-    return write_output(table_of(entries, memory));
+    return write_output(table_of(entries, options.installed, memory));
   }
   json::array rows;
   for (const ModelEntry& entry : entries) rows.push_back(entry_json(entry, settings));
@@ -77,6 +97,6 @@ std::function<Status()> declare(CLI::App& app) {
 }  // namespace
 
 extern const Command k_command_list = {
-    .path = "list", .summary = "list installed models and the catalog", .declare = declare};
+    .path = "list", .summary = "list installed models and the catalog", .declare = declare, .alias = "ls"};
 
 }  // namespace zinc::command_list

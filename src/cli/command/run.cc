@@ -1,45 +1,51 @@
-// `zinc run [MODEL] [PROMPT]`: one question, one answer. The answer streams to standard output, the figures to
-// standard error.
+// `zinc run [MODEL] [PROMPT]`: one question, one answer. The answer streams to standard output; reasoning is shown only
+// on a terminal. Without a prompt, a terminal gets a chat.
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/pluralize.h"
+#include "cli/answer_view.h"
+#include "cli/chat/start_chat.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_options.h"
 #include "cli/number_in_range.h"
 #include "cli/output.h"
+#include "cli/print_config.h"
+#include "cli/prompt_input.h"
 #include "cli/sampling_options.h"
-#include "cli/sanitize_text.h"
+#include "cli/terminal.h"
 #include "cli/thinking_options.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
 #include "engine/thinking_budget.h"
+#include "text/message_parser.h"
 
 namespace zinc::command_run {
 namespace {
 
+constexpr int kMaxDefaultContext = 32768;  // enough for long reasoning; more only with -c
+constexpr int kLongPrompt = 512;           // tokens; shorter prompts are read too fast to show progress
+
 struct Options {
   ModelOptions model;
-  std::vector<std::string> positionals;  // [MODEL] [PROMPT]
+  PromptArguments input;
   std::string prompt;
   std::string system;
-  bool raw = false;
   bool json = false;
-  int max_tokens = 512;
+  bool verbose = false;
+  bool print_config = false;
+  int max_tokens = 0;
   int context = 0;
   std::vector<std::string> stop;
   std::string grammar, json_schema;  // files that constrain the output
@@ -48,70 +54,6 @@ struct Options {
 };
 
 std::atomic<bool> g_interrupted = false;
-
-constexpr const char* kEmptyPrompt = "the prompt is empty; pass it as an argument or on standard input";
-constexpr size_t kMaxInputBytes = size_t{64} << 20;  // more than any model's context holds
-
-Result<std::string> read_input() {
-  std::string text;
-  std::array<char, 1 << 16> block;
-  while (const size_t n = std::fread(block.data(), 1, block.size(), stdin)) {
-    text.append(block.data(), n);
-    if (text.size() > kMaxInputBytes) {
-      return fail(ErrorCode::invalid_input, "the prompt on standard input is longer than {} bytes", kMaxInputBytes);
-    }
-  }
-  if (std::ferror(stdin)) {
-    return fail(ErrorCode::io, "the prompt could not be read from standard input: {}", std::strerror(errno));
-  }
-  return text;
-}
-
-// The final newline of `echo` or an editor is not part of the prompt.
-void drop_last_newline(std::string& text) {
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.ends_with('\r')) text.pop_back();
-}
-
-Status check_arguments(const Options& options) {
-  const std::vector<std::string>& words = options.positionals;
-  if (words.size() > 2) {
-    return fail(ErrorCode::invalid_input,
-                "{} arguments where at most a model and a prompt are expected; quote the prompt: "
-                "zinc run [MODEL] 'PROMPT'",
-                words.size());
-  }
-  if (!words.empty() && words.back().empty() && !options.raw) return fail(ErrorCode::invalid_input, kEmptyPrompt);
-  return options.sampling.check();
-}
-
-// A single word is the model if it names one, else the prompt. Without a prompt, standard input is read unless it is a
-// terminal.
-Status assign_positionals(Options& options) {
-  std::vector<std::string>& words = options.positionals;
-  std::optional<std::string> prompt;
-  if (words.size() == 2) {
-    options.model.path = words[0];
-    prompt = words[1];
-  } else if (words.size() == 1 && is_model_name(words[0])) {
-    options.model.path = words[0];
-  } else if (words.size() == 1) {
-    prompt = words[0];
-  }
-  if (!prompt && ::isatty(STDIN_FILENO)) {
-    return fail(ErrorCode::invalid_input,
-                "no prompt; pass it as an argument (zinc run [MODEL] 'PROMPT') or on standard input");
-  }
-  if (prompt) {
-    options.prompt = std::move(*prompt);
-  } else {
-    ZINC_TRY(text, read_input());
-    options.prompt = std::move(text);
-    if (!options.raw) drop_last_newline(options.prompt);
-  }
-  if (options.prompt.empty() && !options.raw) return fail(ErrorCode::invalid_input, kEmptyPrompt);
-  return ok_status();
-}
 
 Result<std::optional<Grammar>> read_grammar(const Options& options) {
   const bool is_schema = !options.json_schema.empty();
@@ -135,7 +77,7 @@ struct Prompt {
 
 Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, const Tokenizer& tokenizer) {
   Prompt out;
-  if (options.raw) {
+  if (options.input.raw) {
     tokenizer.encode(options.prompt, {.add_special = true, .parse_special = false}, out.tokens);
     return out;
   }
@@ -166,6 +108,13 @@ Result<OutputConstraint> make_constraint(Grammar grammar, const Options& options
   return constraint;
 }
 
+// Whether the tags of the reasoning are control tokens, which the detokenizer hides by default.
+bool has_control_markers(const ToolFormat& format, const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens;
+  tokenizer.encode(format.thinking.open, {.add_special = false, .parse_special = true}, tokens);
+  return !tokens.empty() && tokenizer.is_control(tokens.front());
+}
+
 std::string figures_of(const GenerationResult& result, const SamplingParams& sampling, std::string_view origin) {
   const auto rate = [](size_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
   return fmt::format(
@@ -176,21 +125,22 @@ std::string figures_of(const GenerationResult& result, const SamplingParams& sam
 }
 
 // Why the answer was cut off, and the option that raises the limit; empty: it was not.
-std::string truncation_note(const Options& options, StopReason reason, int context) {
+std::string truncation_note(const Options& options, StopReason reason, int context, bool is_reasoning) {
+  const char* const what = is_reasoning ? "the output was cut off before the answer" : "the answer was cut off";
   if (reason == StopReason::max_tokens) {
-    return fmt::format(
-        "zinc: the answer was cut off at the limit of {}; use -n to raise it (0: until the context is full)",
-        pluralize(options.max_tokens, "token"));
+    return fmt::format("zinc: {} at the limit of {}; use -n to raise it (0: until the context is full)", what,
+                       pluralize(options.max_tokens, "token"));
   }
   if (reason != StopReason::context_full) return "";
-  return fmt::format("zinc: the answer was cut off: the context of {} tokens is full; use -c to enlarge it", context);
+  return fmt::format("zinc: {}: the context of {} tokens is full; use -c to enlarge it", what, context);
 }
 
 std::string report_of(const Options& options, const SamplingParams& sampling, std::string_view origin,
-                      const GenerationResult& result, const std::string& text) {
+                      const GenerationResult& result, const AnswerView& view) {
   json::object report;
   report["model"] = options.model.path;
-  report["text"] = text;
+  report["text"] = view.answer();
+  report["reasoning"] = view.reasoning();
   report["finish_reason"] = stop_reason_name(result.reason);
   report["seed"] = sampling.seed;
   report["sampling"] = sampling_json(sampling);
@@ -222,45 +172,94 @@ class SigintWatch {
   void (*previous_)(int);
 };
 
-// Streams the output, or collects it for the report.
-class OutputSink {
+// The output of the model, split into reasoning and answer. A raw prompt has no format: all of it is the answer.
+class OutputSplitter {
  public:
-  explicit OutputSink(bool keeps) : keeps_(keeps), is_terminal_(::isatty(STDOUT_FILENO)) {}
-  void push(std::string_view piece) {
-    if (keeps_) {
-      text_ += piece;
-    } else if (written_.ok()) {
-      written_ = is_terminal_ ? write_output(sanitize_text(piece)) : write_output(piece);
-    }
+  OutputSplitter(const Prompt& prompt, const Options& options, AnswerView& view) : view_(view) {
+    if (!prompt.format) return;
+    parser_.emplace(*prompt.format, ParserOptions{.thinking = options.thinking.mode.is_on.value_or(true),
+                                                  .reasoning_open = prompt.starts_in_reasoning});
   }
-  const std::string& text() const { return text_; }
-  const Status& written() const { return written_; }
+  void push(std::string_view piece) {
+    if (!parser_) return view_.show(ContentDelta{std::string(piece)});
+    for (const Delta& delta : parser_->push(piece)) view_.show(delta);
+  }
+  void finish() {
+    if (!parser_) return;
+    for (const Delta& delta : parser_->finish()) view_.show(delta);
+  }
 
  private:
-  bool keeps_, is_terminal_;
-  std::string text_;
-  Status written_ = ok_status();
+  AnswerView& view_;
+  std::optional<MessageParser> parser_;
 };
+
+// How far a long prompt is processed, on standard error if it is a terminal; erased before the answer.
+class PromptProgressLine {
+ public:
+  explicit PromptProgressLine(size_t n_prompt)
+      : n_prompt_(static_cast<int>(n_prompt)),
+        is_shown_(n_prompt_ >= kLongPrompt && ::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {}
+  ~PromptProgressLine() { erase(); }
+  PromptProgressLine(const PromptProgressLine&) = delete;
+  PromptProgressLine& operator=(const PromptProgressLine&) = delete;
+
+  void show(int n_done) {
+    if (!is_shown_ || n_done == n_done_) return;
+    n_done_ = n_done;
+    if (n_done >= n_prompt_) return erase();
+    fmt::print(stderr, "\r\x1b[Kprocessing the prompt: {} of {} tokens", n_done, n_prompt_);
+    has_line_ = true;
+  }
+  void erase() {
+    if (has_line_) fmt::print(stderr, "\r\x1b[K");
+    has_line_ = false;
+  }
+
+ private:
+  int n_prompt_, n_done_ = -1;
+  bool is_shown_, has_line_ = false;
+};
+
+AnswerViewOptions view_options(const Options& options) {
+  const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  return {.collects = options.json,
+          .is_terminal = is_terminal,
+          .has_colors = is_terminal && shows_colors(STDOUT_FILENO),
+          .width = terminal_width(STDOUT_FILENO)};
+}
+
+// Without -c: as long as the model allows, up to kMaxDefaultContext, or half of that and so on if memory is short.
+Result<Sequence> create_sequence(const ModelInstance& model, int context) {
+  const int64_t trained = model.model().config.max_context;
+  if (context > trained) {
+    print_stderr(
+        fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}", trained, context));
+  }
+  if (context > 0) return Sequence::create(model, {.context = context});
+  int n_tokens = static_cast<int>(std::min<int64_t>(trained, kMaxDefaultContext));
+  while (true) {
+    Result<Sequence> sequence = Sequence::create(model, {.context = n_tokens});
+    const bool is_last = n_tokens <= kDefaultContext;
+    if (sequence.ok() || is_last || sequence.error().code != ErrorCode::out_of_memory) return sequence;
+    n_tokens = std::max(n_tokens / 2, kDefaultContext);
+  }
+}
 
 Status generate_answer(const Options& options) {
   ZINC_TRY(grammar, read_grammar(options));
   ZINC_TRY(model, load_model(options.model));
   ZINC_TRY(tokenizer, Tokenizer::load(model.file()));
-  const ModelConfig& config = model.model().config;
   const RecommendedSampling recommended = recommended_sampling(model.file(), options.thinking.mode.is_on);
   const SamplingParams sampling = options.sampling.resolve(recommended);
-  if (Status valid = validate(sampling, static_cast<int32_t>(config.vocab_size)); !valid.ok()) return valid;
+  const auto n_vocab = static_cast<int32_t>(model.model().config.vocab_size);
+  if (Status valid = validate(sampling, n_vocab); !valid.ok()) return valid;
   ZINC_TRY(prompt, make_prompt(options, model, tokenizer));
-  if (options.context > config.max_context) {
-    print_stderr(fmt::format("zinc: the model was trained for a context of {} tokens, -c requests {}",
-                             config.max_context, options.context));
-  }
-  ZINC_TRY(sequence, Sequence::create(model, {.context = options.context}));
-  OutputSink sink(options.json);
-  const SigintWatch watch;
-  const GenerateHooks hooks{.text = [&](std::string_view piece) { sink.push(piece); },
-                            .cancelled = [&] { return g_interrupted.load() || !sink.written().ok(); }};
-  GenerationOptions generation{.sampling = sampling, .max_tokens = options.max_tokens, .stop = options.stop};
+  ZINC_TRY(sequence, create_sequence(model, options.context));
+  GenerationOptions generation{.sampling = sampling,
+                               .max_tokens = options.max_tokens,
+                               .stop = options.stop,
+                               .show_control = prompt.format && has_control_markers(*prompt.format, tokenizer)};
   if (prompt.format) {
     generation.thinking = make_thinking_budget(
         *prompt.format, tokenizer,
@@ -270,57 +269,128 @@ Status generate_answer(const Options& options) {
     ZINC_TRY(constraint, make_constraint(std::move(*grammar), options, prompt, tokenizer));
     generation.constraint = std::move(constraint);
   }
+  AnswerView view(view_options(options));
+  OutputSplitter splitter(prompt, options, view);
+  PromptProgressLine progress(prompt.tokens.size());
+  const SigintWatch watch;
+  const GenerateHooks hooks{.text = [&](std::string_view piece) { splitter.push(piece); },
+                            .cancelled =
+                                [&] {
+                                  progress.show(sequence.position());
+                                  return g_interrupted.load() || !view.written().ok();
+                                }};
   const Result<GenerationResult> result = generate(sequence, tokenizer, prompt.tokens, generation, hooks);
   if (!result.ok()) return result.error();
-  if (!sink.written().ok()) return sink.written();
-  Status written =
-      write_output(options.json ? report_of(options, sampling, recommended.origin, result.value(), sink.text()) : "\n");
-  if (!options.json) {
+  progress.erase();
+  splitter.finish();
+  view.end();
+  if (!view.written().ok()) return view.written();
+  Status written = ok_status();
+  if (options.json) written = write_output(report_of(options, sampling, recommended.origin, result.value(), view));
+  if (options.verbose) {
     print_stderr(device_text(options.model, model));
     print_stderr(figures_of(result.value(), sampling, options.sampling.uses_recommended() ? recommended.origin : ""));
-    const std::string truncation = truncation_note(options, result.value().reason, sequence.context());
-    if (!truncation.empty()) print_stderr(truncation);
   }
+  const std::string truncation =
+      truncation_note(options, result.value().reason, sequence.context(), view.is_reasoning());
+  if (!truncation.empty() && !options.json) print_stderr(truncation);
   if (written.ok() && g_interrupted) return fail(ErrorCode::cancelled, "interrupted");
   return written;
 }
 
+// `zinc run MODEL` without a prompt, on a terminal.
+Status open_chat(const Options& options) {
+  const bool is_one_answer = options.json || options.input.raw || !options.stop.empty() || !options.grammar.empty() ||
+                             !options.json_schema.empty();
+  if (is_one_answer || !::isatty(STDOUT_FILENO)) {
+    return fail(ErrorCode::invalid_input,
+                "no prompt; pass it as an argument (zinc run [MODEL] 'PROMPT') or on standard input; `zinc chat` opens "
+                "a chat");
+  }
+  return start_chat({.model = options.model,
+                     .sampling = options.sampling,
+                     .context = options.context,
+                     .max_tokens = options.max_tokens,
+                     .thinking = options.thinking},
+                    options.system);
+}
+
+Status print_config(const CLI::App& app, Options& options) {
+  options.model.path = named_model(options.input);
+  std::vector<ConfigLine> lines = resolved_model(options.model);
+  for (ConfigLine& line : resolved_sampling(options.model, options.thinking.mode.is_on))
+    lines.push_back(std::move(line));
+  return write_output(config_text(app, lines));
+}
+
 Status run(Options& options) {
-  if (Status assigned = assign_positionals(options); !assigned.ok()) return assigned;
+  ZINC_TRY(input, read_prompt(options.input));
+  options.model.path = std::move(input.model);
+  if (!input.text) return open_chat(options);
+  options.prompt = std::move(*input.text);
   ZINC_TRY(file, model_file(options.model.path));
   options.model.path = file.string();
   return generate_answer(options);
 }
 
+void declare_input_options(CLI::App& app, Options& options) {
+  PromptArguments& input = options.input;
+  app.add_option("model_and_prompt", input.words,
+                 "a GGUF file, a name from `zinc list` or a source such as hf:ORG/REPO (if omitted: the default "
+                 "model), and the prompt; text on standard input is put before the prompt")
+      ->option_text("[MODEL] [PROMPT]");
+  app.add_option("-m,--model", input.model, "the model")->option_text("MODEL");
+  app.add_option("-p,--prompt", input.prompt, "the prompt")->option_text("TEXT");
+  app.add_option("-f,--file", input.file, "put the text of FILE before the prompt; standard input is not read")
+      ->option_text("FILE");
+  app.add_flag("--no-stdin", input.no_stdin, "do not read standard input; for scripts whose input is an open pipe");
+  app.add_option("--system", options.system, "system message");
+  app.add_flag("--raw", input.raw, "continue the prompt as is, without the chat template");
+}
+
+void declare_constraint_options(CLI::App& app, Options& options) {
+  CLI::Option* const grammar =
+      app.add_option("--grammar", options.grammar, "constrain the output to the GBNF grammar in FILE")
+          ->option_text("FILE");
+  app.add_option("--json-schema", options.json_schema, "constrain the output to the JSON schema in FILE")
+      ->option_text("FILE")
+      ->excludes(grammar);
+}
+
 std::function<Status()> declare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("model_and_prompt", options->positionals,
-                 "a GGUF file, a name from `zinc list` or a source such as hf:ORG/REPO (if omitted: the default "
-                 "model), and the prompt (if omitted: standard input)")
-      ->option_text("[MODEL] [PROMPT]");
-  app.add_option("--system", options->system, "system message");
-  app.add_flag("--raw", options->raw, "continue the prompt as is, without the chat template");
-  app.add_option("-n,--max-tokens", options->max_tokens, "maximum tokens to generate (0: until the context is full)")
+  declare_input_options(app, *options);
+  app.add_option("-n,--max-tokens,--predict,--n-predict", options->max_tokens,
+                 "maximum tokens to generate, reasoning included (0: until the model ends or the context is full)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("-c,--context", options->context, "context length in tokens (0: the model's maximum, up to 4096)")
+  app.add_option("-c,--context,--ctx-size", options->context,
+                 "context length in tokens (0: the model's maximum, up to 32768, if memory allows)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--stop", options->stop, "stop before this text; may be repeated")
       ->allow_extra_args(false);  // one word each: the next words are the model and the prompt
-  CLI::Option* const grammar =
-      app.add_option("--grammar", options->grammar, "constrain the output to the GBNF grammar in FILE")
-          ->option_text("FILE");
-  app.add_option("--json-schema", options->json_schema, "constrain the output to the JSON schema in FILE")
-      ->option_text("FILE")
-      ->excludes(grammar);
+  declare_constraint_options(app, *options);
   declare_thinking_options(app, options->thinking);
   app.add_flag("--json", options->json, "print one JSON object instead of streaming");
+  app.add_flag("-v,--verbose", options->verbose, "print the device, the speed and the sampling on standard error");
   declare_sampling_options(app, options->sampling);
   declare_chat_template_option(app, options->model);
   declare_model_options(app, options->model);
-  check_usage(app, [options] { return check_arguments(*options); });
-  return [options] { return run(*options); };
+  declare_print_config(app, options->print_config);
+  check_usage(app, [options]() -> Status {
+    if (Status checked = check_arguments(options->input); !checked.ok()) return checked;
+    return options->sampling.check();
+  });
+  app.footer(
+      "Examples:\n"
+      "  zinc run 'Why is the sky blue?'\n"
+      "  git diff | zinc run 'Summarize this change.'\n"
+      "  zinc run qwen3-8b -f report.txt 'List the open questions.'\n"
+      "  zinc run qwen3-8b                  without a prompt, on a terminal: opens a chat\n\n"
+      "Text on standard input and a prompt are joined: the text, an empty line, the prompt. If standard input is a "
+      "pipe that stays open, zinc waits for its end; --no-stdin ignores it.");
+  return [options, &app] { return options->print_config ? print_config(app, *options) : run(*options); };
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // `zinc serve MODEL...`: an HTTP server with the OpenAI and Anthropic APIs and a web UI. Runs until SIGTERM or Ctrl-C,
-// then drains running requests. Standard output has the address, standard error one line of JSON per request.
+// then drains running requests. Standard output has the address, standard error one line per request: text on a
+// terminal, else JSON.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -21,7 +23,10 @@
 #include "cli/number_in_range.h"
 #include "cli/open_in_browser.h"
 #include "cli/output.h"
+#include "cli/print_config.h"
+#include "cli/serve_console.h"
 #include "cli/serve_web_ui.h"
+#include "cli/server_client.h"
 #include "hub/resolve.h"
 #include "server/api.h"
 #include "server/http_server.h"
@@ -43,6 +48,7 @@ struct Options {
   bool opens_browser = false;
   std::optional<bool> swaps_models;  // empty: only if other machines cannot reach the server
   int drain_s = 30;
+  std::string log;  // "text" or "json"; empty: text on a terminal, else JSON
 };
 
 struct NamedModel {
@@ -124,6 +130,7 @@ Status check_options(Options& options) {
   if (options.listen.tls_certificate.empty() != options.listen.tls_key.empty()) {
     return fail(ErrorCode::invalid_input, "--tls-cert and --tls-key must be given together");
   }
+  if (Status valid = check_listen_host(options.listen.host); !valid.ok()) return valid;
   const bool has_key = !access.keys.empty() || !access.named_keys.empty();
   access.trusts_local_apps = has_key || is_local_address(options.listen.host);
   if (!access.trusts_local_apps && !options.force_public) {
@@ -137,6 +144,15 @@ Status check_options(Options& options) {
 }
 
 constexpr std::string_view kCacheSuffix = ".cache";
+
+// Adds what to do about a port that is in use, and whether zinc itself uses it.
+Error listen_error(const ListenOptions& listen, const Error& error) {
+  if (error.code != ErrorCode::unavailable) return error;
+  const ServerAddress other{.url = fmt::format("http://{}:{}", listen.host, listen.port), .key = {}};
+  const bool is_zinc = loaded_models(other, std::chrono::seconds(2)).ok();
+  return fail(error.code, "{}{}; choose another port: --port {}", error.message,
+              is_zinc ? " by another `zinc serve`, which `zinc ps` shows" : "", listen.port + 1);
+}
 
 // A name may be a source and contain slashes.
 std::string cache_file_name(std::string_view name) {
@@ -158,10 +174,10 @@ Result<std::unique_ptr<EngineThread>> load_engine(const Options& options, const 
 }
 
 void announce(const ServedModel& model) {
-  print_stderr(fmt::format(
-      "zinc: {}: context {}, {} in parallel, queue of {}; {} MiB of weights, {} MiB of KV cache; {}", model.name,
-      model.limits.context, pluralize(model.limits.max_sequences, "request"), model.limits.queue_limit,
-      model.limits.weight_bytes >> 20, model.limits.cache_bytes >> 20, to_json(model.facts)));
+  print_stderr(fmt::format("zinc: {}: context {}, {} in parallel, queue of {}; {} of weights, {} of KV cache",
+                           model.name, model.limits.context, pluralize(model.limits.max_sequences, "request"),
+                           model.limits.queue_limit, human_bytes(model.limits.weight_bytes),
+                           human_bytes(model.limits.cache_bytes)));
   if (!model.limits.cache_load_error.empty())
     print_stderr(fmt::format("zinc: {}: {}", model.name, model.limits.cache_load_error));
 }
@@ -170,7 +186,9 @@ void announce(const ServedModel& model) {
 // downloaded, there is none: the user can choose one on the page.
 Result<std::vector<NamedModel>> find_models(const Options& options, const HubSettings& settings) {
   const bool is_default = options.models.empty();
-  ZINC_TRY(named, name_models(is_default ? std::vector{default_model_name(settings)} : options.models));
+  std::vector<std::string> words = is_default ? std::vector{default_model_name(settings)} : options.models;
+  for (std::string& word : words) word = full_model_name(settings, word);
+  ZINC_TRY(named, name_models(words));
   for (NamedModel& model : named) {
     const Result<std::filesystem::path> path = model_file(model.path);
     if (!path.ok() && is_default && path.error().code != ErrorCode::cancelled) {
@@ -208,6 +226,7 @@ class Startup {
 
   void load(const std::vector<NamedModel>& named) {
     n_loading_ = named.size();
+    for (const NamedModel& model : named) names_.push_back(model.name);
     if (named.empty()) server_.post([this] { greet(); });
     for (const NamedModel& model : named) {
       std::vector<std::string> names = model.aliases;
@@ -236,9 +255,13 @@ class Startup {
   }
 
   void greet() {
-    server_.watch_signals();  // until now they end the process at once: loading cannot be interrupted
+    // Until now signals end the process at once: loading cannot be interrupted.
+    server_.watch_signals([this](size_t n_answers) {
+      if (n_answers > 0) print_stderr("zinc: " + drain_notice(n_answers, options_.drain_s));
+    });
     const std::string url = url_of(options_.listen, server_.port());
-    if (Status written = write_output(fmt::format("listening on {}\n", url)); !written.ok()) return stop(written);
+    const std::string ready = ::isatty(STDOUT_FILENO) ? greeting(url, names_) : fmt::format("listening on {}\n", url);
+    if (Status written = write_output(ready); !written.ok()) return stop(written);
     if (options_.opens_browser && unix_socket_path(options_.listen.host).empty()) open_in_browser(url);
   }
 
@@ -252,6 +275,7 @@ class Startup {
   Api& api_;
   HubLibrary& library_;
   const ModelList& models_;
+  std::vector<std::string> names_;
   size_t n_loading_ = 0;
   Status status_ = ok_status();
 };
@@ -261,9 +285,10 @@ Status serve(Options& options) {
   ZINC_TRY(settings, hub_settings());
   options.api.build = {{"version", version_text()}};
 
-  ZINC_TRY(server, [&] {
+  ZINC_TRY(server, [&]() -> Result<std::unique_ptr<HttpServer>> {
     const DeferredSigint defer_sigint;  // inherited by its threads: a Ctrl-C during a download stays pending
-    return HttpServer::listen(options.listen, options.api.limits);
+    Result<std::unique_ptr<HttpServer>> listening = HttpServer::listen(options.listen, options.api.limits);
+    return listening.ok() ? std::move(listening) : listen_error(options.listen, listening.error());
   }());
   ZINC_TRY(named, find_models(options, settings));
   if (!options.cache_folder.empty()) remove_partial_files(options.cache_folder, kCacheSuffix);
@@ -279,16 +304,18 @@ Status serve(Options& options) {
           {.post = [&server](std::function<void()> task) { server->post(std::move(task)); },
            .work = [&server](std::function<void()> task) { server->work(std::move(task)); },
            .is_draining = [&server] { return server->is_draining(); },
-           .n_connections = [&server] { return server->n_connections(); }});
+           .n_connections = [&server] { return server->n_connections(); },
+           .run_after = [&server](std::chrono::milliseconds delay,
+                                  std::function<void()> task) { server->run_after(delay, std::move(task)); }});
   std::optional<OtlpExporter> exporter;
   if (!options.otlp_endpoint.empty())
     exporter.emplace(options.otlp_endpoint, [](const std::string& message) { print_stderr("zinc: " + message); });
   server->set_handlers(
       [&api](HttpRequest request, std::shared_ptr<Reply> reply) { api.handle(std::move(request), std::move(reply)); },
       Api::protocol_error,
-      [&exporter](json::object line) {
+      [&exporter, format = choose_log_format(options.log)](json::object line) {
         if (exporter) exporter->add(line);
-        print_stderr(to_json(line));
+        write_stderr(format == LogFormat::json ? to_json(line) : request_line(line, clock_text()));
       },
       [&api](const HttpRequest& head) { return api.check_headers(head); });
   if (!options.named_key_file.empty())
@@ -306,7 +333,7 @@ void declare_engine_options(CLI::App& app, EngineOptions& engine) {
   app.add_option("--parallel", engine.max_sequences, "maximum number of concurrent requests")
       ->check(number_in_range(1, 1024))
       ->capture_default_str();
-  app.add_option("-c,--context", engine.context,
+  app.add_option("-c,--context,--ctx-size", engine.context,
                  "context length per request (0: the model's maximum, if memory allows)")
       ->check(number_in_range(0, 1 << 30))
       ->capture_default_str();
@@ -324,9 +351,10 @@ void declare_access_options(CLI::App& app, Options& options) {
   app.add_option("--api-key", access.keys, "API key that clients must send; may be repeated")
       ->allow_extra_args(false)
       ->envname("ZINC_API_KEY");
-  app.add_option("--api-key-file", options.key_file, "file with one API key per line");
+  app.add_option("--api-key-file", options.key_file, "file with one API key per line")->option_text("FILE");
   app.add_option("--api-keys", options.named_key_file,
-                 "JSON file of API keys with names, limits and cache shares (docs/security.md); SIGHUP reloads it");
+                 "JSON file of API keys with names, limits and cache shares (docs/security.md); SIGHUP reloads it")
+      ->option_text("FILE");
   app.add_option("--allowed-host", access.allowed_hosts,
                  "host name of this server, besides addresses and localhost; may be repeated")
       ->allow_extra_args(false);
@@ -343,8 +371,9 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--port", options->listen.port, "port (0: any free port)")
       ->check(number_in_range(0, 65535))
       ->capture_default_str();
-  app.add_option("--tls-cert", options->listen.tls_certificate, "PEM file with the certificate chain");
-  app.add_option("--tls-key", options->listen.tls_key, "PEM file with the private key");
+  app.add_option("--tls-cert", options->listen.tls_certificate, "PEM file with the certificate chain")
+      ->option_text("FILE");
+  app.add_option("--tls-key", options->listen.tls_key, "PEM file with the private key")->option_text("FILE");
   app.add_flag("--open", options->opens_browser, "open the web UI in the browser");
   declare_access_options(app, *options);
   app.add_flag_function(
@@ -353,6 +382,7 @@ std::function<Status()> declare(CLI::App& app) {
   declare_engine_options(app, options->engine);
   app.add_option("--cache-folder", options->cache_folder,
                  "folder that keeps the prefix cache across restarts, NAME.cache per model (default: not kept)")
+      ->option_text("DIR")
       ->check(CLI::ExistingDirectory);
   app.add_option("--otlp-endpoint", options->otlp_endpoint,
                  "URL of an OpenTelemetry collector that receives a trace of each request (default: none)");
@@ -367,8 +397,17 @@ std::function<Status()> declare(CLI::App& app) {
       ->check(number_in_range(0, 86400))
       ->capture_default_str();
   declare_chat_template_option(app, options->model);
+  app.add_option("--log", options->log, "one line per request: text, or json (default: text on a terminal, else json)")
+      ->check(CLI::IsMember({"text", "json"}));
   declare_model_options(app, options->model);
-  return [options] { return serve(*options); };
+  auto print_config = std::make_shared<bool>(false);
+  declare_print_config(app, *print_config);
+  return [options, print_config, &app]() -> Status {
+    if (!*print_config) return serve(*options);
+    ModelOptions first = options->model;
+    if (!options->models.empty()) first.path = options->models.front();
+    return write_output(config_text(app, resolved_model(first)));
+  };
 }
 
 }  // namespace

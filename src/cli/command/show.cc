@@ -21,11 +21,21 @@ struct Options {
 
 std::string text_of(const ModelEntry& entry, const json::object& fields, const MemoryCapacity& memory) {
   std::string text = sanitize_line(entry.id) + (entry.is_default ? " (default)\n" : "\n");
-  for (const char* key : {"name", "architecture", "parameters", "quantization", "license", "status", "source",
-                          "homepage_url", "file_name", "sha256", "path"}) {
+  constexpr std::pair<const char*, const char*> kRows[] = {{"name", "name"},
+                                                           {"architecture", "architecture"},
+                                                           {"parameters", "parameters"},
+                                                           {"quantization", "quantization"},
+                                                           {"license", "license"},
+                                                           {"status", "status"},
+                                                           {"source", "source"},
+                                                           {"homepage_url", "web page"},
+                                                           {"file_name", "file"},
+                                                           {"sha256", "SHA-256"},
+                                                           {"path", "path"}};
+  for (const auto& [key, label] : kRows) {
     const json::value& value = fields.at(key);
     if (value.is_string())
-      text += fmt::format("  {:<13} {}\n", key, sanitize_line(std::string_view(value.as_string())));
+      text += fmt::format("  {:<13} {}\n", label, sanitize_line(std::string_view(value.as_string())));
   }
   text += fmt::format("  {:<13} {}\n", "size", human_bytes(entry.n_bytes));
   text += fmt::format("  {:<13} {}{} for a context of {} tokens\n", "memory", entry.memory_is_exact ? "" : "about ",

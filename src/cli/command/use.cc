@@ -21,7 +21,8 @@ struct Options {
 };
 
 // The name, as an absolute path if it is a file: independent of the current folder.
-Result<std::string> absolute_name(const HubSettings& settings, const std::string& name) {
+Result<std::string> absolute_name(const HubSettings& settings, const std::string& typed) {
+  const std::string name = full_model_name(settings, typed);
   ZINC_TRY(found, find_model(settings, name));
   if (const CatalogModel* model = find_catalog_model(name)) return std::string(model->id);
   if (!found || found->location != ModelLocation::path) return name;

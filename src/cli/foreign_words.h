@@ -1,0 +1,20 @@
+// The words of other programs (Ollama, llama.cpp): what zinc calls the same thing, or why it has no such thing.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace zinc {
+
+// The answer to an option that zinc does not have, such as "-ngl"; empty: unknown. `command` is "run", "serve", ...
+std::string_view foreign_option(std::string_view command, std::string_view option);
+// The answer to a command that zinc does not have, such as "create"; empty: unknown.
+std::string_view foreign_command(std::string_view word);
+
+// The first of the arguments that is an option of another program whose letters the parser would misread: it takes
+// "-ngl 99" for "-n gl". Arguments after "--" and values of -p, --prompt, --system and --stop are not looked at.
+std::optional<std::string> find_misread_option(std::span<const std::string> arguments);
+
+}  // namespace zinc

@@ -1,0 +1,64 @@
+#include "cli/serve_console.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "base/pluralize.h"
+#include "cli/sanitize_line.h"
+
+namespace zinc {
+namespace {
+
+std::string text_at(const json::object& entry, std::string_view key) {
+  const json::value* value = entry.if_contains(key);
+  return value && value->is_string() ? sanitize_line(std::string_view(value->get_string())) : std::string();
+}
+
+double number_at(const json::object& entry, std::string_view key) {
+  const json::value* value = entry.if_contains(key);
+  return value && value->is_number() ? value->to_number<double>() : 0;
+}
+
+}  // namespace
+
+LogFormat choose_log_format(std::string_view name) {
+  if (name.empty()) return ::isatty(STDERR_FILENO) == 1 ? LogFormat::text : LogFormat::json;
+  return name == "json" ? LogFormat::json : LogFormat::text;
+}
+
+std::string greeting(std::string_view url, const std::vector<std::string>& models) {
+  std::string names;
+  for (const std::string& name : models) names += (names.empty() ? "" : ", ") + sanitize_line(name);
+  if (names.empty()) names = "none yet; choose one on the page";
+  return fmt::format("Model: {}\nChat:  {}\nAPI:   {}/v1\nCtrl-C stops the server.\n", names, url, url);
+}
+
+std::string clock_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+std::string request_line(const json::object& entry, std::string_view clock) {
+  std::string line = fmt::format("{} {} {} {} in {:.1f} s", clock, text_at(entry, "method"), text_at(entry, "path"),
+                                 static_cast<int>(number_at(entry, "status")), number_at(entry, "seconds"));
+  std::string details = text_at(entry, "model");
+  const auto add = [&](const std::string& text) {
+    if (!text.empty()) details += (details.empty() ? "" : ", ") + text;
+  };
+  if (entry.contains("completion_tokens")) {
+    add(fmt::format("{:.0f} prompt + {:.0f} tokens", number_at(entry, "prompt_tokens"),
+                    number_at(entry, "completion_tokens")));
+  }
+  for (const char* key : {"finish", "dropped", "error"}) add(text_at(entry, key));
+  return details.empty() ? line : line + ": " + details;
+}
+
+std::string drain_notice(size_t n_answers, int seconds) {
+  return fmt::format("finishing {}, {} s at most; Ctrl-C again ends now", pluralize(n_answers, "answer"), seconds);
+}
+
+}  // namespace zinc
