@@ -9,7 +9,7 @@
 #include "cli/foreign_words.h"
 #include "cli/help_format.h"
 #include "cli/sanitize_line.h"
-#include "hub/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace zinc {
 namespace {

@@ -107,15 +107,22 @@ Automaton::State Automaton::compute_step(State state, uint8_t byte) {
   ++epoch_;
   const size_t n = states_[static_cast<size_t>(state)].nodes.size();
   work_left_ -= static_cast<int64_t>(n / kScansPerWorkUnit);
+  ByteSet equivalent = ByteSet().set();  // bytes that the same nodes read
   for (size_t i = 0; i < n; ++i) {
     const StackNode from = nodes_[static_cast<size_t>(states_[static_cast<size_t>(state)].nodes[i])];
     const Grammar::Element& what = grammar_.elements[static_cast<size_t>(from.element)];
-    if (grammar_.byte_sets[static_cast<size_t>(what.index)][byte]) expand(from.element + 1, from.return_to);
+    const ByteSet& bytes = grammar_.byte_sets[static_cast<size_t>(what.index)];
+    equivalent &= bytes[byte] ? bytes : ~bytes;
+    if (bytes[byte]) expand(from.element + 1, from.return_to);
   }
   budget_exceeded_ = budget_exceeded_ || work_left_ < 0 || n_bytes_ > kMaxBytes;
   const State found = intern_reached();
   if (budget_exceeded_) return kDeadState;
-  return transitions_[static_cast<size_t>(state)][byte] = found;
+  std::array<State, 256>& row = transitions_[static_cast<size_t>(state)];
+  for (size_t other = 0; other < row.size(); ++other) {
+    if (equivalent[other]) row[other] = found;
+  }
+  return found;
 }
 
 }  // namespace zinc

@@ -6,6 +6,7 @@ namespace {
 constexpr size_t kMaxMasks = 512;  // 19 KB each for a vocabulary of 152,000
 constexpr size_t kResetBytes = size_t{16} << 20;
 constexpr int64_t kWorkPerToken = 1 << 20;  // about 0.1 s
+constexpr Automaton::State kDiffers = -3;   // plain characters lead to different states
 
 }  // namespace
 
@@ -30,6 +31,7 @@ Status Constraint::locate(Cursor& cursor) {
   if (automaton_.n_bytes() > kResetBytes || automaton_.budget_exceeded()) {
     automaton_.reset();
     masks_.clear();
+    plain_successors_.clear();
     ++epoch_;
   }
   automaton_.set_work_budget(kWorkPerToken);
@@ -44,12 +46,23 @@ Status Constraint::locate(Cursor& cursor) {
   return ok_status();
 }
 
+// The bytes that the grammar reads for a token; empty: no grammar allows it.
+std::string_view Constraint::text_read(TokenId token) {
+  const std::string_view bytes = tokenizer_.bytes(token);
+  if (tokenizer_.is_control(token) || tokenizer_.is_eog(token)) {
+    scratch_ = kControlTokenByte;
+    return bytes.empty() ? bytes : std::string_view(scratch_ += bytes);
+  }
+  return bytes.find(kControlTokenByte) == std::string_view::npos ? bytes : std::string_view();
+}
+
 Result<Automaton::State> Constraint::next(Cursor& cursor, TokenId token) {
   ZINC_TRY(found, locate(cursor));
   Automaton::State state = cursor.state_;
-  if (tokenizer_.is_eog(token)) return automaton_.may_end(state) ? state : Automaton::kDeadState;
-  if (tokenizer_.is_control(token) || tokenizer_.bytes(token).empty()) return Automaton::kDeadState;
-  for (const char byte : tokenizer_.bytes(token)) {
+  if (tokenizer_.is_eog(token) && automaton_.may_end(state)) return state;
+  const std::string_view bytes = text_read(token);
+  if (bytes.empty()) return Automaton::kDeadState;
+  for (const char byte : bytes) {
     if (state != Automaton::kDeadState) state = automaton_.next(state, static_cast<uint8_t>(byte));
   }
   ZINC_TRY(checked, check());
@@ -69,9 +82,9 @@ Result<bool> Constraint::must_end(Cursor& cursor) {
 Result<bool> Constraint::accept(Cursor& cursor, TokenId token) {
   ZINC_TRY(state, next(cursor, token));
   if (state == Automaton::kDeadState) return false;
-  if (tokenizer_.is_eog(token)) return true;
+  if (tokenizer_.is_eog(token) && automaton_.may_end(cursor.state_)) return true;
   cursor.state_ = state;
-  cursor.text_ += tokenizer_.bytes(token);
+  cursor.text_ += text_read(token);
   return true;
 }
 
@@ -79,16 +92,92 @@ Result<const TokenSet*> Constraint::allowed_tokens(Cursor& cursor) {
   ZINC_TRY(found, locate(cursor));
   const Automaton::State state = cursor.state_;
   if (const auto known = masks_.find(state); known != masks_.end()) return &known->second;
-  TokenSet mask(static_cast<size_t>(tokenizer_.n_vocab()));
-  trie_->walk(
-      state, Automaton::kDeadState, [&](Automaton::State from, uint8_t byte) { return automaton_.next(from, byte); },
-      [&](TokenId token) { mask.insert(token); });
+  TokenSet mask = make_mask(state);
   ZINC_TRY(checked, check());
+  if (masks_.size() == kMaxMasks) masks_.clear();
+  return &masks_.emplace(state, std::move(mask)).first->second;
+}
+
+TokenSet Constraint::make_mask(Automaton::State state) {
+  const std::optional<size_t> n_plain = n_plain_chars(state);
+  TokenSet mask = n_plain ? trie_->plain_tokens(*n_plain) : TokenSet(static_cast<size_t>(tokenizer_.n_vocab()));
+  trie_->walk(
+      n_plain ? TokenTrie::Tokens::not_plain : TokenTrie::Tokens::all, state, Automaton::kDeadState,
+      [&](Automaton::State from, uint8_t byte) { return automaton_.next(from, byte); },
+      [&](TokenId token) { mask.insert(token); });
   if (automaton_.may_end(state)) {
     for (const TokenId id : tokenizer_.eog_tokens()) mask.insert(id);
   }
-  if (masks_.size() == kMaxMasks) masks_.clear();
-  return &masks_.emplace(state, std::move(mask)).first->second;
+  return mask;
+}
+
+// How many plain characters may follow, whichever they are; nullopt: it depends on the characters.
+std::optional<size_t> Constraint::n_plain_chars(Automaton::State state) {
+  for (size_t n = 0; n < TokenTrie::kMaxPlainChars; ++n) {
+    const Automaton::State next = plain_successor(state);
+    if (next == kDiffers) return std::nullopt;
+    if (next == Automaton::kDeadState) return n;
+    if (next == state) break;
+    state = next;
+  }
+  return TokenTrie::kMaxPlainChars;
+}
+
+Automaton::State Constraint::plain_successor(Automaton::State state) {
+  if (const auto known = plain_successors_.find(state); known != plain_successors_.end()) return known->second;
+  return plain_successors_[state] = compute_plain_successor(state);
+}
+
+// The state after any plain character, if it is the same for all of them.
+Automaton::State Constraint::compute_plain_successor(Automaton::State state) {
+  const Automaton::State target = automaton_.next(state, ' ');
+  for (int byte = ' '; byte < 0x80; ++byte) {
+    if (TokenTrie::is_plain(static_cast<char32_t>(byte)) &&
+        automaton_.next(state, static_cast<uint8_t>(byte)) != target)
+      return kDiffers;
+  }
+  struct LeadBytes {
+    int first, last;                              // the first byte of a character
+    int second_first = 0x80, second_last = 0xBF;  // the byte after it
+    int n_continuations;
+  };
+  constexpr LeadBytes kLeads[] = {{.first = 0xC2, .last = 0xDF, .n_continuations = 1},
+                                  {.first = 0xE0, .last = 0xE0, .second_first = 0xA0, .n_continuations = 2},
+                                  {.first = 0xE1, .last = 0xEC, .n_continuations = 2},
+                                  {.first = 0xED, .last = 0xED, .second_last = 0x9F, .n_continuations = 2},
+                                  {.first = 0xEE, .last = 0xEF, .n_continuations = 2},
+                                  {.first = 0xF0, .last = 0xF0, .second_first = 0x90, .n_continuations = 3},
+                                  {.first = 0xF1, .last = 0xF3, .n_continuations = 3},
+                                  {.first = 0xF4, .last = 0xF4, .second_last = 0x8F, .n_continuations = 3}};
+  for (const LeadBytes& lead : kLeads) {
+    Automaton::State checked = kDiffers;
+    for (int byte = lead.first; byte <= lead.last; ++byte) {
+      const Automaton::State next = automaton_.next(state, static_cast<uint8_t>(byte));
+      if (next == checked) continue;
+      checked = next;
+      if (next == Automaton::kDeadState
+              ? target != next
+              : !all_lead_to(target, next, lead.n_continuations, lead.second_first, lead.second_last))
+        return kDiffers;
+    }
+  }
+  return target;
+}
+
+// Whether every continuation of a character that starts with a byte from `first` to `last` ends in `target`.
+bool Constraint::all_lead_to(Automaton::State target, Automaton::State from, int n_continuations, int first, int last) {
+  Automaton::State checked = kDiffers;
+  for (int byte = first; byte <= last; ++byte) {
+    const Automaton::State next = automaton_.next(from, static_cast<uint8_t>(byte));
+    if (next == checked) continue;
+    checked = next;
+    if (n_continuations == 1 || next == Automaton::kDeadState) {
+      if (next != target) return false;
+    } else if (!all_lead_to(target, next, n_continuations - 1, 0x80, 0xBF)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace zinc

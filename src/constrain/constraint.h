@@ -1,11 +1,14 @@
 // Constrained decoding: which tokens may follow so that the output stays in a grammar. Shared by all requests with this
 // grammar and vocabulary, and so are the cached states and token masks. When the cache grows too large it is dropped; a
-// cursor is then recomputed from its text. Created by any thread, then used by the engine thread only.
+// cursor is then recomputed from its text. Created by any thread, then used by one thread at a time: the engine thread,
+// or its mask worker while a step runs.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/result.h"
@@ -41,6 +44,12 @@ class Constraint {
  private:
   Status locate(Cursor& cursor);
   Result<Automaton::State> next(Cursor& cursor, TokenId token);
+  std::string_view text_read(TokenId token);
+  TokenSet make_mask(Automaton::State state);
+  std::optional<size_t> n_plain_chars(Automaton::State state);
+  Automaton::State plain_successor(Automaton::State state);
+  Automaton::State compute_plain_successor(Automaton::State state);
+  bool all_lead_to(Automaton::State target, Automaton::State from, int n_continuations, int first, int last);
   Status check() const;
 
   Tokenizer tokenizer_;
@@ -48,6 +57,8 @@ class Constraint {
   Automaton automaton_;
   TokenSet all_except_eos_;
   std::unordered_map<Automaton::State, TokenSet> masks_;
+  std::unordered_map<Automaton::State, Automaton::State> plain_successors_;
+  std::string scratch_;
   uint64_t epoch_ = 1;
 };
 

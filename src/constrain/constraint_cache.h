@@ -19,6 +19,7 @@ class ConstraintCache {
 
   // The constraint of `source`; on a miss it is built from the grammar that `make` returns.
   Result<std::shared_ptr<Constraint>> get(std::string_view source, const std::function<Result<Grammar>()>& make);
+  std::shared_ptr<const TokenTrie> trie();  // of the vocabulary
 
  private:
   struct Entry {
@@ -26,7 +27,6 @@ class ConstraintCache {
     std::shared_ptr<Constraint> constraint;
   };
   std::shared_ptr<Constraint> find(const std::string& key);
-  std::shared_ptr<const TokenTrie> trie();
 
   const Tokenizer tokenizer_;
   std::mutex mutex_;

@@ -112,11 +112,55 @@ GrammarBuilder::Expr GrammarBuilder::repeat(Expr part, int min, int max) {
 }
 GrammarBuilder::Expr GrammarBuilder::rule(Rule rule) { return add({.kind = Kind::rule, .rule = rule}); }
 
+// The Knuth-Morris-Pratt automaton of the marker, one rule per number of matched characters. The transition that would
+// complete the marker is left out.
+GrammarBuilder::Expr GrammarBuilder::text_without(std::string_view marker) {
+  std::vector<char32_t> chars_of;
+  while (!marker.empty()) {
+    const Utf8Char c = next_utf8(marker);
+    chars_of.push_back(c.code);
+    marker.remove_prefix(static_cast<size_t>(c.n_bytes));
+  }
+  const size_t n = chars_of.size();
+  std::vector<size_t> border(n + 1);  // [i]: length of the longest proper prefix of the first i that is also a suffix
+  const auto matched_after = [&](size_t i, char32_t c) {
+    while (i > 0 && chars_of[i] != c) i = border[i];
+    return chars_of[i] == c ? i + 1 : 0;
+  };
+  for (size_t i = 1; i < n; ++i) border[i + 1] = matched_after(border[i], chars_of[i]);
+
+  std::vector<Rule> rules;
+  for (size_t i = 0; i < n; ++i) rules.push_back(declare("text"));
+  for (size_t i = 0; i < n; ++i) {
+    std::vector<Expr> alternatives = {text("")};
+    CharRanges continuing;
+    for (const char32_t c : chars_of) {
+      const size_t n_matched = matched_after(i, c);
+      const bool is_known = std::ranges::any_of(continuing, [c](const CharRange& range) { return range.first == c; });
+      if (n_matched == 0 || is_known) continue;
+      continuing.push_back({c, c});
+      if (n_matched < n) alternatives.push_back(sequence({chars({{c, c}}), rule(rules[n_matched])}));
+    }
+    alternatives.push_back(sequence({chars(complement(std::move(continuing))), rule(rules.front())}));
+    define(rules[i], choice(std::move(alternatives)));
+  }
+  return rule(rules.front());
+}
+
 GrammarBuilder::Rule GrammarBuilder::declare(std::string name) {
   size_ += 1 + name.size();
   if (is_too_large() && !rules_.empty()) return 0;
   rules_.push_back({.name = std::move(name)});
   return static_cast<Rule>(rules_.size()) - 1;
+}
+
+GrammarBuilder::Rule GrammarBuilder::embed(Grammar grammar) {
+  const Rule rule = declare("embedded grammar");
+  Named& named = rules_[static_cast<size_t>(rule)];
+  named.is_defined = true;
+  named.embedded = static_cast<int>(embedded_.size());
+  embedded_.push_back(std::move(grammar));
+  return rule;
 }
 
 void GrammarBuilder::define(Rule rule, Expr expr) {
@@ -139,7 +183,11 @@ class GrammarCompiler {
       const GrammarBuilder::Named& named = builder_.rules_[i];
       if (!named.is_defined)
         return fail(ErrorCode::invalid_input, "the grammar does not define the rule '{}'", named.name);
-      add_alternatives(static_cast<int32_t>(i), named.expr);
+      if (named.embedded >= 0) {
+        embed(builder_.embedded_[static_cast<size_t>(named.embedded)], static_cast<int32_t>(i));
+      } else {
+        add_alternatives(static_cast<int32_t>(i), named.expr);
+      }
     }
     if (is_too_large_) {
       return fail(ErrorCode::invalid_input, "the grammar is too large: it has more than {} elements", kMaxElements);
@@ -242,6 +290,24 @@ class GrammarCompiler {
       shorter = rule;
     }
     if (shorter) push(sequence, {Grammar::Kind::rule, *shorter});
+  }
+
+  // Copies the rules of another grammar; `rule` becomes its root.
+  void embed(const Grammar& other, int32_t rule) {
+    const auto first_rule = static_cast<int32_t>(out_.rules.size());
+    out_.rules.resize(out_.rules.size() + other.rules.size());
+    for (size_t r = 0; r < other.rules.size(); ++r) {
+      for (const int32_t alternative : other.rules[r]) {
+        Sequence sequence;
+        for (const Grammar::Element* e = &other.elements[static_cast<size_t>(alternative)];
+             e->kind != Grammar::Kind::end; ++e) {
+          push(sequence, e->kind == Grammar::Kind::rule ? Grammar::Element{e->kind, first_rule + e->index}
+                                                        : bytes(other.byte_sets[static_cast<size_t>(e->index)]));
+        }
+        add_alternative(first_rule + static_cast<int32_t>(r), sequence);
+      }
+    }
+    add_alternative(rule, {{Grammar::Kind::rule, first_rule + other.root}});
   }
 
   Grammar::Element bytes(const ByteSet& set) {

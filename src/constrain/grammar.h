@@ -47,9 +47,12 @@ class GrammarBuilder {
   Expr choice(std::vector<Expr> parts);
   Expr repeat(Expr part, int min, int max);
   Expr optional(Expr part) { return repeat(part, 0, 1); }
+  Expr any_text() { return repeat(chars(complement({})), 0, kNoLimit); }
+  Expr text_without(std::string_view marker);  // any text that does not contain the marker. REQUIRES: valid UTF-8
   Expr rule(Rule rule);
 
   Rule declare(std::string name);  // the name is for error messages
+  Rule embed(Grammar grammar);     // a rule for the texts of a complete grammar
   // The size limit is exceeded: further expressions are dropped, and finish() fails.
   bool is_too_large() const { return size_ > kMaxSize; }
   void define(Rule rule, Expr expr);
@@ -74,6 +77,7 @@ class GrammarBuilder {
     std::string name;
     bool is_defined = false;
     Expr expr = 0;
+    int embedded = -1;  // >= 0: instead of `expr`
   };
   Expr add(Node node);
 
@@ -81,6 +85,7 @@ class GrammarBuilder {
   std::vector<Node> nodes_;
   size_t size_ = 0;  // nodes and their contents
   std::vector<Named> rules_;
+  std::vector<Grammar> embedded_;
 };
 
 }  // namespace zinc

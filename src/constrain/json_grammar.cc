@@ -1,10 +1,12 @@
 #include "constrain/json_grammar.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "constrain/number_range.h"
 
@@ -23,12 +25,13 @@ Expr blanks(GrammarBuilder& b) {
 
 }  // namespace
 
-JsonGrammar::JsonGrammar(GrammarBuilder& builder)
+JsonGrammar::JsonGrammar(GrammarBuilder& builder, std::optional<RawStrings> raw_strings)
     : builder_(builder),
-      space_(define("space", blanks(builder))),
+      raw_strings_(std::move(raw_strings)),
+      space_(define("space", raw_strings_ ? builder.text("") : blanks(builder))),
       colon_(define("colon", builder.sequence({space(), builder.text(":"), space()}))),
       string_char_(define("character", any_string_char())),
-      string_(define("string", quoted(builder.repeat(string_char(), 0, GrammarBuilder::kNoLimit)))),
+      string_(define("string", any_string())),
       number_(define("number", any_number(builder))),
       integer_(define("integer", integer_between(builder, -kMaxInteger, kMaxInteger))),
       object_(builder.declare("object")),
@@ -38,6 +41,16 @@ JsonGrammar::JsonGrammar(GrammarBuilder& builder)
   builder.define(array_, any_array(builder.declare("element")));
   builder.define(value_, builder.choice({object(), array(), string(), number(), builder.text("true"),
                                          builder.text("false"), builder.text("null")}));
+}
+
+JsonGrammar::Expr JsonGrammar::any_string() {
+  if (raw_strings_) return raw_string(builder_, *raw_strings_);
+  return quoted(builder_.repeat(string_char(), 0, GrammarBuilder::kNoLimit));
+}
+
+JsonGrammar::Expr JsonGrammar::name(std::string_view name) const {
+  const bool is_bare = raw_strings_ && is_identifier(name);
+  return builder_.text(is_bare ? std::string(name) : to_json(json::string(name)));
 }
 
 JsonGrammar::Rule JsonGrammar::define(const char* name, Expr expr) {
@@ -66,7 +79,8 @@ Expr JsonGrammar::any_string_char() {
 Expr JsonGrammar::any_object(Rule member) {
   GrammarBuilder& b = builder_;
   const Expr more = b.choice({b.text("}"), b.sequence({b.text(","), space(), b.rule(member)})});
-  b.define(member, b.sequence({string(), colon(), b.rule(value_), space(), more}));
+  const Expr any_name = raw_strings_ ? identifier_except(b, {}) : string();
+  b.define(member, b.sequence({any_name, colon(), b.rule(value_), space(), more}));
   return b.sequence({b.text("{"), space(), b.choice({b.text("}"), b.rule(member)})});
 }
 
@@ -77,8 +91,12 @@ Expr JsonGrammar::any_array(Rule element) {
   return b.sequence({b.text("["), space(), b.choice({b.text("]"), b.rule(element)})});
 }
 
-// A trie of the names with one rule per node: the string may end at a node that is not a name, or leave the trie.
-Expr JsonGrammar::string_except(std::span<const std::string_view> names) const {
+namespace {
+
+// Names that may be formed from `allowed` and end with `end`, except the listed ones. A trie of the names with one rule
+// per node: a name may end at a node that is not a listed name, or leave the trie.
+Expr other_names(GrammarBuilder& b, std::span<const std::string_view> names, const CharRanges& excluded,
+                 std::string_view end, int max_rest) {
   struct TrieNode {
     std::map<char32_t, size_t> next;
     bool is_name = false;
@@ -95,31 +113,59 @@ Expr JsonGrammar::string_except(std::span<const std::string_view> names) const {
     }
     trie[at].is_name = true;
   }
-  GrammarBuilder& b = builder_;
-  const Rule first = b.declare("other name");
-  for (size_t i = 1; i < trie.size(); ++i) b.declare("other name");
-  const Expr rest = b.repeat(b.chars(complement(kNeedEscapes)), 0, GrammarBuilder::kNoLimit);
-  const Rule tail = b.declare("rest of a name");
-  b.define(tail, b.sequence({rest, b.text("\"")}));
+  std::vector<GrammarBuilder::Rule> rules;
+  for (size_t i = 0; i < trie.size(); ++i) rules.push_back(b.declare("other name"));
+  const GrammarBuilder::Rule tail = b.declare("rest of a name");
+  b.define(tail, b.sequence({b.repeat(b.chars(complement(excluded)), 0, max_rest), b.text(end)}));
   for (size_t i = 0; i < trie.size(); ++i) {
     std::vector<Expr> alternatives;
-    CharRanges others = kNeedEscapes;
+    CharRanges others = excluded;
     for (const auto& [c, to] : trie[i].next) {
       others.push_back({c, c});
-      const bool needs_escape = c <= 0x1F || c == '"' || c == '\\';
-      if (needs_escape) continue;
-      alternatives.push_back(b.sequence({b.chars({{c, c}}), b.rule(first + static_cast<Rule>(to))}));
+      const auto has = [c = c](const CharRange& range) { return range.first <= c && c <= range.last; };
+      if (std::ranges::any_of(excluded, has)) continue;
+      alternatives.push_back(b.sequence({b.chars({{c, c}}), b.rule(rules[to])}));
     }
-    if (!trie[i].is_name) alternatives.push_back(b.text("\""));
+    if (!trie[i].is_name) alternatives.push_back(b.text(end));
     // ASCII and the rest apart: nearly all nodes have the same set of the second kind, which is then shared.
     for (const CharRange other_half : {CharRange{0x80, 0x10FFFF}, CharRange{0, 0x7F}}) {
-      CharRanges excluded = others;
-      excluded.push_back(other_half);
-      alternatives.push_back(b.sequence({b.chars(complement(std::move(excluded))), b.rule(tail)}));
+      CharRanges left_out = others;
+      left_out.push_back(other_half);
+      alternatives.push_back(b.sequence({b.chars(complement(std::move(left_out))), b.rule(tail)}));
     }
-    b.define(first + static_cast<Rule>(i), b.choice(std::move(alternatives)));
+    b.define(rules[i], b.choice(std::move(alternatives)));
   }
-  return b.sequence({b.text("\""), b.rule(first)});
+  return b.rule(rules.front());
+}
+
+const CharRanges kIdentifier = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}, {'-', '-'}, {'.', '.'}, {'$', '$'}};
+constexpr int kMaxIdentifier = 63;
+
+}  // namespace
+
+Expr JsonGrammar::name_except(std::span<const std::string_view> names) const {
+  if (raw_strings_) return identifier_except(builder_, names);
+  return builder_.sequence(
+      {builder_.text("\""), other_names(builder_, names, kNeedEscapes, "\"", GrammarBuilder::kNoLimit)});
+}
+
+Expr raw_string(GrammarBuilder& builder, const RawStrings& syntax) {
+  return builder.sequence(
+      {builder.text(syntax.quote), builder.text_without(syntax.excluded), builder.text(syntax.quote)});
+}
+
+Expr identifier_except(GrammarBuilder& builder, std::span<const std::string_view> names) {
+  std::vector<std::string_view> excluded(names.begin(), names.end());
+  excluded.push_back("");
+  return other_names(builder, excluded, complement(kIdentifier), "", kMaxIdentifier);
+}
+
+bool is_identifier(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return std::ranges::any_of(kIdentifier, [c](const CharRange& range) {
+      return range.first <= static_cast<uint8_t>(c) && static_cast<uint8_t>(c) <= range.last;
+    });
+  });
 }
 
 }  // namespace zinc

@@ -116,7 +116,10 @@ TEST(JsonSchema, integer_bounds_cover_the_int64_range) {
   EXPECT_NE(error_of(R"({"type":"integer","exclusiveMinimum":9223372036854775807})"), "");
   EXPECT_NE(error_of(R"({"type":"integer","exclusiveMaximum":-9223372036854775808})"), "");
   EXPECT_NE(error_of(R"({"type":"integer","minimum":0.1,"maximum":0.9})"), "");
-  EXPECT_NE(error_of(R"({"type":"integer","exclusiveMinimum":true})"), "");
+  check({{R"({"type":"integer","minimum":5,"exclusiveMinimum":true,"maximum":9,"exclusiveMaximum":true})",
+          {"6", "8"},
+          {"5", "9"}},
+         {R"({"type":"number","minimum":5,"exclusiveMinimum":false})", {"5", "5.5"}, {"4.9"}}});
 }
 
 TEST(JsonSchema, numbers_stay_within_their_bounds) {
@@ -348,16 +351,56 @@ TEST(JsonSchema, unsupported_keyword_is_rejected_with_name_and_path) {
   EXPECT_EQ(error_of(R"({"items":[{"anyOf":[{"if":true}]}]})"), "#/items/0/anyOf/0: \"if\" is not supported");
   for (const char* keyword :
        {R"("not":{})", R"("if":{})", R"("then":{})", R"("else":{})", R"("patternProperties":{"a":{}})",
-        R"("propertyNames":{"pattern":"a"})", R"("minProperties":1)", R"("maxProperties":1)",
-        R"("dependentRequired":{"a":["b"]})", R"("dependentSchemas":{"a":{}})", R"("uniqueItems":true)",
-        R"("contains":{})", R"("multipleOf":2)", R"("unevaluatedItems":false)", R"("unevaluatedProperties":false)",
-        R"("dependencies":{"a":["b"]})", R"("$dynamicRef":"#a")"}) {
+        R"("dependentRequired":{"a":["b"]})", R"("dependentSchemas":{"a":{}})", R"("contains":{})",
+        R"("unevaluatedItems":false)", R"("unevaluatedProperties":false)", R"("dependencies":{"a":["b"]})",
+        R"("$dynamicRef":"#a")"}) {
     const std::string name(keyword, std::string_view(keyword).find(':'));
     EXPECT_EQ(error_of(fmt::format("{{{}}}", keyword)), fmt::format("#: {} is not supported", name));
   }
   EXPECT_EQ(error_of(R"({"uniqueItems":false,"minProperties":0,"title":"","description":"","default":1,"examples":[],
                         "$schema":"","$id":"","$comment":"","deprecated":true,"readOnly":true,"contentMediaType":"x","x-y":1})"),
             "");
+}
+
+TEST(JsonSchema, multiples_are_exact) {
+  check({{R"({"type":"integer","multipleOf":3})", {"0", "-3", "9", "999999999999999"}, {"1", "10", "3.0", "-4"}},
+         {R"({"type":"integer","multipleOf":7,"minimum":10,"maximum":30})", {"14", "21", "28"}, {"7", "35", "15"}},
+         {R"({"type":"integer","multipleOf":500,"minimum":-1000})", {"-1000", "-500", "0", "123500"}, {"-1500", "50"}},
+         {R"({"type":"number","multipleOf":0.5})", {"0", "1", "0.5", "-12.0", "7.5"}, {"0.25", "1.1"}},
+         {R"({"type":"number","multipleOf":0.01,"minimum":0,"maximum":5})",
+          {"0.07", "4.99", "5", "5.00"},
+          {"5.01", "0.001"}},
+         {R"({"enum":[1,2,3,4],"multipleOf":2})", {"2", "4"}, {"1", "3"}}});
+  EXPECT_NE(error_of(R"({"multipleOf":0})"), "");
+  EXPECT_NE(error_of(R"({"type":"integer","multipleOf":1000003})"), "") << "not bounded";
+}
+
+TEST(JsonSchema, members_are_counted_and_their_names_are_constrained) {
+  check({{R"({"type":"object","additionalProperties":{"const":1},"minProperties":1,"maxProperties":2})",
+          {R"({"a":1})", R"({"a":1,"b":1})"},
+          {"{}", R"({"a":1,"b":1,"c":1})"}},
+         {R"({"properties":{"a":{},"b":{},"c":{}},"maxProperties":1})", {"{}", R"({"b":1})"}, {R"({"a":1,"b":1})"}},
+         {R"({"propertyNames":{"type":"string"},"additionalProperties":{"const":1}})", {"{}", R"({"any":1})"}, {}},
+         {R"({"propertyNames":{"enum":["x","y"]},"additionalProperties":{"const":1}})",
+          {R"({"x":1})", R"({"y":1})"},
+          {R"({"z":1})"}},
+         {R"({"propertyNames":{"pattern":"^a"},"properties":{"ab":{"const":1},"b":{}},"additionalProperties":true})",
+          {R"({"ab":1})", "{}"},
+          {R"({"b":1})"}}});
+  EXPECT_NE(error_of(R"({"propertyNames":{"maxLength":1},"required":["ab"]})"), "");
+}
+
+TEST(JsonSchema, unique_elements_of_an_enumeration_are_enforced) {
+  check({{R"({"type":"array","items":{"enum":["a","b","c"]},"uniqueItems":true,"minItems":1})",
+          {R"(["a"])", R"(["a", "c"])", R"(["a","b","c"])"},
+          {"[]", R"(["a","a"])", R"(["a","b","a"])"}},
+         {R"({"type":"array","items":{"type":"integer"},"uniqueItems":true})", {"[]", "[1,2]"}, {R"(["a"])"}}});
+}
+
+TEST(JsonSchema, large_length_limits_are_accepted) {
+  check({{R"({"type":"string","maxLength":1000000})", {R"("abc")"}, {"1"}},
+         {R"({"type":"array","items":{"const":1},"maxItems":70000})", {"[1,1]"}, {"[2]"}}});
+  EXPECT_NE(error_of(R"({"type":"string","minLength":1000000})"), "");
 }
 
 TEST(JsonSchema, unsatisfiable_or_invalid_schema_is_rejected) {

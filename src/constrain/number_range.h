@@ -27,4 +27,10 @@ struct NumberBound {
 // Without exponents. Fails if a bound has too many digits, or if the range is empty.
 Result<GrammarBuilder::Expr> number_between(GrammarBuilder& builder, NumberBound low, NumberBound high);
 
+enum class NumberKind : uint8_t { integer, any };
+// Multiples of `divisor` between the bounds, which may be infinite; without exponents, and with as many decimals as the
+// divisor or none. Fails if the divisor has too many digits, or if there is no such number.
+Result<GrammarBuilder::Expr> multiples_between(GrammarBuilder& builder, double divisor, NumberBound low,
+                                               NumberBound high, NumberKind kind);
+
 }  // namespace zinc

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "text/unicode_category.h"
 
 namespace zinc {
 namespace {
@@ -23,6 +24,57 @@ const CharRanges kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const CharRanges kSpaces = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
                             {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const CharRanges kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+CharRanges without(const CharRanges& ranges, char32_t c) {
+  CharRanges others = complement(ranges);
+  others.push_back({c, c});
+  return complement(std::move(others));
+}
+
+CharRanges chars_of_class(uint8_t wanted) {
+  CharRanges out;
+  for (char32_t c = 0; c < kUnicodeCodes; ++c) {
+    if ((unicode_class(c) & wanted) == 0) continue;
+    if (!out.empty() && out.back().last + 1 == c) {
+      out.back().last = c;
+    } else {
+      out.push_back({c, c});
+    }
+  }
+  return out;
+}
+
+// A general category of Unicode. The table has no subcategories: for those only common scripts are known, and
+// characters outside of them are treated as neither in the category nor outside.
+struct UnicodeProperty {
+  std::string_view name, long_name;
+  uint8_t category;              // that it is, or is part of
+  CharRanges common_chars = {};  // of a subcategory
+};
+const UnicodeProperty kProperties[] = {
+    {"L", "Letter", kLetter},
+    {"N", "Number", kNumber},
+    {"M", "Mark", kMark},
+    {"P", "Punctuation", kPunctuation},
+    {"S", "Symbol", kSymbol},
+    {"Z",
+     "Separator",
+     kSpace,
+     {{' ', ' '},
+      {0xA0, 0xA0},
+      {0x1680, 0x1680},
+      {0x2000, 0x200A},
+      {0x2028, 0x2029},
+      {0x202F, 0x202F},
+      {0x205F, 0x205F},
+      {0x3000, 0x3000}}},
+    {"Lu",
+     "Uppercase_Letter",
+     kLetter,
+     {{'A', 'Z'}, {0xC0, 0xD6}, {0xD8, 0xDE}, {0x391, 0x3A1}, {0x3A3, 0x3AB}, {0x400, 0x42F}}},
+    {"Ll", "Lowercase_Letter", kLetter, {{'a', 'z'}, {0xDF, 0xF6}, {0xF8, 0xFF}, {0x3AC, 0x3CE}, {0x430, 0x45F}}},
+    {"Nd", "Decimal_Number", kNumber, {{'0', '9'}, {0x660, 0x669}, {0x966, 0x96F}, {0xFF10, 0xFF19}}},
+};
 
 struct Node {
   enum class Kind : uint8_t { chars, sequence, choice, repeat } kind;
@@ -107,8 +159,10 @@ class RegexParser {
   Result<std::pair<int, int>> counts();
   std::optional<int> number();
   Result<CharRanges> char_class();
-  Result<CharRanges> class_member();
-  Result<CharRanges> escape();
+  enum class Set : uint8_t { positive, negated };  // negated: the complement of the characters is used
+  Result<CharRanges> class_member(Set set);
+  Result<CharRanges> escape(Set set);
+  Result<CharRanges> property(bool is_negated, Set set);
   Result<char32_t> escaped_char();
   Result<char32_t> hex(size_t n_digits);
 
@@ -155,7 +209,7 @@ Result<int> RegexParser::atom(int depth) {
   if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return parse_error("nothing to repeat");
   if (is_at("[") || is_at("\\")) {
     const bool is_class = consume("[");
-    ZINC_TRY(ranges, is_class ? char_class() : escape());
+    ZINC_TRY(ranges, is_class ? char_class() : escape(Set::positive));
     return chars(std::move(ranges));
   }
   const Utf8Char c = next_utf8(pattern_.substr(at_));
@@ -220,13 +274,14 @@ std::optional<int> RegexParser::number() {
 
 Result<CharRanges> RegexParser::char_class() {
   const bool is_negated = consume("^");
+  const Set set = is_negated ? Set::negated : Set::positive;
   CharRanges all;
   while (!consume("]")) {
-    ZINC_TRY(from, class_member());
+    ZINC_TRY(from, class_member(set));
     const bool is_range = is_at("-") && !is_at("-]");
     if (is_range) {
       consume("-");
-      ZINC_TRY(to, class_member());
+      ZINC_TRY(to, class_member(set));
       const auto is_single_char = [](const CharRanges& r) {
         return r.size() == 1 && r.front().first == r.front().last;
       };
@@ -240,20 +295,42 @@ Result<CharRanges> RegexParser::char_class() {
   return is_negated ? complement(std::move(all)) : all;
 }
 
-Result<CharRanges> RegexParser::class_member() {
+Result<CharRanges> RegexParser::class_member(Set set) {
   if (at_ == pattern_.size()) return parse_error("unterminated character class");
   if (is_at("\\b")) {
     consume("\\b");
     return CharRanges{{'\b', '\b'}};
   }
-  if (is_at("\\")) return escape();
+  if (is_at("\\")) return escape(set);
   const Utf8Char c = next_utf8(pattern_.substr(at_));
   if (!c.valid) return parse_error("the pattern is not valid UTF-8");
   at_ += static_cast<size_t>(c.n_bytes);
   return CharRanges{{c.code, c.code}};
 }
 
-Result<CharRanges> RegexParser::escape() {
+// \p{L}, \P{L}. Of a subcategory only a subset is known, and of its complement: never more than the pattern allows.
+Result<CharRanges> RegexParser::property(bool is_negated, Set set) {
+  const size_t end = pattern_.find('}', at_);
+  if (!consume("{") || end == std::string_view::npos) return parse_error("expected a category as in \\p{L}");
+  std::string_view name = pattern_.substr(at_, end - at_);
+  if (const size_t equals = name.find('='); equals != std::string_view::npos) {
+    const std::string_view key = name.substr(0, equals);
+    if (key == "gc" || key == "General_Category") name.remove_prefix(equals + 1);
+  }
+  const auto* const found = std::ranges::find_if(kProperties, [&](const UnicodeProperty& property) {
+    return property.name == name || property.long_name == name;
+  });
+  if (found == std::end(kProperties)) return parse_error("unsupported Unicode property");
+  if (found->name.size() > 1 && set == Set::negated) {
+    return parse_error("subcategories of Unicode are not supported in a negated class");
+  }
+  at_ = end + 1;
+  if (!is_negated) return found->common_chars.empty() ? chars_of_class(found->category) : found->common_chars;
+  const bool is_exact = found->name == "Z";
+  return complement(is_exact ? found->common_chars : chars_of_class(found->category));
+}
+
+Result<CharRanges> RegexParser::escape(Set set) {
   consume("\\");
   if (consume("d")) return kDigits;
   if (consume("D")) return complement(kDigits);
@@ -261,6 +338,8 @@ Result<CharRanges> RegexParser::escape() {
   if (consume("W")) return complement(kWord);
   if (consume("s")) return kSpaces;
   if (consume("S")) return complement(kSpaces);
+  if (consume("p")) return property(/*is_negated=*/false, set);
+  if (consume("P")) return property(/*is_negated=*/true, set);
   ZINC_TRY(c, escaped_char());
   return CharRanges{{c, c}};
 }
@@ -356,7 +435,8 @@ Result<int> RegexParser::with_limits(int index, const LengthLimits& limits) {
 // Translates nodes to expressions; equal character sets share one rule.
 class RegexTranslator {
  public:
-  RegexTranslator(GrammarBuilder& builder, const RegexParser& parser) : builder_(builder), parser_(parser) {}
+  RegexTranslator(GrammarBuilder& builder, const RegexParser& parser, StringSyntax syntax)
+      : builder_(builder), parser_(parser), syntax_(syntax) {}
 
   Expr write(int index) {
     const Node& at = parser_.node(index);
@@ -372,13 +452,15 @@ class RegexTranslator {
     const auto [found, is_new] = chars_.try_emplace(ranges);
     if (is_new) {
       found->second = builder_.declare("character");
-      builder_.define(found->second, char_in_json_string(builder_, ranges));
+      builder_.define(found->second, syntax_ == StringSyntax::json ? char_in_json_string(builder_, ranges)
+                                                                   : builder_.chars(without(ranges, '<')));
     }
     return builder_.rule(found->second);
   }
 
   GrammarBuilder& builder_;
   const RegexParser& parser_;
+  StringSyntax syntax_;
   std::map<CharRanges, GrammarBuilder::Rule> chars_;
 };
 
@@ -411,11 +493,12 @@ Expr char_in_json_string(GrammarBuilder& builder, const CharRanges& ranges) {
   return builder.choice(std::move(spellings));
 }
 
-Result<Expr> regex_grammar(GrammarBuilder& builder, std::string_view pattern, const LengthLimits& limits) {
+Result<Expr> regex_grammar(GrammarBuilder& builder, std::string_view pattern, const LengthLimits& limits,
+                           StringSyntax syntax) {
   RegexParser parser(pattern);
   ZINC_TRY(root, parser.parse());
   ZINC_TRY(fits, parser.with_limits(root, limits));
-  return RegexTranslator(builder, parser).write(fits);
+  return RegexTranslator(builder, parser, syntax).write(fits);
 }
 
 }  // namespace zinc

@@ -29,15 +29,10 @@ constexpr UnsupportedKeyword kUnsupportedKeywords[] = {{"not"},
                                                        {"then"},
                                                        {"else"},
                                                        {"patternProperties", "{}"},
-                                                       {"propertyNames", "true"},
-                                                       {"minProperties", "0"},
-                                                       {"maxProperties"},
                                                        {"dependencies", "{}"},
                                                        {"dependentRequired", "{}"},
                                                        {"dependentSchemas", "{}"},
-                                                       {"uniqueItems", "false"},
                                                        {"contains"},
-                                                       {"multipleOf"},
                                                        {"unevaluatedItems", "true"},
                                                        {"unevaluatedProperties", "true"},
                                                        {"$dynamicRef"},
@@ -255,11 +250,12 @@ Status SchemaReader::add_values(SchemaRef ref, SchemaConstraints& constraints) {
   return ok_status();
 }
 
-Result<std::optional<int64_t>> SchemaReader::count(SchemaRef ref, std::string_view keyword) {
+Result<std::optional<int64_t>> SchemaReader::count(SchemaRef ref, std::string_view keyword, Excess excess) {
   const json::value* const value = ref.schema->get_object().if_contains(keyword);
   if (!value) return std::optional<int64_t>();
   if (!is_natural(*value)) return error_at(ref.path, fmt::format("\"{}\" must be a non-negative integer", keyword));
   if (value->to_number<double>() > static_cast<double>(kMaxRepeats)) {
+    if (excess == Excess::reduce) return std::optional(kMaxRepeats);
     return error_at(ref.path, fmt::format("\"{}\" is over the limit of {}", keyword, kMaxRepeats));
   }
   return std::optional(static_cast<int64_t>(value->to_number<double>()));
@@ -267,8 +263,8 @@ Result<std::optional<int64_t>> SchemaReader::count(SchemaRef ref, std::string_vi
 
 Status SchemaReader::add_counts(SchemaRef ref, std::string_view min_name, std::string_view max_name,
                                 CountLimits& limits, SchemaConstraints& constraints) {
-  ZINC_TRY(min, count(ref, min_name));
-  ZINC_TRY(max, count(ref, max_name));
+  ZINC_TRY(min, count(ref, min_name, Excess::reject));
+  ZINC_TRY(max, count(ref, max_name, Excess::reduce));  // fewer than allowed
   if (min) limits.min = std::max(limits.min, *min);
   if (max) limits.max = limits.max == GrammarBuilder::kNoLimit ? *max : std::min(limits.max, *max);
   constraints.n_keywords += min || max;
@@ -310,17 +306,33 @@ Status SchemaReader::add_numbers(SchemaRef ref, SchemaConstraints& constraints) 
                                {"exclusiveMaximum", false, true}};
   for (const auto& [name, is_lower, is_open] : kBounds) {
     const json::value* const value = ref.schema->get_object().if_contains(name);
-    if (!value) continue;
+    if (!value || (is_open && value->is_bool())) continue;
     if (!value->is_number()) return error_at(ref.path, fmt::format("\"{}\" must be a number", name));
-    (is_lower ? constraints.lower : constraints.upper).push_back({value->to_number<double>(), is_open});
+    const json::value* const exclusive =
+        ref.schema->get_object().if_contains(is_lower ? "exclusiveMinimum" : "exclusiveMaximum");
+    const bool is_exclusive = is_open || (exclusive && *exclusive == true);  // draft 4: a flag beside the bound
+    (is_lower ? constraints.lower : constraints.upper).push_back({value->to_number<double>(), is_exclusive});
     const std::optional<int64_t> nearest =
-        is_lower ? integer_at_least(*value, is_open) : integer_at_most(*value, is_open);
+        is_lower ? integer_at_least(*value, is_exclusive) : integer_at_most(*value, is_exclusive);
     if (is_lower && nearest) constraints.min_integer = std::max(constraints.min_integer, *nearest);
     if (!is_lower && nearest) constraints.max_integer = std::min(constraints.max_integer, *nearest);
     constraints.no_integer_fits = constraints.no_integer_fits || !nearest;
     constraints.implied_types |= JsonTypeSet::kNumber;
     ++constraints.n_keywords;
   }
+  return add_multiple_of(ref, constraints);
+}
+
+Status SchemaReader::add_multiple_of(SchemaRef ref, SchemaConstraints& constraints) {
+  const json::value* const value = ref.schema->get_object().if_contains("multipleOf");
+  if (!value) return ok_status();
+  const double divisor = value->is_number() ? value->to_number<double>() : 0;
+  if (!(divisor > 0)) return error_at(ref.path, "\"multipleOf\" must be a number greater than 0");
+  if (constraints.multiple_of && *constraints.multiple_of != divisor)
+    return error_at(ref.path, "more than one \"multipleOf\" is not supported");
+  constraints.multiple_of = divisor;
+  constraints.implied_types |= JsonTypeSet::kNumber;
+  ++constraints.n_keywords;
   return ok_status();
 }
 
@@ -341,6 +353,10 @@ Status SchemaReader::add_arrays(SchemaRef ref, SchemaConstraints& constraints) {
   if (rest) array.rest = child(ref.path, rest_name, *rest);
   if (schema.contains(first_name) || rest) {
     constraints.arrays.push_back(std::move(array));
+    ++constraints.n_keywords;
+  }
+  if (const json::value* const unique = schema.if_contains("uniqueItems"); unique && *unique == true) {
+    constraints.has_unique_items = true;
     ++constraints.n_keywords;
   }
   if (constraints.n_keywords > n_keywords) constraints.implied_types |= JsonTypeSet::array;
@@ -370,6 +386,11 @@ Status SchemaReader::add_objects(SchemaRef ref, SchemaConstraints& constraints) 
       if (!name.is_string()) return error_at(ref.path, "\"required\" must be an array of strings");
       constraints.required.push_back(name.get_string());
     }
+    ++constraints.n_keywords;
+  }
+  ZINC_TRY(counted, add_counts(ref, "minProperties", "maxProperties", constraints.n_properties, constraints));
+  if (const json::value* const names = schema.if_contains("propertyNames")) {
+    constraints.property_names.push_back(child(ref.path, "propertyNames", *names));
     ++constraints.n_keywords;
   }
   if (constraints.n_keywords > n_keywords) constraints.implied_types |= JsonTypeSet::object;

@@ -59,10 +59,14 @@ struct SchemaConstraints {
   std::vector<NumberBound> lower, upper;
   int64_t min_integer = INT64_MIN, max_integer = INT64_MAX;
   bool no_integer_fits = false;  // a bound is outside int64
+  std::optional<double> multiple_of;
   std::vector<Array> arrays;
   CountLimits n_items;
+  bool has_unique_items = false;
   std::vector<Object> objects;
   std::vector<std::string_view> required;
+  CountLimits n_properties;
+  Schemas property_names;
   std::vector<Choice> choices;
   std::vector<const json::value*> visited_schemas;
 };
@@ -85,6 +89,7 @@ class SchemaReader {
 
  private:
   using RefPath = std::vector<const json::value*>;
+  enum class Excess : uint8_t { reject, reduce };  // of a count over the limit
   struct PathPart {
     int32_t parent;
     std::string_view name;
@@ -98,12 +103,13 @@ class SchemaReader {
   Status add_values(SchemaRef ref, SchemaConstraints& constraints);
   Status add_strings(SchemaRef ref, SchemaConstraints& constraints);
   Status add_numbers(SchemaRef ref, SchemaConstraints& constraints);
+  Status add_multiple_of(SchemaRef ref, SchemaConstraints& constraints);
   Status add_arrays(SchemaRef ref, SchemaConstraints& constraints);
   Status add_objects(SchemaRef ref, SchemaConstraints& constraints);
   Status add_choices(SchemaRef ref, const RefPath& ref_path, SchemaConstraints& constraints);
   Status add_all_of(SchemaRef ref, RefPath& ref_path, SchemaConstraints& constraints);
 
-  Result<std::optional<int64_t>> count(SchemaRef ref, std::string_view keyword);
+  Result<std::optional<int64_t>> count(SchemaRef ref, std::string_view keyword, Excess excess);
   Status add_counts(SchemaRef ref, std::string_view min_name, std::string_view max_name, CountLimits& limits,
                     SchemaConstraints& constraints);
   Result<Schemas> list(SchemaRef ref, std::string_view keyword);

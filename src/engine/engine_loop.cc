@@ -183,8 +183,19 @@ void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> se
   }
   const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= step.arrays.n_tokens(); };
   step.plan = std::ranges::find_if(plans_, fits)->plan.get();
+  if (tokens == Tokens::known) start_masks(sequences);
   step.started = Clock::now();
   step.plan->start(step.arrays.inputs());
+}
+
+// The mask of the next token depends on the tokens so far only, so that it is computed while the step runs.
+void EngineLoop::start_masks(std::span<const ScheduledSequence> sequences) {
+  std::vector<OutputState*> constrained;
+  for (const ScheduledSequence& entry : sequences) {
+    OutputState& output = requests_.at(entry.id)->output;
+    if (entry.samples_token && output.is_constrained()) constrained.push_back(&output);
+  }
+  mask_worker_.start(std::move(constrained));
 }
 
 // Not if a recurrent state has to be copied after this step: it would be one token ahead.
@@ -230,6 +241,8 @@ void EngineLoop::run_step(std::span<const ScheduledSequence> sequences) {
 
 void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>& output) {
   size_t rows_at = 0, logits_at = 0, hidden_at = 0;
+  std::vector<SampledRow> constrained;  // after the other rows, which do not wait for masks
+  if (!output.ok()) mask_worker_.wait();
   for (const ScheduledSequence& entry : done.sequences) {
     if (auto released = deferred_releases_.extract(entry.id)) {
       release_deferred(std::move(released.mapped()), !output.ok());
@@ -258,22 +271,32 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
       accumulate_embedding(request, hidden);
     } else if (entry.samples_token) {
       const size_t n_logits = is_sampled_on_device(request) ? 0 : static_cast<size_t>(options_.n_vocab);
-      apply_output_row(request, out.sampled[rows_at++], out.logits.subspan(logits_at, n_logits));
+      const SampledRow row{&request, out.sampled[rows_at++], out.logits.subspan(logits_at, n_logits)};
       logits_at += n_logits;
-      if (requests_.contains(entry.id))
-        insert_prefix_if_due(request);  // after sampling: a failed request is not inserted
+      if (request.output.is_constrained()) {
+        constrained.push_back(row);
+      } else {
+        apply_output_row(row);
+      }
     }
   }
+  if (!constrained.empty()) mask_worker_.wait();
+  for (const SampledRow& row : constrained) apply_output_row(row);
   cache_->prefault_pages(done.arrays.n_tokens());
 }
 
 // For greedy sampling the device has already found the most likely token, unless the logits are not finite.
-void EngineLoop::apply_output_row(RequestState& request, TokenId sampled, std::span<float> logits) {
-  if (is_sampled_on_device(request)) return accept_sampled(request, sampled);
+void EngineLoop::apply_output_row(const SampledRow& row) {
+  RequestState& request = *row.request;
+  const RequestId id = request.id;
   const std::optional<DeviceSampling> sampling = request.output.device_sampling(0);
-  const bool is_greedy = sampling && sampling->temperature <= kGreedyTemperature && sampled >= 0;
-  if (is_greedy && std::isfinite(logits[static_cast<size_t>(sampled)])) return accept_sampled(request, sampled);
-  sample_on_host(request, logits);
+  const bool is_greedy = sampling && sampling->temperature <= kGreedyTemperature && row.sampled >= 0;
+  if (is_sampled_on_device(request) || (is_greedy && std::isfinite(row.logits[static_cast<size_t>(row.sampled)]))) {
+    accept_sampled(request, row.sampled);
+  } else {
+    sample_on_host(request, row.logits);
+  }
+  if (requests_.contains(id)) insert_prefix_if_due(request);  // after sampling: a failed request is not inserted
 }
 
 bool EngineLoop::is_sampled_on_device(const RequestState& request) const {

@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "engine/engine_stats.h"
+#include "engine/mask_worker.h"
 #include "engine/scheduler.h"
 #include "engine/step_arrays.h"
 #include "engine/submission_queue.h"
@@ -67,10 +68,16 @@ class EngineLoop {
 
   void run_step(std::span<const ScheduledSequence> sequences);
   void start(InFlightStep& step, std::span<const ScheduledSequence> sequences, Tokens tokens);
+  void start_masks(std::span<const ScheduledSequence> sequences);
   bool can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const;
   void start_next_step();
   void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
-  void apply_output_row(RequestState& request, TokenId sampled, std::span<float> logits);
+  struct SampledRow {
+    RequestState* request;
+    TokenId sampled;
+    std::span<float> logits;
+  };
+  void apply_output_row(const SampledRow& row);
   void accumulate_embedding(RequestState& request, std::span<const float> rows);
   bool is_sampled_on_device(const RequestState& request) const;  // no logits are copied to the host
   void sample_on_host(RequestState& request, std::span<float> logits);
@@ -95,6 +102,7 @@ class EngineLoop {
   InFlightStep current_, next_;  // the step to wait for, and the one after it (or the last finished one)
   Clock::time_point last_done_;
   Sampler sampler_;
+  MaskWorker mask_worker_;
   std::map<RequestId, std::unique_ptr<RequestState>> requests_;
   std::map<RequestId, DeferredRelease> deferred_releases_;
 

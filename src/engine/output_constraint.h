@@ -1,11 +1,10 @@
-// Structured output: a grammar and the part of the output it applies to. Models reason before the content or call a
-// tool instead of writing content; that text is not constrained.
+// Structured output and tool calls: a grammar and the part of the output it applies to. Models reason before the
+// content; that text is not constrained.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "constrain/constraint.h"
 #include "text/detokenizer.h"
@@ -14,30 +13,28 @@
 namespace zinc {
 
 struct OutputConstraint {
-  // Unconstrained text that may appear instead of the constrained part, or before it.
-  struct Alternative {
-    TokenId token;          // its first token
-    std::string ends_with;  // the constraint applies after this text; empty: it never applies
+  // Reasoning that may come before the constrained part, once.
+  struct Reasoning {
+    TokenId open;  // its first token
+    std::string close;
   };
 
   std::shared_ptr<Constraint> grammar = {};  // nullptr: unconstrained
-  // The constraint starts after these texts, in this order with any text between; empty: at once.
-  std::vector<std::string> starts_after = {};
-  bool may_end_before_start = false;  // the output may end before the constraint starts
-  std::vector<Alternative> alternatives = {};
+  std::string starts_after = {};             // the constraint starts after this text; empty: at once
+  std::optional<Reasoning> reasoning = {};
   std::optional<TokenId> separator = {};  // allowed once before the constrained part
+  bool has_reasoning_in_grammar = false;  // formats with channels
 };
 
-// Parts of an output besides its content.
-struct OutputParts {
-  bool starts_in_reasoning = false;  // the prompt ends inside the reasoning
-  bool may_reason = true;
-  bool may_call_tools = false;
+// Where reasoning may occur in an output.
+struct ReasoningPlace {
+  bool starts_open = false;  // the prompt ends inside the reasoning
+  bool is_allowed = true;
 };
-// Applies the constraint to the content only, in the output format of the model's family. Fails if tool calls are
-// possible and their start cannot be told from content.
-Status scope_to_content(const ToolFormat& format, const Tokenizer& tokenizer, const OutputParts& parts,
-                        OutputConstraint& constraint);
+// Exempts the reasoning of the model's family from the constraint. In formats with channels the grammar has to include
+// it (constrain/output_grammar.h).
+void exempt_reasoning(const ToolFormat& format, const Tokenizer& tokenizer, const ReasoningPlace& place,
+                      OutputConstraint& constraint);
 
 // Enforces the constraint on one output. One thread.
 class ConstraintTracker {
@@ -47,21 +44,21 @@ class ConstraintTracker {
   Result<bool> allows(TokenId id);    // whether it may be the next token
   Result<const TokenSet*> allowed();  // every token that may be next; nullptr: all. Valid until the next call
   Result<bool> accept(TokenId id);    // advances by one token; true: the output is complete and must end
-  // At least one constrained token was accepted.
-  bool has_started() const { return phase_ == Phase::inside && !at_start_; }
+  // A token that is certainly not reasoning was accepted.
+  bool has_started() const { return is_inside_ && !at_start_ && !constraint_.has_reasoning_in_grammar; }
 
  private:
-  enum class Phase { before, inside, after };
-  const OutputConstraint::Alternative* find_alternative(TokenId id) const;
+  bool opens_reasoning(TokenId id) const {
+    return at_start_ && constraint_.reasoning && constraint_.reasoning->open == id;
+  }
   bool is_separator(TokenId id) const { return at_start_ && may_have_separator_ && constraint_.separator == id; }
-  void wait_for_texts(std::vector<std::string> texts);
+  void wait_for(std::string text);
   void scan_bytes(TokenId id);
 
   OutputConstraint constraint_;
   Tokenizer tokenizer_;
-  Phase phase_ = Phase::inside;
-  std::vector<std::string> pending_texts_;  // the next one is at the back
-  StopStringMatcher finder_{{}};
+  bool is_inside_ = true;         // the constraint applies
+  StopStringMatcher finder_{{}};  // of the text before the constrained part
   Constraint::Cursor cursor_;
   bool at_start_ = true, may_have_separator_ = false;
   TokenSet allowed_;  // scratch

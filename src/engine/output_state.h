@@ -77,6 +77,11 @@ class OutputState {
   // has to sample, because of penalties, DRY, a logit bias, log-probabilities, a thinking budget or a constraint. The
   // same for all positions.
   std::optional<DeviceSampling> device_sampling(size_t position) const;
+  bool is_constrained() const { return constraint_.has_value(); }
+  // Computes the token mask that the next accept() needs, and keeps it. Optional; a failure shows up in accept().
+  void prepare_mask() {
+    if (constraint_) static_cast<void>(constraint_->allowed());
+  }
   std::string_view finish() { return decoder_.finish(); }  // held-back text; call once, at the end
 
   std::span<const TokenId> tokens() const { return tokens_; }  // prompt and output, without an end token

@@ -193,7 +193,7 @@ TEST_F(OutputStateTest, a_grammar_is_enforced_at_any_temperature) {
 
 TEST_F(OutputStateTest, reasoning_before_the_constraint_is_free_and_cannot_be_the_whole_output) {
   GenerationOptions options = constrained_by("root ::= \"yes\"");
-  options.constraint.starts_after = {"</think>"};
+  options.constraint.starts_after = "</think>";
   options.constraint.separator = encode("\n").front();
   const TokenId end = tokenizer_.eog_tokens().front();
   OutputState output(tokenizer_, options, prompt_);
@@ -205,7 +205,7 @@ TEST_F(OutputStateTest, reasoning_before_the_constraint_is_free_and_cannot_be_th
 
 TEST_F(OutputStateTest, the_constraint_follows_reasoning_that_was_cut_off) {
   GenerationOptions options = constrained_by("root ::= \"yes\"");
-  options.constraint.starts_after = {"</think>"};
+  options.constraint.starts_after = "</think>";
   options.thinking = {.open_tag = "<think>",
                       .close_tag = "</think>",
                       .starts_open = true,
@@ -217,16 +217,13 @@ TEST_F(OutputStateTest, the_constraint_follows_reasoning_that_was_cut_off) {
   EXPECT_NE(text.find("enough</think>\n\nyes"), std::string::npos) << text;
 }
 
-TEST_F(OutputStateTest, an_alternative_to_the_constraint_is_not_constrained) {
-  const TokenId call = encode("{").front(), think = encode("(").front();
+TEST_F(OutputStateTest, reasoning_that_the_model_opens_itself_is_not_constrained) {
   GenerationOptions options = constrained_by("root ::= \"yes\"");
-  options.constraint.alternatives = {{call, ""}, {think, ")"}};
-  OutputState calls(tokenizer_, options, prompt_);
-  EXPECT_EQ(emit(calls, "{anything"), "{anything");
+  options.constraint.reasoning = {.open = encode("(").front(), .close = ")"};
   OutputState thinks(tokenizer_, options, prompt_);
   EXPECT_EQ(emit_until_end(thinks, "(what now)no no no no no").first, "(what now)yes");
   OutputState late(tokenizer_, constrained_by("root ::= \"yes\"+"), prompt_);
-  EXPECT_EQ(emit(late, "yes{"), "yesy") << "not after the start of the constrained text";
+  EXPECT_EQ(emit(late, "yes("), "yesy") << "not after the start of the constrained text";
 }
 
 TEST_F(OutputStateTest, a_reasoning_tag_inside_constrained_text_is_text) {

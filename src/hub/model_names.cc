@@ -4,7 +4,7 @@
 #include <array>
 
 #include "hub/catalog.h"
-#include "hub/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace zinc {
 namespace {

@@ -30,6 +30,11 @@ struct KeepAliveTime {
   std::optional<std::chrono::milliseconds> idle = {};  // nullopt: never
 };
 
+struct ToolChoice {
+  bool requires_call = false;
+  std::vector<std::string> names = {};  // tools that may be called; empty: all
+};
+
 using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct ExtraFile {
@@ -42,7 +47,9 @@ struct ChatRequest {
   // A conversation for the chat template: messages as in OpenAI's chat API, with contents as plain text and tool call
   // arguments as objects.
   json::array messages;
-  json::value tools;  // an array of OpenAI's function tools; null: none
+  json::value tools;                      // an array of OpenAI's function tools; null: none
+  std::vector<std::string> strict_tools;  // those whose arguments must satisfy their schema
+  ToolChoice tool_choice;
   json::object template_kwargs;
   std::optional<bool> thinking;  // unset: the template's default
   std::string reasoning_effort;  // "low"; empty: the template's default

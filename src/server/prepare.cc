@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "constrain/gbnf.h"
-#include "constrain/json_schema.h"
 #include "engine/thinking_budget.h"
 #include "server/random_id.h"
+#include "server/structured_output.h"
+#include "text/generic_tools.h"
 
 namespace zinc {
 namespace {
@@ -81,42 +81,10 @@ bool needs_control_tokens(const ServedModel& model, const ChatRequest& request) 
   return !tokens.empty() && model.tokenizer.is_control(tokens.front());
 }
 
-Result<std::shared_ptr<Constraint>> find_constraint(const ServedModel& model, const ResponseFormat& format) {
-  switch (format.kind) {
-    case ResponseFormat::Kind::json_schema:
-      return model.constraints->get("schema " + to_json(format.schema),
-                                    [&] { return json_schema_grammar(format.schema); });
-    case ResponseFormat::Kind::grammar:
-      return model.constraints->get("grammar " + format.grammar, [&] { return parse_gbnf(format.grammar); });
-    case ResponseFormat::Kind::json_object:
-      return model.constraints->get("object", json_object_grammar);
-    case ResponseFormat::Kind::text:
-      break;
-  }
-  return std::shared_ptr<Constraint>();
-}
-
-std::optional<ApiError> prepare_constraint(PreparedRequest& out) {
-  ResponseFormat& format = out.request.response_format;
-  if (out.request.continue_final_message && format.kind != ResponseFormat::Kind::text) {
-    return unsupported_field(format.field,
-                             fmt::format("'{}' cannot be combined with 'continue_final_message'", format.field));
-  }
-  const Result<std::shared_ptr<Constraint>> found = find_constraint(*out.model, format);
-  if (!found.ok()) return bad_field(format.field, fmt::format("'{}': {}", format.field, found.error().message));
-  out.options.constraint.grammar = found.value();
-  format.schema = nullptr;
-  format.grammar = {};
-  return {};
-}
-
 std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   const ServedModel& model = *out.model;
   const Result<ToolSchemas> tools = out.request.tools.is_null() ? ToolSchemas() : ToolSchemas::read(out.request.tools);
   if (!tools.ok()) return bad_field("tools", tools.error().message);
-  if (!out.request.tools.is_null() && !model.prompt.chat_template().supports_tools()) {
-    return unsupported_field("tools", fmt::format("the chat template of '{}' does not support tools", model.name));
-  }
   OrApiError<RenderedPrompt> rendered = render(model, out.request);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
   const RenderedPrompt& prompt = std::get<RenderedPrompt>(rendered);
@@ -133,18 +101,13 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
                                                .starts_open = starts_in_reasoning,
                                                .may_call_tools = !out.request.tools.is_null()});
   out.options.show_control = needs_control_tokens(model, out.request);
-  const OutputParts parts{.starts_in_reasoning = starts_in_reasoning,
-                          .may_reason = out.request.thinking.value_or(true),
-                          .may_call_tools = !out.request.tools.is_null()};
-  if (Status placed = scope_to_content(*model.tool_format, model.tokenizer, parts, out.options.constraint);
-      !placed.ok()) {
-    return unsupported_field(out.request.response_format.field,
-                             fmt::format("'{}' cannot be combined with 'tools': {}", out.request.response_format.field,
-                                         placed.error().message));
-  }
+  const ReasoningPlace reasoning{.starts_open = starts_in_reasoning, .is_allowed = out.request.thinking.value_or(true)};
+  if (std::optional<ApiError> error = constrain_chat(out, tools.value(), reasoning)) return error;
   out.request.messages = {};  // no longer needed; frees memory while generating
   out.request.tools = nullptr;
   out.request.template_kwargs = {};
+  out.request.response_format.schema = nullptr;
+  out.request.response_format.grammar = {};
   return {};
 }
 
@@ -206,7 +169,7 @@ std::optional<ApiError> prepare_completion(PreparedRequest& out) {
     if (request.echo) out.prompt_texts.push_back(tokenizer.decode(tokens));
     out.prompts.push_back(std::move(tokens));
   }
-  return {};
+  return constrain_completion(out);
 }
 
 // Checked here, so that the response is a 400 even if only one of several prompts is too long.
@@ -247,7 +210,6 @@ std::optional<ApiError> prepare_generation(PreparedRequest& out) {
   out.options.ignore_eos = out.request.ignore_eos;
   std::optional<ApiError> error = check_sampling(out);
   if (!error) out.options.dry_breakers = dry_breakers_of(out.options.sampling, *out.model);
-  if (!error) error = prepare_constraint(out);
   if (!error) error = out.request.is_chat() ? prepare_chat(out) : prepare_completion(out);
   return error ? error : check_prompt_lengths(out);
 }
@@ -279,6 +241,11 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
   if (request.continue_final_message) {  // read_messages() and the dialect have checked it
     prefix = std::move(request.messages.back());
     request.messages.pop_back();
+  }
+  const ChatTemplate& chat = model.prompt.chat_template();
+  if (!chat.supports_tools() && (!request.tools.is_null() || has_tool_messages(request.messages))) {
+    add_generic_tools({.tools = request.tools, .format = *model.tool_format, .supports_system = chat.supports_system()},
+                      request.messages);
   }
   ChatTemplateInputs inputs;
   inputs.messages = request.messages;

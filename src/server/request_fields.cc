@@ -270,6 +270,7 @@ json::object function_tool(const FieldReader& fields, std::string_view schema) {
   if (const json::value* description = fields.value("description")) function["description"] = *description;
   const json::object* parameters = fields.object(schema);
   function["parameters"] = parameters ? *parameters : json::object{{"type", "object"}, {"properties", json::object()}};
+  if (fields.boolean("strict").value_or(false)) function["strict"] = true;  // read_tool_list() takes it out
   json::object out{{"type", "function"}};
   out["function"] = std::move(function);
   return out;
@@ -288,6 +289,11 @@ void read_tool_list(const FieldReader& fields, ChatRequest& out, json::object (*
   json::array entries;
   for_each_object(*tools, "tools", fields.errors(),
                   [&](const FieldReader& tool) { entries.push_back(read_one(tool)); });
+  for (json::value& entry : entries) {
+    json::value* const function = entry.get_object().if_contains("function");
+    if (!function || function->get_object().erase("strict") == 0) continue;
+    out.strict_tools.push_back(text_of(function->at("name").get_string()));
+  }
   out.tools = std::move(entries);
 }
 
@@ -312,17 +318,54 @@ void read_tools(const FieldReader& fields, ChatRequest& out) {
   });
 }
 
+namespace {
+
+// The tool of a choice: {"type": "function", "function": {"name": ...}}, or the name beside the type.
+std::string chosen_function(const FieldReader& choice) {
+  if (const json::object* function = choice.object("function")) {
+    return FieldReader(*function, choice.name_of("function") + ".", choice.errors()).required_text("name");
+  }
+  return choice.required_text("name");
+}
+
+// {"type": "allowed_tools", "mode": "auto" or "required", "tools": [...]}; chat completions wrap mode and tools once
+// more.
+void read_allowed_tools(const FieldReader& choice, ChatRequest& out) {
+  if (const json::object* inside = choice.object("allowed_tools")) {
+    return read_allowed_tools(FieldReader(*inside, choice.name_of("allowed_tools") + ".", choice.errors()), out);
+  }
+  const std::string mode = choice.required_text("mode"), at = choice.name_of("mode");
+  if (mode != "auto" && mode != "required") choice.errors().add(at, "'{}' must be 'auto' or 'required'", at);
+  const json::array* tools = choice.array("tools");
+  const std::string list = choice.name_of("tools");
+  if (!tools || tools->empty()) return choice.errors().add(list, "'{}' is missing or empty", list);
+  out.tool_choice.requires_call = mode == "required";
+  for_each_object(*tools, list, choice.errors(),
+                  [&](const FieldReader& tool) { out.tool_choice.names.push_back(chosen_function(tool)); });
+}
+
+}  // namespace
+
 void read_tool_choice(const FieldReader& fields, ChatRequest& out) {
   const json::value* choice = fields.value("tool_choice");
   if (!choice) return;
-  const std::string word = choice->is_string() ? text_of(choice->get_string()) : "";
-  if (word == "auto") return;
-  if (word == "none") {
-    out.tools = nullptr;
-    return;
+  if (const json::object* object = choice->if_object()) {
+    const FieldReader inside(*object, "tool_choice.", fields.errors());
+    const std::string type = inside.required_text("type");
+    if (type == "allowed_tools") return read_allowed_tools(inside, out);
+    if (type == "function") {
+      out.tool_choice = {.requires_call = true, .names = {chosen_function(inside)}};
+      return;
+    }
+    return fields.errors().add("tool_choice", "'tool_choice.type' must be 'function' or 'allowed_tools'");
   }
-  fields.errors().add(
-      unsupported_field("tool_choice", "'tool_choice' must be 'auto' or 'none': tool calls cannot be forced"));
+  const std::string word = choice->is_string() ? text_of(choice->get_string()) : "";
+  if (word == "none") out.tools = nullptr;
+  if (word == "required" || word == "any") out.tool_choice.requires_call = true;
+  if (word != "auto" && word != "none" && !out.tool_choice.requires_call) {
+    fields.errors().add("tool_choice",
+                        "'tool_choice' must be 'auto', 'none', 'required' or an object that names tools");
+  }
 }
 
 }  // namespace zinc

@@ -39,7 +39,7 @@ void read_prompts(const FieldReader& fields, ChatRequest& out);
 // OpenAI's messages and tools.
 void read_messages(const FieldReader& fields, ChatRequest& out);
 void read_tools(const FieldReader& fields, ChatRequest& out);
-// "auto" and "none"; forcing a call is an error.
+// A word, a named function or allowed_tools.
 void read_tool_choice(const FieldReader& fields, ChatRequest& out);
 
 // The text of a message's content: a string, or an array of text parts. `text_types` are the accepted part types.

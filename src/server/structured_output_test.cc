@@ -46,43 +46,79 @@ TEST_F(StructuredOutputTest, constraint_starts_at_once_without_reasoning_and_too
   const OutputConstraint made = constraint_of(model_of_family("qwen3"), request);
   EXPECT_TRUE(made.grammar);
   EXPECT_TRUE(made.starts_after.empty());
-  EXPECT_TRUE(made.alternatives.empty());
+  EXPECT_FALSE(made.reasoning);
   EXPECT_FALSE(constraint_of(model_of_family("qwen3"), make_request(ResponseFormat::Kind::text)).grammar);
 }
 
-TEST_F(StructuredOutputTest, constraint_starts_after_reasoning_and_does_not_apply_to_tool_calls) {
-  ChatRequest request = make_request();
+TEST_F(StructuredOutputTest, reasoning_comes_before_the_constraint) {
+  const OutputConstraint made = constraint_of(model_of_family("qwen3"), make_request());
+  ASSERT_TRUE(made.reasoning);
+  EXPECT_EQ(made.reasoning->open, token("<think>"));
+  EXPECT_EQ(made.reasoning->close, "</think>");
+  EXPECT_TRUE(constraint_of(model_of_family("gpt-oss"), make_request()).has_reasoning_in_grammar);
+}
+
+TEST_F(StructuredOutputTest, response_format_and_tools_go_together_in_every_family) {
+  for (const ToolFormat* const* format = kToolFormats; *format; ++format) {
+    ChatRequest request = make_request();
+    request.tools = tools();
+    const ModelRef model = model_of_family(std::string((*format)->name).c_str());
+    const OutputConstraint made = constraint_of(model, request);
+    ASSERT_TRUE(made.grammar) << (*format)->name;
+    Constraint::Cursor content, call;
+    const auto write = [&](Constraint::Cursor& cursor, std::string_view text) {
+      std::vector<TokenId> ids;
+      model->tokenizer.encode(text, {.parse_special = true}, ids);
+      return std::ranges::all_of(ids, [&](TokenId id) { return made.grammar->accept(cursor, id).value(); });
+    };
+    const std::string head((*format)->channels.content_open);
+    EXPECT_TRUE(write(content, head + "{\"a\": 1}")) << (*format)->name;
+    const CallSyntax& calls = (*format)->calls;
+    EXPECT_TRUE(write(call, fmt::format("{}{}f{}", calls.begin, calls.open, calls.before_arguments)))
+        << (*format)->name;
+  }
+}
+
+TEST_F(StructuredOutputTest, a_call_is_forced_by_the_tool_choice) {
+  ChatRequest request = make_request(ResponseFormat::Kind::text);
   request.tools = tools();
+  EXPECT_FALSE(constraint_of(model_of_family("qwen3"), request).grammar) << "auto";
+  request.tool_choice.requires_call = true;
   const OutputConstraint made = constraint_of(model_of_family("qwen3"), request);
-  ASSERT_EQ(made.alternatives.size(), 2u);
-  EXPECT_EQ(made.alternatives[0].token, token("<think>"));
-  EXPECT_EQ(made.alternatives[0].ends_with, "</think>");
-  EXPECT_EQ(made.alternatives[1].token, token("<tool_call>"));
-  EXPECT_EQ(made.alternatives[1].ends_with, "");
+  ASSERT_TRUE(made.grammar);
+  Constraint::Cursor cursor;
+  EXPECT_TRUE(made.grammar->allows(cursor, token("<tool_call>")).value());
+  EXPECT_FALSE(made.grammar->allows(cursor, token("hello")).value());
+  EXPECT_FALSE(made.grammar->allows(cursor, scripted_.model().tokenizer.eog_tokens().front()).value());
+  request.tool_choice = {.names = {"f"}};
+  EXPECT_TRUE(constraint_of(model_of_family("qwen3"), request).grammar) << "allowed tools";
+  request.tool_choice = {};
+  request.strict_tools = {"f"};
+  EXPECT_TRUE(constraint_of(model_of_family("qwen3"), request).grammar) << "strict";
 }
 
-TEST_F(StructuredOutputTest, constraint_of_gpt_oss_applies_to_its_final_message) {
-  const OutputConstraint made = constraint_of(model_of_family("gpt-oss"), make_request());
-  EXPECT_EQ(made.starts_after, (std::vector<std::string>{"<|channel|>final", "<|message|>"}));
-  EXPECT_FALSE(made.may_end_before_start);
-  ChatRequest request = make_request();
+TEST_F(StructuredOutputTest, tool_choice_that_cannot_be_obeyed_is_rejected) {
+  const auto error_of = [&](ChatRequest request) {
+    const auto prepared = prepare(model_of_family("qwen3"), std::move(request));
+    const ApiError* error = std::get_if<ApiError>(&prepared);
+    return error ? error->message : "";
+  };
+  ChatRequest request = make_request(ResponseFormat::Kind::text);
+  request.tool_choice.requires_call = true;
+  EXPECT_TRUE(contains_all(error_of(request), {"'tool_choice' requires a call", "'tools'"}));
   request.tools = tools();
-  EXPECT_TRUE(constraint_of(model_of_family("gpt-oss"), request).may_end_before_start);
-}
-
-TEST_F(StructuredOutputTest, unsupported_combination_is_rejected_by_name) {
-  ChatRequest request = make_request();
-  request.tools = tools();
-  const auto prepared = prepare(model_of_family("llama3"), request);
-  ASSERT_TRUE(std::holds_alternative<ApiError>(prepared));
-  EXPECT_TRUE(
-      contains_all(std::get<ApiError>(prepared).message, {"'response_format' cannot be combined with 'tools'"}));
+  request.tool_choice.names = {"g"};
+  EXPECT_TRUE(contains_all(error_of(request), {"'g'", "not in 'tools'"}));
+  request.tool_choice.names = {"f"};
+  request.strict_tools = {"f"};
+  request.tools.at(0).at("function").at("parameters") = {{"not", json::object()}};
+  EXPECT_TRUE(contains_all(error_of(request), {"tool 'f'", "\"not\" is not supported"}));
+  request.strict_tools = {};
+  EXPECT_EQ(error_of(request), "") << "arguments are any object";
   request = make_request();
   request.messages.push_back({{"role", "assistant"}, {"content", "{"}});
   request.continue_final_message = true;
-  const auto continued = prepare(model_of_family("qwen3"), request);
-  ASSERT_TRUE(std::holds_alternative<ApiError>(continued));
-  EXPECT_TRUE(contains_all(std::get<ApiError>(continued).message, {"continue_final_message"}));
+  EXPECT_TRUE(contains_all(error_of(request), {"continue_final_message"}));
 }
 
 TEST_F(StructuredOutputTest, requests_with_the_same_schema_share_the_constraint) {

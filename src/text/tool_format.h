@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,27 @@
 #include "text/output_parser.h"
 
 namespace zinc {
+
+// How calls are written, for constrained decoding:
+//   begin  open NAME before_arguments ARGUMENTS close  (separator open NAME ...)*  end
+struct CallSyntax {
+  enum class Arguments : uint8_t {
+    json,
+    raw_strings,  // an object with strings between quotes of their own and without escapes; names are bare
+    parameters,   // as XmlCallReader parses them
+  };
+  std::string_view begin = {}, open = {}, before_arguments = {}, close = {}, separator = {}, end = {};
+  Arguments arguments = Arguments::json;
+  std::string_view quote = {};  // of raw strings
+  bool is_single = false;       // an output has at most one call
+};
+
+// Formats that write each part of an output as a message with a header.
+struct ChannelSyntax {
+  std::string_view content_open = {};   // header of the content; empty: the format has no channels
+  std::string_view preamble_open = {};  // of content before a call
+  std::string_view next_message = {};   // after reasoning or a preamble
+};
 
 struct ToolFormat {
   std::string_view name;                                // "qwen3"
@@ -19,9 +41,10 @@ struct ToolFormat {
   ThinkingMarkers thinking = {};
   // Values of reasoning_effort that the family was trained with, if its template accepts any text.
   std::array<std::string_view, 3> efforts = {};
-  bool reasoning_starts_open = false;                  // with thinking on, the prompt ends inside the reasoning
-  std::string_view call_open = {};                     // unambiguous start of a call; empty: none
-  std::array<std::string_view, 2> content_after = {};  // markers before the content, in this order
+  bool reasoning_starts_open = false;  // with thinking on, the prompt ends inside the reasoning
+  std::string_view call_open = {};     // unambiguous start of a call; empty: none
+  CallSyntax calls = {};
+  ChannelSyntax channels = {};
   std::unique_ptr<OutputParser> (*make_parser)(const ParserContext& context);
 };
 

@@ -33,22 +33,33 @@ ParameterTypes type_of(const json::value& value) {
   }
 }
 
-ParameterTypes schema_types(const json::value& schema, int depth);
+ParameterTypes schema_types(const json::value& schema, const json::value& root, int depth);
+
+// The schema that "#/$defs/name" names; nullptr: none.
+const json::value* find_reference(const json::value& root, const json::value& reference) {
+  if (!reference.is_string() || !reference.get_string().starts_with("#/")) return nullptr;
+  boost::system::error_code error;
+  return root.find_pointer(reference.get_string().subview(1), error);
+}
 
 // The union of all alternatives; "any" if one of them is.
-ParameterTypes alternatives(const json::array& schemas, int depth) {
+ParameterTypes alternatives(const json::array& schemas, const json::value& root, int depth) {
   ParameterTypes all = 0;
   for (const json::value& schema : schemas) {
-    const ParameterTypes types = schema_types(schema, depth + 1);
+    const ParameterTypes types = schema_types(schema, root, depth + 1);
     if (types == 0) return 0;
     all = static_cast<ParameterTypes>(all | types);
   }
   return all;
 }
 
-ParameterTypes schema_types(const json::value& schema, int depth) {
+ParameterTypes schema_types(const json::value& schema, const json::value& root, int depth) {
   const json::object* object = schema.if_object();
   if (!object || depth > kMaxSchemaDepth) return 0;
+  if (const json::value* reference = object->if_contains("$ref")) {
+    const json::value* target = find_reference(root, *reference);
+    return target ? schema_types(*target, root, depth + 1) : ParameterTypes{0};
+  }
   if (const json::value* type = object->if_contains("type")) {
     if (type->is_string()) return named_type(type->get_string());
     ParameterTypes all = 0;
@@ -65,9 +76,12 @@ ParameterTypes schema_types(const json::value& schema, int depth) {
     for (const json::value& choice : choices->get_array()) all = static_cast<ParameterTypes>(all | type_of(choice));
     return all;
   }
+  if (const json::value* all = object->if_contains("allOf"); all && all->is_array() && all->get_array().size() == 1) {
+    return schema_types(all->get_array().front(), root, depth + 1);
+  }
   for (const char* key : {"anyOf", "oneOf"}) {
     const json::value* schemas = object->if_contains(key);
-    if (schemas && schemas->is_array()) return alternatives(schemas->get_array(), depth);
+    if (schemas && schemas->is_array()) return alternatives(schemas->get_array(), root, depth);
   }
   return 0;
 }
@@ -96,7 +110,8 @@ Result<ToolSchemas> ToolSchemas::read(const json::value& tools) {
     const json::object* schema = member_object(*function, "parameters");
     const json::object* properties = schema ? member_object(*schema, "properties") : nullptr;
     if (!properties) continue;
-    for (const auto& [key, property] : *properties) parameters[std::string(key)] = schema_types(property, 0);
+    const json::value& root = function->at("parameters");
+    for (const auto& [key, property] : *properties) parameters[std::string(key)] = schema_types(property, root, 0);
   }
   return schemas;
 }

@@ -10,6 +10,7 @@
 #include "text/marker_search.h"
 #include "text/output_parser.h"
 #include "text/tagged_parser.h"
+#include "text/tool_format.h"
 
 namespace zinc {
 
@@ -57,5 +58,16 @@ class XmlCallReader : public CallReader {
 
 // The markers of such calls; a bare <function= opens one too, since models sometimes omit the outer tag.
 TaggedSyntax xml_call_syntax();
+
+// How such calls are generated.
+constexpr CallSyntax kXmlCalls = {.open = "<tool_call>\n<function=",
+                                  .before_arguments = ">\n",
+                                  .close = "</function>\n</tool_call>",
+                                  .separator = "\n",
+                                  .arguments = CallSyntax::Arguments::parameters};
+struct XmlParameterTags {
+  std::string_view before_name = "<parameter=", before_value = ">\n", after_value = "\n</parameter>\n",
+                   excluded = "</parameter>";
+};
 
 }  // namespace zinc

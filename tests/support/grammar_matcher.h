@@ -23,12 +23,19 @@ class GrammarMatcher {
   bool accepts_prefix(std::string_view text) { return state_after(text) != Automaton::kDeadState; }
   Automaton& automaton() { return automaton_; }
 
-  // Ends as soon as the grammar allows once it has `min_bytes`; nullopt if that takes too long.
-  std::optional<std::string> sample(std::mt19937& random, size_t min_bytes) {
+  // Ends as soon as the grammar allows once it has `min_bytes`; nullopt if that takes too long. `markers` that end a
+  // text are long: random bytes do not hit them.
+  std::optional<std::string> sample(std::mt19937& random, size_t min_bytes,
+                                    const std::vector<std::string>& markers = {}) {
     std::string text;
     for (Automaton::State state = automaton_.start(); text.size() < min_bytes + 2000;) {
       const bool is_long_enough = text.size() >= min_bytes;
       if (automaton_.may_end(state) && (is_long_enough || automaton_.must_end(state) || random() % 4 == 0)) return text;
+      const Automaton::State marked = random() % 4 == 0 ? append_marker(state, markers, text) : state;
+      if (marked != state) {
+        state = marked;
+        continue;
+      }
       text += static_cast<char>(sample_byte(random, state, is_long_enough));
       state = automaton_.next(state, static_cast<uint8_t>(text.back()));
     }
@@ -42,6 +49,19 @@ class GrammarMatcher {
       if (state != Automaton::kDeadState) state = automaton_.next(state, static_cast<uint8_t>(byte));
     }
     return state;
+  }
+
+  Automaton::State append_marker(Automaton::State from, const std::vector<std::string>& markers, std::string& text) {
+    for (const std::string& marker : markers) {
+      Automaton::State state = from;
+      for (const char byte : marker) {
+        if (state != Automaton::kDeadState) state = automaton_.next(state, static_cast<uint8_t>(byte));
+      }
+      if (state == Automaton::kDeadState) continue;
+      text += marker;
+      return state;
+    }
+    return from;
   }
 
   // Prefers ASCII, and closing brackets once the text is long enough.

@@ -6,11 +6,11 @@ export interface ChatCompletionsRequest {
   model?: string;
   /** Required. System, developer, user, assistant and tool messages; content is a string or an array of text parts. Assistant messages may have tool_calls and reasoning_content. */
   messages?: unknown[];
-  /** Functions the model may call. An error if the chat template does not support tools. strict has no effect. */
+  /** Functions the model may call. Chat templates without tools get a generic prompt. strict: arguments always satisfy the schema. */
   tools?: unknown[];
-  /** auto (default) or none; forcing a call is not supported. */
+  /** auto (default), none, required, {"type": "function", ...} or allowed_tools. A forced call has arguments that satisfy their schema. */
   tool_choice?: unknown;
-  /** false: stops after the first tool call. Default true. */
+  /** false: at most one tool call. Default true. */
   parallel_tool_calls?: boolean;
   /** true: streams tool call arguments as they are generated. Default false: a call is sent when complete, so that a malformed one can be returned as text. */
   stream_tool_arguments?: boolean;

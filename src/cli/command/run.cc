@@ -26,6 +26,7 @@
 #include "cli/thinking_options.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
+#include "constrain/output_grammar.h"
 #include "engine/chat_prompt.h"
 #include "engine/generator.h"
 #include "engine/thinking_budget.h"
@@ -98,13 +99,20 @@ Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, c
 
 Result<OutputConstraint> make_constraint(Grammar grammar, const Options& options, const Prompt& prompt,
                                          const Tokenizer& tokenizer) {
-  OutputConstraint constraint{.grammar = std::make_shared<Constraint>(std::move(grammar), tokenizer,
-                                                                      std::make_shared<const TokenTrie>(tokenizer))};
-  const OutputParts parts{.starts_in_reasoning = prompt.starts_in_reasoning,
-                          .may_reason = options.thinking.mode.is_on.value_or(true)};
-  if (prompt.format) {
-    ZINC_TRY(scoped, scope_to_content(*prompt.format, tokenizer, parts, constraint));
+  const auto trie = std::make_shared<const TokenTrie>(tokenizer);
+  const ReasoningPlace reasoning{.starts_open = prompt.starts_in_reasoning,
+                                 .is_allowed = options.thinking.mode.is_on.value_or(true)};
+  if (prompt.format && !prompt.format->channels.content_open.empty()) {
+    ZINC_TRY(output, output_grammar({.format = *prompt.format,
+                                     .content = OutputSyntax::Content::grammar,
+                                     .content_grammar = std::move(grammar),
+                                     .starts_in_reasoning = reasoning.starts_open,
+                                     .may_reason = reasoning.is_allowed},
+                                    *trie));
+    grammar = std::move(output);
   }
+  OutputConstraint constraint{.grammar = std::make_shared<Constraint>(std::move(grammar), tokenizer, trie)};
+  if (prompt.format) exempt_reasoning(*prompt.format, tokenizer, reasoning, constraint);
   return constraint;
 }
 

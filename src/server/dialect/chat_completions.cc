@@ -15,9 +15,12 @@ constexpr FieldDoc kFields[] = {
      "Required. System, developer, user, assistant and tool messages; content is a string or an array of text parts. "
      "Assistant messages may have tool_calls and reasoning_content."},
     {"tools", "array",
-     "Functions the model may call. An error if the chat template does not support tools. strict has no effect."},
-    {"tool_choice", "", "auto (default) or none; forcing a call is not supported."},
-    {"parallel_tool_calls", "boolean", "false: stops after the first tool call. Default true."},
+     "Functions the model may call. Chat templates without tools get a generic prompt. strict: arguments always "
+     "satisfy the schema."},
+    {"tool_choice", "",
+     "auto (default), none, required, {\"type\": \"function\", ...} or allowed_tools. A forced call has arguments that "
+     "satisfy their schema."},
+    {"parallel_tool_calls", "boolean", "false: at most one tool call. Default true."},
     {"stream_tool_arguments", "boolean",
      "true: streams tool call arguments as they are generated. Default false: a call is sent when complete, so that a "
      "malformed one can be returned as text."},

@@ -21,7 +21,9 @@ constexpr FieldDoc kFields[] = {
     {"stream", "boolean", "Streams the response as server-sent events. Default false."},
     {"tools", "array", "Functions the model may call: name, description, input_schema."},
     {"tool_choice", "object",
-     "{\"type\": \"auto\"} (default) or none; with disable_parallel_tool_use generation stops after the first call."},
+     "{\"type\": \"auto\"} (default), none, any, or tool with a name: a call is then forced, with arguments that "
+     "satisfy "
+     "input_schema. With disable_parallel_tool_use there is at most one call."},
     {"thinking", "object",
      "{\"type\": \"enabled\", \"budget_tokens\": N}, adaptive or disabled. Default: the template's."},
     {"output_config", "object",
@@ -167,9 +169,10 @@ void read_tool_choice_field(const FieldReader& fields, ChatRequest& out) {
   const std::string type = inside.required_text("type");
   out.parallel_tool_calls = !inside.boolean("disable_parallel_tool_use").value_or(false);
   if (type == "none") out.tools = nullptr;
-  if (type != "none" && type != "auto") {
-    fields.errors().add(
-        unsupported_field("tool_choice", "'tool_choice.type' must be 'auto' or 'none': tool calls cannot be forced"));
+  out.tool_choice.requires_call = type == "any" || type == "tool";
+  if (type == "tool") out.tool_choice.names = {inside.required_text("name")};
+  if (type != "none" && type != "auto" && !out.tool_choice.requires_call) {
+    fields.errors().add("tool_choice", "'tool_choice.type' must be 'auto', 'any', 'tool' or 'none'");
   }
 }
 

@@ -15,8 +15,10 @@ constexpr FieldDoc kFields[] = {
     {"input", "", "Required. A string, or items of type message, function_call, function_call_output or reasoning."},
     {"instructions", "string", "The system prompt."},
     {"tools", "array", "Functions the model may call."},
-    {"tool_choice", "", "auto (default) or none; forcing a call is not supported."},
-    {"parallel_tool_calls", "boolean", "false: stops after the first tool call. Default true."},
+    {"tool_choice", "",
+     "auto (default), none, required, {\"type\": \"function\", ...} or allowed_tools. A forced call has arguments that "
+     "satisfy their schema."},
+    {"parallel_tool_calls", "boolean", "false: at most one tool call. Default true."},
     {"max_output_tokens", "integer", "Maximum output tokens, reasoning included. Default: until the context is full."},
     {"text", "object",
      "format: structured output, {\"type\": \"text\"} (default), json_object, or json_schema with schema."},

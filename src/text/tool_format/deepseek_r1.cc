@@ -91,6 +91,12 @@ extern const ToolFormat k_tool_format_deepseek_r1 = {
     .thinking = kThinkTags,
     .reasoning_starts_open = true,
     .call_open = kListBegin,
+    .calls = {.begin = kListBegin,
+              .open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+              .before_arguments = "\n```json\n",
+              .close = "\n```<｜tool▁call▁end｜>",
+              .separator = "\n",
+              .end = kListEnd},
     .make_parser = make_parser,
 };
 

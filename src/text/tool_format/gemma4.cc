@@ -157,6 +157,10 @@ extern const ToolFormat k_tool_format_gemma4 = {
     .architecture = "gemma4",
     .thinking = kThinking,
     .call_open = kOpen,
+    .calls = {.open = "<|tool_call>call:",
+              .close = kClose,
+              .arguments = CallSyntax::Arguments::raw_strings,
+              .quote = kQuote},
     .make_parser = make_parser,
 };
 

@@ -226,7 +226,12 @@ extern const ToolFormat k_tool_format_gpt_oss = {
                  .before_answer = "<|start|>assistant<|channel|>final<|message|>",
                  .before_answer_or_call = "<|start|>assistant"},
     .efforts = {"low", "medium", "high"},
-    .content_after = {"<|channel|>final", kMessage},
+    .calls = {.open = "<|channel|>commentary to=functions.",
+              .before_arguments = " <|constrain|>json<|message|>",
+              .is_single = true},
+    .channels = {.content_open = "<|channel|>final<|message|>",
+                 .preamble_open = "<|channel|>commentary<|message|>",
+                 .next_message = "<|start|>assistant"},
     .make_parser = make_parser,
 };
 

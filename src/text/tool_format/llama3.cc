@@ -50,6 +50,7 @@ extern const ToolFormat k_tool_format_llama3 = {
     .name = "llama3",
     .template_has = {"<|start_header_id|>", "\"parameters\""},
     .template_lacks = {"<tool_call>", "<function=", ">>>"},
+    .calls = {.open = "{\"name\": \"", .before_arguments = "\", \"parameters\": ", .close = "}", .separator = "; "},
     .make_parser = make_parser,
 };
 

@@ -57,6 +57,12 @@ extern const ToolFormat k_tool_format_mistral_nemo = {
     .template_has = {"[TOOL_CALLS]"},
     .template_lacks = {"[ARGS]"},
     .call_open = "[TOOL_CALLS]",
+    .calls = {.begin = "[TOOL_CALLS][",
+              .open = "{\"name\": \"",
+              .before_arguments = "\", \"arguments\": ",
+              .close = "}",
+              .separator = ", ",
+              .end = "]"},
     .make_parser = make_parser,
 };
 

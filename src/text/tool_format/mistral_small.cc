@@ -51,6 +51,7 @@ extern const ToolFormat k_tool_format_mistral_small = {
     .name = "mistral-small-3.2",
     .template_has = {"[TOOL_CALLS]", "[ARGS]"},
     .call_open = "[TOOL_CALLS]",
+    .calls = {.open = "[TOOL_CALLS]", .before_arguments = "[ARGS]"},
     .make_parser = make_parser,
 };
 

@@ -20,6 +20,7 @@ extern const ToolFormat k_tool_format_qwen3_5 = {
     .thinking = kThinkTags,
     .reasoning_starts_open = true,
     .call_open = "<tool_call>",
+    .calls = kXmlCalls,
     .make_parser = make_parser,
 };
 

@@ -17,6 +17,7 @@ extern const ToolFormat k_tool_format_qwen3_coder = {
     .template_has = {"<tool_call>", "<function=", "<parameter="},
     .template_lacks = {"<think>"},
     .call_open = "<tool_call>",
+    .calls = kXmlCalls,
     .make_parser = make_parser,
 };
 

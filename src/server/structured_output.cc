@@ -1,0 +1,164 @@
+#include "server/structured_output.h"
+
+#include <algorithm>
+
+#include "constrain/gbnf.h"
+#include "constrain/json_schema.h"
+#include "constrain/output_grammar.h"
+
+namespace zinc {
+namespace {
+
+using Kind = ResponseFormat::Kind;
+
+Result<Grammar> content_grammar(const ResponseFormat& format) {
+  switch (format.kind) {
+    case Kind::json_schema:
+      return json_schema_grammar(format.schema);
+    case Kind::grammar:
+      return parse_gbnf(format.grammar);
+    default:
+      return json_object_grammar();
+  }
+}
+
+std::string content_key(const ResponseFormat& format) {
+  switch (format.kind) {
+    case Kind::json_schema:
+      return "schema " + to_json(format.schema);
+    case Kind::grammar:
+      return "grammar " + format.grammar;
+    case Kind::json_object:
+      return "object";
+    case Kind::text:
+      break;
+  }
+  return "text";
+}
+
+template <class Names>
+bool has(const Names& names, std::string_view name) {
+  return std::ranges::find(names, name) != std::ranges::end(names);
+}
+
+const json::object& function_of(const json::value& tool) { return tool.at("function").get_object(); }
+
+// The tools that may be called.
+std::vector<CallableTool> callable_tools(const ChatRequest& request) {
+  std::vector<CallableTool> out;
+  if (request.tools.is_null()) return out;
+  for (const json::value& tool : request.tools.get_array()) {
+    const json::object& function = function_of(tool);
+    const std::string name(function.at("name").get_string());
+    if (!request.tool_choice.names.empty() && !has(request.tool_choice.names, name)) continue;
+    out.push_back({.name = name,
+                   .parameters = function.if_contains("parameters"),
+                   .is_strict = has(request.strict_tools, name)});
+  }
+  return out;
+}
+
+std::optional<ApiError> check_tool_choice(const ChatRequest& request, const ToolSchemas& tools) {
+  const ToolChoice& choice = request.tool_choice;
+  if (choice.requires_call && tools.empty()) {
+    return bad_field("tool_choice", "'tool_choice' requires a call, but the request has no 'tools'");
+  }
+  for (const std::string& name : choice.names) {
+    if (!tools.has_function(name)) {
+      return bad_field("tool_choice", fmt::format("'tool_choice' names the tool '{}', which is not in 'tools'",
+                                                  name.substr(0, 100)));
+    }
+  }
+  return {};
+}
+
+std::optional<ApiError> check_continuation(const ChatRequest& request) {
+  if (!request.continue_final_message) return {};
+  const ResponseFormat& format = request.response_format;
+  if (format.kind != Kind::text) {
+    return unsupported_field(format.field,
+                             fmt::format("'{}' cannot be combined with 'continue_final_message'", format.field));
+  }
+  if (request.tool_choice.requires_call) {
+    return unsupported_field("tool_choice", "a forced 'tool_choice' cannot be combined with 'continue_final_message'");
+  }
+  return {};
+}
+
+Result<std::shared_ptr<Constraint>> content_constraint(const ServedModel& model, const ResponseFormat& format) {
+  if (format.kind == Kind::text) return std::shared_ptr<Constraint>();
+  return model.constraints->get(content_key(format), [&] { return content_grammar(format); });
+}
+
+// The grammar includes calls, or the markers that a format with channels writes before the content.
+bool needs_output_grammar(const ServedModel& model, const ChatRequest& request) {
+  const bool has_format = request.response_format.kind != Kind::text;
+  if (request.tools.is_null()) return has_format && !model.tool_format->channels.content_open.empty();
+  return has_format || request.tool_choice.requires_call || !request.tool_choice.names.empty() ||
+         !request.strict_tools.empty();
+}
+
+std::string output_key(const ServedModel& model, const ChatRequest& request, const ReasoningPlace& place) {
+  std::string names;
+  for (const std::string& name : request.tool_choice.names) names += name + ' ';
+  for (const std::string& name : request.strict_tools) names += "strict:" + name + ' ';
+  return fmt::format("output {} {}{}{}{} {} {} {}", model.tool_format->name, request.tool_choice.requires_call,
+                     request.parallel_tool_calls, place.starts_open, place.is_allowed, names, to_json(request.tools),
+                     content_key(request.response_format));
+}
+
+Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, const ChatRequest& request,
+                                                      const ToolSchemas& tools, const ReasoningPlace& place) {
+  return model.constraints->get(output_key(model, request, place), [&]() -> Result<Grammar> {
+    OutputSyntax syntax{.format = *model.tool_format,
+                        .tools = callable_tools(request),
+                        .tool_schemas = &tools,
+                        .allows_parallel_calls = request.parallel_tool_calls,
+                        .starts_in_reasoning = place.starts_open,
+                        .may_reason = place.is_allowed};
+    if (request.tool_choice.requires_call) {
+      syntax.content = OutputSyntax::Content::none;
+    } else if (request.response_format.kind != Kind::text) {
+      syntax.content = OutputSyntax::Content::grammar;
+      ZINC_TRY(grammar, content_grammar(request.response_format));
+      syntax.content_grammar = std::move(grammar);
+    }
+    return output_grammar(std::move(syntax), *model.constraints->trie());
+  });
+}
+
+}  // namespace
+
+std::optional<ApiError> constrain_completion(PreparedRequest& prepared) {
+  const ResponseFormat& format = prepared.request.response_format;
+  const Result<std::shared_ptr<Constraint>> found = content_constraint(*prepared.model, format);
+  if (!found.ok()) return bad_field(format.field, fmt::format("'{}': {}", format.field, found.error().message));
+  prepared.options.constraint.grammar = found.value();
+  return {};
+}
+
+std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSchemas& tools,
+                                       const ReasoningPlace& place) {
+  const ServedModel& model = *prepared.model;
+  const ChatRequest& request = prepared.request;
+  if (std::optional<ApiError> error = check_tool_choice(request, tools)) return error;
+  if (std::optional<ApiError> error = check_continuation(request)) return error;
+  OutputConstraint& constraint = prepared.options.constraint;
+  if (!needs_output_grammar(model, request)) {
+    if (std::optional<ApiError> error = constrain_completion(prepared)) return error;
+  } else {
+    const Result<std::shared_ptr<Constraint>> found = output_constraint(model, request, tools, place);
+    if (!found.ok()) {
+      const std::string& message = found.error().message;
+      const bool is_tool = message.starts_with("parameters of tool");
+      const std::string field = is_tool || request.response_format.kind == Kind::text ? "tools"
+                                                                                      : request.response_format.field;
+      return bad_field(field, fmt::format("'{}': {}", field, message));
+    }
+    constraint.grammar = found.value();
+  }
+  exempt_reasoning(*model.tool_format, model.tokenizer, place, constraint);
+  return {};
+}
+
+}  // namespace zinc
