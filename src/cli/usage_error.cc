@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "base/nearest_name.h"
 #include "cli/foreign_words.h"
 #include "cli/help_format.h"
 #include "cli/sanitize_line.h"
-#include "base/nearest_name.h"
 
 namespace zinc {
 namespace {

@@ -120,13 +120,12 @@ class OutputGrammarBuilder {
       return add_json_object_schema(builder, JsonGrammar(builder, raw), schema);
     }
     const XmlParameterTags tags;
-    const ParameterSyntax parameters{.before_name = tags.before_name,
-                                     .before_value = tags.before_value,
-                                     .after_value = tags.after_value,
-                                     .text = {.quote = "", .excluded = tags.excluded},
-                                     .types = [&](std::string_view parameter) {
-                                       return syntax_.tool_schemas->types(function, parameter);
-                                     }};
+    const ParameterSyntax parameters{
+        .before_name = tags.before_name,
+        .before_value = tags.before_value,
+        .after_value = tags.after_value,
+        .text = {.quote = "", .excluded = tags.excluded},
+        .types = [&](std::string_view parameter) { return syntax_.tool_schemas->types(function, parameter); }};
     return add_parameter_schema(builder, json_in(builder), schema, parameters);
   }
 

@@ -1,5 +1,5 @@
-// The grammar of an output with tool calls, in the syntax of the model's family: content, calls, or either. Reasoning is
-// part of it only in formats with channels; elsewhere it comes before (engine/output_constraint.h).
+// The grammar of an output with tool calls, in the syntax of the model's family: content, calls, or either. Reasoning
+// is part of it only in formats with channels; elsewhere it comes before (engine/output_constraint.h).
 #pragma once
 
 #include <optional>

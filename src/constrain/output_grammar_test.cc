@@ -37,7 +37,8 @@ const json::value kTools = parse_json(R"([
   {"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}},
   {"type": "function", "function": {"name": "log", "parameters": {"type": "object", "additionalProperties":
     {"type": "string"}, "minProperties": 1, "maxProperties": 3}}}
-])").value();
+])")
+                               .value();
 
 std::vector<CallableTool> callable() {
   std::vector<CallableTool> out;
@@ -83,8 +84,8 @@ class OutputGrammarTest : public testing::TestWithParam<const ToolFormat*> {
     const std::vector<CallableTool> tools = callable();
     const auto tool = std::ranges::find(tools, call.name, &CallableTool::name);
     ASSERT_NE(tool, tools.end()) << text;
-    EXPECT_TRUE(SchemaValidator(*tool->parameters).holds(*tool->parameters, arguments.value()))
-        << text << "\n" << call.arguments;
+    EXPECT_TRUE(SchemaValidator(*tool->parameters).holds(*tool->parameters, arguments.value())) << text << "\n"
+                                                                                                << call.arguments;
   }
 
   static inline const std::filesystem::path kModel =
@@ -180,7 +181,8 @@ std::vector<const ToolFormat*> all_formats() {
 
 INSTANTIATE_TEST_SUITE_P(Families, OutputGrammarTest, testing::ValuesIn(all_formats()), [](const auto& info) {
   std::string name(info.param->name);
-  std::ranges::replace_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::ranges::replace_if(
+      name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
 

@@ -130,8 +130,9 @@ Result<std::optional<SchemaConstraints>> SchemaTranslator::name_constraints(cons
 
 Result<bool> SchemaTranslator::allows_name(const SchemaConstraints& names, std::string_view name) {
   if (!names.choices.empty())
-    return reader_.error_at(names.path, "\"anyOf\" and \"oneOf\" are not supported in \"propertyNames\" together with "
-                                        "\"properties\" or \"required\"");
+    return reader_.error_at(names.path,
+                            "\"anyOf\" and \"oneOf\" are not supported in \"propertyNames\" together with "
+                            "\"properties\" or \"required\"");
   GrammarBuilder builder;
   const JsonGrammar json(builder);
   Result<Expr> expr = builder.text(to_json(json::string(name)));
@@ -186,8 +187,8 @@ Result<Expr> SchemaTranslator::list(const std::vector<Member>& members, std::opt
       if (i < n) members_next.push_back(builder_.sequence({members[i].expr, builder_.rule(after[i + 1][next_count])}));
       if (i < n && !members[i].is_required) members_next.push_back(builder_.rule(next[i + 1][count]));
       if (i == n && other) members_next.push_back(builder_.sequence({*other, builder_.rule(after[n][next_count])}));
-      builder_.define(next[i][count], builder_.choice(may_continue(count) ? std::move(members_next)
-                                                                          : std::vector<Expr>()));
+      builder_.define(next[i][count],
+                      builder_.choice(may_continue(count) ? std::move(members_next) : std::vector<Expr>()));
       if (!has_required_after && may_close(count)) members_after.push_back(syntax.close);
       members_after.push_back(builder_.sequence({syntax.separator, builder_.rule(next[i][count])}));
       builder_.define(after[i][count], builder_.sequence({syntax.after_member, builder_.choice(members_after)}));
@@ -239,8 +240,8 @@ Result<Expr> SchemaTranslator::object(const SchemaConstraints& constraints) {
   for (const Property& property : declared) {
     if (property.is_forbidden) continue;
     ZINC_TRY(value, find_or_add_rule(property.schemas));
-    members.push_back({builder_.sequence({json_.name(property.name), json_.colon(), builder_.rule(value)}),
-                       property.is_required});
+    members.push_back(
+        {builder_.sequence({json_.name(property.name), json_.colon(), builder_.rule(value)}), property.is_required});
   }
   ZINC_TRY(other, other_member(constraints, declared));
   return list(members, other, constraints.n_properties,

@@ -61,7 +61,7 @@ class SchemaTranslator {
   Result<std::vector<const json::value*>> allowed_values(const SchemaConstraints& constraints) const;
   Result<bool> allows(const SchemaConstraints& constraints, const json::value& value) const;
   Result<Expr> written_value(const SchemaConstraints& constraints, const json::value& value);
-  bool may_be_empty() const;        // no value satisfies the schema in this way of writing
+  bool may_be_empty() const;  // no value satisfies the schema in this way of writing
   uint8_t written_types() const;
   const RawStrings* raw_strings() const;  // nullptr: strings are written as in JSON
   Result<Expr> string(const SchemaConstraints& constraints);
@@ -96,8 +96,7 @@ class SchemaTranslator {
   Result<std::optional<SchemaConstraints>> name_constraints(const SchemaConstraints& constraints);
   Result<bool> allows_name(const SchemaConstraints& names, std::string_view name);
   std::optional<Schemas> other_schemas(const SchemaConstraints& constraints) const;  // nullopt: no other members
-  Result<std::optional<Expr>> other_member(const SchemaConstraints& constraints,
-                                           const std::vector<Property>& declared);
+  Result<std::optional<Expr>> other_member(const SchemaConstraints& constraints, const std::vector<Property>& declared);
   Result<Expr> parameter_value(const Property& property);
   Expr parameter(Expr name, Expr value);
 

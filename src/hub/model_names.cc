@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "hub/catalog.h"
 #include "base/nearest_name.h"
+#include "hub/catalog.h"
 
 namespace zinc {
 namespace {

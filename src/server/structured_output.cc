@@ -51,9 +51,8 @@ std::vector<CallableTool> callable_tools(const ChatRequest& request) {
     const json::object& function = function_of(tool);
     const std::string name(function.at("name").get_string());
     if (!request.tool_choice.names.empty() && !has(request.tool_choice.names, name)) continue;
-    out.push_back({.name = name,
-                   .parameters = function.if_contains("parameters"),
-                   .is_strict = has(request.strict_tools, name)});
+    out.push_back(
+        {.name = name, .parameters = function.if_contains("parameters"), .is_strict = has(request.strict_tools, name)});
   }
   return out;
 }
@@ -65,8 +64,8 @@ std::optional<ApiError> check_tool_choice(const ChatRequest& request, const Tool
   }
   for (const std::string& name : choice.names) {
     if (!tools.has_function(name)) {
-      return bad_field("tool_choice", fmt::format("'tool_choice' names the tool '{}', which is not in 'tools'",
-                                                  name.substr(0, 100)));
+      return bad_field("tool_choice",
+                       fmt::format("'tool_choice' names the tool '{}', which is not in 'tools'", name.substr(0, 100)));
     }
   }
   return {};
@@ -151,8 +150,8 @@ std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSche
     if (!found.ok()) {
       const std::string& message = found.error().message;
       const bool is_tool = message.starts_with("parameters of tool");
-      const std::string field = is_tool || request.response_format.kind == Kind::text ? "tools"
-                                                                                      : request.response_format.field;
+      const std::string field =
+          is_tool || request.response_format.kind == Kind::text ? "tools" : request.response_format.field;
       return bad_field(field, fmt::format("'{}': {}", field, message));
     }
     constraint.grammar = found.value();

@@ -13,6 +13,7 @@ namespace zinc {
 // Of a raw completion: the response format only.
 std::optional<ApiError> constrain_completion(PreparedRequest& prepared);
 // Of a chat response: content in the response format, and tool calls as the tool choice and `strict` ask for.
-std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSchemas& tools, const ReasoningPlace& place);
+std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSchemas& tools,
+                                       const ReasoningPlace& place);
 
 }  // namespace zinc

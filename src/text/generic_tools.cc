@@ -31,8 +31,9 @@ std::string description(const GenericToolsPrompt& prompt) {
   }
   out += "</tools>\n\nTo call a function, write its name and its arguments in exactly this form:\n";
   out += call_text(prompt.format.calls, "function_name", R"({"parameter_name": "value"})");
-  return out + "\nThe result of a call is given between <tool_response> and </tool_response>. "
-               "If no function is needed, answer with text.";
+  return out +
+         "\nThe result of a call is given between <tool_response> and </tool_response>. "
+         "If no function is needed, answer with text.";
 }
 
 void append_paragraph(std::string& text, std::string_view paragraph) {

@@ -9,8 +9,8 @@
 namespace zinc {
 
 struct GenericToolsPrompt {
-  const json::value& tools;  // an array of OpenAI's function tools, or null
-  const ToolFormat& format;  // syntax of calls
+  const json::value& tools;     // an array of OpenAI's function tools, or null
+  const ToolFormat& format;     // syntax of calls
   bool supports_system = true;  // else the description goes into the first user message
 };
 

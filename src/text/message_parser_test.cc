@@ -241,8 +241,7 @@ TEST(MessageParser, only_possible_markers_are_held_back) {
     SCOPED_TRACE((*f)->name);
     const std::string lead = (*f)->name == "gpt-oss" ? "<|channel|>final<|message|>" : "";
     EXPECT_EQ(first_content(**f, lead + "A plain answer, <b>"), "A plain answer, <b>");
-    EXPECT_EQ(first_content(**f, lead + "x <"),
-              (*f)->name.starts_with("mistral") ? "x <" : "x ");
+    EXPECT_EQ(first_content(**f, lead + "x <"), (*f)->name.starts_with("mistral") ? "x <" : "x ");
     EXPECT_EQ(first_content(**f, lead + "x [TOOL"), (*f)->name.starts_with("mistral") ? "x " : "x [TOOL");
   }
   EXPECT_EQ(first_content(k_tool_format_plain, "see <thi"),
