@@ -13,7 +13,7 @@ std::optional<TokenId> marker_token(const Tokenizer& tokenizer, std::string_view
 
 }  // namespace
 
-void exempt_reasoning(const ToolFormat& format, const Tokenizer& tokenizer, const ReasoningPlace& place,
+void exempt_reasoning(const ToolFormat& format, const Tokenizer& tokenizer, const ReasoningPosition& place,
                       OutputConstraint& constraint) {
   if (!constraint.grammar) return;
   constraint.has_reasoning_in_grammar = !format.channels.content_open.empty();

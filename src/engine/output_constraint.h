@@ -27,13 +27,13 @@ struct OutputConstraint {
 };
 
 // Where reasoning may occur in an output.
-struct ReasoningPlace {
+struct ReasoningPosition {
   bool starts_open = false;  // the prompt ends inside the reasoning
   bool is_allowed = true;
 };
 // Exempts the reasoning of the model's family from the constraint. In formats with channels the grammar has to include
 // it (constrain/output_grammar.h).
-void exempt_reasoning(const ToolFormat& format, const Tokenizer& tokenizer, const ReasoningPlace& place,
+void exempt_reasoning(const ToolFormat& format, const Tokenizer& tokenizer, const ReasoningPosition& place,
                       OutputConstraint& constraint);
 
 // Enforces the constraint on one output. One thread.

@@ -97,7 +97,7 @@ bool needs_output_grammar(const ServedModel& model, const ChatRequest& request) 
          !request.strict_tools.empty();
 }
 
-std::string output_key(const ServedModel& model, const ChatRequest& request, const ReasoningPlace& place) {
+std::string output_key(const ServedModel& model, const ChatRequest& request, const ReasoningPosition& place) {
   std::string names;
   for (const std::string& name : request.tool_choice.names) names += name + ' ';
   for (const std::string& name : request.strict_tools) names += "strict:" + name + ' ';
@@ -107,7 +107,7 @@ std::string output_key(const ServedModel& model, const ChatRequest& request, con
 }
 
 Result<std::shared_ptr<Constraint>> output_constraint(const ServedModel& model, const ChatRequest& request,
-                                                      const ToolSchemas& tools, const ReasoningPlace& place) {
+                                                      const ToolSchemas& tools, const ReasoningPosition& place) {
   return model.constraints->get(output_key(model, request, place), [&]() -> Result<Grammar> {
     OutputSyntax syntax{.format = *model.tool_format,
                         .tools = callable_tools(request),
@@ -137,7 +137,7 @@ std::optional<ApiError> constrain_completion(PreparedRequest& prepared) {
 }
 
 std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSchemas& tools,
-                                       const ReasoningPlace& place) {
+                                       const ReasoningPosition& place) {
   const ServedModel& model = *prepared.model;
   const ChatRequest& request = prepared.request;
   if (std::optional<ApiError> error = check_tool_choice(request, tools)) return error;

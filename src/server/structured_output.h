@@ -14,6 +14,6 @@ namespace zinc {
 std::optional<ApiError> constrain_completion(PreparedRequest& prepared);
 // Of a chat response: content in the response format, and tool calls as the tool choice and `strict` ask for.
 std::optional<ApiError> constrain_chat(PreparedRequest& prepared, const ToolSchemas& tools,
-                                       const ReasoningPlace& place);
+                                       const ReasoningPosition& place);
 
 }  // namespace zinc

@@ -100,7 +100,7 @@ Result<Prompt> make_prompt(const Options& options, const ModelInstance& model, c
 Result<OutputConstraint> make_constraint(Grammar grammar, const Options& options, const Prompt& prompt,
                                          const Tokenizer& tokenizer) {
   const auto trie = std::make_shared<const TokenTrie>(tokenizer);
-  const ReasoningPlace reasoning{.starts_open = prompt.starts_in_reasoning,
+  const ReasoningPosition reasoning{.starts_open = prompt.starts_in_reasoning,
                                  .is_allowed = options.thinking.mode.is_on.value_or(true)};
   if (prompt.format && !prompt.format->channels.content_open.empty()) {
     ZINC_TRY(output, output_grammar({.format = *prompt.format,
