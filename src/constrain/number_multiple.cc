@@ -30,7 +30,7 @@ std::string with_point(uint64_t number, int n_decimals) {
   if (n_decimals == 0) return digits;
   const auto n = static_cast<size_t>(n_decimals);
   if (digits.size() <= n) digits.insert(0, n + 1 - digits.size(), '0');
-  return digits.insert(digits.size() - n, ".");
+  return fmt::format("{}.{}", digits.substr(0, digits.size() - n), digits.substr(digits.size() - n));
 }
 
 // Writes the digits of multiples one by one and keeps the remainder of the digits so far.
