@@ -7,7 +7,6 @@
 #include <mutex>
 #include <set>
 
-#include "backend/cuda/cache.h"
 #include "backend/cuda/fake_driver_api.h"
 #include "backend/cuda/plan.h"
 #include "base/thread_pool.h"
@@ -217,13 +216,13 @@ class LaunchedPrograms : public testing::TestWithParam<Gpu> {
   // Collects the programs of all step sizes, for every KV cache format.
   void collect(const Graph& graph, std::span<const LayerCache> caches) {
     const Graph* const of[] = {&graph};
-    const auto weights = CudaWeights::upload(of, *device_, threads_, [](auto) {});
+    const auto weights = upload_weights(of, *device_, threads_, [](auto) {});
     ASSERT_TRUE(weights.ok()) << weights.error().message;
     for (const char* kv_format : {"f32", "f16", "q8_0", "fp8"}) {
       const CacheSizes sizes{.n_pages = std::vector<int>(page_groups(caches).size(), 512),
                              .n_slots = 2,
                              .kv_format = find_format(kv_format)};
-      const auto cache = CudaCache::allocate(caches, sizes, *device_);
+      const auto cache = gpu::Cache::allocate(caches, sizes, *device_, "cuda", kv_formats());
       ASSERT_TRUE(cache.ok()) << cache.error().message;
       const auto plan = CudaPlan::compile(graph, *weights.value(), *cache.value(), *device_,
                                           {.max_tokens = 2048, .max_seqs = 8, .max_outputs = 8});

@@ -15,8 +15,9 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend/reference": "base tensor graph backend",
     "backend/cpu": "base tensor graph backend",
     "backend/simt": "",  # device code: includes nothing else of ours
-    "backend/cuda": "base tensor graph backend backend/simt",
-    "backend/vulkan": "base tensor graph backend",
+    "backend/gpu": "base tensor graph backend",
+    "backend/cuda": "base tensor graph backend backend/gpu backend/simt",
+    "backend/vulkan": "base tensor graph backend backend/gpu",
     "cache": "base graph backend",
     "sample": "base graph text",
     "constrain": "base text sample",

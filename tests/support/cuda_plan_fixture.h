@@ -57,9 +57,9 @@ class CudaPlanTest : public testing::Test {
                           return std::vector<char>(shape.c_str(), shape.c_str() + shape.size() + 1);
                         }).value());
     const Graph* const graph = &graph_;
-    weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
+    weights_ = std::move(upload_weights({&graph, 1}, *device_, threads_, [](auto) {}).value());
     const CacheSizes sizes{.n_pages = std::move(n_pages), .n_slots = 3, .kv_format = find_format("f16")};
-    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
   }
 
   std::unique_ptr<Plan> compile(const Bucket& bucket) {
@@ -134,8 +134,8 @@ class CudaPlanTest : public testing::Test {
   size_t n_groups_ = 0;
   Graph graph_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<CudaWeights> weights_;
-  std::unique_ptr<CudaCache> cache_;
+  std::unique_ptr<gpu::Weights> weights_;
+  std::unique_ptr<gpu::Cache> cache_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_, seq_begin_, slots_ = {2}, output_rows_, logit_rows_;
   std::vector<PageId> pages_;

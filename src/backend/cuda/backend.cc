@@ -3,7 +3,6 @@
 
 #include <charconv>
 
-#include "backend/cuda/cache.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/peaks.h"
 #include "backend/cuda/plan.h"
@@ -56,19 +55,19 @@ class CudaBackend final : public Backend {
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const ReleaseFilePages& release_file_pages) override {
-    ZINC_TRY(weights, CudaWeights::upload(graphs, device_, threads_, release_file_pages));
+    ZINC_TRY(weights, upload_weights(graphs, device_, threads_, release_file_pages));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
-    ZINC_TRY(cache, CudaCache::allocate(layers, sizes, device_));
+    ZINC_TRY(cache, gpu::Cache::allocate(layers, sizes, device_, "cuda", kv_formats()));
     return std::unique_ptr<CacheMemory>(std::move(cache));
   }
 
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                         const Bucket& bucket) override {
-    return CudaPlan::compile(graph, static_cast<CudaWeights&>(weights), static_cast<CudaCache&>(cache), device_,
+    return CudaPlan::compile(graph, static_cast<gpu::Weights&>(weights), static_cast<gpu::Cache&>(cache), device_,
                              bucket);
   }
 
@@ -102,7 +101,7 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view number, int n_thre
   return open_gpu(ordinal, n_threads);
 }
 
-bool has_panels(const Format& format) { return find_panel_format(format.name) != nullptr; }
+bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) != nullptr; }
 
 }  // namespace
 }  // namespace cuda

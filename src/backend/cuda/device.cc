@@ -14,6 +14,24 @@ constexpr int kMinMajor = 7, kMinMinor = 5;       // Turing: dp4a, mma
 constexpr size_t kDefaultDynamicSmem = 40 << 10;  // default limit of dynamic shared memory
 constexpr int kPdlMajor = 9;                      // Hopper: programmatic dependent launch
 
+// Frees memory of the device or of the host, on any thread.
+class DriverAllocation final : public gpu::Allocation {
+ public:
+  DriverAllocation(const DriverApi& api, Context context, DevicePointer on_device, void* on_host)
+      : api_(api), context_(context), on_device_(on_device), on_host_(on_host) {}
+  ~DriverAllocation() override {
+    api_.set_context(context_);  // of a thread where it may not be current
+    if (on_device_) api_.free(on_device_);
+    if (on_host_) api_.free_host(on_host_);
+  }
+
+ private:
+  const DriverApi& api_;
+  Context context_;
+  DevicePointer on_device_;
+  void* on_host_;
+};
+
 }  // namespace
 
 std::string architecture_name(int major, int minor) {
@@ -24,32 +42,6 @@ std::string unsupported_reason(int major, int minor) {
   if (std::pair(major, minor) >= std::pair(kMinMajor, kMinMinor)) return "";
   return fmt::format("compute capability {}.{}; {}.{} (Turing, 2018) or newer is needed", major, minor, kMinMajor,
                      kMinMinor);
-}
-
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(api_, other.api_);
-  std::swap(context_, other.context_);
-  std::swap(ptr_, other.ptr_);
-  std::swap(n_bytes_, other.n_bytes_);
-  return *this;
-}
-Buffer::~Buffer() {
-  if (!ptr_) return;
-  api_->set_context(context_);
-  api_->free(ptr_);
-}
-
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  std::swap(api_, other.api_);
-  std::swap(context_, other.context_);
-  std::swap(ptr_, other.ptr_);
-  std::swap(n_bytes_, other.n_bytes_);
-  return *this;
-}
-PinnedBuffer::~PinnedBuffer() {
-  if (!ptr_) return;
-  api_->set_context(context_);
-  api_->free_host(ptr_);
 }
 
 Result<Device*> Device::shared(int ordinal) {
@@ -77,14 +69,17 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
   if (Status s = device->check(api.device_get(&id, ordinal), "opening the GPU"); !s.ok()) return s.error();
   char name[128] = "NVIDIA GPU";
   api.device_name(name, sizeof(name), id);
-  device->name_ = name;
+  DeviceLimits& limits = device->limits_;
+  limits.name = name;
   api.device_memory(&device->memory_bytes_, id);
-  api.device_attribute(&device->major_, kMajor, id);
-  api.device_attribute(&device->minor_, kMinor, id);
-  api.device_attribute(&device->n_sms_, kSmCount, id);
-  api.device_attribute(&device->max_shared_bytes_, kMaxSharedOptIn, id);
-  api.device_attribute(&device->has_clusters_, kClusterLaunch, id);
-  if (const std::string why = unsupported_reason(device->major_, device->minor_); !why.empty()) {
+  int has_clusters = 0;
+  api.device_attribute(&limits.major, kMajor, id);
+  api.device_attribute(&limits.minor, kMinor, id);
+  api.device_attribute(&limits.n_sms, kSmCount, id);
+  api.device_attribute(&limits.max_shared_bytes, kMaxSharedOptIn, id);
+  api.device_attribute(&has_clusters, kClusterLaunch, id);
+  limits.has_clusters = has_clusters != 0;
+  if (const std::string why = unsupported_reason(limits.major, limits.minor); !why.empty()) {
     return fail(ErrorCode::unsupported, "{} has {}", name, why);
   }
   if (Status s = device->check(api.retain_context(&device->context_, id), "opening the GPU"); !s.ok()) return s.error();
@@ -93,8 +88,7 @@ Result<std::unique_ptr<Device>> Device::open(const DriverApi& api, int ordinal, 
     return s.error();
   }
   if (!cubin_provider) {
-    const auto cache =
-        std::make_shared<KernelCache>(architecture_name(device->major_, device->minor_), get_cache_folder());
+    const auto cache = std::make_shared<KernelCache>(architecture_name(limits.major, limits.minor), get_cache_folder());
     cubin_provider = [cache](const KernelProgram& program) { return cache->get_or_compile(program); };
   }
   device->cubin_provider_ = std::move(cubin_provider);
@@ -110,7 +104,7 @@ Status Device::check(Code code, std::string_view what) const {
   const char* text = nullptr;
   api_.error_string(code, &text);
   const ErrorCode kind = code == kOutOfMemory ? ErrorCode::out_of_memory : ErrorCode::device_lost;
-  return fail(kind, "{}: {} failed: {} (CUDA error {})", name_.empty() ? "CUDA" : name_, what,
+  return fail(kind, "{}: {} failed: {} (CUDA error {})", limits_.name.empty() ? "CUDA" : limits_.name, what,
               text ? text : "unknown error", code);
 }
 
@@ -121,38 +115,56 @@ size_t Device::free_bytes() const {
 
 Status Device::make_current() const { return check(api_.set_context(context_), "setting the CUDA context"); }
 
-Result<Buffer> Device::allocate(size_t n_bytes, const char* what) const {
-  Buffer buffer;
-  buffer.api_ = &api_;
-  buffer.context_ = context_;
-  buffer.n_bytes_ = n_bytes;
-  if (n_bytes == 0) return buffer;
-  if (const Code code = api_.allocate(&buffer.ptr_, n_bytes); code != kSuccess) {
-    buffer.ptr_ = 0;
+Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory kind) {
+  if (n_bytes == 0) return Buffer();
+  if (Status s = make_current(); !s.ok()) return s.error();
+  if (kind != Memory::device) {
+    void* on_host = nullptr;
+    if (Status s = check(api_.allocate_host(&on_host, n_bytes), "allocating pinned host memory"); !s.ok()) {
+      return s.error();
+    }
+    return Buffer(std::make_unique<DriverAllocation>(api_, context_, 0, on_host), reinterpret_cast<uint64_t>(on_host),
+                  on_host, n_bytes);
+  }
+  DevicePointer on_device = 0;
+  if (const Code code = api_.allocate(&on_device, n_bytes); code != kSuccess) {
+    if (code != kOutOfMemory) return check(code, what).error();
     size_t free = 0, total = 0;
     api_.memory_info(&free, &total);
-    if (code != kOutOfMemory) return check(code, what).error();
     return fail(ErrorCode::out_of_memory,
                 "{}: out of memory: {} bytes for {}, but {} of {} bytes are free; use a smaller model, a smaller "
-                "quantization or "
-                "a shorter context",
-                name_, n_bytes, what, free, total);
+                "quantization or a shorter context",
+                limits_.name, n_bytes, what, free, total);
   }
-  if (Status s = check(api_.fill(buffer.ptr_, 0, n_bytes, stream_), "clearing memory"); !s.ok()) return s.error();
+  Buffer buffer(std::make_unique<DriverAllocation>(api_, context_, on_device, nullptr), on_device, nullptr, n_bytes);
+  if (Status s = check(api_.fill(on_device, 0, n_bytes, stream_), "clearing memory"); !s.ok()) return s.error();
   return buffer;
 }
 
-Result<PinnedBuffer> Device::allocate_pinned(size_t n_bytes) const {
-  PinnedBuffer buffer;
-  buffer.api_ = &api_;
-  buffer.context_ = context_;
-  buffer.n_bytes_ = n_bytes;
-  if (n_bytes == 0) return buffer;
-  if (Status s = check(api_.allocate_host(&buffer.ptr_, n_bytes), "allocating pinned host memory"); !s.ok()) {
-    buffer.ptr_ = nullptr;
-    return s.error();
+Status Device::write(const Buffer& to, size_t offset, std::span<const std::byte> from) {
+  if (Status s = make_current(); !s.ok()) return s;
+  if (Status s = copy_h2d(to.address() + offset, from.data(), from.size()); !s.ok()) return s;
+  return wait();
+}
+
+Status Device::read(const Buffer& from, size_t offset, std::span<std::byte> to) {
+  if (Status s = make_current(); !s.ok()) return s;
+  if (Status s = copy_d2h(to.data(), from.address() + offset, to.size()); !s.ok()) return s;
+  return wait();
+}
+
+Status Device::copy(std::span<const gpu::BufferCopy> copies) {
+  if (Status s = make_current(); !s.ok()) return s;
+  for (const gpu::BufferCopy& c : copies) {
+    const Code code = api_.copy_d2d(c.to.address() + c.to_offset, c.from.address() + c.from_offset, c.n_bytes, stream_);
+    if (Status s = check(code, "copying on the GPU"); !s.ok()) return s;
   }
-  return buffer;
+  return ok_status();
+}
+
+Status Device::wait_all() {
+  if (Status s = make_current(); !s.ok()) return s;
+  return wait();
 }
 
 Status Device::load_programs(std::span<const KernelProgram> programs) {
@@ -211,10 +223,21 @@ Status Device::set_max_dynamic_smem(Function function, size_t n_bytes) {
                "raising the shared memory limit");
 }
 
+Result<std::vector<Launch>> Device::prepare(std::span<const KernelCall> calls) {
+  std::vector<Launch> launches;
+  for (const KernelCall& call : calls) {
+    ZINC_TRY(function, kernel(call.program, call.kernel.c_str()));
+    if (Status s = set_max_dynamic_smem(function, call.launch.shared_bytes); !s.ok()) return s.error();
+    launches.push_back(call.launch);
+    launches.back().function = function;
+  }
+  return launches;
+}
+
 Status Device::start(const Launch& launch, Stream stream, bool is_programmatic) const {
   std::array<LaunchAttribute, 2> attributes{};
   unsigned n_attributes = 0;
-  if (is_programmatic && major_ >= kPdlMajor) {
+  if (is_programmatic && limits_.major >= kPdlMajor) {
     attributes[n_attributes].id = kProgrammaticLaunch;
     attributes[n_attributes++].value.number = 1;
   }
@@ -242,9 +265,6 @@ Status Device::copy_h2d(DevicePointer to, const void* from, size_t n_bytes) cons
 }
 Status Device::copy_d2h(void* to, DevicePointer from, size_t n_bytes) const {
   return check(api_.copy_d2h(to, from, n_bytes, stream_), "copying from the GPU");
-}
-Status Device::copy_d2d(DevicePointer to, DevicePointer from, size_t n_bytes) const {
-  return check(api_.copy_d2d(to, from, n_bytes, stream_), "copying on the GPU");
 }
 Status Device::wait() const { return check(api_.synchronize_stream(stream_), "waiting for the GPU"); }
 

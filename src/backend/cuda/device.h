@@ -14,9 +14,13 @@
 
 #include "backend/cuda/driver_api.h"
 #include "backend/cuda/kernel_cache.h"
+#include "backend/gpu/device.h"
 #include "backend/simt/params.h"
 
 namespace zinc::cuda {
+
+using gpu::Buffer;
+using gpu::Memory;
 
 // One kernel launch as data; a plan is a list of them.
 struct Launch {
@@ -38,7 +42,24 @@ struct Launch {
   }
 };
 
-class Device;
+// A kernel of a step before it is compiled: what a graph is lowered to. Plain data, made without a GPU.
+struct KernelCall {
+  KernelProgram program;
+  std::string kernel;  // an entry point of the program
+  Launch launch;       // without its function
+};
+
+// What the lowering needs to know of a GPU.
+struct DeviceLimits {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int n_sms = 0, max_shared_bytes = 0;
+  bool has_clusters = false;
+
+  bool has_tensor_cores() const { return major >= 8; }  // for gemm.cu's mma instructions
+  bool has_wgmma() const { return major == 9; }
+  bool has_bulk_copies() const { return major >= 9; }
+};
 
 // The compile target. Hopper-specific instructions (wgmma) need sm_90a; other GPUs use the plain name.
 std::string architecture_name(int major, int minor);
@@ -48,82 +69,38 @@ std::string unsupported_reason(int major, int minor);
 // Returns the cubin of a program: from the kernel cache, or from a test. Called from several threads at once.
 using CubinProvider = std::function<Result<std::vector<char>>(const KernelProgram&)>;
 
-// Device memory, freed by the destructor.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer();
-  size_t size() const { return n_bytes_; }
-  DevicePointer address() const { return ptr_; }
-  template <class T>
-  T* as() const {  // a device pointer; the host must not dereference it
-    return reinterpret_cast<T*>(ptr_);
-  }
-
- private:
-  friend class Device;
-  const DriverApi* api_ = nullptr;
-  Context context_ = nullptr;  // for a free on a thread where the context is not current
-  DevicePointer ptr_ = 0;
-  size_t n_bytes_ = 0;
-};
-
-// Page-locked host memory for asynchronous copies.
-class PinnedBuffer {
- public:
-  PinnedBuffer() = default;
-  PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
-  ~PinnedBuffer();
-  size_t size() const { return n_bytes_; }
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(ptr_);
-  }
-
- private:
-  friend class Device;
-  const DriverApi* api_ = nullptr;
-  Context context_ = nullptr;  // for a free on a thread where the context is not current
-  void* ptr_ = nullptr;
-  size_t n_bytes_ = 0;
-};
-
-class Device {
+class Device final : public gpu::Device {
  public:
   // A GPU by number, opened once per process: creating a context takes a tenth of a second.
   static Result<Device*> shared(int ordinal = 0);
   // Without a cubin provider, kernels are compiled on first use and cached on disk (KernelCache).
   static Result<std::unique_ptr<Device>> open(const DriverApi& api, int ordinal, CubinProvider cubin_provider = {});
-  ~Device();
+  ~Device() override;
 
-  const std::string& name() const { return name_; }
+  const DeviceLimits& limits() const { return limits_; }
   size_t memory_bytes() const { return memory_bytes_; }
   size_t free_bytes() const;
-  bool has_tensor_cores() const { return major_ >= 8; }  // for gemm.cu's mma instructions
-  bool has_wgmma() const { return major_ == 9; }
-  bool has_bulk_copies() const { return major_ >= 9; }
-  bool has_clusters() const { return has_clusters_ != 0; }
-  int n_sms() const { return n_sms_; }
-  int max_shared_bytes() const { return max_shared_bytes_; }
   const DriverApi& api() const { return api_; }
   Stream stream() const { return stream_; }
 
-  // Makes the context current on this thread. Weights, caches and plans call it whenever they use the device.
+  // Makes the context current on this thread. The functions that override gpu::Device's do this; before all others it
+  // is the caller's task.
   Status make_current() const;
-  Result<Buffer> allocate(size_t n_bytes, const char* what) const;  // zeroed
-  Result<PinnedBuffer> allocate_pinned(size_t n_bytes) const;
+  using gpu::Device::allocate;
+  // Memory of the host is page-locked, for asynchronous copies.
+  Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind) override;
+  Status write(const Buffer& to, size_t offset, std::span<const std::byte> from) override;
+  Status read(const Buffer& from, size_t offset, std::span<std::byte> to) override;
+  Status copy(std::span<const gpu::BufferCopy> copies) override;
+  Status wait_all() override;
   // Compiles and loads programs in parallel before kernel() needs them: one takes seconds.
   Status load_programs(std::span<const KernelProgram> programs);
   Result<Function> kernel(const KernelProgram& program, const char* name);
-  Status set_max_dynamic_smem(Function function, size_t n_bytes);  // never lowers it
+  Result<std::vector<Launch>> prepare(std::span<const KernelCall> calls);  // with their functions
 
   Status run(const Launch& launch) const { return start(launch, stream_, false); }
   Status copy_h2d(DevicePointer to, const void* from, size_t n_bytes) const;
   Status copy_d2h(void* to, DevicePointer from, size_t n_bytes) const;
-  Status copy_d2d(DevicePointer to, DevicePointer from, size_t n_bytes) const;
   Status wait() const;  // until the stream is idle
   Status check(Code code, std::string_view what) const;
   // Captures the launches as one CUDA graph with programmatic dependent launch between them. Work that other threads
@@ -134,13 +111,13 @@ class Device {
   explicit Device(const DriverApi& api) : api_(api) {}
   Status start(const Launch& launch, Stream stream, bool is_programmatic) const;
   Result<GraphHandle> capture_on(Stream stream, const std::vector<Launch>& launches) const;
-  Status load_missing(std::span<const KernelProgram> programs);  // REQUIRES: mutex_ is held
+  Status load_missing(std::span<const KernelProgram> programs);    // REQUIRES: mutex_ is held
+  Status set_max_dynamic_smem(Function function, size_t n_bytes);  // never lowers it
   const DriverApi& api_;
   Context context_ = nullptr;
   Stream stream_ = nullptr;
-  std::string name_;
+  DeviceLimits limits_;
   size_t memory_bytes_ = 0;
-  int major_ = 0, minor_ = 0, n_sms_ = 0, max_shared_bytes_ = 0, has_clusters_ = 0;
   CubinProvider cubin_provider_;
   std::mutex mutex_;                           // guards the maps below; held while kernels are compiled
   std::map<std::string, Module> modules_;      // by program source

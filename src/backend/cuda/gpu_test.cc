@@ -68,9 +68,9 @@ class GpuTest : public testing::Test {
     device_ = std::move(
         Device::open(counted_, 0, [kernels](const KernelProgram& p) { return kernels->get_or_compile(p); }).value());
     const Graph* const graph = &graph_;
-    weights_ = std::move(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).value());
+    weights_ = std::move(upload_weights({&graph, 1}, *device_, threads_, [](auto) {}).value());
     const CacheSizes sizes{.n_pages = {kPages}, .n_slots = 1, .kv_format = find_format("f16")};
-    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
     const Bucket bucket{.max_tokens = 16, .max_seqs = 1, .max_outputs = 1};
     plan_ = std::move(CudaPlan::compile(graph_, *weights_, *cache_, *device_, bucket).value());
     return kernels->n_compiled();
@@ -101,8 +101,8 @@ class GpuTest : public testing::Test {
   WeightSet weights_set_;
   Graph graph_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<CudaWeights> weights_;
-  std::unique_ptr<CudaCache> cache_;
+  std::unique_ptr<gpu::Weights> weights_;
+  std::unique_ptr<gpu::Cache> cache_;
   std::unique_ptr<Plan> plan_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_, seq_begin_, slots_ = {0}, output_rows_;

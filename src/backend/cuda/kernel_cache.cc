@@ -4,7 +4,7 @@
 #include <fstream>
 #include <span>
 
-#include "backend/cuda/formats.h"
+#include "backend/gpu/panel_format.h"
 #include "base/atomic_file.h"
 #include "base/sha256.h"
 
@@ -45,7 +45,7 @@ std::string KernelProgram::source() const {
   const std::string defined =
       shape.empty() ? "" : fmt::format("#include \"backend/simt/params.h\"\nnamespace zinc::simt {{ {} }}\n", shape);
   const std::string kernel_include = fmt::format("{}#include \"backend/simt/{}.cu\"\n", defined, file);
-  if (const PanelFormat* panel = find_panel_format(format)) {
+  if (const gpu::PanelFormat* panel = gpu::find_panel_format(format)) {
     return fmt::format(
         "namespace zinc::simt {{ inline constexpr int kHostHeaderBytes = {}, kHostGroupBytes = {}, kHostQ8Block = "
         "{}; }}\n#include \"backend/simt/format/{}.h\"\n"

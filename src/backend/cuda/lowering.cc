@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMaxGridY = 65535;
 // Shared memory of a block. kThirdOfShared: two blocks fit on an SM, three do not. kOverHalfOfShared: a
 // second block of the same launch does not fit, but a block of the previous or next launch does.
-constexpr size_t kThirdOfShared = 80 << 10, kOverHalfOfShared = (113 << 10) + 256;
+constexpr unsigned kThirdOfShared = 80 << 10, kOverHalfOfShared = (113 << 10) + 256;
 
 }  // namespace
 
@@ -48,40 +48,32 @@ Lowering::Lower Lowering::find(Op op) {
 Status Lowering::add(const KernelProgram& program, const char* kernel, Launch launch, int64_t x, int64_t y, int64_t z,
                      size_t shared_bytes) {
   if (x <= 0 || y <= 0 || z <= 0) return ok_status();
-  if (y > kMaxGridY || z > kMaxGridY || shared_bytes > static_cast<size_t>(device_.max_shared_bytes())) {
+  if (y > kMaxGridY || z > kMaxGridY || shared_bytes > static_cast<size_t>(device_.max_shared_bytes)) {
     return fail(ErrorCode::unsupported,
                 "{}: a step of {} tokens exceeds the launch limits of kernel {} ({} x {} x {} blocks, {} bytes of "
                 "shared memory)",
-                device_.name(), sizes_.max_tokens, kernel, x, y, z, shared_bytes);
+                device_.name, sizes_.max_tokens, kernel, x, y, z, shared_bytes);
   }
   late_trigger_.reset();
-  if (is_listing_) {
-    programs_.push_back(program);
-    return ok_status();
-  }
-  if (is_decode()) {
-    const bool previous_is_large = !launches_.empty() && launches_.back().shared_bytes == kOverHalfOfShared;
-    const bool is_large = x >= device_.n_sms() && !previous_is_large;
-    shared_bytes = std::max(shared_bytes, is_large ? kOverHalfOfShared : kThirdOfShared);
-  }
-  ZINC_TRY(function, device_.kernel(program, kernel));
-  if (Status s = device_.set_max_dynamic_smem(function, shared_bytes); !s.ok()) return s;
-  launch.function = function;
   launch.grid = {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
   launch.shared_bytes = static_cast<unsigned>(shared_bytes);
-  launches_.push_back(launch);
+  calls_.push_back({program, kernel, launch});
   return ok_status();
 }
 
-Result<std::vector<Launch>> Lowering::run() {
-  if (Status s = lower_all(); !s.ok()) return s.error();
-  return std::move(launches_);
+void place_shared_memory(std::span<KernelCall> calls, int n_sms) {
+  bool previous_is_large = false;
+  for (KernelCall& call : calls) {
+    const bool is_large = call.launch.grid[0] >= static_cast<unsigned>(n_sms) && !previous_is_large;
+    call.launch.shared_bytes = std::max(call.launch.shared_bytes, is_large ? kOverHalfOfShared : kThirdOfShared);
+    previous_is_large = call.launch.shared_bytes == kOverHalfOfShared;
+  }
 }
 
-Result<std::vector<KernelProgram>> Lowering::programs() {
-  is_listing_ = true;
+Result<std::vector<KernelCall>> Lowering::run() {
   if (Status s = lower_all(); !s.ok()) return s.error();
-  return std::move(programs_);
+  if (is_decode()) place_shared_memory(calls_, device_.n_sms);
+  return std::move(calls_);
 }
 
 Status Lowering::lower_all() {

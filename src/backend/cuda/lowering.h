@@ -1,5 +1,5 @@
-// Lowers a graph to kernel launches for one class of step sizes: one function per op, looked up in a table, in files by
-// op family. Chooses kernels, grids and fusion, so that a step only replays the launches.
+// Lowers a graph to kernel calls for one class of step sizes: one function per op, looked up in a table, in files by op
+// family. Chooses kernels, grids and fusion, so that a step only replays the launches. Needs no GPU, only its limits.
 #pragma once
 
 #include <algorithm>
@@ -8,23 +8,22 @@
 #include <vector>
 
 #include "backend/cuda/workspace.h"
+#include "backend/gpu/step_class.h"
 #include "base/ceil_div.h"
 
 namespace zinc::cuda {
 
-struct StepClass {
-  int max_tokens = 1, max_outputs = 1;
-};
+// Batch-1 decode: chooses the shared memory of each call so that blocks of two consecutive launches fit on an SM, and
+// not two of the same launch.
+void place_shared_memory(std::span<KernelCall> calls, int n_sms);
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const CudaWeights& weights, const CudaCache& cache, Device& device,
-           const Workspace& workspace, StepClass sizes)
+  Lowering(const Graph& graph, const gpu::Weights& weights, const gpu::Cache& cache, const DeviceLimits& device,
+           const Workspace& workspace, gpu::StepClass sizes)
       : graph_(graph), weights_(weights), cache_(cache), device_(device), workspace_(workspace), sizes_(sizes) {}
 
-  Result<std::vector<Launch>> run();
-  // The programs whose kernels run() uses, without compiling them.
-  Result<std::vector<KernelProgram>> programs();
+  Result<std::vector<KernelCall>> run();
 
  private:
   Status lower_all();
@@ -123,29 +122,30 @@ class Lowering {
     return workspace_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
   }
   const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
-  bool is_small(Value v, int64_t vectors_per_row) const { return max_rows(v) * vectors_per_row <= kMaxSplitTokens; }
+  bool is_small(Value v, int64_t vectors_per_row) const { return max_rows(v) * vectors_per_row <= gpu::kMaxSplitTokens; }
   // N of a GEMM tile on tensor cores.
   int gemm_tile_tokens() const { return device_.has_wgmma() ? simt::kWgmmaTokens : simt::kTileTokens; }
   // Batch-1 decode with the fused gemv kernel and its prologues: needs bulk copies and shared memory for the
   // pipelines of two blocks (data-center Hopper and Blackwell; other GPUs have half the shared memory).
   bool is_decode() const {
     constexpr int kMinSharedBytes = 200 << 10;
-    return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes() >= kMinSharedBytes;
+    return sizes_.max_tokens == 1 && device_.has_bulk_copies() && device_.max_shared_bytes >= kMinSharedBytes;
   }
   // Grid size of a decode launch. With PDL each SM holds blocks of two launches: one works, one waits with its weights
   // prefetched. A launch that leaves an SM empty, or fills it alone, misplaces the blocks of the next launch; so blocks
   // without work are launched too.
-  int64_t one_per_sm(int64_t n_blocks) const { return std::max<int64_t>(n_blocks, device_.n_sms()); }
-  const float* vector(Value v) const { return v ? weights_.vector(info(v).name) : nullptr; }
+  int64_t one_per_sm(int64_t n_blocks) const { return std::max<int64_t>(n_blocks, device_.n_sms); }
+  const float* vector(Value v) const {
+    return v ? reinterpret_cast<const float*>(weights_.vector(info(v).name)) : nullptr;
+  }
 
   const Graph& graph_;
-  const CudaWeights& weights_;
-  const CudaCache& cache_;
-  Device& device_;
+  const gpu::Weights& weights_;
+  const gpu::Cache& cache_;
+  const DeviceLimits& device_;
   const Workspace& workspace_;
-  StepClass sizes_;
-  std::vector<Launch> launches_;
-  bool is_listing_ = false;
+  gpu::StepClass sizes_;
+  std::vector<KernelCall> calls_;
   // The last launch, if it triggers its dependents only after its own PDL wait: the next launch may then read the
   // results of all earlier launches before waiting, but not those of this one.
   struct LateTrigger {
@@ -155,7 +155,6 @@ class Lowering {
   };
   std::optional<LateTrigger> late_trigger_;
   const MatmulGroup* joined_router_ = nullptr;  // already launched with an earlier gate; until its experts are routed
-  std::vector<KernelProgram> programs_;         // filled while listing
   std::vector<const QuantizedActivation*> quantized_written_;  // written so far
 };
 

@@ -8,13 +8,6 @@ namespace {
 constexpr int kMaxSplits = 64;
 constexpr int kMmaRows = 16;  // query rows of an MMA tile
 
-simt::KvFormat kv_format_of(std::string_view format) {
-  return format == "f32"    ? simt::kKvF32
-         : format == "f16"  ? simt::kKvF16
-         : format == "q8_0" ? simt::kKvQ8
-                            : simt::kKvFp8;
-}
-
 constexpr int64_t kChunkFloats = 4 * 36 * 32;  // partial results of a chunk before the merge, per warp of a group
 int64_t blocks_of(int dim) { return ceil_div(dim, 32); }
 
@@ -44,11 +37,12 @@ size_t prefill_smem_bytes(const simt::KvLayer& kv, int n_warps, int n_sets) {
 
 // Warps that share an MMA tile; 0: no tensor cores, an f32 KV cache, or too little shared memory. The same for all step
 // sizes, so that their results are bit-identical.
-int mma_warps(const simt::KvLayer& kv, std::string_view format, const Device& device) {
-  const int n = format == "f32" || !device.has_tensor_cores() ? 0 : simt::warps_per_kv_tile(kv.k_dim, kv.v_dim);
+int mma_warps(const simt::KvLayer& kv, const gpu::KvFormat& format, const DeviceLimits& device) {
+  const int n =
+      format.id == simt::kKvF32 || !device.has_tensor_cores() ? 0 : simt::warps_per_kv_tile(kv.k_dim, kv.v_dim);
   if (n == 0) return 0;
   return std::max(split_kv_smem_bytes(kv, n), prefill_smem_bytes(kv, n, 1)) <=
-                 static_cast<size_t>(device.max_shared_bytes())
+                 static_cast<size_t>(device.max_shared_bytes)
              ? n
              : 0;
 }
@@ -64,15 +58,14 @@ simt::RopeLayout rope_layout_of(const simt::AttentionDecodeParams& params) {
 
 KernelProgram Lowering::kv_program(std::string file) const {
   return {std::move(file), "",
-          fmt::format("inline constexpr KvFormat kKvFormat = static_cast<KvFormat>({});",
-                      static_cast<int>(kv_format_of(cache_.kv_format())))};
+          fmt::format("inline constexpr KvFormat kKvFormat = static_cast<KvFormat>({});", cache_.kv_format().id)};
 }
 
 simt::AttentionParams Lowering::attention_params(const Node& n) const {
   const zinc::AttentionParams& attention = n.as<zinc::AttentionParams>();
   simt::AttentionParams params{};
   params.step = workspace_.step();
-  params.kv = cache_.kv_layer(attention.cache_layer);
+  params.kv = simt_kv_layer(cache_.kv_layer(attention.cache_layer));
   params.q = workspace_.floats(n.in[0]);
   params.sinks = vector(n.in[3]);
   params.out = workspace_.floats(n.out[0]);
@@ -96,7 +89,8 @@ Status Lowering::lower_attention(int i) {
     const int64_t n_warps = int64_t{sizes_.max_tokens} * kv.kv_heads * (blocks_of(kv.k_dim) + blocks_of(kv.v_dim));
     if (Status s = emit(kv_program("attention"), "kv_write", write, ceil_div(n_warps, simt::kWarps)); !s.ok()) return s;
   }
-  params.partial = sizes_.max_tokens <= kMaxSplitTokens ? workspace_.attention_partial() : nullptr;
+  params.partial =
+      sizes_.max_tokens <= gpu::kMaxSplitTokens ? workspace_.attention_partial().device_ptr<float>() : nullptr;
   const int n_warps = mma_warps(kv, cache_.kv_format(), device_);
   if (Status s = n_warps > 0 ? lower_attend_mma(params, n_warps) : lower_attend_f32(params); !s.ok()) return s;
   if (!params.partial) return ok_status();
@@ -111,10 +105,10 @@ Status Lowering::lower_attention(int i) {
 Status Lowering::lower_attend_f32(simt::AttentionParams& params) {
   const simt::KvLayer& kv = params.kv;
   const int heads_per_kv_head = params.n_heads / kv.kv_heads;
-  const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
+  const bool is_split = sizes_.max_tokens <= gpu::kMaxSplitTokens;
   // Two rows per block keep latency low in small steps; more rows would only save reads of keys that hit the L2 cache.
   int max_rows = is_split ? 2 : simt::kAttentionRows;
-  while (max_rows > 2 && attention_smem_bytes(kv, max_rows) > static_cast<size_t>(device_.max_shared_bytes()))
+  while (max_rows > 2 && attention_smem_bytes(kv, max_rows) > static_cast<size_t>(device_.max_shared_bytes))
     max_rows /= 2;
   params.heads_per_tile = std::min(heads_per_kv_head, max_rows);
   params.tokens_per_tile = is_split ? 1 : std::max(1, max_rows / params.heads_per_tile);
@@ -132,10 +126,10 @@ Status Lowering::lower_attend_mma(simt::AttentionParams params, int n_warps) {
   // Two sets of rows per warp group share the loaded keys and values, if shared memory allows. With all positions
   // of a tile in one warp they also need all its registers, which suffice only as compiled for Hopper.
   const bool has_two_sets =
-      prefill_smem_bytes(params.kv, n_warps, 2) <= static_cast<size_t>(device_.max_shared_bytes()) &&
+      prefill_smem_bytes(params.kv, n_warps, 2) <= static_cast<size_t>(device_.max_shared_bytes) &&
       (n_warps > 1 || device_.has_wgmma());
   const simt::AttentionMmaShape shape{
-      .kv_format = kv_format_of(cache_.kv_format()), .n_warps = n_warps, .n_sets = has_two_sets ? 2 : 1};
+      .kv_format = cache_.kv_format().id, .n_warps = n_warps, .n_sets = has_two_sets ? 2 : 1};
   const int n_rows = is_split ? kMmaRows : simt::kWarps / n_warps * shape.n_sets * kMmaRows;
   params.heads_per_tile = std::min(heads_per_kv_head, n_rows);
   params.tokens_per_tile = is_split ? 1 : n_rows / params.heads_per_tile;
@@ -160,8 +154,8 @@ simt::HeadInput Lowering::head_part(const AttentionInput& chain) const {
   }
   if (chain.rope >= 0) {
     const RopeTable& table = workspace_.rope_table(chain.rope);
-    part.table = table.table.as<const float>();
-    part.n_pairs = static_cast<int>(table.frequencies.size());
+    part.table = table.table.device_ptr<const float>();
+    part.n_pairs = table.n_pairs;
     part.adjacent = node(chain.rope).as<zinc::RopeParams>().pairs == RopePairs::adjacent ? 1 : 0;
   }
   return part;
@@ -208,19 +202,19 @@ Status Lowering::lower_attend_decode(const AttentionGroup& group) {
     params.act = static_cast<int>(node(group.act).as<GatedActParams>().act);
     params.attention.out = workspace_.floats(node(group.act).out[0]);
   }
-  params.attention.partial = workspace_.attention_partial();
-  params.done_counters = workspace_.attention_done_counters();
+  params.attention.partial = workspace_.attention_partial().device_ptr<float>();
+  params.done_counters = workspace_.attention_done_counters().device_ptr<int>();
   const int heads_per_kv_head = params.attention.n_heads / kv.kv_heads;
   if (mma_warps(kv, cache_.kv_format(), device_) == 0) {
     constexpr int kHeads = 2;
-    const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, kHeads), n_sms = device_.n_sms();
+    const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, kHeads), n_sms = device_.n_sms;
     const int64_t n_splits = std::clamp<int64_t>(n_sms / n_tiles, 1, params.attention.n_chunks);
     return emit(kv_program("attention"), "attention_decode_f32", params, n_tiles, 1, n_splits,
                 attention_smem_bytes(kv, kHeads));
   }
   constexpr int64_t kMaxTileHeads = 6;  // one warp per head, and two for the new key and value
   const simt::AttentionDecodeShape shape{
-      .kv_format = kv_format_of(cache_.kv_format()),
+      .kv_format = cache_.kv_format().id,
       .k_dim = kv.k_dim,
       .v_dim = kv.v_dim,
       .heads_per_kv_head = heads_per_kv_head,

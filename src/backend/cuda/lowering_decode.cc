@@ -255,7 +255,7 @@ bool Lowering::LateTrigger::writes_to(std::span<const float> row) const {
 
 Status Lowering::emit_gemv(GemvLaunch& launch) {
   constexpr int kMaxClusterSize = 2;  // clusters of four cannot cover all SMs
-  launch.finish(device_.n_sms(), device_.has_clusters() ? kMaxClusterSize : 1);
+  launch.finish(device_.n_sms, device_.has_clusters ? kMaxClusterSize : 1);
   Launch gemv = Launch::of(nullptr, launch.params, 1);
   gemv.threads = static_cast<unsigned>(simt::gemv_threads(launch.shape));
   gemv.cluster = static_cast<unsigned>(launch.shape.cluster_size);
@@ -271,7 +271,7 @@ bool Lowering::is_gemv(const MatmulGroup& group) const {
   const Node& first = node(group.nodes[0]);
   if (first.op == Op::moe_linear)
     return info(first.in[0]).shape.n_dims() == 1 && width(first.in[2]) <= simt::kMaxExpertsUsed;
-  return width(first.in[0]) == matrix_of(group.nodes[0]).matrix.n_in;
+  return width(first.in[0]) == matrix_of(group.nodes[0]).n_in;
 }
 
 // The add's operand that is not `result`.
@@ -291,7 +291,7 @@ simt::GemvPart Lowering::gemv_part(const MatmulGroup& group, size_t i) const {
   const bool is_expert = n.op == Op::moe_linear;
   const auto bias = [&](const Node& of) { return vector(of.in[is_expert ? 3 : 2]); };
   const auto scale = [&](const Node& of) { return is_expert ? vector(of.in[4]) : nullptr; };
-  const simt::Matrix& matrix = matrix_of(group.nodes[i]).matrix;
+  const simt::Matrix matrix = simt_matrix(matrix_of(group.nodes[i]));
   simt::GemvPart part{};
   part.bytes = matrix.bytes;
   part.matrix_bytes = matrix.matrix_bytes;
@@ -306,7 +306,7 @@ simt::GemvPart Lowering::gemv_part(const MatmulGroup& group, size_t i) const {
     part.out = workspace_.floats(node(group.gate_up_act).out[0]);
   } else if (group.act >= 0 && i == 0) {
     const Node& up = node(group.nodes[1]);
-    part.second_matrix = matrix_of(group.nodes[1]).matrix.bytes;
+    part.second_matrix = simt_matrix(matrix_of(group.nodes[1])).bytes;
     part.up_bias = bias(up);
     part.up_scale = scale(up);
     part.out = workspace_.floats(node(group.act).out[0]);
@@ -367,7 +367,7 @@ void Lowering::fill_norm_residual(const MatmulGroup& group, GemvLaunch& launch) 
 // The q8 activation if the producer wrote it instead of floats; else empty.
 simt::Q8Activation Lowering::produced_q8(Value x, const DeviceMatrix& matrix) const {
   const Fusion& fusion = workspace_.fusion();
-  const QuantizedActivation* activation = fusion.quantized(x, matrix.format->q8_block, matrix.matrix.n_in);
+  const QuantizedActivation* activation = fusion.quantized(x, matrix.format->q8_block, matrix.n_in);
   if (!activation || fusion.is_read_as_floats(x) ||
       std::ranges::find(quantized_written_, activation) == quantized_written_.end())
     return {};
@@ -379,7 +379,7 @@ void Lowering::fill_routing(int route, GemvLaunch& launch) const {
   const Node& n = node(route);
   const MoeRouteParams& params = n.as<MoeRouteParams>();
   const Node& router = node(workspace_.fusion().producer(n.in[0]));
-  const simt::Matrix& router_matrix = weights_.matrix(info(router.in[1]).name)->matrix;
+  const DeviceMatrix& router_matrix = *weights_.matrix(info(router.in[1]).name);
   launch.shape.n_experts = router_matrix.n_out;
   launch.shape.n_router_splits = simt::segment_count(router_matrix.n_in);
   launch.shape.router_normalization = static_cast<int>(params.weights);
@@ -400,7 +400,7 @@ Status Lowering::lower_decode_matmuls(const MatmulGroup& group) {
     if (group.act < 0 || i != 1) rest.push_back(i);
   }
   for (bool is_first = true; !rest.empty(); is_first = false) {
-    GemvLaunch launch(matrix_of(group.nodes[0]).matrix.n_in);
+    GemvLaunch launch(matrix_of(group.nodes[0]).n_in);
     fill_input(group, launch);
     if (is_first) fill_norm_residual(group, launch);
     const bool has_gate = group.act >= 0 && is_first;
@@ -452,8 +452,7 @@ const MatmulGroup* Lowering::find_joinable_router(const MatmulGroup& gate) const
     const int producer = fusion.producer(x);
     const NormResidual* sum = producer >= 0 && producer < gate.at ? fusion.norm_residual_at(producer) : nullptr;
     const bool input_is_ready = sum && sum->in_matmul_at < gate.at;
-    return input_is_ready && matrix_of(router->nodes[0]).matrix.n_in == matrix_of(gate.nodes[0]).matrix.n_in ? router
-                                                                                                             : nullptr;
+    return input_is_ready && matrix_of(router->nodes[0]).n_in == matrix_of(gate.nodes[0]).n_in ? router : nullptr;
   }
   return nullptr;
 }
@@ -475,7 +474,7 @@ void Lowering::join_router(const MatmulGroup& gate, GemvLaunch& launch) {
 // The experts' down projections and their weighted sum in one launch.
 Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
   const Node &down = node(moe.down), &combine = node(moe.combine);
-  const simt::Matrix& matrix = matrix_of(moe.down).matrix;
+  const simt::Matrix matrix = simt_matrix(matrix_of(moe.down));
   GemvLaunch launch(matrix.n_in);
   simt::GemvParams& params = launch.params;
   params.input.x = workspace_.floats(down.in[0]);
@@ -497,13 +496,13 @@ Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
   part.expert_scale = vector(down.in[4]);
   Value result = combine.out[0];
   if (moe.shared >= 0) {
-    part.second_matrix = matrix_of(moe.shared).matrix.bytes;
+    part.second_matrix = simt_matrix(matrix_of(moe.shared)).bytes;
     params.input.shared_expert_x = workspace_.floats(node(moe.shared).in[0]);
     const Value gate = node(moe.shared_act).in[0];
     const int producer = workspace_.fusion().producer(gate);
     const bool has_partials = producer >= 0 && is_split_k(producer);
     params.shared_gate = has_partials ? workspace_.gate_partial() : workspace_.floats(gate);
-    launch.shape.n_shared_gate_splits = has_partials ? matrix_of(producer).matrix.n_segments : 1;
+    launch.shape.n_shared_gate_splits = has_partials ? matrix_of(producer).n_segments : 1;
     launch.shape.has_second_matrix = 1;
     result = node(moe.shared_add).out[0];
   }

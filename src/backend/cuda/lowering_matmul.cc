@@ -24,7 +24,7 @@ size_t wgmma_shared_bytes(const PanelFormat& format) {
 }  // namespace
 
 Result<simt::Q8Activation> Lowering::quantized(Value v, const DeviceMatrix& matrix) {
-  const int n_in = matrix.matrix.n_in;
+  const int n_in = matrix.n_in;
   const QuantizedActivation* activation = workspace_.fusion().quantized(v, matrix.format->q8_block, n_in);
   ZINC_CHECK(activation != nullptr);
   const simt::Q8Activation out = q8_buffers(*activation, v);
@@ -67,7 +67,7 @@ Status Lowering::fill_inputs(const MatmulGroup& group, bool is_small, simt::Line
   const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   params.x = workspace_.floats(x);
   if (matrix.format->q8_block == 0) return ok_status();
-  const QuantizedActivation* activation = workspace_.fusion().quantized(x, matrix.format->q8_block, matrix.matrix.n_in);
+  const QuantizedActivation* activation = workspace_.fusion().quantized(x, matrix.format->q8_block, matrix.n_in);
   const bool is_already_quantized = std::ranges::find(quantized_written_, activation) != quantized_written_.end();
   if (is_already_quantized || !is_small) {
     ZINC_TRY(quantized_x, quantized(x, matrix));
@@ -112,7 +112,7 @@ Status Lowering::lower_same_format(const MatmulGroup& group) {
   simt::LinearParams params{};
   params.act = simt::kNoAct;
   params.n_rows = n_rows(first.in[0]);
-  params.vectors_per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
+  params.vectors_per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.n_in);
   if (is_expert) {
     params.expert_ids = workspace_.ints(first.in[2]);
     params.n_experts_used = static_cast<int>(width(first.in[2]));
@@ -128,7 +128,7 @@ Status Lowering::lower_same_format(const MatmulGroup& group) {
     return group.act >= 0 ? lower_gated_act(group.act) : ok_status();
   }
   const bool on_tensor_cores = !small && matrix.format->q8_block > 0 && device_.has_tensor_cores() &&
-                               gemm_shared_bytes(*matrix.format) <= static_cast<size_t>(device_.max_shared_bytes());
+                               gemm_shared_bytes(*matrix.format) <= static_cast<size_t>(device_.max_shared_bytes);
   return on_tensor_cores ? lower_tensor_cores(group, params, rows) : lower_cuda_cores(group, params, rows);
 }
 
@@ -137,7 +137,7 @@ void Lowering::fill_parts(const MatmulGroup& group, simt::LinearParams& params) 
   for (const int i : group.nodes) {
     const Node& n = node(i);
     const bool is_expert = n.op == Op::moe_linear;
-    params.parts[params.n_parts] = matrix_of(i).matrix;
+    params.parts[params.n_parts] = simt_matrix(matrix_of(i));
     params.outs[params.n_parts] = workspace_.floats(n.out[0]);
     params.biases[params.n_parts] = vector(n.in[is_expert ? 3 : 2]);
     params.expert_scales[params.n_parts] = is_expert ? vector(n.in[4]) : nullptr;
@@ -165,7 +165,7 @@ Status Lowering::lower_cuda_cores(const MatmulGroup& group, simt::LinearParams p
   const int max_warps =
       group.act >= 0 ? simt::kWarps / 2 : simt::kWarps;  // with a gate, a block has panels of gate and up
   params.warps_per_panel = 1;
-  while (params.warps_per_panel * 2 <= std::min(max_warps, matrix.matrix.n_segments)) params.warps_per_panel *= 2;
+  while (params.warps_per_panel * 2 <= std::min(max_warps, matrix.n_segments)) params.warps_per_panel *= 2;
   const int panels = simt::kWarps / params.warps_per_panel;
   int64_t n_blocks = 0;
   for (int part = 0; part < params.n_parts; ++part) {
@@ -176,10 +176,10 @@ Status Lowering::lower_cuda_cores(const MatmulGroup& group, simt::LinearParams p
     if (params.expert_ids ? tile.n_rows > 1 : tile.n_rows / 2 >= n_rows) continue;  // use at least half of a tile
     constexpr int kQ8Floats = simt::input_segment_bytes(false) / 4;
     const bool quantizes = matrix.format->q8_block > 0;
-    const int64_t floats = int64_t{panels} * matrix.matrix.n_segments * tile.n_rows * simt::kPanelRows +
+    const int64_t floats = int64_t{panels} * matrix.n_segments * tile.n_rows * simt::kPanelRows +
                            (quantizes ? simt::kWarps * tile.n_rows * kQ8Floats : 0);
     const size_t shared = sizeof(float) * static_cast<size_t>(floats);
-    if (shared > static_cast<size_t>(device_.max_shared_bytes()) && tile.n_rows > 1) continue;
+    if (shared > static_cast<size_t>(device_.max_shared_bytes) && tile.n_rows > 1) continue;
     return emit({"linear", std::string(matrix.format->name)}, tile.kernel, params, n_blocks,
                 ceil_div(n_rows, tile.n_rows), 1, shared);
   }
@@ -201,7 +201,7 @@ Status Lowering::lower_tensor_cores(const MatmulGroup& group, simt::LinearParams
     launch.threads = simt::kWgmmaThreads;
     const int64_t max_blocks =
         n_tiles * n_token_tiles * (params.expert_ids ? 1 : 2);  // the last tiles are split in two
-    emitted = add({"gemm_wgmma", format}, "gemm_wgmma", launch, std::min<int64_t>(max_blocks, device_.n_sms()), 1, 1,
+    emitted = add({"gemm_wgmma", format}, "gemm_wgmma", launch, std::min<int64_t>(max_blocks, device_.n_sms), 1, 1,
                   wgmma_shared_bytes(*matrix.format));
   } else {
     emitted = emit({"gemm", format}, "gemm", params, n_tiles, n_token_tiles, 1, gemm_shared_bytes(*matrix.format));

@@ -10,9 +10,9 @@ constexpr size_t kPrepareBytes = sizeof(float) * (2 * kChunk * kRow + kPairs + 3
 constexpr size_t kChunkBytes =
     sizeof(float) * (3 * kChunk * kRow + kPairs + (kChunkDims + kChunk) * simt::kDeltaColumns + 3 * kChunk);
 
-bool can_scan_chunks(const simt::DeltaParams& params, const Device& device) {
+bool can_scan_chunks(const simt::DeltaParams& params, const DeviceLimits& device) {
   return params.k_dim % 8 == 0 && params.k_dim <= kChunkDims && params.v_dim <= kChunkDims &&
-         kChunkBytes <= static_cast<size_t>(device.max_shared_bytes());
+         kChunkBytes <= static_cast<size_t>(device.max_shared_bytes);
 }
 
 }  // namespace
@@ -22,8 +22,8 @@ simt::ConvParams Lowering::conv_params(const Node& n) const {
           .x = workspace_.floats(n.in[0]),
           .weight = vector(n.in[1]),
           .out = workspace_.floats(n.out[0]),
-          .states = cache_.conv_states(n.as<ShortConvParams>().cache_layer),
-          .slot_floats = static_cast<long long>(cache_.slot_floats()),
+          .states = reinterpret_cast<float*>(cache_.conv_states(n.as<ShortConvParams>().cache_layer)),
+          .slot_floats = static_cast<long long>(cache_.state_bytes() / sizeof(float)),
           .n_channels = static_cast<int>(width(n.in[0])),
           .n_taps = static_cast<int>(width(n.in[1]) / width(n.in[0]))};
 }
@@ -50,8 +50,8 @@ simt::DeltaParams Lowering::delta_params(const Node& n) const {
   params.dt_bias = vector(n.in[5]);
   params.a = vector(n.in[6]);
   params.out = workspace_.floats(n.out[0]);
-  params.states = cache_.delta_states(delta.cache_layer);
-  params.slot_floats = static_cast<long long>(cache_.slot_floats());
+  params.states = reinterpret_cast<float*>(cache_.delta_states(delta.cache_layer));
+  params.slot_floats = static_cast<long long>(cache_.state_bytes() / sizeof(float));
   params.k_heads = static_cast<int>(info(n.in[1]).shape[0]);
   params.k_dim = static_cast<int>(info(n.in[1]).shape[1]);
   params.v_heads = static_cast<int>(info(n.in[2]).shape[0]);
@@ -84,7 +84,7 @@ Status Lowering::lower_delta_chunks(simt::DeltaParams params, const char* scan_k
     return emit({"recurrent", ""}, scan_kernel, params, ceil_div(params.v_dim, 32), params.v_heads,
                 workspace_.max_seqs());
   };
-  params.prepared = workspace_.delta_prepared();
+  params.prepared = workspace_.delta_prepared().device_ptr<float>();
   if (Status s = emit_scan(simt::kBeforeChunks); !s.ok()) return s;
   if (Status s = emit({"recurrent_chunks", ""}, "delta_prepare", params, sizes_.max_tokens / simt::kDeltaChunk,
                       params.v_heads, 1, kPrepareBytes);

@@ -7,9 +7,9 @@ namespace zinc::cuda {
 Status Lowering::lower_rope_tables() {
   for (const RopeTable& table : workspace_.rope_tables()) {
     const simt::RopeTableParams params{.step = workspace_.step(),
-                                       .frequencies = table.device_frequencies.as<const double>(),
-                                       .table = table.table.as<float>(),
-                                       .n_pairs = static_cast<int>(table.frequencies.size()),
+                                       .frequencies = table.frequencies.device_ptr<const double>(),
+                                       .table = table.table.device_ptr<float>(),
+                                       .n_pairs = table.n_pairs,
                                        .amplitude = table.amplitude};
     if (Status s = emit_threads("row_ops", "rope_table", params, int64_t{sizes_.max_tokens} * params.n_pairs);
         !s.ok()) {
@@ -22,7 +22,8 @@ Status Lowering::lower_rope_tables() {
 Status Lowering::lower_embed(int i) {
   const Node& n = node(i);
   const DeviceMatrix* table = weights_.table(info(n.in[0]).name);
-  const simt::EmbedParams params{.step = workspace_.step(), .table = table->matrix, .out = workspace_.floats(n.out[0])};
+  const simt::EmbedParams params{
+      .step = workspace_.step(), .table = simt_matrix(*table), .out = workspace_.floats(n.out[0])};
   return emit({"pack", std::string(table->format->name)}, "embed", params, sizes_.max_tokens);
 }
 
@@ -30,7 +31,7 @@ Status Lowering::lower_embed(int i) {
 Status Lowering::lower_hidden_in(int i) {
   const Value out = node(i).out[0];
   const int w = static_cast<int>(width(out));
-  const simt::CopyParams params{.from = workspace_.hidden_in().as<const float>(),
+  const simt::CopyParams params{.from = workspace_.hidden_in().device_ptr<const float>(),
                                 .to = workspace_.floats(out),
                                 .n_rows = n_rows(out),
                                 .row_ids = nullptr,
@@ -107,11 +108,11 @@ Status Lowering::lower_rope(int i) {
   const RopeTable& table = workspace_.rope_table(i);
   const simt::RopeParams params{.x = workspace_.floats(n.in[0]),
                                 .out = workspace_.floats(n.out[0]),
-                                .table = table.table.as<const float>(),
+                                .table = table.table.device_ptr<const float>(),
                                 .n_rows = n_rows(n.in[0]),
                                 .n_heads = static_cast<int>(width(n.in[0]) / inner(n.in[0])),
                                 .head_dim = static_cast<int>(inner(n.in[0])),
-                                .n_pairs = static_cast<int>(table.frequencies.size()),
+                                .n_pairs = table.n_pairs,
                                 .adjacent = n.as<zinc::RopeParams>().pairs == RopePairs::adjacent ? 1 : 0};
   return emit_threads("row_ops", "rope", params,
                       int64_t{sizes_.max_tokens} * params.n_heads * (params.head_dim - params.n_pairs));

@@ -10,9 +10,9 @@ Status Lowering::lower_sample(int i) {
                                   .chunk_best = workspace_.chunk_best(),
                                   .chunks = workspace_.sample_chunks(),
                                   .chunk_masses = workspace_.chunk_masses(),
-                                  .best = workspace_.best(),
-                                  .best_id = workspace_.best_id(),
-                                  .sampled = workspace_.sampled().as<int>(),
+                                  .best = workspace_.best().device_ptr<float>(),
+                                  .best_id = workspace_.best_id().device_ptr<int>(),
+                                  .sampled = workspace_.sampled().device_ptr<int>(),
                                   .vocab = static_cast<int>(width(n.in[0]))};
   const KernelProgram program{"sample", ""};
   if (Status s = emit(program, "sample_parts", params, simt::kSampleSplits, sizes_.max_outputs); !s.ok()) return s;

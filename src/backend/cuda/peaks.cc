@@ -40,9 +40,9 @@ DevicePeaks measure_device_peaks(Device& device) {
   const Result<Buffer> bytes = device.allocate(kReadBytes, "measuring");
   const Result<Buffer> sums = device.allocate(sizeof(int), "measuring");
   if (!reader.ok() || !bytes.ok() || !sums.ok()) return peaks;
-  const simt::ReadParams params{bytes.value().as<const unsigned char>(), static_cast<long long>(kReadBytes),
-                                sums.value().as<int>()};
-  const unsigned n_blocks = static_cast<unsigned>(device.n_sms()) * 8;
+  const simt::ReadParams params{bytes.value().device_ptr<const unsigned char>(), static_cast<long long>(kReadBytes),
+                                sums.value().device_ptr<int>()};
+  const unsigned n_blocks = static_cast<unsigned>(device.limits().n_sms) * 8;
   const double seconds = best_time(device, Launch::of(reader.value(), params, n_blocks));
   if (seconds > 0) peaks.read_bytes_per_s = static_cast<double>(kReadBytes) / seconds;
   return peaks;

@@ -105,17 +105,18 @@ TEST_F(CudaPlanTest, every_program_is_compiled_once_before_the_first_launch_is_c
   std::map<std::string, int> n_requests;
   const size_t n_graphs = fake().graphs.size();
   bool reads_before_wait = true;
-  const std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
+  std::unique_ptr<Device> first = std::move(device_);  // weights and cache are its
   device_ = std::move(Device::open(FakeDriver::api(), 0, [&](const KernelProgram& program) {
                         const std::lock_guard lock(mutex);
                         ++n_requests[program.source()];
                         reads_before_wait = reads_before_wait && fake().graphs.size() == n_graphs;
                         return std::vector<char>(1);
                       }).value());
-  const std::unique_ptr<Plan> plan = compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
+  compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64});
   EXPECT_GT(n_requests.size(), 5u);
   for (const auto& [program, n] : n_requests) EXPECT_EQ(n, 1) << program;
   EXPECT_TRUE(reads_before_wait);
+  device_ = std::move(first);
 }
 
 TEST_F(CudaPlanTest, a_model_keeps_running_while_another_is_compiled) {
@@ -148,7 +149,7 @@ TEST_F(CudaPlanTest, every_thread_that_uses_the_gpu_sets_the_context_first) {
   });
   on_new_thread([&] {
     const Graph* const graph = &graph_;
-    EXPECT_TRUE(CudaWeights::upload({&graph, 1}, *device_, threads_, [](auto) {}).ok());
+    EXPECT_TRUE(upload_weights({&graph, 1}, *device_, threads_, [](auto) {}).ok());
   });
   on_new_thread([&] { compile({.max_tokens = 16, .max_seqs = 2, .max_outputs = 16}); });
   on_new_thread([&] { plan.reset(); });
@@ -187,7 +188,7 @@ TEST_F(CudaPlanTest, attention_is_compiled_for_the_kv_cache_format) {
                           return std::vector<char>(1);
                         }).value());
     const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format(format)};
-    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
     EXPECT_EQ(cache_->page_bytes(0), page_bytes(page_groups(graph_.caches())[0], graph_.caches(), *sizes.kv_format));
     EXPECT_NE(compile({.max_tokens = 64, .max_seqs = 2, .max_outputs = 64}), nullptr);
     EXPECT_GE(n_programs, 4) << format;  // attention, attention_mma, attention_decode for each window
@@ -214,7 +215,7 @@ TEST_F(CudaPlanTest, a_step_that_runs_out_of_memory_is_not_started_and_the_next_
 TEST_F(CudaPlanTest, attention_workspace_is_sized_for_one_sequence_and_its_window) {
   const auto chunks_of_layers = [&](int max_length) {
     const CacheSizes sizes{.n_pages = {2000, 2000}, .max_length = max_length, .kv_format = find_format("f16")};
-    cache_ = std::move(CudaCache::allocate(graph_.caches(), sizes, *device_).value());
+    cache_ = std::move(gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats()).value());
     const std::unique_ptr<Plan> plan = compile({.max_tokens = 1, .max_seqs = 1, .max_outputs = 1});
     std::vector<int> n_chunks;
     for (const FakeLaunch& launch : fake().graphs.back()) {
@@ -230,7 +231,7 @@ TEST_F(CudaPlanTest, attention_workspace_is_sized_for_one_sequence_and_its_windo
 
 TEST_F(CudaPlanTest, an_unsupported_kv_cache_format_is_an_error_that_lists_the_supported_ones) {
   const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("q4_0")};
-  const auto cache = CudaCache::allocate(graph_.caches(), sizes, *device_);
+  const auto cache = gpu::Cache::allocate(graph_.caches(), sizes, *device_, "cuda", kv_formats());
   ASSERT_FALSE(cache.ok());
   EXPECT_NE(cache.error().message.find("'q4_0'; it supports f32, f16, q8_0 and fp8"), std::string::npos)
       << cache.error().message;

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 
-#include "backend/vulkan/cache.h"
 #include "backend/vulkan/device.h"
 #include "backend/vulkan/peaks.h"
 #include "backend/vulkan/plan.h"
@@ -61,19 +60,19 @@ class VulkanBackend final : public Backend {
 
   Result<std::unique_ptr<DeviceWeights>> upload(std::span<const Graph* const> graphs,
                                                 const ReleaseFilePages& release_file_pages) override {
-    ZINC_TRY(weights, VulkanWeights::upload(graphs, device_, threads_, release_file_pages));
+    ZINC_TRY(weights, upload_weights(graphs, device_, threads_, release_file_pages));
     return std::unique_ptr<DeviceWeights>(std::move(weights));
   }
 
   Result<std::unique_ptr<CacheMemory>> allocate_cache(std::span<const LayerCache> layers,
                                                       const CacheSizes& sizes) override {
-    ZINC_TRY(cache, VulkanCache::allocate(layers, sizes, device_));
+    ZINC_TRY(cache, gpu::Cache::allocate(layers, sizes, device_, "vulkan", kv_formats()));
     return std::unique_ptr<CacheMemory>(std::move(cache));
   }
 
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights& weights, CacheMemory& cache,
                                         const Bucket& bucket) override {
-    return VulkanPlan::compile(graph, static_cast<VulkanWeights&>(weights), static_cast<VulkanCache&>(cache), device_,
+    return VulkanPlan::compile(graph, static_cast<gpu::Weights&>(weights), static_cast<gpu::Cache&>(cache), device_,
                                bucket);
   }
 
@@ -99,7 +98,7 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view device_name, int n
 
 Result<std::unique_ptr<Backend>> open(int n_threads) { return open_device("", n_threads); }
 
-bool has_panels(const Format& format) { return find_panel_format(format.name) != nullptr; }
+bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) != nullptr; }
 
 }  // namespace
 }  // namespace vulkan

@@ -68,22 +68,24 @@ Result<VkPhysicalDevice> choose_device(const InstanceApi& api, std::string_view 
   return fail(ErrorCode::not_found, "no Vulkan device's name contains '{}'; available: {}", name, names);
 }
 
+// A buffer and its memory.
+struct BufferMemory final : gpu::Allocation {
+  BufferMemory(const DeviceApi& device_api, VkDevice of) : api(device_api), device(of) {}
+  ~BufferMemory() override {
+    if (buffer) api.DestroyBuffer(device, buffer, nullptr);
+    if (memory) api.FreeMemory(device, memory, nullptr);
+  }
+  const DeviceApi& api;
+  VkDevice device;
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+};
+
 }  // namespace
 
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(buffer_, other.buffer_);
-  std::swap(memory_, other.memory_);
-  std::swap(address_, other.address_);
-  std::swap(mapped_, other.mapped_);
-  std::swap(n_bytes_, other.n_bytes_);
-  return *this;
-}
-
-Buffer::~Buffer() {
-  if (!device_) return;
-  if (buffer_) device_->api_.DestroyBuffer(device_->device_, buffer_, nullptr);
-  if (memory_) device_->api_.FreeMemory(device_->device_, memory_, nullptr);
+VkBuffer handle_of(const Buffer& buffer) {
+  const auto* allocation = static_cast<const BufferMemory*>(buffer.allocation());
+  return allocation ? allocation->buffer : VK_NULL_HANDLE;
 }
 
 Result<Device*> Device::shared(std::string_view name) {
@@ -335,23 +337,22 @@ int Device::memory_type(uint32_t allowed, Memory kind) const {
 }
 
 Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory kind) {
-  Buffer buffer;
-  if (n_bytes == 0) return buffer;
+  if (n_bytes == 0) return Buffer();
   if (n_bytes > capabilities_.max_allocation_bytes) {
     return fail(ErrorCode::out_of_memory, "{}: {} bytes for {} exceed this device's maximum allocation of {} bytes",
                 capabilities_.name, n_bytes, what, capabilities_.max_allocation_bytes);
   }
-  buffer.device_ = this;
-  buffer.n_bytes_ = n_bytes;
+  auto allocation = std::make_unique<BufferMemory>(api_, device_);
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   info.size = (n_bytes + 15) / 16 * 16;
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
   if (kind == Memory::upload) info.usage |= VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT;
-  if (Status s = check(api_.CreateBuffer(device_, &info, nullptr, &buffer.buffer_), what); !s.ok()) return s.error();
+  if (Status s = check(api_.CreateBuffer(device_, &info, nullptr, &allocation->buffer), what); !s.ok())
+    return s.error();
   VkMemoryRequirements needs{};
-  api_.GetBufferMemoryRequirements(device_, buffer.buffer_, &needs);
+  api_.GetBufferMemoryRequirements(device_, allocation->buffer, &needs);
   VkMemoryAllocateFlagsInfo flags{};
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
@@ -360,7 +361,7 @@ Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory ki
   memory.pNext = &flags;
   memory.allocationSize = needs.size;
   memory.memoryTypeIndex = static_cast<uint32_t>(memory_type(needs.memoryTypeBits, kind));
-  const VkResult allocated = api_.AllocateMemory(device_, &memory, nullptr, &buffer.memory_);
+  const VkResult allocated = api_.AllocateMemory(device_, &memory, nullptr, &allocation->memory);
   if (allocated == VK_ERROR_OUT_OF_DEVICE_MEMORY || allocated == VK_ERROR_OUT_OF_HOST_MEMORY) {
     return fail(
         ErrorCode::out_of_memory,
@@ -370,28 +371,39 @@ Result<Buffer> Device::allocate(size_t n_bytes, std::string_view what, Memory ki
   }
   if (Status s = check(allocated, what); !s.ok()) return s.error();
   count(&Counters::n_allocations);
-  if (Status s = check(api_.BindBufferMemory(device_, buffer.buffer_, buffer.memory_, 0), what); !s.ok()) {
+  if (Status s = check(api_.BindBufferMemory(device_, allocation->buffer, allocation->memory, 0), what); !s.ok()) {
     return s.error();
   }
   VkBufferDeviceAddressInfo address{};
   address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-  address.buffer = buffer.buffer_;
-  buffer.address_ = api_.GetBufferDeviceAddress(device_, &address);
+  address.buffer = allocation->buffer;
+  const Address begin = api_.GetBufferDeviceAddress(device_, &address);
   if (kind != Memory::device) {
-    const VkResult mapped = api_.MapMemory(device_, buffer.memory_, 0, VK_WHOLE_SIZE, 0, &buffer.mapped_);
-    if (Status s = check(mapped, what); !s.ok()) return s.error();
-    std::memset(buffer.mapped_, 0, n_bytes);
-    return buffer;
+    void* mapped = nullptr;
+    const VkResult code = api_.MapMemory(device_, allocation->memory, 0, VK_WHOLE_SIZE, 0, &mapped);
+    if (Status s = check(code, what); !s.ok()) return s.error();
+    std::memset(mapped, 0, n_bytes);
+    return Buffer(std::move(allocation), begin, mapped, n_bytes);
   }
-  const VkBuffer handle = buffer.buffer_;
+  const VkBuffer handle = allocation->buffer;
   ZINC_TRY(filled, run([&](VkCommandBuffer c) { api_.CmdFillBuffer(c, handle, 0, VK_WHOLE_SIZE, 0); }));
-  return buffer;
+  return Buffer(std::move(allocation), begin, nullptr, n_bytes);
 }
 
 Result<TimelineValue> Device::copy(const Buffer& src, size_t src_offset, const Buffer& dst, size_t dst_offset,
                                    size_t n_bytes) {
   const VkBufferCopy region{src_offset, dst_offset, n_bytes};
-  return run([&](VkCommandBuffer c) { api_.CmdCopyBuffer(c, src.handle(), dst.handle(), 1, &region); });
+  return run([&](VkCommandBuffer c) { api_.CmdCopyBuffer(c, handle_of(src), handle_of(dst), 1, &region); });
+}
+
+Status Device::copy(std::span<const gpu::BufferCopy> copies) {
+  ZINC_TRY(submitted, run([&](VkCommandBuffer c) {
+             for (const gpu::BufferCopy& copy : copies) {
+               const VkBufferCopy region{copy.from_offset, copy.to_offset, copy.n_bytes};
+               api_.CmdCopyBuffer(c, handle_of(copy.from), handle_of(copy.to), 1, &region);
+             }
+           }));
+  return ok_status();
 }
 
 Status Device::read(const Buffer& src, size_t offset, std::span<std::byte> dst) {
@@ -404,7 +416,7 @@ Status Device::read(const Buffer& src, size_t offset, std::span<std::byte> dst) 
     const size_t n = std::min(kStagingBytes, dst.size() - done);
     ZINC_TRY(timeline_value, copy(src, offset + done, readback_, 0, n));
     if (Status s = wait(timeline_value); !s.ok()) return s;
-    std::memcpy(dst.data() + done, readback_.as<std::byte>(), n);
+    std::memcpy(dst.data() + done, readback_.host_ptr<std::byte>(), n);
   }
   return ok_status();
 }
@@ -417,7 +429,7 @@ Status Device::write(const Buffer& dst, size_t offset, std::span<const std::byte
   }
   for (size_t done = 0; done < src.size(); done += kStagingBytes) {
     const size_t n = std::min(kStagingBytes, src.size() - done);
-    std::memcpy(staging_.as<std::byte>(), src.data() + done, n);
+    std::memcpy(staging_.host_ptr<std::byte>(), src.data() + done, n);
     ZINC_TRY(timeline_value, copy(staging_, 0, dst, offset + done, n));
     if (Status s = wait(timeline_value); !s.ok()) return s;
   }

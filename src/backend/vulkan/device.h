@@ -14,45 +14,18 @@
 #include <string>
 #include <vector>
 
+#include "backend/gpu/device.h"
 #include "backend/vulkan/capabilities.h"
 
 namespace zinc::vulkan {
 
-using Address = uint64_t;
+using gpu::Address;
 using TimelineValue = uint64_t;  // of a submission, which is complete when the timeline semaphore reaches it
 
-class Device;
+using gpu::Buffer;
+using gpu::Memory;
 
-enum class Memory : uint8_t {
-  device,    // device-local
-  upload,    // written by the host, read by the device
-  readback,  // written by the device, read by the host
-};
-
-// A buffer and its memory, freed with the object. REQUIRES: the device no longer uses it then.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer();
-  size_t size() const { return n_bytes_; }
-  Address address() const { return address_; }
-  VkBuffer handle() const { return buffer_; }
-  template <class T>
-  T* as() const {  // REQUIRES: upload or readback memory
-    return static_cast<T*>(mapped_);
-  }
-
- private:
-  friend class Device;
-  const Device* device_ = nullptr;
-  VkBuffer buffer_ = VK_NULL_HANDLE;
-  VkDeviceMemory memory_ = VK_NULL_HANDLE;
-  Address address_ = 0;
-  void* mapped_ = nullptr;
-  size_t n_bytes_ = 0;
-};
+VkBuffer handle_of(const Buffer& buffer);  // REQUIRES: a device of this backend allocated it
 
 // A kernel and its specialization constants (spec_constants.h); Device adds kSpecSubgroupSize.
 struct KernelKey {
@@ -72,7 +45,7 @@ struct Counters {
   size_t n_pipelines = 0, n_recordings = 0, n_descriptor_sets = 0, n_allocations = 0;
   size_t n_compiled = 0;  // pipelines that were not in the pipeline cache on disk
   size_t n_submissions = 0;
-  uint64_t host_ns = 0;  // host time spent on starting steps
+  uint64_t host_ns = 0;  // host time spent on submitting steps
 };
 
 // Binds the parameters of a kernel and of a step as uniform blocks.
@@ -81,7 +54,7 @@ struct DescriptorSet {
   VkDescriptorSet set = VK_NULL_HANDLE;
 };
 
-class Device {
+class Device final : public gpu::Device {
  public:
   // The best GPU, or the first device whose name contains `name`; lives as long as the process. A CPU device is used
   // only if it is named.
@@ -91,7 +64,7 @@ class Device {
   // For compiling kernels only; works without a GPU behind the driver.
   static Result<std::unique_ptr<Device>> open_for_compilation(std::string_view name);
   Result<std::vector<KernelStatistic>> statistics(const KernelKey& key);
-  ~Device();
+  ~Device() override;
 
   const Capabilities& capabilities() const { return capabilities_; }
   const Tuning& tuning() const { return tuning_of(capabilities_); }
@@ -105,7 +78,8 @@ class Device {
   void count_host_time(uint64_t ns);
   size_t free_bytes() const;
 
-  Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind = Memory::device);  // zeroed
+  using gpu::Device::allocate;
+  Result<Buffer> allocate(size_t n_bytes, std::string_view what, Memory kind) override;  // zeroed
   Result<VkPipeline> pipeline(const KernelKey& key);
   VkPipelineLayout layout() const { return layout_; }
   // Binds the parameters of a kernel (binding 0) and of a step (binding 1), both with dynamic offsets.
@@ -119,13 +93,14 @@ class Device {
   Result<TimelineValue> submit(std::span<const VkCommandBuffer> commands);
   Result<TimelineValue> run(const std::function<void(VkCommandBuffer)>& commands);  // records and submits once
   Status wait(TimelineValue timeline_value);
-  Status wait_all();  // for everything submitted before the call
+  Status wait_all() override;
 
   // Ordered after all earlier and before all later submissions.
   Result<TimelineValue> copy(const Buffer& src, size_t src_offset, const Buffer& dst, size_t dst_offset,
                              size_t n_bytes);
-  Status read(const Buffer& src, size_t offset, std::span<std::byte> dst);
-  Status write(const Buffer& dst, size_t offset, std::span<const std::byte> src);
+  Status copy(std::span<const gpu::BufferCopy> copies) override;
+  Status read(const Buffer& src, size_t offset, std::span<std::byte> dst) override;
+  Status write(const Buffer& dst, size_t offset, std::span<const std::byte> src) override;
 
   Status check(VkResult code, std::string_view what) const;
   void save_pipeline_cache() const;  // to the cache folder, if new pipelines were compiled
@@ -180,7 +155,6 @@ class Device {
 
   std::mutex staging_mutex_;  // held until the device has finished with the buffers; locked before mutex_
   Buffer staging_, readback_;
-  friend class Buffer;
 };
 
 // Memory barriers: for compute shaders and transfers, or compute shaders only.

@@ -41,7 +41,7 @@ Result<DescriptorSet> Device::make_descriptor_set(const Buffer& params, const Bu
   }
   count(&Counters::n_descriptor_sets);
   const std::array<VkDescriptorBufferInfo, 2> buffers = {
-      {{params.handle(), 0, kMaxParamsBytes}, {steps.handle(), 0, kMaxParamsBytes}}};
+      {{handle_of(params), 0, kMaxParamsBytes}, {handle_of(steps), 0, kMaxParamsBytes}}};
   std::array<VkWriteDescriptorSet, 2> writes{};
   for (uint32_t i = 0; i < writes.size(); ++i) {
     writes[i].sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
@@ -160,11 +160,11 @@ Status Device::self_test() {
     Address from, out;
   };
   ZINC_TRY(memory, allocate(2 * kMaxParamsBytes + kThreads * 5 * sizeof(int), "the self-test", Memory::upload));
-  uint32_t* from = memory.as<uint32_t>() + 2 * kMaxParamsBytes / sizeof(uint32_t);
+  uint32_t* from = memory.host_ptr<uint32_t>() + 2 * kMaxParamsBytes / sizeof(uint32_t);
   const int* out = reinterpret_cast<const int*>(from + kThreads);
   for (uint32_t i = 0; i < kThreads; ++i) from[i] = i * 2654435761u;
   const Address data_address = memory.address() + 2 * kMaxParamsBytes;
-  *memory.as<SelfTestParams>() = {data_address, data_address + kThreads * sizeof(int)};
+  *memory.host_ptr<SelfTestParams>() = {data_address, data_address + kThreads * sizeof(int)};
   ZINC_TRY(set, make_descriptor_set(memory, memory));
   ZINC_TRY(kernel, pipeline({"self_test", {}}));
   ZINC_TRY(timeline_value, run([&](VkCommandBuffer c) {
@@ -214,7 +214,7 @@ Status Device::test_dispatch_order() {
   for (uint32_t i = 0; i < kDispatches; ++i) {
     const DispatchOrderParams params{counter(i > 0 ? i - 1 : 0), counter(i), counter(kDispatches),
                                      i > 0 ? static_cast<int>(n_workgroups) : 0, 0};
-    std::memcpy(memory.as<std::byte>() + i * kMaxParamsBytes, &params, sizeof(params));
+    std::memcpy(memory.host_ptr<std::byte>() + i * kMaxParamsBytes, &params, sizeof(params));
   }
   ZINC_TRY(set, make_descriptor_set(memory, memory));
   ZINC_TRY(high_occupancy, pipeline({"dispatch_order", {{kSpecDispatchOrderSharedWords, 256}}}));

@@ -52,14 +52,17 @@ Lowering::Lower Lowering::find(Op op) {
   return row == kRows.end() ? nullptr : row->lower;
 }
 
-// Read-after-write, write-after-write or write-after-read since the last barrier.
-bool Lowering::needs_barrier(const Accesses& accesses) {
-  const bool is_needed = overlap(accesses.reads, pending_.writes) || overlap(accesses.writes, pending_.writes) ||
-                         overlap(accesses.writes, pending_.reads);
-  if (is_needed) pending_ = {};
-  pending_.reads.insert(pending_.reads.end(), accesses.reads.begin(), accesses.reads.end());
-  pending_.writes.insert(pending_.writes.end(), accesses.writes.begin(), accesses.writes.end());
-  return is_needed;
+void insert_barriers(std::span<Dispatch> dispatches) {
+  std::vector<MemoryRange> reads, writes;  // since the last barrier
+  for (Dispatch& d : dispatches) {
+    d.needs_barrier = overlap(d.reads, writes) || overlap(d.writes, writes) || overlap(d.writes, reads);
+    if (d.needs_barrier) {
+      reads.clear();
+      writes.clear();
+    }
+    reads.insert(reads.end(), d.reads.begin(), d.reads.end());
+    writes.insert(writes.end(), d.writes.begin(), d.writes.end());
+  }
 }
 
 Lowering::Size Lowering::flat(int64_t n_threads) {
@@ -74,42 +77,41 @@ Status Lowering::add(KernelKey key, std::span<const std::byte> params, const Siz
   if (grid.x > kMaxGrid || grid.y > kMaxGrid || grid.z > kMaxGrid) {
     return fail(ErrorCode::unsupported,
                 "{}: a step of {} tokens is too large for kernel {} ({} x {} x {} workgroups); use a smaller batch",
-                device_.capabilities().name, sizes_.max_tokens, key.module, grid.x, grid.y, grid.z);
+                device_.name, sizes_.max_tokens, key.module, grid.x, grid.y, grid.z);
   }
+  const bool signals_done = !key.constants.empty() && key.constants.back() == kSignalsDone;
   const int64_t n_arrivals = accesses.n_arrivals > 0 ? accesses.n_arrivals : grid.x * grid.y * grid.z;
-  ZINC_TRY(pipeline, device_.pipeline(key));
-  const size_t alignment = device_.capabilities().uniform_alignment;
+  const size_t alignment = device_.uniform_alignment;
   const size_t offset = (program_.params.size() + alignment - 1) / alignment * alignment;
   program_.params.resize(offset + params.size());
   std::memcpy(program_.params.data() + offset, params.data(), params.size());
   program_.dispatches.push_back(
-      {.pipeline = pipeline,
+      {.kernel = std::move(key),
        .params_offset = static_cast<uint32_t>(offset),
        .grid = {static_cast<uint32_t>(grid.x), static_cast<uint32_t>(grid.y), static_cast<uint32_t>(grid.z)},
-       .needs_barrier = needs_barrier(accesses),
-       .n_arrivals = key.constants.empty() || key.constants.back() != kSignalsDone ? 0 : static_cast<int>(n_arrivals)});
+       .reads = accesses.reads,
+       .writes = accesses.writes,
+       .n_arrivals = signals_done ? static_cast<int>(n_arrivals) : 0});
   return ok_status();
 }
 
 // Specializes a kernel for counter-based synchronization, where the device starts workgroups in order. The warm-up pass
 // is used if all workgroups can start while the previous dispatch batch still runs: at most one per multiprocessor.
 KernelKey Lowering::with_counter_sync(KernelKey key, int64_t n_workgroups) const {
-  if (!is_decode() || !device_.starts_in_order()) return key;
-  key.constants.emplace_back(kSpecWarmUp, n_workgroups <= multiprocessors_of(device_.capabilities()) ? 1 : 0);
+  if (!is_decode() || !starts_in_order_) return key;
+  key.constants.emplace_back(kSpecWarmUp, n_workgroups <= multiprocessors_of(device_) ? 1 : 0);
   key.constants.push_back(kSignalsDone);
   return key;
 }
 
-// Dispatches between two barriers are a batch. If all dispatches of two consecutive batches can count their workgroups,
-// the barrier between them is replaced: the second batch polls the first batch's counter.
-void Lowering::replace_barriers_by_counters() {
+void replace_barriers_by_counters(Program& program, Address counters) {
   struct DispatchBatch {
     size_t begin, end;
     bool can_signal = true;
     int n_arrivals = 0;
   };
   std::vector<DispatchBatch> batches;
-  std::vector<Dispatch>& dispatches = program_.dispatches;
+  std::vector<Dispatch>& dispatches = program.dispatches;
   for (size_t i = 0; i < dispatches.size(); ++i) {
     if (i == 0 || dispatches[i].needs_barrier) batches.push_back({i, i});
     DispatchBatch& batch = batches.back();
@@ -117,7 +119,7 @@ void Lowering::replace_barriers_by_counters() {
     batch.can_signal = batch.can_signal && dispatches[i].n_arrivals > 0;
     batch.n_arrivals += dispatches[i].n_arrivals;
   }
-  const auto counter = [&](size_t b) { return workspace_.sync_counters().address() + b * kCounterBytes; };
+  const auto counter = [&](size_t b) { return counters + b * kCounterBytes; };
   for (size_t b = 0; b < batches.size(); ++b) {
     CounterSync sync{0, counter(b), 0, 0};
     if (b > 0 && batches[b].can_signal && batches[b - 1].can_signal) {
@@ -127,7 +129,7 @@ void Lowering::replace_barriers_by_counters() {
     }
     for (size_t i = batches[b].begin; i < batches[b].end; ++i) {
       if (dispatches[i].n_arrivals > 0)
-        std::memcpy(program_.params.data() + dispatches[i].params_offset, &sync, sizeof(sync));
+        std::memcpy(program.params.data() + dispatches[i].params_offset, &sync, sizeof(sync));
     }
   }
 }
@@ -136,7 +138,8 @@ Result<Program> Lowering::run() {
   for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
     if (Status s = lower(i); !s.ok()) return s.error();
   }
-  replace_barriers_by_counters();
+  insert_barriers(program_.dispatches);
+  replace_barriers_by_counters(program_, workspace_.sync_counters().address());
   return std::move(program_);
 }
 
@@ -160,7 +163,7 @@ Status Lowering::lower_nothing(int) { return ok_status(); }
 Status Lowering::lower_embed(int i) {
   const Node& n = node(i);
   const DeviceMatrix* table = weights_.table(info(n.in[0]).name);
-  const shader::EmbedParams params{.table = table->matrix, .out = workspace_.address(n.out[0])};
+  const shader::EmbedParams params{.table = shader_matrix(*table), .out = workspace_.address(n.out[0])};
   return emit({"embed." + std::string(table->format->name), {}}, params, {sizes_.max_tokens},
               {{{cache_.last_sampled(), sizeof(int)}}, {range_of(n.out[0])}});
 }
@@ -193,7 +196,7 @@ RopeTable Lowering::rope_table(int rope) const {
   const RopeBuffers& table = workspace_.rope_buffers(rope);
   return {.coarse = table.coarse.address(),
           .fine = table.fine.address(),
-          .n_pairs = static_cast<int>(table.frequencies.size()),
+          .n_pairs = table.n_pairs,
           .adjacent = node(rope).as<RopeParams>().pairs == RopePairs::adjacent ? 1 : 0};
 }
 
@@ -340,15 +343,25 @@ Result<Program> Lowering::run_copy(Value v, CopyKind kind, int n_rows) {
   return std::move(program_);
 }
 
-void record_program(const Device& device, VkCommandBuffer commands, const Program& program, VkDescriptorSet set,
-                    uint32_t step_offset) {
+Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& program) {
+  std::vector<VkPipeline> pipelines;
+  for (const Dispatch& dispatch : program.dispatches) {
+    ZINC_TRY(pipeline, device.pipeline(dispatch.kernel));
+    pipelines.push_back(pipeline);
+  }
+  return pipelines;
+}
+
+void record_program(const Device& device, VkCommandBuffer commands, const Program& program,
+                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset) {
   const DeviceApi& api = device.api();
   VkPipeline bound = VK_NULL_HANDLE;
-  for (const Dispatch& dispatch : program.dispatches) {
+  for (size_t i = 0; i < program.dispatches.size(); ++i) {
+    const Dispatch& dispatch = program.dispatches[i];
     if (dispatch.needs_barrier) add_compute_barrier(api, commands);
-    if (dispatch.pipeline != bound) {
-      api.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, dispatch.pipeline);
-      bound = dispatch.pipeline;
+    if (pipelines[i] != bound) {
+      api.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipelines[i]);
+      bound = pipelines[i];
     }
     const std::array<uint32_t, 2> offsets = {dispatch.params_offset, step_offset};
     api.CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, device.layout(), 0, 1, &set, 2, offsets.data());

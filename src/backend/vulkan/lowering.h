@@ -1,20 +1,18 @@
 // Lowers a graph to dispatches for one class of step sizes (maximum tokens and outputs): one function per op, looked up
-// in a table. Chooses kernels, grids, fusion and barriers, so that a step only replays the recorded commands.
+// in a table. Chooses kernels, grids, fusion and barriers, so that a step only replays the recorded commands. Needs no
+// device, only its capabilities.
 #pragma once
 
 #include <array>
 #include <span>
 #include <vector>
 
+#include "backend/gpu/step_class.h"
 #include "backend/vulkan/spec_constants.h"
 #include "backend/vulkan/workspace.h"
 #include "base/ceil_div.h"
 
 namespace zinc::vulkan {
-
-struct StepClass {
-  int max_tokens = 1, max_outputs = 1;
-};
 
 // Memory that a dispatch reads or writes.
 struct MemoryRange {
@@ -22,18 +20,28 @@ struct MemoryRange {
   size_t n_bytes = 0;
 };
 
+// A kernel of a step as plain data.
 struct Dispatch {
-  VkPipeline pipeline = VK_NULL_HANDLE;
+  KernelKey kernel;
   uint32_t params_offset = 0;  // in Program::params
   std::array<uint32_t, 3> grid = {1, 1, 1};
-  bool needs_barrier = false;  // before the dispatch
+  std::vector<MemoryRange> reads, writes;
   int n_arrivals = 0;  // workgroups that signal completion to the next dispatches (shader/counter_sync.glsl); 0: none
+  bool needs_barrier = false;  // before the dispatch
 };
 
 struct Program {
   std::vector<Dispatch> dispatches;
   std::vector<std::byte> params;  // of all dispatches
 };
+
+// Passes over the dispatches of a program. The first one puts a barrier before each dispatch that reads or writes what
+// an earlier one since the last barrier wrote, or writes what it read.
+void insert_barriers(std::span<Dispatch> dispatches);
+// Dispatches between two barriers are a batch. If all dispatches of two consecutive batches can count their workgroups,
+// the barrier between them is replaced: the second batch polls the first batch's counter. `counters`: address of
+// kCounterBytes per batch.
+void replace_barriers_by_counters(Program& program, Address counters);
 
 struct AttentionSize {
   int k_dim = 0, v_dim = 0, kv_format = kKvF16;
@@ -56,9 +64,15 @@ bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const VulkanWeights& weights, const VulkanCache& cache, Device& device,
-           const Workspace& workspace, StepClass sizes)
-      : graph_(graph), weights_(weights), cache_(cache), device_(device), workspace_(workspace), sizes_(sizes) {}
+  Lowering(const Graph& graph, const gpu::Weights& weights, const gpu::Cache& cache, const Capabilities& device,
+           bool starts_in_order, const Workspace& workspace, gpu::StepClass sizes)
+      : graph_(graph),
+        weights_(weights),
+        cache_(cache),
+        device_(device),
+        starts_in_order_(starts_in_order),
+        workspace_(workspace),
+        sizes_(sizes) {}
 
   Result<Program> run();
   Result<Program> run_copy(Value v, CopyKind kind, int n_rows);  // copies logits or hidden states to the host
@@ -100,9 +114,7 @@ class Lowering {
   Status emit(const KernelKey& key, const Params& params, const Size& grid, const Accesses& accesses) {
     return add(key, std::as_bytes(std::span(&params, 1)), grid, accesses);
   }
-  bool needs_barrier(const Accesses& accesses);
   KernelKey with_counter_sync(KernelKey key, int64_t n_workgroups) const;
-  void replace_barriers_by_counters();
 
   // Fused prologue of a decode matmul: each workgroup prepares the single input row in shared memory.
   struct RowPrologue {
@@ -170,18 +182,19 @@ class Lowering {
   Address vector(Value v) const { return v ? weights_.vector(info(v).name) : 0; }
 
   const Graph& graph_;
-  const VulkanWeights& weights_;
-  const VulkanCache& cache_;
-  Device& device_;
+  const gpu::Weights& weights_;
+  const gpu::Cache& cache_;
+  const Capabilities& device_;
+  bool starts_in_order_;  // Device::starts_in_order
   const Workspace& workspace_;
-  StepClass sizes_;
+  gpu::StepClass sizes_;
   Program program_;
   std::vector<const QuantizedActivation*> quantized_;  // already written
-  Accesses pending_;                                   // since the last barrier
 };
 
+Result<std::vector<VkPipeline>> find_pipelines(Device& device, const Program& program);  // compiled if necessary
 // Records the program into a command buffer. `step_offset`: of the step's parameters.
-void record_program(const Device& device, VkCommandBuffer commands, const Program& program, VkDescriptorSet set,
-                    uint32_t step_offset);
+void record_program(const Device& device, VkCommandBuffer commands, const Program& program,
+                    std::span<const VkPipeline> pipelines, VkDescriptorSet set, uint32_t step_offset);
 
 }  // namespace zinc::vulkan

@@ -63,7 +63,7 @@ Status Lowering::lower_attention_inputs(int attention, const KvLayer& kv) {
   for (const HeadInput& part : params.parts) n_heads += part.n_heads;
   const int head_segments = n_head_segments(attention);
   return emit({"qk_norm_rope",
-               {{kSpecKvFormat, cache_.kv_format()},
+               {{kSpecKvFormat, cache_.kv_format().id},
                 {kSpecHeadSegments, head_segments},
                 {kSpecHeadFloats, kWarps * head_segments * kSegmentElems}}},
               params, {ceil_div(int64_t{sizes_.max_tokens} * n_heads, kWarps)}, accesses);
@@ -116,18 +116,18 @@ Status Lowering::emit_attention(int i, shader::AttentionParams& params, Accesses
   params.window = static_cast<int>(attention.window);
   params.n_chunks = workspace_.n_chunks(attention.cache_layer);
   params.partial = workspace_.attention_partial().address();
-  params.done_counters = workspace_.done_counters().address();
+  params.done_counters = workspace_.attention_done_counters().address();
   const bool is_split = sizes_.max_tokens <= kMaxSplitTokens;
   if (is_split) {
     accesses.writes.push_back({params.partial, workspace_.attention_partial().size()});
-    accesses.writes.push_back({params.done_counters, workspace_.done_counters().size()});
+    accesses.writes.push_back({params.done_counters, workspace_.attention_done_counters().size()});
   }
-  ZINC_TRY(shape, attention_shape(device_.capabilities(), {.k_dim = kv.k_dim,
-                                                           .v_dim = kv.v_dim,
-                                                           .kv_format = cache_.kv_format(),
-                                                           .n_head_segments = n_head_segments(i),
-                                                           .is_split = is_split,
-                                                           .is_fused = is_fused}));
+  ZINC_TRY(shape, attention_shape(device_, {.k_dim = kv.k_dim,
+                                            .v_dim = kv.v_dim,
+                                            .kv_format = cache_.kv_format().id,
+                                            .n_head_segments = n_head_segments(i),
+                                            .is_split = is_split,
+                                            .is_fused = is_fused}));
   const int heads_per_kv_head = params.n_heads / kv.kv_heads;
   params.heads_per_tile = std::min(heads_per_kv_head, shape.rows);
   params.tokens_per_tile = is_split ? 1 : std::max(1, shape.rows / params.heads_per_tile);
@@ -136,7 +136,7 @@ Status Lowering::emit_attention(int i, shader::AttentionParams& params, Accesses
                               {kSpecHeadSegments, n_head_segments(i)},
                               {kSpecUnalignedRows, kv.k_dim % 4 == 0 && kv.v_dim % 4 == 0 ? 0 : 1}});
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile);
-  const int64_t target_splits = std::max<int64_t>(1, device_.tuning().attention_workgroups / n_tiles);
+  const int64_t target_splits = std::max<int64_t>(1, tuning_of(device_).attention_workgroups / n_tiles);
   const int64_t n_splits = is_split ? std::min<int64_t>(target_splits, params.n_chunks) : 1;
   accesses.n_arrivals = n_tiles;
   // A layer that shares another layer's KV cache reads pages written by another dispatch of the step: needs a barrier.
@@ -210,7 +210,7 @@ Status Lowering::lower_moe_route(int i) {
     return s;
   }
   if (max_rows(n.in[0]) <= kMaxSplitTokens) return ok_status();
-  const ExpertTiles tiles = workspace_.expert_tiles();
+  const gpu::ExpertTiles tiles = workspace_.expert_tiles();
   const shader::SortByExpertParams pairs{.ids = route.ids,
                                          .sorted_pairs = tiles.sorted_pairs,
                                          .tiles = tiles.tiles,
@@ -218,7 +218,7 @@ Status Lowering::lower_moe_route(int i) {
                                          .n_rows = params.n_rows,
                                          .n_experts_used = route.n_experts_used,
                                          .n_experts = route.n_experts,
-                                         .tile_rows = workspace_.tile_rows()};
+                                         .tile_rows = workspace_.expert_tile_rows()};
   return emit({"sort_by_expert", {}}, pairs, {1}, {{range_of(n.out[0])}, {{tiles.sorted_pairs, tiles.n_bytes}}});
 }
 
@@ -329,7 +329,7 @@ Status Lowering::lower_delta_chunks(shader::DeltaChunksParams& params, const Acc
   constexpr size_t kWideSharedBytes = 44 * 1024;  // shared memory of delta_chunks.comp with 32 columns
   const shader::DeltaParams& delta = params.delta;
   const MemoryRange prepared{workspace_.delta_prepared().address(), workspace_.delta_prepared().size()};
-  const int columns = device_.capabilities().shared_bytes >= kWideSharedBytes ? 32 : 16;
+  const int columns = device_.shared_bytes >= kWideSharedBytes ? 32 : 16;
   params.prepared = prepared.begin;
   if (Status s = lower_delta_tokens(params, kBeforeChunks, accesses); !s.ok()) return s;
   if (Status s = emit({"delta_prepare", {}}, params, {sizes_.max_tokens / kDeltaChunk, delta.v_heads},

@@ -76,13 +76,13 @@ Status Lowering::fill_inputs(const MatmulGroup& group, RowPrologue& prologue, sh
   const Value input = node(group.nodes[0]).in[0], x = is_decode() ? workspace_.fusion().row_source(input) : input;
   const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   const bool is_q8 = matrix.format->q8_block > 0;
-  const bool quantizes_row = is_q8 && quantizes_in_kernel(x, matrix.matrix.n_in) && params.vectors_per_row == 1;
+  const bool quantizes_row = is_q8 && quantizes_in_kernel(x, matrix.n_in) && params.vectors_per_row == 1;
   if (quantizes_row || !is_q8) {
     prologue = fill_prologue(x, params, accesses);
     prologue.stages_row = prologue.stages_row || quantizes_row;
     return ok_status();
   }
-  const QuantizedActivation* activation = workspace_.fusion().quantized(x, matrix.format->q8_block, matrix.matrix.n_in);
+  const QuantizedActivation* activation = workspace_.fusion().quantized(x, matrix.format->q8_block, matrix.n_in);
   ZINC_CHECK(activation != nullptr);
   if (!is_quantized(activation)) {
     if (Status s = quantize(x, *activation); !s.ok()) return s;
@@ -98,7 +98,7 @@ void Lowering::fill_parts(const MatmulGroup& group, shader::LinearParams& params
     const Node& n = node(i);
     const bool is_expert = n.op == Op::moe_linear;
     const size_t part = static_cast<size_t>(params.n_parts++);
-    params.parts[part] = matrix_of(i).matrix;
+    params.parts[part] = shader_matrix(matrix_of(i));
     params.outs[part] = workspace_.address(n.out[0]);
     params.biases[part] = vector(n.in[is_expert ? 3 : 2]);
     params.expert_scales[part] = is_expert ? vector(n.in[4]) : 0;
@@ -126,8 +126,8 @@ Value Lowering::other_operand(int add, Value result) const {
 
 // For enough rows; either all experts of a model or none.
 bool Lowering::uses_coopmat(const DeviceMatrix& matrix, bool is_expert) const {
-  if (device_.capabilities().coopmat_k == 0 || matrix.format->q8_block == 0) return false;
-  return !is_expert || workspace_.tile_rows() == kMatrixExpertRows;
+  if (device_.coopmat_k == 0 || matrix.format->q8_block == 0) return false;
+  return !is_expert || workspace_.expert_tile_rows() == kMatrixExpertRows;
 }
 
 bool has_planes(const Capabilities& device, const PanelFormat& format, int warp_rows) {
@@ -153,36 +153,35 @@ Lowering::MatmulShape Lowering::matmul_shape(const MatmulGroup& group, const Dev
   if (!is_small_batch && uses_coopmat(matrix, is_expert)) {
     const int warp_rows =
         is_expert || x_rows <= kMatrixExpertRows ? 2 : 4;  // warps along the activation rows, 32 rows each
-    return {{(has_planes(device_.capabilities(), *matrix.format, warp_rows) ? "gemm_planes." : "gemm.") + format,
+    return {{(has_planes(device_, *matrix.format, warp_rows) ? "gemm_planes." : "gemm.") + format,
              {{kSpecGemmWarpRows, warp_rows},
-              {kSpecGemmDepth, device_.capabilities().coopmat_k},
+              {kSpecGemmDepth, device_.coopmat_k},
               {kSpecMatmulGatedAct, is_gated ? 1 : 0},
               {kSpecMatmulExpertMode, expert_mode}}},
             32 * warp_rows,
             32 * (kWarps / warp_rows) / (is_gated ? 2 : 1)};
   }
-  int rows = is_expert ? workspace_.tile_rows() : device_.tuning().prefill_rows;
+  int rows = is_expert ? workspace_.expert_tile_rows() : tuning_of(device_).prefill_rows;
   if (is_small_batch)
-    rows = is_expert || prologue.stages_row || x_rows == 1 ? 1 : x_rows <= 4 ? 4 : device_.tuning().small_batch_rows;
-  const int max_inputs = matrix.format->q8_block > 0 ? kMaxQuantizedInputs : max_float_inputs(device_.capabilities());
-  const int quads = !prologue.stages_row ? 1 : matrix.matrix.n_segments * kSegmentElems <= 4096 ? 256 : max_inputs / 16;
+    rows = is_expert || prologue.stages_row || x_rows == 1 ? 1 : x_rows <= 4 ? 4 : tuning_of(device_).small_batch_rows;
+  const int max_inputs = matrix.format->q8_block > 0 ? kMaxQuantizedInputs : max_float_inputs(device_);
+  const int quads = !prologue.stages_row ? 1 : matrix.n_segments * kSegmentElems <= 4096 ? 256 : max_inputs / 16;
   const int route = is_expert && is_decode() ? workspace_.fusion().route_of_experts(group) : -1;
   const int n_experts = route < 0 ? 1 : static_cast<int>(ceil_div(width(node(route).in[0]), 32) * 32);
   // Split-K for small matrices, which would leave most of the device idle. Not for float weights: their warps share a
   // staged segment of the activations.
-  const int64_t n_workgroups = ceil_div(matrix.matrix.n_out, kPanelRows * kWarps) * ceil_div(x_rows, rows);
-  const bool is_small = matrix.format->q8_block > 0 && n_workgroups < 2 * multiprocessors_of(device_.capabilities());
+  const int64_t n_workgroups = ceil_div(matrix.n_out, kPanelRows * kWarps) * ceil_div(x_rows, rows);
+  const bool is_small = matrix.format->q8_block > 0 && n_workgroups < 2 * multiprocessors_of(device_);
   const bool splits = is_small_batch || is_small;
   // A dispatch of few workgroups (a router) may use more registers for loads in flight: occupancy does not matter.
-  const bool has_few_workgroups = matrix.format->q8_block == 0 && 4 * ceil_div(matrix.matrix.n_out, kPanelRows) <=
-                                                                      multiprocessors_of(device_.capabilities());
-  const Tuning& tuning = device_.tuning();
+  const bool has_few_workgroups =
+      matrix.format->q8_block == 0 && 4 * ceil_div(matrix.n_out, kPanelRows) <= multiprocessors_of(device_);
+  const Tuning& tuning = tuning_of(device_);
   const int loads_in_flight = rows > 1             ? 8
                               : has_few_workgroups ? tuning.float_loads_few_workgroups
                                                    : tuning.float_loads_in_flight;
-  const int n_parallel_parts =
-      splits && is_gated && 2 * matrix.matrix.n_splits <= kWarps ? 2 : 1;  // gate and up in parallel
-  const int panel_warps = splits ? matrix.matrix.n_splits * n_parallel_parts : 1;
+  const int n_parallel_parts = splits && is_gated && 2 * k_splits(matrix) <= kWarps ? 2 : 1;  // gate and up in parallel
+  const int panel_warps = splits ? k_splits(matrix) * n_parallel_parts : 1;
   return {{"linear." + format,
            {{kSpecLinearRows, rows},
             {kSpecLinearSplitK, splits ? 1 : 0},
@@ -192,8 +191,8 @@ Lowering::MatmulShape Lowering::matmul_shape(const MatmulGroup& group, const Dev
             {kSpecMatmulExpertMode, expert_mode},
             {kSpecRouteCapacity, n_experts},
             {kSpecMatmulInputKind, prologue.kind},
-            {kSpecLinearKSplits, matrix.matrix.n_splits},
-            {kSpecUnalignedRows, matrix.matrix.n_in % 4 == 0 ? 0 : 1},
+            {kSpecLinearKSplits, k_splits(matrix)},
+            {kSpecUnalignedRows, matrix.n_in % 4 == 0 ? 0 : 1},
             {kSpecMatmulGateAct, prologue.gate_act},
             {kSpecMatmulLoadsInFlight, loads_in_flight}}},
           rows,
@@ -221,7 +220,7 @@ Status Lowering::lower_matmuls(const MatmulGroup& group) {
 void Lowering::fill_experts(const MatmulGroup& group, bool is_small_batch, shader::LinearParams& params,
                             Accesses& accesses) const {
   const Node& first = node(group.nodes[0]);
-  const ExpertTiles tiles = workspace_.expert_tiles();
+  const gpu::ExpertTiles tiles = workspace_.expert_tiles();
   params.expert_ids = workspace_.address(first.in[2]);
   params.n_experts_used = static_cast<int>(width(first.in[2]));
   params.x_per_expert = info(first.in[0]).shape.n_dims() == 1 ? 0 : 1;
@@ -245,7 +244,7 @@ Status Lowering::lower_same_format(const MatmulGroup& group) {
   const DeviceMatrix& matrix = matrix_of(group.nodes[0]);
   shader::LinearParams params{};
   params.n_rows = n_rows(first.in[0]);
-  params.vectors_per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.matrix.n_in);
+  params.vectors_per_row = is_expert ? 1 : static_cast<int>(width(first.in[0]) / matrix.n_in);
   const int64_t x_rows = int64_t{max_rows(first.in[0])} * params.vectors_per_row;
   Accesses accesses;
   RowPrologue prologue;
@@ -256,7 +255,7 @@ Status Lowering::lower_same_format(const MatmulGroup& group) {
     const bool is_small_batch = x_rows <= kMaxSplitTokens;
     fill_experts(group, is_small_batch, params, accesses);
     n_tiles = is_small_batch ? x_rows * params.n_experts_used
-                             : workspace_.max_expert_tiles(x_rows * params.n_experts_used, matrix.n_stack);
+                             : workspace_.max_expert_tiles(x_rows * params.n_experts_used, matrix.n_experts);
   }
   fill_parts(group, params, accesses);
   int64_t n_output_tiles = 0;
@@ -272,7 +271,7 @@ Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
   const DeviceMatrix& matrix = matrix_of(moe.down);
   shader::LinearParams params{};
   Accesses accesses{{range_of(down.in[0]), range_of(down.in[2]), range_of(combine.in[1])}, {}};
-  params.parts[0] = matrix.matrix;
+  params.parts[0] = shader_matrix(matrix);
   params.biases[0] = vector(down.in[3]);
   params.expert_scales[0] = vector(down.in[4]);
   params.x = workspace_.address(down.in[0]);
@@ -282,7 +281,7 @@ Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
   Value result = combine.out[0];
   if (moe.shared >= 0) {
     const Value x = node(moe.shared).in[0], gate = node(moe.shared_act).in[0];
-    params.parts[1] = matrix_of(moe.shared).matrix;
+    params.parts[1] = shader_matrix(matrix_of(moe.shared));
     params.shared_expert_x = workspace_.address(x);
     params.shared_expert_gate = workspace_.address(gate);
     accesses.reads.insert(accesses.reads.end(), {range_of(x), range_of(gate)});
@@ -296,17 +295,17 @@ Status Lowering::lower_moe_down_combine(const MoeDownCombine& moe) {
   }
   params.outs[0] = workspace_.address(result);
   accesses.writes.push_back(range_of(result));
-  const int n_expert_segments = (params.n_experts_used + (moe.shared >= 0 ? 1 : 0)) * matrix.matrix.n_segments;
+  const int n_expert_segments = (params.n_experts_used + (moe.shared >= 0 ? 1 : 0)) * matrix.n_segments;
   const int quads = n_expert_segments * kSegmentElems / 16;
-  const int64_t n_workgroups = ceil_div(matrix.matrix.n_out, kPanelRows);
+  const int64_t n_workgroups = ceil_div(matrix.n_out, kPanelRows);
   return emit(with_counter_sync({"moe_down." + std::string(matrix.format->name),
                                  {{kSpecMoeDownSegments, n_expert_segments},
                                   {kSpecMatmulStagesRow, 1},
                                   {kSpecMatmulRowQuads, quads},
                                   {kSpecMatmulExpertMode, kPairPerTile},
                                   {kSpecRouteCapacity, 1},
-                                  {kSpecMoeDownPrefetch, device_.tuning().moe_down_prefetch},
-                                  {kSpecUnalignedRows, matrix.matrix.n_in % 4 == 0 ? 0 : 1}}},
+                                  {kSpecMoeDownPrefetch, tuning_of(device_).moe_down_prefetch},
+                                  {kSpecUnalignedRows, matrix.n_in % 4 == 0 ? 0 : 1}}},
                                 n_workgroups),
               params, {n_workgroups}, accesses);
 }

@@ -4,17 +4,18 @@
 
 #include <cstdint>
 
+#include "backend/gpu/cache.h"
+#include "backend/gpu/panel_format.h"
+
 namespace zinc::vulkan {
 
-inline constexpr int kPanelRows = 32;      // interleaved weight rows of a panel, one per thread
-inline constexpr int kSegmentElems = 256;  // inputs of a K segment, summed before anything else is added
-inline constexpr int kGroupElems = 32;
-inline constexpr int kSegmentGroups = 8;
+using gpu::kPanelRows;                // one row of a panel per thread
+using gpu::kSegmentElems;             // summed before anything else is added
 inline constexpr int kThreads = 256;  // per workgroup
 inline constexpr int kWarps = 8;
 inline constexpr int kChunkPositions = 256;  // KV positions of a chunk, the unit of split-KV
-inline constexpr int kMaxPageGroups = 4;     // KV page groups of a model
-inline constexpr int kMaxTaps = 8;           // taps of a short convolution
+using gpu::kMaxPageGroups;
+inline constexpr int kMaxTaps = 8;  // taps of a short convolution
 inline constexpr int kMaxExperts = 1024;
 inline constexpr int kMaxParts = 4;            // matrices per matmul dispatch
 inline constexpr int kMaxExpertsUsed = 64;     // selected experts per token
@@ -82,10 +83,7 @@ enum ElementwiseOp : int { kAdd = 0, kMul = 1, kScale = 2, kSoftcap = 3 };
 enum CopyKind : int { kCopy = 0, kOutputRows = 1, kHiddenIn = 2, kLogitsOut = 3, kHiddenOut = 4 };
 
 enum KvFormat : int { kKvF32 = 0, kKvF16 = 1, kKvQ8 = 2 };
-struct KvLayer {
-  uint64_t pages, page_bytes;
-  int head_bytes, value_begin, kv_heads, k_dim, v_dim, group;
-};
+using gpu::KvLayer;
 
 enum AttentionPart : int { kQuery = 0, kKey = 1, kValue = 2 };  // indices of HeadInput parts
 struct HeadInput {

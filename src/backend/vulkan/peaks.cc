@@ -65,7 +65,8 @@ Result<double> measure_reads(Device& device) {
   const size_t n_bytes = max_bytes / grid_bytes * grid_bytes;
   ZINC_TRY(memory, device.allocate(n_bytes + kResultBytes, "the bandwidth test"));
   ZINC_TRY(params, device.allocate(2 * Device::kMaxParamsBytes, "the bandwidth test", Memory::upload));
-  *params.as<PeaksParams>() = {memory.address(), memory.address() + n_bytes, static_cast<uint32_t>(n_bytes / 16), 0};
+  *params.host_ptr<PeaksParams>() = {memory.address(), memory.address() + n_bytes, static_cast<uint32_t>(n_bytes / 16),
+                                     0};
   ZINC_TRY(kernel, device.pipeline({"peaks", {}}));
   ZINC_TRY(set, device.make_descriptor_set(params, params));
   const GpuTimer timer(device);

@@ -1,77 +1,51 @@
 // A graph compiled for one bucket: one command buffer per class of step sizes, recorded once. A step writes a few
-// kilobytes of inputs, submits the recorded commands and waits for a timeline value; two steps may be queued.
+// kilobytes of inputs, submits the recorded commands and waits for a timeline value.
 #pragma once
 
 #include <array>
 #include <optional>
 #include <vector>
 
-#include "backend/plan.h"
+#include "backend/gpu/plan.h"
 #include "backend/vulkan/lowering.h"
 
 namespace zinc::vulkan {
 
-class VulkanPlan final : public Plan {
+class VulkanPlan final : public gpu::StepPlan {
  public:
-  static Result<std::unique_ptr<Plan>> compile(const Graph& graph, const VulkanWeights& weights, VulkanCache& cache,
+  static Result<std::unique_ptr<Plan>> compile(const Graph& graph, const gpu::Weights& weights, gpu::Cache& cache,
                                                Device& device, const Bucket& bucket);
   ~VulkanPlan() override;
-  void start(const StepInputs& inputs) override;
-  Result<StepOutput> wait() override;
-  std::span<const float> value(Value v) const override;
 
  private:
-  static constexpr size_t kMaxInFlight = 2;
   // A program and its command buffers: one per in-flight step, because each has its own inputs.
   struct RecordedProgram {
-    Program program;
-    Buffer params;
+    Buffer params;  // of all dispatches
     DescriptorSet set;
     std::array<VkCommandBuffer, kMaxInFlight> commands{};
     uint32_t n_submissions = 0;
   };
-  struct Variant {
-    StepClass sizes;
-    std::optional<RecordedProgram> recorded;
-  };
-  // Host-side state of an in-flight step.
-  struct InFlightStep {
-    Buffer upload, hidden_in, sampled, logits, hidden;
-    TimelineValue timeline_value = 0;
-    size_t n_tokens = 0, n_outputs = 0, n_logits = 0, n_hidden = 0;
-    std::optional<Error> error;  // why the step was not submitted
-  };
 
-  VulkanPlan(const Graph& graph, const VulkanWeights& weights, VulkanCache& cache, Device& device, const Bucket& bucket)
-      : graph_(graph), weights_(weights), cache_(cache), device_(device), bucket_(bucket) {}
+  VulkanPlan(const Graph& graph, const gpu::Weights& weights, gpu::Cache& cache, Device& device, const Bucket& bucket)
+      : StepPlan(graph, cache, device, bucket), weights_(weights), device_(device), bucket_(bucket) {}
   Status prepare();
-  Status allocate_in_flight(size_t index);
-  void write_step_params(size_t index);
-  Result<RecordedProgram> record(Program program);
-  Status record_variant(Variant& variant);
-  Result<Variant*> variant_for(size_t n_tokens, size_t n_outputs);
+  Status submit(const StepInputs& in, size_t index) override;
+  Status wait_for(size_t index) override;
+  void on_reallocated(size_t index) override;
+  Lowering lowering(const gpu::StepClass& sizes) const;
+  Result<RecordedProgram> record(const Program& program);
+  Result<RecordedProgram*> recorded_class(size_t step_class);
   Result<VkCommandBuffer> copy_commands(std::optional<RecordedProgram>& recorded, Value v, CopyKind kind, size_t index);
-  void check(const StepInputs& in) const;
-  void fill_upload(const StepInputs& in, int* upload) const;
-  void fill_pages(const StepInputs& in, int* upload) const;
-  Status queue(const StepInputs& in, size_t index);
-  Status grow(Buffer& buffer, size_t n_bytes, Memory kind, size_t index);
   void free(RecordedProgram& recorded);
 
-  const Graph& graph_;
-  const VulkanWeights& weights_;
-  VulkanCache& cache_;
+  const gpu::Weights& weights_;
   Device& device_;
   Bucket bucket_;
   std::unique_ptr<Workspace> workspace_;
-  Buffer step_params_;  // one per in-flight step
-  std::vector<Variant> variants_;
+  Buffer step_params_;                                    // one per in-flight step
+  std::vector<std::optional<RecordedProgram>> recorded_;  // per step class
   std::optional<RecordedProgram> logits_copy_, hidden_copy_;
-  std::array<InFlightStep, kMaxInFlight> in_flight_;  // step k uses entry k % 2
-  size_t n_started_ = 0, n_waited_ = 0;
-  std::optional<Error> error_;      // after device loss every later step fails with it
-  std::vector<float> kept_values_;  // with Bucket::keep_values: all activations of the last finished step
-  size_t kept_tokens_ = 0, kept_outputs_ = 0;
+  std::array<TimelineValue, kMaxInFlight> timeline_values_ = {};
 };
 
 }  // namespace zinc::vulkan

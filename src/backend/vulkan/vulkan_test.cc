@@ -8,10 +8,10 @@
 #include <set>
 #include <thread>
 
+#include "backend/gpu/panel_format.h"
 #include "backend/vulkan/device.h"
 #include "backend/vulkan/kernels.h"
 #include "backend/vulkan/lowering.h"
-#include "backend/vulkan/panels.h"
 #include "base/cache_folder.h"
 #include "tests/support/conformance.h"
 #include "tests/support/test_files.h"
@@ -27,7 +27,7 @@ TEST(VulkanKernels, spv_file_matches_shader_sources) {
 }
 
 TEST(VulkanKernels, exist_for_every_panel_format) {
-  for (const PanelFormat* f = kPanelFormats; !f->name.empty(); ++f) {
+  for (const PanelFormat* f = gpu::kPanelFormats; !f->name.empty(); ++f) {
     EXPECT_FALSE(find_kernel("linear." + std::string(f->name)).empty()) << f->name;
     EXPECT_FALSE(find_kernel("embed." + std::string(f->name)).empty()) << f->name;
   }
@@ -237,7 +237,7 @@ TEST(VulkanPlan, decode_step_on_a_gpu_records_and_allocates_nothing) {
 TEST(VulkanMatmul, byte_planes_are_used_only_if_they_fit_shared_memory) {
   Capabilities device;
   const auto uses_planes = [&](std::string_view format, int warp_rows) {
-    return has_planes(device, *find_panel_format(format), warp_rows);
+    return has_planes(device, *gpu::find_panel_format(format), warp_rows);
   };
   device.shared_bytes = 48 << 10;
   EXPECT_TRUE(uses_planes("q4_k", 4));

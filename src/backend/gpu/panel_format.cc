@@ -1,17 +1,19 @@
-#include "backend/vulkan/panels.h"
+#include "backend/gpu/panel_format.h"
 
 #include <cstdint>
 #include <cstring>
 
-namespace zinc::vulkan {
-namespace {
+#include "base/ceil_div.h"
 
-constexpr int kGroup = 32, kGroups = 8, kRows = 32;
+namespace zinc::gpu {
+namespace {
 
 uint8_t byte_at(const std::byte* from, int i) { return static_cast<uint8_t>(from[i]); }
 
 // Address of a row's piece of `width` bytes at offset `begin` of its part of the segment.
-std::byte* piece(std::byte* segment, int begin, int width, int row) { return segment + kRows * begin + row * width; }
+std::byte* piece(std::byte* segment, int begin, int width, int row) {
+  return segment + kPanelRows * begin + row * width;
+}
 
 // One quant group's 16 bytes of nibbles: byte j has element j in its low nibble, element j + 16 in its high nibble.
 template <class Nibble>
@@ -29,7 +31,7 @@ struct BlockLayout {
 };
 
 void pack_layout(const BlockLayout& b, const std::byte* from, int n_elems, std::byte* segment, int row) {
-  for (int g = 0; g < n_elems / kGroup; ++g, from += b.block_bytes) {
+  for (int g = 0; g < n_elems / kGroupElems; ++g, from += b.block_bytes) {
     for (int h = 0; h < b.n_halves; ++h) std::memcpy(piece(segment, 16 * h, 16, row) + 2 * g, from + 2 * h, 2);
     const int begin = b.header_bytes + g * b.group_bytes;
     for (int n = 0; n < b.n_quant_bytes; n += 16) {
@@ -47,7 +49,7 @@ void pack_blocks(const std::byte* from, int n_elems, std::byte* segment, int row
 }
 
 void pack_mxfp4(const std::byte* from, int n_elems, std::byte* segment, int row) {
-  for (int g = 0; g < n_elems / kGroup; ++g, from += 17) {
+  for (int g = 0; g < n_elems / kGroupElems; ++g, from += 17) {
     piece(segment, 0, 8, row)[g] = from[0];
     std::memcpy(piece(segment, 8 + g * 16, 16, row), from + 1, 16);
   }
@@ -55,7 +57,7 @@ void pack_mxfp4(const std::byte* from, int n_elems, std::byte* segment, int row)
 
 void pack_q4_k(const std::byte* from, int, std::byte* segment, int row) {
   std::memcpy(piece(segment, 0, 16, row), from, 16);
-  for (int g = 0; g < kGroups; ++g) {
+  for (int g = 0; g < kSegmentGroups; ++g) {
     const std::byte* q = from + 16 + g / 2 * 32;
     pack_nibbles(piece(segment, 16 + g * 16, 16, row), [&](int e) { return byte_at(q, e) >> g % 2 * 4 & 15; });
   }
@@ -63,12 +65,12 @@ void pack_q4_k(const std::byte* from, int, std::byte* segment, int row) {
 
 void pack_q5_k(const std::byte* from, int, std::byte* segment, int row) {
   std::memcpy(piece(segment, 0, 16, row), from, 16);
-  for (int g = 0; g < kGroups; ++g) {
+  for (int g = 0; g < kSegmentGroups; ++g) {
     const std::byte* q = from + 48 + g / 2 * 32;
     const int begin = 16 + g * 20;
     pack_nibbles(piece(segment, begin, 16, row), [&](int e) { return byte_at(q, e) >> g % 2 * 4 & 15; });
     uint32_t bits = 0;
-    for (int e = 0; e < kGroup; ++e) bits |= static_cast<uint32_t>(byte_at(from, 16 + e) >> g & 1) << e;
+    for (int e = 0; e < kGroupElems; ++e) bits |= static_cast<uint32_t>(byte_at(from, 16 + e) >> g & 1) << e;
     std::memcpy(piece(segment, begin + 16, 4, row), &bits, 4);
   }
 }
@@ -76,12 +78,12 @@ void pack_q5_k(const std::byte* from, int, std::byte* segment, int row) {
 void pack_q6_k(const std::byte* from, int, std::byte* segment, int row) {
   std::memcpy(piece(segment, 0, 16, row), from + 192, 16);
   std::memcpy(piece(segment, 16, 4, row), from + 208, 2);
-  for (int g = 0; g < kGroups; ++g) {
+  for (int g = 0; g < kSegmentGroups; ++g) {
     const int begin = 20 + g * 24, quarter = g % 4;
     pack_nibbles(piece(segment, begin, 16, row),
                  [&](int e) { return byte_at(from, g / 4 * 64 + quarter % 2 * 32 + e) >> quarter / 2 * 4 & 15; });
     uint32_t top[2] = {0, 0};
-    for (int e = 0; e < kGroup; ++e) {
+    for (int e = 0; e < kGroupElems; ++e) {
       const uint32_t bits = byte_at(from, 128 + g / 4 * 32 + e) >> quarter * 2 & 3;
       top[e / 16] |= bits << (e % 4 * 8 + e % 16 / 4 * 2);
     }
@@ -91,7 +93,7 @@ void pack_q6_k(const std::byte* from, int, std::byte* segment, int row) {
 
 void pack_iq4_xs(const std::byte* from, int, std::byte* segment, int row) {
   std::memcpy(piece(segment, 0, 8, row), from, 8);
-  for (int g = 0; g < kGroups; ++g) std::memcpy(piece(segment, 8 + g * 16, 16, row), from + 8 + g * 16, 16);
+  for (int g = 0; g < kSegmentGroups; ++g) std::memcpy(piece(segment, 8 + g * 16, 16, row), from + 8 + g * 16, 16);
 }
 
 template <int elem_bytes>
@@ -115,7 +117,7 @@ const PanelFormat kPanelFormats[] = {
     {"q5_1", 32, 20, 32, 32, 24, pack_blocks<24, 32, 20, 2, 4, 8, 16>, true},
     {"q8_0", 16, 32, 32, 32, 34, pack_blocks<34, 16, 32, 1, -1, 2, 32>},
     {"iq4_nl", 16, 16, 32, 32, 18, pack_blocks<18, 16, 16, 1, -1, 2, 16>},
-    {"mxfp4", 8, 16, 32, 32, 17, pack_mxfp4},
+    {"mxfp4", 8, 16, 32, 32, 17, pack_mxfp4, false, true},
     {"q4_k", 16, 16, 256, 256, 144, pack_q4_k, true},
     {"q5_k", 16, 20, 256, 256, 176, pack_q5_k, true},
     {"q6_k", 20, 24, 256, 256, 210, pack_q6_k},
@@ -130,4 +132,17 @@ const PanelFormat* find_panel_format(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace zinc::vulkan
+PanelLayout panel_layout(const PanelFormat& format, int64_t n_out, int64_t n_in, bool pads_last_segment) {
+  const int64_t n_segments = ceil_div(n_in, kSegmentElems);
+  const int64_t n_last_inputs = n_in - (n_segments - 1) * kSegmentElems;
+  const int n_last_groups = pads_last_segment ? kSegmentGroups : static_cast<int>(ceil_div(n_last_inputs, kGroupElems));
+  const int64_t panel_bytes = (n_segments - 1) * format.segment_bytes() + format.segment_bytes(n_last_groups);
+  return {.n_in = static_cast<int>(n_in),
+          .n_out = static_cast<int>(n_out),
+          .n_segments = static_cast<int>(n_segments),
+          .n_last_groups = n_last_groups,
+          .panel_bytes = panel_bytes,
+          .matrix_bytes = panel_bytes * ceil_div(n_out, kPanelRows)};
+}
+
+}  // namespace zinc::gpu

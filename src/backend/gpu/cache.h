@@ -1,22 +1,43 @@
-// Device memory of the caches. KV cache: one buffer of pages per layer (shader/kv.glsl); a page of a group is one page
-// in each of the group's layers. Per slot: each recurrent layer's convolution inputs ([taps, channels]) and delta state
-// ([heads, k_dim, v_dim]), and the last sampled token.
+// Caches in GPU memory. KV cache: one buffer of pages per layer; a page of a group is one page in each of the group's
+// layers. A page holds, per head, the keys as a panel of 32 positions and the values as rows. Per slot: each recurrent
+// layer's convolution inputs ([taps, channels], position p at p % taps) and delta state ([heads, k_dim, v_dim]), and
+// the last sampled token.
 #pragma once
 
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/vulkan/device.h"
-#include "backend/vulkan/params.h"
+#include "backend/gpu/device.h"
 
-namespace zinc::vulkan {
+namespace zinc::gpu {
 
-class VulkanCache final : public CacheMemory {
+inline constexpr int kMaxPageGroups = 4;  // KV page groups of a model
+
+// A KV cache format of a backend's kernels.
+struct KvFormat {
+  std::string_view name;
+  int id;              // the kernels' number for it
+  size_t block_bytes;  // of 32 elements
+};
+
+// A layer's keys and values, as the kernels address them.
+struct KvLayer {
+  Address pages;
+  uint64_t page_bytes;                // from page to page
+  int head_bytes, value_begin;        // per head; offset of its values
+  int kv_heads, k_dim, v_dim, group;  // group: page group
+};
+
+class Cache final : public CacheMemory {
  public:
-  static Result<std::unique_ptr<VulkanCache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
-                                                       Device& device);
-  ~VulkanCache() override;
+  // `formats`: what the kernels of `backend` support.
+  static Result<std::unique_ptr<Cache>> allocate(std::span<const LayerCache> layers, const CacheSizes& sizes,
+                                                 Device& device, std::string_view backend,
+                                                 std::span<const KvFormat> formats);
+  ~Cache() override;
 
   void copy_page(int group, PageId from, PageId to) override;
   void copy_state(int from_slot, int to_slot) override;
@@ -28,19 +49,17 @@ class VulkanCache final : public CacheMemory {
   Status write_state(int slot, std::span<const std::byte> in) override;
 
   const std::optional<Error>& failed_copy() const { return failed_copy_; }  // the first failure; later steps return it
-  KvFormat kv_format() const { return kv_format_; }
+  const KvFormat& kv_format() const { return *kv_format_; }
   int n_groups() const { return static_cast<int>(groups_.size()); }
   int n_pages(int group) const { return groups_[static_cast<size_t>(group)].n_pages; }
-  int n_slots() const { return n_slots_; }
   int window(int group) const { return groups_[static_cast<size_t>(group)].window; }
   int max_visible_positions(int group) const;  // KV positions visible to one row, at most
   bool has_position(int position) const { return max_length_ == 0 || position < max_length_; }
   KvLayer kv_layer(int layer) const;
+  const Buffer& pages(int layer) const { return storage_[static_cast<size_t>(layer)].pages; }
   Address conv_states(int layer) const;   // of slot 0
   Address delta_states(int layer) const;  // of slot 0
   Address last_sampled() const { return last_sampled_.address(); }
-  const Buffer& pages(int layer) const { return storage_[static_cast<size_t>(layer)].pages; }
-  const Buffer& states() const { return states_; }
 
  private:
   struct LayerStorage {
@@ -49,22 +68,25 @@ class VulkanCache final : public CacheMemory {
     Buffer pages;
   };
   struct Group {
-    size_t page_bytes = 0;
+    size_t page_bytes = 0;  // of all layers
     int n_pages = 0, window = 0;
     std::vector<int> layers;
   };
+  Status allocate_pages(const CacheSizes& sizes);
+  Status allocate_states(const CacheSizes& sizes);
   size_t page_index(int group, PageId page) const;
-  void copy(const std::function<void(VkCommandBuffer)>& commands);
+  size_t slot_index(int slot) const;
+  void copy(std::span<const BufferCopy> copies);
 
   Device* device_ = nullptr;
   std::vector<LayerCache> layers_;
-  std::vector<LayerStorage> storage_;
+  std::vector<LayerStorage> storage_;  // per layer
   std::vector<Group> groups_;
-  KvFormat kv_format_ = kKvF16;
+  const KvFormat* kv_format_ = nullptr;
   int n_slots_ = 0, max_length_ = 0;
   size_t state_bytes_ = 0;
   Buffer states_, last_sampled_;
   std::optional<Error> failed_copy_;
 };
 
-}  // namespace zinc::vulkan
+}  // namespace zinc::gpu

@@ -1,0 +1,27 @@
+#include "backend/cuda/lowering.h"
+
+#include <gtest/gtest.h>
+
+namespace zinc::cuda {
+namespace {
+
+TEST(CudaSharedMemory, blocks_of_two_consecutive_launches_fit_on_an_sm_and_not_two_of_a_full_launch) {
+  constexpr int kSms = 4;
+  constexpr unsigned kSmBytes = 228 << 10, kReserved = 1 << 10;  // of an H200; reserved per block
+  std::vector<KernelCall> calls(5);
+  for (KernelCall& call : calls) call.launch.grid = {kSms, 1, 1};
+  calls[2].launch.grid = {1, 1, 1};
+  calls[4].launch.shared_bytes = 100 << 10;  // more than a third
+  place_shared_memory(calls, kSms);
+  const auto bytes = [&](size_t i) { return calls[i].launch.shared_bytes + kReserved; };
+  for (size_t i = 1; i < calls.size(); ++i) EXPECT_LE(bytes(i - 1) + bytes(i), kSmBytes) << i;
+  EXPECT_GT(2 * bytes(0), kSmBytes) << "two blocks of a launch that fills all SMs would share one";
+  EXPECT_LE(2 * bytes(1), kSmBytes) << "after such a launch";
+  EXPECT_GT(3 * bytes(1), kSmBytes);
+  EXPECT_EQ(calls[2].launch.shared_bytes, calls[1].launch.shared_bytes) << "a launch of one block";
+  EXPECT_GT(2 * bytes(3), kSmBytes);
+  EXPECT_EQ(calls[4].launch.shared_bytes, 100u << 10) << "what a kernel needs is not lowered";
+}
+
+}  // namespace
+}  // namespace zinc::cuda

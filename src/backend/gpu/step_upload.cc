@@ -1,0 +1,86 @@
+#include "backend/gpu/step_upload.h"
+
+#include <algorithm>
+
+namespace zinc::gpu {
+namespace {
+
+struct Columns {  // of a page table, begin to end - 1
+  int begin = 0, end = 0;
+};
+
+// The columns of the pages with positions that sequence s reads or writes.
+Columns columns_of(const StepInputs& in, size_t s, int window) {
+  const int first = in.seq_begin[s], last = in.seq_begin[s + 1] - 1;
+  if (last < first) return {};
+  const int first_position = in.positions[static_cast<size_t>(first)];
+  const int oldest = window > 0 ? std::max(0, first_position - window + 1) : 0;
+  return {oldest / kPageTokens, in.positions[static_cast<size_t>(last)] / kPageTokens + 1};
+}
+
+// Writes page table g at index `begin`; returns the index behind it.
+size_t fill_page_table(const StepInputs& in, int g, size_t begin, int window, const UploadLayout& layout, int max_seqs,
+                       int* to) {
+  const PageTable& table = in.page_tables[static_cast<size_t>(g)];
+  const size_t n_seqs = in.slots.size();
+  int stride = 0;
+  for (size_t s = 0; s < n_seqs; ++s) {
+    const Columns columns = columns_of(in, s, window);
+    stride = std::max(stride, columns.end - columns.begin);
+  }
+  to[kPageTableStride + g] = stride;
+  to[kPageTableOffset + g] = static_cast<int>(begin);
+  const size_t end = begin + n_seqs * static_cast<size_t>(stride);
+  ZINC_CHECK(end <= layout.n_ints);
+  for (size_t s = 0; s < n_seqs; ++s) {
+    const Columns columns = columns_of(in, s, window);
+    ZINC_CHECK(columns.end <= table.stride);
+    to[layout.first_column + static_cast<size_t>(g) * static_cast<size_t>(max_seqs) + s] = columns.begin;
+    const PageId* from = table.entries.data() + s * static_cast<size_t>(table.stride);
+    std::copy(from + columns.begin, from + columns.end, to + begin + s * static_cast<size_t>(stride));
+  }
+  return end;
+}
+
+}  // namespace
+
+UploadLayout::UploadLayout(const Bucket& bucket, const Cache& cache, const UploadOptions& options) {
+  const size_t n_tokens = static_cast<size_t>(bucket.max_tokens), n_seqs = static_cast<size_t>(bucket.max_seqs);
+  const size_t n_outputs = static_cast<size_t>(std::max(1, bucket.max_outputs));
+  tokens = kCounts;
+  positions = tokens + n_tokens;
+  seq_of_token = positions + n_tokens;
+  seq_begin = seq_of_token + n_tokens;
+  slots = seq_begin + n_seqs + 1;
+  output_rows = slots + n_seqs;
+  logit_rows = output_rows + n_outputs;
+  sampling = logit_rows + (options.has_logit_rows ? n_outputs : 0);
+  first_column = sampling + n_seqs * options.sampling_ints;
+  page_tables = first_column + static_cast<size_t>(cache.n_groups()) * n_seqs;
+  n_ints = page_tables;
+  for (int g = 0; g < cache.n_groups(); ++g) n_ints += n_seqs * static_cast<size_t>(cache.n_pages(g));
+}
+
+size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache& cache, int max_seqs, int* to) {
+  const size_t n_seqs = in.slots.size();
+  to[kTokens] = static_cast<int>(in.tokens.size());
+  to[kSeqs] = static_cast<int>(n_seqs);
+  to[kOutputs] = static_cast<int>(in.output_rows.size());
+  to[layout.output_rows] = 0;  // a step without outputs may compute one that is ignored
+  std::ranges::copy(in.tokens, to + layout.tokens);
+  std::ranges::copy(in.positions, to + layout.positions);
+  std::ranges::copy(in.seq_begin, to + layout.seq_begin);
+  std::ranges::copy(in.slots, to + layout.slots);
+  std::ranges::copy(in.output_rows, to + layout.output_rows);
+  for (size_t s = 0; s < n_seqs; ++s) {
+    std::fill(to + layout.seq_of_token + in.seq_begin[s], to + layout.seq_of_token + in.seq_begin[s + 1],
+              static_cast<int>(s));
+  }
+  size_t end = layout.page_tables;
+  for (int g = 0; g < static_cast<int>(in.page_tables.size()); ++g) {
+    end = fill_page_table(in, g, end, cache.window(g), layout, max_seqs, to);
+  }
+  return end;
+}
+
+}  // namespace zinc::gpu

@@ -1,0 +1,36 @@
+// What the host writes into one upload per step: counts, then arrays of the bucket's largest sizes, then those columns
+// of the page tables that the step reads or writes. The kernels read it as ints.
+#pragma once
+
+#include "backend/gpu/cache.h"
+#include "backend/plan.h"
+
+namespace zinc::gpu {
+
+// Indices of the counts. Index 3 is the backend's own.
+enum Count : int {
+  kTokens = 0,
+  kSeqs = 1,
+  kOutputs = 2,
+  kPageTableStride = 4,                   // + page group: columns per sequence in its page table
+  kPageTableOffset = 4 + kMaxPageGroups,  // + page group: index of its page table in the upload
+  kCounts = 16
+};
+
+// Arrays that only some backends have.
+struct UploadOptions {
+  size_t sampling_ints = 0;     // per sequence
+  bool has_logit_rows = false;  // StepInputs::logit_rows
+};
+
+// Offsets of the arrays, in ints.
+struct UploadLayout {
+  size_t tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, sampling, first_column,
+      page_tables, n_ints;
+  UploadLayout(const Bucket& bucket, const Cache& cache, const UploadOptions& options);
+};
+
+// Writes everything but the arrays of UploadOptions; returns the ints used. `max_seqs`: of the bucket.
+size_t fill_upload(const StepInputs& in, const UploadLayout& layout, const Cache& cache, int max_seqs, int* to);
+
+}  // namespace zinc::gpu

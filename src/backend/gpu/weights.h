@@ -1,0 +1,83 @@
+// Weights in GPU memory, looked up by tensor name and shared by all graphs. Matrices are stored in panels
+// (panel_format.h). Formats without panels are dequantized: to f16 for matmuls, to f32 for embedding lookups. Small
+// vectors are f32.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/gpu/device.h"
+#include "backend/gpu/panel_format.h"
+
+namespace zinc::gpu {
+
+// Part of a buffer.
+struct BufferRange {
+  const Buffer* buffer = nullptr;
+  size_t offset = 0;
+  Address address() const { return buffer->address() + offset; }
+};
+
+struct DeviceMatrix : PanelLayout {
+  const PanelFormat* format = nullptr;  // on the device
+  int n_experts = 1;                    // consecutive matrices: 1, or one per expert
+  Address bytes = 0;
+};
+
+// The rows of a tensor as they are packed into panels: as in the file, or dequantized.
+class WeightRows {
+ public:
+  enum class Kind : uint8_t { file, f16, f32 };
+  WeightRows(const TensorView& from, int n_in, Kind kind)
+      : from_(from), n_in_(static_cast<size_t>(n_in)), kind_(kind) {}
+  size_t row_bytes() const;
+  // Row r of the tensor, all experts counted; in place or in `scratch`.
+  const std::byte* row(size_t r, std::vector<std::byte>& scratch) const;
+  void copy(size_t first, size_t n_rows, std::byte* to) const;
+
+ private:
+  size_t file_row_bytes() const { return zinc::row_bytes(*from_.format, n_in_); }
+  const TensorView& from_;
+  size_t n_in_;
+  Kind kind_;
+};
+
+// Packs weights and copies them to the device; both may still be under way when a call returns.
+class WeightUploader {
+ public:
+  virtual ~WeightUploader() = default;
+  virtual bool pads_last_segment() const = 0;  // of the panels
+  virtual Status upload_matrix(const WeightRows& rows, const DeviceMatrix& matrix, const BufferRange& to) = 0;
+  virtual Status upload_vector(std::span<const float> vector, const BufferRange& to) = 0;
+};
+
+class Weights final : public DeviceWeights {
+ public:
+  static Result<std::unique_ptr<Weights>> upload(std::span<const Graph* const> graphs, Device& device,
+                                                 WeightUploader& uploader, const ReleaseFilePages& release_file_pages);
+  size_t device_bytes() const override { return device_bytes_; }
+
+  const DeviceMatrix* matrix(const std::string& name) const;  // of linear and moe_linear; nullptr: none
+  const DeviceMatrix* table(const std::string& name) const;   // of embed
+  Address vector(const std::string& name) const;              // 0: none
+  const std::vector<float>& host_vector(const std::string& name) const { return host_vectors_.at(name); }
+
+ private:
+  Status add_graph(const Graph& graph, Device& device, WeightUploader& uploader, const ReleaseFilePages& release);
+  Status add_matrix(const ValueInfo& info, bool is_table, Device& device, WeightUploader& uploader);
+  Status add_vector(const ValueInfo& info, Device& device, WeightUploader& uploader);
+  Result<BufferRange> allocate(size_t n_bytes, const std::string& what, Device& device);
+
+  std::unordered_map<std::string, DeviceMatrix> matrices_;
+  std::unordered_map<std::string, DeviceMatrix> tables_;  // only if stored differently from the matrix of the same name
+  std::unordered_map<std::string, Address> vectors_;
+  std::unordered_map<std::string, std::vector<float>> host_vectors_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  const Buffer* shared_ = nullptr;  // of small tensors
+  size_t n_shared_used_ = 0;
+  size_t device_bytes_ = 0;
+};
+
+}  // namespace zinc::gpu

@@ -1,0 +1,186 @@
+#include "backend/gpu/workspace.h"
+
+#include "base/ceil_div.h"
+#include "graph/rope.h"
+
+namespace zinc::gpu {
+namespace {
+
+constexpr size_t kAlign = 256;
+constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+struct Q8Sizes {
+  size_t q, scale, sum, aux;
+  size_t bytes() const { return q + scale + sum + aux; }
+};
+Q8Sizes q8_sizes(const QuantizedActivation& activation, size_t n_rows, bool has_aux) {
+  const size_t stride = round_up(static_cast<size_t>(activation.n_in), kSegmentElems);
+  const size_t n_aux = activation.block == kGroupElems ? stride : 2 * (stride / kGroupElems);
+  return {round_up(n_rows * stride, kAlign),
+          round_up(n_rows * (stride / static_cast<size_t>(activation.block)) * sizeof(float), kAlign),
+          round_up(n_rows * (stride / kGroupElems) * sizeof(int), kAlign),
+          has_aux ? round_up(n_rows * n_aux * sizeof(uint16_t), kAlign) : 0};
+}
+
+size_t max_rows(const Graph& graph, const QuantizedActivation& activation, const Bucket& bucket) {
+  const ValueInfo& info = graph.info(Value{activation.storage_root});
+  const int rows = info.rows == Rows::outputs ? bucket.max_outputs : bucket.max_tokens;
+  return static_cast<size_t>(rows) * static_cast<size_t>(info.shape.elems() / activation.n_in);
+}
+
+FindMatrix matrices_of(const Weights& weights) {
+  return [&weights](const std::string& name) -> FusedMatrix {
+    const DeviceMatrix* m = weights.matrix(name);
+    return {m->format, m->format->q8_block, m->n_in, m->n_out};
+  };
+}
+
+}  // namespace
+
+Workspace::Workspace(const Graph& graph, const Weights& weights, const Cache& cache, const Bucket& bucket,
+                     const WorkspaceOptions& options)
+    : graph_(graph),
+      cache_(cache),
+      bucket_(bucket),
+      options_(options),
+      fusion_(graph, matrices_of(weights), options.fusion, bucket.keep_values),
+      plan_(plan_memory(graph, bucket.max_tokens, bucket.max_outputs, bucket.keep_values, fusion_.extended_uses())),
+      layout_(bucket, cache, options.upload) {
+  find_rope_frequencies(weights);
+}
+
+Status Workspace::allocate_buffer(Device& device, Buffer& buffer, size_t n_bytes, std::string_view what) {
+  ZINC_TRY(allocated, device.allocate(n_bytes, what));
+  buffer = std::move(allocated);
+  return ok_status();
+}
+
+Status Workspace::allocate_buffers(Device& device) {
+  Sizes sizes;
+  for (const Node& node : graph_.nodes()) {
+    if (node.op == Op::hidden_in) hidden_in_floats_ = static_cast<size_t>(graph_.info(node.out[0]).shape.elems());
+    if (node.op == Op::moe_route) measure_moe(node);
+    if (node.op == Op::delta_net) measure_delta(node, sizes);
+    if (node.op == Op::attention) measure_attention(node, sizes);
+  }
+  const size_t n_best = static_cast<size_t>((bucket_.max_outputs + 1) * options_.sample_splits);
+  struct Part {
+    Buffer& buffer;
+    size_t n_bytes;
+    std::string_view what;
+  };
+  for (const Part& part : {Part{arena_, std::max<size_t>(1, plan_.n_elems) * sizeof(float), "activations"},
+                           {q8_, place_quantized(), "quantized activations"},
+                           {partial_, sizes.partial_floats * sizeof(float), "attention"},
+                           {done_counters_, sizes.n_done_counters * sizeof(int), "attention"},
+                           {expert_tiles_, (n_pairs_ + 3 * n_tiles_ + 1) * sizeof(int), "experts"},
+                           {delta_prepared_, sizes.delta_floats * sizeof(float), "the chunked delta rule"},
+                           {best_, n_best * sizeof(float), "sampling"},
+                           {best_id_, n_best * sizeof(int), "sampling"}}) {
+    if (Status s = allocate_buffer(device, part.buffer, part.n_bytes, part.what); !s.ok()) return s;
+  }
+  return ok_status();
+}
+
+void Workspace::measure_moe(const Node& route) {
+  const int64_t n_experts = graph_.info(route.in[0]).shape.elems();
+  const int64_t n_pairs = int64_t{bucket_.max_tokens} * route.as<MoeRouteParams>().n_used;
+  n_pairs_ = std::max(n_pairs_, static_cast<size_t>(n_pairs));
+  n_tiles_ = std::max(n_tiles_, static_cast<size_t>(max_expert_tiles(n_pairs, n_experts)));
+}
+
+void Workspace::measure_delta(const Node& delta, Sizes& sizes) const {
+  const Shape &k = graph_.info(delta.in[1]).shape, &v = graph_.info(delta.in[2]).shape;
+  const int64_t n_chunked_tokens = bucket_.max_tokens / kDeltaChunk * kDeltaChunk;
+  const int64_t n_floats = n_chunked_tokens * v[0] * (k[1] + v[1] + kDeltaChunk + 1);
+  sizes.delta_floats = std::max(sizes.delta_floats, static_cast<size_t>(n_floats));
+}
+
+void Workspace::measure_attention(const Node& attention, Sizes& sizes) const {
+  const int layer = attention.as<AttentionParams>().cache_layer;
+  const size_t n_split_tokens = static_cast<size_t>(std::min(bucket_.max_tokens, kMaxSplitTokens));
+  const size_t n_heads = static_cast<size_t>(graph_.info(attention.in[0]).shape[0]);
+  const size_t row = static_cast<size_t>((cache_.kv_layer(layer).v_dim + 3) / 4 * 4 + 4);  // and its maximum and sum
+  sizes.partial_floats =
+      std::max(sizes.partial_floats, n_split_tokens * n_heads * static_cast<size_t>(n_chunks(layer)) * row);
+  sizes.n_done_counters = std::max(sizes.n_done_counters, (options_.counts_rows ? n_split_tokens : 1) * n_heads);
+}
+
+ExpertTiles Workspace::expert_tiles() const {
+  const Address base = expert_tiles_.address();
+  return {.sorted_pairs = base,
+          .tiles = base + n_pairs_ * sizeof(int),
+          .n_tiles = base + (n_pairs_ + 3 * n_tiles_) * sizeof(int),
+          .n_bytes = expert_tiles_.size()};
+}
+
+int Workspace::n_chunks(int layer) const {
+  const int group = cache_.kv_layer(layer).group;
+  const int n = static_cast<int>(ceil_div(cache_.max_visible_positions(group), kChunkPositions));
+  // Both ends of a sliding window may lie inside a chunk.
+  return cache_.window(group) > 0 ? n + 1 : std::max(1, n);
+}
+
+// Quantized activations with disjoint lifetimes share memory: first fit over the ranges that are free at the first use.
+size_t Workspace::place_quantized() {
+  struct ReusableRange {
+    size_t offset, n_bytes;
+    int last_node;
+  };
+  const std::vector<QuantizedActivation>& activations = fusion_.quantized_activations();
+  std::vector<ReusableRange> ranges;
+  std::vector<size_t> order(activations.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, {}, [&](size_t i) { return activations[i].first_node; });
+  q8_offsets_.resize(order.size());
+  size_t total = 0;
+  for (size_t i : order) {
+    const QuantizedActivation& activation = activations[i];
+    const size_t n_bytes = q8_sizes(activation, max_rows(graph_, activation, bucket_), options_.has_q8_aux).bytes();
+    const auto reusable = std::ranges::find_if(
+        ranges, [&](const ReusableRange& r) { return r.n_bytes >= n_bytes && r.last_node < activation.first_node; });
+    if (reusable != ranges.end()) {
+      reusable->last_node = activation.last_node;
+      q8_offsets_[i] = reusable->offset;
+      continue;
+    }
+    ranges.push_back({total, n_bytes, activation.last_node});
+    q8_offsets_[i] = total;
+    total += n_bytes;
+  }
+  return total;
+}
+
+Q8Buffers Workspace::q8_buffers(const QuantizedActivation& activation) const {
+  const size_t i = static_cast<size_t>(&activation - fusion_.quantized_activations().data());
+  const Q8Sizes sizes = q8_sizes(activation, max_rows(graph_, activation, bucket_), options_.has_q8_aux);
+  const Address q = q8_.address() + q8_offsets_[i], scale = q + sizes.q, sum = scale + sizes.scale;
+  return {.q = q,
+          .scale = scale,
+          .sum = sum,
+          .aux = options_.has_q8_aux ? sum + sizes.sum : 0,
+          .stride = static_cast<int>(round_up(static_cast<size_t>(activation.n_in), kSegmentElems)),
+          .n_bytes = sizes.bytes()};
+}
+
+void Workspace::find_rope_frequencies(const Weights& weights) {
+  rope_index_.resize(graph_.nodes().size());
+  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+    const Node& node = graph_.nodes()[i];
+    if (node.op != Op::rope) continue;
+    const RopeParams& params = node.as<RopeParams>();
+    const std::span<const float> factors =
+        node.in[1] ? std::span<const float>(weights.host_vector(graph_.info(node.in[1]).name))
+                   : std::span<const float>();
+    std::vector<double> frequencies = zinc::rope_frequencies(params, factors);
+    const auto same = std::ranges::find_if(rope_frequencies_, [&](const RopeFrequencies& r) {
+      return r.frequencies == frequencies && r.amplitude == params.amplitude;
+    });
+    rope_index_[i] = static_cast<size_t>(same - rope_frequencies_.begin());
+    if (same == rope_frequencies_.end()) rope_frequencies_.push_back({std::move(frequencies), params.amplitude});
+  }
+}
+
+size_t Workspace::rope_index(int node) const { return rope_index_[static_cast<size_t>(node)]; }
+
+}  // namespace zinc::gpu

@@ -1,0 +1,109 @@
+// Device memory of one plan, allocated when it is compiled: activations, quantized activations, split-KV partial
+// results, experts sorted by tile, candidates of sampling. A backend derives its own workspace, which adds what only
+// its kernels need.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/fusion.h"
+#include "backend/gpu/cache.h"
+#include "backend/gpu/step_upload.h"
+#include "backend/gpu/weights.h"
+#include "graph/memory_plan.h"
+
+namespace zinc::gpu {
+
+// Steps of up to this many tokens use split-KV attention: the KV chunks of a row run on many blocks.
+inline constexpr int kMaxSplitTokens = 8;
+inline constexpr int kChunkPositions = 256;  // KV positions of a chunk, which has its own partial softmax
+inline constexpr int kDeltaChunk = 64;       // tokens per chunk of the chunked gated delta rule
+
+// What the kernels of a backend determine.
+struct WorkspaceOptions {
+  FusionLimits fusion;
+  UploadOptions upload;
+  int expert_tile_rows;      // (row, expert) pairs of one expert per tile
+  int sample_splits;         // parts of a row of logits searched in parallel
+  bool has_q8_aux = false;   // quantized activations have a copy as 16-bit floats (Q8Buffers::aux)
+  bool counts_rows = false;  // attention counts the finished chunks of each head per row, not only per head
+};
+
+// Addresses of a quantized activation's arrays.
+struct Q8Buffers {
+  Address q, scale, sum;
+  Address aux;     // 16-bit floats: of q if a scale has 32 elements, else of each group's sum; 0: none
+  int stride;      // elements from row to row
+  size_t n_bytes;  // of all arrays, from q on
+};
+
+// The RoPE frequencies that nodes of a graph share.
+struct RopeFrequencies {
+  std::vector<double> frequencies;
+  float amplitude = 1;
+};
+
+struct ExpertTiles {  // (row, expert) pairs, sorted by expert and cut into tiles
+  Address sorted_pairs, tiles, n_tiles;
+  size_t n_bytes;  // of all three arrays, from sorted_pairs on
+};
+
+class Workspace {
+ public:
+  virtual ~Workspace() = default;
+  size_t offset(Value v) const { return plan_.offsets[static_cast<size_t>(v.id)]; }  // in the arena, in floats
+  Address address(Value v) const { return arena_.address() + offset(v) * sizeof(float); }
+  const Buffer& arena() const { return arena_; }
+  const Fusion& fusion() const { return fusion_; }
+  const UploadLayout& layout() const { return layout_; }
+  int max_seqs() const { return bucket_.max_seqs; }
+  Q8Buffers q8_buffers(const QuantizedActivation& activation) const;
+  const std::vector<RopeFrequencies>& rope_frequencies() const { return rope_frequencies_; }
+  size_t rope_index(int node) const;  // in rope_frequencies()
+  const Buffer& attention_partial() const { return partial_; }
+  const Buffer& attention_done_counters() const { return done_counters_; }  // zero between launches
+  const Buffer& delta_prepared() const { return delta_prepared_; }          // scratch of the chunked scan
+  int n_chunks(int layer) const;  // KV chunks of one row of this layer, at most
+  ExpertTiles expert_tiles() const;
+  int expert_tile_rows() const { return options_.expert_tile_rows; }
+  // Upper bound of the tiles for n_pairs (row, expert) pairs.
+  int64_t max_expert_tiles(int64_t n_pairs, int64_t n_experts) const {
+    return n_pairs / options_.expert_tile_rows + std::min(n_pairs, n_experts);
+  }
+  size_t hidden_in_floats() const { return hidden_in_floats_; }  // per token; 0: the graph has no hidden-state input
+  const Buffer& best() const { return best_; }
+  const Buffer& best_id() const { return best_id_; }
+
+ protected:
+  Workspace(const Graph& graph, const Weights& weights, const Cache& cache, const Bucket& bucket,
+            const WorkspaceOptions& options);
+  Status allocate_buffers(Device& device);
+  static Status allocate_buffer(Device& device, Buffer& buffer, size_t n_bytes, std::string_view what);
+
+  const Graph& graph_;
+  const Cache& cache_;
+  Bucket bucket_;
+
+ private:
+  struct Sizes {
+    size_t partial_floats = 0, n_done_counters = 0, delta_floats = 0;
+  };
+  void measure_moe(const Node& route);
+  void measure_delta(const Node& delta, Sizes& sizes) const;
+  void measure_attention(const Node& attention, Sizes& sizes) const;
+  size_t place_quantized();  // returns the bytes
+  void find_rope_frequencies(const Weights& weights);
+
+  WorkspaceOptions options_;
+  Fusion fusion_;
+  MemoryPlan plan_;
+  UploadLayout layout_;
+  std::vector<size_t> q8_offsets_;    // per quantized activation
+  size_t n_pairs_ = 0, n_tiles_ = 0;  // (row, expert) pairs and their tiles, at most
+  size_t hidden_in_floats_ = 0;
+  std::vector<RopeFrequencies> rope_frequencies_;
+  std::vector<size_t> rope_index_;  // per node
+  Buffer arena_, q8_, partial_, done_counters_, expert_tiles_, best_, best_id_, delta_prepared_;
+};
+
+}  // namespace zinc::gpu
