@@ -122,7 +122,9 @@ class Lowering {
     return workspace_.step().counts + (info(v).rows == Rows::outputs ? simt::kOutputs : simt::kTokens);
   }
   const DeviceMatrix& matrix_of(int i) const { return *weights_.matrix(info(node(i).in[1]).name); }
-  bool is_small(Value v, int64_t vectors_per_row) const { return max_rows(v) * vectors_per_row <= gpu::kMaxSplitTokens; }
+  bool is_small(Value v, int64_t vectors_per_row) const {
+    return max_rows(v) * vectors_per_row <= gpu::kMaxSplitTokens;
+  }
   // N of a GEMM tile on tensor cores.
   int gemm_tile_tokens() const { return device_.has_wgmma() ? simt::kWgmmaTokens : simt::kTileTokens; }
   // Batch-1 decode with the fused gemv kernel and its prologues: needs bulk copies and shared memory for the
