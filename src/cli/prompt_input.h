@@ -11,10 +11,10 @@
 namespace zinc {
 
 struct PromptArguments {
-  std::vector<std::string> words;     // [MODEL] [PROMPT], as typed
-  std::string model;                  // -m
-  std::optional<std::string> prompt;  // -p
-  std::string file;                   // -f
+  std::vector<std::string> words = {};     // [MODEL] [PROMPT], as typed
+  std::string model = {};                  // -m
+  std::optional<std::string> prompt = {};  // -p
+  std::string file = {};                   // -f
   bool no_stdin = false;
   bool raw = false;  // the text is used as is: the last newline of the input stays
 };
