@@ -90,7 +90,8 @@ class Connection::Exchange final : public Reply {
     }
     connection_->queue(std::move(bytes));
     connection_->is_streaming_ = true;
-    if (content_type == kEventStreamType) connection_->schedule_ping();  // other formats have no comments
+    is_event_stream_ = content_type == kEventStreamType;
+    if (is_event_stream_) connection_->schedule_ping();  // other formats have no comments
   }
 
   bool write(std::string_view bytes) override {
@@ -137,10 +138,11 @@ class Connection::Exchange final : public Reply {
     connection_->schedule_ping();
   }
 
-  // Something that every client ignores: an SSE comment, else an interim response. False: HTTP/1.0 has none.
+  // Something that every client ignores: an SSE comment, else an interim response. False: HTTP/1.0 and streams of lines
+  // have none.
   bool send_probe() {
-    if (!connection_->is_streaming_ && !is_chunked_) return false;
-    if (connection_->is_streaming_) return write(": ping\n\n");
+    if (connection_->is_streaming_) return is_event_stream_ && write(": ping\n\n");
+    if (!is_chunked_) return false;
     connection_->queue("HTTP/1.1 102 Processing\r\n\r\n");
     return true;
   }
@@ -178,7 +180,7 @@ class Connection::Exchange final : public Reply {
   std::function<void()> on_disconnect_;
   const Clock::time_point start_ = Clock::now();
   bool keeps_alive_, is_head_, is_chunked_;
-  bool is_deferred_ = false;
+  bool is_deferred_ = false, is_event_stream_ = false;
   int status_ = 0;                  // 0: no response was sent
   size_t largest_write_bytes_ = 0;  // the largest single write
 };
