@@ -306,7 +306,7 @@ TEST_F(ApiTest, byte_order_mark_before_the_body_is_ignored) {
 }
 
 TEST_F(ApiTest, similar_path_gets_a_suggestion) {
-  for (const auto& [path, meant] : {std::pair("/chat/completions", "/v1/chat/completions"),
+  for (const auto& [path, meant] : {std::pair("/messages", "/v1/messages"),
                                     {"/v1/messages/", "/v1/messages"},
                                     {"/v1/tokenize", "/tokenize"},
                                     {"/v1/v1/responses", "/v1/responses"}}) {

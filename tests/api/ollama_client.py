@@ -1,8 +1,10 @@
 """Clients of Ollama, unmodified, against a scripted server (argument 1) and a tiny model (2): the ollama package,
 LangChain's ChatOllama and litellm."""
+import os
 import sys
 import time
 
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no download
 import langchain_ollama
 import litellm
 import ollama
