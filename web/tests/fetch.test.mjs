@@ -5,15 +5,18 @@ import test, { after, before } from 'node:test';
 import { cleanUp, openBrowser, openPage, startZinc } from './harness.mjs';
 
 let zinc;
-let foreign; // another origin, with an empty page
+let foreign, neighbor; // other origins, with an empty page: a foreign host, and another port of this machine
+const servePage = async (address) => {
+  const server = http.createServer((_, response) => response.end('<!doctype html><title>another</title>'));
+  await new Promise((resolve) => server.listen(0, address, resolve));
+  return { origin: `http://${address}:${server.address().port}`, close: () => server.close() };
+};
 before(async () => {
-  const server = http.createServer((_, response) => response.end('<!doctype html><title>foreign</title>'));
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  foreign = { origin: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
+  [foreign, neighbor] = [await servePage('127.0.0.2'), await servePage('127.0.0.1')];
   zinc = await startZinc();
 });
 after(async () => {
-  foreign.close();
+  for (const server of [foreign, neighbor]) server.close();
   await cleanUp();
 });
 
@@ -43,10 +46,10 @@ const fetchCompletion = (page, url, body) =>
     [url, body],
   );
 
-const openForeign = async () => {
+const openOrigin = async (origin) => {
   const context = await (await openBrowser()).newContext();
   const page = await context.newPage();
-  await page.goto(foreign.origin);
+  await page.goto(origin);
   return { page, close: () => context.close() };
 };
 
@@ -89,7 +92,7 @@ test('aborting a fetch cancels the request in the engine', async () => {
 });
 
 test('a foreign origin can read nothing, and its blind requests are not executed', async () => {
-  const { page, close } = await openForeign();
+  const { page, close } = await openOrigin(foreign.origin);
   const before = await nSubmittedRequests();
   const tries = await page.evaluate(async ([url, request]) => {
     const attempt = (path, options) => fetch(url + path, options).then((r) => `read ${r.type} ${r.status}`, (e) => e.name);
@@ -108,9 +111,16 @@ test('a foreign origin can read nothing, and its blind requests are not executed
 
 test('an allowed origin can stream like the same origin', async () => {
   const allowing = await startZinc(['--cors-origin', foreign.origin]);
-  const { page, close } = await openForeign();
+  const { page, close } = await openOrigin(foreign.origin);
   const stream = await fetchCompletion(page, allowing.url, { ...kRequest, stream: true });
   assert.equal(stream.status, 200);
   assert.ok(stream.n_pieces > 1);
+  await close();
+});
+
+test('a page of this machine on another port can stream', async () => {
+  const { page, close } = await openOrigin(neighbor.origin);
+  const stream = await fetchCompletion(page, zinc.url, { ...kRequest, stream: true });
+  assert.equal(stream.status, 200);
   await close();
 });
