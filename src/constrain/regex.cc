@@ -452,7 +452,10 @@ class RegexTranslator {
     const auto [found, is_new] = chars_.try_emplace(ranges);
     if (is_new) {
       found->second = builder_.declare("character");
-      builder_.define(found->second, syntax_ == StringSyntax::json ? char_in_json_string(builder_, ranges) : builder_.chars(syntax_ == StringSyntax::raw ? without(ranges, '<') : ranges));
+      builder_.define(found->second,
+                      syntax_ == StringSyntax::json
+                          ? char_in_json_string(builder_, ranges)
+                          : builder_.chars(syntax_ == StringSyntax::raw ? without(ranges, '<') : ranges));
     }
     return builder_.rule(found->second);
   }

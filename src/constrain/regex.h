@@ -18,9 +18,9 @@ struct LengthLimits {  // in characters
 
 // How the characters of the string are written.
 enum class StringSyntax : uint8_t {
-  json,  // with escapes
-  raw,   // as they are, but without '<', which could begin the marker that ends the string
-  plain, // as they are
+  json,   // with escapes
+  raw,    // as they are, but without '<', which could begin the marker that ends the string
+  plain,  // as they are
 };
 
 // Fails if the length limits would have to be split over more than one variable-length part of the pattern.

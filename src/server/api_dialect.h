@@ -29,7 +29,7 @@ struct ResponseMetadata {
   double load_s = 0;  // how long the request waited for its model to load
   bool include_usage = false;
   bool with_logprobs = false;
-  bool with_tokens = false;  // the ids of the generated tokens
+  bool with_tokens = false;                                            // the ids of the generated tokens
   bool is_echoed = false;                                              // the prompt comes before the output
   json::object echoed = {};                                            // request fields that the response repeats
   bool seal_reasoning = false;                                         // ChatRequest::seal_reasoning

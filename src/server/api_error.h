@@ -19,9 +19,9 @@ struct ApiError {
   int status = 400;
   std::string type = "invalid_request_error";
   std::string message = {};
-  std::string param = {};  // the invalid field; empty: none
-  std::string code = {};   // machine-readable, such as "context_length_exceeded"; empty: none
-  int retry_after_s = 0;   // for the Retry-After header; 0: none, or the default of a 503
+  std::string param = {};     // the invalid field; empty: none
+  std::string code = {};      // machine-readable, such as "context_length_exceeded"; empty: none
+  int retry_after_s = 0;      // for the Retry-After header; 0: none, or the default of a 503
   json::object details = {};  // of Anthropic's error object: what a client can do without; empty: none
   // Not sent. The requested model is not loaded (empty: no model is loaded); loading it may make the request possible.
   std::optional<std::string> missing_model = {};

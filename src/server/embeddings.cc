@@ -49,14 +49,12 @@ void read_inputs(const FieldReader& fields, const ServerLimits& limits, Embeddin
   for (const json::value& entry : inputs) {
     auto tokens = read_input(entry, out.model->tokenizer);
     if (!tokens || tokens->empty()) {
-      return fields.errors().add(name,
-                                 "'{}[{}]' must be a string or a non-empty array of token ids of the model",
-                                 name, out.inputs.size());
+      return fields.errors().add(name, "'{}[{}]' must be a string or a non-empty array of token ids of the model", name,
+                                 out.inputs.size());
     }
     if (tokens->size() > context && truncates) tokens->resize(context);
     if (tokens->size() > context) {
-      return fields.errors().add(
-          context_exceeded(tokens->size(), context, name));
+      return fields.errors().add(context_exceeded(tokens->size(), context, name));
     }
     out.inputs.push_back(std::move(*tokens));
   }

@@ -98,9 +98,10 @@ Result<RequestId> Generation::submit(size_t index) {
   const ChatRequest& chat = prepared_.request;
   const size_t n = static_cast<size_t>(chat.n);
   ChoiceState& state = choices_[index];
-  state.sink = std::make_shared<BufferingSink>(
-      notifier_, weak_from_this(),
-      BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0 || chat.return_tokens, .progress = chat.include_progress});
+  state.sink =
+      std::make_shared<BufferingSink>(notifier_, weak_from_this(),
+                                      BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0 || chat.return_tokens,
+                                                             .progress = chat.include_progress});
   if (chat.is_chat()) state.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
   Request request;
   request.prompt = prepared_.prompts[index / n];

@@ -115,7 +115,8 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
                                                .starts_open = starts_in_reasoning,
                                                .may_call_tools = !out.request.tools.is_null()});
   out.options.show_control = out.request.show_special || needs_control_tokens(model, out.request);
-  const ReasoningPosition reasoning{.starts_open = starts_in_reasoning, .is_allowed = out.request.thinking.value_or(true)};
+  const ReasoningPosition reasoning{.starts_open = starts_in_reasoning,
+                                    .is_allowed = out.request.thinking.value_or(true)};
   if (std::optional<ApiError> error = constrain_chat(out, tools.value(), reasoning)) return error;
   out.request.messages = {};  // no longer needed; frees memory while generating
   out.request.tools = nullptr;

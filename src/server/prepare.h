@@ -25,7 +25,7 @@ struct PreparedRequest {
   GenerationOptions options;
   ParserOptions parser;                                           // for chat requests
   std::function<void(const json::object& response)> on_response;  // ResponseMetadata::on_finished
-  double load_s = 0;     // how long the request waited for its model to load
+  double load_s = 0;                                              // how long the request waited for its model to load
 };
 
 template <class T>

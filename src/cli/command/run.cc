@@ -101,7 +101,7 @@ Result<OutputConstraint> make_constraint(Grammar grammar, const Options& options
                                          const Tokenizer& tokenizer) {
   const auto trie = std::make_shared<const TokenTrie>(tokenizer);
   const ReasoningPosition reasoning{.starts_open = prompt.starts_in_reasoning,
-                                 .is_allowed = options.thinking.mode.is_on.value_or(true)};
+                                    .is_allowed = options.thinking.mode.is_on.value_or(true)};
   if (prompt.format && !prompt.format->channels.content_open.empty()) {
     ZINC_TRY(output, output_grammar({.format = *prompt.format,
                                      .content = OutputSyntax::Content::grammar,
