@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -75,6 +76,52 @@ TEST(EngineRequests, a_full_queue_rejects_until_a_request_is_admitted) {
   output.push_back(submit(*engine, from("c", 9)));
   run_all(*engine);
   for (const std::shared_ptr<RecordingSink>& one : output) EXPECT_EQ(one->output_tokens.size(), 5u);
+}
+
+// The prompt's log-probabilities from one sequence with all logits.
+std::vector<float> scores_alone(const Engine& engine, const std::vector<TokenId>& prompt) {
+  Sequence sequence = std::move(Sequence::create(engine.model(), {.context = 256, .all_logits = true}).value());
+  std::vector<float> logits = sequence.feed_with_all_logits(prompt).value();
+  const size_t n_vocab = logits.size() / prompt.size();
+  Sampler sampler;
+  std::vector<float> out;
+  for (size_t i = 0; i + 1 < prompt.size(); ++i) {
+    Logprobs logprobs;
+    sampler.logprobs(std::span(logits).subspan(i * n_vocab, n_vocab), prompt[i + 1], 0, logprobs);
+    out.push_back(logprobs.chosen);
+  }
+  return out;
+}
+
+TEST(EngineRequests, prompt_logprobs_are_those_of_the_prompt_computed_alone) {
+  const std::unique_ptr<Engine> engine = small_engine();
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<RecordingSink>> outputs;
+  for (const uint32_t seed : {1u, 1u, 2u, 3u}) {  // the second has a cached prefix; the last decodes meanwhile
+    Request request = simple(*engine, 50 + seed, 4, seed);
+    if (seed < 3) request.options.n_prompt_logprobs = 2;
+    if (seed == 2) request.options.prompt_only = true;
+    outputs.push_back(submit(*engine, request));
+    requests.push_back(std::move(request));
+    if (seed == 1) run_all(*engine);
+  }
+  run_all(*engine);
+  for (size_t i = 0; i < 3; ++i) {
+    const std::vector<OutputToken>& scored = outputs[i]->outcome.prompt_tokens;
+    const std::vector<float> expected = scores_alone(*engine, requests[i].prompt);
+    ASSERT_EQ(scored.size(), requests[i].prompt.size());
+    EXPECT_TRUE(std::isnan(scored[0].logprob));
+    for (size_t t = 0; t < expected.size(); ++t) {
+      EXPECT_EQ(scored[t + 1].id, requests[i].prompt[t + 1]);
+      EXPECT_NEAR(scored[t + 1].logprob, expected[t], 2e-3) << i << " " << t;
+      EXPECT_EQ(scored[t + 1].top.size(), 2u);
+    }
+  }
+  EXPECT_EQ(outputs[0]->output_tokens.size(), 4u);
+  EXPECT_TRUE(same_output(*outputs[0], *outputs[1]));
+  EXPECT_TRUE(outputs[2]->output_tokens.empty());
+  EXPECT_EQ(outputs[2]->outcome.reason, StopReason::max_tokens);
+  EXPECT_TRUE(outputs[3]->outcome.prompt_tokens.empty());
 }
 
 TEST(EngineRequests, an_output_ends_at_the_end_of_the_context) {

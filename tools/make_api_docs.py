@@ -34,7 +34,7 @@ ROUTES = {
     "ollama_generate": "/api/generate",
     "llama_completion": "/completion",
 }
-GROUPS = ("sampling", "thinking")  # shared by several routes, with a table of their own
+GROUPS = ("sampling", "thinking", "extensions")  # shared by several routes, with a table of their own
 INTERFACES = {"ChatCompletionsRequest": "chat"}  # the request bodies that the page builds
 TS_TYPES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "array": "unknown[]",
             "object": "Record<string, unknown>"}

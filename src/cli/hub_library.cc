@@ -47,6 +47,12 @@ std::string homepage_of(const ModelEntry& entry, const HubSettings& settings) {
   return settings.hf_endpoint + "/" + source.value().name;
 }
 
+SamplingParams sampling_for(const GgufFile& file, std::optional<bool> thinking) {
+  SamplingParams out = SamplingOptions().resolve(recommended_sampling(file, thinking));
+  out.seed = 0;  // each request gets its own
+  return out;
+}
+
 // The recommended sampling; the web UI uses it as default.
 json::object recommended_sampling_json(const GgufFile& file) {
   const RecommendedSampling recommended = recommended_sampling(file);
@@ -72,6 +78,12 @@ Status HubLibrary::load_now(const std::string& name, const std::string& path) {
   KnownModel known = find_known(name).value_or(KnownModel{.name = name, .path = path});
   known.path = path;
   described.aliases = known.aliases;
+  if (recommends_sampling_) {
+    const GgufFile& file = shared->file();
+    described.sampling_defaults = {.unset = sampling_for(file, {}),
+                                   .thinking = sampling_for(file, true),
+                                   .not_thinking = sampling_for(file, false)};
+  }
   const std::lock_guard lock(mutex_);
   std::erase_if(loaded_, [&](const LoadedEngine& other) { return other.name == name; });
   loaded_.push_back({known, shared});

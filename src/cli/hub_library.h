@@ -27,6 +27,8 @@ class HubLibrary final : public ModelLibrary {
   HubLibrary(HubSettings settings, ModelList& models, Load load);
   // Rejects pulls from URLs after this call: other machines can reach the server.
   void forbid_url_pulls() { forbids_url_pulls_ = true; }
+  // Models loaded after this call get OpenAI's sampling defaults, not their recommended ones.
+  void use_openai_sampling() { recommends_sampling_ = false; }
   ~HubLibrary() override { stop(); }
 
   // Loads a model under this name and its aliases, on the loader thread, whether it fits or not.
@@ -96,6 +98,7 @@ class HubLibrary final : public ModelLibrary {
   Pull pull_;
   std::string activating_;
   bool forbids_url_pulls_ = false;
+  bool recommends_sampling_ = true;
   std::atomic<bool> cancels_pull_ = false, stopping_ = false;
   TaskThread catalog_thread_, loader_thread_, download_thread_;  // last: they use the other members
 };

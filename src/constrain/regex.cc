@@ -452,8 +452,10 @@ class RegexTranslator {
     const auto [found, is_new] = chars_.try_emplace(ranges);
     if (is_new) {
       found->second = builder_.declare("character");
-      builder_.define(found->second, syntax_ == StringSyntax::json ? char_in_json_string(builder_, ranges)
-                                                                   : builder_.chars(without(ranges, '<')));
+      builder_.define(found->second,
+                      syntax_ == StringSyntax::json
+                          ? char_in_json_string(builder_, ranges)
+                          : builder_.chars(syntax_ == StringSyntax::raw ? without(ranges, '<') : ranges));
     }
     return builder_.rule(found->second);
   }
@@ -499,6 +501,18 @@ Result<Expr> regex_grammar(GrammarBuilder& builder, std::string_view pattern, co
   ZINC_TRY(root, parser.parse());
   ZINC_TRY(fits, parser.with_limits(root, limits));
   return RegexTranslator(builder, parser, syntax).write(fits);
+}
+
+Result<Grammar> regex_text_grammar(std::string_view pattern) {
+  if (pattern.starts_with('^')) pattern.remove_prefix(1);
+  if (pattern.ends_with('$') && !pattern.ends_with("\\$")) pattern.remove_suffix(1);
+  const std::string whole = fmt::format("^(?:{})$", pattern);
+  RegexParser parser(whole);
+  ZINC_TRY(parsed, parser.parse());
+  GrammarBuilder builder;
+  const GrammarBuilder::Rule root = builder.declare("root");
+  builder.define(root, RegexTranslator(builder, parser, StringSyntax::plain).write(parsed));
+  return builder.finish(root);
 }
 
 }  // namespace zinc

@@ -27,6 +27,17 @@ struct Case {
   std::vector<std::string_view> accepted, rejected;
 };
 
+TEST(Regex, text_grammar_matches_the_whole_plain_text) {
+  for (const std::string_view pattern : {"a\"[\n]b+", "^a\"[\n]b+$"}) {
+    const Result<Grammar> grammar = regex_text_grammar(pattern);
+    ASSERT_TRUE(grammar.ok()) << grammar.error().message;
+    GrammarMatcher matcher(grammar.value());
+    EXPECT_TRUE(matcher.matches("a\"\nbb"));
+    EXPECT_FALSE(matcher.matches("xa\"\nb"));
+    EXPECT_FALSE(matcher.matches("a\\\"\\nb"));
+  }
+}
+
 TEST(Regex, matches_as_ecma_262_specifies) {
   const Case kCases[] = {
       {"", {"", "abc"}, {}},

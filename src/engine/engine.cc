@@ -76,13 +76,14 @@ Result<std::unique_ptr<Engine>> Engine::create(ModelInstance model, EngineOption
                      .cache_bytes = cache->total_bytes(),
                      .cache_load_error = engine->load_prefix_cache(*cache)};
   engine->submission_queue_ = std::make_unique<SubmissionQueue>(options.queue_limit, options.max_sequences);
-  const LoopOptions loop{
-      .max_sequences = options.max_sequences,
-      .checkpoint_interval = options.checkpoint_interval,
-      .embedding_dim = engine->limits_.embedding_dim,
-      .n_vocab = engine->limits_.n_vocab,
-      .can_sample_on_device = instance.backend_info().can_sample_on_device,
-      .scheduler = {.step_tokens = options.step_tokens, .max_decode_slowdown = options.max_decode_slowdown}};
+  const LoopOptions loop{.max_sequences = options.max_sequences,
+                         .checkpoint_interval = options.checkpoint_interval,
+                         .embedding_dim = engine->limits_.embedding_dim,
+                         .n_vocab = engine->limits_.n_vocab,
+                         .can_sample_on_device = instance.backend_info().can_sample_on_device,
+                         .scheduler = {.step_tokens = options.step_tokens,
+                                       .max_outputs = options.max_sequences,
+                                       .max_decode_slowdown = options.max_decode_slowdown}};
   engine->loop_ = std::make_unique<EngineLoop>(*engine->submission_queue_, std::move(cache), std::move(plans), loop);
   return engine;
 }
@@ -95,13 +96,17 @@ Result<RequestId> Engine::submit(Request request) {
   if (prompt.size() > context) {
     return fail(
         ErrorCode::context_exceeded,
-        "the prompt has {} tokens, but the context is {}; shorten the prompt or serve the model with a larger context",
-        prompt.size(), context);
+        "prompt is too long: {} tokens > {} maximum: this model's maximum context length is {} tokens; shorten the "
+        "prompt or serve the model with a larger context",
+        prompt.size(), context, context);
   }
   const auto is_unknown = [&](TokenId id) { return id < 0 || id >= limits_.n_vocab; };
   if (const auto unknown = std::ranges::find_if(prompt, is_unknown); unknown != prompt.end()) {
     return fail(ErrorCode::invalid_input, "token {} of the prompt is {}, outside the vocabulary (0 to {})",
                 unknown - prompt.begin(), *unknown, limits_.n_vocab - 1);
+  }
+  if (std::ranges::any_of(request.options.stop_tokens, is_unknown)) {
+    return fail(ErrorCode::invalid_input, "a stop token is outside the vocabulary (0 to {})", limits_.n_vocab - 1);
   }
   if (std::ranges::any_of(request.options.thinking.forced_end, is_unknown)) {
     return fail(ErrorCode::invalid_input, "the forced end of reasoning has a token outside the vocabulary");
@@ -110,7 +115,7 @@ Result<RequestId> Engine::submit(Request request) {
   const size_t n_requested = static_cast<size_t>(std::max(0, request.options.max_tokens));
   size_t length = context;  // the last output token is not fed
   if (n_requested > 0) length = std::min(length, prompt.size() + n_requested - 1);
-  if (request.embedding) length = prompt.size();
+  if (request.embedding || request.options.prompt_only) length = prompt.size();
   auto live = std::make_unique<RequestState>(std::move(request), tokenizer_);
   live->max_length = static_cast<int>(length);
   return submission_queue_->put(std::move(live));

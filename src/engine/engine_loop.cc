@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "engine/checkpoints.h"
 
@@ -44,6 +45,8 @@ Outcome outcome_of(const RequestState& request, StopReason reason, std::optional
   outcome.usage.n_prompt = request.prompt_size;
   outcome.usage.n_completion = request.output.n_tokens();
   outcome.usage.n_reasoning = request.output.n_reasoning_tokens();
+  outcome.prompt_tokens = request.prompt_tokens;
+  outcome.end_token = request.output.end_token();
   if (const std::string* stop = request.output.stop_string()) outcome.stop_string = *stop;
   if (request.request.embedding && reason == StopReason::end_token) outcome.embedding = normalized(request.embedding);
   return outcome;
@@ -109,7 +112,7 @@ void EngineLoop::admit_waiting() {
 
 // Whether another request is prefilling a prefix of this prompt: this one waits, so that the prefix is computed once.
 bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
-  if (request.request.embedding == Pooling::mean) return false;  // computes the whole prompt, cached or not
+  if (request.needs_whole_prompt()) return false;
   for (const auto& [id, other] : requests_) {
     if (!other->is_admitted || !other->is_prefilling() ||
         other->cache.cache_namespace != request.request.cache_namespace)
@@ -129,7 +132,7 @@ bool EngineLoop::shares_prefix_in_prefill(const RequestState& request) const {
 
 bool EngineLoop::admit(RequestState& request) {
   if (request.admission_failed_at == cache_->version()) return false;  // nothing was freed since
-  const bool needs_all = request.request.embedding == Pooling::mean;
+  const bool needs_all = request.needs_whole_prompt();
   const int max_cached = needs_all ? 0 : request.prompt_size - 1;
   std::optional<Admission> admission =
       cache_->admit(request.output.tokens(), request.max_length, max_cached, request.request.cache_namespace);
@@ -150,7 +153,8 @@ bool EngineLoop::admit(RequestState& request) {
     request.checkpoints = choose_checkpoints(request.prompt_size, request.cache.n_tokens, request.request.boundaries,
                                              options_.checkpoint_interval);
   }
-  scheduler_.admit(request.id, request.prompt_size, request.cache.n_tokens, request.checkpoints);
+  scheduler_.admit(request.id, request.prompt_size, request.cache.n_tokens, request.checkpoints,
+                   request.scores_prompt() ? PromptOutput::all_tokens : PromptOutput::last_token);
   submission_queue_.on_admitted(request);
 
   stats_.queue_s.add(seconds_between(request.submitted, request.admitted));
@@ -177,8 +181,8 @@ void EngineLoop::start(InFlightStep& step, std::span<const ScheduledSequence> se
     } else if (entry.samples_token && is_sampled_on_device(request)) {
       step.arrays.request_sampled_token(
           *request.output.device_sampling(static_cast<size_t>(entry.begin + entry.n_tokens)));
-    } else if (entry.samples_token) {
-      step.arrays.request_logits();
+    } else {
+      step.arrays.request_logits(n_output_rows(request, entry));
     }
   }
   const auto fits = [&](const StepPlan& plan) { return plan.max_tokens >= step.arrays.n_tokens(); };
@@ -269,10 +273,16 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
     }
     if (request.request.embedding) {
       accumulate_embedding(request, hidden);
-    } else if (entry.samples_token) {
-      const size_t n_logits = is_sampled_on_device(request) ? 0 : static_cast<size_t>(options_.n_vocab);
-      const SampledRow row{&request, out.sampled[rows_at++], out.logits.subspan(logits_at, n_logits)};
-      logits_at += n_logits;
+      continue;
+    }
+    const size_t n_rows = static_cast<size_t>(n_output_rows(request, entry));
+    const size_t n_logits = is_sampled_on_device(request) ? 0 : static_cast<size_t>(options_.n_vocab);
+    const std::span<float> logits = out.logits.subspan(logits_at, n_rows * n_logits);
+    logits_at += logits.size();
+    rows_at += n_rows;
+    if (was_prompt && request.scores_prompt()) score_prompt(request, entry, logits);
+    if (entry.samples_token) {
+      const SampledRow row{&request, out.sampled[rows_at - 1], logits.last(n_logits)};
       if (request.output.is_constrained()) {
         constrained.push_back(row);
       } else {
@@ -285,10 +295,32 @@ void EngineLoop::apply_output(const InFlightStep& done, const Result<StepOutput>
   cache_->prefault_pages(done.arrays.n_tokens());
 }
 
+int EngineLoop::n_output_rows(const RequestState& request, const ScheduledSequence& entry) {
+  const bool is_scored = request.scores_prompt() && entry.begin < request.prompt_size;
+  if (is_scored) return entry.n_tokens;
+  return entry.samples_token ? 1 : 0;
+}
+
+// The logits after a token are the next token's.
+void EngineLoop::score_prompt(RequestState& request, const ScheduledSequence& entry, std::span<float> logits) {
+  const std::span<const TokenId> tokens = request.output.tokens();
+  std::vector<OutputToken>& scored = request.prompt_tokens;
+  if (scored.empty()) scored.push_back({.id = tokens.front(), .logprob = std::numeric_limits<float>::quiet_NaN()});
+  Logprobs logprobs;
+  const size_t n_vocab = static_cast<size_t>(options_.n_vocab);
+  for (int i = 0; i < entry.n_tokens && entry.begin + i + 1 < request.prompt_size; ++i) {
+    const TokenId next = tokens[static_cast<size_t>(entry.begin + i + 1)];
+    sampler_.logprobs(logits.subspan(static_cast<size_t>(i) * n_vocab, n_vocab), next,
+                      request.output.n_prompt_logprobs(), logprobs);
+    scored.push_back({.id = next, .logprob = logprobs.chosen, .top = logprobs.top});
+  }
+}
+
 // For greedy sampling the device has already found the most likely token, unless the logits are not finite.
 void EngineLoop::apply_output_row(const SampledRow& row) {
   RequestState& request = *row.request;
   const RequestId id = request.id;
+  if (request.output.is_prompt_only()) return end(request, StopReason::max_tokens);
   const std::optional<DeviceSampling> sampling = request.output.device_sampling(0);
   const bool is_greedy = sampling && sampling->temperature <= kGreedyTemperature && row.sampled >= 0;
   if (is_sampled_on_device(request) || (is_greedy && std::isfinite(row.logits[static_cast<size_t>(row.sampled)]))) {

@@ -72,6 +72,8 @@ class EngineLoop {
   bool can_pipeline_next_step(std::span<const ScheduledSequence> sequences) const;
   void start_next_step();
   void apply_output(const InFlightStep& done, const Result<StepOutput>& output);
+  void score_prompt(RequestState& request, const ScheduledSequence& entry, std::span<float> logits);
+  static int n_output_rows(const RequestState& request, const ScheduledSequence& entry);
   struct SampledRow {
     RequestState* request;
     TokenId sampled;

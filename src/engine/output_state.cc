@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace zinc {
@@ -40,9 +41,32 @@ Result<TokenId> OutputState::sample(std::span<float> logits, Sampler& sampler) {
   const SamplingContext context{.history = tokens_,
                                 .position = tokens_.size(),
                                 .stream = options_.stream,
-                                .dry_breakers = options_.dry_breakers.get()};
-  return constraint_ ? sample_constrained(logits, sampler, context)
-                     : sampler.sample(logits, options_.sampling, context);
+                                .dry_breakers = options_.dry_breakers.get(),
+                                .allowed = options_.allowed_tokens.get()};
+  if (constraint_) return sample_constrained(logits, sampler, context);
+  if (n_tokens() < options_.min_tokens) return sample_without_end(logits, sampler, context);
+  return sampler.sample(logits, options_.sampling, context);
+}
+
+// The logits are restored: log-probabilities are those of the model.
+Result<TokenId> OutputState::sample_without_end(std::span<float> logits, Sampler& sampler,
+                                                const SamplingContext& context) {
+  std::vector<std::pair<size_t, float>> saved;
+  const auto rule_out = [&](TokenId id) {
+    if (static_cast<size_t>(id) >= logits.size()) return;
+    float& logit = logits[static_cast<size_t>(id)];
+    saved.emplace_back(static_cast<size_t>(id), logit);
+    logit = -std::numeric_limits<float>::infinity();
+  };
+  for (const TokenId id : tokenizer_.eog_tokens()) rule_out(id);
+  for (const TokenId id : options_.stop_tokens) rule_out(id);
+  Result<TokenId> sampled = sampler.sample(logits, options_.sampling, context);
+  for (auto at = saved.rbegin(); at != saved.rend(); ++at) logits[at->first] = at->second;  // a token may occur twice
+  return sampled;
+}
+
+bool OutputState::is_stop_token(TokenId id) const {
+  return std::ranges::find(options_.stop_tokens, id) != options_.stop_tokens.end();
 }
 
 // Greedy sampling: if the most likely token is allowed, the set of all allowed tokens is not needed.
@@ -77,6 +101,8 @@ void OutputState::track_reasoning(TokenId id) {
 
 std::optional<DeviceSampling> OutputState::device_sampling(size_t position) const {
   if (options_.n_top_logprobs >= 0 || options_.thinking.max_tokens >= 0 || constraint_) return std::nullopt;
+  if (options_.min_tokens > 0 || options_.allowed_tokens) return std::nullopt;
+  if (options_.n_prompt_logprobs >= 0 || options_.prompt_only) return std::nullopt;
   return zinc::device_sampling(options_.sampling, position, options_.stream);
 }
 
@@ -87,16 +113,17 @@ Result<OutputState::TokenResult> OutputState::accept(std::span<float> logits, Sa
     ZINC_TRY(is_complete, constraint_->accept(id));
     if (is_complete && result.reason != StopReason::stop_string) result.reason = StopReason::end_token;
   }
-  if (result.is_output && options_.n_top_logprobs >= 0) {
+  if (options_.n_top_logprobs >= 0) {
     sampler.logprobs(logits, id, options_.n_top_logprobs, logprobs_);
-    last_.logprob = logprobs_.chosen;
-    last_.top = logprobs_.top;
+    OutputToken& token = result.is_output ? last_ : end_token_.emplace(OutputToken{.id = id});
+    token.logprob = logprobs_.chosen;
+    token.top = logprobs_.top;
   }
   return result;
 }
 
 OutputState::TokenResult OutputState::accept(TokenId id, bool can_continue) {
-  if (tokenizer_.is_eog(id) && !options_.ignore_eos) {
+  if ((tokenizer_.is_eog(id) && !options_.ignore_eos) || is_stop_token(id)) {
     return TokenResult{.id = id, .is_output = false, .text = {}, .reason = StopReason::end_token};
   }
   last_ = {.id = id};

@@ -36,13 +36,18 @@ struct ThinkingBudget {
 struct GenerationOptions {
   SamplingParams sampling = {};
   int max_tokens = 0;  // 0: until the context is full
+  int min_tokens = 0;  // no end token or stop token is sampled before, unless a constraint requires it
   std::vector<std::string> stop = {};
-  bool show_control = false;  // emit the text of control tokens
-  bool ignore_eos = false;    // end tokens do not end the output
-  int n_top_logprobs = -1;    // alternatives per token; 0: the token's own only, -1: no log-probabilities
-  uint64_t stream = 0;        // random stream: separates several outputs of one request that share a seed
+  std::vector<TokenId> stop_tokens = {};  // end the output like end tokens, also with ignore_eos
+  bool show_control = false;              // emit the text of control tokens
+  bool ignore_eos = false;                // end tokens do not end the output
+  int n_top_logprobs = -1;                // alternatives per token; 0: the token's own only, -1: no log-probabilities
+  int n_prompt_logprobs = -1;  // the same for the prompt's tokens; the prompt is computed in full, cached or not
+  bool prompt_only = false;    // nothing is generated
+  uint64_t stream = 0;         // random stream: separates several outputs of one request that share a seed
   ThinkingBudget thinking = {};
   OutputConstraint constraint = {};
+  std::shared_ptr<const TokenSet> allowed_tokens = {};  // no other token is sampled; nullptr: all are allowed
   // Tokens that contain a DRY sequence breaker, if known already; the outputs of one request share the set.
   std::shared_ptr<const TokenSet> dry_breakers = {};
 };
@@ -74,8 +79,8 @@ class OutputState {
   // The same for a token that was sampled already, with device_sampling().
   TokenResult accept(TokenId id, bool can_continue);
   // Parameters for sampling on the device at this position (the prompt's first token has position 0). nullopt: the host
-  // has to sample, because of penalties, DRY, a logit bias, log-probabilities, a thinking budget or a constraint. The
-  // same for all positions.
+  // has to sample, because of penalties, DRY, a logit bias, log-probabilities, a thinking budget, a minimum length,
+  // allowed tokens or a constraint. The same for all positions.
   std::optional<DeviceSampling> device_sampling(size_t position) const;
   bool is_constrained() const { return constraint_.has_value(); }
   // Computes the token mask that the next accept() needs, and keeps it. Optional; a failure shows up in accept().
@@ -88,10 +93,16 @@ class OutputState {
   const OutputToken& last() const { return last_; }            // with log-probabilities if requested
   int n_tokens() const { return static_cast<int>(tokens_.size() - n_prompt_); }  // of the output
   int n_reasoning_tokens() const { return n_reasoning_; }
+  int n_prompt_logprobs() const { return options_.n_prompt_logprobs; }
+  bool is_prompt_only() const { return options_.prompt_only; }
+  // The end token, with log-probabilities, if they were requested and one was sampled.
+  const std::optional<OutputToken>& end_token() const { return end_token_; }
   const std::string* stop_string() const { return decoder_.stop_string(); }  // the one that matched
 
  private:
   Result<TokenId> sample(std::span<float> logits, Sampler& sampler);
+  Result<TokenId> sample_without_end(std::span<float> logits, Sampler& sampler, const SamplingContext& context);
+  bool is_stop_token(TokenId id) const;
   Result<TokenId> sample_constrained(std::span<float> logits, Sampler& sampler, SamplingContext context);
   void track_reasoning(TokenId id);
 
@@ -101,6 +112,7 @@ class OutputState {
   std::vector<TokenId> tokens_;
   size_t n_prompt_;
   OutputToken last_;
+  std::optional<OutputToken> end_token_;
   Logprobs logprobs_;
 
   StopStringMatcher open_tag_, close_tag_;

@@ -79,6 +79,39 @@ TEST_F(OutputStateTest, ends_at_an_end_token_unless_ignore_eos_is_set) {
   EXPECT_EQ(endless.n_tokens(), 1);
 }
 
+TEST_F(OutputStateTest, no_end_token_is_sampled_before_the_minimum_length) {
+  GenerationOptions options = greedy();
+  options.min_tokens = 2;
+  options.n_top_logprobs = 0;
+  OutputState output(tokenizer_, options, prompt_);
+  const TokenId end = tokenizer_.eog_tokens().front();
+  EXPECT_EQ(accept(output, end).reason, std::nullopt);
+  EXPECT_EQ(accept(output, end).reason, std::nullopt);
+  EXPECT_EQ(accept(output, end).reason, StopReason::end_token);
+  EXPECT_EQ(output.n_tokens(), 2);
+  ASSERT_TRUE(output.end_token());
+  EXPECT_EQ(output.end_token()->id, end);
+  EXPECT_FALSE(output.device_sampling(0)) << "the host rules the end token out";
+}
+
+TEST_F(OutputStateTest, stop_tokens_end_the_output_and_other_tokens_than_the_allowed_are_never_sampled) {
+  GenerationOptions options = greedy();
+  options.stop_tokens = {65};
+  options.ignore_eos = true;
+  OutputState output(tokenizer_, options, prompt_);
+  EXPECT_EQ(accept(output, 66).reason, std::nullopt);
+  const OutputState::TokenResult stopped = accept(output, 65);
+  EXPECT_EQ(stopped.reason, StopReason::end_token);
+  EXPECT_FALSE(stopped.is_output);
+
+  GenerationOptions limited = greedy();
+  auto allowed = std::make_shared<TokenSet>(static_cast<size_t>(tokenizer_.n_vocab()));
+  allowed->insert(70);
+  limited.allowed_tokens = allowed;
+  OutputState only(tokenizer_, limited, prompt_);
+  EXPECT_EQ(accept(only, 66).id, 70);
+}
+
 TEST_F(OutputStateTest, reasoning_over_the_budget_is_closed_with_the_whole_forced_end) {
   GenerationOptions options = greedy();
   options.thinking = {

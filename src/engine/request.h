@@ -51,6 +51,9 @@ struct Outcome {
   Usage usage = {};
   Timings timings = {};
   std::vector<float> embedding = {};  // if requested; normalized to length 1
+  // If requested: the prompt's tokens with their log-probabilities; the first token has none (NaN).
+  std::vector<OutputToken> prompt_tokens = {};
+  std::optional<OutputToken> end_token = {};  // the sampled end token, if log-probabilities were requested
 };
 
 class RequestSink {

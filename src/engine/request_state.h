@@ -34,7 +34,8 @@ struct RequestState {
   int n_cached_prefix = 0;           // tokens in the prefix cache
   std::optional<TokenId> end_token;  // the one that ended the output, if any
   Usage usage;
-  std::vector<float> embedding;  // of the tokens fed so far: their sum, or the last one
+  std::vector<OutputToken> prompt_tokens;  // scored so far
+  std::vector<float> embedding;            // of the tokens fed so far: their sum, or the last one
   Clock::time_point submitted, admitted, first_token, last_token;
 
   std::span<const TokenId> fed() const { return output.tokens().first(static_cast<size_t>(cache.n_tokens)); }
@@ -45,6 +46,9 @@ struct RequestState {
     tokens.resize(static_cast<size_t>(cache.n_tokens) + 1);
     return tokens;
   }
+  bool scores_prompt() const { return output.n_prompt_logprobs() >= 0; }
+  // Whether every prompt token has to be computed, cached or not.
+  bool needs_whole_prompt() const { return request.embedding == Pooling::mean || scores_prompt(); }
   bool is_prefilling() const { return cache.n_tokens < prompt_size; }
 };
 

@@ -47,7 +47,7 @@ std::vector<RequestId> Scheduler::admission_order() const {
   return ids;
 }
 
-void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends) {
+void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends, PromptOutput output) {
   ZINC_CHECK(n_cached < n_prompt);
   for (auto& [name, client] : clients_) {
     const bool was_first = !client.waiting.empty() && client.waiting.front() == id;
@@ -55,7 +55,7 @@ void Scheduler::admit(RequestId id, int n_prompt, int n_cached, std::vector<int>
     ++client.n_running;
     last_admitted_was_overtaken_ = was_first && client.n_overtaken >= kMaxOvertaken;
     if (was_first) client.n_overtaken = 0;
-    running_.push_back({id, name, n_prompt, n_cached, std::move(chunk_ends)});
+    running_.push_back({id, name, n_prompt, n_cached, std::move(chunk_ends), output});
     return update_overtaken(id);
   }
   ZINC_CHECK(false);
@@ -110,6 +110,16 @@ std::vector<int> Scheduler::split_among_clients(std::span<Running* const> prefil
   return tokens;
 }
 
+// Every running request may have one output row; the remaining rows go to prompts whose tokens all have one.
+void Scheduler::limit_outputs(std::span<Running* const> prefilling, std::vector<int>& tokens) const {
+  int n_free = limits_.max_outputs - n_running();
+  for (size_t i = 0; i < prefilling.size(); ++i) {
+    if (prefilling[i]->output == PromptOutput::last_token || tokens[i] == 0) continue;
+    tokens[i] = std::min(tokens[i], 1 + std::max(n_free, 0));
+    n_free -= tokens[i] - 1;
+  }
+}
+
 std::span<const ScheduledSequence> Scheduler::schedule_step() {
   step_.clear();
   std::vector<Running*> prefilling;
@@ -124,8 +134,9 @@ std::span<const ScheduledSequence> Scheduler::schedule_step() {
     }
   }
   const int n_decode = static_cast<int>(step_.size());
-  const std::vector<int> tokens = split_among_clients(
+  std::vector<int> tokens = split_among_clients(
       prefilling, prefilling.empty() ? 0 : prefill_budget_.next_prefill_tokens(n_decode, deepest, longest));
+  limit_outputs(prefilling, tokens);
   for (size_t i = 0; i < prefilling.size(); ++i) {
     if (tokens[i] == 0) continue;
     step_.push_back({prefilling[i]->id, prefilling[i]->n_fed, tokens[i],

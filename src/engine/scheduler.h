@@ -17,6 +17,7 @@ namespace zinc {
 
 struct SchedulerLimits {
   int step_tokens = 512;             // prompt tokens per step, at most
+  int max_outputs = 1 << 20;         // output rows per step, at most; at least one per running request
   double max_decode_slowdown = 1.8;  // see PrefillBudget
 };
 
@@ -27,6 +28,8 @@ struct ScheduledSequence {
   bool samples_token = false;  // a decode row, or the last chunk of the prompt
 };
 
+enum class PromptOutput : uint8_t { last_token, all_tokens };  // the tokens of a prompt whose logits are wanted
+
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits)
@@ -35,7 +38,8 @@ class Scheduler {
   void enqueue(RequestId id, const std::string& client);
   std::vector<RequestId> admission_order() const;
   // `chunk_ends`: ascending positions where a prefill chunk has to end. REQUIRES: waiting, n_cached < n_prompt.
-  void admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends);
+  void admit(RequestId id, int n_prompt, int n_cached, std::vector<int> chunk_ends,
+             PromptOutput output = PromptOutput::last_token);
   void remove(RequestId id);  // in any state; no effect if unknown
 
   // The next step, decode rows first; empty: nothing to do. Valid until the next call.
@@ -53,6 +57,7 @@ class Scheduler {
     std::string client;
     int n_prompt, n_fed;
     std::vector<int> chunk_ends;
+    PromptOutput output;
 
     bool is_prefilling() const { return n_fed < n_prompt; }
     int n_until_chunk_end() const;
@@ -64,6 +69,7 @@ class Scheduler {
     int n_overtaken = 0;  // requests that are newer than its oldest waiting one and were admitted first
   };
   std::vector<int> split_among_clients(std::span<Running* const> prefilling, int n_tokens) const;
+  void limit_outputs(std::span<Running* const> prefilling, std::vector<int>& tokens) const;
   void update_overtaken(RequestId by);
   void erase_if_idle(const std::string& client);
 

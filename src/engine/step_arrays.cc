@@ -26,10 +26,12 @@ void StepArrays::add(const SequenceCache& sequence, int begin, std::span<const T
   sequences_.push_back(&sequence);
 }
 
-void StepArrays::request_logits() {
-  logit_rows_.push_back(static_cast<int32_t>(output_rows_.size()));
-  output_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-  sampling_.emplace_back();  // the device's sampled token is ignored
+void StepArrays::request_logits(int n_rows) {
+  for (int row = static_cast<int>(tokens_.size()) - n_rows; row < static_cast<int>(tokens_.size()); ++row) {
+    logit_rows_.push_back(static_cast<int32_t>(output_rows_.size()));
+    output_rows_.push_back(row);
+    sampling_.emplace_back();  // the device's sampled token is ignored
+  }
 }
 
 void StepArrays::request_sampled_token(const DeviceSampling& draw) {

@@ -18,7 +18,7 @@ class StepArrays {
   // Tokens of a sequence from position `begin` on. REQUIRES: it has pages for them.
   void add(const SequenceCache& sequence, int begin, std::span<const TokenId> tokens);
   // The output wanted after the last added token: its logits, or a token sampled on the device.
-  void request_logits();
+  void request_logits(int n_rows = 1);  // of the last n_rows added tokens
   void request_sampled_token(const DeviceSampling& draw);
   void request_hidden() { wants_hidden_ = true; }
 

@@ -1,6 +1,6 @@
 // Recommended sampling parameters of a model: from the file (general.sampling.*), else from the model card or
-// generation_config.json of its family, else common defaults. `run` and `chat` use and report them; the server uses the
-// defaults of its APIs and states these as recommended_sampling.
+// generation_config.json of its family, else common defaults. `run` and `chat` use and report them; the server uses
+// them for requests that leave sampling out.
 #pragma once
 
 #include <optional>

@@ -8,6 +8,7 @@
 #include "server/metrics.h"
 #include "server/model_routes.h"
 #include "server/page.h"
+#include "server/response_routes.h"
 #include "server/text_routes.h"
 
 namespace zinc {
@@ -18,7 +19,8 @@ constexpr std::string_view kUtf8Bom = "\xef\xbb\xbf";  // some editors write it 
 
 // Schemas and grammars take time to compile, however short they are.
 bool may_have_constraint(std::string_view body) {
-  constexpr std::string_view kNames[] = {"\"response_format\"", "\"json_schema\"", "\"grammar\""};
+  constexpr std::string_view kNames[] = {"\"response_format\"", "\"json_schema\"", "\"grammar\"",
+                                         "\"structured_outputs\"", "\"guided_"};
   return std::ranges::any_of(kNames, [&](std::string_view name) { return body.find(name) != body.npos; });
 }
 
@@ -64,6 +66,7 @@ json::object limits_json(const ServerLimits& limits) {
           {"write_seconds", limits.write_time.count()},
           {"ping_seconds", limits.ping_time.count()},
           {"drain_seconds", limits.drain_time.count()},
+          {"n", limits.n},
           {"choices", limits.choices},
           {"stop_strings", limits.stop_strings},
           {"stop_string_bytes", limits.stop_string_bytes},
@@ -71,9 +74,7 @@ json::object limits_json(const ServerLimits& limits) {
           {"embedding_inputs", limits.embedding_inputs}};
 }
 
-// The sampling defaults of a request.
-json::object default_sampling() {
-  const SamplingParams p;
+json::object sampling_props(const SamplingParams& p) {
   json::array breakers;
   for (const std::string& breaker : p.dry_breakers) breakers.emplace_back(breaker);
   json::object out{{"temperature", p.temperature},
@@ -107,8 +108,27 @@ json::object model_props(const ServedModel& model) {
                    {"thinking", thinking_json(model.thinking)},
                    {"supports_system", chat.supports_system()},
                    {"chat_template", chat.source()}};
+  out["default_sampling"] = sampling_props(model.sampling_defaults.unset);
   for (const auto& member : model.facts) out[member.key()] = member.value();
   return out;
+}
+
+// Unknown fields do not fail a request, but they are not ignored silently.
+void report_ignored_fields(const std::vector<std::string>& names, Reply& reply) {
+  if (names.empty()) return;
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  reply.headers.emplace_back("x-zinc-ignored-fields", all);
+  reply.log["ignored_fields"] = all;
+}
+
+// Whether a path is a route's; "{id}" stands for one segment.
+bool matches_path(std::string_view pattern, std::string_view path) {
+  const size_t begin = pattern.find('{');
+  if (begin == pattern.npos) return pattern == path;
+  const std::string_view head = pattern.substr(0, begin), tail = pattern.substr(pattern.find('}') + 1);
+  if (!path.starts_with(head) || !path.ends_with(tail) || path.size() <= head.size() + tail.size()) return false;
+  return path.substr(head.size(), path.size() - head.size() - tail.size()).find('/') == path.npos;
 }
 
 void send_json(const json::object& body, Reply& reply) { reply.send({.body = to_json(body)}); }
@@ -136,11 +156,32 @@ const Api::Route Api::kRoutes[] =
            api.generate(completions_dialect(), std::move(request), std::move(reply));
          },
          completions_dialect},
-        {"POST", "/v1/responses", "Response to a conversation (OpenAI Responses); nothing is stored", false,
+        {"POST", "/v1/responses", "Response to a conversation (OpenAI Responses)", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
-           api.generate(responses_dialect(), std::move(request), std::move(reply));
+           api.generate_response(std::move(request), std::move(reply));
          },
          responses_dialect},
+        {"POST", "/v1/responses/input_tokens", "Token count of a conversation (OpenAI Responses)", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           const CacheNamespace owner = api.access_.client_of(request).cache_namespace;
+           api.respond_from_body(std::move(request), std::move(reply), ErrorFormat::openai,
+                                 [&api, owner](const ModelList& models, std::string_view body, RequestErrors& errors) {
+                                   return count_response_tokens(api.responses_, owner, models, body, errors);
+                                 });
+         },
+         responses_dialect},
+        {"GET", "/v1/responses/{id}", "A kept response", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           reply->send(show_response(api.responses_, api.access_.client_of(request).cache_namespace, request.path));
+         }},
+        {"DELETE", "/v1/responses/{id}", "Deletes a kept response", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           reply->send(delete_response(api.responses_, api.access_.client_of(request).cache_namespace, request.path));
+         }},
+        {"GET", "/v1/responses/{id}/input_items", "The input of a kept response, newest item first", false,
+         [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
+           reply->send(list_input_items(api.responses_, api.access_.client_of(request).cache_namespace, request.path));
+         }},
         {"POST", "/v1/messages", "Response to a conversation (Anthropic Messages)", false,
          [](Api& api, HttpRequest request, std::shared_ptr<Reply> reply) {
            api.generate(messages_dialect(), std::move(request), std::move(reply));
@@ -204,6 +245,13 @@ const Api::Route Api::kRoutes[] =
          chat_dialect},
         {"GET", "/props", "Settings of the server and its models", false,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_props(std::move(reply)); }},
+        {"GET", "/tokenizer_info", "Special tokens and chat template of the loaded model (as in vLLM)", false,
+         [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) {
+           const ModelRef model = api.models_.find("");
+           if (model) return send_json(tokenizer_info(*model), *reply);
+           reply->send(
+               error_response(http_error(404, "/tokenizer_info needs exactly one loaded model"), ErrorFormat::openai));
+         }},
         {"GET", "/metrics", "Metrics in Prometheus format", false,
          [](Api& api, HttpRequest, std::shared_ptr<Reply> reply) { api.show_metrics(std::move(reply)); }},
         {"GET", "/openapi.json", "This OpenAPI document", false,
@@ -216,6 +264,7 @@ Api::Api(const ModelList& models, const ApiOptions& options, EventLoopPort loop)
       build_(options.build),
       library_(options.library),
       swaps_models_(options.library && options.swaps_models),
+      responses_(options.kept_responses),
       access_(options.access),
       loop_(std::move(loop)),
       notifier_(loop_.post),
@@ -242,7 +291,7 @@ const std::vector<Api::Route>& Api::routes() {
 const Api::Route* Api::find_route(const HttpRequest& request, bool& is_other_method) const {
   const std::string_view method = request.method == "HEAD" ? std::string_view("GET") : request.method;
   for (const Route& route : routes()) {
-    if (route.path != request.path) continue;
+    if (!matches_path(route.path, request.path)) continue;
     if (route.method == method) return &route;
     is_other_method = true;
   }
@@ -268,7 +317,8 @@ std::string Api::suggest_path(std::string_view path) {
 std::string Api::methods_of(std::string_view path) {
   std::string out = "OPTIONS";
   for (const Route& route : routes()) {
-    if (route.path == path) out += fmt::format(", {}{}", route.method, route.method == "GET" ? ", HEAD" : "");
+    if (matches_path(route.path, path))
+      out += fmt::format(", {}{}", route.method, route.method == "GET" ? ", HEAD" : "");
   }
   return out;
 }
@@ -393,10 +443,28 @@ void Api::generate(const ApiDialect& dialect, HttpRequest request, std::shared_p
         return prepare(dialect, models, limits_, body);
       },
       [this, &dialect](PreparedRequest prepared, const PendingRequest& pending) {
-        prepared.load_s = pending.load_s;
-        if (prepared.request.keep_alive) keep_alive_.set(prepared.model->name, *prepared.request.keep_alive);
-        Generation::start(dialect, std::move(prepared), pending.client, notifier_, worker_queue_, pending.reply);
+        start_generation(dialect, std::move(prepared), pending);
       });
+}
+
+void Api::generate_response(HttpRequest request, std::shared_ptr<Reply> reply) {
+  PendingRequest pending = pending_request(std::move(request), std::move(reply), ErrorFormat::openai);
+  const CacheNamespace owner = pending.client.cache_namespace;
+  prepare_async<PreparedRequest>(
+      std::move(pending),
+      [this, owner](const ModelList& models, std::string_view body) {
+        return prepare_response(responses_, owner, models, limits_, body);
+      },
+      [this](PreparedRequest prepared, const PendingRequest& request) {
+        start_generation(responses_dialect(), std::move(prepared), request);
+      });
+}
+
+void Api::start_generation(const ApiDialect& dialect, PreparedRequest prepared, const PendingRequest& pending) {
+  report_ignored_fields(prepared.ignored_fields, *pending.reply);
+  prepared.load_s = pending.load_s;
+  if (prepared.request.keep_alive) keep_alive_.set(prepared.model->name, *prepared.request.keep_alive);
+  Generation::start(dialect, std::move(prepared), pending.client, notifier_, worker_queue_, pending.reply);
 }
 
 void Api::embed(const EmbeddingDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply) {
@@ -406,20 +474,31 @@ void Api::embed(const EmbeddingDialect& dialect, HttpRequest request, std::share
         return prepare_embeddings(dialect, models, limits_, body);
       },
       [this](EmbeddingRequest prepared, const PendingRequest& pending) {
+        report_ignored_fields(prepared.ignored_fields, *pending.reply);
         start_embeddings(std::move(prepared), pending.client, notifier_, pending.reply);
       });
 }
 
 void Api::respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
-                            OrApiError<json::object> (*respond)(const ModelList&, std::string_view)) {
-  prepare_async<std::string>(
+                            BodyResponder respond) {
+  struct TextResponse {
+    std::string body;
+    std::vector<std::string> ignored_fields;
+  };
+  const UnknownFields unknown = limits_.strict_fields ? UnknownFields::reject : UnknownFields::ignore;
+  prepare_async<TextResponse>(
       pending_request(std::move(request), std::move(reply), format),
-      [respond](const ModelList& models, std::string_view body) -> OrApiError<std::string> {
-        const OrApiError<json::object> result = respond(models, body);
+      [respond, unknown](const ModelList& models, std::string_view body) -> OrApiError<TextResponse> {
+        RequestErrors errors(unknown);
+        const OrApiError<json::object> result = respond(models, body, errors);
         if (const ApiError* error = std::get_if<ApiError>(&result)) return *error;
-        return to_json(std::get<json::object>(result));  // on the worker thread if it is long
+        return TextResponse{to_json(std::get<json::object>(result)),  // on the worker thread if it is long
+                            errors.ignored_fields()};
       },
-      [](std::string body, const PendingRequest& pending) { pending.reply->send({.body = std::move(body)}); });
+      [](TextResponse response, const PendingRequest& pending) {
+        report_ignored_fields(response.ignored_fields, *pending.reply);
+        pending.reply->send({.body = std::move(response.body)});
+      });
 }
 
 double Api::uptime_s() const { return elapsed_s(start_); }
@@ -483,7 +562,9 @@ void Api::show_props(std::shared_ptr<Reply> reply) const {
   body["build"] = build_;
   body["models"] = std::move(models);
   body["limits"] = limits_json(limits_);
-  body["default_sampling"] = default_sampling();
+  const std::vector<ModelRef> loaded = models_.all();
+  body["default_sampling"] =
+      sampling_props(loaded.size() == 1 ? loaded.front()->sampling_defaults.unset : SamplingParams());
   body["key_required"] = access_.needs_key();
   body["swaps_models"] = swaps_models_;
   if (const std::vector<ModelRef> all = models_.all(); !all.empty()) add_llama_props(*all.front(), body);

@@ -19,6 +19,7 @@
 #include "server/model_swap.h"
 #include "server/ollama_routes.h"
 #include "server/reply.h"
+#include "server/response_store.h"
 #include "server/served_model.h"
 #include "server/worker_queue.h"
 
@@ -34,9 +35,12 @@ struct EventLoopPort {
   std::function<void(std::chrono::milliseconds, std::function<void()>)> run_after = {};
 };
 
+struct PreparedRequest;
+
 struct ApiOptions {
   AccessOptions access = {};
   ServerLimits limits = {};
+  ResponseStoreLimits kept_responses = {};
   json::object build = {};          // version and commit, for /props
   ModelLibrary* library = nullptr;  // manages models; nullptr: models cannot be managed
   bool swaps_models = false;        // a request may name an installed model that is not loaded; it is loaded first
@@ -90,9 +94,12 @@ class Api {
   void with_model(std::string name, HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
                   std::function<void(const ModelRef& model, Reply& reply)> use);
   void generate(const ApiDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply);
+  void start_generation(const ApiDialect& dialect, PreparedRequest prepared, const PendingRequest& pending);
+  void generate_response(HttpRequest request, std::shared_ptr<Reply> reply);  // /v1/responses
   // For routes whose response depends on the models and the body only.
-  void respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format,
-                         std::variant<json::object, ApiError> (*respond)(const ModelList&, std::string_view body));
+  using BodyResponder =
+      std::function<std::variant<json::object, ApiError>(const ModelList&, std::string_view body, RequestErrors&)>;
+  void respond_from_body(HttpRequest request, std::shared_ptr<Reply> reply, ErrorFormat format, BodyResponder respond);
 
   void embed(const EmbeddingDialect& dialect, HttpRequest request, std::shared_ptr<Reply> reply);
   // Ollama's: a request without `input` only loads or unloads the model.
@@ -125,6 +132,7 @@ class Api {
   json::object build_;
   ModelLibrary* library_;
   const bool swaps_models_;
+  ResponseStore responses_;
   AccessControl access_;
   EventLoopPort loop_;
   EventLoopNotifier notifier_;

@@ -3,6 +3,14 @@
 namespace zinc {
 namespace {
 
+json::object token_json(const LogprobToken& token) {
+  json::array bytes;
+  for (const char c : token.text) bytes.push_back(static_cast<unsigned char>(c));
+  json::object out{{"token", token.text}, {"logprob", token.logprob}};
+  out["bytes"] = std::move(bytes);
+  return out;
+}
+
 double per_second(int n, double seconds) { return seconds > 0 ? n / seconds : 0; }
 
 }  // namespace
@@ -77,6 +85,18 @@ json::array warnings_json(const Message& message) {
   json::array out;
   for (const ParseWarning& warning : message.warnings) {
     out.push_back({{"code", warning_name(warning.code)}, {"message", warning.message}});
+  }
+  return out;
+}
+
+json::array logprobs_json(std::span<const LogprobToken> tokens) {
+  json::array out;
+  for (const LogprobToken& token : tokens) {
+    json::object entry = token_json(token);
+    json::array top;
+    for (const LogprobToken& other : token.top) top.push_back(token_json(other));
+    entry["top_logprobs"] = std::move(top);
+    out.push_back(std::move(entry));
   }
   return out;
 }

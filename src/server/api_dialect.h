@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,14 +29,17 @@ struct ResponseMetadata {
   double load_s = 0;  // how long the request waited for its model to load
   bool include_usage = false;
   bool with_logprobs = false;
-  bool with_tokens = false;  // the ids of the generated tokens
-  json::object echoed = {};  // request fields that the response repeats
+  bool with_tokens = false;                                            // the ids of the generated tokens
+  bool is_echoed = false;                                              // the prompt comes before the output
+  json::object echoed = {};                                            // request fields that the response repeats
+  bool seal_reasoning = false;                                         // ChatRequest::seal_reasoning
+  std::function<void(const json::object& response)> on_finished = {};  // with a complete Responses object; any thread
 };
 
 // A token's text with its log-probabilities.
 struct LogprobToken {
-  std::string text;  // its bytes; may be part of a character
-  double logprob = 0;
+  std::string text;    // its bytes; may be part of a character
+  double logprob = 0;  // NaN: none, for the first token of a prompt
   std::vector<LogprobToken> top = {};
   TokenId id = 0;
 };
@@ -47,7 +51,8 @@ struct Choice {
   std::string stop_string;
   Usage usage;
   Timings timings;
-  std::vector<LogprobToken> tokens;  // if log-probabilities were requested
+  std::vector<LogprobToken> tokens;         // if log-probabilities were requested
+  std::vector<LogprobToken> prompt_tokens;  // if those of the prompt were requested; the first has none
 
   bool calls_tools() const { return !message.tool_calls.empty(); }
 };
@@ -129,7 +134,8 @@ std::string_view finish_reason(const Choice& choice);  // "stop", "length", "too
 json::object usage_json(const UsageTotal& usage);
 json::object timings_json(const Choice& choice);
 json::array warnings_json(const Message& message);
-std::string quote_json(std::string_view text);  // as a JSON string literal
+json::array logprobs_json(std::span<const LogprobToken> tokens);  // {"token", "logprob", "bytes", "top_logprobs"}
+std::string quote_json(std::string_view text);                    // as a JSON string literal
 std::string sse_data(const json::value& value);
 std::string sse_event(std::string_view event, const json::value& value);
 

@@ -1,7 +1,25 @@
 #include "server/api_error.h"
 
+#include <algorithm>
+#include <cctype>
+
+#include "base/sanitize_for_terminal.h"
+
 namespace zinc {
 namespace {
+
+constexpr size_t kMaxIgnoredFields = 16;      // names in the header and in the log line
+constexpr size_t kMaxIgnoredFieldBytes = 64;  // of one name
+
+// Only characters that cannot end a header.
+std::string header_safe(std::string_view name) {
+  std::string out(name.substr(0, kMaxIgnoredFieldBytes));
+  for (char& c : out) {
+    const bool is_safe = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+    if (!is_safe) c = '?';
+  }
+  return out;
+}
 
 struct CodeRow {
   ErrorCode code;
@@ -71,6 +89,15 @@ ApiError model_not_found(std::string message) {
   return {.status = 404, .message = std::move(message), .param = "model", .code = "model_not_found"};
 }
 
+ApiError context_exceeded(size_t n_prompt, size_t context, std::string_view param) {
+  return {.message = fmt::format("prompt is too long: {} tokens > {} maximum (context_length_exceeded): this model's "
+                                 "maximum context length is {} tokens, at least one of them for the output; shorten "
+                                 "the prompt or serve the model with a larger context",
+                                 n_prompt, context, context),
+          .param = std::string(param),
+          .code = "context_length_exceeded"};
+}
+
 ApiError unsupported_field(std::string_view param, std::string message) {
   return {.message = std::move(message), .param = std::string(param), .code = "unsupported"};
 }
@@ -78,7 +105,11 @@ ApiError unsupported_field(std::string_view param, std::string message) {
 json::object error_body(const ApiError& error, ErrorFormat format) {
   if (format == ErrorFormat::ollama) return {{"error", error.message}};
   if (format == ErrorFormat::anthropic) {
-    return {{"type", "error"}, {"error", {{"type", row_of(error.status).anthropic_type}, {"message", error.message}}}};
+    json::object inside{{"type", row_of(error.status).anthropic_type}, {"message", error.message}};
+    if (!error.details.empty()) inside["details"] = error.details;
+    json::object out{{"type", "error"}};
+    out["error"] = std::move(inside);
+    return out;
   }
   return {{"error",
            {{"message", error.message},
@@ -93,6 +124,15 @@ HttpResponse error_response(const ApiError& error, ErrorFormat format) {
   if (retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
+}
+
+void RequestErrors::add_unknown_field(const std::string& name) {
+  if (unknown_ == UnknownFields::reject) {
+    return add(name, "unknown field '{}'; GET /openapi.json lists the supported fields", sanitize_for_terminal(name));
+  }
+  std::string safe = header_safe(name);
+  const bool is_new = std::ranges::find(ignored_fields_, safe) == ignored_fields_.end();
+  if (is_new && ignored_fields_.size() < kMaxIgnoredFields) ignored_fields_.push_back(std::move(safe));
 }
 
 }  // namespace zinc

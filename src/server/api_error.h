@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -18,26 +19,34 @@ struct ApiError {
   int status = 400;
   std::string type = "invalid_request_error";
   std::string message = {};
-  std::string param = {};  // the invalid field; empty: none
-  std::string code = {};   // machine-readable, such as "context_length_exceeded"; empty: none
-  int retry_after_s = 0;   // for the Retry-After header; 0: none, or the default of a 503
+  std::string param = {};     // the invalid field; empty: none
+  std::string code = {};      // machine-readable, such as "context_length_exceeded"; empty: none
+  int retry_after_s = 0;      // for the Retry-After header; 0: none, or the default of a 503
+  json::object details = {};  // of Anthropic's error object: what a client can do without; empty: none
   // Not sent. The requested model is not loaded (empty: no model is loaded); loading it may make the request possible.
   std::optional<std::string> missing_model = {};
 };
 
-ApiError api_error(const Error& error);                                   // by the table in api_error.cc
-ApiError http_error(int status, std::string_view message);                // by status
-ApiError bad_field(std::string_view param, std::string message);          // 400
-ApiError model_not_found(std::string message);                            // 404
+ApiError api_error(const Error& error);                           // by the table in api_error.cc
+ApiError http_error(int status, std::string_view message);        // by status
+ApiError bad_field(std::string_view param, std::string message);  // 400
+ApiError model_not_found(std::string message);                    // 404
+// 400, in the words that clients search for to compact a conversation or to choose another model.
+ApiError context_exceeded(size_t n_prompt, size_t context, std::string_view param);
 ApiError unsupported_field(std::string_view param, std::string message);  // 400, code "unsupported"
 
 enum class ErrorFormat : uint8_t { openai, anthropic, ollama };
 json::object error_body(const ApiError& error, ErrorFormat format);
 HttpResponse error_response(const ApiError& error, ErrorFormat format);
 
-// Collects the errors of a request and keeps the first, so that readers need no error plumbing.
+enum class UnknownFields : uint8_t { ignore, reject };
+
+// Collects the errors of a request and keeps the first, so that readers need no error plumbing. Also collects the names
+// of ignored fields.
 class RequestErrors {
  public:
+  explicit RequestErrors(UnknownFields unknown = UnknownFields::ignore) : unknown_(unknown) {}
+
   template <class... Args>
   void add(std::string_view param, fmt::format_string<Args...> format, Args&&... args) {
     add(bad_field(param, fmt::format(format, std::forward<Args>(args)...)));
@@ -48,8 +57,14 @@ class RequestErrors {
   bool any() const { return first_.has_value(); }
   const std::optional<ApiError>& first() const { return first_; }
 
+  // A field that the server does not know: an error, or ignored.
+  void add_unknown_field(const std::string& name);
+  const std::vector<std::string>& ignored_fields() const { return ignored_fields_; }
+
  private:
+  UnknownFields unknown_;
   std::optional<ApiError> first_;
+  std::vector<std::string> ignored_fields_;  // at most kMaxIgnoredFields, safe to write into a header
 };
 
 }  // namespace zinc

@@ -32,7 +32,7 @@ std::optional<KeyDigest> parse_digest(std::string_view hex) {
 }
 
 ApiKeyOptions read_key(const FieldReader& fields) {
-  fields.reject_unknown({kKeyFields});
+  fields.check_known({kKeyFields});
   ApiKeyOptions out{.name = fields.required_text("name")};
   const std::optional<std::string> key = fields.text("key"), sha256 = fields.text("sha256");
   const std::optional<KeyDigest> digest = sha256 ? parse_digest(*sha256) : std::nullopt;
@@ -81,9 +81,9 @@ KeyDigest digest_of_key(std::string_view key) {
 Result<std::vector<ApiKeyOptions>> parse_api_keys(std::string_view text) {
   ZINC_TRY(parsed, parse_json(text));
   if (!parsed.is_object()) return fail(ErrorCode::invalid_input, "expected a JSON object with 'keys'");
-  RequestErrors errors;
+  RequestErrors errors(UnknownFields::reject);
   const FieldReader fields(parsed.get_object(), "", errors);
-  fields.reject_unknown({kFileFields});
+  fields.check_known({kFileFields});
   std::vector<ApiKeyOptions> out;
   const json::array* keys = fields.array("keys");
   if (keys) {

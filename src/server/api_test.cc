@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/support/api_fixture.h"
@@ -155,12 +156,11 @@ TEST_F(ApiTest, invalid_field_is_rejected_by_name) {
   } cases[] = {
       {"temperature", "\"hot\""},
       {"temperature", "3"},
-      {"temprature", "1"},
       {"n", "0"},
-      {"n", "1000000000"},
+      {"n", "129"},
       {"n", "1.5"},
       {"max_tokens", "0"},
-      {"max_tokens", "-1"},
+      {"max_tokens", "-2"},
       {"max_tokens", "1e30"},
       {"stop", "5"},
       {"stop", "[1]", "stop[0]"},
@@ -168,7 +168,16 @@ TEST_F(ApiTest, invalid_field_is_rejected_by_name) {
       {"logit_bias", "{\"x\": 1}"},
       {"logit_bias", "{\"999999\": 1}"},
       {"top_logprobs", "2"},
-      {"top_k", "-1"},
+      {"top_k", "-2"},
+      {"min_tokens", "-1"},
+      {"stop_token_ids", "[\"a\"]"},
+      {"stop_token_ids", "[99999999]"},
+      {"allowed_token_ids", "5"},
+      {"guided_choice", "[]"},
+      {"guided_regex", "\"(\""},
+      {"structured_outputs", "{\"regex\": \"(\"}", "structured_outputs.regex"},
+      {"use_beam_search", "true"},
+      {"thinking", "{\"type\": \"deep\"}", "thinking.type"},
       {"stream", "\"yes\""},
       {"seed", "1.5"},
       {"tools", "{}"},
@@ -186,7 +195,8 @@ TEST_F(ApiTest, invalid_field_is_rejected_by_name) {
       {"reasoning_effort", "\"maximal\""},
       {"chat_template_kwargs", "[]"},
       {"thinking_budget", "-5"},
-      {"guided_json", "{}"},
+      {"guided_json", "\"{\""},
+      {"chat_template", "\"x\""},
       {"parallel_tool_calls", "1"},
       {"dry_sequence_breakers", "[\"\"]"}};
   for (const auto& wrong : cases) {
@@ -196,6 +206,143 @@ TEST_F(ApiTest, invalid_field_is_rejected_by_name) {
     EXPECT_FALSE(message.empty()) << wrong.name;
   }
   EXPECT_EQ(scripted_.engine().n_submitted(), 0);
+}
+
+TEST_F(ApiTest, unknown_fields_are_ignored_and_named_in_header_and_log) {
+  const auto header = [](const TestReply& reply) {
+    const auto found = std::ranges::find(reply.headers, "x-zinc-ignored-fields", &HttpHeader::first);
+    return found == reply.headers.end() ? std::string() : found->second;
+  };
+  const auto reply = ask("/v1/chat/completions",
+                         to_json(with(with(chat("SAY[[a]]"), "temprature", 1), "bad\r\nname", json::object())));
+  EXPECT_EQ(reply->response.status, 200);
+  EXPECT_EQ(header(*reply), "temprature, bad??name");
+  EXPECT_EQ(reply->log.at("ignored_fields").get_string(), "temprature, bad??name");
+  EXPECT_EQ(header(*ask("/v1/chat/completions", to_json(chat("SAY[[a]]")))), "");
+  EXPECT_EQ(header(*ask("/v1/embeddings", R"({"input": "a", "x": 1})")), "x");
+  EXPECT_EQ(header(*ask("/tokenize", R"({"content": "a", "x": 1})")), "x");
+  EXPECT_EQ(header(*ask("/v1/messages", to_json(with(with(chat("SAY[[a]]"), "max_tokens", 5), "x", 1)))), "x");
+}
+
+TEST_F(ApiTest, strict_fields_rejects_unknown_fields_by_name) {
+  ApiOptions options;
+  options.limits.strict_fields = true;
+  make_api(options);
+  expect_error("/v1/chat/completions", with(chat("SAY[[a]]"), "temprature", 1), "temprature");
+  expect_error("/v1/embeddings", {{"input", "a"}, {"x", 1}}, "x");
+  expect_error("/tokenize", {{"content", "a"}, {"x", 1}}, "x");
+}
+
+TEST_F(ApiTest, fields_of_other_servers_reach_the_engine) {
+  json::object body = chat("SAY[[x]]");
+  const json::object fields = parse_json(R"({"min_tokens": 3, "stop_token_ids": [7], "skip_special_tokens": false,
+    "allowed_token_ids": [7, 65], "n_predict": 9, "dry_penalty_last_n": 5, "thinking": {"type": "disabled"},
+    "cache_salt": "s", "cache_prompt": true, "priority": 1, "request_id": "r"})")
+                                  .value()
+                                  .get_object();
+  for (const auto& member : fields) body[member.key()] = member.value();
+  const auto reply = ask("/v1/chat/completions", to_json(body));
+  EXPECT_EQ(reply->response.status, 200) << reply->response.body;
+  EXPECT_TRUE(reply->headers.empty()) << reply->headers[0].second;
+  const Request request = scripted_.engine().last_request();
+  EXPECT_EQ(request.options.min_tokens, 3);
+  EXPECT_EQ(request.options.stop_tokens, std::vector<TokenId>{7});
+  EXPECT_TRUE(request.options.show_control);
+  EXPECT_TRUE(request.options.allowed_tokens->contains(65));
+  EXPECT_FALSE(request.options.allowed_tokens->contains(66));
+  EXPECT_EQ(request.options.max_tokens, 9);
+  EXPECT_EQ(request.options.sampling.dry_last_n, 5);
+  EXPECT_NE(request.cache_namespace, kSharedNamespace);
+}
+
+TEST_F(ApiTest, minus_one_means_no_limit_or_off) {
+  json::object body = with(with(chat("SAY[[a b c]]"), "max_tokens", -1), "top_k", -1);
+  ask_json("/v1/chat/completions", with(with(body, "thinking_budget", -1), "seed", -1));
+  EXPECT_EQ(scripted_.engine().last_request().options.max_tokens, 0);
+  EXPECT_EQ(scripted_.engine().last_request().options.sampling.top_k, 0);
+  const uint64_t seed = scripted_.engine().last_request().options.sampling.seed;
+  ask_json("/v1/chat/completions", with(body, "seed", -1));
+  EXPECT_NE(scripted_.engine().last_request().options.sampling.seed, seed) << "-1: a random seed";
+  ask_json("/v1/completions", {{"prompt", "SAY[[a]]"}, {"max_tokens", -1}});
+  EXPECT_EQ(scripted_.engine().last_request().options.max_tokens, 0);
+  ask_json("/v1/responses", {{"input", "SAY[[a]]"}, {"max_output_tokens", -1}});
+  EXPECT_EQ(scripted_.engine().last_request().options.max_tokens, 0);
+}
+
+TEST_F(ApiTest, stop_string_is_part_of_the_output_if_wanted) {
+  json::object body = with(with(chat("SAY[[one two three]]"), "stop", " two"), "include_stop_str_in_output", true);
+  const json::object answer = ask_json("/v1/chat/completions", body);
+  EXPECT_EQ(answer.at("choices").at(0).at("message").at("content").get_string(), "one two");
+}
+
+TEST_F(ApiTest, reasoning_is_left_out_if_wanted) {
+  for (const auto& [name, value] :
+       {std::pair<const char*, json::value>("include_reasoning", false), {"reasoning", {{"exclude", true}}}}) {
+    const json::object answer = ask_json("/v1/chat/completions", with(chat("SAY[[<think>hm</think>a]]"), name, value));
+    EXPECT_FALSE(answer.at("choices").at(0).at("message").get_object().contains("reasoning_content")) << name;
+    EXPECT_EQ(answer.at("choices").at(0).at("message").at("content").get_string(), "a") << name;
+  }
+}
+
+TEST_F(ApiTest, structured_outputs_of_vllm_constrain_the_output) {
+  for (const char* fields :
+       {R"({"guided_choice": ["yes", "a \"quoted\" no"]})", R"({"guided_regex": "[ab]+\"c"})",
+        R"({"guided_json": {"type": "integer"}})", R"({"guided_json": "{\"type\": \"integer\"}"})",
+        R"({"guided_grammar": "root ::= \"x\""})", R"({"structured_outputs": {"json": {"type": "string"}}})",
+        R"({"structured_outputs": {"choice": ["a"]}})", R"({"structured_outputs": {"regex": "^a$"}})",
+        R"({"structured_outputs": {"json_object": true}})"}) {
+    json::object body = chat("SAY[[x]]");
+    const json::value parsed = parse_json(fields).value();
+    for (const auto& member : parsed.get_object()) body[member.key()] = member.value();
+    ask_json("/v1/chat/completions", body);
+    EXPECT_TRUE(scripted_.engine().last_request().options.constraint.grammar) << fields;
+  }
+}
+
+TEST_F(ApiTest, prompt_is_truncated_at_the_front_only_if_wanted) {
+  std::vector<TokenId> tokens(50);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(65 + i);
+  const json::object body{{"prompt", json::array(tokens.begin(), tokens.end())}, {"truncate_prompt_tokens", 20}};
+  ask_json("/v1/completions", body);
+  EXPECT_EQ(scripted_.engine().last_request().prompt, std::vector<TokenId>(tokens.begin() + 30, tokens.end()));
+  ask_json("/v1/chat/completions", with(chat(std::string(20000, 'x') + "SAY[[a]]"), "truncate_prompt_tokens", -1));
+  EXPECT_EQ(scripted_.engine().last_request().prompt.size(), 4095u);
+}
+
+TEST_F(ApiTest, sampling_that_a_request_leaves_out_is_the_models) {
+  ServedModel model = scripted_.model();
+  model.name = "recommended";
+  model.sampling_defaults.unset.temperature = 0.7f;
+  model.sampling_defaults.unset.top_k = 20;
+  model.sampling_defaults.unset.repeat_penalty = 1.2f;
+  model.sampling_defaults.not_thinking.temperature = 0.3f;
+  scripted_.models().add(std::move(model));
+  const auto sampling_with = [&](const char* name, json::value value) {
+    ask_json("/v1/chat/completions", with(with(chat("SAY[[x]]"), "model", "recommended"), name, std::move(value)));
+    return scripted_.engine().last_request().options.sampling;
+  };
+  EXPECT_FLOAT_EQ(sampling_with("top_p", 0.5).temperature, 0.7f);
+  EXPECT_FLOAT_EQ(sampling_with("temperature", 0).temperature, 0.0f);
+  EXPECT_EQ(sampling_with("temperature", 0).top_k, 20);
+  EXPECT_EQ(sampling_with("top_k", -1).top_k, 0);
+  EXPECT_FLOAT_EQ(sampling_with("repetition_penalty", 1).repeat_penalty, 1.0f);
+  EXPECT_FLOAT_EQ(sampling_with("enable_thinking", false).temperature, 0.3f);
+  const json::value props = parse_json(start("GET", "/props", "")->response.body).value();
+  EXPECT_NEAR(props.at("models").at(1).at("default_sampling").at("temperature").to_number<double>(), 0.7, 1e-6);
+  scripted_.models().remove("recommended");
+}
+
+TEST_F(ApiTest, more_choices_than_the_engine_runs_are_submitted_as_others_end) {
+  json::array prompts;
+  for (int i = 0; i < 40; ++i) prompts.emplace_back(fmt::format("SAY[[{}]]", i));
+  for (const bool stream : {false, true}) {
+    const auto reply = ask("/v1/completions", to_json(json::object{{"prompt", prompts}, {"stream", stream}}));
+    if (stream) continue;
+    const json::value answer = parse_json(reply->response.body).value();
+    ASSERT_EQ(answer.at("choices").get_array().size(), 40u) << reply->response.body;
+    for (size_t i = 0; i < 40; ++i) EXPECT_EQ(answer.at("choices").at(i).at("text").get_string(), std::to_string(i));
+  }
+  expect_error("/v1/completions", {{"prompt", json::array(2049, "x")}}, "prompt");
 }
 
 TEST_F(ApiTest, chat_template_kwargs_have_a_size_limit) {
@@ -243,6 +390,11 @@ TEST_F(ApiTest, malformed_bodies_are_rejected) {
 TEST_F(ApiTest, prompt_longer_than_the_context_is_rejected_with_both_lengths) {
   const std::string message = expect_error("/v1/chat/completions", chat(std::string(20000, 'x')), "messages");
   EXPECT_NE(message.find("4096"), std::string::npos) << message;
+  // What litellm, LangChain and coding agents search for.
+  for (const char* words :
+       {"this model's maximum context length is", "prompt is too long", "context_length_exceeded"}) {
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  }
   const json::object answer = ask_json("/v1/completions", {{"prompt", std::string(20000, 'x')}}, 400);
   EXPECT_EQ(answer.at("error").at("code").get_string(), "context_length_exceeded");
 }

@@ -1,6 +1,6 @@
 // A generation request, whichever API dialect it came in. Produced by a dialect's reader (server/dialect/), turned into
-// tokens by prepare(). Every default is the API's documented default or neutral; nothing is added that the client did
-// not request.
+// tokens by prepare(). Every default is the API's documented default or neutral; sampling parameters that the client
+// did not set are the served model's defaults.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@ namespace zinc {
 
 // The requested output format (structured output).
 struct ResponseFormat {
-  enum class Kind : uint8_t { text, json_object, json_schema, grammar };
+  enum class Kind : uint8_t { text, json_object, json_schema, grammar, regex };
   Kind kind = Kind::text;
-  std::string field;   // the request field that set it
-  json::value schema;  // for json_schema
-  std::string grammar;
+  std::string field;    // the request field that set it
+  json::value schema;   // for json_schema
+  std::string grammar;  // GBNF, or the regular expression
 };
 
 // When to unload a model that has been idle.
@@ -56,6 +56,10 @@ struct ChatRequest {
   int thinking_budget = -1;      // tokens; -1: no limit
   bool parallel_tool_calls = true;
   bool continue_final_message = false;  // the last message is an assistant prefix to continue
+  bool add_generation_prompt = true;    // the prompt ends with the start of an assistant message
+  bool seal_reasoning = false;          // reasoning is also returned in an opaque form that can be sent back
+  bool include_reasoning = true;        // false: reasoning is not part of the response
+  bool drop_oldest_messages = false;    // if the conversation exceeds the context
   bool reasoning_is_open = false;       // set by render(): the prefix ends inside the reasoning
   bool stream_tool_arguments = false;   // tool call arguments are streamed before the call is complete
   ResponseFormat response_format;
@@ -68,17 +72,31 @@ struct ChatRequest {
   std::vector<ExtraFile> extra_files;  // of the same project, before a fill-in-the-middle prompt
 
   SamplingParams sampling;
+  std::vector<std::string> sampling_fields;  // the sampling fields that the request sets
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
-  int max_tokens = 0;  // 0: limited by the context only
+  std::vector<TokenId> stop_tokens;     // generation stops there; not part of the output
+  std::vector<TokenId> allowed_tokens;  // no other token is sampled; empty: all are allowed
+  bool include_stop = false;            // the stop string is part of the output
+  bool show_special = false;            // the text of control tokens is part of the output
+  int max_tokens = 0;                   // 0: limited by the context only
+  int min_tokens = 0;                   // no end token is sampled before
+  int max_prompt_tokens = 0;            // keep only the last ones of the prompt; 0: all, kWholeContext: as many as fit
+  std::string cache_salt;               // prefixes are shared only between requests with the same one
   int n = 1;
-  int n_top_logprobs = -1;  // -1: no log-probabilities
+  int n_top_logprobs = -1;     // -1: no log-probabilities
+  int n_prompt_logprobs = -1;  // the same for the prompt's tokens
+  bool prompt_only = false;    // nothing is generated
   bool ignore_eos = false;
   bool stream = false;
   bool include_usage = false;
   bool include_progress = false;            // report prefill progress
   bool return_tokens = false;               // report the ids of the generated tokens
   std::optional<KeepAliveTime> keep_alive;  // of the model; unset: unchanged
+
+  std::vector<std::string> notes;  // how the request was changed to be answered; for the log line
+
+  static constexpr int kWholeContext = -1;
 
   bool is_chat() const { return prompts.empty(); }
 };

@@ -10,7 +10,9 @@ constexpr FieldDoc kOpenAiFields[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
     {"input", "", "A string, an array of token ids, or an array of either."},
     {"encoding_format", "string", "float (default) or base64 (little-endian float32)."},
-    {"dimensions", "integer", "Must be the model's embedding size."},
+    {"dimensions", "integer",
+     "Returns only this many leading dimensions, normalized again; meant for models trained for it (Matryoshka). "
+     "Default: all."},
     {"pooling", "string", "How the token vectors are pooled: mean (default) or last."},
     {"user", "string", "No effect."},
 };
@@ -18,7 +20,9 @@ constexpr FieldDoc kEmbedFields[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
     {"input", "", "A string or an array of strings."},
     {"truncate", "boolean", "Cuts a text that is longer than the context; false: an error. Default true."},
-    {"dimensions", "integer", "Must be the model's embedding size."},
+    {"dimensions", "integer",
+     "Returns only this many leading dimensions, normalized again; meant for models trained for it (Matryoshka). "
+     "Default: all."},
     {"options", "object", "No effect."},
     {"keep_alive", "", "No effect on embeddings."},
 };

@@ -1,17 +1,29 @@
 #include "server/embeddings.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "server/ollama_fields.h"
 
 namespace zinc {
 namespace {
 
+std::vector<float> truncated(std::vector<float> vector, int n_dimensions) {
+  if (n_dimensions == 0 || static_cast<size_t>(n_dimensions) >= vector.size()) return vector;
+  vector.resize(static_cast<size_t>(n_dimensions));
+  double squares = 0;
+  for (const float x : vector) squares += double{x} * x;
+  for (float& x : vector) x = squares > 0 ? static_cast<float>(x / std::sqrt(squares)) : 0.0f;
+  return vector;
+}
+
 // One string, or one array of token ids.
 std::optional<std::vector<TokenId>> read_input(const json::value& input, const Tokenizer& tokenizer) {
   std::vector<TokenId> out;
   if (input.is_string()) {
     tokenizer.encode(text_of(input.get_string()), {.add_special = true, .parse_special = false}, out);
+    const std::optional<TokenId> end = tokenizer.eos();
+    if (out.empty() && end) out.push_back(*end);  // an empty document has a vector too
     return out;
   }
   if (!input.is_array()) return {};
@@ -37,17 +49,12 @@ void read_inputs(const FieldReader& fields, const ServerLimits& limits, Embeddin
   for (const json::value& entry : inputs) {
     auto tokens = read_input(entry, out.model->tokenizer);
     if (!tokens || tokens->empty()) {
-      return fields.errors().add(name,
-                                 "'{}[{}]' must be a non-empty string or a non-empty array of token ids of the model",
-                                 name, out.inputs.size());
+      return fields.errors().add(name, "'{}[{}]' must be a string or a non-empty array of token ids of the model", name,
+                                 out.inputs.size());
     }
     if (tokens->size() > context && truncates) tokens->resize(context);
     if (tokens->size() > context) {
-      return fields.errors().add(
-          {.message = fmt::format("'{}[{}]' has {} tokens; the context of '{}' is limited to {}", name,
-                                  out.inputs.size(), tokens->size(), out.model->name, context),
-           .param = std::string(name),
-           .code = "context_length_exceeded"});
+      return fields.errors().add(context_exceeded(tokens->size(), context, name));
     }
     out.inputs.push_back(std::move(*tokens));
   }
@@ -65,10 +72,7 @@ void read_output_options(const FieldReader& fields, EmbeddingRequest& out) {
   }
   out.pooling = pooling == "last" ? Pooling::last : Pooling::mean;
   const int n = out.model->limits.embedding_dim;
-  if (const auto dimensions = fields.integer("dimensions", 1, std::numeric_limits<int32_t>::max());
-      dimensions && *dimensions != n) {
-    fields.errors().add("dimensions", "'dimensions' is {}; the embeddings of this model have {}", *dimensions, n);
-  }
+  out.n_dimensions = static_cast<int>(fields.integer("dimensions", 1, n).value_or(0));
 }
 
 class EmbeddingJob final : public OutputListener, public std::enable_shared_from_this<EmbeddingJob> {
@@ -128,7 +132,7 @@ class EmbeddingJob final : public OutputListener, public std::enable_shared_from
     is_done_ = true;
     EmbeddingResult result{.model = *request_.model, .vectors = {}, .as_base64 = request_.as_base64};
     for (Part& part : parts_) {
-      result.vectors.push_back(std::move(part.outcome->embedding));
+      result.vectors.push_back(truncated(std::move(part.outcome->embedding), request_.n_dimensions));
       result.n_tokens += part.outcome->usage.n_prompt;
     }
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
@@ -164,10 +168,10 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const EmbeddingDialect& dialect,
                                                 const ServerLimits& limits, std::string_view body) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestErrors errors;
+  RequestErrors errors(limits.strict_fields ? UnknownFields::reject : UnknownFields::ignore);
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
   const bool is_ollama = dialect.error_format == ErrorFormat::ollama;  // its clients send unknown fields
-  if (!is_ollama) fields.reject_unknown({kEmbeddingFields, kLlamaEmbeddingFields});
+  if (!is_ollama) fields.check_known({kEmbeddingFields, kLlamaEmbeddingFields});
   const OrApiError<ModelRef> model =
       find_model(models, is_ollama ? read_ollama_model(fields) : fields.text("model").value_or(""));
   if (errors.any()) return *errors.first();
@@ -178,6 +182,7 @@ OrApiError<EmbeddingRequest> prepare_embeddings(const EmbeddingDialect& dialect,
   read_inputs(fields, limits, out);
   read_output_options(fields, out);
   if (errors.any()) return *errors.first();
+  out.ignored_fields = errors.ignored_fields();
   return out;
 }
 

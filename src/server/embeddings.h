@@ -38,7 +38,9 @@ struct EmbeddingRequest {
   ModelRef model = nullptr;
   std::vector<std::vector<TokenId>> inputs;
   Pooling pooling = Pooling::mean;
+  int n_dimensions = 0;  // the first ones of each vector, normalized again; 0: all
   bool as_base64 = false;
+  std::vector<std::string> ignored_fields = {};
 };
 
 OrApiError<EmbeddingRequest> prepare_embeddings(const EmbeddingDialect& dialect, const ModelList& models,

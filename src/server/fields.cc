@@ -125,8 +125,8 @@ std::vector<std::string> FieldReader::texts(std::string_view name) const {
   return out;
 }
 
-void FieldReader::reject_unknown(std::initializer_list<std::span<const FieldDoc>> known,
-                                 std::span<const UnsupportedField> unsupported) const {
+void FieldReader::check_known(std::initializer_list<std::span<const FieldDoc>> known,
+                              std::span<const UnsupportedField> unsupported) const {
   for (const auto& member : object_) {
     const std::string_view name(member.key().data(), member.key().size());
     for (const UnsupportedField& field : unsupported) {
@@ -139,10 +139,7 @@ void FieldReader::reject_unknown(std::initializer_list<std::span<const FieldDoc>
     for (const std::span<const FieldDoc>& list : known) {
       for (const FieldDoc& field : list) is_known = is_known || field.name == name;
     }
-    if (!is_known) {
-      errors_.add(name_of(name), "unknown field '{}'; GET /openapi.json lists the supported fields",
-                  sanitize_for_terminal(name_of(name)));
-    }
+    if (!is_known) errors_.add_unknown_field(name_of(name));
   }
 }
 

@@ -16,7 +16,7 @@
 
 namespace zinc {
 
-// One request field: for rejecting unknown fields, and for the OpenAPI document, from which docs/api.md is generated.
+// One request field: for telling unknown fields, and for the OpenAPI document, from which docs/api.md is generated.
 struct FieldDoc {
   std::string_view name;
   std::string_view type;  // JSON type: "string", "integer", "number", "boolean", "array", "object"; "": several
@@ -49,9 +49,10 @@ class FieldReader {
   // A string or an array of strings.
   std::vector<std::string> texts(std::string_view name) const;
 
-  // An error for the first field that is unsupported or in none of the `known` lists.
-  void reject_unknown(std::initializer_list<std::span<const FieldDoc>> known,
-                      std::span<const UnsupportedField> unsupported = {}) const;
+  // An error for the first field that is unsupported. A field in none of the `known` lists is unknown: ignored or an
+  // error (RequestErrors).
+  void check_known(std::initializer_list<std::span<const FieldDoc>> known,
+                   std::span<const UnsupportedField> unsupported = {}) const;
 
   const std::string& path() const { return path_; }
   std::string name_of(std::string_view field) const { return path_ + std::string(field); }

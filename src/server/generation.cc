@@ -1,7 +1,10 @@
 #include "server/generation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
+#include "base/sha256.h"
 #include "server/random_id.h"
 
 namespace zinc {
@@ -14,13 +17,25 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The client's namespace, divided further by the request's salt.
+CacheNamespace salted(CacheNamespace base, const std::string& salt) {
+  if (salt.empty()) return base;
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(&base, 1)));
+  hash.update(std::as_bytes(std::span(salt)));
+  const Sha256::Digest digest = hash.finish();
+  CacheNamespace out = 0;
+  std::memcpy(&out, digest.data(), sizeof out);
+  return out;
+}
+
 }  // namespace
 
 void Generation::start(const ApiDialect& dialect, PreparedRequest prepared, const Client& client,
                        EventLoopNotifier& notifier, WorkerQueue& worker_queue, std::shared_ptr<Reply> reply) {
   const std::shared_ptr<Generation> self(
-      new Generation(dialect, std::move(prepared), client, worker_queue, std::move(reply)));
-  if (const std::optional<ApiError> error = self->submit_all(notifier)) {
+      new Generation(dialect, std::move(prepared), client, notifier, worker_queue, std::move(reply)));
+  if (const std::optional<ApiError> error = self->submit_more()) {
     self->is_done_ = true;
     self->cancel_remaining();
     self->write_log(kRejected);
@@ -35,10 +50,11 @@ void Generation::start(const ApiDialect& dialect, PreparedRequest prepared, cons
 }
 
 Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, const Client& client,
-                       WorkerQueue& worker_queue, std::shared_ptr<Reply> reply)
+                       EventLoopNotifier& notifier, WorkerQueue& worker_queue, std::shared_ptr<Reply> reply)
     : dialect_(dialect),
       prepared_(std::move(prepared)),
       client_(client),
+      notifier_(notifier),
       worker_queue_(worker_queue),
       reply_(std::move(reply)) {
   const ChatRequest& chat = prepared_.request;
@@ -53,38 +69,50 @@ Generation::Generation(const ApiDialect& dialect, PreparedRequest prepared, cons
       .include_usage = chat.include_usage,
       .with_logprobs = chat.n_top_logprobs >= 0,
       .with_tokens = chat.return_tokens,
-      .echoed = std::move(prepared_.echoed)};
+      .is_echoed = chat.echo,
+      .echoed = std::move(prepared_.echoed),
+      .seal_reasoning = chat.seal_reasoning,
+      .on_finished = std::move(prepared_.on_response)};
   response_id_ = metadata_.id;
+  choices_.resize(prepared_.prompts.size() * static_cast<size_t>(chat.n));
 }
 
-std::optional<ApiError> Generation::submit_all(EventLoopNotifier& notifier) {
-  const ChatRequest& chat = prepared_.request;
-  const size_t n = static_cast<size_t>(chat.n);
-  choices_.resize(prepared_.prompts.size() * n);
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    ChoiceState& state = choices_[i];
-    state.sink =
-        std::make_shared<BufferingSink>(notifier, weak_from_this(),
-                                        BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0 || chat.return_tokens,
-                                                               .progress = chat.include_progress});
-    if (chat.is_chat()) state.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
-    Request request;
-    std::vector<TokenId>& prompt = prepared_.prompts[i / n];
-    const bool is_last_use = i % n == n - 1;
-    request.prompt = is_last_use ? std::move(prompt) : prompt;
-    request.options = prepared_.options;
-    request.options.stream = i % n;
-    request.boundaries = prepared_.boundaries;
-    request.client = client_.name;
-    request.cache_namespace = client_.cache_namespace;
-    request.cache_share = client_.cache_share;
-    request.sink = state.sink;
-    const Result<RequestId> id = prepared_.model->engine->submit(std::move(request));
+std::optional<ApiError> Generation::submit_more() {
+  const auto is_running = [](const ChoiceState& state) { return state.was_submitted && !state.is_done; };
+  auto n_running = std::ranges::count_if(choices_, is_running);
+  while (n_submitted_ < choices_.size() && n_running < prepared_.model->limits.max_sequences) {
+    const Result<RequestId> id = submit(n_submitted_);
+    if (!id.ok() && n_running > 0) return {};  // the queue is full: tried again when one of these ends
     if (!id.ok()) return api_error(id.error());
-    state.id = id.value();
-    state.was_submitted = true;
+    choices_[n_submitted_].id = id.value();
+    choices_[n_submitted_].was_submitted = true;
+    ++n_submitted_;
+    const size_t n = static_cast<size_t>(prepared_.request.n);
+    if (n_submitted_ % n == 0) prepared_.prompts[n_submitted_ / n - 1] = {};  // no longer needed
+    ++n_running;
   }
   return {};
+}
+
+Result<RequestId> Generation::submit(size_t index) {
+  const ChatRequest& chat = prepared_.request;
+  const size_t n = static_cast<size_t>(chat.n);
+  ChoiceState& state = choices_[index];
+  state.sink =
+      std::make_shared<BufferingSink>(notifier_, weak_from_this(),
+                                      BufferingSink::Options{.tokens = chat.n_top_logprobs >= 0 || chat.return_tokens,
+                                                             .progress = chat.include_progress});
+  if (chat.is_chat()) state.parser.emplace(*prepared_.model->tool_format, prepared_.parser);
+  Request request;
+  request.prompt = prepared_.prompts[index / n];
+  request.options = prepared_.options;
+  request.options.stream = index % n;
+  request.boundaries = prepared_.boundaries;
+  request.client = client_.name;
+  request.cache_namespace = salted(client_.cache_namespace, chat.cache_salt);
+  request.cache_share = client_.cache_share;
+  request.sink = state.sink;
+  return prepared_.model->engine->submit(std::move(request));
 }
 
 void Generation::begin() {
@@ -104,9 +132,10 @@ void Generation::begin() {
 void Generation::on_output() {
   std::string out;
   for (size_t i = 0; i < choices_.size() && !is_done_; ++i) {
-    if (!choices_[i].is_done) drain_sink(i, out);
+    if (choices_[i].was_submitted && !choices_[i].is_done) drain_sink(i, out);
   }
   if (is_done_) return;
+  if (const std::optional<ApiError> error = submit_more()) return fail(*error, out);
   if (std::all_of(choices_.begin(), choices_.end(), [](const ChoiceState& state) { return state.is_done; })) {
     return finish(out);
   }
@@ -124,12 +153,14 @@ void Generation::drain_sink(size_t index, std::string& out) {
   }
   std::vector<LogprobToken>& kept = writer_ ? state.new_tokens : state.choice.tokens;
   for (const OutputToken& token : output.tokens) kept.push_back(logprob_token(token));
-  if (!state.parser) {
-    if (!output.text.empty()) apply_delta(index, ContentDelta{std::move(output.text)}, out);
-  } else {
-    apply_deltas(index, state.parser->push(output.text), out);
-  }
+  push_text(index, output.text, out);
   if (output.outcome) finish_choice(index, *output.outcome, out);
+}
+
+void Generation::push_text(size_t index, const std::string& text, std::string& out) {
+  ChoiceState& state = choices_[index];
+  if (state.parser) return apply_deltas(index, state.parser->push(text), out);
+  if (!text.empty()) apply_delta(index, ContentDelta{text}, out);
 }
 
 void Generation::apply_deltas(size_t index, std::vector<Delta> deltas, std::string& out) {
@@ -147,6 +178,7 @@ void Generation::apply_deltas(size_t index, std::vector<Delta> deltas, std::stri
 // Streamed text is written and not kept; everything else is kept for the end of the response.
 void Generation::apply_delta(size_t index, Delta delta, std::string& out) {
   ChoiceState& state = choices_[index];
+  if (!prepared_.request.include_reasoning && std::holds_alternative<ReasoningDelta>(delta)) return;
   CallStart* call = std::get_if<CallStart>(&delta);
   if (call && call->id.empty()) call->id = random_call_id();
   const bool is_text = std::holds_alternative<ContentDelta>(delta) || std::holds_alternative<ReasoningDelta>(delta);
@@ -165,6 +197,10 @@ void Generation::finish_choice(size_t index, const Outcome& outcome, std::string
   choice.stop_string = outcome.stop_string;
   choice.usage = outcome.usage;
   choice.timings = outcome.timings;
+  for (const OutputToken& token : outcome.prompt_tokens) choice.prompt_tokens.push_back(logprob_token(token));
+  // Clients that score an echoed prompt count one token after it, whatever it is.
+  const bool shows_end = prepared_.request.echo && !choice.prompt_tokens.empty();
+  if (shows_end && outcome.end_token) choice.tokens.push_back(logprob_token(*outcome.end_token));
   if (outcome.reason == StopReason::failed) {
     const Error unknown{ErrorCode::device_lost, "generation failed"};
     return fail(api_error(outcome.error.value_or(unknown)), out);
@@ -173,6 +209,9 @@ void Generation::finish_choice(size_t index, const Outcome& outcome, std::string
     return fail(http_error(503, "the server stopped before the response was complete"), out);
   }
   if (state.stopped_after_call) choice.reason = StopReason::end_token;
+  if (prepared_.request.include_stop && choice.reason == StopReason::stop_string) {
+    push_text(index, choice.stop_string, out);
+  }
   if (state.parser) apply_deltas(index, state.parser->finish(), out);
   if (writer_) writer_->end_choice(static_cast<int>(index), choice, state.new_tokens, out);
 }
@@ -195,7 +234,7 @@ void Generation::send_response() {
   std::vector<Choice> choices;
   size_t n_tokens = 0;
   for (ChoiceState& state : choices_) {
-    n_tokens += state.choice.tokens.size();
+    n_tokens += state.choice.tokens.size() + state.choice.prompt_tokens.size();
     choices.push_back(std::move(state.choice));
   }
   if (n_tokens <= kMaxInlineLogprobs)
@@ -231,10 +270,14 @@ LogprobToken Generation::logprob_token(const OutputToken& token) const {
   const Tokenizer& tokenizer = prepared_.model->tokenizer;
   static constexpr double kImpossible = -9999;  // OpenAI's value for minus infinity
   const auto number = [](float logprob) { return std::max<double>(logprob, kImpossible); };
-  LogprobToken out{.text = std::string(tokenizer.bytes(token.id)), .logprob = number(token.logprob), .id = token.id};
+  LogprobToken out{
+      .text = std::string(tokenizer.bytes(token.id)), .logprob = number(token.logprob), .top = {}, .id = token.id};
+  if (std::isnan(token.logprob)) out.logprob = token.logprob;
   for (const TokenLogprob& other : token.top) {
-    out.top.push_back(
-        {.text = std::string(tokenizer.bytes(other.token)), .logprob = number(other.logprob), .id = other.token});
+    out.top.push_back({.text = std::string(tokenizer.bytes(other.token)),
+                       .logprob = number(other.logprob),
+                       .top = {},
+                       .id = other.token});
   }
   return out;
 }
@@ -265,6 +308,8 @@ void Generation::write_log(std::string_view finish) {
   log["cached_tokens"] = usage.n_cached;
   log["completion_tokens"] = usage.n_completion;
   log["finish"] = finish;
+  json::array notes(prepared_.request.notes.begin(), prepared_.request.notes.end());
+  if (!notes.empty()) log["notes"] = std::move(notes);
   if (first_token_s_) log["first_token_seconds"] = *first_token_s_;
   if (client_.key && finish != kRejected) client_.key->count_tokens(n_prompt_tokens_, usage.n_completion);
 }

@@ -34,13 +34,16 @@ class Generation final : public OutputListener, public std::enable_shared_from_t
     bool was_submitted = false, is_done = false, stopped_after_call = false;
   };
 
-  Generation(const ApiDialect& dialect, PreparedRequest prepared, const Client& client, WorkerQueue& worker_queue,
-             std::shared_ptr<Reply> reply);
+  Generation(const ApiDialect& dialect, PreparedRequest prepared, const Client& client, EventLoopNotifier& notifier,
+             WorkerQueue& worker_queue, std::shared_ptr<Reply> reply);
   void on_output() override;
 
-  std::optional<ApiError> submit_all(EventLoopNotifier& notifier);
+  // Submits as many choices as the engine runs at once; the others follow as these end. An error if none is running.
+  std::optional<ApiError> submit_more();
+  Result<RequestId> submit(size_t index);
   void begin();
   void drain_sink(size_t index, std::string& out);
+  void push_text(size_t index, const std::string& text, std::string& out);
   void apply_deltas(size_t index, std::vector<Delta> deltas, std::string& out);
   void apply_delta(size_t index, Delta delta, std::string& out);
   void finish_choice(size_t index, const Outcome& outcome, std::string& out);
@@ -55,6 +58,7 @@ class Generation final : public OutputListener, public std::enable_shared_from_t
   const ApiDialect& dialect_;
   PreparedRequest prepared_;
   Client client_;
+  EventLoopNotifier& notifier_;
   WorkerQueue& worker_queue_;
   std::shared_ptr<Reply> reply_;
   std::unique_ptr<StreamWriter> writer_;  // of a streamed response
@@ -62,6 +66,7 @@ class Generation final : public OutputListener, public std::enable_shared_from_t
   std::string response_id_;               // without the prefix of the dialect
   int n_prompt_tokens_ = 0;
   std::vector<ChoiceState> choices_;
+  size_t n_submitted_ = 0;  // of the choices, in order
   bool is_done_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<double> first_token_s_;

@@ -23,12 +23,14 @@ struct ServerLimits {
   std::chrono::seconds ping_time{15};    // between events of a stream, before a ping is sent
   std::chrono::seconds drain_time{30};   // for running responses to finish after a stop signal
 
-  int choices = 16;  // n, or prompts times n
+  int n = 128;         // choices per prompt
+  int choices = 2048;  // prompts times n; submitted to the engine a few at a time
   int stop_strings = 16;
   size_t stop_string_bytes = 256;
   size_t template_kwargs_bytes = 64 << 10;  // of chat_template_kwargs, as JSON
   int top_logprobs = 20;
-  int embedding_inputs = 256;
+  int embedding_inputs = 2048;
+  bool strict_fields = false;      // unknown request fields are errors, not ignored
   size_t worker_bytes = 16 << 10;  // longer bodies are parsed on the worker thread, so that other streams do not wait
 };
 

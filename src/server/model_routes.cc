@@ -23,9 +23,9 @@ struct ModelActionRequest {
 OrApiError<ModelActionRequest> read_action(std::string_view body) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestErrors errors;
+  RequestErrors errors(UnknownFields::reject);  // a misspelled field must not remove a model
   const FieldReader fields(std::get<json::object>(parsed), "", errors);
-  fields.reject_unknown({kFields});
+  fields.check_known({kFields});
   ModelActionRequest out{.model = fields.required_text("model"),
                          .force = fields.boolean("force").value_or(false),
                          .keep_others = fields.boolean("keep_others").value_or(false)};

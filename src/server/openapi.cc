@@ -14,7 +14,7 @@ json::object body_schema(const RouteDoc& route) {
       properties[field.name] = std::move(property);
     }
   }
-  json::object out{{"type", "object"}, {"additionalProperties", false}};
+  json::object out{{"type", "object"}, {"additionalProperties", true}};
   out["properties"] = std::move(properties);
   return out;
 }

@@ -4,6 +4,8 @@
 
 #include "engine/thinking_budget.h"
 #include "server/random_id.h"
+#include "server/render_messages.h"
+#include "server/request_fields.h"
 #include "server/structured_output.h"
 #include "text/generic_tools.h"
 
@@ -81,16 +83,28 @@ bool needs_control_tokens(const ServedModel& model, const ChatRequest& request) 
   return !tokens.empty() && model.tokenizer.is_control(tokens.front());
 }
 
+// Keeps the end of a prompt that is longer than the request wants.
+void truncate_prompt(const ChatRequest& request, const ServedModel& model, std::vector<TokenId>& prompt) {
+  const int n_output = std::max(request.max_tokens, 1);
+  int n_kept = request.max_prompt_tokens;
+  if (n_kept == 0) return;
+  if (n_kept == ChatRequest::kWholeContext) n_kept = std::max(model.limits.context - n_output, 1);
+  const ptrdiff_t n_dropped = std::ssize(prompt) - n_kept;
+  if (n_dropped > 0) prompt.erase(prompt.begin(), prompt.begin() + n_dropped);
+}
+
 std::optional<ApiError> prepare_chat(PreparedRequest& out) {
   const ServedModel& model = *out.model;
   const Result<ToolSchemas> tools = out.request.tools.is_null() ? ToolSchemas() : ToolSchemas::read(out.request.tools);
   if (!tools.ok()) return bad_field("tools", tools.error().message);
-  OrApiError<RenderedPrompt> rendered = render(model, out.request);
+  OrApiError<RenderedPrompt> rendered =
+      out.request.drop_oldest_messages ? render_newest(model, out.request) : render(model, out.request);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
   const RenderedPrompt& prompt = std::get<RenderedPrompt>(rendered);
   const bool starts_in_reasoning =
       out.request.reasoning_is_open || prompt_opens_reasoning(*model.tool_format, prompt.text());
   out.prompts.push_back(model.prompt.encode(prompt));
+  truncate_prompt(out.request, model, out.prompts.front());
   out.boundaries = turn_boundaries(model.tokenizer, out.prompts.front());
   out.parser = {.tools = tools.value(),
                 .thinking = out.request.thinking.value_or(true),
@@ -100,7 +114,7 @@ std::optional<ApiError> prepare_chat(PreparedRequest& out) {
                                               {.max_tokens = out.request.thinking_budget,
                                                .starts_open = starts_in_reasoning,
                                                .may_call_tools = !out.request.tools.is_null()});
-  out.options.show_control = needs_control_tokens(model, out.request);
+  out.options.show_control = out.request.show_special || needs_control_tokens(model, out.request);
   const ReasoningPosition reasoning{.starts_open = starts_in_reasoning,
                                     .is_allowed = out.request.thinking.value_or(true)};
   if (std::optional<ApiError> error = constrain_chat(out, tools.value(), reasoning)) return error;
@@ -167,9 +181,11 @@ std::optional<ApiError> prepare_completion(PreparedRequest& out) {
       }
     }
     if (tokens.empty()) return bad_field("prompt", "'prompt' is empty, and this model has no BOS token");
+    truncate_prompt(request, *out.model, tokens);
     if (request.echo) out.prompt_texts.push_back(tokenizer.decode(tokens));
     out.prompts.push_back(std::move(tokens));
   }
+  out.options.show_control = request.show_special;
   return constrain_completion(out);
 }
 
@@ -178,11 +194,23 @@ std::optional<ApiError> check_prompt_lengths(const PreparedRequest& prepared) {
   for (const std::vector<TokenId>& prompt : prepared.prompts) {
     const size_t context = static_cast<size_t>(prepared.model->limits.context);
     if (prompt.size() < context) continue;
-    return ApiError{.message = fmt::format("the prompt has {} tokens, but the context of '{}' is limited to {} tokens, "
-                                           "at least one of them for the output; shorten the prompt",
-                                           prompt.size(), prepared.model->name, context),
-                    .param = prepared.request.is_chat() ? "messages" : "prompt",
-                    .code = "context_length_exceeded"};
+    return context_exceeded(prompt.size(), context, prepared.request.is_chat() ? "messages" : "prompt");
+  }
+  return {};
+}
+
+std::shared_ptr<const TokenSet> token_set_of(const std::vector<TokenId>& tokens, int n_vocab) {
+  if (tokens.empty()) return nullptr;
+  auto out = std::make_shared<TokenSet>(static_cast<size_t>(n_vocab));
+  for (const TokenId id : tokens) out->insert(id);
+  return out;
+}
+
+std::optional<ApiError> check_token_ids(std::string_view field, const std::vector<TokenId>& tokens, int n_vocab) {
+  for (const TokenId id : tokens) {
+    if (id < n_vocab) continue;
+    return bad_field(field,
+                     fmt::format("'{}' has token id {}; the model's vocabulary is 0 to {}", field, id, n_vocab - 1));
   }
   return {};
 }
@@ -206,10 +234,18 @@ std::optional<ApiError> prepare_generation(PreparedRequest& out) {
   out.request.sampling.seed = out.request.seed.value_or(random_number() >> 11);  // 53 bits: exact as a JSON number
   out.options.sampling = out.request.sampling;
   out.options.stop = out.request.stop;
+  out.options.stop_tokens = out.request.stop_tokens;
   out.options.max_tokens = out.request.max_tokens;
+  out.options.min_tokens = out.request.min_tokens;
   out.options.n_top_logprobs = out.request.n_top_logprobs;
+  out.options.n_prompt_logprobs = out.request.n_prompt_logprobs;
+  out.options.prompt_only = out.request.prompt_only;
   out.options.ignore_eos = out.request.ignore_eos;
   std::optional<ApiError> error = check_sampling(out);
+  const int n_vocab = out.model->limits.n_vocab;
+  if (!error) error = check_token_ids("stop_token_ids", out.request.stop_tokens, n_vocab);
+  if (!error) error = check_token_ids("allowed_token_ids", out.request.allowed_tokens, n_vocab);
+  if (!error) out.options.allowed_tokens = token_set_of(out.request.allowed_tokens, n_vocab);
   if (!error) out.options.dry_breakers = dry_breakers_of(out.options.sampling, *out.model);
   if (!error) error = out.request.is_chat() ? prepare_chat(out) : prepare_completion(out);
   return error ? error : check_prompt_lengths(out);
@@ -253,7 +289,8 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
   inputs.tools = request.tools;
   inputs.kwargs = request.template_kwargs;
   model.thinking.set_variables({.is_on = request.thinking, .effort = request.reasoning_effort}, inputs.kwargs);
-  Result<RenderedPrompt> rendered = model.prompt.render(std::move(inputs));
+  inputs.add_generation_prompt = request.add_generation_prompt;
+  Result<RenderedPrompt> rendered = render_adapted(model.prompt, std::move(inputs), request.notes);
   if (!rendered.ok()) {
     return bad_field("messages",
                      fmt::format("the model's chat template rejected this conversation: {}", rendered.error().message));
@@ -265,17 +302,20 @@ OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request
 }
 
 OrApiError<PreparedRequest> prepare(const ApiDialect& dialect, const ModelList& models, const ServerLimits& limits,
-                                    std::string_view body) {
+                                    std::string_view body, const BodyFilter& filter) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  const json::object& object = std::get<json::object>(parsed);
+  json::object& object = std::get<json::object>(parsed);
   PreparedRequest out;
-  RequestErrors errors;
-  dialect.read(object, limits, errors, out.request);
+  RequestErrors errors(limits.strict_fields ? UnknownFields::reject : UnknownFields::ignore);
+  if (filter) filter(object, errors);
+  if (!errors.any()) dialect.read(object, limits, errors, out.request);
   if (errors.any()) return *errors.first();
+  out.ignored_fields = errors.ignored_fields();
   const OrApiError<ModelRef> model = find_model(models, out.request.model);
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
   out.model = std::get<ModelRef>(model);
+  apply_sampling_defaults(out.model->sampling_defaults.of(out.request.thinking), out.request);
 
   out.echoed = dialect.echo(out.request, object);
   if (std::optional<ApiError> error = prepare_generation(out)) return std::move(*error);

@@ -2,6 +2,7 @@
 // that long requests can be prepared on the worker thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -16,13 +17,15 @@ namespace zinc {
 struct PreparedRequest {
   ModelRef model = nullptr;
   ChatRequest request;
+  std::vector<std::string> ignored_fields;    // unknown request fields
   json::object echoed;                        // request fields that the response repeats
   std::vector<std::vector<TokenId>> prompts;  // each generated request.n times
   std::vector<std::string> prompt_texts;      // if they are echoed
   std::vector<int> boundaries;                // Request::boundaries, for chat requests
   GenerationOptions options;
-  ParserOptions parser;  // for chat requests
-  double load_s = 0;     // how long the request waited for its model to load
+  ParserOptions parser;                                           // for chat requests
+  std::function<void(const json::object& response)> on_response;  // ResponseMetadata::on_finished
+  double load_s = 0;                                              // how long the request waited for its model to load
 };
 
 template <class T>
@@ -33,8 +36,10 @@ OrApiError<ModelRef> find_model(const ModelList& models, std::string_view name);
 // Renders the conversation with the model's chat template. Adapts `request` to the template.
 OrApiError<RenderedPrompt> render(const ServedModel& model, ChatRequest& request);
 
+// Changes a parsed body before the dialect reads it.
+using BodyFilter = std::function<void(json::object& body, RequestErrors& errors)>;
 OrApiError<PreparedRequest> prepare(const ApiDialect& dialect, const ModelList& models, const ServerLimits& limits,
-                                    std::string_view body);
+                                    std::string_view body, const BodyFilter& filter = {});
 // The same for a request that did not come over HTTP.
 OrApiError<PreparedRequest> prepare(ModelRef model, ChatRequest request);
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "base/sanitize_for_terminal.h"
+
 namespace zinc {
 namespace {
 
@@ -34,29 +36,43 @@ constexpr IntField kIntFields[] = {
     {"repeat_last_n", &SamplingParams::repeat_last_n},
     {"dry_allowed_length", &SamplingParams::dry_allowed_length},
     {"dry_last_n", &SamplingParams::dry_last_n},
+    {"dry_penalty_last_n", &SamplingParams::dry_last_n},
 };
 
+// Whether the request sets this parameter, under any of its names.
+template <class Field, size_t n>
+bool is_set(const Field (&fields)[n], const Field& wanted, const std::vector<std::string>& names) {
+  return std::ranges::any_of(fields, [&](const Field& field) {
+    return field.member == wanted.member && std::ranges::find(names, field.name) != names.end();
+  });
+}
+
 constexpr FieldDoc kSamplingDocs[] = {
-    {"temperature", "number", "0 to 2; 0 is greedy. Default 1."},
+    {"temperature", "number", "0 to 2; 0 is greedy. Default: the model's."},
     {"top_p", "number",
-     "Keeps the smallest set of most likely tokens whose probabilities add up to this. Default 1: off."},
-    {"top_k", "integer", "Keeps the k most likely tokens. Default 0: off."},
-    {"min_p", "number", "Keeps tokens with at least this fraction of the top token's probability. Default 0: off."},
-    {"repeat_penalty", "number", "Divides the logits of tokens that occurred, 0.01 to 100. Default 1: off."},
+     "Keeps the smallest set of most likely tokens whose probabilities add up to this; 1: off. Default: the model's."},
+    {"top_k", "integer", "Keeps the k most likely tokens; 0 or -1: off. Default: the model's."},
+    {"min_p", "number",
+     "Keeps tokens with at least this fraction of the top token's probability; 0: off. Default: the model's."},
+    {"repeat_penalty", "number",
+     "Divides the logits of tokens that occurred, 0.01 to 100; 1: off. Default: the model's."},
     {"repetition_penalty", "number", "Alias of repeat_penalty."},
     {"frequency_penalty", "number", "-2 to 2, subtracted from the logit per occurrence. Default 0: off."},
-    {"presence_penalty", "number", "-2 to 2, subtracted from the logit once if the token occurred. Default 0: off."},
+    {"presence_penalty", "number",
+     "-2 to 2, subtracted from the logit once if the token occurred; 0: off. Default: the model's."},
     {"repeat_last_n", "integer",
      "Tokens of history, prompt included, that the three penalties consider; -1: all. Default 64."},
     {"dry_multiplier", "number", "Strength of the DRY repetition penalty. Default 0: off."},
     {"dry_base", "number", "Growth of the DRY penalty with the length of a repetition. Default 1.75."},
     {"dry_allowed_length", "integer", "Repetitions shorter than this have no DRY penalty. Default 2."},
     {"dry_last_n", "integer", "Tokens of history that DRY searches; -1: all. Default -1."},
+    {"dry_penalty_last_n", "integer", "Alias of dry_last_n."},
     {"dry_sequence_breakers", "array", "Strings that end a repetition for DRY. Default \\n : \" *"},
     {"logit_bias", "object",
      "Maps a token id (as a string) to a value from -100 to 100 that is added to its logit; at most 1024 entries. "
      "Default none."},
-    {"seed", "integer", "Any 64-bit integer; makes sampling reproducible. Default: random, written to the log line."},
+    {"seed", "integer",
+     "Any 64-bit integer; makes sampling reproducible. Default, and -1: random, written to the log line."},
     {"ignore_eos", "boolean", "Does not stop at EOS tokens. Default false."},
 };
 
@@ -133,11 +149,17 @@ const std::span<const FieldDoc> kSamplingFields = kSamplingDocs;
 
 void read_sampling(const FieldReader& fields, ChatRequest& out) {
   for (const FloatField& field : kFloatFields) {
-    if (const auto number = fields.number(field.name)) out.sampling.*field.member = static_cast<float>(*number);
+    const auto number = fields.number(field.name);
+    if (!number) continue;
+    out.sampling.*field.member = static_cast<float>(*number);
+    out.sampling_fields.emplace_back(field.name);
   }
   for (const IntField& field : kIntFields) {
     const auto number = fields.integer(field.name, std::numeric_limits<int32_t>::min(), kMaxInt);
-    if (number) out.sampling.*field.member = static_cast<int32_t>(*number);
+    if (!number) continue;
+    const bool is_off = *number == -1 && field.member == &SamplingParams::top_k;  // vLLM's value for "off"
+    out.sampling.*field.member = is_off ? 0 : static_cast<int32_t>(*number);
+    out.sampling_fields.emplace_back(field.name);
   }
   if (fields.value("dry_sequence_breakers")) out.sampling.dry_breakers = fields.texts("dry_sequence_breakers");
   read_logit_bias(fields, out);
@@ -146,9 +168,18 @@ void read_sampling(const FieldReader& fields, ChatRequest& out) {
     out.seed = large->get_uint64();
   } else if (const auto seed =
                  fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max())) {
-    out.seed = static_cast<uint64_t>(*seed);
+    if (*seed != -1) out.seed = static_cast<uint64_t>(*seed);  // -1: random, as in llama.cpp
   }
   out.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+}
+
+void apply_sampling_defaults(const SamplingParams& defaults, ChatRequest& out) {
+  for (const FloatField& field : kFloatFields) {
+    if (!is_set(kFloatFields, field, out.sampling_fields)) out.sampling.*field.member = defaults.*field.member;
+  }
+  for (const IntField& field : kIntFields) {
+    if (!is_set(kIntFields, field, out.sampling_fields)) out.sampling.*field.member = defaults.*field.member;
+  }
 }
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out) {
@@ -165,10 +196,8 @@ void read_stop(const FieldReader& fields, std::string_view name, const ServerLim
 }
 
 void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
-  out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
+  out.n = static_cast<int>(fields.integer("n", 1, limits.n).value_or(1));
 }
-
-namespace {
 
 void set_response_format(const FieldReader& fields, std::string_view name, ResponseFormat format, ChatRequest& out) {
   const std::string field = fields.name_of(name);
@@ -180,13 +209,10 @@ void set_response_format(const FieldReader& fields, std::string_view name, Respo
   out.response_format = std::move(format);
 }
 
-// Without a schema: any JSON object.
 ResponseFormat schema_format(const json::value* schema) {
   if (!schema) return {.kind = ResponseFormat::Kind::json_object, .field = {}, .schema = {}, .grammar = {}};
   return {.kind = ResponseFormat::Kind::json_schema, .field = {}, .schema = *schema, .grammar = {}};
 }
-
-}  // namespace
 
 void read_response_format(const FieldReader& fields, std::string_view name, ChatRequest& out) {
   const json::object* format = fields.object(name);
@@ -227,8 +253,25 @@ void read_grammar_fields(const FieldReader& fields, ChatRequest& out) {
 }
 
 std::optional<int> read_token_limit(const FieldReader& fields, std::string_view name) {
+  constexpr int64_t kNoLimit = -1;  // as in LM Studio and llama.cpp
+  const json::value* value = fields.value(name);
+  if (value && value->is_int64() && value->get_int64() == kNoLimit) return 0;
   const auto limit = fields.integer(name, 1, kMaxInt);
   return limit ? std::optional<int>(static_cast<int>(*limit)) : std::nullopt;
+}
+
+std::vector<TokenId> read_token_ids(const FieldReader& fields, std::string_view name) {
+  std::vector<TokenId> out;
+  const json::array* ids = fields.array(name);
+  if (!ids) return out;
+  for (const json::value& id : *ids) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > kMaxInt) {
+      fields.errors().add(name, "'{}[{}]' is {}; expected a token id", name, out.size(), json_type(id));
+      return {};
+    }
+    out.push_back(static_cast<TokenId>(id.get_int64()));
+  }
+  return out;
 }
 
 std::string content_text(const json::value& content, const std::string& path,
@@ -276,25 +319,23 @@ json::object function_tool(const FieldReader& fields, std::string_view schema) {
   return out;
 }
 
-json::object reject_builtin_tool(const FieldReader& tool, std::string_view expected) {
-  const std::string at = tool.name_of("type");
-  tool.errors().add(unsupported_field(at, fmt::format("'{}' is '{}'; expected '{}': this server has no built-in tools",
-                                                      at, tool.text("type").value_or("").substr(0, 40), expected)));
-  return {};
-}
-
 void read_tool_list(const FieldReader& fields, ChatRequest& out, json::object (*read_one)(const FieldReader& tool)) {
   const json::array* tools = fields.array("tools");
   if (!tools || tools->empty()) return;
   json::array entries;
-  for_each_object(*tools, "tools", fields.errors(),
-                  [&](const FieldReader& tool) { entries.push_back(read_one(tool)); });
+  for_each_object(*tools, "tools", fields.errors(), [&](const FieldReader& tool) {
+    json::object entry = read_one(tool);
+    if (!entry.empty()) return entries.push_back(std::move(entry)), void();
+    out.notes.push_back(fmt::format("{} has type '{}' and was left out: this server cannot run it",
+                                    tool.path().substr(0, tool.path().size() - 1),
+                                    sanitize_for_terminal(tool.text("type").value_or(""), 40)));
+  });
   for (json::value& entry : entries) {
     json::value* const function = entry.get_object().if_contains("function");
     if (!function || function->get_object().erase("strict") == 0) continue;
     out.strict_tools.push_back(text_of(function->at("name").get_string()));
   }
-  out.tools = std::move(entries);
+  if (!entries.empty()) out.tools = std::move(entries);
 }
 
 void read_messages(const FieldReader& fields, ChatRequest& out) {
@@ -310,7 +351,7 @@ void read_messages(const FieldReader& fields, ChatRequest& out) {
 
 void read_tools(const FieldReader& fields, ChatRequest& out) {
   read_tool_list(fields, out, [](const FieldReader& tool) {
-    if (tool.required_text("type") != "function") return reject_builtin_tool(tool, "function");
+    if (tool.required_text("type") != "function") return json::object();
     const json::object* function = tool.object("function");
     const std::string at = tool.name_of("function");
     if (!function) tool.errors().add(at, "'{}' is missing", at);

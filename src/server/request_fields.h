@@ -12,6 +12,8 @@ namespace zinc {
 
 extern const std::span<const FieldDoc> kSamplingFields;
 void read_sampling(const FieldReader& fields, ChatRequest& out);
+// Sets the sampling parameters that the request leaves out.
+void apply_sampling_defaults(const SamplingParams& defaults, ChatRequest& out);
 
 extern const std::span<const FieldDoc> kThinkingFields;
 void read_thinking(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
@@ -26,12 +28,17 @@ void read_thinking_object(const FieldReader& fields, ChatRequest& out);  // Anth
 
 void read_stop(const FieldReader& fields, std::string_view name, const ServerLimits& limits, ChatRequest& out);
 void read_n(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out);
+// An error if another field has set the output format already.
+void set_response_format(const FieldReader& fields, std::string_view name, ResponseFormat format, ChatRequest& out);
+ResponseFormat schema_format(const json::value* schema);  // nullptr: any JSON object
 // {"type": "text" | "json_object" | "json_schema"}, with the schema nested as in OpenAI's or Anthropic's API.
 void read_response_format(const FieldReader& fields, std::string_view name, ChatRequest& out);
 // `grammar` and `json_schema`, as in llama.cpp's server.
 extern const std::span<const FieldDoc> kGrammarFields;
 void read_grammar_fields(const FieldReader& fields, ChatRequest& out);
+// 1 or more; -1 means no limit, which is 0 in the result.
 std::optional<int> read_token_limit(const FieldReader& fields, std::string_view name);
+std::vector<TokenId> read_token_ids(const FieldReader& fields, std::string_view name);
 
 // `prompt` of completions: a string, an array of token ids, or an array of either.
 void read_prompts(const FieldReader& fields, ChatRequest& out);
@@ -47,11 +54,10 @@ std::string content_text(const json::value& content, const std::string& path,
                          std::span<const std::string_view> text_types, RequestErrors& errors);
 // {"id", "type": "function", "function": {"name", "arguments"}}, the arguments as an object if they are valid JSON.
 json::object tool_call_entry(std::string_view id, std::string_view name, const json::value& arguments);
-// Reads `tools`; `read_one` returns each in OpenAI's format or adds an error.
+// Reads `tools`; `read_one` returns each in OpenAI's format or adds an error. An empty object: the tool is left out,
+// which is noted, because only the provider of the API could run it.
 void read_tool_list(const FieldReader& fields, ChatRequest& out, json::object (*read_one)(const FieldReader& tool));
 // Name, description and the schema in field `schema`, in OpenAI's format.
 json::object function_tool(const FieldReader& fields, std::string_view schema);
-// Adds an error: the tool is not a client-side function.
-json::object reject_builtin_tool(const FieldReader& tool, std::string_view expected);
 
 }  // namespace zinc

@@ -26,6 +26,16 @@ class EnginePort {
   virtual EngineStats stats() const = 0;
 };
 
+// Sampling parameters for requests that leave them out; some models have different ones per thinking mode.
+struct SamplingDefaults {
+  SamplingParams unset, thinking, not_thinking;  // unset: the request does not switch thinking
+
+  const SamplingParams& of(std::optional<bool> is_thinking) const {
+    if (!is_thinking) return unset;
+    return *is_thinking ? thinking : not_thinking;
+  }
+};
+
 struct ServedModel {
   std::string name;
   std::vector<std::string> aliases = {};  // further names of the same engine
@@ -37,6 +47,7 @@ struct ServedModel {
   EngineLimits limits;
   json::object facts;  // for /props: architecture, backend, KV format
   EnginePort* engine;
+  SamplingDefaults sampling_defaults = {};        // OpenAI's, unless set
   std::shared_ptr<EnginePort> engine_owner = {};  // nullptr: the engine outlives the server
   // For the default DRY breakers; set by ModelList::add(), since the search takes milliseconds.
   std::shared_ptr<const TokenSet> default_dry_breakers = {};

@@ -5,6 +5,7 @@
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
 #include "constrain/output_grammar.h"
+#include "constrain/regex.h"
 
 namespace zinc {
 namespace {
@@ -17,6 +18,8 @@ Result<Grammar> content_grammar(const ResponseFormat& format) {
       return json_schema_grammar(format.schema);
     case Kind::grammar:
       return parse_gbnf(format.grammar);
+    case Kind::regex:
+      return regex_text_grammar(format.grammar);
     default:
       return json_object_grammar();
   }
@@ -28,6 +31,8 @@ std::string content_key(const ResponseFormat& format) {
       return "schema " + to_json(format.schema);
     case Kind::grammar:
       return "grammar " + format.grammar;
+    case Kind::regex:
+      return "regex " + format.grammar;
     case Kind::json_object:
       return "object";
     case Kind::text:

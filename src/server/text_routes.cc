@@ -32,13 +32,12 @@ struct TokenizerRequest {
 };
 
 OrApiError<TokenizerRequest> read_request(const ModelList& models, std::string_view body,
-                                          std::span<const FieldDoc> known) {
+                                          std::span<const FieldDoc> known, RequestErrors& errors) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   TokenizerRequest out{.body = std::move(std::get<json::object>(parsed))};
-  RequestErrors errors;
   const FieldReader fields(out.body, "", errors);
-  fields.reject_unknown({known});
+  fields.check_known({known});
   const OrApiError<ModelRef> model = find_model(models, fields.text("model").value_or(""));
   if (errors.any()) return *errors.first();
   if (const ApiError* error = std::get_if<ApiError>(&model)) return *error;
@@ -102,12 +101,11 @@ OrApiError<std::vector<TokenId>> conversation_tokens(const ModelList& models, js
 
 }  // namespace
 
-OrApiError<json::object> tokenize(const ModelList& models, std::string_view body) {
-  OrApiError<TokenizerRequest> read = read_request(models, body, kTokenizeDocs);
+OrApiError<json::object> tokenize(const ModelList& models, std::string_view body, RequestErrors& errors) {
+  OrApiError<TokenizerRequest> read = read_request(models, body, kTokenizeDocs, errors);
   if (ApiError* error = std::get_if<ApiError>(&read)) return std::move(*error);
   const TokenizerRequest& request = std::get<TokenizerRequest>(read);
   const Tokenizer& tokenizer = request.model->tokenizer;
-  RequestErrors errors;
   const FieldReader fields(request.body, "", errors);
   OrApiError<std::vector<TokenId>> tokens;
   if (fields.value("messages")) {
@@ -130,11 +128,10 @@ OrApiError<json::object> tokenize(const ModelList& models, std::string_view body
   return out;
 }
 
-OrApiError<json::object> detokenize(const ModelList& models, std::string_view body) {
-  OrApiError<TokenizerRequest> read = read_request(models, body, kDetokenizeDocs);
+OrApiError<json::object> detokenize(const ModelList& models, std::string_view body, RequestErrors& errors) {
+  OrApiError<TokenizerRequest> read = read_request(models, body, kDetokenizeDocs, errors);
   if (ApiError* error = std::get_if<ApiError>(&read)) return std::move(*error);
   const TokenizerRequest& request = std::get<TokenizerRequest>(read);
-  RequestErrors errors;
   const json::array* ids = FieldReader(request.body, "", errors).array("tokens");
   if (errors.any()) return *errors.first();
   if (!ids) return bad_field("tokens", "'tokens' is missing; expected an array of token ids");
@@ -151,10 +148,24 @@ OrApiError<json::object> detokenize(const ModelList& models, std::string_view bo
   return json::object{{"content", text}, {"prompt", text}};  // llama.cpp's name and vLLM's
 }
 
-OrApiError<json::object> apply_template(const ModelList& models, std::string_view body) {
+json::object tokenizer_info(const ServedModel& model) {
+  const Tokenizer& tokenizer = model.tokenizer;
+  const auto name_of = [&](std::optional<TokenId> id) {
+    return id ? json::value(tokenizer.bytes(*id)) : json::value(nullptr);
+  };
+  return {{"tokenizer_class", "zinc"},
+          {"bos_token", name_of(tokenizer.bos())},
+          {"eos_token", name_of(tokenizer.eos())},
+          {"pad_token", name_of(tokenizer.eos())},
+          {"add_bos_token", tokenizer.adds_bos()},
+          {"add_eos_token", tokenizer.adds_eos()},
+          {"model_max_length", model.limits.context},
+          {"chat_template", model.prompt.chat_template().source()}};
+}
+
+OrApiError<json::object> apply_template(const ModelList& models, std::string_view body, RequestErrors& errors) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestErrors errors;
   ChatRequest request;
   chat_dialect().read(std::get<json::object>(parsed), ServerLimits(), errors, request);
   if (errors.any()) return *errors.first();
@@ -165,10 +176,9 @@ OrApiError<json::object> apply_template(const ModelList& models, std::string_vie
   return json::object{{"prompt", prompt.text()}, {"count", model->prompt.encode(prompt).size()}};
 }
 
-OrApiError<json::object> count_tokens(const ModelList& models, std::string_view body) {
+OrApiError<json::object> count_tokens(const ModelList& models, std::string_view body, RequestErrors& errors) {
   OrApiError<json::object> parsed = parse_body(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestErrors errors;
   ChatRequest request;
   read_countable(std::get<json::object>(parsed), errors, request);
   if (errors.any()) return *errors.first();

@@ -1,4 +1,5 @@
-// Routes without generation: tokenize, detokenize, apply the chat template, count tokens. Pure; any thread.
+// Routes without generation: tokenize, detokenize, apply the chat template, count tokens. Pure; any thread. Ignored
+// fields are left in `errors`.
 #pragma once
 
 #include <span>
@@ -10,9 +11,10 @@ namespace zinc {
 
 extern const std::span<const FieldDoc> kTokenizeFields, kDetokenizeFields;
 
-OrApiError<json::object> tokenize(const ModelList& models, std::string_view body);
-OrApiError<json::object> detokenize(const ModelList& models, std::string_view body);
-OrApiError<json::object> apply_template(const ModelList& models, std::string_view body);
-OrApiError<json::object> count_tokens(const ModelList& models, std::string_view body);
+OrApiError<json::object> tokenize(const ModelList& models, std::string_view body, RequestErrors& errors);
+OrApiError<json::object> detokenize(const ModelList& models, std::string_view body, RequestErrors& errors);
+json::object tokenizer_info(const ServedModel& model);
+OrApiError<json::object> apply_template(const ModelList& models, std::string_view body, RequestErrors& errors);
+OrApiError<json::object> count_tokens(const ModelList& models, std::string_view body, RequestErrors& errors);
 
 }  // namespace zinc

@@ -14,7 +14,9 @@ constexpr FieldDoc kThinkingDocs[] = {
     {"think", "", "Alias of enable_thinking; or an effort, as in Ollama."},
     {"thinking", "object",
      "{\"type\": \"enabled\", \"budget_tokens\": N}, adaptive or disabled, as in Anthropic's API."},
-    {"reasoning", "object", "effort, enabled and max_tokens, as in OpenRouter's API."},
+    {"reasoning", "object",
+     "effort, enabled and max_tokens, as in OpenRouter's API; exclude: true leaves reasoning out of the response."},
+    {"include_reasoning", "boolean", "false: leaves reasoning out of the response. Default true."},
     {"thinking_budget", "integer",
      "Maximum reasoning tokens; then the reasoning is closed with the model's own marker and the answer follows. "
      "Default, and -1: no limit."},
@@ -52,6 +54,7 @@ void read_reasoning_object(const FieldReader& fields, ChatRequest& out) {
   if (const auto effort = inside.text("effort")) set_effort(inside, "effort", *effort, out);
   if (const auto on = inside.boolean("enabled")) set_thinking(inside, "enabled", *on, out);
   read_budget(inside, "max_tokens", out);
+  if (inside.boolean("exclude").value_or(false)) out.include_reasoning = false;
 }
 
 }  // namespace
@@ -108,6 +111,7 @@ void read_thinking(const FieldReader& fields, const ServerLimits& limits, ChatRe
   read_thinking_object(fields, out);
   if (const auto effort = fields.text("reasoning_effort")) set_effort(fields, "reasoning_effort", *effort, out);
   read_reasoning_object(fields, out);
+  if (const auto include = fields.boolean("include_reasoning")) out.include_reasoning = *include;
   for (const std::string_view name : {"thinking_budget", "thinking_token_budget", "reasoning_budget_tokens"})
     read_budget(fields, name, out);
 }

@@ -40,6 +40,28 @@ def check_tools():
     assert again.content[0].text == "rain"
 
 
+def check_tool_runner():
+    @anthropic.beta_tool
+    def weather(city: str) -> str:
+        """Weather of a city.
+
+        Args:
+            city: Its name.
+        """
+        return f"SAY[[rain in {city}]]"
+
+    runner = scripted.beta.messages.tool_runner(model="scripted", max_tokens=200, tools=[weather],
+                                                messages=[{"role": "user", "content": CALL}])
+    assert runner.until_done().content[0].text == "rain in Köln"
+
+
+def check_system_messages_and_prefix():
+    answer = scripted.messages.create(model="scripted", max_tokens=50, system="Be brief.", messages=[
+        {"role": "user", "content": "hi"}, {"role": "system", "content": "Be very brief."},
+        {"role": "user", "content": "SAY[[ok]]"}, {"role": "assistant", "content": "Answer: "}])
+    assert answer.content[0].text == "ok"
+
+
 def check_stream():
     with scripted.messages.stream(**ask(CALL, tools=TOOLS)) as stream:
         text = "".join(stream.text_stream)

@@ -77,6 +77,69 @@ def check_responses():
     assert follow.output_text == "rain"
 
 
+def check_kept_responses():
+    first = scripted.responses.create(model="scripted", input="FIRST SAY[[one]]")
+    second = scripted.responses.create(model="scripted", input="SAY[[two]]", previous_response_id=first.id)
+    assert second.output_text == "two" and second.usage.input_tokens > first.usage.input_tokens
+    assert scripted.responses.retrieve(first.id).output_text == "one"
+    items = scripted.responses.input_items.list(second.id).data
+    assert [item.type for item in items] == ["message"] * 3 and items[0].content[0].text == "SAY[[two]]"
+    referred = scripted.responses.create(model="scripted", input=[
+        {"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "SAY[[three]]"}])
+    assert referred.output_text == "three"
+    counted = scripted.responses.input_tokens.count(model="scripted", input="SAY[[two]]", previous_response_id=first.id)
+    assert counted.input_tokens == second.usage.input_tokens
+    scripted.responses.delete(first.id)
+    try:
+        scripted.responses.create(model="scripted", input="x", previous_response_id=first.id)
+        raise AssertionError("a deleted response was continued")
+    except openai.BadRequestError as error:
+        assert error.body["code"] == "previous_response_not_found"
+
+
+def check_encrypted_reasoning():
+    answer = scripted.responses.create(model="scripted", input="SAY[[<think>secret plan</think>a]]", store=False,
+                                       include=["reasoning.encrypted_content"])
+    reasoning = {"type": "reasoning", "id": answer.output[0].id, "summary": [],
+                 "encrypted_content": answer.output[0].encrypted_content}
+    ask = [{"role": "user", "content": "hi"}, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+           {"type": "function_call_output", "call_id": "c", "output": "SAY[[b]]"}]
+    without = scripted.responses.create(model="scripted", input=ask, store=False)
+    again = scripted.responses.create(model="scripted", input=[ask[0], reasoning, *ask[1:]], store=False)
+    assert again.usage.input_tokens > without.usage.input_tokens
+
+
+def check_fields_of_other_servers():
+    raw = scripted.chat.completions.with_raw_response.create(model="scripted", messages=user("SAY[[one two]]"), extra_body={
+        "max_tokens": -1, "top_k": -1, "min_tokens": 1, "stop_token_ids": [0], "skip_special_tokens": True,
+        "cache_prompt": True, "reasoning": {"effort": "low"}, "ttl": 5, "provider": {"order": []}})
+    assert raw.parse().choices[0].message.content == "one two"
+    assert raw.headers["x-zinc-ignored-fields"] == "ttl, provider", raw.headers
+    chosen = model.chat.completions.create(model="tiny", messages=user("x"), reasoning_effort="none", extra_body={
+        "structured_outputs": {"choice": ["red", "green"]}}).choices[0].message.content
+    assert chosen in ("red", "green"), chosen
+    matched = model.chat.completions.create(model="tiny", messages=user("x"), reasoning_effort="none", extra_body={
+        "guided_regex": "[0-9]{3}"}).choices[0].message.content
+    assert len(matched) == 3 and matched.isdigit(), matched
+
+
+def check_prompt_logprobs():
+    ask = {"model": "tiny", "prompt": "The sky is blue", "echo": True, "logprobs": 1}
+    scored = model.completions.create(**ask, max_tokens=0)
+    logprobs = scored.choices[0].logprobs
+    assert scored.choices[0].text == "The sky is blue" and scored.usage.completion_tokens == 0
+    assert logprobs.token_logprobs[0] is None and all(p <= 0 for p in logprobs.token_logprobs[1:])
+    assert len(logprobs.tokens) == scored.usage.prompt_tokens == len(logprobs.top_logprobs)
+    one = model.completions.create(**ask, max_tokens=1).choices[0].logprobs
+    assert len(one.tokens) == len(logprobs.tokens) + 1
+    assert all(abs(a - b) < 1e-3 for a, b in zip(one.token_logprobs[1:], logprobs.token_logprobs[1:]))
+
+
+def check_many_prompts():
+    answer = scripted.completions.create(model="scripted", prompt=[f"SAY[[{i}]]" for i in range(64)])
+    assert [choice.text for choice in answer.choices] == [str(i) for i in range(64)]
+
+
 def check_errors():
     for kind, fields in [(openai.BadRequestError, {"temperature": 9}), (openai.NotFoundError, {"model": "nope"}),
                          (openai.BadRequestError, {"response_format": {
@@ -96,6 +159,7 @@ def check_errors():
         raise AssertionError("a prompt over the context was accepted")
     except openai.BadRequestError as error:
         assert error.body["code"] == "context_length_exceeded" and "1024" in error.body["message"]
+        assert "this model's maximum context length is 1024" in error.body["message"]
 
 
 def check_broken_stream():
@@ -112,6 +176,9 @@ def check_embeddings():
     vectors = [entry.embedding for entry in answer.data]
     assert abs(sum(x * x for x in vectors[0]) - 1) < 1e-3
     assert max(abs(a - b) for a, b in zip(vectors[0], vectors[2])) < 1e-6 and vectors[0] != vectors[1]
+    many = model.embeddings.create(model="tiny", input=["a", ""] * 150, dimensions=8)
+    assert len(many.data) == 300 and len(many.data[1].embedding) == 8
+    assert abs(sum(x * x for x in many.data[0].embedding) - 1) < 1e-3
     floats = model.embeddings.create(model="tiny", input="hello", encoding_format="float").data[0].embedding
     assert max(abs(a - b) for a, b in zip(vectors[0], floats)) < 1e-6
 

@@ -18,8 +18,8 @@ int main() {
     return 1;
   }
   HttpServer& server = *listening.value();
-  std::unique_ptr<Api> api;  // before the engine, whose thread notifies it until it has ended
-  ScriptedModel scripted(ZINC_SOURCE_DIR);
+  std::unique_ptr<Api> api;                          // before the engine, whose thread notifies it until it has ended
+  ScriptedModel scripted(ZINC_SOURCE_DIR, 1 << 17);  // coding agents have long prompts
   api = std::make_unique<Api>(
       scripted.models(), options,
       EventLoopPort{.post = [&](std::function<void()> task) { server.post(std::move(task)); },

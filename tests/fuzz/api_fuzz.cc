@@ -50,6 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   const ModelList& models = scripted.models();
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
+  RequestErrors errors;
   switch (data[0] % 9) {
     case 0:
       check_generation(chat_dialect(), models, body);
@@ -64,16 +65,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       check_generation(messages_dialect(), models, body);
       break;
     case 4:
-      check_response(count_tokens(models, body));
+      check_response(count_tokens(models, body, errors));
       break;
     case 5:
-      check_response(tokenize(models, body));
+      check_response(tokenize(models, body, errors));
       break;
     case 6:
-      check_response(detokenize(models, body));
+      check_response(detokenize(models, body, errors));
       break;
     case 7:
-      check_response(apply_template(models, body));
+      check_response(apply_template(models, body, errors));
       break;
     default: {
       const OrApiError<EmbeddingRequest> result = prepare_embeddings(kOpenAiEmbeddings, models, ServerLimits(), body);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <filesystem>
 #include <list>
@@ -136,6 +137,7 @@ class ScriptedEngine final : public EnginePort {
     if (running.cancelled) return ++n_cancelled_, end(running, StopReason::cancelled);
     if (running.request.embedding) return end(running, StopReason::end_token);
     const GenerationOptions& options = running.request.options;
+    if (options.prompt_only) return end(running, StopReason::max_tokens);
     if (running.next == running.tokens.size()) {
       if (running.command == "WAIT") return Progress::waits;
       if (running.command == "FAIL") return end(running, StopReason::failed);
@@ -161,6 +163,11 @@ class ScriptedEngine final : public EnginePort {
     if (const std::string* stop = running.decoder->stop_string()) outcome.stop_string = *stop;
     if (reason == StopReason::failed) outcome.error = Error{ErrorCode::device_lost, "the device is lost"};
     if (running.request.embedding) outcome.embedding = {0.6f, 0.8f};
+    for (const TokenId id : running.request.prompt) {
+      if (running.request.options.n_prompt_logprobs < 0) break;
+      const bool is_first = outcome.prompt_tokens.empty();
+      outcome.prompt_tokens.push_back({.id = id, .logprob = is_first ? std::nanf("") : -0.5f, .top = {{id, -0.5f}}});
+    }
     running.request.sink->end(outcome);
     return Progress::over;
   }

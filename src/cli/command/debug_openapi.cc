@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "server/api.h"
+#include "server/extension_fields.h"
 #include "server/request_fields.h"
 
 namespace zinc::command_debug_openapi {
@@ -28,6 +29,7 @@ Status run() {
   json::object groups;
   groups["sampling"] = names_of(kSamplingFields);
   groups["thinking"] = names_of(kThinkingFields);
+  groups["extensions"] = names_of(kExtensionFields);
   document["x-field-groups"] = std::move(groups);
   json::object unsupported;
   unsupported["/v1/chat/completions"] = unsupported_of(chat_dialect());

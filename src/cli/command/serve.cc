@@ -46,6 +46,7 @@ struct Options {
   std::filesystem::path cache_folder;  // of saved prefix caches; empty: not saved
   bool force_public = false;
   bool opens_browser = false;
+  std::string sampling_defaults = "model";
   std::optional<bool> swaps_models;  // empty: only if other machines cannot reach the server
   int drain_s = 30;
   std::string log;  // "text" or "json"; empty: text on a terminal, else JSON
@@ -298,6 +299,7 @@ Status serve(Options& options) {
   });
   const bool is_local = is_local_address(options.listen.host);
   if (!is_local) library.forbid_url_pulls();
+  if (options.sampling_defaults == "openai") library.use_openai_sampling();
   options.api.library = &library;
   options.api.swaps_models = options.swaps_models.value_or(is_local);
   Api api(models, options.api,
@@ -346,6 +348,18 @@ void declare_engine_options(CLI::App& app, EngineOptions& engine) {
       ->capture_default_str();
 }
 
+void declare_request_options(CLI::App& app, Options& options) {
+  app.add_option("--sampling-defaults", options.sampling_defaults,
+                 "sampling of requests that leave it out: the model's recommended values, or OpenAI's (temperature 1)")
+      ->check(CLI::IsMember({"model", "openai"}))
+      ->capture_default_str();
+  app.add_flag("--strict-fields", options.api.limits.strict_fields, "reject unknown request fields (default: ignore)");
+  app.add_option("--responses-kept", options.api.kept_responses.n_responses,
+                 "responses of /v1/responses that later requests can continue, for an hour at most (0: none)")
+      ->check(number_in_range(0, 1 << 20))
+      ->capture_default_str();
+}
+
 void declare_access_options(CLI::App& app, Options& options) {
   AccessOptions& access = options.api.access;
   app.add_option("--api-key", access.keys, "API key that clients must send; may be repeated")
@@ -376,6 +390,7 @@ std::function<Status()> declare(CLI::App& app) {
   app.add_option("--tls-key", options->listen.tls_key, "PEM file with the private key")->option_text("FILE");
   app.add_flag("--open", options->opens_browser, "open the web UI in the browser");
   declare_access_options(app, *options);
+  declare_request_options(app, *options);
   app.add_flag_function(
       "--swap,!--no-swap", [options](int64_t n) { options->swaps_models = n > 0; },
       "load the installed model that a request names (default: only if other machines cannot reach the server)");

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "server/api_dialect.h"
+#include "server/extension_fields.h"
 #include "server/request_fields.h"
 
 namespace zinc {
@@ -15,8 +16,8 @@ constexpr FieldDoc kFields[] = {
      "Required. System, developer, user, assistant and tool messages; content is a string or an array of text parts. "
      "Assistant messages may have tool_calls and reasoning_content."},
     {"tools", "array",
-     "Functions the model may call. Chat templates without tools get a generic prompt. strict: arguments always "
-     "satisfy the schema."},
+     "Functions the model may call. Chat templates without tools get a generic prompt. Tools of other types are "
+     "left out. strict: arguments always satisfy the schema."},
     {"tool_choice", "",
      "auto (default), none, required, {\"type\": \"function\", ...} or allowed_tools. A forced call has arguments that "
      "satisfy their schema."},
@@ -33,9 +34,13 @@ constexpr FieldDoc kFields[] = {
     {"continue_final_message", "boolean",
      "The last message is an assistant prefix that the output continues (as in vLLM); only new text is returned. "
      "Default false."},
-    {"max_tokens", "integer", "Maximum output tokens, reasoning included. Default: until the context is full."},
+    {"add_generation_prompt", "boolean",
+     "false: the prompt does not start an assistant message; if the last message is the assistant's, it is continued. "
+     "Default true."},
+    {"documents", "array", "Documents for the chat template."},
+    {"max_tokens", "integer", "Maximum output tokens, reasoning included. Default, and -1: until the context is full."},
     {"max_completion_tokens", "integer", "Alias of max_tokens."},
-    {"n", "integer", "Number of choices, at most 16; they differ in their random stream, not their seed. Default 1."},
+    {"n", "integer", "Number of choices, at most 128; they differ in their random stream, not their seed. Default 1."},
     {"stop", "",
      "A string or up to 16, of at most 256 bytes each; generation stops there, also in reasoning. Not part of the "
      "output."},
@@ -53,16 +58,16 @@ constexpr FieldDoc kIgnored[] = {
     {"prompt_cache_retention", "string", "No effect."},
     {"prompt_cache_options", "object", "No effect."},
     {"safety_identifier", "string", "No effect."},
+    {"prediction", "object", "No effect: predicted outputs only save time."},
+    {"verbosity", "string", "No effect."},
+    {"moderation", "object", "No effect."},
+    {"web_search_options", "object", "No effect: this server has no built-in tools."},
 };
 constexpr UnsupportedField kUnsupported[] = {
     {"functions", "use 'tools'"},
     {"function_call", "use 'tool_choice'"},
     {"audio", "this server supports text only"},
-    {"prediction", "predicted outputs are not supported"},
-    {"web_search_options", "this server has no built-in tools"},
-    {"verbosity", "the supported models have no verbosity setting"},
-    {"moderation", "moderation is not supported"},
-    {"guided_json", "use 'response_format'"},
+    {"chat_template", "the model's template is used; start the server with another one"},
 };
 
 void read_stream_options(const FieldReader& fields, ChatRequest& out) {
@@ -75,9 +80,13 @@ void read_stream_options(const FieldReader& fields, ChatRequest& out) {
 // The last message must be an assistant prefix that can be continued.
 void read_continuation(const FieldReader& fields, ChatRequest& out) {
   out.continue_final_message = fields.boolean("continue_final_message").value_or(false);
-  if (!out.continue_final_message || out.messages.empty()) return;
+  const bool wants_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  if (out.messages.empty()) return;
   const json::object& last = out.messages.back().get_object();
-  if (last.at("role").get_string() == "assistant" && !last.contains("tool_calls")) return;
+  const bool is_prefix = last.at("role").get_string() == "assistant" && !last.contains("tool_calls");
+  if (!wants_prompt && is_prefix) out.continue_final_message = true;
+  out.add_generation_prompt = wants_prompt || out.continue_final_message;
+  if (!out.continue_final_message || is_prefix) return;
   fields.errors().add(
       "continue_final_message",
       "'continue_final_message' requires that the last message is an assistant message without tool calls");
@@ -94,8 +103,9 @@ void read_modalities(const FieldReader& fields) {
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
   static constexpr FieldDoc kModalities[] = {{"modalities", "array", "[\"text\"]"}};
-  fields.reject_unknown({kFields, kIgnored, kModalities, kGrammarFields, kSamplingFields, kThinkingFields},
-                        kUnsupported);
+  fields.check_known(
+      {kFields, kIgnored, kModalities, kGrammarFields, kExtensionFields, kSamplingFields, kThinkingFields},
+      kUnsupported);
   out.model = fields.text("model").value_or("");
   read_messages(fields, out);
   read_continuation(fields, out);
@@ -123,27 +133,13 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   if (logprobs) out.n_top_logprobs = static_cast<int>(top.value_or(0));
   read_sampling(fields, out);
   read_thinking(fields, limits, out);
+  read_extensions(fields, out);
+  if (const json::array* documents = fields.array("documents")) out.template_kwargs["documents"] = *documents;
 }
 
-json::object token_json(const LogprobToken& token) {
-  json::array bytes;
-  for (const char c : token.text) bytes.push_back(static_cast<unsigned char>(c));
-  json::object out{{"token", token.text}, {"logprob", token.logprob}};
-  out["bytes"] = std::move(bytes);
-  return out;
-}
-
-json::object logprobs_json(std::span<const LogprobToken> tokens) {
-  json::array content;
-  for (const LogprobToken& token : tokens) {
-    json::object entry = token_json(token);
-    json::array top;
-    for (const LogprobToken& other : token.top) top.push_back(token_json(other));
-    entry["top_logprobs"] = std::move(top);
-    content.push_back(std::move(entry));
-  }
+json::object choice_logprobs(std::span<const LogprobToken> tokens) {
   json::object out;
-  out["content"] = std::move(content);
+  out["content"] = logprobs_json(tokens);
   out["refusal"] = nullptr;
   return out;
 }
@@ -197,7 +193,7 @@ class ChatStream final : public CompletionStreamWriter {
 
  private:
   std::string logprobs(std::span<const LogprobToken> tokens) const {
-    return metadata_.with_logprobs && !tokens.empty() ? to_json(logprobs_json(tokens)) : "null";
+    return metadata_.with_logprobs && !tokens.empty() ? to_json(choice_logprobs(tokens)) : "null";
   }
 
   // The first event of a choice has the role.
@@ -241,7 +237,7 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
   for (const Choice& choice : choices) {
     json::object entry{{"index", list.size()}};
     entry["message"] = message_object(choice);
-    entry["logprobs"] = metadata.with_logprobs ? json::value(logprobs_json(choice.tokens)) : json::value(nullptr);
+    entry["logprobs"] = metadata.with_logprobs ? json::value(choice_logprobs(choice.tokens)) : json::value(nullptr);
     entry["finish_reason"] = finish_reason(choice);
     list.push_back(std::move(entry));
     for (json::value& warning : warnings_json(choice.message)) warnings.push_back(std::move(warning));
@@ -254,14 +250,15 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
 }  // namespace
 
 const ApiDialect& chat_dialect() {
-  static const ApiDialect dialect = {.fields = {kFields, kGrammarFields, kSamplingFields, kThinkingFields, kIgnored},
-                                     .unsupported = kUnsupported,
-                                     .read = read,
-                                     .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
-                                     .make_stream = [](ResponseMetadata metadata) -> std::unique_ptr<StreamWriter> {
-                                       return std::make_unique<ChatStream>(std::move(metadata));
-                                     },
-                                     .make_response = make_response};
+  static const ApiDialect dialect = {
+      .fields = {kFields, kGrammarFields, kExtensionFields, kSamplingFields, kThinkingFields, kIgnored},
+      .unsupported = kUnsupported,
+      .read = read,
+      .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
+      .make_stream = [](ResponseMetadata metadata) -> std::unique_ptr<StreamWriter> {
+        return std::make_unique<ChatStream>(std::move(metadata));
+      },
+      .make_response = make_response};
   return dialect;
 }
 

@@ -1,8 +1,11 @@
 // POST /v1/completions: completes a raw prompt, without a chat template.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/utf8.h"
 #include "server/api_dialect.h"
+#include "server/extension_fields.h"
 #include "server/request_fields.h"
 
 namespace zinc {
@@ -12,14 +15,21 @@ constexpr int kDefaultMaxTokens = 16;  // OpenAI's default
 
 constexpr FieldDoc kFields[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
-    {"prompt", "", "Required. A string, an array of token ids, or an array of either; prompts times n is at most 16."},
-    {"max_tokens", "integer", "Maximum output tokens. Default 16, as in OpenAI's API."},
-    {"n", "integer", "Number of choices per prompt. Default 1."},
+    {"prompt", "",
+     "Required. A string, an array of token ids, or an array of either; prompts times n is at most 2,048."},
+    {"max_tokens", "integer",
+     "Maximum output tokens; 0: only the prompt, for echo and log-probabilities; -1: until the context is full. "
+     "Default 16."},
+    {"n", "integer", "Number of choices per prompt, at most 128. Default 1."},
     {"best_of", "integer", "Must equal n."},
     {"stop", "", "A string or up to 16, of at most 256 bytes each; generation stops there. Not part of the output."},
     {"stream", "boolean", "Streams the response as server-sent events. Default false."},
     {"stream_options", "object", "include_usage: a final event with token counts. Default false."},
-    {"logprobs", "integer", "Alternatives per token, 0 to 20; not together with echo. Default: no log-probabilities."},
+    {"logprobs", "integer",
+     "Alternatives per token, 0 to 20; with echo also for the prompt's tokens. Default: no log-probabilities."},
+    {"prompt_logprobs", "integer",
+     "Log-probabilities of the prompt's tokens with so many alternatives, 0 to 20, as prompt_logprobs of each choice "
+     "(as in vLLM). Default: none."},
     {"echo", "boolean", "Puts the prompt before the output. Default false."},
     {"parse_special", "boolean", "Parses the names of control tokens in the prompt as control tokens. Default false."},
     {"add_special_tokens", "boolean", "Adds the BOS token if the model uses one. Default true."},
@@ -72,14 +82,25 @@ void read_prompts(const FieldReader& fields, ChatRequest& out) {
 
 namespace {
 
+void read_prompt_logprobs(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
+  if (out.echo) out.n_prompt_logprobs = out.n_top_logprobs;
+  if (const auto n = fields.integer("prompt_logprobs", 0, limits.top_logprobs)) {
+    out.n_prompt_logprobs = static_cast<int>(*n);
+  }
+  if (out.n_prompt_logprobs < 0 || !out.stream) return;
+  fields.errors().add(unsupported_field("stream", "'stream' cannot be combined with the prompt's log-probabilities"));
+}
+
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.reject_unknown({kFields, kGrammarFields, kSamplingFields});
+  fields.check_known({kFields, kGrammarFields, kExtensionFields, kSamplingFields});
   out.model = fields.text("model").value_or("");
   read_prompts(fields, out);
-  out.max_tokens = read_token_limit(fields, "max_tokens").value_or(kDefaultMaxTokens);
+  const json::value* limit = fields.value("max_tokens");
+  out.prompt_only = limit && limit->is_int64() && limit->get_int64() == 0;
+  if (!out.prompt_only) out.max_tokens = read_token_limit(fields, "max_tokens").value_or(kDefaultMaxTokens);
   read_n(fields, limits, out);
-  if (const auto best_of = fields.integer("best_of", 1, limits.choices); best_of && *best_of != out.n) {
+  if (const auto best_of = fields.integer("best_of", 1, limits.n); best_of && *best_of != out.n) {
     errors.add("best_of", "'best_of' is {}; expected {}, the value of 'n': choices are not ranked", *best_of, out.n);
   }
   if (out.prompts.size() * static_cast<size_t>(out.n) > static_cast<size_t>(limits.choices)) {
@@ -93,15 +114,14 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   }
   out.n_top_logprobs = static_cast<int>(fields.integer("logprobs", 0, limits.top_logprobs).value_or(-1));
   out.echo = fields.boolean("echo").value_or(false);
-  if (out.echo && out.n_top_logprobs >= 0) {
-    errors.add(unsupported_field("echo", "'echo' together with 'logprobs' is not supported"));
-  }
+  read_prompt_logprobs(fields, limits, out);
   out.parse_special = fields.boolean("parse_special").value_or(false);
   out.add_special = fields.boolean("add_special_tokens").value_or(true);
   if (std::optional<std::string> suffix = fields.text("suffix"); suffix && !suffix->empty()) out.suffix = *suffix;
   read_response_format(fields, "response_format", out);
   read_grammar_fields(fields, out);
   read_sampling(fields, out);
+  read_extensions(fields, out);
 }
 
 size_t n_characters(std::string_view text) {
@@ -110,14 +130,15 @@ size_t n_characters(std::string_view text) {
   return n;
 }
 
-json::object logprobs_json(std::span<const LogprobToken> tokens, size_t offset) {
+json::object completion_logprobs(std::span<const LogprobToken> tokens, size_t offset) {
   json::array texts, logprobs, tops, offsets;
   for (const LogprobToken& token : tokens) {
     texts.emplace_back(token.text);
-    logprobs.push_back(token.logprob);
     json::object top;
     for (const LogprobToken& other : token.top) top[other.text] = other.logprob;
-    tops.push_back(std::move(top));
+    const bool has_none = std::isnan(token.logprob);  // the first token of a prompt
+    logprobs.push_back(has_none ? json::value() : json::value(token.logprob));
+    tops.push_back(has_none ? json::value() : json::value(std::move(top)));
     offsets.push_back(offset);
     offset += n_characters(token.text);
   }
@@ -126,6 +147,32 @@ json::object logprobs_json(std::span<const LogprobToken> tokens, size_t offset) 
   out["token_logprobs"] = std::move(logprobs);
   out["top_logprobs"] = std::move(tops);
   out["text_offset"] = std::move(offsets);
+  return out;
+}
+
+// The prompt's tokens, then the output's.
+std::vector<LogprobToken> echoed_tokens(const Choice& choice) {
+  std::vector<LogprobToken> out = choice.prompt_tokens;
+  out.insert(out.end(), choice.tokens.begin(), choice.tokens.end());
+  return out;
+}
+
+// vLLM's form: per token the chosen one and the alternatives, by id.
+json::array prompt_logprobs_json(std::span<const LogprobToken> tokens) {
+  json::array out;
+  for (const LogprobToken& token : tokens) {
+    if (std::isnan(token.logprob)) {
+      out.push_back(nullptr);
+      continue;
+    }
+    json::object entry;
+    entry[std::to_string(token.id)] = {{"logprob", token.logprob}, {"decoded_token", token.text}};
+    int rank = 0;
+    for (const LogprobToken& other : token.top) {
+      entry[std::to_string(other.id)] = {{"logprob", other.logprob}, {"rank", ++rank}, {"decoded_token", other.text}};
+    }
+    out.push_back(std::move(entry));
+  }
   return out;
 }
 
@@ -150,7 +197,7 @@ class CompletionStream final : public CompletionStreamWriter {
     const bool has_logprobs = metadata_.with_logprobs && !tokens.empty();
     event(choice,
           fmt::format(R"("text":{},"logprobs":{},"finish_reason":{})", quote_json(text),
-                      has_logprobs ? to_json(logprobs_json(tokens, offset)) : "null", reason),
+                      has_logprobs ? to_json(completion_logprobs(tokens, offset)) : "null", reason),
           "", out);
     for (const LogprobToken& token : tokens) offset += n_characters(token.text);
   }
@@ -162,7 +209,10 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
   json::array list;
   for (const Choice& choice : choices) {
     json::object entry{{"index", list.size()}, {"text", choice.message.content}};
-    entry["logprobs"] = metadata.with_logprobs ? json::value(logprobs_json(choice.tokens, 0)) : json::value(nullptr);
+    const bool is_echoed = metadata.is_echoed && !choice.prompt_tokens.empty();
+    const std::vector<LogprobToken> tokens = is_echoed ? echoed_tokens(choice) : choice.tokens;
+    entry["logprobs"] = metadata.with_logprobs ? json::value(completion_logprobs(tokens, 0)) : json::value(nullptr);
+    if (!choice.prompt_tokens.empty()) entry["prompt_logprobs"] = prompt_logprobs_json(choice.prompt_tokens);
     entry["finish_reason"] = finish_reason(choice);
     list.push_back(std::move(entry));
   }
@@ -172,7 +222,7 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
 }  // namespace
 
 const ApiDialect& completions_dialect() {
-  static const ApiDialect dialect = {.fields = {kFields, kGrammarFields, kSamplingFields},
+  static const ApiDialect dialect = {.fields = {kFields, kGrammarFields, kExtensionFields, kSamplingFields},
                                      .read = read,
                                      .echo = [](const ChatRequest&, const json::object&) { return json::object(); },
                                      .make_stream = [](ResponseMetadata metadata) -> std::unique_ptr<StreamWriter> {

@@ -74,7 +74,7 @@ void read_settings(const FieldReader& fields, const ServerLimits& limits, ChatRe
 
 void read_completion(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.reject_unknown({kPromptFields, kFields, kIgnored, kGrammarFields, kSamplingFields});
+  fields.check_known({kPromptFields, kFields, kIgnored, kGrammarFields, kSamplingFields});
   read_prompts(fields, out);
   if (out.prompts.size() > 1) errors.add("prompt", "'prompt' must be one prompt; /v1/completions takes several");
   out.parse_special = true;  // clients send the text of a rendered template
@@ -83,7 +83,7 @@ void read_completion(const json::object& body, const ServerLimits& limits, Reque
 
 void read_infill(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.reject_unknown({kInfillFields, kFields, kIgnored, kGrammarFields, kSamplingFields});
+  fields.check_known({kInfillFields, kFields, kIgnored, kGrammarFields, kSamplingFields});
   out.prompts = {RawPrompt(fields.text("input_prefix").value_or("") + fields.text("prompt").value_or(""))};
   out.suffix = fields.text("input_suffix").value_or("");
   if (const json::array* files = fields.array("input_extra")) {

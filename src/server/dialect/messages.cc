@@ -12,14 +12,15 @@ namespace {
 constexpr FieldDoc kFields[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
     {"messages", "array",
-     "Required. User and assistant messages; blocks: text, tool_use, tool_result, thinking, redacted_thinking. The "
-     "last one must not be the assistant's."},
+     "Required. User, assistant and system messages; blocks: text, tool_use, tool_result, thinking, "
+     "redacted_thinking. If the last one is the assistant's, the output continues it."},
     {"system", "", "The system prompt: a string or text blocks."},
-    {"max_tokens", "integer", "Required (not for count_tokens). Maximum output tokens."},
+    {"max_tokens", "integer", "Required (not for count_tokens). Maximum output tokens; -1: until the context is full."},
     {"stop_sequences", "array",
      "Up to 16 strings of at most 256 bytes; generation stops there. Not part of the output."},
     {"stream", "boolean", "Streams the response as server-sent events. Default false."},
-    {"tools", "array", "Functions the model may call: name, description, input_schema."},
+    {"tools", "array",
+     "Functions the model may call: name, description, input_schema. Anthropic's own tools are left out."},
     {"tool_choice", "object",
      "{\"type\": \"auto\"} (default), none, any, or tool with a name: a call is then forced, with arguments that "
      "satisfy "
@@ -42,6 +43,7 @@ constexpr FieldDoc kFields[] = {
 constexpr UnsupportedField kUnsupported[] = {
     {"mcp_servers", "this server has no built-in tools"},
     {"container", "this server has no built-in tools"},
+    {"thread", "nothing is stored; send the whole conversation as 'messages'"},
 };
 
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
@@ -123,13 +125,14 @@ void read_message(const FieldReader& fields, ChatRequest& out) {
   RequestErrors& errors = fields.errors();
   const std::string role = fields.required_text("role");
   if (errors.any()) return;
-  if (role != "user" && role != "assistant") {
-    return errors.add(path + "role", "'{}role' is '{}'; expected user or assistant", path, role.substr(0, 40));
+  if (role != "user" && role != "assistant" && role != "system") {
+    return errors.add(path + "role", "'{}role' is '{}'; expected user, assistant or system", path, role.substr(0, 40));
   }
   const json::value* content = fields.value("content");
   if (!content) return errors.add(path + "content", "'{}content' is missing", path);
-  if (content->is_string()) {
-    out.messages.push_back({{"role", role}, {"content", text_of(content->get_string())}});
+  if (content->is_string() || role == "system") {
+    const std::string text = content_text(*content, path + "content", kTextBlocks, errors);
+    out.messages.push_back({{"role", role}, {"content", text}});
     return;
   }
   const json::array* blocks = fields.array("content");
@@ -148,16 +151,24 @@ void read_messages_field(const FieldReader& fields, ChatRequest& out) {
   }
   for_each_object(*messages, "messages", errors, [&](const FieldReader& message) { read_message(message, out); });
   if (errors.any()) return;
-  const json::value& last = out.messages.back();
-  if (last.at("role").get_string() == "assistant") {
-    errors.add(unsupported_field(
-        "messages", "the last message is an assistant message; continuing it (prefill) is not supported here"));
+  const json::object& last = out.messages.back().get_object();
+  out.continue_final_message = last.at("role").get_string() == "assistant";
+  if (out.continue_final_message && last.contains("tool_calls")) {
+    errors.add("messages", "the last message is an assistant message with tool calls, which cannot be continued");
   }
+}
+
+// The client package continues without threads if the error says that they are not supported.
+void reject_thread(const FieldReader& fields) {
+  if (!fields.value("thread")) return;
+  ApiError error = unsupported_field("thread", "'thread' is not supported: nothing is stored");
+  error.details = {{"error_code", "thread_unsupported_request"}, {"unsupported", json::array{"thread"}}};
+  fields.errors().add(std::move(error));
 }
 
 void read_functions(const FieldReader& fields, ChatRequest& out) {
   read_tool_list(fields, out, [](const FieldReader& tool) {
-    if (tool.text("type").value_or("custom") != "custom") return reject_builtin_tool(tool, "custom");
+    if (tool.text("type").value_or("custom") != "custom") return json::object();
     return function_tool(tool, "input_schema");
   });
 }
@@ -197,7 +208,8 @@ void read_conversation(const FieldReader& fields, ChatRequest& out) {
 
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.reject_unknown({kFields, kSamplingFields}, kUnsupported);
+  reject_thread(fields);
+  fields.check_known({kFields, kSamplingFields}, kUnsupported);
   read_conversation(fields, out);
   const std::optional<int> max_tokens = read_token_limit(fields, "max_tokens");
   if (!max_tokens) errors.add("max_tokens", "'max_tokens' is missing");
@@ -343,7 +355,8 @@ const ApiDialect& messages_dialect() {
 
 void read_countable(const json::object& body, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
-  fields.reject_unknown({kFields, kSamplingFields}, kUnsupported);
+  reject_thread(fields);
+  fields.check_known({kFields, kSamplingFields}, kUnsupported);
   read_conversation(fields, out);
 }
 

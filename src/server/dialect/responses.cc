@@ -1,4 +1,5 @@
-// POST /v1/responses (OpenAI), stateless: a request contains its whole conversation.
+// POST /v1/responses (OpenAI). References to kept responses are resolved before (server/response_routes.h): a request
+// contains its whole conversation here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,26 +7,36 @@
 
 #include "server/api_dialect.h"
 #include "server/request_fields.h"
+#include "server/sealed_text.h"
 
 namespace zinc {
 namespace {
 
 constexpr FieldDoc kFields[] = {
     {"model", "string", "The model. Optional if the server has exactly one."},
-    {"input", "", "Required. A string, or items of type message, function_call, function_call_output or reasoning."},
+    {"input", "",
+     "Required. A string, or items of type message, function_call, function_call_output, reasoning or item_reference."},
+    {"previous_response_id", "string", "A kept response whose conversation this one continues."},
     {"instructions", "string", "The system prompt."},
-    {"tools", "array", "Functions the model may call."},
+    {"tools", "array",
+     "Functions the model may call. A namespace is expanded: its functions are named NAMESPACE__NAME in the prompt. "
+     "Tools of other types are left out."},
     {"tool_choice", "",
      "auto (default), none, required, {\"type\": \"function\", ...} or allowed_tools. A forced call has arguments that "
      "satisfy their schema."},
     {"parallel_tool_calls", "boolean", "false: at most one tool call. Default true."},
-    {"max_output_tokens", "integer", "Maximum output tokens, reasoning included. Default: until the context is full."},
+    {"max_output_tokens", "integer",
+     "Maximum output tokens, reasoning included. Default, and -1: until the context is full."},
+    {"top_logprobs", "integer", "Returns log-probabilities with so many alternatives per token, 0 to 20."},
     {"text", "object",
      "format: structured output, {\"type\": \"text\"} (default), json_object, or json_schema with schema."},
     {"stream", "boolean", "Streams the response as server-sent events. Default false."},
-    {"truncation", "string", "Must be disabled: nothing is truncated."},
-    {"store", "boolean", "No effect: nothing is stored."},
-    {"include", "array", "No effect."},
+    {"truncation", "string",
+     "auto: leaves out the oldest turns of a conversation that exceeds the context. Default disabled: an error."},
+    {"store", "boolean", "false: the response is not kept. Default true."},
+    {"include", "array",
+     "reasoning.encrypted_content: reasoning items can be sent back without a kept response; "
+     "message.output_text.logprobs: as top_logprobs 0. Others have no effect."},
     {"metadata", "object", "Repeated in the response: at most 16 strings of 512 characters, with names of 64."},
     {"user", "string", "No effect."},
     {"service_tier", "string", "No effect."},
@@ -34,18 +45,23 @@ constexpr FieldDoc kFields[] = {
     {"prompt_cache_retention", "string", "No effect."},
     {"prompt_cache_options", "object", "No effect."},
     {"stream_options", "object", "No effect."},
+    {"client_metadata", "object", "No effect."},
+    {"max_tool_calls", "integer", "No effect: this server has no built-in tools."},
+    {"moderation", "object", "No effect."},
+    {"context_management", "array", "No effect: no context edit is applied."},
 };
 constexpr UnsupportedField kUnsupported[] = {
-    {"previous_response_id", "nothing is stored; send the whole conversation as 'input'"},
-    {"conversation", "nothing is stored; send the whole conversation as 'input'"},
+    {"conversation", "use 'previous_response_id', or send the whole conversation as 'input'"},
     {"prompt", "stored prompts are not supported"},
-    {"context_management", "context edits are not supported"},
-    {"moderation", "moderation is not supported"},
     {"image", "this server supports text only"},
     {"access_programs", "this server has no built-in tools"},
-    {"max_tool_calls", "this server has no built-in tools"},
-    {"top_logprobs", "use /v1/chat/completions for log-probabilities"},
 };
+
+constexpr std::string_view kNamespaceSeparator = "__";
+
+std::string name_in_namespace(std::string_view space, std::string_view name) {
+  return space.empty() ? std::string(name) : fmt::format("{}{}{}", space, kNamespaceSeparator, name);
+}
 
 constexpr std::array<std::string_view, 3> kTextParts = {"input_text", "output_text", "text"};
 constexpr std::array<std::string_view, 2> kReasoningParts = {"reasoning_text", "text"};
@@ -61,19 +77,16 @@ class ItemReader {
     if (type == "message") return message(fields, path);
     if (type == "function_call") {
       const json::value* arguments = fields.value("arguments");
-      return call(tool_call_entry(fields.required_text("call_id"), fields.required_text("name"),
-                                  arguments ? *arguments : json::value(json::object())));
+      const std::string name = name_in_namespace(fields.text("namespace").value_or(""), fields.required_text("name"));
+      return call(
+          tool_call_entry(fields.required_text("call_id"), name, arguments ? *arguments : json::value(json::object())));
     }
     if (type == "function_call_output") {
       const json::value* output = fields.value("output");
       const std::string text = output ? content_text(*output, path + "output", kTextParts, errors_) : "";
       return add({{"role", "tool"}, {"tool_call_id", fields.required_text("call_id")}, {"content", text}});
     }
-    if (type == "reasoning") {
-      const json::array* content = fields.array("content");
-      if (content) reasoning_ += content_text(*content, path + "content", kReasoningParts, errors_);
-      return;
-    }
+    if (type == "reasoning") return reasoning(fields, path);
     errors_.add(unsupported_field(path + "type", fmt::format("'{}type' is '{}'; supported are message, "
                                                              "function_call, function_call_output and reasoning",
                                                              path, type.substr(0, 40))));
@@ -90,6 +103,15 @@ class ItemReader {
     }
     if (!content) return errors_.add(path + "content", "'{}content' is missing", path);
     add({{"role", role}, {"content", content_text(*content, path + "content", kTextParts, errors_)}});
+  }
+
+  void reasoning(const FieldReader& fields, const std::string& path) {
+    const json::array* content = fields.array("content");
+    if (content && !content->empty()) {
+      reasoning_ += content_text(*content, path + "content", kReasoningParts, errors_);
+    } else if (const auto sealed = fields.text("encrypted_content")) {
+      reasoning_ += unseal_text(*sealed).value_or("");  // another server's cannot be read
+    }
   }
 
   // Reasoning belongs to the next assistant message, or is dropped.
@@ -130,11 +152,44 @@ void read_input(const FieldReader& fields, ChatRequest& out) {
   for_each_object(*items, "input", errors, [&](const FieldReader& item) { reader.read(item); });
 }
 
+// The functions of a namespace become tools of their own.
+void expand_namespace(const FieldReader& space, json::array& out) {
+  const json::array* tools = space.array("tools");
+  if (!tools) return;
+  const std::string space_name = space.required_text("name");
+  size_t i = 0;
+  for_each_object(*tools, space.name_of("tools"), space.errors(), [&](const FieldReader& tool) {
+    json::object expanded = (*tools)[i++].get_object();
+    expanded["name"] = name_in_namespace(space_name, tool.required_text("name"));
+    out.push_back(std::move(expanded));
+  });
+}
+
 void read_functions(const FieldReader& fields, ChatRequest& out) {
-  read_tool_list(fields, out, [](const FieldReader& tool) {
-    if (tool.required_text("type") != "function") return reject_builtin_tool(tool, "function");
+  const json::array* tools = fields.array("tools");
+  if (!tools) return;
+  json::object flat;
+  json::array& all = flat["tools"].emplace_array();
+  size_t i = 0;
+  for_each_object(*tools, "tools", fields.errors(), [&](const FieldReader& tool) {
+    const json::value& as_sent = (*tools)[i++];
+    if (tool.text("type") == "namespace") return expand_namespace(tool, all);
+    all.push_back(as_sent);
+  });
+  read_tool_list(FieldReader(flat, "", fields.errors()), out, [](const FieldReader& tool) {
+    if (tool.required_text("type") != "function") return json::object();
     return function_tool(tool, "parameters");
   });
+}
+
+void read_includes(const FieldReader& fields, const ServerLimits& limits, ChatRequest& out) {
+  for (const std::string& name : fields.texts("include")) {
+    if (name == "reasoning.encrypted_content") out.seal_reasoning = true;
+    if (name == "message.output_text.logprobs") out.n_top_logprobs = 0;
+  }
+  if (const auto top = fields.integer("top_logprobs", 0, limits.top_logprobs)) {
+    out.n_top_logprobs = static_cast<int>(*top);
+  }
 }
 
 // Kept in memory during generation and echoed, so OpenAI's limits apply.
@@ -161,7 +216,7 @@ void check_metadata(const FieldReader& fields) {
 void read(const json::object& body, const ServerLimits& limits, RequestErrors& errors, ChatRequest& out) {
   const FieldReader fields(body, "", errors);
   static constexpr FieldDoc kBackground[] = {{"background", "boolean", "Must be false."}};
-  fields.reject_unknown({kFields, kBackground, kSamplingFields, kThinkingFields}, kUnsupported);
+  fields.check_known({kFields, kBackground, kSamplingFields, kThinkingFields}, kUnsupported);
   out.model = fields.text("model").value_or("");
   read_input(fields, out);
   read_functions(fields, out);
@@ -172,9 +227,12 @@ void read(const json::object& body, const ServerLimits& limits, RequestErrors& e
   if (fields.boolean("background").value_or(false)) {
     errors.add(unsupported_field("background", "'background' is not supported: nothing is stored"));
   }
-  if (fields.text("truncation").value_or("disabled") != "disabled") {
-    errors.add(unsupported_field("truncation", "'truncation' must be 'disabled': nothing is truncated"));
+  const std::string truncation = fields.text("truncation").value_or("disabled");
+  out.drop_oldest_messages = truncation == "auto";
+  if (truncation != "auto" && truncation != "disabled") {
+    errors.add("truncation", "'truncation' is '{}'; expected auto or disabled", truncation.substr(0, 40));
   }
+  read_includes(fields, limits, out);
   check_metadata(fields);
   if (const json::object* text = fields.object("text")) {
     read_response_format(FieldReader(*text, "text.", errors), "format", out);
@@ -220,9 +278,9 @@ json::object echo(const ChatRequest& request, const json::object& body) {
   out["tools"] = echoed_tools(request, body);
   out["reasoning"] = {{"effort", member_of(body.if_contains("reasoning"), "effort")}, {"summary", nullptr}};
   out["text"] = {{"format", {{"type", format.is_object() ? format.at("type") : json::value("text")}}}};
-  out["truncation"] = "disabled";
-  out["previous_response_id"] = nullptr;
-  out["store"] = false;
+  out["truncation"] = field("truncation", "disabled");
+  out["previous_response_id"] = field("previous_response_id", nullptr);
+  out["store"] = field("store", true);
   return out;
 }
 
@@ -250,35 +308,68 @@ json::object responses_usage(const UsageTotal& usage) {
 
 bool is_truncated(const Choice& choice) { return finish_reason(choice) == "length"; }
 
-json::object text_part(std::string_view text) {
-  return {{"type", "output_text"}, {"text", text}, {"annotations", json::array()}, {"logprobs", json::array()}};
+json::object text_part(std::string_view text, json::array logprobs = {}) {
+  json::object out{{"type", "output_text"}, {"text", text}, {"annotations", json::array()}};
+  out["logprobs"] = std::move(logprobs);
+  return out;
+}
+
+// The tokens of the content: not those of reasoning and tool calls around it.
+std::span<const LogprobToken> content_tokens(const Choice& choice) {
+  std::string all;
+  for (const LogprobToken& token : choice.tokens) all += token.text;
+  const size_t begin = all.rfind(choice.message.content);
+  if (choice.message.content.empty() || begin == std::string::npos) return {};
+  const size_t end = begin + choice.message.content.size();
+  size_t at = 0, first = 0, n = 0;
+  for (const LogprobToken& token : choice.tokens) {
+    if (at + token.text.size() <= begin) ++first;
+    if (at + token.text.size() > begin && at < end) ++n;
+    at += token.text.size();
+  }
+  return std::span(choice.tokens).subspan(first, n);
 }
 
 // Builds the output items, each with its own id.
 class Items {
  public:
-  explicit Items(std::string id) : id_(std::move(id)) {}
+  explicit Items(const ResponseMetadata& metadata) : id_(metadata.id), seals_reasoning_(metadata.seal_reasoning) {
+    const json::value* tools = metadata.echoed.if_contains("tools");
+    if (!tools) return;
+    for (const json::value& tool : tools->get_array()) {
+      if (member_of(&tool, "type") == "namespace") namespaces_.emplace_back(member_of(&tool, "name").as_string());
+    }
+  }
 
   json::object reasoning(int index, std::string_view text, std::string_view status) const {
     json::object out{{"id", name("rs", index)}, {"type", "reasoning"}, {"summary", json::array()}, {"status", status}};
     out["content"] = text.empty() ? json::array() : json::array{{{"type", "reasoning_text"}, {"text", text}}};
+    if (seals_reasoning_ && status == "completed") out["encrypted_content"] = seal_text(text);
     return out;
   }
-  json::object message(int index, std::string_view text, std::string_view status) const {
+  json::object message(int index, std::string_view text, std::string_view status, json::array logprobs = {}) const {
     json::object out{{"id", name("msg", index)}, {"type", "message"}, {"role", "assistant"}, {"status", status}};
     json::array content;
-    if (status != "in_progress") content.push_back(text_part(text));
+    if (status != "in_progress") content.push_back(text_part(text, std::move(logprobs)));
     out["content"] = std::move(content);
     return out;
   }
   json::object call(int index, const ToolCall& call, std::string_view status) const {
-    return {{"id", name("fc", index)}, {"type", "function_call"},     {"call_id", call.id},
-            {"name", call.name},       {"arguments", call.arguments}, {"status", status}};
+    json::object out{{"id", name("fc", index)}, {"type", "function_call"},     {"call_id", call.id},
+                     {"name", call.name},       {"arguments", call.arguments}, {"status", status}};
+    for (const std::string& space : namespaces_) {
+      if (!call.name.starts_with(name_in_namespace(space, ""))) continue;
+      out["namespace"] = space;
+      out["name"] = call.name.substr(name_in_namespace(space, "").size());
+    }
+    return out;
   }
 
  private:
   std::string name(std::string_view prefix, int index) const { return fmt::format("{}_{}_{}", prefix, id_, index); }
   std::string id_;
+  bool seals_reasoning_;
+  std::vector<std::string> namespaces_;
 };
 
 json::object finished(const ResponseMetadata& metadata, const Choice& choice, const UsageTotal& usage,
@@ -288,23 +379,26 @@ json::object finished(const ResponseMetadata& metadata, const Choice& choice, co
   out["output"] = std::move(output);
   out["usage"] = responses_usage(usage);
   if (!choice.message.warnings.empty()) out["warnings"] = warnings_json(choice.message);
+  if (metadata.on_finished) metadata.on_finished(out);
   return out;
 }
 
 class ResponseStream final : public StreamWriter {
  public:
-  explicit ResponseStream(ResponseMetadata metadata) : metadata_(std::move(metadata)), items_(metadata_.id) {}
+  explicit ResponseStream(ResponseMetadata metadata) : metadata_(std::move(metadata)), items_(metadata_) {}
 
   void begin(std::string& out) override {
     emit("response.created", {{"response", response_object(metadata_, "in_progress")}}, out);
     emit("response.in_progress", {{"response", response_object(metadata_, "in_progress")}}, out);
   }
 
-  void delta(int, const Delta& delta, std::span<const LogprobToken>, std::string& out) override {
+  void delta(int, const Delta& delta, std::span<const LogprobToken> tokens, std::string& out) override {
     if (const auto* text = std::get_if<ContentDelta>(&delta)) {
       if (open_ != Item::message) open_message(out);
       text_ += text->text;
-      emit("response.output_text.delta", at_part({{"delta", text->text}, {"logprobs", json::array()}}), out);
+      const json::array logprobs = logprobs_json(tokens);
+      logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
+      emit("response.output_text.delta", at_part({{"delta", text->text}, {"logprobs", logprobs}}), out);
     } else if (const auto* reasoning = std::get_if<ReasoningDelta>(&delta)) {
       if (open_ != Item::reasoning) open_item(Item::reasoning, items_.reasoning(index_ + 1, "", "in_progress"), out);
       text_ += reasoning->text;
@@ -360,6 +454,7 @@ class ResponseStream final : public StreamWriter {
     open_ = kind;
     ++index_;
     text_.clear();
+    logprobs_.clear();
     item_id_ = text_of(item.at("id").get_string());
     emit("response.output_item.added", {{"output_index", index_}, {"item", std::move(item)}}, out);
   }
@@ -372,9 +467,9 @@ class ResponseStream final : public StreamWriter {
     json::object item;
     if (open_ == Item::none) return;
     if (open_ == Item::message) {
-      emit("response.output_text.done", at_part({{"text", text_}, {"logprobs", json::array()}}), out);
-      emit("response.content_part.done", at_part({{"part", text_part(text_)}}), out);
-      item = items_.message(index_, text_, "completed");
+      emit("response.output_text.done", at_part({{"text", text_}, {"logprobs", logprobs_}}), out);
+      emit("response.content_part.done", at_part({{"part", text_part(text_, logprobs_)}}), out);
+      item = items_.message(index_, text_, "completed", logprobs_);
     } else if (open_ == Item::reasoning) {
       emit("response.reasoning_text.done", at_part({{"text", text_}}), out);
       item = items_.reasoning(index_, text_, "completed");
@@ -394,13 +489,14 @@ class ResponseStream final : public StreamWriter {
   int index_ = -1, n_events_ = 0;
   std::string item_id_, text_;
   ToolCall call_;
+  json::array logprobs_;  // of the open message
   json::array output_;
   Choice choice_;
 };
 
 json::object make_response(const ResponseMetadata& metadata, std::span<const Choice> choices, const UsageTotal& usage) {
   const Choice& choice = choices.front();
-  const Items items(metadata.id);
+  const Items items(metadata);
   json::array output;
   const auto index = [&] { return static_cast<int>(output.size()); };
   const Message& message = choice.message;
@@ -408,7 +504,7 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
     output.push_back(items.reasoning(index(), message.reasoning_content, "completed"));
   }
   if (!message.content.empty() || message.tool_calls.empty()) {
-    output.push_back(items.message(index(), message.content, "completed"));
+    output.push_back(items.message(index(), message.content, "completed", logprobs_json(content_tokens(choice))));
   }
   for (const ToolCall& call : message.tool_calls) output.push_back(items.call(index(), call, "completed"));
   return finished(metadata, choice, usage, std::move(output));

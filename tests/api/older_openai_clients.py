@@ -1,0 +1,55 @@
+"""litellm and instructor, which use an older openai package, against two servers: scripted (argument 1), a tiny model (2)."""
+import importlib.metadata
+import os
+import sys
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # before litellm is imported: it would fetch its price list
+
+import instructor
+import litellm
+import openai
+import pydantic
+
+KEY = "test-key"
+litellm.suppress_debug_info = True
+
+
+class City(pydantic.BaseModel):
+    city: str
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def check_litellm():
+    for provider, base in (("openai", "/v1"), ("hosted_vllm", "/v1"), ("lm_studio", "/v1"), ("anthropic", "")):
+        answer = litellm.completion(f"{provider}/scripted", user("SAY[[hello]]"), api_base=sys.argv[1] + base, api_key=KEY,
+                                    max_tokens=50)
+        assert answer.choices[0].message.content == "hello", provider
+    texts = litellm.text_completion(model="text-completion-openai/scripted", prompt="SAY[[x]]", api_base=sys.argv[1] + "/v1",
+                                    api_key=KEY)
+    assert texts.choices[0].text == "x"
+
+
+def check_litellm_overflow():
+    try:
+        litellm.completion("openai/tiny", user("x" * 50000), api_base=sys.argv[2] + "/v1", api_key="none", num_retries=0)
+        raise AssertionError("a prompt over the context was accepted")
+    except litellm.ContextWindowExceededError:
+        pass
+
+
+def check_instructor():
+    client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key=KEY, max_retries=0)
+    for mode in (instructor.Mode.JSON, instructor.Mode.JSON_SCHEMA, instructor.Mode.MD_JSON):
+        text = '```json\n{"city": "Ulm"}\n```' if mode == instructor.Mode.MD_JSON else '{"city": "Ulm"}'
+        city = instructor.from_openai(client, mode=mode).chat.completions.create(
+            model="scripted", response_model=City, messages=user(f"SAY[[{text}]]"), max_retries=0)
+        assert city.city == "Ulm", (mode, city)
+
+
+checks = [value for name, value in list(globals().items()) if name.startswith("check_")]
+for check in checks:
+    check()
+print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("litellm", "instructor")) + f": {len(checks)} checks")
