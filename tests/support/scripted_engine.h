@@ -201,16 +201,18 @@ class ScriptedModel {
     Result<MappedFile> opened = MappedFile::open(source_folder / "tests/data/templates" / family / "template.jinja");
     const MappedFile& source = opened.value();
     const std::string text(reinterpret_cast<const char*>(source.bytes().data()), source.bytes().size());
+    EngineLimits limits;
+    limits.context = context;
+    limits.max_sequences = 4;
+    limits.queue_limit = queue_limit;
+    limits.n_vocab = tokenizer_.n_vocab();
+    limits.embedding_dim = 2;
     models_.add({.name = std::move(name),
                  .tokenizer = tokenizer_,
                  .prompt = ChatPrompt(ChatTemplate::compile(text).value(), tokenizer_),
                  .tool_format = find_tool_format(family),
                  .constraints = std::make_shared<ConstraintCache>(tokenizer_),
-                 .limits = {.context = context,
-                            .max_sequences = 4,
-                            .queue_limit = queue_limit,
-                            .n_vocab = tokenizer_.n_vocab(),
-                            .embedding_dim = 2},
+                 .limits = limits,
                  .facts = {},
                  .engine = &engine_});
   }
