@@ -362,14 +362,14 @@ TEST_F(PullTest, model_in_use_is_not_removed) {
 
 TEST_F(PullTest, invalid_names_are_rejected_in_one_line) {
   for (const std::vector<std::string>& arguments :
-       std::vector<std::vector<std::string>>{{"pull", "qwen3-8"},
+       std::vector<std::vector<std::string>>{{"pull", "qwen3-8c"},
                                              {"pull", "hf:nonsense"},
                                              {"pull", "ollama:none"},
                                              {"show", "nothing"},
                                              {"use", "nothing"},
                                              {"rm", "nothing"},
                                              {"rm", "../.."},
-                                             {"run", "qwen3-8", "hello"},
+                                             {"run", "qwen3-8c", "hello"},
                                              {"pull", "http://127.0.0.1:1/x.html"},
                                              {"use", "."},
                                              {"inspect", "hf:a/b:../c"}}) {
@@ -378,7 +378,7 @@ TEST_F(PullTest, invalid_names_are_rejected_in_one_line) {
     EXPECT_EQ(end.err.rfind("zinc: ", 0), 0u) << end.err;
     EXPECT_EQ(end.err.find('\n'), end.err.size() - 1) << end.err;
   }
-  EXPECT_TRUE(contains_all(zinc({"pull", "qwen3-8"}).err, {"did you mean 'qwen3-8b'?"}));
+  EXPECT_TRUE(contains_all(zinc({"pull", "qwen3-8c"}).err, {"did you mean 'qwen3-8b'?"}));
   EXPECT_TRUE(contains_all(zinc({"serve", "--port", "0", "pip:no package==1"}).err, {"pip:PACKAGE==VERSION"}))
       << "not parsed as NAME=MODEL";
 }
@@ -387,7 +387,7 @@ TEST_F(PullTest, single_word_naming_a_folder_is_a_prompt) {
   fs::create_directories(root_ / "docs");
   const std::string model = ZINC_SOURCE_DIR "/tests/data/oracle/models/qwen2-f16.gguf";
   ASSERT_EQ(zinc({"use", model}).exit_code, 0);
-  const ProcessResult end = zinc({"run", "docs", "-n", "2"});
+  const ProcessResult end = zinc({"run", "docs", "-n", "2", "--verbose"});
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_TRUE(contains_all(end.err, {"generated 2 tokens"}));
 }

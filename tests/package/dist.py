@@ -177,8 +177,8 @@ class Dist(unittest.TestCase):
         """The Vulkan loader and Mesa's software driver, a C++ library with its own libstdc++, in the statically linked program."""
         if not self.is_native:
             return
-        said = subprocess.run([BUILD / "portable/zinc", "run", MODEL, "Hi", "-n", "4", "--backend", "vulkan:llvmpipe"],
-                              capture_output=True, text=True, timeout=240, errors="replace")
+        said = subprocess.run([BUILD / "portable/zinc", "run", MODEL, "Hi", "-n", "4", "--backend", "vulkan:llvmpipe",
+                               "--verbose", "--no-stdin"], capture_output=True, text=True, timeout=240, errors="replace")
         self.assertEqual(said.returncode, 0, said.stderr)
         self.assertIn("backend vulkan", said.stderr)
 

@@ -46,7 +46,9 @@ std::string section_of(const std::vector<ModelEntry>& entries, bool is_installed
 std::string table_of(const std::vector<ModelEntry>& entries, bool only_installed, const MemoryCapacity& memory) {
   std::string installed = section_of(entries, /*is_installed=*/true, "Installed");
   if (installed.empty()) {
-    installed = fmt::format("No models installed yet; `zinc pull {}` downloads a small one.\n\n", kDefaultModelId);
+    installed =
+        wrap_words(fmt::format("No models installed yet; `zinc pull {}` downloads a small one.\n\n", kDefaultModelId),
+                   terminal_width(STDOUT_FILENO));
     if (only_installed) return installed.substr(0, installed.size() - 1);
   }
   const std::string available = only_installed ? ""
