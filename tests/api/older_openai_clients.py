@@ -32,6 +32,15 @@ def check_litellm():
     assert texts.choices[0].text == "x"
 
 
+def check_litellm_ollama():
+    for name in ("ollama/scripted", "ollama_chat/scripted"):
+        arguments = {"model": name, "api_base": sys.argv[1], "api_key": KEY, "messages": user("SAY[[Grüße]]"),
+                     "extra_headers": {"Authorization": f"Bearer {KEY}"}}
+        assert litellm.completion(**arguments).choices[0].message.content == "Grüße", name
+        text = "".join(part.choices[0].delta.content or "" for part in litellm.completion(stream=True, **arguments))
+        assert text == "Grüße", name
+
+
 def check_litellm_overflow():
     try:
         litellm.completion("openai/tiny", user("x" * 50000), api_base=sys.argv[2] + "/v1", api_key="none", num_retries=0)

@@ -1,12 +1,9 @@
-"""Clients of Ollama, unmodified, against a scripted server (argument 1) and a tiny model (2): the ollama package,
-LangChain's ChatOllama and litellm."""
-import os
+"""Clients of Ollama, unmodified, against a scripted server (argument 1) and a tiny model (2): the ollama package and
+LangChain's ChatOllama. litellm's are in older_openai_clients.py."""
 import sys
 import time
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no download
 import langchain_ollama
-import litellm
 import ollama
 
 SCRIPTED, TINY = sys.argv[1], sys.argv[2]
@@ -126,16 +123,6 @@ def check_langchain():
     assert (call["name"], call["args"]) == ("weather", {"city": "Köln"})
     embeddings = langchain_ollama.OllamaEmbeddings(model="tiny", base_url=TINY)
     assert len(embeddings.embed_documents(["one", "two"])) == 2
-
-
-def check_litellm():
-    litellm.suppress_debug_info = True
-    for name in ("ollama/scripted", "ollama_chat/scripted"):
-        arguments = {"model": name, "api_base": SCRIPTED, "api_key": "test-key", "extra_headers": HEADERS,
-                     "messages": user("SAY[[Grüße]]")}
-        assert litellm.completion(**arguments).choices[0].message.content == "Grüße", name
-        text = "".join(part.choices[0].delta.content or "" for part in litellm.completion(stream=True, **arguments))
-        assert text == "Grüße", name
 
 
 for name, check in list(globals().items()):
