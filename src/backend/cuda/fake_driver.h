@@ -35,6 +35,7 @@ struct FakeDriver {
   int major = 9, minor = 0, n_sms = 4, has_clusters = 1, shared_bytes = 232448;
   bool keeps_bytes = true;  // false: memory is never written, for models of any size
   size_t free_bytes = size_t{1} << 30;
+  size_t device_bytes = 0;  // allocated so far
   int n_allocations = 0, n_copies_h2d = 0, n_copies_d2h = 0, n_replays = 0, n_stream_waits = 0, n_event_waits = 0;
   bool host_fails = false;    // pinned allocations fail
   bool copies_fail = false;   // device-to-device copies fail

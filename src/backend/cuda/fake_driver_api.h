@@ -58,6 +58,7 @@ inline DriverApi make_fake_api() {
     ++FakeDriver::current().n_allocations;
     if (const Code code = check_context(); code != kSuccess) return code;
     if (bytes > FakeDriver::current().free_bytes) return kOutOfMemory;
+    FakeDriver::current().device_bytes += bytes;
     void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     *ptr = reinterpret_cast<DevicePointer>(memory);
     return kSuccess;

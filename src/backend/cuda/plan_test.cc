@@ -1,4 +1,5 @@
 // The host side of a step, on a fake driver.
+#include "backend/gpu/layout_device.h"
 #include "tests/support/cuda_plan_fixture.h"
 
 namespace zinc::cuda {
@@ -227,6 +228,23 @@ TEST_F(CudaPlanTest, attention_workspace_is_sized_for_one_sequence_and_its_windo
   EXPECT_EQ(chunks_of_layers(1024), (std::vector<int>{4, 2}));
   EXPECT_EQ(chunks_of_layers(1025), (std::vector<int>{5, 2}));
   EXPECT_EQ(chunks_of_layers(0), (std::vector<int>{250, 2}));
+}
+
+TEST_F(CudaPlanTest, a_plan_takes_the_memory_that_its_layout_without_a_gpu_has) {
+  const Bucket bucket{.max_tokens = 64, .max_seqs = 2, .max_outputs = 64};
+  gpu::LayoutDevice layout;
+  gpu::LayoutUploader uploader(false);
+  const Graph* const graph = &graph_;
+  const auto weights = std::move(gpu::Weights::upload({&graph, 1}, layout, uploader, [](auto) {}).value());
+  EXPECT_EQ(weights->device_bytes(), weights_->device_bytes());
+  const CacheSizes sizes{.n_pages = {20, 20}, .n_slots = 3, .kv_format = find_format("f16")};
+  const auto cache = std::move(gpu::Cache::allocate(graph_.caches(), sizes, layout, "cuda", kv_formats()).value());
+  const size_t layout_before = layout.device_bytes(), before = fake().device_bytes;
+  const auto workspace = Workspace::allocate(graph_, *weights, *cache, layout, device_->limits(), bucket);
+  ASSERT_TRUE(workspace.ok());
+  const std::unique_ptr<Plan> plan = compile(bucket);
+  EXPECT_GT(fake().device_bytes, before);
+  EXPECT_EQ(fake().device_bytes - before, layout.device_bytes() - layout_before);
 }
 
 TEST_F(CudaPlanTest, an_unsupported_kv_cache_format_is_an_error_that_lists_the_supported_ones) {
