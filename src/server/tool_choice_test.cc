@@ -37,12 +37,15 @@ class ToolChoiceTest : public ApiTest {
 };
 
 TEST_F(ToolChoiceTest, every_spelling_of_a_forced_call_constrains_the_output) {
-  for (const char* choice : {R"("required")", R"({"type": "function", "function": {"name": "add"}})",
-                             R"({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "add"}}]}})"}) {
+  for (
+      const char* choice :
+      {R"("required")", R"({"type": "function", "function": {"name": "add"}})",
+       R"({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "add"}}]}})"}) {
     EXPECT_TRUE(is_constrained("/v1/chat/completions", chat_with_tools(choice))) << choice;
   }
-  for (const char* choice : {R"("required")", R"({"type": "function", "name": "add"})",
-                             R"({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "add"}]})"}) {
+  for (const char* choice :
+       {R"("required")", R"({"type": "function", "name": "add"})",
+        R"({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "add"}]})"}) {
     EXPECT_TRUE(is_constrained("/v1/responses", responses_with_tools(choice))) << choice;
   }
   for (const char* choice : {R"({"type": "any"})", R"({"type": "tool", "name": "add"})"}) {
@@ -61,8 +64,9 @@ TEST_F(ToolChoiceTest, strict_tools_constrain_calls_and_are_not_shown_to_the_tem
 }
 
 TEST_F(ToolChoiceTest, unknown_choice_or_tool_is_a_400) {
-  for (const char* choice : {R"("maybe")", R"({"type": "custom"})", R"({"type": "function", "function": {"name": "sub"}})",
-                             R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})", "5"}) {
+  for (const char* choice :
+       {R"("maybe")", R"({"type": "custom"})", R"({"type": "function", "function": {"name": "sub"}})",
+        R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})", "5"}) {
     const auto reply = ask("/v1/chat/completions", to_json(chat_with_tools(choice)));
     EXPECT_EQ(reply->response.status, 400) << choice;
   }
