@@ -316,8 +316,11 @@ TEST_F(HttpServerTest, unread_responses_have_a_total_limit) {
     ASSERT_TRUE(eventually([&] { return n_lines("path") == n_before + i; }));
   }
   ASSERT_TRUE(eventually([&] { return n_lines("dropped") == 1; }));
-  EXPECT_LT(open[0].read_to_end().size(), kLongBytes) << "the one that has read nothing for the longest time";
-  EXPECT_GT(open[1].read_to_end().size(), kLongBytes);
+  // The one that has read nothing for the longest time: the first or the second, while the kernel still grows their
+  // buffers.
+  const bool got_first = open[0].read_to_end().size() > kLongBytes,
+             got_second = open[1].read_to_end().size() > kLongBytes;
+  EXPECT_NE(got_first, got_second);
   EXPECT_GT(open[2].read_to_end().size(), kLongBytes);
 }
 

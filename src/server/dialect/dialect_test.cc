@@ -322,7 +322,7 @@ TEST_F(DialectTest, anthropic_system_messages_keep_their_place) {
                                .value();
   EXPECT_EQ(ask_json("/v1/messages", body).at("content").at(0).at("text").get_string(), "x");
   const std::string prompt = scripted_.model().tokenizer.decode(scripted_.engine().last_request().prompt);
-  EXPECT_NE(prompt.find("<|im_start|>system\ninline<|im_end|>"), std::string::npos) << prompt;
+  EXPECT_NE(prompt.find("system\ninline"), std::string::npos) << prompt;
   EXPECT_LT(prompt.find("user\na"), prompt.find("inline")) << prompt;
 }
 
