@@ -42,7 +42,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  zinc run 'Why is the sky blue?'          ask the default model\n"
     "  git diff | zinc run 'Review this.'       ask about a text\n"
-    "  zinc chat qwen3-8b                       chat; downloads the model on first use\n"
+    "  zinc chat qwen3-8b                       chat; the first use downloads it\n"
     "  zinc serve --open                        web page and OpenAI-compatible API\n";
 
 }  // namespace
