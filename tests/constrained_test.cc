@@ -169,7 +169,7 @@ class ForcedToolsTest : public testing::TestWithParam<Family> {
     const ToolFormat& format = *find_tool_format(GetParam().format);
     const ToolSchemas schemas = ToolSchemas::read(kTools).value();
     const std::unique_ptr<Engine> engine = make_engine(
-        {.name = GetParam().model}, {.max_sequences = 16, .context = 1024, .step_tokens = 128, .queue_limit = 1000});
+        {.name = GetParam().model}, {.max_sequences = 16, .context = 1024, .step_tokens = 128, .queue_limit = 2000});
     ConstraintCache constraints(engine->tokenizer());
     const std::shared_ptr<Constraint> forced =
         constraints.get("forced", [&] { return grammar(format, schemas, *constraints.trie()); }).value();

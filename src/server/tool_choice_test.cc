@@ -60,7 +60,7 @@ TEST_F(ToolChoiceTest, strict_tools_constrain_calls_and_are_not_shown_to_the_tem
   body.at("tools").at(0).at("function").get_object()["strict"] = true;
   EXPECT_TRUE(is_constrained("/v1/chat/completions", body));
   const std::string prompt = scripted_.model().tokenizer.decode(scripted_.engine().last_request().prompt);
-  EXPECT_EQ(prompt.find("strict"), std::string::npos);
+  EXPECT_EQ(prompt.find("\"strict\""), std::string::npos);
 }
 
 TEST_F(ToolChoiceTest, unknown_choice_or_tool_is_a_400) {
