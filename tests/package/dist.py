@@ -63,7 +63,7 @@ class Dist(unittest.TestCase):
     def check_program(self, system, zinc, *serve):
         """Version, one answer, and a server that answers a request and has the chat page."""
         shutil.copy(MODEL, system.root / "model.gguf")
-        self.assertTrue(system.run(zinc, "--version").startswith(f"zinc {self.version} ("))
+        self.assertTrue(system.run(zinc, "version").startswith(f"zinc {self.version} ("))
         self.assertNotEqual(system.run(zinc, "run", "/model.gguf", "Hi", "-n", "8", "--seed", "1").strip(), "")
         with system.serve(*(serve or (zinc, "serve")), "/model.gguf") as server:
             reply = json.loads(server.get("/v1/chat/completions", {
@@ -177,7 +177,8 @@ class Dist(unittest.TestCase):
         """The Vulkan loader and Mesa's software driver, a C++ library with its own libstdc++, in the statically linked program."""
         if not self.is_native:
             return
-        said = subprocess.run([BUILD / "portable/zinc", "run", MODEL, "Hi", "-n", "4", "--backend", "vulkan:llvmpipe"],
+        said = subprocess.run([BUILD / "portable/zinc", "run", MODEL, "Hi", "-n", "4", "-v", "--backend",
+                               "vulkan:llvmpipe"],
                               capture_output=True, text=True, timeout=240, errors="replace")
         self.assertEqual(said.returncode, 0, said.stderr)
         self.assertIn("backend vulkan", said.stderr)
