@@ -95,13 +95,13 @@ def make_libcurl(work, processor, compiler):
     with tarfile.open(crate) as archive:
         archive.extractall(work)
     build = work / CURL_CRATE / "build"
-    c_compiler = compiler.replace("g++", "gcc").replace("c++", "cc")
     options = [f"-D{option}" for option in CURL_OPTIONS]
-    options += [f"-DCMAKE_C_COMPILER={c_compiler}", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS=-ffunction-sections",
+    options += ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS=-ffunction-sections",
                 "-DCMAKE_DISABLE_FIND_PACKAGE_Perl=ON"]  # the package is without the documentation that Perl would build
-    if processor != os.uname().machine:
-        options += ["-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={processor}",
-                    f"-DCMAKE_LIBRARY_ARCHITECTURE={processor}-linux-gnu"]
+    if processor == os.uname().machine:
+        options.append(f"-DCMAKE_C_COMPILER={compiler.replace('g++', 'gcc').replace('c++', 'cc')}")
+    else:
+        options.append(f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/{processor}.cmake")
     run("cmake", "-G", "Ninja", "-S", work / CURL_CRATE / "curl", "-B", build, *options)
     run("cmake", "--build", build, "--target", "libcurl_static")
     return library
