@@ -62,7 +62,7 @@ TEST_F(DriverTest, a_gpu_that_does_not_exist_is_rejected_by_number) {
 }
 
 TEST_F(DriverTest, a_second_gpu_is_used_if_its_number_is_given) {
-  const ProcessResult end = zinc("none of two", {"run", kModel, "hello", "-n", "2", "--device", "cuda:1"});
+  const ProcessResult end = zinc("none of two", {"run", kModel, "hello", "-n", "2", "--verbose", "--device", "cuda:1"});
   EXPECT_NE(end.err.find("backend cuda, device Second GPU (as requested)"), std::string::npos) << end.err;
   const ProcessResult check = zinc("none of two", {"check", kModel});
   EXPECT_NE(check.out.find("OK   cuda 1       Second GPU"), std::string::npos) << check.out;
@@ -85,7 +85,7 @@ TEST_F(DriverTest, out_of_memory_is_an_error_that_names_the_device_and_a_remedy)
 TEST_F(DriverTest, commands_that_do_not_use_the_gpu_do_not_open_it) {
   for (const std::vector<std::string>& command : {std::vector<std::string>{"--help"},
                                                   {"run", "--help"},
-                                                  {"graph", kModel},
+                                                  {"graph", kModel, "--bandwidth", "100", "--flops", "1000"},
                                                   {"run", kModel, "hello", "-n", "2", "--device", "cpu"}}) {
     const ProcessResult end = zinc("touched", command);
     EXPECT_EQ(end.exit_code, 0) << command[0] << ": " << end.err;
@@ -93,15 +93,15 @@ TEST_F(DriverTest, commands_that_do_not_use_the_gpu_do_not_open_it) {
 }
 
 TEST_F(DriverTest, the_chosen_device_and_the_reason_are_printed) {
-  const ProcessResult end = zinc("driver", {"run", kModel, "hello", "-n", "2", "--device", "auto"});
+  const ProcessResult end = zinc("driver", {"run", kModel, "hello", "-n", "2", "--verbose", "--device", "auto"});
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_NE(end.err.find("backend cpu"), std::string::npos) << end.err;
   EXPECT_NE(end.err.find("(not available: cuda (the NVIDIA driver is too old"), std::string::npos) << end.err;
-  const ProcessResult requested = zinc("driver", {"run", kModel, "hello", "-n", "2", "--device", "cpu"});
+  const ProcessResult requested = zinc("driver", {"run", kModel, "hello", "-n", "2", "--verbose", "--device", "cpu"});
   EXPECT_NE(requested.err.find("(as requested)"), std::string::npos) << requested.err;
   const ProcessResult check = zinc("driver", {"check", kModel});
   EXPECT_NE(check.out.find("the NVIDIA driver is too old"), std::string::npos) << check.out;
-  const ProcessResult compiler = zinc("compiler", {"run", kModel, "hello", "-n", "2"});
+  const ProcessResult compiler = zinc("compiler", {"run", kModel, "hello", "-n", "2", "--verbose"});
   EXPECT_NE(compiler.err.find("(not available: cuda (libnvrtc is too old"), std::string::npos) << compiler.err;
   EXPECT_NE(zinc("compiler", {"check", kModel}).out.find("SKIP cuda         not available: libnvrtc is too old"),
             std::string::npos);
