@@ -89,11 +89,11 @@ ApiError model_not_found(std::string message) {
   return {.status = 404, .message = std::move(message), .param = "model", .code = "model_not_found"};
 }
 
-ApiError context_exceeded(size_t n_prompt, size_t context, std::string_view param) {
+ApiError context_exceeded(size_t n_prompt, size_t context, std::string_view model, std::string_view param) {
   return {.message = fmt::format("prompt is too long: {} tokens > {} maximum (context_length_exceeded): this model's "
                                  "maximum context length is {} tokens, at least one of them for the output; shorten "
-                                 "the prompt or serve the model with a larger context",
-                                 n_prompt, context, context),
+                                 "the prompt or serve '{}' with a larger context",
+                                 n_prompt, context, context, model),
           .param = std::string(param),
           .code = "context_length_exceeded"};
 }

@@ -54,7 +54,7 @@ void read_inputs(const FieldReader& fields, const ServerLimits& limits, Embeddin
     }
     if (tokens->size() > context && truncates) tokens->resize(context);
     if (tokens->size() > context) {
-      return fields.errors().add(context_exceeded(tokens->size(), context, name));
+      return fields.errors().add(context_exceeded(tokens->size(), context, out.model->name, name));
     }
     out.inputs.push_back(std::move(*tokens));
   }

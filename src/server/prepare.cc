@@ -194,7 +194,8 @@ std::optional<ApiError> check_prompt_lengths(const PreparedRequest& prepared) {
   for (const std::vector<TokenId>& prompt : prepared.prompts) {
     const size_t context = static_cast<size_t>(prepared.model->limits.context);
     if (prompt.size() < context) continue;
-    return context_exceeded(prompt.size(), context, prepared.request.is_chat() ? "messages" : "prompt");
+    return context_exceeded(prompt.size(), context, prepared.model->name,
+                            prepared.request.is_chat() ? "messages" : "prompt");
   }
   return {};
 }

@@ -315,19 +315,19 @@ json::object text_part(std::string_view text, json::array logprobs = {}) {
 }
 
 // The tokens of the content: not those of reasoning and tool calls around it.
-std::span<const LogprobToken> content_tokens(const Choice& choice) {
+std::span<const LogprobToken> content_tokens(std::span<const LogprobToken> tokens, std::string_view content) {
   std::string all;
-  for (const LogprobToken& token : choice.tokens) all += token.text;
-  const size_t begin = all.rfind(choice.message.content);
-  if (choice.message.content.empty() || begin == std::string::npos) return {};
-  const size_t end = begin + choice.message.content.size();
+  for (const LogprobToken& token : tokens) all += token.text;
+  const size_t begin = all.rfind(content);
+  if (content.empty() || begin == std::string::npos) return {};
+  const size_t end = begin + content.size();
   size_t at = 0, first = 0, n = 0;
-  for (const LogprobToken& token : choice.tokens) {
+  for (const LogprobToken& token : tokens) {
     if (at + token.text.size() <= begin) ++first;
     if (at + token.text.size() > begin && at < end) ++n;
     at += token.text.size();
   }
-  return std::span(choice.tokens).subspan(first, n);
+  return tokens.subspan(first, n);
 }
 
 // Builds the output items, each with its own id.
@@ -393,28 +393,13 @@ class ResponseStream final : public StreamWriter {
   }
 
   void delta(int, const Delta& delta, std::span<const LogprobToken> tokens, std::string& out) override {
-    if (const auto* text = std::get_if<ContentDelta>(&delta)) {
-      if (open_ != Item::message) open_message(out);
-      text_ += text->text;
-      const json::array logprobs = logprobs_json(tokens);
-      logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
-      emit("response.output_text.delta", at_part({{"delta", text->text}, {"logprobs", logprobs}}), out);
-    } else if (const auto* reasoning = std::get_if<ReasoningDelta>(&delta)) {
-      if (open_ != Item::reasoning) open_item(Item::reasoning, items_.reasoning(index_ + 1, "", "in_progress"), out);
-      text_ += reasoning->text;
-      emit("response.reasoning_text.delta", at_part({{"delta", reasoning->text}}), out);
-    } else if (const auto* start = std::get_if<CallStart>(&delta)) {
-      call_ = {.name = start->name, .id = start->id, .arguments = {}};
-      open_item(Item::call, items_.call(index_ + 1, call_, "in_progress"), out);
-    } else if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) {
-      call_.arguments += arguments->text;
-      emit("response.function_call_arguments.delta", at_item({{"delta", arguments->text}}), out);
-    } else if (std::holds_alternative<CallEnd>(delta)) {
-      close(out);
-    }
+    const size_t n_before = out.size();
+    write(delta, tokens, out);
+    if (out.size() > n_before) keep(tokens);  // else they come again
   }
 
-  void end_choice(int, const Choice& choice, std::span<const LogprobToken>, std::string& out) override {
+  void end_choice(int, const Choice& choice, std::span<const LogprobToken> tokens, std::string& out) override {
+    keep(tokens);
     close(out);
     choice_ = choice;
   }
@@ -433,6 +418,28 @@ class ResponseStream final : public StreamWriter {
 
  private:
   enum class Item : uint8_t { none, reasoning, message, call };
+
+  void keep(std::span<const LogprobToken> tokens) { tokens_.insert(tokens_.end(), tokens.begin(), tokens.end()); }
+
+  void write(const Delta& delta, std::span<const LogprobToken> tokens, std::string& out) {
+    if (const auto* text = std::get_if<ContentDelta>(&delta)) {
+      if (open_ != Item::message) open_message(out);
+      text_ += text->text;
+      emit("response.output_text.delta", at_part({{"delta", text->text}, {"logprobs", logprobs_json(tokens)}}), out);
+    } else if (const auto* reasoning = std::get_if<ReasoningDelta>(&delta)) {
+      if (open_ != Item::reasoning) open_item(Item::reasoning, items_.reasoning(index_ + 1, "", "in_progress"), out);
+      text_ += reasoning->text;
+      emit("response.reasoning_text.delta", at_part({{"delta", reasoning->text}}), out);
+    } else if (const auto* start = std::get_if<CallStart>(&delta)) {
+      call_ = {.name = start->name, .id = start->id, .arguments = {}};
+      open_item(Item::call, items_.call(index_ + 1, call_, "in_progress"), out);
+    } else if (const auto* arguments = std::get_if<ArgumentsDelta>(&delta)) {
+      call_.arguments += arguments->text;
+      emit("response.function_call_arguments.delta", at_item({{"delta", arguments->text}}), out);
+    } else if (std::holds_alternative<CallEnd>(delta)) {
+      close(out);
+    }
+  }
 
   void emit(std::string_view type, json::object event, std::string& out) {
     json::object whole{{"type", type}, {"sequence_number", n_events_++}};
@@ -454,7 +461,6 @@ class ResponseStream final : public StreamWriter {
     open_ = kind;
     ++index_;
     text_.clear();
-    logprobs_.clear();
     item_id_ = text_of(item.at("id").get_string());
     emit("response.output_item.added", {{"output_index", index_}, {"item", std::move(item)}}, out);
   }
@@ -467,9 +473,10 @@ class ResponseStream final : public StreamWriter {
     json::object item;
     if (open_ == Item::none) return;
     if (open_ == Item::message) {
-      emit("response.output_text.done", at_part({{"text", text_}, {"logprobs", logprobs_}}), out);
-      emit("response.content_part.done", at_part({{"part", text_part(text_, logprobs_)}}), out);
-      item = items_.message(index_, text_, "completed", logprobs_);
+      const json::array logprobs = logprobs_json(content_tokens(tokens_, text_));
+      emit("response.output_text.done", at_part({{"text", text_}, {"logprobs", logprobs}}), out);
+      emit("response.content_part.done", at_part({{"part", text_part(text_, logprobs)}}), out);
+      item = items_.message(index_, text_, "completed", logprobs);
     } else if (open_ == Item::reasoning) {
       emit("response.reasoning_text.done", at_part({{"text", text_}}), out);
       item = items_.reasoning(index_, text_, "completed");
@@ -489,7 +496,7 @@ class ResponseStream final : public StreamWriter {
   int index_ = -1, n_events_ = 0;
   std::string item_id_, text_;
   ToolCall call_;
-  json::array logprobs_;  // of the open message
+  std::vector<LogprobToken> tokens_;  // if log-probabilities were requested
   json::array output_;
   Choice choice_;
 };
@@ -504,7 +511,8 @@ json::object make_response(const ResponseMetadata& metadata, std::span<const Cho
     output.push_back(items.reasoning(index(), message.reasoning_content, "completed"));
   }
   if (!message.content.empty() || message.tool_calls.empty()) {
-    output.push_back(items.message(index(), message.content, "completed", logprobs_json(content_tokens(choice))));
+    output.push_back(items.message(index(), message.content, "completed",
+                                   logprobs_json(content_tokens(choice.tokens, message.content))));
   }
   for (const ToolCall& call : message.tool_calls) output.push_back(items.call(index(), call, "completed"));
   return finished(metadata, choice, usage, std::move(output));
