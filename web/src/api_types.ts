@@ -6,7 +6,7 @@ export interface ChatCompletionsRequest {
   model?: string;
   /** Required. System, developer, user, assistant and tool messages; content is a string or an array of text parts. Assistant messages may have tool_calls and reasoning_content. */
   messages?: unknown[];
-  /** Functions the model may call. Chat templates without tools get a generic prompt. strict: arguments always satisfy the schema. */
+  /** Functions the model may call. Chat templates without tools get a generic prompt. Tools of other types are left out. strict: arguments always satisfy the schema. */
   tools?: unknown[];
   /** auto (default), none, required, {"type": "function", ...} or allowed_tools. A forced call has arguments that satisfy their schema. */
   tool_choice?: unknown;
@@ -24,11 +24,15 @@ export interface ChatCompletionsRequest {
   return_progress?: boolean;
   /** The last message is an assistant prefix that the output continues (as in vLLM); only new text is returned. Default false. */
   continue_final_message?: boolean;
-  /** Maximum output tokens, reasoning included. Default: until the context is full. */
+  /** false: the prompt does not start an assistant message; if the last message is the assistant's, it is continued. Default true. */
+  add_generation_prompt?: boolean;
+  /** Documents for the chat template. */
+  documents?: unknown[];
+  /** Maximum output tokens, reasoning included. Default, and -1: until the context is full. */
   max_tokens?: number;
   /** Alias of max_tokens. */
   max_completion_tokens?: number;
-  /** Number of choices, at most 16; they differ in their random stream, not their seed. Default 1. */
+  /** Number of choices, at most 128; they differ in their random stream, not their seed. Default 1. */
   n?: number;
   /** A string or up to 16, of at most 256 bytes each; generation stops there, also in reasoning. Not part of the output. */
   stop?: unknown;
@@ -40,21 +44,59 @@ export interface ChatCompletionsRequest {
   grammar?: string;
   /** Constrains the output to this JSON schema (as in llama.cpp). */
   json_schema?: Record<string, unknown>;
-  /** 0 to 2; 0 is greedy. Default 1. */
+  /** No end token is sampled before this many output tokens. Default 0. */
+  min_tokens?: number;
+  /** Token ids at which generation stops. Not part of the output. */
+  stop_token_ids?: unknown[];
+  /** true: the stop string is part of the output. Default false. */
+  include_stop_str_in_output?: boolean;
+  /** false: control tokens are part of the output, as text. Default true. */
+  skip_special_tokens?: boolean;
+  /** No other token is sampled; end tokens must be in the list to be sampled. */
+  allowed_token_ids?: unknown[];
+  /** Structured output: one of json (a schema), regex, choice (an array of strings), grammar (GBNF), json_object (true). */
+  structured_outputs?: Record<string, unknown>;
+  /** As structured_outputs.json. */
+  guided_json?: unknown;
+  /** As structured_outputs.regex. */
+  guided_regex?: string;
+  /** As structured_outputs.choice. */
+  guided_choice?: unknown[];
+  /** As structured_outputs.grammar. */
+  guided_grammar?: string;
+  /** Keeps only the last tokens of the prompt, at most this many; -1: as many as the context holds. Default: a prompt that is too long is an error. */
+  truncate_prompt_tokens?: number;
+  /** Cached prefixes are shared only between requests with the same salt. */
+  cache_salt?: string;
+  /** Alias of max_tokens. */
+  n_predict?: number;
+  /** Must be false. */
+  use_beam_search?: boolean;
+  /** No effect: cached prefixes are always used and do not change the output. */
+  cache_prompt?: boolean;
+  /** No effect. */
+  priority?: number;
+  /** No effect. */
+  request_id?: string;
+  /** No effect. */
+  spaces_between_special_tokens?: boolean;
+  /** No effect. */
+  length_penalty?: number;
+  /** 0 to 2; 0 is greedy. Default: the model's. */
   temperature?: number;
-  /** Keeps the smallest set of most likely tokens whose probabilities add up to this. Default 1: off. */
+  /** Keeps the smallest set of most likely tokens whose probabilities add up to this; 1: off. Default: the model's. */
   top_p?: number;
-  /** Keeps the k most likely tokens. Default 0: off. */
+  /** Keeps the k most likely tokens; 0 or -1: off. Default: the model's. */
   top_k?: number;
-  /** Keeps tokens with at least this fraction of the top token's probability. Default 0: off. */
+  /** Keeps tokens with at least this fraction of the top token's probability; 0: off. Default: the model's. */
   min_p?: number;
-  /** Divides the logits of tokens that occurred, 0.01 to 100. Default 1: off. */
+  /** Divides the logits of tokens that occurred, 0.01 to 100; 1: off. Default: the model's. */
   repeat_penalty?: number;
   /** Alias of repeat_penalty. */
   repetition_penalty?: number;
   /** -2 to 2, subtracted from the logit per occurrence. Default 0: off. */
   frequency_penalty?: number;
-  /** -2 to 2, subtracted from the logit once if the token occurred. Default 0: off. */
+  /** -2 to 2, subtracted from the logit once if the token occurred; 0: off. Default: the model's. */
   presence_penalty?: number;
   /** Tokens of history, prompt included, that the three penalties consider; -1: all. Default 64. */
   repeat_last_n?: number;
@@ -66,11 +108,13 @@ export interface ChatCompletionsRequest {
   dry_allowed_length?: number;
   /** Tokens of history that DRY searches; -1: all. Default -1. */
   dry_last_n?: number;
+  /** Alias of dry_last_n. */
+  dry_penalty_last_n?: number;
   /** Strings that end a repetition for DRY. Default \n : " * */
   dry_sequence_breakers?: unknown[];
   /** Maps a token id (as a string) to a value from -100 to 100 that is added to its logit; at most 1024 entries. Default none. */
   logit_bias?: Record<string, unknown>;
-  /** Any 64-bit integer; makes sampling reproducible. Default: random, written to the log line. */
+  /** Any 64-bit integer; makes sampling reproducible. Default, and -1: random, written to the log line. */
   seed?: number;
   /** Does not stop at EOS tokens. Default false. */
   ignore_eos?: boolean;
@@ -82,8 +126,10 @@ export interface ChatCompletionsRequest {
   think?: unknown;
   /** {"type": "enabled", "budget_tokens": N}, adaptive or disabled, as in Anthropic's API. */
   thinking?: Record<string, unknown>;
-  /** effort, enabled and max_tokens, as in OpenRouter's API. */
+  /** effort, enabled and max_tokens, as in OpenRouter's API; exclude: true leaves reasoning out of the response. */
   reasoning?: Record<string, unknown>;
+  /** false: leaves reasoning out of the response. Default true. */
+  include_reasoning?: boolean;
   /** Maximum reasoning tokens; then the reasoning is closed with the model's own marker and the answer follows. Default, and -1: no limit. */
   thinking_budget?: number;
   /** Alias of thinking_budget, as in vLLM. */
@@ -108,4 +154,12 @@ export interface ChatCompletionsRequest {
   prompt_cache_options?: Record<string, unknown>;
   /** No effect. */
   safety_identifier?: string;
+  /** No effect: predicted outputs only save time. */
+  prediction?: Record<string, unknown>;
+  /** No effect. */
+  verbosity?: string;
+  /** No effect. */
+  moderation?: Record<string, unknown>;
+  /** No effect: this server has no built-in tools. */
+  web_search_options?: Record<string, unknown>;
 }
