@@ -1,4 +1,5 @@
-// `zinc graph`: the compute graph of a model, as JSON, DOT or a cost table. Reads only metadata and shapes.
+// `zinc graph`: the compute graph of a model, as JSON, DOT or a cost table. Reads only metadata and shapes; costs are
+// relative to the default device's measured peaks, unless --bandwidth and --flops give others.
 #include <fmt/format.h>
 
 #include <cstdio>
