@@ -372,7 +372,7 @@ class Chat(ScreenTest):
         chat.enter("hello")
         chat.wait_for("the context is full: the answer was cut off at token 64")
         chat.enter("word " * 40)
-        lines = chat.wait_for("the context is full: the prompt has")
+        lines = chat.wait_for("the context is full: prompt is too long")
         self.assertIn("/undoremovesthelastturn", "".join(lines).replace(" ", ""))  # lines wrap anywhere
         chat.enter("/stats")
         self.assertIn("turns           1", chat.wait_for("last answer"))
