@@ -181,7 +181,7 @@ export function SettingsPanel() {
                   onFocus={() => (isTyping.value = true)} onBlur={() => (isTyping.value = false)} />
       </label>
       {toolError && <p class="wrong" role="alert">{toolError}</p>}
-      {model.value && !model.value.supports_tools && <p class="hint">This model's chat template does not support tools.</p>}
+      {model.value && !model.value.supports_tools && <p class="hint">This model's chat template has no tools: a generic tool prompt is used.</p>}
     </Dialog>
   );
 }
