@@ -11,7 +11,8 @@ JOBS ?= $(shell nproc)
 export ZINC_PROMPT = $(value PROMPT)
 unexport PROMPT
 
-CLANGXX = $(shell tools/find_clang.sh)
+# Found when a recipe runs, after its first line has installed it.
+CLANGXX = $$(tools/find_clang.sh)
 DEPS = tools/install_deps.sh
 RUN_TESTS = python3 tools/run_tests.py --jobs $(JOBS)
 configured = [ -e $(2)/build.ninja ] || cmake --preset $(1) $(3)

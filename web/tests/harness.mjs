@@ -249,6 +249,12 @@ const kMinHeldMs = 4000;
 
 // A new page that records forbidden events: executed scripts, requests to other origins, errors, violations of the policy.
 // `prepare` runs before the page is opened.
+/** Waits until a page that was opened or reloaded takes keys. */
+export async function ready(page) {
+  await page.waitForSelector('#prompt');
+  await page.waitForFunction(() => document.querySelector('dialog[open]') || !document.querySelector('.welcome')?.textContent.includes('Connecting…'));
+}
+
 export async function openPage(url, options = {}, prepare = async () => undefined) {
   const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', serviceWorkers: 'block', ...options });
   context.setDefaultTimeout(kTimeoutMs);
@@ -273,8 +279,7 @@ export async function openPage(url, options = {}, prepare = async () => undefine
   });
   await prepare(page);
   await page.goto(url);
-  await page.waitForSelector('#prompt');
-  await page.waitForFunction(() => document.querySelector('dialog[open]') || !document.querySelector('.welcome')?.textContent.includes('Connecting…'));
+  await ready(page);
   return { page, context, seen, close: () => context.close() };
 }
 

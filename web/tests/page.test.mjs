@@ -4,8 +4,7 @@ import { readFileSync } from 'node:fs';
 import test from 'node:test';
 import {
   attach, finishedAnswer, fireTimers, importFile, interruptedConversation, kPhone, openPage, pickFile, readStore,
-  renderedHtml, replyWith, sendMessage, sleep, startConversation, untilDraft, untilMessage, untilStable, useProxy,
-} from './harness.mjs';
+  renderedHtml, replyWith, sendMessage, sleep, startConversation, untilDraft, untilMessage, untilStable, useProxy, ready } from './harness.mjs';
 
 const proxy = useProxy();
 
@@ -1087,6 +1086,7 @@ test('presets hold a system prompt and sampling; sliders and Reset change the va
   await dialog.getByRole('button', { name: 'Reset to defaults' }).click();
   assert.deepEqual([await page.inputValue('dialog [name="system"]'), await page.inputValue('dialog [name="temperature"]')], ['', '']);
   await page.reload();
+  await ready(page);
   await page.keyboard.press('Control+,');
   await dialog.getByLabel('Preset').selectOption('Pirate');
   await page.keyboard.press('Escape');
