@@ -247,14 +247,14 @@ export const holdTimers = (pages, fromMs) =>
 export const fireTimers = (page) => page.evaluate(() => window.fireTimers());
 const kMinHeldMs = 4000;
 
-// A new page that records forbidden events: executed scripts, requests to other origins, errors, violations of the policy.
-// `prepare` runs before the page is opened.
 /** Waits until a page that was opened or reloaded takes keys. */
 export async function ready(page) {
   await page.waitForSelector('#prompt');
   await page.waitForFunction(() => document.querySelector('dialog[open]') || !document.querySelector('.welcome')?.textContent.includes('Connecting…'));
 }
 
+// A new page that records forbidden events: executed scripts, requests to other origins, errors, violations of the policy.
+// `prepare` runs before the page is opened.
 export async function openPage(url, options = {}, prepare = async () => undefined) {
   const context = await (await openBrowser()).newContext({ viewport: kDesktop, colorScheme: 'light', serviceWorkers: 'block', ...options });
   context.setDefaultTimeout(kTimeoutMs);
