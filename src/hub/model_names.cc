@@ -60,7 +60,7 @@ std::vector<std::string> match_model_name(std::string_view typed, std::span<cons
   }
   if (const std::string_view id = catalog_alias(typed); !id.empty()) return {std::string(id)};
   std::ranges::sort(begins);
-  begins.erase(std::ranges::unique(begins).begin(), begins.end());
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
   return begins;
 }
 
