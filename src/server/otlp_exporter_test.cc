@@ -37,7 +37,7 @@ TEST(OtlpExporter, spans_continue_the_trace_of_the_client) {
   EXPECT_EQ(spans[0].at("endTimeUnixNano").get_string(), "1700000002250000000");
   EXPECT_NE(to_json(spans[0]).find(R"({"key":"gen_ai.usage.input_tokens","value":{"intValue":"12"}})"),
             std::string::npos);
-  for (const size_t child : {1, 2}) {
+  for (const size_t child : {1u, 2u}) {
     EXPECT_EQ(spans[child].at("traceId").get_string(), kTraceId);
     EXPECT_EQ(spans[child].at("parentSpanId"), spans[0].at("spanId"));
   }
