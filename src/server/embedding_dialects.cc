@@ -85,7 +85,7 @@ json::value llama_body(const EmbeddingResult& result) {
   json::array out;
   for (const std::vector<float>& vector : result.vectors) {
     json::object entry{{"index", out.size()}};
-    entry["embedding"] = json::array{numbers_of(vector)};
+    entry["embedding"] = json::array(1, numbers_of(vector));
     out.push_back(std::move(entry));
   }
   return out;
