@@ -3,10 +3,11 @@
 namespace zinc {
 namespace {
 
-json::object token_json(const LogprobToken& token) {
+json::object token_json(const LogprobToken& token, TokenIds ids) {
   json::array bytes;
   for (const char c : token.text) bytes.push_back(static_cast<unsigned char>(c));
   json::object out{{"token", token.text}, {"logprob", token.logprob}};
+  if (ids == TokenIds::include) out["id"] = token.id;
   out["bytes"] = std::move(bytes);
   return out;
 }
@@ -89,12 +90,12 @@ json::array warnings_json(const Message& message) {
   return out;
 }
 
-json::array logprobs_json(std::span<const LogprobToken> tokens) {
+json::array logprobs_json(std::span<const LogprobToken> tokens, TokenIds ids) {
   json::array out;
   for (const LogprobToken& token : tokens) {
-    json::object entry = token_json(token);
+    json::object entry = token_json(token, ids);
     json::array top;
-    for (const LogprobToken& other : token.top) top.push_back(token_json(other));
+    for (const LogprobToken& other : token.top) top.push_back(token_json(other, ids));
     entry["top_logprobs"] = std::move(top);
     out.push_back(std::move(entry));
   }

@@ -134,8 +134,10 @@ std::string_view finish_reason(const Choice& choice);  // "stop", "length", "too
 json::object usage_json(const UsageTotal& usage);
 json::object timings_json(const Choice& choice);
 json::array warnings_json(const Message& message);
-json::array logprobs_json(std::span<const LogprobToken> tokens);  // {"token", "logprob", "bytes", "top_logprobs"}
-std::string quote_json(std::string_view text);                    // as a JSON string literal
+enum class TokenIds { omit, include };
+// [{"token", "logprob", "bytes", "top_logprobs"}], with "id" as llama.cpp has it.
+json::array logprobs_json(std::span<const LogprobToken> tokens, TokenIds ids = TokenIds::omit);
+std::string quote_json(std::string_view text);  // as a JSON string literal
 std::string sse_data(const json::value& value);
 std::string sse_event(std::string_view event, const json::value& value);
 

@@ -39,7 +39,7 @@ void resolve_items(ResponseStore& store, CacheNamespace owner, json::array& item
     const auto kept = store.find(owner, response_of_item(name));
     const json::value* found = kept ? find_item(kept->output(), name) : nullptr;
     if (!found) {
-      return errors.add("input", "item '{}' not found: its response was not kept, or is no longer",
+      return errors.add("input", "item '{}' not found: its response was not stored, or has expired",
                         sanitize_for_terminal(name));
     }
     item = json::value(*found);
@@ -58,7 +58,7 @@ void resolve_references(ResponseStore& store, CacheNamespace owner, json::object
     const auto kept = store.find(owner, id);
     if (!kept) {
       return errors.add(
-          {.message = fmt::format("previous response '{}' not found: it was not kept, or is no longer{}",
+          {.message = fmt::format("previous response '{}' not found: it was not stored, or has expired{}",
                                   sanitize_for_terminal(id), store.is_off() ? " (--responses-kept is 0)" : ""),
            .param = "previous_response_id",
            .code = "previous_response_not_found"});
@@ -96,7 +96,7 @@ bool wants_store(const json::object& body) {
 }
 
 HttpResponse response_not_found(std::string_view id) {
-  return error_response(http_error(404, fmt::format("response '{}' not found: it was not kept, or is no longer",
+  return error_response(http_error(404, fmt::format("response '{}' not found: it was not stored, or has expired",
                                                     sanitize_for_terminal(id))),
                         ErrorFormat::openai);
 }

@@ -34,8 +34,8 @@ class BareSystem:
             self.emulator = ["/usr/bin/qemu-static"]
             (root / "usr/bin").mkdir(parents=True, exist_ok=True)
             shutil.copy(f"/usr/bin/qemu-{processor}-static", root / "usr/bin/qemu-static")
-        for name in ["tmp", "root"]:
-            (root / name).mkdir(exist_ok=True)
+        for name in ["tmp", "home/user"]:
+            (root / name).mkdir(parents=True, exist_ok=True)
 
     @staticmethod
     def with_glibc_alone(folder, processor, sysroot):
@@ -64,7 +64,7 @@ class BareSystem:
         return ["unshare", *own_root, "--mount", "sh", "-c", ENTER, str(self.root), *self.emulator, *map(str, words)]
 
     def environment(self, **more):
-        return {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **more}
+        return {"HOME": "/home/user", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **more}
 
     def run(self, *words, **options):
         environment = self.environment(**options.pop("environment", {}))

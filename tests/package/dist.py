@@ -166,7 +166,7 @@ class Dist(unittest.TestCase):
             bundle.parent.mkdir(parents=True)
             shutil.copy(self.roots / "certificate.pem", bundle)
             system.run(*download)
-            self.assertEqual(len(list(system.root.glob("root/.cache/zinc/models/**/*tiny*.gguf"))), 1)
+            self.assertEqual(len(list(system.root.glob("home/user/.cache/zinc/models/**/*tiny*.gguf"))), 1)
 
     def https_server(self):
         run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-addext",

@@ -83,12 +83,12 @@ class FirstMinutes(unittest.TestCase):
         cls.system.run("python3", "-m", "venv", "/venv")
         cls.system.run("/venv/bin/pip", "install", "--no-index", f"/{wheel.name}")
         for model in ["qwen3-q8_0", "llama-q8_0"]:
-            shutil.copy(MODELS / f"{model}.gguf", cls.system.root / f"root/{model}.gguf")
+            shutil.copy(MODELS / f"{model}.gguf", cls.system.root / f"home/user/{model}.gguf")
         run("python3", "-m", "venv", cls.folder / "clients")
         run(cls.folder / "clients/bin/pip", "install", "-q", *CLIENTS)
 
     def prompt_tokens(self, *words, **options):
-        end = subprocess.run(self.system.command(ZINC, "run", "/root/qwen3-q8_0.gguf", *words, "-n", "4", "-v"), capture_output=True,
+        end = subprocess.run(self.system.command(ZINC, "run", "/home/user/qwen3-q8_0.gguf", *words, "-n", "4", "-v"), capture_output=True,
                              env=self.system.environment(), timeout=TIMEOUT_S, **options)
         said = end.stderr.decode(errors="replace")
         self.assertEqual(end.returncode, 0, said)
@@ -102,7 +102,7 @@ class FirstMinutes(unittest.TestCase):
         self.assertGreater(both, question + 10)
 
     def test_chat_answers_on_a_terminal(self):
-        terminal = Terminal(self.system.command(ZINC, "chat", "/root/qwen3-q8_0.gguf", "-n", "8"),
+        terminal = Terminal(self.system.command(ZINC, "chat", "/home/user/qwen3-q8_0.gguf", "-n", "8"),
                             self.system.environment(TERM="xterm-256color", LANG="C.UTF-8"))
         self.addCleanup(terminal.process.kill)
         start = terminal.wait_for(PROMPT)
@@ -113,7 +113,7 @@ class FirstMinutes(unittest.TestCase):
         self.assertEqual(terminal.close(), 0, terminal.seen)
 
     def test_server_has_the_page_switches_models_and_answers_openai_and_ollama(self):
-        with self.system.serve(ZINC, "serve", "qwen=/root/qwen3-q8_0.gguf", "llama=/root/llama-q8_0.gguf") as server:
+        with self.system.serve(ZINC, "serve", "qwen=/home/user/qwen3-q8_0.gguf", "llama=/home/user/llama-q8_0.gguf") as server:
             self.assertIn("<title>", server.get("/"))
             names = [model["id"] for model in json.loads(server.get("/v1/models"))["data"]]
             self.assertEqual([name for name in names if name in ("qwen", "llama")], ["qwen", "llama"])

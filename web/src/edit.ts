@@ -7,7 +7,7 @@ import { changeConversation, conversations, messages, openId, path, showToast } 
 import { broadcast } from './tabs';
 import type { Conversation, Message } from './types';
 
-// Token counts after a changed message are no longer true.
+// A changed message invalidates the token counts after it.
 function forgetUsageFrom(message: Message): Message[] {
   const at = path.value.findIndex(({ id }) => id === message.id);
   const after = at < 0 ? [] : path.value.slice(at).filter(({ usage }) => usage);

@@ -99,26 +99,6 @@ std::string_view stop_type(const Choice& choice) {
   return choice.reason == StopReason::end_token ? "eos" : "limit";
 }
 
-json::object probability_object(const LogprobToken& token) {
-  json::array bytes;
-  for (const char c : token.text) bytes.push_back(static_cast<unsigned char>(c));
-  json::object out{{"id", token.id}, {"token", token.text}, {"logprob", token.logprob}};
-  out["bytes"] = std::move(bytes);
-  return out;
-}
-
-json::array probabilities(std::span<const LogprobToken> tokens) {
-  json::array out;
-  for (const LogprobToken& token : tokens) {
-    json::object entry = probability_object(token);
-    json::array top;
-    for (const LogprobToken& other : token.top) top.push_back(probability_object(other));
-    entry["top_logprobs"] = std::move(top);
-    out.push_back(std::move(entry));
-  }
-  return out;
-}
-
 json::object part(const ResponseMetadata& metadata, std::string_view content, std::span<const LogprobToken> tokens,
                   bool is_last) {
   json::array ids;
@@ -128,7 +108,8 @@ json::object part(const ResponseMetadata& metadata, std::string_view content, st
   json::object out{{"index", 0}, {"content", content}, {"id_slot", 0}, {"stop", is_last}, {"model", metadata.model}};
   out["tokens"] = std::move(ids);
   out["tokens_evaluated"] = metadata.n_prompt_tokens;
-  if (metadata.with_logprobs && !tokens.empty()) out["completion_probabilities"] = probabilities(tokens);
+  if (metadata.with_logprobs && !tokens.empty())
+    out["completion_probabilities"] = logprobs_json(tokens, TokenIds::include);
   return out;
 }
 

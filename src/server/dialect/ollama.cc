@@ -155,24 +155,8 @@ void add_end(const ResponseMetadata& metadata, const Choice& choice, json::objec
   out["eval_duration"] = nanoseconds(timings.decode_s);
 }
 
-json::object token_object(const LogprobToken& token) {
-  json::array bytes;
-  for (const char c : token.text) bytes.push_back(static_cast<unsigned char>(c));
-  json::object out{{"token", token.text}, {"logprob", token.logprob}};
-  out["bytes"] = std::move(bytes);
-  return out;
-}
-
 void add_logprobs(std::span<const LogprobToken> tokens, json::object& out) {
-  json::array list;
-  for (const LogprobToken& token : tokens) {
-    json::object entry = token_object(token);
-    json::array top;
-    for (const LogprobToken& other : token.top) top.push_back(token_object(other));
-    if (!top.empty()) entry["top_logprobs"] = std::move(top);
-    list.push_back(std::move(entry));
-  }
-  if (!list.empty()) out["logprobs"] = std::move(list);
+  if (!tokens.empty()) out["logprobs"] = logprobs_json(tokens);
 }
 
 // Arguments are an object here; OpenAI's are its text.

@@ -14,7 +14,7 @@ export function OverflowChoice() {
   return (
     <div class="choices">
       {overflowError.value && <span class="wrong" role="alert">{overflowError.value}</span>}
-      <button type="button" title="They stay here but are no longer sent" onClick={() => void leaveOutOldest()}>Leave out the oldest messages</button>
+      <button type="button" title="They stay visible here, but the model does not get them" onClick={() => void leaveOutOldest()}>Leave out the oldest messages</button>
       <button type="button" title="The model summarizes the oldest messages; the summary is sent instead" onClick={() => void continueWithSummary()}>Continue with a summary</button>
       <button type="button" onClick={() => void openConversation(null)}>New conversation</button>
     </div>
