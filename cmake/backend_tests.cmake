@@ -29,6 +29,8 @@ zinc_unit_test(backend_unit backend_unit_test --gtest_filter=-${not_here})
 zinc_unit_program(backend_conformance_test zinc_backend ${conformance_tests} $<TARGET_OBJECTS:conformance_cases>)
 zinc_unit_test(backend_conformance_reference backend_conformance_test
                --gtest_filter=All/Conformance.*/reference_*:ConformanceCheck.*)
+# The CPU's cases run the reference backend too, for what they expect: the sanitizers see it there.
+set_tests_properties(backend_conformance_reference PROPERTIES LABELS unit)
 zinc_unit_test(backend_conformance_cpu backend_conformance_test --gtest_filter=All/Conformance.*/cpu_*)
 
 if(ZINC_VULKAN AND NOT ZINC_SANITIZE)

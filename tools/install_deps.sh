@@ -43,7 +43,7 @@ has_boost_context() { # compiled, unlike the rest of Boost we use
   compgen -G '/usr/lib/*/libboost_context.so' >/dev/null || [ -e /usr/local/lib/libboost_context.so ]
 }
 
-has_browser() { has_command chromium || has_command chromium-browser || has_command google-chrome; }
+has_browser() { [ -n "$("$(dirname "$0")/find_browser.sh")" ]; }
 
 has_vulkan_layers() { compgen -G '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' >/dev/null; }
 has_llvmpipe() { compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null; } # Vulkan on the CPU
@@ -58,7 +58,7 @@ has_fuzzer() {
   [ -n "$clang" ] && [ -e "$("$clang" -print-file-name="libclang_rt.fuzzer-$(uname -m).a")" ]
 }
 
-# What is missing for one purpose: a package name per line, or @boost, @clang where the name depends on the release.
+# What is missing for one purpose: a package name per line, or @boost, @browser, @clang where the name depends on the release.
 missing_for() {
   case $1 in
     build)
@@ -89,7 +89,7 @@ missing_for() {
       has_module ensurepip || echo python3-venv
       has_command curl || echo curl
       has_command ccache || echo ccache
-      has_browser || echo chromium
+      has_browser || echo @browser
       has_llvmpipe || echo mesa-vulkan-drivers
       has_vulkan_layers || echo vulkan-validationlayers
       has_command tmux || echo tmux
@@ -140,6 +140,10 @@ boost_package() {
     "Debian 12 and Ubuntu 24.04 have them; or put newer headers into /usr/local/include."
 }
 
+browser_package() { # the shell has no windows to draw: half the processor time
+  if [ -n "$(candidate chromium-headless-shell)" ]; then echo chromium-headless-shell; else echo chromium; fi
+}
+
 clang_packages() {
   local version
   version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
@@ -168,6 +172,7 @@ install() {
         name=$(boost_package)
         packages+=("${name/libboost/libboost-context}")
         ;;
+      @browser) packages+=("$(browser_package)") ;;
       @clang) mapfile -t -O "${#packages[@]}" packages < <(clang_packages) ;;
       cmake)
         at_least "$(candidate cmake)" $min_cmake || too_old_cmake "$(candidate cmake)"
