@@ -14,10 +14,11 @@ LAYERS = {  # folder: folders it may include (itself is always allowed)
     "backend": "base tensor graph",
     "backend/reference": "base tensor graph backend",
     "backend/cpu": "base tensor graph backend",
-    "backend/simt": "",  # device code: includes nothing else of ours
-    "backend/gpu": "base tensor graph backend",
-    "backend/cuda": "base tensor graph backend backend/gpu backend/simt",
-    "backend/vulkan": "base tensor graph backend backend/gpu",
+    "backend/gpu/params": "",  # declarations that kernels share with their hosts
+    "backend/simt": "backend/gpu/params",  # device code: includes nothing else of ours
+    "backend/gpu": "base tensor graph backend backend/gpu/params",
+    "backend/cuda": "base tensor graph backend backend/gpu backend/gpu/params backend/simt",
+    "backend/vulkan": "base tensor graph backend backend/gpu backend/gpu/params",
     "cache": "base graph backend",
     "sample": "base graph text",
     "constrain": "base text sample",

@@ -3,7 +3,9 @@
 // error.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -24,6 +26,17 @@ struct KernelProgram {
   std::string shape = "";  // compile-time shape, as a definition of kShape or kKvFormat; empty: none
   std::string source() const;
 };
+
+// Defines a program's compile-time shape. A shape is a struct of ints (backend/simt/params): they are written in the
+// order of their declaration.
+template <class Shape>
+std::string shape_definition(std::string_view type, const Shape& shape) {
+  std::string ints;
+  for (const int n : std::bit_cast<std::array<int, sizeof(Shape) / sizeof(int)>>(shape)) {
+    ints += fmt::format("{}{}", ints.empty() ? "" : ", ", n);
+  }
+  return fmt::format("inline constexpr {} kShape = {{{}}};", type, ints);
+}
 
 class KernelCache {
  public:

@@ -134,9 +134,7 @@ Status Lowering::lower_attend_mma(simt::AttentionParams params, int n_warps) {
   params.heads_per_tile = std::min(heads_per_kv_head, n_rows);
   params.tokens_per_tile = is_split ? 1 : n_rows / params.heads_per_tile;
   return emit(
-      {"attention_mma", "",
-       fmt::format("inline constexpr AttentionMmaShape kShape = {{{}, {}, {}}};", shape.kv_format, shape.n_warps,
-                   shape.n_sets)},
+      {"attention_mma", "", shape_definition("AttentionMmaShape", shape)},
       is_split ? "attention_split_kv" : "attention_prefill", params,
       params.kv.kv_heads * ceil_div(heads_per_kv_head, params.heads_per_tile),
       ceil_div(sizes_.max_tokens, params.tokens_per_tile), is_split ? std::min(kMaxSplits, params.n_chunks) : 1,
@@ -224,13 +222,9 @@ Status Lowering::lower_attend_decode(const AttentionGroup& group) {
       .has_keys = params.parts[simt::kKey].x ? 1 : 0,
       .act = params.act,
       .rope_layout = rope_layout_of(params)};
-  const std::string text =
-      fmt::format("inline constexpr AttentionDecodeShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};",
-                  shape.kv_format, shape.k_dim, shape.v_dim, shape.heads_per_kv_head, shape.tile_heads, shape.window,
-                  shape.has_softcap, shape.has_keys, shape.act, shape.rope_layout);
   const int64_t n_tiles = kv.kv_heads * ceil_div(heads_per_kv_head, shape.tile_heads);
-  return emit({"attention_decode", "", text}, "attention_decode", params, one_per_sm(n_tiles), 1, 1,
-              static_cast<size_t>(simt::attention_decode_smem_bytes(shape)));
+  return emit({"attention_decode", "", shape_definition("AttentionDecodeShape", shape)}, "attention_decode", params,
+              one_per_sm(n_tiles), 1, 1, static_cast<size_t>(simt::attention_decode_smem_bytes(shape)));
 }
 
 }  // namespace zinc::cuda

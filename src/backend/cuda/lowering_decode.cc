@@ -12,16 +12,6 @@ int segment_bytes(const PanelFormat& format) {
   return simt::panel_segment_bytes(format.header_bytes, format.group_bytes);
 }
 
-std::string text_of(const simt::GemvShape& s) {
-  return fmt::format(
-      "inline constexpr GemvShape kShape = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-      "{}, {}, {}, {}, {}, {}, {}}};",
-      s.n_in, s.input, s.head_dim, s.gate_act, s.act, s.n_experts_used, s.n_combined, s.has_second_matrix,
-      s.n_shared_gate_splits, s.n_experts, s.router_normalization, s.n_parts, s.n_warp_pairs, s.cluster_size,
-      s.max_panels, s.x_bytes, s.partial_floats, s.pipeline_bytes, s.n_router_splits, s.launches_dependents_late,
-      s.reads_before_wait, s.routes_before_wait, s.has_split_k_input, s.n_panels);
-}
-
 }  // namespace
 
 // A gemv launch being built: its parts and their formats.
@@ -220,7 +210,7 @@ KernelProgram Lowering::GemvLaunch::program() const {
     if (!names.empty()) names += '+';
     names += format->name;
   }
-  return {"gemv", names, text_of(shape)};
+  return {"gemv", names, shape_definition("GemvShape", shape)};
 }
 
 size_t Lowering::GemvLaunch::shared_bytes() const {

@@ -21,13 +21,6 @@ constexpr FusionLimits kFusionLimits = {
     .gate_up_row_multiple = simt::kPanelRows,
     .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
 
-static_assert(simt::kCounts == int{gpu::kCounts} && simt::kOutputs == int{gpu::kOutputs} &&
-              simt::kPageTableOffset == int{gpu::kPageTableOffset} && simt::kMaxPageGroups == gpu::kMaxPageGroups);
-static_assert(simt::kSegmentElems == gpu::kSegmentElems && simt::kGroupElems == gpu::kGroupElems &&
-              simt::kPanelRows == gpu::kPanelRows && simt::kSegmentGroups == gpu::kSegmentGroups);
-static_assert(simt::kChunkPositions == gpu::kChunkPositions && simt::kDeltaChunk == gpu::kDeltaChunk &&
-              simt::kPageTokens == kPageTokens);
-
 }  // namespace
 
 std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }

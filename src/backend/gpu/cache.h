@@ -11,24 +11,20 @@
 
 #include "backend/backend.h"
 #include "backend/gpu/device.h"
+#include "backend/gpu/params/kv_layer.h"
+#include "backend/gpu/params/limits.h"
 
 namespace zinc::gpu {
 
-inline constexpr int kMaxPageGroups = 4;  // KV page groups of a model
+using namespace kernel;
+using zinc::kPageTokens;
+static_assert(kPageTokens == kernel::kPageTokens);
 
 // A KV cache format of a backend's kernels.
 struct KvFormat {
   std::string_view name;
   int id;              // the kernels' number for it
   size_t block_bytes;  // of 32 elements
-};
-
-// A layer's keys and values, as the kernels address them.
-struct KvLayer {
-  Address pages;
-  uint64_t page_bytes;                // from page to page
-  int head_bytes, value_begin;        // per head; offset of its values
-  int kv_heads, k_dim, v_dim, group;  // group: page group
 };
 
 class Cache final : public CacheMemory {

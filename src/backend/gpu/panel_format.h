@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include "backend/gpu/params/limits.h"
+
 namespace zinc::gpu {
 
-inline constexpr int kPanelRows = 32, kSegmentElems = 256, kGroupElems = 32, kSegmentGroups = 8;
+using namespace kernel;
 
 // Packs a row's segment of up to 256 inputs (n_elems) from the file's quant blocks into a panel's segment. REQUIRES:
 // the segment is zeroed.

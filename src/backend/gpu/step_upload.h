@@ -7,16 +7,6 @@
 
 namespace zinc::gpu {
 
-// Indices of the counts. Index 3 is the backend's own.
-enum Count : int {
-  kTokens = 0,
-  kSeqs = 1,
-  kOutputs = 2,
-  kPageTableStride = 4,                   // + page group: columns per sequence in its page table
-  kPageTableOffset = 4 + kMaxPageGroups,  // + page group: index of its page table in the upload
-  kCounts = 16
-};
-
 // Arrays that only some backends have.
 struct UploadOptions {
   size_t sampling_ints = 0;     // per sequence

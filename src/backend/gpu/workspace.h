@@ -16,8 +16,6 @@ namespace zinc::gpu {
 
 // Steps of up to this many tokens use split-KV attention: the KV chunks of a row run on many blocks.
 inline constexpr int kMaxSplitTokens = 8;
-inline constexpr int kChunkPositions = 256;  // KV positions of a chunk, which has its own partial softmax
-inline constexpr int kDeltaChunk = 64;       // tokens per chunk of the chunked gated delta rule
 
 // What the kernels of a backend determine.
 struct WorkspaceOptions {

@@ -16,6 +16,7 @@
 
 #include "backend/gpu/device.h"
 #include "backend/vulkan/capabilities.h"
+#include "backend/vulkan/params/spec_constants.h"
 
 namespace zinc::vulkan {
 
@@ -27,10 +28,10 @@ using gpu::Memory;
 
 VkBuffer handle_of(const Buffer& buffer);  // REQUIRES: a device of this backend allocated it
 
-// A kernel and its specialization constants (spec_constants.h); Device adds kSpecSubgroupSize.
+// A kernel and its specialization constants; Device adds kSpecSubgroupSize.
 struct KernelKey {
   std::string module;
-  std::vector<std::pair<uint32_t, int>> constants;
+  std::vector<std::pair<SpecConstant, int>> constants;
   auto operator<=>(const KernelKey&) const = default;
 };
 

@@ -6,7 +6,7 @@
 
 #include "backend/vulkan/device.h"
 #include "backend/vulkan/kernels.h"
-#include "backend/vulkan/spec_constants.h"
+#include "backend/vulkan/params/device_tests.h"
 #include "base/atomic_file.h"
 #include "base/cache_folder.h"
 
@@ -155,16 +155,12 @@ void Device::save_pipeline_cache() const {
 // ---- self-test ----
 
 Status Device::self_test() {
-  constexpr int kThreads = 256;
-  struct SelfTestParams {
-    Address from, out;
-  };
   ZINC_TRY(memory, allocate(2 * kMaxParamsBytes + kThreads * 5 * sizeof(int), "the self-test", Memory::upload));
   uint32_t* from = memory.host_ptr<uint32_t>() + 2 * kMaxParamsBytes / sizeof(uint32_t);
   const int* out = reinterpret_cast<const int*>(from + kThreads);
   for (uint32_t i = 0; i < kThreads; ++i) from[i] = i * 2654435761u;
   const Address data_address = memory.address() + 2 * kMaxParamsBytes;
-  *memory.host_ptr<SelfTestParams>() = {data_address, data_address + kThreads * sizeof(int)};
+  *memory.host_ptr<shader::SelfTestParams>() = {.from = data_address, .out = data_address + kThreads * sizeof(int)};
   ZINC_TRY(set, make_descriptor_set(memory, memory));
   ZINC_TRY(kernel, pipeline({"self_test", {}}));
   ZINC_TRY(timeline_value, run([&](VkCommandBuffer c) {
@@ -202,18 +198,17 @@ Status Device::self_test() {
 // can run at once, with alternating occupancy.
 Status Device::test_dispatch_order() {
   if (!tuning().starts_in_order) return ok_status();
-  struct DispatchOrderParams {
-    Address producer_counter, own_counter, failed;
-    int n_producers, unused;
-  };
   constexpr uint32_t kDispatches = 8, kPerMultiprocessor = 16;
   const uint32_t n_workgroups = kPerMultiprocessor * static_cast<uint32_t>(multiprocessors_of(capabilities_));
   ZINC_TRY(memory, allocate((kDispatches + 2) * kMaxParamsBytes, "the self-test", Memory::upload));
   ZINC_TRY(counters, allocate((kDispatches + 1) * sizeof(uint32_t), "the self-test"));
   const auto counter = [&](uint32_t i) { return counters.address() + i * sizeof(uint32_t); };
   for (uint32_t i = 0; i < kDispatches; ++i) {
-    const DispatchOrderParams params{counter(i > 0 ? i - 1 : 0), counter(i), counter(kDispatches),
-                                     i > 0 ? static_cast<int>(n_workgroups) : 0, 0};
+    const shader::DispatchOrderParams params{.producer_counter = counter(i > 0 ? i - 1 : 0),
+                                             .own_counter = counter(i),
+                                             .failed = counter(kDispatches),
+                                             .n_producers = i > 0 ? static_cast<int>(n_workgroups) : 0,
+                                             .unused = 0};
     std::memcpy(memory.host_ptr<std::byte>() + i * kMaxParamsBytes, &params, sizeof(params));
   }
   ZINC_TRY(set, make_descriptor_set(memory, memory));

@@ -7,7 +7,7 @@ namespace zinc::vulkan {
 namespace {
 
 constexpr int64_t kMaxGrid = 65535;
-constexpr std::pair<uint32_t, int> kSignalsDone{kSpecCounterSync, 1};
+constexpr std::pair<SpecConstant, int> kSignalsDone{kSpecCounterSync, 1};
 
 bool overlap(const MemoryRange& a, const MemoryRange& b) {
   return a.begin < b.begin + b.n_bytes && b.begin < a.begin + a.n_bytes;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "backend/gpu/step_class.h"
-#include "backend/vulkan/spec_constants.h"
 #include "backend/vulkan/workspace.h"
 #include "base/ceil_div.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "backend/vulkan/params.h"
+#include "backend/vulkan/params/device_tests.h"
 
 namespace zinc::vulkan {
 namespace {
@@ -12,11 +12,6 @@ namespace {
 constexpr size_t kMaxBytes = size_t{1} << 30;   // much larger than any cache
 constexpr size_t kCpuBytes = size_t{16} << 20;  // for CPU devices
 constexpr int kRounds = 5;
-
-struct PeaksParams {
-  Address from, out;
-  uint32_t n_quads, unused;
-};
 
 class GpuTimer {  // device timestamps
  public:
@@ -53,11 +48,10 @@ class GpuTimer {  // device timestamps
 
 // Bytes per second, the best of a few rounds.
 Result<double> measure_reads(Device& device) {
-  constexpr uint32_t kPerMultiprocessor = 8,
-                     kLoadsInFlight = 8;  // as in shader/peaks.comp
+  constexpr uint32_t kPerMultiprocessor = 8;
   const bool is_cpu = device.capabilities().type == VK_PHYSICAL_DEVICE_TYPE_CPU;
   const uint32_t n_workgroups = kPerMultiprocessor * static_cast<uint32_t>(multiprocessors_of(device.capabilities()));
-  const size_t grid_bytes = size_t{16} * kLoadsInFlight * kThreads * n_workgroups;
+  const size_t grid_bytes = size_t{16} * kPeakLoadsInFlight * kThreads * n_workgroups;
   constexpr size_t kResultBytes = 16;  // behind the data
   const size_t max_bytes = std::min({is_cpu ? kCpuBytes : kMaxBytes, device.free_bytes() / 4,
                                      device.capabilities().max_allocation_bytes - kResultBytes});
@@ -65,8 +59,10 @@ Result<double> measure_reads(Device& device) {
   const size_t n_bytes = max_bytes / grid_bytes * grid_bytes;
   ZINC_TRY(memory, device.allocate(n_bytes + kResultBytes, "the bandwidth test"));
   ZINC_TRY(params, device.allocate(2 * Device::kMaxParamsBytes, "the bandwidth test", Memory::upload));
-  *params.host_ptr<PeaksParams>() = {memory.address(), memory.address() + n_bytes, static_cast<uint32_t>(n_bytes / 16),
-                                     0};
+  *params.host_ptr<shader::PeaksParams>() = {.from = memory.address(),
+                                             .out = memory.address() + n_bytes,
+                                             .n_quads = static_cast<uint32_t>(n_bytes / 16),
+                                             .unused = 0};
   ZINC_TRY(kernel, device.pipeline({"peaks", {}}));
   ZINC_TRY(set, device.make_descriptor_set(params, params));
   const GpuTimer timer(device);

@@ -10,10 +10,6 @@ namespace {
 constexpr std::array<gpu::KvFormat, 3> kKvFormats = {
     {{"f32", kKvF32, 128}, {"f16", kKvF16, 64}, {"q8_0", kKvQ8, 32 + sizeof(float)}}};
 
-static_assert(kCounts == int{gpu::kCounts} && kOutputs == int{gpu::kOutputs} &&
-              kPageTableOffset == int{gpu::kPageTableOffset});
-static_assert(kChunkPositions == gpu::kChunkPositions && kDeltaChunk == gpu::kDeltaChunk);
-
 // Float experts have no cooperative-matrix kernel, and all experts of a model use the same tile size.
 int expert_tile_rows(const Graph& graph, const gpu::Weights& weights, const Capabilities& device) {
   if (device.coopmat_k == 0) return tuning_of(device).prefill_rows;

@@ -1,5 +1,6 @@
 //! Compiles the Vulkan backend's kernels (src/backend/vulkan/shader/*.comp) to SPIR-V and packs the modules into one
-//! file, which is committed. A kernel that includes FORMAT becomes one module per shader/format/*.glsl.
+//! file, which is committed. A kernel that includes FORMAT becomes one module per shader/format/*.glsl. Parameters and
+//! constants are C++ headers (PARAMS), which the host includes too; glsl.rs translates them.
 //!
 //! usage: shaders SHADER_FOLDER OUT_FILE
 //!
@@ -10,7 +11,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod glsl;
+
 const NAME_BYTES: usize = 32;
+/// Folders of the declarations that kernels share with their host, from src/. kernels.cc has the same list.
+const PARAMS: [&str; 2] = ["backend/gpu/params", "backend/vulkan/params"];
+
+/// src/, from the shader folder src/backend/vulkan/shader.
+fn source_root(shaders: &Path) -> PathBuf {
+    shaders.join("../../..")
+}
 
 fn list_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -25,26 +35,35 @@ fn list_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// FNV-1a over file names and contents, sorted by name. Tests compare it with the hash in the packed file.
-fn hash_sources(folder: &Path) -> u64 {
-    let mut names: Vec<(String, PathBuf)> = list_files(folder)
-        .into_iter()
-        .map(|path| (path.strip_prefix(folder).unwrap().to_string_lossy().into_owned(), path))
-        .collect();
-    names.sort();
+/// FNV-1a over file names and contents, folder by folder, sorted by name. Tests compare it with the hash in the packed
+/// file.
+fn hash_sources(shaders: &Path) -> u64 {
     let mut hash = 0xcbf29ce484222325u64;
-    for (name, path) in names {
-        for byte in name.bytes().chain([0]).chain(fs::read(path).unwrap()).chain([0]) {
-            hash = (hash ^ byte as u64).wrapping_mul(0x100000001b3);
+    let declarations = PARAMS.iter().map(|folder| source_root(shaders).join(folder));
+    for folder in std::iter::once(shaders.to_path_buf()).chain(declarations) {
+        let mut names: Vec<(String, PathBuf)> = list_files(&folder)
+            .into_iter()
+            .map(|path| (path.strip_prefix(&folder).unwrap().to_string_lossy().into_owned(), path))
+            .collect();
+        names.sort();
+        for (name, path) in names {
+            for byte in name.bytes().chain([0]).chain(fs::read(path).unwrap()).chain([0]) {
+                hash = (hash ^ byte as u64).wrapping_mul(0x100000001b3);
+            }
         }
     }
     hash
 }
 
-/// The source with every `#include "file"` and `#include FORMAT` expanded, each file once.
+/// The source with every `#include "file"` and `#include FORMAT` expanded, each file once. Names are relative to the
+/// shader folder; those of declarations begin at src/, and these become GLSL.
 fn expand_includes(folder: &Path, name: &str, format: Option<&str>, seen: &mut BTreeSet<String>) -> String {
-    let path = folder.join(name);
-    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let is_declaration = PARAMS.iter().any(|params| name.starts_with(params));
+    let path = if is_declaration { source_root(folder).join(name) } else { folder.join(name) };
+    let mut text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    if is_declaration {
+        text = glsl::translate(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
     let mut out = String::new();
     for line in text.lines() {
         if let Some(target) = line.strip_prefix("#include ") {

@@ -10,10 +10,6 @@ float bounded_tanh(float x) {
   return y;
 }
 
-const int kNoAct = -1;
-const int kSilu = 0;
-const int kGelu = 1;
-const int kSigmoid = 2;
 float gated(int act, float gate, float up) {
   precise float y;
   if (act == kSilu) {

@@ -13,25 +13,13 @@
 #include "qk_norm_rope.glsl"
 #include "counter_sync.glsl"
 
-layout(constant_id = 1) const int N = 2;  // rows per workgroup; a row is one head of one token
-layout(constant_id = 2) const int kSplitKv = 1;
-layout(constant_id = 3) const int kFused = 0;
-layout(constant_id = 4) const int kKeyDim = 128;  // padded to a multiple of 32
-layout(constant_id = 5) const int kValueDim = 128;
+layout(constant_id = kSpecAttentionRows) const int N = 2;  // rows per workgroup; a row is one head of one token
+layout(constant_id = kSpecAttentionSplitKv) const int kSplitKv = 1;
+layout(constant_id = kSpecAttentionFused) const int kFused = 0;
+layout(constant_id = kSpecAttentionKeyDim) const int kKeyDim = 128;  // padded to a multiple of 32
+layout(constant_id = kSpecAttentionValueDim) const int kValueDim = 128;
 
-struct Params {
-  CounterSync sync;
-  KvLayer kv;
-  HeadInput parts[3];  // used with kFused
-  uint64_t q, sinks, out_;
-  uint64_t partial;  // [tokens, heads, n_chunks, v_dim padded to vec4, then maximum and sum]
-  uint64_t done_counters;  // [tokens, tiles of heads]: workgroups that have finished; zero between steps
-  uint64_t gate;  // output gate, decode only; 0: none
-  int n_rows, n_heads, heads_per_tile, tokens_per_tile, n_chunks, window;
-  float scale, softcap;
-  int gate_stride, gate_act;  // gate_stride: between heads
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { AttentionParams p; };
 
 shared vec2 running_softmax[N];  // maximum score and sum of all chunks so far
 shared vec2 chunk_softmax[N];  // of the current chunk

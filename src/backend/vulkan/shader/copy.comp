@@ -1,16 +1,9 @@
 // Copies n_copied elements of each row of from_width into rows of to_width. One thread per element.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/row_ops.h"
 
-const int kOutputRows = 1;  // only the rows listed in step.output_rows
-const int kHiddenIn = 2;    // from the host
-const int kLogitsOut = 3;  // to the host, the rows listed in step.logit_rows
-const int kHiddenOut = 4;   // to the host
-struct Params {
-  uint64_t from, to;
-  int kind, n_rows, vectors_per_row, from_width, from_begin, to_width, to_begin, n_copied;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { CopyParams p; };
 
 void main() {
   int index = flat_id(), row = index / p.n_copied, i = index % p.n_copied;

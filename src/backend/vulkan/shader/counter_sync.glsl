@@ -3,16 +3,10 @@
 // the next batch poll that counter. Their parameters, instructions and first weights are loaded by then. Counters are never
 // reset: the expected value is n_producers times the step number. Data written by another dispatch of the same step is read
 // through Coherent* references, never from a workgroup-local cache.
-layout(constant_id = 19) const int kCounterSync = 0;
+layout(constant_id = kSpecCounterSync) const int kCounterSync = 0;
 // Warm-up pass: the kernel first runs on whatever is in memory and writes nothing, so that instructions and parameters are in
 // cache when the wait ends. Only for dispatches whose workgroups all start early enough.
-layout(constant_id = 23) const int kWarmUp = 0;
-
-struct CounterSync {
-  uint64_t producer_counter, own_counter;  // of the previous dispatch batch; of this batch
-  int n_producers;  // workgroups of the previous batch per step; 0: a barrier separates the batches
-  int unused;
-};
+layout(constant_id = kSpecWarmUp) const int kWarmUp = 0;
 
 // REQUIRES for both functions: every thread of the workgroup calls.
 void wait_producers(CounterSync sync) {

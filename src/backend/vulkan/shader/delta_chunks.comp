@@ -6,11 +6,11 @@
 #include "reduce.glsl"
 #include "activation.glsl"
 #include "delta_chunks.glsl"
-layout(constant_id = 2) const int kColumns = 32;  // 16 or 32
+layout(constant_id = kSpecDeltaChunkColumns) const int kColumns = 32;  // 16 or 32
 
 const int kRows = kColumns / 8, kStateRows = kColumns / 4;  // tokens and state rows per thread; each thread has two columns
 const int kColumnPairs = kColumns / 2;  // one per thread of a row
-const int kMaxKeyDim = 128, kSlice = 16, kSliceTokens = 2 * kChunk * kSlice / kMaxKeyDim;
+const int kMaxKeyDim = kMaxDeltaDim, kSlice = 16, kSliceTokens = 2 * kChunk * kSlice / kMaxKeyDim;
 const int kSliceBufferVec4s = 2 * kChunk * kSlice / 4;  // two slices of 16 dimensions of every token, or the keys of 16 tokens
 
 shared vec4 slices[2 * kSliceBufferVec4s];
@@ -111,7 +111,7 @@ void multiply_keys(int i) {
 }
 
 void write_results(int first, int h, int column, float factors[kRows]) {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   [[unroll]] for (int r = 0; r < kRows; ++r) {
     precise vec2 y = fma(vec2(factors[r]), state_sums[r], sums[r]);
     int offset = ((first + first_token() + r) * d.v_heads + h) * d.v_dim + column;
@@ -122,7 +122,7 @@ void write_results(int first, int h, int column, float factors[kRows]) {
 
 // u = U - W S for every token, and S^T q.
 void compute_updates(Prepared from, int first, int h, int column) {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   int n_slices = (d.k_dim + 2 * kSlice - 1) / (2 * kSlice) * 2;
   vec2 values[kRows];
   [[unroll]] for (int r = 0; r < kRows; ++r) {
@@ -201,7 +201,7 @@ void main() {
   if (range.n_chunks == 0) return;
   int first_chunk = 0;
   for (int s = 0; s < seq; ++s) first_chunk += sequence_range(s).n_chunks;
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   uint64_t from = delta_state(d, Ints(step.slots).data[seq], h);
   bool is_fresh = Ints(step.positions).data[range.first_chunk_token] == 0;
   fetch_keys_and_queries(prepared_of(first_chunk, h), range.first_chunk_token, h, 0, even);

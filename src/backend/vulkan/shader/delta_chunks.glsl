@@ -8,15 +8,9 @@
 // chunks with S in shared memory.
 #include "delta_rule.glsl"
 
-const int kChunk = 64;
-const int kBeforeChunks = 0, kAfterChunks = 1;
+const int kChunk = kDeltaChunk;
 
-struct Params {
-  Delta delta;
-  uint64_t prepared;  // [chunk, v_heads]: W [64][k_dim], U [64][v_dim], weights of earlier tokens [64][64], log G [64]
-  int part, unused;  // part: kBeforeChunks or kAfterChunks, for delta_recurrent.comp
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { DeltaChunksParams p; };
 
 struct SequenceRange {
   int begin, end;  // the sequence's tokens in the step
@@ -36,7 +30,7 @@ struct Prepared {
   uint64_t keys, values, weights, log_decays;
 };
 Prepared prepared_of(int chunk, int h) {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   Prepared prepared;
   prepared.keys = p.prepared + uint64_t(chunk * d.v_heads + h) * uint64_t(kChunk * (d.k_dim + d.v_dim + kChunk + 1)) * 4ul;
   prepared.values = prepared.keys + uint64_t(kChunk * d.k_dim) * 4ul;
@@ -57,6 +51,6 @@ vec4 load_vec4(uint64_t row, int offset, int width) {
 
 // Row of a token's key or query, of the key head that value head h uses.
 uint64_t head_row(uint64_t x, int token, int h) {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   return x + uint64_t((token * d.k_heads + key_head(d, h)) * d.k_dim) * 4ul;
 }

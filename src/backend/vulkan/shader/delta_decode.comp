@@ -9,16 +9,10 @@
 #include "delta_rule.glsl"
 #include "counter_sync.glsl"
 
-layout(constant_id = 2) const int kTaps = 4;
+layout(constant_id = kSpecDeltaDecodeTaps) const int kTaps = 4;
 
 const int kColumns = 32;
-struct Params {
-  CounterSync sync;
-  Delta delta;
-  Conv conv;
-  float eps;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { DeltaDecodeParams p; };
 
 shared float channel_values[2 * kPaddedKeyDim + kColumns];  // q, k, and v of the workgroup's columns
 
@@ -70,7 +64,7 @@ void norm_keys() {
 }
 
 void main() {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   int h = int(gl_WorkGroupID.y), first = int(gl_WorkGroupID.x) * kColumns, column = first + thread_id() / 8;
   bool is_in_bounds = column < d.v_dim;
   int slot = Ints(step.slots).data[0], position = Ints(step.positions).data[0], key_dim = d.k_heads * d.k_dim;

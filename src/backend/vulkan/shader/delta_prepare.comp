@@ -30,7 +30,7 @@ int find_chunk(int chunk) {
 }
 
 void compute_decays(int first, int h, uint64_t out_log_decays) {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   int t = thread_id(), offset = (first + t) * d.v_heads + h;
   if (t < kChunk) {
     token_log_decays[t] = log_decay(Floats(d.alpha).data[offset], Floats(d.dt_bias).data[h], Floats(d.a).data[h]);
@@ -113,7 +113,7 @@ float sum_vec4(vec4 a) {
 
 // Forward substitution.
 void solve(int first, int h, Prepared to) {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   bool is_key = thread_id() < d.k_dim;
   int column = is_key ? thread_id() : thread_id() - d.k_dim, width = is_key ? d.k_dim : d.v_dim;
   if (column >= width) return;

@@ -22,7 +22,7 @@ vec2 gates_prefetch;
 
 // Prefetches the tile that begins at token t; tokens past the end repeat the last.
 void load_tokens(int t, int end, int h, int first_column) {
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   [[unroll]] for (int i = 0; i < kLoads; ++i) {
     int item = (i * kThreads + thread_id()) * 4, token = min(t + item / kPaddedKeyDim, end - 1);
     keys_prefetch[i] = load_vec4(head_row(d.k, token, h), item % kPaddedKeyDim, d.k_dim);
@@ -87,7 +87,7 @@ void main() {
   if (p.prepared != 0ul && p.part == kBeforeChunks && range.n_chunks > 0) end = range.first_chunk_token;
   if (p.part == kAfterChunks) begin = range.n_chunks > 0 ? range.first_chunk_token + range.n_chunks * kChunk : end;
   if (begin >= end) return;
-  Delta d = p.delta;
+  DeltaParams d = p.delta;
   int column_in_tile = thread_id() / 8, column = first_column + column_in_tile;
   bool is_in_bounds = column < d.v_dim;
   uint64_t state = delta_state(d, Ints(step.slots).data[seq], h);

@@ -1,14 +1,8 @@
 // Gated delta rule for one value head and 32 of its columns. Per head: S <- exp(a softplus(alpha + dt_bias)) S;
 // d = sigmoid(beta) (v - S^T k);  S <- S + k d^T;  out = S^T (q * q_scale). Eight threads share a column of S; each has four
 // of every 32 rows.
-layout(constant_id = 1) const int N = 16;  // rows of S per thread: k_dim / 8
-
-struct Delta {
-  uint64_t q, k, v, alpha, beta, dt_bias, a, out_;
-  uint64_t states, slot_bytes;  // of slot 0: [heads, k_dim, v_dim]
-  int k_heads, v_heads, k_dim, v_dim, is_cyclic;
-  float q_scale;
-};
+#include "backend/vulkan/params/recurrent.h"
+layout(constant_id = kSpecDeltaStateRows) const int N = 16;  // rows of S per thread: k_dim / 8
 
 const int kVec4s = N / 4, kPaddedKeyDim = 8 * N;
 vec4 S[kVec4s], keys[kVec4s], queries[kVec4s];
@@ -18,14 +12,14 @@ struct Gates {
   float decay, beta;
 };
 
-int key_head(Delta d, int h) { return d.is_cyclic != 0 ? h % d.k_heads : h / (d.v_heads / d.k_heads); }
+int key_head(DeltaParams d, int h) { return d.is_cyclic != 0 ? h % d.k_heads : h / (d.v_heads / d.k_heads); }
 int lane_in_column() { return thread_id() % 8; }
 int first_row(int i) { return i * 32 + lane_in_column() * 4; }  // of the thread's i-th vec4
 
-uint64_t delta_state(Delta d, int slot, int h) {
+uint64_t delta_state(DeltaParams d, int slot, int h) {
   return d.states + uint64_t(slot) * d.slot_bytes + uint64_t(h * d.k_dim * d.v_dim) * 4ul;
 }
-void load_state(Delta d, uint64_t state, int column, bool is_valid) {
+void load_state(DeltaParams d, uint64_t state, int column, bool is_valid) {
   [[unroll]] for (int i = 0; i < kVec4s; ++i) {
     [[unroll]] for (int c = 0; c < 4; ++c) {
       int row = first_row(i) + c;
@@ -33,7 +27,7 @@ void load_state(Delta d, uint64_t state, int column, bool is_valid) {
     }
   }
 }
-void store_state(Delta d, uint64_t state, int column, bool is_in_bounds) {
+void store_state(DeltaParams d, uint64_t state, int column, bool is_in_bounds) {
   [[unroll]] for (int i = 0; i < kVec4s; ++i) {
     [[unroll]] for (int c = 0; c < 4; ++c) {
       int row = first_row(i) + c;
@@ -76,7 +70,7 @@ vec4 delta_step(float v, Gates gates) {
   return result;
 }
 // Reduces partial outputs. REQUIRES: every thread of the workgroup calls.
-float sum_and_scale(Delta d, vec4 result) {
+float sum_and_scale(DeltaParams d, vec4 result) {
   precise float y = column_sum(result) * d.q_scale;
   return y;
 }

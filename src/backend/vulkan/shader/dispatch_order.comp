@@ -3,15 +3,12 @@
 // all others stop waiting.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/device_tests.h"
 
-layout(constant_id = 1) const int kSharedWords = 256;  // shared memory per workgroup: varies the occupancy between dispatches
+layout(constant_id = kSpecDispatchOrderSharedWords) const int kSharedWords = 256;  // shared memory per workgroup: varies the occupancy between dispatches
 const int kMaxPolls = 1 << 20;  // polls of about a microsecond each on a large GPU
 
-struct Params {
-  uint64_t producer_counter, own_counter, failed;  // counters
-  int n_producers, unused;  // n_producers 0: the first dispatch
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { DispatchOrderParams p; };
 
 shared uint shared_words[kSharedWords];
 

@@ -1,17 +1,10 @@
 // Add, multiply, scale, softcap. One thread per element.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/row_ops.h"
 #include "activation.glsl"
 
-const int kAdd = 0;
-const int kMul = 1;
-const int kScale = 2;
-struct Params {
-  uint64_t a, b, out_;
-  int n_rows, width, b_width, op;
-  float factor;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { ElementwiseParams p; };
 
 void main() {
   int i = flat_id();

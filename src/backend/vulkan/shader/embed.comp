@@ -4,11 +4,7 @@
 #include "panel.glsl"
 #include FORMAT
 
-struct Params {
-  Matrix table;
-  uint64_t out_;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { EmbedParams p; };
 
 const int kSegmentBytes = kPanelRows * (HEADER_BYTES + kSegmentGroups * GROUP_BYTES);
 

@@ -1,17 +1,12 @@
 // out = act(gate) * up, optionally quantized to 8 bits. One warp per segment of a row of `width`.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/row_ops.h"
 #include "reduce.glsl"
 #include "activation.glsl"
 #include "quantize.glsl"
 
-struct Params {
-  uint64_t gate, up, out_;  // out_ 0: only the quantized output
-  Q8Activation q8;
-  int n_rows, vectors_per_row, width;  // vectors_per_row: rows of `width` within each of the n_rows
-  int scalar_gate, act;  // scalar_gate: one gate for each of the n_rows
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { GatedActParams p; };
 
 void main() {
   int n_segments = (p.width + kSegmentElems - 1) / kSegmentElems, n_rows = rows_of(p.n_rows) * p.vectors_per_row;

@@ -2,8 +2,8 @@
 // outputs, a warp 32 x 32 of them: 2 x 2 matrix tiles. Scales of a row or an output are loaded with stride 0 as a matrix with
 // equal columns or rows, so that they match each accumulator element whatever layout the device uses.
 // REQUIRES: subgroups of 32; the matrix shape 16 x 16 x kDepth.
-layout(constant_id = 1) const int kWarpRows = 4;  // warps along the rows of activations; 8 / kWarpRows along the outputs
-layout(constant_id = 2) const int kDepth = 32;  // K of one matrix instruction: 16 or 32
+layout(constant_id = kSpecGemmWarpRows) const int kWarpRows = 4;  // warps along the rows of activations; 8 / kWarpRows along the outputs
+layout(constant_id = kSpecGemmDepth) const int kDepth = 32;  // K of one matrix instruction: 16 or 32
 
 const int kTile = 16;
 const int kTileRows = 32 * kWarpRows, kTileOutputs = 32 * (kWarps / kWarpRows);

@@ -1,17 +1,8 @@
 // The paged KV cache of one layer. Values of a head are row-major within a page; so are f16 keys, as cooperative matrices load
 // them. Other keys are a panel of 32 positions in 16-byte pieces: one thread per position. Signed bytes (kKvQ8) are followed
 // by a float32 scale per 32 elements: keys ordered by position, values by row.
-layout(constant_id = 16) const int kKvFormat = 1;
-
-const int kKvF32 = 0;
-const int kKvF16 = 1;
-const int kKvQ8 = 2;
-
-struct KvLayer {
-  uint64_t pages, page_bytes;
-  int head_bytes, value_begin;  // value_begin: offset of the values within a head
-  int kv_heads, k_dim, v_dim, group;
-};
+#include "backend/gpu/params/kv_layer.h"
+layout(constant_id = kSpecKvFormat) const int kKvFormat = 1;
 
 // Index in the step's upload of the page table entry of the sequence's position 0.
 int page_table_of(int group, int seq) {

@@ -12,9 +12,9 @@
 #include FORMAT
 #include "matmul.glsl"
 
-layout(constant_id = 1) const int M = 1;  // rows of activations together
-layout(constant_id = 2) const int kSplitK = 1;  // split-K: the warps of a panel share its segments
-layout(constant_id = 10) const int kKSplits = 8;  // Matrix::n_splits of all parts
+layout(constant_id = kSpecLinearRows) const int M = 1;  // rows of activations together
+layout(constant_id = kSpecLinearSplitK) const int kSplitK = 1;  // split-K: the warps of a panel share its segments
+layout(constant_id = kSpecLinearKSplits) const int kKSplits = 8;  // Matrix::n_splits of all parts
 #include "segments.glsl"
 #include "prologue.glsl"
 

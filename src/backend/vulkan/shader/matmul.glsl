@@ -1,31 +1,10 @@
 // Parameters of the matmul kernels, the tile of a workgroup, and the epilogue: scale, bias, activation, residual.
 #include "moe_route.glsl"
 #include "counter_sync.glsl"
-layout(constant_id = 3) const int kGatedAct = 0;  // parts 0 and 1 are gate and up: out = act(gate) * up
-layout(constant_id = 6) const int kExpertMode = 0;
-const int kDense = 0;
-const int kPairPerTile = 1;  // each tile is one (row, expert) pair
-const int kSortedTiles = 2;  // (row, expert) pairs sorted by expert (sort_by_expert.comp)
+layout(constant_id = kSpecMatmulGatedAct) const int kGatedAct = 0;  // parts 0 and 1 are gate and up: out = act(gate) * up
+layout(constant_id = kSpecMatmulExpertMode) const int kExpertMode = 0;
 
-const int kMaxParts = 4;
-struct Params {
-  CounterSync sync;
-  Matrix parts[kMaxParts];
-  uint64_t outs[kMaxParts], biases[kMaxParts], expert_scales[kMaxParts];
-  uint64_t residual;  // added to part 0
-  uint64_t x, norm_weight;
-  Q8Activation q8;
-  uint64_t expert_ids, sorted_pairs, tiles, n_tiles;
-  float norm_eps;
-  int n_rows, n_parts, act;
-  int vectors_per_row;  // input rows within each of the n_rows
-  int n_experts_used, x_per_expert;  // x_per_expert: each selected expert has its own input row
-  int head_dim;  // of the prologue's gated norm
-  uint64_t gate;
-  Route route;  // decode: expert selection is fused into this dispatch
-  uint64_t expert_weights, shared_expert_x, shared_expert_gate;  // moe_down.comp only
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { LinearParams p; };
 
 const int kSegmentBytes = kPanelRows * (HEADER_BYTES + kSegmentGroups * GROUP_BYTES);
 

@@ -5,16 +5,11 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_control_flow_attributes : require
 
-layout(local_size_x = 256) in;
+#include "backend/gpu/params/limits.h"
+#include "backend/vulkan/params/spec_constants.h"
+#include "backend/vulkan/params/step.h"
 
-const int kThreads = 256;
-const int kWarps = 8;  // a warp is 32 consecutive threads, whatever the device's subgroup size
-const int kPanelRows = 32;
-const int kSegmentElems = 256;
-const int kGroupElems = 32;
-const int kSegmentGroups = 8;
-const int kPageTokens = 32;
-const int kChunkPositions = 256;
+layout(local_size_x = kThreads) in;
 
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float data[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int data[]; };
@@ -28,26 +23,9 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer Coh
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CoherentInts { int data[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer CoherentQuads { vec4 data[]; };
 
-// Indices of a step's counts in its upload (params.h). Index 3 differs from simt/params.h.
-const int kTokens = 0;
-const int kSeqs = 1;
-const int kOutputs = 2;
-const int kLogitRows = 3;
-const int kPageTableStride = 4;  // per page group: row stride of its page table
-const int kPageTableOffset = 8;  // per page group: offset of its page table
-const int kStepNumber = 12;  // submissions of this recording, including the current one
-
-struct Step {
-  uint64_t counts, tokens, positions, seq_of_token, seq_begin, slots, output_rows, logit_rows, first_column;
-  uint64_t hidden_in;                        // [T, dim] from the host
-  uint64_t last_sampled;                     // [slots]
-  uint64_t sampled, logits_out, hidden_out;  // read by the host
-  int max_seqs, unused;
-};
-layout(set = 0, binding = 1, scalar) uniform StepBlock { Step step; };
+layout(set = 0, binding = 1, scalar) uniform StepBlock { StepParams step; };
 
 int step_count(int count_idx) { return Ints(step.counts).data[count_idx]; }
-const int kAlwaysOne = -1;
 int rows_of(int count_idx) { return count_idx == kAlwaysOne ? 1 : step_count(count_idx); }
 
 // Index in a 1D grid of threads; long grids are folded into rows.

@@ -1,12 +1,9 @@
 // Weighted sum of the selected experts' outputs, plus an optional residual. One thread per element.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/moe.h"
 
-struct Params {
-  uint64_t x, weights, residual, out_;
-  int n_rows, n_experts_used, dim;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { CombineParams p; };
 
 void main() {
   int index = flat_id(), t = index / p.dim, i = index % p.dim;

@@ -12,11 +12,10 @@
 #include "matmul.glsl"
 
 const int M = 1;
-layout(constant_id = 2) const int kMaxExpertSegments = 32;  // capacity: segments of all experts
+layout(constant_id = kSpecMoeDownSegments) const int kMaxExpertSegments = 32;  // capacity: segments of all experts
 #include "segments.glsl"
 
-const int kMaxMoeDownExperts = 32;
-layout(constant_id = 8) const int kPrefetchSegments = 3;  // segments prefetched per warp
+layout(constant_id = kSpecMoeDownPrefetch) const int kPrefetchSegments = 3;  // segments prefetched per warp
 
 shared float segment_values[kMaxExpertSegments * kPanelRows];
 shared float expert_sums[(kMaxMoeDownExperts + 1) * kPanelRows];

@@ -4,11 +4,7 @@
 #include "reduce.glsl"
 #include "moe_route.glsl"
 
-struct Params {
-  Route route;
-  int n_rows;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { RouteParams p; };
 
 void main() {
   int t = int(gl_WorkGroupID.x);

@@ -1,18 +1,7 @@
 // Top-k expert selection from the router's logits, the same wherever it runs: first within groups of 32 experts, then among
 // the groups' winners. The lower id wins ties; NaN counts as the lowest value.
-layout(constant_id = 7) const int kRouteCapacity = 1;  // capacity in experts, a multiple of 32; 1: no selection in this kernel
-const int kMaxExpertsUsed = 64;
-
-// Route::mode, the normalization of the router weights (RouterNormalization of graph/op.h).
-const int kSoftmax = 0;  // over all experts
-const int kSoftmaxNormalized = 1;  // over all experts, then divided by the sum of the selected
-const int kSoftmaxOfSelected = 2;  // over the selected experts only
-
-struct Route {
-  uint64_t logits, ids, weights;
-  int n_experts, n_experts_used, mode;
-  float scale;
-};
+#include "backend/vulkan/params/moe.h"
+layout(constant_id = kSpecRouteCapacity) const int kRouteCapacity = 1;  // capacity in experts, a multiple of 32; 1: no selection in this kernel
 
 shared float route_logits[kRouteCapacity];
 shared float candidate_logits[kRouteCapacity];  // per group of 32 experts: its top min(n_experts_used, 32), sorted
@@ -85,7 +74,7 @@ void write_route(Route route, int t, bool writes) {
     sum = sum + prob;
     if (u == thread_id()) own_prob = prob;
   }
-  precise float weight = (route.mode == kSoftmax ? own_prob : own_prob / sum) * route.scale;
+  precise float weight = (route.mode == kSoftmaxOverAll ? own_prob : own_prob / sum) * route.scale;
   if (!writes) return;
   CoherentInts(route.ids).data[t * route.n_experts_used + thread_id()] = selected_ids[thread_id()];
   CoherentFloats(route.weights).data[t * route.n_experts_used + thread_id()] = weight;

@@ -2,21 +2,13 @@
 // (kWarpPerRow).
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/row_ops.h"
 #include "reduce.glsl"
 #include "quantize.glsl"
 
-layout(constant_id = 1) const int kWarpPerRow = 0;
+layout(constant_id = kSpecNormWarpPerRow) const int kWarpPerRow = 0;
 
-const int kNoNorm = 0;
-const int kRms = 1;
-const int kL2 = 2;
-struct Params {
-  uint64_t x, weight, out_;  // out_ 0: only the quantized output
-  Q8Activation q8;
-  int n_rows, vectors_per_row, width, kind;
-  float eps;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { NormParams p; };
 
 float norm_factor(float sum) {
   if (p.kind != kL2) return rms_factor(sum, p.width, p.eps);

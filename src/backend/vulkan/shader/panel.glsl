@@ -2,12 +2,8 @@
 // of 32. A segment holds, for all 32 rows: the headers (scales), then the groups, in pieces of 4, 8 or 16 bytes per row. The
 // rows' pieces are interleaved, so that 32 threads with one row each make coalesced loads. The last segment is zero-padded.
 // A format file defines the sizes, load_header(), load_group() (raw bytes) and unpack() (words of four signed bytes).
+#include "backend/vulkan/params/matmul.h"
 #extension GL_EXT_integer_dot_product : require
-
-struct Matrix {
-  uint64_t bytes, panel_bytes, matrix_bytes;
-  int n_in, n_out, n_segments, n_splits;  // n_splits: K splits with separate partial sums
-};
 
 uvec4 load_16(uint64_t segment, int begin, int row) { return Quads(segment + uint64_t(kPanelRows * begin)).data[row]; }
 uvec2 load_8(uint64_t segment, int begin, int row) { return Pairs(segment + uint64_t(kPanelRows * begin)).data[row]; }

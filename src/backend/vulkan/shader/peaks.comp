@@ -1,14 +1,11 @@
 // Memory read bandwidth: reads and reduces zeros, so the result is never written.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/device_tests.h"
 
-struct Params {
-  uint64_t from, out_;
-  uint n_quads, unused;  // n_quads: a multiple of kLoadsInFlight times the grid's threads
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { PeaksParams p; };
 
-const int kLoadsInFlight = 8;
+const int kLoadsInFlight = kPeakLoadsInFlight;
 
 void main() {
   uint n_threads = gl_NumWorkGroups.x * uint(kThreads);

@@ -1,10 +1,7 @@
 // Fused prologue of a decode matmul: each workgroup prepares the single input row itself, which saves a dispatch: none, norm,
 // or gated norm per head; then quantized to 8 bits, or kept as floats for float weights.
-layout(constant_id = 9) const int kInputKind = 0;  // kPlainInput, kNormInput or kGatedNormInput
-layout(constant_id = 21) const int kGateAct = 0;
-const int kPlainInput = 0;
-const int kNormInput = 1;
-const int kGatedNormInput = 2;
+layout(constant_id = kSpecMatmulInputKind) const int kInputKind = 0;  // kPlainInput, kNormInput or kGatedNormInput
+layout(constant_id = kSpecMatmulGateAct) const int kGateAct = 0;
 const int kRowVec8s = 2;  // per thread: rows of up to 4096 inputs over 8 warps
 
 // Norms each head of p.head_dim elements and applies the gate. REQUIRES: every thread of the workgroup calls.

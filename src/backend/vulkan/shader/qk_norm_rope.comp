@@ -7,13 +7,7 @@
 #include "kv.glsl"
 #include "qk_norm_rope.glsl"
 
-struct Params {
-  KvLayer kv;
-  HeadInput parts[3];
-  uint64_t q_out;
-  int n_rows;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { QkNormRopeParams p; };
 
 void main() {
   int n_heads = p.parts[kQuery].n_heads + p.parts[kKey].n_heads + p.parts[kValue].n_heads;

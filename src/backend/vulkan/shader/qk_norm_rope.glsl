@@ -1,20 +1,7 @@
 // Norm and RoPE (each optional) of one q, k or v head. One warp per head.
-layout(constant_id = 17) const int kHeadSegments = 1;  // segments of 256 elements per head
-layout(constant_id = 18) const int kHeadFloats = 2048;  // capacity of head_values; 1: unused
-
-// Indices of a kernel's HeadInput parts.
-const int kQuery = 0;
-const int kKey = 1;
-const int kValue = 2;
-
-struct HeadInput {
-  uint64_t x;  // 0: absent
-  uint64_t norm_weight;
-  RopeTable rope;
-  int n_heads, dim, is_normed;
-  float eps;
-  int stride, unused;  // stride: between heads
-};
+#include "backend/vulkan/params/attention.h"
+layout(constant_id = kSpecHeadSegments) const int kHeadSegments = 1;  // segments of 256 elements per head
+layout(constant_id = kSpecHeadFloats) const int kHeadFloats = 2048;  // capacity of head_values; 1: unused
 
 shared float head_values[kHeadFloats];
 

@@ -1,6 +1,7 @@
 // Rows as eight elements per lane, one segment of 256 per warp: load, norm, quantize to 8 bits. Every kernel uses these, so that
 // results are bit-identical.
-layout(constant_id = 20) const int kUnalignedRows = 1;  // 0: row lengths are multiples of 4
+#include "backend/vulkan/params/matmul.h"
+layout(constant_id = kSpecUnalignedRows) const int kUnalignedRows = 1;  // 0: row lengths are multiples of 4
 
 struct Vec8 {
   vec4 a, b;
@@ -58,13 +59,6 @@ Q8Vec8 quantize_vec8(Vec8 x, int block) {
   int sum = qa.x + qa.y + qa.z + qa.w + qb.x + qb.y + qb.z + qb.w;
   return Q8Vec8(uvec2(packed_bytes(qa), packed_bytes(qb)), clustered_sum_int(sum, 4), scale);
 }
-
-// Activations quantized to 8 bits: rows of `stride` bytes, a scale per 32 or 256 elements, and the sum of each 32.
-struct Q8Activation {
-  uint64_t q, scale, sum;
-  int stride;  // a multiple of 256
-  int block;  // elements per scale; 0: not quantized
-};
 
 void store_q8(Q8Vec8 q8, Q8Activation dst, int row, int segment) {
   int lane = lane_id();

@@ -3,7 +3,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-layout(constant_id = 0) const int kSubgroup = 32;
+layout(constant_id = kSpecSubgroupSize) const int kSubgroup = 32;
 
 shared uint exchange[kThreads];
 

@@ -1,14 +1,10 @@
 // RoPE of heads. One thread per pair, or per element that is not rotated.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/row_ops.h"
 #include "rope.glsl"
 
-struct Params {
-  uint64_t x, out_;
-  RopeTable rope;
-  int n_rows, n_heads, head_dim;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { RopeParams p; };
 
 void main() {
   int per_head = p.head_dim - p.rope.n_pairs, index = flat_id();

@@ -1,10 +1,6 @@
 // RoPE factors of a position: (cos, sin) of its multiple of 512 composed with (cos, sin) of the remainder. The host computes both
 // tables in double precision.
-struct RopeTable {
-  uint64_t coarse, fine;  // [.., n_pairs] of (cos, sin); 0: no rotation
-  int n_pairs, adjacent;
-};
-const int kFinePositions = 512;
+#include "backend/vulkan/params/row_ops.h"
 
 vec2 rope_cos_sin(RopeTable rope, int position, int pair) {
   vec2 a = FloatPairs(rope.coarse).data[position / kFinePositions * rope.n_pairs + pair];

@@ -2,17 +2,12 @@
 // row; second pass: the best part. The last row of a sequence also stores its token in the sequence's slot.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/sample.h"
 #include "argmax.glsl"
 
-layout(constant_id = 1) const int kFirstPass = 1;
+layout(constant_id = kSpecSampleFirstPass) const int kFirstPass = 1;
 
-const int kSampleSplits = 128;
-struct Params {
-  uint64_t logits;
-  uint64_t best, best_id;  // [R, kSampleSplits]
-  int vocab;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { SampleParams p; };
 
 void main() {
   int row = int(gl_WorkGroupID.y), split = int(gl_WorkGroupID.x), n_rows = step_count(kOutputs);

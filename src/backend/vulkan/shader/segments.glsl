@@ -1,8 +1,8 @@
 // Dot products of a weight row's segment (256 inputs) with M rows of activations: the same operations in the same order in every
 // kernel. Activations are read quantized from memory, or from shared memory if the workgroup prepared them (kStagesRow, M = 1;
 // prologue.glsl).
-layout(constant_id = 4) const int kStagesRow = 0;
-layout(constant_id = 5) const int kRowQuads = 1;  // row capacity, in uvec4 (16 int8 inputs); with kStagesRow
+layout(constant_id = kSpecMatmulStagesRow) const int kStagesRow = 0;
+layout(constant_id = kSpecMatmulRowQuads) const int kRowQuads = 1;  // row capacity, in uvec4 (16 int8 inputs); with kStagesRow
 
 int x_rows[M];
 
@@ -115,7 +115,7 @@ void stage_vec8(Vec8 x, int s, int n_segments) {
 }
 
 // A whole segment of floats does not fit registers.
-layout(constant_id = 22) const int kLoadsInFlight = 8;  // 16-byte loads
+layout(constant_id = kSpecMatmulLoadsInFlight) const int kLoadsInFlight = 8;  // 16-byte loads
 const int kMaxLoadsInFlight = 32;
 struct PrefetchedSegment {
   uint64_t segment;

@@ -1,13 +1,11 @@
 // Self-test of a device with known answers: everything the other kernels rely on. The host checks every word.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/device_tests.h"
 #include "reduce.glsl"
 #extension GL_EXT_integer_dot_product : require
 
-struct Params {
-  uint64_t from, out_;  // from: [256] words
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { SelfTestParams p; };
 
 void main() {
   int i = thread_id();

@@ -5,9 +5,8 @@
 #include "activation.glsl"
 #include "short_conv.glsl"
 
-const int kConvTokens = 16;
 struct Params {
-  Conv conv;
+  ConvParams conv;
 };
 layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
 

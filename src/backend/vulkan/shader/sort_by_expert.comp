@@ -2,13 +2,9 @@
 // pair is multiplied independently.
 #version 460
 #include "memory.glsl"
+#include "backend/vulkan/params/moe.h"
 
-const int kMaxExperts = 1024;
-struct Params {
-  uint64_t ids, sorted_pairs, tiles, n_tiles;
-  int n_rows, n_experts_used, n_experts, tile_rows;
-};
-layout(set = 0, binding = 0, scalar) uniform Block { Params p; };
+layout(set = 0, binding = 0, scalar) uniform Block { SortByExpertParams p; };
 
 shared int expert_offsets[kMaxExperts];  // counts, then the next free index per expert
 

@@ -1,0 +1,98 @@
+// Parameters of pack.cu, of the embedding lookup, and of the matmuls of any number of rows: linear.cu, gemm*.cu.
+#pragma once
+
+#include "backend/simt/params/step.h"
+
+namespace zinc::simt {
+
+inline constexpr int kMaxParts = 3;  // matrices per launch of linear.cu and the gemms
+// GEMM tiles: M weight rows by N tokens (activation rows; in MoE, token-expert pairs).
+inline constexpr int kTileRows = 128;         // M of gemm.cu and gemm_wgmma.cu
+inline constexpr int kTileTokens = 64;        // N of gemm.cu
+inline constexpr int kFloatTile = 64;         // M and N of gemm_floats.cu
+inline constexpr int kWgmmaThreads = 384;     // gemm_wgmma.cu: two consumer warpgroups, one producer
+inline constexpr int kWgmmaTokens = 128;      // N of gemm_wgmma.cu
+inline constexpr int kWgmmaTokenBytes = 256;  // per token and stage: a segment of int8, or half a segment of bf16
+
+// A matrix, or one per expert, in panels: [expert][panel][segment][piece][row], see format/*.h.
+struct Matrix {
+  const unsigned char* bytes;
+  long long panel_bytes, matrix_bytes;
+  int n_in, n_out;
+  int n_segments, n_last_groups;  // n_last_groups: quant groups of the last segment
+};
+
+struct PackParams {
+  const unsigned char* from;  // rows in the file's layout
+  unsigned char* to;          // the first panel of these rows
+  long long row_bytes, panel_bytes;
+  int n_rows, n_in, n_segments;
+};
+
+struct EmbedParams {
+  Step step;
+  Matrix table;
+  float* out;
+};
+
+// Token-expert pairs, pair = token * n_experts_used + u, sorted by expert and cut into tiles.
+struct ExpertTiles {
+  int* order;  // [pairs]
+  int* tiles;  // [tiles, 3]: expert, first index in `order`, number of pairs
+  int* n_tiles;
+};
+
+// One input times up to three matrices of equal width and format.
+struct LinearParams {
+  Matrix parts[kMaxParts];
+  float* outs[kMaxParts];
+  const float* biases[kMaxParts];         // null: none
+  const float* expert_scales[kMaxParts];  // likewise
+  int n_parts;
+  int act;                // kNoAct, or: parts 0 and 1 are gate and up, outs[0] is act(gate) * up
+  const float* residual;  // added to part 0, null: none
+
+  Q8Activation q8;  // x, already quantized; q null: each warp quantizes its input
+  const float* x;
+  const float* norm_weight;
+  float norm_eps;
+  int is_normed;  // x is rms-normed first
+
+  const int* n_rows;
+  int vectors_per_row;               // inputs of each of the n_rows
+  int warps_per_panel;               // a power of two up to kWarps
+  int n_row_tiles;                   // of all parts, on tensor cores
+  const int* expert_ids;             // [rows, n_experts_used]; null: one matrix for all
+  int n_experts_used, x_per_expert;  // x_per_expert: each selected expert has its own input row
+  ExpertTiles tiles;                 // of token-expert pairs, for gemm.cu and gemm_wgmma.cu
+};
+
+// How gemm_wgmma.cu applies a format's scales.
+enum WgmmaKind : int {
+  kWgmmaIntegerScales = 0,  // integer scales are multiplied into the weights, as two byte planes
+  kWgmmaFloatScales = 1,    // scales are applied to the dot product of each group
+  kWgmmaFoldedScales = 2    // power-of-two scales are multiplied into bf16 weights
+};
+// Its shared memory layout: stages of packed weights, activations and their scales; output rows; mbarriers.
+struct WgmmaLayout {
+  int groups;  // quant groups per stage
+  int panel_bytes, scale_bytes, stage_bytes;
+  int n_stages, n_tiles_in_flight;  // n_tiles_in_flight: tiles whose output rows are in shared memory
+};
+ZINC_HOST_DEVICE WgmmaLayout wgmma_layout(int header_bytes, int group_bytes, int kind) {
+  WgmmaLayout w{};
+  w.groups = kind == kWgmmaFoldedScales ? kSegmentGroups / 2 : kSegmentGroups;
+  w.panel_bytes = kPanelRows * (header_bytes + w.groups * group_bytes);
+  w.scale_bytes = kWgmmaTokens * (kind == kWgmmaIntegerScales ? 36 : 8 * w.groups);
+  const int n_bytes = kWgmmaTokens * kWgmmaTokenBytes + kTileRows / kPanelRows * w.panel_bytes + w.scale_bytes;
+  w.stage_bytes = (n_bytes + 1023) / 1024 * 1024;
+  w.n_stages = 4 * w.stage_bytes <= 223 * 1024 ? 4 : 3;
+  w.n_tiles_in_flight = w.n_stages + 2;
+  return w;
+}
+ZINC_HOST_DEVICE int wgmma_shared_bytes(const WgmmaLayout& w) {
+  return w.n_stages * w.stage_bytes + ((w.n_tiles_in_flight + 2) * kWgmmaTokens + w.n_tiles_in_flight * 5) * 4 +
+         2 * w.n_stages * 8 + 8;
+}
+
+}  // namespace zinc::simt

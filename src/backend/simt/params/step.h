@@ -1,0 +1,45 @@
+// What parameters of all families contain: the step's inputs and quantized activations. Kernel parameters are passed by
+// value: plain structs shared by the host that launches and by the device code. Counts that change from step to step
+// are pointers into the step's upload; everything else is fixed when a plan is compiled.
+#pragma once
+
+#include "backend/gpu/params/limits.h"
+
+#ifdef __CUDACC__
+#define ZINC_HOST_DEVICE __host__ __device__ constexpr
+#else
+#define ZINC_HOST_DEVICE constexpr
+#endif
+
+namespace zinc::simt {
+
+using namespace kernel;
+using kernel::kPageTokens;  // not the graph's
+
+// The step's upload: counts, then arrays of the bucket's largest sizes, then the page tables.
+struct Step {
+  const int* counts;
+  const int* tokens;        // [T], -1: the last token sampled by the sequence's slot
+  const int* positions;     // [T]
+  const int* seq_of_token;  // [T]
+  const int* seq_begin;     // [S+1]
+  const int* slots;         // [S]
+  const int* output_rows;   // [R]
+  const int* first_column;  // [page groups, max_seqs]: the first page table column in the upload
+  int* last_sampled;        // [slots]
+  int max_seqs;
+};
+
+// Activations quantized to int8: rows of `stride` bytes, a scale per q8 block of 32 or 256, the sum of each 32.
+struct Q8Activation {
+  signed char* q;
+  float* scale;
+  int* sum;
+  // For gemm_wgmma.cu; null: unused. Blocks of 32: q as bf16; blocks of 256: the sums as f16.
+  unsigned short* wgmma_aux;
+  int stride;  // a multiple of kSegmentElems
+};
+
+ZINC_HOST_DEVICE int align_128(int n_bytes) { return (n_bytes + 127) / 128 * 128; }
+
+}  // namespace zinc::simt
