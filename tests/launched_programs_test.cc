@@ -222,10 +222,10 @@ class LaunchedPrograms : public testing::TestWithParam<Gpu> {
     const Graph* const of[] = {&graph};
     const auto weights = upload_weights(of, *device_, threads_, [](auto) {});
     ASSERT_TRUE(weights.ok()) << weights.error().message;
-    for (const char* kv_format : {"f32", "f16", "q8_0", "fp8"}) {
+    for (const gpu::KvFormat& kv_format : kv_formats()) {
       const CacheSizes sizes{.n_pages = std::vector<int>(page_groups(caches).size(), 512),
                              .n_slots = 2,
-                             .kv_format = find_format(kv_format)};
+                             .kv_format = find_format(kv_format.name)};
       const auto cache = gpu::Cache::allocate(caches, sizes, *device_, "cuda", kv_formats());
       ASSERT_TRUE(cache.ok()) << cache.error().message;
       const auto plan = CudaPlan::compile(graph, *weights.value(), *cache.value(), *device_,

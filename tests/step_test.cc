@@ -149,7 +149,7 @@ TEST_P(StepTest, any_chunk_size_gives_the_same_logits_with_an_f16_kv_cache) {
 TEST_P(StepTest, any_chunk_size_gives_the_same_logits_with_an_8_bit_kv_cache) {
   const std::vector<TokenId> tokens = random_tokens(70, 23);
   for (const char* format : {"q8_0", "fp8"}) {
-    if (find_format(format) == &k_fp8 && !model().backend_info().supports_fp8_kv) continue;
+    if (!has_kv_format(model().backend_info(), format)) continue;
     const auto in_steps_of = [&](size_t n) {
       StepRunner runner(model(), StepRunner::PageOrder::shuffled, *find_format(format));
       TestSequence sequence = runner.new_sequence(0);

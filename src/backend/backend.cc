@@ -21,6 +21,30 @@ std::string backend_names() {
   return names;
 }
 
+bool has_kv_format(const BackendInfo& backend, std::string_view format) {
+  return std::ranges::find(backend.kv_formats, format) != backend.kv_formats.end();
+}
+
+std::string kv_format_names(const BackendInfo& backend) {
+  const std::span<const std::string_view> names = backend.kv_formats;
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == names.size() ? " or " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+std::vector<std::string_view> all_kv_formats() {
+  std::vector<std::string_view> all;
+  for (const BackendInfo* const* b = kBackends; *b; ++b) {
+    for (const std::string_view format : (*b)->kv_formats) {
+      if (std::ranges::find(all, format) == all.end()) all.push_back(format);
+    }
+  }
+  return all;
+}
+
 const BackendInfo& default_backend() {
   const BackendInfo* best = nullptr;
   for (const BackendInfo* const* b = kBackends; *b; ++b) {

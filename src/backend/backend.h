@@ -91,15 +91,15 @@ class Backend {
 struct BackendInfo {
   std::string_view name;
   std::string_view summary;
-  std::string_view default_kv_format;  // KV cache format unless the user sets one
-  int matmul_activation_bits;          // in matmuls with block-quantized weights: 32, or 8 if quantized to q8
-  int attention_activation_bits = 32;  // queries and softmax weights with 16-bit or 8-bit KV: 32 or 16
-  bool supports_fp8_kv = false;        // KV cache formats f32, f16, q8_0 and also fp8
-  int step_tokens = 512;               // prefill tokens per step; more are not faster
-  int scan_chunk_tokens = 1;           // chunk of the recurrent scan; other prompt splits change the last bits
-  bool can_sample_on_device = false;   // supports StepInputs::sampling
-  int priority;                        // the available backend with the highest priority is the default
-  bool (*is_available)();              // on this machine; called often, so it does not open a device
+  std::string_view default_kv_format;            // KV cache format unless the user sets one
+  std::span<const std::string_view> kv_formats;  // KV cache formats that its kernels have
+  int matmul_activation_bits;                    // in matmuls with block-quantized weights: 32, or 8 if quantized to q8
+  int attention_activation_bits = 32;            // queries and softmax weights with 16-bit or 8-bit KV: 32 or 16
+  int step_tokens = 512;                         // prefill tokens per step; more are not faster
+  int scan_chunk_tokens = 1;          // chunk of the recurrent scan; other prompt splits change the last bits
+  bool can_sample_on_device = false;  // supports StepInputs::sampling
+  int priority;                       // the available backend with the highest priority is the default
+  bool (*is_available)();             // on this machine; called often, so it does not open a device
   Result<std::unique_ptr<Backend>> (*open)(int n_threads);  // n_threads 0: one per core
   // Whether matmuls have a kernel for this format; otherwise weights are dequantized row by row.
   bool (*has_packed_kernel)(const Format& format) = nullptr;  // nullptr: all supported formats do
@@ -117,6 +117,9 @@ extern const BackendInfo* const kBackends[];  // all compiled-in backends, termi
 // The fastest available backend, used if the user does not choose one.
 const BackendInfo& default_backend();
 std::string backend_names();  // "reference, cpu"
+bool has_kv_format(const BackendInfo& backend, std::string_view format);
+std::string kv_format_names(const BackendInfo& backend);  // "f32, f16 or q8_0"
+std::vector<std::string_view> all_kv_formats();           // that any of the backends has
 // Finds a backend by name, which may include a device ("vulkan:llvmpipe"); the error lists all backends.
 Result<const BackendInfo*> find_backend(std::string_view name);
 // Opens the backend, on the device in its name if there is one.

@@ -171,7 +171,7 @@ std::vector<CaseSource> attention_cases() {
   add("large scores", {.scale = 1, .size = 20}, chunks);
   add("several sequences", {}, {{{0, 0, 3}, {2, 0, 40}, {1, 0, 1}}, {{1, 1, 2}, {0, 3, 1}, {2, 40, 30}}, {{2, 70, 1}}});
   add("a slot is reused from position 0", {}, {{{0, 0, 40}}, {{0, 0, 5}}, {{0, 5, 1}}});
-  for (const char* format : {"f32", "f16", "q8_0", "fp8"}) {
+  for (const std::string_view format : all_kv_formats()) {
     add(fmt::format("cache {}", format), {.k_dim = 32, .v_dim = 64, .kv_format = find_format(format)}, chunks);
   }
   add("cache f16 windowed with sinks", {.k_dim = 64, .v_dim = 32, .window = 33, .sinks = true, .kv_format = &k_f16},

@@ -51,9 +51,9 @@ TEST_P(Conformance, the_backend_computes_the_expected_result) {
     c.tolerance = std::max(c.tolerance, kEightBitTolerance);
   if (info->attention_activation_bits == 16 && c.kv_format->name != "f32")
     c.tolerance = std::max(c.tolerance, kHalfTolerance);
-  if (c.kv_format == &k_fp8 && !info->supports_fp8_kv) {
+  if (!has_kv_format(*info, c.kv_format->name)) {
     const std::string error = first_mismatch(c, *backend.value());
-    EXPECT_TRUE(contains_all(error, {"'fp8'", "f32, f16"})) << error;
+    EXPECT_TRUE(contains_all(error, {fmt::format("'{}'", c.kv_format->name), "f32, f16"})) << error;
     return;
   }
   EXPECT_EQ(first_mismatch(c, *backend.value()), "") << source.name;

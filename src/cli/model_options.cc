@@ -33,6 +33,23 @@ Result<std::string> read_chat_template(const std::string& path) {
   return source;
 }
 
+// "f32, f16, q8_0, fp8 (reference, cuda)": the backends of a format that not all have.
+std::string kv_formats_text() {
+  std::string text;
+  for (const std::string_view format : all_kv_formats()) {
+    std::string having;
+    bool all_have = true;
+    for (const BackendInfo* const* b = kBackends; *b; ++b) {
+      const bool has = has_kv_format(**b, format);
+      if (has) having += fmt::format("{}{}", having.empty() ? "" : ", ", (*b)->name);
+      all_have = all_have && has;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", format);
+    if (!all_have) text += fmt::format(" ({})", having);
+  }
+  return text;
+}
+
 }  // namespace
 
 void declare_chat_template_option(CLI::App& app, ModelOptions& options) {
@@ -40,9 +57,12 @@ void declare_chat_template_option(CLI::App& app, ModelOptions& options) {
       ->option_text("FILE");
 }
 
-void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string& help) {
+void declare_kv_option(CLI::App& app, std::string& kv_format, std::string_view default_text) {
+  const std::vector<std::string_view> formats = all_kv_formats();
+  const std::vector<std::string> names(formats.begin(), formats.end());
   const auto plain_name = [](std::string name) { return name == "fp8_e4m3" ? "fp8" : name; };
-  app.add_option("--kv", kv_format, help)->transform(CLI::IsMember({"f32", "f16", "q8_0", "fp8"}, plain_name));
+  app.add_option("--kv", kv_format, fmt::format("KV cache format: {} (default: {})", kv_formats_text(), default_text))
+      ->transform(CLI::IsMember(names, plain_name));
 }
 
 void declare_backend_options(CLI::App& app, ModelOptions& options) {
@@ -57,8 +77,7 @@ void declare_backend_options(CLI::App& app, ModelOptions& options) {
             return name.empty() || name == "auto" || known.ok() ? std::string() : known.error().message;
           },
           "");
-  declare_kv_option(app, options.kv_format,
-                    "KV cache format: f32, f16, q8_0, or fp8 on cuda and reference (default: the backend's own)");
+  declare_kv_option(app, options.kv_format, "the backend's own");
 }
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {

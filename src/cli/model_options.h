@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <string>
+#include <string_view>
 
 #include "engine/model_instance.h"
 
@@ -17,8 +18,8 @@ struct ModelOptions {
   std::string chat_template;  // file that replaces the model's chat template; empty: the model's own
 };
 
-// Declares --kv: f32, f16, q8_0 or fp8 (alias fp8_e4m3).
-void declare_kv_option(CLI::App& app, std::string& kv_format, const std::string& help);
+// Declares --kv: any KV cache format of the backends.
+void declare_kv_option(CLI::App& app, std::string& kv_format, std::string_view default_text);
 // Declares --device (alias --backend) and --kv.
 void declare_backend_options(CLI::App& app, ModelOptions& options);
 // The same and --threads.

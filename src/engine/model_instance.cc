@@ -17,9 +17,9 @@ Result<ModelInstance> ModelInstance::load(const std::filesystem::path& path, con
   ZINC_TRY(info, find_backend(name));
   instance.backend_info_ = info;
   instance.kv_format_ = options.kv_format ? options.kv_format : find_format(info->default_kv_format);
-  if (instance.kv_format_ == &k_fp8 && !info->supports_fp8_kv) {
-    return fail(ErrorCode::unsupported,
-                "the {} backend does not support the KV cache format 'fp8'; use f32, f16 or q8_0", info->name);
+  if (!has_kv_format(*info, instance.kv_format_->name)) {
+    return fail(ErrorCode::unsupported, "the {} backend does not support the KV cache format '{}'; use {}", info->name,
+                instance.kv_format_->name, kv_format_names(*info));
   }
   if (Status fits = check_kv_blocks(*instance.kv_format_, instance.model_->caches); !fits.ok()) return fits.error();
   ZINC_TRY(backend, open_backend(name, options.n_threads));

@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 
@@ -85,6 +86,8 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*supported.front(), n_threads));
 }
 
+constexpr std::array<std::string_view, 3> kKvFormats = {"f32", "f16", "q8_0"};  // of kernel/kv_pages.h
+
 bool has_panels(const Format& format) {
   const std::vector<const Kernels*> supported = supported_kernels();
   return !supported.empty() && find_panel_format(*supported.front(), format.name);
@@ -96,6 +99,7 @@ bool has_panels(const Format& format) {
 extern const BackendInfo k_backend_cpu = {.name = "cpu",
                                           .summary = "vectorized kernels on packed weights",
                                           .default_kv_format = "f16",
+                                          .kv_formats = cpu::kKvFormats,
                                           .matmul_activation_bits = 8,
                                           .priority = 1,
                                           .is_available = [] { return !cpu::supported_kernels().empty(); },

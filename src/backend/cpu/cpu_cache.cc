@@ -23,9 +23,8 @@ Result<std::unique_ptr<CpuCache>> CpuCache::allocate(std::span<const LayerCache>
   cache->offsets_.resize(layers.size());
   cache->layout_ = kernels.kv_layout(sizes.kv_format->name);
   if (cache->layout_ == nullptr) {
-    return fail(ErrorCode::unsupported,
-                "the cpu backend does not support KV cache format '{}'; it supports f32, f16 and q8_0",
-                sizes.kv_format->name);
+    return fail(ErrorCode::unsupported, "the cpu backend does not support KV cache format '{}'; it supports {}",
+                sizes.kv_format->name, kv_format_names(*find_backend("cpu").value()));
   }
   if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
   const std::vector<PageGroup> groups = page_groups(layers);

@@ -101,7 +101,7 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view number, int n_thre
   return open_gpu(ordinal, n_threads);
 }
 
-bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) != nullptr; }
+bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) && has_format(format.name); }
 
 }  // namespace
 }  // namespace cuda
@@ -109,9 +109,9 @@ bool has_panels(const Format& format) { return gpu::find_panel_format(format.nam
 extern const BackendInfo k_backend_cuda = {.name = "cuda",
                                            .summary = "NVIDIA GPUs, Turing or newer; kernels are compiled on first use",
                                            .default_kv_format = "f16",
+                                           .kv_formats = cuda::kKvFormatNames,
                                            .matmul_activation_bits = 8,
                                            .attention_activation_bits = 16,
-                                           .supports_fp8_kv = true,
                                            .step_tokens = 2048,
                                            .scan_chunk_tokens = 64,
                                            .can_sample_on_device = true,

@@ -41,6 +41,14 @@ std::vector<SourceFile> simt_sources() {
   return files;
 }
 
+bool has_format(std::string_view name) {
+  const std::string path = fmt::format("backend/simt/format/{}.h", name);
+  for (const SourceFile* file = kSimtSources; file->name; ++file) {
+    if (path == file->name) return true;
+  }
+  return false;
+}
+
 std::string KernelProgram::source() const {
   const std::string defined =
       shape.empty() ? "" : fmt::format("#include \"backend/simt/params.h\"\nnamespace zinc::simt {{ {} }}\n", shape);

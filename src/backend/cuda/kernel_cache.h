@@ -18,6 +18,7 @@ namespace zinc::cuda {
 
 extern const SourceFile kSimtSources[];  // all files of backend/simt, terminated by a null name
 std::vector<SourceFile> simt_sources();
+bool has_format(std::string_view name);  // a weight format of the kernels: backend/simt/format has its file
 
 // One compilation unit: a kernel file of backend/simt, with the weight formats it is compiled for.
 struct KernelProgram {

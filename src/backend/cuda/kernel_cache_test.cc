@@ -57,7 +57,8 @@ std::vector<KernelProgram> programs(bool every_format, bool has_decode_kernels =
   all.push_back({"gemv", "f32+q4_k+q6_k", kNormGemv});
   for (const char* formats : {"f16", "f32+q8_0", "q4_k"}) all.push_back({"gemv", formats, kWideGemv});
   for (const char* shape : {kAttendF16, kAttendQ8, kAttendFp8}) all.push_back({"attention_decode", "", shape});
-  for (const gpu::PanelFormat* f = gpu::kPanelFormats; !f->name.empty(); ++f) {
+  for (const gpu::PanelFormat* const* format = gpu::kPanelFormats; *format; ++format) {
+    const gpu::PanelFormat* f = *format;
     if (!every_format && f->name != "q4_k" && f->name != "q8_0" && f->name != "f16") continue;
     all.push_back({"pack", std::string(f->name)});
     all.push_back({"linear", std::string(f->name)});

@@ -57,6 +57,7 @@ class Uploader final : public gpu::WeightUploader {
  public:
   Uploader(Device& device, ThreadPool& threads) : device_(device), threads_(threads), staging_(device) {}
   bool pads_last_segment() const override { return false; }
+  bool has_format(std::string_view format) const override { return cuda::has_format(format); }
 
   Status upload_matrix(const gpu::WeightRows& rows, const gpu::DeviceMatrix& matrix,
                        const gpu::BufferRange& to) override {

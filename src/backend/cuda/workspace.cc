@@ -8,9 +8,6 @@
 namespace zinc::cuda {
 namespace {
 
-constexpr std::array<gpu::KvFormat, 4> kKvFormats = {
-    {{"f32", simt::kKvF32, 128}, {"f16", simt::kKvF16, 64}, {"q8_0", simt::kKvQ8, 34}, {"fp8", simt::kKvFp8, 33}}};
-
 constexpr FusionLimits kFusionLimits = {
     .max_matmul_parts = simt::kMaxGemvParts,
     .max_warp_head_dim = simt::kSegmentElems,  // one warp per head
@@ -22,8 +19,6 @@ constexpr FusionLimits kFusionLimits = {
     .max_residual_elems = int64_t{simt::kMaxResidualSegments} * simt::kWarps * simt::kSegmentElems};
 
 }  // namespace
-
-std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }
 
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer) {
   return {.pages = reinterpret_cast<unsigned char*>(layer.pages),

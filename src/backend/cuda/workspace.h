@@ -2,6 +2,7 @@
 // partial sums of routers, and the buffers of sampling on the device.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "backend/cuda/device.h"
@@ -13,8 +14,11 @@ namespace zinc::cuda {
 using gpu::DeviceMatrix;
 using gpu::PanelFormat;
 
-// The KV cache formats of the kernels.
-std::span<const gpu::KvFormat> kv_formats();
+// The KV cache formats of the kernels: the list of the backend's record.
+inline constexpr auto kKvFormats = std::to_array<gpu::KvFormat>(
+    {{"f32", simt::kKvF32, 128}, {"f16", simt::kKvF16, 64}, {"q8_0", simt::kKvQ8, 34}, {"fp8", simt::kKvFp8, 33}});
+inline constexpr auto kKvFormatNames = gpu::names_of(kKvFormats);
+inline std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }
 simt::KvLayer simt_kv_layer(const gpu::KvLayer& layer);
 
 // Angles of the step's tokens, computed by a kernel at the start of each step.

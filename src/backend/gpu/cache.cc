@@ -17,7 +17,7 @@ size_t conv_bytes(const RecurrentCache& r) {
   return static_cast<size_t>(r.conv_channels) * static_cast<size_t>(r.conv_taps) * sizeof(float);
 }
 
-std::string names_of(std::span<const KvFormat> formats) {  // "f32, f16 and q8_0"
+std::string list_of(std::span<const KvFormat> formats) {  // "f32, f16 and q8_0"
   std::string names;
   for (size_t i = 0; i < formats.size(); ++i) {
     names += i == 0 ? "" : i + 1 == formats.size() ? " and " : ", ";
@@ -32,7 +32,7 @@ Result<const KvFormat*> find_kv_format(const CacheSizes& sizes, std::span<const 
   const auto found = std::ranges::find(formats, name, &KvFormat::name);
   if (found == formats.end()) {
     return fail(ErrorCode::unsupported, "the {} backend does not support KV cache format '{}'; it supports {}", backend,
-                name, names_of(formats));
+                name, list_of(formats));
   }
   if (Status fits = check_kv_blocks(*sizes.kv_format, layers); !fits.ok()) return fits.error();
   return &*found;

@@ -4,6 +4,7 @@
 // the last sampled token.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -26,6 +27,13 @@ struct KvFormat {
   int id;              // the kernels' number for it
   size_t block_bytes;  // of 32 elements
 };
+// For the backend's record.
+template <size_t n>
+constexpr std::array<std::string_view, n> names_of(const std::array<KvFormat, n>& formats) {
+  std::array<std::string_view, n> names;
+  for (size_t i = 0; i < n; ++i) names[i] = formats[i].name;
+  return names;
+}
 
 class Cache final : public CacheMemory {
  public:

@@ -31,7 +31,7 @@ struct PanelFormat {
   }
 };
 
-extern const PanelFormat kPanelFormats[];                     // terminated by an empty name
+extern const PanelFormat* const kPanelFormats[];              // of format/*.cc, terminated by nullptr
 const PanelFormat* find_panel_format(std::string_view name);  // nullptr: dequantized to f16 or f32 at upload
 
 // A matrix in panels, or one per expert. Whether the last segment of a row is shortened to its groups or padded to a

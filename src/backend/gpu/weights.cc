@@ -69,7 +69,7 @@ Status Weights::add_graph(const Graph& graph, Device& device, WeightUploader& up
 
 Status Weights::add_matrix(const ValueInfo& info, bool is_table, Device& device, WeightUploader& uploader) {
   const PanelFormat* panel = find_panel_format(info.weight.format->name);
-  const bool is_dequantized = panel == nullptr;
+  const bool is_dequantized = panel == nullptr || !uploader.has_format(panel->name);
   if (is_dequantized) panel = find_panel_format(is_table ? "f32" : "f16");
   auto& into = is_dequantized && is_table ? tables_ : matrices_;
   if (into.contains(info.name)) return ok_status();

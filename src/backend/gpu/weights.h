@@ -49,6 +49,8 @@ class WeightUploader {
  public:
   virtual ~WeightUploader() = default;
   virtual bool pads_last_segment() const = 0;  // of the panels
+  // Whether the backend has kernels for a panel format; otherwise the weights are dequantized.
+  virtual bool has_format([[maybe_unused]] std::string_view format) const { return true; }
   virtual Status upload_matrix(const WeightRows& rows, const DeviceMatrix& matrix, const BufferRange& to) = 0;
   virtual Status upload_vector(std::span<const float> vector, const BufferRange& to) = 0;
 };

@@ -14,6 +14,7 @@ namespace {
 class RecordingUploader final : public WeightUploader {
  public:
   bool pads_last_segment() const override { return false; }
+  bool has_format(std::string_view format) const override { return format != missing_format; }
   Status upload_matrix(const WeightRows& rows, const DeviceMatrix& matrix, const BufferRange&) override {
     const size_t n_rows = static_cast<size_t>(matrix.n_out * matrix.n_experts);
     copied.emplace_back(n_rows * rows.row_bytes());
@@ -25,6 +26,7 @@ class RecordingUploader final : public WeightUploader {
     return ok_status();
   }
   std::vector<std::vector<std::byte>> copied;
+  std::string_view missing_format;
 };
 
 class GpuWeights : public testing::Test {
@@ -85,6 +87,13 @@ TEST_F(GpuWeights, a_format_without_panels_becomes_f16_for_matmuls_and_f32_for_l
     std::memcpy(&half, uploader_.copied[1].data() + 2 * i, 2);
     ASSERT_EQ(half, float_to_half(expected[i])) << i;
   }
+}
+
+TEST_F(GpuWeights, a_panel_format_without_kernels_on_this_device_is_dequantized) {
+  uploader_.missing_format = "bf16";
+  const auto weights = upload(*find_format("bf16"));
+  EXPECT_EQ(weights->table("table")->format->name, "f32");
+  EXPECT_EQ(weights->matrix("table")->format->name, "f16");
 }
 
 TEST_F(GpuWeights, small_tensors_share_an_allocation_and_the_bytes_are_those_allocated) {

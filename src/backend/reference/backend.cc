@@ -1,6 +1,8 @@
 // The reference backend: interprets the graph node by node. Slow, simple and correct.
 #include "backend/backend.h"
 
+#include <array>
+
 #include "backend/reference/reference_cache.h"
 #include "backend/reference/reference_plan.h"
 #include "base/memory_bandwidth.h"
@@ -40,10 +42,6 @@ class ReferenceBackend final : public Backend {
 
   Result<std::unique_ptr<Plan>> compile(const Graph& graph, DeviceWeights&, CacheMemory& cache,
                                         const Bucket& bucket) override {
-    for (const Node& node : graph.nodes()) {
-      if (find_kernel(node.op)) continue;
-      return fail(ErrorCode::unsupported, "the reference backend has no kernel for {}", op_name(node.op));
-    }
     return std::unique_ptr<Plan>(
         std::make_unique<ReferencePlan>(graph, static_cast<ReferenceCache&>(cache), threads_, bucket));
   }
@@ -51,6 +49,8 @@ class ReferenceBackend final : public Backend {
  private:
   ThreadPool threads_;
 };
+
+constexpr std::array<std::string_view, 4> kKvFormats = {"f32", "f16", "q8_0", "fp8"};
 
 Result<std::unique_ptr<Backend>> open(int n_threads) {
   return std::unique_ptr<Backend>(std::make_unique<ReferenceBackend>(n_threads));
@@ -62,8 +62,8 @@ Result<std::unique_ptr<Backend>> open(int n_threads) {
 extern const BackendInfo k_backend_reference = {.name = "reference",
                                                 .summary = "float32 interpreter: slow, the reference for all others",
                                                 .default_kv_format = "f32",
+                                                .kv_formats = reference::kKvFormats,
                                                 .matmul_activation_bits = 32,
-                                                .supports_fp8_kv = true,
                                                 .priority = 0,
                                                 .is_available = [] { return true; },
                                                 .open = reference::open};

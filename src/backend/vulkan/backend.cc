@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "backend/vulkan/device.h"
+#include "backend/vulkan/kernels.h"
 #include "backend/vulkan/peaks.h"
 #include "backend/vulkan/plan.h"
 #include "backend/vulkan/weights.h"
@@ -98,7 +99,7 @@ Result<std::unique_ptr<Backend>> open_device(std::string_view device_name, int n
 
 Result<std::unique_ptr<Backend>> open(int n_threads) { return open_device("", n_threads); }
 
-bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) != nullptr; }
+bool has_panels(const Format& format) { return gpu::find_panel_format(format.name) && has_format(format.name); }
 
 }  // namespace
 }  // namespace vulkan
@@ -107,6 +108,7 @@ extern const BackendInfo k_backend_vulkan = {
     .name = "vulkan",
     .summary = "GPUs with a Vulkan 1.3 driver; vulkan:NAME selects the device whose name contains NAME",
     .default_kv_format = "f16",
+    .kv_formats = vulkan::kKvFormatNames,
     .matmul_activation_bits = 8,
     .attention_activation_bits = 16,
     .step_tokens = 2048,

@@ -44,6 +44,8 @@ std::vector<std::string_view> kernel_names() {
   return names;
 }
 
+bool has_format(std::string_view name) { return !find_kernel("linear." + std::string(name)).empty(); }
+
 uint64_t kernels_hash() {
   uint64_t hash = 0;
   std::memcpy(&hash, zinc_vulkan_kernels + kHashOffset, sizeof(hash));

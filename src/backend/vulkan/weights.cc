@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "backend/vulkan/kernels.h"
+
 namespace zinc::vulkan {
 namespace {
 
@@ -62,6 +64,7 @@ class Uploader final : public gpu::WeightUploader {
  public:
   Uploader(Device& device, ThreadPool& threads) : threads_(threads), staging_(device) {}
   bool pads_last_segment() const override { return true; }
+  bool has_format(std::string_view format) const override { return vulkan::has_format(format); }
 
   Status upload_matrix(const gpu::WeightRows& rows, const gpu::DeviceMatrix& matrix,
                        const gpu::BufferRange& to) override {

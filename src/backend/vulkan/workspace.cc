@@ -7,9 +7,6 @@
 namespace zinc::vulkan {
 namespace {
 
-constexpr std::array<gpu::KvFormat, 3> kKvFormats = {
-    {{"f32", kKvF32, 128}, {"f16", kKvF16, 64}, {"q8_0", kKvQ8, 32 + sizeof(float)}}};
-
 // Float experts have no cooperative-matrix kernel, and all experts of a model use the same tile size.
 int expert_tile_rows(const Graph& graph, const gpu::Weights& weights, const Capabilities& device) {
   if (device.coopmat_k == 0) return tuning_of(device).prefill_rows;
@@ -50,8 +47,6 @@ Result<Buffer> upload_table(gpu::Device& device, const std::vector<float>& float
 }
 
 }  // namespace
-
-std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }
 
 int max_float_inputs(const Capabilities& device) {
   constexpr size_t kMaxInputs = 8192, kOtherSharedBytes = 6144;  // of the kernels, besides the row

@@ -2,6 +2,7 @@
 // counter-based synchronization. Memory that changes between steps belongs to the plan.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "backend/gpu/workspace.h"
@@ -13,8 +14,11 @@ using gpu::DeviceMatrix;
 using gpu::kMaxSplitTokens;
 using gpu::PanelFormat;
 
-// The KV cache formats of the kernels.
-std::span<const gpu::KvFormat> kv_formats();
+// The KV cache formats of the kernels: the list of the backend's record.
+inline constexpr auto kKvFormats =
+    std::to_array<gpu::KvFormat>({{"f32", kKvF32, 128}, {"f16", kKvF16, 64}, {"q8_0", kKvQ8, 32 + sizeof(float)}});
+inline constexpr auto kKvFormatNames = gpu::names_of(kKvFormats);
+inline std::span<const gpu::KvFormat> kv_formats() { return kKvFormats; }
 
 // Longest input row that a workgroup can stage in shared memory: as q8, and as floats if shared memory suffices.
 inline constexpr int kMaxQuantizedInputs = 16384;

@@ -90,7 +90,7 @@ std::function<Status()> declare(CLI::App& app) {
       ->check(number_in_range(1e-3, 1e9));
   app.add_option("--flops", options->gflops, "compute throughput in GFLOP/s (default: measured)")
       ->check(number_in_range(1e-3, 1e12));
-  declare_kv_option(app, options->kv_format, "KV cache format: f32, f16, q8_0 or fp8 (default f16)");
+  declare_kv_option(app, options->kv_format, "f16");
   app.add_flag("--draft", options->draft, "the draft (MTP) graph instead of the main one");
   app.add_flag("--weights", options->weights, "with --dot: a box for each weight");
   return [options]() -> Status {
