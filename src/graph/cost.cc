@@ -157,13 +157,35 @@ void refine_nothing(const Node&, const Context&, Cost&) {}
 void refine_sample(const Node& node, const Context& c, Cost& cost) { cost.flops = c.elems(node.in[0]); }
 
 using Refine = void (*)(const Node&, const Context&, Cost&);
-constexpr std::array<Refine, kOpCount> kRefine = {
-    // in the order of Op
-    refine_embed,     refine_hidden_in, refine_linear,     refine_norm,        refine_rope,       refine_attention,
-    refine_gated_act, refine_moe_route, refine_moe_linear, refine_moe_combine, refine_short_conv, refine_delta_net,
-    refine_one_flop,  refine_one_flop,  refine_one_flop,   refine_softcap,     refine_view,       refine_slice,
-    refine_nothing,   refine_slice,     refine_sample,
+struct RefineRow {
+  Op op;
+  Refine refine;
 };
+constexpr RefineRow kRefine[] = {
+    {Op::embed, refine_embed},
+    {Op::hidden_in, refine_hidden_in},
+    {Op::linear, refine_linear},
+    {Op::norm, refine_norm},
+    {Op::rope, refine_rope},
+    {Op::attention, refine_attention},
+    {Op::gated_act, refine_gated_act},
+    {Op::moe_route, refine_moe_route},
+    {Op::moe_linear, refine_moe_linear},
+    {Op::moe_combine, refine_moe_combine},
+    {Op::short_conv, refine_short_conv},
+    {Op::delta_net, refine_delta_net},
+    {Op::softcap, refine_softcap},
+    {Op::view, refine_view},
+    {Op::slice, refine_slice},
+    {Op::concat, refine_nothing},
+    {Op::rows, refine_slice},
+    {Op::sample, refine_sample},
+};
+// The other ops are elementwise: one operation per output.
+Refine refine_of(Op op) {
+  const auto* row = std::ranges::find(kRefine, op, &RefineRow::op);
+  return row == std::end(kRefine) ? refine_one_flop : row->refine;
+}
 
 NodeCost with_roofline(const Cost& cost, const RooflinePeaks& peaks) {
   const double memory_s = cost.bytes() / peaks.bytes_per_s, compute_s = cost.flops / peaks.flops_per_s;
@@ -224,7 +246,7 @@ GraphCost cost_graph(const Graph& graph, const BatchShape& step, const RooflineP
   std::vector<double> times_s;
   for (const Node& node : graph.nodes()) {
     Cost cost = base_cost(node, context);
-    kRefine[static_cast<size_t>(node.op)](node, context, cost);
+    refine_of(node.op)(node, context, cost);
     result.nodes.push_back(with_roofline(cost, peaks));
     result.total += cost;
     times_s.push_back(result.nodes.back().time_s);

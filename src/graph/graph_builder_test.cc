@@ -446,7 +446,6 @@ TEST(Op, every_op_has_a_name_of_its_own) {
   for (size_t op = 0; op < kOpCount; ++op) names.push_back(op_name(static_cast<Op>(op)));
   EXPECT_EQ(op_name(Op::embed), "embed");
   EXPECT_EQ(op_name(Op::sample), "sample");
-  EXPECT_EQ(static_cast<size_t>(Op::sample) + 1, kOpCount);
   std::ranges::sort(names);
   EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
 }

@@ -1,6 +1,5 @@
-// The ops of the graph and their parameters. The list is short on purpose: ops are coarse, and a backend fuses by
-// matching sequences of them (docs/adr/0001). [T] is one row per token of the step, [R] one row per requested output;
-// activations are float32, ids int32.
+// The ops of the graph (op_list.h) and their parameters. The list is short on purpose: ops are coarse, and a backend
+// fuses by matching sequences of them (docs/adr/0001). Activations are float32, ids int32.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +10,15 @@
 namespace zinc {
 
 enum class Op : uint8_t {
-  embed,        // table -> [T, dim]: the row of each token
-  hidden_in,    // -> [T, dim]: hidden states passed with the step (draft graphs)
-  linear,       // x [.., in], weight [out, in], bias? [out] -> [.., out]
-  norm,         // x, weight? -> x's shape: each innermost row normalized
-  rope,         // x [T, heads, head_dim], freq_factors? [n_dims/2] -> same: rotated by position
-  attention,    // q [T, heads, k_dim], k? [T, kv_heads, k_dim], v? [T, kv_heads, v_dim], sinks? [heads] -> [T,
-                // heads*v_dim]
-  gated_act,    // gate, up -> up's shape: act(gate) * up; a gate of width 1 is broadcast over the row
-  moe_route,    // logits [T, experts] -> ids [T, used], weights [T, used]
-  moe_linear,   // x [T, in] or [T, used, in], weight [experts, out, in], ids, bias? [experts, out], scale? [experts]
-                //   -> [T, used, out]
-  moe_combine,  // x [T, used, dim], weights [T, used] -> [T, dim]
-  short_conv,   // x [T, channels], weight [channels, taps] -> same: causal convolution over time, then SiLU
-  delta_net,    // q, k [T, k_heads, k_dim], v [T, v_heads, v_dim], alpha, beta [T, v_heads], dt_bias, a [v_heads]
-                //   -> [T, v_heads, v_dim]: gated delta rule over the layer's recurrent state
-  add,          // a, b -> a's shape
-  mul,          // x, weight [inner] or [1] -> x's shape
-  scale,        // x -> x * factor
-  softcap,      // x -> cap * tanh(x / cap)
-  view,         // x -> same elements, other inner shape
-  slice,        // x [.., n] -> [.., length]: part of each innermost row
-  concat,       // a [.., n], b [.., m] -> [.., n + m]
-  rows,         // gather_rows: x [T, ..] -> [R, ..], the rows whose outputs are requested
-  sample,       // logits [R, vocab] -> ids [R]: argmax, the lowest id on ties
+#define OP(name) name,
+#include "graph/op_list.h"
+#undef OP
 };
-inline constexpr size_t kOpCount = 21;
+inline constexpr size_t kOpCount = 0
+#define OP(name) +1
+#include "graph/op_list.h"
+#undef OP
+    ;
 std::string_view op_name(Op op);
 
 enum class NormKind : uint8_t { rms, l2 };

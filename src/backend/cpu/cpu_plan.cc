@@ -191,37 +191,12 @@ Status CpuPlan::reserve_activations() {
 }
 
 CpuPlan::Run CpuPlan::find_run(Op op) {
-  struct Row {
-    Op op;
-    Run run;
+  static constexpr std::array<Run, kOpCount> kRuns = {
+#define OP(name) &CpuPlan::run_##name,
+#include "graph/op_list.h"
+#undef OP
   };
-  static constexpr Row kRows[] = {
-      {Op::embed, &CpuPlan::run_embed},
-      {Op::hidden_in, &CpuPlan::run_hidden_in},
-      {Op::linear, &CpuPlan::run_linear},
-      {Op::norm, &CpuPlan::run_norm},
-      {Op::rope, &CpuPlan::run_rope},
-      {Op::attention, &CpuPlan::run_attention},
-      {Op::gated_act, &CpuPlan::run_gated_act},
-      {Op::moe_route, &CpuPlan::run_moe_route},
-      {Op::moe_linear, &CpuPlan::run_moe_linear},
-      {Op::moe_combine, &CpuPlan::run_moe_combine},
-      {Op::short_conv, &CpuPlan::run_short_conv},
-      {Op::delta_net, &CpuPlan::run_delta_net},
-      {Op::add, &CpuPlan::run_add},
-      {Op::mul, &CpuPlan::run_mul},
-      {Op::scale, &CpuPlan::run_scale},
-      {Op::softcap, &CpuPlan::run_softcap},
-      {Op::view, &CpuPlan::run_view},
-      {Op::slice, &CpuPlan::run_slice},
-      {Op::concat, &CpuPlan::run_concat},
-      {Op::rows, &CpuPlan::run_rows},
-      {Op::sample, &CpuPlan::run_sample},
-  };
-  for (const Row& row : kRows) {
-    if (row.op == op) return row.run;
-  }
-  ZINC_CHECK(false);
+  return kRuns[static_cast<size_t>(op)];
 }
 
 size_t CpuPlan::n_rows(Value v) const {

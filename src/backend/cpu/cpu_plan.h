@@ -120,27 +120,10 @@ class CpuPlan final : public Plan {
   void attend_chunk(const AttentionHeads& heads, const QueryRows& rows, const KvChunks& kv_chunks, size_t chunk);
   void merge_chunks(size_t node, const AttentionHeads& heads, size_t n_tasks);
 
-  void run_embed(size_t);
-  void run_hidden_in(size_t);
-  void run_linear(size_t);
-  void run_norm(size_t);
-  void run_rope(size_t);
-  void run_attention(size_t);
-  void run_gated_act(size_t);
-  void run_moe_route(size_t);
-  void run_moe_linear(size_t);
-  void run_moe_combine(size_t);
-  void run_short_conv(size_t);
-  void run_delta_net(size_t);
-  void run_add(size_t);
-  void run_mul(size_t);
-  void run_scale(size_t);
-  void run_softcap(size_t);
-  void run_view(size_t);
-  void run_slice(size_t);
-  void run_concat(size_t);
-  void run_rows(size_t);
-  void run_sample(size_t);
+// The function of op `name` is run_name(), for the node of that index.
+#define OP(name) void run_##name(size_t);
+#include "graph/op_list.h"
+#undef OP
 
   const Graph& graph_;
   const CpuWeights& weights_;

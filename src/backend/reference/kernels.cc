@@ -5,37 +5,12 @@
 namespace zinc::reference {
 
 Kernel find_kernel(Op op) {
-  struct Row {
-    Op op;
-    Kernel kernel;
+  static constexpr std::array<Kernel, kOpCount> kKernels = {
+#define OP(name) run_##name,
+#include "graph/op_list.h"
+#undef OP
   };
-  static constexpr std::array<Row, 21> kRows = {{
-      {Op::embed, run_embed},
-      {Op::hidden_in, run_hidden_in},
-      {Op::linear, run_linear},
-      {Op::norm, run_norm},
-      {Op::rope, run_rope},
-      {Op::attention, run_attention},
-      {Op::gated_act, run_gated_act},
-      {Op::moe_route, run_moe_route},
-      {Op::moe_linear, run_moe_linear},
-      {Op::moe_combine, run_moe_combine},
-      {Op::short_conv, run_short_conv},
-      {Op::delta_net, run_delta_net},
-      {Op::add, run_add},
-      {Op::mul, run_mul},
-      {Op::scale, run_scale},
-      {Op::softcap, run_softcap},
-      {Op::view, run_view},
-      {Op::slice, run_slice},
-      {Op::concat, run_concat},
-      {Op::rows, run_rows},
-      {Op::sample, run_sample},
-  }};
-  for (const Row& row : kRows) {
-    if (row.op == op) return row.kernel;
-  }
-  return nullptr;
+  return kKernels[static_cast<size_t>(op)];
 }
 
 int StepState::n_rows(Value v) const {

@@ -37,26 +37,9 @@ void dequantize_row(const TensorView& weight, int64_t r, std::span<float> out);
 std::vector<float> dequantize_all(const TensorView& weight);
 float dot(std::span<const float> a, std::span<const float> b);
 
-void run_embed(const Node&, const StepState&);
-void run_hidden_in(const Node&, const StepState&);
-void run_linear(const Node&, const StepState&);
-void run_norm(const Node&, const StepState&);
-void run_rope(const Node&, const StepState&);
-void run_attention(const Node&, const StepState&);
-void run_gated_act(const Node&, const StepState&);
-void run_moe_route(const Node&, const StepState&);
-void run_moe_linear(const Node&, const StepState&);
-void run_moe_combine(const Node&, const StepState&);
-void run_short_conv(const Node&, const StepState&);
-void run_delta_net(const Node&, const StepState&);
-void run_add(const Node&, const StepState&);
-void run_mul(const Node&, const StepState&);
-void run_scale(const Node&, const StepState&);
-void run_softcap(const Node&, const StepState&);
-void run_view(const Node&, const StepState&);
-void run_slice(const Node&, const StepState&);
-void run_concat(const Node&, const StepState&);
-void run_rows(const Node&, const StepState&);
-void run_sample(const Node&, const StepState&);
+// The kernel of op `name` is run_name().
+#define OP(name) void run_##name(const Node&, const StepState&);
+#include "graph/op_list.h"
+#undef OP
 
 }  // namespace zinc::reference
