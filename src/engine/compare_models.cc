@@ -1,0 +1,312 @@
+#include "engine/compare_models.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "engine/sequence.h"
+
+namespace zinc {
+namespace {
+
+// Relative errors of one op with exact inputs.
+constexpr double kFloatError = 1e-3;       // f32 sums in another order, expf
+constexpr double kHalfError = 1e-2;        // f16 or bf16 products
+constexpr double kEightBitError = 3e-2;    // activations quantized to 8 bits
+constexpr double kEightBitKvError = 8e-2;  // KV cache in q8_0 or fp8
+constexpr double kMaxInputGain = 4;        // how much an op may amplify the relative error of its inputs
+constexpr double kMaxSoftmaxGain = 16;     // the same for attention: errors of scores are exponentiated
+constexpr double kAlwaysWrong = 0.7;       // no rounding explains it
+constexpr double kAfterReroute = 0.3;      // attention to rows that other experts have computed
+constexpr size_t kShownValues = 4;
+
+double rms(double squares, size_t n) { return n > 0 ? std::sqrt(squares / static_cast<double>(n)) : 0; }
+
+struct ValueError {     // of one value
+  double absolute = 0;  // RMS of the difference
+  double magnitude = 0;
+  double max_abs = 0;
+
+  double relative() const {
+    if (std::isnan(absolute)) return std::numeric_limits<double>::infinity();
+    return magnitude > 0 ? absolute / magnitude : (absolute > 0 ? std::numeric_limits<double>::infinity() : 0);
+  }
+};
+
+// Rows of a step that are still compared.
+using RowMask = std::vector<bool>;
+
+struct ValueRows {
+  std::span<const float> a, b;
+  size_t width = 1;
+  size_t first_row = 0;  // of the step's tokens that row 0 belongs to
+};
+
+bool is_compared(const RowMask& mask, const ValueRows& rows, size_t r) { return mask[rows.first_row + r]; }
+
+ValueError error_of(const ValueRows& rows, const RowMask& mask) {
+  double difference = 0, magnitude = 0;
+  ValueError out;
+  size_t n = 0;
+  for (size_t r = 0; r * rows.width < rows.a.size(); ++r) {
+    if (!is_compared(mask, rows, r)) continue;
+    for (size_t i = r * rows.width; i < (r + 1) * rows.width; ++i, ++n) {
+      const double d = double{rows.a[i]} - double{rows.b[i]};
+      difference += d * d;
+      magnitude += double{rows.a[i]} * double{rows.a[i]};
+      if (!(std::abs(d) <= out.max_abs)) out.max_abs = std::abs(d);
+    }
+  }
+  out.absolute = rms(difference, n);
+  out.magnitude = rms(magnitude, n);
+  return out;
+}
+
+std::vector<ValuePair> largest_differences(const ValueRows& rows, const RowMask& mask) {
+  std::vector<ValuePair> pairs;
+  const auto difference = [](const ValuePair& p) {
+    const double d = std::abs(double{p.a} - double{p.b});
+    return std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+  };
+  for (size_t i = 0; i < rows.a.size(); ++i) {
+    if (!is_compared(mask, rows, i / rows.width)) continue;
+    const ValuePair pair{static_cast<int>(i / rows.width), static_cast<int>(i % rows.width), rows.a[i], rows.b[i]};
+    pairs.push_back(pair);
+    std::ranges::push_heap(pairs, std::greater(), difference);
+    if (pairs.size() <= kShownValues) continue;
+    std::ranges::pop_heap(pairs, std::greater(), difference);
+    pairs.pop_back();
+  }
+  std::ranges::sort(pairs, std::greater(), difference);
+  return pairs;
+}
+
+class ModelComparison {
+ public:
+  ModelComparison(const ModelInstance& a, const ModelInstance& b, const CompareOptions& options)
+      : a_(a), b_(b), graph_(a.model().graph), options_(options) {
+    const Graph& other = b.model().graph;
+    errors_.resize(static_cast<size_t>(graph_.n_values()));
+    for (size_t i = 0; i < std::min(graph_.nodes().size(), other.nodes().size()); ++i) {
+      if (graph_.nodes()[i].layer >= 0)
+        result_.layer_errors.resize(
+            std::max<size_t>(result_.layer_errors.size(), static_cast<size_t>(graph_.nodes()[i].layer) + 1));
+    }
+  }
+
+  // The values of a step that both sequences have just computed. `position`: of its first token.
+  void compare_step(const Plan& a, const Plan& b, int position, size_t n_tokens) {
+    mask_.assign(n_tokens, true);
+    position_ = position;
+    for (size_t i = 0; i < graph_.nodes().size() && !result_.first; ++i) {
+      if (std::ranges::find(mask_, true) == mask_.end()) return;
+      compare_node(a, b, static_cast<int>(i));
+    }
+  }
+
+  CompareResult& result() { return result_; }
+
+ private:
+  const ValueInfo& info(Value v) const { return graph_.info(v); }
+  bool is_float(Value v) const { return v && !info(v).is_weight() && info(v).element == Element::f32; }
+
+  ValueRows rows_of(const Plan& a, const Plan& b, Value v) const {
+    const size_t width = static_cast<size_t>(info(v).shape.elems());
+    const std::span<const float> rows = a.value(v);
+    const bool is_output = info(v).rows == Rows::outputs;  // the last token's
+    return {rows, b.value(v), width, is_output ? mask_.size() - rows.size() / width : 0};
+  }
+
+  void compare_node(const Plan& a, const Plan& b, int i) {
+    const Node& node = graph_.nodes()[static_cast<size_t>(i)];
+    if (node.op == Op::sample) return;
+    if (node.op == Op::moe_route) compare_routes(a, b, i);
+    if (result_.first) return;
+    for (const Value v : node.out) {
+      if (!is_float(v)) continue;
+      const ValueRows rows = rows_of(a, b, v);
+      const ValueError error = errors_[static_cast<size_t>(v.id)] = error_of(rows, mask_);
+      const double inputs = input_error(node, error, v), bound = bound_of(node, inputs);
+      ++result_.n_compared;
+      if (node.layer >= 0) {
+        double& worst = result_.layer_errors[static_cast<size_t>(node.layer)];
+        if (is_last_of_layer(i)) worst = std::max(worst, error.relative());
+      }
+      if (v == graph_.logits()) result_.logits_error = std::max(result_.logits_error, error.relative());
+      if (error.relative() <= bound) continue;
+      report(i, v, error, rows);
+      result_.first->input_error = inputs;
+      result_.first->bound = bound;
+      return;
+    }
+  }
+
+  void report(int i, Value v, const ValueError& error, const ValueRows& rows) {
+    const Node& node = graph_.nodes()[static_cast<size_t>(i)];
+    std::string name;
+    for (const Value in : node.in) {
+      if (in && info(in).is_weight() && name.empty()) name = info(in).name;
+    }
+    if (name.empty()) name = info(v).name;
+    result_.first = OpDifference{.node = i,
+                                 .layer = node.layer,
+                                 .position = position_,
+                                 .op = node.op,
+                                 .name = std::move(name),
+                                 .max_abs = error.max_abs,
+                                 .relative = error.relative(),
+                                 .values = largest_differences(rows, mask_)};
+  }
+
+  bool is_last_of_layer(int i) const {
+    const size_t next = static_cast<size_t>(i) + 1;
+    return next == graph_.nodes().size() || graph_.nodes()[next].layer != graph_.nodes()[static_cast<size_t>(i)].layer;
+  }
+
+  // The error of the inputs relative to the result: sums and copies pass absolute errors on, other ops relative ones.
+  double input_error(const Node& node, const ValueError& out, Value v) const {
+    double relative = 0, absolute = 0;
+    for (const Value in : node.in) {
+      if (!is_float(in)) continue;
+      const ValueError& error = errors_[static_cast<size_t>(in.id)];
+      const double parts = static_cast<double>(info(in).shape.elems()) / static_cast<double>(info(v).shape.elems());
+      relative = std::max(relative, error.relative());
+      absolute += error.absolute * std::sqrt(std::max(1.0, parts));
+    }
+    const bool is_sum = node.op == Op::add || node.op == Op::slice || node.op == Op::concat || node.op == Op::view ||
+                        node.op == Op::rows;
+    return is_sum && out.magnitude > 0 ? std::max(relative, absolute / out.magnitude) : relative;
+  }
+
+  double bound_of(const Node& node, double input_error) const {
+    const bool has_softmax = node.op == Op::attention || node.op == Op::delta_net;
+    const double gain = has_softmax ? kMaxSoftmaxGain : kMaxInputGain;
+    const double own = options_.bound > 0 ? options_.bound : own_error(node);
+    return std::min(std::max(kAlwaysWrong, own), own + gain * input_error);
+  }
+
+  double own_error(const Node& node) const {
+    if (node.op == Op::linear || node.op == Op::moe_linear) {
+      const Format& format = *info(node.in[1]).weight.format;
+      const bool is_block = format.block_elems > 1;
+      const int bits = std::min(a_.backend_info().matmul_activation_bits, b_.backend_info().matmul_activation_bits);
+      return is_block && bits <= 8 ? kEightBitError : kHalfError;
+    }
+    if (node.op == Op::attention || node.op == Op::delta_net) {
+      const bool is_small = a_.kv_format().block_bytes < 2 * a_.kv_format().block_elems ||
+                            b_.kv_format().block_bytes < 2 * b_.kv_format().block_elems;
+      return (is_small ? kEightBitKvError : kHalfError) + (result_.n_rerouted_rows > 0 ? kAfterReroute : 0);
+    }
+    return kFloatError;
+  }
+
+  // Other experts are a difference, unless their router logits are so close that the error of the logits explains it.
+  void compare_routes(const Plan& a, const Plan& b, int i) {
+    const Node& node = graph_.nodes()[static_cast<size_t>(i)];
+    const ValueRows ids = rows_of(a, b, node.out[0]), logits = rows_of(a, b, node.in[0]);
+    const double allowed = 2 * errors_[static_cast<size_t>(node.in[0].id)].max_abs;
+    for (size_t r = 0; r * ids.width < ids.a.size(); ++r) {
+      for (size_t k = 0; k < ids.width && is_compared(mask_, ids, r); ++k) {
+        const int32_t x = std::bit_cast<int32_t>(ids.a[r * ids.width + k]);
+        const int32_t y = std::bit_cast<int32_t>(ids.b[r * ids.width + k]);
+        if (x == y) continue;
+        const auto logit = [&](int32_t id) {
+          const bool is_valid = id >= 0 && static_cast<size_t>(id) < logits.width;
+          return is_valid ? logits.a[r * logits.width + static_cast<size_t>(id)] : std::nanf("");
+        };
+        if (std::abs(double{logit(x)} - double{logit(y)}) <= allowed) {
+          mask_[ids.first_row + r] = false;
+          ++result_.n_rerouted_rows;
+          continue;
+        }
+        ValueError error{.absolute = 1, .magnitude = 1, .max_abs = std::abs(double{logit(x)} - double{logit(y)})};
+        report(i, node.out[0], error, logits);
+        result_.first->values = {
+            {static_cast<int>(r), x, logit(x), logits.b[r * logits.width + static_cast<size_t>(x)]},
+            {static_cast<int>(r), y, logit(y), logits.b[r * logits.width + static_cast<size_t>(y)]}};
+        return;
+      }
+    }
+  }
+
+  const ModelInstance &a_, &b_;
+  const Graph& graph_;
+  const CompareOptions& options_;
+  std::vector<ValueError> errors_;  // per value, of this step
+  RowMask mask_;
+  int position_ = 0;
+  CompareResult result_;
+};
+
+Status check_same_graph(const Graph& a, const Graph& b) {
+  const bool is_same =
+      a.nodes().size() == b.nodes().size() &&
+      std::ranges::equal(a.nodes(), b.nodes(), [](const Node& x, const Node& y) { return x.op == y.op; });
+  if (is_same) return ok_status();
+  return fail(ErrorCode::invalid_input, "the models have other graphs ({} and {} nodes); compare files of one model",
+              a.nodes().size(), b.nodes().size());
+}
+
+double relative_error(std::span<const float> a, std::span<const float> b) {
+  return error_of({a, b, a.size(), 0}, RowMask(1, true)).relative();
+}
+
+// Calls `step` for the prefill step and each decode step.
+template <class Step>
+Status for_each_step(const CompareOptions& options, const Step& step) {
+  const size_t n_prefill = std::min(options.tokens.size(), static_cast<size_t>(options.n_prefill));
+  for (size_t at = 0; at < options.tokens.size();) {
+    const size_t n = at == 0 ? n_prefill : 1;
+    ZINC_TRY(goes_on, step(at, std::span(options.tokens).subspan(at, n)));
+    if (!goes_on) return ok_status();
+    at += n;
+  }
+  return ok_status();
+}
+
+struct SequencePair {
+  Sequence a, b;
+};
+Result<SequencePair> create_pair(const ModelInstance& a, const ModelInstance& b, const CompareOptions& options,
+                                 bool keep_values) {
+  const SequenceOptions sequence{.context = static_cast<int>(options.tokens.size()),
+                                 .chunk_tokens = options.n_prefill,
+                                 .keep_values = keep_values};
+  ZINC_TRY(first, Sequence::create(a, sequence));
+  ZINC_TRY(second, Sequence::create(b, sequence));
+  return SequencePair{std::move(first), std::move(second)};
+}
+
+}  // namespace
+
+Result<CompareResult> compare_models(const ModelInstance& a, const ModelInstance& b, const CompareOptions& options) {
+  if (Status same = check_same_graph(a.model().graph, b.model().graph); !same.ok()) return same.error();
+  ModelComparison comparison(a, b, options);
+  {
+    ZINC_TRY(pair, create_pair(a, b, options, true));
+    const Status done = for_each_step(options, [&](size_t at, std::span<const TokenId> tokens) -> Result<bool> {
+      ZINC_TRY(of_a, pair.a.feed(tokens));
+      ZINC_TRY(of_b, pair.b.feed(tokens));
+      comparison.compare_step(pair.a.plan(), pair.b.plan(), static_cast<int>(at), tokens.size());
+      return !comparison.result().first;
+    });
+    if (!done.ok()) return done.error();
+  }
+  if (comparison.result().first) return std::move(comparison.result());
+  ZINC_TRY(fused, create_pair(a, b, options, false));
+  double& worst = comparison.result().fused_logits_error;
+  const Status done = for_each_step(options, [&](size_t, std::span<const TokenId> tokens) -> Result<bool> {
+    ZINC_TRY(of_a, fused.a.feed(tokens));
+    ZINC_TRY(of_b, fused.b.feed(tokens));
+    worst = std::max(worst, relative_error(of_a, of_b));
+    return true;
+  });
+  if (!done.ok()) return done.error();
+  CompareResult& result = comparison.result();
+  const double allowed = std::min(kAlwaysWrong, kEightBitError + kMaxInputGain * result.logits_error);
+  result.fused_differs = result.n_rerouted_rows == 0 && !(worst <= allowed);
+  return std::move(result);
+}
+
+}  // namespace zinc
